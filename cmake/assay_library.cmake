@@ -1,0 +1,29 @@
+# assay_library(NAME SOURCES... ): one static library for one folder.
+# Its headers are seen as "assay/NAME/x.h" through a link of its own in the build tree, so a folder can include
+# only its own headers and those of the targets it links: the arrows of the design are enforced by the compiler.
+function(assay_library name)
+  set(target assay_${name})
+  add_library(${target} ${ARGN})
+  add_library(assay::${name} ALIAS ${target})
+  set(include_dir ${PROJECT_BINARY_DIR}/include/${name})
+  file(MAKE_DIRECTORY ${include_dir}/assay)
+  file(CREATE_LINK ${CMAKE_CURRENT_SOURCE_DIR} ${include_dir}/assay/${name} SYMBOLIC)
+  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${include_dir}>
+                                              $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  assay_flags(${target})
+  install(TARGETS ${target} EXPORT assay_targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.h)
+  install(FILES ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/assay/${name})
+endfunction()
+
+# The arithmetic must be the one that is written: no contraction into FMA, no fast-math, ever.
+function(assay_flags target)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -ffp-contract=off
+                                           $<$<BOOL:${ASSAY_WERROR}>:-Werror>)
+  if(ASSAY_SANITIZE)
+    target_compile_options(${target} PUBLIC -fsanitize=${ASSAY_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    target_link_options(${target} PUBLIC -fsanitize=${ASSAY_SANITIZE})
+  endif()
+endfunction()

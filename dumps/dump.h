@@ -1,0 +1,94 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "assay/golden/tensor.h"
+
+namespace assay {
+
+enum class Phase : std::uint8_t { none, forward, backward, optimizer };
+std::string_view name(Phase);
+
+/// What a recorded tensor is, on any number of ranks: two records with equal identity are parts or copies of one
+/// tensor, or the two sides of a comparison. Rank and mesh are layout, never identity. (assay-dump v1)
+/// Plain files (npz, safetensors, HDF5) have only names: they stand in `module`, the rest keeps its default.
+struct Identity {
+  std::int64_t step = 0;
+  std::int64_t micro_batch = -1;  ///< global; -1 for tensors of the whole step
+  Phase phase = Phase::none;
+  std::string module;  ///< with global layer and expert indices
+  std::string slot;    ///< input, output, grad_input, grad_output, param, grad, state, loss
+  std::string arg;
+  std::int64_t call = 0;
+
+  auto operator<=>(const Identity&) const = default;
+};
+/// One line for people, unique within a dump: "layers.1.attn_norm grad weight (step 0, backward)".
+std::string to_string(const Identity&);
+
+/// DTensor's words, one per mesh dimension.
+struct Placement {
+  enum class Kind : std::uint8_t { replicate, shard, partial };
+  Kind kind = Kind::replicate;
+  int dim = 0;  ///< of a shard
+  bool operator==(const Placement&) const = default;
+};
+/// "Replicate()", "Shard(dim=1)", "Partial(sum)". Throws Error for anything else.
+Placement parse_placement(std::string_view);
+std::string to_string(const Placement&);
+
+/// A tensor as one rank recorded it.
+struct Record {
+  Identity id;
+  std::int64_t seq = 0;  ///< execution order on its rank
+  int rank = 0;
+  std::string op;  ///< operator that produced it; empty if not recorded
+  std::optional<std::int64_t> count;  ///< accumulation count, where the recorder knew it
+  DType dtype = DType::float32;
+  Shape shape;         ///< of the local part
+  Shape global_shape;  ///< of the whole tensor
+  std::vector<Placement> placements;       ///< one per mesh dimension; empty: not sharded
+  std::vector<std::int64_t> mesh_coordinate;
+  std::optional<Shape> offsets;  ///< first index of the local box, where the cut is not torch.chunk's
+};
+
+struct Mesh {
+  std::vector<std::string> dims;  ///< "dp", "tp", ..
+  std::vector<std::int64_t> shape;
+};
+
+/// A file or folder of recorded tensors, opened. Listing never reads tensor bytes.
+class Dump {
+ public:
+  virtual ~Dump() = default;
+
+  std::filesystem::path path;
+  std::string format;  ///< "npy", "safetensors", "assay-dump", "msprobe", ..
+  int world_size = 1;
+  Mesh mesh;
+  std::string producer;         ///< JSON text of the manifest's producer, or empty
+  std::vector<Record> records;  ///< in execution order within each rank
+  std::vector<std::string> notes;  ///< what a reader had to leave out or assume, for the report
+
+  /// The bytes of records[index]. Throws Error (file, tensor, found, expected) if they cannot be read.
+  virtual Tensor read(std::size_t index) const = 0;
+  /// Where records[index] lies, for messages: "run/rank00000.safetensors: t00000012".
+  virtual std::string location(std::size_t index) const = 0;
+};
+
+struct OpenOptions {
+  std::optional<DType> dtype_hint;  ///< for arrays whose file cannot say it (numpy V2, V1, u2 of bf16 or fp8)
+};
+
+/// Opens any format below dumps/ by its content, never by its name alone.
+/// Throws Error if nothing is there, no format fits or the file is damaged.
+std::unique_ptr<Dump> open_dump(const std::filesystem::path&, const OpenOptions& = {});
+
+}  // namespace assay

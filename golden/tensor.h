@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "assay/golden/dtype.h"
+
+namespace assay {
+
+using Shape = std::vector<std::int64_t>;
+
+/// Product of the extents; 1 for a scalar. Throws Error if an extent is negative or the product exceeds int64.
+std::int64_t element_count(const Shape&);
+/// "[4, 512]", "[]".
+std::string to_string(const Shape&);
+/// C-order index of a flat position: "[3, 17]" for position 3*C+17.
+Shape unravel(std::int64_t position, const Shape&);
+
+/// An n-dimensional array of one dtype: dense, C order, little-endian. The bytes are shared and never written after
+/// construction, so copies are cheap and a tensor may lie in a mapped file.
+class Tensor {
+ public:
+  Tensor() = default;
+  /// Zeros.
+  Tensor(DType, Shape);
+  /// Takes bytes that `owner` keeps alive. Throws Error if their number does not fit dtype and shape.
+  Tensor(DType, Shape, std::span<const std::byte> bytes, std::shared_ptr<const void> owner);
+  /// Owns a copy of the bytes.
+  Tensor(DType, Shape, std::vector<std::byte> bytes);
+  /// float64 values rounded to nearest even into dtype.
+  static Tensor from_values(DType, Shape, std::span<const double> values);
+  static Tensor from_indices(Shape, std::span<const std::int64_t> values);
+
+  DType dtype() const { return dtype_; }
+  const Shape& shape() const { return shape_; }
+  std::int64_t size() const { return size_; }
+  std::span<const std::byte> bytes() const { return bytes_; }
+  /// One element as float64.
+  double value(std::int64_t position) const;
+  /// All elements as float64, or as int64 (integer dtypes only, else Error).
+  std::vector<double> values() const;
+  std::vector<std::int64_t> indices() const;
+  /// The same bytes under another shape of equal size.
+  Tensor reshaped(Shape) const;
+
+ private:
+  DType dtype_ = DType::float32;
+  Shape shape_ = {0};
+  std::int64_t size_ = 0;
+  std::span<const std::byte> bytes_;
+  std::shared_ptr<const void> owner_;
+};
+
+/// The elements of a strided view, gathered into a dense tensor.
+/// @param strides, offset  in elements of `base`; a stride may be 0 (broadcast) or negative
+/// @throws Error if the view reaches outside `base`
+Tensor gather_view(const Tensor& base, const Shape& shape, const Shape& strides, std::int64_t offset);
+
+}  // namespace assay
