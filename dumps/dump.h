@@ -16,8 +16,8 @@ namespace assay {
 enum class Phase : std::uint8_t { none, forward, backward, optimizer };
 std::string_view name(Phase);
 
-/// What a recorded tensor is, on any number of ranks: two records with equal identity are parts or copies of one
-/// tensor, or the two sides of a comparison. Rank and mesh are layout, never identity. (assay-dump v1)
+/// What a recorded tensor is, on any number of ranks: two records with equal identity are parts or copies of
+/// one tensor, or the two sides of a comparison. Rank and mesh are layout, never identity. (assay-dump v1)
 /// Plain files (npz, safetensors, HDF5) have only names: they stand in `module`, the rest keeps its default.
 struct Identity {
   std::int64_t step = 0;
@@ -49,12 +49,12 @@ struct Record {
   Identity id;
   std::int64_t seq = 0;  ///< execution order on its rank
   int rank = 0;
-  std::string op;  ///< operator that produced it; empty if not recorded
+  std::string op;                     ///< operator that produced it; empty if not recorded
   std::optional<std::int64_t> count;  ///< accumulation count, where the recorder knew it
   DType dtype = DType::float32;
-  Shape shape;         ///< of the local part
-  Shape global_shape;  ///< of the whole tensor
-  std::vector<Placement> placements;       ///< one per mesh dimension; empty: not sharded
+  Shape shape;                        ///< of the local part
+  Shape global_shape;                 ///< of the whole tensor
+  std::vector<Placement> placements;  ///< one per mesh dimension; empty: not sharded
   std::vector<std::int64_t> mesh_coordinate;
   std::optional<Shape> offsets;  ///< first index of the local box, where the cut is not torch.chunk's
 };
@@ -73,8 +73,8 @@ class Dump {
   std::string format;  ///< "npy", "safetensors", "assay-dump", "msprobe", ..
   int world_size = 1;
   Mesh mesh;
-  std::string producer;         ///< JSON text of the manifest's producer, or empty
-  std::vector<Record> records;  ///< in execution order within each rank
+  std::string producer;            ///< JSON text of the manifest's producer, or empty
+  std::vector<Record> records;     ///< in execution order within each rank
   std::vector<std::string> notes;  ///< what a reader had to leave out or assume, for the report
 
   /// The bytes of records[index]. Throws Error (file, tensor, found, expected) if they cannot be read.

@@ -15,7 +15,7 @@ struct LogicalTensor {
   std::string op;
   std::optional<std::int64_t> count;
   DType dtype = DType::float32;
-  Shape shape;                        ///< global
+  Shape shape;                       ///< global
   std::vector<std::size_t> records;  ///< indices into Dump::records
 };
 
@@ -24,7 +24,8 @@ std::vector<LogicalTensor> logical_tensors(const Dump&);
 
 /// Two ranks that should hold the same bits and do not.
 struct ReplicaMismatch {
-  std::string mesh_dim;   ///< the mesh dimension over which they should agree; empty if the mesh is not recorded
+  std::string
+      mesh_dim;  ///< the mesh dimension over which they should agree; empty if the mesh is not recorded
   int rank_a = 0, rank_b = 0;
   std::int64_t different = 0;  ///< elements whose bits differ
   std::int64_t worst = 0;      ///< flat index (of the local part) of the largest difference
@@ -34,13 +35,13 @@ struct ReplicaMismatch {
 struct Merged {
   Tensor tensor;
   std::vector<ReplicaMismatch> replicas;  ///< empty: every copy has the same bits
-  /// Where replicas differ: what the tensor would be if they were partial sums, i.e. the exact sum over the replicas,
-  /// rounded once. A missing all-reduce shows here.
+  /// Where replicas differ: what the tensor would be if they were partial sums, i.e. the exact sum over the
+  /// replicas, rounded once. A missing all-reduce shows here.
   std::optional<Tensor> sum_of_replicas;
 };
 
-/// Puts the parts together: shards must cover the global shape exactly, replicas are compared bit by bit (the copy of
-/// the lowest rank is kept), partials are summed exactly and rounded once to the tensor's dtype.
+/// Puts the parts together: shards must cover the global shape exactly, replicas are compared bit by bit (the
+/// copy of the lowest rank is kept), partials are summed exactly and rounded once to the tensor's dtype.
 /// Throws Error that names the ranks of a gap, an overlap or a contradiction in shape or dtype.
 Merged merge(const Dump&, const LogicalTensor&);
 

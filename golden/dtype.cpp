@@ -43,26 +43,55 @@ constexpr Entry entries[] = {
     {DType::boolean, "bool", 1, {}},
 };
 
-const Entry& entry(DType d) { return entries[static_cast<std::size_t>(d)]; }
+const Entry& entry(DType d) {
+  return entries[static_cast<std::size_t>(d)];
+}
 
-// Spellings beyond the torch name, lower case, without "torch." or "mindspore.": numpy, safetensors, MindSpore, XLA.
+// Spellings beyond the torch name, lower case, without "torch." or "mindspore.": numpy, safetensors,
+// MindSpore, XLA.
 struct Alias {
   std::string_view name;
   DType dtype;
 };
 constexpr Alias aliases[] = {
-    {"f64", DType::float64}, {"fp64", DType::float64}, {"double", DType::float64},
-    {"f32", DType::float32}, {"fp32", DType::float32}, {"float", DType::float32},
-    {"f16", DType::float16}, {"fp16", DType::float16}, {"half", DType::float16},
-    {"bf16", DType::bfloat16}, {"tf32", DType::tfloat32}, {"hf32", DType::hfloat32},
-    {"f8_e4m3", DType::float8_e4m3fn}, {"f8e4m3fn", DType::float8_e4m3fn}, {"float8e4m3fn", DType::float8_e4m3fn},
-    {"f8_e5m2", DType::float8_e5m2}, {"f8e5m2", DType::float8_e5m2}, {"float8e5m2", DType::float8_e5m2},
-    {"i64", DType::int64}, {"s64", DType::int64}, {"long", DType::int64},
-    {"i32", DType::int32}, {"s32", DType::int32}, {"int", DType::int32},
-    {"i16", DType::int16}, {"s16", DType::int16}, {"short", DType::int16},
-    {"i8", DType::int8}, {"s8", DType::int8}, {"char", DType::int8},
-    {"u64", DType::uint64}, {"u32", DType::uint32}, {"u16", DType::uint16}, {"u8", DType::uint8},
-    {"byte", DType::uint8}, {"boolean", DType::boolean}, {"bool_", DType::boolean}, {"pred", DType::boolean},
+    {"f64", DType::float64},
+    {"fp64", DType::float64},
+    {"double", DType::float64},
+    {"f32", DType::float32},
+    {"fp32", DType::float32},
+    {"float", DType::float32},
+    {"f16", DType::float16},
+    {"fp16", DType::float16},
+    {"half", DType::float16},
+    {"bf16", DType::bfloat16},
+    {"tf32", DType::tfloat32},
+    {"hf32", DType::hfloat32},
+    {"f8_e4m3", DType::float8_e4m3fn},
+    {"f8e4m3fn", DType::float8_e4m3fn},
+    {"float8e4m3fn", DType::float8_e4m3fn},
+    {"f8_e5m2", DType::float8_e5m2},
+    {"f8e5m2", DType::float8_e5m2},
+    {"float8e5m2", DType::float8_e5m2},
+    {"i64", DType::int64},
+    {"s64", DType::int64},
+    {"long", DType::int64},
+    {"i32", DType::int32},
+    {"s32", DType::int32},
+    {"int", DType::int32},
+    {"i16", DType::int16},
+    {"s16", DType::int16},
+    {"short", DType::int16},
+    {"i8", DType::int8},
+    {"s8", DType::int8},
+    {"char", DType::int8},
+    {"u64", DType::uint64},
+    {"u32", DType::uint32},
+    {"u16", DType::uint16},
+    {"u8", DType::uint8},
+    {"byte", DType::uint8},
+    {"boolean", DType::boolean},
+    {"bool_", DType::boolean},
+    {"pred", DType::boolean},
 };
 
 // A format that lives in the high bits of float32 (tfloat32, hfloat32): its code is the float32's.
@@ -70,7 +99,9 @@ int padding_bits(DType d) {
   return d == DType::tfloat32 || d == DType::hfloat32 ? 23 - entry(d).format.fraction_bits : 0;
 }
 
-std::uint64_t low_bits(int n) { return (std::uint64_t{1} << n) - 1; }
+std::uint64_t low_bits(int n) {
+  return (std::uint64_t{1} << n) - 1;
+}
 
 // The significand of a positive finite number, 53 bits or fewer: value = significand * 2^exponent.
 struct Decomposed {
@@ -103,7 +134,8 @@ std::uint64_t encode_nan(const FloatFormat& f, std::uint64_t bits) {
   return (low_bits(f.exponent_bits) << f.fraction_bits) | payload | quiet;
 }
 
-std::uint64_t encode_magnitude(const FloatFormat& f, std::uint64_t bits, Rounding rounding, Overflow overflow) {
+std::uint64_t encode_magnitude(const FloatFormat& f, std::uint64_t bits, Rounding rounding,
+                               Overflow overflow) {
   const std::uint64_t infinity = low_bits(f.exponent_bits) << f.fraction_bits;
   const std::uint64_t largest = f.has_infinity ? infinity - 1 : infinity + low_bits(f.fraction_bits) - 1;
   const std::uint64_t beyond = overflow == Overflow::saturate ? largest
@@ -118,7 +150,8 @@ std::uint64_t encode_magnitude(const FloatFormat& f, std::uint64_t bits, Roundin
   const int leading = exponent + static_cast<int>(std::bit_width(significand)) - 1;
   const int last_place = std::max(leading, f.min_exponent()) - f.fraction_bits;
   const std::uint64_t rounded = shift_right_rounded(significand, last_place - exponent, rounding);
-  // A carry into the next binade, or from subnormal to normal, is the integer sum that the encoding makes of it.
+  // A carry into the next binade, or from subnormal to normal, is the integer sum that the encoding makes of
+  // it.
   const std::uint64_t biased = static_cast<std::uint64_t>(last_place + f.fraction_bits - f.min_exponent());
   const std::uint64_t code = (biased << f.fraction_bits) + rounded;
   if (code <= largest) return code;
@@ -174,7 +207,9 @@ void decode_by_table(std::span<const std::byte> bytes, std::span<double> values)
 
 }  // namespace
 
-std::string_view name(DType d) { return entry(d).name; }
+std::string_view name(DType d) {
+  return entry(d).name;
+}
 
 std::optional<DType> parse_dtype(std::string_view text) {
   std::string lower;
@@ -191,15 +226,21 @@ std::optional<DType> parse_dtype(std::string_view text) {
   return std::nullopt;
 }
 
-bool is_float(DType d) { return entry(d).format.exponent_bits != 0; }
-std::size_t size_of(DType d) { return entry(d).size; }
+bool is_float(DType d) {
+  return entry(d).format.exponent_bits != 0;
+}
+std::size_t size_of(DType d) {
+  return entry(d).size;
+}
 
 const FloatFormat& format_of(DType d) {
   if (!is_float(d)) throw Error("{} has no floating-point format; expected a floating dtype", name(d));
   return entry(d).format;
 }
 
-double unit_roundoff(DType d) { return std::ldexp(1.0, -format_of(d).precision()); }
+double unit_roundoff(DType d) {
+  return std::ldexp(1.0, -format_of(d).precision());
+}
 
 double max_finite(DType d) {
   const FloatFormat& f = format_of(d);
@@ -215,20 +256,32 @@ double min_subnormal(DType d) {
 
 double decode(DType d, std::uint64_t code) {
   switch (d) {
-    case DType::float64: return std::bit_cast<double>(code);
+    case DType::float64:
+      return std::bit_cast<double>(code);
     case DType::float32:
     case DType::tfloat32:
-    case DType::hfloat32: return std::bit_cast<float>(static_cast<std::uint32_t>(code));
-    case DType::int64: return static_cast<double>(static_cast<std::int64_t>(code));
-    case DType::int32: return static_cast<std::int32_t>(code);
-    case DType::int16: return static_cast<std::int16_t>(code);
-    case DType::int8: return static_cast<std::int8_t>(code);
-    case DType::uint64: return static_cast<double>(code);
-    case DType::uint32: return static_cast<std::uint32_t>(code);
-    case DType::uint16: return static_cast<std::uint16_t>(code);
-    case DType::uint8: return static_cast<std::uint8_t>(code);
-    case DType::boolean: return (code & 0xff) != 0 ? 1 : 0;
-    default: break;
+    case DType::hfloat32:
+      return std::bit_cast<float>(static_cast<std::uint32_t>(code));
+    case DType::int64:
+      return static_cast<double>(static_cast<std::int64_t>(code));
+    case DType::int32:
+      return static_cast<std::int32_t>(code);
+    case DType::int16:
+      return static_cast<std::int16_t>(code);
+    case DType::int8:
+      return static_cast<std::int8_t>(code);
+    case DType::uint64:
+      return static_cast<double>(code);
+    case DType::uint32:
+      return static_cast<std::uint32_t>(code);
+    case DType::uint16:
+      return static_cast<std::uint16_t>(code);
+    case DType::uint8:
+      return static_cast<std::uint8_t>(code);
+    case DType::boolean:
+      return (code & 0xff) != 0 ? 1 : 0;
+    default:
+      break;
   }
   const FloatFormat& f = entry(d).format;
   const int magnitude_bits = f.exponent_bits + f.fraction_bits;
@@ -249,21 +302,32 @@ double decode(DType d, std::uint64_t code) {
     value = std::ldexp(static_cast<double>(fraction | (std::uint64_t{1} << f.fraction_bits)),
                        biased - f.bias - f.fraction_bits);
   }
-  return negative ? std::bit_cast<double>(std::bit_cast<std::uint64_t>(value) | (std::uint64_t{1} << 63)) : value;
+  return negative ? std::bit_cast<double>(std::bit_cast<std::uint64_t>(value) | (std::uint64_t{1} << 63))
+                  : value;
 }
 
 std::uint64_t encode(DType d, double value, Rounding rounding, Overflow overflow) {
   switch (d) {
-    case DType::int64: return encode_integer<std::int64_t>(value, rounding);
-    case DType::int32: return encode_integer<std::int32_t>(value, rounding);
-    case DType::int16: return encode_integer<std::int16_t>(value, rounding);
-    case DType::int8: return encode_integer<std::int8_t>(value, rounding);
-    case DType::uint64: return encode_integer<std::uint64_t>(value, rounding);
-    case DType::uint32: return encode_integer<std::uint32_t>(value, rounding);
-    case DType::uint16: return encode_integer<std::uint16_t>(value, rounding);
-    case DType::uint8: return encode_integer<std::uint8_t>(value, rounding);
-    case DType::boolean: return value != 0 ? 1 : 0;
-    default: break;
+    case DType::int64:
+      return encode_integer<std::int64_t>(value, rounding);
+    case DType::int32:
+      return encode_integer<std::int32_t>(value, rounding);
+    case DType::int16:
+      return encode_integer<std::int16_t>(value, rounding);
+    case DType::int8:
+      return encode_integer<std::int8_t>(value, rounding);
+    case DType::uint64:
+      return encode_integer<std::uint64_t>(value, rounding);
+    case DType::uint32:
+      return encode_integer<std::uint32_t>(value, rounding);
+    case DType::uint16:
+      return encode_integer<std::uint16_t>(value, rounding);
+    case DType::uint8:
+      return encode_integer<std::uint8_t>(value, rounding);
+    case DType::boolean:
+      return value != 0 ? 1 : 0;
+    default:
+      break;
   }
   const FloatFormat& f = entry(d).format;
   const std::uint64_t bits = std::bit_cast<std::uint64_t>(value);
@@ -278,39 +342,53 @@ double round_to(DType d, double value, Rounding rounding, Overflow overflow) {
 
 void decode(DType d, std::span<const std::byte> bytes, std::span<double> values) {
   if (bytes.size() != values.size() * size_of(d)) {
-    throw Error("{} bytes of {} cannot fill {} values; expected {} bytes", bytes.size(), name(d), values.size(),
-                values.size() * size_of(d));
+    throw Error("{} bytes of {} cannot fill {} values; expected {} bytes", bytes.size(), name(d),
+                values.size(), values.size() * size_of(d));
   }
   const auto plain = [](auto stored) { return static_cast<double>(stored); };
   switch (d) {
-    case DType::float64: return decode_all<double>(bytes, values, plain);
+    case DType::float64:
+      return decode_all<double>(bytes, values, plain);
     case DType::float32:
     case DType::tfloat32:
-    case DType::hfloat32: return decode_all<float>(bytes, values, plain);
-    case DType::float16: return decode_by_table<std::uint16_t, DType::float16>(bytes, values);
+    case DType::hfloat32:
+      return decode_all<float>(bytes, values, plain);
+    case DType::float16:
+      return decode_by_table<std::uint16_t, DType::float16>(bytes, values);
     case DType::bfloat16:
       return decode_all<std::uint16_t>(bytes, values, [](std::uint16_t code) {
         return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(code) << 16));
       });
-    case DType::float8_e4m3fn: return decode_by_table<std::uint8_t, DType::float8_e4m3fn>(bytes, values);
-    case DType::float8_e5m2: return decode_by_table<std::uint8_t, DType::float8_e5m2>(bytes, values);
-    case DType::int64: return decode_all<std::int64_t>(bytes, values, plain);
-    case DType::int32: return decode_all<std::int32_t>(bytes, values, plain);
-    case DType::int16: return decode_all<std::int16_t>(bytes, values, plain);
-    case DType::int8: return decode_all<std::int8_t>(bytes, values, plain);
-    case DType::uint64: return decode_all<std::uint64_t>(bytes, values, plain);
-    case DType::uint32: return decode_all<std::uint32_t>(bytes, values, plain);
-    case DType::uint16: return decode_all<std::uint16_t>(bytes, values, plain);
-    case DType::uint8: return decode_all<std::uint8_t>(bytes, values, plain);
-    case DType::boolean: return decode_all<std::uint8_t>(bytes, values, [](std::uint8_t b) { return b != 0 ? 1.0 : 0.0; });
+    case DType::float8_e4m3fn:
+      return decode_by_table<std::uint8_t, DType::float8_e4m3fn>(bytes, values);
+    case DType::float8_e5m2:
+      return decode_by_table<std::uint8_t, DType::float8_e5m2>(bytes, values);
+    case DType::int64:
+      return decode_all<std::int64_t>(bytes, values, plain);
+    case DType::int32:
+      return decode_all<std::int32_t>(bytes, values, plain);
+    case DType::int16:
+      return decode_all<std::int16_t>(bytes, values, plain);
+    case DType::int8:
+      return decode_all<std::int8_t>(bytes, values, plain);
+    case DType::uint64:
+      return decode_all<std::uint64_t>(bytes, values, plain);
+    case DType::uint32:
+      return decode_all<std::uint32_t>(bytes, values, plain);
+    case DType::uint16:
+      return decode_all<std::uint16_t>(bytes, values, plain);
+    case DType::uint8:
+      return decode_all<std::uint8_t>(bytes, values, plain);
+    case DType::boolean:
+      return decode_all<std::uint8_t>(bytes, values, [](std::uint8_t b) { return b != 0 ? 1.0 : 0.0; });
   }
 }
 
 void encode(DType d, std::span<const double> values, std::span<std::byte> bytes) {
   const std::size_t size = size_of(d);
   if (bytes.size() != values.size() * size) {
-    throw Error("{} values of {} need {} bytes; got room for {}", values.size(), name(d), values.size() * size,
-                bytes.size());
+    throw Error("{} values of {} need {} bytes; got room for {}", values.size(), name(d),
+                values.size() * size, bytes.size());
   }
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::uint64_t code = encode(d, values[i]);

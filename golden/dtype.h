@@ -8,19 +8,35 @@
 
 namespace assay {
 
-/// Element types, by PyTorch's names. tfloat32 (NVIDIA: 8 exponent, 10 fraction bits) and hfloat32 (Ascend: 8 and 11)
-/// are stored as float32 whose low fraction bits are zero.
+/// Element types, by PyTorch's names. tfloat32 (NVIDIA: 8 exponent, 10 fraction bits) and hfloat32 (Ascend: 8
+/// and 11) are stored as float32 whose low fraction bits are zero.
 enum class DType : std::uint8_t {
-  float64, float32, tfloat32, hfloat32, float16, bfloat16, float8_e4m3fn, float8_e5m2,
-  int64, int32, int16, int8, uint64, uint32, uint16, uint8, boolean,
+  float64,
+  float32,
+  tfloat32,
+  hfloat32,
+  float16,
+  bfloat16,
+  float8_e4m3fn,
+  float8_e5m2,
+  int64,
+  int32,
+  int16,
+  int8,
+  uint64,
+  uint32,
+  uint16,
+  uint8,
+  boolean,
 };
 inline constexpr DType all_dtypes[] = {
-    DType::float64, DType::float32, DType::tfloat32, DType::hfloat32, DType::float16, DType::bfloat16,
-    DType::float8_e4m3fn, DType::float8_e5m2, DType::int64, DType::int32, DType::int16, DType::int8,
-    DType::uint64, DType::uint32, DType::uint16, DType::uint8, DType::boolean};
+    DType::float64,  DType::float32,       DType::tfloat32,    DType::hfloat32, DType::float16,
+    DType::bfloat16, DType::float8_e4m3fn, DType::float8_e5m2, DType::int64,    DType::int32,
+    DType::int16,    DType::int8,          DType::uint64,      DType::uint32,   DType::uint16,
+    DType::uint8,    DType::boolean};
 
-/// A binary floating-point format. Sources: IEEE 754-2019 (float64, float32, float16), arXiv:1905.12322 (bfloat16),
-/// OCP OFP8 rev. 1.0 (float8_*), NVIDIA PTX ISA (tfloat32), Ascend CANN documentation (hfloat32).
+/// A binary floating-point format. Sources: IEEE 754-2019 (float64, float32, float16), arXiv:1905.12322
+/// (bfloat16), OCP OFP8 rev. 1.0 (float8_*), NVIDIA PTX ISA (tfloat32), Ascend CANN documentation (hfloat32).
 struct FloatFormat {
   int exponent_bits;
   int fraction_bits;  ///< without the hidden bit
@@ -35,13 +51,14 @@ struct FloatFormat {
 /// How to round to a narrower format. IEEE 754: roundTiesToEven, roundTiesToAway, roundTowardZero.
 enum class Rounding : std::uint8_t { nearest_even, nearest_away, toward_zero };
 
-/// What a value beyond the largest finite number becomes: infinity (NaN where there is none), or the largest finite
-/// number (OCP OFP8's saturation mode; infinities saturate too, NaN never does).
+/// What a value beyond the largest finite number becomes: infinity (NaN where there is none), or the largest
+/// finite number (OCP OFP8's saturation mode; infinities saturate too, NaN never does).
 enum class Overflow : std::uint8_t { ieee, saturate };
 
 /// Lower-case torch name: "float32", "float8_e4m3fn", "bool".
 std::string_view name(DType);
-/// Any spelling in the field's use ("torch.bfloat16", "BF16", "fp32", "F8_E4M3", "BFloat16"); nothing if unknown.
+/// Any spelling in the field's use ("torch.bfloat16", "BF16", "fp32", "F8_E4M3", "BFloat16"); nothing if
+/// unknown.
 std::optional<DType> parse_dtype(std::string_view);
 
 bool is_float(DType);
@@ -58,13 +75,14 @@ double min_subnormal(DType);
 /// The value of a stored element, exact but for 64-bit integers beyond 2^53 (rounded to nearest).
 /// @param code the element's bits, zero-extended
 double decode(DType, std::uint64_t code);
-/// `value` rounded once to `dtype`. NaN stays NaN: sign and the leading payload bits are kept, and it is quiet.
-/// Integers: rounded, then clamped to the type's range whatever `overflow`; NaN becomes 0.
+/// `value` rounded once to `dtype`. NaN stays NaN: sign and the leading payload bits are kept, and it is
+/// quiet. Integers: rounded, then clamped to the type's range whatever `overflow`; NaN becomes 0.
 std::uint64_t encode(DType, double value, Rounding = Rounding::nearest_even, Overflow = Overflow::ieee);
 /// decode(encode(value)).
 double round_to(DType, double value, Rounding = Rounding::nearest_even, Overflow = Overflow::ieee);
 
-/// Elements of `dtype` (little-endian, any alignment) as float64. `bytes.size()` must be `values.size()` elements.
+/// Elements of `dtype` (little-endian, any alignment) as float64. `bytes.size()` must be `values.size()`
+/// elements.
 void decode(DType, std::span<const std::byte> bytes, std::span<double> values);
 /// The inverse: each value rounded to nearest even.
 void encode(DType, std::span<const double> values, std::span<std::byte> bytes);

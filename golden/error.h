@@ -8,8 +8,8 @@
 
 namespace assay {
 
-/// The world is wrong (a file, a shape, an option): what() is one sentence that says where, what was found, what was
-/// expected and what to do. Numbers that differ are never errors; they are values.
+/// The world is wrong (a file, a shape, an option): what() is one sentence that says where, what was found,
+/// what was expected and what to do. Numbers that differ are never errors; they are values.
 class Error : public std::runtime_error {
  public:
   template <class... Args>

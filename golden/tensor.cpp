@@ -45,10 +45,15 @@ std::size_t byte_count(DType dtype, const Shape& shape) {
 }
 }  // namespace
 
-Tensor::Tensor(DType dtype, Shape shape) : Tensor(dtype, shape, std::vector<std::byte>(byte_count(dtype, shape))) {}
+Tensor::Tensor(DType dtype, Shape shape)
+    : Tensor(dtype, shape, std::vector<std::byte>(byte_count(dtype, shape))) {}
 
 Tensor::Tensor(DType dtype, Shape shape, std::span<const std::byte> bytes, std::shared_ptr<const void> owner)
-    : dtype_(dtype), shape_(std::move(shape)), size_(element_count(shape_)), bytes_(bytes), owner_(std::move(owner)) {
+    : dtype_(dtype),
+      shape_(std::move(shape)),
+      size_(element_count(shape_)),
+      bytes_(bytes),
+      owner_(std::move(owner)) {
   if (bytes_.size() != byte_count(dtype_, shape_)) {
     throw Error("{} tensor of shape {} needs {} bytes; got {}", name(dtype_), to_string(shape_),
                 byte_count(dtype_, shape_), bytes_.size());
@@ -86,7 +91,8 @@ std::vector<double> Tensor::values() const {
 }
 
 std::vector<std::int64_t> Tensor::indices() const {
-  if (is_float(dtype_)) throw Error("{} values cannot serve as indices; expected an integer dtype", name(dtype_));
+  if (is_float(dtype_))
+    throw Error("{} values cannot serve as indices; expected an integer dtype", name(dtype_));
   std::vector<std::int64_t> values(static_cast<std::size_t>(size_));
   const std::size_t size = size_of(dtype_);
   const bool is_signed = dtype_ == DType::int8 || dtype_ == DType::int16 || dtype_ == DType::int32;
@@ -95,12 +101,15 @@ std::vector<std::int64_t> Tensor::indices() const {
     std::memcpy(&code, bytes_.data() + i * size, size);
     const int unused = static_cast<int>(64 - 8 * size);
     // Sign extension by shifting up and arithmetically down again.
-    values[i] = is_signed ? static_cast<std::int64_t>(code << unused) >> unused : static_cast<std::int64_t>(code);
+    values[i] =
+        is_signed ? static_cast<std::int64_t>(code << unused) >> unused : static_cast<std::int64_t>(code);
   }
   return values;
 }
 
-Tensor Tensor::reshaped(Shape shape) const { return {dtype_, std::move(shape), bytes_, owner_}; }
+Tensor Tensor::reshaped(Shape shape) const {
+  return {dtype_, std::move(shape), bytes_, owner_};
+}
 
 Tensor gather_view(const Tensor& base, const Shape& shape, const Shape& strides, std::int64_t offset) {
   if (strides.size() != shape.size()) {

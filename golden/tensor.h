@@ -13,15 +13,16 @@ namespace assay {
 
 using Shape = std::vector<std::int64_t>;
 
-/// Product of the extents; 1 for a scalar. Throws Error if an extent is negative or the product exceeds int64.
+/// Product of the extents; 1 for a scalar. Throws Error if an extent is negative or the product exceeds
+/// int64.
 std::int64_t element_count(const Shape&);
 /// "[4, 512]", "[]".
 std::string to_string(const Shape&);
 /// C-order index of a flat position: "[3, 17]" for position 3*C+17.
 Shape unravel(std::int64_t position, const Shape&);
 
-/// An n-dimensional array of one dtype: dense, C order, little-endian. The bytes are shared and never written after
-/// construction, so copies are cheap and a tensor may lie in a mapped file.
+/// An n-dimensional array of one dtype: dense, C order, little-endian. The bytes are shared and never written
+/// after construction, so copies are cheap and a tensor may lie in a mapped file.
 class Tensor {
  public:
   Tensor() = default;

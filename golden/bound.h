@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+
+namespace assay {
+
+/// The arithmetic of the device whose errors are bounded.
+struct ErrorModel {
+  double unit_roundoff;  ///< u of the accumulator: 2^-24 for float32
+  double min_subnormal;  ///< what an underflow may lose: 2^-149 for float32
+};
+
+/// Higham 2002, sec. 3.1: n u / (1 - n u), the error of an n-term sum relative to sum |x_i|, in any order;
+/// +inf once n u >= 1: no guarantee left.
+double gamma(double n, double u);
+
+/// A value with a bound on the error that a correct kernel may have made on the way to it, for any order of
+/// its sums. Running error analysis (Higham 2002, sec. 3.3): every operation adds its own rounding to what it
+/// inherits. The device's model is the thread's ErrorScope; value is computed in double.
+struct Bound {
+  double value = 0;
+  double error = 0;
+
+  Bound() = default;
+  Bound(double v) : value(v) {}  // NOLINT: constants are exact
+  Bound(double v, double e) : value(v), error(e) {}
+  explicit operator double() const { return value; }
+
+  Bound& operator+=(const Bound&);
+  Bound& operator-=(const Bound&);
+  Bound& operator*=(const Bound&);
+  Bound& operator/=(const Bound&);
+  friend Bound operator+(Bound a, const Bound& b) { return a += b; }
+  friend Bound operator-(Bound a, const Bound& b) { return a -= b; }
+  friend Bound operator*(Bound a, const Bound& b) { return a *= b; }
+  friend Bound operator/(Bound a, const Bound& b) { return a /= b; }
+  Bound operator-() const { return {-value, error}; }
+
+  friend bool operator==(const Bound& a, const Bound& b) { return a.value == b.value; }
+  friend bool operator<(const Bound& a, const Bound& b) { return a.value < b.value; }
+  friend bool operator>(const Bound& a, const Bound& b) { return a.value > b.value; }
+  friend bool operator<=(const Bound& a, const Bound& b) { return a.value <= b.value; }
+  friend bool operator>=(const Bound& a, const Bound& b) { return a.value >= b.value; }
+
+  friend Bound sqrt(const Bound&);
+  friend Bound exp(const Bound&);
+  friend Bound log(const Bound&);
+  friend Bound log1p(const Bound&);
+  friend Bound expm1(const Bound&);
+  friend Bound tanh(const Bound&);
+  friend Bound erf(const Bound&);
+  friend Bound sin(const Bound&);
+  friend Bound cos(const Bound&);
+  friend Bound pow(const Bound&, const Bound&);
+  friend Bound abs(const Bound& x);
+  friend bool isnan(const Bound&);
+  friend bool isinf(const Bound&);
+};
+
+/// Sets the thread's error model until the end of the scope.
+class ErrorScope {
+ public:
+  explicit ErrorScope(const ErrorModel&);
+  ~ErrorScope();
+  ErrorScope(const ErrorScope&) = delete;
+  ErrorScope& operator=(const ErrorScope&) = delete;
+  static const ErrorModel& current();
+
+ private:
+  ErrorModel model_;
+  const ErrorModel* outer_;
+};
+
+}  // namespace assay

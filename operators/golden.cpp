@@ -1,0 +1,299 @@
+#include "assay/operators/golden.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "assay/golden/error.h"
+
+namespace assay {
+
+std::string_view name(Role role) {
+  constexpr std::string_view names[] = {"input", "param", "index", "grad_output", "output", "grad_input"};
+  return names[static_cast<std::size_t>(role)];
+}
+
+namespace {
+constexpr std::pair<std::string_view, Level> levels[] = {{"report", Level::report}, {"fp64", Level::fp64}};
+}
+
+std::string_view name(Level level) {
+  return levels[static_cast<std::size_t>(level)].first;
+}
+
+Level parse_level(std::string_view text) {
+  for (const auto& [name, level] : levels) {
+    if (name == text) return level;
+  }
+  throw Error("there is no level '{}'; expected report or fp64", text);
+}
+
+std::int64_t Dims::at(std::string_view letter) const {
+  std::int64_t product = 1;
+  for (const std::int64_t extent : extents(letter)) product *= extent;
+  return product;
+}
+
+const Shape& Dims::extents(std::string_view letter) const {
+  const auto found = extents_.find(letter);
+  if (found == extents_.end()) throw Error("extent '{}' is not known from the inputs given", letter);
+  return found->second;
+}
+
+template <class T>
+std::int64_t Tensors<T>::count(std::string_view list) const {
+  const std::string_view prefix = list.substr(0, list.size() - 1);
+  std::int64_t n = 0;
+  while (slots_.contains(std::string(prefix) + std::to_string(n))) ++n;
+  return n;
+}
+
+template <class T>
+typename Tensors<T>::Slot& Tensors<T>::slot(std::string_view name) {
+  const auto found = slots_.find(name);
+  if (found == slots_.end()) throw Error("there is no tensor '{}' in this call", name);
+  return found->second;
+}
+
+template class Tensors<float>;
+template class Tensors<double>;
+template class Tensors<Bound>;
+template class Tensors<Truth>;
+
+namespace {
+
+// One comma-separated part of Arg::shape: "N", "N*" or "1".
+struct Part {
+  std::string_view letter;
+  bool starred = false;
+  bool literal = false;
+};
+
+std::vector<Part> parts_of(std::string_view shape) {
+  std::vector<Part> parts;
+  while (!shape.empty()) {
+    const auto comma = shape.find(',');
+    const std::string_view text = shape.substr(0, comma);
+    const bool starred = text.ends_with('*');
+    parts.push_back({starred ? text.substr(0, text.size() - 1) : text, starred, text == "1"});
+    shape = comma == std::string_view::npos ? std::string_view() : shape.substr(comma + 1);
+  }
+  return parts;
+}
+
+bool is_list(const Arg& arg) {
+  return arg.name.ends_with('#');
+}
+bool is_given(const Arg& arg) {
+  return arg.role != Role::output && arg.role != Role::grad_input;
+}
+
+// "grad_3" is a member of "grad_#".
+bool names(const Arg& arg, std::string_view name) {
+  if (!is_list(arg)) return arg.name == name;
+  const std::string_view prefix = arg.name.substr(0, arg.name.size() - 1);
+  const std::string_view number = name.substr(std::min(prefix.size(), name.size()));
+  return name.starts_with(prefix) && !number.empty() &&
+         number.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+std::string_view shape_letters(const Operator& op, const Arg& arg, const Attributes& attributes) {
+  return op.shape_of != nullptr ? op.shape_of(arg, attributes) : arg.shape;
+}
+
+const Arg& given_arg(const Operator& op, std::string_view name) {
+  std::string known;
+  for (const Arg& arg : op.args) {
+    if (!is_given(arg)) continue;
+    if (names(arg, name)) return arg;
+    known += (known.empty() ? "" : ", ") + std::string(arg.name);
+  }
+  throw Error("{} has no input '{}'; it has {}", op.name, name, known);
+}
+
+// Fits one input's shape to its letters; what is already known must agree.
+void fit(const Operator& op, const InputShape& input, std::string_view letters, Dims& dims) {
+  const std::vector<Part> parts = parts_of(letters);
+  const auto contradicts = [&](const std::string& why) {
+    return Error("{}: input '{}' has shape {}; expected [{}]{}", op.name, input.name, to_string(input.shape),
+                 letters, why);
+  };
+  // The one unknown starred letter takes the extents that the others leave.
+  std::size_t known = 0, unknown_stars = 0;
+  for (const Part& part : parts) {
+    if (!part.starred)
+      ++known;
+    else if (dims.has(part.letter))
+      known += dims.extents(part.letter).size();
+    else
+      ++unknown_stars;
+  }
+  const std::size_t rank = input.shape.size();
+  if (unknown_stars > 1) throw Error("{}: the shape [{}] of '{}' is ambiguous", op.name, letters, input.name);
+  if (rank < known || (unknown_stars == 0 && rank != known)) throw contradicts("");
+  std::size_t d = 0;
+  for (const Part& part : parts) {
+    const bool is_known = !part.literal && dims.has(part.letter);
+    const std::size_t length = !part.starred ? 1 : is_known ? dims.extents(part.letter).size() : rank - known;
+    const Shape extents(input.shape.begin() + static_cast<std::ptrdiff_t>(d),
+                        input.shape.begin() + static_cast<std::ptrdiff_t>(d + length));
+    d += length;
+    if (part.literal ? extents != Shape{1} : is_known && dims.extents(part.letter) != extents) {
+      throw contradicts(
+          part.literal ? ""
+                       : fmt::format(" with {} = {}", part.letter, to_string(dims.extents(part.letter))));
+    }
+    if (!part.literal && !is_known) dims.set(part.letter, extents);
+  }
+}
+
+Dims bind_dims(const Operator& op, std::span<const InputShape> inputs, const Attributes& attributes) {
+  Dims dims;
+  for (const InputShape& input : inputs) given_arg(op, input.name);
+  if (op.bind != nullptr) op.bind(dims, inputs, attributes);
+  for (const InputShape& input : inputs) {
+    const Arg& arg = given_arg(op, input.name);
+    if (!is_list(arg)) fit(op, input, shape_letters(op, arg, attributes), dims);
+  }
+  return dims;
+}
+
+// The shape that letters and dims give, and the extents of a View: one per letter.
+template <class T>
+void place(typename Tensors<T>::Slot& slot, std::string_view letters, const Dims& dims) {
+  slot.shape.clear();
+  for (const Part& part : parts_of(letters)) {
+    const Shape extents = part.literal ? Shape{1} : dims.extents(part.letter);
+    slot.shape.insert(slot.shape.end(), extents.begin(), extents.end());
+    slot.extents.push_back(part.literal ? 1 : dims.at(part.letter));
+  }
+}
+
+template <class T>
+typename Tensors<T>::Slot input_slot(const Operator& op, const Arg& arg, const NamedTensor& input,
+                                     const Dims& dims, const Attributes& attributes) {
+  typename Tensors<T>::Slot slot;
+  slot.arg = &arg;
+  if (!is_list(arg)) place<T>(slot, shape_letters(op, arg, attributes), dims);
+  slot.shape = input.tensor.shape();
+  if (arg.role == Role::index) {
+    if (is_float(input.tensor.dtype())) {
+      throw Error("{}: input '{}' is {}; expected an integer dtype", op.name, input.name,
+                  name(input.tensor.dtype()));
+    }
+    slot.indices = input.tensor.indices();
+  } else {
+    const std::vector<double> values = input.tensor.values();
+    slot.values.reserve(values.size());
+    for (const double v : values) slot.values.push_back(T(v));
+  }
+  return slot;
+}
+
+std::vector<InputShape> shapes_of(std::span<const NamedTensor> inputs) {
+  std::vector<InputShape> shapes;
+  for (const NamedTensor& input : inputs) {
+    shapes.push_back(
+        {input.name, input.tensor.shape(), is_float(input.tensor.dtype()) ? nullptr : &input.tensor});
+  }
+  return shapes;
+}
+
+template <class T>
+void run_on(const Operator& op, Tensors<T>& tensors, const Dims& dims, const Attributes& attributes) {
+  if constexpr (std::is_same_v<T, float>) op.run_float(tensors, dims, attributes);
+  if constexpr (std::is_same_v<T, double>) op.run_double(tensors, dims, attributes);
+  if constexpr (std::is_same_v<T, Bound>) op.run_bound(tensors, dims, attributes);
+  if constexpr (std::is_same_v<T, Truth>) op.run_truth(tensors, dims, attributes);
+}
+
+// The outputs in the order of the declaration, as tensors of `dtype`.
+template <class T, class F>
+std::vector<NamedTensor> outputs_of(const Operator& op, Tensors<T>& tensors, DType dtype, F number_of) {
+  std::vector<NamedTensor> outputs;
+  for (const Arg& arg : op.args) {
+    if (is_given(arg)) continue;
+    for (auto& [name, slot] : tensors.slots()) {
+      if (slot.arg != &arg) continue;
+      std::vector<double> values;
+      values.reserve(slot.values.size());
+      for (const T& v : slot.values) values.push_back(number_of(v));
+      outputs.push_back({name, Tensor::from_values(dtype, slot.shape, values)});
+    }
+  }
+  return outputs;
+}
+
+}  // namespace
+
+template <class T>
+Tensors<T> evaluate(const Operator& op, std::span<const NamedTensor> inputs, const Attributes& given) {
+  const Attributes attributes = complete_attributes(op, given);
+  const std::vector<InputShape> shapes = shapes_of(inputs);
+  const Dims dims = bind_dims(op, shapes, attributes);
+  Tensors<T> tensors;
+  for (const NamedTensor& input : inputs) {
+    const Arg& arg = given_arg(op, input.name);
+    if (!tensors.slots().emplace(input.name, input_slot<T>(op, arg, input, dims, attributes)).second) {
+      throw Error("{}: input '{}' is given twice", op.name, input.name);
+    }
+  }
+  bool with_backward = op.has_backward;
+  for (const Arg& arg : op.args) {
+    if (!is_given(arg)) continue;
+    const bool present = is_list(arg) ? tensors.count(arg.name) > 0 : tensors.has(arg.name);
+    if (arg.role == Role::grad_output)
+      with_backward = with_backward && present;
+    else if (!present && !arg.optional)
+      throw Error("{}: input '{}' is missing", op.name, arg.name);
+  }
+  for (const Arg& arg : op.args) {
+    if (is_given(arg) || (arg.role == Role::grad_input && !with_backward)) continue;
+    // An optional output belongs to the optional input of the same name ("grad_bias" to "bias").
+    if (arg.optional && arg.name.starts_with("grad_") && !tensors.has(arg.name.substr(5))) continue;
+    if (is_list(arg)) continue;  // made by the operator itself
+    typename Tensors<T>::Slot slot;
+    slot.arg = &arg;
+    place<T>(slot, shape_letters(op, arg, attributes), dims);
+    slot.values.assign(static_cast<std::size_t>(element_count(slot.shape)), T(0));
+    tensors.slots().emplace(arg.name, std::move(slot));
+  }
+  run_on(op, tensors, dims, attributes);
+  for (auto& [name, slot] : tensors.slots()) {
+    if (slot.arg != nullptr) continue;
+    const auto arg =
+        std::ranges::find_if(op.args, [&](const Arg& a) { return !is_given(a) && names(a, name); });
+    if (arg == op.args.end()) throw Error("{} made the output '{}' that it does not declare", op.name, name);
+    slot.arg = &*arg;
+  }
+  return tensors;
+}
+
+template Tensors<float> evaluate<float>(const Operator&, std::span<const NamedTensor>, const Attributes&);
+template Tensors<double> evaluate<double>(const Operator&, std::span<const NamedTensor>, const Attributes&);
+template Tensors<Bound> evaluate<Bound>(const Operator&, std::span<const NamedTensor>, const Attributes&);
+template Tensors<Truth> evaluate<Truth>(const Operator&, std::span<const NamedTensor>, const Attributes&);
+
+std::vector<NamedTensor> compute_golden(const Operator& op, std::span<const NamedTensor> inputs,
+                                        const Attributes& attributes, Level level) {
+  if (level == Level::report) {
+    Tensors<float> tensors = evaluate<float>(op, inputs, attributes);
+    return outputs_of(op, tensors, DType::float32, [](float v) { return static_cast<double>(v); });
+  }
+  Tensors<double> tensors = evaluate<double>(op, inputs, attributes);
+  return outputs_of(op, tensors, DType::float64, [](double v) { return v; });
+}
+
+std::vector<NamedTensor> compute_bound(const Operator& op, std::span<const NamedTensor> inputs,
+                                       const Attributes& attributes, const ErrorModel& device) {
+  const ErrorScope scope(device);
+  Tensors<Bound> tensors = evaluate<Bound>(op, inputs, attributes);
+  return outputs_of(op, tensors, DType::float64, [](const Bound& b) { return b.error; });
+}
+
+std::int64_t accumulation_count(const Operator& op, std::string_view output,
+                                std::span<const InputShape> inputs, const Attributes& given) {
+  const Attributes attributes = complete_attributes(op, given);
+  return op.terms(output, bind_dims(op, inputs, attributes), attributes);
+}
+
+}  // namespace assay

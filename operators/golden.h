@@ -1,0 +1,51 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "assay/operators/operator.h"
+
+/// Golden values: what an operator's outputs should be.
+namespace assay {
+
+struct NamedTensor {
+  std::string name;
+  Tensor tensor;
+};
+
+/// `report`: TeleChat3's rule, fp16, bf16 and hf32 inputs cast to float32, float32 arithmetic. `fp64`:
+/// float64 arithmetic.
+enum class Level : std::uint8_t { report, fp64 };
+std::string_view name(Level);
+/// Throws Error that lists the levels.
+Level parse_level(std::string_view);
+
+/// The operator's defaults, overwritten by `given`. Throws Error for an attribute that the operator does not
+/// have, for a value of the wrong kind, and for one without default that is missing.
+Attributes complete_attributes(const Operator&, const Attributes& given);
+
+/// The value of an attribute as case.json would hold it: "1e-5", "[0.9, 0.999]". Throws Error if it is none.
+AttributeValue parse_attribute(std::string_view text);
+
+/// All outputs of the operator: the forward ones, and the gradients of the inputs if every gradient of an
+/// output is among the inputs. dtype float32 at level report, float64 at fp64; indices int64.
+/// @throws Error  for a missing or unknown input, shapes that contradict, an index out of range
+std::vector<NamedTensor> compute_golden(const Operator&, std::span<const NamedTensor> inputs,
+                                        const Attributes&, Level);
+
+/// For each output and element the error (float64) that a correct kernel with this arithmetic may make, in
+/// any order of its sums. The rounding of the final store is not included.
+std::vector<NamedTensor> compute_bound(const Operator&, std::span<const NamedTensor> inputs,
+                                       const Attributes&, const ErrorModel& device);
+
+/// Accumulation count of one output, from the shapes of the inputs alone.
+std::int64_t accumulation_count(const Operator&, std::string_view output, std::span<const InputShape> inputs,
+                                const Attributes&);
+
+/// The same computation with the scalars kept, for those who need them: T is float, double, Bound or Truth.
+template <class T>
+Tensors<T> evaluate(const Operator&, std::span<const NamedTensor> inputs, const Attributes&);
+
+}  // namespace assay

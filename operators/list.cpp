@@ -1,0 +1,54 @@
+#include <algorithm>
+#include <string>
+
+#include "assay/golden/error.h"
+#include "assay/operators/operator.h"
+
+namespace assay {
+
+// The one list of operators, in the order of OPERATORS.md. A new operator adds its name in both places below.
+namespace ops {
+extern const Operator matmul, rms_norm;
+}
+
+std::span<const Operator* const> operators() {
+  static constexpr const Operator* list[] = {&ops::matmul, &ops::rms_norm};
+  return list;
+}
+
+namespace {
+
+// Levenshtein distance, for suggestions.
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({substituted, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+const Operator* known_operator(std::string_view name) {
+  for (const Operator* op : operators()) {
+    if (op->name == name || std::ranges::find(op->aliases, name) != op->aliases.end()) return op;
+  }
+  return nullptr;
+}
+
+const Operator& find_operator(std::string_view name) {
+  if (const Operator* op = known_operator(name)) return *op;
+  const Operator* nearest = *std::ranges::min_element(
+      operators(), {}, [&](const Operator* op) { return distance(op->name, name); });
+  throw Error("there is no operator '{}'; did you mean '{}'? 'assay ops' lists them all", name,
+              nearest->name);
+}
+
+}  // namespace assay

@@ -1,0 +1,202 @@
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "assay/golden/arithmetic.h"
+#include "assay/golden/tensor.h"
+
+/// How an operator is declared: one struct, one file, one line in list.cpp. See rms_norm.cpp for the pattern.
+namespace assay {
+
+enum class Role : std::uint8_t { input, param, index, grad_output, output, grad_input };
+std::string_view name(Role);
+
+/// An argument of an operator.
+/// `shape` names the extents, comma-separated: a letter ("C"), a literal ("1"), or a letter with a star for
+/// any number of extents taken as their product ("N*,C"). Equal letters are equal extents. "" is a scalar. A
+/// '#' in `name` stands for 0, 1, 2, ..: a list of tensors ("grad_#"), each of its own shape.
+struct Arg {
+  std::string_view name;
+  std::string_view shape;
+  Role role;
+  double low = -2, high = 2;  ///< domain of the inputs: outside of it a verdict is not to be trusted
+  bool optional = false;
+};
+
+/// An attribute with its default, written as in case.json: "1e-5", "false", "\"mean\"", "[0.9, 0.999]";
+/// "null": none.
+struct Attribute {
+  std::string_view name;
+  std::string_view initial;
+  std::string_view meaning;
+};
+
+/// Inputs for which every partial result is exact in float32 and the output needs no tolerance.
+enum class ExactFill : std::uint8_t { none, small_integers, powers_of_two };
+
+using AttributeValue = std::variant<std::monostate, bool, double, std::string, std::vector<double>>;
+
+/// Values of an operator's attributes, every one of them set.
+class Attributes {
+ public:
+  void set(std::string name, AttributeValue value) { values_[std::move(name)] = std::move(value); }
+  bool has(std::string_view name) const;  ///< set to something else than null
+  double real(std::string_view name) const;
+  std::int64_t integer(std::string_view name) const;
+  bool flag(std::string_view name) const;
+  const std::string& text(std::string_view name) const;
+  std::vector<double> list(std::string_view name) const;
+  const std::map<std::string, AttributeValue, std::less<>>& values() const { return values_; }
+
+ private:
+  const AttributeValue& at(std::string_view name) const;
+  std::map<std::string, AttributeValue, std::less<>> values_;
+};
+
+/// Extents by letter. A starred letter has its product here and its extents in `extents`.
+class Dims {
+ public:
+  std::int64_t at(std::string_view letter) const;  ///< 1 for a starred letter without extents
+  bool has(std::string_view letter) const { return extents_.contains(letter); }
+  const Shape& extents(std::string_view letter) const;
+  void set(std::string_view letter, Shape extents) { extents_[std::string(letter)] = std::move(extents); }
+  void set(std::string_view letter, std::int64_t extent) { set(letter, Shape{extent}); }
+
+ private:
+  std::map<std::string, Shape, std::less<>> extents_;
+};
+
+/// A tensor's elements by the letters of its declared shape: x(n, c) for "N*,C".
+template <class T>
+class View {
+ public:
+  View(T* data, std::span<const std::int64_t> extents) : data_(data) {
+    for (std::size_t i = 0; i < extents.size(); ++i) extent_[i] = extents[i];
+  }
+  template <std::integral... I>
+  T& operator()(I... i) const {
+    std::int64_t position = 0;
+    [[maybe_unused]] std::size_t d = 0;
+    ((position = position * extent_[d++] + static_cast<std::int64_t>(i)), ...);
+    return data_[position];
+  }
+  T* data() const { return data_; }
+
+ private:
+  T* data_;
+  std::array<std::int64_t, 6> extent_{};
+};
+
+/// The tensors of one call, by name, in the scalar type of the level.
+template <class T>
+class Tensors {
+ public:
+  struct Slot {
+    const Arg* arg = nullptr;
+    Shape shape;
+    std::vector<std::int64_t> extents;  ///< one per letter of arg->shape
+    std::vector<T> values;
+    std::vector<std::int64_t> indices;  ///< instead of values, for Role::index
+  };
+  View<T> operator[](std::string_view name) { return {slot(name).values.data(), slot(name).extents}; }
+  View<const std::int64_t> index(std::string_view name) {
+    return {slot(name).indices.data(), slot(name).extents};
+  }
+  bool has(std::string_view name) const { return slots_.contains(name); }
+  std::int64_t size(std::string_view name) { return static_cast<std::int64_t>(slot(name).values.size()); }
+  const Shape& shape(std::string_view name) { return slot(name).shape; }
+  /// How many members the list "grad_#" has.
+  std::int64_t count(std::string_view list) const;
+
+  Slot& slot(std::string_view name);  ///< throws Error if there is none
+  std::map<std::string, Slot, std::less<>>& slots() { return slots_; }
+  const std::map<std::string, Slot, std::less<>>& slots() const { return slots_; }
+
+ private:
+  std::map<std::string, Slot, std::less<>> slots_;
+};
+
+/// What is known of a call's inputs before it is computed; index data is null where only shapes are known.
+struct InputShape {
+  std::string name;
+  Shape shape;
+  const Tensor* indices = nullptr;
+};
+
+/// An operator as the rest of the project sees it: its declaration, and its code at every level.
+struct Operator {
+  std::string_view name, math, source;
+  std::span<const std::string_view> aliases;
+  std::span<const Arg> args;
+  std::span<const Attribute> attributes;
+  ExactFill exact_fill;
+  bool has_backward;
+
+  /// Longest sum or product behind one element of `output`: the accumulation count; 0: a copy, bit for bit.
+  std::int64_t (*terms)(std::string_view output, const Dims&, const Attributes&);
+  /// Sets dims that letters alone cannot (extents chosen by an attribute, counts in index data); may be null.
+  void (*bind)(Dims&, std::span<const InputShape>, const Attributes&);
+  /// The declared shape of an argument where an attribute changes it; null: Arg::shape.
+  std::string_view (*shape_of)(const Arg&, const Attributes&);
+
+  void (*run_float)(Tensors<float>&, const Dims&, const Attributes&);
+  void (*run_double)(Tensors<double>&, const Dims&, const Attributes&);
+  void (*run_bound)(Tensors<Bound>&, const Dims&, const Attributes&);
+  void (*run_truth)(Tensors<Truth>&, const Dims&, const Attributes&);
+};
+
+/// Forward, then backward if the gradients of the outputs are among the tensors.
+template <class Op, class T>
+void run(Tensors<T>& t, const Dims& d, const Attributes& a) {
+  Op::forward(t, d, a);
+  if constexpr (requires { Op::template backward<T>(t, d, a); }) {
+    for (const Arg& arg : Op::args) {
+      if (arg.role == Role::grad_output && !t.has(arg.name)) return;
+    }
+    Op::template backward<T>(t, d, a);
+  }
+}
+
+/// The declaration of struct Op as data. What a struct leaves out has an empty default.
+template <class Op>
+constexpr Operator describe() {
+  Operator o{};
+  o.name = Op::name;
+  o.math = Op::math;
+  o.source = Op::source;
+  o.args = Op::args;
+  if constexpr (requires { Op::aliases; }) o.aliases = Op::aliases;
+  if constexpr (requires { Op::attributes; }) o.attributes = Op::attributes;
+  if constexpr (requires { Op::exact_fill; }) o.exact_fill = Op::exact_fill;
+  if constexpr (requires { &Op::bind; }) o.bind = &Op::bind;
+  if constexpr (requires { &Op::shape_of; }) o.shape_of = &Op::shape_of;
+  o.has_backward = requires(Tensors<double> & t, const Dims& d, const Attributes& a) {
+    Op::template backward<double>(t, d, a);
+  };
+  o.terms = &Op::terms;
+  o.run_float = &run<Op, float>;
+  o.run_double = &run<Op, double>;
+  o.run_bound = &run<Op, Bound>;
+  o.run_truth = &run<Op, Truth>;
+  return o;
+}
+
+/// All operators, in the order of OPERATORS.md.
+std::span<const Operator* const> operators();
+/// By name or alias ("torch.nn.functional.rms_norm", "npu_rms_norm"). Throws Error that suggests the nearest
+/// names.
+const Operator& find_operator(std::string_view name);
+/// The same, or nullptr: a recorded op may be one we do not have.
+const Operator* known_operator(std::string_view name);
+
+}  // namespace assay

@@ -1,0 +1,58 @@
+#include "assay/operators/operator.h"
+
+namespace assay {
+namespace {
+
+struct RmsNorm {
+  static constexpr std::string_view name = "rms_norm";
+  static constexpr std::string_view math = "y = x w / sqrt(mean(x^2) + eps)";
+  static constexpr std::string_view source = "arXiv:1910.07467 eq. 4";
+  static constexpr std::string_view aliases[] = {"torch.nn.functional.rms_norm", "npu_rms_norm", "RmsNorm",
+                                                 "TENorm"};
+  static constexpr Attribute attributes[] = {{"eps", "1e-5", "added to the mean square"}};
+  static constexpr Arg args[] = {
+      {"x", "N*,C", Role::input, -8, 8},      {"weight", "C", Role::param, .5, 2},
+      {"grad_y", "N*,C", Role::grad_output},  {"y", "N*,C", Role::output},
+      {"rstd", "N*,1", Role::output},         {"grad_x", "N*,C", Role::grad_input},
+      {"grad_weight", "C", Role::grad_input},
+  };
+  static std::int64_t terms(std::string_view output, const Dims& d, const Attributes&) {
+    return output == "grad_weight" ? d.at("N") : d.at("C");
+  }
+
+  template <class T>
+  static void forward(Tensors<T>& t, const Dims& d, const Attributes& a) {
+    const auto x = t["x"], w = t["weight"], y = t["y"], rstd = t["rstd"];
+    const std::int64_t N = d.at("N"), C = d.at("C");
+    const T eps = T(a.real("eps"));
+    for (std::int64_t n = 0; n < N; ++n) {
+      const T mean_square = sum<T>(C, [&](auto c) { return x(n, c) * x(n, c); }) / number<T>(C);
+      rstd(n, 0) = T(1) / sqrt(mean_square + eps);
+      for (std::int64_t c = 0; c < C; ++c) y(n, c) = x(n, c) * rstd(n, 0) * w(c);
+    }
+  }
+
+  // With h = x rstd: grad_x = rstd (w g - h mean(w g h)), grad_w = sum_n g h.
+  template <class T>
+  static void backward(Tensors<T>& t, const Dims& d, const Attributes&) {
+    const auto x = t["x"], w = t["weight"], g = t["grad_y"], rstd = t["rstd"];
+    const auto grad_x = t["grad_x"], grad_w = t["grad_weight"];
+    const std::int64_t N = d.at("N"), C = d.at("C");
+    for (std::int64_t n = 0; n < N; ++n) {
+      const T r = rstd(n, 0);
+      const T mean = sum<T>(C, [&](auto c) { return w(c) * g(n, c) * x(n, c) * r; }) / number<T>(C);
+      for (std::int64_t c = 0; c < C; ++c) grad_x(n, c) = r * (w(c) * g(n, c) - x(n, c) * r * mean);
+    }
+    for (std::int64_t c = 0; c < C; ++c) {
+      grad_w(c) = sum<T>(N, [&](auto n) { return g(n, c) * x(n, c) * rstd(n, 0); });
+    }
+  }
+};
+
+}  // namespace
+
+namespace ops {
+extern constexpr Operator rms_norm = describe<RmsNorm>();
+}
+
+}  // namespace assay
