@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "assay/compare/report.h"
+
 namespace assay {
 
 std::string_view name(Verdict v) {
@@ -45,17 +47,6 @@ int Report::exit_status() const {
   return count(Verdict::passed) + count(Verdict::ignored) == static_cast<std::int64_t>(findings.size()) ? 0
                                                                                                         : 1;
 }
-
-namespace {
-// 12390 -> "12,390"
-std::string grouped(std::int64_t n) {
-  std::string digits = std::to_string(n);
-  for (auto i = static_cast<std::ptrdiff_t>(digits.size()) - 3; i > 0; i -= 3) {
-    digits.insert(static_cast<std::size_t>(i), ",");
-  }
-  return digits;
-}
-}  // namespace
 
 std::string Report::summary() const {
   const std::int64_t failed = compared() - count(Verdict::passed);
