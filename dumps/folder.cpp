@@ -62,13 +62,12 @@ class FolderDump : public Dump {
     return files;
   }
 
-  // A file that holds one nameless tensor gives it the name of the file.
+  // A tensor without a name of its own has that of its file.
   void add(std::unique_ptr<Dump> dump, const std::string& stem) {
-    const bool is_array = dump->format == "npy";
     for (std::size_t i = 0; i < dump->records.size(); ++i) {
       Record record = dump->records[i];
       const std::string& inner = record.id.module;
-      record.id.module = is_array || inner.empty() ? stem : stem + "/" + inner;
+      record.id.module = inner.empty() ? stem : stem + "/" + inner;
       record.seq = static_cast<std::int64_t>(records.size());
       records.push_back(std::move(record));
       places_.emplace_back(files_.size(), i);

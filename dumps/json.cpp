@@ -1,5 +1,6 @@
 #include "assay/dumps/json.h"
 
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
@@ -103,9 +104,10 @@ std::string without_python_numbers(std::string_view text) {
     } else if (c == 'N' || c == 'I' || c == '-') {
       for (const std::string_view token : {"NaN", "Infinity", "-Infinity"}) {
         if (std::string_view(result).substr(i, token.size()) != token) continue;
-        result.replace(i, token.size(), token.size(), ' ');
-        // "NaN" is shorter than "null": 0 stands for it. Nothing reads these statistics.
-        token.size() < 4 ? result.replace(i, 1, "0") : result.replace(i, 4, "null");
+        // "NaN" is shorter than "null", so that 0 stands for it. Nothing reads these statistics.
+        const std::string_view stand_in = token.size() < 4 ? "0" : "null";
+        std::fill_n(result.begin() + static_cast<std::ptrdiff_t>(i), token.size(), ' ');
+        std::copy(stand_in.begin(), stand_in.end(), result.begin() + static_cast<std::ptrdiff_t>(i));
         break;
       }
     }
@@ -123,15 +125,18 @@ std::string_view Json::kind() const {
 
 std::string Json::text() const {
   std::string text;
-  if (is_array()) {
-    for (const Json& item : std::get<Array>(value_)) text += (text.empty() ? "" : ",") + item.text();
-    return "[" + text + "]";
+  if (const auto* items = std::get_if<Array>(&value_)) {
+    for (const Json& item : *items) text.append(text.empty() ? "[" : ",").append(item.text());
+    return text.append(items->empty() ? "[]" : "]");
   }
-  if (is_object()) {
-    for (const auto& [key, value] : std::get<Object>(value_)) {
-      text += (text.empty() ? "" : ",") + nlohmann::json(key).dump() + ":" + value.text();
+  if (const auto* members = std::get_if<Object>(&value_)) {
+    for (const auto& [key, value] : *members) {
+      text.append(text.empty() ? "{" : ",")
+          .append(nlohmann::json(key).dump())
+          .append(":")
+          .append(value.text());
     }
-    return "{" + text + "}";
+    return text.append(members->empty() ? "{}" : "}");
   }
   if (const auto* flag = std::get_if<bool>(&value_)) return nlohmann::json(*flag).dump();
   if (const auto* number = std::get_if<std::int64_t>(&value_)) return nlohmann::json(*number).dump();

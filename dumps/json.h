@@ -48,7 +48,7 @@ class Json {
 enum class JsonNumbers : std::uint8_t { strict, python };
 
 /// Throws Error ("<where>: ...") for malformed text, duplicate keys, nesting deeper than 64 or trailing text.
-/// JsonNumbers::python turns bare NaN and Infinity into null.
+/// JsonNumbers::python reads bare NaN and Infinity as numbers or null of no meaning.
 Json parse_json(std::string_view text, std::string_view where, JsonNumbers = JsonNumbers::strict);
 
 }  // namespace assay

@@ -173,7 +173,6 @@ class NpyDump : public Dump {
     format = "npy";
     header_ = parse_npy(file_->bytes(), path.string(), options.dtype_hint);
     Record record;
-    record.id.module = path.stem().string();
     record.dtype = header_.dtype.value_or(item_size(header_) == 2 ? DType::uint16 : DType::uint8);
     record.shape = record.global_shape = header_.shape;
     records.push_back(std::move(record));

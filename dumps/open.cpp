@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <cstring>
 
 #include "assay/dumps/dump.h"
 #include "assay/dumps/json.h"
 #include "assay/dumps/readers.h"
 #include "assay/dumps/safetensors.h"
+#include "assay/dumps/zip.h"
 #include "assay/golden/error.h"
 
 namespace assay {
@@ -33,13 +35,12 @@ bool is_zip(Bytes file) {
   return starts_with(file, "PK\x03\x04") || starts_with(file, "PK\x05\x06");
 }
 
-// Both are zip archives. torch puts data.pkl below one folder, first of all; an npz member is never called
-// so.
-bool is_pt(Bytes file) {
-  if (!is_zip(file) || file.size() < 30) return false;
-  const std::size_t length = load_little<std::uint16_t>(file, 26);
-  if (file.size() < 30 + length) return false;
-  return std::string_view(reinterpret_cast<const char*>(file.data()) + 30, length).ends_with("/data.pkl");
+// An npz is a zip archive without torch's pickle.
+std::unique_ptr<Dump> open_zip(std::shared_ptr<const MappedFile> file, const OpenOptions& options) {
+  const ZipArchive archive(file);
+  const auto is_pickle = [](const auto& member) { return member.name.ends_with("/data.pkl"); };
+  const bool is_pt = std::any_of(archive.members().begin(), archive.members().end(), is_pickle);
+  return is_pt ? open_pt(std::move(file), options) : open_npz(std::move(file), options);
 }
 
 // torch.save before 1.6, or with _use_new_zipfile_serialization=False: a pickle of its magic number comes
@@ -59,9 +60,11 @@ struct Format {
 };
 
 // The formats of single files, most specific first.
-constexpr Format formats[] = {{is_npy, open_npy},         {is_hdf5, open_hdf5},
-                              {is_pt, open_pt},           {is_zip, open_npz},
-                              {is_old_pt, refuse_old_pt}, {looks_like_safetensors, open_safetensors}};
+constexpr Format formats[] = {{is_npy, open_npy},
+                              {is_hdf5, open_hdf5},
+                              {is_zip, open_zip},
+                              {is_old_pt, refuse_old_pt},
+                              {looks_like_safetensors, open_safetensors}};
 
 bool is_assay_dump(const std::filesystem::path& folder) {
   const std::filesystem::path manifest = folder / "manifest.json";
@@ -112,6 +115,9 @@ std::unique_ptr<Dump> open_dump(const std::filesystem::path& path, const OpenOpt
     if (dump == nullptr) {
       throw Error("{}: no known format: expected npy, npz, safetensors, .pt, HDF5, or a folder of dumps",
                   path.string());
+    }
+    for (Record& record : dump->records) {
+      if (record.id.module.empty()) record.id.module = path.stem().string();
     }
     return dump;
   } catch (const std::filesystem::filesystem_error& problem) {

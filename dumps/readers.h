@@ -9,7 +9,9 @@
 
 namespace assay {
 
-// The readers behind open_dump, one per format and file. Each throws Error if the content is damaged.
+// The readers behind open_dump, one per format and file. Each throws Error if the content is damaged. A
+// tensor that has no name in its file (npy, or one tensor in a .pt) gets an empty one; the caller knows what
+// to call it.
 
 std::unique_ptr<Dump> open_npy(std::shared_ptr<const MappedFile>, const OpenOptions&);
 std::unique_ptr<Dump> open_npz(std::shared_ptr<const MappedFile>, const OpenOptions&);
