@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
@@ -48,10 +49,37 @@ inline bool isinf(double x) {
   return std::isinf(x);
 }
 
+/// A constant of the formula (eps, a learning rate): rounded to float at level report; in Bound with the
+/// error that its rounding to the device's format may make.
+template <class T>
+T constant(double value) {
+  if constexpr (std::is_same_v<T, Bound>) return rounded_constant(value);
+  return T(value);
+}
+
 /// An extent or a count as a scalar.
 template <class T>
 T number(std::int64_t n) {
-  return T(static_cast<double>(n));
+  return constant<T>(static_cast<double>(n));
+}
+
+/// What frameworks compute once on the host in float64 (Adam's bias corrections): exact, then rounded once.
+template <class T>
+T host_scalar(const Truth& exact) {
+  if constexpr (std::is_same_v<T, Truth>)
+    return exact;
+  else
+    return constant<T>(static_cast<double>(exact));
+}
+
+/// The larger one; NaN if either is (torch.maximum).
+template <class T>
+T maximum(const T& a, const T& b) {
+  if constexpr (std::is_same_v<T, Bound>) {
+    return {isnan(a) || b < a ? a.value : b.value, std::max(a.error, b.error)};
+  } else {
+    return isnan(a) || b < a ? a : b;
+  }
 }
 
 /// sum f(i), i < n. In float and double: left to right, as written. In Bound: for any order of the additions,

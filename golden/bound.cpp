@@ -21,21 +21,26 @@ constexpr double divide = 2.5, square_root = 3, exp = 3, log = 3, log1p = 2, exp
                  sin = 4, cos = 4, pow = 16;
 }
 
-// The rounding of one result: relative to it, or an underflow.
-double rounding(double value, double ulp = 0.5) {
-  return 2 * ulp * u() * std::abs(value) + ErrorScope::current().min_subnormal;
+// The rounding of one result, of at most this magnitude: relative to it, or an underflow.
+double rounding(double magnitude, double ulp = 0.5) {
+  return 2 * ulp * u() * magnitude + ErrorScope::current().min_subnormal;
+}
+
+// A result that inherits an error and is then rounded.
+Bound rounded(double value, double inherited, double ulp = 0.5) {
+  return {value, inherited + rounding(std::abs(value) + inherited, ulp)};
 }
 
 // f at a point known to +-error: the largest change over the interval's ends serves where f is monotone.
 template <class F>
 Bound monotone(const Bound& x, F f, double ulp) {
   const double value = f(x.value);
-  if (x.error == 0) return {value, rounding(value, ulp)};
+  if (x.error == 0) return rounded(value, 0, ulp);
   const double below = std::abs(f(x.value - x.error) - value), above = std::abs(f(x.value + x.error) - value);
   const double inherited = std::max(below, above);
   // Outside the domain (log or sqrt reached below zero) nothing is guaranteed.
   if (std::isnan(inherited) && !std::isnan(value)) return {value, std::numeric_limits<double>::infinity()};
-  return {value, inherited + rounding(value, ulp)};
+  return rounded(value, inherited, ulp);
 }
 
 }  // namespace
@@ -55,9 +60,16 @@ const ErrorModel& ErrorScope::current() {
   return *current_model;
 }
 
+Bound rounded_constant(double value) {
+  int exponent = 0;
+  const double units = std::frexp(value, &exponent) / u();  // whole where no bit is beyond the precision
+  return units == std::floor(units) ? Bound(value) : rounded(value, 0);
+}
+
 Bound& Bound::operator+=(const Bound& b) {
   value += b.value;
-  error += b.error + u() * std::abs(value);  // sums do not underflow (Higham 2002, sec. 2.1)
+  error += b.error;
+  error += u() * (std::abs(value) + error);  // sums do not underflow (Higham 2002, sec. 2.1)
   return *this;
 }
 
@@ -67,25 +79,22 @@ Bound& Bound::operator-=(const Bound& b) {
 
 Bound& Bound::operator*=(const Bound& b) {
   const double product = value * b.value;
-  error = std::abs(value) * b.error + std::abs(b.value) * error + error * b.error + rounding(product);
-  value = product;
-  return *this;
+  return *this = rounded(product, std::abs(value) * b.error + std::abs(b.value) * error + error * b.error);
 }
 
 Bound& Bound::operator/=(const Bound& b) {
   const double quotient = value / b.value;
   const double room = std::abs(b.value) - b.error;
   // (a+da)/(b+db) - a/b = (da - q db) / (b+db)
-  error = room > 0 ? (error + std::abs(quotient) * b.error) / room + rounding(quotient, ulps::divide)
-                   : std::numeric_limits<double>::infinity();
-  value = quotient;
-  return *this;
+  const double inherited =
+      room > 0 ? (error + std::abs(quotient) * b.error) / room : std::numeric_limits<double>::infinity();
+  return *this = rounded(quotient, inherited, ulps::divide);
 }
 
 Bound sqrt(const Bound& x) {
   const double value = std::sqrt(x.value);
   const double low = std::sqrt(std::max(0.0, x.value - x.error));
-  return {value, value - low + rounding(value, ulps::square_root)};
+  return rounded(value, value - low, ulps::square_root);
 }
 Bound exp(const Bound& x) {
   return monotone(
@@ -114,11 +123,11 @@ Bound erf(const Bound& x) {
 // |sin'|, |cos'| <= 1
 Bound sin(const Bound& x) {
   const double value = std::sin(x.value);
-  return {value, x.error + rounding(value, ulps::sin)};
+  return rounded(value, x.error, ulps::sin);
 }
 Bound cos(const Bound& x) {
   const double value = std::cos(x.value);
-  return {value, x.error + rounding(value, ulps::cos)};
+  return rounded(value, x.error, ulps::cos);
 }
 Bound pow(const Bound& x, const Bound& y) {
   const double value = std::pow(x.value, y.value);
@@ -128,7 +137,7 @@ Bound pow(const Bound& x, const Bound& y) {
       inherited = std::max(inherited, std::abs(std::pow(x.value + dx, y.value + dy) - value));
     }
   }
-  return {value, inherited + rounding(value, ulps::pow)};
+  return rounded(value, inherited, ulps::pow);
 }
 Bound abs(const Bound& x) {
   return {std::abs(x.value), x.error};

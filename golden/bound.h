@@ -15,8 +15,9 @@ struct ErrorModel {
 double gamma(double n, double u);
 
 /// A value with a bound on the error that a correct kernel may have made on the way to it, for any order of
-/// its sums. Running error analysis (Higham 2002, sec. 3.3): every operation adds its own rounding to what it
-/// inherits. The device's model is the thread's ErrorScope; value is computed in double.
+/// its sums. Running error analysis (Higham 2002, sec. 3.3): every operation adds its own rounding, of the
+/// largest result possible, to what it inherits. The device's model is the thread's ErrorScope; value and
+/// error are computed in double, whose own rounding of the error (some 2^-53 of it) is not counted.
 struct Bound {
   double value = 0;
   double error = 0;
@@ -56,6 +57,9 @@ struct Bound {
   friend bool isnan(const Bound&);
   friend bool isinf(const Bound&);
 };
+
+/// A constant with the error of rounding it to the device's format: none where it fits.
+Bound rounded_constant(double);
 
 /// Sets the thread's error model until the end of the scope.
 class ErrorScope {

@@ -91,6 +91,7 @@ const std::string& Attributes::text(std::string_view name) const {
 }
 
 std::vector<double> Attributes::list(std::string_view name) const {
+  if (const double* single = std::get_if<double>(&at(name))) return {*single};
   const auto* value = std::get_if<std::vector<double>>(&at(name));
   if (value == nullptr) throw Error("attribute '{}' is {}; expected a list of numbers", name, kind(at(name)));
   return *value;
@@ -112,7 +113,9 @@ Attributes complete_attributes(const Operator& op, const Attributes& given) {
     const AttributeValue& initial = declared->second;
     const bool open =
         std::holds_alternative<std::monostate>(initial) || std::holds_alternative<std::monostate>(value);
-    if (!open && initial.index() != value.index()) {
+    const bool list_of_one =
+        std::holds_alternative<std::vector<double>>(initial) && std::holds_alternative<double>(value);
+    if (!open && !list_of_one && initial.index() != value.index()) {
       throw Error("{}: attribute '{}' is {}; expected {}", op.name, name, kind(value), kind(initial));
     }
     all.set(name, value);

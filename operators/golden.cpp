@@ -1,6 +1,7 @@
 #include "assay/operators/golden.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "assay/golden/error.h"
@@ -28,15 +29,23 @@ Level parse_level(std::string_view text) {
 }
 
 std::int64_t Dims::at(std::string_view letter) const {
-  std::int64_t product = 1;
-  for (const std::int64_t extent : extents(letter)) product *= extent;
-  return product;
+  return element_count(extents(letter));
 }
 
 const Shape& Dims::extents(std::string_view letter) const {
   const auto found = extents_.find(letter);
   if (found == extents_.end()) throw Error("extent '{}' is not known from the inputs given", letter);
   return found->second;
+}
+
+const InputShape* find_input(InputShapes inputs, std::string_view name) {
+  const auto found = std::ranges::find(inputs, name, &InputShape::name);
+  return found == inputs.end() ? nullptr : &*found;
+}
+
+const Shape& shape_of_input(InputShapes inputs, std::string_view name) {
+  if (const InputShape* found = find_input(inputs, name)) return found->shape;
+  throw Error("input '{}' is missing", name);
 }
 
 template <class T>
@@ -146,9 +155,52 @@ void fit(const Operator& op, const InputShape& input, std::string_view letters, 
   }
 }
 
-Dims bind_dims(const Operator& op, std::span<const InputShape> inputs, const Attributes& attributes) {
+// Every given name is an input, once; every input that must be there is.
+void check_presence(const Operator& op, InputShapes inputs) {
+  std::set<std::string_view> seen;
+  for (const InputShape& input : inputs) {
+    given_arg(op, input.name);
+    if (!seen.insert(input.name).second) throw Error("{}: input '{}' is given twice", op.name, input.name);
+  }
+  for (const Arg& arg : op.args) {
+    if (!is_given(arg) || arg.optional || arg.role == Role::grad_output) continue;
+    if (std::ranges::none_of(inputs, [&](const InputShape& input) { return names(arg, input.name); })) {
+      throw Error("{}: input '{}' is missing", op.name, arg.name);
+    }
+  }
+}
+
+// The extents of a shape's parts, and the shape they make.
+Shape expand(std::string_view letters, const Dims& dims) {
+  Shape shape;
+  for (const Part& part : parts_of(letters)) {
+    const Shape extents = part.literal ? Shape{1} : dims.extents(part.letter);
+    shape.insert(shape.end(), extents.begin(), extents.end());
+  }
+  element_count(shape);
+  return shape;
+}
+
+// Indices come from files: none may reach outside.
+void check_range(const Operator& op, const Arg& arg, const std::vector<std::int64_t>& indices,
+                 const Dims& dims, const Attributes& attributes) {
+  if (arg.indexes.empty()) return;
+  const std::int64_t end = dims.at(arg.indexes);
+  const bool excepted = !arg.except.empty() && attributes.has(arg.except);
+  const std::int64_t except = excepted ? attributes.integer(arg.except) : 0;
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    if ((indices[i] >= 0 && indices[i] < end) || (excepted && indices[i] == except)) continue;
+    throw Error("{}: '{}' has the index {} at position {}; expected 0 <= index < {} = {}{}", op.name,
+                arg.name, indices[i], i, arg.indexes, end,
+                excepted ? fmt::format(", or {} = {}", arg.except, except) : "");
+  }
+}
+
+}  // namespace
+
+Dims bind_dims(const Operator& op, InputShapes inputs, const Attributes& attributes) {
   Dims dims;
-  for (const InputShape& input : inputs) given_arg(op, input.name);
+  check_presence(op, inputs);
   if (op.bind != nullptr) op.bind(dims, inputs, attributes);
   for (const InputShape& input : inputs) {
     const Arg& arg = given_arg(op, input.name);
@@ -157,15 +209,17 @@ Dims bind_dims(const Operator& op, std::span<const InputShape> inputs, const Att
   return dims;
 }
 
+Shape shape_of(const Operator& op, const Arg& arg, const Dims& dims, const Attributes& attributes) {
+  return expand(shape_letters(op, arg, attributes), dims);
+}
+
+namespace {
+
 // The shape that letters and dims give, and the extents of a View: one per letter.
 template <class T>
 void place(typename Tensors<T>::Slot& slot, std::string_view letters, const Dims& dims) {
-  slot.shape.clear();
-  for (const Part& part : parts_of(letters)) {
-    const Shape extents = part.literal ? Shape{1} : dims.extents(part.letter);
-    slot.shape.insert(slot.shape.end(), extents.begin(), extents.end());
-    slot.extents.push_back(part.literal ? 1 : dims.at(part.letter));
-  }
+  slot.shape = expand(letters, dims);
+  for (const Part& part : parts_of(letters)) slot.extents.push_back(part.literal ? 1 : dims.at(part.letter));
 }
 
 template <class T>
@@ -181,6 +235,7 @@ typename Tensors<T>::Slot input_slot(const Operator& op, const Arg& arg, const N
                   name(input.tensor.dtype()));
     }
     slot.indices = input.tensor.indices();
+    check_range(op, arg, slot.indices, dims, attributes);
   } else {
     const std::vector<double> values = input.tensor.values();
     slot.values.reserve(values.size());
@@ -233,18 +288,11 @@ Tensors<T> evaluate(const Operator& op, std::span<const NamedTensor> inputs, con
   Tensors<T> tensors;
   for (const NamedTensor& input : inputs) {
     const Arg& arg = given_arg(op, input.name);
-    if (!tensors.slots().emplace(input.name, input_slot<T>(op, arg, input, dims, attributes)).second) {
-      throw Error("{}: input '{}' is given twice", op.name, input.name);
-    }
+    tensors.slots().emplace(input.name, input_slot<T>(op, arg, input, dims, attributes));
   }
   bool with_backward = op.has_backward;
   for (const Arg& arg : op.args) {
-    if (!is_given(arg)) continue;
-    const bool present = is_list(arg) ? tensors.count(arg.name) > 0 : tensors.has(arg.name);
-    if (arg.role == Role::grad_output)
-      with_backward = with_backward && present;
-    else if (!present && !arg.optional)
-      throw Error("{}: input '{}' is missing", op.name, arg.name);
+    if (arg.role == Role::grad_output) with_backward = with_backward && tensors.has(arg.name);
   }
   for (const Arg& arg : op.args) {
     if (is_given(arg) || (arg.role == Role::grad_input && !with_backward)) continue;
@@ -290,8 +338,8 @@ std::vector<NamedTensor> compute_bound(const Operator& op, std::span<const Named
   return outputs_of(op, tensors, DType::float64, [](const Bound& b) { return b.error; });
 }
 
-std::int64_t accumulation_count(const Operator& op, std::string_view output,
-                                std::span<const InputShape> inputs, const Attributes& given) {
+std::int64_t accumulation_count(const Operator& op, std::string_view output, InputShapes inputs,
+                                const Attributes& given) {
   const Attributes attributes = complete_attributes(op, given);
   return op.terms(output, bind_dims(op, inputs, attributes), attributes);
 }

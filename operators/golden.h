@@ -40,9 +40,16 @@ std::vector<NamedTensor> compute_golden(const Operator&, std::span<const NamedTe
 std::vector<NamedTensor> compute_bound(const Operator&, std::span<const NamedTensor> inputs,
                                        const Attributes&, const ErrorModel& device);
 
-/// Accumulation count of one output, from the shapes of the inputs alone.
-std::int64_t accumulation_count(const Operator&, std::string_view output, std::span<const InputShape> inputs,
+/// Accumulation count of one output, from the shapes of the inputs (and index data, where given).
+std::int64_t accumulation_count(const Operator&, std::string_view output, InputShapes inputs,
                                 const Attributes&);
+
+/// The extents by letter that these inputs have.
+/// @throws Error  for a missing or unknown input and for shapes that contradict
+Dims bind_dims(const Operator&, InputShapes inputs, const Attributes&);
+
+/// The shape of an argument in such a call; not for lists, whose members have shapes of their own.
+Shape shape_of(const Operator&, const Arg&, const Dims&, const Attributes&);
 
 /// The same computation with the scalars kept, for those who need them: T is float, double, Bound or Truth.
 template <class T>

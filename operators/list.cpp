@@ -8,11 +8,15 @@ namespace assay {
 
 // The one list of operators, in the order of OPERATORS.md. A new operator adds its name in both places below.
 namespace ops {
-extern const Operator matmul, rms_norm;
+extern const Operator matmul, linear, embedding, layer_norm, rms_norm, rope, silu, swiglu, softmax,
+    cross_entropy, reduce_sum, reduce_prod, clip_grad_norm, adamw;
 }
 
 std::span<const Operator* const> operators() {
-  static constexpr const Operator* list[] = {&ops::matmul, &ops::rms_norm};
+  static constexpr const Operator* list[] = {
+      &ops::matmul,     &ops::linear,      &ops::embedding,      &ops::layer_norm, &ops::rms_norm,
+      &ops::rope,       &ops::silu,        &ops::swiglu,         &ops::softmax,    &ops::cross_entropy,
+      &ops::reduce_sum, &ops::reduce_prod, &ops::clip_grad_norm, &ops::adamw};
   return list;
 }
 

@@ -1,63 +1,142 @@
+#include "assay/golden/error.h"
+#include "assay/operators/axes.h"
 #include "assay/operators/operator.h"
 
 namespace assay {
 namespace {
 
+// torch.matmul: A*, B* batches that broadcast to Y*; M* and N* are no axis where a or b is a vector.
 struct MatMul {
   static constexpr std::string_view name = "matmul";
   static constexpr std::string_view math = "y = a b";
   static constexpr std::string_view source = "Higham 2002, sec. 3.5";
-  static constexpr std::string_view aliases[] = {"torch.matmul", "torch.mm", "mm", "ops.matmul", "MatMul"};
+  static constexpr std::string_view aliases[] = {
+      "torch.matmul", "torch.mm", "torch.bmm", "mm", "bmm", "npu_bmm", "ops.matmul", "MatMul", "BatchMatMul"};
   static constexpr Attribute attributes[] = {{"transpose_a", "false", "a is stored [K, M]"},
                                              {"transpose_b", "false", "b is stored [N, K]"}};
   static constexpr Arg args[] = {
-      {"a", "M,K", Role::input},  {"b", "K,N", Role::input},           {"grad_y", "M,N", Role::grad_output},
-      {"y", "M,N", Role::output}, {"grad_a", "M,K", Role::grad_input}, {"grad_b", "K,N", Role::grad_input},
+      {"a", "A*,M*,K", Role::input},
+      {"b", "B*,K,N*", Role::input},
+      {"grad_y", "Y*,M*,N*", Role::grad_output},
+      {"y", "Y*,M*,N*", Role::output},
+      {"grad_a", "A*,M*,K", Role::grad_input},
+      {"grad_b", "B*,K,N*", Role::grad_input},
+  };
+  static constexpr Example examples[] = {
+      {"A=,M=3,K=5,B=,N=4"},
+      {"A=,M=6,K=31,B=,N=10", "transpose_a=true,transpose_b=true"},
+      {"A=2x1,M=3,K=4,B=3,N=2"},
+      {"A=,M=,K=7,B=2,N=3"},
   };
   static constexpr ExactFill exact_fill = ExactFill::small_integers;
 
   static std::string_view shape_of(const Arg& arg, const Attributes& a) {
-    if (arg.name.ends_with("a") && a.flag("transpose_a")) return "K,M";
-    if (arg.name.ends_with("b") && a.flag("transpose_b")) return "N,K";
+    if (arg.name.ends_with("a") && a.flag("transpose_a")) return "A*,K,M*";
+    if (arg.name.ends_with("b") && a.flag("transpose_b")) return "B*,N*,K";
     return arg.shape;
   }
-  static std::int64_t terms(std::string_view output, const Dims& d, const Attributes&) {
-    return output == "grad_a" ? d.at("N") : output == "grad_b" ? d.at("M") : d.at("K");
+
+  // Batch, rows and columns of one factor; a vector has only the axis K.
+  static void bind(Dims& d, InputShapes inputs, const Attributes& attr) {
+    const Shape& a = shape_of_input(inputs, "a");
+    const Shape& b = shape_of_input(inputs, "b");
+    if (a.empty() || b.empty())
+      throw Error("matmul: a has shape {}, b {}; scalars have no product here", to_string(a), to_string(b));
+    const auto split = [&](const Shape& x, bool k_last, std::string_view batch, std::string_view other) {
+      const std::size_t n = x.size();
+      d.set(batch, n < 2 ? Shape() : Shape(x.begin(), x.end() - 2));
+      d.set(other, n < 2 ? Shape() : Shape{k_last ? x[n - 2] : x[n - 1]});
+      return k_last || n < 2 ? x[n - 1] : x[n - 2];
+    };
+    d.set("K", split(a, !attr.flag("transpose_a"), "A", "M"));
+    split(b, attr.flag("transpose_b"), "B", "N");
+    d.set("Y", broadcast(d.extents("A"), d.extents("B")));
   }
 
-  // x(i, j), or x(j, i) where it is stored transposed.
+  // A factor that is broadcast collects the gradients of all its copies.
+  static std::int64_t terms(std::string_view output, const Dims& d, const Attributes&) {
+    const auto copies = [&](std::string_view batch) {
+      return d.at(batch) == 0 ? 0 : d.at("Y") / d.at(batch);
+    };
+    return output == "grad_a"   ? d.at("N") * copies("A")
+           : output == "grad_b" ? d.at("M") * copies("B")
+                                : d.at("K");
+  }
+
+  // x(batch, i, j), or x(batch, j, i) where it is stored transposed.
   template <class T>
   struct Matrix {
-    View<T> x;
+    T* x;
+    std::int64_t rows, columns;
     bool transposed;
-    T& operator()(std::int64_t i, std::int64_t j) const { return transposed ? x(j, i) : x(i, j); }
+    T& operator()(std::int64_t batch, std::int64_t i, std::int64_t j) const {
+      return x[batch * rows * columns + (transposed ? j * rows + i : i * columns + j)];
+    }
   };
 
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes& attr) {
-    const Matrix<T> a{t["a"], attr.flag("transpose_a")}, b{t["b"], attr.flag("transpose_b")};
-    const auto y = t["y"];
     const std::int64_t M = d.at("M"), N = d.at("N"), K = d.at("K");
-    for (std::int64_t m = 0; m < M; ++m) {
-      for (std::int64_t n = 0; n < N; ++n) {
-        y(m, n) = sum<T>(K, [&](auto k) { return a(m, k) * b(k, n); });
+    const Matrix<T> a{t["a"].data(), M, K, attr.flag("transpose_a")};
+    const Matrix<T> b{t["b"].data(), K, N, attr.flag("transpose_b")};
+    const Matrix<T> y{t["y"].data(), M, N, false};
+    const auto of_a = broadcast_positions(d.extents("A"), d.extents("Y"));
+    const auto of_b = broadcast_positions(d.extents("B"), d.extents("Y"));
+    for (std::size_t p = 0; p < of_a.size(); ++p) {
+      for (std::int64_t m = 0; m < M; ++m) {
+        for (std::int64_t n = 0; n < N; ++n) {
+          y(static_cast<std::int64_t>(p), m, n) =
+              sum<T>(K, [&](auto k) { return a(of_a[p], m, k) * b(of_b[p], k, n); });
+        }
       }
     }
+  }
+
+  // The batches of y that each of `count` batches is broadcast to.
+  static std::vector<std::vector<std::int64_t>> copies(const std::vector<std::int64_t>& positions,
+                                                       std::int64_t count) {
+    std::vector<std::vector<std::int64_t>> batches(static_cast<std::size_t>(count));
+    for (std::size_t p = 0; p < positions.size(); ++p) {
+      batches[static_cast<std::size_t>(positions[p])].push_back(static_cast<std::int64_t>(p));
+    }
+    return batches;
   }
 
   // grad_a = grad_y b^T, grad_b = a^T grad_y
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes& attr) {
-    const Matrix<T> a{t["a"], attr.flag("transpose_a")}, b{t["b"], attr.flag("transpose_b")};
-    const Matrix<T> grad_a{t["grad_a"], a.transposed}, grad_b{t["grad_b"], b.transposed};
-    const auto g = t["grad_y"];
     const std::int64_t M = d.at("M"), N = d.at("N"), K = d.at("K");
-    for (std::int64_t k = 0; k < K; ++k) {
+    const Matrix<T> a{t["a"].data(), M, K, attr.flag("transpose_a")};
+    const Matrix<T> b{t["b"].data(), K, N, attr.flag("transpose_b")};
+    const Matrix<T> grad_a{t["grad_a"].data(), M, K, a.transposed};
+    const Matrix<T> grad_b{t["grad_b"].data(), K, N, b.transposed};
+    const Matrix<T> g{t["grad_y"].data(), M, N, false};
+    const auto of_a = broadcast_positions(d.extents("A"), d.extents("Y"));
+    const auto of_b = broadcast_positions(d.extents("B"), d.extents("Y"));
+    const auto copies_of_a = copies(of_a, d.at("A")), copies_of_b = copies(of_b, d.at("B"));
+    const auto size = [](const auto& list) { return static_cast<std::int64_t>(list.size()); };
+    const auto at = [](const auto& list, std::int64_t i) { return list[static_cast<std::size_t>(i)]; };
+
+    for (std::int64_t p = 0; p < d.at("A"); ++p) {
+      const auto& batches = copies_of_a[static_cast<std::size_t>(p)];
       for (std::int64_t m = 0; m < M; ++m) {
-        grad_a(m, k) = sum<T>(N, [&](auto n) { return g(m, n) * b(k, n); });
+        for (std::int64_t k = 0; k < K; ++k) {
+          grad_a(p, m, k) = sum<T>(size(batches) * N, [&](auto i) {
+            const std::int64_t batch = at(batches, i / N), n = i % N;
+            return g(batch, m, n) * b(at(of_b, batch), k, n);
+          });
+        }
       }
-      for (std::int64_t n = 0; n < N; ++n) {
-        grad_b(k, n) = sum<T>(M, [&](auto m) { return a(m, k) * g(m, n); });
+    }
+    for (std::int64_t p = 0; p < d.at("B"); ++p) {
+      const auto& batches = copies_of_b[static_cast<std::size_t>(p)];
+      for (std::int64_t k = 0; k < K; ++k) {
+        for (std::int64_t n = 0; n < N; ++n) {
+          grad_b(p, k, n) = sum<T>(size(batches) * M, [&](auto i) {
+            const std::int64_t batch = at(batches, i / M), m = i % M;
+            return a(at(of_a, batch), m, k) * g(batch, m, n);
+          });
+        }
       }
     }
   }

@@ -30,7 +30,10 @@ struct Arg {
   std::string_view shape;
   Role role;
   double low = -2, high = 2;  ///< domain of the inputs: outside of it a verdict is not to be trusted
-  bool optional = false;
+  bool optional = false;      ///< "grad_bias" is optional with "bias": there only where that is given
+  std::string_view indexes =
+      {};                        ///< Role::index: the letter V whose extent the values stay below, 0 <= i < V
+  std::string_view except = {};  ///< the attribute that holds one more legal index ("ignore_index")
 };
 
 /// An attribute with its default, written as in case.json: "1e-5", "false", "\"mean\"", "[0.9, 0.999]";
@@ -44,6 +47,13 @@ struct Attribute {
 /// Inputs for which every partial result is exact in float32 and the output needs no tolerance.
 enum class ExactFill : std::uint8_t { none, small_integers, powers_of_two };
 
+/// A call worth making: what `generate` offers, and what the tests try beside other sizes.
+struct Example {
+  std::string_view sizes;            ///< extents of the inputs by letter, of a list by member: "N=2x3,C=8"
+  std::string_view attributes = {};  ///< what differs from the defaults: "transpose_a=true"
+  std::string_view leave_out = {};   ///< optional inputs that are not given: "gate,up"
+};
+
 using AttributeValue = std::variant<std::monostate, bool, double, std::string, std::vector<double>>;
 
 /// Values of an operator's attributes, every one of them set.
@@ -55,7 +65,7 @@ class Attributes {
   std::int64_t integer(std::string_view name) const;
   bool flag(std::string_view name) const;
   const std::string& text(std::string_view name) const;
-  std::vector<double> list(std::string_view name) const;
+  std::vector<double> list(std::string_view name) const;  ///< a number is a list of one
   const std::map<std::string, AttributeValue, std::less<>>& values() const { return values_; }
 
  private:
@@ -133,19 +143,27 @@ struct InputShape {
   const Tensor* indices = nullptr;
 };
 
+using InputShapes = std::span<const InputShape>;
+/// The input of that name, or nullptr.
+const InputShape* find_input(InputShapes, std::string_view name);
+/// Its shape. Throws Error if it is missing.
+const Shape& shape_of_input(InputShapes, std::string_view name);
+
 /// An operator as the rest of the project sees it: its declaration, and its code at every level.
 struct Operator {
   std::string_view name, math, source;
   std::span<const std::string_view> aliases;
   std::span<const Arg> args;
   std::span<const Attribute> attributes;
+  std::span<const Example> examples;
   ExactFill exact_fill;
   bool has_backward;
 
   /// Longest sum or product behind one element of `output`: the accumulation count; 0: a copy, bit for bit.
   std::int64_t (*terms)(std::string_view output, const Dims&, const Attributes&);
-  /// Sets dims that letters alone cannot (extents chosen by an attribute, counts in index data); may be null.
-  void (*bind)(Dims&, std::span<const InputShape>, const Attributes&);
+  /// Sets dims that letters alone cannot (extents chosen by an attribute, counts in index data), before the
+  /// shapes are fitted; every input that is not optional is there. May be null.
+  void (*bind)(Dims&, InputShapes, const Attributes&);
   /// The declared shape of an argument where an attribute changes it; null: Arg::shape.
   std::string_view (*shape_of)(const Arg&, const Attributes&);
 
@@ -177,6 +195,7 @@ constexpr Operator describe() {
   o.args = Op::args;
   if constexpr (requires { Op::aliases; }) o.aliases = Op::aliases;
   if constexpr (requires { Op::attributes; }) o.attributes = Op::attributes;
+  if constexpr (requires { Op::examples; }) o.examples = Op::examples;
   if constexpr (requires { Op::exact_fill; }) o.exact_fill = Op::exact_fill;
   if constexpr (requires { &Op::bind; }) o.bind = &Op::bind;
   if constexpr (requires { &Op::shape_of; }) o.shape_of = &Op::shape_of;

@@ -11,38 +11,49 @@ struct RmsNorm {
                                                  "TENorm"};
   static constexpr Attribute attributes[] = {{"eps", "1e-5", "added to the mean square"}};
   static constexpr Arg args[] = {
-      {"x", "N*,C", Role::input, -8, 8},      {"weight", "C", Role::param, .5, 2},
-      {"grad_y", "N*,C", Role::grad_output},  {"y", "N*,C", Role::output},
-      {"rstd", "N*,1", Role::output},         {"grad_x", "N*,C", Role::grad_input},
-      {"grad_weight", "C", Role::grad_input},
+      {"x", "N*,C", Role::input, -8, 8},
+      {.name = "weight", .shape = "C", .role = Role::param, .low = .5, .high = 2, .optional = true},
+      {"grad_y", "N*,C", Role::grad_output},
+      {"y", "N*,C", Role::output},
+      {"rstd", "N*,1", Role::output},
+      {"grad_x", "N*,C", Role::grad_input},
+      {.name = "grad_weight", .shape = "C", .role = Role::grad_input, .optional = true},
   };
+  static constexpr Example examples[] = {{"N=6,C=33"}, {"N=2x3,C=8", "eps=1e-6"}, {"N=4,C=5", "", "weight"}};
   static std::int64_t terms(std::string_view output, const Dims& d, const Attributes&) {
     return output == "grad_weight" ? d.at("N") : d.at("C");
   }
 
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes& a) {
-    const auto x = t["x"], w = t["weight"], y = t["y"], rstd = t["rstd"];
+    const auto x = t["x"], y = t["y"], rstd = t["rstd"];
+    const bool has_w = t.has("weight");
+    const auto w = has_w ? t["weight"] : x;
     const std::int64_t N = d.at("N"), C = d.at("C");
-    const T eps = T(a.real("eps"));
+    const T eps = constant<T>(a.real("eps"));
     for (std::int64_t n = 0; n < N; ++n) {
       const T mean_square = sum<T>(C, [&](auto c) { return x(n, c) * x(n, c); }) / number<T>(C);
       rstd(n, 0) = T(1) / sqrt(mean_square + eps);
-      for (std::int64_t c = 0; c < C; ++c) y(n, c) = x(n, c) * rstd(n, 0) * w(c);
+      for (std::int64_t c = 0; c < C; ++c)
+        y(n, c) = has_w ? x(n, c) * rstd(n, 0) * w(c) : x(n, c) * rstd(n, 0);
     }
   }
 
-  // With h = x rstd: grad_x = rstd (w g - h mean(w g h)), grad_w = sum_n g h.
+  // With h = x rstd and v = w g: grad_x = rstd (v - h mean(v h)), grad_w = sum_n g h.
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes&) {
-    const auto x = t["x"], w = t["weight"], g = t["grad_y"], rstd = t["rstd"];
-    const auto grad_x = t["grad_x"], grad_w = t["grad_weight"];
+    const auto x = t["x"], g = t["grad_y"], rstd = t["rstd"], grad_x = t["grad_x"];
+    const bool has_w = t.has("weight");
+    const auto w = has_w ? t["weight"] : x;
+    const auto v = [&](auto n, auto c) { return has_w ? w(c) * g(n, c) : g(n, c); };
     const std::int64_t N = d.at("N"), C = d.at("C");
     for (std::int64_t n = 0; n < N; ++n) {
       const T r = rstd(n, 0);
-      const T mean = sum<T>(C, [&](auto c) { return w(c) * g(n, c) * x(n, c) * r; }) / number<T>(C);
-      for (std::int64_t c = 0; c < C; ++c) grad_x(n, c) = r * (w(c) * g(n, c) - x(n, c) * r * mean);
+      const T mean = sum<T>(C, [&](auto c) { return v(n, c) * x(n, c) * r; }) / number<T>(C);
+      for (std::int64_t c = 0; c < C; ++c) grad_x(n, c) = r * (v(n, c) - x(n, c) * r * mean);
     }
+    if (!has_w) return;
+    const auto grad_w = t["grad_weight"];
     for (std::int64_t c = 0; c < C; ++c) {
       grad_w(c) = sum<T>(N, [&](auto n) { return g(n, c) * x(n, c) * rstd(n, 0); });
     }

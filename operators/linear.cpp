@@ -1,0 +1,70 @@
+#include "assay/operators/operator.h"
+
+namespace assay {
+namespace {
+
+struct Linear {
+  static constexpr std::string_view name = "linear";
+  static constexpr std::string_view math = "y = x w^T + b";
+  static constexpr std::string_view source = "torch.nn.functional.linear";
+  static constexpr std::string_view aliases[] = {
+      "torch.nn.functional.linear", "torch.nn.Linear",  "npu_linear", "Dense",
+      "ColumnParallelLinear",       "RowParallelLinear"};
+  static constexpr Arg args[] = {
+      {"x", "N*,K", Role::input},
+      {"w", "M,K", Role::param},
+      {.name = "b", .shape = "M", .role = Role::param, .optional = true},
+      {"grad_y", "N*,M", Role::grad_output},
+      {"y", "N*,M", Role::output},
+      {"grad_x", "N*,K", Role::grad_input},
+      {"grad_w", "M,K", Role::grad_input},
+      {.name = "grad_b", .shape = "M", .role = Role::grad_input, .optional = true},
+  };
+  static constexpr Example examples[] = {{"N=3x5,K=17,M=9"}, {"N=6,K=7,M=5", "", "b"}, {"N=,K=4,M=3"}};
+  static constexpr ExactFill exact_fill = ExactFill::small_integers;
+
+  static void bind(Dims& d, InputShapes inputs, const Attributes&) {
+    d.set("bias", find_input(inputs, "b") != nullptr ? 1 : 0);
+  }
+  static std::int64_t terms(std::string_view output, const Dims& d, const Attributes&) {
+    return output == "y" ? d.at("K") + d.at("bias") : output == "grad_x" ? d.at("M") : d.at("N");
+  }
+
+  template <class T>
+  static void forward(Tensors<T>& t, const Dims& d, const Attributes&) {
+    const auto x = t["x"], w = t["w"], y = t["y"], b = t.has("b") ? t["b"] : w;
+    const std::int64_t N = d.at("N"), M = d.at("M"), K = d.at("K");
+    for (std::int64_t n = 0; n < N; ++n) {
+      for (std::int64_t m = 0; m < M; ++m) {
+        // The bias is one term of the sum: a kernel may start its accumulator with it.
+        y(n, m) = sum<T>(K + d.at("bias"), [&](auto k) { return k < K ? x(n, k) * w(m, k) : b(m); });
+      }
+    }
+  }
+
+  // grad_x = grad_y w, grad_w = grad_y^T x, grad_b = sum_n grad_y
+  template <class T>
+  static void backward(Tensors<T>& t, const Dims& d, const Attributes&) {
+    const auto x = t["x"], w = t["w"], g = t["grad_y"], grad_x = t["grad_x"], grad_w = t["grad_w"];
+    const std::int64_t N = d.at("N"), M = d.at("M"), K = d.at("K");
+    for (std::int64_t k = 0; k < K; ++k) {
+      for (std::int64_t n = 0; n < N; ++n) {
+        grad_x(n, k) = sum<T>(M, [&](auto m) { return g(n, m) * w(m, k); });
+      }
+      for (std::int64_t m = 0; m < M; ++m) {
+        grad_w(m, k) = sum<T>(N, [&](auto n) { return g(n, m) * x(n, k); });
+      }
+    }
+    if (!t.has("grad_b")) return;
+    const auto grad_b = t["grad_b"];
+    for (std::int64_t m = 0; m < M; ++m) grad_b(m) = sum<T>(N, [&](auto n) { return g(n, m); });
+  }
+};
+
+}  // namespace
+
+namespace ops {
+extern constexpr Operator linear = describe<Linear>();
+}
+
+}  // namespace assay

@@ -1,0 +1,147 @@
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "assay/golden/error.h"
+#include "assay/operators/axes.h"
+#include "assay/operators/operator.h"
+
+namespace assay {
+namespace {
+
+// T: the sequence; C: the channels of a head, of which the first R = rotary_dim turn.
+struct Rope {
+  static constexpr std::string_view name = "rope";
+  static constexpr std::string_view math =
+      "(y_i, y_j) = m (x_i cos a - x_j sin a, x_j cos a + x_i sin a), a = position theta^(-2i/C)";
+  static constexpr std::string_view source = "arXiv:2104.09864 eq. 34; YaRN arXiv:2309.00071 sec. 3.2 to 3.4";
+  static constexpr std::string_view aliases[] = {"npu_rotary_mul", "npu_apply_rotary_pos_emb",
+                                                 "npu_interleave_rope", "RotaryPositionEmbedding",
+                                                 "fused_apply_rotary_pos_emb"};
+  static constexpr Attribute attributes[] = {
+      {"style", "\"half\"", "pairs are half: (i, i + R/2), or interleaved: (2i, 2i + 1)"},
+      {"base_theta", "10000", "base of the wavelengths"},
+      {"offset", "0", "position of the first token, where positions are not given"},
+      {"sequence_dim", "-2", "the dimension that counts tokens; 0 in Megatron's [s, b, h, d]"},
+      {"rotary_dim", "null", "leading channels that turn, the rest is copied; null: all"},
+      {"yarn.factor", "null", "context extension s; null: no YaRN"},
+      {"yarn.original_max_position", "4096", "context length of the pretraining"},
+      {"yarn.beta_fast", "32", "turns within it above which wavelengths are kept"},
+      {"yarn.beta_slow", "1", "turns within it below which they are stretched by s"},
+      {"yarn.mscale", "1", "cos and sin are scaled by 0.1 mscale ln s + 1"},
+      {"yarn.mscale_all_dim", "0", "and divided by 0.1 mscale_all_dim ln s + 1"}};
+  static constexpr Arg args[] = {
+      {"x", "A*,T,B*,C", Role::input},
+      {.name = "positions", .shape = "T", .role = Role::index, .optional = true},
+      {"grad_y", "A*,T,B*,C", Role::grad_output},
+      {"y", "A*,T,B*,C", Role::output},
+      {"grad_x", "A*,T,B*,C", Role::grad_input},
+  };
+  static constexpr Example examples[] = {
+      {"A=1,T=11,B=,C=16", "", "positions"},
+      {"A=2,T=5,B=,C=8", "style=\"interleaved\",rotary_dim=6,offset=3", "positions"},
+      {"A=,T=4,B=2x2,C=6", "sequence_dim=0"},
+      {"A=1,T=7,B=,C=64", "yarn.factor=40", "positions"}};
+
+  static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
+    const Shape& x = shape_of_input(inputs, "x");
+    if (x.size() < 2) throw Error("rope: x has shape {}; expected tokens and channels", to_string(x));
+    const std::size_t t = axis(a.integer("sequence_dim"), x.size());
+    if (t + 1 == x.size()) throw Error("rope: sequence_dim is the last dimension, which holds the channels");
+    const auto at = x.begin() + static_cast<std::ptrdiff_t>(t);
+    d.set("A", Shape(x.begin(), at));
+    d.set("T", *at);
+    d.set("B", Shape(at + 1, x.end() - 1));
+    d.set("C", x.back());
+    d.set("R", a.has("rotary_dim") ? a.integer("rotary_dim") : x.back());
+    if (d.at("R") % 2 != 0 || d.at("R") > x.back()) {
+      throw Error("rope: {} of {} channels turn; expected an even number of them", d.at("R"), x.back());
+    }
+    if (a.text("style") != "half" && a.text("style") != "interleaved") {
+      throw Error("rope: style is \"{}\"; expected half or interleaved", a.text("style"));
+    }
+  }
+  static std::int64_t terms(std::string_view, const Dims&, const Attributes&) { return 2; }
+
+  // arXiv:2309.00071: where wavelengths begin and end to be stretched, in pairs of channels.
+  static std::pair<double, double> yarn_ramp(const Attributes& a, double R) {
+    const auto pair_with_turns = [&](double turns) {
+      return R * std::log(a.real("yarn.original_max_position") / (turns * 2 * std::numbers::pi)) /
+             (2 * std::log(a.real("base_theta")));
+    };
+    const double low = std::max(std::floor(pair_with_turns(a.real("yarn.beta_fast"))), 0.0);
+    const double high = std::min(std::ceil(pair_with_turns(a.real("yarn.beta_slow"))), R - 1);
+    return {low, high == low ? high + .001 : high};
+  }
+
+  // 0.1 mscale ln s + 1
+  template <class T>
+  static T magnitude(double s, double mscale) {
+    return s <= 1 ? T(1) : constant<T>(.1) * constant<T>(mscale) * log(constant<T>(s)) + T(1);
+  }
+
+  // One angle per pair of channels and unit of position.
+  template <class T>
+  static std::vector<T> frequencies(const Attributes& a, std::int64_t R) {
+    std::vector<T> frequency;
+    for (std::int64_t i = 0; i < R; i += 2) {
+      frequency.push_back(T(1) / pow(constant<T>(a.real("base_theta")), number<T>(i) / number<T>(R)));
+    }
+    if (!a.has("yarn.factor")) return frequency;
+    const auto [low, high] = yarn_ramp(a, static_cast<double>(R));
+    for (std::size_t i = 0; i < frequency.size(); ++i) {
+      const T ramp = constant<T>(std::clamp((static_cast<double>(i) - low) / (high - low), 0., 1.));
+      frequency[i] = frequency[i] / constant<T>(a.real("yarn.factor")) * ramp + frequency[i] * (T(1) - ramp);
+    }
+    return frequency;
+  }
+
+  // Turns `from` into `to`, by the angle (+1) or back (-1).
+  template <class T>
+  static void turn(Tensors<T>& t, const Dims& d, const Attributes& attr, View<T> from, View<T> to, int sign) {
+    const std::int64_t C = d.at("C"), R = d.at("R");
+    const std::vector<T> frequency = frequencies<T>(attr, R);
+    const bool half = attr.text("style") == "half", given = t.has("positions");
+    T scale = T(1);
+    if (attr.has("yarn.factor")) {
+      const double s = attr.real("yarn.factor");
+      scale = magnitude<T>(s, attr.real("yarn.mscale")) / magnitude<T>(s, attr.real("yarn.mscale_all_dim"));
+    }
+    for (std::int64_t n = 0; n < d.at("T"); ++n) {
+      const T position = number<T>(given ? t.index("positions")(n) : attr.integer("offset") + n);
+      for (std::int64_t p = 0; p < R / 2; ++p) {
+        const T angle = position * frequency[static_cast<std::size_t>(p)];
+        const T c = cos(angle) * scale, s = (sign > 0 ? sin(angle) : -sin(angle)) * scale;
+        const std::int64_t i = half ? p : 2 * p, j = half ? p + R / 2 : 2 * p + 1;
+        for (std::int64_t a = 0; a < d.at("A"); ++a) {
+          for (std::int64_t b = 0; b < d.at("B"); ++b) {
+            to(a, n, b, i) = from(a, n, b, i) * c - from(a, n, b, j) * s;
+            to(a, n, b, j) = from(a, n, b, j) * c + from(a, n, b, i) * s;
+          }
+        }
+      }
+      for (std::int64_t a = 0; a < d.at("A"); ++a) {
+        for (std::int64_t b = 0; b < d.at("B"); ++b) {
+          for (std::int64_t c = R; c < C; ++c) to(a, n, b, c) = from(a, n, b, c);
+        }
+      }
+    }
+  }
+
+  template <class T>
+  static void forward(Tensors<T>& t, const Dims& d, const Attributes& a) {
+    turn(t, d, a, t["x"], t["y"], 1);
+  }
+  template <class T>
+  static void backward(Tensors<T>& t, const Dims& d, const Attributes& a) {
+    turn(t, d, a, t["grad_y"], t["grad_x"], -1);
+  }
+};
+
+}  // namespace
+
+namespace ops {
+extern constexpr Operator rope = describe<Rope>();
+}
+
+}  // namespace assay

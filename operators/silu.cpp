@@ -1,0 +1,42 @@
+#include "assay/operators/silu.h"
+
+#include "assay/operators/operator.h"
+
+namespace assay {
+namespace {
+
+struct Silu {
+  static constexpr std::string_view name = "silu";
+  static constexpr std::string_view math = "y = x / (1 + exp(-x))";
+  static constexpr std::string_view source = "arXiv:1606.08415 sec. 2";
+  static constexpr std::string_view aliases[] = {"torch.nn.functional.silu", "torch.nn.SiLU", "swish",
+                                                 "npu_silu", "SiLU"};
+  static constexpr Arg args[] = {
+      {"x", "N*", Role::input, -16, 16},
+      {"grad_y", "N*", Role::grad_output},
+      {"y", "N*", Role::output},
+      {"grad_x", "N*", Role::grad_input},
+  };
+  static constexpr Example examples[] = {{"N=24"}, {"N=3x5"}};
+  static std::int64_t terms(std::string_view, const Dims&, const Attributes&) { return 1; }
+
+  template <class T>
+  static void forward(Tensors<T>& t, const Dims& d, const Attributes&) {
+    const auto x = t["x"], y = t["y"];
+    for (std::int64_t n = 0; n < d.at("N"); ++n) y(n) = silu<T>(x(n));
+  }
+
+  template <class T>
+  static void backward(Tensors<T>& t, const Dims& d, const Attributes&) {
+    const auto x = t["x"], g = t["grad_y"], grad_x = t["grad_x"];
+    for (std::int64_t n = 0; n < d.at("N"); ++n) grad_x(n) = g(n) * silu_slope<T>(x(n));
+  }
+};
+
+}  // namespace
+
+namespace ops {
+extern constexpr Operator silu = describe<Silu>();
+}
+
+}  // namespace assay

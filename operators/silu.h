@@ -1,0 +1,29 @@
+#pragma once
+
+#include "assay/golden/arithmetic.h"
+
+namespace assay {
+
+/// 1 / (1 + exp(-x)), without overflow; sigmoid(-x) is its complement without cancellation.
+template <class T>
+T sigmoid(const T& x) {
+  if (x < T(0)) {
+    const T e = exp(x);
+    return e / (T(1) + e);
+  }
+  return T(1) / (T(1) + exp(-x));
+}
+
+/// x sigmoid(x)
+template <class T>
+T silu(const T& x) {
+  return x * sigmoid(x);
+}
+
+/// silu'(x) = s (1 + x (1 - s)), s = sigmoid(x)
+template <class T>
+T silu_slope(const T& x) {
+  return sigmoid(x) * (T(1) + x * sigmoid(-x));
+}
+
+}  // namespace assay
