@@ -167,9 +167,10 @@ class AssayDump : public Dump {
     record.seq = entry.at("seq", where).integer(where);
     record.id.step = entry.at("step", where).integer(where);
     record.id.micro_batch = optional_integer("micro_batch", -1);
-    record.id.phase = parse_phase(text("phase"), where);
+    // Tensors that were converted from plain files have neither phase nor slot.
+    if (entry.find("phase") != nullptr) record.id.phase = parse_phase(text("phase"), where);
     record.id.module = text("module");
-    record.id.slot = text("slot");
+    if (entry.find("slot") != nullptr) record.id.slot = text("slot");
     record.id.call = optional_integer("call", 0);
     if (const Json* arg = entry.find("arg"); arg != nullptr && !arg->is_null()) {
       record.id.arg = arg->is_string() ? arg->string(where) : std::to_string(arg->integer(where + ": arg"));
@@ -179,7 +180,8 @@ class AssayDump : public Dump {
     if (const Json* count = entry.find("count"); count != nullptr && !count->is_null()) {
       record.count = count->integer(where + ": count");
     }
-    if (std::find(std::begin(slots), std::end(slots), record.id.slot) == std::end(slots)) {
+    if (entry.find("slot") != nullptr &&
+        std::find(std::begin(slots), std::end(slots), record.id.slot) == std::end(slots)) {
       throw Error("{}: slot '{}', expected one of {}", where, record.id.slot, fmt::join(slots, ", "));
     }
     const std::optional<DType> dtype = parse_dtype(text("dtype"));

@@ -1,15 +1,11 @@
 #include "assay/dumps/hdf5.h"
 
-// The 1.10 interface, which later versions keep.
-#define H5_USE_110_API
-#include <hdf5.h>
-
 #include <algorithm>
 #include <limits>
-#include <mutex>
 #include <set>
 #include <utility>
 
+#include "assay/dumps/hdf5_library.h"
 #include "assay/dumps/readers.h"
 #include "assay/golden/error.h"
 
@@ -22,42 +18,10 @@ constexpr std::size_t max_links = 20'000'000;
 constexpr std::uint64_t max_unstored = std::uint64_t{64} << 20;
 constexpr std::uint64_t max_ratio = 1032;
 
-/// Holds the library's lock; the first one sets the library up: no messages of its own on stderr, no plugins
-/// that a file could ask for.
-class Library {
- public:
-  Library() : lock_(mutex()) {
-    static const bool ready = [] {
-      H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
-      H5PLset_loading_state(0);
-      return true;
-    }();
-    static_cast<void>(ready);
-  }
-
- private:
-  static std::mutex& mutex() {
-    static std::mutex instance;
-    return instance;
-  }
-  std::lock_guard<std::mutex> lock_;
-};
-
-class Handle {
- public:
-  Handle(hid_t id, herr_t (*close)(hid_t)) : id_(id), close_(close) {}
-  ~Handle() {
-    if (id_ >= 0) close_(id_);
-  }
-  Handle(const Handle&) = delete;
-  Handle& operator=(const Handle&) = delete;
-  operator hid_t() const { return id_; }  // NOLINT: it stands for the id in every call
-  bool is_open() const { return id_ >= 0; }
-
- private:
-  hid_t id_;
-  herr_t (*close_)(hid_t);
-};
+std::mutex& hdf5_mutex() {
+  static std::mutex instance;
+  return instance;
+}
 
 std::optional<DType> integer_type(std::size_t size, bool is_signed) {
   constexpr DType types[2][4] = {{DType::uint8, DType::uint16, DType::uint32, DType::uint64},
@@ -99,7 +63,7 @@ std::optional<DType> dtype_of(hid_t type) {
   const H5T_class_t type_class = H5Tget_class(type);
   if (type_class == H5T_ENUM) {
     if (is_boolean_enum(type)) return DType::boolean;
-    const Handle base(H5Tget_super(type), H5Tclose);
+    const Hdf5Handle base(H5Tget_super(type), H5Tclose);
     return base.is_open() && H5Tget_class(base) == H5T_INTEGER ? dtype_of(base) : std::nullopt;
   }
   if (type_class != H5T_INTEGER && type_class != H5T_FLOAT && type_class != H5T_BITFIELD) return std::nullopt;
@@ -137,7 +101,7 @@ std::string where(const MappedFile& file, const std::string& name) {
   return file.path().string() + ": dataset '" + name + "'";
 }
 
-Handle open_dataset(hid_t file, const MappedFile& mapped, const std::string& name) {
+Hdf5Handle open_dataset(hid_t file, const MappedFile& mapped, const std::string& name) {
   // Each step of the path must be a hard link: the others lead to other files, or to nothing.
   for (std::size_t slash = 0; slash != std::string::npos;) {
     slash = name.find('/', slash + 1);
@@ -153,8 +117,8 @@ Handle open_dataset(hid_t file, const MappedFile& mapped, const std::string& nam
 }
 
 Hdf5File::Dataset describe_open(hid_t dataset, const MappedFile& file, const std::string& name) {
-  const Handle type(H5Dget_type(dataset), H5Tclose), space(H5Dget_space(dataset), H5Sclose);
-  const Handle plist(H5Dget_create_plist(dataset), H5Pclose);
+  const Hdf5Handle type(H5Dget_type(dataset), H5Tclose), space(H5Dget_space(dataset), H5Sclose);
+  const Hdf5Handle plist(H5Dget_create_plist(dataset), H5Pclose);
   if (!type.is_open() || !space.is_open() || !plist.is_open()) {
     throw Error("{}: cannot be read: the file is damaged", where(file, name));
   }
@@ -229,9 +193,18 @@ class Hdf5Dump : public Dump {
 
 }  // namespace
 
+Hdf5Library::Hdf5Library() : lock_(hdf5_mutex()) {
+  static const bool ready = [] {
+    H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+    H5PLset_loading_state(0);
+    return true;
+  }();
+  static_cast<void>(ready);
+}
+
 Hdf5File::Hdf5File(std::shared_ptr<const MappedFile> file) : file_(std::move(file)) {
-  const Library library;
-  const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  const Hdf5Library library;
+  const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
   handle_ = H5Fopen(file_->path().c_str(), H5F_ACC_RDONLY, access);
   if (handle_ < 0)
@@ -239,12 +212,12 @@ Hdf5File::Hdf5File(std::shared_ptr<const MappedFile> file) : file_(std::move(fil
 }
 
 Hdf5File::~Hdf5File() {
-  const Library library;
+  const Hdf5Library library;
   H5Fclose(handle_);
 }
 
 std::vector<Hdf5File::Dataset> Hdf5File::datasets(std::vector<std::string>& notes) const {
-  const Library library;
+  const Hdf5Library library;
   std::vector<Dataset> result;
   // Groups can contain themselves, and an object may have several names; its address tells.
   std::set<std::pair<unsigned long, haddr_t>> seen;
@@ -253,7 +226,7 @@ std::vector<Hdf5File::Dataset> Hdf5File::datasets(std::vector<std::string>& note
   while (!groups.empty()) {
     const std::string parent = std::move(groups.back());
     groups.pop_back();
-    const Handle group(H5Gopen2(handle_, parent.empty() ? "/" : parent.c_str(), H5P_DEFAULT), H5Gclose);
+    const Hdf5Handle group(H5Gopen2(handle_, parent.empty() ? "/" : parent.c_str(), H5P_DEFAULT), H5Gclose);
     Links found;
     if (!group.is_open() ||
         H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, nullptr, collect_link, &found) < 0) {
@@ -276,7 +249,7 @@ std::vector<Hdf5File::Dataset> Hdf5File::datasets(std::vector<std::string>& note
       } else if (info.type == H5O_TYPE_GROUP) {
         groups.push_back(name);
       } else if (info.type == H5O_TYPE_DATASET) {
-        const Handle dataset = open_dataset(handle_, *file_, name);
+        const Hdf5Handle dataset = open_dataset(handle_, *file_, name);
         Dataset description = describe_open(dataset, *file_, name);
         if (!description.dtype) {
           notes.push_back(where(*file_, name) + ": holds " + description.type + "; left out");
@@ -293,7 +266,7 @@ std::vector<Hdf5File::Dataset> Hdf5File::datasets(std::vector<std::string>& note
 }
 
 Hdf5File::Dataset Hdf5File::describe(const std::string& name) const {
-  const Library library;
+  const Hdf5Library library;
   const std::string relative = name.starts_with('/') ? name.substr(1) : name;
   return describe_open(open_dataset(handle_, *file_, relative), *file_, relative);
 }
@@ -310,9 +283,9 @@ Tensor Hdf5File::read(const Dataset& dataset, DType dtype) const {
     return {dtype, dataset.shape, file_->range(*dataset.offset, size, "dataset '" + dataset.name + "'"),
             file_};
   }
-  const Library library;
-  const Handle open = open_dataset(handle_, *file_, dataset.name);
-  const Handle type(H5Dget_type(open), H5Tclose);
+  const Hdf5Library library;
+  const Hdf5Handle open = open_dataset(handle_, *file_, dataset.name);
+  const Hdf5Handle type(H5Dget_type(open), H5Tclose);
   std::vector<std::byte> bytes(size);
   // The type in memory is the one in the file: the library must not convert.
   if (size != 0 && H5Dread(open, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()) < 0) {
@@ -336,9 +309,9 @@ std::string Hdf5File::read_text(const std::string& name) const {
     const Tensor bytes = read(dataset);
     return {reinterpret_cast<const char*>(bytes.bytes().data()), bytes.bytes().size()};
   }
-  const Library library;
-  const Handle open = open_dataset(handle_, *file_, dataset.name);
-  const Handle type(H5Dget_type(open), H5Tclose);
+  const Hdf5Library library;
+  const Hdf5Handle open = open_dataset(handle_, *file_, dataset.name);
+  const Hdf5Handle type(H5Dget_type(open), H5Tclose);
   if (H5Tget_class(type) != H5T_STRING || element_count(dataset.shape) != 1) {
     throw Error("{}: holds {} of shape {}, expected one text", where(*file_, dataset.name), dataset.type,
                 to_string(dataset.shape));

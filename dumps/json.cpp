@@ -115,6 +115,14 @@ std::string without_python_numbers(std::string_view text) {
   return result;
 }
 
+std::string quoted(const std::string& text) {
+  try {
+    return nlohmann::json(text).dump();
+  } catch (const nlohmann::json::exception&) {
+    throw Error("a name is not UTF-8 text and cannot be written as JSON; rename it");
+  }
+}
+
 }  // namespace
 
 std::string_view Json::kind() const {
@@ -131,17 +139,14 @@ std::string Json::text() const {
   }
   if (const auto* members = std::get_if<Object>(&value_)) {
     for (const auto& [key, value] : *members) {
-      text.append(text.empty() ? "{" : ",")
-          .append(nlohmann::json(key).dump())
-          .append(":")
-          .append(value.text());
+      text.append(text.empty() ? "{" : ",").append(quoted(key)).append(":").append(value.text());
     }
     return text.append(members->empty() ? "{}" : "}");
   }
   if (const auto* flag = std::get_if<bool>(&value_)) return nlohmann::json(*flag).dump();
   if (const auto* number = std::get_if<std::int64_t>(&value_)) return nlohmann::json(*number).dump();
   if (const auto* number = std::get_if<double>(&value_)) return nlohmann::json(*number).dump();
-  return is_string() ? nlohmann::json(std::get<std::string>(value_)).dump() : "null";
+  return is_string() ? quoted(std::get<std::string>(value_)) : "null";
 }
 
 std::int64_t Json::integer(std::string_view where) const {

@@ -92,8 +92,8 @@ class MsprobeDump : public Dump {
       for (const auto& [step, step_folder] : steps) read_step(step_folder, step);
     }
     if (world_size > 1) {
-      notes.push_back(fmt::format("{}: {} ranks without a layout; tensors of one name are taken as copies", path.string(),
-                                  world_size));
+      notes.push_back(fmt::format("{}: {} ranks without a layout; tensors of one name are taken as copies",
+                                  path.string(), world_size));
     }
     if (without_data_ != 0)
       notes.push_back(
