@@ -133,9 +133,10 @@ class CaseCheck {
       }
       allowed = allowed_errors(named(bounds_, output.name), golden, actual.dtype(), options_.level);
       e.bound = allowed;
-      e.bound_source = fmt::format("derived: error bound of {} in {} arithmetic, count {}", case_.op->name,
-                                   name(device), *e.count);
-      if (device != actual.dtype()) e.bound_source += fmt::format(", stored as {}", name(actual.dtype()));
+      const std::string stored =
+          device == actual.dtype() ? "" : fmt::format(", stored as {}", name(actual.dtype()));
+      e.bound_source = fmt::format("derived: error bound of {} in {} arithmetic{} (count {})", case_.op->name,
+                                   name(device), stored, *e.count);
     }
     judge(f, actual, golden, e);
   }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "assay/golden/error.h"
 #include "assay/operators/golden.h"
 
@@ -15,10 +17,9 @@ std::string module_key(const Identity& id) {
   return fmt::format("{}/{}", id.step, id.module);
 }
 
-// A matmul whose second operand is a parameter is a linear layer: y = x w^T, as PyTorch and Megatron store
-// weights. The recorded names ("weight", "gate_weight") are then the operator's w. (output_name maps what is
-// recorded to what the operator declares.)
-
+// What the operator calls a recorded result. A matmul whose second operand is a parameter is a linear layer,
+// y = x w^T, as PyTorch and Megatron store weights; the recorded name ("weight", "gate_weight") is then its
+// w.
 std::string output_name(const LogicalTensor& t, bool is_linear) {
   const Identity& id = t.id;
   if (is_linear) {
@@ -28,6 +29,15 @@ std::string output_name(const LogicalTensor& t, bool is_linear) {
   }
   if (id.slot == "grad_input" || id.slot == "grad") return "grad_" + id.arg;
   return id.arg;
+}
+
+// An optimizer's results are named after the step: param_1, param_2, ..
+std::optional<KnownCount> optimizer_count(const LogicalTensor& t) {
+  const Operator* op = t.op.empty() ? nullptr : known_operator(t.op);
+  if (op == nullptr || std::ranges::find(op->args, "param_#", &Arg::name) == op->args.end())
+    return std::nullopt;
+  const std::string output = fmt::format("param_{}", t.id.step + 1);
+  return KnownCount{op->terms(output, {}, {}), fmt::format("{} {}", op->name, output)};
 }
 
 }  // namespace
@@ -44,6 +54,7 @@ CountOf::CountOf(const std::vector<LogicalTensor>& tensors) {
 
 std::optional<KnownCount> CountOf::operator()(const LogicalTensor& t) const {
   if (t.count) return KnownCount{*t.count, "the dump"};
+  if (t.id.phase == Phase::optimizer) return optimizer_count(t);
   const bool is_result =
       t.id.slot == "output" || t.id.slot == "grad_input" || (t.id.slot == "grad" && t.id.micro_batch >= 0);
   const Operator* op = t.op.empty() ? nullptr : known_operator(t.op);

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "assay/compare/count.h"
@@ -63,6 +64,53 @@ std::string describe(const ReplicaMismatch& r, std::string_view side) {
       r.value_b);
 }
 
+// A tensor that fails may only hand on what it was given: says how far the inputs of its call are off
+// themselves. A forward result follows from the module's inputs and parameters, a backward one from its
+// output's gradient too.
+class Inputs {
+ public:
+  explicit Inputs(const std::vector<Finding>& findings) {
+    for (const Finding& f : findings) {
+      const bool is_input = f.id.slot == "input" || f.id.slot == "grad_output";
+      const bool is_param = f.id.slot == "param" && f.id.phase == Phase::forward;
+      if (!(is_input || is_param) || !f.metrics || f.metrics->different_bits == 0) continue;
+      by_call_[{f.id.step, is_param ? -1 : f.id.micro_batch, f.id.module, f.id.call}].push_back(&f);
+    }
+  }
+
+  std::string note(const Finding& f) const {
+    constexpr std::size_t most = 4;
+    std::vector<std::string> texts;
+    const auto add = [&](std::int64_t micro_batch) {
+      const auto found = by_call_.find({f.id.step, micro_batch, f.id.module, f.id.call});
+      if (found == by_call_.end()) return;
+      for (const Finding* input : found->second) {
+        if (f.id.phase == Phase::forward && input->id.slot == "grad_output") continue;
+        if (texts.size() < most) {
+          texts.push_back(
+              fmt::format("{} {} (error/allowed {:.2g})", input->id.slot, input->id.arg, input->ratio));
+        }
+      }
+    };
+    add(f.id.micro_batch);
+    if (f.id.micro_batch >= 0) add(-1);
+    return texts.empty() ? "" : fmt::format("its inputs differ already: {}", fmt::join(texts, ", "));
+  }
+
+ private:
+  using Call = std::tuple<std::int64_t, std::int64_t, std::string, std::int64_t>;
+  std::map<Call, std::vector<const Finding*>> by_call_;
+};
+
+void note_inputs(std::vector<Finding>& findings) {
+  const Inputs inputs(findings);
+  for (Finding& f : findings) {
+    const bool is_result = f.id.slot == "output" || f.id.slot == "grad_input" || f.id.slot == "grad";
+    if (!is_result || f.verdict == Verdict::passed) continue;
+    if (std::string note = inputs.note(f); !note.empty()) f.notes.push_back(std::move(note));
+  }
+}
+
 // Rounding made by a narrow dtype stays in everything computed from it, whatever dtype it is stored in. End
 // to end, a tensor is therefore judged by the rows of the coarsest dtype that either side has used before it.
 class CoarsestSoFar {
@@ -116,6 +164,7 @@ class Differ {
         finding.repeat = fmt::format("{} --only '{}'", options_.repeat, finding.name);
       report.findings.push_back(std::move(finding));
     }
+    note_inputs(report.findings);
     for (const std::string& rule : options_.rules.unused())
       report.notes.push_back("rule without a match: " + rule);
     report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -33,13 +33,13 @@ std::int64_t Report::not_compared() const {
 }
 
 const Finding* Report::first_failure() const {
-  const Finding* not_compared = nullptr;
+  const Finding* without_numbers = nullptr;
   for (const Finding& f : findings) {
     if (f.verdict == Verdict::passed || f.verdict == Verdict::ignored) continue;
-    if (assay::compared(f.verdict)) return &f;
-    if (not_compared == nullptr) not_compared = &f;
+    if (f.metrics) return &f;
+    if (without_numbers == nullptr) without_numbers = &f;
   }
-  return not_compared;
+  return without_numbers;
 }
 
 int Report::exit_status() const {

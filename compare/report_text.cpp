@@ -167,7 +167,7 @@ class Writer {
     for (const Finding& f : report_.findings) {
       if (f.verdict != Verdict::passed) continue;
       // One line per row of the table, whatever the counts and dtype reasons.
-      Use& use = uses[f.rule.substr(0, std::min(f.rule.find(" (count"), f.rule.find(", count ")))];
+      Use& use = uses[f.rule.substr(0, f.rule.find(" (count"))];
       const bool worse = f.ratio > use.worst || use.count == 0;
       ++use.count;
       if (!worse) continue;
