@@ -76,7 +76,10 @@ T host_scalar(const Truth& exact) {
 template <class T>
 T maximum(const T& a, const T& b) {
   if constexpr (std::is_same_v<T, Bound>) {
-    return {isnan(a) || b < a ? a.value : b.value, std::max(a.error, b.error)};
+    const double value = isnan(a) || b < a ? a.value : b.value;
+    const double above = std::max(a.value + a.error, b.value + b.error) - value;
+    const double below = value - std::max(a.value - a.error, b.value - b.error);
+    return {value, std::max(above, below)};
   } else {
     return isnan(a) || b < a ? a : b;
   }

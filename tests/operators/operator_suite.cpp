@@ -21,7 +21,8 @@ template <class T>
 std::map<std::string, std::vector<T>> outputs(const Operator& op, const std::vector<NamedTensor>& inputs,
                                               const Attributes& attributes) {
   std::map<std::string, std::vector<T>> found;
-  for (const auto& [name, slot] : evaluate<T>(op, inputs, attributes).slots()) {
+  const Tensors<T> tensors = evaluate<T>(op, inputs, attributes);
+  for (const auto& [name, slot] : tensors.slots()) {
     const bool given = std::ranges::any_of(inputs, [&](const NamedTensor& t) { return t.name == name; });
     if (!given) found[name] = slot.values;
   }
@@ -113,7 +114,7 @@ TEST_P(EveryOperator, Float64IsWithinItsBoundOfTheTruth) {
 // A bound that is never approached proves nothing: per output the largest error/bound must be above
 // `least_use`, and the bound of a whole tensor below `largest_share` of its values.
 TEST_P(EveryOperator, Float32IsWithinItsBoundOfFloat64) {
-  constexpr double least_use = 0.01, largest_share = 1e-3;
+  constexpr double least_use = 0.02, largest_share = 1e-3;
   struct Use {
     double ratio = 0, share = 0;
     bool exact = true;
