@@ -1,0 +1,216 @@
+#include "assay/compare/check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+
+#include "assay/compare/case.h"
+#include "assay/compare/judge.h"
+#include "assay/compare/rules.h"
+#include "assay/dumps/merge.h"
+#include "assay/golden/error.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The arithmetic of a correct kernel whose result has this dtype: narrow dtypes accumulate in float32.
+DType arithmetic(DType result) {
+  return result == DType::float64 ? DType::float64 : DType::float32;
+}
+
+ErrorModel model_of(DType d) {
+  return {unit_roundoff(d), min_subnormal(d)};
+}
+
+// What an element may be off: the kernel's own error bound, the golden value's, and the final store to a
+// narrow dtype.
+std::vector<double> allowed_errors(const Tensor& kernel_bound, const Tensor& golden, DType result,
+                                   Level level) {
+  const DType device = arithmetic(result),
+              golden_dtype = level == Level::fp64 ? DType::float64 : DType::float32;
+  // Bounds are sums of powers of u, so a smaller u scales them down at least in proportion.
+  const double golden_share = std::min(1.0, unit_roundoff(golden_dtype) / unit_roundoff(device));
+  const bool stored_narrow = unit_roundoff(result) > unit_roundoff(device);
+  std::vector<double> allowed = kernel_bound.values();
+  const std::vector<double> values = golden.values();
+  for (std::size_t i = 0; i < allowed.size(); ++i) {
+    allowed[i] += golden_share * allowed[i];
+    if (stored_narrow) {
+      allowed[i] += unit_roundoff(result) * (std::abs(values[i]) + allowed[i]) + min_subnormal(result) / 2;
+    }
+  }
+  return allowed;
+}
+
+// The tensors that `--actual` points to, by name or by the stem of their file.
+class ActualOutputs {
+ public:
+  ActualOutputs(const Case& c, const CheckOptions& options, bool single_case) : case_(c) {
+    if (!options.actual) return;
+    fs::path path = *options.actual;
+    if (!single_case || fs::is_directory(path / c.name)) path = folder_of(path);
+    dump_ = open_dump(path);
+  }
+
+  Tensor read(const CaseOutput& output) const {
+    if (!dump_) return case_.read(output);
+    const std::string stem = fs::path(output.file).stem();
+    for (const LogicalTensor& t : logical_tensors(*dump_)) {
+      if (t.id.module == output.name || t.id.module == stem) return merge(*dump_, t).tensor;
+    }
+    throw Error("{}: holds neither '{}' nor '{}'; expected the output under one of these names",
+                dump_->path.string(), output.name, stem);
+  }
+
+ private:
+  fs::path folder_of(const fs::path& root) const {
+    for (const fs::path& below : {fs::path(case_.name), case_.folder.filename()}) {
+      if (fs::is_directory(root / below)) return root / below;
+    }
+    throw Error("{}: has no folder '{}' for this case; expected one folder per case", root.string(),
+                case_.name);
+  }
+
+  const Case& case_;
+  std::unique_ptr<Dump> dump_;
+};
+
+// One case, with its golden values computed once for all its outputs.
+class CaseCheck {
+ public:
+  CaseCheck(const Case& c, const CheckOptions& options)
+      : case_(c), options_(options), golden_(compute_golden(*c.op, c.inputs, c.attributes, options.level)) {
+    for (const NamedTensor& t : c.inputs) shapes_.push_back({t.name, t.tensor.shape(), &t.tensor});
+    for (InputShape& s : shapes_) {
+      if (is_float(s.indices->dtype())) s.indices = nullptr;
+    }
+  }
+
+  void judge_output(Finding& f, const CaseOutput& output, const Tensor& actual) {
+    const Tensor& golden = named(golden_, output.name);
+    Expectation e;
+    e.row_dtype = actual.dtype();
+    e.count = accumulation_count(*case_.op, output.name, shapes_, case_.attributes);
+    e.threads = options_.threads;
+    f.count_source = fmt::format("{} {} of the inputs' shapes", case_.op->name, output.name);
+    if (*e.count == 0) {
+      e.promises_bits = true;
+      e.bits_reason = fmt::format("{} copies: every bit equal", case_.op->name);
+    }
+    // Bits can only be promised in the dtype of the result; golden's extra digits are zeros then.
+    const Tensor reference = e.promises_bits && is_float(actual.dtype())
+                                 ? Tensor::from_values(actual.dtype(), golden.shape(), golden.values())
+                                 : golden;
+    for (std::size_t i = 0; i < options_.policies.size(); ++i) {
+      e.policy = &options_.policies[i];
+      Finding other;
+      Finding& into = i == 0 ? f : other;
+      judge_policy(into, output, actual, reference, e);
+      if (i > 0) f.others.push_back({e.policy->name, other.verdict, other.ratio});
+    }
+  }
+
+ private:
+  static const Tensor& named(const std::vector<NamedTensor>& tensors, const std::string& name) {
+    const auto found = std::ranges::find(tensors, name, &NamedTensor::name);
+    if (found == tensors.end()) throw Error("the operator makes no output '{}' from these inputs", name);
+    return found->tensor;
+  }
+
+  void judge_policy(Finding& f, const CaseOutput& output, const Tensor& actual, const Tensor& golden,
+                    Expectation e) {
+    std::vector<double> allowed;
+    if (e.policy->rule == Rule::derived && is_float(actual.dtype()) && actual.shape() == golden.shape()) {
+      const DType device = arithmetic(actual.dtype());
+      if (device != bound_dtype_ || bounds_.empty()) {
+        bounds_ = compute_bound(*case_.op, case_.inputs, case_.attributes, model_of(device));
+        bound_dtype_ = device;
+      }
+      allowed = allowed_errors(named(bounds_, output.name), golden, actual.dtype(), options_.level);
+      e.bound = allowed;
+      const std::string stored =
+          device == actual.dtype() ? "" : fmt::format(", stored as {}", name(actual.dtype()));
+      e.bound_source = fmt::format("derived: error bound of {} in {} arithmetic{} (count {})", case_.op->name,
+                                   name(device), stored, *e.count);
+    }
+    judge(f, actual, golden, e);
+  }
+
+  const Case& case_;
+  const CheckOptions& options_;
+  std::vector<NamedTensor> golden_, bounds_;
+  DType bound_dtype_ = DType::float64;
+  std::vector<InputShape> shapes_;
+};
+
+Finding named_finding(const Case& c, const CaseOutput& output) {
+  Finding f;
+  f.name = c.name + " " + output.name;
+  f.id.module = c.name;
+  f.id.slot = "output";
+  f.id.arg = output.name;
+  return f;
+}
+
+Finding unreadable(std::string name, const Error& e) {
+  Finding f;
+  f.name = name;
+  f.id.module = std::move(name);
+  f.verdict = Verdict::unreadable;
+  f.reason = e.what();
+  return f;
+}
+
+void check_case(const fs::path& folder, bool single_case, const CheckOptions& options, Report& report) {
+  std::unique_ptr<Case> c;
+  std::unique_ptr<CaseCheck> golden;
+  std::unique_ptr<ActualOutputs> outputs;
+  try {
+    c = std::make_unique<Case>(load_case(folder));
+    golden = std::make_unique<CaseCheck>(*c, options);
+    outputs = std::make_unique<ActualOutputs>(*c, options, single_case);
+    if (c->outputs.empty())
+      throw Error("{}: lists no outputs; expected at least one to judge", (folder / "case.json").string());
+  } catch (const Error& e) {
+    report.findings.push_back(unreadable(c ? c->name : folder.string(), e));
+    return;
+  }
+  for (const CaseOutput& output : c->outputs) {
+    Finding f = named_finding(*c, output);
+    if (!options.only.empty() && !glob_match(options.only, f.name)) continue;
+    try {
+      golden->judge_output(f, output, outputs->read(output));
+    } catch (const Error& e) {
+      f.verdict = Verdict::unreadable;
+      f.reason = e.what();
+    }
+    f.repeat =
+        fmt::format("assay check '{}'{} --only '{}'", folder.string(),
+                    options.actual ? fmt::format(" --actual '{}'", options.actual->string()) : "", f.name);
+    report.findings.push_back(std::move(f));
+  }
+}
+
+}  // namespace
+
+Report check(const std::vector<fs::path>& cases, const CheckOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  Report report;
+  report.verb = "check";
+  report.actual = options.actual ? options.actual->string() : "outputs of the cases";
+  report.reference = fmt::format("golden, level {}", name(options.level));
+  for (const Policy& p : options.policies) report.policies.push_back(p.name);
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    if (options.progress) options.progress(i, cases.size(), cases[i].string());
+    check_case(cases[i], cases.size() == 1, options, report);
+  }
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return report;
+}
+
+}  // namespace assay

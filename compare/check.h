@@ -1,0 +1,30 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "assay/compare/finding.h"
+#include "assay/compare/policy.h"
+#include "assay/operators/golden.h"
+
+namespace assay {
+
+struct CheckOptions {
+  std::vector<Policy> policies;  ///< the first decides, the others are reported beside it
+  Level level = Level::fp64;
+  /// Where the outputs to judge lie, in any readable format, named like the case's outputs or their files;
+  /// with several cases, one folder per case below it. Nothing: the case's own outputs.
+  std::optional<std::filesystem::path> actual;
+  std::string only;  ///< glob over finding names; empty: all
+  int threads = 1;
+  std::function<void(std::size_t done, std::size_t total, const std::string& name)> progress;
+};
+
+/// Judges the outputs of operator cases against golden values computed from their inputs.
+/// A case that cannot be read is one unreadable finding; the others go on.
+Report check(const std::vector<std::filesystem::path>& cases, const CheckOptions&);
+
+}  // namespace assay

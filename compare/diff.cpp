@@ -1,0 +1,269 @@
+#include "assay/compare/diff.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "assay/compare/count.h"
+#include "assay/compare/judge.h"
+#include "assay/dumps/merge.h"
+#include "assay/golden/error.h"
+
+namespace assay {
+namespace {
+
+// One tensor of the comparison; null where a side lacks it.
+struct Pair {
+  const LogicalTensor* actual = nullptr;
+  const LogicalTensor* reference = nullptr;
+  const Identity& id() const { return reference != nullptr ? reference->id : actual->id; }
+};
+
+// The reference's execution order; what only the actual side has follows the tensor it followed there.
+std::vector<Pair> match(const std::vector<LogicalTensor>& actual, const std::vector<LogicalTensor>& reference,
+                        const Rules& rules) {
+  std::map<Identity, std::size_t> by_id;
+  for (std::size_t i = 0; i < reference.size(); ++i) by_id.emplace(reference[i].id, i);
+  std::vector<const LogicalTensor*> partner(reference.size(), nullptr);
+  std::map<std::size_t, std::vector<const LogicalTensor*>> extra;  // by the position they follow
+  std::size_t after = 0;
+  for (const LogicalTensor& t : actual) {
+    Identity id = t.id;
+    id.module = rules.renamed(id.module);
+    const auto found = by_id.find(id);
+    if (found != by_id.end() && partner[found->second] == nullptr) {
+      partner[found->second] = &t;
+      after = found->second + 1;
+    } else {
+      extra[after].push_back(&t);
+    }
+  }
+  std::vector<Pair> pairs;
+  for (std::size_t i = 0; i <= reference.size(); ++i) {
+    if (const auto here = extra.find(i); here != extra.end()) {
+      for (const LogicalTensor* t : here->second) pairs.push_back({t, nullptr});
+    }
+    if (i < reference.size()) pairs.push_back({partner[i], &reference[i]});
+  }
+  return pairs;
+}
+
+// "module.slot.arg" and its shorter forms, for the globs of a rules file.
+std::vector<std::string> paths_of(const Identity& id) {
+  if (id.slot.empty()) return {id.module};
+  return {id.module + "." + id.slot + "." + id.arg, id.module + "." + id.slot, id.module};
+}
+
+std::string describe(const ReplicaMismatch& r, std::string_view side) {
+  return fmt::format(
+      "{}: ranks {} and {}{} should hold the same bits; {} elements differ, worst {:.9g} against {:.9g}",
+      side, r.rank_a, r.rank_b, r.mesh_dim.empty() ? "" : " (" + r.mesh_dim + ")", r.different, r.value_a,
+      r.value_b);
+}
+
+// A tensor that fails may only hand on what it was given: says how far the inputs of its call are off
+// themselves. A forward result follows from the module's inputs and parameters, a backward one from its
+// output's gradient too.
+class Inputs {
+ public:
+  explicit Inputs(const std::vector<Finding>& findings) {
+    for (const Finding& f : findings) {
+      const bool is_input = f.id.slot == "input" || f.id.slot == "grad_output";
+      const bool is_param = f.id.slot == "param" && f.id.phase == Phase::forward;
+      if (!(is_input || is_param) || !f.metrics || f.metrics->different_bits == 0) continue;
+      by_call_[{f.id.step, is_param ? -1 : f.id.micro_batch, f.id.module, f.id.call}].push_back(&f);
+    }
+  }
+
+  std::string note(const Finding& f) const {
+    constexpr std::size_t most = 4;
+    std::vector<std::string> texts;
+    const auto add = [&](std::int64_t micro_batch) {
+      const auto found = by_call_.find({f.id.step, micro_batch, f.id.module, f.id.call});
+      if (found == by_call_.end()) return;
+      for (const Finding* input : found->second) {
+        if (f.id.phase == Phase::forward && input->id.slot == "grad_output") continue;
+        if (texts.size() < most) {
+          texts.push_back(
+              fmt::format("{} {} (error/allowed {:.2g})", input->id.slot, input->id.arg, input->ratio));
+        }
+      }
+    };
+    add(f.id.micro_batch);
+    if (f.id.micro_batch >= 0) add(-1);
+    return texts.empty() ? "" : fmt::format("its inputs differ already: {}", fmt::join(texts, ", "));
+  }
+
+ private:
+  using Call = std::tuple<std::int64_t, std::int64_t, std::string, std::int64_t>;
+  std::map<Call, std::vector<const Finding*>> by_call_;
+};
+
+void note_inputs(std::vector<Finding>& findings) {
+  const Inputs inputs(findings);
+  for (Finding& f : findings) {
+    const bool is_result = f.id.slot == "output" || f.id.slot == "grad_input" || f.id.slot == "grad";
+    if (!is_result || f.verdict == Verdict::passed) continue;
+    if (std::string note = inputs.note(f); !note.empty()) f.notes.push_back(std::move(note));
+  }
+}
+
+// Rounding made by a narrow dtype stays in everything computed from it, whatever dtype it is stored in. End
+// to end, a tensor is therefore judged by the rows of the coarsest dtype that either side has used before it.
+class CoarsestSoFar {
+ public:
+  void see(const Finding& f) {
+    for (const DType d : {f.actual_dtype, f.reference_dtype}) {
+      if (!is_float(d) || (seen_ && coarser(*seen_, d) == *seen_)) continue;
+      seen_ = d;
+      first_ = f.name;
+    }
+  }
+  void apply(Expectation& e, DType own) const {
+    e.row_dtype = own;
+    if (!seen_ || coarser(own, *seen_) != *seen_ || own == *seen_) return;
+    e.row_dtype = *seen_;
+    e.row_reason = fmt::format("{} was used upstream, first in {}", name(*seen_), first_);
+  }
+
+ private:
+  std::optional<DType> seen_;
+  std::string first_;
+};
+
+class Differ {
+ public:
+  Differ(const Dump& actual, const Dump& reference, const DiffOptions& options)
+      : actual_(actual),
+        reference_(reference),
+        options_(options),
+        actual_tensors_(logical_tensors(actual)),
+        reference_tensors_(logical_tensors(reference)),
+        count_of_(reference_tensors_) {}
+
+  Report run() {
+    const auto start = std::chrono::steady_clock::now();
+    Report report{"diff", actual_.path.string(), reference_.path.string(), {}, {}, {}, 0};
+    for (const Policy& p : options_.policies) report.policies.push_back(p.name);
+    for (const Dump* dump : {&actual_, &reference_}) {
+      for (const std::string& note : dump->notes) report.notes.push_back(dump->path.string() + ": " + note);
+    }
+    const std::vector<Pair> pairs = match(actual_tensors_, reference_tensors_, options_.rules);
+    for (std::size_t i = 0; i < pairs.size(); ++i) {
+      Finding finding;
+      finding.id = pairs[i].id();
+      finding.name = to_string(finding.id);
+      if (!options_.only.empty() && !glob_match(options_.only, finding.name) && options_.only != finding.name)
+        continue;
+      if (options_.progress) options_.progress(i, pairs.size(), finding.name);
+      find(finding, pairs[i]);
+      if (!options_.repeat.empty())
+        finding.repeat = fmt::format("{} --only '{}'", options_.repeat, finding.name);
+      report.findings.push_back(std::move(finding));
+    }
+    note_inputs(report.findings);
+    for (const std::string& rule : options_.rules.unused())
+      report.notes.push_back("rule without a match: " + rule);
+    report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return report;
+  }
+
+ private:
+  void find(Finding& f, const Pair& pair) {
+    const std::vector<std::string> paths = paths_of(f.id);
+    if (const auto reason = options_.rules.ignored(paths)) {
+      f.verdict = Verdict::ignored;
+      f.reason = *reason;
+    } else if (pair.actual == nullptr) {
+      f.verdict = Verdict::missing_actual;
+      f.reason = "only in " + reference_.path.string();
+    } else if (pair.reference == nullptr) {
+      f.verdict = Verdict::missing_reference;
+      f.reason = "only in " + actual_.path.string();
+    } else {
+      try {
+        compare_pair(f, pair, paths);
+      } catch (const Error& e) {
+        f.verdict = Verdict::unreadable;
+        f.reason = e.what();
+      }
+    }
+  }
+
+  void compare_pair(Finding& f, const Pair& pair, const std::vector<std::string>& paths) {
+    const Merged actual = merge(actual_, *pair.actual), reference = merge(reference_, *pair.reference);
+    Policy by_rule;
+    const Policy* policy = &options_.policies.front();
+    if (const auto name = options_.rules.policy_of(paths)) {
+      by_rule = load_policy(*name);
+      policy = &by_rule;
+    }
+    Expectation e;
+    e.policy = policy;
+    e.threads = options_.threads;
+    if (const auto count = options_.rules.count_of(paths)) {
+      e.count = count->count;
+      f.count_source = count->source;
+    } else if (const auto known = count_of_(*pair.reference)) {
+      e.count = known->count;
+      f.count_source = known->source;
+    }
+    coarsest_.apply(e, coarser(actual.tensor.dtype(), reference.tensor.dtype()));
+    judge_policy(f, actual.tensor, reference.tensor, e);
+    coarsest_.see(f);
+    for (std::size_t i = 1; i < options_.policies.size(); ++i) {
+      Finding other;
+      e.policy = &options_.policies[i];
+      judge_policy(other, actual.tensor, reference.tensor, e);
+      f.others.push_back({e.policy->name, other.verdict, other.ratio});
+    }
+    judge_replicas(f, actual, reference, e);
+  }
+
+  static void judge_policy(Finding& f, const Tensor& actual, const Tensor& reference, const Expectation& e) {
+    if (e.policy->rule == Rule::derived) {
+      f.verdict = Verdict::no_rule;
+      f.rule = f.reason = "the derived bound needs the operator and its inputs; use it with check";
+      return;
+    }
+    judge(f, actual, reference, e);
+  }
+
+  // Copies that disagree are a finding of their own, whatever the tolerance says of the copy that was
+  // compared.
+  void judge_replicas(Finding& f, const Merged& actual, const Merged& reference, Expectation e) const {
+    if (actual.replicas.empty() && reference.replicas.empty()) return;
+    f.verdict = Verdict::replicas_differ;
+    f.rule = "replicas: every bit equal";
+    f.reason = actual.replicas.empty() ? describe(reference.replicas.front(), "reference")
+                                       : describe(actual.replicas.front(), "actual");
+    if (!actual.sum_of_replicas) return;
+    Finding sum;
+    e.policy = &options_.policies.front();
+    judge_policy(sum, *actual.sum_of_replicas, reference.tensor, e);
+    if (sum.verdict != Verdict::passed) return;
+    const std::string& dim = actual.replicas.front().mesh_dim;
+    f.notes.push_back(
+        fmt::format("their sum is the reference (error/allowed {:.2g}): each rank holds a partial sum, "
+                    "the all-reduce over {} is missing",
+                    sum.ratio, dim.empty() ? "these ranks" : dim));
+  }
+
+  const Dump& actual_;
+  const Dump& reference_;
+  const DiffOptions& options_;
+  std::vector<LogicalTensor> actual_tensors_, reference_tensors_;
+  CountOf count_of_;
+  CoarsestSoFar coarsest_;
+};
+
+}  // namespace
+
+Report diff(const Dump& actual, const Dump& reference, const DiffOptions& options) {
+  return Differ(actual, reference, options).run();
+}
+
+}  // namespace assay

@@ -1,0 +1,61 @@
+#include "assay/compare/finding.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "assay/compare/report.h"
+
+namespace assay {
+
+std::string_view name(Verdict v) {
+  constexpr std::string_view names[verdict_count] = {
+      "passed",         "failed",         "replicas differ",   "no rule",    "mistrusted",
+      "not comparable", "missing actual", "missing reference", "unreadable", "ignored"};
+  return names[static_cast<std::size_t>(v)];
+}
+
+bool compared(Verdict v) {
+  return v == Verdict::passed || v == Verdict::failed || v == Verdict::replicas_differ ||
+         v == Verdict::mistrusted;
+}
+
+std::int64_t Report::count(Verdict v) const {
+  return std::ranges::count(findings, v, &Finding::verdict);
+}
+
+std::int64_t Report::compared() const {
+  return std::ranges::count_if(findings, [](const Finding& f) { return assay::compared(f.verdict); });
+}
+
+std::int64_t Report::not_compared() const {
+  return static_cast<std::int64_t>(findings.size()) - compared() - count(Verdict::ignored);
+}
+
+const Finding* Report::first_failure() const {
+  const Finding* without_numbers = nullptr;
+  for (const Finding& f : findings) {
+    if (f.verdict == Verdict::passed || f.verdict == Verdict::ignored) continue;
+    if (f.metrics) return &f;
+    if (without_numbers == nullptr) without_numbers = &f;
+  }
+  return without_numbers;
+}
+
+int Report::exit_status() const {
+  if (count(Verdict::unreadable) > 0 || compared() == 0) return 2;
+  return count(Verdict::passed) + count(Verdict::ignored) == static_cast<std::int64_t>(findings.size()) ? 0
+                                                                                                        : 1;
+}
+
+std::string Report::summary() const {
+  const std::int64_t failed = compared() - count(Verdict::passed);
+  std::string line =
+      fmt::format("{} compared: {} passed, {} failed, 0 inherited; {} not compared", grouped(compared()),
+                  grouped(count(Verdict::passed)), grouped(failed), grouped(not_compared()));
+  if (const std::int64_t ignored = count(Verdict::ignored))
+    line += fmt::format("; {} ignored by rule", grouped(ignored));
+  return line;
+}
+
+}  // namespace assay

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "assay/compare/metrics.h"
+#include "assay/dumps/dump.h"
+
+namespace assay {
+
+enum class Verdict : std::uint8_t {
+  passed,
+  failed,           ///< outside its rule
+  replicas_differ,  ///< ranks that should hold the same bits do not
+  no_rule,  ///< no row decides: the dtype has none, or the accumulation count would be needed and is unknown
+  mistrusted,      ///< inside its rule, but the rule would have passed zeros as well
+  not_comparable,  ///< shapes or kinds of dtype differ
+  missing_actual,  ///< only the reference has it
+  missing_reference,
+  unreadable,
+  ignored,  ///< by an [[ignore]] rule
+};
+inline constexpr int verdict_count = 10;
+/// "passed", "failed", "replicas differ", .. as reports print it.
+std::string_view name(Verdict);
+/// Was looked at element by element and decided: passed, failed, replicas_differ or mistrusted.
+bool compared(Verdict);
+
+/// What another policy says of the same pair.
+struct Opinion {
+  std::string policy;
+  Verdict verdict = Verdict::passed;
+  double ratio = 0;  ///< largest error / allowed
+};
+
+/// All that is known about one tensor of the comparison: a value, never an exception.
+struct Finding {
+  std::string name;  ///< unique within the report
+  Identity id;
+  Verdict verdict = Verdict::passed;
+  std::string rule;    ///< the table row, bound or promise that decided, as a sentence
+  std::string reason;  ///< why it did not pass; empty if it did
+  std::vector<std::string> notes;
+  std::optional<std::int64_t> count;  ///< accumulation count
+  std::string count_source;
+
+  DType actual_dtype = DType::float32, reference_dtype = DType::float32;
+  Shape actual_shape, reference_shape;
+  std::optional<Metrics> metrics;  ///< where the pair was measured
+  double ratio = 0;                ///< largest error / allowed under the deciding rule
+  /// The smallest tolerance t of |a-g| <= t (1+|g|) that would pass; NaN where the rule is of another form.
+  double required = std::numeric_limits<double>::quiet_NaN();
+  double actual_value = 0, reference_value = 0;  ///< at the worst element, metrics->worst_at
+  std::vector<Opinion> others;
+  std::string repeat;  ///< the command that repeats just this tensor
+};
+
+/// One run of check or diff.
+struct Report {
+  std::string verb, actual, reference;  ///< what was compared: paths
+  std::vector<std::string> policies;
+  std::vector<std::string> notes;
+  std::vector<Finding> findings;  ///< in execution order
+  double seconds = 0;
+
+  std::int64_t count(Verdict) const;
+  std::int64_t compared() const;
+  std::int64_t not_compared()
+      const;  ///< missing, not comparable, unreadable or without rule; not the ignored
+  /// The first finding in execution order that was compared and did not pass; else the first that was not
+  /// compared.
+  const Finding* first_failure() const;
+  /// 0: everything on both sides was compared and passed; 2: something is unreadable or nothing was compared;
+  /// else 1.
+  int exit_status() const;
+  /// "4,976 compared: 4,970 passed, 6 failed, 0 inherited; 2 not compared": the last line of every report.
+  std::string summary() const;
+};
+
+}  // namespace assay

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "assay/compare/finding.h"
+#include "assay/compare/policy.h"
+
+namespace assay {
+
+/// By what a pair of tensors is to be judged.
+struct Expectation {
+  const Policy* policy = nullptr;
+  DType row_dtype = DType::float32;   ///< whose rows hold
+  std::string row_reason;             ///< why another dtype's than the tensor's own; else empty
+  std::optional<std::int64_t> count;  ///< accumulation count, if known
+  /// The operator copies: equal inputs promise equal bits. Only where both sides had equal inputs.
+  bool promises_bits = false;
+  std::string bits_reason;
+  /// Rule::derived: per element, including the rounding of the final store; and what it was derived from.
+  std::span<const double> bound = {};
+  std::string bound_source;
+  int threads = 1;
+};
+
+/// Judges a pair in the order of design: shape and dtype, NaN and Inf pattern, bits where they are promised,
+/// tolerance per element, error balance, trust. Fills verdict, rule, reason, metrics, ratio, required and the
+/// worst values.
+void judge(Finding&, const Tensor& actual, const Tensor& reference, const Expectation&);
+
+}  // namespace assay

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "assay/golden/tensor.h"
+
+namespace assay {
+
+/// The error that is allowed at element i: atol + rtol |reference_i| + bound_i.
+struct Allowed {
+  double atol = 0;
+  double rtol = 0;
+  std::span<const double> bound = {};  ///< per element, or empty
+};
+
+/// What one side holds.
+struct Side {
+  std::int64_t nan = 0, infinite = 0, zero = 0, subnormal = 0;
+  double min = 0, max = 0;  ///< of the elements that are not NaN; 0 if there are none
+};
+
+/// Everything one pass over a pair says. Positions are flat C-order indices, -1 where there is none.
+/// NaN against NaN and infinities of one sign are equal; elements that are not finite on one side only are
+/// counted in `special_mismatch` and left out of the sums.
+struct Metrics {
+  std::int64_t elements = 0;
+  double max_abs = 0;
+  std::int64_t max_abs_at = -1;
+  double max_rel = 0;  ///< |actual - reference| / |reference|, over reference != 0
+  std::int64_t max_rel_at = -1;
+  double mean_abs = 0, rmse = 0;
+  double relative_l2 = 0;  ///< ||actual - reference|| / ||reference||; inf where only the reference is zero
+  double one_minus_cosine = 0;  ///< (||d||^2 - (||a|| - ||r||)^2) / (2 ||a|| ||r||); 1 where one side is zero
+  /// Units in the last place of `ulp_dtype`, the coarser dtype of the two; integers: their difference.
+  DType ulp_dtype = DType::float32;
+  std::uint64_t max_ulp = 0;
+  std::int64_t max_ulp_at = -1;
+  std::array<std::int64_t, 65> ulp_histogram{};  ///< [0]: equal; [k]: 2^(k-1) <= ulp < 2^k
+  Side actual, reference;
+  std::int64_t different_bits = 0;  ///< of equal dtypes, by bits; else by value
+  std::int64_t special_mismatch = 0;
+  std::int64_t special_mismatch_at = -1;
+  std::int64_t overflowed =
+      0;  ///< the reference is beyond the actual dtype, which holds the infinity it rounds to
+  std::int64_t above = 0, below = 0;  ///< actual > reference, actual < reference
+
+  std::int64_t over = 0;   ///< elements whose error is not within the allowed one
+  double worst_ratio = 0;  ///< largest error / allowed; inf where nothing is allowed and something differs
+  std::int64_t worst_at = -1;
+};
+
+/// Compares two tensors of equal shape, element by element.
+/// The result has the same bits for any number of threads: fixed chunks, merged in order.
+/// @throws Error if the shapes differ
+Metrics measure(const Tensor& actual, const Tensor& reference, const Allowed&, int threads = 1);
+
+/// The dtype in whose units a pair is measured: the one with the fewer significand bits.
+DType coarser(DType, DType);
+
+}  // namespace assay

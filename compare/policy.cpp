@@ -1,0 +1,141 @@
+#include "assay/compare/policy.h"
+
+#include <fmt/format.h>
+
+#include <toml++/toml.h>
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "assay/compare/builtin_tables.h"
+#include "assay/golden/error.h"
+
+namespace assay {
+namespace {
+
+std::vector<double> numbers(const toml::table& section, std::string_view key, const std::string& where) {
+  const toml::array* list = section[key].as_array();
+  if (list == nullptr) throw Error("{}: '{}' is missing; expected a list of numbers", where, key);
+  std::vector<double> values;
+  for (const toml::node& node : *list) {
+    const std::optional<double> value = node.value<double>();
+    if (!value || !(*value >= 0)) throw Error("{}: '{}' holds something else than numbers >= 0", where, key);
+    values.push_back(*value);
+  }
+  return values;
+}
+
+std::string text(const toml::table& table, std::string_view key, const std::string& where) {
+  const std::optional<std::string> value = table[key].value<std::string>();
+  if (!value || value->empty()) throw Error("{}: '{}' is missing; expected a string", where, key);
+  return *value;
+}
+
+// The rows of one [dtype] section. Counts rise, tolerances do not fall: a longer sum may not be held to less
+// error.
+std::vector<Row> read_rows(DType dtype, const toml::table& section, const std::string& where) {
+  const std::vector<double> counts = numbers(section, "count", where);
+  const bool one_number = section.contains("tolerance");
+  const std::vector<double> atol = numbers(section, one_number ? "tolerance" : "atol", where);
+  const std::vector<double> rtol = numbers(section, one_number ? "tolerance" : "rtol", where);
+  if (counts.empty() || counts.size() != atol.size() || counts.size() != rtol.size()) {
+    throw Error("{}: {} counts for {} and {} tolerances; expected as many of each", where, counts.size(),
+                atol.size(), rtol.size());
+  }
+  if (counts.front() != 0) throw Error("{}: the first count is {}; expected 0", where, counts.front());
+  const std::string source = text(section, "source", where);
+  std::vector<Row> rows;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    if (i > 0 && (counts[i] <= counts[i - 1] || atol[i] < atol[i - 1] || rtol[i] < rtol[i - 1])) {
+      throw Error("{}: row {} falls behind the row before it; expected rising counts and tolerances", where,
+                  i + 1);
+    }
+    rows.push_back({dtype, static_cast<std::int64_t>(counts[i]), atol[i], rtol[i], source});
+  }
+  return rows;
+}
+
+Policy read_policy(std::string_view toml_text, const std::string& where) {
+  toml::table table;
+  try {
+    table = toml::parse(toml_text);
+  } catch (const toml::parse_error& e) {
+    throw Error("{}:{}: {}; expected a tolerance table in TOML", where, e.source().begin.line,
+                e.description());
+  }
+  Policy policy;
+  policy.name = text(table, "name", where);
+  policy.source = text(table, "source", where);
+  const std::string rule = text(table, "rule", where);
+  if (rule != "atol_rtol" && rule != "bitwise") {
+    throw Error("{}: rule '{}' is not known; expected atol_rtol or bitwise", where, rule);
+  }
+  policy.rule = rule == "bitwise" ? Rule::bitwise : Rule::atol_rtol;
+  for (const auto& [key, node] : table) {
+    if (!node.is_table()) continue;
+    const std::optional<DType> dtype = parse_dtype(key.str());
+    if (!dtype || !is_float(*dtype)) throw Error("{}: section [{}] is no floating dtype", where, key.str());
+    const auto rows = read_rows(*dtype, *node.as_table(), where + ": [" + std::string(key.str()) + "]");
+    policy.rows.insert(policy.rows.end(), rows.begin(), rows.end());
+  }
+  std::ranges::stable_sort(policy.rows, {}, [](const Row& r) { return std::pair(r.dtype, r.count); });
+  if (policy.rule == Rule::atol_rtol && policy.rows.empty()) {
+    throw Error("{}: has no [dtype] section; expected at least one", where);
+  }
+  return policy;
+}
+
+std::string read_file(const std::string& path) {
+  std::FILE* file = std::fopen(path.c_str(), "rb");
+  if (file == nullptr) throw Error("{}: cannot be opened; expected a tolerance table in TOML", path);
+  std::string text;
+  char part[4096];
+  while (const std::size_t n = std::fread(part, 1, sizeof part, file)) text.append(part, n);
+  std::fclose(file);
+  return text;
+}
+
+}  // namespace
+
+std::span<const Row> Policy::rows_of(DType dtype) const {
+  const auto range = std::ranges::equal_range(rows, dtype, {}, &Row::dtype);
+  return {range.begin(), range.end()};
+}
+
+const Row* Policy::find(DType dtype, std::int64_t count) const {
+  const Row* found = nullptr;
+  for (const Row& row : rows_of(dtype)) {
+    if (row.count <= count) found = &row;
+  }
+  return found;
+}
+
+std::vector<std::string_view> policy_names() {
+  std::vector<std::string_view> names;
+  for (const BuiltinTable& table : builtin_tables) names.push_back(table.name);
+  names.emplace_back("derived");
+  return names;
+}
+
+Policy load_policy(std::string_view name) {
+  if (name.ends_with(".toml")) return read_policy(read_file(std::string(name)), std::string(name));
+  if (name == "derived") {
+    return {"derived",
+            "running error analysis of the operator itself (Higham 2002, sec. 3.3)",
+            Rule::derived,
+            {}};
+  }
+  for (const BuiltinTable& table : builtin_tables) {
+    if (table.name == name) return read_policy(table.text, fmt::format("tolerance table {}", name));
+  }
+  throw Error("there is no tolerance policy '{}'; expected one of {}, or a .toml file", name,
+              fmt::join(policy_names(), ", "));
+}
+
+std::string to_string(const Policy& policy, const Row& row) {
+  const std::string limit = row.atol == row.rtol ? fmt::format("{:g} (1+|g|)", row.atol)
+                                                 : fmt::format("{:g} + {:g} |g|", row.atol, row.rtol);
+  return fmt::format("{} {}, count >= {}: |a-g| <= {}", policy.name, name(row.dtype), row.count, limit);
+}
+
+}  // namespace assay

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "assay/compare/finding.h"
+
+/// One Report, written for people and for machines. Every writer returns the whole text. Names come from
+/// files that nobody vouches for: each writer escapes what its format could misread.
+namespace assay {
+
+struct TextStyle {
+  bool color = false;
+  bool all = false;  ///< every finding on its own line, nothing folded
+  int width = 100;   ///< columns
+};
+/// Verdict first, the first failure in full, then at most a dozen folded lines; the last line counts.
+std::string to_text(const Report&, const TextStyle&);
+/// One object; numbers as numbers, NaN and infinities as the strings "nan", "inf", "-inf".
+std::string to_json(const Report&);
+/// One row per tensor (RFC 4180); a leading '=', '+', '-' or '@' is disarmed with an apostrophe.
+std::string to_csv(const Report&);
+/// Verdict, counts and the worst findings as a table (GitHub flavour).
+std::string to_markdown(const Report&);
+/// One test case per step, phase and module, unique; failures list their tensors.
+std::string to_junit(const Report&);
+
+/// Control characters, invalid UTF-8 and direction overrides as \x1b, the rest as it is.
+std::string printable(std::string_view);
+/// The shortest digits that read back to the same value of that dtype: 0.1 for a float32.
+std::string format_value(DType, double);
+/// 12390 -> "12,390".
+std::string grouped(std::int64_t);
+
+}  // namespace assay

@@ -1,0 +1,208 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "assay/compare/report.h"
+
+namespace assay {
+namespace {
+
+constexpr std::size_t most_lines = 12;  // of folded findings, so that a report fits a screen
+
+class Writer {
+ public:
+  Writer(const Report& report, const TextStyle& style) : report_(report), style_(style) {}
+
+  std::string write() {
+    verdict();
+    if (const Finding* first = report_.first_failure()) {
+      first_failure(*first);
+      others(*first);
+    }
+    rules();
+    ignored();
+    for (const std::string& note : report_.notes) line("note: " + printable(note));
+    line(report_.summary());
+    return std::move(out_);
+  }
+
+ private:
+  void line(std::string_view text) { out_ += fmt::format("{}\n", text); }
+
+  std::string paint(std::string_view text, std::string_view code) const {
+    return style_.color ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : std::string(text);
+  }
+  std::string good(std::string_view text) const { return paint(text, "1;32"); }
+  std::string bad(std::string_view text) const { return paint(text, "1;31"); }
+  std::string dim(std::string_view text) const { return paint(text, "2"); }
+
+  void verdict() {
+    const int status = report_.exit_status();
+    if (status == 0) {
+      line(good("PASS") + fmt::format("  {} tensors of {} agree with {}", grouped(report_.compared()),
+                                      printable(report_.actual), printable(report_.reference)));
+      return;
+    }
+    std::string what;
+    for (int v = 1; v < verdict_count; ++v) {
+      const std::int64_t n = report_.count(static_cast<Verdict>(v));
+      if (n == 0 || static_cast<Verdict>(v) == Verdict::ignored) continue;
+      what += fmt::format("{}{} {}", what.empty() ? "" : ", ", grouped(n), name(static_cast<Verdict>(v)));
+    }
+    if (what.empty()) what = "nothing was compared";
+    line(bad(status == 1 ? "FAIL" : "TROUBLE") +
+         fmt::format("  {}: {} against {}", what, printable(report_.actual), printable(report_.reference)));
+  }
+
+  void item(std::string_view key, const std::string& value) { line(fmt::format("  {:<9} {}", key, value)); }
+
+  void first_failure(const Finding& f) {
+    line("");
+    line(fmt::format("first in execution order: {}", paint(printable(f.name), "1")));
+    item("verdict", std::string(name(f.verdict)));
+    if (!f.reason.empty()) item("why", printable(f.reason));
+    if (!f.rule.empty() && f.rule != f.reason) item("rule", printable(f.rule));
+    if (!f.count_source.empty())
+      item("count", fmt::format("{} ({})", f.count.value_or(0), printable(f.count_source)));
+    if (f.metrics) measured(f);
+    for (const std::string& note : f.notes) item("note", printable(note));
+    for (const Opinion& o : f.others)
+      item("also", fmt::format("{}: {}, error/allowed {:.3g}", o.policy, name(o.verdict), o.ratio));
+    if (!f.repeat.empty()) item("repeat", printable(f.repeat));
+    line("");
+  }
+
+  void measured(const Finding& f) {
+    const Metrics& m = *f.metrics;
+    item("tensor",
+         fmt::format(
+             "{} {}{}", name(f.actual_dtype), to_string(f.actual_shape),
+             f.actual_dtype == f.reference_dtype ? "" : fmt::format(" against {}", name(f.reference_dtype))));
+    const std::int64_t at = m.special_mismatch_at >= 0 ? m.special_mismatch_at : m.worst_at;
+    if (at >= 0) {
+      item("worst", fmt::format("{}  actual {}  reference {}", to_string(unravel(at, f.actual_shape)),
+                                format_value(f.actual_dtype, f.actual_value),
+                                format_value(f.reference_dtype, f.reference_value)));
+    }
+    if (m.max_abs_at >= 0) {
+      item("error",
+           fmt::format("max abs {:.3g} at {}, max rel {:.3g}, rel L2 {:.3g}, 1-cos {:.2g}, max ulp {}",
+                       m.max_abs, to_string(unravel(m.max_abs_at, f.actual_shape)), m.max_rel, m.relative_l2,
+                       m.one_minus_cosine, m.max_ulp));
+    }
+    if (m.special_mismatch > 0 ||
+        m.actual.nan + m.actual.infinite + m.reference.nan + m.reference.infinite > 0) {
+      item("special", fmt::format("NaN {} against {}, Inf {} against {}", m.actual.nan, m.reference.nan,
+                                  m.actual.infinite, m.reference.infinite));
+    }
+    if (!std::isnan(f.required) && f.ratio > 1) item("needs", fmt::format("tolerance {:.3g}", f.required));
+  }
+
+  // Layers, experts and micro-batches fold into one line: every number of the name becomes a star.
+  static std::string folded(const std::string& name) {
+    std::string key;
+    for (std::size_t i = 0; i < name.size(); ++i) {
+      if (std::isdigit(static_cast<unsigned char>(name[i])) == 0)
+        key += name[i];
+      else if (key.empty() || key.back() != '*')
+        key += '*';
+    }
+    return key;
+  }
+
+  struct Fold {
+    std::string name;  ///< of the only finding, or the folded one
+    Verdict verdict = Verdict::passed;
+    std::int64_t count = 0;
+    double ratio = 0, required = 0;
+  };
+
+  std::vector<Fold> folds() const {
+    std::vector<Fold> list;
+    std::map<std::pair<Verdict, std::string>, std::size_t> index;
+    for (const Finding& f : report_.findings) {
+      if (f.verdict == Verdict::passed || f.verdict == Verdict::ignored) continue;
+      const std::string key = style_.all ? f.name : folded(f.name);
+      const auto [at, is_new] = index.try_emplace({f.verdict, key}, list.size());
+      if (is_new) list.push_back({f.name, f.verdict, 0, 0, 0});
+      Fold& fold = list[at->second];
+      if (++fold.count > 1) fold.name = key;
+      fold.ratio = std::max(fold.ratio, f.ratio);
+      if (f.required > fold.required) fold.required = f.required;
+    }
+    return list;
+  }
+
+  void others(const Finding&) {
+    const std::vector<Fold> list = folds();
+    if (list.size() == 1 && list.front().count == 1) return;
+    line(fmt::format("{:<17} {:>7} {:>13} {:>8}  {}", "VERDICT", "TENSORS", "ERROR/ALLOWED", "NEEDS",
+                     "TENSOR, in execution order"));
+    const std::size_t shown = style_.all ? list.size() : std::min(list.size(), most_lines);
+    for (std::size_t i = 0; i < shown; ++i) {
+      const Fold& f = list[i];
+      line(fmt::format("{:<17} {:>7} {:>13} {:>8}  {}", name(f.verdict), grouped(f.count),
+                       f.ratio > 0 ? fmt::format("{:.3g}", f.ratio) : "",
+                       f.required > 0 ? fmt::format("{:.2g}", f.required) : "", printable(f.name)));
+    }
+    if (shown < list.size())
+      line(dim(fmt::format("and {} more lines: --all shows them",
+                           grouped(static_cast<std::int64_t>(list.size() - shown)))));
+    line("");
+  }
+
+  // Which rule decided how many tensors, and how near the worst of them came.
+  void rules() {
+    struct Use {
+      std::int64_t count = 0;
+      double worst = 0;
+      std::string worst_in;
+    };
+    std::map<std::string, Use> uses;
+    for (const Finding& f : report_.findings) {
+      if (f.verdict != Verdict::passed) continue;
+      // One line per row of the table, whatever the counts and dtype reasons.
+      Use& use = uses[f.rule.substr(0, f.rule.find(" (count"))];
+      const bool worse = f.ratio > use.worst || use.count == 0;
+      ++use.count;
+      if (!worse) continue;
+      use.worst = f.ratio;
+      use.worst_in = f.name;
+    }
+    if (uses.empty()) return;
+    line(fmt::format("{:>9} {:>13}  {}", "PASSED BY", "ERROR/ALLOWED",
+                     "RULE, and the tensor that came nearest to its limit"));
+    for (const auto& [rule, use] : uses) {
+      line(fmt::format("{:>9} {:>13}  {}", grouped(use.count), fmt::format("{:.3g}", use.worst),
+                       printable(rule)));
+      if (use.worst > 0) line(dim(fmt::format("{:>25}{}", "", printable(use.worst_in))));
+    }
+    line("");
+  }
+
+  void ignored() {
+    std::map<std::string, std::int64_t> reasons;
+    for (const Finding& f : report_.findings) {
+      if (f.verdict == Verdict::ignored) ++reasons[f.reason];
+    }
+    for (const auto& [reason, count] : reasons)
+      line(fmt::format("ignored: {} tensors by {}", grouped(count), printable(reason)));
+  }
+
+  const Report& report_;
+  const TextStyle& style_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string to_text(const Report& report, const TextStyle& style) {
+  return Writer(report, style).write();
+}
+
+}  // namespace assay

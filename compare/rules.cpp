@@ -1,0 +1,140 @@
+#include "assay/compare/rules.h"
+
+#include <fmt/format.h>
+
+#include <toml++/toml.h>
+#include <algorithm>
+#include <filesystem>
+#include <regex>
+
+#include "assay/golden/error.h"
+
+namespace assay {
+namespace {
+
+constexpr std::string_view kinds[] = {"rename", "count", "tolerance", "ignore"};
+
+std::string text(const toml::table& rule, std::string_view key, const std::string& where) {
+  const std::optional<std::string> value = rule[key].value<std::string>();
+  if (!value || value->empty()) throw Error("{}: '{}' is missing; expected a string", where, key);
+  return *value;
+}
+
+}  // namespace
+
+bool glob_match(std::string_view pattern, std::string_view text) {
+  // Where to resume after the last star: linear in practice, and no recursion on untrusted names.
+  std::size_t p = 0, t = 0, star = std::string_view::npos, star_text = 0;
+  while (t < text.size()) {
+    if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t]) && pattern[p] != '*') {
+      ++p, ++t;
+    } else if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      star_text = t;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      t = ++star_text;
+    } else {
+      return false;
+    }
+  }
+  return pattern.substr(p).find_first_not_of('*') == std::string_view::npos;
+}
+
+Rules Rules::load(const std::string& file) {
+  toml::table table;
+  try {
+    table = toml::parse_file(file);
+  } catch (const toml::parse_error& e) {
+    throw Error("{}:{}: {}; expected a rules file in TOML", file, e.source().begin.line, e.description());
+  }
+  Rules rules;
+  const std::string short_name = std::filesystem::path(file).filename();
+  for (const auto& [key, node] : table) {
+    const std::string kind(key.str());
+    if (kind == "layout") {
+      throw Error("{}: [[layout]] rules cannot be applied yet; record placements in the dump instead", file);
+    }
+    if (std::ranges::find(kinds, kind) == std::end(kinds) || !node.is_array_of_tables()) {
+      throw Error("{}: '{}' is no kind of rule; expected [[{}]]", file, kind, fmt::join(kinds, "]], [["));
+    }
+    std::int64_t index = 0;
+    for (const toml::node& entry : *node.as_array()) {
+      const toml::table& t = *entry.as_table();
+      const std::string where = fmt::format("{}: [[{}]] {}", file, kind, ++index);
+      Rule rule;
+      rule.source = fmt::format("{}, [[{}]] {}", short_name, kind, index);
+      rule.pattern = text(t, kind == "rename" ? "from" : "match", where);
+      if (kind == "rename") {
+        rule.text = t["to"].value<std::string>().value_or("");
+        try {
+          const std::regex compiled(rule.pattern);
+        } catch (const std::regex_error&) {
+          throw Error("{}: '{}' is no ECMAScript regular expression", where, rule.pattern);
+        }
+        rules.renames_.push_back(rule);
+      } else if (kind == "count") {
+        const std::optional<std::int64_t> count = t["count"].value<std::int64_t>();
+        if (!count || *count < 0) throw Error("{}: 'count' is missing; expected an integer >= 0", where);
+        rule.number = *count;
+        rules.counts_.push_back(rule);
+      } else if (kind == "tolerance") {
+        rule.text = text(t, "policy", where);
+        rules.tolerances_.push_back(rule);
+      } else {
+        rule.text = text(t, "reason", where);
+        rules.ignores_.push_back(rule);
+      }
+    }
+  }
+  return rules;
+}
+
+std::string Rules::renamed(const std::string& module) const {
+  std::string name = module;
+  for (const Rule& rule : renames_) {
+    const std::regex from(rule.pattern);
+    if (!std::regex_search(name, from)) continue;
+    rule.used = true;
+    name = std::regex_replace(name, from, rule.text);
+  }
+  return name;
+}
+
+const Rules::Rule* Rules::first(const std::vector<Rule>& rules, const std::vector<std::string>& paths) {
+  for (const Rule& rule : rules) {
+    for (const std::string& path : paths) {
+      if (!glob_match(rule.pattern, path)) continue;
+      rule.used = true;
+      return &rule;
+    }
+  }
+  return nullptr;
+}
+
+std::optional<Rules::Count> Rules::count_of(const std::vector<std::string>& paths) const {
+  const Rule* rule = first(counts_, paths);
+  return rule == nullptr ? std::nullopt : std::optional<Count>({rule->number, rule->source});
+}
+
+std::optional<std::string> Rules::policy_of(const std::vector<std::string>& paths) const {
+  const Rule* rule = first(tolerances_, paths);
+  return rule == nullptr ? std::nullopt : std::optional(rule->text);
+}
+
+std::optional<std::string> Rules::ignored(const std::vector<std::string>& paths) const {
+  const Rule* rule = first(ignores_, paths);
+  return rule == nullptr ? std::nullopt : std::optional(rule->source + ": " + rule->text);
+}
+
+std::vector<std::string> Rules::unused() const {
+  std::vector<std::string> sources;
+  for (const auto* rules : {&renames_, &counts_, &tolerances_, &ignores_}) {
+    for (const Rule& rule : *rules) {
+      if (!rule.used) sources.push_back(rule.source + " ('" + rule.pattern + "')");
+    }
+  }
+  return sources;
+}
+
+}  // namespace assay

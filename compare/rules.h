@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace assay {
+
+/// Whether `text` matches a pattern in which '*' stands for any run of characters and '?' for one.
+bool glob_match(std::string_view pattern, std::string_view text);
+
+/// What the user says of tensors that dumps do not say themselves (design 3.5): a TOML file of [[rename]],
+/// [[count]],
+/// [[tolerance]] and [[ignore]] tables. `match` is a glob over the tensor's path, "module.slot" or
+/// "module.slot.arg":
+/// "*.experts.*.fc2.output". The first matching rule of a kind holds.
+class Rules {
+ public:
+  /// Throws Error that names the file, the line and what was expected.
+  static Rules load(const std::string& file);
+
+  /// The actual side's module name as the reference calls it.
+  std::string renamed(const std::string& module) const;
+
+  struct Count {
+    std::int64_t count;
+    std::string source;  ///< "rules.toml, [[count]] 2"
+  };
+  std::optional<Count> count_of(const std::vector<std::string>& paths) const;
+  /// Name of the policy for this tensor, if a rule gives one.
+  std::optional<std::string> policy_of(const std::vector<std::string>& paths) const;
+  /// Why the tensor is left out, if a rule says so.
+  std::optional<std::string> ignored(const std::vector<std::string>& paths) const;
+
+  /// Rules that no tensor has matched, for the report: a typing error hides here.
+  std::vector<std::string> unused() const;
+
+ private:
+  struct Rule {
+    std::string pattern, text;
+    std::int64_t number = 0;
+    std::string source;
+    mutable bool used = false;
+  };
+  static const Rule* first(const std::vector<Rule>&, const std::vector<std::string>& paths);
+  std::vector<Rule> renames_, counts_, tolerances_, ignores_;
+};
+
+}  // namespace assay

@@ -1,0 +1,69 @@
+#include "assay/dumps/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "assay/golden/error.h"
+
+namespace assay {
+
+MappedFile::MappedFile(const std::filesystem::path& path, int open_flags) : path_(path) {
+  // O_NONBLOCK: opening a FIFO must not wait for its writer.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | open_flags);
+  if (fd < 0) throw Error("{}: cannot be opened: {}", path.string(), std::strerror(errno));
+  struct stat status {};
+  const bool known = ::fstat(fd, &status) == 0;
+  if (!known || !S_ISREG(status.st_mode)) {
+    ::close(fd);
+    throw Error("{}: not a regular file", path.string());
+  }
+  const auto size = static_cast<std::size_t>(status.st_size);
+  void* address = size == 0 ? nullptr : ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+  const int mmap_error = errno;
+  ::close(fd);
+  if (address == MAP_FAILED)
+    throw Error("{}: cannot be mapped: {}", path.string(), std::strerror(mmap_error));
+  bytes_ = {static_cast<const std::byte*>(address), size};
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& path) {
+  return std::shared_ptr<const MappedFile>(new MappedFile(path, 0));
+}
+
+std::shared_ptr<const MappedFile> MappedFile::open_in(const std::filesystem::path& folder,
+                                                      std::string_view name) {
+  if (!is_plain_name(name)) {
+    throw Error("{}: names the file '{}', expected letters, digits, '_', '.' and '-' only", folder.string(),
+                name);
+  }
+  return std::shared_ptr<const MappedFile>(new MappedFile(folder / name, O_NOFOLLOW));
+}
+
+std::span<const std::byte> MappedFile::range(std::uint64_t offset, std::uint64_t length,
+                                             std::string_view what) const {
+  if (offset > bytes_.size() || length > bytes_.size() - offset) {
+    throw Error("{}: {} is {} bytes at {}, but the file ends at {}: it is truncated or damaged",
+                path_.string(), what, length, offset, bytes_.size());
+  }
+  return bytes_.subspan(offset, length);
+}
+
+bool is_plain_name(std::string_view name) {
+  const auto is_plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '.' || c == '-';
+  };
+  return !name.empty() && name != "." && name != ".." && std::all_of(name.begin(), name.end(), is_plain);
+}
+
+}  // namespace assay

@@ -1,0 +1,89 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+
+#include "assay/dumps/readers.h"
+#include "assay/golden/error.h"
+
+namespace assay {
+namespace {
+
+constexpr int max_depth = 16;
+constexpr std::array<std::string_view, 8> extensions = {".npy", ".npz", ".safetensors", ".pt",
+                                                        ".pth", ".bin", ".h5",          ".hdf5"};
+
+class FolderDump : public Dump {
+ public:
+  FolderDump(const std::filesystem::path& folder, const OpenOptions& options) {
+    path = folder;
+    format = "folder";
+    for (const std::filesystem::path& file : list(folder)) {
+      const auto extension = file.extension().string();
+      if (std::find(extensions.begin(), extensions.end(), extension) == extensions.end()) continue;
+      auto dump = open_file(MappedFile::open(file), options);
+      if (dump == nullptr) {
+        notes.push_back(fmt::format("{}: no known format; left out", file.string()));
+      } else {
+        add(std::move(dump), file.lexically_relative(folder).replace_extension().generic_string());
+      }
+    }
+    if (files_.empty()) {
+      throw Error(
+          "{}: the folder has no readable file, expected .npy, .npz, .safetensors, .pt or .h5 files, an "
+          "assay-dump or an msprobe dump",
+          folder.string());
+    }
+  }
+  Tensor read(std::size_t index) const override {
+    const auto [file, inner] = places_.at(index);
+    return files_[file]->read(inner);
+  }
+  std::string location(std::size_t index) const override {
+    const auto [file, inner] = places_.at(index);
+    return files_[file]->location(inner);
+  }
+
+ private:
+  std::vector<std::filesystem::path> list(const std::filesystem::path& folder) {
+    std::vector<std::filesystem::path> files;
+    // Links out of the folder, and links to folders (which may form a circle), are not followed.
+    auto entry = std::filesystem::recursive_directory_iterator(folder);
+    for (; entry != std::filesystem::recursive_directory_iterator(); ++entry) {
+      if (entry->is_symlink()) {
+        notes.push_back(fmt::format("{}: a symbolic link; not followed", entry->path().string()));
+      } else if (entry->is_regular_file()) {
+        files.push_back(entry->path());
+      } else if (entry.depth() >= max_depth) {
+        throw Error("{}: folders nested deeper than {}", entry->path().string(), max_depth);
+      }
+    }
+    std::sort(files.begin(), files.end());
+    return files;
+  }
+
+  // A tensor without a name of its own has that of its file.
+  void add(std::unique_ptr<Dump> dump, const std::string& stem) {
+    for (std::size_t i = 0; i < dump->records.size(); ++i) {
+      Record record = dump->records[i];
+      const std::string& inner = record.id.module;
+      record.id.module = inner.empty() ? stem : stem + "/" + inner;
+      record.seq = static_cast<std::int64_t>(records.size());
+      records.push_back(std::move(record));
+      places_.emplace_back(files_.size(), i);
+    }
+    notes.insert(notes.end(), dump->notes.begin(), dump->notes.end());
+    files_.push_back(std::move(dump));
+  }
+
+  std::vector<std::unique_ptr<Dump>> files_;
+  std::vector<std::pair<std::size_t, std::size_t>> places_;
+};
+
+}  // namespace
+
+std::unique_ptr<Dump> open_folder(const std::filesystem::path& folder, const OpenOptions& options) {
+  return std::make_unique<FolderDump>(folder, options);
+}
+
+}  // namespace assay

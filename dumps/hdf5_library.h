@@ -1,0 +1,38 @@
+#pragma once
+
+// The 1.10 interface, which later versions keep.
+#define H5_USE_110_API
+#include <hdf5.h>
+
+#include <mutex>
+
+namespace assay {
+
+/// Holds the lock of the HDF5 library, which is not thread-safe. The first one sets the library up: no
+/// messages of its own on stderr, no plugins that a file could ask for.
+class Hdf5Library {
+ public:
+  Hdf5Library();
+
+ private:
+  std::lock_guard<std::mutex> lock_;
+};
+
+/// An id of the library, closed at the end of its scope.
+class Hdf5Handle {
+ public:
+  Hdf5Handle(hid_t id, herr_t (*close)(hid_t)) : id_(id), close_(close) {}
+  ~Hdf5Handle() {
+    if (id_ >= 0) close_(id_);
+  }
+  Hdf5Handle(const Hdf5Handle&) = delete;
+  Hdf5Handle& operator=(const Hdf5Handle&) = delete;
+  operator hid_t() const { return id_; }  // NOLINT: it stands for the id in every call
+  bool is_open() const { return id_ >= 0; }
+
+ private:
+  hid_t id_;
+  herr_t (*close_)(hid_t);
+};
+
+}  // namespace assay

@@ -1,0 +1,124 @@
+#include "assay/dumps/hdf5_writer.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "assay/dumps/hdf5_library.h"
+#include "assay/golden/error.h"
+
+namespace assay {
+namespace {
+
+hid_t open_type(DType dtype) {
+  switch (dtype) {
+    case DType::float64:
+      return H5Tcopy(H5T_IEEE_F64LE);
+    case DType::float32:
+    case DType::tfloat32:
+    case DType::hfloat32:
+      return H5Tcopy(H5T_IEEE_F32LE);
+    case DType::int64:
+      return H5Tcopy(H5T_STD_I64LE);
+    case DType::int32:
+      return H5Tcopy(H5T_STD_I32LE);
+    case DType::int16:
+      return H5Tcopy(H5T_STD_I16LE);
+    case DType::int8:
+      return H5Tcopy(H5T_STD_I8LE);
+    case DType::uint64:
+      return H5Tcopy(H5T_STD_U64LE);
+    case DType::uint32:
+      return H5Tcopy(H5T_STD_U32LE);
+    case DType::bfloat16:
+    case DType::uint16:
+      return H5Tcopy(H5T_STD_U16LE);
+    case DType::float16: {
+      // As h5py does; the library has no name for it.
+      const hid_t half = H5Tcopy(H5T_IEEE_F32LE);
+      H5Tset_fields(half, 15, 10, 5, 0, 10);
+      H5Tset_size(half, 2);
+      H5Tset_ebias(half, 15);
+      return half;
+    }
+    case DType::float8_e4m3fn:
+    case DType::float8_e5m2:
+    case DType::boolean:
+    case DType::uint8:
+      break;
+  }
+  return H5Tcopy(H5T_STD_U8LE);
+}
+
+}  // namespace
+
+Hdf5Writer::Hdf5Writer(std::filesystem::path path) : path_(std::move(path)) {
+  const Hdf5Library library;
+  const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  // Groups of the new kind: thousands of links at no cost. Data of a page and more is aligned for vector
+  // loads.
+  H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V110);
+  H5Pset_alignment(access, 4096, 64);
+  H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
+  file_ = H5Fcreate(path_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access);
+  if (file_ < 0) throw Error("{}: cannot be created", path_.string());
+}
+
+Hdf5Writer::~Hdf5Writer() {
+  const Hdf5Library library;
+  if (file_ >= 0) H5Fclose(file_);
+}
+
+void Hdf5Writer::write(const std::string& name, const Tensor& tensor) {
+  const Hdf5Library library;
+  const Hdf5Handle type(open_type(tensor.dtype()), H5Tclose);
+  write_bytes(name, type, tensor.shape(), tensor.bytes().data());
+}
+
+void Hdf5Writer::write_text(const std::string& name, std::string_view text) {
+  const Hdf5Library library;
+  write_bytes(name, H5T_STD_U8LE, {static_cast<std::int64_t>(text.size())}, text.data());
+}
+
+void Hdf5Writer::write_bytes(const std::string& name, std::int64_t type, const Shape& shape,
+                             const void* bytes) {
+  if (shape.size() > H5S_MAX_RANK) {
+    throw Error("{}: {} has {} dimensions, HDF5 allows {}", path_.string(), name, shape.size(), H5S_MAX_RANK);
+  }
+  const std::vector<hsize_t> extents(shape.begin(), shape.end());
+  const Hdf5Handle space(shape.empty()
+                             ? H5Screate(H5S_SCALAR)
+                             : H5Screate_simple(static_cast<int>(shape.size()), extents.data(), nullptr),
+                         H5Sclose);
+  const Hdf5Handle links(H5Pcreate(H5P_LINK_CREATE), H5Pclose), how(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  H5Pset_create_intermediate_group(links, 1);
+  H5Pset_obj_track_times(how, false);  // equal dumps are equal files
+  const Hdf5Handle dataset(H5Dcreate2(file_, name.c_str(), type, space, links, how, H5P_DEFAULT), H5Dclose);
+  // The type in memory is the one in the file: the library must not convert.
+  if (!dataset.is_open() ||
+      (element_count(shape) != 0 && H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes) < 0)) {
+    throw Error("{}: '{}' cannot be written; is the disk full?", path_.string(), name);
+  }
+}
+
+void Hdf5Writer::close() {
+  {
+    const Hdf5Library library;
+    const herr_t status = H5Fclose(file_);
+    file_ = -1;
+    if (status < 0) throw Error("{}: cannot be written to the end; is the disk full?", path_.string());
+  }
+  sync_to_disk(path_);
+}
+
+void sync_to_disk(const std::filesystem::path& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool done = fd >= 0 && ::fsync(fd) == 0;
+  const int problem = errno;
+  if (fd >= 0) ::close(fd);
+  if (!done) throw Error("{}: cannot be written to the disk: {}", path.string(), std::strerror(problem));
+}
+
+}  // namespace assay

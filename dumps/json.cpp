@@ -1,0 +1,208 @@
+#include "assay/dumps/json.h"
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <unordered_set>
+
+#include "assay/golden/error.h"
+
+namespace assay {
+namespace {
+
+// nlohmann's parser keeps its own stack on the heap, so depth costs it nothing; the cap protects the
+// destructor of our value, which recurses.
+constexpr std::size_t max_depth = 64;
+// Above this many members a hash set finds duplicate keys.
+constexpr std::size_t few_members = 24;
+
+class Builder {
+ public:
+  explicit Builder(std::string_view where) : where_(where) {}
+
+  bool null() { return put(Json{}); }
+  bool boolean(bool value) { return put(Json{value}); }
+  bool number_integer(std::int64_t value) { return put(Json{value}); }
+  bool number_unsigned(std::uint64_t value) {
+    if (value <= std::uint64_t{std::numeric_limits<std::int64_t>::max()}) {
+      return put(Json{static_cast<std::int64_t>(value)});
+    }
+    return put(Json{static_cast<double>(value)});
+  }
+  bool number_float(double value, const std::string&) { return put(Json{value}); }
+  bool string(std::string& value) { return put(Json{std::move(value)}); }
+  bool binary(std::vector<std::uint8_t>&) { return false; }
+  bool start_object(std::size_t) { return open(Json{Json::Object{}}); }
+  bool start_array(std::size_t) { return open(Json{Json::Array{}}); }
+  bool end_object() { return close(); }
+  bool end_array() { return close(); }
+  bool key(std::string& name) {
+    Level& level = levels_.back();
+    auto& members = std::get<Json::Object>(level.value.value_);
+    bool duplicate = false;
+    if (members.size() < few_members) {
+      for (const auto& member : members) duplicate = duplicate || member.first == name;
+    } else {
+      if (level.keys.empty()) {
+        for (const auto& member : members) level.keys.insert(member.first);
+      }
+      duplicate = !level.keys.insert(name).second;
+    }
+    if (duplicate) throw Error("{}: the JSON key '{}' stands twice in one object", where_, name);
+    members.emplace_back(std::move(name), Json{});
+    return true;
+  }
+  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& problem) {
+    throw Error("{}: not valid JSON at byte {} ({})", where_, position, problem.what());
+  }
+
+  Json result;
+
+ private:
+  struct Level {
+    Json value;
+    std::unordered_set<std::string> keys;
+  };
+
+  bool put(Json value) {
+    if (levels_.empty()) {
+      result = std::move(value);
+    } else if (auto* items = std::get_if<Json::Array>(&levels_.back().value.value_)) {
+      items->push_back(std::move(value));
+    } else {
+      std::get<Json::Object>(levels_.back().value.value_).back().second = std::move(value);
+    }
+    return true;
+  }
+  bool open(Json value) {
+    if (levels_.size() == max_depth) throw Error("{}: JSON nested deeper than {}", where_, max_depth);
+    levels_.push_back({std::move(value), {}});
+    return true;
+  }
+  bool close() {
+    Json value = std::move(levels_.back().value);
+    levels_.pop_back();
+    return put(std::move(value));
+  }
+
+  std::string_view where_;
+  std::vector<Level> levels_;
+};
+
+// Only tokens outside strings are touched. The text keeps its length, so byte positions in messages stay
+// true.
+std::string without_python_numbers(std::string_view text) {
+  std::string result(text);
+  bool in_string = false;
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    const char c = result[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == 'N' || c == 'I' || c == '-') {
+      for (const std::string_view token : {"NaN", "Infinity", "-Infinity"}) {
+        if (std::string_view(result).substr(i, token.size()) != token) continue;
+        // "NaN" is shorter than "null", so that 0 stands for it. Nothing reads these statistics.
+        const std::string_view stand_in = token.size() < 4 ? "0" : "null";
+        std::fill_n(result.begin() + static_cast<std::ptrdiff_t>(i), token.size(), ' ');
+        std::copy(stand_in.begin(), stand_in.end(), result.begin() + static_cast<std::ptrdiff_t>(i));
+        break;
+      }
+    }
+  }
+  return result;
+}
+
+std::string quoted(const std::string& text) {
+  try {
+    return nlohmann::json(text).dump();
+  } catch (const nlohmann::json::exception&) {
+    throw Error("a name is not UTF-8 text and cannot be written as JSON; rename it");
+  }
+}
+
+}  // namespace
+
+std::string_view Json::kind() const {
+  constexpr std::string_view kinds[] = {"null",     "a boolean", "an integer", "a number",
+                                        "a string", "an array",  "an object"};
+  return kinds[value_.index()];
+}
+
+std::string Json::text() const {
+  std::string text;
+  if (const auto* items = std::get_if<Array>(&value_)) {
+    for (const Json& item : *items) text.append(text.empty() ? "[" : ",").append(item.text());
+    return text.append(items->empty() ? "[]" : "]");
+  }
+  if (const auto* members = std::get_if<Object>(&value_)) {
+    for (const auto& [key, value] : *members) {
+      text.append(text.empty() ? "{" : ",").append(quoted(key)).append(":").append(value.text());
+    }
+    return text.append(members->empty() ? "{}" : "}");
+  }
+  if (const auto* flag = std::get_if<bool>(&value_)) return nlohmann::json(*flag).dump();
+  if (const auto* number = std::get_if<std::int64_t>(&value_)) return nlohmann::json(*number).dump();
+  if (const auto* number = std::get_if<double>(&value_)) return nlohmann::json(*number).dump();
+  return is_string() ? quoted(std::get<std::string>(value_)) : "null";
+}
+
+std::int64_t Json::integer(std::string_view where) const {
+  if (const auto* value = std::get_if<std::int64_t>(&value_)) return *value;
+  throw Error("{} is {}, expected an integer", where, kind());
+}
+
+const std::string& Json::string(std::string_view where) const {
+  if (const auto* value = std::get_if<std::string>(&value_)) return *value;
+  throw Error("{} is {}, expected a string", where, kind());
+}
+
+const Json::Array& Json::array(std::string_view where) const {
+  if (const auto* value = std::get_if<Array>(&value_)) return *value;
+  throw Error("{} is {}, expected an array", where, kind());
+}
+
+const Json::Object& Json::object(std::string_view where) const {
+  if (const auto* value = std::get_if<Object>(&value_)) return *value;
+  throw Error("{} is {}, expected an object", where, kind());
+}
+
+Shape Json::shape(std::string_view where) const {
+  Shape shape;
+  for (const Json& extent : array(where)) shape.push_back(extent.integer(where));
+  if (shape.size() > 64) throw Error("{} has {} dimensions, expected at most 64", where, shape.size());
+  try {
+    element_count(shape);
+  } catch (const Error& problem) {
+    throw Error("{}: {}", where, problem.what());
+  }
+  return shape;
+}
+
+const Json* Json::find(std::string_view key) const {
+  const auto* members = std::get_if<Object>(&value_);
+  if (members == nullptr) return nullptr;
+  for (const Member& member : *members) {
+    if (member.first == key) return &member.second;
+  }
+  return nullptr;
+}
+
+const Json& Json::at(std::string_view key, std::string_view where) const {
+  if (const Json* value = find(key)) return *value;
+  throw Error("{} is {} without the key '{}'", where, kind(), key);
+}
+
+Json parse_json(std::string_view text, std::string_view where, JsonNumbers numbers) {
+  Builder builder(where);
+  if (numbers == JsonNumbers::strict) {
+    nlohmann::json::sax_parse(text, &builder);
+  } else {
+    nlohmann::json::sax_parse(without_python_numbers(text), &builder);
+  }
+  return std::move(builder.result);
+}
+
+}  // namespace assay

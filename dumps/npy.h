@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "assay/golden/tensor.h"
+
+namespace assay {
+
+/// What a .npy header says. numpy.lib.format, versions 1 to 3.
+struct NpyHeader {
+  std::string descr;           ///< "<f4"
+  std::optional<DType> dtype;  ///< nothing if descr cannot say it (V2, V1) and no hint was given
+  Shape shape;
+  bool fortran_order = false;
+  bool big_endian = false;
+  std::size_t data_offset = 0;
+};
+
+/// @param hint  the true type of arrays that numpy cannot name: V2, V1 and unsigned or signed integers of its
+/// size
+/// @throws Error ("<where>: ...") unless `file` is a whole .npy file of a supported type
+NpyHeader parse_npy(std::span<const std::byte> file, std::string_view where, std::optional<DType> hint);
+
+/// The array in C order and little-endian; a view of `file` where it is both already.
+Tensor read_npy(const NpyHeader&, std::span<const std::byte> file, std::shared_ptr<const void> owner,
+                std::string_view where);
+
+}  // namespace assay

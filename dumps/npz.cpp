@@ -1,0 +1,53 @@
+#include "assay/dumps/npy.h"
+#include "assay/dumps/readers.h"
+#include "assay/dumps/zip.h"
+#include "assay/golden/error.h"
+
+namespace assay {
+namespace {
+
+// A header is at most 64 KiB; listing a compressed archive still inflates its members, as their headers lie
+// inside.
+class NpzDump : public Dump {
+ public:
+  NpzDump(std::shared_ptr<const MappedFile> file, const OpenOptions& options)
+      : archive_(std::move(file)), hint_(options.dtype_hint) {
+    path = archive_.file().path();
+    format = "npz";
+    for (const ZipArchive::Member& member : archive_.members()) {
+      if (member.name.ends_with('/')) continue;
+      const ZipArchive::Content content = archive_.read(member);
+      const NpyHeader header = parse_npy(content.bytes, where(member), hint_);
+      Record record;
+      record.id.module =
+          member.name.ends_with(".npy") ? member.name.substr(0, member.name.size() - 4) : member.name;
+      record.seq = static_cast<std::int64_t>(records.size());
+      record.dtype = header.dtype.value_or(header.descr.ends_with('2') ? DType::uint16 : DType::uint8);
+      record.shape = record.global_shape = header.shape;
+      records.push_back(std::move(record));
+      members_.push_back(&member);
+    }
+  }
+  Tensor read(std::size_t index) const override {
+    const ZipArchive::Member& member = *members_.at(index);
+    const ZipArchive::Content content = archive_.read(member);
+    return read_npy(parse_npy(content.bytes, where(member), hint_), content.bytes, content.owner,
+                    where(member));
+  }
+  std::string location(std::size_t index) const override { return where(*members_.at(index)); }
+
+ private:
+  std::string where(const ZipArchive::Member& member) const { return path.string() + ": " + member.name; }
+
+  ZipArchive archive_;
+  std::optional<DType> hint_;
+  std::vector<const ZipArchive::Member*> members_;
+};
+
+}  // namespace
+
+std::unique_ptr<Dump> open_npz(std::shared_ptr<const MappedFile> file, const OpenOptions& options) {
+  return std::make_unique<NpzDump>(std::move(file), options);
+}
+
+}  // namespace assay

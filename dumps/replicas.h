@@ -1,0 +1,30 @@
+#pragma once
+
+#include <vector>
+
+#include "assay/dumps/merge.h"
+
+namespace assay {
+
+/// One rank's copy of, or addend to, a part of a tensor.
+struct Copy {
+  const Record* record;
+  Tensor tensor;
+};
+
+/// Compares the copies of one box that must be bitwise equal: those whose coordinates differ in no partial
+/// dimension. Appends to `mismatches` and marks the mesh dimensions over which ranks disagree.
+void compare_replicas(std::vector<Copy>&, const Mesh&, std::vector<ReplicaMismatch>& mismatches,
+                      std::vector<bool>& disagreeing);
+
+/// The exact sum over the partial mesh dimensions, rounded once; of equal copies the lowest rank's is taken.
+/// Without a partial dimension: the copy of the lowest rank, in place.
+Tensor sum_of_partials(const std::vector<Copy>&);
+
+/// The same, with the marked mesh dimensions taken as partial too.
+Tensor sum_over(const std::vector<Copy>&, const std::vector<bool>& dims);
+
+/// The exact sum of tensors of one shape and dtype, rounded once (integers: clamped).
+Tensor exact_sum(const std::vector<Tensor>&);
+
+}  // namespace assay

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "assay/dumps/file.h"
+#include "assay/golden/tensor.h"
+
+namespace assay {
+
+/// A safetensors file. huggingface/safetensors, README "Format" and safetensors/src/tensor.rs.
+class SafetensorsFile {
+ public:
+  struct Entry {
+    std::string name;
+    std::string type;            ///< as written: "BF16"
+    std::optional<DType> dtype;  ///< nothing for types without a DType here (F4, C64, ..)
+    Shape shape;
+    std::uint64_t begin = 0, end = 0;  ///< in the file
+  };
+
+  /// Throws Error unless the header is whole and its tensors fill the file without holes or overlap.
+  explicit SafetensorsFile(std::shared_ptr<const MappedFile> file);
+
+  const MappedFile& file() const { return *file_; }
+  /// In the order of the data.
+  const std::vector<Entry>& entries() const { return entries_; }
+  const Entry* find(std::string_view name) const;
+  /// The tensor, in place.
+  Tensor read(const Entry&) const;
+  /// The same bytes as `dtype`, which must have the same size: bfloat16 may be stored as U16.
+  Tensor read(const Entry&, DType dtype) const;
+
+ private:
+  std::shared_ptr<const MappedFile> file_;
+  std::vector<Entry> entries_;
+  std::unordered_map<std::string_view, std::size_t> by_name_;
+};
+
+/// The first bytes could be a safetensors header: a length that fits the file, then '{'.
+bool looks_like_safetensors(std::span<const std::byte> file);
+
+}  // namespace assay

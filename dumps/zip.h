@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "assay/dumps/file.h"
+
+namespace assay {
+
+/// A zip archive (PKWARE APPNOTE 6.3.10, with zip64) as numpy and torch write them. Only the central
+/// directory is believed: torch leaves the sizes in the local headers zero.
+class ZipArchive {
+ public:
+  struct Member {
+    std::string name;
+    std::uint64_t size = 0;         ///< of the content
+    std::uint64_t stored_size = 0;  ///< in the archive
+    std::uint64_t offset = 0;       ///< of the data
+    std::uint32_t crc = 0;
+    bool deflated = false;
+  };
+  struct Content {
+    std::span<const std::byte> bytes;
+    std::shared_ptr<const void> owner;
+  };
+
+  /// Throws Error unless the directory is whole, every member lies inside the file and no two overlap.
+  explicit ZipArchive(std::shared_ptr<const MappedFile> file);
+
+  const MappedFile& file() const { return *file_; }
+  /// In the order of the directory.
+  const std::vector<Member>& members() const { return members_; }
+  const Member* find(std::string_view name) const;
+  /// The content, in place if it is stored, else inflated. The checksum is compared, once for a stored
+  /// member.
+  /// @param zero_crc_is_unknown  torch can be told to write 0 for every checksum
+  Content read(const Member&, bool zero_crc_is_unknown = false) const;
+
+ private:
+  void read_member(std::uint64_t& position, std::uint64_t directory_end);
+  void check_overlap() const;
+
+  std::shared_ptr<const MappedFile> file_;
+  std::uint64_t directory_ = 0;
+  std::vector<Member> members_;
+  std::unordered_map<std::string, std::size_t> by_name_;
+  mutable std::mutex mutex_;
+  mutable std::vector<bool> verified_;
+};
+
+}  // namespace assay

@@ -1,0 +1,46 @@
+#include "assay/compare/diff.h"
+
+#include <fmt/format.h>
+
+#include "output.h"
+#include "terminal.h"
+#include "verbs.h"
+
+namespace assay {
+namespace {
+
+// The command as it was given, without what only says where reports go.
+std::string command(const DiffVerb& verb) {
+  std::string line = fmt::format("assay diff {} {}", shell_quoted(verb.actual), shell_quoted(verb.reference));
+  if (!verb.rules.empty()) line += " --rules " + shell_quoted(verb.rules);
+  if (!verb.dtype_hint.empty()) line += " --dtype-hint " + shell_quoted(verb.dtype_hint);
+  if (verb.tolerances != DiffVerb().tolerances) {
+    for (const std::string& t : verb.tolerances) line += " --tolerance " + shell_quoted(t);
+  }
+  return line;
+}
+
+}  // namespace
+
+int run(const DiffVerb& verb) {
+  DiffOptions options;
+  options.policies = load_policies(verb.tolerances);
+  if (!verb.rules.empty()) options.rules = Rules::load(verb.rules);
+  options.only = verb.only;
+  options.threads = thread_count(verb.threads);
+  options.repeat = command(verb);
+  const OpenOptions open{parse_hint(verb.dtype_hint)};
+  const auto actual = open_dump(verb.actual, open);
+  const auto reference = open_dump(verb.reference, open);
+  Report report;
+  {
+    Progress progress("comparing");
+    options.progress = [&](std::size_t done, std::size_t total, const std::string& name) {
+      progress.show(done, total, name);
+    };
+    report = diff(*actual, *reference, options);
+  }
+  return write_report(report, verb.output);
+}
+
+}  // namespace assay

@@ -1,0 +1,197 @@
+#include <fmt/format.h>
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "assay/dumps/merge.h"
+#include "assay/golden/error.h"
+#include "assay/golden/exact_sum.h"
+#include "output.h"
+#include "verbs.h"
+
+namespace assay {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Stats {
+  double sum = 0, abs_sum = 0, min = 0, max = 0;
+  std::int64_t nan = 0, inf = 0;
+};
+
+// Sums are exact and rounded once; NaN and infinities are counted instead of summed.
+Stats stats_of(const Tensor& tensor) {
+  Stats s;
+  ExactSum sum, abs_sum;
+  bool any = false;
+  for (const double v : tensor.values()) {
+    if (std::isnan(v)) {
+      ++s.nan;
+      continue;
+    }
+    s.min = any ? std::min(s.min, v) : v;
+    s.max = any ? std::max(s.max, v) : v;
+    any = true;
+    if (std::isinf(v)) {
+      ++s.inf;
+      continue;
+    }
+    sum.add(v);
+    abs_sum.add(std::abs(v));
+  }
+  s.sum = sum.round();
+  s.abs_sum = abs_sum.round();
+  return s;
+}
+
+std::string sha256(const Tensor& tensor) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
+  unsigned length = 0;
+  const auto bytes = tensor.bytes();
+  if (EVP_Digest(bytes.data(), bytes.size(), digest.data(), &length, EVP_sha256(), nullptr) != 1) {
+    throw Error("SHA-256 is not available from the OpenSSL library; expected a build with it");
+  }
+  std::string text;
+  for (unsigned i = 0; i < length; ++i) text += fmt::format("{:02x}", digest[i]);
+  return text;
+}
+
+// One line of the listing: a merged tensor, or with --ranks one rank's part.
+struct Entry {
+  std::string name, layout;
+  const Record* record = nullptr;
+  Shape shape;
+  std::size_t parts = 1;
+  std::optional<Stats> stats;
+  std::optional<std::string> hash;
+  std::string trouble;
+};
+
+std::string layout_of(const Record& r, const Mesh& mesh) {
+  std::string text;
+  for (std::size_t i = 0; i < r.placements.size(); ++i) {
+    if (r.placements[i].kind == Placement::Kind::replicate) continue;
+    const std::string dim = i < mesh.dims.size() ? mesh.dims[i] : std::to_string(i);
+    text += fmt::format("{}{}:{}", text.empty() ? "" : " ", dim, to_string(r.placements[i]));
+  }
+  return text;
+}
+
+void measure(Entry& e, const InspectVerb& verb, auto&& read) {
+  if (!verb.stats && !verb.hash) return;
+  try {
+    const Tensor tensor = read();
+    if (verb.stats) e.stats = stats_of(tensor);
+    if (verb.hash) e.hash = sha256(tensor);
+  } catch (const Error& error) {
+    e.trouble = error.what();
+  }
+}
+
+std::vector<Entry> entries_of(const Dump& dump, const InspectVerb& verb) {
+  std::vector<Entry> entries;
+  if (verb.ranks) {
+    for (std::size_t i = 0; i < dump.records.size(); ++i) {
+      const Record& r = dump.records[i];
+      Entry e{to_string(r.id), layout_of(r, dump.mesh), &r, r.shape, 1, {}, {}, {}};
+      measure(e, verb, [&] { return dump.read(i); });
+      entries.push_back(std::move(e));
+    }
+    return entries;
+  }
+  for (const LogicalTensor& t : logical_tensors(dump)) {
+    const Record& r = dump.records[t.records.front()];
+    Entry e{to_string(t.id), layout_of(r, dump.mesh), &r, t.shape, t.records.size(), {}, {}, {}};
+    measure(e, verb, [&] { return merge(dump, t).tensor; });
+    entries.push_back(std::move(e));
+  }
+  return entries;
+}
+
+Json number(double v) {
+  if (std::isnan(v)) return "nan";
+  if (std::isinf(v)) return v > 0 ? "inf" : "-inf";
+  return v;
+}
+
+void print_json(const Dump& dump, const std::vector<Entry>& entries) {
+  Json j = {{"path", dump.path.string()},
+            {"format", dump.format},
+            {"world_size", dump.world_size},
+            {"mesh", {{"dims", dump.mesh.dims}, {"shape", dump.mesh.shape}}},
+            {"notes", dump.notes}};
+  j["tensors"] = Json::array();
+  for (const Entry& e : entries) {
+    const Record& r = *e.record;
+    Json t = {{"name", e.name},
+              {"dtype", name(r.dtype)},
+              {"shape", e.shape},
+              {"step", r.id.step},
+              {"micro_batch", r.id.micro_batch},
+              {"phase", name(r.id.phase)},
+              {"module", r.id.module},
+              {"slot", r.id.slot},
+              {"arg", r.id.arg},
+              {"call", r.id.call},
+              {"op", r.op},
+              {"parts", e.parts},
+              {"layout", e.layout}};
+    if (e.stats) {
+      t["sum"] = number(e.stats->sum);
+      t["abs_sum"] = number(e.stats->abs_sum);
+      t["min"] = number(e.stats->min);
+      t["max"] = number(e.stats->max);
+      t["nan"] = e.stats->nan;
+      t["inf"] = e.stats->inf;
+    }
+    if (e.hash) t["sha256"] = *e.hash;
+    if (!e.trouble.empty()) t["trouble"] = e.trouble;
+    j["tensors"].push_back(std::move(t));
+  }
+  write_text("-", j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+void print_table(const Dump& dump, const std::vector<Entry>& entries) {
+  std::string out = fmt::format("{}: {}, {} {}{}\n", printable(dump.path.string()), dump.format,
+                                grouped(static_cast<std::int64_t>(entries.size())),
+                                entries.size() == 1 ? "tensor" : "tensors",
+                                dump.world_size > 1 ? fmt::format(", {} ranks", dump.world_size) : "");
+  std::size_t widest = 4;
+  for (const Entry& e : entries) widest = std::max(widest, printable(e.name).size());
+  widest = std::min<std::size_t>(widest, 72);
+  for (const Entry& e : entries) {
+    out += fmt::format("{:<{}}  {:<13} {}", printable(e.name), widest, name(e.record->dtype),
+                       to_string(e.shape));
+    if (e.parts > 1 || !e.layout.empty()) out += fmt::format("  {} parts {}", e.parts, e.layout);
+    if (e.stats) {
+      out += fmt::format("  sum {} abs {} min {} max {}", e.stats->sum, e.stats->abs_sum, e.stats->min,
+                         e.stats->max);
+      if (e.stats->nan + e.stats->inf > 0) out += fmt::format(" NaN {} Inf {}", e.stats->nan, e.stats->inf);
+    }
+    if (e.hash) out += "  sha256 " + *e.hash;
+    if (!e.trouble.empty()) out += "  unreadable: " + printable(e.trouble);
+    out += '\n';
+  }
+  for (const std::string& note : dump.notes) out += "note: " + printable(note) + "\n";
+  write_text("-", out);
+}
+
+}  // namespace
+
+int run(const InspectVerb& verb) {
+  const auto dump = open_dump(verb.path, {parse_hint(verb.dtype_hint)});
+  const std::vector<Entry> entries = entries_of(*dump, verb);
+  if (verb.json) {
+    print_json(*dump, entries);
+  } else {
+    print_table(*dump, entries);
+  }
+  return std::ranges::any_of(entries, [](const Entry& e) { return !e.trouble.empty(); }) ? 2 : 0;
+}
+
+}  // namespace assay

@@ -1,0 +1,164 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <functional>
+#include <string>
+
+#include "assay/compare/version.h"
+#include "assay/golden/error.h"
+#include "verbs.h"
+
+namespace {
+
+using namespace assay;
+
+void add_output_options(CLI::App* verb, OutputOptions& o) {
+  verb->add_option("--json", o.json, "write the report as JSON to this file; - is standard output")
+      ->type_name("F");
+  verb->add_option("--csv", o.csv, "one row per tensor")->type_name("F");
+  verb->add_option("--junit", o.junit, "JUnit XML, one test case per step, phase and module")->type_name("F");
+  verb->add_option("--markdown", o.markdown, "a summary in Markdown")->type_name("F");
+  verb->add_option("--color", o.color, "auto, always or never")
+      ->check(CLI::IsMember({"auto", "always", "never"}));
+  verb->add_flag("--all", o.all, "show every finding, none folded");
+}
+
+CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& what,
+                   const std::string& example) {
+  CLI::App* verb = app.add_subcommand(name, what);
+  verb->footer("example:  " + example);
+  return verb;
+}
+
+void add_ops(CLI::App& app, std::function<int()>& action) {
+  auto o = std::make_shared<OpsVerb>();
+  CLI::App* verb = add_verb(app, "ops", "list the operators, or describe one", "assay ops rms_norm");
+  verb->add_option("name", o->name, "operator or alias")->type_name("NAME");
+  auto* markdown = verb->add_flag("--markdown", o->markdown, "all of them as OPERATORS.md");
+  verb->add_flag("--json", o->json, "as JSON")->excludes(markdown);
+  verb->callback([o, &action] { action = [o] { return run(*o); }; });
+}
+
+void add_golden(CLI::App& app, std::function<int()>& action) {
+  auto o = std::make_shared<GoldenVerb>();
+  CLI::App* verb = add_verb(app, "golden", "compute golden outputs of operator cases",
+                            "assay golden cases/rms_norm/rows_6x33 -o golden");
+  verb->add_option("case", o->cases, "folder with case.json, or a folder of such")
+      ->required()
+      ->type_name("CASE");
+  verb->add_option("-o,--output", o->output, "write the case with golden outputs into this folder")
+      ->type_name("DIR");
+  verb->add_option("--level", o->level, "report (float32) or fp64");
+  verb->callback([o, &action] { action = [o] { return run(*o); }; });
+}
+
+void add_check(CLI::App& app, std::function<int()>& action) {
+  auto o = std::make_shared<CheckVerb>();
+  CLI::App* verb = add_verb(app, "check", "judge the outputs of operator cases against golden values",
+                            "assay check cases/rms_norm/rows_6x33 --actual my_kernel_output");
+  verb->add_option("case", o->cases, "folder with case.json, or a folder of such")
+      ->required()
+      ->type_name("CASE");
+  verb->add_option("--actual", o->actual, "judge the outputs found here, in any readable format")
+      ->type_name("DIR");
+  verb->add_option("--tolerance", o->tolerances,
+                   "derived (default), telechat3, torch, bitwise or a .toml file; the first decides")
+      ->type_name("POLICY")
+      ->allow_extra_args(false);
+  verb->add_option("--level", o->level, "arithmetic of the golden values: report (float32) or fp64");
+  verb->add_option("--only", o->only, "only outputs of this name; * and ? as in a shell")->type_name("NAME");
+  verb->add_option("--threads", o->threads, "0: one per core");
+  add_output_options(verb, o->output);
+  verb->callback([o, &action] { action = [o] { return run(*o); }; });
+}
+
+void add_inspect(CLI::App& app, std::function<int()>& action) {
+  auto o = std::make_shared<InspectVerb>();
+  CLI::App* verb =
+      add_verb(app, "inspect", "list the tensors of any file or dump", "assay inspect run --stats");
+  verb->add_option("path", o->path, "file or folder")->required()->type_name("PATH");
+  verb->add_flag("--json", o->json, "as JSON");
+  verb->add_flag("--stats", o->stats, "sum, absolute sum, smallest, largest, NaN and Inf counts");
+  verb->add_flag("--hash", o->hash, "SHA-256 of the little-endian elements in C order");
+  verb->add_flag("--ranks", o->ranks, "what each rank holds, not merged");
+  verb->add_option("--dtype-hint", o->dtype_hint,
+                   "dtype of arrays whose file cannot say it (numpy V2: bfloat16)");
+  verb->callback([o, &action] { action = [o] { return run(*o); }; });
+}
+
+void add_diff(CLI::App& app, std::function<int()>& action) {
+  auto o = std::make_shared<DiffVerb>();
+  CLI::App* verb = add_verb(app, "diff", "judge two files or dumps, tensor by tensor",
+                            "assay diff npu_dump gpu_dump --junit report.xml");
+  verb->add_option("actual", o->actual, "file or folder to judge")->required()->type_name("ACTUAL");
+  verb->add_option("reference", o->reference, "file or folder to judge it by")
+      ->required()
+      ->type_name("REFERENCE");
+  verb->add_option("--rules", o->rules, "TOML file with rename, count, tolerance and ignore rules")
+      ->type_name("F");
+  verb->add_option("--tolerance", o->tolerances,
+                   "telechat3 (default), torch, bitwise or a .toml file; the first decides")
+      ->type_name("POLICY")
+      ->allow_extra_args(false);
+  verb->add_option("--only", o->only, "only tensors of this name; * and ? as in a shell")->type_name("NAME");
+  verb->add_option("--threads", o->threads, "0: one per core");
+  verb->add_option("--dtype-hint", o->dtype_hint,
+                   "dtype of arrays whose file cannot say it (numpy V2: bfloat16)");
+  add_output_options(verb, o->output);
+  verb->callback([o, &action] { action = [o] { return run(*o); }; });
+}
+
+void add_tolerance(CLI::App& app, std::function<int()>& action) {
+  auto o = std::make_shared<ToleranceVerb>();
+  CLI::App* verb = add_verb(app, "tolerance", "show the tolerance tables, or explain one lookup",
+                            "assay tolerance telechat3 --dtype bfloat16 --count 4096");
+  verb->add_option("policy", o->policy, "telechat3, torch, bitwise, derived or a .toml file")
+      ->type_name("POLICY");
+  verb->add_option("--op", o->op, "operator")->type_name("O");
+  verb->add_option("--dtype", o->dtype, "dtype of the tensor")->type_name("T");
+  verb->add_option("--count", o->count, "accumulation count")->type_name("N");
+  verb->callback([o, &action] { action = [o] { return run(*o); }; });
+}
+
+void add_convert(CLI::App& app, std::function<int()>& action) {
+  auto o = std::make_shared<ConvertVerb>();
+  CLI::App* verb =
+      add_verb(app, "convert", "rewrite any readable dump as assay-dump", "assay convert weights.npz run");
+  verb->add_option("in", o->input, "file or folder")->required()->type_name("IN");
+  verb->add_option("out", o->output, "folder to make")->required()->type_name("OUT");
+  verb->add_option("--dtype-hint", o->dtype_hint,
+                   "dtype of arrays whose file cannot say it (numpy V2: bfloat16)");
+  verb->callback([o, &action] { action = [o] { return run(*o); }; });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("assay tells whether the numbers of a training run are right.");
+  app.set_version_flag("--version", std::string(version));
+  app.require_subcommand(1);
+  app.footer(
+      "examples:\n"
+      "  assay check cases/matmul --actual kernel_output   judge a kernel's outputs\n"
+      "  assay diff npu_dump gpu_dump                      judge one platform by another\n"
+      "  assay inspect run --stats                         see what was recorded\n\n"
+      "exit status: 0 all compared and passed, 1 a finding, 2 trouble");
+  std::function<int()> action;
+  add_ops(app, action);
+  add_golden(app, action);
+  add_check(app, action);
+  add_inspect(app, action);
+  add_diff(app, action);
+  add_tolerance(app, action);
+  add_convert(app, action);
+  try {
+    app.parse(argc, argv);
+    return action();
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "assay: {}\n", e.what());
+    return 2;
+  }
+}

@@ -1,0 +1,151 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "assay/golden/error.h"
+#include "assay/operators/golden.h"
+#include "output.h"
+#include "verbs.h"
+
+namespace assay {
+namespace {
+
+// The accumulation count is code. For people it is read off by probing: with a prime for every letter, the
+// count names the letters whose product it is (and a constant that is added).
+std::string count_formula(const Operator& op, std::string_view output) {
+  constexpr std::int64_t primes[] = {1009, 1013, 1019, 1021, 1031, 1033, 1039, 1049};
+  constexpr std::int64_t largest_constant = 8;
+  std::vector<std::pair<std::string, std::int64_t>> letters;
+  Dims dims;
+  for (const Arg& arg : op.args) {
+    for (const char c : arg.shape) {
+      const std::string letter(1, c);
+      if (std::isalpha(static_cast<unsigned char>(c)) == 0 || dims.has(letter) ||
+          letters.size() == std::size(primes))
+        continue;
+      letters.emplace_back(letter, primes[letters.size()]);
+      dims.set(letter, letters.back().second);
+    }
+  }
+  std::int64_t count = 0;
+  try {
+    count = op.terms(output, dims, complete_attributes(op, {}));
+  } catch (const Error&) {
+    return "depends on the data";
+  }
+  if (count <= largest_constant) return std::to_string(count);
+  for (std::uint32_t set = 1; set < (1u << letters.size()); ++set) {
+    std::int64_t product = 1;
+    std::string formula;
+    for (std::size_t i = 0; i < letters.size() && product <= count; ++i) {
+      if ((set >> i & 1u) == 0) continue;
+      product *= letters[i].second;
+      formula += (formula.empty() ? "" : " ") + letters[i].first;
+    }
+    if (count >= product && count - product <= largest_constant) {
+      return count == product ? formula : fmt::format("{} + {}", formula, count - product);
+    }
+  }
+  return "depends on the data";
+}
+
+bool is_output(const Arg& arg) {
+  return arg.role == Role::output || arg.role == Role::grad_input;
+}
+
+std::string text_of(const Arg& arg) {
+  return fmt::format("{} [{}]{}", arg.name, arg.shape, arg.optional ? ", optional" : "");
+}
+
+void describe(const Operator& op) {
+  fmt::print("{}: {}\n  source    {}\n", op.name, op.math, op.source);
+  if (!op.aliases.empty()) fmt::print("  aliases   {}\n", fmt::join(op.aliases, ", "));
+  for (const Attribute& a : op.attributes)
+    fmt::print("  attribute {} = {}: {}\n", a.name, a.initial, a.meaning);
+  for (const Arg& arg : op.args) {
+    if (is_output(arg)) {
+      fmt::print("  {:<9} {}, accumulation count {}\n", arg.role == Role::output ? "output" : "gradient",
+                 text_of(arg), count_formula(op, arg.name));
+    } else {
+      fmt::print("  {:<9} {}\n", arg.role == Role::grad_output ? "grad of" : name(arg.role), text_of(arg));
+    }
+  }
+}
+
+std::string cell(std::string_view text) {
+  std::string out;
+  for (const char c : text) out += c == '|' ? "\\|" : std::string(1, c);
+  return out;
+}
+
+void print_markdown() {
+  std::string out =
+      "# Operators\n\nWritten by `assay ops --markdown` from the declarations in `operators/`; a test fails "
+      "when it is "
+      "stale.\nShapes by letters: `N*` is any number of extents, equal letters are equal extents. The count "
+      "is the "
+      "accumulation\ncount behind one element; 0 is a copy, judged bit for bit.\n";
+  for (const Operator* op : operators()) {
+    out += fmt::format("\n## {}\n\n`{}`\n\nSource: {}.", op->name, op->math, op->source);
+    if (!op->aliases.empty()) out += fmt::format(" Also known as {}.", fmt::join(op->aliases, ", "));
+    out += "\n\n| argument | shape | role | count |\n| --- | --- | --- | --- |\n";
+    for (const Arg& arg : op->args) {
+      out +=
+          fmt::format("| {} | [{}] | {}{} | {} |\n", arg.name, arg.shape, name(arg.role),
+                      arg.optional ? ", optional" : "", is_output(arg) ? count_formula(*op, arg.name) : "");
+    }
+    if (op->attributes.empty()) continue;
+    out += "\n| attribute | default | meaning |\n| --- | --- | --- |\n";
+    for (const Attribute& a : op->attributes)
+      out += fmt::format("| {} | `{}` | {} |\n", a.name, a.initial, cell(a.meaning));
+  }
+  write_text("-", out);
+}
+
+void print_json() {
+  using Json = nlohmann::ordered_json;
+  Json list = Json::array();
+  for (const Operator* op : operators()) {
+    Json j = {{"name", op->name},
+              {"math", op->math},
+              {"source", op->source},
+              {"aliases", op->aliases},
+              {"backward", op->has_backward}};
+    j["attributes"] = Json::array();
+    for (const Attribute& a : op->attributes) {
+      j["attributes"].push_back(
+          {{"name", a.name}, {"default", Json::parse(a.initial)}, {"meaning", a.meaning}});
+    }
+    j["args"] = Json::array();
+    for (const Arg& arg : op->args) {
+      Json t = {
+          {"name", arg.name}, {"shape", arg.shape}, {"role", name(arg.role)}, {"optional", arg.optional}};
+      if (is_output(arg)) t["accumulation_count"] = count_formula(*op, arg.name);
+      j["args"].push_back(std::move(t));
+    }
+    list.push_back(std::move(j));
+  }
+  write_text("-", list.dump(1) + "\n");
+}
+
+}  // namespace
+
+int run(const OpsVerb& verb) {
+  if (!verb.name.empty()) {
+    describe(find_operator(verb.name));
+  } else if (verb.markdown) {
+    print_markdown();
+  } else if (verb.json) {
+    print_json();
+  } else {
+    for (const Operator* op : operators()) {
+      fmt::print("{:<18} {}  {}\n", op->name, op->has_backward ? "fwd bwd" : "fwd    ", op->math);
+    }
+  }
+  return 0;
+}
+
+}  // namespace assay

@@ -1,0 +1,59 @@
+#include "terminal.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+#include "assay/compare/report.h"
+
+namespace assay {
+namespace {
+
+bool is_set(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0';
+}
+
+// Five updates a second are smooth to the eye and cost nothing.
+constexpr auto update_interval = std::chrono::milliseconds(200);
+constexpr std::size_t item_width = 48;
+
+}  // namespace
+
+bool use_color(const std::string& option) {
+  if (option != "auto") return option == "always";
+  if (is_set("NO_COLOR")) return false;
+  if (is_set("FORCE_COLOR") || is_set("CLICOLOR_FORCE")) return true;
+  const char* term = std::getenv("TERM");
+  if (term != nullptr && std::string_view(term) == "dumb") return false;
+  return isatty(STDOUT_FILENO) != 0;
+}
+
+Progress::Progress(std::string what)
+    : what_(std::move(what)), enabled_(isatty(STDERR_FILENO) != 0 && !is_set("CI")) {
+  start_ = last_ = std::chrono::steady_clock::now();
+}
+
+Progress::~Progress() {
+  if (shown_) fmt::print(stderr, "\r\x1b[K");
+}
+
+void Progress::show(std::size_t done, std::size_t total, const std::string& item) {
+  const auto now = std::chrono::steady_clock::now();
+  if (!enabled_ || now - last_ < update_interval) return;
+  last_ = now;
+  shown_ = true;
+  const double seconds = std::chrono::duration<double>(now - start_).count();
+  const double left = done == 0 ? 0 : seconds * static_cast<double>(total - done) / static_cast<double>(done);
+  const std::string name = printable(item);
+  fmt::print(stderr, "\r\x1b[K{} {} of {} ({} %), {:.0f} s left  {}", what_, done, total,
+             total == 0 ? 0 : 100 * done / total, left,
+             name.size() <= item_width ? name : name.substr(0, item_width - 3) + "...");
+  std::fflush(stderr);
+}
+
+}  // namespace assay

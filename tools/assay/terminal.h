@@ -1,0 +1,29 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+
+namespace assay {
+
+/// Whether standard output gets colour. --color decides; "auto" asks NO_COLOR, FORCE_COLOR, CLICOLOR_FORCE,
+/// TERM and whether it is a terminal, in this order (no-color.org, bixense.com/clicolors).
+bool use_color(const std::string& option);
+
+/// One line on standard error that says how far a long run is. Silent unless that is a terminal and CI is not
+/// set.
+class Progress {
+ public:
+  explicit Progress(std::string what);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  void show(std::size_t done, std::size_t total, const std::string& item);
+
+ private:
+  std::string what_;
+  bool enabled_ = false, shown_ = false;
+  std::chrono::steady_clock::time_point start_, last_;
+};
+
+}  // namespace assay

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+/// The verbs of the command line: main.cpp fills the options, each verb has a file. They return the exit
+/// status and throw Error for trouble.
+namespace assay {
+
+/// Where a report of check or diff goes, besides the terminal; "-" is standard output.
+struct OutputOptions {
+  std::string json, csv, junit, markdown;
+  std::string color = "auto";
+  bool all = false;
+};
+
+struct CheckVerb {
+  std::vector<std::string> cases;
+  std::string actual, only;
+  std::vector<std::string> tolerances = {"derived"};
+  std::string level = "fp64";
+  int threads = 0;  ///< 0: one per core
+  OutputOptions output;
+};
+int run(const CheckVerb&);
+
+struct DiffVerb {
+  std::string actual, reference, rules, only;
+  std::string dtype_hint;
+  std::vector<std::string> tolerances = {"telechat3"};
+  int threads = 0;
+  OutputOptions output;
+};
+int run(const DiffVerb&);
+
+struct InspectVerb {
+  std::string path, dtype_hint;
+  bool json = false, stats = false, hash = false, ranks = false;
+};
+int run(const InspectVerb&);
+
+struct GoldenVerb {
+  std::vector<std::string> cases;
+  std::string output;
+  std::string level = "fp64";
+};
+int run(const GoldenVerb&);
+
+struct OpsVerb {
+  std::string name;
+  bool markdown = false, json = false;
+};
+int run(const OpsVerb&);
+
+struct ToleranceVerb {
+  std::string policy, op, dtype;
+  std::optional<long long> count;
+};
+int run(const ToleranceVerb&);
+
+struct ConvertVerb {
+  std::string input, output, dtype_hint;
+};
+int run(const ConvertVerb&);
+
+}  // namespace assay
