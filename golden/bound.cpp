@@ -93,8 +93,10 @@ Bound& Bound::operator/=(const Bound& b) {
 
 Bound sqrt(const Bound& x) {
   const double value = std::sqrt(x.value);
-  const double low = std::sqrt(std::max(0.0, x.value - x.error));
-  return rounded(value, value - low, ulps::square_root);
+  const double below = value - std::sqrt(std::max(0.0, x.value - x.error));
+  // The slope is steeper below; but a value within its error of zero has nothing there.
+  const double above = std::sqrt(x.value + x.error) - value;
+  return rounded(value, std::max(below, above), ulps::square_root);
 }
 Bound exp(const Bound& x) {
   return monotone(

@@ -131,15 +131,18 @@ Tensor gather_view(const Tensor& base, const Shape& shape, const Shape& strides,
   }
   const std::size_t size = size_of(base.dtype());
   std::vector<std::byte> bytes(byte_count(base.dtype(), shape));
-  Shape index(shape.size());
+  Shape index(shape.size()), steps = strides;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] == 1) steps[d] = 0;  // never taken, so it was not checked either
+  }
   std::int64_t position = offset;
   for (std::int64_t i = 0; i < count; ++i) {
     std::memcpy(bytes.data() + static_cast<std::size_t>(i) * size,
                 base.bytes().data() + static_cast<std::size_t>(position) * size, size);
     for (std::size_t d = shape.size(); d-- > 0;) {
-      position += strides[d];
+      position += steps[d];
       if (++index[d] < shape[d]) break;
-      position -= strides[d] * shape[d];
+      position -= steps[d] * shape[d];
       index[d] = 0;
     }
   }

@@ -55,8 +55,8 @@ struct CrossEntropy {
     return reduced ? d.at("N") * d.at("V") * d.at("D") : d.at("V");
   }
 
-  // One token's logits, with the log-softmax in a form that keeps small losses: the largest logit stands
-  // apart, so log sum exp = largest + log1p(others) and 1 - p_top = others / (1 + others).
+  // One token's logits. The largest stands apart: log sum exp = largest + log1p(others) keeps small losses,
+  // and 1 - p_top = others / total small gradients. Kernels have log(total) and p - 1.
   template <class T>
   struct Token {
     Token(const View<T>& x, std::int64_t n, std::int64_t dd, std::int64_t V) : x_(x), n_(n), d_(dd) {
@@ -65,14 +65,17 @@ struct CrossEntropy {
       }
       // The top's own term is 0, or NaN where the row has no finite largest value.
       others = sum<T>(V, [&](auto v) { return v == top ? shifted(v) : exp(shifted(v)); });
+      total = without_cancellation<T>([&] { return T(1) + others; },
+                                      [&] { return sum<T>(V, [&](auto v) { return exp(shifted(v)); }); });
+      log_total = without_cancellation<T>([&] { return log1p(others); }, [&] { return log(total); });
     }
     T shifted(std::int64_t v) const { return x_(n_, v, d_) - x_(n_, top, d_); }
-    T minus_log_p(std::int64_t v) const { return log1p(others) - shifted(v); }
-    T p(std::int64_t v) const { return exp(shifted(v)) / (T(1) + others); }
-    T one_minus_p(std::int64_t v) const { return v == top ? others / (T(1) + others) : T(1) - p(v); }
+    T minus_log_p(std::int64_t v) const { return log_total - shifted(v); }
+    T p(std::int64_t v) const { return exp(shifted(v)) / total; }
+    T one_minus_p(std::int64_t v) const { return v == top ? others / total : T(1) - p(v); }
 
     std::int64_t top = 0;
-    T others;
+    T others, total, log_total;
 
    private:
     const View<T>& x_;
@@ -158,7 +161,10 @@ struct CrossEntropy {
             q += target.spread * target.w(v);
             others += target.spread * (all_w - target.w(v));
           }
-          grad(n, v, i) = upstream * (token.p(v) * others - q * token.one_minus_p(v));
+          const T slope =
+              without_cancellation<T>([&] { return token.p(v) * others - q * token.one_minus_p(v); },
+                                      [&] { return token.p(v) * (others + q) - q; });
+          grad(n, v, i) = upstream * slope;
         }
       }
     }

@@ -24,8 +24,7 @@ struct Embedding {
       {"y", "N*,C", Role::output},
       {"grad_weight", "V,C", Role::grad_input},
   };
-  static constexpr Example examples[] = {
-      {"V=7,C=5,N=6"}, {"V=4,C=3,N=2x9", "padding_idx=-2"}, {"V=3,C=2,N=11", "scale_grad_by_freq=true"}};
+  static constexpr Example examples[] = {{"V=7,C=5,N=6"}, {"V=4,C=3,N=2x9"}};
   static constexpr ExactFill exact_fill = ExactFill::small_integers;
 
   // The row without gradient, or V if there is none.
@@ -35,25 +34,24 @@ struct Embedding {
     if (row < -rows || row >= rows) throw Error("embedding: padding_idx {} is no row of {}", row, rows);
     return row < 0 ? row + rows : row;
   }
-  static std::vector<std::int64_t> hits(const std::vector<std::int64_t>& indices, std::int64_t rows,
-                                        std::int64_t padding) {
-    std::vector<std::int64_t> count(static_cast<std::size_t>(rows));
-    for (const std::int64_t i : indices) {
-      if (i >= 0 && i < rows && i != padding) ++count[static_cast<std::size_t>(i)];
+  // The most that one row is hit.
+  static std::int64_t most_hits(std::vector<std::int64_t> indices) {
+    std::ranges::sort(indices);
+    std::int64_t most = 0, run = 0;
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      run = i > 0 && indices[i] == indices[i - 1] ? run + 1 : 1;
+      most = std::max(most, run);
     }
-    return count;
+    return most;
   }
 
-  // "hits": the most that one row gets; all indices where only their shape is known.
+  // "hits": all indices where only their shape is known.
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     const InputShape& index = *find_input(inputs, "index");
     const Shape& weight = shape_of_input(inputs, "weight");
-    d.set("hits", element_count(index.shape));
-    if (weight.empty()) return;
-    const std::int64_t row = padding(weight[0], a);
-    if (index.indices == nullptr || is_float(index.indices->dtype())) return;
-    const auto count = hits(index.indices->indices(), weight[0], row);
-    d.set("hits", count.empty() ? 0 : std::ranges::max(count));
+    d.set("hits",
+          index.indices == nullptr ? element_count(index.shape) : most_hits(index.indices->indices()));
+    if (!weight.empty()) padding(weight[0], a);
   }
   static std::int64_t terms(std::string_view output, const Dims& d, const Attributes&) {
     return output == "grad_weight" ? d.at("hits") : 0;

@@ -222,6 +222,16 @@ void place(typename Tensors<T>::Slot& slot, std::string_view letters, const Dims
   for (const Part& part : parts_of(letters)) slot.extents.push_back(part.literal ? 1 : dims.at(part.letter));
 }
 
+// Few bytes of input can ask for any size of output: a matmul over K = 0.
+template <class T>
+void allocate(typename Tensors<T>::Slot& slot, const Operator& op, const Arg& arg) {
+  try {
+    slot.values.assign(static_cast<std::size_t>(element_count(slot.shape)), T(0));
+  } catch (const std::exception&) {
+    throw Error("{}: no memory for '{}' of shape {}", op.name, arg.name, to_string(slot.shape));
+  }
+}
+
 template <class T>
 typename Tensors<T>::Slot input_slot(const Operator& op, const Arg& arg, const NamedTensor& input,
                                      const Dims& dims, const Attributes& attributes) {
@@ -302,7 +312,7 @@ Tensors<T> evaluate(const Operator& op, std::span<const NamedTensor> inputs, con
     typename Tensors<T>::Slot slot;
     slot.arg = &arg;
     place<T>(slot, shape_letters(op, arg, attributes), dims);
-    slot.values.assign(static_cast<std::size_t>(element_count(slot.shape)), T(0));
+    allocate<T>(slot, op, arg);
     tensors.slots().emplace(arg.name, std::move(slot));
   }
   run_on(op, tensors, dims, attributes);

@@ -29,8 +29,10 @@ struct Arg {
   std::string_view name;
   std::string_view shape;
   Role role;
-  double low = -2, high = 2;  ///< domain of the inputs: outside of it a verdict is not to be trusted
-  bool optional = false;      ///< "grad_bias" is optional with "bias": there only where that is given
+  /// Domain of the inputs: outside of it a verdict is not to be trusted. Indices with no letter to stay below
+  /// are generated from it.
+  double low = -2, high = 2;
+  bool optional = false;  ///< "grad_bias" is optional with "bias": there only where that is given
   std::string_view indexes =
       {};                        ///< Role::index: the letter V whose extent the values stay below, 0 <= i < V
   std::string_view except = {};  ///< the attribute that holds one more legal index ("ignore_index")

@@ -32,7 +32,7 @@ struct Rope {
       {"yarn.mscale_all_dim", "0", "and divided by 0.1 mscale_all_dim ln s + 1"}};
   static constexpr Arg args[] = {
       {"x", "A*,T,B*,C", Role::input},
-      {.name = "positions", .shape = "T", .role = Role::index, .optional = true},
+      {.name = "positions", .shape = "T", .role = Role::index, .low = 0, .high = 64, .optional = true},
       {"grad_y", "A*,T,B*,C", Role::grad_output},
       {"y", "A*,T,B*,C", Role::output},
       {"grad_x", "A*,T,B*,C", Role::grad_input},

@@ -4,7 +4,7 @@
 
 namespace assay {
 
-/// 1 / (1 + exp(-x)), without overflow; sigmoid(-x) is its complement without cancellation.
+/// 1 / (1 + exp(-x)), without overflow
 template <class T>
 T sigmoid(const T& x) {
   if (x < T(0)) {
@@ -23,7 +23,9 @@ T silu(const T& x) {
 /// silu'(x) = s (1 + x (1 - s)), s = sigmoid(x)
 template <class T>
 T silu_slope(const T& x) {
-  return sigmoid(x) * (T(1) + x * sigmoid(-x));
+  const T complement =
+      without_cancellation<T>([&] { return sigmoid(-x); }, [&] { return T(1) - sigmoid(x); });
+  return sigmoid(x) * (T(1) + x * complement);
 }
 
 }  // namespace assay

@@ -1,0 +1,117 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "assay/golden/error.h"
+#include "assay/operators/golden.h"
+
+// Every case of tests/data/cases: outputs of PyTorch in float64, and the accumulation counts that belong to
+// them.
+namespace assay {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+// A C-order array of little-endian 8-byte elements, NumPy format 1.0.
+std::vector<std::byte> read_npy(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string all{std::istreambuf_iterator<char>(file), {}};
+  if (all.size() < 10 || all.substr(1, 5) != "NUMPY") throw Error("{}: no .npy file", path.string());
+  const std::size_t header = static_cast<unsigned char>(all[8]) + 256u * static_cast<unsigned char>(all[9]);
+  if (all.substr(10, header).find("'fortran_order': False") == std::string::npos) {
+    throw Error("{}: expected C order", path.string());
+  }
+  const auto* data = reinterpret_cast<const std::byte*>(all.data());
+  return {data + 10 + header, data + all.size()};
+}
+
+NamedTensor read_tensor(const fs::path& folder, const json& entry) {
+  const Tensor base(*parse_dtype(entry["dtype"].get<std::string>()), entry["shape"].get<Shape>(),
+                    read_npy(folder / entry["file"].get<std::string>()));
+  if (!entry.contains("view")) return {entry["name"], base};
+  const json& view = entry["view"];
+  return {entry["name"], gather_view(base, view["shape"].get<Shape>(), view["strides"].get<Shape>(),
+                                     view["offset"].get<std::int64_t>())};
+}
+
+// {"yarn": {"factor": 40}} is the attribute "yarn.factor".
+void read_attributes(const json& given, const std::string& prefix, Attributes& attributes) {
+  for (const auto& [name, value] : given.items()) {
+    if (value.is_object()) {
+      read_attributes(value, prefix + name + ".", attributes);
+    } else {
+      attributes.set(prefix + name, parse_attribute(value.dump()));
+    }
+  }
+}
+
+std::vector<fs::path> case_folders() {
+  std::vector<fs::path> folders;
+  for (const auto& file : fs::recursive_directory_iterator(ASSAY_TEST_DATA "/cases")) {
+    if (file.path().filename() == "case.json") folders.push_back(file.path().parent_path());
+  }
+  std::ranges::sort(folders);
+  return folders;
+}
+
+std::string title(const fs::path& folder) {
+  return folder.parent_path().filename().string() + "_" + folder.filename().string();
+}
+
+class Case : public testing::TestWithParam<fs::path> {
+ protected:
+  void SetUp() override {
+    std::ifstream file(GetParam() / "case.json");
+    text = json::parse(file);
+    op = known_operator(text["op"].get<std::string>());
+    ASSERT_NE(op, nullptr) << text["op"];
+    read_attributes(text["attributes"], "", attributes);
+    for (const json& entry : text["inputs"]) inputs.push_back(read_tensor(GetParam(), entry));
+  }
+  json text;
+  const Operator* op = nullptr;
+  Attributes attributes;
+  std::vector<NamedTensor> inputs;
+};
+
+// Both PyTorch and we computed in float64: apart by at most twice the bound, and by little in any case.
+TEST_P(Case, EveryOutputIsPyTorchs) {
+  const auto golden = compute_golden(*op, inputs, attributes, Level::fp64);
+  const auto bounds = compute_bound(*op, inputs, attributes, {0x1p-53, 0x1p-1074});
+  EXPECT_EQ(golden.size(), text["outputs"].size());
+  for (const json& entry : text["outputs"]) {
+    const NamedTensor expected = read_tensor(GetParam(), entry);
+    const auto found = std::ranges::find(golden, expected.name, &NamedTensor::name);
+    ASSERT_NE(found, golden.end()) << expected.name;
+    EXPECT_EQ(found->tensor.shape(), expected.tensor.shape()) << expected.name;
+    const auto bound = std::ranges::find(bounds, expected.name, &NamedTensor::name);
+    const std::vector<double> values = found->tensor.values(), references = expected.tensor.values();
+    double scale = 0;
+    for (const double r : references) scale = std::max(scale, std::abs(r));
+    ASSERT_EQ(values.size(), references.size());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double error = std::abs(values[i] - references[i]);
+      EXPECT_LE(error, 2 * bound->tensor.value(static_cast<std::int64_t>(i))) << expected.name << " at " << i;
+      EXPECT_LE(error, 1e-13 * scale) << expected.name << " at " << i;
+    }
+  }
+}
+
+TEST_P(Case, AccumulationCountsAreKnown) {
+  std::vector<InputShape> shapes;
+  for (const NamedTensor& input : inputs) shapes.push_back({input.name, input.tensor.shape(), &input.tensor});
+  if (!text.contains("accumulation_count")) GTEST_SKIP() << "the case lists none";
+  for (const auto& [output, count] : text["accumulation_count"].items()) {
+    EXPECT_EQ(accumulation_count(*op, output, shapes, attributes), count.get<std::int64_t>()) << output;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, Case, testing::ValuesIn(case_folders()),
+                         [](const auto& info) { return title(info.param); });
+
+}  // namespace
+}  // namespace assay

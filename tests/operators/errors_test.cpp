@@ -1,0 +1,141 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "assay/golden/error.h"
+#include "assay/operators/generate.h"
+
+// A call that cannot be right ends in one Error that says what is wrong; never in a crash.
+namespace assay {
+namespace {
+
+using testing::HasSubstr;
+
+NamedTensor zeros(std::string name, Shape shape, DType dtype = DType::float32) {
+  return {std::move(name), Tensor(dtype, std::move(shape))};
+}
+
+struct Wrong {
+  std::string op;
+  std::vector<NamedTensor> inputs;
+  std::string attributes, message;
+};
+
+class WrongCall : public testing::TestWithParam<Wrong> {};
+
+TEST_P(WrongCall, IsAnErrorThatSaysSo) {
+  const auto& [op, inputs, attributes, message] = GetParam();
+  try {
+    compute_golden(find_operator(op), inputs, parse_call({"", attributes}).attributes, Level::fp64);
+    ADD_FAILURE() << "no Error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr(message));
+  }
+}
+
+const NamedTensor x46 = zeros("x", {4, 6}), w6 = zeros("weight", {6}), w74 = zeros("weight", {7, 4});
+NamedTensor indices(std::string name, std::vector<std::int64_t> v) {
+  return {std::move(name), Tensor::from_indices({static_cast<std::int64_t>(v.size())}, v)};
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Calls, WrongCall,
+    testing::Values(
+        Wrong{"rms_norm", {x46, w6}, "epsilon=1", "rms_norm has no attribute 'epsilon'; it has eps"},
+        Wrong{"rms_norm", {x46, w6}, "eps=\"small\"", "attribute 'eps' is a string; expected a number"},
+        Wrong{"rms_norm", {w6}, "", "input 'x' is missing"},
+        Wrong{"rms_norm", {x46, w6, zeros("bias", {6})}, "", "rms_norm has no input 'bias'"},
+        Wrong{"rms_norm", {x46, x46, w6}, "", "input 'x' is given twice"},
+        Wrong{
+            "rms_norm", {x46, zeros("weight", {5})}, "", "'weight' has shape [5]; expected [C] with C = [6]"},
+        Wrong{"rms_norm", {zeros("x", {}), w6}, "", "input 'x' has shape []"},
+        Wrong{"rms_norm", {x46, w6, zeros("grad_y", {4})}, "", "'grad_y' has shape [4]"},
+        Wrong{"matmul", {zeros("a", {2, 3}), zeros("b", {4, 5})}, "", "'b' has shape [4, 5]"},
+        Wrong{"matmul", {zeros("a", {}), zeros("b", {4, 5})}, "", "a has shape []"},
+        Wrong{"matmul", {zeros("a", {2, 2, 3}), zeros("b", {3, 3, 5})}, "", "cannot be broadcast"},
+        Wrong{"matmul",
+              {zeros("a", {0, 1 << 30}), zeros("b", {1 << 30, 0})},
+              "transpose_a=true,transpose_b=true",
+              "no memory for 'y'"},
+        Wrong{"softmax", {x46}, "dim=2", "dim 2 is outside of a tensor with 2 dimensions"},
+        Wrong{"softmax", {x46}, "dim=0.5", "expected an integer"},
+        Wrong{"reduce_sum", {x46}, "dims=[0,-2]", "named twice"},
+        Wrong{"reduce_sum", {x46}, "dims=[5]", "dim 5 is outside"},
+        Wrong{"embedding",
+              {w74, indices("index", {0, 7})},
+              "",
+              "the index 7 at position 1; expected 0 <= index < V = 7"},
+        Wrong{"embedding", {w74, indices("index", {-1})}, "", "the index -1"},
+        Wrong{"embedding", {w74, zeros("index", {2})}, "", "'index' is float32; expected an integer dtype"},
+        Wrong{"embedding", {w74, indices("index", {0})}, "padding_idx=7", "padding_idx 7"},
+        Wrong{"cross_entropy",
+              {zeros("logits", {2, 3}), indices("target", {0, -7})},
+              "",
+              "or ignore_index = -100"},
+        Wrong{"cross_entropy",
+              {zeros("logits", {2, 3}), indices("target", {0, 1})},
+              "reduction=\"max\"",
+              "expected mean, sum or none"},
+        Wrong{"cross_entropy",
+              {zeros("logits", {2, 3}), indices("target", {0, 1})},
+              "label_smoothing=2",
+              "0 to 1"},
+        Wrong{"rope", {zeros("x", {3, 5})}, "", "even"},
+        Wrong{"rope", {zeros("x", {3, 4})}, "style=\"twisted\"", "expected half or interleaved"},
+        Wrong{"rope", {zeros("x", {3, 4})}, "rotary_dim=-2", ""},
+        Wrong{"swiglu", {zeros("x", {3, 5})}, "", "must be even"},
+        Wrong{"swiglu", {zeros("gate", {3, 5})}, "", "either x, or gate and up"},
+        Wrong{"layer_norm", {x46}, "normalized_shape=[5]", "normalized_shape"},
+        Wrong{"layer_norm", {x46}, "normalized_shape=[1,4,6]", "cannot normalise the last 3"},
+        Wrong{"clip_grad_norm", {}, "", "input 'grad_#' is missing"},
+        Wrong{"adamw", {zeros("param", {2}), zeros("grads", {3, 2})}, "steps=2", "steps is 2"},
+        Wrong{"adamw", {zeros("param", {2}), zeros("grads", {3, 2})}, "betas=[0.9]", "expected 2"},
+        Wrong{"adamw", {zeros("param", {2}), zeros("grads", {3})}, "", "'grads' has shape [3]"}));
+
+TEST(FindOperator, SuggestsTheNearestName) {
+  EXPECT_EQ(find_operator("torch.nn.functional.rms_norm").name, "rms_norm");
+  EXPECT_EQ(known_operator("rmsnorm"), nullptr);
+  try {
+    find_operator("rmsnorm");
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("did you mean 'rms_norm'"));
+  }
+}
+
+TEST(ParseAttribute, ReadsWhatCaseFilesHold) {
+  EXPECT_EQ(parse_attribute(" 1e-5 "), AttributeValue(1e-5));
+  EXPECT_EQ(parse_attribute("true"), AttributeValue(true));
+  EXPECT_EQ(parse_attribute("null"), AttributeValue());
+  EXPECT_EQ(parse_attribute("\"mean\""), AttributeValue(std::string("mean")));
+  EXPECT_EQ(parse_attribute("[0.9, 0.999]"), AttributeValue(std::vector<double>{.9, .999}));
+  EXPECT_EQ(parse_attribute("[]"), AttributeValue(std::vector<double>()));
+  for (const char* wrong : {"", "mean", "1e", "[1, x]", "[1", "{}"}) {
+    EXPECT_THROW(parse_attribute(wrong), Error) << wrong;
+  }
+}
+
+TEST(Generate, IsTheSameForTheSameSeedOnly) {
+  const Operator& op = find_operator("rms_norm");
+  const Call call = parse_call({"N=2x3,C=4"});
+  const auto values = [&](std::uint64_t seed) {
+    return generate_inputs(op, call, Fill::random, DType::float32, seed)[0].tensor.values();
+  };
+  EXPECT_EQ(values(1), values(1));
+  EXPECT_NE(values(1), values(2));
+  // A golden file must not depend on the machine that generated its inputs.
+  EXPECT_EQ(values(1)[0], 0x1.b7498ep+1);
+}
+
+TEST(Generate, SaysWhatIsMissing) {
+  const Operator& op = find_operator("rms_norm");
+  EXPECT_THROW(generate_inputs(op, parse_call({"N=2"}), Fill::random, DType::float32, 1), Error);
+  EXPECT_THROW(parse_call({"N"}), Error);
+  EXPECT_THROW(parse_call({"N=2y"}), Error);
+  EXPECT_THROW(parse_fill("ones"), Error);
+  EXPECT_THROW(generate_inputs(find_operator("embedding"), parse_call({"V=0,C=2,N=1"}), Fill::random,
+                               DType::float32, 1),
+               Error);
+}
+
+}  // namespace
+}  // namespace assay
