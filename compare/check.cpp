@@ -9,6 +9,7 @@
 
 #include "assay/compare/case.h"
 #include "assay/compare/judge.h"
+#include "assay/compare/report.h"
 #include "assay/compare/rules.h"
 #include "assay/dumps/merge.h"
 #include "assay/golden/error.h"
@@ -189,9 +190,9 @@ void check_case(const fs::path& folder, bool single_case, const CheckOptions& op
       f.verdict = Verdict::unreadable;
       f.reason = e.what();
     }
-    f.repeat =
-        fmt::format("assay check '{}'{} --only '{}'", folder.string(),
-                    options.actual ? fmt::format(" --actual '{}'", options.actual->string()) : "", f.name);
+    f.repeat = "assay check " + shell_quoted(folder.string());
+    if (options.actual) f.repeat += " --actual " + shell_quoted(options.actual->string());
+    f.repeat += " --only " + shell_quoted(f.name);
     report.findings.push_back(std::move(f));
   }
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <tuple>
@@ -9,6 +10,8 @@
 
 #include "assay/compare/count.h"
 #include "assay/compare/judge.h"
+#include "assay/compare/near_tie.h"
+#include "assay/compare/report.h"
 #include "assay/dumps/merge.h"
 #include "assay/golden/error.h"
 
@@ -25,6 +28,8 @@ struct Pair {
 // The reference's execution order; what only the actual side has follows the tensor it followed there.
 std::vector<Pair> match(const std::vector<LogicalTensor>& actual, const std::vector<LogicalTensor>& reference,
                         const Rules& rules) {
+  // Two files of one array each are meant to be compared, whatever they are called.
+  if (actual.size() == 1 && reference.size() == 1) return {{&actual.front(), &reference.front()}};
   std::map<Identity, std::size_t> by_id;
   for (std::size_t i = 0; i < reference.size(); ++i) by_id.emplace(reference[i].id, i);
   std::vector<const LogicalTensor*> partner(reference.size(), nullptr);
@@ -115,12 +120,11 @@ void note_inputs(std::vector<Finding>& findings) {
 // to end, a tensor is therefore judged by the rows of the coarsest dtype that either side has used before it.
 class CoarsestSoFar {
  public:
-  void see(const Finding& f) {
-    for (const DType d : {f.actual_dtype, f.reference_dtype}) {
-      if (!is_float(d) || (seen_ && coarser(*seen_, d) == *seen_)) continue;
-      seen_ = d;
-      first_ = f.name;
-    }
+  void see(const LogicalTensor* tensor) {
+    if (tensor == nullptr || !is_float(tensor->dtype)) return;
+    if (seen_ && coarser(*seen_, tensor->dtype) == *seen_) return;
+    seen_ = tensor->dtype;
+    first_ = to_string(tensor->id);
   }
   void apply(Expectation& e, DType own) const {
     e.row_dtype = own;
@@ -151,18 +155,28 @@ class Differ {
     for (const Dump* dump : {&actual_, &reference_}) {
       for (const std::string& note : dump->notes) report.notes.push_back(dump->path.string() + ": " + note);
     }
+    if (actual_tensors_.size() == 1 && reference_tensors_.size() == 1 &&
+        actual_tensors_.front().id != reference_tensors_.front().id) {
+      report.notes.push_back(fmt::format("one tensor on each side: '{}' is compared with '{}'",
+                                         to_string(actual_tensors_.front().id),
+                                         to_string(reference_tensors_.front().id)));
+    }
     const std::vector<Pair> pairs = match(actual_tensors_, reference_tensors_, options_.rules);
     for (std::size_t i = 0; i < pairs.size(); ++i) {
       Finding finding;
       finding.id = pairs[i].id();
       finding.name = to_string(finding.id);
-      if (!options_.only.empty() && !glob_match(options_.only, finding.name) && options_.only != finding.name)
-        continue;
-      if (options_.progress) options_.progress(i, pairs.size(), finding.name);
-      find(finding, pairs[i]);
-      if (!options_.repeat.empty())
-        finding.repeat = fmt::format("{} --only '{}'", options_.repeat, finding.name);
-      report.findings.push_back(std::move(finding));
+      const bool wanted =
+          options_.only.empty() || options_.only == finding.name || glob_match(options_.only, finding.name);
+      if (wanted) {
+        if (options_.progress) options_.progress(i, pairs.size(), finding.name);
+        find(finding, pairs[i]);
+        if (!options_.repeat.empty())
+          finding.repeat = options_.repeat + " --only " + shell_quoted(finding.name);
+        report.findings.push_back(std::move(finding));
+      }
+      coarsest_.see(pairs[i].actual);
+      coarsest_.see(pairs[i].reference);
     }
     note_inputs(report.findings);
     for (const std::string& rule : options_.rules.unused())
@@ -213,7 +227,6 @@ class Differ {
     }
     coarsest_.apply(e, coarser(actual.tensor.dtype(), reference.tensor.dtype()));
     judge_policy(f, actual.tensor, reference.tensor, e);
-    coarsest_.see(f);
     for (std::size_t i = 1; i < options_.policies.size(); ++i) {
       Finding other;
       e.policy = &options_.policies[i];
@@ -221,6 +234,30 @@ class Differ {
       f.others.push_back({e.policy->name, other.verdict, other.ratio});
     }
     judge_replicas(f, actual, reference, e);
+    if (f.verdict == Verdict::failed && !is_float(actual.tensor.dtype())) {
+      note_choices(f, actual.tensor, reference.tensor);
+    }
+  }
+
+  // Expert indices that differ: were the scores behind them nearly equal?
+  void note_choices(Finding& f, const Tensor& actual, const Tensor& reference) const {
+    if (f.id.arg != "indices") return;
+    Identity id = f.id;
+    id.arg = "logits";
+    const auto logits = std::ranges::find(reference_tensors_, id, &LogicalTensor::id);
+    if (logits == reference_tensors_.end()) return;
+    // The bias that was in force: recorded before the step.
+    const Identity bias_id{id.step, -1, Phase::forward, id.module, "state", "expert_bias", 0};
+    const auto bias = std::ranges::find(reference_tensors_, bias_id, &LogicalTensor::id);
+    const std::vector<double> values =
+        bias == reference_tensors_.end() ? std::vector<double>() : merge(reference_, *bias).tensor.values();
+    Expectation e;
+    coarsest_.apply(e, logits->dtype);
+    const auto rows = options_.policies.front().rows_of(e.row_dtype);
+    if (rows.empty()) return;
+    std::string note =
+        explain_choices(actual, reference, merge(reference_, *logits).tensor, values, rows.front());
+    if (!note.empty()) f.notes.push_back(std::move(note));
   }
 
   static void judge_policy(Finding& f, const Tensor& actual, const Tensor& reference, const Expectation& e) {

@@ -30,6 +30,8 @@ std::string to_junit(const Report&);
 std::string printable(std::string_view);
 /// The shortest digits that read back to the same value of that dtype: 0.1 for a float32.
 std::string format_value(DType, double);
+/// A word for a shell to read back: quoted where it needs quotes.
+std::string shell_quoted(std::string_view);
 /// 12390 -> "12,390".
 std::string grouped(std::int64_t);
 

@@ -63,6 +63,12 @@ std::string manifest_text(const Manifest& manifest) {
   return Json{std::move(text)}.text() + "\n";
 }
 
+void rename_file(const std::filesystem::path& from, const std::filesystem::path& to) {
+  std::error_code problem;
+  std::filesystem::rename(from, to, problem);
+  if (problem) throw Error("{}: cannot be renamed to {}: {}", from.string(), to.string(), problem.message());
+}
+
 }  // namespace
 
 AssayDumpWriter::AssayDumpWriter(std::filesystem::path folder, Manifest manifest)
@@ -126,13 +132,16 @@ void AssayDumpWriter::finish() {
     Rank& target = rank(number);
     target.file->write_text("/index", target.index);
     target.file->close();
-    std::filesystem::rename(unfinished(number), folder_ / (rank_stem(number) + ".h5"));
+    rename_file(unfinished(number), folder_ / (rank_stem(number) + ".h5"));
   }
   const std::filesystem::path manifest = folder_ / "manifest.json",
                               unfinished = folder_ / "manifest.json.unfinished";
-  std::ofstream(unfinished) << manifest_text(manifest_);
+  std::ofstream stream(unfinished);
+  stream << manifest_text(manifest_);
+  stream.close();
+  if (!stream) throw Error("{}: cannot be written; is the disk full?", unfinished.string());
   sync_to_disk(unfinished);
-  std::filesystem::rename(unfinished, manifest);
+  rename_file(unfinished, manifest);
   sync_to_disk(folder_);
   finished_ = true;
 }

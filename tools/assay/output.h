@@ -26,7 +26,4 @@ int thread_count(int option);
 /// --dtype-hint as a dtype; empty: none. Throws Error for an unknown one.
 std::optional<DType> parse_hint(const std::string&);
 
-/// A word for a shell to read back: quoted where it needs quotes.
-std::string shell_quoted(const std::string&);
-
 }  // namespace assay

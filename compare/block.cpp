@@ -1,0 +1,216 @@
+#include "assay/compare/block.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "assay/compare/ordinals.h"
+
+namespace assay {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+double total(const double (&lane)[8]) {
+  return ((lane[0] + lane[1]) + (lane[2] + lane[3])) + ((lane[4] + lane[5]) + (lane[6] + lane[7]));
+}
+
+// The largest of `values` and its first position; NaN is never among them.
+struct Largest {
+  double value;
+  std::int64_t at;
+};
+Largest largest_of(std::span<const double> values) {
+  double best = -1;
+  for (const double v : values) best = v > best ? v : best;
+  return {best, std::ranges::find(values, best) - values.begin()};
+}
+
+}  // namespace
+
+BlockPass::BlockPass(const Tensor& actual, const Tensor& reference, const Allowed& allowed)
+    : actual_(actual),
+      reference_(reference),
+      allowed_(allowed),
+      unit_(coarser(actual.dtype(), reference.dtype())) {
+  // Whole lanes are read beyond the last element of a block.
+  a_.values.fill(0);
+  r_.values.fill(0);
+}
+
+Partial BlockPass::run(std::int64_t begin, std::int64_t end) {
+  Partial all;
+  for (begin_ = begin; begin_ < end; begin_ += static_cast<std::int64_t>(block)) {
+    count_ = static_cast<std::size_t>(std::min(static_cast<std::int64_t>(block), end - begin_));
+    load(actual_, a_);
+    load(reference_, r_);
+    merge_into(all, block_metrics());
+  }
+  return all;
+}
+
+void BlockPass::load(const Tensor& t, Buffer& buffer) const {
+  const std::size_t size = size_of(t.dtype());
+  buffer.bytes = t.bytes().subspan(static_cast<std::size_t>(begin_) * size, count_ * size);
+  decode(t.dtype(), buffer.bytes, std::span(buffer.values.data(), count_));
+}
+
+Partial BlockPass::block_metrics() {
+  Partial p;
+  p.metrics.elements = static_cast<std::int64_t>(count_);
+  p.metrics.different_bits = different_bits();
+  describe(p.metrics.actual, actual_, a_);
+  describe(p.metrics.reference, reference_, r_);
+  special_.clear();
+  if (!all_finite()) special_elements(p);
+  sums(p);
+  errors(p.metrics);
+  ulps(p.metrics);
+  return p;
+}
+
+void BlockPass::describe(Side& side, const Tensor& t, const Buffer& buffer) const {
+  const double normal = is_float(t.dtype()) ? std::ldexp(1.0, format_of(t.dtype()).min_exponent()) : 0;
+  const std::span values(buffer.values.data(), count_);
+  std::int64_t nan = 0, infinite = 0, zero = 0, subnormal = 0;
+  double low = infinity, high = -infinity;
+  for (const double v : values) {
+    const double size = std::abs(v);
+    nan += v != v ? 1 : 0;
+    infinite += size == infinity ? 1 : 0;
+    zero += v == 0 ? 1 : 0;
+    subnormal += size < normal ? 1 : 0;
+    low = v < low ? v : low;
+    high = v > high ? v : high;
+  }
+  side.nan = nan;
+  side.infinite = infinite;
+  side.zero = zero;
+  side.subnormal = normal > 0 ? subnormal - zero : 0;
+  const bool any = nan < static_cast<std::int64_t>(count_);
+  side.min = any ? low : 0;
+  side.max = any ? high : 0;
+}
+
+std::int64_t BlockPass::different_bits() const {
+  std::int64_t different = 0;
+  if (actual_.dtype() != reference_.dtype()) {
+    for (std::size_t i = 0; i < count_; ++i) different += a_.values[i] == r_.values[i] ? 0 : 1;
+    return different;
+  }
+  if (std::memcmp(a_.bytes.data(), r_.bytes.data(), a_.bytes.size()) == 0) return 0;
+  const std::size_t size = size_of(actual_.dtype());
+  for (std::size_t i = 0; i < count_; ++i) {
+    different += std::memcmp(a_.bytes.data() + i * size, r_.bytes.data() + i * size, size) == 0 ? 0 : 1;
+  }
+  return different;
+}
+
+bool BlockPass::all_finite() const {
+  // v * 0 is 0, or NaN where v is not finite.
+  double lane[lanes] = {};
+  for (std::size_t i = 0; i < count_; i += lanes) {
+    for (std::size_t k = 0; k < lanes; ++k) lane[k] += a_.values[i + k] * 0 + r_.values[i + k] * 0;
+  }
+  return total(lane) == 0;
+}
+
+// Elements that are not finite on one side at least are judged here and then taken out: both become 0.
+void BlockPass::special_elements(Partial& p) {
+  Metrics& m = p.metrics;
+  for (std::size_t i = 0; i < count_; ++i) {
+    const double a = a_.values[i], r = r_.values[i];
+    if (std::isfinite(a) && std::isfinite(r)) continue;
+    --p.finite;
+    special_.push_back(i);
+    a_.values[i] = r_.values[i] = 0;
+    const bool equal = (std::isnan(a) && std::isnan(r)) || a == r;
+    // The reference does not fit into the actual dtype and rounds to the very infinity that is there.
+    const bool overflow =
+        std::isinf(a) && std::isfinite(r) && is_float(actual_.dtype()) && round_to(actual_.dtype(), r) == a;
+    m.overflowed += overflow ? 1 : 0;
+    if (equal || overflow) continue;
+    const std::int64_t at = begin_ + static_cast<std::int64_t>(i);
+    if (m.special_mismatch++ == 0) m.special_mismatch_at = at;
+    ++m.over;
+    keep_larger(m.worst_ratio, m.worst_at, infinity, at);
+  }
+}
+
+void BlockPass::sums(Partial& p) {
+  double abs[lanes] = {}, square[lanes] = {}, actual[lanes] = {}, reference[lanes] = {};
+  std::fill(a_.values.begin() + static_cast<std::ptrdiff_t>(count_), a_.values.end(), 0.0);
+  std::fill(r_.values.begin() + static_cast<std::ptrdiff_t>(count_), r_.values.end(), 0.0);
+  for (std::size_t i = 0; i < count_; i += lanes) {
+    for (std::size_t k = 0; k < lanes; ++k) {
+      const double a = a_.values[i + k], r = r_.values[i + k], d = std::abs(a - r);
+      error_[i + k] = d;
+      abs[k] += d;
+      square[k] += d * d;
+      actual[k] += a * a;
+      reference[k] += r * r;
+    }
+  }
+  for (const std::size_t i : special_) error_[i] = -1;  // among no largest
+  p.finite += static_cast<std::int64_t>(count_);
+  p.abs.add(total(abs));
+  p.square.add(total(square));
+  p.actual_square.add(total(actual));
+  p.reference_square.add(total(reference));
+}
+
+void BlockPass::errors(Metrics& m) {
+  std::int64_t above = 0, below = 0, over = 0;
+  const double atol = allowed_.atol, rtol = allowed_.rtol;
+  for (std::size_t i = 0; i < count_; ++i) limit_[i] = atol + rtol * std::abs(r_.values[i]);
+  if (!allowed_.bound.empty()) {
+    const double* bound = allowed_.bound.data() + begin_;
+    for (std::size_t i = 0; i < count_; ++i) limit_[i] += bound[i];
+  }
+  for (std::size_t i = 0; i < count_; ++i) {
+    above += a_.values[i] > r_.values[i] ? 1 : 0;
+    below += a_.values[i] < r_.values[i] ? 1 : 0;
+    over += error_[i] <= limit_[i] ? 0 : 1;  // states what passes, so that NaN fails
+  }
+  m.above = above;
+  m.below = below;
+  m.over += over;
+  const auto keep = [&](double& value, std::int64_t& at, const std::array<double, block>& of) {
+    const Largest largest = largest_of(std::span(of.data(), count_));
+    if (largest.value >= 0) keep_larger(value, at, largest.value, begin_ + largest.at);
+  };
+  keep(m.max_abs, m.max_abs_at, error_);
+  for (std::size_t i = 0; i < count_; ++i) {
+    scratch_[i] = r_.values[i] != 0 ? error_[i] / std::abs(r_.values[i]) : -1;  // -1: not counted
+  }
+  keep(m.max_rel, m.max_rel_at, scratch_);
+  for (std::size_t i = 0; i < count_; ++i) scratch_[i] = error_[i] > 0 ? error_[i] / limit_[i] : 0;
+  keep(m.worst_ratio, m.worst_at, scratch_);
+}
+
+void BlockPass::ulps(Metrics& m) {
+  const auto side = [&](const Tensor& t, Buffer& buffer) {
+    ordinals(unit_, t.dtype(), buffer.bytes, std::span<const double>(buffer.values.data(), count_),
+             buffer.ordinals.data());
+  };
+  side(actual_, a_);
+  side(reference_, r_);
+  for (const std::size_t i : special_) a_.ordinals[i] = r_.ordinals[i] = 0;
+  std::uint64_t largest = 0;
+  std::size_t at = 0;
+  std::array<std::int64_t, 65> histogram{};
+  for (std::size_t i = 0; i < count_; ++i) {
+    const auto a = static_cast<std::uint64_t>(a_.ordinals[i]), r = static_cast<std::uint64_t>(r_.ordinals[i]);
+    const std::uint64_t ulp = a_.ordinals[i] > r_.ordinals[i] ? a - r : r - a;
+    ++histogram[static_cast<std::size_t>(std::bit_width(ulp))];
+    at = ulp > largest ? i : at;
+    largest = ulp > largest ? ulp : largest;
+  }
+  histogram[0] -= m.special_mismatch;
+  m.ulp_histogram = histogram;
+  keep_larger(m.max_ulp, m.max_ulp_at, largest, begin_ + static_cast<std::int64_t>(at));
+}
+
+}  // namespace assay

@@ -1,0 +1,67 @@
+#include "assay/compare/partial.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace assay {
+namespace {
+
+void merge_side(Side& into, const Side& from, std::int64_t into_count, std::int64_t from_count) {
+  const bool into_empty = into.nan == into_count, from_empty = from.nan == from_count;
+  if (into_empty) {
+    into.min = from.min;
+    into.max = from.max;
+  } else if (!from_empty) {
+    into.min = std::min(into.min, from.min);
+    into.max = std::max(into.max, from.max);
+  }
+  into.nan += from.nan;
+  into.infinite += from.infinite;
+  into.zero += from.zero;
+  into.subnormal += from.subnormal;
+}
+
+}  // namespace
+
+void merge_into(Partial& into, const Partial& from) {
+  Metrics& m = into.metrics;
+  const Metrics& f = from.metrics;
+  merge_side(m.actual, f.actual, m.elements, f.elements);
+  merge_side(m.reference, f.reference, m.elements, f.elements);
+  m.elements += f.elements;
+  keep_larger(m.max_abs, m.max_abs_at, f.max_abs, f.max_abs_at);
+  keep_larger(m.max_rel, m.max_rel_at, f.max_rel, f.max_rel_at);
+  keep_larger(m.max_ulp, m.max_ulp_at, f.max_ulp, f.max_ulp_at);
+  keep_larger(m.worst_ratio, m.worst_at, f.worst_ratio, f.worst_at);
+  for (std::size_t k = 0; k < m.ulp_histogram.size(); ++k) m.ulp_histogram[k] += f.ulp_histogram[k];
+  m.different_bits += f.different_bits;
+  if (m.special_mismatch_at < 0) m.special_mismatch_at = f.special_mismatch_at;
+  m.special_mismatch += f.special_mismatch;
+  m.overflowed += f.overflowed;
+  m.above += f.above;
+  m.below += f.below;
+  m.over += f.over;
+  into.abs.add(from.abs.value());
+  into.square.add(from.square.value());
+  into.actual_square.add(from.actual_square.value());
+  into.reference_square.add(from.reference_square.value());
+  into.finite += from.finite;
+}
+
+void finish(Partial& p) {
+  Metrics& m = p.metrics;
+  if (p.finite == 0) return;
+  const auto n = static_cast<double>(p.finite);
+  const double square = p.square.value();
+  const double actual_norm = std::sqrt(p.actual_square.value());
+  const double reference_norm = std::sqrt(p.reference_square.value());
+  m.mean_abs = p.abs.value() / n;
+  m.rmse = std::sqrt(square / n);
+  m.relative_l2 = square == 0 ? 0 : std::sqrt(square) / reference_norm;
+  const double norms = actual_norm - reference_norm;
+  const double product = actual_norm * reference_norm;
+  if (square != 0)
+    m.one_minus_cosine = product == 0 ? 1 : std::max(0.0, (square - norms * norms) / (2 * product));
+}
+
+}  // namespace assay

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+
+#include "assay/compare/metrics.h"
+
+/// Metrics of a part of the pair, and how parts are put together in order.
+namespace assay {
+
+/// A sum whose error stays at one rounding of the total: Knuth's TwoSum keeps what each addition loses.
+struct CompensatedSum {
+  double high = 0, low = 0;
+  void add(double x) {
+    const double total = high + x;
+    const double x_part = total - high;
+    low += (high - (total - x_part)) + (x - x_part);
+    high = total;
+  }
+  double value() const { return high + low; }
+};
+
+/// Metrics whose means and roots are still to be taken from the sums over the finite pairs.
+struct Partial {
+  Metrics metrics;
+  CompensatedSum abs, square, actual_square, reference_square;
+  std::int64_t finite = 0;
+};
+
+/// The larger value and where it is; of equal ones the first. A position of -1 means there is none.
+template <class V>
+void keep_larger(V& value, std::int64_t& at, V other, std::int64_t other_at) {
+  if (other_at >= 0 && (at < 0 || other > value)) {
+    value = other;
+    at = other_at;
+  }
+}
+
+void merge_into(Partial& into, const Partial& from);
+/// Means, roots and ratios from the sums.
+void finish(Partial&);
+
+}  // namespace assay

@@ -1,0 +1,133 @@
+#include <gmock/gmock.h>
+
+#include <thread>
+
+#include "assay/dumps/assay_dump_writer.h"
+#include "assay/dumps/merge.h"
+#include "assay/golden/error.h"
+#include "scratch.h"
+
+namespace assay {
+namespace {
+
+Record record_of(const Tensor& tensor, std::int64_t seq = 0, int rank = 0) {
+  Record record;
+  record.id = {1, 2, Phase::forward, "layers.0 \"é\"\n", "output", "x", 3};
+  record.seq = seq;
+  record.rank = rank;
+  record.dtype = tensor.dtype();
+  record.shape = record.global_shape = tensor.shape();
+  return record;
+}
+
+void expect_same(const Tensor& a, const Tensor& b) {
+  EXPECT_EQ(a.dtype(), b.dtype());
+  EXPECT_EQ(a.shape(), b.shape());
+  EXPECT_TRUE(std::equal(a.bytes().begin(), a.bytes().end(), b.bytes().begin(), b.bytes().end()));
+}
+
+TEST(Writer, EveryTypeAndFieldReadsBack) {
+  const Scratch scratch;
+  const auto folder = scratch.path() / "run";
+  std::vector<Tensor> tensors;
+  std::vector<Record> records;
+  {
+    AssayDumpWriter writer(folder, {2, {{"dp", "tp"}, {1, 2}}, R"({"framework":"test"})"});
+    for (const DType dtype : all_dtypes) {
+      tensors.push_back(Tensor::from_values(dtype, {2, 2}, std::vector<double>{0, 1, 1, 0}));
+    }
+    tensors.push_back(Tensor(DType::float32, {}));
+    tensors.push_back(Tensor(DType::float32, {0, 3}));
+    for (const Tensor& tensor : tensors) {
+      Record record = record_of(tensor, static_cast<std::int64_t>(records.size()), 1);
+      record.id.arg = std::to_string(records.size());
+      record.op = "matmul";
+      record.count = 40;
+      record.placements = {{}, {Placement::Kind::partial, 0}};
+      record.mesh_coordinate = {0, 1};
+      record.offsets = Shape(tensor.shape().size(), 0);
+      records.push_back(record);
+      writer.add(record, tensor);
+    }
+    writer.finish();
+  }
+  const auto dump = open_dump(folder);
+  EXPECT_EQ(dump->format, "assay-dump");
+  EXPECT_EQ(dump->world_size, 2);
+  EXPECT_EQ(dump->mesh.dims, (std::vector<std::string>{"dp", "tp"}));
+  EXPECT_EQ(dump->producer, R"({"framework":"test"})");
+  ASSERT_EQ(dump->records.size(), tensors.size());
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const Record &a = dump->records[i], &b = records[i];
+    EXPECT_EQ(a.id, b.id);
+    EXPECT_EQ(
+        std::tie(a.seq, a.rank, a.op, a.count, a.global_shape, a.placements, a.mesh_coordinate, a.offsets),
+        std::tie(b.seq, b.rank, b.op, b.count, b.global_shape, b.placements, b.mesh_coordinate, b.offsets));
+    expect_same(dump->read(i), tensors[i]);
+  }
+}
+
+// What `convert` does: names without phase or slot survive.
+TEST(Writer, PlainFilesConvert) {
+  const Scratch scratch;
+  const auto source = open_dump(samples() / "every.safetensors");
+  {
+    AssayDumpWriter writer(scratch.path() / "run", {source->world_size, source->mesh, source->producer});
+    for (std::size_t i = 0; i < source->records.size(); ++i) writer.add(source->records[i], source->read(i));
+    writer.finish();
+  }
+  const auto copy = open_dump(scratch.path() / "run");
+  ASSERT_EQ(copy->records.size(), source->records.size());
+  for (std::size_t i = 0; i < source->records.size(); ++i) {
+    EXPECT_EQ(copy->records[i].id, source->records[i].id);
+    expect_same(copy->read(i), source->read(i));
+  }
+}
+
+TEST(Writer, AnUnfinishedDumpIsNone) {
+  const Scratch scratch;
+  const auto folder = scratch.path() / "run";
+  const Tensor tensor(DType::float32, {2});
+  {
+    AssayDumpWriter writer(folder, {});
+    writer.add(record_of(tensor), tensor);
+    EXPECT_THROW(open_dump(folder), Error);
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
+}
+
+TEST(Writer, RefusesWhatItCannotRecord) {
+  const Scratch scratch;
+  scratch.write("full/file", "x");
+  EXPECT_THROW(AssayDumpWriter(scratch.path() / "full", {}), Error);
+  EXPECT_THROW(AssayDumpWriter(scratch.path() / "mesh", {3, {{"tp"}, {2}}, ""}), Error);
+  AssayDumpWriter writer(scratch.path() / "run", {});
+  const Tensor tensor(DType::float32, {2});
+  writer.add(record_of(tensor, 5), tensor);
+  EXPECT_THROW(writer.add(record_of(tensor, 5), tensor), Error);
+  EXPECT_THROW(writer.add(record_of(tensor, 6, 1), tensor), Error);
+  EXPECT_THROW(writer.add(record_of(tensor, 6), Tensor(DType::float64, {2})), Error);
+  Record record = record_of(tensor, 6);
+  record.global_shape = {3};
+  EXPECT_THROW(writer.add(record, tensor), Error);
+  record = record_of(tensor, 6);
+  record.id.module = "\xff";
+  EXPECT_THROW(writer.add(record, tensor), Error);
+  EXPECT_NO_THROW(writer.add(record_of(tensor, 6), tensor));
+}
+
+TEST(Writer, EqualDumpsAreEqualFiles) {
+  const Scratch scratch;
+  const Tensor tensor = Tensor::from_values(DType::float32, {2}, std::vector<double>{1, 2});
+  for (const char* name : {"a", "b"}) {
+    AssayDumpWriter writer(scratch.path() / name, {});
+    writer.add(record_of(tensor), tensor);
+    writer.finish();
+    // Times in the files would have a resolution of seconds.
+    std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  }
+  EXPECT_EQ(read_text(scratch.path() / "a/rank00000.h5"), read_text(scratch.path() / "b/rank00000.h5"));
+}
+
+}  // namespace
+}  // namespace assay
