@@ -58,7 +58,8 @@ CaseOutput read_declaration(const Json& json, const std::string& where) {
 Tensor read_array(const fs::path& folder, const CaseOutput& t) {
   const auto file = MappedFile::open_in(folder, t.file);
   const std::string where = file->path().string();
-  const Tensor tensor = read_npy(parse_npy(file->bytes(), where, t.dtype), file->bytes(), file, where);
+  const Tensor tensor =
+      read_npy(parse_npy(file->bytes(), file->bytes().size(), where, t.dtype), file->bytes(), file, where);
   if (tensor.dtype() != t.dtype) {
     throw Error("{}: holds {}; expected {} as case.json declares for '{}'", where, name(tensor.dtype()),
                 name(t.dtype), t.name);
