@@ -11,7 +11,7 @@ packages_build="
 # shellcheck disable=SC2034
 packages_test="
   libgtest-dev libgmock-dev libbenchmark-dev
-  clang-format shellcheck"
+  clang-format shellcheck python3"
 
 say() { printf '== %s\n' "$*"; }
 die() {
