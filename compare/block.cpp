@@ -60,10 +60,15 @@ void BlockPass::load(const Tensor& t, Buffer& buffer) const {
 Partial BlockPass::block_metrics() {
   Partial p;
   p.metrics.elements = static_cast<std::int64_t>(count_);
-  p.metrics.different_bits = different_bits();
   describe(p.metrics.actual, actual_, a_);
   describe(p.metrics.reference, reference_, r_);
   special_.clear();
+  if (!is_float(unit_)) {
+    integers(p);
+    errors(p.metrics);
+    return p;
+  }
+  different_bits(p.metrics);
   if (!all_finite()) special_elements(p);
   sums(p);
   errors(p.metrics);
@@ -94,18 +99,51 @@ void BlockPass::describe(Side& side, const Tensor& t, const Buffer& buffer) cons
   side.max = any ? high : 0;
 }
 
-std::int64_t BlockPass::different_bits() const {
-  std::int64_t different = 0;
+void BlockPass::different_bits(Metrics& m) const {
+  const auto count = [&](auto&& same) {
+    for (std::size_t i = 0; i < count_; ++i) m.different_bits += same(i) ? 0 : 1;
+    if (m.different_bits == 0) return;
+    std::size_t first = 0;
+    while (same(first)) ++first;
+    m.different_bits_at = begin_ + static_cast<std::int64_t>(first);
+  };
   if (actual_.dtype() != reference_.dtype()) {
-    for (std::size_t i = 0; i < count_; ++i) different += a_.values[i] == r_.values[i] ? 0 : 1;
-    return different;
+    return count([&](std::size_t i) {
+      const double a = a_.values[i], r = r_.values[i];
+      return a == r || (a != a && r != r);
+    });
   }
-  if (std::memcmp(a_.bytes.data(), r_.bytes.data(), a_.bytes.size()) == 0) return 0;
+  if (std::memcmp(a_.bytes.data(), r_.bytes.data(), a_.bytes.size()) == 0) return;
   const std::size_t size = size_of(actual_.dtype());
+  count([&](std::size_t i) {
+    return std::memcmp(a_.bytes.data() + i * size, r_.bytes.data() + i * size, size) == 0;
+  });
+}
+
+// Of integers the float64 values do not say enough beyond 2^53: they are subtracted as they are.
+void BlockPass::integers(Partial& p) {
+  Metrics& m = p.metrics;
+  m.max_ulp_at = begin_;
   for (std::size_t i = 0; i < count_; ++i) {
-    different += std::memcmp(a_.bytes.data() + i * size, r_.bytes.data() + i * size, size) == 0 ? 0 : 1;
+    const auto at = begin_ + static_cast<std::int64_t>(i);
+    const Integer a = integer_at(actual_.dtype(), a_.bytes, i),
+                  r = integer_at(reference_.dtype(), r_.bytes, i);
+    const Integer distance = a > r ? a - r : r - a;
+    constexpr Integer largest = std::numeric_limits<std::uint64_t>::max();
+    const auto ulp = static_cast<std::uint64_t>(std::min(distance, largest));
+    if (ulp != 0 && m.different_bits++ == 0) m.different_bits_at = at;
+    ++m.ulp_histogram[static_cast<std::size_t>(std::bit_width(ulp))];
+    keep_larger(m.max_ulp, m.max_ulp_at, ulp, at);
+    const auto error = static_cast<double>(distance);
+    error_[i] = error;
+    p.abs.add(error);
+    p.square.add(error * error);
+    p.actual_square.add(a_.values[i] * a_.values[i]);
+    p.reference_square.add(r_.values[i] * r_.values[i]);
+    m.above += a > r ? 1 : 0;
+    m.below += a < r ? 1 : 0;
   }
-  return different;
+  p.finite += static_cast<std::int64_t>(count_);
 }
 
 bool BlockPass::all_finite() const {
@@ -169,13 +207,16 @@ void BlockPass::errors(Metrics& m) {
     const double* bound = allowed_.bound.data() + begin_;
     for (std::size_t i = 0; i < count_; ++i) limit_[i] += bound[i];
   }
+  for (const std::size_t i : special_) limit_[i] = 0;  // already judged
   for (std::size_t i = 0; i < count_; ++i) {
     above += a_.values[i] > r_.values[i] ? 1 : 0;
     below += a_.values[i] < r_.values[i] ? 1 : 0;
     over += error_[i] <= limit_[i] ? 0 : 1;  // states what passes, so that NaN fails
   }
-  m.above = above;
-  m.below = below;
+  if (is_float(unit_)) {
+    m.above = above;
+    m.below = below;
+  }
   m.over += over;
   const auto keep = [&](double& value, std::int64_t& at, const std::array<double, block>& of) {
     const Largest largest = largest_of(std::span(of.data(), count_));
@@ -186,7 +227,10 @@ void BlockPass::errors(Metrics& m) {
     scratch_[i] = r_.values[i] != 0 ? error_[i] / std::abs(r_.values[i]) : -1;  // -1: not counted
   }
   keep(m.max_rel, m.max_rel_at, scratch_);
-  for (std::size_t i = 0; i < count_; ++i) scratch_[i] = error_[i] > 0 ? error_[i] / limit_[i] : 0;
+  for (std::size_t i = 0; i < count_; ++i) {
+    const double none_allowed = error_[i] <= limit_[i] ? 0 : infinity;  // a limit that is NaN allows nothing
+    scratch_[i] = limit_[i] > 0 ? std::max(0.0, error_[i] / limit_[i]) : none_allowed;
+  }
   keep(m.worst_ratio, m.worst_at, scratch_);
 }
 
@@ -210,6 +254,12 @@ void BlockPass::ulps(Metrics& m) {
   }
   histogram[0] -= m.special_mismatch;
   m.ulp_histogram = histogram;
+  if (special_.size() == count_) return;
+  // Where all are equal, the first that is finite stands for them, as for the other metrics.
+  if (largest == 0) {
+    const auto first = std::ranges::find_if(error_, [](double e) { return e >= 0; });
+    at = static_cast<std::size_t>(first - error_.begin());
+  }
   keep_larger(m.max_ulp, m.max_ulp_at, largest, begin_ + static_cast<std::int64_t>(at));
 }
 

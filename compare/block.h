@@ -29,11 +29,12 @@ class BlockPass {
   void load(const Tensor&, Buffer&) const;
   Partial block_metrics();
   void describe(Side&, const Tensor&, const Buffer&) const;
-  std::int64_t different_bits() const;
+  void different_bits(Metrics&) const;
   bool all_finite() const;
   void sums(Partial&);
   void errors(Metrics&);
   void ulps(Metrics&);
+  void integers(Partial&);
   void special_elements(Partial&);
 
   const Tensor& actual_;

@@ -54,7 +54,7 @@ struct Finding {
   double ratio = 0;                ///< largest error / allowed under the deciding rule
   /// The smallest tolerance t of |a-g| <= t (1+|g|) that would pass; NaN where the rule is of another form.
   double required = std::numeric_limits<double>::quiet_NaN();
-  double actual_value = 0, reference_value = 0;  ///< at the worst element, metrics->worst_at
+  double actual_value = 0, reference_value = 0;  ///< at worst_element(*metrics)
   std::vector<Opinion> others;
   std::string repeat;  ///< the command that repeats just this tensor
 };

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "assay/compare/ordinals.h"
+
 namespace assay {
 namespace {
 
@@ -17,10 +19,29 @@ std::string at(const Finding& f, std::int64_t position) {
   return to_string(unravel(position, f.actual_shape));
 }
 
-void note_worst(Finding& f, const Tensor& actual, const Tensor& reference, std::int64_t position) {
+std::string exact_text(const Tensor& t, std::int64_t position) {
+  Integer value = integer_at(t.dtype(), t.bytes(), static_cast<std::size_t>(position));
+  const bool negative = value < 0;
+  return (negative ? "-" : "") + fmt::format("{}", static_cast<std::uint64_t>(negative ? -value : value));
+}
+
+void note_worst(Finding& f, const Tensor& actual, const Tensor& reference) {
+  const std::int64_t position = worst_element(*f.metrics);
   if (position < 0) return;
   f.actual_value = actual.value(position);
   f.reference_value = reference.value(position);
+  const bool has_all_digits = std::max(std::abs(f.actual_value), std::abs(f.reference_value)) < 0x1p53;
+  if (is_float(actual.dtype()) || has_all_digits) return;
+  f.notes.push_back(fmt::format("exactly: actual {}, reference {}", exact_text(actual, position),
+                                exact_text(reference, position)));
+}
+
+// An infinity that the dtype forces passes without a tolerance; the report says so.
+void note_overflow(Finding& f) {
+  if (!f.metrics || f.metrics->overflowed == 0) return;
+  f.notes.push_back(
+      fmt::format("{} elements of the reference are beyond {}: the infinities they round to pass",
+                  f.metrics->overflowed, name(f.actual_dtype)));
 }
 
 // Whether the pair may be compared at all.
@@ -41,8 +62,7 @@ void judge_bits(Finding& f, const Tensor& actual, const Tensor& reference, std::
   f.metrics = measure(actual, reference, {}, threads);
   f.rule = std::move(rule);
   const Metrics& m = *f.metrics;
-  const std::int64_t worst = m.worst_at >= 0 ? m.worst_at : m.special_mismatch_at;
-  note_worst(f, actual, reference, worst);
+  note_worst(f, actual, reference);
   f.ratio = m.different_bits == 0 ? 0 : std::numeric_limits<double>::infinity();
   if (m.different_bits == 0) return;
   f.verdict = Verdict::failed;
@@ -50,13 +70,12 @@ void judge_bits(Finding& f, const Tensor& actual, const Tensor& reference, std::
 }
 
 // False if the pattern of NaN and Inf differs: that decides before any tolerance.
-bool judge_special(Finding& f, const Tensor& actual, const Tensor& reference) {
+bool judge_special(Finding& f) {
   const Metrics& m = *f.metrics;
   if (m.special_mismatch == 0) return true;
   f.verdict = Verdict::failed;
   f.reason = fmt::format("NaN or Inf on one side only in {} of {} elements, first at {}", m.special_mismatch,
                          m.elements, at(f, m.special_mismatch_at));
-  note_worst(f, actual, reference, m.special_mismatch_at);
   return false;
 }
 
@@ -66,13 +85,22 @@ void judge_outside(Finding& f) {
                          f.metrics->elements, f.ratio);
 }
 
+double largest_finite(const Side& side, const Tensor& tensor) {
+  if (side.infinite == 0) return std::max(std::abs(side.min), std::abs(side.max));
+  double largest = 0;
+  for (const double v : tensor.values()) {
+    if (std::isfinite(v)) largest = std::max(largest, std::abs(v));
+  }
+  return largest;
+}
+
 // The error is inside, but would zeros have been inside too? Then the table says nothing about this tensor,
 // and the scale-free relative L2 error, held to the same tolerance, has the last word.
-void judge_trust(Finding& f, const Row& row) {
+void judge_trust(Finding& f, const Tensor& reference, const Row& row) {
   const Metrics& m = *f.metrics;
-  const double largest = std::max(std::abs(m.reference.min), std::abs(m.reference.max));
+  const double largest = largest_finite(m.reference, reference);
   if (m.different_bits == 0 || row.atol + row.rtol * largest < largest) return;
-  if (m.relative_l2 <= row.rtol) {
+  if (m.relative_l2 <= row.rtol && m.relative_l2 < 1) {  // zeros have 1
     f.notes.push_back(
         fmt::format("every value is below the allowed error; decided by relative L2 {:.2g} <= {:g}",
                     m.relative_l2, row.rtol));
@@ -103,20 +131,25 @@ void judge_table(Finding& f, const Tensor& actual, const Tensor& reference, cons
   };
   if (rows.empty()) {
     f.metrics = measure(actual, reference, {}, e.threads);
-    note_worst(f, actual, reference, f.metrics->worst_at);
+    note_worst(f, actual, reference);
     f.rule = policy.name + " has no row for " + std::string(name(e.row_dtype));
     if (f.metrics->different_bits == 0) return;
     f.verdict = Verdict::no_rule;
     f.reason = f.rule + "; add a [[tolerance]] rule";
     return;
   }
+  if (e.count && policy.find(e.row_dtype, *e.count) == nullptr) {
+    f.verdict = Verdict::no_rule;
+    f.rule = f.reason = fmt::format("{} has no row for an accumulation count of {}", policy.name, *e.count);
+    return;
+  }
   // Without a count the first row decides: what passes there passes at every count.
   const Row* row = e.count ? policy.find(e.row_dtype, *e.count) : &rows.front();
   const bool within = measure_row(f, actual, reference, *row, e.threads);
   f.rule = rule_of(*row);
-  note_worst(f, actual, reference, f.metrics->worst_at);
-  if (!judge_special(f, actual, reference)) return;
-  if (within) return judge_trust(f, *row);
+  note_worst(f, actual, reference);
+  if (!judge_special(f)) return;
+  if (within) return judge_trust(f, reference, *row);
   judge_outside(f);
   if (e.count) return;
   // Fails at the strictest row; a larger count, if it were known, might still allow it.
@@ -129,12 +162,43 @@ void judge_table(Finding& f, const Tensor& actual, const Tensor& reference, cons
   }
 }
 
+// A bound is proved, so results inside it pass even where it is larger than the values; but not those that
+// are no better than zeros, and nothing passes by a bound that is infinite: that is no guarantee.
+void judge_bound_trust(Finding& f, const Tensor& actual, const Tensor& reference,
+                       std::span<const double> bound) {
+  const Metrics& m = *f.metrics;
+  if (m.different_bits == 0) return;
+  const std::vector<double> values = reference.values();
+  bool zeros_pass = true, only_zeros = true, unbounded = false;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (!std::isfinite(values[i])) continue;
+    zeros_pass = zeros_pass && std::abs(values[i]) <= bound[i];
+    only_zeros = only_zeros && values[i] == 0;
+    unbounded =
+        unbounded || (std::isinf(bound[i]) && actual.value(static_cast<std::int64_t>(i)) != values[i]);
+  }
+  if (unbounded) {
+    f.verdict = Verdict::mistrusted;
+    f.reason = "the error bound is infinite where elements differ: it guarantees nothing";
+  } else if (zeros_pass && !only_zeros) {
+    const std::string text =
+        fmt::format("every value is below the allowed error; relative L2 is {:.2g}", m.relative_l2);
+    if (m.relative_l2 < 1) {
+      f.notes.push_back(text);
+    } else {
+      f.verdict = Verdict::mistrusted;
+      f.reason = text + ", no better than zeros";
+    }
+  }
+}
+
 void judge_bound(Finding& f, const Tensor& actual, const Tensor& reference, const Expectation& e) {
   f.metrics = measure(actual, reference, {0, 0, e.bound}, e.threads);
   f.ratio = f.metrics->worst_ratio;
   f.rule = e.bound_source;
-  note_worst(f, actual, reference, f.metrics->worst_at);
-  if (!judge_special(f, actual, reference) || f.metrics->over == 0) return;
+  note_worst(f, actual, reference);
+  if (!judge_special(f)) return;
+  if (f.metrics->over == 0) return judge_bound_trust(f, actual, reference, e.bound);
   judge_outside(f);
 }
 
@@ -168,6 +232,7 @@ void judge(Finding& f, const Tensor& actual, const Tensor& reference, const Expe
   } else {
     judge_table(f, actual, reference, e);
   }
+  note_overflow(f);
   note_balance(f);
 }
 

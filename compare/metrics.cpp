@@ -14,6 +14,11 @@ namespace assay {
 // What a thread takes at a time; fixed, so that the order in which parts are merged is fixed too.
 constexpr std::int64_t chunk = 1 << 16;
 
+std::int64_t worst_element(const Metrics& m) {
+  if (m.special_mismatch_at >= 0) return m.special_mismatch_at;
+  return m.worst_ratio == 0 && m.different_bits_at >= 0 ? m.different_bits_at : m.worst_at;
+}
+
 DType coarser(DType a, DType b) {
   if (!is_float(a) || !is_float(b)) return is_float(a) ? b : a;
   return format_of(a).precision() <= format_of(b).precision() ? a : b;
@@ -23,6 +28,10 @@ Metrics measure(const Tensor& actual, const Tensor& reference, const Allowed& al
   if (actual.shape() != reference.shape()) {
     throw Error("shapes {} and {} cannot be compared element by element", to_string(actual.shape()),
                 to_string(reference.shape()));
+  }
+  if (is_float(actual.dtype()) != is_float(reference.dtype())) {
+    throw Error("{} and {} cannot be compared element by element", name(actual.dtype()),
+                name(reference.dtype()));
   }
   const std::int64_t size = actual.size();
   const auto chunks = static_cast<std::size_t>((size + chunk - 1) / chunk);
@@ -43,6 +52,7 @@ Metrics measure(const Tensor& actual, const Tensor& reference, const Allowed& al
   Partial total;
   for (const Partial& p : partials) merge_into(total, p);
   finish(total);
+  if (squares_left_the_range(total)) finish_scaled(total, actual, reference);
   total.metrics.ulp_dtype = coarser(actual.dtype(), reference.dtype());
   return total.metrics;
 }

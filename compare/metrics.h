@@ -35,12 +35,13 @@ struct Metrics {
   double one_minus_cosine = 0;  ///< (||d||^2 - (||a|| - ||r||)^2) / (2 ||a|| ||r||); 1 where one side is zero
   /// Units in the last place of `ulp_dtype`, the coarser dtype of the two; integers: their difference.
   DType ulp_dtype = DType::float32;
-  std::uint64_t max_ulp = 0;
+  std::uint64_t max_ulp = 0;  ///< no more than 2^64-1
   std::int64_t max_ulp_at = -1;
   /// [0]: equal; [k]: 2^(k-1) <= ulp < 2^k. Without the elements of special_mismatch.
   std::array<std::int64_t, 65> ulp_histogram{};
   Side actual, reference;
   std::int64_t different_bits = 0;  ///< of equal dtypes, by bits; else by value
+  std::int64_t different_bits_at = -1;
   std::int64_t special_mismatch = 0;
   std::int64_t special_mismatch_at = -1;
   std::int64_t overflowed =
@@ -54,8 +55,13 @@ struct Metrics {
 
 /// Compares two tensors of equal shape, element by element.
 /// The result has the same bits for any number of threads: fixed chunks, merged in order.
-/// @throws Error if the shapes differ
+/// @throws Error if the shapes differ, or one side holds integers and the other does not
 Metrics measure(const Tensor& actual, const Tensor& reference, const Allowed&, int threads = 1);
+
+/// The element that stands for the pair in a report: the first with NaN or Inf on one side only, else the one
+/// with the largest error / allowed, else (of values that are equal) the first with other bits. -1 if there
+/// is none.
+std::int64_t worst_element(const Metrics&);
 
 /// The dtype in whose units a pair is measured: the one with the fewer significand bits.
 DType coarser(DType, DType);

@@ -24,38 +24,10 @@ void from_codes(std::span<const std::byte> bytes, std::size_t count, int padding
 }
 
 template <class Int>
-void from_integers(std::span<const std::byte> bytes, std::size_t count, std::int64_t* out) {
-  for (std::size_t i = 0; i < count; ++i) {
-    Int value;
-    std::memcpy(&value, bytes.data() + i * sizeof value, sizeof value);
-    out[i] = static_cast<std::int64_t>(value);
-  }
-}
-
-void from_integers(DType d, std::span<const std::byte> bytes, std::size_t count, std::int64_t* out) {
-  switch (d) {
-    case DType::int64:
-      return from_integers<std::int64_t>(bytes, count, out);
-    case DType::int32:
-      return from_integers<std::int32_t>(bytes, count, out);
-    case DType::int16:
-      return from_integers<std::int16_t>(bytes, count, out);
-    case DType::int8:
-      return from_integers<std::int8_t>(bytes, count, out);
-    case DType::uint32:
-      return from_integers<std::uint32_t>(bytes, count, out);
-    case DType::uint16:
-      return from_integers<std::uint16_t>(bytes, count, out);
-    case DType::uint64:
-      from_integers<std::uint64_t>(bytes, count, out);
-      // Shifted down by 2^63, which leaves all distances as they are.
-      for (std::size_t i = 0; i < count; ++i) {
-        out[i] = std::bit_cast<std::int64_t>(static_cast<std::uint64_t>(out[i]) ^ (std::uint64_t{1} << 63));
-      }
-      return;
-    default:
-      return from_integers<std::uint8_t>(bytes, count, out);
-  }
+Integer integer(std::span<const std::byte> bytes, std::size_t i) {
+  Int value;
+  std::memcpy(&value, bytes.data() + i * sizeof value, sizeof value);
+  return value;
 }
 
 // A format in the high bits of float32: its neighbours are 2^padding float32 numbers apart.
@@ -69,10 +41,30 @@ bool fits_float32(DType d) {
 
 }  // namespace
 
+Integer integer_at(DType d, std::span<const std::byte> bytes, std::size_t i) {
+  switch (d) {
+    case DType::int64:
+      return integer<std::int64_t>(bytes, i);
+    case DType::int32:
+      return integer<std::int32_t>(bytes, i);
+    case DType::int16:
+      return integer<std::int16_t>(bytes, i);
+    case DType::int8:
+      return integer<std::int8_t>(bytes, i);
+    case DType::uint64:
+      return integer<std::uint64_t>(bytes, i);
+    case DType::uint32:
+      return integer<std::uint32_t>(bytes, i);
+    case DType::uint16:
+      return integer<std::uint16_t>(bytes, i);
+    default:
+      return integer<std::uint8_t>(bytes, i);
+  }
+}
+
 void ordinals(DType unit, DType own, std::span<const std::byte> bytes, std::span<const double> values,
               std::int64_t* out) {
   const std::size_t count = values.size();
-  if (!is_float(unit)) return from_integers(own, bytes, count, out);
   if (own == unit) {
     switch (size_of(unit)) {
       case 8:

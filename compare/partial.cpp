@@ -35,6 +35,7 @@ void merge_into(Partial& into, const Partial& from) {
   keep_larger(m.worst_ratio, m.worst_at, f.worst_ratio, f.worst_at);
   for (std::size_t k = 0; k < m.ulp_histogram.size(); ++k) m.ulp_histogram[k] += f.ulp_histogram[k];
   m.different_bits += f.different_bits;
+  if (m.different_bits_at < 0) m.different_bits_at = f.different_bits_at;
   if (m.special_mismatch_at < 0) m.special_mismatch_at = f.special_mismatch_at;
   m.special_mismatch += f.special_mismatch;
   m.overflowed += f.overflowed;
@@ -62,6 +63,48 @@ void finish(Partial& p) {
   const double product = actual_norm * reference_norm;
   if (square != 0)
     m.one_minus_cosine = product == 0 ? 1 : std::max(0.0, (square - norms * norms) / (2 * product));
+}
+
+bool squares_left_the_range(const Partial& p) {
+  constexpr double smallest = 0x1p-900;  // squares down to 2^-1022 reach it with all their digits
+  const Metrics& m = p.metrics;
+  const auto lost = [](const CompensatedSum& sum, bool any) {
+    return !std::isfinite(sum.value()) || (any && sum.value() < smallest);
+  };
+  const auto any = [&](const Side& s) { return s.zero + s.nan + s.infinite < m.elements; };
+  return p.finite > 0 && (lost(p.square, m.max_abs > 0) || lost(p.actual_square, any(m.actual)) ||
+                          lost(p.reference_square, any(m.reference)));
+}
+
+// One exponent for both sides and one for their difference, which may be far below them.
+void finish_scaled(Partial& p, const Tensor& actual, const Tensor& reference) {
+  double largest = 0;
+  const auto each = [&](auto&& use) {
+    for (std::int64_t i = 0; i < actual.size(); ++i) {
+      const double a = actual.value(i), r = reference.value(i);
+      if (std::isfinite(a) && std::isfinite(r)) use(a, r);
+    }
+  };
+  each([&](double a, double r) { largest = std::max({largest, std::abs(a), std::abs(r)}); });
+  const int values = largest > 0 ? std::ilogb(largest) : 0;
+  const int errors =
+      p.metrics.max_abs > 0 && std::isfinite(p.metrics.max_abs) ? std::ilogb(p.metrics.max_abs) : values;
+  p.square = p.actual_square = p.reference_square = {};
+  CompensatedSum square_of_errors;
+  each([&](double a, double r) {
+    a = std::ldexp(a, -values);
+    r = std::ldexp(r, -values);
+    const double e = std::ldexp(a - r, values - errors);
+    p.actual_square.add(a * a);
+    p.reference_square.add(r * r);
+    p.square.add((a - r) * (a - r));
+    square_of_errors.add(e * e);
+  });
+  finish(p);
+  const double root = std::sqrt(square_of_errors.value());
+  p.metrics.rmse = std::ldexp(root / std::sqrt(static_cast<double>(p.finite)), errors);
+  p.metrics.relative_l2 =
+      root == 0 ? 0 : std::ldexp(root / std::sqrt(p.reference_square.value()), errors - values);
 }
 
 }  // namespace assay

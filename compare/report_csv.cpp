@@ -22,7 +22,7 @@ std::string row(const Finding& f) {
                   name(f.id.phase), cell(f.id.module), cell(f.id.slot), cell(f.id.arg), f.id.call);
   if (f.metrics) {
     const Metrics& m = *f.metrics;
-    const std::int64_t at = m.special_mismatch_at >= 0 ? m.special_mismatch_at : m.worst_at;
+    const std::int64_t at = worst_element(m);
     line += fmt::format(",{},{},{},{},{},{},{},{},{},{},{},{},{},{}", name(f.actual_dtype),
                         name(f.reference_dtype), cell(to_string(f.actual_shape)), f.ratio, f.required,
                         m.max_abs, m.max_rel, m.mean_abs, m.rmse, m.relative_l2, m.one_minus_cosine,

@@ -68,8 +68,7 @@ Json finding(const Finding& f) {
   j["count"] = f.count ? Json(*f.count) : Json(nullptr);
   j["count_source"] = f.count_source;
   if (f.metrics) {
-    const std::int64_t at =
-        f.metrics->special_mismatch_at >= 0 ? f.metrics->special_mismatch_at : f.metrics->worst_at;
+    const std::int64_t at = worst_element(*f.metrics);
     j["actual_dtype"] = name(f.actual_dtype);
     j["reference_dtype"] = name(f.reference_dtype);
     j["shape"] = f.actual_shape;

@@ -83,7 +83,7 @@ class Writer {
          fmt::format(
              "{} {}{}", name(f.actual_dtype), to_string(f.actual_shape),
              f.actual_dtype == f.reference_dtype ? "" : fmt::format(" against {}", name(f.reference_dtype))));
-    const std::int64_t at = m.special_mismatch_at >= 0 ? m.special_mismatch_at : m.worst_at;
+    const std::int64_t at = worst_element(m);
     if (at >= 0) {
       item("worst", fmt::format("{}  actual {}  reference {}", to_string(unravel(at, f.actual_shape)),
                                 format_value(f.actual_dtype, f.actual_value),

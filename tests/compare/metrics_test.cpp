@@ -1,0 +1,238 @@
+#include "assay/compare/metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "assay/dumps/dump.h"
+#include "assay/golden/error.h"
+
+namespace assay {
+namespace {
+
+using nlohmann::json;
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+json expected_metrics() {
+  std::ifstream file(ASSAY_TEST_DATA "/metrics/expected.json");
+  return json::parse(file);
+}
+
+double number(const json& j) {
+  if (!j.is_string()) return j.get<double>();
+  return j == "nan" ? nan : j == "inf" ? infinity : -infinity;
+}
+
+// The pair as make_metrics.py stored it.
+struct Pair {
+  Tensor actual, reference;
+};
+Pair read_pair(const std::string& name, const json& expected) {
+  OpenOptions options;
+  if (const auto hint = expected["hint"].get<std::string>(); !hint.empty())
+    options.dtype_hint = parse_dtype(hint);
+  const auto dump = open_dump(ASSAY_TEST_DATA "/metrics/" + name + ".npz", options);
+  Pair pair;
+  for (std::size_t i = 0; i < dump->records.size(); ++i) {
+    (dump->records[i].id.module == "actual" ? pair.actual : pair.reference) = dump->read(i);
+  }
+  return pair;
+}
+
+void expect_side(const Side& side, const json& expected) {
+  EXPECT_EQ(side.nan, expected["nan"]);
+  EXPECT_EQ(side.infinite, expected["inf"]);
+  EXPECT_EQ(side.zero, expected["zero"]);
+  EXPECT_EQ(side.subnormal, expected["subnormal"]);
+  EXPECT_EQ(side.min, number(expected["min"]));
+  EXPECT_EQ(side.max, number(expected["max"]));
+}
+
+// Sums of n <= 140001 positive float64 terms, in lanes of 256 and compensated above them: some 2^-44 at most.
+void expect_close(double value, const json& expected, double absolute = 0) {
+  const double target = number(expected);
+  if (std::isinf(target)) {
+    EXPECT_EQ(value, target);
+  } else {
+    EXPECT_NEAR(value, target, 1e-13 * std::abs(target) + absolute);
+  }
+}
+
+class MetricsOfPair : public testing::TestWithParam<std::string> {};
+
+TEST_P(MetricsOfPair, AreTheirDefinitions) {
+  const json expected = expected_metrics()[GetParam()];
+  const Pair pair = read_pair(GetParam(), expected);
+  const Metrics m = measure(pair.actual, pair.reference, {});
+  EXPECT_EQ(m.elements, expected["elements"]);
+  EXPECT_EQ(m.max_abs, number(expected["max_abs"]));
+  EXPECT_EQ(m.max_abs_at, expected["max_abs_at"]);
+  expect_close(m.max_rel, expected["max_rel"]);
+  EXPECT_EQ(m.max_rel_at, expected["max_rel_at"]);
+  expect_close(m.mean_abs, expected["mean_abs"]);
+  expect_close(m.rmse, expected["rmse"]);
+  expect_close(m.relative_l2, expected["relative_l2"]);
+  // Of ||a|| - ||r|| <= ||d|| a few roundings of the norms are lost, so of its square that much of ||d|| /
+  // ||r||.
+  expect_close(m.one_minus_cosine, expected["one_minus_cosine"], 0x1p-50 * std::min(m.relative_l2, 1.0));
+  EXPECT_EQ(name(m.ulp_dtype), expected["ulp_dtype"].get<std::string>());
+  EXPECT_EQ(m.max_ulp, expected["max_ulp"]);
+  EXPECT_EQ(m.max_ulp_at, expected["max_ulp_at"]);
+  json histogram = json::object();
+  for (std::size_t k = 0; k < m.ulp_histogram.size(); ++k) {
+    if (m.ulp_histogram[k] != 0) histogram[std::to_string(k)] = m.ulp_histogram[k];
+  }
+  EXPECT_EQ(histogram, expected["ulp_histogram"]);
+  EXPECT_EQ(m.different_bits, expected["different_bits"]);
+  EXPECT_EQ(m.different_bits_at, expected["different_bits_at"]);
+  EXPECT_EQ(m.special_mismatch, expected["special_mismatch"]);
+  EXPECT_EQ(m.special_mismatch_at, expected["special_mismatch_at"]);
+  EXPECT_EQ(m.overflowed, expected["overflowed"]);
+  EXPECT_EQ(m.above, expected["above"]);
+  EXPECT_EQ(m.below, expected["below"]);
+  expect_side(m.actual, expected["actual"]);
+  expect_side(m.reference, expected["reference"]);
+  // Nothing is allowed: whatever differs in value is over, but for infinities that the actual dtype forces.
+  EXPECT_EQ(m.over, m.above + m.below + m.special_mismatch);
+  EXPECT_EQ(m.worst_ratio, m.over == 0 ? 0 : infinity);
+}
+
+std::vector<std::string> pair_names() {
+  std::vector<std::string> names;
+  const json expected = expected_metrics();
+  for (const auto& [name, value] : expected.items()) names.push_back(name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Numpy, MetricsOfPair, testing::ValuesIn(pair_names()),
+                         [](const auto& test) { return test.param; });
+
+// Every field as bits, so that -0 is not 0 and NaN is NaN.
+std::vector<std::uint64_t> bits_of(const Metrics& m) {
+  std::vector<std::uint64_t> bits;
+  const auto add = [&](auto value) {
+    if constexpr (std::is_same_v<decltype(value), double>) {
+      bits.push_back(std::bit_cast<std::uint64_t>(value));
+    } else {
+      bits.push_back(static_cast<std::uint64_t>(value));
+    }
+  };
+  add(m.elements), add(m.max_abs), add(m.max_abs_at), add(m.max_rel), add(m.max_rel_at), add(m.mean_abs);
+  add(m.rmse), add(m.relative_l2), add(m.one_minus_cosine), add(m.ulp_dtype), add(m.max_ulp),
+      add(m.max_ulp_at);
+  for (const std::int64_t count : m.ulp_histogram) add(count);
+  for (const Side& s : {m.actual, m.reference}) {
+    add(s.nan), add(s.infinite), add(s.zero), add(s.subnormal), add(s.min), add(s.max);
+  }
+  add(m.different_bits), add(m.different_bits_at), add(m.special_mismatch), add(m.special_mismatch_at);
+  add(m.overflowed), add(m.above), add(m.below), add(m.over), add(m.worst_ratio), add(m.worst_at);
+  return bits;
+}
+
+TEST(Measure, GivesTheSameBitsForAnyNumberOfThreads) {
+  std::mt19937_64 random(1);
+  std::vector<double> a(300'007), r(a.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    r[i] = std::ldexp(static_cast<double>(random() >> 11), static_cast<int>(random() % 40) - 70);
+    a[i] = r[i] * (1 + std::ldexp(static_cast<double>(random() % 4096), -20));
+    if (random() % 10'000 == 0) a[i] = nan;
+  }
+  const auto shape = Shape{static_cast<std::int64_t>(a.size())};
+  const std::vector<double> bound(a.size(), 1e-3);
+  for (const auto& [left, right] :
+       {std::pair(DType::float32, DType::float32), std::pair(DType::bfloat16, DType::float32),
+        std::pair(DType::float64, DType::float64), std::pair(DType::float16, DType::bfloat16)}) {
+    const Tensor actual = Tensor::from_values(left, shape, a),
+                 reference = Tensor::from_values(right, shape, r);
+    const Allowed allowed{1e-4, 1e-3, bound};
+    const auto one = bits_of(measure(actual, reference, allowed, 1));
+    for (const int threads : {2, 3, 7}) {
+      EXPECT_EQ(bits_of(measure(actual, reference, allowed, threads)), one) << name(left) << ' ' << threads;
+    }
+  }
+}
+
+// Against the plainest loop, with a tolerance and a bound per element, and ends of blocks and chunks at every
+// residue.
+TEST(Measure, JudgesEachElementByItsOwnLimit) {
+  std::mt19937_64 random(2);
+  for (const std::size_t size : {1u, 7u, 8u, 2047u, 2049u, 65535u, 65536u, 65537u, 70'003u}) {
+    std::vector<double> a(size), r(size), bound(size);
+    std::int64_t over = 0, worst_at = -1;
+    double worst = -1;
+    for (std::size_t i = 0; i < size; ++i) {
+      r[i] = static_cast<double>(random() % 2001) - 1000;
+      a[i] = r[i] + static_cast<double>(random() % 5) - 2;
+      bound[i] = static_cast<double>(random() % 3) / 4;
+      const double limit = 0.25 + 0x1p-10 * std::abs(r[i]) + bound[i], error = std::abs(a[i] - r[i]);
+      over += error <= limit ? 0 : 1;
+      if (error / limit > worst) {
+        worst = error / limit;
+        worst_at = static_cast<std::int64_t>(i);
+      }
+    }
+    const auto shape = Shape{static_cast<std::int64_t>(size)};
+    const Metrics m = measure(Tensor::from_values(DType::float32, shape, a),
+                              Tensor::from_values(DType::float32, shape, r), {0.25, 0x1p-10, bound});
+    EXPECT_EQ(m.over, over) << size;
+    EXPECT_EQ(m.worst_ratio, worst) << size;
+    EXPECT_EQ(m.worst_at, worst_at) << size;
+  }
+}
+
+Tensor float32(std::vector<double> values) {
+  return Tensor::from_values(DType::float32, {static_cast<std::int64_t>(values.size())}, values);
+}
+
+TEST(Measure, ALimitThatIsNoNumberAllowsNothing) {
+  const std::vector<double> bound = {nan, nan, infinity, 0};
+  const Metrics m = measure(float32({1, 2, 3, 4}), float32({2, 2, 1000, 4}), {0, 0, bound});
+  EXPECT_EQ(m.over, 2);
+  EXPECT_EQ(m.worst_ratio, infinity);
+  EXPECT_EQ(m.worst_at, 0);
+}
+
+TEST(Measure, EqualNaNNeedsNoLimit) {
+  const std::vector<double> bound = {nan, nan, 0};
+  const Metrics m = measure(float32({nan, infinity, 1}), float32({nan, infinity, 1}), {0, 0, bound});
+  EXPECT_EQ(m.over, 0);
+  EXPECT_EQ(m.worst_ratio, 0);
+}
+
+TEST(Measure, CountsUlpsOfPaddedFormats) {
+  // 1 and its neighbours: 2^-10 apart in tfloat32, 2^-11 in hfloat32.
+  const std::vector<double> ones = {1, -1}, next = {1 + 0x1p-10, -1 - 0x1p-10};
+  const auto ulp = [&](DType actual, DType reference) {
+    return measure(Tensor::from_values(actual, {2}, next), Tensor::from_values(reference, {2}, ones), {})
+        .max_ulp;
+  };
+  EXPECT_EQ(ulp(DType::tfloat32, DType::tfloat32), 1u);
+  EXPECT_EQ(ulp(DType::hfloat32, DType::hfloat32), 2u);
+  EXPECT_EQ(ulp(DType::hfloat32, DType::tfloat32), 1u);
+  EXPECT_EQ(ulp(DType::float32, DType::tfloat32), 1u);
+  EXPECT_EQ(ulp(DType::float32, DType::float32), 8192u);
+}
+
+TEST(Measure, RefusesOtherShapesAndKinds) {
+  EXPECT_THROW(measure(float32({1, 2}), float32({1, 2}).reshaped({2, 1}), {}), Error);
+  EXPECT_THROW(measure(float32({1}), Tensor(DType::int32, {1}), {}), Error);
+}
+
+TEST(Coarser, IsTheOneWithFewerSignificandBits) {
+  EXPECT_EQ(coarser(DType::bfloat16, DType::float16), DType::bfloat16);
+  EXPECT_EQ(coarser(DType::float64, DType::float32), DType::float32);
+  EXPECT_EQ(coarser(DType::float32, DType::tfloat32), DType::tfloat32);
+  EXPECT_EQ(coarser(DType::float16, DType::hfloat32), DType::float16);
+}
+
+}  // namespace
+}  // namespace assay
