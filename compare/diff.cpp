@@ -171,8 +171,10 @@ class Differ {
       coarsest_.see(pairs[i].reference);
     }
     note_inputs(report.findings);
-    for (const std::string& rule : options_.rules.unused())
-      report.notes.push_back("rule without a match: " + rule);
+    if (options_.only.empty()) {
+      for (const std::string& rule : options_.rules.unused())
+        report.notes.push_back("rule without a match: " + rule);
+    }
     report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return report;
   }
