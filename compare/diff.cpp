@@ -163,8 +163,7 @@ class Differ {
       if (wanted) {
         if (options_.progress) options_.progress(i, pairs.size(), finding.name);
         find(finding, pairs[i]);
-        if (!options_.repeat.empty())
-          finding.repeat = options_.repeat + " --only " + shell_quoted(finding.name);
+        if (!options_.repeat.empty()) finding.repeat = options_.repeat + only_option(finding.name);
         report.findings.push_back(std::move(finding));
       }
       coarsest_.see(pairs[i].actual);
