@@ -194,7 +194,7 @@ void check_case(const fs::path& folder, bool single_case, const CheckOptions& op
     }
     f.repeat = "assay check " + shell_quoted(folder.string());
     if (options.actual) f.repeat += " --actual " + shell_quoted(options.actual->string());
-    f.repeat += " --only " + shell_quoted(f.name);
+    f.repeat += options.repeat + only_option(f.name);
     report.findings.push_back(std::move(f));
   }
 }

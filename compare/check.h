@@ -20,6 +20,8 @@ struct CheckOptions {
   std::optional<std::filesystem::path> actual;
   std::string only;  ///< glob over finding names; empty: all
   int threads = 1;
+  std::string
+      repeat;  ///< the options that the command of Finding::repeat needs besides these, with a leading space
   std::function<void(std::size_t done, std::size_t total, const std::string& name)> progress;
 };
 

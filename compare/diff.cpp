@@ -171,16 +171,17 @@ class Differ {
       if (wanted) {
         if (options_.progress) options_.progress(i, pairs.size(), finding.name);
         find(finding, pairs[i]);
-        if (!options_.repeat.empty())
-          finding.repeat = options_.repeat + " --only " + shell_quoted(finding.name);
+        if (!options_.repeat.empty()) finding.repeat = options_.repeat + only_option(finding.name);
         report.findings.push_back(std::move(finding));
       }
       coarsest_.see(pairs[i].actual);
       coarsest_.see(pairs[i].reference);
     }
     note_inputs(report.findings);
-    for (const std::string& rule : options_.rules.unused())
-      report.notes.push_back("rule without a match: " + rule);
+    if (options_.only.empty()) {
+      for (const std::string& rule : options_.rules.unused())
+        report.notes.push_back("rule without a match: " + rule);
+    }
     report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return report;
   }

@@ -25,35 +25,50 @@ std::size_t utf8_length(std::string_view s) {
   return 0;
 }
 
-// C1 controls (U+0080..9F), and marks that reorder or hide text: U+200B..200F, 2028..202E, 2060..2069, FEFF.
+struct Range {
+  std::uint32_t first, last;
+};
+// Controls, marks that reorder or hide text, and what XML has no way to say.
+constexpr Range misleading[] = {{0x00, 0x1f},     {0x7f, 0x9f},     {0xad, 0xad},     {0x61c, 0x61c},
+                                {0x180e, 0x180e}, {0x200b, 0x200f}, {0x2028, 0x202e}, {0x2060, 0x206f},
+                                {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xfffe, 0xffff}, {0xe0000, 0xe007f}};
+
+// Of a well-formed sequence.
 bool is_misleading(std::string_view sequence) {
-  const auto bits = [&](std::size_t i, unsigned mask) {
-    return static_cast<unsigned char>(sequence[i]) & mask;
-  };
-  std::uint32_t c = 0;
-  if (sequence.size() == 2) c = bits(0, 0x1f) << 6 | bits(1, 0x3f);
-  if (sequence.size() == 3) c = bits(0, 0x0f) << 12 | bits(1, 0x3f) << 6 | bits(2, 0x3f);
-  return (c >= 0x80 && c <= 0x9f) || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
-         (c >= 0x2060 && c <= 0x2069) || c == 0xfeff;
+  constexpr unsigned lead[] = {0, 0x7f, 0x1f, 0x0f, 0x07};  // the bits of the first byte, by length
+  std::uint32_t c = static_cast<unsigned char>(sequence.front()) & lead[sequence.size()];
+  for (const char next : sequence.substr(1)) c = c << 6 | (static_cast<unsigned char>(next) & 0x3fu);
+  for (const Range& r : misleading) {
+    if (c >= r.first && c <= r.last) return true;
+  }
+  return false;
+}
+
+// The text with every byte of what cannot be shown replaced.
+template <class Replace>
+std::string shown(std::string_view text, Replace replace) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    const std::string_view sequence = text.substr(0, length == 0 ? 1 : length);
+    if (length == 0 || is_misleading(sequence)) {
+      for (const char c : sequence) out += replace(c);
+    } else {
+      out += sequence;
+    }
+    text.remove_prefix(sequence.size());
+  }
+  return out;
 }
 
 }  // namespace
 
 std::string printable(std::string_view text) {
-  std::string out;
-  while (!text.empty()) {
-    const std::size_t length = utf8_length(text);
-    const auto first = static_cast<unsigned char>(text.front());
-    const std::size_t taken = length == 0 ? 1 : length;
-    if (length == 0 || first < 0x20 || first == 0x7f || is_misleading(text.substr(0, length))) {
-      for (const char c : text.substr(0, taken))
-        out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-    } else {
-      out += text.substr(0, taken);
-    }
-    text.remove_prefix(taken);
-  }
-  return out;
+  return shown(text, [](char c) { return fmt::format("\\x{:02x}", static_cast<unsigned char>(c)); });
+}
+
+std::string only_option(std::string_view name) {
+  return " --only " + shell_quoted(shown(name, [](char) { return "?"; }));
 }
 
 std::string format_value(DType dtype, double value) {

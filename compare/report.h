@@ -13,7 +13,7 @@ namespace assay {
 struct TextStyle {
   bool color = false;
   bool all = false;  ///< every finding on its own line, nothing folded
-  int width = 100;   ///< columns
+  int width = 100;   ///< columns; longer remarks are wrapped, names and commands are not
 };
 /// Verdict first, the first failure in full, then at most a dozen folded lines; the last line counts.
 std::string to_text(const Report&, const TextStyle&);
@@ -32,6 +32,9 @@ std::string printable(std::string_view);
 std::string format_value(DType, double);
 /// A word for a shell to read back: quoted where it needs quotes.
 std::string shell_quoted(std::string_view);
+/// " --only 'NAME'" for a shell to read back. What a terminal should not be shown becomes '?', which matches
+/// it.
+std::string only_option(std::string_view name);
 /// 12390 -> "12,390".
 std::string grouped(std::int64_t);
 

@@ -111,8 +111,8 @@ std::string to_json(const Report& r) {
   j["first_failure"] = first == nullptr ? Json(nullptr) : Json(first->name);
   j["findings"] = Json::array();
   for (const Finding& f : r.findings) j["findings"].push_back(finding(f));
-  // Names may hold bytes that are no UTF-8: they become U+FFFD, the document stays JSON.
-  return j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  // In ASCII, so that no name can move a terminal's cursor. Bytes that are no UTF-8 become U+FFFD.
+  return j.dump(1, ' ', true, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace assay

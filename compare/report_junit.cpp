@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <set>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "assay/compare/report.h"
@@ -42,19 +44,22 @@ struct TestCase {
   bool trouble = false;
 };
 
+std::string title_of(const Identity& id) {
+  if (id.phase != Phase::none) return fmt::format("step {} {}", id.step, name(id.phase));
+  return id.step == 0 ? printable(id.module) : fmt::format("step {}", id.step);
+}
+
 std::vector<TestCase> test_cases(const Report& report) {
   std::vector<TestCase> cases;
   std::map<std::tuple<std::int64_t, Phase, std::string>, std::size_t> index;
+  std::set<std::pair<std::string, std::string>> names;  // as they are printed
   for (const Finding& f : report.findings) {
     const auto [at, is_new] = index.try_emplace({f.id.step, f.id.phase, f.id.module}, cases.size());
     if (is_new) {
-      const std::string phase = f.id.phase == Phase::none ? "" : fmt::format(" {}", name(f.id.phase));
-      cases.push_back({f.id.module,
-                       f.id.phase == Phase::none ? f.id.module : fmt::format("step {}{}", f.id.step, phase),
-                       {},
-                       0,
-                       0,
-                       false});
+      TestCase c{printable(f.id.module), title_of(f.id), {}, 0, 0, false};
+      for (int twin = 2; !names.emplace(c.module, c.title).second; ++twin)
+        c.title = fmt::format("{} ({})", title_of(f.id), twin);
+      cases.push_back(std::move(c));
     }
     TestCase& c = cases[at->second];
     if (f.verdict == Verdict::passed)

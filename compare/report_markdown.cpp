@@ -14,9 +14,11 @@ constexpr std::size_t most_rows = 20;
 std::string plain(std::string_view text) {
   std::string out;
   for (const char c : printable(text)) {
-    if (std::string_view("\\`*_{}[]()#+!|~").find(c) != std::string_view::npos) out += '\\';
+    if (std::string_view("\\`*_{}[]()#+!|~$").find(c) != std::string_view::npos) out += '\\';
     if (c == '<')
       out += "&lt;";
+    else if (c == '@')
+      out += "&#64;";  // would notify whoever is called so
     else if (c == '&')
       out += "&amp;";
     else

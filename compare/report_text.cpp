@@ -59,7 +59,19 @@ class Writer {
          fmt::format("  {}: {} against {}", what, printable(report_.actual), printable(report_.reference)));
   }
 
-  void item(std::string_view key, const std::string& value) { line(fmt::format("  {:<9} {}", key, value)); }
+  // Wrapped between words; a word that is too long stays whole.
+  void item(std::string_view key, std::string_view value) {
+    const auto room = static_cast<std::size_t>(std::max(style_.width, 40)) - 12;
+    for (bool first = true; first || !value.empty(); first = false) {
+      std::size_t end = value.size();
+      if (end > room) {
+        end = value.rfind(' ', room);
+        if (end == std::string_view::npos || end == 0) end = std::min(value.find(' '), value.size());
+      }
+      line(fmt::format("  {:<9} {}", first ? key : "", value.substr(0, end)));
+      value.remove_prefix(std::min(end + 1, value.size()));
+    }
+  }
 
   void first_failure(const Finding& f) {
     line("");
@@ -72,8 +84,10 @@ class Writer {
     if (f.metrics) measured(f);
     for (const std::string& note : f.notes) item("note", printable(note));
     for (const Opinion& o : f.others)
-      item("also", fmt::format("{}: {}, error/allowed {:.3g}", o.policy, name(o.verdict), o.ratio));
-    if (!f.repeat.empty()) item("repeat", printable(f.repeat));
+      item("also",
+           fmt::format("{}: {}, error/allowed {:.3g}", printable(o.policy), name(o.verdict), o.ratio));
+    if (!f.repeat.empty())
+      line(fmt::format("  {:<9} {}", "repeat", printable(f.repeat)));  // whole, to be copied
     line("");
   }
 

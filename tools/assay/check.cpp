@@ -8,6 +8,19 @@
 #include "verbs.h"
 
 namespace assay {
+namespace {
+
+// The options as they were given that decide a verdict.
+std::string verdict_options(const CheckVerb& verb) {
+  std::string text;
+  if (verb.tolerances != CheckVerb().tolerances) {
+    for (const std::string& t : verb.tolerances) text += " --tolerance " + shell_quoted(t);
+  }
+  if (verb.level != CheckVerb().level) text += " --level " + shell_quoted(verb.level);
+  return text;
+}
+
+}  // namespace
 
 int run(const CheckVerb& verb) {
   CheckOptions options;
@@ -15,6 +28,7 @@ int run(const CheckVerb& verb) {
   options.level = parse_level(verb.level);
   if (!verb.actual.empty()) options.actual = verb.actual;
   options.only = verb.only;
+  options.repeat = verdict_options(verb);
   options.threads = thread_count(verb.threads);
   std::vector<std::filesystem::path> cases;
   for (const std::string& path : verb.cases) {

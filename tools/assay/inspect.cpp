@@ -153,7 +153,7 @@ void print_json(const Dump& dump, const std::vector<Entry>& entries) {
     if (!e.trouble.empty()) t["trouble"] = e.trouble;
     j["tensors"].push_back(std::move(t));
   }
-  write_text("-", j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_text("-", j.dump(1, ' ', true, Json::error_handler_t::replace) + "\n");
 }
 
 void print_table(const Dump& dump, const std::vector<Entry>& entries) {
