@@ -4,6 +4,7 @@
 
 #include <toml++/toml.h>
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -13,13 +14,16 @@
 namespace assay {
 namespace {
 
+constexpr double largest_count = 0x1p53;  // integers are exact up to there
+
 std::vector<double> numbers(const toml::table& section, std::string_view key, const std::string& where) {
   const toml::array* list = section[key].as_array();
   if (list == nullptr) throw Error("{}: '{}' is missing; expected a list of numbers", where, key);
   std::vector<double> values;
   for (const toml::node& node : *list) {
     const std::optional<double> value = node.value<double>();
-    if (!value || !(*value >= 0)) throw Error("{}: '{}' holds something else than numbers >= 0", where, key);
+    if (!value || !(*value >= 0) || std::isinf(*value))
+      throw Error("{}: '{}' holds something else; expected finite numbers >= 0", where, key);
     values.push_back(*value);
   }
   return values;
@@ -36,6 +40,14 @@ std::string text(const toml::table& table, std::string_view key, const std::stri
 std::vector<Row> read_rows(DType dtype, const toml::table& section, const std::string& where) {
   const std::vector<double> counts = numbers(section, "count", where);
   const bool one_number = section.contains("tolerance");
+  for (const double count : counts) {
+    if (count != std::floor(count) || count > largest_count)
+      throw Error("{}: count {} is none; expected integers up to 2^53", where, count);
+  }
+  for (const char* other : {"atol", "rtol"}) {
+    if (one_number && section.contains(other))
+      throw Error("{}: has 'tolerance' and '{}'; expected 'tolerance', or 'atol' and 'rtol'", where, other);
+  }
   const std::vector<double> atol = numbers(section, one_number ? "tolerance" : "atol", where);
   const std::vector<double> rtol = numbers(section, one_number ? "tolerance" : "rtol", where);
   if (counts.empty() || counts.size() != atol.size() || counts.size() != rtol.size()) {
@@ -74,11 +86,15 @@ Policy read_policy(std::string_view toml_text, const std::string& where) {
   for (const auto& [key, node] : table) {
     if (!node.is_table()) continue;
     const std::optional<DType> dtype = parse_dtype(key.str());
-    if (!dtype || !is_float(*dtype)) throw Error("{}: section [{}] is no floating dtype", where, key.str());
+    if (!dtype || !is_float(*dtype))
+      throw Error("{}: section [{}] is no floating dtype; expected a torch name such as [bfloat16]", where,
+                  key.str());
+    if (!policy.rows_of(*dtype).empty())
+      throw Error("{}: has a table for {} twice; expected one", where, assay::name(*dtype));
     const auto rows = read_rows(*dtype, *node.as_table(), where + ": [" + std::string(key.str()) + "]");
     policy.rows.insert(policy.rows.end(), rows.begin(), rows.end());
+    std::ranges::stable_sort(policy.rows, {}, [](const Row& r) { return std::pair(r.dtype, r.count); });
   }
-  std::ranges::stable_sort(policy.rows, {}, [](const Row& r) { return std::pair(r.dtype, r.count); });
   if (policy.rule == Rule::atol_rtol && policy.rows.empty()) {
     throw Error("{}: has no [dtype] section; expected at least one", where);
   }
@@ -98,8 +114,9 @@ std::string read_file(const std::string& path) {
 }  // namespace
 
 std::span<const Row> Policy::rows_of(DType dtype) const {
-  const auto range = std::ranges::equal_range(rows, dtype, {}, &Row::dtype);
-  return {range.begin(), range.end()};
+  const auto first = std::ranges::find(rows, dtype, &Row::dtype);
+  const auto end = std::find_if(first, rows.end(), [&](const Row& row) { return row.dtype != dtype; });
+  return {first, end};
 }
 
 const Row* Policy::find(DType dtype, std::int64_t count) const {

@@ -27,11 +27,12 @@ std::size_t utf8_length(std::string_view s) {
 
 // C1 controls (U+0080..9F), and marks that reorder or hide text: U+200B..200F, 2028..202E, 2060..2069, FEFF.
 bool is_misleading(std::string_view sequence) {
+  const auto bits = [&](std::size_t i, unsigned mask) {
+    return static_cast<unsigned char>(sequence[i]) & mask;
+  };
   std::uint32_t c = 0;
-  if (sequence.size() == 2) c = (sequence[0] & 0x1fu) << 6 | (sequence[1] & 0x3fu);
-  if (sequence.size() == 3) {
-    c = (sequence[0] & 0x0fu) << 12 | (sequence[1] & 0x3fu) << 6 | (sequence[2] & 0x3fu);
-  }
+  if (sequence.size() == 2) c = bits(0, 0x1f) << 6 | bits(1, 0x3f);
+  if (sequence.size() == 3) c = bits(0, 0x0f) << 12 | bits(1, 0x3f) << 6 | bits(2, 0x3f);
   return (c >= 0x80 && c <= 0x9f) || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
          (c >= 0x2060 && c <= 0x2069) || c == 0xfeff;
 }

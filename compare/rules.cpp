@@ -7,17 +7,36 @@
 #include <filesystem>
 #include <regex>
 
+#include "assay/compare/policy.h"
 #include "assay/golden/error.h"
 
 namespace assay {
 namespace {
 
-constexpr std::string_view kinds[] = {"rename", "count", "tolerance", "ignore"};
+// The kinds of rule, each with the keys it has; the first says what it matches.
+struct Kind {
+  std::string_view name, match, value;
+};
+constexpr Kind kinds[] = {{"rename", "from", "to"},
+                          {"count", "match", "count"},
+                          {"tolerance", "match", "policy"},
+                          {"ignore", "match", "reason"}};
+
+// std::regex recurses once per character: a longer name would overflow the stack, and is nobody's module.
+constexpr std::size_t longest_name = 2048;
 
 std::string text(const toml::table& rule, std::string_view key, const std::string& where) {
   const std::optional<std::string> value = rule[key].value<std::string>();
   if (!value || value->empty()) throw Error("{}: '{}' is missing; expected a string", where, key);
   return *value;
+}
+
+void expect_keys(const toml::table& rule, const Kind& kind, const std::string& where) {
+  for (const auto& [key, node] : rule) {
+    if (key.str() != kind.match && key.str() != kind.value)
+      throw Error("{}: has a key '{}'; expected '{}' and '{}' only", where, key.str(), kind.match,
+                  kind.value);
+  }
 }
 
 }  // namespace
@@ -55,8 +74,10 @@ Rules Rules::load(const std::string& file) {
     if (kind == "layout") {
       throw Error("{}: [[layout]] rules cannot be applied yet; record placements in the dump instead", file);
     }
-    if (std::ranges::find(kinds, kind) == std::end(kinds) || !node.is_array_of_tables()) {
-      throw Error("{}: '{}' is no kind of rule; expected [[{}]]", file, kind, fmt::join(kinds, "]], [["));
+    const Kind* known = std::ranges::find(kinds, kind, &Kind::name);
+    if (known == std::end(kinds) || !node.is_array_of_tables()) {
+      throw Error("{}: '{}' is no kind of rule; expected [[rename]], [[count]], [[tolerance]] or [[ignore]]",
+                  file, kind);
     }
     std::int64_t index = 0;
     for (const toml::node& entry : *node.as_array()) {
@@ -64,9 +85,12 @@ Rules Rules::load(const std::string& file) {
       const std::string where = fmt::format("{}: [[{}]] {}", file, kind, ++index);
       Rule rule;
       rule.source = fmt::format("{}, [[{}]] {}", short_name, kind, index);
-      rule.pattern = text(t, kind == "rename" ? "from" : "match", where);
+      rule.pattern = text(t, known->match, where);
+      expect_keys(t, *known, where);
       if (kind == "rename") {
-        rule.text = t["to"].value<std::string>().value_or("");
+        const std::optional<std::string> to = t["to"].value<std::string>();
+        if (!to) throw Error("{}: 'to' is missing; expected a string, '' to remove what matches", where);
+        rule.text = *to;
         try {
           const std::regex compiled(rule.pattern);
         } catch (const std::regex_error&) {
@@ -80,6 +104,11 @@ Rules Rules::load(const std::string& file) {
         rules.counts_.push_back(rule);
       } else if (kind == "tolerance") {
         rule.text = text(t, "policy", where);
+        try {
+          load_policy(rule.text);
+        } catch (const Error& e) {
+          throw Error("{}: {}", where, e.what());
+        }
         rules.tolerances_.push_back(rule);
       } else {
         rule.text = text(t, "reason", where);
@@ -92,6 +121,7 @@ Rules Rules::load(const std::string& file) {
 
 std::string Rules::renamed(const std::string& module) const {
   std::string name = module;
+  if (name.size() > longest_name) return name;
   for (const Rule& rule : renames_) {
     const std::regex from(rule.pattern);
     if (!std::regex_search(name, from)) continue;

@@ -21,7 +21,8 @@ class Rules {
   /// Throws Error that names the file, the line and what was expected.
   static Rules load(const std::string& file);
 
-  /// The actual side's module name as the reference calls it.
+  /// The actual side's module name as the reference calls it; names of more than 2048 characters stay as they
+  /// are.
   std::string renamed(const std::string& module) const;
 
   struct Count {
