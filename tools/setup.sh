@@ -52,7 +52,7 @@ run() {
   "$@" >"$log" 2>&1 </dev/null || status=$?
   [ "$status" -eq 0 ] && return
   tail -n 100 "$log" >&2
-  printf 'failed with status %d: %s\n(the end of %s is above)\n' "$status" "$*" "$log" >&2
+  printf 'error: status %d from: %s\n(above is the end of %s)\n' "$status" "$*" "$log" >&2
   return "$status"
 }
 
