@@ -45,6 +45,9 @@ CaseOutput read_declaration(const Json& json, const std::string& where) {
   t.name = json.at("name", where).string(where + ": name");
   const std::string here = where + ": '" + t.name + "'";
   t.file = json.at("file", here).string(here + ": file");
+  if (!is_plain_name(t.file)) {
+    throw Error("{}: file is '{}'; expected a plain file name in the case's folder", here, t.file);
+  }
   const std::string& dtype = json.at("dtype", here).string(here + ": dtype");
   const auto parsed = parse_dtype(dtype);
   if (!parsed)
@@ -112,8 +115,14 @@ Case load_case(const fs::path& folder) {
   c.json = file->text();
   const Json json = parse_json(c.json, where);
   const std::string& op = json.at("op", where).string(where + ": op");
-  const Json* name = json.find("case");
-  c.name = op + "/" + (name == nullptr ? folder.filename().string() : name->string(where + ": case"));
+  const Json* given_name = json.find("case");
+  const std::string name =
+      given_name == nullptr ? folder.filename().string() : given_name->string(where + ": case");
+  // It becomes the name of a folder when golden outputs are written.
+  if (given_name != nullptr && !is_plain_name(name)) {
+    throw Error("{}: case is '{}'; expected letters, digits, '_', '.' and '-'", where, name);
+  }
+  c.name = op + "/" + name;
   try {
     c.op = &find_operator(op);
     if (const Json* attributes = json.find("attributes"))
