@@ -45,9 +45,8 @@ CaseOutput read_declaration(const Json& json, const std::string& where) {
   t.name = json.at("name", where).string(where + ": name");
   const std::string here = where + ": '" + t.name + "'";
   t.file = json.at("file", here).string(here + ": file");
-  if (!is_plain_name(t.file)) {
-    throw Error("{}: file is '{}'; expected a plain file name in the case's folder", here, t.file);
-  }
+  if (!is_plain_name(t.file))
+    throw Error("{}: file '{}' is no plain name; expected a file in the case's folder", here, t.file);
   const std::string& dtype = json.at("dtype", here).string(here + ": dtype");
   const auto parsed = parse_dtype(dtype);
   if (!parsed)

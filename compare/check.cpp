@@ -50,32 +50,48 @@ class ActualOutputs {
  public:
   ActualOutputs(const Case& c, const CheckOptions& options, bool single_case) : case_(c) {
     if (!options.actual) return;
-    fs::path path = *options.actual;
-    if (!single_case || fs::is_directory(path / c.name)) path = folder_of(path);
-    dump_ = open_dump(path);
+    dump_ = open_dump(folder_of(*options.actual, single_case));
+    tensors_ = logical_tensors(*dump_);
   }
 
   Tensor read(const CaseOutput& output) const {
     if (!dump_) return case_.read(output);
     const std::string stem = fs::path(output.file).stem();
-    for (const LogicalTensor& t : logical_tensors(*dump_)) {
-      if (t.id.module == output.name || t.id.module == stem) return merge(*dump_, t).tensor;
+    for (const std::string& name : {output.name, stem}) {
+      if (const LogicalTensor* t = find(name)) return merge(*dump_, *t).tensor;
     }
     throw Error("{}: holds neither '{}' nor '{}'; expected the output under one of these names",
                 dump_->path.string(), output.name, stem);
   }
 
  private:
-  fs::path folder_of(const fs::path& root) const {
-    for (const fs::path& below : {fs::path(case_.name), case_.folder.filename()}) {
-      if (fs::is_directory(root / below)) return root / below;
+  // By its whole name, else by what follows the name of the file it is in: "outputs/y".
+  const LogicalTensor* find(const std::string& name) const {
+    const LogicalTensor* inner = nullptr;
+    for (const LogicalTensor& t : tensors_) {
+      if (t.id.module == name) return &t;
+      if (!t.id.module.ends_with("/" + name)) continue;
+      if (inner != nullptr)
+        throw Error("{}: holds '{}' and '{}'; expected one '{}'", dump_->path.string(), inner->id.module,
+                    t.id.module, name);
+      inner = &t;
     }
+    return inner;
+  }
+
+  // A command that repeats one of several cases names the folder of them all.
+  fs::path folder_of(const fs::path& root, bool single_case) const {
+    for (const fs::path& below : {fs::path(case_.name), case_.folder.filename()}) {
+      if (!below.empty() && fs::is_directory(root / below)) return root / below;
+    }
+    if (single_case) return root;
     throw Error("{}: has no folder '{}' for this case; expected one folder per case", root.string(),
                 case_.name);
   }
 
   const Case& case_;
   std::unique_ptr<Dump> dump_;
+  std::vector<LogicalTensor> tensors_;
 };
 
 // One case, with its golden values computed once for all its outputs.

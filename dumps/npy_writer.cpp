@@ -75,7 +75,7 @@ void write_npy(const std::filesystem::path& path, const Tensor& tensor) {
   const std::string head = header(tensor);
   const auto bytes = tensor.bytes();
   const bool whole = std::fwrite(head.data(), 1, head.size(), out) == head.size() &&
-                     std::fwrite(bytes.data(), 1, bytes.size(), out) == bytes.size();
+                     (bytes.empty() || std::fwrite(bytes.data(), 1, bytes.size(), out) == bytes.size());
   const bool closed = std::fclose(out) == 0;
   if (!whole || !closed || std::rename(part.c_str(), path.c_str()) != 0) {
     const int reason = errno;
