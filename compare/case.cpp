@@ -94,7 +94,14 @@ Tensor read_input(const fs::path& folder, const Json& json, const CaseOutput& t,
   if (view != nullptr) expect_shape(folder, t, base);
   const Json& walk = view != nullptr ? *view : json;
   const Json* offset = walk.find("offset");
-  return gather_view(base, walk.at("shape", where).shape(where), integers(walk.at("strides", where), where),
+  const Shape shape = walk.at("shape", where).shape(where);
+  // A stride of 0 makes any size of a few bytes; no operator case needs more than this.
+  constexpr std::int64_t most_elements = std::int64_t{1} << 28;
+  if (element_count(shape) > most_elements) {
+    throw Error("{}: the view has {} elements; expected at most {}", where, element_count(shape),
+                most_elements);
+  }
+  return gather_view(base, shape, integers(walk.at("strides", where), where),
                      offset == nullptr ? 0 : offset->integer(where));
 }
 

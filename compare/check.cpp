@@ -50,19 +50,26 @@ class ActualOutputs {
  public:
   ActualOutputs(const Case& c, const CheckOptions& options, bool single_case) : case_(c) {
     if (!options.actual) return;
-    dump_ = open_dump(folder_of(*options.actual, single_case));
+    dump_ = open_dump(folder_of(*options.actual, single_case), {options.dtype_hint});
     tensors_ = logical_tensors(*dump_);
   }
 
-  Tensor read(const CaseOutput& output) const {
-    if (!dump_) return case_.read(output);
+  Merged read(const CaseOutput& output) const {
+    if (!dump_) return {case_.read(output), {}, {}};
     const std::string stem = fs::path(output.file).stem();
-    for (const std::string& name : {output.name, stem}) {
-      if (const LogicalTensor* t = find(name)) return merge(*dump_, *t).tensor;
+    const LogicalTensor* by_name = find(output.name);
+    const LogicalTensor* by_file = find(stem);
+    if (by_name != nullptr && by_file != nullptr && by_name != by_file) {
+      throw Error("{}: holds '{}' and '{}'; expected the output under one of these names only",
+                  dump_->path.string(), output.name, stem);
     }
-    throw Error("{}: holds neither '{}' nor '{}'; expected the output under one of these names",
-                dump_->path.string(), output.name, stem);
+    if (by_name == nullptr && by_file == nullptr) {
+      throw Error("{}: holds neither '{}' nor '{}'; expected the output under one of these names",
+                  dump_->path.string(), output.name, stem);
+    }
+    return merge(*dump_, by_name != nullptr ? *by_name : *by_file);
   }
+  std::vector<std::string> notes() const { return dump_ ? dump_->notes : std::vector<std::string>(); }
 
  private:
   // By its whole name, else by what follows the name of the file it is in: "outputs/y".
@@ -105,7 +112,8 @@ class CaseCheck {
     }
   }
 
-  void judge_output(Finding& f, const CaseOutput& output, const Tensor& actual) {
+  void judge_output(Finding& f, const CaseOutput& output, const Merged& merged) {
+    const Tensor& actual = merged.tensor;
     const Tensor& golden = named(golden_, output.name);
     Expectation e;
     e.row_dtype = actual.dtype();
@@ -125,6 +133,7 @@ class CaseCheck {
       Finding other;
       Finding& into = i == 0 ? f : other;
       judge_policy(into, output, actual, reference, e);
+      if (i == 0) judge_replicas(f, merged, nullptr, reference, e);
       if (i > 0) f.others.push_back({e.policy->name, other.verdict, other.ratio});
     }
   }
@@ -176,7 +185,7 @@ Finding named_finding(const Case& c, const CaseOutput& output) {
   return f;
 }
 
-Finding unreadable(std::string name, const Error& e) {
+Finding unreadable(std::string name, const std::exception& e) {
   Finding f;
   f.name = name;
   f.id.module = std::move(name);
@@ -185,26 +194,34 @@ Finding unreadable(std::string name, const Error& e) {
   return f;
 }
 
-void check_case(const fs::path& folder, bool single_case, const CheckOptions& options, Report& report) {
+// `names` are those of the cases before: with --actual two of one name would share a folder.
+void check_case(const fs::path& folder, bool single_case, const CheckOptions& options,
+                std::map<std::string, fs::path>& names, Report& report) {
   std::unique_ptr<Case> c;
   std::unique_ptr<CaseCheck> golden;
   std::unique_ptr<ActualOutputs> outputs;
   try {
     c = std::make_unique<Case>(load_case(folder));
+    if (options.actual && names.try_emplace(c->name, folder).first->second != folder) {
+      throw Error(
+          "{}: another case is called '{}' too; expected names of their own, since --actual goes by them",
+          folder.string(), c->name);
+    }
     golden = std::make_unique<CaseCheck>(*c, options);
     outputs = std::make_unique<ActualOutputs>(*c, options, single_case);
     if (c->outputs.empty())
       throw Error("{}: lists no outputs; expected at least one to judge", (folder / "case.json").string());
-  } catch (const Error& e) {
+  } catch (const std::exception& e) {  // bad_alloc included: the other cases go on
     report.findings.push_back(unreadable(c ? c->name : folder.string(), e));
     return;
   }
+  for (const std::string& note : outputs->notes()) report.notes.push_back(c->name + ": " + note);
   for (const CaseOutput& output : c->outputs) {
     Finding f = named_finding(*c, output);
     if (!options.only.empty() && !glob_match(options.only, f.name)) continue;
     try {
       golden->judge_output(f, output, outputs->read(output));
-    } catch (const Error& e) {
+    } catch (const std::exception& e) {
       f.verdict = Verdict::unreadable;
       f.reason = e.what();
     }
@@ -224,9 +241,10 @@ Report check(const std::vector<fs::path>& cases, const CheckOptions& options) {
   report.actual = options.actual ? options.actual->string() : "outputs of the cases";
   report.reference = fmt::format("golden, level {}", name(options.level));
   for (const Policy& p : options.policies) report.policies.push_back(p.name);
+  std::map<std::string, fs::path> names;
   for (std::size_t i = 0; i < cases.size(); ++i) {
     if (options.progress) options.progress(i, cases.size(), cases[i].string());
-    check_case(cases[i], cases.size() == 1, options, report);
+    check_case(cases[i], cases.size() == 1, options, names, report);
   }
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;

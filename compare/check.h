@@ -18,7 +18,8 @@ struct CheckOptions {
   /// Where the outputs to judge lie, in any readable format, named like the case's outputs or their files;
   /// with several cases, one folder per case below it. Nothing: the case's own outputs.
   std::optional<std::filesystem::path> actual;
-  std::string only;  ///< glob over finding names; empty: all
+  std::optional<DType> dtype_hint;  ///< for arrays below `actual` whose file cannot say it
+  std::string only;                 ///< glob over finding names; empty: all
   int threads = 1;
   std::string
       repeat;  ///< the options that the command of Finding::repeat needs besides these, with a leading space

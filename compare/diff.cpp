@@ -1,6 +1,7 @@
 #include "assay/compare/diff.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -65,13 +66,6 @@ std::vector<Pair> match(const std::vector<LogicalTensor>& actual, const std::vec
 std::vector<std::string> paths_of(const Identity& id) {
   if (id.slot.empty()) return {id.module};
   return {id.module + "." + id.slot + "." + id.arg, id.module + "." + id.slot, id.module};
-}
-
-std::string describe(const ReplicaMismatch& r, std::string_view side) {
-  return fmt::format(
-      "{}: ranks {} and {}{} should hold the same bits; {} elements differ, worst {:.9g} against {:.9g}",
-      side, r.rank_a, r.rank_b, r.mesh_dim.empty() ? "" : " (" + r.mesh_dim + ")", r.different, r.value_a,
-      r.value_b);
 }
 
 // A tensor that fails may only hand on what it was given: says how far the inputs of its call are off
@@ -234,12 +228,12 @@ class Differ {
       f.count_source = known->source;
     }
     coarsest_.apply(e, coarser(actual.tensor.dtype(), reference.tensor.dtype()));
-    judge_policy(f, actual.tensor, reference.tensor, e);
-    judge_replicas(f, actual, reference, e);
+    judge(f, actual.tensor, reference.tensor, e);
+    judge_replicas(f, actual, &reference, reference.tensor, e);
     for (std::size_t i = 1; i < options_.policies.size(); ++i) {
       Finding other;
       e.policy = &options_.policies[i];
-      judge_policy(other, actual.tensor, reference.tensor, e);
+      judge(other, actual.tensor, reference.tensor, e);
       f.others.push_back({e.policy->name, other.verdict, other.ratio});
     }
     if (f.verdict == Verdict::failed && !is_float(actual.tensor.dtype())) {
@@ -267,34 +261,6 @@ class Differ {
     std::string note =
         explain_choices(actual, reference, merge(reference_, *logits).tensor, values, rows.front());
     if (!note.empty()) f.notes.push_back(std::move(note));
-  }
-
-  static void judge_policy(Finding& f, const Tensor& actual, const Tensor& reference, const Expectation& e) {
-    if (e.policy->rule == Rule::derived) {
-      f.verdict = Verdict::no_rule;
-      f.rule = f.reason = "the derived bound needs the operator and its inputs; use it with check";
-      return;
-    }
-    judge(f, actual, reference, e);
-  }
-
-  // Copies that disagree are a finding of their own, whatever the tolerance says of the copy that was
-  // compared.
-  void judge_replicas(Finding& f, const Merged& actual, const Merged& reference, const Expectation& e) const {
-    if (actual.replicas.empty() && reference.replicas.empty()) return;
-    f.verdict = Verdict::replicas_differ;
-    f.rule = "replicas: every bit equal";
-    f.reason = actual.replicas.empty() ? describe(reference.replicas.front(), "reference")
-                                       : describe(actual.replicas.front(), "actual");
-    if (!actual.sum_of_replicas) return;
-    Finding sum;
-    judge_policy(sum, *actual.sum_of_replicas, reference.tensor, e);
-    if (sum.verdict != Verdict::passed) return;
-    const std::string& dim = actual.replicas.front().mesh_dim;
-    f.notes.push_back(
-        fmt::format("their sum is the reference (error/allowed {:.2g}): each rank holds a partial sum, "
-                    "the all-reduce over {} is missing",
-                    sum.ratio, dim.empty() ? "these ranks" : dim));
   }
 
   const Dump& actual_;

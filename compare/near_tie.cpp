@@ -105,6 +105,8 @@ std::string explain_choices(const Tensor& actual_indices, const Tensor& referenc
   const Router router(logits, bias);
   const std::int64_t choices = chosen.back(), tokens = reference_indices.size() / choices;
   const auto scoring = std::ranges::find_if(scorings, [&](const Scoring& s) {
+    // Without a bias all of them rank alike: the logits speak for themselves.
+    if (bias.empty() && s.name != "logit") return false;
     for (std::int64_t t = 0; t < tokens; ++t) {
       if (!reproduces(router.scores(t, s), choice_of(reference, t, choices))) return false;
     }

@@ -1,10 +1,13 @@
 #include "assay/compare/policy.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <toml++/toml.h>
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -102,6 +105,8 @@ Policy read_policy(std::string_view toml_text, const std::string& where) {
 }
 
 std::string read_file(const std::string& path) {
+  if (!std::filesystem::is_regular_file(path))
+    throw Error("{}: is no file; expected a tolerance table in TOML", path);
   std::FILE* file = std::fopen(path.c_str(), "rb");
   if (file == nullptr) throw Error("{}: cannot be opened; expected a tolerance table in TOML", path);
   std::string text;

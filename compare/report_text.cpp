@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
@@ -12,6 +13,7 @@
 namespace assay {
 namespace {
 
+constexpr std::size_t most_notes = 3;   // on tensors that passed
 constexpr std::size_t most_lines = 12;  // of folded findings, so that a report fits a screen
 
 class Writer {
@@ -22,10 +24,11 @@ class Writer {
     verdict();
     if (const Finding* first = report_.first_failure()) {
       first_failure(*first);
-      others(*first);
+      others();
     }
     rules();
     ignored();
+    notes_on_passes();
     for (const std::string& note : report_.notes) line("note: " + printable(note));
     line(report_.summary());
     return std::move(out_);
@@ -161,7 +164,7 @@ class Writer {
     return list;
   }
 
-  void others(const Finding&) {
+  void others() {
     const std::vector<Fold> list = folds();
     if (list.size() == 1 && list.front().count == 1) return;
     line(fmt::format("{:<17} {:>7} {:>13} {:>8}  {}", "VERDICT", "TENSORS", "ERROR/ALLOWED", "NEEDS",
@@ -191,7 +194,10 @@ class Writer {
     for (const Finding& f : report_.findings) {
       if (f.verdict != Verdict::passed) continue;
       // One line per row of the table, whatever the counts and dtype reasons.
-      Use& use = uses[f.rule.substr(0, f.rule.find(" (count"))];
+      const std::size_t exemption = f.rule.rfind("; all below it");
+      std::string rule = f.rule.substr(0, f.rule.find(" (count"));
+      if (exemption != std::string::npos) rule += f.rule.substr(exemption);
+      Use& use = uses[rule];
       const bool worse = f.ratio > use.worst || use.count == 0;
       ++use.count;
       if (!worse) continue;
@@ -216,6 +222,22 @@ class Writer {
     }
     for (const auto& [reason, count] : reasons)
       line(fmt::format("ignored: {} tensors by {}", grouped(count), printable(reason)));
+  }
+
+  // Something passed for another reason than its tolerance: the report says which.
+  void notes_on_passes() {
+    std::size_t shown = 0;
+    std::int64_t left = 0;
+    for (const Finding& f : report_.findings) {
+      if (f.verdict != Verdict::passed || f.notes.empty()) continue;
+      if (!style_.all && shown == most_notes) {
+        ++left;
+        continue;
+      }
+      ++shown;
+      for (const std::string& note : f.notes) line(printable(fmt::format("note: {}: {}", f.name, note)));
+    }
+    if (left > 0) line(dim(fmt::format("and notes on {} more that passed: --all shows them", grouped(left))));
   }
 
   const Report& report_;

@@ -23,7 +23,7 @@ constexpr Kind kinds[] = {{"rename", "from", "to"},
                           {"ignore", "match", "reason"}};
 
 // std::regex recurses once per character: a longer name would overflow the stack, and is nobody's module.
-constexpr std::size_t longest_name = 2048;
+constexpr std::size_t longest_name = 2048, longest_pattern = 512;
 
 std::string text(const toml::table& rule, std::string_view key, const std::string& where) {
   const std::optional<std::string> value = rule[key].value<std::string>();
@@ -61,6 +61,8 @@ bool glob_match(std::string_view pattern, std::string_view text) {
 }
 
 Rules Rules::load(const std::string& file) {
+  if (!std::filesystem::is_regular_file(file))
+    throw Error("{}: is no file; expected a rules file in TOML", file);
   toml::table table;
   try {
     table = toml::parse_file(file);
@@ -91,6 +93,10 @@ Rules Rules::load(const std::string& file) {
         const std::optional<std::string> to = t["to"].value<std::string>();
         if (!to) throw Error("{}: 'to' is missing; expected a string, '' to remove what matches", where);
         rule.text = *to;
+        if (rule.pattern.size() > longest_pattern) {
+          throw Error("{}: 'from' has {} characters; expected at most {}", where, rule.pattern.size(),
+                      longest_pattern);
+        }
         try {
           const std::regex compiled(rule.pattern);
         } catch (const std::regex_error&) {

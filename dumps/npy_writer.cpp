@@ -2,13 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
+#include <span>
 #include <string>
 #include <string_view>
 
-#include "assay/golden/error.h"
+#include "assay/dumps/whole_file.h"
 
 namespace assay {
 namespace {
@@ -69,19 +67,8 @@ std::string header(const Tensor& tensor) {
 }  // namespace
 
 void write_npy(const std::filesystem::path& path, const Tensor& tensor) {
-  const std::string part = path.string() + ".part";
-  std::FILE* out = std::fopen(part.c_str(), "wb");
-  if (out == nullptr) throw Error("{}: cannot be written ({})", path.string(), std::strerror(errno));
   const std::string head = header(tensor);
-  const auto bytes = tensor.bytes();
-  const bool whole = std::fwrite(head.data(), 1, head.size(), out) == head.size() &&
-                     (bytes.empty() || std::fwrite(bytes.data(), 1, bytes.size(), out) == bytes.size());
-  const bool closed = std::fclose(out) == 0;
-  if (!whole || !closed || std::rename(part.c_str(), path.c_str()) != 0) {
-    const int reason = errno;
-    std::remove(part.c_str());
-    throw Error("{}: cannot be written ({})", path.string(), std::strerror(reason));
-  }
+  write_whole(path, {std::as_bytes(std::span(head)), tensor.bytes()});
 }
 
 }  // namespace assay

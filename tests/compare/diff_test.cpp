@@ -87,6 +87,7 @@ TEST(Diff, MissingOnEitherSideIsAFinding) {
 TEST(Diff, NothingComparedIsTrouble) {
   MemoryDump a("a"), r("r"), empty("empty");
   a.add("x", float32({1}));
+  a.add("x2", float32({1}));
   r.add("y", float32({1}));
   EXPECT_EQ(diff(a, r, options()).exit_status(), 2);
   EXPECT_EQ(diff(empty, empty, options()).exit_status(), 2);

@@ -23,10 +23,12 @@ std::string verdict_options(const CheckVerb& verb) {
 }  // namespace
 
 int run(const CheckVerb& verb) {
+  check_outputs(verb.output, verb.cases);
   CheckOptions options;
   options.policies = load_policies(verb.tolerances);
   options.level = parse_level(verb.level);
   if (!verb.actual.empty()) options.actual = verb.actual;
+  options.dtype_hint = parse_hint(verb.dtype_hint);
   options.only = verb.only;
   options.repeat = verdict_options(verb);
   options.threads = thread_count(verb.threads);

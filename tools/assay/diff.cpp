@@ -23,6 +23,7 @@ std::string command(const DiffVerb& verb) {
 }  // namespace
 
 int run(const DiffVerb& verb) {
+  check_outputs(verb.output, {verb.actual, verb.reference, verb.rules});
   DiffOptions options;
   options.policies = load_policies(verb.tolerances);
   if (!verb.rules.empty()) options.rules = Rules::load(verb.rules);

@@ -64,11 +64,15 @@ int run(const GoldenVerb& verb) {
     if (verb.output.empty()) continue;
     const fs::path target = cases.size() == 1 ? fs::path(verb.output) : fs::path(verb.output) / c.name;
     std::error_code none;
-    if (fs::equivalent(target, folder, none)) {
-      throw Error("{}: is the case itself; expected another folder, so that its own outputs stay",
-                  target.string());
+    if (fs::exists(target, none) && !fs::is_empty(target, none)) {
+      throw Error("{}: is there already and not empty; expected a new folder", target.string());
     }
-    write_case(c, outputs, target);
+    try {
+      write_case(c, outputs, target);
+    } catch (...) {
+      fs::remove_all(target, none);  // new or empty a moment ago: no half case stays
+      throw;
+    }
     fmt::print("  written to {}\n", printable(target.string()));
   }
   return 0;

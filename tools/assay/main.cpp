@@ -1,10 +1,14 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <functional>
+#include <memory>
 #include <string>
 
+#include "assay/compare/report.h"
 #include "assay/compare/version.h"
 #include "assay/golden/error.h"
 #include "verbs.h"
@@ -67,6 +71,7 @@ void add_check(CLI::App& app, std::function<int()>& action) {
       ->type_name("POLICY")
       ->allow_extra_args(false);
   verb->add_option("--level", o->level, "arithmetic of the golden values: report (float32) or fp64");
+  verb->add_option("--dtype-hint", o->dtype_hint, "dtype of --actual arrays whose file cannot say it");
   verb->add_option("--only", o->only, "only outputs of this name; * and ? as in a shell")->type_name("NAME");
   verb->add_option("--threads", o->threads, "0: one per core");
   add_output_options(verb, o->output);
@@ -132,6 +137,16 @@ void add_convert(CLI::App& app, std::function<int()>& action) {
   verb->callback([o, &action] { action = [o] { return run(*o); }; });
 }
 
+// An unset shell variable must not turn an option off: --actual "" is an error.
+void refuse_empty_values(CLI::App& app) {
+  for (CLI::App* verb : app.get_subcommands({})) {
+    for (CLI::Option* option : verb->get_options()) {
+      option->check(
+          [](const std::string& value) { return value.empty() ? "expected a value, got nothing" : ""; });
+    }
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -152,13 +167,17 @@ int main(int argc, char** argv) {
   add_diff(app, action);
   add_tolerance(app, action);
   add_convert(app, action);
+  refuse_empty_values(app);
   try {
     app.parse(argc, argv);
-    return action();
+    const int status = action();
+    if (std::fflush(stdout) != 0)
+      throw Error("standard output: cannot be written ({})", std::strerror(errno));
+    return status;
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   } catch (const std::exception& e) {
-    fmt::print(stderr, "assay: {}\n", e.what());
+    fmt::print(stderr, "assay: {}\n", printable(e.what()));
     return 2;
   }
 }

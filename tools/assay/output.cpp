@@ -1,15 +1,17 @@
 #include "output.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <system_error>
 #include <thread>
 
+#include "assay/dumps/whole_file.h"
 #include "assay/golden/error.h"
 #include "terminal.h"
 
@@ -22,23 +24,45 @@ void write_text(const std::string& file, const std::string& text) {
     }
     return;
   }
-  // Written beside its place and renamed: a full disk leaves no half report.
-  const std::string part = file + ".part";
-  std::FILE* out = std::fopen(part.c_str(), "wb");
-  if (out == nullptr) throw Error("{}: cannot be written ({})", file, std::strerror(errno));
-  const bool whole = std::fwrite(text.data(), 1, text.size(), out) == text.size();
-  const bool closed = std::fclose(out) == 0;
-  if (!whole || !closed || std::rename(part.c_str(), file.c_str()) != 0) {
-    const int reason = errno;
-    std::remove(part.c_str());
-    throw Error("{}: cannot be written ({})", file, std::strerror(reason));
+  write_whole(file, text);
+}
+
+namespace {
+
+struct Target {
+  std::string_view option;
+  const std::string& file;
+};
+std::array<Target, 4> targets_of(const OutputOptions& o) {
+  return {{{"--json", o.json}, {"--csv", o.csv}, {"--junit", o.junit}, {"--markdown", o.markdown}}};
+}
+
+bool same_file(const std::string& a, const std::string& b) {
+  std::error_code none;
+  return a == b || std::filesystem::equivalent(a, b, none);
+}
+
+}  // namespace
+
+void check_outputs(const OutputOptions& options, const std::vector<std::string>& inputs) {
+  const auto targets = targets_of(options);
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const auto& [option, file] = targets[i];
+    if (file.empty()) continue;
+    for (std::size_t k = 0; k < i; ++k) {
+      if (!targets[k].file.empty() && same_file(file, targets[k].file)) {
+        throw Error("{} and {} both write to '{}'; expected a file each", targets[k].option, option, file);
+      }
+    }
+    for (const std::string& input : inputs) {
+      if (same_file(file, input)) throw Error("{} {}: is an input; expected another file", option, file);
+    }
   }
 }
 
 int write_report(const Report& report, const OutputOptions& options) {
-  const bool takes_stdout = std::ranges::any_of(
-      std::initializer_list<std::string>{options.json, options.csv, options.junit, options.markdown},
-      [](const std::string& file) { return file == "-"; });
+  const auto targets = targets_of(options);
+  const bool takes_stdout = std::ranges::any_of(targets, [](const Target& t) { return t.file == "-"; });
   if (!takes_stdout) write_text("-", to_text(report, {use_color(options.color), options.all}));
   if (!options.json.empty()) write_text(options.json, to_json(report));
   if (!options.csv.empty()) write_text(options.csv, to_csv(report));

@@ -17,7 +17,7 @@ struct OutputOptions {
 
 struct CheckVerb {
   std::vector<std::string> cases;
-  std::string actual, only;
+  std::string actual, only, dtype_hint;
   std::vector<std::string> tolerances = {"derived"};
   std::string level = "fp64";
   int threads = 0;  ///< 0: one per core
