@@ -144,14 +144,21 @@ class Differ {
         options_(options),
         actual_tensors_(logical_tensors(actual)),
         reference_tensors_(logical_tensors(reference)),
-        count_of_(reference_tensors_) {}
+        count_of_(reference_tensors_) {
+    // An array alone in its file has no name but the file's.
+    if (actual.format == "npy" && reference.format == "npy")
+      actual_tensors_.front().id = reference_tensors_.front().id;
+  }
 
   Report run() {
     const auto start = std::chrono::steady_clock::now();
     Report report{"diff", actual_.path.string(), reference_.path.string(), {}, {}, {}, 0};
     for (const Policy& p : options_.policies) report.policies.push_back(p.name);
     for (const Dump* dump : {&actual_, &reference_}) {
-      for (const std::string& note : dump->notes) report.notes.push_back(dump->path.string() + ": " + note);
+      for (const std::string& note : dump->notes) {
+        const std::string path = dump->path.string();
+        report.notes.push_back(note.starts_with(path) ? note : path + ": " + note);
+      }
     }
     const std::vector<Pair> pairs = match(actual_tensors_, reference_tensors_, options_.rules);
     for (std::size_t i = 0; i < pairs.size(); ++i) {

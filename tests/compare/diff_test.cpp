@@ -348,8 +348,17 @@ TEST(Diff, NotesOfBothDumpsAreKept) {
   MemoryDump a("a"), r("r");
   a.add("x", float32({1})), r.add("x", float32({1}));
   a.notes = {"left out"};
-  r.notes = {"assumed"};
-  EXPECT_THAT(diff(a, r, options()).notes, ElementsAre("a: left out", "r: assumed"));
+  r.notes = {"r/file: assumed"};
+  EXPECT_THAT(diff(a, r, options()).notes, ElementsAre("a: left out", "r/file: assumed"));
+}
+
+TEST(Diff, TwoArraysAloneInTheirFilesArePaired) {
+  MemoryDump a("a.npy"), r("r.npy");
+  a.add("a", float32({1})), r.add("r", float32({1}));
+  EXPECT_THAT(verdicts(diff(a, r, options())),
+              ElementsAre(F("a", Verdict::missing_reference), F("r", Verdict::missing_actual)));
+  a.format = r.format = "npy";
+  EXPECT_THAT(verdicts(diff(a, r, options())), ElementsAre(F("r", Verdict::passed)));
 }
 
 TEST(Diff, TellsHowFarItIs) {
