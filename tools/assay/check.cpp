@@ -23,6 +23,7 @@ std::string verdict_options(const CheckVerb& verb) {
 }  // namespace
 
 int run(const CheckVerb& verb) {
+  expect_one_on_stdout(verb.output);
   CheckOptions options;
   options.policies = load_policies(verb.tolerances);
   options.level = parse_level(verb.level);

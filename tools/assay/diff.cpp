@@ -23,6 +23,7 @@ std::string command(const DiffVerb& verb) {
 }  // namespace
 
 int run(const DiffVerb& verb) {
+  expect_one_on_stdout(verb.output);
   DiffOptions options;
   options.policies = load_policies(verb.tolerances);
   if (!verb.rules.empty()) options.rules = Rules::load(verb.rules);

@@ -56,18 +56,18 @@ int run(const GoldenVerb& verb) {
   }
   for (const fs::path& folder : cases) {
     const Case c = load_case(folder);
-    const std::vector<NamedTensor> outputs = compute_golden(*c.op, c.inputs, c.attributes, level);
-    fmt::print("{}\n", printable(c.name));
-    for (const auto& [name, tensor] : outputs) {
-      fmt::print("  {:<16} {} {}\n", name, assay::name(tensor.dtype()), to_string(tensor.shape()));
-    }
-    if (verb.output.empty()) continue;
     const fs::path target = cases.size() == 1 ? fs::path(verb.output) : fs::path(verb.output) / c.name;
     std::error_code none;
     if (fs::equivalent(target, folder, none)) {
       throw Error("{}: is the case itself; expected another folder, so that its own outputs stay",
                   target.string());
     }
+    const std::vector<NamedTensor> outputs = compute_golden(*c.op, c.inputs, c.attributes, level);
+    fmt::print("{}\n", printable(c.name));
+    for (const auto& [name, tensor] : outputs) {
+      fmt::print("  {:<16} {} {}\n", name, assay::name(tensor.dtype()), to_string(tensor.shape()));
+    }
+    if (verb.output.empty()) continue;
     write_case(c, outputs, target);
     fmt::print("  written to {}\n", printable(target.string()));
   }

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "assay/golden/error.h"
 #include "assay/operators/golden.h"
@@ -13,10 +14,11 @@
 namespace assay {
 namespace {
 
-// The accumulation count is code. For people it is read off by probing: with a prime for every letter, the
-// count names the letters whose product it is (and a constant that is added).
+// The accumulation count is code. For people it is read off by probing: with a prime for every letter,
+// farther from the others than any constant, the count names the letters whose product it is (and a constant
+// that is added).
 std::string count_formula(const Operator& op, std::string_view output) {
-  constexpr std::int64_t primes[] = {1009, 1013, 1019, 1021, 1031, 1033, 1039, 1049};
+  constexpr std::int64_t primes[] = {1009, 1031, 1051, 1087, 1103, 1123, 1151, 1171};
   constexpr std::int64_t largest_constant = 8;
   std::vector<std::pair<std::string, std::int64_t>> letters;
   Dims dims;
@@ -81,14 +83,14 @@ std::string cell(std::string_view text) {
   return out;
 }
 
-void print_markdown() {
+void print_markdown(std::span<const Operator* const> listed) {
   std::string out =
       "# Operators\n\nWritten by `assay ops --markdown` from the declarations in `operators/`; a test fails "
       "when it is "
       "stale.\nShapes by letters: `N*` is any number of extents, equal letters are equal extents. The count "
       "is the "
       "accumulation\ncount behind one element; 0 is a copy, judged bit for bit.\n";
-  for (const Operator* op : operators()) {
+  for (const Operator* op : listed) {
     out += fmt::format("\n## {}\n\n`{}`\n\nSource: {}.", op->name, op->math, op->source);
     if (!op->aliases.empty()) out += fmt::format(" Also known as {}.", fmt::join(op->aliases, ", "));
     out += "\n\n| argument | shape | role | count |\n| --- | --- | --- | --- |\n";
@@ -105,10 +107,10 @@ void print_markdown() {
   write_text("-", out);
 }
 
-void print_json() {
+void print_json(std::span<const Operator* const> listed) {
   using Json = nlohmann::ordered_json;
   Json list = Json::array();
-  for (const Operator* op : operators()) {
+  for (const Operator* op : listed) {
     Json j = {{"name", op->name},
               {"math", op->math},
               {"source", op->source},
@@ -134,14 +136,16 @@ void print_json() {
 }  // namespace
 
 int run(const OpsVerb& verb) {
-  if (!verb.name.empty()) {
-    describe(find_operator(verb.name));
-  } else if (verb.markdown) {
-    print_markdown();
+  std::vector<const Operator*> listed(operators().begin(), operators().end());
+  if (!verb.name.empty()) listed = {&find_operator(verb.name)};
+  if (verb.markdown) {
+    print_markdown(listed);
   } else if (verb.json) {
-    print_json();
+    print_json(listed);
+  } else if (!verb.name.empty()) {
+    describe(*listed.front());
   } else {
-    for (const Operator* op : operators()) {
+    for (const Operator* op : listed) {
       fmt::print("{:<18} {}  {}\n", op->name, op->has_backward ? "fwd bwd" : "fwd    ", op->math);
     }
   }

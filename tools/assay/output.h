@@ -14,6 +14,9 @@ namespace assay {
 /// Files appear whole or not at all. Throws Error if one cannot be written.
 int write_report(const Report&, const OutputOptions&);
 
+/// Throws Error if two reports are asked to share standard output; to be called before the work.
+void expect_one_on_stdout(const OutputOptions&);
+
 /// `text` to the file, or to standard output for "-".
 void write_text(const std::string& file, const std::string& text);
 
