@@ -22,8 +22,10 @@ endfunction()
 # The arithmetic must be the one that is written: no contraction into FMA, no fast-math, ever.
 function(assay_flags target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -ffp-contract=off
-                                           $<$<BOOL:${ASSAY_WERROR}>:-Werror> $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+                                           $<$<BOOL:${ASSAY_WERROR}>:-Werror> $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> $<$<CXX_COMPILER_ID:Clang>:-Wno-sign-conversion>)
   if(ASSAY_SANITIZE)
+    # g++ warns falsely of uninitialised variables in instrumented code (its manual says so of -fsanitize).
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
     target_compile_options(${target} PUBLIC -fsanitize=${ASSAY_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
     target_link_options(${target} PUBLIC -fsanitize=${ASSAY_SANITIZE})
   endif()

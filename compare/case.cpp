@@ -60,7 +60,8 @@ CaseOutput read_declaration(const Json& json, const std::string& where) {
 Tensor read_array(const fs::path& folder, const CaseOutput& t) {
   const auto file = MappedFile::open_in(folder, t.file);
   const std::string where = file->path().string();
-  const Tensor tensor = read_npy(parse_npy(file->bytes(), where, t.dtype), file->bytes(), file, where);
+  const Tensor tensor =
+      read_npy(parse_npy(file->bytes(), file->bytes().size(), where, t.dtype), file->bytes(), file, where);
   if (tensor.dtype() != t.dtype) {
     throw Error("{}: holds {}; expected {} as case.json declares for '{}'", where, name(tensor.dtype()),
                 name(t.dtype), t.name);
@@ -113,8 +114,14 @@ Case load_case(const fs::path& folder) {
   c.json = file->text();
   const Json json = parse_json(c.json, where);
   const std::string& op = json.at("op", where).string(where + ": op");
-  const Json* name = json.find("case");
-  c.name = op + "/" + (name == nullptr ? folder.filename().string() : name->string(where + ": case"));
+  const Json* given_name = json.find("case");
+  const std::string name =
+      given_name == nullptr ? folder.filename().string() : given_name->string(where + ": case");
+  // It becomes the name of a folder when golden outputs are written.
+  if (given_name != nullptr && !is_plain_name(name)) {
+    throw Error("{}: case is '{}'; expected letters, digits, '_', '.' and '-'", where, name);
+  }
+  c.name = op + "/" + name;
   try {
     c.op = &find_operator(op);
     if (const Json* attributes = json.find("attributes"))

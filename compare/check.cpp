@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <memory>
 
 #include "assay/compare/case.h"
@@ -30,17 +31,13 @@ ErrorModel model_of(DType d) {
 
 // What an element may be off: the kernel's own error bound, the golden value's, and the final store to a
 // narrow dtype.
-std::vector<double> allowed_errors(const Tensor& kernel_bound, const Tensor& golden, DType result,
-                                   Level level) {
-  const DType device = arithmetic(result),
-              golden_dtype = level == Level::fp64 ? DType::float64 : DType::float32;
-  // Bounds are sums of powers of u, so a smaller u scales them down at least in proportion.
-  const double golden_share = std::min(1.0, unit_roundoff(golden_dtype) / unit_roundoff(device));
-  const bool stored_narrow = unit_roundoff(result) > unit_roundoff(device);
+std::vector<double> allowed_errors(const Tensor& kernel_bound, const Tensor& golden_bound,
+                                   const Tensor& golden, DType result) {
+  const bool stored_narrow = unit_roundoff(result) > unit_roundoff(arithmetic(result));
   std::vector<double> allowed = kernel_bound.values();
-  const std::vector<double> values = golden.values();
+  const std::vector<double> golden_error = golden_bound.values(), values = golden.values();
   for (std::size_t i = 0; i < allowed.size(); ++i) {
-    allowed[i] += golden_share * allowed[i];
+    allowed[i] += golden_error[i];
     if (stored_narrow) {
       allowed[i] += unit_roundoff(result) * (std::abs(values[i]) + allowed[i]) + min_subnormal(result) / 2;
     }
@@ -139,16 +136,21 @@ class CaseCheck {
     return found->tensor;
   }
 
+  // Error bounds of all outputs in this arithmetic; computed once.
+  const std::vector<NamedTensor>& bounds(DType device) {
+    const auto [at, is_new] = bounds_.try_emplace(device);
+    if (is_new) at->second = compute_bound(*case_.op, case_.inputs, case_.attributes, model_of(device));
+    return at->second;
+  }
+
   void judge_policy(Finding& f, const CaseOutput& output, const Tensor& actual, const Tensor& golden,
                     Expectation e) {
     std::vector<double> allowed;
     if (e.policy->rule == Rule::derived && is_float(actual.dtype()) && actual.shape() == golden.shape()) {
       const DType device = arithmetic(actual.dtype());
-      if (device != bound_dtype_ || bounds_.empty()) {
-        bounds_ = compute_bound(*case_.op, case_.inputs, case_.attributes, model_of(device));
-        bound_dtype_ = device;
-      }
-      allowed = allowed_errors(named(bounds_, output.name), golden, actual.dtype(), options_.level);
+      const DType golden_arithmetic = options_.level == Level::fp64 ? DType::float64 : DType::float32;
+      allowed = allowed_errors(named(bounds(device), output.name),
+                               named(bounds(golden_arithmetic), output.name), golden, actual.dtype());
       e.bound = allowed;
       const std::string stored =
           device == actual.dtype() ? "" : fmt::format(", stored as {}", name(actual.dtype()));
@@ -160,8 +162,8 @@ class CaseCheck {
 
   const Case& case_;
   const CheckOptions& options_;
-  std::vector<NamedTensor> golden_, bounds_;
-  DType bound_dtype_ = DType::float64;
+  std::vector<NamedTensor> golden_;
+  std::map<DType, std::vector<NamedTensor>> bounds_;
   std::vector<InputShape> shapes_;
 };
 

@@ -31,13 +31,31 @@ std::string output_name(const LogicalTensor& t, bool is_linear) {
   return id.arg;
 }
 
+std::optional<KnownCount> count_of_call(const Operator& op, const std::string& output, const Shape& shape,
+                                        const std::vector<InputShape>& inputs) {
+  try {
+    // With default attributes; a result of another shape than these give was made with others.
+    const Attributes attributes = complete_attributes(op, {});
+    const auto arg = std::ranges::find(op.args, output, &Arg::name);
+    const bool agrees =
+        arg == op.args.end() || shape_of(op, *arg, bind_dims(op, inputs, attributes), attributes) == shape;
+    if (!agrees) return std::nullopt;
+    return KnownCount{accumulation_count(op, output, inputs, {}),
+                      fmt::format("{} {} of the recorded shapes, default attributes", op.name, output)};
+  } catch (const Error&) {
+    return std::nullopt;  // recorded under names that are not the operator's: the count stays unknown
+  }
+}
+
 // An optimizer's results are named after the step: param_1, param_2, ..
 std::optional<KnownCount> optimizer_count(const LogicalTensor& t) {
+  constexpr std::int64_t most_steps = std::int64_t{1} << 53;
   const Operator* op = t.op.empty() ? nullptr : known_operator(t.op);
-  if (op == nullptr || std::ranges::find(op->args, "param_#", &Arg::name) == op->args.end())
-    return std::nullopt;
-  const std::string output = fmt::format("param_{}", t.id.step + 1);
-  return KnownCount{op->terms(output, {}, {}), fmt::format("{} {}", op->name, output)};
+  if (op == nullptr || t.id.step < 0 || t.id.step >= most_steps) return std::nullopt;
+  Shape grads = {t.id.step + 1};
+  grads.insert(grads.end(), t.shape.begin(), t.shape.end());
+  const std::vector<InputShape> inputs = {{"param", t.shape, nullptr}, {"grads", grads, nullptr}};
+  return count_of_call(*op, fmt::format("param_{}", t.id.step + 1), t.shape, inputs);
 }
 
 }  // namespace
@@ -78,13 +96,7 @@ std::optional<KnownCount> CountOf::operator()(const LogicalTensor& t) const {
       inputs.push_back({!is_linear ? param->id.arg : is_bias ? "b" : "w", param->shape, nullptr});
     }
   }
-  try {
-    const std::string output = output_name(t, is_linear);
-    const std::int64_t count = accumulation_count(*op, output, inputs, {});
-    return KnownCount{count, fmt::format("{} {} of the recorded shapes", op->name, output)};
-  } catch (const Error&) {
-    return std::nullopt;  // recorded under names that are not the operator's: the count stays unknown
-  }
+  return count_of_call(*op, output_name(t, is_linear), t.shape, inputs);
 }
 
 }  // namespace assay

@@ -10,7 +10,8 @@
 
 namespace assay {
 
-/// An accumulation count and where it comes from: "rms_norm: C = 40 terms", "the dump".
+/// An accumulation count and where it comes from: "rms_norm y of the recorded shapes, default attributes",
+/// "the dump".
 struct KnownCount {
   std::int64_t count = 0;
   std::string source;

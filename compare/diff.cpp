@@ -25,9 +25,16 @@ struct Pair {
   const Identity& id() const { return reference != nullptr ? reference->id : actual->id; }
 };
 
+// One array on each side, named by its file: the two are meant to be compared, whatever the files are called.
+bool are_lone_arrays(const std::vector<LogicalTensor>& actual, const std::vector<LogicalTensor>& reference) {
+  return actual.size() == 1 && reference.size() == 1 && actual.front().id.slot.empty() &&
+         reference.front().id.slot.empty();
+}
+
 // The reference's execution order; what only the actual side has follows the tensor it followed there.
 std::vector<Pair> match(const std::vector<LogicalTensor>& actual, const std::vector<LogicalTensor>& reference,
                         const Rules& rules) {
+  if (are_lone_arrays(actual, reference)) return {{&actual.front(), &reference.front()}};
   std::map<Identity, std::size_t> by_id;
   for (std::size_t i = 0; i < reference.size(); ++i) by_id.emplace(reference[i].id, i);
   std::vector<const LogicalTensor*> partner(reference.size(), nullptr);
@@ -119,21 +126,22 @@ void note_inputs(std::vector<Finding>& findings) {
 class CoarsestSoFar {
  public:
   void see(const LogicalTensor* tensor) {
-    if (tensor == nullptr || !is_float(tensor->dtype)) return;
-    if (seen_ && coarser(*seen_, tensor->dtype) == *seen_) return;
-    seen_ = tensor->dtype;
-    first_ = to_string(tensor->id);
+    if (tensor != nullptr && is_float(tensor->dtype))
+      first_.try_emplace(tensor->dtype, to_string(tensor->id));
   }
+  // Dtypes for which the policy has no rows cannot relax it.
   void apply(Expectation& e, DType own) const {
     e.row_dtype = own;
-    if (!seen_ || coarser(own, *seen_) != *seen_ || own == *seen_) return;
-    e.row_dtype = *seen_;
-    e.row_reason = fmt::format("{} was used upstream, first in {}", name(*seen_), first_);
+    for (const auto& [dtype, first] : first_) {
+      if (dtype == e.row_dtype || coarser(e.row_dtype, dtype) != dtype || e.policy->rows_of(dtype).empty())
+        continue;
+      e.row_dtype = dtype;
+      e.row_reason = fmt::format("{} was used upstream, first in {}", name(dtype), first);
+    }
   }
 
  private:
-  std::optional<DType> seen_;
-  std::string first_;
+  std::map<DType, std::string> first_;  ///< the first tensor of each dtype
 };
 
 class Differ {
@@ -160,6 +168,12 @@ class Differ {
         report.notes.push_back(note.starts_with(path) ? note : path + ": " + note);
       }
     }
+    if (are_lone_arrays(actual_tensors_, reference_tensors_) &&
+        actual_tensors_.front().id != reference_tensors_.front().id) {
+      report.notes.push_back(fmt::format("one tensor on each side: '{}' is compared with '{}'",
+                                         to_string(actual_tensors_.front().id),
+                                         to_string(reference_tensors_.front().id)));
+    }
     const std::vector<Pair> pairs = match(actual_tensors_, reference_tensors_, options_.rules);
     for (std::size_t i = 0; i < pairs.size(); ++i) {
       Finding finding;
@@ -173,6 +187,7 @@ class Differ {
         if (!options_.repeat.empty()) finding.repeat = options_.repeat + only_option(finding.name);
         report.findings.push_back(std::move(finding));
       }
+      if (options_.rules.ignored(paths_of(pairs[i].id()))) continue;
       coarsest_.see(pairs[i].actual);
       coarsest_.see(pairs[i].reference);
     }
@@ -200,7 +215,7 @@ class Differ {
     } else {
       try {
         compare_pair(f, pair, paths);
-      } catch (const Error& e) {
+      } catch (const std::exception& e) {  // bad_alloc included: the other tensors go on
         f.verdict = Verdict::unreadable;
         f.reason = e.what();
       }
@@ -227,13 +242,13 @@ class Differ {
     }
     coarsest_.apply(e, coarser(actual.tensor.dtype(), reference.tensor.dtype()));
     judge_policy(f, actual.tensor, reference.tensor, e);
+    judge_replicas(f, actual, reference, e);
     for (std::size_t i = 1; i < options_.policies.size(); ++i) {
       Finding other;
       e.policy = &options_.policies[i];
       judge_policy(other, actual.tensor, reference.tensor, e);
       f.others.push_back({e.policy->name, other.verdict, other.ratio});
     }
-    judge_replicas(f, actual, reference, e);
     if (f.verdict == Verdict::failed && !is_float(actual.tensor.dtype())) {
       note_choices(f, actual.tensor, reference.tensor);
     }
@@ -252,8 +267,9 @@ class Differ {
     const std::vector<double> values =
         bias == reference_tensors_.end() ? std::vector<double>() : merge(reference_, *bias).tensor.values();
     Expectation e;
+    e.policy = &options_.policies.front();
     coarsest_.apply(e, logits->dtype);
-    const auto rows = options_.policies.front().rows_of(e.row_dtype);
+    const auto rows = e.policy->rows_of(e.row_dtype);
     if (rows.empty()) return;
     std::string note =
         explain_choices(actual, reference, merge(reference_, *logits).tensor, values, rows.front());
@@ -271,7 +287,7 @@ class Differ {
 
   // Copies that disagree are a finding of their own, whatever the tolerance says of the copy that was
   // compared.
-  void judge_replicas(Finding& f, const Merged& actual, const Merged& reference, Expectation e) const {
+  void judge_replicas(Finding& f, const Merged& actual, const Merged& reference, const Expectation& e) const {
     if (actual.replicas.empty() && reference.replicas.empty()) return;
     f.verdict = Verdict::replicas_differ;
     f.rule = "replicas: every bit equal";
@@ -279,7 +295,6 @@ class Differ {
                                        : describe(actual.replicas.front(), "actual");
     if (!actual.sum_of_replicas) return;
     Finding sum;
-    e.policy = &options_.policies.front();
     judge_policy(sum, *actual.sum_of_replicas, reference.tensor, e);
     if (sum.verdict != Verdict::passed) return;
     const std::string& dim = actual.replicas.front().mesh_dim;

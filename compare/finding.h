@@ -41,9 +41,9 @@ struct Opinion {
 struct Finding {
   std::string name;  ///< unique within the report
   Identity id;
-  Verdict verdict = Verdict::passed;
-  std::string rule;    ///< the table row, bound or promise that decided, as a sentence
-  std::string reason;  ///< why it did not pass; empty if it did
+  Verdict verdict = Verdict::no_rule;  ///< until something has judged it
+  std::string rule;                    ///< the table row, bound or promise that decided, as a sentence
+  std::string reason;                  ///< why it did not pass; empty if it did
   std::vector<std::string> notes;
   std::optional<std::int64_t> count;  ///< accumulation count
   std::string count_source;

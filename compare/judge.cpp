@@ -85,31 +85,38 @@ void judge_outside(Finding& f) {
                          f.metrics->elements, f.ratio);
 }
 
-double largest_finite(const Side& side, const Tensor& tensor) {
-  if (side.infinite == 0) return std::max(std::abs(side.min), std::abs(side.max));
-  double largest = 0;
-  for (const double v : tensor.values()) {
-    if (std::isfinite(v)) largest = std::max(largest, std::abs(v));
-  }
-  return largest;
-}
-
-// The error is inside, but would zeros have been inside too? Then the table says nothing about this tensor,
-// and the scale-free relative L2 error, held to the same tolerance, has the last word.
-void judge_trust(Finding& f, const Tensor& reference, const Row& row) {
+// The error is inside, but where the allowed error is as large as the value itself, zeros would have been
+// inside too: of those elements the table says nothing. What is wrong with them, in relative L2 of the whole
+// tensor, is held to the same tolerance; a tensor that fails here may still be right, but this rule cannot
+// tell.
+void judge_trust(Finding& f, const Tensor& actual, const Tensor& reference, const Row& row) {
   const Metrics& m = *f.metrics;
-  const double largest = largest_finite(m.reference, reference);
-  if (m.different_bits == 0 || row.atol + row.rtol * largest < largest) return;
-  if (m.relative_l2 <= row.rtol && m.relative_l2 < 1) {  // zeros have 1
-    f.notes.push_back(
-        fmt::format("every value is below the allowed error; decided by relative L2 {:.2g} <= {:g}",
-                    m.relative_l2, row.rtol));
-    return;
+  if (m.different_bits == 0 || m.relative_l2 <= row.rtol) return;
+  const std::vector<double> a = actual.values(), r = reference.values();
+  double hidden = 0, norm = 0;
+  std::int64_t blind = 0;
+  for (std::size_t i = 0; i < r.size(); ++i) {
+    if (!std::isfinite(a[i]) || !std::isfinite(r[i])) continue;
+    norm = std::hypot(norm, r[i]);
+    if (row.atol + row.rtol * std::abs(r[i]) < std::abs(r[i])) continue;
+    ++blind;
+    hidden = std::hypot(hidden, a[i] - r[i]);
   }
+  if (hidden <= row.rtol * norm && norm > 0) return;
   f.verdict = Verdict::mistrusted;
   f.reason = fmt::format(
-      "every value is below the allowed error (largest {:.3g}), and relative L2 {:.2g} is over {:g}", largest,
-      m.relative_l2, row.rtol);
+      "{} of {} values are below their allowed error, and their errors make a relative L2 of {:.2g}, over "
+      "{:g}",
+      blind, m.elements, hidden / norm, row.rtol);
+}
+
+// Nothing finite on both sides: NaN against NaN is equal, but no number was judged.
+bool judge_finite(Finding& f) {
+  const Metrics& m = *f.metrics;
+  if (m.elements == 0 || m.reference.nan + m.reference.infinite + m.overflowed < m.elements) return true;
+  f.verdict = Verdict::mistrusted;
+  f.reason = "no element is finite on both sides: nothing was judged";
+  return false;
 }
 
 bool measure_row(Finding& f, const Tensor& actual, const Tensor& reference, const Row& row, int threads) {
@@ -132,10 +139,11 @@ void judge_table(Finding& f, const Tensor& actual, const Tensor& reference, cons
   if (rows.empty()) {
     f.metrics = measure(actual, reference, {}, e.threads);
     note_worst(f, actual, reference);
-    f.rule = policy.name + " has no row for " + std::string(name(e.row_dtype));
+    const std::string no_row = fmt::format("{} has no row for {}", policy.name, name(e.row_dtype));
+    f.rule = f.metrics->different_bits == 0 ? "every bit equal; " + no_row : no_row;
     if (f.metrics->different_bits == 0) return;
     f.verdict = Verdict::no_rule;
-    f.reason = f.rule + "; add a [[tolerance]] rule";
+    f.reason = no_row + "; add a [[tolerance]] rule";
     return;
   }
   if (e.count && policy.find(e.row_dtype, *e.count) == nullptr) {
@@ -149,7 +157,8 @@ void judge_table(Finding& f, const Tensor& actual, const Tensor& reference, cons
   f.rule = rule_of(*row);
   note_worst(f, actual, reference);
   if (!judge_special(f)) return;
-  if (within) return judge_trust(f, reference, *row);
+  if (!judge_finite(f)) return;
+  if (within) return judge_trust(f, actual, reference, *row);
   judge_outside(f);
   if (e.count) return;
   // Fails at the strictest row; a larger count, if it were known, might still allow it.
@@ -197,7 +206,7 @@ void judge_bound(Finding& f, const Tensor& actual, const Tensor& reference, cons
   f.ratio = f.metrics->worst_ratio;
   f.rule = e.bound_source;
   note_worst(f, actual, reference);
-  if (!judge_special(f)) return;
+  if (!judge_special(f) || !judge_finite(f)) return;
   if (f.metrics->over == 0) return judge_bound_trust(f, actual, reference, e.bound);
   judge_outside(f);
 }
@@ -221,8 +230,14 @@ void judge(Finding& f, const Tensor& actual, const Tensor& reference, const Expe
   f.reference_shape = reference.shape();
   f.count = e.count;
   if (!comparable(f, actual, reference)) return;
+  f.verdict = Verdict::passed;  // unless one of the steps below says otherwise
   if (!is_float(actual.dtype())) {
     judge_bits(f, actual, reference, "integers: every bit equal", e.threads);
+  } else if (e.policy->rule == Rule::bitwise && actual.dtype() != reference.dtype()) {
+    f.metrics = measure(actual, reference, {}, e.threads);
+    f.verdict = Verdict::failed;
+    f.rule = "bitwise: every bit equal";
+    f.reason = fmt::format("{} against {}", name(actual.dtype()), name(reference.dtype()));
   } else if (e.policy->rule == Rule::bitwise) {
     judge_bits(f, actual, reference, "bitwise: every bit equal", e.threads);
   } else if (e.promises_bits) {

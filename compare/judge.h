@@ -26,8 +26,8 @@ struct Expectation {
 };
 
 /// Judges a pair in the order of design: shape and dtype, NaN and Inf pattern, bits where they are promised,
-/// tolerance per element, error balance, trust. Fills verdict, rule, reason, metrics, ratio, required and the
-/// worst values.
+/// tolerance per element, trust. Error balance is noted where a pair fails, never decided by. Fills verdict,
+/// rule, reason, metrics, ratio, required and the worst values.
 void judge(Finding&, const Tensor& actual, const Tensor& reference, const Expectation&);
 
 }  // namespace assay

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "assay/compare/block.h"
@@ -21,7 +22,11 @@ std::int64_t worst_element(const Metrics& m) {
 
 DType coarser(DType a, DType b) {
   if (!is_float(a) || !is_float(b)) return is_float(a) ? b : a;
-  return format_of(a).precision() <= format_of(b).precision() ? a : b;
+  // Of equal precision the one with the smaller range: float16 before tfloat32.
+  const auto fineness = [](DType d) {
+    return std::pair(format_of(d).precision(), format_of(d).exponent_bits);
+  };
+  return fineness(a) <= fineness(b) ? a : b;
 }
 
 Metrics measure(const Tensor& actual, const Tensor& reference, const Allowed& allowed, int threads) {
@@ -32,6 +37,9 @@ Metrics measure(const Tensor& actual, const Tensor& reference, const Allowed& al
   if (is_float(actual.dtype()) != is_float(reference.dtype())) {
     throw Error("{} and {} cannot be compared element by element", name(actual.dtype()),
                 name(reference.dtype()));
+  }
+  if (!allowed.bound.empty() && static_cast<std::int64_t>(allowed.bound.size()) != actual.size()) {
+    throw Error("{} bounds for {} elements; expected one each", allowed.bound.size(), actual.size());
   }
   const std::int64_t size = actual.size();
   const auto chunks = static_cast<std::size_t>((size + chunk - 1) / chunk);

@@ -114,8 +114,9 @@ std::string read_file(const std::string& path) {
 }  // namespace
 
 std::span<const Row> Policy::rows_of(DType dtype) const {
-  const auto range = std::ranges::equal_range(rows, dtype, {}, &Row::dtype);
-  return {range.begin(), range.end()};
+  const auto first = std::ranges::find(rows, dtype, &Row::dtype);
+  const auto end = std::find_if(first, rows.end(), [&](const Row& row) { return row.dtype != dtype; });
+  return {first, end};
 }
 
 const Row* Policy::find(DType dtype, std::int64_t count) const {

@@ -117,35 +117,44 @@ class Writer {
     if (!std::isnan(f.required) && f.ratio > 1) item("needs", fmt::format("tolerance {:.3g}", f.required));
   }
 
-  // Layers, experts and micro-batches fold into one line: every number of the name becomes a star.
-  static std::string folded(const std::string& name) {
-    std::string key;
-    for (std::size_t i = 0; i < name.size(); ++i) {
-      if (std::isdigit(static_cast<unsigned char>(name[i])) == 0)
-        key += name[i];
-      else if (key.empty() || key.back() != '*')
-        key += '*';
-    }
-    return key;
-  }
-
+  // Layers, experts and micro-batches fold into one line: a number that differs between its tensors becomes a
+  // star.
   struct Fold {
-    std::string name;  ///< of the only finding, or the folded one
+    std::vector<std::string> parts;  ///< of the name: numbers and what stands between them
     Verdict verdict = Verdict::passed;
     std::int64_t count = 0;
     double ratio = 0, required = 0;
   };
+
+  static bool is_number(const std::string& part) {
+    return std::isdigit(static_cast<unsigned char>(part.front())) != 0;
+  }
+
+  static std::vector<std::string> parts_of(const std::string& name) {
+    std::vector<std::string> parts;
+    for (const char c : name) {
+      const bool digit = std::isdigit(static_cast<unsigned char>(c)) != 0;
+      if (parts.empty() || is_number(parts.back()) != digit) parts.emplace_back();
+      parts.back() += c;
+    }
+    return parts;
+  }
 
   std::vector<Fold> folds() const {
     std::vector<Fold> list;
     std::map<std::pair<Verdict, std::string>, std::size_t> index;
     for (const Finding& f : report_.findings) {
       if (f.verdict == Verdict::passed || f.verdict == Verdict::ignored) continue;
-      const std::string key = style_.all ? f.name : folded(f.name);
+      const std::vector<std::string> parts = parts_of(f.name);
+      std::string key;
+      for (const std::string& part : parts) key += style_.all || !is_number(part) ? part : "*";
       const auto [at, is_new] = index.try_emplace({f.verdict, key}, list.size());
-      if (is_new) list.push_back({f.name, f.verdict, 0, 0, 0});
+      if (is_new) list.push_back({parts, f.verdict, 0, 0, 0});
       Fold& fold = list[at->second];
-      if (++fold.count > 1) fold.name = key;
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        if (fold.parts[i] != parts[i]) fold.parts[i] = "*";
+      }
+      ++fold.count;
       fold.ratio = std::max(fold.ratio, f.ratio);
       if (f.required > fold.required) fold.required = f.required;
     }
@@ -162,7 +171,8 @@ class Writer {
       const Fold& f = list[i];
       line(fmt::format("{:<17} {:>7} {:>13} {:>8}  {}", name(f.verdict), grouped(f.count),
                        f.ratio > 0 ? fmt::format("{:.3g}", f.ratio) : "",
-                       f.required > 0 ? fmt::format("{:.2g}", f.required) : "", printable(f.name)));
+                       f.required > 0 ? fmt::format("{:.2g}", f.required) : "",
+                       printable(fmt::format("{}", fmt::join(f.parts, "")))));
     }
     if (shown < list.size())
       line(dim(fmt::format("and {} more lines: --all shows them",

@@ -26,7 +26,7 @@ Json texts(const std::vector<std::string>& words) {
 // The fields in the order of the format's description; those that say nothing are left out.
 Json index_entry(const Record& record, const std::string& file, const std::string& dataset) {
   Json::Object line;
-  const auto add = [&](const char* key, Json value) { line.emplace_back(key, std::move(value)); };
+  const auto add = [&](const char* key, Json value) { line.push_back({key, std::move(value)}); };
   add("seq", {record.seq});
   add("step", {record.id.step});
   add("micro_batch", {record.id.micro_batch});
@@ -56,10 +56,10 @@ std::string manifest_text(const Manifest& manifest) {
                        {"version", {std::int64_t{1}}},
                        {"world_size", {std::int64_t{manifest.world_size}}}};
   if (!manifest.mesh.dims.empty()) {
-    text.emplace_back("mesh", Json{Json::Object{{"dims", texts(manifest.mesh.dims)},
-                                                {"shape", numbers(manifest.mesh.shape)}}});
+    text.push_back({"mesh", Json{Json::Object{{"dims", texts(manifest.mesh.dims)},
+                                              {"shape", numbers(manifest.mesh.shape)}}}});
   }
-  if (!manifest.producer.empty()) text.emplace_back("producer", parse_json(manifest.producer, "producer"));
+  if (!manifest.producer.empty()) text.push_back({"producer", parse_json(manifest.producer, "producer")});
   return Json{std::move(text)}.text() + "\n";
 }
 

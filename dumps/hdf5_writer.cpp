@@ -62,7 +62,9 @@ Hdf5Writer::Hdf5Writer(std::filesystem::path path) : path_(std::move(path)) {
   H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V110);
   H5Pset_alignment(access, 4096, 64);
   H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
-  file_ = H5Fcreate(path_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access);
+  const Hdf5Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
+  H5Pset_obj_track_times(creation, false);
+  file_ = H5Fcreate(path_.c_str(), H5F_ACC_TRUNC, creation, access);
   if (file_ < 0) throw Error("{}: cannot be created", path_.string());
 }
 
@@ -92,10 +94,17 @@ void Hdf5Writer::write_bytes(const std::string& name, std::int64_t type, const S
                              ? H5Screate(H5S_SCALAR)
                              : H5Screate_simple(static_cast<int>(shape.size()), extents.data(), nullptr),
                          H5Sclose);
-  const Hdf5Handle links(H5Pcreate(H5P_LINK_CREATE), H5Pclose), how(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
-  H5Pset_create_intermediate_group(links, 1);
-  H5Pset_obj_track_times(how, false);  // equal dumps are equal files
-  const Hdf5Handle dataset(H5Dcreate2(file_, name.c_str(), type, space, links, how, H5P_DEFAULT), H5Dclose);
+  // Without times, equal dumps are equal files.
+  const std::string parent = name.substr(0, name.rfind('/'));
+  if (!parent.empty() && H5Lexists(file_, parent.c_str(), H5P_DEFAULT) <= 0) {
+    const Hdf5Handle timeless(H5Pcreate(H5P_GROUP_CREATE), H5Pclose);
+    H5Pset_obj_track_times(timeless, false);
+    const Hdf5Handle group(H5Gcreate2(file_, parent.c_str(), H5P_DEFAULT, timeless, H5P_DEFAULT), H5Gclose);
+  }
+  const Hdf5Handle how(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  H5Pset_obj_track_times(how, false);
+  const Hdf5Handle dataset(H5Dcreate2(file_, name.c_str(), type, space, H5P_DEFAULT, how, H5P_DEFAULT),
+                           H5Dclose);
   // The type in memory is the one in the file: the library must not convert.
   if (!dataset.is_open() ||
       (element_count(shape) != 0 && H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes) < 0)) {

@@ -19,7 +19,7 @@ class Hdf5Writer {
   Hdf5Writer& operator=(const Hdf5Writer&) = delete;
 
   /// Raw bits under the native type of the same size: bfloat16 as uint16, float8 and bool as uint8.
-  /// @param name  path from the root; missing groups are made
+  /// @param name  "/x" or "/group/x"; the group is made where it is missing
   void write(const std::string& name, const Tensor&);
   void write_text(const std::string& name, std::string_view text);
   /// Closes the file and waits until it is on the disk.

@@ -49,7 +49,7 @@ class Builder {
       duplicate = !level.keys.insert(name).second;
     }
     if (duplicate) throw Error("{}: the JSON key '{}' stands twice in one object", where_, name);
-    members.emplace_back(std::move(name), Json{});
+    members.push_back({std::move(name), Json{}});
     return true;
   }
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& problem) {

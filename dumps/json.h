@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -16,7 +15,7 @@ namespace assay {
 class Json {
  public:
   using Array = std::vector<Json>;
-  using Member = std::pair<std::string, Json>;
+  struct Member;
   using Object = std::vector<Member>;
 
   bool is_null() const { return value_.index() == 0; }
@@ -42,6 +41,11 @@ class Json {
   std::string_view kind() const;
 
   std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object> value_;
+};
+
+struct Json::Member {
+  std::string first;  ///< the key
+  Json second;        ///< its value
 };
 
 /// Python's json module writes bare NaN, Infinity and -Infinity; msprobe's statistics are full of them.

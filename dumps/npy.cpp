@@ -171,7 +171,7 @@ class NpyDump : public Dump {
   NpyDump(std::shared_ptr<const MappedFile> file, const OpenOptions& options) : file_(std::move(file)) {
     path = file_->path();
     format = "npy";
-    header_ = parse_npy(file_->bytes(), path.string(), options.dtype_hint);
+    header_ = parse_npy(file_->bytes(), file_->bytes().size(), path.string(), options.dtype_hint);
     Record record;
     record.dtype = header_.dtype.value_or(item_size(header_) == 2 ? DType::uint16 : DType::uint8);
     record.shape = record.global_shape = header_.shape;
@@ -187,24 +187,25 @@ class NpyDump : public Dump {
 
 }  // namespace
 
-NpyHeader parse_npy(std::span<const std::byte> file, std::string_view where, std::optional<DType> hint) {
+NpyHeader parse_npy(std::span<const std::byte> head, std::uint64_t size, std::string_view where,
+                    std::optional<DType> hint) {
   constexpr std::string_view magic = "\x93NUMPY";
-  if (file.size() < 10 || std::memcmp(file.data(), magic.data(), magic.size()) != 0) {
+  if (head.size() < 10 || std::memcmp(head.data(), magic.data(), magic.size()) != 0) {
     throw Error("{}: not a whole npy file: its first bytes are not \\x93NUMPY and a version", where);
   }
-  const auto version = static_cast<unsigned>(file[6]);
-  if (version < 1 || version > 3 || static_cast<unsigned>(file[7]) != 0) {
-    throw Error("{}: npy version {}.{}, expected 1.0 to 3.0", where, version, static_cast<unsigned>(file[7]));
+  const auto version = static_cast<unsigned>(head[6]);
+  if (version < 1 || version > 3 || static_cast<unsigned>(head[7]) != 0) {
+    throw Error("{}: npy version {}.{}, expected 1.0 to 3.0", where, version, static_cast<unsigned>(head[7]));
   }
   const std::size_t start = version == 1 ? 10 : 12;
-  if (file.size() < start) throw Error("{}: the npy header is cut off", where);
+  if (head.size() < start) throw Error("{}: the npy header is cut off", where);
   const std::size_t length =
-      version == 1 ? load_little<std::uint16_t>(file, 8) : load_little<std::uint32_t>(file, 8);
-  if (length > max_header || length > file.size() - start) {
+      version == 1 ? load_little<std::uint16_t>(head, 8) : load_little<std::uint32_t>(head, 8);
+  if (length > max_header || length > head.size() - start) {
     throw Error("{}: the npy header claims {} bytes, but the file has {} and the limit is {}", where, length,
-                file.size() - start, max_header);
+                head.size() - start, max_header);
   }
-  const std::string_view text(reinterpret_cast<const char*>(file.data()) + start, length);
+  const std::string_view text(reinterpret_cast<const char*>(head.data()) + start, length);
   NpyHeader header = HeaderParser(text, where).parse();
   header.data_offset = start + length;
   resolve_dtype(header, where, hint);
@@ -214,7 +215,7 @@ NpyHeader parse_npy(std::span<const std::byte> file, std::string_view where, std
   bool fits = true;
   for (const std::int64_t extent : header.shape)
     fits = fits && !__builtin_mul_overflow(bytes, extent, &bytes);
-  const std::size_t have = file.size() - header.data_offset;
+  const std::uint64_t have = size - header.data_offset;
   if (!fits || static_cast<std::uint64_t>(bytes) != have) {
     throw Error(
         "{}: an array of {} of shape {} does not fill the {} bytes behind its header: the file is damaged",

@@ -21,10 +21,16 @@ struct NpyHeader {
   std::size_t data_offset = 0;
 };
 
+/// The longest beginning of a file that parse_npy looks at.
+inline constexpr std::size_t npy_head = 64 * 1024 + 12;
+
+/// @param head  the file, or its first npy_head bytes
+/// @param size  of the whole file
 /// @param hint  the true type of arrays that numpy cannot name: V2, V1 and unsigned or signed integers of its
 /// size
-/// @throws Error ("<where>: ...") unless `file` is a whole .npy file of a supported type
-NpyHeader parse_npy(std::span<const std::byte> file, std::string_view where, std::optional<DType> hint);
+/// @throws Error ("<where>: ...") unless it is a whole .npy file of a supported type
+NpyHeader parse_npy(std::span<const std::byte> head, std::uint64_t size, std::string_view where,
+                    std::optional<DType> hint);
 
 /// The array in C order and little-endian; a view of `file` where it is both already.
 Tensor read_npy(const NpyHeader&, std::span<const std::byte> file, std::shared_ptr<const void> owner,

@@ -16,8 +16,7 @@ class NpzDump : public Dump {
     format = "npz";
     for (const ZipArchive::Member& member : archive_.members()) {
       if (member.name.ends_with('/')) continue;
-      const ZipArchive::Content content = archive_.read(member);
-      const NpyHeader header = parse_npy(content.bytes, where(member), hint_);
+      const NpyHeader header = header_of(member);
       Record record;
       record.id.module =
           member.name.ends_with(".npy") ? member.name.substr(0, member.name.size() - 4) : member.name;
@@ -31,12 +30,14 @@ class NpzDump : public Dump {
   Tensor read(std::size_t index) const override {
     const ZipArchive::Member& member = *members_.at(index);
     const ZipArchive::Content content = archive_.read(member);
-    return read_npy(parse_npy(content.bytes, where(member), hint_), content.bytes, content.owner,
-                    where(member));
+    return read_npy(header_of(member), content.bytes, content.owner, where(member));
   }
   std::string location(std::size_t index) const override { return where(*members_.at(index)); }
 
  private:
+  NpyHeader header_of(const ZipArchive::Member& member) const {
+    return parse_npy(archive_.read_head(member, npy_head).bytes, member.size, where(member), hint_);
+  }
   std::string where(const ZipArchive::Member& member) const { return path.string() + ": " + member.name; }
 
   ZipArchive archive_;

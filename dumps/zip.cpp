@@ -103,6 +103,35 @@ void apply_zip64(std::span<const std::byte> extra, std::uint64_t& size, std::uin
   }
 }
 
+struct Inflated {
+  std::size_t read = 0, written = 0;  // more than there is room for: the content is longer
+  bool at_end = false;
+};
+
+Inflated inflate_into(std::span<std::byte> target, std::span<const std::byte> stored) {
+  z_stream stream{};
+  Inflated result;
+  if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) return result;
+  int status = Z_OK;
+  Bytef surplus = 0;
+  constexpr std::size_t step = std::numeric_limits<uInt>::max();
+  while (status == Z_OK && result.written <= target.size()) {
+    stream.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(stored.data() + result.read));
+    stream.avail_in = static_cast<uInt>(std::min(step, stored.size() - result.read));
+    // A full target gets one more byte of room: content that uses it is longer than it should be.
+    const std::size_t room = std::min(step, target.size() - result.written);
+    stream.next_out = room == 0 ? &surplus : reinterpret_cast<Bytef*>(target.data() + result.written);
+    stream.avail_out = room == 0 ? 1 : static_cast<uInt>(room);
+    const uInt in_before = stream.avail_in, out_before = stream.avail_out;
+    status = inflate(&stream, Z_NO_FLUSH);
+    result.read += in_before - stream.avail_in;
+    result.written += out_before - stream.avail_out;
+  }
+  inflateEnd(&stream);
+  result.at_end = status == Z_STREAM_END;
+  return result;
+}
+
 }  // namespace
 
 ZipArchive::ZipArchive(std::shared_ptr<const MappedFile> file) : file_(std::move(file)) {
@@ -218,32 +247,23 @@ ZipArchive::Content ZipArchive::read(const Member& member, bool zero_crc_is_unkn
   }
 
   auto inflated = std::make_shared<std::vector<std::byte>>(member.size);
-  z_stream stream{};
-  if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) throw Error("{}: zlib cannot start", where);
-  std::size_t read = 0, written = 0;
-  int status = Z_OK;
-  Bytef surplus = 0;
-  constexpr std::size_t step = std::numeric_limits<uInt>::max();
-  while (status == Z_OK) {
-    stream.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(stored.data() + read));
-    stream.avail_in = static_cast<uInt>(std::min(step, stored.size() - read));
-    // A full buffer gets one more byte of room: a stream that uses it is longer than it says.
-    const std::size_t room = std::min(step, inflated->size() - written);
-    stream.next_out = room == 0 ? &surplus : reinterpret_cast<Bytef*>(inflated->data() + written);
-    stream.avail_out = room == 0 ? 1 : static_cast<uInt>(room);
-    const uInt in_before = stream.avail_in, out_before = stream.avail_out;
-    status = inflate(&stream, Z_NO_FLUSH);
-    read += in_before - stream.avail_in;
-    written += out_before - stream.avail_out;
-    if (written > inflated->size()) break;
-  }
-  inflateEnd(&stream);
-  if (status != Z_STREAM_END || written != inflated->size() || read != stored.size()) {
+  const Inflated result = inflate_into(*inflated, stored);
+  if (!result.at_end || result.written != member.size || result.read != stored.size()) {
     throw Error("{}: the zip member '{}' does not inflate to the {} bytes it claims: the file is damaged",
                 where, member.name, member.size);
   }
   verify(*inflated);
   const std::span<const std::byte> bytes(*inflated);
+  return {bytes, std::move(inflated)};
+}
+
+ZipArchive::Content ZipArchive::read_head(const Member& member, std::size_t limit) const {
+  const auto stored = file_->bytes().subspan(member.offset, member.stored_size);
+  const std::size_t size = std::min<std::uint64_t>(member.size, limit);
+  if (!member.deflated) return {stored.first(size), file_};
+  auto inflated = std::make_shared<std::vector<std::byte>>(size);
+  const std::size_t written = std::min(inflate_into(*inflated, stored).written, size);
+  const std::span<const std::byte> bytes(inflated->data(), written);
   return {bytes, std::move(inflated)};
 }
 

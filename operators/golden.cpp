@@ -316,12 +316,13 @@ Tensors<T> evaluate(const Operator& op, std::span<const NamedTensor> inputs, con
     tensors.slots().emplace(arg.name, std::move(slot));
   }
   run_on(op, tensors, dims, attributes);
-  for (auto& [name, slot] : tensors.slots()) {
-    if (slot.arg != nullptr) continue;
+  for (auto& made : tensors.slots()) {
+    if (made.second.arg != nullptr) continue;
     const auto arg =
-        std::ranges::find_if(op.args, [&](const Arg& a) { return !is_given(a) && names(a, name); });
-    if (arg == op.args.end()) throw Error("{} made the output '{}' that it does not declare", op.name, name);
-    slot.arg = &*arg;
+        std::ranges::find_if(op.args, [&](const Arg& a) { return !is_given(a) && names(a, made.first); });
+    if (arg == op.args.end())
+      throw Error("{} made the output '{}' that it does not declare", op.name, made.first);
+    made.second.arg = &*arg;
   }
   return tensors;
 }

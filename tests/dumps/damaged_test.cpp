@@ -1,3 +1,5 @@
+#include <gmock/gmock.h>
+
 #include <algorithm>
 #include <random>
 
@@ -64,6 +66,85 @@ TEST(Damaged, Hdf5CutsAreErrors) {
   ASSERT_TRUE(reads(scratch.write("x.h5", whole)));
   for (std::size_t length = 520; length < whole.size(); length += 97) {
     EXPECT_FALSE(reads(scratch.write("x.h5", std::string_view(whole).substr(0, length)))) << length;
+  }
+}
+
+void replace_in(std::string& text, std::size_t at, std::uint32_t value) {
+  for (std::size_t i = 0; i < 4; ++i) text[at + i] = static_cast<char>(value >> (8 * i) & 0xff);
+}
+
+// The one member of an archive: its data, its sizes and its place, each made wrong alone.
+TEST(Damaged, ZipDirectoriesThatLie) {
+  const Scratch scratch;
+  const std::string whole = read_text(samples() / "npz_deflated.npz");
+  const std::size_t member = whole.find("PK\x01\x02");
+  ASSERT_NE(member, std::string::npos);
+  struct Lie {
+    std::size_t offset;
+    std::uint32_t value;
+  };
+  // checksum; stored size; size smaller, larger and huge; local header elsewhere and outside
+  for (const Lie& lie : {Lie{16, 0x12345678}, Lie{20, 5}, Lie{20, 0x7fffffff}, Lie{24, 1}, Lie{24, 4096},
+                         Lie{24, 0x7fffffff}, Lie{42, 1}, Lie{42, 0x7fffffff}}) {
+    std::string changed = whole;
+    replace_in(changed, member + lie.offset, lie.value);
+    EXPECT_FALSE(reads(scratch.write("x.npz", changed))) << lie.offset << " " << lie.value;
+  }
+}
+
+TEST(Damaged, StoredDataHasAChecksum) {
+  const Scratch scratch;
+  for (const char* name : {"npz_stored.npz", "single.pt"}) {
+    std::string changed = read_text(samples() / name);
+    const auto dump = open_dump(samples() / name);
+    const Tensor tensor = dump->read(0);
+    const std::string_view data(reinterpret_cast<const char*>(tensor.bytes().data()), tensor.bytes().size());
+    const std::size_t at = changed.find(data);
+    ASSERT_NE(at, std::string::npos);
+    changed[at] = static_cast<char>(changed[at] ^ 1);
+    EXPECT_FALSE(reads(scratch.write(name, changed))) << name;
+  }
+}
+
+// no_crc.pt holds x, 4 by 6, so that a changed pickle is seen by its meaning and not by its checksum.
+TEST(Damaged, TensorsThatLeaveTheirStorage) {
+  const Scratch scratch;
+  const std::string whole = read_text(samples() / "no_crc.pt");
+  const auto changed = [&](std::string_view from, std::string_view to) {
+    std::string text = whole;
+    EXPECT_NE(text.find(from), std::string::npos);
+    EXPECT_EQ(from.size(), to.size());
+    return text.replace(text.find(from), from.size(), to);
+  };
+  ASSERT_TRUE(reads(scratch.write("x.pt", whole)));
+  for (const auto& [from, to] :
+       std::vector<std::pair<std::string, std::string>>{{"K\x04K\x06\x86", "K\x05K\x06\x86"},
+                                                        {"K\x04K\x06\x86", "K\x04K\x07\x86"},
+                                                        {"K\x06K\x01\x86", "K\x07K\x01\x86"},
+                                                        {"K\x18", "K\x17"},
+                                                        {"FloatStorage", "BoolsStorage"},
+                                                        {"FloatStorage\n", "LongStorage\n\n"}}) {
+    const auto path = scratch.write("x.pt", changed(from, to));
+    EXPECT_TRUE(!reads(path) || open_dump(path)->records.empty()) << from;
+  }
+}
+
+// Members that reach into each other or into the directory hide things from other readers.
+TEST(Damaged, ZipMembersDoNotOverlap) {
+  const Scratch scratch;
+  const std::string whole = read_text(samples() / "npz_stored.npz");
+  const std::size_t first = whole.find("PK\x01\x02"), second = whole.find("PK\x01\x02", first + 1);
+  ASSERT_NE(second, std::string::npos);
+  for (const auto& [more, message] :
+       {std::pair{40U, "overlap"}, std::pair{1U << 20, "reaches past the data"}}) {
+    std::string changed = whole;
+    for (const std::size_t field : {first + 20, first + 24}) {
+      const auto size = static_cast<std::uint32_t>(static_cast<unsigned char>(whole[field])) +
+                        256 * static_cast<std::uint32_t>(static_cast<unsigned char>(whole[field + 1]));
+      replace_in(changed, field, size + more);
+    }
+    const auto path = scratch.write("x.npz", changed);
+    EXPECT_THAT([&] { open_dump(path); }, testing::ThrowsMessage<Error>(testing::HasSubstr(message)));
   }
 }
 

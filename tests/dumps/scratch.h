@@ -42,6 +42,7 @@ class Scratch {
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path write(const std::filesystem::path& name, std::string_view content) const {
     std::filesystem::create_directories((path_ / name).parent_path());
+    std::filesystem::remove(path_ / name);  // some file systems wait for the disk when a file is truncated
     std::ofstream(path_ / name, std::ios::binary) << content;
     return path_ / name;
   }

@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 
+#include <thread>
+
 #include "assay/dumps/assay_dump_writer.h"
 #include "assay/dumps/merge.h"
 #include "assay/golden/error.h"
@@ -121,6 +123,8 @@ TEST(Writer, EqualDumpsAreEqualFiles) {
     AssayDumpWriter writer(scratch.path() / name, {});
     writer.add(record_of(tensor), tensor);
     writer.finish();
+    // Times in the files would have a resolution of seconds.
+    std::this_thread::sleep_for(std::chrono::milliseconds(1100));
   }
   EXPECT_EQ(read_text(scratch.path() / "a/rank00000.h5"), read_text(scratch.path() / "b/rank00000.h5"));
 }

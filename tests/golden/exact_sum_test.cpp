@@ -85,6 +85,15 @@ TEST(ExactSum, ExtremesOfTheRange) {
   EXPECT_EQ(exact({1, std::ldexp(1, -24), std::ldexp(-1, -1000)}, DType::float32), 1);
 }
 
+// A tie at the last bit that a term far below decides.
+TEST(ExactSum, TiesSeeTheLastTerm) {
+  const double tie = std::ldexp(1, -53), speck = std::ldexp(1, -1000);
+  EXPECT_EQ(exact({1, tie}), 1);
+  EXPECT_EQ(exact({1, tie, speck}), 1 + 2 * tie);
+  EXPECT_EQ(exact({1, tie, -speck}), 1);
+  EXPECT_EQ(exact({-1, -tie, -speck}), -1 - 2 * tie);
+}
+
 TEST(ExactSum, SpecialValuesAsIeee) {
   const double inf = std::numeric_limits<double>::infinity();
   EXPECT_EQ(exact({1, inf, 2}), inf);

@@ -22,9 +22,10 @@ std::map<std::string, std::vector<T>> outputs(const Operator& op, const std::vec
                                               const Attributes& attributes) {
   std::map<std::string, std::vector<T>> found;
   const Tensors<T> tensors = evaluate<T>(op, inputs, attributes);
-  for (const auto& [name, slot] : tensors.slots()) {
-    const bool given = std::ranges::any_of(inputs, [&](const NamedTensor& t) { return t.name == name; });
-    if (!given) found[name] = slot.values;
+  for (const auto& made : tensors.slots()) {
+    const bool given =
+        std::ranges::any_of(inputs, [&](const NamedTensor& t) { return t.name == made.first; });
+    if (!given) found[made.first] = made.second.values;
   }
   return found;
 }

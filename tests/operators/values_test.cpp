@@ -100,6 +100,18 @@ TEST(Silu, DoesNotOverflow) {
   EXPECT_NEAR(output("silu", "grad_x", {x, g}).value(1) / (-699 * std::exp(-700)), 1, 1e-12);
 }
 
+TEST(Reductions, DimsAndKeepdimAsTorch) {
+  const auto x = values("x", {2, 3}, {1, 2, 3, 4, 5, 6});
+  EXPECT_EQ(output("reduce_sum", "y", {x}).shape(), Shape());
+  EXPECT_EQ(output("reduce_sum", "y", {x}, "keepdim=true").shape(), (Shape{1, 1}));
+  EXPECT_THAT(output("reduce_sum", "y", {x}, "dims=-2").values(), ElementsAre(5, 7, 9));
+  EXPECT_EQ(output("reduce_sum", "y", {x}, "dims=[0],keepdim=true").shape(), (Shape{1, 3}));
+  EXPECT_EQ(output("reduce_prod", "y", {x}).value(0), 720);
+  EXPECT_EQ(output("reduce_prod", "y", {x}, "keepdim=true").shape(), (Shape{1, 1}));
+  EXPECT_EQ(output("reduce_prod", "y", {x}, "dim=-1,keepdim=true").shape(), (Shape{2, 1}));
+  EXPECT_THAT(output("reduce_prod", "y", {x}, "dim=1").values(), ElementsAre(6, 120));
+}
+
 TEST(ReduceProd, OneZeroKeepsTheProductOfTheOthersAndTwoZerosKeepNothing) {
   const auto g = values("grad_y", {}, {1});
   EXPECT_THAT(output("reduce_prod", "grad_x", {values("x", {3}, {2, 0, 5}), g}).values(),

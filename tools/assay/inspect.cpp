@@ -184,7 +184,11 @@ void print_table(const Dump& dump, const std::vector<Entry>& entries) {
   for (const Entry& e : entries) {
     out += fmt::format("{:<{}}  {:<13} {}", printable(e.name), widest, name(e.record->dtype),
                        to_string(e.shape));
-    if (e.parts > 1 || !e.layout.empty()) out += fmt::format("  {} parts {}", e.parts, e.layout);
+    if (!e.layout.empty()) {
+      out += fmt::format("  {} parts {}", e.parts, e.layout);
+    } else if (e.parts > 1) {
+      out += fmt::format("  {} copies", e.parts);
+    }
     if (e.stats) {
       out += fmt::format("  sum {} abs {} min {} max {}", e.stats->sum, e.stats->abs_sum, e.stats->min,
                          e.stats->max);

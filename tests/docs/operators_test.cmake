@@ -1,0 +1,5 @@
+execute_process(COMMAND ${ASSAY} ops --markdown OUTPUT_VARIABLE generated COMMAND_ERROR_IS_FATAL ANY)
+file(READ ${FILE} committed)
+if(NOT generated STREQUAL committed)
+  message(FATAL_ERROR "OPERATORS.md is stale: write it anew with 'assay ops --markdown > OPERATORS.md'")
+endif()

@@ -1,0 +1,70 @@
+# shellcheck shell=bash
+# Sourced by tools/demo and tools/test: what they need from the distribution, and how they say what they do.
+
+# Packages of Debian 12 and later and of Ubuntu 24.04, by purpose. This is the only list.
+# shellcheck disable=SC2034  # used by who sources this
+packages_build="
+  g++ cmake ninja-build ccache
+  libfmt-dev nlohmann-json3-dev libtomlplusplus-dev libcli11-dev
+  libboost-dev libmpfr-dev libgmp-dev libxtensor-dev
+  libhdf5-dev zlib1g-dev libssl-dev"
+# shellcheck disable=SC2034
+packages_test="
+  libgtest-dev libgmock-dev libbenchmark-dev
+  clang-format shellcheck python3"
+
+say() { printf '== %s\n' "$*"; }
+die() {
+  printf 'error: %s\n' "$*" >&2
+  exit 2
+}
+
+# install_packages NAME..: what is missing of them, from the distribution; nothing if all are there.
+install_packages() {
+  local package missing=() root=()
+  if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+    say "packages: this is neither Debian nor Ubuntu, so these are taken to be there: $*"
+    return
+  fi
+  for package in "$@"; do
+    [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
+  done
+  if [ ${#missing[@]} -eq 0 ]; then
+    say "packages: all $# are installed"
+    return
+  fi
+  say "packages: installing ${missing[*]}"
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || die "these packages are missing and sudo is not there to install them; run as root"
+    root=(sudo)
+  fi
+  # An update can fail for a repository that is not needed here; the installation decides.
+  run apt "${root[@]}" apt-get -q update || true
+  run apt "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install "${missing[@]}" ||
+    die "apt-get could not install them"
+}
+
+# run NAME COMMAND..: its output goes to build/logs/NAME.log, and to the screen if it fails.
+run() {
+  local log="build/logs/$1.log" status=0
+  shift
+  mkdir -p build/logs
+  "$@" >"$log" 2>&1 </dev/null || status=$?
+  [ "$status" -eq 0 ] && return
+  tail -n 100 "$log" >&2
+  printf 'error: status %d from: %s\n(above is the end of %s)\n' "$status" "$*" "$log" >&2
+  return "$status"
+}
+
+# build PRESET TARGET [CMAKE OPTION..]: configures and builds. On a terminal ninja shows how far it is.
+build() {
+  local preset=$1 target=$2
+  shift 2
+  export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
+  run "configure-$preset" cmake --preset "$preset" "$@" || return
+  if [ -t 1 ]; then
+    cmake --build --preset "$preset" --target "$target"
+  else
+    run "build-$preset" cmake --build --preset "$preset" --target "$target"
+  fi
+}
