@@ -26,16 +26,16 @@ struct Pair {
   const Identity& id() const { return reference != nullptr ? reference->id : actual->id; }
 };
 
-// One array on each side, named by its file: the two are meant to be compared, whatever the files are called.
-bool are_lone_arrays(const std::vector<LogicalTensor>& actual, const std::vector<LogicalTensor>& reference) {
-  return actual.size() == 1 && reference.size() == 1 && actual.front().id.slot.empty() &&
-         reference.front().id.slot.empty();
+// One array on each side that has no name but its file's: the two are meant to be compared, whatever the
+// files are called.
+bool is_lone_array(const Dump& dump, const std::vector<LogicalTensor>& tensors) {
+  return tensors.size() == 1 && tensors.front().id.slot.empty() &&
+         tensors.front().id.module == dump.path.stem();
 }
 
 // The reference's execution order; what only the actual side has follows the tensor it followed there.
 std::vector<Pair> match(const std::vector<LogicalTensor>& actual, const std::vector<LogicalTensor>& reference,
                         const Rules& rules) {
-  if (are_lone_arrays(actual, reference)) return {{&actual.front(), &reference.front()}};
   std::map<Identity, std::size_t> by_id;
   for (std::size_t i = 0; i < reference.size(); ++i) by_id.emplace(reference[i].id, i);
   std::vector<const LogicalTensor*> partner(reference.size(), nullptr);
@@ -153,13 +153,17 @@ class Differ {
     Report report{"diff", actual_.path.string(), reference_.path.string(), {}, {}, {}, 0};
     for (const Policy& p : options_.policies) report.policies.push_back(p.name);
     for (const Dump* dump : {&actual_, &reference_}) {
-      for (const std::string& note : dump->notes) report.notes.push_back(dump->path.string() + ": " + note);
+      for (const std::string& note : dump->notes) {
+        const std::string path = dump->path.string();
+        report.notes.push_back(note.starts_with(path) ? note : path + ": " + note);
+      }
     }
-    if (are_lone_arrays(actual_tensors_, reference_tensors_) &&
+    if (is_lone_array(actual_, actual_tensors_) && is_lone_array(reference_, reference_tensors_) &&
         actual_tensors_.front().id != reference_tensors_.front().id) {
       report.notes.push_back(fmt::format("one tensor on each side: '{}' is compared with '{}'",
                                          to_string(actual_tensors_.front().id),
                                          to_string(reference_tensors_.front().id)));
+      actual_tensors_.front().id = reference_tensors_.front().id;
     }
     const std::vector<Pair> pairs = match(actual_tensors_, reference_tensors_, options_.rules);
     for (std::size_t i = 0; i < pairs.size(); ++i) {

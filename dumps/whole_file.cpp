@@ -40,7 +40,9 @@ void write_whole(const std::filesystem::path& path, std::initializer_list<std::s
     if (reason != 0) fail(path, reason);
     return;
   }
-  std::string part = path.string() + ".XXXXXX";
+  // Through a link to what it names: the link stays a link.
+  const auto target = std::filesystem::exists(status) ? std::filesystem::canonical(path) : path;
+  std::string part = target.string() + ".XXXXXX";
   const int descriptor = mkstemp(part.data());
   if (descriptor < 0) fail(path, errno);
   // mkstemp makes files for the owner alone; a report is for whom the umask says.
@@ -48,7 +50,7 @@ void write_whole(const std::filesystem::path& path, std::initializer_list<std::s
   umask(mask);
   fchmod(descriptor, 0666 & ~mask);
   int reason = write_and_close(fdopen(descriptor, "wb"), parts);
-  if (reason == 0 && std::rename(part.c_str(), path.c_str()) != 0) reason = errno;
+  if (reason == 0 && std::rename(part.c_str(), target.c_str()) != 0) reason = errno;
   if (reason == 0) return;
   std::remove(part.c_str());
   fail(path, reason);

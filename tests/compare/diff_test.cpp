@@ -349,8 +349,18 @@ TEST(Diff, NotesOfBothDumpsAreKept) {
   MemoryDump a("a"), r("r");
   a.add("x", float32({1})), r.add("x", float32({1}));
   a.notes = {"left out"};
-  r.notes = {"assumed"};
-  EXPECT_THAT(diff(a, r, options()).notes, ElementsAre("a: left out", "r: assumed"));
+  r.notes = {"r/file: assumed"};
+  EXPECT_THAT(diff(a, r, options()).notes, ElementsAre("a: left out", "r/file: assumed"));
+}
+
+TEST(Diff, TwoArraysAloneInTheirFilesArePaired) {
+  MemoryDump a("a.npz"), r("r.npz");
+  a.add("x", float32({1})), r.add("y", float32({1}));
+  EXPECT_THAT(verdicts(diff(a, r, options())),
+              ElementsAre(F("x", Verdict::missing_reference), F("y", Verdict::missing_actual)));
+  MemoryDump left("left.npy"), right("right.npy");
+  left.add("left", float32({1})), right.add("right", float32({1}));
+  EXPECT_THAT(verdicts(diff(left, right, options())), ElementsAre(F("right", Verdict::passed)));
 }
 
 TEST(Diff, TellsHowFarItIs) {

@@ -56,17 +56,17 @@ int run(const GoldenVerb& verb) {
   }
   for (const fs::path& folder : cases) {
     const Case c = load_case(folder);
+    const fs::path target = cases.size() == 1 ? fs::path(verb.output) : fs::path(verb.output) / c.name;
+    std::error_code none;
+    if (!verb.output.empty() && fs::exists(target, none) && !fs::is_empty(target, none)) {
+      throw Error("{}: is there already and not empty; expected a new folder", target.string());
+    }
     const std::vector<NamedTensor> outputs = compute_golden(*c.op, c.inputs, c.attributes, level);
     fmt::print("{}\n", printable(c.name));
     for (const auto& [name, tensor] : outputs) {
       fmt::print("  {:<16} {} {}\n", name, assay::name(tensor.dtype()), to_string(tensor.shape()));
     }
     if (verb.output.empty()) continue;
-    const fs::path target = cases.size() == 1 ? fs::path(verb.output) : fs::path(verb.output) / c.name;
-    std::error_code none;
-    if (fs::exists(target, none) && !fs::is_empty(target, none)) {
-      throw Error("{}: is there already and not empty; expected a new folder", target.string());
-    }
     try {
       write_case(c, outputs, target);
     } catch (...) {

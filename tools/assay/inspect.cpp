@@ -24,10 +24,26 @@ struct Stats {
   std::int64_t nan = 0, inf = 0;
 };
 
+// Integers have digits that float64 has not: the halves of each are summed instead.
+void add_integers(const Tensor& tensor, ExactSum& sum, ExactSum& abs_sum) {
+  const bool is_unsigned = tensor.dtype() == DType::uint64;
+  for (const std::int64_t v : tensor.indices()) {
+    const bool negative = v < 0 && !is_unsigned;
+    const std::uint64_t size = negative ? 0 - static_cast<std::uint64_t>(v) : static_cast<std::uint64_t>(v);
+    for (const double half :
+         {std::ldexp(static_cast<double>(size >> 32), 32), static_cast<double>(size & 0xffffffffu)}) {
+      sum.add(negative ? -half : half);
+      abs_sum.add(half);
+    }
+  }
+}
+
 // Sums are exact and rounded once; NaN and infinities are counted instead of summed.
 Stats stats_of(const Tensor& tensor) {
   Stats s;
   ExactSum sum, abs_sum;
+  const bool is_integer = !is_float(tensor.dtype());
+  if (is_integer) add_integers(tensor, sum, abs_sum);
   bool any = false;
   for (const double v : tensor.values()) {
     if (std::isnan(v)) {
@@ -41,6 +57,7 @@ Stats stats_of(const Tensor& tensor) {
       ++s.inf;
       continue;
     }
+    if (is_integer) continue;
     sum.add(v);
     abs_sum.add(std::abs(v));
   }

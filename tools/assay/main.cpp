@@ -39,7 +39,7 @@ void add_ops(CLI::App& app, std::function<int()>& action) {
   auto o = std::make_shared<OpsVerb>();
   CLI::App* verb = add_verb(app, "ops", "list the operators, or describe one", "assay ops rms_norm");
   verb->add_option("name", o->name, "operator or alias")->type_name("NAME");
-  auto* markdown = verb->add_flag("--markdown", o->markdown, "all of them as OPERATORS.md");
+  auto* markdown = verb->add_flag("--markdown", o->markdown, "as Markdown: OPERATORS.md");
   verb->add_flag("--json", o->json, "as JSON")->excludes(markdown);
   verb->callback([o, &action] { action = [o] { return run(*o); }; });
 }

@@ -1,0 +1,551 @@
+#!/usr/bin/env python3
+"""Drives the built program from end to end, with nothing but Python's standard library.
+
+    ASSAY=build/dev/tools/assay/assay ASSAY_TEST_DATA=tests/data python3 tests/assay/assay_test.py
+"""
+import csv
+import fcntl
+import hashlib
+import io
+import json
+import math
+import os
+import pty
+import shutil
+import stat
+import struct
+import subprocess
+import tempfile
+import unittest
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+ASSAY = Path(os.environ["ASSAY"]).resolve()
+DATA = Path(os.environ["ASSAY_TEST_DATA"]).resolve()
+CASES = DATA / "cases"
+VERBS = ["ops", "golden", "check", "inspect", "diff", "tolerance", "convert"]
+CODES = {"float64": ("F64", "d"), "float32": ("F32", "f"), "int64": ("I64", "q"), "uint8": ("U8", "B"), "float16": ("F16", "e")}
+
+# Names that mean something to a shell, a terminal, a spreadsheet, a browser or a parser.
+HOSTILE = ["it's; touch pwned #", "$(touch pwned)", "`touch pwned`", "-rf", "--help", "=1+1", "a*b?[c]", "two\nlines", "tab\there",
+           "esc\x1b[2J\x1b]0;t\x07", "<b>&amp;]]>", "\u202ebidi\u2066", "\u009b31m", "\ufffe\uffff", "caf\u00e9 \u4e2d", "\\x1b", '"q"',
+           "a,b", "| c |", " "]
+
+
+def environment(**extra):
+    env = {k: v for k, v in os.environ.items()
+           if k not in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "CI", "TERM", "GITHUB_ACTIONS")}
+    env["PATH"] = f"{ASSAY.parent}:{env['PATH']}"
+    env.update(extra)
+    return env
+
+
+def run(*words, cwd=None, **env):
+    done = subprocess.run([ASSAY, *map(str, words)], capture_output=True, cwd=cwd, env=environment(**env), timeout=300)
+    done.out, done.err = done.stdout.decode(), done.stderr.decode()
+    return done
+
+
+def pack(dtype, values):
+    return struct.pack(f"<{len(values)}{CODES[dtype][1]}", *values)
+
+
+def write_safetensors(path, tensors):
+    """{name: (dtype, shape, values)}"""
+    header, data = {}, b""
+    for name, (dtype, shape, values) in tensors.items():
+        part = pack(dtype, values)
+        header[name] = {"dtype": CODES[dtype][0], "shape": shape, "data_offsets": [len(data), len(data) + len(part)]}
+        data += part
+    text = json.dumps(header).encode()
+    Path(path).write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def write_npy(path, dtype, shape, values):
+    descr = {"float64": "<f8", "float32": "<f4", "int64": "<i8", "uint8": "|u1", "float16": "<f2"}[dtype]
+    sizes = "".join(f"{n}, " for n in shape)
+    text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': ({sizes}), }}"
+    text += " " * (63 - (10 + len(text)) % 64) + "\n"
+    Path(path).write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode() + pack(dtype, values))
+
+
+class Test(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        self.dir = Path(tempfile.mkdtemp(prefix="assay_test_"))
+        self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
+
+    def expect(self, status, *words, **env):
+        done = run(*words, cwd=self.dir, **env)
+        self.assertEqual(done.returncode, status, done.out + done.err)
+        return done
+
+    def trouble(self, *words, says=""):
+        """One sentence on standard error, nothing on standard output, exit status 2."""
+        done = self.expect(2, *words)
+        self.assertEqual(done.out, "")
+        self.assertIn(says, done.err)
+        lines = done.err.strip().splitlines()
+        self.assertTrue(lines and len(lines) <= 2, done.err)
+        return done
+
+    def pair(self):
+        """Two files: x agrees, y does not, z is on one side only."""
+        a = {"x": ("float32", [2], [1, 2]), "y": ("float32", [3], [1, 2, 3.5])}
+        r = {"x": ("float32", [2], [1, 2]), "y": ("float32", [3], [1, 2, 3]), "z": ("int64", [1], [7])}
+        write_safetensors(self.dir / "a.safetensors", a)
+        write_safetensors(self.dir / "r.safetensors", r)
+        return "a.safetensors", "r.safetensors"
+
+
+class Usage(Test):
+    def test_help_of_the_program_names_every_verb_and_the_exit_status(self):
+        out = self.expect(0, "--help").out
+        for verb in VERBS:
+            self.assertRegex(out, rf"(?m)^  {verb} ")
+        self.assertIn("exit status: 0 all compared and passed, 1 a finding, 2 trouble", out)
+
+    def test_help_of_every_verb_shows_an_example(self):
+        for verb in VERBS:
+            out = self.expect(0, verb, "--help").out
+            self.assertRegex(out, rf"example:  assay {verb}")
+            for line in out.splitlines():
+                self.assertLessEqual(len(line), 110, line)
+
+    def test_version(self):
+        self.assertRegex(self.expect(0, "--version").out, r"^\d+\.\d+\.\d+\n$")
+
+    def test_usage_errors_are_trouble(self):
+        for words in ([], ["no_such_verb"], ["check"], ["diff", "a"], ["diff", "a", "b", "--no-such-option"], ["golden"], ["inspect"],
+                      ["convert", "a"], ["diff", "a", "b", "c"], ["diff", "a", "b", "--color", "blue"],
+                      ["diff", "a", "b", "--threads", "many"], ["ops", "--json", "--markdown"], ["tolerance", "--count", "x"]):
+            self.expect(2, *words)
+
+    def test_option_values_that_are_wrong_are_trouble(self):
+        a, r = self.pair()
+        self.trouble("diff", a, r, "--tolerance", "telechat4", says="there is no tolerance policy 'telechat4'")
+        self.trouble("diff", a, r, "--threads", "-1", says="--threads -1: expected a number >= 0")
+        self.trouble("diff", a, r, "--dtype-hint", "bf17", says="--dtype-hint bf17")
+        self.trouble("diff", a, r, "--rules", "none.toml", says="none.toml")
+        self.trouble("diff", "none", r, says="none")
+        self.trouble("diff", a, "none", says="none")
+        self.trouble("check", "none", says="no case.json here or below")
+        self.trouble("check", CASES / "matmul", "--level", "best", says="best")
+        self.trouble("golden", CASES / "matmul", "--level", "best", says="best")
+        self.trouble("inspect", "none", says="none")
+        self.trouble("ops", "matmull", says="matmull")
+        self.trouble("tolerance", "--op", "matmul", says="--dtype is missing")
+        self.trouble("tolerance", "--dtype", "float8_e5m2", "--count", "3", says="has no row for float8_e5m2")
+        self.trouble("tolerance", "--dtype", "float32", "--count", "-3", says="--count -3")
+        self.trouble("tolerance", "--dtype", "float31", says="float31")
+
+
+class Diff(Test):
+    def test_exit_status_and_last_line(self):
+        a, r = self.pair()
+        self.assertEqual(self.expect(0, "diff", a, a).out.splitlines()[-1],
+                         "2 compared: 2 passed, 0 failed, 0 inherited; 0 not compared")
+        done = self.expect(1, "diff", a, r)
+        self.assertEqual(done.out.splitlines()[-1], "2 compared: 1 passed, 1 failed, 0 inherited; 1 not compared")
+        self.assertTrue(done.out.startswith("FAIL  1 failed, 1 missing actual: a.safetensors against r.safetensors\n"))
+        self.assertEqual(done.err, "")
+        self.expect(2, "diff", a, r, "--only", "nothing")
+
+    def test_a_missing_tensor_alone_is_a_finding(self):
+        write_safetensors(self.dir / "one", {"x": ("float32", [1], [1])})
+        write_safetensors(self.dir / "two", {"x": ("float32", [1], [1]), "y": ("float32", [1], [1])})
+        self.expect(1, "diff", "one", "two")
+        self.expect(1, "diff", "two", "one")
+
+    def test_a_damaged_file_is_trouble(self):
+        a, r = self.pair()
+        whole = (self.dir / a).read_bytes()
+        (self.dir / "cut").write_bytes(whole[:-1])
+        self.trouble("diff", "cut", r, says="cut")
+
+    def test_reports_to_files(self):
+        a, r = self.pair()
+        text = self.expect(1, "diff", a, r, "--json", "r.json", "--csv", "r.csv", "--junit", "r.xml", "--markdown", "r.md").out
+        self.assertTrue(text.startswith("FAIL"))
+        report = json.loads((self.dir / "r.json").read_text())
+        self.assertEqual(report["counts"]["failed"], 1)
+        self.assertEqual(report["counts"]["missing actual"], 1)
+        self.assertEqual(report["exit_status"], 1)
+        y = next(f for f in report["findings"] if f["name"] == "y")
+        self.assertEqual((y["worst_index"], y["actual_value"], y["reference_value"]), ([2], 3.5, 3.0))
+        rows = list(csv.DictReader(io.StringIO((self.dir / "r.csv").read_bytes().decode(), newline="")))
+        self.assertEqual([row["verdict"] for row in rows], ["passed", "failed", "missing actual"])
+        suite = ElementTree.parse(self.dir / "r.xml").getroot()
+        self.assertEqual((suite.get("tests"), suite.get("failures"), suite.get("errors")), ("3", "2", "0"))
+        self.assertTrue((self.dir / "r.md").read_text().startswith("## assay diff: FAIL\n"))
+        self.assertFalse(list(self.dir.glob("*.part")))
+
+    def test_reports_to_standard_output_are_alone_there(self):
+        a, r = self.pair()
+        self.assertEqual(json.loads(self.expect(1, "diff", a, r, "--json", "-").out)["verb"], "diff")
+        ElementTree.fromstring(self.expect(1, "diff", a, r, "--junit", "-").out)
+        self.assertTrue(self.expect(1, "diff", a, r, "--csv", "-").out.startswith("name,verdict,"))
+        self.assertTrue(self.expect(1, "diff", a, r, "--markdown", "-").out.startswith("## "))
+        self.trouble("diff", a, r, "--json", "-", "--csv", "-", says="--json and --csv both write to '-'")
+
+    def test_a_report_that_cannot_be_written_is_trouble(self):
+        a, _ = self.pair()
+        for option in ("--json", "--csv", "--junit", "--markdown"):
+            done = self.expect(2, "diff", a, a, option, "no/such/folder/report")
+            self.assertIn("no/such/folder/report: cannot be written", done.err)
+        (self.dir / "folder").mkdir()
+        self.assertIn("folder", self.expect(2, "diff", a, a, "--json", "folder").err)
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([ASSAY, "diff", a, a], cwd=self.dir, stdout=full, stderr=subprocess.PIPE)
+        self.assertEqual((done.returncode, done.stderr.decode()[:37]), (2, "assay: standard output: cannot be wri"))
+
+    def test_reports_go_into_what_is_there(self):
+        """A device or a pipe must not be replaced by a file, nor a link by what it points to."""
+        a, _ = self.pair()
+        pipe = self.dir / "pipe"
+        os.mkfifo(pipe)
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        fcntl.fcntl(reader, 1031, 1 << 20)  # F_SETPIPE_SZ: room for the report
+        self.expect(0, "diff", a, a, "--json", "pipe")
+        self.assertEqual(json.loads(os.read(reader, 1 << 20))["exit_status"], 0)
+        os.close(reader)
+        self.assertTrue(stat.S_ISFIFO(pipe.stat().st_mode))
+        (self.dir / "target").write_text("old")
+        (self.dir / "link").symlink_to("target")
+        self.expect(0, "diff", a, a, "--json", "link")
+        self.assertTrue((self.dir / "link").is_symlink())
+        self.assertEqual(json.loads((self.dir / "target").read_text())["exit_status"], 0)
+
+    def test_colour(self):
+        a, r = self.pair()
+        self.assertNotIn("\x1b", self.expect(1, "diff", a, r).out)
+        self.assertNotIn("\x1b", self.expect(1, "diff", a, r, "--color", "never", FORCE_COLOR="1").out)
+        self.assertIn("\x1b[1;31mFAIL", self.expect(1, "diff", a, r, "--color", "always", NO_COLOR="1").out)
+        self.assertIn("\x1b", self.expect(1, "diff", a, r, FORCE_COLOR="1").out)
+        self.assertIn("\x1b", self.expect(1, "diff", a, r, CLICOLOR_FORCE="1").out)
+        self.assertNotIn("\x1b", self.expect(1, "diff", a, r, FORCE_COLOR="1", NO_COLOR="1").out)
+        self.assertIn("\x1b", self.expect(1, "diff", a, r, FORCE_COLOR="1", NO_COLOR="").out)
+
+    def on_terminal(self, *words, **env):
+        leader, follower = pty.openpty()
+        process = subprocess.Popen([ASSAY, *words], stdout=follower, stderr=follower, cwd=self.dir, env=environment(**env))
+        os.close(follower)
+        out = b""
+        try:
+            while part := os.read(leader, 4096):
+                out += part
+        except OSError:  # the other end is closed
+            pass
+        os.close(leader)
+        self.assertEqual(process.wait(), 1)
+        return out.decode()
+
+    def test_colour_on_a_terminal(self):
+        a, r = self.pair()
+        self.assertIn("\x1b[1;31mFAIL", self.on_terminal("diff", a, r, TERM="xterm"))
+        self.assertNotIn("\x1b", self.on_terminal("diff", a, r, TERM="xterm", NO_COLOR="1"))
+        self.assertNotIn("\x1b", self.on_terminal("diff", a, r, TERM="dumb"))
+
+    def test_rules_and_policies(self):
+        a, r = self.pair()
+        (self.dir / "rules.toml").write_text("[[ignore]]\nmatch = 'z'\nreason = 'gone'\n"
+                                             "[[tolerance]]\nmatch = 'y'\npolicy = 'loose.toml'\n"
+                                             "[[count]]\nmatch = 'typo'\ncount = 3\n")
+        (self.dir / "loose.toml").write_text("name = 'loose'\nsource = 'test'\nrule = 'atol_rtol'\n[float32]\nsource = 'test'\n"
+                                             "count = [0]\ntolerance = [0.25]\n")
+        out = self.expect(0, "diff", a, r, "--rules", "rules.toml", "--tolerance", "bitwise", "--tolerance", "torch").out
+        self.assertIn("ignored: 1 tensors by rules.toml, [[ignore]] 1: gone", out)
+        self.assertIn("rule without a match: rules.toml, [[count]] 1 ('typo')", out)
+        self.assertIn("loose float32", out)
+        self.assertTrue(out.endswith("; 1 ignored by rule\n"))
+
+    def test_threads_change_nothing(self):
+        values = [math.sin(i) for i in range(200_000)]
+        write_npy(self.dir / "a.npy", "float32", [len(values)], values)
+        write_npy(self.dir / "r.npy", "float32", [len(values)], [v + 0.1 * math.cos(3 * v) for v in values])
+        reports = []
+        for threads in (1, 2, 5):
+            report = json.loads(self.expect(1, "diff", "a.npy", "r.npy", "--json", "-", "--threads", threads).out)
+            del report["seconds"]
+            reports.append(report)
+        self.assertEqual(reports[0], reports[1])
+        self.assertEqual(reports[0], reports[2])
+
+    def test_dtype_hint(self):
+        write_npy(self.dir / "a.npy", "float16", [2], [1, 2])
+        raw = (self.dir / "a.npy").read_bytes().replace(b"'<f2'", b"'<u2'")
+        (self.dir / "a.npy").write_bytes(raw)
+        out = self.expect(0, "inspect", "a.npy", "--dtype-hint", "float16", "--json", "--stats").out
+        self.assertEqual(json.loads(out)["tensors"][0]["dtype"], "float16")
+        self.assertEqual(json.loads(out)["tensors"][0]["sum"], 3)
+
+
+class Hostile(Test):
+    def setUp(self):
+        super().setUp()
+        for side, value in (("a b'", 1), ("r;$x", 2)):
+            write_safetensors(self.dir / side, {name: ("float32", [2], [1, value]) for name in HOSTILE})
+
+    def check_text(self, text):
+        for character in text:
+            code = ord(character)
+            self.assertFalse(code < 32 and character != "\n" or 127 <= code < 160, repr(text))
+            self.assertNotIn(character, "\u202e\u2066\ufffe\uffff", repr(text))
+
+    def test_text_and_listing(self):
+        self.check_text(self.expect(1, "diff", "a b'", "r;$x", "--all").out)
+        self.check_text(self.expect(0, "inspect", "a b'").out)
+        self.check_text(self.expect(0, "inspect", "a b'", "--json").out)
+        self.check_text(self.expect(1, "diff", "a b'", "r;$x", "--markdown", "-").out)
+
+    def test_json(self):
+        report = json.loads(self.expect(1, "diff", "a b'", "r;$x", "--json", "-").out)
+        self.assertEqual([f["name"] for f in report["findings"]], HOSTILE)
+
+    def test_junit_is_well_formed_and_names_are_unique(self):
+        text = self.expect(1, "diff", "a b'", "r;$x", "--junit", "-").out
+        root = ElementTree.fromstring(text)
+        self.assertEqual(root.get("tests"), str(len(HOSTILE)))
+        cases = [(c.get("classname"), c.get("name")) for c in root.iter("testcase")]
+        self.assertEqual(len(cases), len(HOSTILE))
+        self.assertEqual(len(set(cases)), len(HOSTILE))
+        self.assertEqual(len(list(root.iter("failure"))), len(HOSTILE))
+        self.assertIn("<b>&amp;]]>", [c.get("classname") for c in root.iter("testcase")])
+
+    def test_csv(self):
+        text = subprocess.run([ASSAY, "diff", "a b'", "r;$x", "--csv", "-"], capture_output=True, cwd=self.dir).stdout.decode()
+        rows = list(csv.reader(io.StringIO(text, newline="")))
+        self.assertEqual(len(rows), 1 + len(HOSTILE))
+        for row in rows:
+            self.assertEqual(len(row), len(rows[0]))
+            self.assertFalse(row[0].startswith(("=", "+", "-", "@")), row[0])
+
+    def test_commands_to_repeat_do_just_that(self):
+        report = json.loads(self.expect(1, "diff", "a b'", "r;$x", "--tolerance", "torch", "--json", "-").out)
+        for finding in report["findings"]:
+            self.check_text(finding["repeat"])
+            done = subprocess.run(["sh", "-c", finding["repeat"] + " --json -"], cwd=self.dir, env=environment(), capture_output=True)
+            again = json.loads(done.stdout)
+            self.assertEqual(done.returncode, 1, finding["repeat"])
+            same = [f for f in again["findings"] if f["name"] == finding["name"]]
+            self.assertEqual(same, [finding])
+        self.assertFalse((self.dir / "pwned").exists())
+
+
+class Check(Test):
+    def setUp(self):
+        super().setUp()
+        shutil.copytree(CASES / "rms_norm" / "rows_6x33", self.dir / "case dir")
+        self.case = "case dir"
+        self.json = json.loads((self.dir / self.case / "case.json").read_text())
+
+    def break_output(self, index, element, value):
+        path = self.dir / self.case / self.json["outputs"][index]["file"]
+        data = bytearray(path.read_bytes())
+        start = 10 + struct.unpack_from("<H", data, 8)[0]
+        struct.pack_into("<d", data, start + 8 * element, value)
+        path.write_bytes(data)
+
+    def test_passes_and_fails(self):
+        out = self.expect(0, "check", self.case).out
+        self.assertTrue(out.startswith("PASS  4 tensors"))
+        self.break_output(0, 40, 9.5)
+        out = self.expect(1, "check", self.case).out
+        self.assertIn("first in execution order: rms_norm/rows_6x33 y\n", out)
+        self.assertRegex(out, r"worst     \[1, 7\]  actual 9.5  reference [-0-9.]+\n")
+        self.assertIn("rule      derived: error bound of rms_norm in float64 arithmetic (count 33)\n", out)
+        self.assertEqual(out.splitlines()[-1], "4 compared: 3 passed, 1 failed, 0 inherited; 0 not compared")
+
+    def test_commands_to_repeat_do_just_that(self):
+        self.break_output(0, 0, 9.5)
+        self.break_output(2, 0, math.nan)
+        shutil.copytree(self.dir / self.case, self.dir / "out put" / self.case)
+        other = CASES / "matmul" / "trans_both"
+        shutil.copytree(other, self.dir / "out put" / "trans_both")
+        options = ["--actual", "out put", "--tolerance", "torch", "--tolerance", "derived", "--level", "report"]
+        report = json.loads(self.expect(1, "check", self.case, other, *options, "--json", "-").out)
+        self.assertEqual(len(report["findings"]), 7)
+        for finding in report["findings"]:
+            done = subprocess.run(["sh", "-c", finding["repeat"] + " --json -"], cwd=self.dir, env=environment(), capture_output=True)
+            again = json.loads(done.stdout)
+            self.assertEqual(again["findings"], [finding])
+            self.assertEqual(done.returncode, 0 if finding["verdict"] == "passed" else 1)
+
+    def test_all_cases_in_one_run(self):
+        out = self.expect(0, "check", CASES, "--junit", "r.xml").out
+        root = ElementTree.parse(self.dir / "r.xml").getroot()
+        self.assertEqual(root.get("tests"), str(len(list(CASES.rglob("case.json")))))
+        self.assertEqual(root.get("failures"), "0")
+        self.assertRegex(out, r"\n78 compared: 78 passed, 0 failed, 0 inherited; 0 not compared\n$")
+
+    def test_trouble_is_one_clear_sentence(self):
+        self.json["op"] = "rms_nrom"
+        (self.dir / self.case / "case.json").write_text(json.dumps(self.json))
+        out = self.expect(2, "check", self.case).out
+        self.assertTrue(out.startswith("TROUBLE  1 unreadable"))
+        self.assertIn("rms_nrom", out)
+
+    def test_golden_then_check_passes(self):
+        for level in ("fp64", "report"):
+            target = self.dir / level
+            out = self.expect(0, "golden", self.case, "-o", target, "--level", level).out
+            self.assertIn("written to", out)
+            written = json.loads((target / "case.json").read_text())
+            self.assertEqual({o["dtype"] for o in written["outputs"]}, {"float64" if level == "fp64" else "float32"})
+            self.assertEqual([o["name"] for o in written["outputs"]], [o["name"] for o in self.json["outputs"]])
+            self.expect(0, "check", target)
+            self.expect(0, "check", self.case, "--actual", target)
+        # Of float32 against float64 only rounding may be left.
+        self.expect(1, "diff", self.dir / "report" / "output_0.npy", self.dir / "fp64" / "output_0.npy", "--tolerance", "bitwise")
+
+    def test_golden_of_many_cases(self):
+        self.expect(0, "golden", CASES / "softmax", "-o", "out")
+        self.expect(0, "check", "out")
+        self.assertTrue((self.dir / "out" / "softmax" / "strided" / "case.json").exists())
+        self.expect(0, "golden", CASES / "softmax")
+
+    def test_golden_writes_only_into_its_folder(self):
+        self.trouble("golden", self.case, "-o", self.case, says="is there already and not empty")
+        for file in ("../evil.npy", str(self.dir / "evil.npy")):
+            self.json["outputs"][0]["file"] = file
+            (self.dir / self.case / "case.json").write_text(json.dumps(self.json))
+            self.trouble("golden", self.case, "-o", "out", says="is no plain name")
+        self.assertFalse((self.dir / "evil.npy").exists())
+
+
+class Inspect(Test):
+    def test_hash_and_stats_are_pythons(self):
+        big = 2**53 + 1
+        tensors = {
+            "f8": ("float64", [2, 3], [1e300, 1.0, -1e300, 0.1, 0.2, 0.3]),
+            "f4": ("float32", [5], [1.5, -2.5, math.nan, math.inf, -math.inf]),
+            "f2": ("float16", [2], [0.5, -0.25]),
+            "i8": ("int64", [4], [big, big, big, -7]),
+            "u1": ("uint8", [3], [0, 255, 1]),
+            "none": ("float32", [0, 4], []),
+            "scalar": ("float32", [], [3.0]),
+        }
+        write_safetensors(self.dir / "t.safetensors", tensors)
+        listed = json.loads(self.expect(0, "inspect", "t.safetensors", "--json", "--stats", "--hash").out)
+        self.assertEqual(listed["format"], "safetensors")
+        self.assertEqual(len(listed["tensors"]), len(tensors))
+        for t in listed["tensors"]:
+            dtype, shape, values = tensors[t["name"]]
+            self.assertEqual((t["dtype"], t["shape"]), (dtype, shape))
+            self.assertEqual(t["sha256"], hashlib.sha256(pack(dtype, values)).hexdigest())
+            stored = struct.unpack(f"<{len(values)}{CODES[dtype][1]}", pack(dtype, values))
+            numbers = [v for v in stored if not math.isnan(v)]
+            finite = [v for v in numbers if not math.isinf(v)]
+            total = (lambda v: float(sum(v))) if dtype in ("int64", "uint8") else math.fsum
+            self.assertEqual(t["sum"], total(finite), t["name"])
+            self.assertEqual(t["abs_sum"], total([abs(v) for v in finite]), t["name"])
+            self.assertEqual(float(t["min"]), float(min(numbers, default=0)))
+            self.assertEqual(float(t["max"]), float(max(numbers, default=0)))
+            self.assertEqual(t["nan"], len(stored) - len(numbers))
+            self.assertEqual(t["inf"], len(numbers) - len(finite))
+
+    def test_listing(self):
+        a, _ = self.pair()
+        out = self.expect(0, "inspect", a).out
+        self.assertEqual(out.splitlines()[0], "a.safetensors: safetensors, 2 tensors")
+        self.assertRegex(out, r"(?m)^y +float32 +\[3\]$")
+        digest = hashlib.sha256(pack("float32", [1, 2, 3.5])).hexdigest()
+        self.assertRegex(self.expect(0, "inspect", a, "--hash", "--stats").out, rf"(?m)^y .* sum 6.5 abs 6.5 min 1 max 3.5  sha256 {digest}$")
+
+    def test_every_sample_lists_or_says_why_not(self):
+        for path in sorted((DATA / "samples").iterdir()):
+            done = run("inspect", path, "--json", "--stats", "--hash")
+            self.assertIn(done.returncode, (0, 2), path)
+            if done.returncode == 2 and not done.out:
+                self.assertTrue(done.err.startswith("assay: "), path)
+            else:
+                json.loads(done.out)
+
+    def test_ranks(self):
+        dump = DATA / "samples" / "assay_dump"
+        merged = json.loads(self.expect(0, "inspect", dump, "--json").out)
+        ranks = json.loads(self.expect(0, "inspect", dump, "--json", "--ranks").out)
+        self.assertEqual(merged["world_size"], 2)
+        self.assertEqual(sum(t["parts"] for t in merged["tensors"]), len(ranks["tensors"]))
+
+
+class Convert(Test):
+    def listing(self, path):
+        tensors = json.loads(self.expect(0, "inspect", path, "--json", "--hash").out)["tensors"]
+        return {t["name"]: (t["dtype"], t["shape"], t["sha256"]) for t in tensors}
+
+    def test_round_trip_is_bitwise(self):
+        for source in ("every.safetensors", "every.h5", "npz_deflated.npz", "checkpoint.pt", "assay_dump", "folder", "msprobe"):
+            path = DATA / "samples" / source
+            out = self.expect(0, "convert", path, source + ".dump").out
+            self.assertIn("wrote ", out)
+            before, after = self.listing(path), self.listing(source + ".dump")
+            self.assertTrue(before)
+            self.assertEqual(before, after, source)
+            if source != "msprobe":
+                self.expect(0, "diff", source + ".dump", path, "--tolerance", "bitwise")
+
+    def test_payloads_of_nan_survive(self):
+        header = json.dumps({"x": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}}).encode()
+        bits = struct.pack("<3I", 0x7FC12345, 0xFF800001, 0x80000000)
+        (self.dir / "x").write_bytes(struct.pack("<Q", len(header)) + header + bits)
+        self.expect(0, "convert", "x", "run")
+        self.assertEqual(self.listing("run")["x"][2], hashlib.sha256(bits).hexdigest())
+        self.expect(0, "diff", "run", "x", "--tolerance", "bitwise")
+
+    def test_never_writes_over_something(self):
+        a, _ = self.pair()
+        self.expect(0, "convert", a, "run")
+        self.trouble("convert", a, "run", says="run")
+        self.trouble("convert", a, a, says=a)
+        self.trouble("convert", "none", "other", says="none")
+        self.assertFalse((self.dir / "other").exists())
+
+
+class Ops(Test):
+    def test_lists_and_describes(self):
+        names = [line.split()[0] for line in self.expect(0, "ops").out.splitlines()]
+        listed = json.loads(self.expect(0, "ops", "--json").out)
+        self.assertEqual([o["name"] for o in listed], names)
+        markdown = self.expect(0, "ops", "--markdown").out
+        for op in listed:
+            out = self.expect(0, "ops", op["name"]).out
+            self.assertTrue(out.startswith(f"{op['name']}: {op['math']}\n"))
+            self.assertIn(f"\n## {op['name']}\n", markdown)
+            for alias in op["aliases"]:
+                self.assertEqual(self.expect(0, "ops", alias).out, out)
+
+    def test_one_operator_as_json(self):
+        self.assertEqual([o["name"] for o in json.loads(self.expect(0, "ops", "rms_norm", "--json").out)], ["rms_norm"])
+        markdown = self.expect(0, "ops", "rms_norm", "--markdown").out
+        self.assertIn("## rms_norm", markdown)
+        self.assertNotIn("## matmul", markdown)
+
+    def test_counts_are_read_off(self):
+        listed = {o["name"]: o for o in json.loads(self.expect(0, "ops", "--json").out)}
+        count = {a["name"]: a.get("accumulation_count") for a in listed["rms_norm"]["args"]}
+        self.assertEqual(count["y"], "C")
+
+
+class Tolerance(Test):
+    def test_tables(self):
+        out = self.expect(0, "tolerance").out
+        self.assertEqual([line.split()[0] for line in out.splitlines()], ["telechat3", "torch", "bitwise", "derived"])
+        table = self.expect(0, "tolerance", "telechat3").out
+        self.assertRegex(table, r"(?m)^float32 +200000 +0.008 +0.008  Table 2, as printed$")
+        self.assertRegex(table, r"(?m)^float16 +2000 +0.07 +0.07  Table 2, as printed$")
+        for policy in ("torch", "bitwise", "derived"):
+            self.expect(0, "tolerance", policy)
+
+    def test_lookup(self):
+        out = self.expect(0, "tolerance", "--op", "matmul", "--dtype", "float32", "--count", "4096").out
+        self.assertIn("matmul in float32, accumulation count 4096:", out)
+        self.assertIn("telechat3 float32, count >= 2000: |a-g| <= 0.0002 (1+|g|)", out)
+        self.assertIn("source: Table 2, as printed", out)
+        self.assertIn("accumulation count unknown (strictest row)", self.expect(0, "tolerance", "--dtype", "bf16").out)
+        self.assertIn("every bit equal", self.expect(0, "tolerance", "bitwise", "--dtype", "bf16").out)
+
+
+if __name__ == "__main__":
+    unittest.main()
