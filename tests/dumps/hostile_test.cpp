@@ -33,7 +33,7 @@ template <class T>
 std::string little(T value, std::size_t bytes) {
   std::string text;
   for (std::size_t i = 0; i < bytes; ++i)
-    text += static_cast<char>(static_cast<std::uint64_t>(value) >> (8 * i) & 0xff);
+    text += i < 8 ? static_cast<char>(static_cast<std::uint64_t>(value) >> (8 * i) & 0xff) : '\0';
   return text;
 }
 
