@@ -15,6 +15,8 @@ namespace assay {
 namespace {
 
 constexpr std::int64_t max_ranks = 1'000'000;
+// What every producer's JSON library writes exactly.
+constexpr std::int64_t max_number = std::int64_t{1} << 53;
 constexpr std::string_view slots[] = {"input", "output", "grad_input", "grad_output",
                                       "param", "grad",   "state",      "loss"};
 
@@ -152,10 +154,15 @@ class AssayDump : public Dump {
   }
 
   Record parse_record(const Json& entry, const std::string& where, int rank) const {
-    const auto optional_integer = [&](std::string_view key, std::int64_t otherwise) {
+    const auto number = [&](std::string_view key, const Json& json) {
+      const std::int64_t value = json.integer(fmt::format("{}: {}", where, key));
+      if (value < -1 || value > max_number)
+        throw Error("{}: {} is {}, expected -1 to 2^53", where, key, value);
+      return value;
+    };
+    const auto optional_number = [&](std::string_view key, std::int64_t otherwise) {
       const Json* value = entry.find(key);
-      return value == nullptr || value->is_null() ? otherwise
-                                                  : value->integer(fmt::format("{}: {}", where, key));
+      return value == nullptr || value->is_null() ? otherwise : number(key, *value);
     };
     const auto text = [&](std::string_view key) -> const std::string& {
       const Json& value = entry.at(key, where);
@@ -164,21 +171,21 @@ class AssayDump : public Dump {
     };
     Record record;
     record.rank = rank;
-    record.seq = entry.at("seq", where).integer(where);
-    record.id.step = entry.at("step", where).integer(where);
-    record.id.micro_batch = optional_integer("micro_batch", -1);
+    record.seq = number("seq", entry.at("seq", where));
+    record.id.step = number("step", entry.at("step", where));
+    record.id.micro_batch = optional_number("micro_batch", -1);
     // Tensors that were converted from plain files have neither phase nor slot.
     if (entry.find("phase") != nullptr) record.id.phase = parse_phase(text("phase"), where);
     record.id.module = text("module");
     if (entry.find("slot") != nullptr) record.id.slot = text("slot");
-    record.id.call = optional_integer("call", 0);
+    record.id.call = optional_number("call", 0);
     if (const Json* arg = entry.find("arg"); arg != nullptr && !arg->is_null()) {
       record.id.arg = arg->is_string() ? arg->string(where) : std::to_string(arg->integer(where + ": arg"));
     }
     if (const Json* op = entry.find("op"); op != nullptr && !op->is_null())
       record.op = op->string(where + ": op");
     if (const Json* count = entry.find("count"); count != nullptr && !count->is_null()) {
-      record.count = count->integer(where + ": count");
+      record.count = number("count", *count);
     }
     if (entry.find("slot") != nullptr &&
         std::find(std::begin(slots), std::end(slots), record.id.slot) == std::end(slots)) {
@@ -265,7 +272,16 @@ Manifest parse_manifest(std::string_view text, std::string_view where) {
   return manifest;
 }
 
-std::unique_ptr<Dump> open_assay_dump(const std::filesystem::path& folder) {
+bool fits_assay_dump(const std::filesystem::path& folder) {
+  const std::filesystem::path manifest = folder / "manifest.json";
+  if (!exists(manifest)) return false;
+  const auto file = MappedFile::open(manifest);
+  const Json json = parse_json(file->text(), manifest.string());
+  const Json* format = json.find("format");
+  return format != nullptr && format->is_string() && format->string("") == "assay-dump";
+}
+
+std::unique_ptr<Dump> open_assay_dump(const std::filesystem::path& folder, const OpenOptions&) {
   return std::make_unique<AssayDump>(folder);
 }
 

@@ -6,6 +6,7 @@
 
 #include "assay/dumps/json.h"
 #include "assay/dumps/layout.h"
+#include "assay/dumps/readers.h"
 #include "assay/golden/error.h"
 
 namespace assay {
@@ -112,6 +113,7 @@ void AssayDumpWriter::add(const Record& record, const Tensor& tensor) {
                 manifest_.world_size);
   }
   box_of(record, manifest_.mesh);
+  check_names(record, folder_.string());
   const std::lock_guard lock(mutex_);
   if (finished_) throw Error("{}: the dump is finished", folder_.string());
   Rank& target = rank(record.rank);

@@ -44,6 +44,9 @@ struct Placement {
 Placement parse_placement(std::string_view);
 std::string to_string(const Placement&);
 
+/// No name in a dump is longer: neither a module nor an argument nor an operator.
+inline constexpr std::size_t max_name_length = 4096;
+
 /// A tensor as one rank recorded it.
 struct Record {
   Identity id;
@@ -67,7 +70,10 @@ struct Mesh {
 /// A file or folder of recorded tensors, opened. Listing never reads tensor bytes.
 class Dump {
  public:
+  Dump() = default;
   virtual ~Dump() = default;
+  Dump(const Dump&) = delete;
+  Dump& operator=(const Dump&) = delete;
 
   std::filesystem::path path;
   std::string format;  ///< "npy", "safetensors", "assay-dump", "msprobe", ..
@@ -84,7 +90,9 @@ class Dump {
 };
 
 struct OpenOptions {
-  std::optional<DType> dtype_hint;  ///< for arrays whose file cannot say it (numpy V2, V1, u2 of bf16 or fp8)
+  /// The true type of arrays whose file (npy, npz, HDF5) cannot name it: opaque V2 and V1, one- and two-byte
+  /// integers that are the bits of bfloat16 or float8, float32 that is tfloat32 or hfloat32.
+  std::optional<DType> dtype_hint;
 };
 
 /// Opens any format below dumps/ by its content, never by its name alone.

@@ -1,7 +1,6 @@
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 
 #include "assay/dumps/readers.h"
 #include "assay/golden/error.h"
@@ -10,17 +9,26 @@ namespace assay {
 namespace {
 
 constexpr int max_depth = 16;
-constexpr std::array<std::string_view, 8> extensions = {".npy", ".npz", ".safetensors", ".pt",
-                                                        ".pth", ".bin", ".h5",          ".hdf5"};
+
+std::vector<std::string> extensions() {
+  std::vector<std::string> all;
+  for (const FileFormat& format : file_formats()) {
+    for (const std::string_view extension : format.extensions) {
+      if (!extension.empty()) all.emplace_back(extension);
+    }
+  }
+  return all;
+}
 
 class FolderDump : public Dump {
  public:
   FolderDump(const std::filesystem::path& folder, const OpenOptions& options) {
     path = folder;
     format = "folder";
+    const std::vector<std::string> known = extensions();
     for (const std::filesystem::path& file : list(folder)) {
       const auto extension = file.extension().string();
-      if (std::find(extensions.begin(), extensions.end(), extension) == extensions.end()) continue;
+      if (std::find(known.begin(), known.end(), extension) == known.end()) continue;
       auto dump = open_file(MappedFile::open(file), options);
       if (dump == nullptr) {
         notes.push_back(fmt::format("{}: no known format; left out", file.string()));
@@ -30,9 +38,9 @@ class FolderDump : public Dump {
     }
     if (files_.empty()) {
       throw Error(
-          "{}: the folder has no readable file, expected .npy, .npz, .safetensors, .pt or .h5 files, an "
-          "assay-dump or an msprobe dump",
-          folder.string());
+          "{}: the folder has no readable file, expected files with the extension {}, an assay-dump or an "
+          "msprobe dump",
+          folder.string(), fmt::join(known, ", "));
     }
   }
   Tensor read(std::size_t index) const override {

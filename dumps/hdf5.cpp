@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "assay/dumps/byte_order.h"
+#include "assay/dumps/claim.h"
 #include "assay/dumps/hdf5_library.h"
 #include "assay/dumps/readers.h"
 #include "assay/golden/error.h"
@@ -149,6 +151,8 @@ Hdf5File::Dataset describe_open(hid_t dataset, const MappedFile& file, const std
   if (bytes > max_unstored && bytes / max_ratio > file.bytes().size()) {
     throw Error("{}: claims {} bytes in a file of {}", where(file, name), bytes, file.bytes().size());
   }
+  // A file with holes has any size.
+  check_claim(bytes, H5Dget_storage_size(dataset), where(file, name));
   if (H5Pget_layout(plist) == H5D_CONTIGUOUS) {
     const haddr_t offset = H5Dget_offset(dataset);
     if (offset != HADDR_UNDEF) result.offset = offset;
@@ -168,20 +172,18 @@ extern "C" herr_t collect_link(hid_t, const char* name, const H5L_info_t* info, 
 
 class Hdf5Dump : public Dump {
  public:
-  explicit Hdf5Dump(std::shared_ptr<const MappedFile> file) : file_(std::move(file)) {
+  Hdf5Dump(std::shared_ptr<const MappedFile> file, const OpenOptions& options) : file_(std::move(file)) {
     path = file_.file().path();
     format = "hdf5";
     datasets_ = file_.datasets(notes);
     for (const Hdf5File::Dataset& dataset : datasets_) {
-      Record record;
-      record.id.module = dataset.name;
-      record.seq = static_cast<std::int64_t>(records.size());
-      record.dtype = *dataset.dtype;
-      record.shape = record.global_shape = dataset.shape;
-      records.push_back(std::move(record));
+      records.push_back(plain_record(dataset.name, hinted(*dataset.dtype, options.dtype_hint), dataset.shape,
+                                     records.size()));
     }
   }
-  Tensor read(std::size_t index) const override { return file_.read(datasets_.at(index)); }
+  Tensor read(std::size_t index) const override {
+    return file_.read(datasets_.at(index), records[index].dtype);
+  }
   std::string location(std::size_t index) const override {
     return path.string() + ": " + datasets_.at(index).name;
   }
@@ -286,7 +288,7 @@ Tensor Hdf5File::read(const Dataset& dataset, DType dtype) const {
   const Hdf5Library library;
   const Hdf5Handle open = open_dataset(handle_, *file_, dataset.name);
   const Hdf5Handle type(H5Dget_type(open), H5Tclose);
-  std::vector<std::byte> bytes(size);
+  std::vector<std::byte> bytes = allocate_claim(size, H5Dget_storage_size(open), where(*file_, dataset.name));
   // The type in memory is the one in the file: the library must not convert.
   if (size != 0 && H5Dread(open, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()) < 0) {
     throw Error(
@@ -294,12 +296,7 @@ Tensor Hdf5File::read(const Dataset& dataset, DType dtype) const {
         "(h5repack -f NONE removes filters)",
         where(*file_, dataset.name));
   }
-  const std::size_t element = size_of(dtype);
-  if (dataset.big_endian) {
-    for (auto at = bytes.begin(); at != bytes.end(); at += static_cast<std::ptrdiff_t>(element)) {
-      std::reverse(at, at + static_cast<std::ptrdiff_t>(element));
-    }
-  }
+  if (dataset.big_endian) bytes = byte_swapped(std::move(bytes), size_of(dtype));
   return {dtype, dataset.shape, std::move(bytes)};
 }
 
@@ -332,8 +329,16 @@ std::string Hdf5File::read_text(const std::string& name) const {
   return result.substr(0, result.find('\0'));
 }
 
-std::unique_ptr<Dump> open_hdf5(std::shared_ptr<const MappedFile> file, const OpenOptions&) {
-  return std::make_unique<Hdf5Dump>(std::move(file));
+// A user block pushes the signature to 512, 1024, 2048, ..
+bool fits_hdf5(const std::shared_ptr<const MappedFile>& file) {
+  constexpr std::string_view magic = "\x89HDF\r\n\x1a\n";
+  bool fits = has_magic(*file, magic);
+  for (std::size_t at = 512; !fits && at < file->bytes().size(); at *= 2) fits = has_magic(*file, magic, at);
+  return fits;
+}
+
+std::unique_ptr<Dump> open_hdf5(std::shared_ptr<const MappedFile> file, const OpenOptions& options) {
+  return std::make_unique<Hdf5Dump>(std::move(file), options);
 }
 
 }  // namespace assay

@@ -27,6 +27,8 @@ class Hdf5File {
   /// Throws Error if the library cannot open the file.
   explicit Hdf5File(std::shared_ptr<const MappedFile> file);
   ~Hdf5File();
+  Hdf5File(const Hdf5File&) = delete;
+  Hdf5File& operator=(const Hdf5File&) = delete;
 
   const MappedFile& file() const { return *file_; }
   /// Every dataset of numbers below the root, each once, in order of names. The others, and links, are noted.

@@ -8,6 +8,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "assay/dumps/claim.h"
 #include "assay/dumps/layout.h"
 #include "assay/dumps/replicas.h"
 #include "assay/golden/error.h"
@@ -17,8 +18,10 @@ namespace {
 
 struct IdentityHash {
   std::size_t operator()(const Identity& id) const {
-    std::size_t hash =
-        static_cast<std::size_t>(id.step * 31 + id.micro_batch) * 31 + static_cast<std::size_t>(id.call);
+    // Unsigned: the numbers come from files, and a hash may wrap.
+    std::size_t hash = 0;
+    for (const std::int64_t number : {id.step, id.micro_batch, id.call})
+      hash = hash * 31 + static_cast<std::size_t>(number);
     for (const std::string* text : {&id.module, &id.slot, &id.arg})
       hash = hash * 31 + std::hash<std::string>{}(*text);
     return hash * 4 + static_cast<std::size_t>(id.phase);
@@ -47,6 +50,56 @@ void check_agreement(const Dump& dump, const LogicalTensor& tensor) {
 // A tensor that ends where it starts has no parts to put together.
 bool is_whole(const Record& record) {
   return record.shape == record.global_shape;
+}
+
+// The ranks that hold one box must between them have every coordinate of the partial mesh dimensions. A copy
+// will do: of equal addends one is enough.
+void check_addends(const std::vector<const Record*>& records, const Dump& dump, const LogicalTensor& tensor) {
+  const Record& first = *records.front();
+  const Mesh& mesh = dump.mesh;
+  const auto has_kind = [&](std::size_t m, Placement::Kind kind) {
+    return m < first.placements.size() && first.placements[m].kind == kind;
+  };
+  std::vector<std::size_t> partial_dims;
+  for (std::size_t m = 0; m < first.placements.size(); ++m) {
+    if (has_kind(m, Placement::Kind::partial)) partial_dims.push_back(m);
+  }
+  if (partial_dims.empty()) return;
+  std::set<Shape> found;
+  for (const Record* record : records) {
+    if (record->mesh_coordinate.size() != mesh.dims.size() || mesh.shape.size() != mesh.dims.size() ||
+        partial_dims.back() >= mesh.dims.size()) {
+      throw Error("{}: rank {} holds a partial sum without a place in the mesh", to_string(tensor.id),
+                  record->rank);
+    }
+    Shape at;
+    for (const std::size_t m : partial_dims) at.push_back(record->mesh_coordinate[m]);
+    found.insert(std::move(at));
+  }
+  Shape extents;
+  for (const std::size_t m : partial_dims) extents.push_back(mesh.shape[m]);
+  const std::int64_t expected = element_count(extents), have = static_cast<std::int64_t>(found.size());
+  if (have == expected) return;
+
+  std::int64_t gap = 0;
+  while (found.contains(unravel(gap, extents))) ++gap;
+  const Shape missing = unravel(gap, extents);
+  Shape place = first.mesh_coordinate;
+  for (std::size_t i = 0; i < missing.size(); ++i) place[partial_dims[i]] = missing[i];
+  std::string words;
+  for (std::size_t m = 0; m < place.size(); ++m) {
+    if (!has_kind(m, Placement::Kind::partial) && !has_kind(m, Placement::Kind::shard)) continue;
+    words += fmt::format("{}{}={}", words.empty() ? "" : ", ", mesh.dims[m], place[m]);
+  }
+  // Which rank that is, another of its records says.
+  for (const Record& record : dump.records) {
+    if (record.mesh_coordinate != place) continue;
+    words += fmt::format(" (rank {})", record.rank);
+    break;
+  }
+  throw Error("{}: the addend of {} is missing{}; {} of {} partial sums are recorded", to_string(tensor.id),
+              words, expected - have == 1 ? "" : fmt::format(", and {} more", expected - have - 1), have,
+              expected);
 }
 
 struct Part {
@@ -125,6 +178,34 @@ Tensor assemble(std::vector<Part> parts, const LogicalTensor& tensor) {
   return {tensor.dtype, tensor.shape, std::move(bytes)};
 }
 
+Merged merge_parts(const Dump& dump, const LogicalTensor& tensor) {
+  // Replicas first, then partial sums, then shards: a copy of a partial sum must not be added twice.
+  std::map<Box, std::vector<Copy>> boxes;
+  for (const std::size_t index : tensor.records) {
+    const Record& record = dump.records[index];
+    boxes[box_of(record, dump.mesh)].push_back({&record, dump.read(index)});
+  }
+  for (const auto& [box, copies] : boxes) {
+    std::vector<const Record*> records;
+    for (const Copy& copy : copies) records.push_back(copy.record);
+    check_addends(records, dump, tensor);
+  }
+  Merged merged;
+  std::vector<bool> disagreeing(std::max<std::size_t>(dump.mesh.dims.size(), 1), false);
+  for (auto& [box, copies] : boxes) compare_replicas(copies, dump.mesh, merged.replicas, disagreeing);
+  std::vector<Part> parts;
+  for (auto& [box, copies] : boxes)
+    parts.push_back({box, sum_of_partials(copies), copies.front().record->rank});
+  merged.tensor = assemble(std::move(parts), tensor);
+  if (!merged.replicas.empty()) {
+    parts.clear();
+    for (auto& [box, copies] : boxes)
+      parts.push_back({box, sum_over(copies, disagreeing), copies.front().record->rank});
+    merged.sum_of_replicas = assemble(std::move(parts), tensor);
+  }
+  return merged;
+}
+
 }  // namespace
 
 std::vector<LogicalTensor> logical_tensors(const Dump& dump) {
@@ -156,30 +237,13 @@ Merged merge(const Dump& dump, const LogicalTensor& tensor) {
   if (tensor.records.empty()) throw Error("{}: has no records to merge", to_string(tensor.id));
   check_agreement(dump, tensor);
   if (tensor.records.size() == 1 && is_whole(dump.records[tensor.records[0]])) {
+    check_addends({&dump.records[tensor.records[0]]}, dump, tensor);
     box_of(dump.records[tensor.records[0]], dump.mesh);
     return {dump.read(tensor.records[0]), {}, {}};
   }
 
-  // Replicas first, then partial sums, then shards: a copy of a partial sum must not be added twice.
-  std::map<Box, std::vector<Copy>> boxes;
-  for (const std::size_t index : tensor.records) {
-    const Record& record = dump.records[index];
-    boxes[box_of(record, dump.mesh)].push_back({&record, dump.read(index)});
-  }
-  Merged merged;
-  std::vector<bool> disagreeing(std::max<std::size_t>(dump.mesh.dims.size(), 1), false);
-  for (auto& [box, copies] : boxes) compare_replicas(copies, dump.mesh, merged.replicas, disagreeing);
-  std::vector<Part> parts;
-  for (auto& [box, copies] : boxes)
-    parts.push_back({box, sum_of_partials(copies), copies.front().record->rank});
-  merged.tensor = assemble(std::move(parts), tensor);
-  if (!merged.replicas.empty()) {
-    parts.clear();
-    for (auto& [box, copies] : boxes)
-      parts.push_back({box, sum_over(copies, disagreeing), copies.front().record->rank});
-    merged.sum_of_replicas = assemble(std::move(parts), tensor);
-  }
-  return merged;
+  const std::uint64_t bytes = static_cast<std::uint64_t>(element_count(tensor.shape)) * size_of(tensor.dtype);
+  return within_memory(bytes, to_string(tensor.id), [&] { return merge_parts(dump, tensor); });
 }
 
 }  // namespace assay

@@ -42,7 +42,10 @@ struct Merged {
 
 /// Puts the parts together: shards must cover the global shape exactly, replicas are compared bit by bit (the
 /// copy of the lowest rank is kept), partials are summed exactly and rounded once to the tensor's dtype.
-/// Throws Error that names the ranks of a gap, an overlap or a contradiction in shape or dtype.
+/// A sum needs the addend of every coordinate of its partial mesh dimensions; on the other dimensions a
+/// tensor may live on some coordinates only. An addend of zeros (an expert that got no token) is recorded
+/// like any other: left out, it could not be told from a rank that was forgotten. Throws Error that names the
+/// ranks of a gap, an overlap or a contradiction in shape or dtype.
 Merged merge(const Dump&, const LogicalTensor&);
 
 }  // namespace assay

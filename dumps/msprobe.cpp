@@ -16,6 +16,13 @@ bool is_number(std::string_view text) {
   return !text.empty() && text.size() < 10 && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
+bool is_rank_folder(std::string_view name) {
+  return name == "rank" || (name.starts_with("rank") && is_number(name.substr(4)));
+}
+bool is_process_folder(std::string_view name) {
+  return name.starts_with("proc") && is_number(name.substr(4));
+}
+
 std::int64_t to_number(std::string_view text) {
   std::int64_t value = 0;
   std::from_chars(text.data(), text.data() + text.size(), value);
@@ -138,9 +145,9 @@ class MsprobeDump : public Dump {
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {
       const std::string name = entry.path().filename().string();
       if (!entry.is_directory()) continue;
-      if (name == "rank" || (name.starts_with("rank") && is_number(std::string_view(name).substr(4)))) {
+      if (is_rank_folder(name)) {
         ranks.emplace_back(static_cast<int>(to_number(std::string_view(name).substr(4))), entry.path());
-      } else if (name.starts_with("proc") && is_number(std::string_view(name).substr(4))) {
+      } else if (is_process_folder(name)) {
         processes.push_back(entry.path());
       }
     }
@@ -158,11 +165,6 @@ class MsprobeDump : public Dump {
   }
 
   void read_rank(const std::filesystem::path& folder, std::int64_t step, int rank) {
-    for (const char* name : {"stack.json", "construct.json"}) {
-      if (!exists(folder / name)) continue;
-      const auto file = MappedFile::open_in(folder, name);
-      parse_json(file->text(), file->path().string(), JsonNumbers::python);
-    }
     const auto file = MappedFile::open_in(folder, "dump.json");
     const std::string where = file->path().string();
     const Json json = parse_json(file->text(), where, JsonNumbers::python);
@@ -250,6 +252,18 @@ class MsprobeDump : public Dump {
 };
 
 }  // namespace
+
+bool fits_msprobe(const std::filesystem::path& folder) {
+  if (exists(folder / "dump.json")) return true;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("step") && is_number(std::string_view(name).substr(4)) && entry.is_directory())
+      return true;
+    const bool is_rank = is_rank_folder(name) || is_process_folder(name);
+    if (is_rank && exists(entry.path() / "dump.json")) return true;
+  }
+  return false;
+}
 
 std::unique_ptr<Dump> open_msprobe(const std::filesystem::path& folder, const OpenOptions& options) {
   return std::make_unique<MsprobeDump>(folder, options);

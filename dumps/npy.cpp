@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cstring>
 
+#include "assay/dumps/byte_order.h"
+#include "assay/dumps/claim.h"
 #include "assay/dumps/readers.h"
 #include "assay/golden/error.h"
 
@@ -11,6 +13,7 @@ namespace assay {
 namespace {
 
 constexpr std::size_t max_header = 64 * 1024;
+constexpr std::string_view magic = "\x93NUMPY";
 
 // The header is a Python dict literal; numpy writes exactly this much of the grammar.
 class HeaderParser {
@@ -148,22 +151,31 @@ void resolve_dtype(NpyHeader& header, std::string_view where, std::optional<DTyp
   if (!header.dtype && !is_opaque) {
     throw Error("{}: the array has numpy type '{}', expected real numbers or booleans", where, header.descr);
   }
-  const bool is_integer = header.dtype && (code[0] == 'i' || code[0] == 'u');
-  const std::size_t size = is_opaque ? static_cast<std::size_t>(code[1] - '0') : size_of(*header.dtype);
-  if (hint && (is_opaque || is_integer) && size_of(*hint) == size) header.dtype = hint;
+  if (header.dtype) {
+    header.dtype = hinted(*header.dtype, hint);
+  } else if (hint && size_of(*hint) == static_cast<std::size_t>(code[1] - '0')) {
+    header.dtype = hint;
+  }
 }
 
 std::size_t item_size(const NpyHeader& header) {
   return header.dtype ? size_of(*header.dtype) : static_cast<std::size_t>(header.descr.back() - '0');
 }
 
-std::vector<std::byte> swapped(std::span<const std::byte> bytes, std::size_t size) {
-  std::vector<std::byte> result(bytes.begin(), bytes.end());
-  for (std::size_t i = 0; i < result.size(); i += size) {
-    std::reverse(result.begin() + static_cast<std::ptrdiff_t>(i),
-                 result.begin() + static_cast<std::ptrdiff_t>(i + size));
-  }
-  return result;
+// Little-endian, in C order.
+Tensor in_c_order(const NpyHeader& header, std::span<const std::byte> data,
+                  std::shared_ptr<const void> owner) {
+  const std::size_t size = size_of(*header.dtype);
+  const bool swap = header.big_endian && size > 1;
+  const std::size_t rank = header.shape.size();
+  Shape stored = header.shape;
+  if (header.fortran_order) std::reverse(stored.begin(), stored.end());
+  const Tensor tensor = swap ? Tensor(*header.dtype, stored, byte_swapped({data.begin(), data.end()}, size))
+                             : Tensor(*header.dtype, stored, data, std::move(owner));
+  if (!header.fortran_order || rank < 2) return tensor;
+  Shape strides(rank, 1);
+  for (std::size_t d = 1; d < rank; ++d) strides[d] = strides[d - 1] * header.shape[d - 1];
+  return gather_view(tensor, header.shape, strides, 0);
 }
 
 class NpyDump : public Dump {
@@ -172,10 +184,7 @@ class NpyDump : public Dump {
     path = file_->path();
     format = "npy";
     header_ = parse_npy(file_->bytes(), file_->bytes().size(), path.string(), options.dtype_hint);
-    Record record;
-    record.dtype = header_.dtype.value_or(item_size(header_) == 2 ? DType::uint16 : DType::uint8);
-    record.shape = record.global_shape = header_.shape;
-    records.push_back(std::move(record));
+    records.push_back(plain_record("", listed_dtype(header_), header_.shape, 0));
   }
   Tensor read(std::size_t) const override { return read_npy(header_, file_->bytes(), file_, path.string()); }
   std::string location(std::size_t) const override { return path.string(); }
@@ -189,7 +198,6 @@ class NpyDump : public Dump {
 
 NpyHeader parse_npy(std::span<const std::byte> head, std::uint64_t size, std::string_view where,
                     std::optional<DType> hint) {
-  constexpr std::string_view magic = "\x93NUMPY";
   if (head.size() < 10 || std::memcmp(head.data(), magic.data(), magic.size()) != 0) {
     throw Error("{}: not a whole npy file: its first bytes are not \\x93NUMPY and a version", where);
   }
@@ -232,17 +240,15 @@ Tensor read_npy(const NpyHeader& header, std::span<const std::byte> file, std::s
         where, header.descr);
   }
   const std::span<const std::byte> data = file.subspan(header.data_offset);
-  const std::size_t size = size_of(*header.dtype);
-  const bool swap = header.big_endian && size > 1;
-  const std::size_t rank = header.shape.size();
-  Shape stored = header.shape;
-  if (header.fortran_order) std::reverse(stored.begin(), stored.end());
-  const Tensor tensor = swap ? Tensor(*header.dtype, stored, swapped(data, size))
-                             : Tensor(*header.dtype, stored, data, std::move(owner));
-  if (!header.fortran_order || rank < 2) return tensor;
-  Shape strides(rank, 1);
-  for (std::size_t d = 1; d < rank; ++d) strides[d] = strides[d - 1] * header.shape[d - 1];
-  return gather_view(tensor, header.shape, strides, 0);
+  return within_memory(data.size(), where, [&] { return in_c_order(header, data, std::move(owner)); });
+}
+
+DType listed_dtype(const NpyHeader& header) {
+  return header.dtype.value_or(item_size(header) == 2 ? DType::uint16 : DType::uint8);
+}
+
+bool fits_npy(const std::shared_ptr<const MappedFile>& file) {
+  return has_magic(*file, magic);
 }
 
 std::unique_ptr<Dump> open_npy(std::shared_ptr<const MappedFile> file, const OpenOptions& options) {

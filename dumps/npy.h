@@ -21,13 +21,15 @@ struct NpyHeader {
   std::size_t data_offset = 0;
 };
 
+/// The type to list the array under: where nobody knows it, unsigned integers of its size.
+DType listed_dtype(const NpyHeader&);
+
 /// The longest beginning of a file that parse_npy looks at.
 inline constexpr std::size_t npy_head = 64 * 1024 + 12;
 
 /// @param head  the file, or its first npy_head bytes
 /// @param size  of the whole file
-/// @param hint  the true type of arrays that numpy cannot name: V2, V1 and unsigned or signed integers of its
-/// size
+/// @param hint  as OpenOptions::dtype_hint
 /// @throws Error ("<where>: ...") unless it is a whole .npy file of a supported type
 NpyHeader parse_npy(std::span<const std::byte> head, std::uint64_t size, std::string_view where,
                     std::optional<DType> hint);

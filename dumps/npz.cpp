@@ -17,13 +17,9 @@ class NpzDump : public Dump {
     for (const ZipArchive::Member& member : archive_.members()) {
       if (member.name.ends_with('/')) continue;
       const NpyHeader header = header_of(member);
-      Record record;
-      record.id.module =
-          member.name.ends_with(".npy") ? member.name.substr(0, member.name.size() - 4) : member.name;
-      record.seq = static_cast<std::int64_t>(records.size());
-      record.dtype = header.dtype.value_or(header.descr.ends_with('2') ? DType::uint16 : DType::uint8);
-      record.shape = record.global_shape = header.shape;
-      records.push_back(std::move(record));
+      std::string name = member.name;
+      if (name.ends_with(".npy")) name.resize(name.size() - 4);
+      records.push_back(plain_record(std::move(name), listed_dtype(header), header.shape, records.size()));
       members_.push_back(&member);
     }
   }
@@ -46,6 +42,10 @@ class NpzDump : public Dump {
 };
 
 }  // namespace
+
+bool fits_npz(const std::shared_ptr<const MappedFile>& file) {
+  return is_zip(*file);
+}
 
 std::unique_ptr<Dump> open_npz(std::shared_ptr<const MappedFile> file, const OpenOptions& options) {
   return std::make_unique<NpzDump>(std::move(file), options);

@@ -1,9 +1,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <limits>
 #include <unordered_set>
 
+#include "assay/dumps/byte_order.h"
+#include "assay/dumps/claim.h"
 #include "assay/dumps/pickle.h"
 #include "assay/dumps/readers.h"
 #include "assay/dumps/zip.h"
@@ -15,7 +16,7 @@ namespace {
 using Kind = Pickle::Kind;
 using Ref = Pickle::Ref;
 
-constexpr std::size_t max_depth = 64, max_name = 4096, max_tensors = 1'000'000;
+constexpr std::size_t max_depth = 64, max_tensors = 1'000'000;
 // A view with stride 0 (expand) may be larger than its storage; this much is believed.
 constexpr std::int64_t max_expanded = std::int64_t{1} << 28;
 
@@ -56,6 +57,18 @@ class PtDump : public Dump {
   }
   Tensor read(std::size_t index) const override {
     const View& view = views_.at(index);
+    const std::int64_t count = element_count(view.shape);
+    if (count == 0) return {view.dtype, view.shape};
+    const std::size_t size = size_of(view.dtype), bytes = static_cast<std::size_t>(count) * size;
+    return within_memory(bytes, location(index), [&] { return gather(view, bytes); });
+  }
+  std::string location(std::size_t index) const override {
+    return fmt::format("{}: {}", path.string(), records.at(index).id.module);
+  }
+
+ private:
+  // Of a view that is not empty, so that the products of its extents are at most their whole product.
+  Tensor gather(const View& view, std::size_t bytes) const {
     const std::size_t size = size_of(view.dtype);
     ZipArchive::Content content = archive_.read(*view.storage, true);
     if (big_endian_ && size > 1) content = swapped(content, size);
@@ -64,26 +77,18 @@ class PtDump : public Dump {
     bool is_dense = true;
     for (std::size_t d = 0; d < dense.size(); ++d)
       is_dense = is_dense && (view.shape[d] == 1 || view.strides[d] == dense[d]);
-    const std::int64_t count = element_count(view.shape);
-    if (is_dense || count == 0) {
-      const std::size_t begin = count == 0 ? 0 : static_cast<std::size_t>(view.offset) * size;
-      return {view.dtype, view.shape, content.bytes.subspan(begin, static_cast<std::size_t>(count) * size),
-              content.owner};
+    if (is_dense) {
+      const std::size_t begin = static_cast<std::size_t>(view.offset) * size;
+      return {view.dtype, view.shape, content.bytes.subspan(begin, bytes), content.owner};
     }
     const auto elements = static_cast<std::int64_t>(content.bytes.size() / size);
     return gather_view({view.dtype, {elements}, content.bytes, content.owner}, view.shape, view.strides,
                        view.offset);
   }
-  std::string location(std::size_t index) const override {
-    return fmt::format("{}: {}", path.string(), records.at(index).id.module);
-  }
 
- private:
   static ZipArchive::Content swapped(const ZipArchive::Content& content, std::size_t size) {
-    auto copy = std::make_shared<std::vector<std::byte>>(content.bytes.begin(), content.bytes.end());
-    for (auto at = copy->begin(); at != copy->end(); at += static_cast<std::ptrdiff_t>(size)) {
-      std::reverse(at, at + static_cast<std::ptrdiff_t>(size));
-    }
+    auto copy = std::make_shared<std::vector<std::byte>>(
+        byte_swapped({content.bytes.begin(), content.bytes.end()}, size));
     const std::span<const std::byte> bytes(*copy);
     return {bytes, std::move(copy)};
   }
@@ -118,9 +123,9 @@ class PtDump : public Dump {
           ++repeated;
           return;
         }
-        if (levels.size() == max_depth || name.size() > max_name) {
+        if (levels.size() == max_depth || name.size() > max_name_length) {
           throw Error("{}: a dict or list is nested deeper than {} or its name is longer than {}",
-                      path.string(), max_depth, max_name);
+                      path.string(), max_depth, max_name_length);
         }
         if (!name.empty()) name += '.';
         levels.push_back({&value, 0, std::move(name)});
@@ -167,12 +172,7 @@ class PtDump : public Dump {
       return;
     }
     if (records.size() == max_tensors) throw Error("{}: more than {} tensors", path.string(), max_tensors);
-    Record record;
-    record.id.module = name;
-    record.seq = static_cast<std::int64_t>(records.size());
-    record.dtype = view->dtype;
-    record.shape = record.global_shape = view->shape;
-    records.push_back(std::move(record));
+    records.push_back(plain_record(name, view->dtype, view->shape, records.size()));
     views_.push_back(std::move(*view));
   }
 
@@ -249,6 +249,10 @@ class PtDump : public Dump {
                   pickle.at(id->items[4]).integer, is_untyped ? "bytes" : name_of(*dtype), view.storage->name,
                   view.storage->size);
     }
+    if (view.storage->size % size_of(*dtype) != 0) {
+      throw Error("{}: its storage of {} bytes is no whole number of elements of {}", where,
+                  view.storage->size, name_of(*dtype));
+    }
     check_inside(view, where);
     return view;
   }
@@ -296,9 +300,27 @@ class PtDump : public Dump {
   std::vector<View> views_;
 };
 
+// torch.save before 1.6, or with _use_new_zipfile_serialization=False: a pickle of its magic number comes
+// first.
+bool is_old(const MappedFile& file) {
+  return has_magic(file, "\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19", 2);
+}
+
 }  // namespace
 
+bool fits_pt(const std::shared_ptr<const MappedFile>& file) {
+  if (is_old(*file)) return true;
+  if (!is_zip(*file)) return false;
+  const ZipArchive archive(file);
+  const auto is_pickle = [](const auto& member) { return member.name.ends_with("/data.pkl"); };
+  return std::any_of(archive.members().begin(), archive.members().end(), is_pickle);
+}
+
 std::unique_ptr<Dump> open_pt(std::shared_ptr<const MappedFile> file, const OpenOptions&) {
+  if (is_old(*file)) {
+    throw Error("{}: a .pt file of the old form (before torch 1.6): load and save it again with torch.save",
+                file->path().string());
+  }
   return std::make_unique<PtDump>(std::move(file));
 }
 

@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-#include "assay/dumps/dump.h"
+#include "assay/dumps/readers.h"
 #include "assay/golden/error.h"
 
 namespace assay {
@@ -49,6 +49,36 @@ std::string to_string(const Placement& placement) {
       break;
   }
   return "Replicate()";
+}
+
+Record plain_record(std::string name, DType dtype, Shape shape, std::size_t seq) {
+  Record record;
+  record.id.module = std::move(name);
+  record.seq = static_cast<std::int64_t>(seq);
+  record.dtype = dtype;
+  record.global_shape = shape;
+  record.shape = std::move(shape);
+  return record;
+}
+
+DType hinted(DType stored, std::optional<DType> hint) {
+  if (!hint) return stored;
+  // Wider integers are indices, and every wider float has a name of its own in every format.
+  const bool is_raw = !is_float(stored) && stored != DType::boolean && size_of(stored) <= 2;
+  const bool is_narrowed = stored == DType::float32 && (hint == DType::tfloat32 || hint == DType::hfloat32);
+  return (is_raw && size_of(*hint) == size_of(stored)) || is_narrowed ? *hint : stored;
+}
+
+bool has_magic(const MappedFile& file, std::string_view magic, std::size_t at) {
+  return at <= file.text().size() && file.text().substr(at).starts_with(magic);
+}
+
+void check_names(const Record& record, std::string_view where) {
+  for (const std::string* name : {&record.id.module, &record.id.slot, &record.id.arg, &record.op}) {
+    if (name->size() <= max_name_length) continue;
+    throw Error("{}: a name has {} characters, expected at most {}: '{}..'", where, name->size(),
+                max_name_length, name->substr(0, 64));
+  }
 }
 
 }  // namespace assay

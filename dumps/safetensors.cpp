@@ -56,12 +56,8 @@ class SafetensorsDump : public Dump {
     path = file_.file().path();
     format = "safetensors";
     for (const SafetensorsFile::Entry& entry : file_.entries()) {
-      Record record;
-      record.id.module = entry.name;
-      record.seq = static_cast<std::int64_t>(records.size());
-      record.dtype = entry.dtype.value_or(DType::uint8);
-      record.shape = record.global_shape = entry.shape;
-      records.push_back(std::move(record));
+      records.push_back(
+          plain_record(entry.name, entry.dtype.value_or(DType::uint8), entry.shape, records.size()));
     }
   }
   Tensor read(std::size_t index) const override { return file_.read(file_.entries().at(index)); }
@@ -133,15 +129,13 @@ Tensor SafetensorsFile::read(const Entry& entry, DType dtype) const {
   return {dtype, entry.shape, file_->bytes().subspan(entry.begin, entry.end - entry.begin), file_};
 }
 
-bool looks_like_safetensors(std::span<const std::byte> file) {
-  if (file.size() < 10) return false;
-  const auto length = load_little<std::uint64_t>(file, 0);
+// A length in its limits, then '{' behind spaces.
+bool fits_safetensors(const std::shared_ptr<const MappedFile>& file) {
+  if (file->bytes().size() < 10) return false;
+  const auto length = load_little<std::uint64_t>(file->bytes(), 0);
   if (length < 2 || length > max_header) return false;
-  for (std::size_t at = 8; at < file.size(); ++at) {
-    const char c = static_cast<char>(file[at]);
-    if (c != ' ' && c != '\n' && c != '\t' && c != '\r') return c == '{';
-  }
-  return false;
+  const std::size_t at = file->text().find_first_not_of(" \n\t\r", 8);
+  return at != std::string_view::npos && file->text()[at] == '{';
 }
 
 std::unique_ptr<Dump> open_safetensors(std::shared_ptr<const MappedFile> file, const OpenOptions&) {

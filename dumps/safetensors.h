@@ -25,6 +25,8 @@ class SafetensorsFile {
 
   /// Throws Error unless the header is whole and its tensors fill the file without holes or overlap.
   explicit SafetensorsFile(std::shared_ptr<const MappedFile> file);
+  SafetensorsFile(const SafetensorsFile&) = delete;  // by_name_ points into entries_
+  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
 
   const MappedFile& file() const { return *file_; }
   /// In the order of the data.
@@ -40,8 +42,5 @@ class SafetensorsFile {
   std::vector<Entry> entries_;
   std::unordered_map<std::string_view, std::size_t> by_name_;
 };
-
-/// The first bytes could be a safetensors header: a length that fits the file, then '{'.
-bool looks_like_safetensors(std::span<const std::byte> file);
 
 }  // namespace assay

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "assay/dumps/claim.h"
 #include "assay/golden/error.h"
 
 namespace assay {
@@ -134,6 +135,14 @@ Inflated inflate_into(std::span<std::byte> target, std::span<const std::byte> st
 
 }  // namespace
 
+bool is_zip(const MappedFile& file) {
+  return file.text().starts_with("PK\x03\x04") || file.text().starts_with("PK\x05\x06");
+}
+
+std::string ZipArchive::where_is(const Member& member) const {
+  return file_->path().string() + ": the zip member '" + member.name + "'";
+}
+
 ZipArchive::ZipArchive(std::shared_ptr<const MappedFile> file) : file_(std::move(file)) {
   const Directory directory = find_directory(*file_);
   directory_ = directory.offset;
@@ -188,6 +197,7 @@ void ZipArchive::read_member(std::uint64_t& position, std::uint64_t directory_en
     throw Error("{}: the zip member '{}' claims {} bytes in {} stored ones", where, member.name, member.size,
                 member.stored_size);
   }
+  check_claim(member.size, member.stored_size, where_is(member));
   file_->range(local, local_size, "the local header of zip member '" + member.name + "'");
   const std::size_t local_name = load_little<std::uint16_t>(bytes, local + 26);
   member.offset = local + local_size + local_name + load_little<std::uint16_t>(bytes, local + 28);
@@ -246,7 +256,8 @@ ZipArchive::Content ZipArchive::read(const Member& member, bool zero_crc_is_unkn
     return {stored, file_};
   }
 
-  auto inflated = std::make_shared<std::vector<std::byte>>(member.size);
+  auto inflated = std::make_shared<std::vector<std::byte>>(
+      allocate_claim(member.size, member.stored_size, where_is(member)));
   const Inflated result = inflate_into(*inflated, stored);
   if (!result.at_end || result.written != member.size || result.read != stored.size()) {
     throw Error("{}: the zip member '{}' does not inflate to the {} bytes it claims: the file is damaged",

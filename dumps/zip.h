@@ -14,6 +14,9 @@
 
 namespace assay {
 
+/// The file starts as an archive does, with a member or, empty, with its end.
+bool is_zip(const MappedFile&);
+
 /// A zip archive (PKWARE APPNOTE 6.3.10, with zip64) as numpy and torch write them. Only the central
 /// directory is believed: torch leaves the sizes in the local headers zero.
 class ZipArchive {
@@ -31,7 +34,8 @@ class ZipArchive {
     std::shared_ptr<const void> owner;
   };
 
-  /// Throws Error unless the directory is whole, every member lies inside the file and no two overlap.
+  /// Throws Error unless the directory is whole, every member lies inside the file, no two overlap and none
+  /// claims more than check_claim believes.
   explicit ZipArchive(std::shared_ptr<const MappedFile> file);
 
   const MappedFile& file() const { return *file_; }
@@ -46,6 +50,7 @@ class ZipArchive {
   Content read_head(const Member&, std::size_t limit) const;
 
  private:
+  std::string where_is(const Member&) const;
   void read_member(std::uint64_t& position, std::uint64_t directory_end);
   void check_overlap() const;
 

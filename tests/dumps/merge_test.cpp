@@ -264,6 +264,44 @@ TEST(Merge, DifferentReplicasOfAPartial) {
   EXPECT_EQ(merged.replicas[0].rank_b, 3);
 }
 
+// A sum without one of its addends is another number, even where a single rank holds all the elements.
+TEST(Merge, EveryAddendMustBeThere) {
+  Fake alone({{"tp"}, {2}});
+  alone.add(1, {partial}, {1}, {1}, {1});
+  expect_error(alone, "the addend of tp=0 is missing");
+  Fake pair({{"dp", "tp"}, {2, 2}});
+  for (const int rank : {0, 1, 2}) pair.add(rank, {partial, partial}, {1}, {1}, {1});
+  expect_error(pair, "the addend of dp=1, tp=1 is missing");
+  // Of the second shard; the rank is known from another tensor.
+  Fake shards({{"dp", "tp"}, {2, 2}});
+  for (const int rank : {0, 1, 2}) shards.add(rank, {partial, shard(0)}, {2}, {1}, {1});
+  shards.add(3, {replicate, replicate}, {1}, {1}, {1});
+  shards.records.back().id.module = "other";
+  const auto tensors = logical_tensors(shards);
+  EXPECT_THAT([&] { merge(shards, tensors[0]); },
+              testing::ThrowsMessage<Error>(HasSubstr("the addend of dp=1, tp=1 (rank 3) is missing")));
+}
+
+// An expert lives on one coordinate of a mesh dimension that its gradient is no sum over.
+TEST(Merge, AddendsOnSomeRanksOnly) {
+  Fake dump({{"dp", "ep"}, {2, 2}});
+  dump.add(1, {partial, replicate}, {1}, {1}, {1});
+  dump.add(3, {partial, replicate}, {1}, {1}, {2});
+  EXPECT_THAT(dump.merged().tensor.values(), ElementsAre(3));
+}
+
+TEST(Merge, PlacementsThatDoNotFitTheTensor) {
+  Fake scalar({{"tp"}, {1}});
+  scalar.add(0, {shard(0)}, {}, {}, {1});
+  expect_error(scalar, "Shard(dim=0)");
+  Fake wide({{"tp"}, {1}});
+  wide.add(0, {shard(0)}, {4}, {1}, {1}, Shape{std::numeric_limits<std::int64_t>::max()});
+  expect_error(wide, "[9223372036854775807:9223372036854775808]");
+  Fake flat({{"tp"}, {1}});
+  flat.add(0, {replicate}, {4}, {1}, {1}, Shape{});
+  expect_error(flat, "put it at");
+}
+
 TEST(Merge, ATensorOfSomeRanksOnly) {
   Fake dump({{"pp", "tp"}, {2, 2}});
   dump.add(2, {replicate, shard(0)}, {2}, {1}, {5});

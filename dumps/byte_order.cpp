@@ -1,0 +1,16 @@
+#include "assay/dumps/byte_order.h"
+
+#include <algorithm>
+
+namespace assay {
+
+std::vector<std::byte> byte_swapped(std::vector<std::byte> bytes, std::size_t size) {
+  for (auto at = bytes.begin(); static_cast<std::size_t>(bytes.end() - at) >= size;) {
+    const auto next = at + static_cast<std::ptrdiff_t>(size);
+    std::reverse(at, next);
+    at = next;
+  }
+  return bytes;
+}
+
+}  // namespace assay

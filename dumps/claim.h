@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <stdexcept>
+#include <string_view>
+#include <vector>
+
+#include "assay/golden/error.h"
+
+namespace assay {
+
+/// What a file may claim to unpack to: any size up to max_claim, and beyond it max_expansion times the bytes
+/// that are stored for it. Deflate reaches 1032 at most, for zeros only.
+inline constexpr std::uint64_t max_claim = std::uint64_t{4} << 30;
+inline constexpr std::uint64_t max_expansion = 1000;
+
+/// Throws Error ("<where>: ...") if `claimed` bytes are more than `stored` ones may stand for.
+void check_claim(std::uint64_t claimed, std::uint64_t stored, std::string_view where);
+
+/// What `work` returns. Throws Error ("<where>: needs <bytes> ..") if it runs out of memory: sizes come from
+/// files, and a file with holes has any size.
+template <class Work>
+auto within_memory(std::uint64_t bytes, std::string_view where, Work&& work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+  } catch (const std::length_error&) {
+  }
+  throw Error("{}: needs {} bytes, more than there is memory", where, bytes);
+}
+
+/// Zeros, as many as a file claims and check_claim believes. Throws Error if the memory is not there.
+std::vector<std::byte> allocate_claim(std::uint64_t claimed, std::uint64_t stored, std::string_view where);
+
+}  // namespace assay
