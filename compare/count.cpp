@@ -37,7 +37,7 @@ std::optional<KnownCount> optimizer_count(const LogicalTensor& t) {
   if (op == nullptr || std::ranges::find(op->args, "param_#", &Arg::name) == op->args.end())
     return std::nullopt;
   const std::string output = fmt::format("param_{}", t.id.step + 1);
-  return KnownCount{op->terms(output, {}, {}), fmt::format("{} {}", op->name, output)};
+  return KnownCount{accumulation_count(*op, output, Dims()), fmt::format("{} {}", op->name, output)};
 }
 
 }  // namespace
