@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
@@ -76,10 +75,7 @@ T host_scalar(const Truth& exact) {
 template <class T>
 T maximum(const T& a, const T& b) {
   if constexpr (std::is_same_v<T, Bound>) {
-    const double value = isnan(a) || b < a ? a.value : b.value;
-    const double above = std::max(a.value + a.error, b.value + b.error) - value;
-    const double below = value - std::max(a.value - a.error, b.value - b.error);
-    return {value, std::max(above, below)};
+    return larger(a, b);
   } else {
     return isnan(a) || b < a ? a : b;
   }
@@ -90,7 +86,7 @@ T maximum(const T& a, const T& b) {
 template <class T, class F, class G>
 T without_cancellation(F better, G usual) {
   const T value = better();
-  if constexpr (std::is_same_v<T, Bound>) return {value.value, std::max(value.error, usual().error)};
+  if constexpr (std::is_same_v<T, Bound>) return settled(value.value, worse(value.error, usual().error));
   return value;
 }
 
@@ -108,7 +104,8 @@ T sum(std::int64_t n, F f) {
       inherited += term.error;
     }
     const double additions = n > 1 ? static_cast<double>(n - 1) : 0;
-    return {value, inherited + additions * ErrorScope::current().unit_roundoff * magnitude};
+    const double rounding = additions * ErrorScope::current().unit_roundoff * magnitude;
+    return settled(value, std::isfinite(value) ? inherited + rounding : inherited);
   } else {
     T total = T(0);
     for (std::int64_t i = 0; i < n; ++i) total += f(i);

@@ -21,6 +21,8 @@ constexpr double divide = 2.5, square_root = 3, exp = 3, log = 3, log1p = 2, exp
                  sin = 4, cos = 4, pow = 16;
 }
 
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
 // The rounding of one result, of at most this magnitude: relative to it, or an underflow.
 double rounding(double magnitude, double ulp = 0.5) {
   return 2 * ulp * u() * magnitude + ErrorScope::current().min_subnormal;
@@ -28,26 +30,49 @@ double rounding(double magnitude, double ulp = 0.5) {
 
 // A result that inherits an error and is then rounded.
 Bound rounded(double value, double inherited, double ulp = 0.5) {
-  return {value, inherited + rounding(std::abs(value) + inherited, ulp)};
+  if (!std::isfinite(value)) return settled(value, inherited);
+  return settled(value, inherited + rounding(std::abs(value) + inherited, ulp));
+}
+
+// |a - b|, 0 between equal infinities.
+double distance(double a, double b) {
+  return a == b ? 0 : std::abs(a - b);
+}
+
+struct Ends {
+  double low, high;
+};
+Ends ends(const Bound& x) {
+  return x.error == 0 ? Ends{x.value, x.value} : Ends{x.value - x.error, x.value + x.error};
 }
 
 // f at a point known to +-error: the largest change over the interval's ends serves where f is monotone.
 template <class F>
 Bound monotone(const Bound& x, F f, double ulp) {
   const double value = f(x.value);
-  if (x.error == 0) return rounded(value, 0, ulp);
-  const double below = std::abs(f(x.value - x.error) - value), above = std::abs(f(x.value + x.error) - value);
-  const double inherited = std::max(below, above);
-  // Outside the domain (log or sqrt reached below zero) nothing is guaranteed.
-  if (std::isnan(inherited) && !std::isnan(value)) return {value, std::numeric_limits<double>::infinity()};
-  return rounded(value, inherited, ulp);
+  const Ends at = ends(x);
+  return rounded(value, worse(distance(f(at.low), value), distance(f(at.high), value)), ulp);
+}
+
+// The same for f(x, y), monotone in either.
+template <class F>
+double largest_change(const Bound& x, const Bound& y, F f) {
+  const double value = f(x.value, y.value);
+  const Ends a = ends(x), b = ends(y);
+  return worse(worse(distance(f(a.low, b.low), value), distance(f(a.low, b.high), value)),
+               worse(distance(f(a.high, b.low), value), distance(f(a.high, b.high), value)));
 }
 
 }  // namespace
 
-double gamma(double n, double unit_roundoff) {
-  const double nu = n * unit_roundoff;
-  return nu < 1 ? nu / (1 - nu) : std::numeric_limits<double>::infinity();
+double worse(double a, double b) {
+  return std::isnan(a) || a > b ? a : b;
+}
+
+Bound settled(double value, double error) {
+  if (std::isnan(value)) return {value, value};
+  if (std::isnan(error)) return {value, infinity};
+  return {value, std::isinf(value) && std::isfinite(error) ? 0 : error};
 }
 
 ErrorScope::ErrorScope(const ErrorModel& model) : model_(model), outer_(current_model) {
@@ -62,15 +87,17 @@ const ErrorModel& ErrorScope::current() {
 
 Bound rounded_constant(double value) {
   int exponent = 0;
-  const double units = std::frexp(value, &exponent) / u();  // whole where no bit is beyond the precision
-  return units == std::floor(units) ? Bound(value) : rounded(value, 0);
+  const auto is_whole = [](double units) { return units == std::floor(units); };
+  const bool fits =
+      is_whole(std::frexp(value, &exponent) / u()) && is_whole(value / ErrorScope::current().min_subnormal);
+  return fits ? Bound(value) : rounded(value, 0);
 }
 
 Bound& Bound::operator+=(const Bound& b) {
-  value += b.value;
-  error += b.error;
-  error += u() * (std::abs(value) + error);  // sums do not underflow (Higham 2002, sec. 2.1)
-  return *this;
+  const double total = value + b.value, inherited = error + b.error;
+  // sums do not underflow (Higham 2002, sec. 2.1)
+  const double rounding = std::isfinite(total) ? u() * (std::abs(total) + inherited) : 0;
+  return *this = settled(total, inherited + rounding);
 }
 
 Bound& Bound::operator-=(const Bound& b) {
@@ -79,24 +106,35 @@ Bound& Bound::operator-=(const Bound& b) {
 
 Bound& Bound::operator*=(const Bound& b) {
   const double product = value * b.value;
-  return *this = rounded(product, std::abs(value) * b.error + std::abs(b.value) * error + error * b.error);
+  const double inherited = std::isinf(product)
+                               ? largest_change(*this, b, [](double x, double y) { return x * y; })
+                               : std::abs(value) * b.error + std::abs(b.value) * error + error * b.error;
+  return *this = rounded(product, inherited);
 }
 
 Bound& Bound::operator/=(const Bound& b) {
   const double quotient = value / b.value;
   const double room = std::abs(b.value) - b.error;
   // (a+da)/(b+db) - a/b = (da - q db) / (b+db)
-  const double inherited =
-      room > 0 ? (error + std::abs(quotient) * b.error) / room : std::numeric_limits<double>::infinity();
+  double inherited = room > 0 ? (error + std::abs(quotient) * b.error) / room : infinity;
+  if (std::isinf(quotient)) inherited = largest_change(*this, b, [](double x, double y) { return x / y; });
   return *this = rounded(quotient, inherited, ulps::divide);
+}
+
+Bound larger(const Bound& a, const Bound& b) {
+  const double value = isnan(a) || b < a ? a.value : b.value;
+  const double above = std::max(a.value + a.error, b.value + b.error);
+  const double below = std::max(a.value - a.error, b.value - b.error);
+  return settled(value, worse(distance(above, value), distance(value, below)));
 }
 
 Bound sqrt(const Bound& x) {
   const double value = std::sqrt(x.value);
-  const double below = value - std::sqrt(std::max(0.0, x.value - x.error));
-  // The slope is steeper below; but a value within its error of zero has nothing there.
-  const double above = std::sqrt(x.value + x.error) - value;
-  return rounded(value, std::max(below, above), ulps::square_root);
+  const Ends at = ends(x);
+  // A value within its error of zero has nothing below.
+  return rounded(
+      value, worse(distance(value, std::sqrt(std::max(0.0, at.low))), distance(std::sqrt(at.high), value)),
+      ulps::square_root);
 }
 Bound exp(const Bound& x) {
   return monotone(
@@ -132,14 +170,8 @@ Bound cos(const Bound& x) {
   return rounded(value, x.error, ulps::cos);
 }
 Bound pow(const Bound& x, const Bound& y) {
-  const double value = std::pow(x.value, y.value);
-  double inherited = 0;
-  for (const double dx : {-x.error, x.error}) {
-    for (const double dy : {-y.error, y.error}) {
-      inherited = std::max(inherited, std::abs(std::pow(x.value + dx, y.value + dy) - value));
-    }
-  }
-  return rounded(value, inherited, ulps::pow);
+  const auto power = [](double a, double b) { return std::pow(a, b); };
+  return rounded(power(x.value, y.value), largest_change(x, y, power), ulps::pow);
 }
 Bound abs(const Bound& x) {
   return {std::abs(x.value), x.error};

@@ -4,20 +4,19 @@
 
 namespace assay {
 
-/// The arithmetic of the device whose errors are bounded.
+/// The arithmetic of the device whose errors are bounded. Gradual underflow is assumed: a device that flushes
+/// subnormals to zero may lose more. Overflow is not modelled: a device's infinity is within no finite bound.
 struct ErrorModel {
   double unit_roundoff;  ///< u of the accumulator: 2^-24 for float32
   double min_subnormal;  ///< what an underflow may lose: 2^-149 for float32
 };
 
-/// Higham 2002, sec. 3.1: n u / (1 - n u), the error of an n-term sum relative to sum |x_i|, in any order;
-/// +inf once n u >= 1: no guarantee left.
-double gamma(double n, double u);
-
 /// A value with a bound on the error that a correct kernel may have made on the way to it, for any order of
 /// its sums. Running error analysis (Higham 2002, sec. 3.3): every operation adds its own rounding, of the
 /// largest result possible, to what it inherits. The device's model is the thread's ErrorScope; value and
 /// error are computed in double, whose own rounding of the error (some 2^-53 of it) is not counted.
+/// An infinite error: nothing is guaranteed (an operand may leave the function's domain). An infinite value
+/// that every operand within its error leads to has the error 0: kernels have it too. NaN has the error NaN.
 struct Bound {
   double value = 0;
   double error = 0;
@@ -61,7 +60,16 @@ struct Bound {
 /// A constant with the error of rounding it to the device's format: none where it fits.
 Bound rounded_constant(double);
 
-/// Sets the thread's error model until the end of the scope.
+/// The larger one, with the error of whichever wins on the device; NaN if either is.
+Bound larger(const Bound&, const Bound&);
+/// The larger error; NaN if either is.
+double worse(double, double);
+/// A value with the error collected on the way, by the rules of Bound: an error that is no number is
+/// infinite, and a finite one of an infinite value is 0.
+Bound settled(double value, double error);
+
+/// Sets the calling thread's error model until the end of the scope. Every thread starts with float32's: one
+/// that computes Bounds sets its own.
 class ErrorScope {
  public:
   explicit ErrorScope(const ErrorModel&);

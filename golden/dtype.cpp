@@ -1,5 +1,6 @@
 #include "assay/golden/dtype.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cctype>

@@ -5,7 +5,7 @@ namespace assay {
 namespace {
 
 // Several steps in a row: grads holds one gradient per step, and every step's state is an output. A state
-// that is not given is 0.
+// that is not given is 0. The moments of step t are sums of t gradients.
 struct AdamW {
   static constexpr std::string_view name = "adamw";
   static constexpr std::string_view math =
@@ -30,10 +30,10 @@ struct AdamW {
       {.name = "exp_avg", .shape = "S*", .role = Role::input, .optional = true},
       {.name = "exp_avg_sq", .shape = "S*", .role = Role::input, .low = .25, .high = 2, .optional = true},
       {.name = "max_exp_avg_sq", .shape = "S*", .role = Role::input, .low = 1, .high = 4, .optional = true},
-      {"param_#", "S*", Role::output},
-      {"exp_avg_#", "S*", Role::output},
-      {"exp_avg_sq_#", "S*", Role::output},
-      {"max_exp_avg_sq_#", "S*", Role::output},
+      {.name = "param_#", .shape = "S*", .role = Role::output, .terms = "#"},
+      {.name = "exp_avg_#", .shape = "S*", .role = Role::output, .terms = "#"},
+      {.name = "exp_avg_sq_#", .shape = "S*", .role = Role::output, .terms = "#"},
+      {.name = "max_exp_avg_sq_#", .shape = "S*", .role = Role::output, .terms = "#"},
   };
   static constexpr Example examples[] = {
       {"S=3x7,T=5", "lr=0.01,amsgrad=true", "exp_avg,exp_avg_sq,max_exp_avg_sq"},
@@ -51,11 +51,6 @@ struct AdamW {
     if (a.list("betas").size() != 2)
       throw Error("adamw: betas has {} values; expected 2", a.list("betas").size());
   }
-  // The moments of step t are sums of t gradients.
-  static std::int64_t terms(std::string_view output, const Dims& d, const Attributes&) {
-    const auto digits = output.find_last_not_of("0123456789") + 1;
-    return digits < output.size() ? std::stoll(std::string(output.substr(digits))) : d.at("T");
-  }
 
   // 1 - beta^t. Written out, the subtraction would cancel: the power is 0.999 at first.
   template <class T>
@@ -66,6 +61,9 @@ struct AdamW {
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes& a) {
     const double beta1 = a.list("betas")[0], beta2 = a.list("betas")[1];
+    const T b1 = constant<T>(beta1), b2 = constant<T>(beta2);
+    const T rest1 = constant<T>(1 - beta1), rest2 = constant<T>(1 - beta2);
+    const bool maximize = a.flag("maximize"), amsgrad = a.flag("amsgrad");
     const T lr = constant<T>(a.real("lr")), eps = constant<T>(a.real("eps"));
     const T keep = T(1) - lr * constant<T>(a.real("weight_decay"));
     const auto state = [&](std::string_view name) {
@@ -74,15 +72,16 @@ struct AdamW {
     std::vector<T> param = state("param"), m = state("exp_avg"), v = state("exp_avg_sq"),
                    v_max = state("max_exp_avg_sq");
     const auto grads = t["grads"];
-    for (std::int64_t k = 0; k < d.at("T"); ++k) {
-      const std::int64_t step = a.integer("step") + k + 1;
+    const std::int64_t steps = d.at("T"), before = a.integer("step");
+    for (std::int64_t k = 0; k < steps; ++k) {
+      const std::int64_t step = before + k + 1;
       const T correction1 = bias_correction<T>(beta1, step), correction2 = bias_correction<T>(beta2, step);
       for (std::size_t i = 0; i < param.size(); ++i) {
-        const T g = a.flag("maximize") ? -grads(k, i) : grads(k, i);
-        m[i] = constant<T>(beta1) * m[i] + constant<T>(1 - beta1) * g;
-        v[i] = constant<T>(beta2) * v[i] + constant<T>(1 - beta2) * (g * g);
-        if (a.flag("amsgrad")) v_max[i] = maximum(v_max[i], v[i]);
-        const T second = a.flag("amsgrad") ? v_max[i] : v[i];
+        const T g = maximize ? -grads(k, i) : grads(k, i);
+        m[i] = b1 * m[i] + rest1 * g;
+        v[i] = b2 * v[i] + rest2 * (g * g);
+        if (amsgrad) v_max[i] = maximum(v_max[i], v[i]);
+        const T second = amsgrad ? v_max[i] : v[i];
         param[i] = param[i] * keep - lr * (m[i] / correction1) / (sqrt(second / correction2) + eps);
       }
       const auto give = [&](std::string_view name, const std::vector<T>& values) {
@@ -93,7 +92,7 @@ struct AdamW {
       give("param_", param);
       give("exp_avg_", m);
       give("exp_avg_sq_", v);
-      if (a.flag("amsgrad")) give("max_exp_avg_sq_", v_max);
+      if (amsgrad) give("max_exp_avg_sq_", v_max);
     }
   }
 };

@@ -1,5 +1,6 @@
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 #include "assay/golden/error.h"
 #include "assay/operators/golden.h"
@@ -22,7 +23,8 @@ double parse_number(std::string_view text) {
   double value = 0;
   const std::string_view digits = trimmed(text);
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (error != std::errc() || end != digits.data() + digits.size() || digits.empty()) {
+  // from_chars also reads "nan" and "inf".
+  if (error != std::errc() || end != digits.data() + digits.size() || !std::isfinite(value)) {
     throw Error(
         "'{}' is no attribute value; expected a number, true, false, null, a \"string\" or a [list, of, "
         "numbers]",
@@ -70,12 +72,23 @@ double Attributes::real(std::string_view name) const {
   return *value;
 }
 
-std::int64_t Attributes::integer(std::string_view name) const {
-  const double value = real(name);
+namespace {
+std::int64_t whole(std::string_view name, double value) {
   if (value != std::floor(value) || std::abs(value) > 0x1p53) {
     throw Error("attribute '{}' is {}; expected an integer", name, value);
   }
   return static_cast<std::int64_t>(value);
+}
+}  // namespace
+
+std::int64_t Attributes::integer(std::string_view name) const {
+  return whole(name, real(name));
+}
+
+std::vector<std::int64_t> Attributes::integers(std::string_view name) const {
+  std::vector<std::int64_t> integers;
+  for (const double value : list(name)) integers.push_back(whole(name, value));
+  return integers;
 }
 
 bool Attributes::flag(std::string_view name) const {
@@ -111,6 +124,11 @@ Attributes complete_attributes(const Operator& op, const Attributes& given) {
       throw Error("{} has no attribute '{}'; it has {}", op.name, name, known.empty() ? "none" : known);
     }
     const AttributeValue& initial = declared->second;
+    // JSON writes no infinity.
+    if (std::holds_alternative<double>(initial) && value == AttributeValue(std::string("inf"))) {
+      all.set(name, std::numeric_limits<double>::infinity());
+      continue;
+    }
     const bool open =
         std::holds_alternative<std::monostate>(initial) || std::holds_alternative<std::monostate>(value);
     const bool list_of_one =

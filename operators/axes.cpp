@@ -12,12 +12,10 @@ std::size_t axis(std::int64_t dim, std::size_t rank) {
   return static_cast<std::size_t>(dim < 0 ? dim + n : dim);
 }
 
-std::vector<bool> axes(const std::vector<double>& dims, std::size_t rank) {
+std::vector<bool> axes(const std::vector<std::int64_t>& dims, std::size_t rank) {
   std::vector<bool> chosen(rank, dims.empty());
-  for (const double dim : dims) {
-    const auto whole = static_cast<std::int64_t>(std::clamp(dim, -1e9, 1e9));
-    if (static_cast<double>(whole) != dim) throw Error("dim {} is no axis", dim);
-    const std::size_t a = axis(whole, rank);
+  for (const std::int64_t dim : dims) {
+    const std::size_t a = axis(dim, rank);
     if (rank == 0) continue;
     if (chosen[a]) throw Error("dim {} is named twice", dim);
     chosen[a] = true;

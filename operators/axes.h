@@ -13,7 +13,7 @@ namespace assay {
 std::size_t axis(std::int64_t dim, std::size_t rank);
 
 /// Which axes a list of dims means; no dims mean all of them. Throws Error for one that is named twice.
-std::vector<bool> axes(const std::vector<double>& dims, std::size_t rank);
+std::vector<bool> axes(const std::vector<std::int64_t>& dims, std::size_t rank);
 
 /// Flat C-order positions within `shape` of all indices over the chosen axes, the others at 0.
 std::vector<std::int64_t> positions(const Shape& shape, const std::vector<bool>& chosen);

@@ -6,6 +6,7 @@
 namespace assay {
 namespace {
 
+// N: the elements of all grads.
 struct ClipGradNorm {
   static constexpr std::string_view name = "clip_grad_norm";
   static constexpr std::string_view math =
@@ -16,16 +17,16 @@ struct ClipGradNorm {
                                                  "clip_by_global_norm", "clip_grad_by_total_norm_fp32"};
   static constexpr Attribute attributes[] = {
       {"max_norm", "1", "the norm to keep below"},
-      {"norm_type", "2", "p of the norm; inf: the largest absolute value"},
+      {"norm_type", "2", "p of the norm; \"inf\": the largest absolute value"},
       {"eps", "1e-6", "added to the norm inside the division; MindFormers has none"}};
   static constexpr Arg args[] = {
       {"grad_#", "", Role::input},
-      {"norm", "", Role::output},
-      {"clipped_#", "", Role::output},
+      {.name = "norm", .shape = "", .role = Role::output, .terms = "N"},
+      {.name = "clipped_#", .shape = "", .role = Role::output, .terms = "N"},
   };
   static constexpr Example examples[] = {{"grad_0=5x7,grad_1=11,grad_2=2x3x4"},
                                          {"grad_0=3,grad_1=2x2", "max_norm=1000"},
-                                         {"grad_0=6", "norm_type=inf"},
+                                         {"grad_0=6", "norm_type=\"inf\""},
                                          {"grad_0=4,grad_1=", "norm_type=3"}};
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
@@ -37,7 +38,6 @@ struct ClipGradNorm {
     d.set("N", n);
     if (!(a.real("norm_type") > 0)) throw Error("clip_grad_norm: norm_type must be above 0");
   }
-  static std::int64_t terms(std::string_view, const Dims& d, const Attributes&) { return d.at("N"); }
 
   template <class T>
   static T norm_of(const std::vector<T>& all, double p) {
@@ -50,8 +50,9 @@ struct ClipGradNorm {
     }
     if (p == 2) return sqrt(sum<T>(n, [&](auto i) { return magnitude(i) * magnitude(i); }));
     if (p == 1) return sum<T>(n, magnitude);
-    const T total = sum<T>(n, [&](auto i) { return pow(magnitude(i), constant<T>(p)); });
-    return pow(total, T(1) / constant<T>(p));
+    const T exponent = constant<T>(p);
+    const T total = sum<T>(n, [&](auto i) { return pow(magnitude(i), exponent); });
+    return pow(total, T(1) / exponent);
   }
 
   template <class T>

@@ -6,6 +6,7 @@ namespace {
 
 // V stands behind the batch N* (none for one token alone) and before D* (pixels, say), as in torch.
 // The target distribution of a token is q: (1 - s) w_t at the target t, s w_c / V everywhere beside it.
+// "summed": the tokens behind one loss, 1 for reduction none.
 struct CrossEntropy {
   static constexpr std::string_view name = "cross_entropy";
   static constexpr std::string_view math =
@@ -24,8 +25,8 @@ struct CrossEntropy {
       {.name = "target", .shape = "N*,D*", .role = Role::index, .indexes = "V", .except = "ignore_index"},
       {.name = "weight", .shape = "V", .role = Role::param, .low = .5, .high = 2, .optional = true},
       {"grad_y", "", Role::grad_output},
-      {"loss", "", Role::output},
-      {"grad_logits", "N*,V,D*", Role::grad_input},
+      {.name = "loss", .shape = "", .role = Role::output, .terms = "V summed"},
+      {.name = "grad_logits", .shape = "N*,V,D*", .role = Role::grad_input, .terms = "V"},
   };
   static constexpr Example examples[] = {{"N=9,V=17,D=", "", "weight"},
                                          {"N=7,V=33,D=", "reduction=\"sum\",label_smoothing=0.125"},
@@ -47,12 +48,9 @@ struct CrossEntropy {
     if (reduction != "mean" && reduction != "sum" && reduction != "none") {
       throw Error("cross_entropy: reduction is \"{}\"; expected mean, sum or none", reduction);
     }
+    d.set("summed", reduction == "none" ? 1 : d.at("N") * d.at("D"));
     const double s = a.real("label_smoothing");
     if (!(s >= 0 && s <= 1)) throw Error("cross_entropy: label_smoothing is {}; expected 0 to 1", s);
-  }
-  static std::int64_t terms(std::string_view output, const Dims& d, const Attributes& a) {
-    const bool reduced = output == "loss" && a.text("reduction") != "none";
-    return reduced ? d.at("N") * d.at("V") * d.at("D") : d.at("V");
   }
 
   // One token's logits. The largest stands apart: log sum exp = largest + log1p(others) keeps small losses,
@@ -86,14 +84,14 @@ struct CrossEntropy {
   template <class T>
   struct Target {
     Target(Tensors<T>& t, const Dims& d, const Attributes& a)
-        : weight(t.has("weight") ? t["weight"].data() : nullptr),
+        : weight(t.optional("weight")),
           index(t.index("target")),
           ignored(a.has("ignore_index") ? a.integer("ignore_index") : -1),
           sharp(constant<T>(1 - a.real("label_smoothing"))),
           spread(constant<T>(a.real("label_smoothing")) / number<T>(d.at("V"))),
           smooth(a.real("label_smoothing") != 0) {}
-    T w(std::int64_t v) const { return weight != nullptr ? weight[v] : T(1); }
-    const T* weight;
+    T w(std::int64_t v) const { return weight ? weight(v) : T(1); }
+    View<T> weight;
     View<const std::int64_t> index;
     std::int64_t ignored;
     T sharp, spread;

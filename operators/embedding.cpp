@@ -21,8 +21,8 @@ struct Embedding {
       {"weight", "V,C", Role::param},
       {.name = "index", .shape = "N*", .role = Role::index, .indexes = "V"},
       {"grad_y", "N*,C", Role::grad_output},
-      {"y", "N*,C", Role::output},
-      {"grad_weight", "V,C", Role::grad_input},
+      {.name = "y", .shape = "N*,C", .role = Role::output, .copy = true},
+      {.name = "grad_weight", .shape = "V,C", .role = Role::grad_input, .terms = "hits"},
   };
   static constexpr Example examples[] = {{"V=7,C=5,N=6"}, {"V=4,C=3,N=2x9"}};
   static constexpr ExactFill exact_fill = ExactFill::small_integers;
@@ -45,7 +45,7 @@ struct Embedding {
     return most;
   }
 
-  // "hits": all indices where only their shape is known.
+  // "hits": the most that one row is hit; all indices where only their shape is known.
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     const InputShape& index = *find_input(inputs, "index");
     const Shape& weight = shape_of_input(inputs, "weight");
@@ -53,16 +53,14 @@ struct Embedding {
           index.indices == nullptr ? element_count(index.shape) : most_hits(index.indices->indices()));
     if (!weight.empty()) padding(weight[0], a);
   }
-  static std::int64_t terms(std::string_view output, const Dims& d, const Attributes&) {
-    return output == "grad_weight" ? d.at("hits") : 0;
-  }
 
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes&) {
     const auto w = t["weight"], y = t["y"];
     const auto index = t.index("index");
-    for (std::int64_t n = 0; n < d.at("N"); ++n) {
-      for (std::int64_t c = 0; c < d.at("C"); ++c) y(n, c) = w(index(n), c);
+    const std::int64_t N = d.at("N"), C = d.at("C");
+    for (std::int64_t n = 0; n < N; ++n) {
+      for (std::int64_t c = 0; c < C; ++c) y(n, c) = w(index(n), c);
     }
   }
 
@@ -76,12 +74,14 @@ struct Embedding {
       if (index[n] != skipped)
         tokens[static_cast<std::size_t>(index[n])].push_back(static_cast<std::int64_t>(n));
     }
+    const bool by_frequency = a.flag("scale_grad_by_freq");
     for (std::int64_t v = 0; v < V; ++v) {
       const auto& hit = tokens[static_cast<std::size_t>(v)];
       const auto count = static_cast<std::int64_t>(hit.size());
+      const T frequency = number<T>(count);
       for (std::int64_t c = 0; c < C; ++c) {
         grad_w(v, c) = sum<T>(count, [&](auto i) { return g(hit[static_cast<std::size_t>(i)], c); });
-        if (a.flag("scale_grad_by_freq") && count > 0) grad_w(v, c) /= number<T>(count);
+        if (by_frequency && count > 0) grad_w(v, c) /= frequency;
       }
     }
   }

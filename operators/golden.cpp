@@ -1,6 +1,11 @@
 #include "assay/operators/golden.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -9,7 +14,8 @@
 namespace assay {
 
 std::string_view name(Role role) {
-  constexpr std::string_view names[] = {"input", "param", "index", "grad_output", "output", "grad_input"};
+  constexpr std::string_view names[] = {"input",  "param",      "index",       "grad_output",
+                                        "output", "grad_input", "output_index"};
   return names[static_cast<std::size_t>(role)];
 }
 
@@ -93,16 +99,29 @@ bool is_list(const Arg& arg) {
   return arg.name.ends_with('#');
 }
 bool is_given(const Arg& arg) {
-  return arg.role != Role::output && arg.role != Role::grad_input;
+  return arg.role != Role::output && arg.role != Role::output_index && arg.role != Role::grad_input;
+}
+bool holds_indices(const Arg& arg) {
+  return arg.role == Role::index || arg.role == Role::output_index;
 }
 
-// "grad_3" is a member of "grad_#".
-bool names(const Arg& arg, std::string_view name) {
-  if (!is_list(arg)) return arg.name == name;
+// A number as it is written: digits alone, no leading zeros.
+std::optional<std::int64_t> whole_number(std::string_view text) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || std::to_string(number) != text || number < 0) return std::nullopt;
+  return number;
+}
+
+// The 3 of "grad_3" in "grad_#"; 0 for the name itself of what is no list.
+std::optional<std::int64_t> member_number(const Arg& arg, std::string_view name) {
+  if (!is_list(arg)) return arg.name == name ? std::optional<std::int64_t>(0) : std::nullopt;
   const std::string_view prefix = arg.name.substr(0, arg.name.size() - 1);
-  const std::string_view number = name.substr(std::min(prefix.size(), name.size()));
-  return name.starts_with(prefix) && !number.empty() &&
-         number.find_first_not_of("0123456789") == std::string_view::npos;
+  return name.starts_with(prefix) ? whole_number(name.substr(prefix.size())) : std::nullopt;
+}
+
+bool names(const Arg& arg, std::string_view name) {
+  return member_number(arg, name).has_value();
 }
 
 std::string_view shape_letters(const Operator& op, const Arg& arg, const Attributes& attributes) {
@@ -168,6 +187,16 @@ void check_presence(const Operator& op, InputShapes inputs) {
       throw Error("{}: input '{}' is missing", op.name, arg.name);
     }
   }
+  for (const Arg& arg : op.args) {
+    if (!is_given(arg) || !is_list(arg)) continue;
+    const auto members =
+        std::ranges::count_if(inputs, [&](const InputShape& input) { return names(arg, input.name); });
+    for (const InputShape& input : inputs) {
+      if (member_number(arg, input.name).value_or(0) < members) continue;
+      throw Error("{}: input '{}' is one of {}; expected the numbers 0 to {}", op.name, input.name, members,
+                  members - 1);
+    }
+  }
 }
 
 // The extents of a shape's parts, and the shape they make.
@@ -222,14 +251,17 @@ void place(typename Tensors<T>::Slot& slot, std::string_view letters, const Dims
   for (const Part& part : parts_of(letters)) slot.extents.push_back(part.literal ? 1 : dims.at(part.letter));
 }
 
-// Few bytes of input can ask for any size of output: a matmul over K = 0.
 template <class T>
 void allocate(typename Tensors<T>::Slot& slot, const Operator& op, const Arg& arg) {
-  try {
-    slot.values.assign(static_cast<std::size_t>(element_count(slot.shape)), T(0));
-  } catch (const std::exception&) {
-    throw Error("{}: no memory for '{}' of shape {}", op.name, arg.name, to_string(slot.shape));
+  const std::int64_t size = element_count(slot.shape);
+  if (size > most_output_elements) {
+    throw Error("{}: '{}' of shape {} has {} elements; expected at most {}", op.name, arg.name,
+                to_string(slot.shape), size, most_output_elements);
   }
+  if (holds_indices(arg))
+    slot.indices.assign(static_cast<std::size_t>(size), 0);
+  else
+    slot.values.assign(static_cast<std::size_t>(size), T(0));
 }
 
 template <class T>
@@ -239,7 +271,7 @@ typename Tensors<T>::Slot input_slot(const Operator& op, const Arg& arg, const N
   slot.arg = &arg;
   if (!is_list(arg)) place<T>(slot, shape_letters(op, arg, attributes), dims);
   slot.shape = input.tensor.shape();
-  if (arg.role == Role::index) {
+  if (holds_indices(arg)) {
     if (is_float(input.tensor.dtype())) {
       throw Error("{}: input '{}' is {}; expected an integer dtype", op.name, input.name,
                   name(input.tensor.dtype()));
@@ -249,7 +281,7 @@ typename Tensors<T>::Slot input_slot(const Operator& op, const Arg& arg, const N
   } else {
     const std::vector<double> values = input.tensor.values();
     slot.values.reserve(values.size());
-    for (const double v : values) slot.values.push_back(T(v));
+    for (const double v : values) slot.values.push_back(constant<T>(v));
   }
   return slot;
 }
@@ -271,21 +303,33 @@ void run_on(const Operator& op, Tensors<T>& tensors, const Dims& dims, const Att
   if constexpr (std::is_same_v<T, Truth>) op.run_truth(tensors, dims, attributes);
 }
 
-// The outputs in the order of the declaration, as tensors of `dtype`.
+// The outputs in the order of the declaration, the members of a list by their numbers.
+// @param to_tensor  makes the tensor of one slot
 template <class T, class F>
-std::vector<NamedTensor> outputs_of(const Operator& op, Tensors<T>& tensors, DType dtype, F number_of) {
+std::vector<NamedTensor> outputs_of(const Operator& op, const Tensors<T>& tensors, F to_tensor) {
   std::vector<NamedTensor> outputs;
   for (const Arg& arg : op.args) {
     if (is_given(arg)) continue;
-    for (auto& [name, slot] : tensors.slots()) {
-      if (slot.arg != &arg) continue;
-      std::vector<double> values;
-      values.reserve(slot.values.size());
-      for (const T& v : slot.values) values.push_back(number_of(v));
-      outputs.push_back({name, Tensor::from_values(dtype, slot.shape, values)});
+    std::map<std::int64_t, NamedTensor> members;
+    for (const auto& [name, slot] : tensors.slots()) {
+      if (slot.arg == &arg) members[*member_number(arg, name)] = {name, to_tensor(slot)};
     }
+    for (auto& [number, member] : members) outputs.push_back(std::move(member));
   }
   return outputs;
+}
+
+// The sign of a NaN that was computed is the machine's: x86 has -NaN for 0 / 0, ARM +NaN.
+template <class T>
+std::vector<NamedTensor> golden_outputs(const Operator& op, const Tensors<T>& tensors, DType dtype) {
+  return outputs_of(op, tensors, [&](const typename Tensors<T>::Slot& slot) {
+    if (holds_indices(*slot.arg)) return Tensor::from_indices(slot.shape, slot.indices);
+    std::vector<double> values(slot.values.begin(), slot.values.end());
+    for (double& v : values) {
+      if (std::isnan(v) && !slot.arg->copy) v = std::numeric_limits<double>::quiet_NaN();
+    }
+    return Tensor::from_values(dtype, slot.shape, values);
+  });
 }
 
 }  // namespace
@@ -335,24 +379,62 @@ template Tensors<Truth> evaluate<Truth>(const Operator&, std::span<const NamedTe
 std::vector<NamedTensor> compute_golden(const Operator& op, std::span<const NamedTensor> inputs,
                                         const Attributes& attributes, Level level) {
   if (level == Level::report) {
-    Tensors<float> tensors = evaluate<float>(op, inputs, attributes);
-    return outputs_of(op, tensors, DType::float32, [](float v) { return static_cast<double>(v); });
+    return golden_outputs(op, evaluate<float>(op, inputs, attributes), DType::float32);
   }
-  Tensors<double> tensors = evaluate<double>(op, inputs, attributes);
-  return outputs_of(op, tensors, DType::float64, [](double v) { return v; });
+  return golden_outputs(op, evaluate<double>(op, inputs, attributes), DType::float64);
 }
 
 std::vector<NamedTensor> compute_bound(const Operator& op, std::span<const NamedTensor> inputs,
                                        const Attributes& attributes, const ErrorModel& device) {
   const ErrorScope scope(device);
-  Tensors<Bound> tensors = evaluate<Bound>(op, inputs, attributes);
-  return outputs_of(op, tensors, DType::float64, [](const Bound& b) { return b.error; });
+  return outputs_of(op, evaluate<Bound>(op, inputs, attributes), [](const Tensors<Bound>::Slot& slot) {
+    std::vector<double> errors(static_cast<std::size_t>(element_count(slot.shape)), 0);
+    std::ranges::transform(slot.values, errors.begin(), &Bound::error);
+    return Tensor::from_values(DType::float64, slot.shape, errors);
+  });
+}
+
+const Arg& output_arg(const Operator& op, std::string_view output) {
+  const auto found =
+      std::ranges::find_if(op.args, [&](const Arg& arg) { return !is_given(arg) && names(arg, output); });
+  if (found == op.args.end()) throw Error("{} has no output '{}'", op.name, output);
+  return *found;
+}
+
+namespace {
+
+// The text up to the separator, which is taken off with it.
+std::string_view cut(std::string_view& text, std::string_view separator) {
+  const auto at = text.find(separator);
+  const std::string_view first = text.substr(0, at);
+  text = at == std::string_view::npos ? std::string_view() : text.substr(at + separator.size());
+  return first;
+}
+
+}  // namespace
+
+std::int64_t accumulation_count(const Operator& op, std::string_view output, const Dims& dims) {
+  const Arg& arg = output_arg(op, output);
+  std::int64_t total = 0;
+  for (std::string_view terms = arg.terms; !terms.empty();) {
+    std::int64_t product = 1;
+    for (std::string_view factors = cut(terms, " + "); !factors.empty();) {
+      const std::string_view factor = cut(factors, " ");
+      const auto literal = whole_number(factor);
+      const std::int64_t value = factor == "#" ? *member_number(arg, output)
+                                 : literal     ? *literal
+                                               : dims.at(factor);
+      if (__builtin_mul_overflow(product, value, &product))
+        product = std::numeric_limits<std::int64_t>::max();
+    }
+    if (__builtin_add_overflow(total, product, &total)) total = std::numeric_limits<std::int64_t>::max();
+  }
+  return total;
 }
 
 std::int64_t accumulation_count(const Operator& op, std::string_view output, InputShapes inputs,
                                 const Attributes& given) {
-  const Attributes attributes = complete_attributes(op, given);
-  return op.terms(output, bind_dims(op, inputs, attributes), attributes);
+  return accumulation_count(op, output, bind_dims(op, inputs, complete_attributes(op, given)));
 }
 
 }  // namespace assay

@@ -29,20 +29,35 @@ Attributes complete_attributes(const Operator&, const Attributes& given);
 /// The value of an attribute as case.json would hold it: "1e-5", "[0.9, 0.999]". Throws Error if it is none.
 AttributeValue parse_attribute(std::string_view text);
 
+/// The most elements that one output may have: a few bytes of input can ask for any number (a matmul over
+/// K = 0).
+inline constexpr std::int64_t most_output_elements = std::int64_t{1} << 30;
+
 /// All outputs of the operator: the forward ones, and the gradients of the inputs if every gradient of an
-/// output is among the inputs. dtype float32 at level report, float64 at fp64; indices int64.
-/// @throws Error  for a missing or unknown input, shapes that contradict, an index out of range
+/// output is among the inputs; members of a list by their numbers. dtype float32 at level report, float64 at
+/// fp64; Role::output_index int64. A NaN that was computed, not copied, is the positive quiet NaN.
+/// @throws Error  for a missing or unknown input, shapes that contradict, an index out of range, an output of
+///                more than most_output_elements
 std::vector<NamedTensor> compute_golden(const Operator&, std::span<const NamedTensor> inputs,
                                         const Attributes&, Level);
 
 /// For each output and element the error (float64) that a correct kernel with this arithmetic may make, in
-/// any order of its sums. The rounding of the final store is not included.
+/// any order of its sums, the rounding of inputs that its format does not hold included, that of the final
+/// store not. 0 for indices.
 std::vector<NamedTensor> compute_bound(const Operator&, std::span<const NamedTensor> inputs,
                                        const Attributes&, const ErrorModel& device);
 
-/// Accumulation count of one output, from the shapes of the inputs (and index data, where given).
+/// The declaration of one output; "param_3" is a member of "param_#". Throws Error if there is no such
+/// output.
+const Arg& output_arg(const Operator&, std::string_view output);
+
+/// Accumulation count of one output, from the shapes of the inputs (and index data, where given): the value
+/// of its Arg::terms; 0 where nothing is accumulated: a copy, indices, or an empty sum.
+/// @throws Error  if there is no such output, and as bind_dims does
 std::int64_t accumulation_count(const Operator&, std::string_view output, InputShapes inputs,
                                 const Attributes&);
+/// The same from known extents.
+std::int64_t accumulation_count(const Operator&, std::string_view output, const Dims&);
 
 /// The extents by letter that these inputs have.
 /// @throws Error  for a missing or unknown input and for shapes that contradict
@@ -52,6 +67,7 @@ Dims bind_dims(const Operator&, InputShapes inputs, const Attributes&);
 Shape shape_of(const Operator&, const Arg&, const Dims&, const Attributes&);
 
 /// The same computation with the scalars kept, for those who need them: T is float, double, Bound or Truth.
+/// Bound is of the arithmetic that the calling thread's ErrorScope says.
 template <class T>
 Tensors<T> evaluate(const Operator&, std::span<const NamedTensor> inputs, const Attributes&);
 

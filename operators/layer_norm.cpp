@@ -1,5 +1,3 @@
-#include <fmt/ranges.h>
-
 #include "assay/golden/error.h"
 #include "assay/operators/operator.h"
 
@@ -26,12 +24,12 @@ struct LayerNorm {
       {.name = "weight", .shape = "C*", .role = Role::param, .low = .5, .high = 2, .optional = true},
       {.name = "bias", .shape = "C*", .role = Role::param, .optional = true},
       {"grad_y", "N*,C*", Role::grad_output},
-      {"y", "N*,C*", Role::output},
-      {"mean", "N*", Role::output},
-      {"rstd", "N*", Role::output},
-      {"grad_x", "N*,C*", Role::grad_input},
-      {.name = "grad_weight", .shape = "C*", .role = Role::grad_input, .optional = true},
-      {.name = "grad_bias", .shape = "C*", .role = Role::grad_input, .optional = true},
+      {.name = "y", .shape = "N*,C*", .role = Role::output, .terms = "C"},
+      {.name = "mean", .shape = "N*", .role = Role::output, .terms = "C"},
+      {.name = "rstd", .shape = "N*", .role = Role::output, .terms = "C"},
+      {.name = "grad_x", .shape = "N*,C*", .role = Role::grad_input, .terms = "C"},
+      {.name = "grad_weight", .shape = "C*", .role = Role::grad_input, .optional = true, .terms = "N"},
+      {.name = "grad_bias", .shape = "C*", .role = Role::grad_input, .optional = true, .terms = "N"},
   };
   static constexpr Example examples[] = {{"N=6,C=33"},
                                          {"N=2x3,C=16", "eps=1e-6"},
@@ -53,36 +51,31 @@ struct LayerNorm {
     d.set("N", Shape(x.begin(), first));
     d.set("C", Shape(first, x.end()));
     if (!a.has("normalized_shape")) return;
-    const std::vector<double> given = a.list("normalized_shape");
-    if (std::vector<double>(first, x.end()) != given) {
-      throw Error("layer_norm: x has shape {}; normalized_shape is [{}]", to_string(x),
-                  fmt::join(given, ", "));
+    const Shape given = a.integers("normalized_shape");
+    if (Shape(first, x.end()) != given) {
+      throw Error("layer_norm: x has shape {}; normalized_shape is {}", to_string(x), to_string(given));
     }
-  }
-  static std::int64_t terms(std::string_view output, const Dims& d, const Attributes&) {
-    return output == "grad_weight" || output == "grad_bias" ? d.at("N") : d.at("C");
   }
 
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes& a) {
     const std::int64_t N = d.at("N"), C = d.at("C");
     const auto x = t["x"], y = t["y"], mean = t["mean"], rstd = t["rstd"];
-    const T eps = constant<T>(a.real("eps"));
-    const bool has_w = t.has("weight"), has_b = t.has("bias");
-    const auto w = has_w ? t["weight"] : x, b = has_b ? t["bias"] : x;
+    const T eps = constant<T>(a.real("eps")), count = number<T>(C);
+    const auto w = t.optional("weight"), b = t.optional("bias");
     for (std::int64_t n = 0; n < N; ++n) {
-      mean(n) = sum<T>(C, [&](auto c) { return x(n, c); }) / number<T>(C);
+      mean(n) = sum<T>(C, [&](auto c) { return x(n, c); }) / count;
       const T variance = sum<T>(C,
                                 [&](auto c) {
                                   const T deviation = x(n, c) - mean(n);
                                   return deviation * deviation;
                                 }) /
-                         number<T>(C);
+                         count;
       rstd(n) = T(1) / sqrt(variance + eps);
       for (std::int64_t c = 0; c < C; ++c) {
         y(n, c) = (x(n, c) - mean(n)) * rstd(n);
-        if (has_w) y(n, c) *= w(c);
-        if (has_b) y(n, c) += b(c);
+        if (w) y(n, c) *= w(c);
+        if (b) y(n, c) += b(c);
       }
     }
   }
@@ -93,21 +86,19 @@ struct LayerNorm {
   static void backward(Tensors<T>& t, const Dims& d, const Attributes&) {
     const std::int64_t N = d.at("N"), C = d.at("C");
     const auto x = t["x"], g = t["grad_y"], grad_x = t["grad_x"], mean = t["mean"], rstd = t["rstd"];
-    const bool has_w = t.has("weight");
-    const auto w = has_w ? t["weight"] : x;
+    const auto w = t.optional("weight");
+    const T count = number<T>(C);
     const auto h = [&](auto n, auto c) { return (x(n, c) - mean(n)) * rstd(n); };
-    const auto v = [&](auto n, auto c) { return has_w ? w(c) * g(n, c) : g(n, c); };
+    const auto v = [&](auto n, auto c) { return w ? w(c) * g(n, c) : g(n, c); };
     for (std::int64_t n = 0; n < N; ++n) {
-      const T mean_v = sum<T>(C, [&](auto c) { return v(n, c); }) / number<T>(C);
-      const T mean_vh = sum<T>(C, [&](auto c) { return v(n, c) * h(n, c); }) / number<T>(C);
+      const T mean_v = sum<T>(C, [&](auto c) { return v(n, c); }) / count;
+      const T mean_vh = sum<T>(C, [&](auto c) { return v(n, c) * h(n, c); }) / count;
       for (std::int64_t c = 0; c < C; ++c) grad_x(n, c) = rstd(n) * (v(n, c) - mean_v - h(n, c) * mean_vh);
     }
-    if (has_w) {
-      const auto grad_w = t["grad_weight"];
+    if (const auto grad_w = t.optional("grad_weight")) {
       for (std::int64_t c = 0; c < C; ++c) grad_w(c) = sum<T>(N, [&](auto n) { return g(n, c) * h(n, c); });
     }
-    if (t.has("grad_bias")) {
-      const auto grad_b = t["grad_bias"];
+    if (const auto grad_b = t.optional("grad_bias")) {
       for (std::int64_t c = 0; c < C; ++c) grad_b(c) = sum<T>(N, [&](auto n) { return g(n, c); });
     }
   }

@@ -15,29 +15,26 @@ struct Linear {
       {"w", "M,K", Role::param},
       {.name = "b", .shape = "M", .role = Role::param, .optional = true},
       {"grad_y", "N*,M", Role::grad_output},
-      {"y", "N*,M", Role::output},
-      {"grad_x", "N*,K", Role::grad_input},
-      {"grad_w", "M,K", Role::grad_input},
-      {.name = "grad_b", .shape = "M", .role = Role::grad_input, .optional = true},
+      {.name = "y", .shape = "N*,M", .role = Role::output, .terms = "K + bias"},
+      {.name = "grad_x", .shape = "N*,K", .role = Role::grad_input, .terms = "M"},
+      {.name = "grad_w", .shape = "M,K", .role = Role::grad_input, .terms = "N"},
+      {.name = "grad_b", .shape = "M", .role = Role::grad_input, .optional = true, .terms = "N"},
   };
   static constexpr Example examples[] = {{"N=3x5,K=17,M=9"}, {"N=6,K=7,M=5", "", "b"}, {"N=,K=4,M=3"}};
   static constexpr ExactFill exact_fill = ExactFill::small_integers;
 
+  // "bias": 1 with b, 0 without. It is one term of the sum: a kernel may start its accumulator with it.
   static void bind(Dims& d, InputShapes inputs, const Attributes&) {
     d.set("bias", find_input(inputs, "b") != nullptr ? 1 : 0);
-  }
-  static std::int64_t terms(std::string_view output, const Dims& d, const Attributes&) {
-    return output == "y" ? d.at("K") + d.at("bias") : output == "grad_x" ? d.at("M") : d.at("N");
   }
 
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes&) {
-    const auto x = t["x"], w = t["w"], y = t["y"], b = t.has("b") ? t["b"] : w;
-    const std::int64_t N = d.at("N"), M = d.at("M"), K = d.at("K");
+    const auto x = t["x"], w = t["w"], y = t["y"], b = t.optional("b");
+    const std::int64_t N = d.at("N"), M = d.at("M"), K = d.at("K"), terms = K + d.at("bias");
     for (std::int64_t n = 0; n < N; ++n) {
       for (std::int64_t m = 0; m < M; ++m) {
-        // The bias is one term of the sum: a kernel may start its accumulator with it.
-        y(n, m) = sum<T>(K + d.at("bias"), [&](auto k) { return k < K ? x(n, k) * w(m, k) : b(m); });
+        y(n, m) = sum<T>(terms, [&](auto k) { return k < K ? x(n, k) * w(m, k) : b(m); });
       }
     }
   }
@@ -55,8 +52,8 @@ struct Linear {
         grad_w(m, k) = sum<T>(N, [&](auto n) { return g(n, m) * x(n, k); });
       }
     }
-    if (!t.has("grad_b")) return;
-    const auto grad_b = t["grad_b"];
+    const auto grad_b = t.optional("grad_b");
+    if (!grad_b) return;
     for (std::int64_t m = 0; m < M; ++m) grad_b(m) = sum<T>(N, [&](auto n) { return g(n, m); });
   }
 };

@@ -6,17 +6,20 @@
 
 namespace assay {
 
-// The one list of operators, in the order of OPERATORS.md. A new operator adds its name in both places below.
+// operator_names.h is written by CMakeLists.txt: one ASSAY_OPERATOR(name) for each, in the order of
+// OPERATORS.md.
 namespace ops {
-extern const Operator matmul, linear, embedding, layer_norm, rms_norm, rope, silu, swiglu, softmax,
-    cross_entropy, reduce_sum, reduce_prod, clip_grad_norm, adamw;
-}
+#define ASSAY_OPERATOR(name) extern const Operator name;
+#include "operator_names.h"
+#undef ASSAY_OPERATOR
+}  // namespace ops
 
 std::span<const Operator* const> operators() {
+#define ASSAY_OPERATOR(name) &ops::name,
   static constexpr const Operator* list[] = {
-      &ops::matmul,     &ops::linear,      &ops::embedding,      &ops::layer_norm, &ops::rms_norm,
-      &ops::rope,       &ops::silu,        &ops::swiglu,         &ops::softmax,    &ops::cross_entropy,
-      &ops::reduce_sum, &ops::reduce_prod, &ops::clip_grad_norm, &ops::adamw};
+#include "operator_names.h"
+  };
+#undef ASSAY_OPERATOR
   return list;
 }
 

@@ -5,7 +5,8 @@
 namespace assay {
 namespace {
 
-// torch.matmul: A*, B* batches that broadcast to Y*; M* and N* are no axis where a or b is a vector.
+// torch.matmul: A*, B* batches that broadcast to Y*; M* and N* are no axis where a or b is a vector. A factor
+// that is broadcast collects the gradients of all its copies.
 struct MatMul {
   static constexpr std::string_view name = "matmul";
   static constexpr std::string_view math = "y = a b";
@@ -18,9 +19,9 @@ struct MatMul {
       {"a", "A*,M*,K", Role::input},
       {"b", "B*,K,N*", Role::input},
       {"grad_y", "Y*,M*,N*", Role::grad_output},
-      {"y", "Y*,M*,N*", Role::output},
-      {"grad_a", "A*,M*,K", Role::grad_input},
-      {"grad_b", "B*,K,N*", Role::grad_input},
+      {.name = "y", .shape = "Y*,M*,N*", .role = Role::output, .terms = "K"},
+      {.name = "grad_a", .shape = "A*,M*,K", .role = Role::grad_input, .terms = "N copies_A"},
+      {.name = "grad_b", .shape = "B*,K,N*", .role = Role::grad_input, .terms = "M copies_B"},
   };
   static constexpr Example examples[] = {
       {"A=,M=3,K=5,B=,N=4"},
@@ -51,16 +52,9 @@ struct MatMul {
     d.set("K", split(a, !attr.flag("transpose_a"), "A", "M"));
     split(b, attr.flag("transpose_b"), "B", "N");
     d.set("Y", broadcast(d.extents("A"), d.extents("B")));
-  }
-
-  // A factor that is broadcast collects the gradients of all its copies.
-  static std::int64_t terms(std::string_view output, const Dims& d, const Attributes&) {
-    const auto copies = [&](std::string_view batch) {
-      return d.at(batch) == 0 ? 0 : d.at("Y") / d.at(batch);
-    };
-    return output == "grad_a"   ? d.at("N") * copies("A")
-           : output == "grad_b" ? d.at("M") * copies("B")
-                                : d.at("K");
+    const std::int64_t A = d.at("A"), B = d.at("B"), Y = d.at("Y");
+    d.set("copies_A", A == 0 ? 0 : Y / A);
+    d.set("copies_B", B == 0 ? 0 : Y / B);
   }
 
   // x(batch, i, j), or x(batch, j, i) where it is stored transposed.
@@ -105,7 +99,7 @@ struct MatMul {
   // grad_a = grad_y b^T, grad_b = a^T grad_y
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes& attr) {
-    const std::int64_t M = d.at("M"), N = d.at("N"), K = d.at("K");
+    const std::int64_t A = d.at("A"), B = d.at("B"), M = d.at("M"), N = d.at("N"), K = d.at("K");
     const Matrix<T> a{t["a"].data(), M, K, attr.flag("transpose_a")};
     const Matrix<T> b{t["b"].data(), K, N, attr.flag("transpose_b")};
     const Matrix<T> grad_a{t["grad_a"].data(), M, K, a.transposed};
@@ -113,11 +107,11 @@ struct MatMul {
     const Matrix<T> g{t["grad_y"].data(), M, N, false};
     const auto of_a = broadcast_positions(d.extents("A"), d.extents("Y"));
     const auto of_b = broadcast_positions(d.extents("B"), d.extents("Y"));
-    const auto copies_of_a = copies(of_a, d.at("A")), copies_of_b = copies(of_b, d.at("B"));
+    const auto copies_of_a = copies(of_a, A), copies_of_b = copies(of_b, B);
     const auto size = [](const auto& list) { return static_cast<std::int64_t>(list.size()); };
     const auto at = [](const auto& list, std::int64_t i) { return list[static_cast<std::size_t>(i)]; };
 
-    for (std::int64_t p = 0; p < d.at("A"); ++p) {
+    for (std::int64_t p = 0; p < A; ++p) {
       const auto& batches = copies_of_a[static_cast<std::size_t>(p)];
       for (std::int64_t m = 0; m < M; ++m) {
         for (std::int64_t k = 0; k < K; ++k) {
@@ -128,7 +122,7 @@ struct MatMul {
         }
       }
     }
-    for (std::int64_t p = 0; p < d.at("B"); ++p) {
+    for (std::int64_t p = 0; p < B; ++p) {
       const auto& batches = copies_of_b[static_cast<std::size_t>(p)];
       for (std::int64_t k = 0; k < K; ++k) {
         for (std::int64_t n = 0; n < N; ++n) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cassert>
 #include <concepts>
 #include <cstdint>
 #include <map>
@@ -15,10 +16,12 @@
 #include "assay/golden/arithmetic.h"
 #include "assay/golden/tensor.h"
 
-/// How an operator is declared: one struct, one file, one line in list.cpp. See rms_norm.cpp for the pattern.
+/// How an operator is declared: one struct, one file, one name in CMakeLists.txt. See rms_norm.cpp for the
+/// pattern.
 namespace assay {
 
-enum class Role : std::uint8_t { input, param, index, grad_output, output, grad_input };
+/// index and output_index are int64, all others real numbers.
+enum class Role : std::uint8_t { input, param, index, grad_output, output, grad_input, output_index };
 std::string_view name(Role);
 
 /// An argument of an operator.
@@ -29,13 +32,16 @@ struct Arg {
   std::string_view name;
   std::string_view shape;
   Role role;
-  /// Domain of the inputs: outside of it a verdict is not to be trusted. Indices with no letter to stay below
-  /// are generated from it.
+  /// The range that inputs are filled from, and indices with no letter to stay below. Nothing checks it yet.
   double low = -2, high = 2;
   bool optional = false;  ///< "grad_bias" is optional with "bias": there only where that is given
   std::string_view indexes =
       {};                        ///< Role::index: the letter V whose extent the values stay below, 0 <= i < V
   std::string_view except = {};  ///< the attribute that holds one more legal index ("ignore_index")
+  /// Outputs: the accumulation count, the longest sum or product behind one element. A sum of products of
+  /// letters, words that `bind` sets, and numbers: "K + bias", "N copies_A"; '#' is the member's number.
+  std::string_view terms = {};
+  bool copy = false;  ///< every element is an element of an input, bit for bit; it has no terms
 };
 
 /// An attribute with its default, written as in case.json: "1e-5", "false", "\"mean\"", "[0.9, 0.999]";
@@ -67,7 +73,8 @@ class Attributes {
   std::int64_t integer(std::string_view name) const;
   bool flag(std::string_view name) const;
   const std::string& text(std::string_view name) const;
-  std::vector<double> list(std::string_view name) const;  ///< a number is a list of one
+  std::vector<double> list(std::string_view name) const;            ///< a number is a list of one
+  std::vector<std::int64_t> integers(std::string_view name) const;  ///< the same of integers
   const std::map<std::string, AttributeValue, std::less<>>& values() const { return values_; }
 
  private:
@@ -88,15 +95,22 @@ class Dims {
   std::map<std::string, Shape, std::less<>> extents_;
 };
 
-/// A tensor's elements by the letters of its declared shape: x(n, c) for "N*,C".
+/// A tensor's elements by the letters of its declared shape: x(n, c) for "N*,C". Default: of a tensor that is
+/// not there.
 template <class T>
 class View {
  public:
-  View(T* data, std::span<const std::int64_t> extents) : data_(data) {
-    for (std::size_t i = 0; i < extents.size(); ++i) extent_[i] = extents[i];
+  static constexpr std::size_t most_letters = 6;
+
+  View() = default;
+  View(T* data, std::span<const std::int64_t> extents) : data_(data), letters_(extents.size()), there_(true) {
+    assert(letters_ <= most_letters);
+    for (std::size_t i = 0; i < letters_; ++i) extent_[i] = extents[i];
   }
+  explicit operator bool() const { return there_; }
   template <std::integral... I>
   T& operator()(I... i) const {
+    assert(there_ && sizeof...(i) == letters_);
     std::int64_t position = 0;
     [[maybe_unused]] std::size_t d = 0;
     ((position = position * extent_[d++] + static_cast<std::int64_t>(i)), ...);
@@ -105,8 +119,10 @@ class View {
   T* data() const { return data_; }
 
  private:
-  T* data_;
-  std::array<std::int64_t, 6> extent_{};
+  T* data_ = nullptr;
+  std::size_t letters_ = 0;
+  bool there_ = false;  // an empty tensor has no data either
+  std::array<std::int64_t, most_letters> extent_{};
 };
 
 /// The tensors of one call, by name, in the scalar type of the level.
@@ -118,10 +134,17 @@ class Tensors {
     Shape shape;
     std::vector<std::int64_t> extents;  ///< one per letter of arg->shape
     std::vector<T> values;
-    std::vector<std::int64_t> indices;  ///< instead of values, for Role::index
+    std::vector<std::int64_t> indices;  ///< instead of values, where the role says so
   };
   View<T> operator[](std::string_view name) { return {slot(name).values.data(), slot(name).extents}; }
+  View<T> optional(std::string_view name) { return has(name) ? (*this)[name] : View<T>(); }
   View<const std::int64_t> index(std::string_view name) {
+    return {slot(name).indices.data(), slot(name).extents};
+  }
+  View<const std::int64_t> optional_index(std::string_view name) {
+    return has(name) ? index(name) : View<const std::int64_t>();
+  }
+  View<std::int64_t> output_index(std::string_view name) {
     return {slot(name).indices.data(), slot(name).extents};
   }
   bool has(std::string_view name) const { return slots_.contains(name); }
@@ -161,9 +184,7 @@ struct Operator {
   ExactFill exact_fill;
   bool has_backward;
 
-  /// Longest sum or product behind one element of `output`: the accumulation count; 0: a copy, bit for bit.
-  std::int64_t (*terms)(std::string_view output, const Dims&, const Attributes&);
-  /// Sets dims that letters alone cannot (extents chosen by an attribute, counts in index data), before the
+  /// Sets dims that letters alone cannot (extents chosen by an attribute, words of Arg::terms), before the
   /// shapes are fitted; every input that is not optional is there. May be null.
   void (*bind)(Dims&, InputShapes, const Attributes&);
   /// The declared shape of an argument where an attribute changes it; null: Arg::shape.
@@ -187,9 +208,21 @@ void run(Tensors<T>& t, const Dims& d, const Attributes& a) {
   }
 }
 
+/// How many letters the longest shape has.
+constexpr std::size_t most_letters(std::span<const Arg> args) {
+  std::size_t most = 0;
+  for (const Arg& arg : args) {
+    std::size_t letters = arg.shape.empty() ? 0 : 1;
+    for (const char c : arg.shape) letters += c == ',' ? 1 : 0;
+    most = letters > most ? letters : most;
+  }
+  return most;
+}
+
 /// The declaration of struct Op as data. What a struct leaves out has an empty default.
 template <class Op>
 constexpr Operator describe() {
+  static_assert(most_letters(Op::args) <= View<double>::most_letters, "a View holds no more extents");
   Operator o{};
   o.name = Op::name;
   o.math = Op::math;
@@ -204,7 +237,6 @@ constexpr Operator describe() {
   o.has_backward = requires(Tensors<double> & t, const Dims& d, const Attributes& a) {
     Op::template backward<double>(t, d, a);
   };
-  o.terms = &Op::terms;
   o.run_float = &run<Op, float>;
   o.run_double = &run<Op, double>;
   o.run_bound = &run<Op, Bound>;

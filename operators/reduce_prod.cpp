@@ -15,8 +15,8 @@ struct ReduceProd {
   static constexpr Arg args[] = {
       {"x", "A*,C*,B*", Role::input},
       {"grad_y", "A*,R*,B*", Role::grad_output},
-      {"y", "A*,R*,B*", Role::output},
-      {"grad_x", "A*,C*,B*", Role::grad_input},
+      {.name = "y", .shape = "A*,R*,B*", .role = Role::output, .terms = "C"},
+      {.name = "grad_x", .shape = "A*,C*,B*", .role = Role::grad_input, .terms = "C"},
   };
   static constexpr Example examples[] = {
       {"A=6,C=9,B=", "dim=1"}, {"A=2,C=5,B=3", "dim=-2,keepdim=true"}, {"A=,C=2x4,B="}};
@@ -36,15 +36,15 @@ struct ReduceProd {
     d.set("B", Shape(last, x.end()));
     d.set("R", Shape(attr.flag("keepdim") ? static_cast<std::size_t>(last - first) : 0, 1));
   }
-  static std::int64_t terms(std::string_view, const Dims& d, const Attributes&) { return d.at("C"); }
 
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes&) {
     const auto x = t["x"], y = t["y"];
-    for (std::int64_t a = 0; a < d.at("A"); ++a) {
-      for (std::int64_t b = 0; b < d.at("B"); ++b) {
+    const std::int64_t A = d.at("A"), C = d.at("C"), B = d.at("B");
+    for (std::int64_t a = 0; a < A; ++a) {
+      for (std::int64_t b = 0; b < B; ++b) {
         T product = T(1);
-        for (std::int64_t c = 0; c < d.at("C"); ++c) product *= x(a, c, b);
+        for (std::int64_t c = 0; c < C; ++c) product *= x(a, c, b);
         y(a, 0, b) = product;
       }
     }
@@ -54,9 +54,9 @@ struct ReduceProd {
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes&) {
     const auto x = t["x"], g = t["grad_y"], grad_x = t["grad_x"];
-    const std::int64_t C = d.at("C");
-    for (std::int64_t a = 0; a < d.at("A"); ++a) {
-      for (std::int64_t b = 0; b < d.at("B"); ++b) {
+    const std::int64_t A = d.at("A"), C = d.at("C"), B = d.at("B");
+    for (std::int64_t a = 0; a < A; ++a) {
+      for (std::int64_t b = 0; b < B; ++b) {
         T prefix = T(1), suffix = T(1);
         for (std::int64_t c = 0; c < C; ++c) {
           grad_x(a, c, b) = prefix;

@@ -14,46 +14,42 @@ struct RmsNorm {
       {"x", "N*,C", Role::input, -8, 8},
       {.name = "weight", .shape = "C", .role = Role::param, .low = .5, .high = 2, .optional = true},
       {"grad_y", "N*,C", Role::grad_output},
-      {"y", "N*,C", Role::output},
-      {"rstd", "N*,1", Role::output},
-      {"grad_x", "N*,C", Role::grad_input},
-      {.name = "grad_weight", .shape = "C", .role = Role::grad_input, .optional = true},
+      {.name = "y", .shape = "N*,C", .role = Role::output, .terms = "C"},
+      {.name = "rstd", .shape = "N*,1", .role = Role::output, .terms = "C"},
+      {.name = "grad_x", .shape = "N*,C", .role = Role::grad_input, .terms = "C"},
+      {.name = "grad_weight", .shape = "C", .role = Role::grad_input, .optional = true, .terms = "N"},
   };
   static constexpr Example examples[] = {{"N=6,C=33"}, {"N=2x3,C=8", "eps=1e-6"}, {"N=4,C=5", "", "weight"}};
-  static std::int64_t terms(std::string_view output, const Dims& d, const Attributes&) {
-    return output == "grad_weight" ? d.at("N") : d.at("C");
-  }
 
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes& a) {
-    const auto x = t["x"], y = t["y"], rstd = t["rstd"];
-    const bool has_w = t.has("weight");
-    const auto w = has_w ? t["weight"] : x;
+    const auto x = t["x"], w = t.optional("weight"), y = t["y"], rstd = t["rstd"];
     const std::int64_t N = d.at("N"), C = d.at("C");
-    const T eps = constant<T>(a.real("eps"));
+    const T eps = constant<T>(a.real("eps")), count = number<T>(C);
     for (std::int64_t n = 0; n < N; ++n) {
-      const T mean_square = sum<T>(C, [&](auto c) { return x(n, c) * x(n, c); }) / number<T>(C);
+      const T mean_square = sum<T>(C, [&](auto c) { return x(n, c) * x(n, c); }) / count;
       rstd(n, 0) = T(1) / sqrt(mean_square + eps);
-      for (std::int64_t c = 0; c < C; ++c)
-        y(n, c) = has_w ? x(n, c) * rstd(n, 0) * w(c) : x(n, c) * rstd(n, 0);
+      for (std::int64_t c = 0; c < C; ++c) {
+        y(n, c) = x(n, c) * rstd(n, 0);
+        if (w) y(n, c) *= w(c);
+      }
     }
   }
 
   // With h = x rstd and v = w g: grad_x = rstd (v - h mean(v h)), grad_w = sum_n g h.
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes&) {
-    const auto x = t["x"], g = t["grad_y"], rstd = t["rstd"], grad_x = t["grad_x"];
-    const bool has_w = t.has("weight");
-    const auto w = has_w ? t["weight"] : x;
-    const auto v = [&](auto n, auto c) { return has_w ? w(c) * g(n, c) : g(n, c); };
+    const auto x = t["x"], w = t.optional("weight"), g = t["grad_y"], rstd = t["rstd"], grad_x = t["grad_x"];
+    const auto v = [&](auto n, auto c) { return w ? w(c) * g(n, c) : g(n, c); };
     const std::int64_t N = d.at("N"), C = d.at("C");
+    const T count = number<T>(C);
     for (std::int64_t n = 0; n < N; ++n) {
       const T r = rstd(n, 0);
-      const T mean = sum<T>(C, [&](auto c) { return v(n, c) * x(n, c) * r; }) / number<T>(C);
+      const T mean = sum<T>(C, [&](auto c) { return v(n, c) * x(n, c) * r; }) / count;
       for (std::int64_t c = 0; c < C; ++c) grad_x(n, c) = r * (v(n, c) - x(n, c) * r * mean);
     }
-    if (!has_w) return;
-    const auto grad_w = t["grad_weight"];
+    const auto grad_w = t.optional("grad_weight");
+    if (!grad_w) return;
     for (std::int64_t c = 0; c < C; ++c) {
       grad_w(c) = sum<T>(N, [&](auto n) { return g(n, c) * x(n, c) * rstd(n, 0); });
     }

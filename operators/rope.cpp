@@ -13,7 +13,7 @@ namespace {
 struct Rope {
   static constexpr std::string_view name = "rope";
   static constexpr std::string_view math =
-      "(y_i, y_j) = m (x_i cos a - x_j sin a, x_j cos a + x_i sin a), a = position theta^(-2i/C)";
+      "(y_i, y_j) = m (x_i cos a - x_j sin a, x_j cos a + x_i sin a), a = position theta^(-2p/R) for pair p";
   static constexpr std::string_view source = "arXiv:2104.09864 eq. 34; YaRN arXiv:2309.00071 sec. 3.2 to 3.4";
   static constexpr std::string_view aliases[] = {"npu_rotary_mul", "npu_apply_rotary_pos_emb",
                                                  "npu_interleave_rope", "RotaryPositionEmbedding",
@@ -34,8 +34,8 @@ struct Rope {
       {"x", "A*,T,B*,C", Role::input},
       {.name = "positions", .shape = "T", .role = Role::index, .low = 0, .high = 64, .optional = true},
       {"grad_y", "A*,T,B*,C", Role::grad_output},
-      {"y", "A*,T,B*,C", Role::output},
-      {"grad_x", "A*,T,B*,C", Role::grad_input},
+      {.name = "y", .shape = "A*,T,B*,C", .role = Role::output, .terms = "2"},
+      {.name = "grad_x", .shape = "A*,T,B*,C", .role = Role::grad_input, .terms = "2"},
   };
   static constexpr Example examples[] = {
       {"A=1,T=11,B=,C=16", "", "positions"},
@@ -61,7 +61,6 @@ struct Rope {
       throw Error("rope: style is \"{}\"; expected half or interleaved", a.text("style"));
     }
   }
-  static std::int64_t terms(std::string_view, const Dims&, const Attributes&) { return 2; }
 
   // arXiv:2309.00071: where wavelengths begin and end to be stretched, in pairs of channels.
   static std::pair<double, double> yarn_ramp(const Attributes& a, double R) {
@@ -84,14 +83,14 @@ struct Rope {
   template <class T>
   static std::vector<T> frequencies(const Attributes& a, std::int64_t R) {
     std::vector<T> frequency;
-    for (std::int64_t i = 0; i < R; i += 2) {
-      frequency.push_back(T(1) / pow(constant<T>(a.real("base_theta")), number<T>(i) / number<T>(R)));
-    }
+    const T theta = constant<T>(a.real("base_theta")), width = number<T>(R);
+    for (std::int64_t i = 0; i < R; i += 2) frequency.push_back(T(1) / pow(theta, number<T>(i) / width));
     if (!a.has("yarn.factor")) return frequency;
     const auto [low, high] = yarn_ramp(a, static_cast<double>(R));
+    const T stretch = constant<T>(a.real("yarn.factor"));
     for (std::size_t i = 0; i < frequency.size(); ++i) {
       const T ramp = constant<T>(std::clamp((static_cast<double>(i) - low) / (high - low), 0., 1.));
-      frequency[i] = frequency[i] / constant<T>(a.real("yarn.factor")) * ramp + frequency[i] * (T(1) - ramp);
+      frequency[i] = frequency[i] / stretch * ramp + frequency[i] * (T(1) - ramp);
     }
     return frequency;
   }
@@ -99,29 +98,31 @@ struct Rope {
   // Turns `from` into `to`, by the angle (+1) or back (-1).
   template <class T>
   static void turn(Tensors<T>& t, const Dims& d, const Attributes& attr, View<T> from, View<T> to, int sign) {
-    const std::int64_t C = d.at("C"), R = d.at("R");
+    const std::int64_t A = d.at("A"), B = d.at("B"), C = d.at("C"), R = d.at("R");
     const std::vector<T> frequency = frequencies<T>(attr, R);
-    const bool half = attr.text("style") == "half", given = t.has("positions");
+    const std::int64_t tokens = d.at("T"), offset = attr.integer("offset");
+    const bool half = attr.text("style") == "half";
+    const auto positions = t.optional_index("positions");
     T scale = T(1);
     if (attr.has("yarn.factor")) {
       const double s = attr.real("yarn.factor");
       scale = magnitude<T>(s, attr.real("yarn.mscale")) / magnitude<T>(s, attr.real("yarn.mscale_all_dim"));
     }
-    for (std::int64_t n = 0; n < d.at("T"); ++n) {
-      const T position = number<T>(given ? t.index("positions")(n) : attr.integer("offset") + n);
+    for (std::int64_t n = 0; n < tokens; ++n) {
+      const T position = number<T>(positions ? positions(n) : offset + n);
       for (std::int64_t p = 0; p < R / 2; ++p) {
         const T angle = position * frequency[static_cast<std::size_t>(p)];
         const T c = cos(angle) * scale, s = (sign > 0 ? sin(angle) : -sin(angle)) * scale;
         const std::int64_t i = half ? p : 2 * p, j = half ? p + R / 2 : 2 * p + 1;
-        for (std::int64_t a = 0; a < d.at("A"); ++a) {
-          for (std::int64_t b = 0; b < d.at("B"); ++b) {
+        for (std::int64_t a = 0; a < A; ++a) {
+          for (std::int64_t b = 0; b < B; ++b) {
             to(a, n, b, i) = from(a, n, b, i) * c - from(a, n, b, j) * s;
             to(a, n, b, j) = from(a, n, b, j) * c + from(a, n, b, i) * s;
           }
         }
       }
-      for (std::int64_t a = 0; a < d.at("A"); ++a) {
-        for (std::int64_t b = 0; b < d.at("B"); ++b) {
+      for (std::int64_t a = 0; a < A; ++a) {
+        for (std::int64_t b = 0; b < B; ++b) {
           for (std::int64_t c = R; c < C; ++c) to(a, n, b, c) = from(a, n, b, c);
         }
       }

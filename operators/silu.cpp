@@ -14,22 +14,23 @@ struct Silu {
   static constexpr Arg args[] = {
       {"x", "N*", Role::input, -16, 16},
       {"grad_y", "N*", Role::grad_output},
-      {"y", "N*", Role::output},
-      {"grad_x", "N*", Role::grad_input},
+      {.name = "y", .shape = "N*", .role = Role::output, .terms = "1"},
+      {.name = "grad_x", .shape = "N*", .role = Role::grad_input, .terms = "1"},
   };
   static constexpr Example examples[] = {{"N=24"}, {"N=3x5"}};
-  static std::int64_t terms(std::string_view, const Dims&, const Attributes&) { return 1; }
 
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes&) {
     const auto x = t["x"], y = t["y"];
-    for (std::int64_t n = 0; n < d.at("N"); ++n) y(n) = silu<T>(x(n));
+    const std::int64_t N = d.at("N");
+    for (std::int64_t n = 0; n < N; ++n) y(n) = silu<T>(x(n));
   }
 
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes&) {
     const auto x = t["x"], g = t["grad_y"], grad_x = t["grad_x"];
-    for (std::int64_t n = 0; n < d.at("N"); ++n) grad_x(n) = g(n) * silu_slope<T>(x(n));
+    const std::int64_t N = d.at("N");
+    for (std::int64_t n = 0; n < N; ++n) grad_x(n) = g(n) * silu_slope<T>(x(n));
   }
 };
 

@@ -16,8 +16,8 @@ struct Softmax {
   static constexpr Arg args[] = {
       {"x", "A*,C*,B*", Role::input, -8, 8},
       {"grad_y", "A*,C*,B*", Role::grad_output},
-      {"y", "A*,C*,B*", Role::output},
-      {"grad_x", "A*,C*,B*", Role::grad_input},
+      {.name = "y", .shape = "A*,C*,B*", .role = Role::output, .terms = "C"},
+      {.name = "grad_x", .shape = "A*,C*,B*", .role = Role::grad_input, .terms = "C"},
   };
   static constexpr Example examples[] = {
       {"A=4,C=15,B="}, {"A=2,C=5,B=3", "dim=1"}, {"A=,C=6,B=2x2", "dim=-3"}};
@@ -29,7 +29,6 @@ struct Softmax {
     d.set("C", x.empty() ? Shape() : Shape{*c});
     d.set("B", x.empty() ? Shape() : Shape(c + 1, x.end()));
   }
-  static std::int64_t terms(std::string_view, const Dims& d, const Attributes&) { return d.at("C"); }
 
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes&) {

@@ -19,11 +19,11 @@ struct SwiGlu {
       {.name = "up", .shape = "N*,C", .role = Role::input, .low = -8, .high = 8, .optional = true},
       {.name = "probs", .shape = "N*", .role = Role::input, .low = 0, .high = 1, .optional = true},
       {"grad_y", "N*,C", Role::grad_output},
-      {"y", "N*,C", Role::output},
-      {.name = "grad_x", .shape = "N*,W", .role = Role::grad_input, .optional = true},
-      {.name = "grad_gate", .shape = "N*,C", .role = Role::grad_input, .optional = true},
-      {.name = "grad_up", .shape = "N*,C", .role = Role::grad_input, .optional = true},
-      {.name = "grad_probs", .shape = "N*", .role = Role::grad_input, .optional = true},
+      {.name = "y", .shape = "N*,C", .role = Role::output, .terms = "1"},
+      {.name = "grad_x", .shape = "N*,W", .role = Role::grad_input, .optional = true, .terms = "1"},
+      {.name = "grad_gate", .shape = "N*,C", .role = Role::grad_input, .optional = true, .terms = "1"},
+      {.name = "grad_up", .shape = "N*,C", .role = Role::grad_input, .optional = true, .terms = "1"},
+      {.name = "grad_probs", .shape = "N*", .role = Role::grad_input, .optional = true, .terms = "C"},
   };
   static constexpr Example examples[] = {
       {"N=4,W=10", "", "gate,up,probs"}, {"N=9,C=13", "", "x"}, {"N=2x3,W=6", "", "gate,up"}};
@@ -40,9 +40,6 @@ struct SwiGlu {
     }
     d.set("W", width);
     d.set("C", width / 2);
-  }
-  static std::int64_t terms(std::string_view output, const Dims& d, const Attributes&) {
-    return output == "grad_probs" ? d.at("C") : 1;
   }
 
   // gate(n, c) and up(n, c), wherever they lie.
@@ -61,11 +58,12 @@ struct SwiGlu {
   static void forward(Tensors<T>& t, const Dims& d, const Attributes&) {
     const Halves<T> x(t, d, "x", "gate", "up");
     const auto y = t["y"];
-    const T* probs = t.has("probs") ? t["probs"].data() : nullptr;
-    for (std::int64_t n = 0; n < d.at("N"); ++n) {
-      for (std::int64_t c = 0; c < d.at("C"); ++c) {
+    const auto probs = t.optional("probs");
+    const std::int64_t N = d.at("N"), C = d.at("C");
+    for (std::int64_t n = 0; n < N; ++n) {
+      for (std::int64_t c = 0; c < C; ++c) {
         y(n, c) = silu(x.gate[n * x.stride + c]) * x.up[n * x.stride + c];
-        if (probs != nullptr) y(n, c) *= probs[n];
+        if (probs) y(n, c) *= probs(n);
       }
     }
   }
@@ -75,17 +73,18 @@ struct SwiGlu {
   static void backward(Tensors<T>& t, const Dims& d, const Attributes&) {
     const Halves<T> x(t, d, "x", "gate", "up"), grad(t, d, "grad_x", "grad_gate", "grad_up");
     const auto g = t["grad_y"];
-    const T* probs = t.has("probs") ? t["probs"].data() : nullptr;
-    const std::int64_t C = d.at("C");
-    for (std::int64_t n = 0; n < d.at("N"); ++n) {
+    const auto probs = t.optional("probs");
+    const auto grad_probs = t.optional("grad_probs");
+    const std::int64_t N = d.at("N"), C = d.at("C");
+    for (std::int64_t n = 0; n < N; ++n) {
       const T *gate = x.gate + n * x.stride, *up = x.up + n * x.stride;
       for (std::int64_t c = 0; c < C; ++c) {
-        const T gp = probs != nullptr ? g(n, c) * probs[n] : g(n, c);
+        const T gp = probs ? g(n, c) * probs(n) : g(n, c);
         grad.gate[n * x.stride + c] = gp * up[c] * silu_slope(gate[c]);
         grad.up[n * x.stride + c] = gp * silu(gate[c]);
       }
-      if (probs == nullptr) continue;
-      t["grad_probs"](n) = sum<T>(C, [&](auto c) { return g(n, c) * silu(gate[c]) * up[c]; });
+      if (!grad_probs) continue;
+      grad_probs(n) = sum<T>(C, [&](auto c) { return g(n, c) * silu(gate[c]) * up[c]; });
     }
   }
 };

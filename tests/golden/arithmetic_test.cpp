@@ -67,6 +67,8 @@ TEST(Constant, CarriesTheErrorOfItsRounding) {
   EXPECT_EQ(constant<Bound>(.5).error, 0);
   EXPECT_EQ(constant<Bound>(0x1p-140).error, 0);
   EXPECT_EQ(constant<Bound>(0).error, 0);
+  EXPECT_GE(constant<Bound>(0x1p-160).error, 0x1p-160);    // below float32's subnormals
+  EXPECT_GE(constant<Bound>(0x1.8p-149).error, 0x1p-150);  // between two of them
   EXPECT_EQ(number<Bound>(1 << 24).error, 0);
   EXPECT_GT(number<Bound>((1 << 24) + 1).error, 0);
   const double error = std::abs(static_cast<double>(.1f) - .1);
@@ -104,6 +106,8 @@ TEST(WithoutCancellation, TakesTheValueOfOneAndTheErrorOfTheOther) {
       without_cancellation<Bound>([&] { return better(Bound(x)); }, [&] { return usual(Bound(x)); });
   EXPECT_EQ(b.value, -std::expm1(x));
   EXPECT_GE(b.error, 0x1p-24);
+  const auto unknown = [] { return Bound(1, std::numeric_limits<double>::quiet_NaN()); };
+  EXPECT_TRUE(std::isinf(without_cancellation<Bound>([] { return Bound(1); }, unknown).error));
 }
 
 }  // namespace

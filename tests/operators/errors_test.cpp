@@ -55,7 +55,8 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"matmul",
               {zeros("a", {0, 1 << 30}), zeros("b", {1 << 30, 0})},
               "transpose_a=true,transpose_b=true",
-              "no memory for 'y'"},
+              "'y' of shape [1073741824, 1073741824] has 1152921504606846976 elements; expected at most "
+              "1073741824"},
         Wrong{"softmax", {x46}, "dim=2", "dim 2 is outside of a tensor with 2 dimensions"},
         Wrong{"softmax", {x46}, "dim=0.5", "expected an integer"},
         Wrong{"reduce_sum", {x46}, "dims=[0,-2]", "named twice"},
@@ -86,7 +87,16 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"swiglu", {zeros("gate", {3, 5})}, "", "either x, or gate and up"},
         Wrong{"layer_norm", {x46}, "normalized_shape=[5]", "normalized_shape"},
         Wrong{"layer_norm", {x46}, "normalized_shape=[1,4,6]", "cannot normalise the last 3"},
+        Wrong{"reduce_sum", {x46}, "dims=[0.5]", "'dims' is 0.5; expected an integer"},
+        Wrong{"reduce_sum", {x46}, "dims=[1e300]", "expected an integer"},
         Wrong{"clip_grad_norm", {}, "", "input 'grad_#' is missing"},
+        Wrong{"clip_grad_norm",
+              {zeros("grad_0", {2}), zeros("grad_2", {2})},
+              "",
+              "input 'grad_2' is one of 2; expected the numbers 0 to 1"},
+        Wrong{"clip_grad_norm", {zeros("grad_1", {2})}, "", "expected the numbers 0 to 0"},
+        Wrong{"clip_grad_norm", {zeros("grad_0", {2}), zeros("grad_01", {2})}, "", "no input 'grad_01'"},
+        Wrong{"clip_grad_norm", {zeros("grad_0", {2})}, "norm_type=\"two\"", "expected a number"},
         Wrong{"adamw", {zeros("param", {2}), zeros("grads", {3, 2})}, "steps=2", "steps is 2"},
         Wrong{"adamw", {zeros("param", {2}), zeros("grads", {3, 2})}, "betas=[0.9]", "expected 2"},
         Wrong{"adamw", {zeros("param", {2}), zeros("grads", {3})}, "", "'grads' has shape [3]"}));
@@ -102,6 +112,14 @@ TEST(FindOperator, SuggestsTheNearestName) {
   }
 }
 
+TEST(AccumulationCount, OfAnOutputThatIsNotThereIsAnError) {
+  for (const char* output :
+       {"params", "param_", "param_01", "param_-1", "param_99999999999999999999", "grads"}) {
+    EXPECT_THROW(accumulation_count(find_operator("adamw"), output, Dims()), Error) << output;
+  }
+  EXPECT_EQ(accumulation_count(find_operator("adamw"), "param_12", Dims()), 12);
+}
+
 TEST(ParseAttribute, ReadsWhatCaseFilesHold) {
   EXPECT_EQ(parse_attribute(" 1e-5 "), AttributeValue(1e-5));
   EXPECT_EQ(parse_attribute("true"), AttributeValue(true));
@@ -109,7 +127,8 @@ TEST(ParseAttribute, ReadsWhatCaseFilesHold) {
   EXPECT_EQ(parse_attribute("\"mean\""), AttributeValue(std::string("mean")));
   EXPECT_EQ(parse_attribute("[0.9, 0.999]"), AttributeValue(std::vector<double>{.9, .999}));
   EXPECT_EQ(parse_attribute("[]"), AttributeValue(std::vector<double>()));
-  for (const char* wrong : {"", "mean", "1e", "[1, x]", "[1", "{}"}) {
+  for (const char* wrong :
+       {"", "mean", "1e", "[1, x]", "[1", "{}", "nan", "inf", "-inf", "[1, nan]", "infinity"}) {
     EXPECT_THROW(parse_attribute(wrong), Error) << wrong;
   }
 }

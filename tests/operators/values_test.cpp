@@ -1,7 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "assay/operators/generate.h"
@@ -149,7 +151,7 @@ TEST(ClipGradNorm, ScalesOnlyWhatIsTooLarge) {
   EXPECT_EQ(output("clip_grad_norm", "norm", {g}).value(0), 5);
   EXPECT_THAT(output("clip_grad_norm", "clipped_0", {g}, "max_norm=6").values(), ElementsAre(3, 4));
   EXPECT_THAT(output("clip_grad_norm", "clipped_0", {g}, "max_norm=2.5,eps=0").values(), ElementsAre(1.5, 2));
-  EXPECT_EQ(output("clip_grad_norm", "norm", {g}, "norm_type=inf").value(0), 4);
+  EXPECT_EQ(output("clip_grad_norm", "norm", {g}, "norm_type=\"inf\"").value(0), 4);
   EXPECT_EQ(output("clip_grad_norm", "norm", {g}, "norm_type=1").value(0), 7);
 }
 
@@ -166,6 +168,89 @@ TEST(AdamW, StateCarriesOver) {
             output("adamw", "param_1", second, "step=1").value(0));
   // The first step is lr in the gradient's direction, whatever its size.
   EXPECT_NEAR(output("adamw", "param_1", first, "weight_decay=0").value(0), 1 - 1e-3, 1e-10);
+}
+
+TEST(AdamW, StepsAreInTheirOrder) {
+  std::vector<std::string> names;
+  for (const NamedTensor& t :
+       compute_golden(find_operator("adamw"),
+                      std::vector<NamedTensor>{values("param", {1}, {1}),
+                                               values("grads", {11, 1}, std::vector<double>(11, 1))},
+                      {}, Level::fp64)) {
+    names.push_back(t.name);
+  }
+  EXPECT_THAT(std::vector(names.begin() + 8, names.begin() + 12),
+              ElementsAre("param_9", "param_10", "param_11", "exp_avg_1"));
+}
+
+// The sign of 0 / 0 is the processor's.
+TEST(Golden, ComputedNaNsAreOneNaNAndCopiedOnesKeepTheirBits) {
+  const auto code = [](const Tensor& t) {
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, t.bytes().data(), sizeof bits);
+    return bits;
+  };
+  const auto logits = values("logits", {0, 2}, {});
+  const Tensor loss = output("cross_entropy", "loss", {logits, indices("target", {0}, {})});
+  EXPECT_EQ(code(loss), 0x7ff8000000000000u);
+  const double payload = std::bit_cast<double>(std::uint64_t{0xfff8000000000123u});
+  const Tensor y =
+      output("embedding", "y", {values("weight", {1, 1}, {payload}), indices("index", {1}, {0})});
+  EXPECT_EQ(code(y), 0xfff8000000000123u);
+}
+
+// A float32 kernel that is given float64 inputs rounds them first.
+TEST(Bound, HoldsTheRoundingOfInputs) {
+  const std::vector<NamedTensor> inputs = {values("x", {1}, {.1})};
+  const auto bound = compute_bound(find_operator("reduce_sum"), inputs, {}, {0x1p-24, 0x1p-149});
+  EXPECT_GE(bound[0].tensor.value(0), std::abs(static_cast<double>(.1f) - .1));
+  EXPECT_LE(bound[0].tensor.value(0), 0x1p-26);
+}
+
+// Masked scores are -inf, and their neighbours are bounded as ever.
+TEST(Bound, OfASoftmaxWithAMaskIsFinite) {
+  const std::vector<NamedTensor> inputs = {values("x", {3}, {1, -infinity, 2}),
+                                           values("grad_y", {3}, {1, 2, 3})};
+  for (const auto& bound : compute_bound(find_operator("softmax"), inputs, {}, {0x1p-24, 0x1p-149})) {
+    for (const double error : bound.tensor.values()) EXPECT_LE(error, 1e-5) << bound.name;
+  }
+}
+
+// Outputs may be indices: an argmax, with the largest value beside it.
+struct ArgMax {
+  static constexpr std::string_view name = "argmax";
+  static constexpr std::string_view math = "index = argmax x, y = x_index";
+  static constexpr std::string_view source = "none";
+  static constexpr Arg args[] = {{"x", "N*,C", Role::input},
+                                 {"index", "N*", Role::output_index},
+                                 {.name = "y", .shape = "N*", .role = Role::output, .copy = true}};
+  template <class T>
+  static void forward(Tensors<T>& t, const Dims& d, const Attributes&) {
+    const auto x = t["x"], y = t["y"];
+    const auto index = t.output_index("index");
+    const std::int64_t N = d.at("N"), C = d.at("C");
+    for (std::int64_t n = 0; n < N; ++n) {
+      for (std::int64_t c = 1; c < C; ++c) {
+        if (x(n, index(n)) < x(n, c)) index(n) = c;
+      }
+      y(n) = x(n, index(n));
+    }
+  }
+};
+
+TEST(OutputIndex, IsInt64AndNeedsNoBound) {
+  static constexpr Operator argmax = describe<ArgMax>();
+  const std::vector<NamedTensor> inputs = {values("x", {2, 3}, {1, 5, 2, 7, 0, 3})};
+  for (const Level level : {Level::report, Level::fp64}) {
+    const auto golden = compute_golden(argmax, inputs, {}, level);
+    ASSERT_EQ(golden.size(), 2u);
+    EXPECT_EQ(golden[0].tensor.dtype(), DType::int64);
+    EXPECT_THAT(golden[0].tensor.indices(), ElementsAre(1, 0));
+    EXPECT_THAT(golden[1].tensor.values(), ElementsAre(5, 7));
+  }
+  EXPECT_THAT(compute_bound(argmax, inputs, {}, {0x1p-24, 0x1p-149})[0].tensor.values(), ElementsAre(0, 0));
+  EXPECT_EQ(accumulation_count(argmax, "index", std::vector<InputShape>{{"x", {2, 3}}}, {}), 0);
+  EXPECT_EQ(output_arg(argmax, "index").role, Role::output_index);
 }
 
 TEST(Report, ComputesInFloat32) {
