@@ -1,9 +1,10 @@
-# assay_library(NAME SOURCES... ): one static library for one folder.
+# assay_library(NAME SOURCES.. PUBLIC_HEADERS HEADERS..): one static library for one folder; the headers are installed.
 # Its headers are seen as "assay/NAME/x.h" through a link of its own in the build tree, so a folder can include
 # only its own headers and those of the targets it links: the arrows of the design are enforced by the compiler.
 function(assay_library name)
   set(target assay_${name})
-  add_library(${target} ${ARGN})
+  cmake_parse_arguments(arg "" "" "PUBLIC_HEADERS" ${ARGN})
+  add_library(${target} ${arg_UNPARSED_ARGUMENTS})
   add_library(assay::${name} ALIAS ${target})
   set(include_dir ${PROJECT_BINARY_DIR}/include/${name})
   file(MAKE_DIRECTORY ${include_dir}/assay)
@@ -14,8 +15,7 @@ function(assay_library name)
   target_compile_features(${target} PUBLIC cxx_std_20)
   assay_flags(${target})
   install(TARGETS ${target} EXPORT assay_targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.h)
-  install(FILES ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/assay/${name})
+  install(FILES ${arg_PUBLIC_HEADERS} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/assay/${name})
 endfunction()
 
 # -Wno-restrict: g++ 12 warns falsely inside std::string (GCC bug 105651).

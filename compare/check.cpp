@@ -69,7 +69,12 @@ class ActualOutputs {
     }
     return merge(*dump_, by_name != nullptr ? *by_name : *by_file);
   }
-  std::vector<std::string> notes() const { return dump_ ? dump_->notes : std::vector<std::string>(); }
+  std::vector<std::string> notes() const {
+    if (!dump_) return {};
+    std::vector<std::string> all = dump_->notes;
+    for (const std::string& what : dump_->left_out) all.push_back("left out: " + what);
+    return all;
+  }
 
  private:
   // By its whole name, else by what follows the name of the file it is in: "outputs/y".

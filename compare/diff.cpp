@@ -182,6 +182,10 @@ class Differ {
       coarsest_.see(pairs[i].actual);
       coarsest_.see(pairs[i].reference);
     }
+    for (const Dump* dump : {&actual_, &reference_}) {
+      for (const std::string& what : dump->left_out)
+        leave_out(what, dump == &actual_ ? "actual" : "reference", report);
+    }
     note_inputs(report.findings);
     if (options_.only.empty()) {
       for (const std::string& rule : options_.rules.unused())
@@ -192,6 +196,19 @@ class Differ {
   }
 
  private:
+  // What a reader could not take as a tensor is not compared, and stands in the report like any tensor that
+  // is not.
+  void leave_out(const std::string& what, std::string_view side, Report& report) const {
+    Finding f;
+    f.name = fmt::format("{}: {}", side, what);
+    f.id.module = f.name;
+    const auto ignored = options_.rules.ignored({f.name, what});
+    f.verdict = ignored ? Verdict::ignored : Verdict::not_comparable;
+    f.reason =
+        ignored ? *ignored : "it cannot be read as a tensor; an [[ignore]] rule leaves it out with a reason";
+    if (options_.only.empty()) report.findings.push_back(std::move(f));
+  }
+
   void find(Finding& f, const Pair& pair) {
     const std::vector<std::string> paths = paths_of(f.id);
     if (const auto reason = options_.rules.ignored(paths)) {

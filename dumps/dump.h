@@ -79,9 +79,12 @@ class Dump {
   std::string format;  ///< "npy", "safetensors", "assay-dump", "msprobe", ..
   int world_size = 1;
   Mesh mesh;
-  std::string producer;            ///< JSON text of the manifest's producer, or empty
-  std::vector<Record> records;     ///< in execution order within each rank
-  std::vector<std::string> notes;  ///< what a reader had to leave out or assume, for the report
+  std::string producer;         ///< JSON text of the manifest's producer, or empty
+  std::vector<Record> records;  ///< in execution order within each rank
+  std::vector<std::string>
+      notes;  ///< what a reader assumed, for the report: "run: 2 ranks without a layout; .."
+  /// What may be a tensor and could not be taken as one, as "where: why". It counts as not compared.
+  std::vector<std::string> left_out;
 
   /// The bytes of records[index]. Throws Error (file, tensor, found, expected) if they cannot be read.
   virtual Tensor read(std::size_t index) const = 0;

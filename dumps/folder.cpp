@@ -31,7 +31,7 @@ class FolderDump : public Dump {
       if (std::find(known.begin(), known.end(), extension) == known.end()) continue;
       auto dump = open_file(MappedFile::open(file), options);
       if (dump == nullptr) {
-        notes.push_back(fmt::format("{}: no known format; left out", file.string()));
+        left_out.push_back(fmt::format("{}: no known format", file.string()));
       } else {
         add(std::move(dump), file.lexically_relative(folder).replace_extension().generic_string());
       }
@@ -59,7 +59,7 @@ class FolderDump : public Dump {
     auto entry = std::filesystem::recursive_directory_iterator(folder);
     for (; entry != std::filesystem::recursive_directory_iterator(); ++entry) {
       if (entry->is_symlink()) {
-        notes.push_back(fmt::format("{}: a symbolic link; not followed", entry->path().string()));
+        left_out.push_back(fmt::format("{}: a symbolic link, not followed", entry->path().string()));
       } else if (entry->is_regular_file()) {
         files.push_back(entry->path());
       } else if (entry.depth() >= max_depth) {
@@ -81,6 +81,7 @@ class FolderDump : public Dump {
       places_.emplace_back(files_.size(), i);
     }
     notes.insert(notes.end(), dump->notes.begin(), dump->notes.end());
+    left_out.insert(left_out.end(), dump->left_out.begin(), dump->left_out.end());
     files_.push_back(std::move(dump));
   }
 

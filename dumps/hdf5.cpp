@@ -175,7 +175,7 @@ class Hdf5Dump : public Dump {
   Hdf5Dump(std::shared_ptr<const MappedFile> file, const OpenOptions& options) : file_(std::move(file)) {
     path = file_.file().path();
     format = "hdf5";
-    datasets_ = file_.datasets(notes);
+    datasets_ = file_.datasets(notes, left_out);
     for (const Hdf5File::Dataset& dataset : datasets_) {
       records.push_back(plain_record(dataset.name, hinted(*dataset.dtype, options.dtype_hint), dataset.shape,
                                      records.size()));
@@ -218,7 +218,8 @@ Hdf5File::~Hdf5File() {
   H5Fclose(handle_);
 }
 
-std::vector<Hdf5File::Dataset> Hdf5File::datasets(std::vector<std::string>& notes) const {
+std::vector<Hdf5File::Dataset> Hdf5File::datasets(std::vector<std::string>& notes,
+                                                  std::vector<std::string>& left_out) const {
   const Hdf5Library library;
   std::vector<Dataset> result;
   // Groups can contain themselves, and an object may have several names; its address tells.
@@ -239,7 +240,7 @@ std::vector<Hdf5File::Dataset> Hdf5File::datasets(std::vector<std::string>& note
     for (const auto& [link, link_type] : found.found) {
       const std::string name = parent.empty() ? link : parent + "/" + link;
       if (link_type != H5L_TYPE_HARD) {
-        notes.push_back(where(*file_, name) + ": a soft or external link; not followed");
+        left_out.push_back(where(*file_, name) + ": a soft or external link, not followed");
         continue;
       }
       H5O_info_t info{};
@@ -254,7 +255,7 @@ std::vector<Hdf5File::Dataset> Hdf5File::datasets(std::vector<std::string>& note
         const Hdf5Handle dataset = open_dataset(handle_, *file_, name);
         Dataset description = describe_open(dataset, *file_, name);
         if (!description.dtype) {
-          notes.push_back(where(*file_, name) + ": holds " + description.type + "; left out");
+          left_out.push_back(where(*file_, name) + ": holds " + description.type);
         } else {
           result.push_back(std::move(description));
         }

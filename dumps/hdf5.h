@@ -31,8 +31,9 @@ class Hdf5File {
   Hdf5File& operator=(const Hdf5File&) = delete;
 
   const MappedFile& file() const { return *file_; }
-  /// Every dataset of numbers below the root, each once, in order of names. The others, and links, are noted.
-  std::vector<Dataset> datasets(std::vector<std::string>& notes) const;
+  /// Every dataset of numbers below the root, each once, in order of names. Links and what holds no
+  /// numbers are left out.
+  std::vector<Dataset> datasets(std::vector<std::string>& notes, std::vector<std::string>& left_out) const;
   /// Throws Error if there is no such dataset, or it lies outside the file (external or virtual storage).
   Dataset describe(const std::string& name) const;
   /// In place where the file allows it.

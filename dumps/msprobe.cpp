@@ -103,8 +103,7 @@ class MsprobeDump : public Dump {
                                   path.string(), world_size));
     }
     if (without_data_ != 0)
-      notes.push_back(
-          fmt::format("{}: {} tensors have statistics only; left out", path.string(), without_data_));
+      left_out.push_back(fmt::format("{}: {} tensors have statistics only", path.string(), without_data_));
   }
   Tensor read(std::size_t index) const override {
     const Place& place = places_.at(index);
@@ -229,7 +228,7 @@ class MsprobeDump : public Dump {
     const std::string& word = leaf.at("dtype", tensor).string(tensor + ": dtype");
     const std::optional<DType> dtype = parse_dtype(word);
     if (!dtype) {
-      notes.push_back(fmt::format("{}: is {}, which cannot be compared; left out", tensor, word));
+      left_out.push_back(fmt::format("{}: is {}, which cannot be compared", tensor, word));
       return;
     }
     record.id.arg = arg;

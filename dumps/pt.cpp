@@ -168,7 +168,7 @@ class PtDump : public Dump {
     std::string why;
     std::optional<View> view = parse_tensor(pickle, ref, name, why);
     if (!view) {
-      notes.push_back(fmt::format("{}: '{}' is {}; left out", path.string(), name, why));
+      left_out.push_back(fmt::format("{}: '{}' is {}", path.string(), name, why));
       return;
     }
     if (records.size() == max_tensors) throw Error("{}: more than {} tensors", path.string(), max_tensors);

@@ -363,6 +363,17 @@ TEST(Diff, TwoArraysAloneInTheirFilesArePaired) {
   EXPECT_THAT(verdicts(diff(left, right, options())), ElementsAre(F("right", Verdict::passed)));
 }
 
+TEST(Diff, WhatAReaderLeftOutIsNotCompared) {
+  MemoryDump a("a"), r("r");
+  a.add("x", float32({1})), r.add("x", float32({1}));
+  r.left_out = {"r/y.npy: no known format"};
+  const Report report = diff(a, r, options());
+  EXPECT_EQ(report.exit_status(), 1);
+  EXPECT_THAT(verdicts(report), ElementsAre(F("x", Verdict::passed), F("reference: r/y.npy: no known format",
+                                                                       Verdict::not_comparable)));
+  EXPECT_EQ(diff(a, r, options("[[ignore]]\nmatch='reference: r/y.npy*'\nreason='empty'")).exit_status(), 0);
+}
+
 TEST(Diff, TellsHowFarItIs) {
   MemoryDump a("a");
   for (const char* name : {"x", "y"}) a.add(name, float32({1}));

@@ -22,6 +22,7 @@ int run(const ConvertVerb& verb) {
   }
   writer.finish();
   for (const std::string& note : input->notes) fmt::print("note: {}\n", printable(note));
+  for (const std::string& what : input->left_out) fmt::print("left out: {}\n", printable(what));
   fmt::print("wrote {} tensors of {} to {}\n", grouped(static_cast<std::int64_t>(input->records.size())),
              printable(input->path.string()), printable(verb.output));
   return 0;

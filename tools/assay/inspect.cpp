@@ -137,11 +137,9 @@ Json number(double v) {
 }
 
 void print_json(const Dump& dump, const std::vector<Entry>& entries) {
-  Json j = {{"path", dump.path.string()},
-            {"format", dump.format},
-            {"world_size", dump.world_size},
-            {"mesh", {{"dims", dump.mesh.dims}, {"shape", dump.mesh.shape}}},
-            {"notes", dump.notes}};
+  Json j = {{"path", dump.path.string()},    {"format", dump.format},
+            {"world_size", dump.world_size}, {"mesh", {{"dims", dump.mesh.dims}, {"shape", dump.mesh.shape}}},
+            {"notes", dump.notes},           {"left_out", dump.left_out}};
   j["tensors"] = Json::array();
   for (const Entry& e : entries) {
     const Record& r = *e.record;
@@ -199,6 +197,7 @@ void print_table(const Dump& dump, const std::vector<Entry>& entries) {
     out += '\n';
   }
   for (const std::string& note : dump.notes) out += "note: " + printable(note) + "\n";
+  for (const std::string& what : dump.left_out) out += "left out: " + printable(what) + "\n";
   write_text("-", out);
 }
 
