@@ -160,6 +160,10 @@ Bound erf(const Bound& x) {
   return monotone(
       x, [](double v) { return std::erf(v); }, ulps::erf);
 }
+Bound erfc(const Bound& x) {
+  return monotone(
+      x, [](double v) { return std::erfc(v); }, ulps::erf);
+}
 // |sin'|, |cos'| <= 1
 Bound sin(const Bound& x) {
   const double value = std::sin(x.value);

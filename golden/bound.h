@@ -49,6 +49,7 @@ struct Bound {
   friend Bound expm1(const Bound&);
   friend Bound tanh(const Bound&);
   friend Bound erf(const Bound&);
+  friend Bound erfc(const Bound&);
   friend Bound sin(const Bound&);
   friend Bound cos(const Bound&);
   friend Bound pow(const Bound&, const Bound&);

@@ -95,6 +95,9 @@ Truth tanh(const Truth& x) {
 Truth erf(const Truth& x) {
   return Truth::Access::make(mp::erf(Truth::Access::of(x)));
 }
+Truth erfc(const Truth& x) {
+  return Truth::Access::make(mp::erfc(Truth::Access::of(x)));
+}
 Truth sin(const Truth& x) {
   return Truth::Access::make(mp::sin(Truth::Access::of(x)));
 }

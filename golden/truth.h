@@ -42,6 +42,7 @@ class Truth {
   friend Truth expm1(const Truth&);
   friend Truth tanh(const Truth&);
   friend Truth erf(const Truth&);
+  friend Truth erfc(const Truth&);
   friend Truth sin(const Truth&);
   friend Truth cos(const Truth&);
   friend Truth pow(const Truth&, const Truth&);

@@ -1,6 +1,6 @@
 #include "assay/operators/silu.h"
 
-#include "assay/operators/operator.h"
+#include "assay/operators/unary.h"
 
 namespace assay {
 namespace {
@@ -21,16 +21,12 @@ struct Silu {
 
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes&) {
-    const auto x = t["x"], y = t["y"];
-    const std::int64_t N = d.at("N");
-    for (std::int64_t n = 0; n < N; ++n) y(n) = silu<T>(x(n));
+    map_forward(t, d, [](const T& x) { return silu<T>(x); });
   }
 
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes&) {
-    const auto x = t["x"], g = t["grad_y"], grad_x = t["grad_x"];
-    const std::int64_t N = d.at("N");
-    for (std::int64_t n = 0; n < N; ++n) grad_x(n) = g(n) * silu_slope<T>(x(n));
+    map_backward(t, d, [](const T& x) { return silu_slope<T>(x); });
   }
 };
 

@@ -1,0 +1,67 @@
+#include "assay/operators/axes.h"
+#include "assay/operators/operator.h"
+
+namespace assay {
+namespace {
+
+// C*: the one extent of `dim`, none for a scalar; A* before it, B* behind.
+struct LogSoftmax {
+  static constexpr std::string_view name = "log_softmax";
+  static constexpr std::string_view math = "y = x - max x - log sum exp(x - max x)";
+  static constexpr std::string_view source = "Blanchard, Higham and Higham 2021, eq. 1.4 (shifted)";
+  static constexpr std::string_view aliases[] = {"torch.log_softmax", "torch.nn.functional.log_softmax",
+                                                 "_log_softmax", "LogSoftmax"};
+  static constexpr Attribute attributes[] = {{"dim", "-1", "the dimension whose probabilities sum to 1"}};
+  static constexpr Arg args[] = {
+      {"x", "A*,C*,B*", Role::input, -8, 8},
+      {"grad_y", "A*,C*,B*", Role::grad_output},
+      {.name = "y", .shape = "A*,C*,B*", .role = Role::output, .terms = "C"},
+      {.name = "grad_x", .shape = "A*,C*,B*", .role = Role::grad_input, .terms = "C"},
+  };
+  static constexpr Example examples[] = {
+      {"A=4,C=15,B="}, {"A=2,C=5,B=3", "dim=1"}, {"A=,C=6,B=2x2", "dim=-3"}};
+
+  static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
+    const Shape& x = shape_of_input(inputs, "x");
+    const auto c = x.begin() + static_cast<std::ptrdiff_t>(axis(a.integer("dim"), x.size()));
+    d.set("A", Shape(x.begin(), c));
+    d.set("C", x.empty() ? Shape() : Shape{*c});
+    d.set("B", x.empty() ? Shape() : Shape(c + 1, x.end()));
+  }
+
+  template <class T>
+  static void forward(Tensors<T>& t, const Dims& d, const Attributes&) {
+    const auto x = t["x"], y = t["y"];
+    const std::int64_t A = d.at("A"), C = d.at("C"), B = d.at("B");
+    if (C == 0) return;
+    for (std::int64_t a = 0; a < A; ++a) {
+      for (std::int64_t b = 0; b < B; ++b) {
+        T largest = x(a, 0, b);
+        for (std::int64_t c = 1; c < C; ++c) largest = maximum(largest, x(a, c, b));
+        const T total = sum<T>(C, [&](auto c) { return exp(x(a, c, b) - largest); });
+        for (std::int64_t c = 0; c < C; ++c) y(a, c, b) = x(a, c, b) - largest - log(total);
+      }
+    }
+  }
+
+  // grad_x = g - exp(y) sum g
+  template <class T>
+  static void backward(Tensors<T>& t, const Dims& d, const Attributes&) {
+    const auto y = t["y"], g = t["grad_y"], grad_x = t["grad_x"];
+    const std::int64_t A = d.at("A"), C = d.at("C"), B = d.at("B");
+    for (std::int64_t a = 0; a < A; ++a) {
+      for (std::int64_t b = 0; b < B; ++b) {
+        const T inner = sum<T>(C, [&](auto c) { return g(a, c, b); });
+        for (std::int64_t c = 0; c < C; ++c) grad_x(a, c, b) = g(a, c, b) - exp(y(a, c, b)) * inner;
+      }
+    }
+  }
+};
+
+}  // namespace
+
+namespace ops {
+extern constexpr Operator log_softmax = describe<LogSoftmax>();
+}
+
+}  // namespace assay

@@ -1,0 +1,42 @@
+#include "assay/operators/silu.h"
+#include "assay/operators/unary.h"
+
+namespace assay {
+namespace {
+
+struct Sigmoid {
+  static constexpr std::string_view name = "sigmoid";
+  static constexpr std::string_view math = "y = 1 / (1 + exp(-x))";
+  static constexpr std::string_view source = "torch.nn.functional.sigmoid";
+  static constexpr std::string_view aliases[] = {"torch.sigmoid", "torch.nn.functional.sigmoid",
+                                                 "torch.nn.Sigmoid", "npu_sigmoid", "Sigmoid"};
+  static constexpr Arg args[] = {
+      {"x", "N*", Role::input, -16, 16},
+      {"grad_y", "N*", Role::grad_output},
+      {.name = "y", .shape = "N*", .role = Role::output, .terms = "1"},
+      {.name = "grad_x", .shape = "N*", .role = Role::grad_input, .terms = "1"},
+  };
+  static constexpr Example examples[] = {{"N=24"}, {"N=3x5"}};
+
+  template <class T>
+  static void forward(Tensors<T>& t, const Dims& d, const Attributes&) {
+    map_forward(t, d, [](const T& x) { return sigmoid<T>(x); });
+  }
+
+  template <class T>
+  static void backward(Tensors<T>& t, const Dims& d, const Attributes&) {
+    // s (1 - s), the difference without cancellation as sigmoid(-x).
+    map_backward(t, d, [](const T& x) {
+      const T s = sigmoid<T>(x);
+      return s * without_cancellation<T>([&] { return sigmoid<T>(-x); }, [&] { return T(1) - s; });
+    });
+  }
+};
+
+}  // namespace
+
+namespace ops {
+extern constexpr Operator sigmoid = describe<Sigmoid>();
+}
+
+}  // namespace assay

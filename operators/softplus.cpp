@@ -1,0 +1,47 @@
+#include "assay/operators/silu.h"
+#include "assay/operators/unary.h"
+
+namespace assay {
+namespace {
+
+struct Softplus {
+  static constexpr std::string_view name = "softplus";
+  static constexpr std::string_view math = "y = log(1 + exp(beta x)) / beta; x where beta x > threshold";
+  static constexpr std::string_view source = "torch.nn.functional.softplus";
+  static constexpr std::string_view aliases[] = {"torch.nn.functional.softplus", "torch.nn.Softplus",
+                                                 "Softplus"};
+  static constexpr Attribute attributes[] = {{"beta", "1", "steepness"},
+                                             {"threshold", "20", "above it, in beta x, y is x"}};
+  static constexpr Arg args[] = {
+      {"x", "N*", Role::input, -8, 8},
+      {"grad_y", "N*", Role::grad_output},
+      {.name = "y", .shape = "N*", .role = Role::output, .terms = "1"},
+      {.name = "grad_x", .shape = "N*", .role = Role::grad_input, .terms = "1"},
+  };
+  static constexpr Example examples[] = {{"N=24"}, {"N=3x5", "beta=2,threshold=10"}};
+
+  template <class T>
+  static void forward(Tensors<T>& t, const Dims& d, const Attributes& a) {
+    const T beta = constant<T>(a.real("beta")), threshold = constant<T>(a.real("threshold"));
+    map_forward(t, d, [&](const T& x) {
+      const T z = beta * x;
+      if (threshold < z) return x;
+      // max(z, 0) + log1p(exp(-|z|)): no overflow, nothing cancels.
+      return (maximum(z, T(0)) + log1p(exp(-abs(z)))) / beta;
+    });
+  }
+
+  template <class T>
+  static void backward(Tensors<T>& t, const Dims& d, const Attributes& a) {
+    const T beta = constant<T>(a.real("beta")), threshold = constant<T>(a.real("threshold"));
+    map_backward(t, d, [&](const T& x) { return threshold < beta * x ? T(1) : sigmoid<T>(beta * x); });
+  }
+};
+
+}  // namespace
+
+namespace ops {
+extern constexpr Operator softplus = describe<Softplus>();
+}
+
+}  // namespace assay

@@ -1,0 +1,42 @@
+#include "assay/operators/silu.h"
+#include "assay/operators/unary.h"
+
+namespace assay {
+namespace {
+
+struct Tanh {
+  static constexpr std::string_view name = "tanh";
+  static constexpr std::string_view math = "y = tanh(x)";
+  static constexpr std::string_view source = "torch.tanh";
+  static constexpr std::string_view aliases[] = {"torch.tanh", "torch.nn.functional.tanh", "torch.nn.Tanh",
+                                                 "Tanh"};
+  static constexpr Arg args[] = {
+      {"x", "N*", Role::input, -8, 8},
+      {"grad_y", "N*", Role::grad_output},
+      {.name = "y", .shape = "N*", .role = Role::output, .terms = "1"},
+      {.name = "grad_x", .shape = "N*", .role = Role::grad_input, .terms = "1"},
+  };
+  static constexpr Example examples[] = {{"N=24"}, {"N=3x5"}};
+
+  template <class T>
+  static void forward(Tensors<T>& t, const Dims& d, const Attributes&) {
+    map_forward(t, d, [](const T& x) { return tanh(x); });
+  }
+
+  template <class T>
+  static void backward(Tensors<T>& t, const Dims& d, const Attributes&) {
+    // 1 - tanh^2 = 4 s (1 - s) with s = sigmoid(2x): nothing cancels where tanh is near 1.
+    map_backward(t, d, [](const T& x) {
+      return without_cancellation<T>([&] { return T(4) * sigmoid<T>(T(2) * x) * sigmoid<T>(T(-2) * x); },
+                                     [&] { return T(1) - tanh(x) * tanh(x); });
+    });
+  }
+};
+
+}  // namespace
+
+namespace ops {
+extern constexpr Operator tanh = describe<Tanh>();
+}
+
+}  // namespace assay
