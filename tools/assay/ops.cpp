@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "assay/golden/error.h"
 #include "assay/operators/golden.h"
@@ -49,7 +51,7 @@ std::string cell(std::string_view text) {
   return out;
 }
 
-void print_markdown() {
+void print_markdown(std::span<const Operator* const> listed) {
   std::string out =
       "# Operators\n\nWritten by `assay ops --markdown` from the declarations in `operators/`; a test fails "
       "when it is "
@@ -58,7 +60,7 @@ void print_markdown() {
       "accumulation\ncount behind one element, from extents by letter and from words that the operator's "
       "file "
       "explains; `#` is the\nmember's number. A copy is judged bit for bit.\n";
-  for (const Operator* op : operators()) {
+  for (const Operator* op : listed) {
     out += fmt::format("\n## {}\n\n`{}`\n\nSource: {}.", op->name, op->math, op->source);
     if (!op->aliases.empty()) out += fmt::format(" Also known as {}.", fmt::join(op->aliases, ", "));
     out += "\n\n| argument | shape | role | count |\n| --- | --- | --- | --- |\n";
@@ -74,10 +76,10 @@ void print_markdown() {
   write_text("-", out);
 }
 
-void print_json() {
+void print_json(std::span<const Operator* const> listed) {
   using Json = nlohmann::ordered_json;
   Json list = Json::array();
-  for (const Operator* op : operators()) {
+  for (const Operator* op : listed) {
     Json j = {{"name", op->name},
               {"math", op->math},
               {"source", op->source},
@@ -103,14 +105,16 @@ void print_json() {
 }  // namespace
 
 int run(const OpsVerb& verb) {
-  if (!verb.name.empty()) {
-    describe(find_operator(verb.name));
-  } else if (verb.markdown) {
-    print_markdown();
+  std::vector<const Operator*> listed(operators().begin(), operators().end());
+  if (!verb.name.empty()) listed = {&find_operator(verb.name)};
+  if (verb.markdown) {
+    print_markdown(listed);
   } else if (verb.json) {
-    print_json();
+    print_json(listed);
+  } else if (!verb.name.empty()) {
+    describe(*listed.front());
   } else {
-    for (const Operator* op : operators()) {
+    for (const Operator* op : listed) {
       fmt::print("{:<18} {}  {}\n", op->name, op->has_backward ? "fwd bwd" : "fwd    ", op->math);
     }
   }
