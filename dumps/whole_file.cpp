@@ -23,6 +23,7 @@ namespace {
 int write_and_close(std::FILE* out, std::initializer_list<std::span<const std::byte>> parts) {
   int reason = 0;
   for (const std::span<const std::byte> part : parts) {
+    if (part.empty()) continue;  // its pointer may be null, which fwrite does not take
     if (reason == 0 && std::fwrite(part.data(), 1, part.size(), out) != part.size()) reason = errno;
   }
   if (std::fclose(out) != 0 && reason == 0) reason = errno;

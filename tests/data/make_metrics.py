@@ -185,6 +185,8 @@ def pairs():
     yield "empty", np.zeros((3, 0, 2), f32), np.zeros((3, 0, 2), f32)
     # Differences below half a unit of the coarser dtype.
     yield "no_ulps", np.array([nan, 1.0, 2.0], bf16), np.array([nan, 1 + 2.0**-12, 2.0], f32)
+    # Half-way between two bfloat16: 1 + 2^-8 rounds down to 1, 1 + 3 2^-8 up to 1 + 2^-6.
+    yield ("ties", np.array([1 + 2.0**-8, 1 + 3 * 2.0**-8, -1 - 2.0**-8], f32), np.array([1.0, 1 + 2.0**-6, -1.0], bf16))
     yield "scalar", np.array(1.5, f32), np.array(1.25, f32)
     yield "only_nan", np.full(5, nan, f32), np.full(5, nan, f32)
     yield "only_specials", np.array([nan, inf], f32), np.array([1.0, -inf], f32)
