@@ -1,6 +1,7 @@
 #include "assay/compare/case.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "assay/dumps/file.h"
@@ -137,12 +138,19 @@ Case load_case(const fs::path& folder) {
   } catch (const Error& e) {
     throw Error("{}: {}", where, e.what());
   }
+  std::set<std::string> input_files;
   for (const Json& input : json.at("inputs", where).array(where + ": inputs")) {
     const CaseOutput t = read_declaration(input, where);
+    input_files.insert(t.file);
     c.inputs.push_back({t.name, read_input(folder, input, t, where + ": '" + t.name + "'")});
   }
   for (const Json& output : json.at("outputs", where).array(where + ": outputs")) {
     c.outputs.push_back(read_declaration(output, where));
+    const CaseOutput& t = c.outputs.back();
+    if (input_files.contains(t.file)) {
+      throw Error("{}: '{}' lies in '{}', which is an input's file; expected a file of its own", where,
+                  t.name, t.file);
+    }
   }
   return c;
 }
