@@ -12,6 +12,13 @@ std::size_t axis(std::int64_t dim, std::size_t rank) {
   return static_cast<std::size_t>(dim < 0 ? dim + n : dim);
 }
 
+void bind_axis(Dims& d, const Shape& x, std::int64_t dim) {
+  const auto c = x.begin() + static_cast<std::ptrdiff_t>(axis(dim, x.size()));
+  d.set("A", Shape(x.begin(), c));
+  d.set("C", x.empty() ? Shape() : Shape{*c});
+  d.set("B", x.empty() ? Shape() : Shape(c + 1, x.end()));
+}
+
 std::vector<bool> axes(const std::vector<std::int64_t>& dims, std::size_t rank) {
   std::vector<bool> chosen(rank, dims.empty());
   for (const std::int64_t dim : dims) {

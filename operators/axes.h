@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "assay/golden/tensor.h"
+#include "assay/operators/operator.h"
 
 /// Axes as PyTorch counts them, for operators that take a `dim` or broadcast.
 namespace assay {
@@ -11,6 +11,9 @@ namespace assay {
 /// The axis that `dim` means among `rank`: -1 is the last; a scalar has the axes 0 and -1, both meaning 0.
 /// @throws Error  outside -rank .. rank-1
 std::size_t axis(std::int64_t dim, std::size_t rank);
+
+/// Splits a shape at `dim`: A* before it, C* its one extent (none for a scalar), B* behind.
+void bind_axis(Dims&, const Shape& x, std::int64_t dim);
 
 /// Which axes a list of dims means; no dims mean all of them. Throws Error for one that is named twice.
 std::vector<bool> axes(const std::vector<std::int64_t>& dims, std::size_t rank);

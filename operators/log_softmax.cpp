@@ -22,11 +22,7 @@ struct LogSoftmax {
       {"A=4,C=15,B="}, {"A=2,C=5,B=3", "dim=1"}, {"A=,C=6,B=2x2", "dim=-3"}};
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
-    const Shape& x = shape_of_input(inputs, "x");
-    const auto c = x.begin() + static_cast<std::ptrdiff_t>(axis(a.integer("dim"), x.size()));
-    d.set("A", Shape(x.begin(), c));
-    d.set("C", x.empty() ? Shape() : Shape{*c});
-    d.set("B", x.empty() ? Shape() : Shape(c + 1, x.end()));
+    bind_axis(d, shape_of_input(inputs, "x"), a.integer("dim"));
   }
 
   template <class T>
