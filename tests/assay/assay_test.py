@@ -406,6 +406,12 @@ class Check(Test):
         self.expect(0, "golden", CASES / "softmax")
 
     def test_golden_writes_only_into_its_folder(self):
+        taken = self.dir / "taken"
+        shutil.copytree(self.dir / self.case, taken)
+        text = json.loads((taken / "case.json").read_text())
+        text["outputs"][0]["file"] = text["inputs"][0]["file"]
+        (taken / "case.json").write_text(json.dumps(text))
+        self.trouble("golden", taken, "-o", "new", says="which is an input's file")
         self.trouble("golden", self.case, "-o", self.case, says="is there already and not empty")
         for file in ("../evil.npy", str(self.dir / "evil.npy")):
             self.json["outputs"][0]["file"] = file
@@ -415,6 +421,14 @@ class Check(Test):
 
 
 class Inspect(Test):
+    def test_copies_that_differ_are_said_so(self):
+        demo = DATA.parent.parent / "demo"
+        self.assertNotIn("copies differ", self.expect(0, "inspect", demo / "clean", "--stats").out)
+        listed = json.loads(self.expect(0, "inspect", demo / "faulty", "--stats", "--json").out)["tensors"]
+        differing = [t["name"] for t in listed if "copies_differ" in t]
+        self.assertIn("layers.0.attn_norm grad weight (step 0, backward)", differing)
+        self.assertEqual(len(differing), 12)
+
     def test_hash_and_stats_are_pythons(self):
         big = 2**53 + 1
         tensors = {

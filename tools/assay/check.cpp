@@ -16,6 +16,7 @@ std::string verdict_options(const CheckVerb& verb) {
   if (verb.tolerances != CheckVerb().tolerances) {
     for (const std::string& t : verb.tolerances) text += " --tolerance " + shell_quoted(t);
   }
+  if (!verb.dtype_hint.empty()) text += " --dtype-hint " + shell_quoted(verb.dtype_hint);
   if (verb.level != CheckVerb().level) text += " --level " + shell_quoted(verb.level);
   return text;
 }

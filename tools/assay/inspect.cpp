@@ -86,6 +86,7 @@ struct Entry {
   std::size_t parts = 1;
   std::optional<Stats> stats;
   std::optional<std::string> hash;
+  std::string differing;  ///< copies that should be equal; the values are those of the lowest rank
   std::string trouble;
 };
 
@@ -102,10 +103,14 @@ std::string layout_of(const Record& r, const Mesh& mesh) {
 void measure(Entry& e, const InspectVerb& verb, auto&& read) {
   if (!verb.stats && !verb.hash) return;
   try {
-    const Tensor tensor = read();
-    if (verb.stats) e.stats = stats_of(tensor);
-    if (verb.hash) e.hash = sha256(tensor);
-  } catch (const Error& error) {
+    const Merged merged = read();
+    if (verb.stats) e.stats = stats_of(merged.tensor);
+    if (verb.hash) e.hash = sha256(merged.tensor);
+    if (!merged.replicas.empty()) {
+      const ReplicaMismatch& r = merged.replicas.front();
+      e.differing = fmt::format("ranks {} and {} hold different bits", r.rank_a, r.rank_b);
+    }
+  } catch (const std::exception& error) {  // bad_alloc included: the other tensors go on
     e.trouble = error.what();
   }
 }
@@ -115,16 +120,16 @@ std::vector<Entry> entries_of(const Dump& dump, const InspectVerb& verb) {
   if (verb.ranks) {
     for (std::size_t i = 0; i < dump.records.size(); ++i) {
       const Record& r = dump.records[i];
-      Entry e{to_string(r.id), layout_of(r, dump.mesh), &r, r.shape, 1, {}, {}, {}};
-      measure(e, verb, [&] { return dump.read(i); });
+      Entry e{to_string(r.id), layout_of(r, dump.mesh), &r, r.shape, 1, {}, {}, {}, {}};
+      measure(e, verb, [&] { return Merged{dump.read(i), {}, {}}; });
       entries.push_back(std::move(e));
     }
     return entries;
   }
   for (const LogicalTensor& t : logical_tensors(dump)) {
     const Record& r = dump.records[t.records.front()];
-    Entry e{to_string(t.id), layout_of(r, dump.mesh), &r, t.shape, t.records.size(), {}, {}, {}};
-    measure(e, verb, [&] { return merge(dump, t).tensor; });
+    Entry e{to_string(t.id), layout_of(r, dump.mesh), &r, t.shape, t.records.size(), {}, {}, {}, {}};
+    measure(e, verb, [&] { return merge(dump, t); });
     entries.push_back(std::move(e));
   }
   return entries;
@@ -165,6 +170,7 @@ void print_json(const Dump& dump, const std::vector<Entry>& entries) {
       t["inf"] = e.stats->inf;
     }
     if (e.hash) t["sha256"] = *e.hash;
+    if (!e.differing.empty()) t["copies_differ"] = e.differing;
     if (!e.trouble.empty()) t["trouble"] = e.trouble;
     j["tensors"].push_back(std::move(t));
   }
@@ -193,6 +199,7 @@ void print_table(const Dump& dump, const std::vector<Entry>& entries) {
       if (e.stats->nan + e.stats->inf > 0) out += fmt::format(" NaN {} Inf {}", e.stats->nan, e.stats->inf);
     }
     if (e.hash) out += "  sha256 " + *e.hash;
+    if (!e.differing.empty()) out += "  copies differ: " + e.differing;
     if (!e.trouble.empty()) out += "  unreadable: " + printable(e.trouble);
     out += '\n';
   }
