@@ -232,14 +232,9 @@ class Differ {
 
   void compare_pair(Finding& f, const Pair& pair, const std::vector<std::string>& paths) {
     const Merged actual = merge(actual_, *pair.actual), reference = merge(reference_, *pair.reference);
-    Policy by_rule;
-    const Policy* policy = &options_.policies.front();
-    if (const auto name = options_.rules.policy_of(paths)) {
-      by_rule = load_policy(*name);
-      policy = &by_rule;
-    }
+    const Policy* by_rule = options_.rules.policy_of(paths);
     Expectation e;
-    e.policy = policy;
+    e.policy = by_rule != nullptr ? by_rule : &options_.policies.front();
     e.threads = options_.threads;
     if (const auto count = options_.rules.count_of(paths)) {
       e.count = count->count;

@@ -109,9 +109,9 @@ Rules Rules::load(const std::string& file) {
         rule.number = *count;
         rules.counts_.push_back(rule);
       } else if (kind == "tolerance") {
-        rule.text = text(t, "policy", where);
+        const std::string name = text(t, "policy", where);
         try {
-          load_policy(rule.text);
+          rule.policy = load_policy(name);
         } catch (const Error& e) {
           throw Error("{}: {}", where, e.what());
         }
@@ -153,9 +153,9 @@ std::optional<Rules::Count> Rules::count_of(const std::vector<std::string>& path
   return rule == nullptr ? std::nullopt : std::optional<Count>({rule->number, rule->source});
 }
 
-std::optional<std::string> Rules::policy_of(const std::vector<std::string>& paths) const {
+const Policy* Rules::policy_of(const std::vector<std::string>& paths) const {
   const Rule* rule = first(tolerances_, paths);
-  return rule == nullptr ? std::nullopt : std::optional(rule->text);
+  return rule == nullptr ? nullptr : &rule->policy;
 }
 
 std::optional<std::string> Rules::ignored(const std::vector<std::string>& paths) const {

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "assay/compare/policy.h"
+
 namespace assay {
 
 /// Whether `text` matches a pattern in which '*' stands for any run of characters and '?' for one.
@@ -30,8 +32,8 @@ class Rules {
     std::string source;  ///< "rules.toml, [[count]] 2"
   };
   std::optional<Count> count_of(const std::vector<std::string>& paths) const;
-  /// Name of the policy for this tensor, if a rule gives one.
-  std::optional<std::string> policy_of(const std::vector<std::string>& paths) const;
+  /// The policy for this tensor if a rule gives one, else nullptr.
+  const Policy* policy_of(const std::vector<std::string>& paths) const;
   /// Why the tensor is left out, if a rule says so.
   std::optional<std::string> ignored(const std::vector<std::string>& paths) const;
 
@@ -43,6 +45,7 @@ class Rules {
     std::string pattern, text;
     std::int64_t number = 0;
     std::string source;
+    Policy policy;  ///< of [[tolerance]]
     mutable bool used = false;
   };
   static const Rule* first(const std::vector<Rule>&, const std::vector<std::string>& paths);
