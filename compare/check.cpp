@@ -168,8 +168,8 @@ class CaseCheck {
       e.bound = allowed;
       const std::string stored =
           device == actual.dtype() ? "" : fmt::format(", stored as {}", name(actual.dtype()));
-      e.bound_source = fmt::format("derived: error bound of {} in {} arithmetic{} (count {})", case_.op->name,
-                                   name(device), stored, *e.count);
+      e.bound_source =
+          fmt::format("derived: error bound of {} in {} arithmetic{}", case_.op->name, name(device), stored);
     }
     judge(f, actual, golden, e);
   }

@@ -43,7 +43,8 @@ struct Finding {
   Identity id;
   Verdict verdict = Verdict::no_rule;  ///< until something has judged it
   std::string rule;                    ///< the table row, bound or promise that decided, as a sentence
-  std::string reason;                  ///< why it did not pass; empty if it did
+  std::string row;     ///< the part of `rule` that all tensors judged by one row or bound share
+  std::string reason;  ///< why it did not pass; empty if it did
   std::vector<std::string> notes;
   std::optional<std::int64_t> count;  ///< accumulation count
   std::string count_source;

@@ -107,7 +107,8 @@ void judge_trust(Finding& f, const Tensor& actual, const Tensor& reference, cons
   }
   // Zeros have hidden == norm: they never pass, however generous the table.
   if (hidden == 0 || (hidden <= row.rtol * norm && hidden < norm)) {
-    if (blind == finite) f.rule += "; all below it: by relative L2";
+    if (blind != finite) return;
+    for (std::string* text : {&f.rule, &f.row}) *text += "; all below it: by relative L2";
     return;
   }
   f.verdict = Verdict::mistrusted;
@@ -162,6 +163,7 @@ void judge_table(Finding& f, const Tensor& actual, const Tensor& reference, cons
   const Row* row = e.count ? policy.find(e.row_dtype, *e.count) : &rows.front();
   const bool within = measure_row(f, actual, reference, *row, e.threads);
   f.rule = rule_of(*row);
+  f.row = to_string(policy, *row);
   note_worst(f, actual, reference);
   if (!judge_special(f)) return;
   if (!judge_finite(f)) return;
@@ -217,7 +219,8 @@ void judge_bound_trust(Finding& f, const Tensor& actual, const Tensor& reference
 void judge_bound(Finding& f, const Tensor& actual, const Tensor& reference, const Expectation& e) {
   f.metrics = measure(actual, reference, {0, 0, e.bound}, e.threads);
   f.ratio = f.metrics->worst_ratio;
-  f.rule = e.bound_source;
+  f.row = e.bound_source;
+  f.rule = f.row + (e.count ? fmt::format(" (count {})", *e.count) : "");
   note_worst(f, actual, reference);
   if (!judge_special(f) || !judge_finite(f)) return;
   if (f.metrics->over == 0) return judge_bound_trust(f, actual, reference, e.bound);

@@ -193,11 +193,7 @@ class Writer {
     std::map<std::string, Use> uses;
     for (const Finding& f : report_.findings) {
       if (f.verdict != Verdict::passed) continue;
-      // One line per row of the table, whatever the counts and dtype reasons.
-      const std::size_t exemption = f.rule.rfind("; all below it");
-      std::string rule = f.rule.substr(0, f.rule.find(" (count"));
-      if (exemption != std::string::npos) rule += f.rule.substr(exemption);
-      Use& use = uses[rule];
+      Use& use = uses[f.row.empty() ? f.rule : f.row];
       const bool worse = f.ratio > use.worst || use.count == 0;
       ++use.count;
       if (!worse) continue;
