@@ -125,12 +125,13 @@ class CaseCheck {
     e.count = accumulation_count(*case_.op, output.name, shapes_, case_.attributes);
     e.threads = options_.threads;
     f.count_source = fmt::format("{} {} of the inputs' shapes", case_.op->name, output.name);
-    if (output_arg(*case_.op, output.name).copy) {
+    const Exact exact = output_arg(*case_.op, output.name).exact;
+    if (exact == Exact::bits) {
       e.promises_bits = true;
       e.bits_reason = fmt::format("{} copies: every bit equal", case_.op->name);
     }
-    // Bits can only be promised in the dtype of the result; golden's extra digits are zeros then.
-    const Tensor reference = e.promises_bits && is_float(actual.dtype())
+    // Exactness can only be promised in the dtype of the result; golden's extra digits are zeros then.
+    const Tensor reference = exact != Exact::no && is_float(actual.dtype())
                                  ? Tensor::from_values(actual.dtype(), golden.shape(), golden.values())
                                  : golden;
     for (std::size_t i = 0; i < options_.policies.size(); ++i) {
@@ -160,7 +161,13 @@ class CaseCheck {
   void judge_policy(Finding& f, const CaseOutput& output, const Tensor& actual, const Tensor& golden,
                     Expectation e) {
     std::vector<double> allowed;
-    if (e.policy->rule == Rule::derived && is_float(actual.dtype()) && actual.shape() == golden.shape()) {
+    const bool derived =
+        e.policy->rule == Rule::derived && is_float(actual.dtype()) && actual.shape() == golden.shape();
+    if (derived && output_arg(*case_.op, output.name).exact == Exact::value) {
+      allowed.assign(static_cast<std::size_t>(golden.size()), 0);
+      e.bound = allowed;
+      e.bound_source = fmt::format("derived: {} rounds nothing, every value equal", case_.op->name);
+    } else if (derived) {
       const DType device = arithmetic(actual.dtype());
       const DType golden_arithmetic = options_.level == Level::fp64 ? DType::float64 : DType::float32;
       allowed = allowed_errors(named(bounds(device), output.name),

@@ -21,7 +21,7 @@ struct Embedding {
       {"weight", "V,C", Role::param},
       {.name = "index", .shape = "N*", .role = Role::index, .indexes = "V"},
       {"grad_y", "N*,C", Role::grad_output},
-      {.name = "y", .shape = "N*,C", .role = Role::output, .copy = true},
+      {.name = "y", .shape = "N*,C", .role = Role::output, .exact = Exact::bits},
       {.name = "grad_weight", .shape = "V,C", .role = Role::grad_input, .terms = "hits"},
   };
   static constexpr Example examples[] = {{"V=7,C=5,N=6"}, {"V=4,C=3,N=2x9"}};

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "assay/golden/error.h"
+#include "assay/operators/binding.h"
 
 namespace assay {
 namespace {
@@ -81,6 +82,7 @@ Tensor fill_values(const Operator& op, const Arg& arg, const std::string& name, 
     } else {
       values[p] = arg.low + (arg.high - arg.low) * random.unit(i);
     }
+    if (std::isfinite(values[p])) values[p] = arg.domain.clip(values[p]);
   }
   return Tensor::from_values(dtype, shape, values);
 }
@@ -174,12 +176,15 @@ std::vector<NamedTensor> generate_inputs(const Operator& op, const Call& call, F
   Dims sizes;
   for (const auto& [letter, extents] : call.sizes) sizes.set(letter, extents);
 
-  // The shapes of the inputs first: those of the gradients follow from them.
+  const auto left_out = [&](const Arg& arg) {
+    return std::ranges::find(call.leave_out, arg.name) != call.leave_out.end();
+  };
+
+  // The shapes of the inputs first: those of the gradients follow from them, but for lists.
   std::vector<std::pair<const Arg*, InputShape>> given;
   for (const Arg& arg : op.args) {
-    const bool left_out = std::ranges::find(call.leave_out, arg.name) != call.leave_out.end();
-    if (left_out || (arg.role != Role::input && arg.role != Role::param && arg.role != Role::index)) continue;
-    if (!arg.name.ends_with('#')) {
+    if (!is_given(arg) || left_out(arg) || (arg.role == Role::grad_output && !is_list(arg))) continue;
+    if (!is_list(arg)) {
       given.push_back({&arg, {std::string(arg.name), shape_of(op, arg, sizes, attributes)}});
       continue;
     }
@@ -194,7 +199,7 @@ std::vector<NamedTensor> generate_inputs(const Operator& op, const Call& call, F
   for (const auto& [arg, input] : given) shapes.push_back(input);
   const Dims dims = bind_dims(op, shapes, attributes);
   for (const Arg& arg : op.args) {
-    if (arg.role != Role::grad_output) continue;
+    if (arg.role != Role::grad_output || left_out(arg) || is_list(arg)) continue;
     given.push_back({&arg, {std::string(arg.name), shape_of(op, arg, dims, attributes)}});
   }
 

@@ -32,6 +32,21 @@ Level parse_level(std::string_view text) {
   throw Error("there is no level '{}'; expected report or fp64", text);
 }
 
+bool Domain::contains(double v) const {
+  return !std::isfinite(v) || clip(v) == v;
+}
+
+double Domain::clip(double v) const {
+  const double inside = std::clamp(v, low, high);
+  return inside != 0 && std::abs(inside) < least ? std::copysign(least, inside) : inside;
+}
+
+template <class T>
+bool Tensors<T>::has(const Arg& arg) const {
+  if (!is_list(arg)) return has(arg.name);
+  return has(std::string(arg.name.substr(0, arg.name.size() - 1)) + "0");
+}
+
 template <class T>
 std::int64_t Tensors<T>::count(std::string_view list) const {
   const std::string_view prefix = list.substr(0, list.size() - 1);
@@ -151,7 +166,7 @@ std::vector<NamedTensor> golden_outputs(const Operator& op, const Tensors<T>& te
     if (holds_indices(*slot.arg)) return Tensor::from_indices(slot.shape, slot.indices);
     std::vector<double> values(slot.values.begin(), slot.values.end());
     for (double& v : values) {
-      if (std::isnan(v) && !slot.arg->copy) v = std::numeric_limits<double>::quiet_NaN();
+      if (std::isnan(v) && slot.arg->exact != Exact::bits) v = std::numeric_limits<double>::quiet_NaN();
     }
     return Tensor::from_values(dtype, slot.shape, values);
   });
@@ -171,7 +186,7 @@ Tensors<T> evaluate(const Operator& op, std::span<const NamedTensor> inputs, con
   }
   bool with_backward = op.has_backward;
   for (const Arg& arg : op.args) {
-    if (arg.role == Role::grad_output) with_backward = with_backward && tensors.has(arg.name);
+    if (arg.role == Role::grad_output && !arg.optional) with_backward = with_backward && tensors.has(arg);
   }
   for (const Arg& arg : op.args) {
     if (is_given(arg) || (arg.role == Role::grad_input && !with_backward)) continue;

@@ -24,6 +24,23 @@ namespace assay {
 enum class Role : std::uint8_t { input, param, index, grad_output, output, grad_input, output_index };
 std::string_view name(Role);
 
+/// How exact an output is. `no`: it is rounded, and has terms. `value`: nothing is rounded; kernels agree but
+/// for the sign of a zero (max, relu). `bits`: elements are moved or converted, bit for bit (transpose,
+/// cast).
+enum class Exact : std::uint8_t { no, value, bits };
+
+/// The finite values for which a correct float32 kernel can be told from a wrong one: beyond low and high, or
+/// not 0 and smaller than `least`, an intermediate result may overflow, underflow or be divided by next to
+/// nothing. By default a product of two is finite.
+struct Domain {
+  double low = -0x1p63, high = 0x1p63;
+  double least = 0;
+  /// NaN and infinities are inside: what they lead to is judged by its pattern.
+  bool contains(double v) const;
+  /// The nearest value inside.
+  double clip(double v) const;
+};
+
 /// An argument of an operator.
 /// `shape` names the extents, comma-separated: a letter ("C"), a literal ("1"), or a letter with a star for
 /// any number of extents taken as their product ("N*,C"). Equal letters are equal extents. "" is a scalar. A
@@ -32,16 +49,16 @@ struct Arg {
   std::string_view name;
   std::string_view shape;
   Role role;
-  /// The range that inputs are filled from, and indices with no letter to stay below. Nothing checks it yet.
-  double low = -2, high = 2;
-  bool optional = false;  ///< "grad_bias" is optional with "bias": there only where that is given
+  double low = -2, high = 2;  ///< the range that inputs are filled from, indices with no letter included
+  bool optional = false;      ///< "grad_bias" is optional with "bias": there only where that is given
   std::string_view indexes =
       {};                        ///< Role::index: the letter V whose extent the values stay below, 0 <= i < V
   std::string_view except = {};  ///< the attribute that holds one more legal index ("ignore_index")
   /// Outputs: the accumulation count, the longest sum or product behind one element. A sum of products of
   /// letters, words that `bind` sets, and numbers: "K + bias", "N copies_A"; '#' is the member's number.
   std::string_view terms = {};
-  bool copy = false;  ///< every element is an element of an input, bit for bit; it has no terms
+  Exact exact = Exact::no;  ///< value and bits have no terms
+  Domain domain = {};       ///< of an input; indices have none
 };
 
 /// An attribute with its default, written as in case.json: "1e-5", "false", "\"mean\"", "[0.9, 0.999]";
@@ -148,6 +165,8 @@ class Tensors {
     return {slot(name).indices.data(), slot(name).extents};
   }
   bool has(std::string_view name) const { return slots_.contains(name); }
+  /// Whether the argument is there: of a list, its first member.
+  bool has(const Arg& arg) const;
   std::int64_t size(std::string_view name) { return static_cast<std::int64_t>(slot(name).values.size()); }
   const Shape& shape(std::string_view name) { return slot(name).shape; }
   /// How many members the list "grad_#" has.
@@ -196,13 +215,14 @@ struct Operator {
   void (*run_truth)(Tensors<Truth>&, const Dims&, const Attributes&);
 };
 
-/// Forward, then backward if the gradients of the outputs are among the tensors.
+/// Forward, then backward if the gradients of the outputs are among the tensors; one that is optional counts
+/// as 1 where it is not given (a loss).
 template <class Op, class T>
 void run(Tensors<T>& t, const Dims& d, const Attributes& a) {
   Op::forward(t, d, a);
   if constexpr (requires { Op::template backward<T>(t, d, a); }) {
     for (const Arg& arg : Op::args) {
-      if (arg.role == Role::grad_output && !t.has(arg.name)) return;
+      if (arg.role == Role::grad_output && !arg.optional && !t.has(arg)) return;
     }
     Op::template backward<T>(t, d, a);
   }

@@ -17,7 +17,7 @@ struct ReduceSum {
       {"x", "S*", Role::input},
       {"grad_y", "R*", Role::grad_output},
       {.name = "y", .shape = "R*", .role = Role::output, .terms = "summed"},
-      {.name = "grad_x", .shape = "S*", .role = Role::grad_input, .copy = true},
+      {.name = "grad_x", .shape = "S*", .role = Role::grad_input, .exact = Exact::bits},
   };
   static constexpr Example examples[] = {
       {"S=3x5x7"}, {"S=5x37", "dims=[1]"}, {"S=2x3x4x2", "dims=[-1,1],keepdim=true"}};

@@ -8,8 +8,8 @@
 #include "assay/golden/error.h"
 #include "assay/operators/golden.h"
 
-// Every case of tests/data/cases: outputs of PyTorch in float64, and the accumulation counts that belong to
-// them.
+// Every case of tests/data/cases and torch_cases: outputs of PyTorch in float64, and the accumulation counts
+// that belong to them.
 namespace assay {
 namespace {
 
@@ -51,8 +51,10 @@ void read_attributes(const json& given, const std::string& prefix, Attributes& a
 
 std::vector<fs::path> case_folders() {
   std::vector<fs::path> folders;
-  for (const auto& file : fs::recursive_directory_iterator(ASSAY_TEST_DATA "/cases")) {
-    if (file.path().filename() == "case.json") folders.push_back(file.path().parent_path());
+  for (const char* root : {ASSAY_TEST_DATA "/cases", ASSAY_TEST_DATA "/torch_cases"}) {
+    for (const auto& file : fs::recursive_directory_iterator(root)) {
+      if (file.path().filename() == "case.json") folders.push_back(file.path().parent_path());
+    }
   }
   std::ranges::sort(folders);
   return folders;

@@ -223,7 +223,7 @@ struct ArgMax {
   static constexpr std::string_view source = "none";
   static constexpr Arg args[] = {{"x", "N*,C", Role::input},
                                  {"index", "N*", Role::output_index},
-                                 {.name = "y", .shape = "N*", .role = Role::output, .copy = true}};
+                                 {.name = "y", .shape = "N*", .role = Role::output, .exact = Exact::bits}};
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes&) {
     const auto x = t["x"], y = t["y"];

@@ -24,7 +24,7 @@ bool is_output(const Arg& arg) {
 }
 
 std::string count_text(const Arg& arg) {
-  return std::string(arg.copy ? "copy" : arg.terms);
+  return std::string(arg.exact == Exact::bits ? "copy" : arg.exact == Exact::value ? "exact" : arg.terms);
 }
 
 std::string text_of(const Arg& arg) {
@@ -38,8 +38,9 @@ void describe(const Operator& op) {
     fmt::print("  attribute {} = {}: {}\n", a.name, a.initial, a.meaning);
   for (const Arg& arg : op.args) {
     if (is_output(arg)) {
-      const std::string count = arg.copy            ? ", a copy"
-                                : arg.terms.empty() ? ""
+      const std::string count = arg.exact == Exact::bits    ? ", a copy"
+                                : arg.exact == Exact::value ? ", exact"
+                                : arg.terms.empty()         ? ""
                                                     : fmt::format(", accumulation count {}", arg.terms);
       fmt::print("  {:<9} {}{}\n", arg.role == Role::grad_input ? "gradient" : "output", text_of(arg), count);
     } else {
