@@ -3,8 +3,10 @@
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
+#include <vector>
 
 #include "assay/golden/bound.h"
+#include "assay/golden/summation.h"
 #include "assay/golden/truth.h"
 
 /// The arithmetic in which operators are written, alike for float (level `report`), double (`fp64`), Bound
@@ -66,10 +68,23 @@ T number(std::int64_t n) {
 /// What frameworks compute once on the host in float64 (Adam's bias corrections): exact, then rounded once.
 template <class T>
 T host_scalar(const Truth& exact) {
-  if constexpr (std::is_same_v<T, Truth>)
+  if constexpr (std::is_same_v<T, Truth>) {
     return exact;
-  else
-    return constant<T>(static_cast<double>(exact));
+  } else {
+    const auto nearest = static_cast<double>(exact);
+    if constexpr (std::is_same_v<T, Bound>) {
+      if (ErrorScope::current().own) return {nearest, std::abs(static_cast<double>(exact - Truth(nearest)))};
+    }
+    return constant<T>(nearest);
+  }
+}
+
+/// An intermediate result that kernels may keep in a narrow format (the probabilities of flash attention): in
+/// Bound with that rounding, if the device's model says so.
+template <class T>
+T stored(const T& x) {
+  if constexpr (std::is_same_v<T, Bound>) return stored_narrow(x);
+  return x;
 }
 
 /// The larger one; NaN if either is (torch.maximum).
@@ -91,23 +106,27 @@ T without_cancellation(F better, G usual) {
   return value;
 }
 
-/// sum f(i), i < n. In float and double: left to right, as written. In Bound: for any order of the additions,
-/// (n-1) u sum |x_i| beside what the terms bring along (Jeannerod and Rump 2013: no higher-order term is
-/// needed).
+/// f(0) .. f(n - 1)
+template <class T, class F>
+std::vector<T> terms_of(std::int64_t n, F f) {
+  std::vector<T> terms;
+  terms.reserve(static_cast<std::size_t>(n));
+  for (std::int64_t i = 0; i < n; ++i) terms.push_back(f(i));
+  return terms;
+}
+
+/// sum f(i), i < n. In float and double: left to right as written, unless the thread's SummationScope says
+/// otherwise. In Bound: as the device's accumulator may have it.
 template <class T, class F>
 T sum(std::int64_t n, F f) {
   if constexpr (std::is_same_v<T, Bound>) {
-    double value = 0, magnitude = 0, inherited = 0;
-    for (std::int64_t i = 0; i < n; ++i) {
-      const Bound term = f(i);
-      value += term.value;
-      magnitude += std::abs(term.value) + term.error;
-      inherited += term.error;
-    }
-    const double additions = n > 1 ? static_cast<double>(n - 1) : 0;
-    const double rounding = additions * ErrorScope::current().unit_roundoff * magnitude;
-    return settled(value, std::isfinite(value) ? inherited + rounding : inherited);
+    return accumulate(ErrorScope::current(), terms_of<Bound>(n, f));
   } else {
+    if constexpr (!std::is_same_v<T, Truth>) {
+      if (const Summation* how = SummationScope::current()) {
+        return add_up(*how, std::span<const T>(terms_of<T>(n, f)));
+      }
+    }
     T total = T(0);
     for (std::int64_t i = 0; i < n; ++i) total += f(i);
     return total;

@@ -7,8 +7,7 @@
 namespace assay {
 namespace {
 
-constexpr ErrorModel float32_model{0x1p-24, 0x1p-149};
-thread_local const ErrorModel* current_model = &float32_model;
+thread_local const ErrorModel* current_model = &float32_device;
 
 double u() {
   return ErrorScope::current().unit_roundoff;
@@ -22,6 +21,11 @@ constexpr double divide = 2.5, square_root = 3, exp = 3, log = 3, log1p = 2, exp
 }
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
+
+// The rounding of a sum where it is known (ErrorModel::own), else what it is at most.
+double known_or(double exactly, double otherwise) {
+  return ErrorScope::current().own && std::isfinite(exactly) ? std::abs(exactly) : otherwise;
+}
 
 // The rounding of one result, of at most this magnitude: relative to it, or an underflow.
 double rounding(double magnitude, double ulp = 0.5) {
@@ -85,6 +89,12 @@ const ErrorModel& ErrorScope::current() {
   return *current_model;
 }
 
+Bound stored_narrow(const Bound& x) {
+  const double loss = ErrorScope::current().stored_roundoff;
+  if (loss == 0 || !std::isfinite(x.value)) return x;
+  return settled(x.value, x.error + loss * (std::abs(x.value) + x.error));
+}
+
 Bound rounded_constant(double value) {
   int exponent = 0;
   const auto is_whole = [](double units) { return units == std::floor(units); };
@@ -96,8 +106,10 @@ Bound rounded_constant(double value) {
 Bound& Bound::operator+=(const Bound& b) {
   const double total = value + b.value, inherited = error + b.error;
   // sums do not underflow (Higham 2002, sec. 2.1)
-  const double rounding = std::isfinite(total) ? u() * (std::abs(total) + inherited) : 0;
-  return *this = settled(total, inherited + rounding);
+  const double lost = std::isfinite(total) ? known_or(rounding_of_sum(value, b.value, total),
+                                                      u() * (std::abs(total) + inherited))
+                                           : 0;
+  return *this = settled(total, inherited + lost);
 }
 
 Bound& Bound::operator-=(const Bound& b) {
@@ -109,6 +121,11 @@ Bound& Bound::operator*=(const Bound& b) {
   const double inherited = std::isinf(product)
                                ? largest_change(*this, b, [](double x, double y) { return x * y; })
                                : std::abs(value) * b.error + std::abs(b.value) * error + error * b.error;
+  // The remainder of a product is a float64 unless it underflows.
+  if (ErrorScope::current().own &&
+      (product == 0 ? value == 0 || b.value == 0 : std::abs(product) > 0x1p-960)) {
+    return *this = settled(product, inherited + std::abs(std::fma(value, b.value, -product)));
+  }
   return *this = rounded(product, inherited);
 }
 
@@ -118,6 +135,9 @@ Bound& Bound::operator/=(const Bound& b) {
   // (a+da)/(b+db) - a/b = (da - q db) / (b+db)
   double inherited = room > 0 ? (error + std::abs(quotient) * b.error) / room : infinity;
   if (std::isinf(quotient)) inherited = largest_change(*this, b, [](double x, double y) { return x / y; });
+  if (ErrorScope::current().own && std::fma(quotient, b.value, -value) == 0 && std::abs(value) > 0x1p-960) {
+    return *this = settled(quotient, inherited);
+  }
   return *this = rounded(quotient, inherited, ulps::divide);
 }
 
@@ -131,6 +151,7 @@ Bound larger(const Bound& a, const Bound& b) {
 Bound sqrt(const Bound& x) {
   const double value = std::sqrt(x.value);
   const Ends at = ends(x);
+  if (ErrorScope::current().own && x.error == 0 && std::fma(value, value, -x.value) == 0) return value;
   // A value within its error of zero has nothing below.
   return rounded(
       value, worse(distance(value, std::sqrt(std::max(0.0, at.low))), distance(std::sqrt(at.high), value)),

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+
+#include "assay/golden/accumulator.h"
 
 namespace assay {
 
@@ -9,7 +12,15 @@ namespace assay {
 struct ErrorModel {
   double unit_roundoff;  ///< u of the accumulator: 2^-24 for float32
   double min_subnormal;  ///< what an underflow may lose: 2^-149 for float32
+  /// Of sums; nothing: they are rounded like all else, in any order.
+  std::optional<Accumulator> accumulator = {};
+  /// Of the format in which intermediate results are kept (stored() in arithmetic.h); 0: as they are.
+  double stored_roundoff = 0;
+  /// Not of a device but of these very float64 values: an operation that rounds nothing adds no error.
+  bool own = false;
 };
+
+inline const ErrorModel float32_device{0x1p-24, 0x1p-149};
 
 /// A value with a bound on the error that a correct kernel may have made on the way to it, for any order of
 /// its sums. Running error analysis (Higham 2002, sec. 3.3): every operation adds its own rounding, of the
@@ -57,6 +68,15 @@ struct Bound {
   friend bool isnan(const Bound&);
   friend bool isinf(const Bound&);
 };
+
+/// a + b - sum exactly, where sum is a + b rounded (Knuth's TwoSum; Higham 2002, sec. 4.3)
+inline double rounding_of_sum(double a, double b, double sum) {
+  const double back = sum - a;
+  return (a - (sum - back)) + (b - back);
+}
+
+/// The value as it is after a narrow store.
+Bound stored_narrow(const Bound&);
 
 /// A constant with the error of rounding it to the device's format: none where it fits.
 Bound rounded_constant(double);

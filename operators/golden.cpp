@@ -8,6 +8,7 @@
 
 #include "assay/golden/error.h"
 #include "assay/operators/binding.h"
+#include "assay/operators/certified.h"
 
 namespace assay {
 
@@ -18,7 +19,10 @@ std::string_view name(Role role) {
 }
 
 namespace {
-constexpr std::pair<std::string_view, Level> levels[] = {{"report", Level::report}, {"fp64", Level::fp64}};
+constexpr std::pair<std::string_view, Level> levels[] = {{"report", Level::report},
+                                                         {"fp64", Level::fp64},
+                                                         {"certified", Level::certified},
+                                                         {"bound", Level::bound}};
 }
 
 std::string_view name(Level level) {
@@ -29,7 +33,7 @@ Level parse_level(std::string_view text) {
   for (const auto& [name, level] : levels) {
     if (name == text) return level;
   }
-  throw Error("there is no level '{}'; expected report or fp64", text);
+  throw Error("there is no level '{}'; expected report, fp64, certified or bound", text);
 }
 
 bool Domain::contains(double v) const {
@@ -221,6 +225,12 @@ std::vector<NamedTensor> compute_golden(const Operator& op, std::span<const Name
   if (level == Level::report) {
     return golden_outputs(op, evaluate<float>(op, inputs, attributes), DType::float32);
   }
+  if (level == Level::certified) {
+    std::vector<NamedTensor> values;
+    for (CertifiedTensor& t : compute_certified(op, inputs, attributes)) values.push_back(std::move(t.value));
+    return values;
+  }
+  if (level == Level::bound) return compute_bound(op, inputs, attributes, float32_device);
   return golden_outputs(op, evaluate<double>(op, inputs, attributes), DType::float64);
 }
 

@@ -16,8 +16,9 @@ struct NamedTensor {
 };
 
 /// `report`: TeleChat3's rule, fp16, bf16 and hf32 inputs cast to float32, float32 arithmetic. `fp64`:
-/// float64 arithmetic.
-enum class Level : std::uint8_t { report, fp64 };
+/// float64 arithmetic. `certified`: correctly rounded to float32, with proof (certified.h). `bound`: not
+/// values but the errors that a correct device may make (compute_bound).
+enum class Level : std::uint8_t { report, fp64, certified, bound };
 std::string_view name(Level);
 /// Throws Error that lists the levels.
 Level parse_level(std::string_view);
@@ -35,7 +36,8 @@ inline constexpr std::int64_t most_output_elements = std::int64_t{1} << 30;
 
 /// All outputs of the operator: the forward ones, and the gradients of the inputs if every gradient of an
 /// output is among the inputs; members of a list by their numbers. dtype float32 at level report, float64 at
-/// fp64; Role::output_index int64. A NaN that was computed, not copied, is the positive quiet NaN.
+/// fp64; float32 at certified; Role::output_index int64. At bound the errors of float32 arithmetic, float64.
+/// A NaN that was computed, not copied, is the positive quiet NaN.
 /// @throws Error  for a missing or unknown input, shapes that contradict, an index out of range, an output of
 ///                more than most_output_elements
 std::vector<NamedTensor> compute_golden(const Operator&, std::span<const NamedTensor> inputs,

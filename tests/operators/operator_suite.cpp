@@ -8,6 +8,7 @@
 
 #include "assay/golden/error.h"
 #include "assay/operators/binding.h"
+#include "assay/operators/certified.h"
 #include "assay/operators/generate.h"
 
 // What every operator must hold to, at each of its examples: a new operator is tested by being in the list.
@@ -150,6 +151,30 @@ TEST_P(EveryOperator, Float32IsWithinItsBoundOfFloat64) {
     if (use.exact) continue;
     EXPECT_GE(use.ratio, least_use) << name;
     EXPECT_LE(use.share, largest_share) << name;
+  }
+}
+
+// Certified values are the truth rounded to float32, once; at these sizes every one of them is proved.
+TEST_P(EveryOperator, CertifiedIsCorrectlyRounded) {
+  for (const Call& call : calls()) {
+    const auto inputs = generate_inputs(op, call, Fill::random, DType::float32, 6);
+    const auto truths = outputs<Truth>(op, inputs, call.attributes);
+    for (const CertifiedTensor& output : compute_certified(op, inputs, call.attributes)) {
+      const Proof& proof = output.proof;
+      const Tensor& tensor = output.value.tensor;
+      EXPECT_EQ(proof.exact + proof.certified + proof.repaired, tensor.size()) << output.value.name;
+      if (!is_float(tensor.dtype())) continue;
+      EXPECT_EQ(tensor.dtype(), DType::float32);
+      const auto& truth = truths.at(output.value.name);
+      for (std::size_t i = 0; i < truth.size(); ++i) {
+        const auto value = static_cast<float>(tensor.value(static_cast<std::int64_t>(i)));
+        const auto distance = [&](float f) { return abs(truth[i] - Truth(f)); };
+        for (const float away : {-1.f, 1.f}) {
+          const float other = std::nextafter(value, away * std::numeric_limits<float>::infinity());
+          EXPECT_TRUE(distance(value) <= distance(other)) << output.value.name << " at " << i;
+        }
+      }
+    }
   }
 }
 

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace assay {
+
+struct Bound;
+struct ErrorModel;
+
+/// How a device adds up the terms of one sum.
+struct Accumulator {
+  /// `any`: not known. `blocked`: `block` terms at a time, then the blocks' sums, both one after the other.
+  enum class Order : std::uint8_t { any, sequential, blocked, tree };
+
+  std::string name = "float32";
+  double unit_roundoff = 0x1p-24;  ///< of one addition
+  bool truncates = false;          ///< additions are cut, not rounded: twice the error, all to one side
+  Order order = Order::any;
+  std::int64_t block = 1;
+  /// The guaranteed bound alone. Else, where roundings are independent, what they add up to but for one sum
+  /// in 10^13 (Higham and Mary 2019) may be less.
+  bool worst_case = false;
+
+  /// A matrix unit: so many products and the running sum are shifted to the largest exponent among them, each
+  /// cut to `fraction_bits`, and added exactly; 0: none. `result_bits` are left of each such sum.
+  std::int64_t fused = 0;
+  int fraction_bits = 0;
+  int result_bits = 23;
+  /// After so many terms the running sum is added to one in float32 and starts again from 0; 0: never.
+  std::int64_t promote = 0;
+};
+
+/// "float32", "bfloat16,tree", "float32,block=128", "float32,worst", "hopper-fp8,promote=128": a dtype or a
+/// matrix unit, then what is known of it. Throws Error that lists both.
+Accumulator parse_accumulator(std::string_view);
+/// The names of the matrix units.
+std::vector<std::string_view> matrix_units();
+
+/// The sum of the terms as this device may have it: its error is what the terms bring along and what the
+/// additions may add. A matrix unit takes the terms in their order.
+Bound accumulate(const ErrorModel&, std::span<const Bound> terms);
+
+}  // namespace assay

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "assay/golden/dtype.h"
+
+namespace assay {
+
+/// How sum() adds floats and doubles on this thread, where that is not from left to right: an order that a
+/// correct kernel may choose, or a fault that it may have.
+struct Summation {
+  std::int64_t block = 0;  ///< so many terms at a time, then the blocks' sums; 0: all in one
+  bool pairwise = false;
+  std::optional<DType> accumulator = {};  ///< every partial sum is rounded to it
+  bool skip_one = false;                  ///< the term of the median magnitude is left out, zeros not counted
+  bool drop_tile = false;                 ///< the last 16 terms, at most half of them, are left out
+};
+
+/// Holds for the calling thread until the end of the scope.
+class SummationScope {
+ public:
+  explicit SummationScope(const Summation&);
+  ~SummationScope();
+  SummationScope(const SummationScope&) = delete;
+  SummationScope& operator=(const SummationScope&) = delete;
+  /// nullptr: from left to right.
+  static const Summation* current();
+
+ private:
+  Summation summation_;
+  const Summation* outer_;
+};
+
+float add_up(const Summation&, std::span<const float> terms);
+double add_up(const Summation&, std::span<const double> terms);
+
+}  // namespace assay
