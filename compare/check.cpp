@@ -8,8 +8,8 @@
 #include <map>
 #include <memory>
 
-#include "assay/compare/case.h"
-#include "assay/compare/judge.h"
+#include "assay/compare/case_check.h"
+#include "assay/compare/prove.h"
 #include "assay/compare/report.h"
 #include "assay/compare/rules.h"
 #include "assay/dumps/merge.h"
@@ -19,31 +19,6 @@ namespace assay {
 namespace {
 
 namespace fs = std::filesystem;
-
-// The arithmetic of a correct kernel whose result has this dtype: narrow dtypes accumulate in float32.
-DType arithmetic(DType result) {
-  return result == DType::float64 ? DType::float64 : DType::float32;
-}
-
-ErrorModel model_of(DType d) {
-  return {unit_roundoff(d), min_subnormal(d)};
-}
-
-// What an element may be off: the kernel's own error bound, the golden value's, and the final store to a
-// narrow dtype.
-std::vector<double> allowed_errors(const Tensor& kernel_bound, const Tensor& golden_bound,
-                                   const Tensor& golden, DType result) {
-  const bool stored_narrow = unit_roundoff(result) > unit_roundoff(arithmetic(result));
-  std::vector<double> allowed = kernel_bound.values();
-  const std::vector<double> golden_error = golden_bound.values(), values = golden.values();
-  for (std::size_t i = 0; i < allowed.size(); ++i) {
-    allowed[i] += golden_error[i];
-    if (stored_narrow) {
-      allowed[i] += unit_roundoff(result) * (std::abs(values[i]) + allowed[i]) + min_subnormal(result) / 2;
-    }
-  }
-  return allowed;
-}
 
 // The tensors that `--actual` points to, by name or by the stem of their file.
 class ActualOutputs {
@@ -106,88 +81,6 @@ class ActualOutputs {
   std::vector<LogicalTensor> tensors_;
 };
 
-// One case, with its golden values computed once for all its outputs.
-class CaseCheck {
- public:
-  CaseCheck(const Case& c, const CheckOptions& options)
-      : case_(c), options_(options), golden_(compute_golden(*c.op, c.inputs, c.attributes, options.level)) {
-    for (const NamedTensor& t : c.inputs) shapes_.push_back({t.name, t.tensor.shape(), &t.tensor});
-    for (InputShape& s : shapes_) {
-      if (is_float(s.indices->dtype())) s.indices = nullptr;
-    }
-  }
-
-  void judge_output(Finding& f, const CaseOutput& output, const Merged& merged) {
-    const Tensor& actual = merged.tensor;
-    const Tensor& golden = named(golden_, output.name);
-    Expectation e;
-    e.row_dtype = actual.dtype();
-    e.count = accumulation_count(*case_.op, output.name, shapes_, case_.attributes);
-    e.threads = options_.threads;
-    f.count_source = fmt::format("{} {} of the inputs' shapes", case_.op->name, output.name);
-    const Exact exact = output_arg(*case_.op, output.name).exact;
-    if (exact == Exact::bits) {
-      e.promises_bits = true;
-      e.bits_reason = fmt::format("{} copies: every bit equal", case_.op->name);
-    }
-    // Exactness can only be promised in the dtype of the result; golden's extra digits are zeros then.
-    const Tensor reference = exact != Exact::no && is_float(actual.dtype())
-                                 ? Tensor::from_values(actual.dtype(), golden.shape(), golden.values())
-                                 : golden;
-    for (std::size_t i = 0; i < options_.policies.size(); ++i) {
-      e.policy = &options_.policies[i];
-      Finding other;
-      Finding& into = i == 0 ? f : other;
-      judge_policy(into, output, actual, reference, e);
-      if (i == 0) judge_replicas(f, merged, nullptr, reference, e);
-      if (i > 0) f.others.push_back({e.policy->name, other.verdict, other.ratio});
-    }
-  }
-
- private:
-  static const Tensor& named(const std::vector<NamedTensor>& tensors, const std::string& name) {
-    const auto found = std::ranges::find(tensors, name, &NamedTensor::name);
-    if (found == tensors.end()) throw Error("the operator makes no output '{}' from these inputs", name);
-    return found->tensor;
-  }
-
-  // Error bounds of all outputs in this arithmetic; computed once.
-  const std::vector<NamedTensor>& bounds(DType device) {
-    const auto [at, is_new] = bounds_.try_emplace(device);
-    if (is_new) at->second = compute_bound(*case_.op, case_.inputs, case_.attributes, model_of(device));
-    return at->second;
-  }
-
-  void judge_policy(Finding& f, const CaseOutput& output, const Tensor& actual, const Tensor& golden,
-                    Expectation e) {
-    std::vector<double> allowed;
-    const bool derived =
-        e.policy->rule == Rule::derived && is_float(actual.dtype()) && actual.shape() == golden.shape();
-    if (derived && output_arg(*case_.op, output.name).exact == Exact::value) {
-      allowed.assign(static_cast<std::size_t>(golden.size()), 0);
-      e.bound = allowed;
-      e.bound_source = fmt::format("derived: {} rounds nothing, every value equal", case_.op->name);
-    } else if (derived) {
-      const DType device = arithmetic(actual.dtype());
-      const DType golden_arithmetic = options_.level == Level::fp64 ? DType::float64 : DType::float32;
-      allowed = allowed_errors(named(bounds(device), output.name),
-                               named(bounds(golden_arithmetic), output.name), golden, actual.dtype());
-      e.bound = allowed;
-      const std::string stored =
-          device == actual.dtype() ? "" : fmt::format(", stored as {}", name(actual.dtype()));
-      e.bound_source =
-          fmt::format("derived: error bound of {} in {} arithmetic{}", case_.op->name, name(device), stored);
-    }
-    judge(f, actual, golden, e);
-  }
-
-  const Case& case_;
-  const CheckOptions& options_;
-  std::vector<NamedTensor> golden_;
-  std::map<DType, std::vector<NamedTensor>> bounds_;
-  std::vector<InputShape> shapes_;
-};
-
 Finding named_finding(const Case& c, const CaseOutput& output) {
   Finding f;
   f.name = c.name + " " + output.name;
@@ -240,6 +133,12 @@ void check_case(const fs::path& folder, bool single_case, const CheckOptions& op
     f.repeat = "assay check " + shell_quoted(folder.string());
     if (options.actual) f.repeat += " --actual " + shell_quoted(options.actual->string());
     f.repeat += options.repeat + only_option(f.name);
+    report.findings.push_back(std::move(f));
+  }
+  if (!options.prove) return;
+  for (Finding& f : prove(*golden)) {
+    if (!options.only.empty() && !glob_match(options.only, f.name)) continue;
+    f.repeat = "assay check " + shell_quoted(folder.string()) + options.repeat + only_option(f.name);
     report.findings.push_back(std::move(f));
   }
 }

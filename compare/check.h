@@ -15,6 +15,9 @@ namespace assay {
 struct CheckOptions {
   std::vector<Policy> policies;  ///< the first decides, the others are reported beside it
   Level level = Level::fp64;
+  std::string accumulator;            ///< how the device adds (parse_accumulator); "": float32, any order
+  std::optional<DType> intermediate;  ///< in which the device keeps intermediate results
+  bool prove = false;                 ///< inject faults too: each must be rejected (prove.h)
   /// Where the outputs to judge lie, in any readable format, named like the case's outputs or their files;
   /// with several cases, one folder per case below it. Nothing: the case's own outputs.
   std::optional<std::filesystem::path> actual;

@@ -17,7 +17,8 @@ enum class Verdict : std::uint8_t {
   failed,           ///< outside its rule
   replicas_differ,  ///< ranks that should hold the same bits do not
   no_rule,  ///< no row decides: the dtype has none, or the accumulation count would be needed and is unknown
-  mistrusted,      ///< inside its rule, but the rule would have passed zeros as well
+  /// No evidence: the rule would have passed zeros as well, or inputs are outside of the operator's domain.
+  mistrusted,
   not_comparable,  ///< shapes or kinds of dtype differ
   missing_actual,  ///< only the reference has it
   missing_reference,

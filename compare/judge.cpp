@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "assay/compare/baseline.h"
 #include "assay/compare/ordinals.h"
 
 namespace assay {
@@ -227,6 +228,12 @@ void judge_bound(Finding& f, const Tensor& actual, const Tensor& reference, cons
   judge_outside(f);
 }
 
+void judge_baseline(Finding& f, const Tensor& actual, const Tensor& reference, const Expectation& e) {
+  judge_by_baseline(f, actual, reference, *e.baseline, *e.policy, e.threads);
+  note_worst(f, actual, reference);
+  if (judge_special(f)) judge_finite(f);
+}
+
 void note_balance(Finding& f) {
   const Metrics& m = *f.metrics;
   const std::int64_t differing = m.above + m.below;
@@ -277,6 +284,14 @@ void judge(Finding& f, const Tensor& actual, const Tensor& reference, const Expe
     f.rule = f.reason = "the derived bound needs the operator and its inputs; use it with check";
     return;
   }
+  if (e.policy->rule == Rule::baseline && e.baseline == nullptr && is_float(actual.dtype())) {
+    f.verdict = Verdict::no_rule;
+    f.rule = f.reason =
+        fmt::format("{} needs a baseline, a less precise golden result; {}", e.policy->name,
+                    actual.dtype() == DType::float64 ? "there is none for float64"
+                                                     : "check computes it from the operator's inputs");
+    return;
+  }
   f.verdict = Verdict::passed;  // unless one of the steps below says otherwise
   if (!is_float(actual.dtype())) {
     judge_bits(f, actual, reference, "integers: every bit equal", e.threads);
@@ -291,6 +306,8 @@ void judge(Finding& f, const Tensor& actual, const Tensor& reference, const Expe
     judge_bits(f, actual, reference, e.bits_reason, e.threads);
   } else if (e.policy->rule == Rule::derived) {
     judge_bound(f, actual, reference, e);
+  } else if (e.policy->rule == Rule::baseline) {
+    judge_baseline(f, actual, reference, e);
   } else {
     judge_table(f, actual, reference, e);
   }

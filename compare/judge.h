@@ -23,6 +23,8 @@ struct Expectation {
   /// Rule::derived: per element, including the rounding of the final store; and what it was derived from.
   std::span<const double> bound = {};
   std::string bound_source;
+  /// Rule::baseline: another correct result in the dtype of the actual tensor.
+  const Tensor* baseline = nullptr;
   int threads = 1;
 };
 

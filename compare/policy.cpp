@@ -70,6 +70,36 @@ std::vector<Row> read_rows(DType dtype, const toml::table& section, const std::s
   return rows;
 }
 
+// [limits]: numbers above 0, at least one that an error is held to.
+Limits read_limits(const toml::table& table, const std::string& where) {
+  const toml::table* section = table["limits"].as_table();
+  if (section == nullptr)
+    throw Error("{}: has no [limits]; expected the ratios to the baseline's error", where);
+  Limits limits;
+  const std::pair<std::string_view, double*> known[] = {{"max_relative", &limits.max_relative},
+                                                        {"mean_relative", &limits.mean_relative},
+                                                        {"rmse", &limits.rmse},
+                                                        {"max_abs", &limits.max_abs},
+                                                        {"noise", &limits.noise}};
+  for (const auto& [key, node] : *section) {
+    const auto field = std::ranges::find(known, key.str(), &std::pair<std::string_view, double*>::first);
+    const std::optional<double> value = node.value<double>();
+    if (field == std::end(known) || !value || !(*value > 0) || std::isinf(*value)) {
+      throw Error(
+          "{}: [limits] has '{}'; expected max_relative, mean_relative, rmse, max_abs or noise, and a finite "
+          "number above 0",
+          where, key.str());
+    }
+    *field->second = *value;
+  }
+  if (limits.max_relative + limits.mean_relative + limits.rmse + limits.max_abs == 0) {
+    throw Error(
+        "{}: [limits] holds no error to anything; expected max_relative, mean_relative, rmse or max_abs",
+        where);
+  }
+  return limits;
+}
+
 Policy read_policy(std::string_view toml_text, const std::string& where) {
   toml::table table;
   try {
@@ -82,12 +112,13 @@ Policy read_policy(std::string_view toml_text, const std::string& where) {
   policy.name = text(table, "name", where);
   policy.source = text(table, "source", where);
   const std::string rule = text(table, "rule", where);
-  if (rule != "atol_rtol" && rule != "bitwise") {
-    throw Error("{}: rule '{}' is not known; expected atol_rtol or bitwise", where, rule);
+  if (rule != "atol_rtol" && rule != "bitwise" && rule != "baseline") {
+    throw Error("{}: rule '{}' is not known; expected atol_rtol, bitwise or baseline", where, rule);
   }
-  policy.rule = rule == "bitwise" ? Rule::bitwise : Rule::atol_rtol;
+  policy.rule = rule == "bitwise" ? Rule::bitwise : rule == "baseline" ? Rule::baseline : Rule::atol_rtol;
+  if (policy.rule == Rule::baseline) policy.limits = read_limits(table, where);
   for (const auto& [key, node] : table) {
-    if (!node.is_table()) continue;
+    if (!node.is_table() || (policy.rule == Rule::baseline && key.str() == "limits")) continue;
     const std::optional<DType> dtype = parse_dtype(key.str());
     if (!dtype || !is_float(*dtype))
       throw Error("{}: section [{}] is no floating dtype; expected a torch name such as [bfloat16]", where,
@@ -145,6 +176,7 @@ Policy load_policy(std::string_view name) {
     return {"derived",
             "running error analysis of the operator itself (Higham 2002, sec. 3.3)",
             Rule::derived,
+            {},
             {}};
   }
   for (const BuiltinTable& table : builtin_tables) {

@@ -15,6 +15,13 @@ enum class Rule : std::uint8_t {
   atol_rtol,  ///< |actual - golden| <= atol + rtol |golden|, by a row of a table
   bitwise,    ///< every bit equal
   derived,    ///< within the error bound of the operator at this call (golden/bound.h)
+  baseline,   ///< at most so many times the error of another correct result in the same dtype
+};
+
+/// Rule::baseline: how many times the baseline's error may be reached; 0: not looked at.
+struct Limits {
+  double max_relative = 0, mean_relative = 0, rmse = 0, max_abs = 0;
+  double noise = 0;  ///< added to what max_abs allows: so many times max |((g + 0.3) - 0.3) - g| in the dtype
 };
 
 /// One row of a table: holds for `dtype` from accumulation count `count` up to the next row's.
@@ -30,6 +37,7 @@ struct Policy {
   std::string source;
   Rule rule = Rule::atol_rtol;
   std::vector<Row> rows;  ///< by dtype, then rising count and not falling tolerance
+  Limits limits = {};     ///< of Rule::baseline
 
   /// The rows of one dtype; empty: the policy has no rule for it.
   std::span<const Row> rows_of(DType) const;

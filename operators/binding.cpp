@@ -77,7 +77,7 @@ std::string_view shape_letters(const Operator& op, const Arg& arg, const Attribu
   return op.shape_of != nullptr ? op.shape_of(arg, attributes) : arg.shape;
 }
 
-const Arg& given_arg(const Operator& op, std::string_view name) {
+const Arg& input_arg(const Operator& op, std::string_view name) {
   std::string known;
   for (const Arg& arg : op.args) {
     if (!is_given(arg)) continue;
@@ -129,7 +129,7 @@ void fit(const Operator& op, const InputShape& input, std::string_view letters, 
 void check_presence(const Operator& op, InputShapes inputs) {
   std::set<std::string_view> seen;
   for (const InputShape& input : inputs) {
-    given_arg(op, input.name);
+    input_arg(op, input.name);
     if (!seen.insert(input.name).second) throw Error("{}: input '{}' is given twice", op.name, input.name);
   }
   for (const Arg& arg : op.args) {
@@ -167,7 +167,7 @@ Dims bind_dims(const Operator& op, InputShapes inputs, const Attributes& attribu
   check_presence(op, inputs);
   if (op.bind != nullptr) op.bind(dims, inputs, attributes);
   for (const InputShape& input : inputs) {
-    const Arg& arg = given_arg(op, input.name);
+    const Arg& arg = input_arg(op, input.name);
     if (!is_list(arg)) fit(op, input, shape_letters(op, arg, attributes), dims);
   }
   return dims;

@@ -30,8 +30,6 @@ bool names(const Arg& arg, std::string_view name);
 
 /// The declared shape, as the attributes change it.
 std::string_view shape_letters(const Operator&, const Arg&, const Attributes&);
-/// The input of that name. Throws Error that lists the operator's inputs.
-const Arg& given_arg(const Operator&, std::string_view name);
 /// The shape that letters and dims make. Throws Error if it has more than 2^63 elements.
 Shape expand(std::string_view letters, const Dims&);
 

@@ -185,7 +185,7 @@ Tensors<T> evaluate(const Operator& op, std::span<const NamedTensor> inputs, con
   const Dims dims = bind_dims(op, shapes, attributes);
   Tensors<T> tensors;
   for (const NamedTensor& input : inputs) {
-    const Arg& arg = given_arg(op, input.name);
+    const Arg& arg = input_arg(op, input.name);
     tensors.slots().emplace(input.name, input_slot<T>(op, arg, input, dims, attributes));
   }
   bool with_backward = op.has_backward;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "assay/compare/case.h"
+#include "assay/golden/error.h"
 #include "output.h"
 #include "terminal.h"
 #include "verbs.h"
@@ -18,6 +19,9 @@ std::string verdict_options(const CheckVerb& verb) {
   }
   if (!verb.dtype_hint.empty()) text += " --dtype-hint " + shell_quoted(verb.dtype_hint);
   if (verb.level != CheckVerb().level) text += " --level " + shell_quoted(verb.level);
+  if (!verb.accumulator.empty()) text += " --accumulator " + shell_quoted(verb.accumulator);
+  if (!verb.intermediate.empty()) text += " --intermediate " + shell_quoted(verb.intermediate);
+  if (verb.prove) text += " --prove";
   return text;
 }
 
@@ -28,8 +32,15 @@ int run(const CheckVerb& verb) {
   CheckOptions options;
   options.policies = load_policies(verb.tolerances);
   options.level = parse_level(verb.level);
+  if (options.level == Level::bound) {
+    throw Error("--level bound: is of errors; expected report, fp64 or certified, whose values can judge");
+  }
+  if (!verb.accumulator.empty()) parse_accumulator(verb.accumulator);
+  options.accumulator = verb.accumulator;
+  options.intermediate = parse_dtype_option("--intermediate", verb.intermediate);
+  options.prove = verb.prove;
   if (!verb.actual.empty()) options.actual = verb.actual;
-  options.dtype_hint = parse_hint(verb.dtype_hint);
+  options.dtype_hint = parse_dtype_option("--dtype-hint", verb.dtype_hint);
   options.only = verb.only;
   options.repeat = verdict_options(verb);
   options.threads = thread_count(verb.threads);

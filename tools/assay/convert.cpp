@@ -11,7 +11,7 @@
 namespace assay {
 
 int run(const ConvertVerb& verb) {
-  const auto input = open_dump(verb.input, {parse_hint(verb.dtype_hint)});
+  const auto input = open_dump(verb.input, {parse_dtype_option("--dtype-hint", verb.dtype_hint)});
   AssayDumpWriter writer(verb.output, {input->world_size, input->mesh, input->producer});
   {
     Progress progress("converting");

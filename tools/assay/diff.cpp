@@ -30,7 +30,7 @@ int run(const DiffVerb& verb) {
   options.only = verb.only;
   options.threads = thread_count(verb.threads);
   options.repeat = command(verb);
-  const OpenOptions open{parse_hint(verb.dtype_hint)};
+  const OpenOptions open{parse_dtype_option("--dtype-hint", verb.dtype_hint)};
   const auto actual = open_dump(verb.actual, open);
   const auto reference = open_dump(verb.reference, open);
   Report report;

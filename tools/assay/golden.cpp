@@ -1,5 +1,3 @@
-#include "assay/operators/golden.h"
-
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -7,8 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/compare/case.h"
+#include "assay/compare/case_writer.h"
 #include "assay/dumps/npy_writer.h"
 #include "assay/golden/error.h"
+#include "assay/operators/certified.h"
 #include "output.h"
 #include "verbs.h"
 
@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // The case again, with golden outputs in place of the given ones: inputs copied, every output listed.
-void write_case(const Case& c, const std::vector<NamedTensor>& outputs, const fs::path& folder) {
+void write_golden(const Case& c, const std::vector<NamedTensor>& outputs, const fs::path& folder) {
   auto json = nlohmann::ordered_json::parse(c.json);
   auto& listed = json["outputs"];
   const auto old = std::move(listed);
@@ -45,10 +45,42 @@ void write_case(const Case& c, const std::vector<NamedTensor>& outputs, const fs
   write_text((folder / "case.json").string(), json.dump(1) + "\n");
 }
 
+// The outputs of one level, and in words what is known of each.
+struct Outputs {
+  std::vector<NamedTensor> tensors;
+  std::vector<std::string> remarks;
+};
+
+Outputs compute(const Case& c, Level level, const ErrorModel& device) {
+  if (level == Level::bound) return {compute_bound(*c.op, c.inputs, c.attributes, device), {}};
+  if (level != Level::certified) return {compute_golden(*c.op, c.inputs, c.attributes, level), {}};
+  Outputs outputs;
+  for (CertifiedTensor& t : compute_certified(*c.op, c.inputs, c.attributes)) {
+    const Proof& p = t.proof;
+    outputs.remarks.push_back(fmt::format("{} exact, {} certified, {} repaired{}", p.exact, p.certified,
+                                          p.repaired,
+                                          p.unproved > 0 ? fmt::format(", {} unproved", p.unproved) : ""));
+    outputs.tensors.push_back(std::move(t.value));
+  }
+  return outputs;
+}
+
+ErrorModel device_of(const GoldenVerb& verb, Level level) {
+  const auto intermediate = parse_dtype_option("--intermediate", verb.intermediate);
+  if (level != Level::bound && (intermediate || !verb.accumulator.empty())) {
+    throw Error("--accumulator and --intermediate describe a device; expected them with --level bound");
+  }
+  ErrorModel device = float32_device;
+  if (!verb.accumulator.empty()) device.accumulator = parse_accumulator(verb.accumulator);
+  if (intermediate) device.stored_roundoff = unit_roundoff(*intermediate);
+  return device;
+}
+
 }  // namespace
 
 int run(const GoldenVerb& verb) {
   const Level level = parse_level(verb.level);
+  const ErrorModel device = device_of(verb, level);
   std::vector<fs::path> cases;
   for (const std::string& path : verb.cases) {
     const auto found = find_cases(path);
@@ -57,19 +89,19 @@ int run(const GoldenVerb& verb) {
   for (const fs::path& folder : cases) {
     const Case c = load_case(folder);
     const fs::path target = cases.size() == 1 ? fs::path(verb.output) : fs::path(verb.output) / c.name;
-    std::error_code none;
-    if (!verb.output.empty() && fs::exists(target, none) && !fs::is_empty(target, none)) {
-      throw Error("{}: is there already and not empty; expected a new folder", target.string());
-    }
-    const std::vector<NamedTensor> outputs = compute_golden(*c.op, c.inputs, c.attributes, level);
+    if (!verb.output.empty()) expect_new_folder(target);
+    const Outputs outputs = compute(c, level, device);
     fmt::print("{}\n", printable(c.name));
-    for (const auto& [name, tensor] : outputs) {
-      fmt::print("  {:<16} {} {}\n", name, assay::name(tensor.dtype()), to_string(tensor.shape()));
+    for (std::size_t i = 0; i < outputs.tensors.size(); ++i) {
+      const auto& [name, tensor] = outputs.tensors[i];
+      const std::string what = fmt::format("{} {}", assay::name(tensor.dtype()), to_string(tensor.shape()));
+      fmt::print("  {:<16} {}{}\n", name, what, outputs.remarks.empty() ? "" : ": " + outputs.remarks[i]);
     }
     if (verb.output.empty()) continue;
     try {
-      write_case(c, outputs, target);
+      write_golden(c, outputs.tensors, target);
     } catch (...) {
+      std::error_code none;
       fs::remove_all(target, none);  // new or empty a moment ago: no half case stays
       throw;
     }

@@ -44,6 +44,14 @@ void add_ops(CLI::App& app, std::function<int()>& action) {
   verb->callback([o, &action] { action = [o] { return run(*o); }; });
 }
 
+void add_device_options(CLI::App* verb, std::string& accumulator, std::string& intermediate) {
+  verb->add_option("--accumulator", accumulator,
+                   "how the device adds: float32 (default), bfloat16,tree, hopper, .. (README)")
+      ->type_name("A");
+  verb->add_option("--intermediate", intermediate, "dtype in which the device keeps intermediate results")
+      ->type_name("T");
+}
+
 void add_golden(CLI::App& app, std::function<int()>& action) {
   auto o = std::make_shared<GoldenVerb>();
   CLI::App* verb = add_verb(app, "golden", "compute golden outputs of operator cases",
@@ -53,7 +61,28 @@ void add_golden(CLI::App& app, std::function<int()>& action) {
       ->type_name("CASE");
   verb->add_option("-o,--output", o->output, "write the case with golden outputs into this folder")
       ->type_name("DIR");
-  verb->add_option("--level", o->level, "report (float32) or fp64");
+  verb->add_option("--level", o->level,
+                   "report (float32), fp64, certified (float32 with proof) or bound (errors)");
+  add_device_options(verb, o->accumulator, o->intermediate);
+  verb->callback([o, &action] { action = [o] { return run(*o); }; });
+}
+
+void add_generate(CLI::App& app, std::function<int()>& action) {
+  auto o = std::make_shared<GenerateVerb>();
+  CLI::App* verb =
+      add_verb(app, "generate", "make an operator case: inputs from a seed, the outputs declared",
+               "assay generate matmul M=128 K=4096 N=64 --dtype bfloat16 -o case");
+  verb->add_option("op", o->op, "operator or alias")->required()->type_name("OP");
+  verb->add_option("size", o->sizes, "extents by letter (assay ops OP); the rest from an example")
+      ->type_name("DIM=N");
+  verb->add_option("--attr", o->attributes, "an attribute")->type_name("K=V")->allow_extra_args(false);
+  verb->add_option("--leave-out", o->leave_out, "optional inputs that are not made, comma-separated")
+      ->type_name("NAMES");
+  verb->add_option("--dtype", o->dtype, "of inputs and outputs")->type_name("T");
+  verb->add_option("--fill", o->fill, "random, integer (nothing is rounded) or special (NaN, Inf, extremes)");
+  verb->add_option("--seed", o->seed, "another seed, other numbers, on every machine alike")->type_name("N");
+  verb->add_flag("--golden", o->golden, "write golden outputs too");
+  verb->add_option("-o,--output", o->output, "a new folder")->required()->type_name("DIR");
   verb->callback([o, &action] { action = [o] { return run(*o); }; });
 }
 
@@ -67,10 +96,12 @@ void add_check(CLI::App& app, std::function<int()>& action) {
   verb->add_option("--actual", o->actual, "judge the outputs found here, in any readable format")
       ->type_name("DIR");
   verb->add_option("--tolerance", o->tolerances,
-                   "derived (default), telechat3, torch, bitwise or a .toml file; the first decides")
+                   "derived (default), another policy or a .toml file; the first decides")
       ->type_name("POLICY")
       ->allow_extra_args(false);
-  verb->add_option("--level", o->level, "arithmetic of the golden values: report (float32) or fp64");
+  verb->add_option("--level", o->level, "of the golden values: report (float32), fp64 or certified");
+  add_device_options(verb, o->accumulator, o->intermediate);
+  verb->add_flag("--prove", o->prove, "show that the gate can fail: injected faults must be rejected");
   verb->add_option("--dtype-hint", o->dtype_hint, "dtype of --actual arrays whose file cannot say it");
   verb->add_option("--only", o->only, "only outputs of this name; * and ? as in a shell")->type_name("NAME");
   verb->add_option("--threads", o->threads, "0: one per core");
@@ -118,8 +149,7 @@ void add_tolerance(CLI::App& app, std::function<int()>& action) {
   auto o = std::make_shared<ToleranceVerb>();
   CLI::App* verb = add_verb(app, "tolerance", "show the tolerance tables, or explain one lookup",
                             "assay tolerance telechat3 --dtype bfloat16 --count 4096");
-  verb->add_option("policy", o->policy, "telechat3, torch, bitwise, derived or a .toml file")
-      ->type_name("POLICY");
+  verb->add_option("policy", o->policy, "a policy's name or a .toml file; none: all")->type_name("POLICY");
   verb->add_option("--op", o->op, "operator")->type_name("O");
   verb->add_option("--dtype", o->dtype, "dtype of the tensor")->type_name("T");
   verb->add_option("--count", o->count, "accumulation count")->type_name("N");
@@ -163,6 +193,7 @@ int main(int argc, char** argv) {
   add_ops(app, action);
   add_golden(app, action);
   add_check(app, action);
+  add_generate(app, action);
   add_inspect(app, action);
   add_diff(app, action);
   add_tolerance(app, action);

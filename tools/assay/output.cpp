@@ -82,10 +82,10 @@ int thread_count(int option) {
   return option > 0 ? option : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
-std::optional<DType> parse_hint(const std::string& text) {
+std::optional<DType> parse_dtype_option(std::string_view option, const std::string& text) {
   if (text.empty()) return std::nullopt;
   const std::optional<DType> dtype = parse_dtype(text);
-  if (!dtype) throw Error("--dtype-hint {}: is no dtype; expected a torch name such as bfloat16", text);
+  if (!dtype) throw Error("{} {}: is no dtype; expected a torch name such as bfloat16", option, text);
   return dtype;
 }
 

@@ -26,7 +26,7 @@ std::vector<Policy> load_policies(const std::vector<std::string>&);
 /// The number of worker threads for --threads: 0 means one per core.
 int thread_count(int option);
 
-/// --dtype-hint as a dtype; empty: none. Throws Error for an unknown one.
-std::optional<DType> parse_hint(const std::string&);
+/// An option's text as a dtype; empty: none. Throws Error for an unknown one.
+std::optional<DType> parse_dtype_option(std::string_view option, const std::string& text);
 
 }  // namespace assay

@@ -20,6 +20,8 @@ struct CheckVerb {
   std::string actual, only, dtype_hint;
   std::vector<std::string> tolerances = {"derived"};
   std::string level = "fp64";
+  std::string accumulator, intermediate;
+  bool prove = false;
   int threads = 0;  ///< 0: one per core
   OutputOptions output;
 };
@@ -42,10 +44,20 @@ int run(const InspectVerb&);
 
 struct GoldenVerb {
   std::vector<std::string> cases;
-  std::string output;
+  std::string output, accumulator, intermediate;
   std::string level = "fp64";
 };
 int run(const GoldenVerb&);
+
+struct GenerateVerb {
+  std::string op;
+  std::vector<std::string> sizes, attributes;
+  std::string leave_out, output;
+  std::string dtype = "float32", fill = "random";
+  unsigned long long seed = 1;
+  bool golden = false;
+};
+int run(const GenerateVerb&);
 
 struct OpsVerb {
   std::string name;

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "assay/compare/case.h"
+#include "assay/compare/check.h"
+#include "assay/compare/judge.h"
+
+namespace assay {
+
+/// The gate for one case: its golden values, computed once, and how an output is judged by them.
+class CaseCheck {
+ public:
+  /// Both must outlive this. Throws Error as compute_golden does.
+  CaseCheck(const Case&, const CheckOptions&);
+
+  /// Judges one output; fills everything of the finding but its names.
+  /// @throws Error  if the operator makes no such output from these inputs
+  void judge_output(Finding&, const CaseOutput&, const Merged& actual);
+
+  const Case& subject() const { return case_; }
+  /// An input lies outside of the operator's domain: nothing that is judged here is evidence.
+  bool inputs_are_extreme() const { return !extremes_.empty(); }
+
+ private:
+  struct Device {
+    DType arithmetic;
+    std::string accumulator;
+    auto operator<=>(const Device&) const = default;
+  };
+  const std::vector<NamedTensor>& bounds(const Device&);
+  Device device_of(DType result) const;
+  ErrorModel model_of(const Device&) const;
+  const Tensor& baseline(const std::string& output, DType stored);
+  std::vector<double> golden_errors(const std::string& output, const Tensor& golden);
+  std::vector<double> allowed_errors(const std::string& output, const Tensor& golden, DType result,
+                                     const Device&);
+  void judge_policy(Finding&, const CaseOutput&, const Tensor& actual, const Tensor& golden, Expectation);
+  void hint_at_device(Finding&, const CaseOutput&, const Tensor& actual, const Tensor& golden, Expectation);
+  void distrust_extremes(Finding&) const;
+
+  const Case& case_;
+  const CheckOptions& options_;
+  std::vector<InputShape> shapes_;
+  std::vector<NamedTensor> golden_;
+  std::vector<NamedTensor> less_precise_;  // golden in float32 arithmetic, for baselines
+  std::map<std::pair<std::string, DType>, Tensor> baselines_;
+  std::map<Device, std::vector<NamedTensor>> bounds_;
+  std::string extremes_;  // which inputs lie outside of the operator's domain; "" if none
+};
+
+}  // namespace assay

@@ -1,0 +1,94 @@
+#include "assay/operators/generate.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "assay/compare/case_writer.h"
+#include "assay/golden/error.h"
+#include "output.h"
+#include "verbs.h"
+
+namespace assay {
+namespace {
+
+// The operator's first example that has all extents the user gives: it fills in the others, and says which
+// optional inputs go together.
+Call starting_from(const Operator& op, const std::vector<std::string>& sizes, std::string& shown) {
+  std::set<std::string> letters;
+  for (const Example& example : op.examples) {
+    Call call = parse_call(example);
+    const auto has = [&](const std::string& size) {
+      letters.insert(size.substr(0, size.find('=')));
+      return call.sizes.contains(size.substr(0, size.find('=')));
+    };
+    if (!std::ranges::all_of(sizes, has)) continue;
+    shown = fmt::format("{}{}{}", example.sizes, example.attributes.empty() ? "" : " ", example.attributes);
+    return call;
+  }
+  std::set<std::string> known;
+  for (const Example& example : op.examples) {
+    for (const auto& [letter, extents] : parse_call(example).sizes) known.insert(letter);
+  }
+  throw Error("{} has no call with the extents {}; it has {} (see 'assay ops {}')", op.name,
+              fmt::join(letters, ", "), fmt::join(known, ", "), op.name);
+}
+
+void overwrite(Call& call, const GenerateVerb& verb) {
+  for (const std::string& size : verb.sizes) {
+    if (size.find('=') == std::string::npos) {
+      throw Error("'{}': expected an extent like K=4096 or N=2x3", size);
+    }
+    const Call given = parse_call({size});
+    for (const auto& [letter, extents] : given.sizes) call.sizes[letter] = extents;
+  }
+  for (const std::string& text : verb.attributes) {
+    const Call given = parse_call({"", text});
+    for (const auto& [name, value] : given.attributes.values()) call.attributes.set(name, value);
+  }
+  if (!verb.leave_out.empty()) call.leave_out = parse_call({"", "", verb.leave_out}).leave_out;
+}
+
+// What a kernel in this dtype is to hand over.
+NamedTensor as_stored(const Operator& op, const NamedTensor& golden, DType dtype,
+                      const Attributes& attributes) {
+  if (!is_float(golden.tensor.dtype())) return golden;
+  const bool converts = output_arg(op, golden.name).exact == Exact::bits && attributes.has("to");
+  const auto to = converts ? parse_dtype(attributes.text("to")) : std::nullopt;
+  return {golden.name,
+          Tensor::from_values(to.value_or(dtype), golden.tensor.shape(), golden.tensor.values())};
+}
+
+}  // namespace
+
+int run(const GenerateVerb& verb) {
+  const Operator& op = find_operator(verb.op);
+  const auto dtype = parse_dtype(verb.dtype);
+  if (!dtype || !is_float(*dtype)) {
+    throw Error("--dtype {}: is no floating dtype; expected a torch name such as bfloat16", verb.dtype);
+  }
+  expect_new_folder(verb.output);
+  std::string example;
+  Call call = starting_from(op, verb.sizes, example);
+  overwrite(call, verb);
+
+  NewCase made{&op, fmt::format("{}_seed{}", verb.fill, verb.seed), call.attributes, {}, {}, verb.golden};
+  made.inputs = generate_inputs(op, call, parse_fill(verb.fill), *dtype, verb.seed);
+  for (const NamedTensor& t : compute_golden(op, made.inputs, call.attributes, Level::fp64)) {
+    made.outputs.push_back(as_stored(op, t, *dtype, complete_attributes(op, call.attributes)));
+  }
+  write_case(made, verb.output);
+
+  fmt::print("{}/{}  (from the example {})\n", op.name, made.name, example);
+  for (const NamedTensor& t : made.inputs)
+    fmt::print("  input  {:<16} {} {}\n", t.name, name(t.tensor.dtype()), to_string(t.tensor.shape()));
+  for (const NamedTensor& t : made.outputs)
+    fmt::print("  output {:<16} {} {}\n", t.name, name(t.tensor.dtype()), to_string(t.tensor.shape()));
+  fmt::print("written to {}{}\n", printable(verb.output),
+             verb.golden ? "" : "; now let the kernel write the outputs there, or judge them with --actual");
+  return 0;
+}
+
+}  // namespace assay
