@@ -43,6 +43,10 @@ std::size_t byte_count(DType dtype, const Shape& shape) {
   }
   return static_cast<std::size_t>(bytes);
 }
+
+std::vector<std::byte> copy_of(std::span<const std::byte> bytes) {
+  return {bytes.begin(), bytes.end()};
+}
 }  // namespace
 
 Tensor::Tensor(DType dtype, Shape shape)
@@ -65,6 +69,11 @@ Tensor::Tensor(DType dtype, Shape shape, std::vector<std::byte> bytes) {
   const std::span<const std::byte> view(*owned);
   *this = Tensor(dtype, std::move(shape), view, std::move(owned));
 }
+
+Tensor::Tensor(Shape shape, std::span<const float> elements)
+    : Tensor(DType::float32, std::move(shape), copy_of(std::as_bytes(elements))) {}
+Tensor::Tensor(Shape shape, std::span<const double> elements)
+    : Tensor(DType::float64, std::move(shape), copy_of(std::as_bytes(elements))) {}
 
 Tensor Tensor::from_values(DType dtype, Shape shape, std::span<const double> values) {
   std::vector<std::byte> bytes(values.size() * size_of(dtype));

@@ -32,6 +32,9 @@ class Tensor {
   Tensor(DType, Shape, std::span<const std::byte> bytes, std::shared_ptr<const void> owner);
   /// Owns a copy of the bytes.
   Tensor(DType, Shape, std::vector<std::byte> bytes);
+  /// Owns a copy of the elements: float32 or float64.
+  Tensor(Shape, std::span<const float> elements);
+  Tensor(Shape, std::span<const double> elements);
   /// float64 values rounded to nearest even into dtype.
   static Tensor from_values(DType, Shape, std::span<const double> values);
   static Tensor from_indices(Shape, std::span<const std::int64_t> values);

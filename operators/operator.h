@@ -4,11 +4,13 @@
 #include <cassert>
 #include <concepts>
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -81,9 +83,25 @@ struct Example {
 
 using AttributeValue = std::variant<std::monostate, bool, double, std::string, std::vector<double>>;
 
-/// Values of an operator's attributes, every one of them set.
+/// {"eps", 1e-5}, {"dim", -1}, {"reduction", "mean"}, {"betas", {0.9, 0.999}}
+struct AttributeEntry {
+  std::string name;
+  AttributeValue value;
+  AttributeEntry(std::string n, bool v) : name(std::move(n)), value(v) {}
+  AttributeEntry(std::string n, const char* v) : name(std::move(n)), value(std::string(v)) {}
+  AttributeEntry(std::string n, std::vector<double> v) : name(std::move(n)), value(std::move(v)) {}
+  template <class N>
+  requires std::is_arithmetic_v<N> AttributeEntry(std::string n, N v)
+      : name(std::move(n)), value(static_cast<double>(v)) {}
+};
+
+/// Values of an operator's attributes; complete_attributes sets every one of them.
 class Attributes {
  public:
+  Attributes() = default;
+  Attributes(std::initializer_list<AttributeEntry> entries) {
+    for (const AttributeEntry& e : entries) set(e.name, e.value);
+  }
   void set(std::string name, AttributeValue value) { values_[std::move(name)] = std::move(value); }
   bool has(std::string_view name) const;  ///< set to something else than null
   double real(std::string_view name) const;

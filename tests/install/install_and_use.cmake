@@ -36,3 +36,12 @@ if(NOT out MATCHES "\n 0.2 -0.4 1.4 0.7\n")
   message(FATAL_ERROR "the golden values are not 0.2 -0.4 1.4 0.7")
 endif()
 run("${prefix}/bin/assay" --version)
+
+# The worked example, which finds GoogleTest too.
+run(${CMAKE_COMMAND} -S ${SOURCE}/examples/kernel_test -B ${SCRATCH}/kernel_test -G ${GENERATOR}
+    -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_BUILD_TYPE=${CONFIG} "-DCMAKE_PREFIX_PATH=${prefix}")
+run(${CMAKE_COMMAND} --build ${SCRATCH}/kernel_test --config ${CONFIG})
+run(${SCRATCH}/kernel_test/kernel_test)
+if(NOT out MATCHES "PASSED  . 2 tests")
+  message(FATAL_ERROR "the example's tests did not pass")
+endif()

@@ -1,0 +1,103 @@
+#include "assay/compare/matches_golden.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "assay/compare/case_check.h"
+#include "assay/compare/report.h"
+#include "assay/golden/error.h"
+
+namespace assay {
+
+MatchesGolden::MatchesGolden(std::string op, std::vector<NamedTensor> inputs, Attributes attributes)
+    : op_(&find_operator(op)), inputs_(std::move(inputs)), attributes_(std::move(attributes)) {
+  complete_attributes(*op_, attributes_);
+  const auto first = std::ranges::find_if(
+      op_->args, [](const Arg& arg) { return arg.role == Role::output || arg.role == Role::output_index; });
+  output_ = first->name;
+}
+
+MatchesGolden MatchesGolden::output(std::string name) const {
+  MatchesGolden other = *this;
+  output_arg(*op_, name);
+  other.output_ = std::move(name);
+  return other;
+}
+
+MatchesGolden MatchesGolden::tolerance(std::string policy) const {
+  MatchesGolden other = *this;
+  load_policy(policy);
+  other.policy_ = std::move(policy);
+  return other;
+}
+
+MatchesGolden MatchesGolden::accumulator(std::string text) const {
+  MatchesGolden other = *this;
+  parse_accumulator(text);
+  other.accumulator_ = std::move(text);
+  return other;
+}
+
+bool MatchesGolden::MatchAndExplain(const Tensor& actual, std::ostream* explanation) const {
+  CheckOptions options;
+  options.policies = {load_policy(policy_)};
+  options.accumulator = accumulator_;
+  Case call;
+  call.name = op_->name;
+  call.op = op_;
+  call.inputs = inputs_;
+  call.attributes = attributes_;
+  CaseCheck check(call, options);
+  Report report;
+  report.verb = "check";
+  report.actual = "the kernel's output";
+  report.reference = "golden, level fp64";
+  report.policies = {policy_};
+  Finding& f = report.findings.emplace_back();
+  f.name = fmt::format("{} {}", op_->name, output_);
+  f.id.module = op_->name;
+  f.id.slot = "output";
+  f.id.arg = output_;
+  CaseOutput output;
+  output.name = output_;
+  check.judge_output(f, output, {actual, {}, {}});
+  if (explanation != nullptr) *explanation << "\n" << to_text(report, {});
+  return f.verdict == Verdict::passed;
+}
+
+template <class T>
+bool MatchesGolden::match_elements(DType dtype, std::span<const T> actual, std::ostream* explanation) const {
+  std::vector<InputShape> shapes;
+  for (const NamedTensor& t : inputs_) {
+    shapes.push_back({t.name, t.tensor.shape(), is_float(t.tensor.dtype()) ? nullptr : &t.tensor});
+  }
+  const Attributes attributes = complete_attributes(*op_, attributes_);
+  const Arg& arg = output_arg(*op_, output_);
+  const Shape shape = shape_of(*op_, arg, bind_dims(*op_, shapes, attributes), attributes);
+  if (element_count(shape) != static_cast<std::int64_t>(actual.size())) {
+    if (explanation != nullptr) {
+      *explanation << fmt::format("which has {} elements; expected {} of shape {}", actual.size(),
+                                  element_count(shape), to_string(shape));
+    }
+    return false;
+  }
+  const std::vector<double> values(actual.begin(), actual.end());
+  return MatchAndExplain(Tensor::from_values(dtype, shape, values), explanation);
+}
+
+bool MatchesGolden::MatchAndExplain(std::span<const float> actual, std::ostream* explanation) const {
+  return match_elements(DType::float32, actual, explanation);
+}
+bool MatchesGolden::MatchAndExplain(std::span<const double> actual, std::ostream* explanation) const {
+  return match_elements(DType::float64, actual, explanation);
+}
+
+void MatchesGolden::DescribeTo(std::ostream* out) const {
+  *out << fmt::format("is {} of {} within the tolerance {}", output_, op_->name, policy_);
+}
+void MatchesGolden::DescribeNegationTo(std::ostream* out) const {
+  *out << fmt::format("is not {} of {} within the tolerance {}", output_, op_->name, policy_);
+}
+
+}  // namespace assay
