@@ -1,6 +1,7 @@
 #include "assay/golden/certified_matmul.h"
 
 #include <cblas.h>
+#include <hwy/aligned_allocator.h>
 
 #include <algorithm>
 #include <atomic>
@@ -48,12 +49,9 @@ class SingleThreadedBlas {
   static inline int users = 0, outside = 1;
 };
 
-bool same_bits(float x, float y) {
-  return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y);
-}
-
 struct Doubtful {
   std::uint32_t row, column;  // in the block
+  double bound;               // of the sum of |a b|; infinity or NaN where a factor has one
   DoubleDoubleDot dot;
 };
 
@@ -61,10 +59,11 @@ struct Doubtful {
 class BlockProduct {
  public:
   BlockProduct(const Lines& a, const Lines& b, std::span<float> y) : a_(a), b_(b), y_(y), pa_(a), pb_(b) {
-    c_ = std::make_unique_for_overwrite<double[]>(size(Panel::max_lines * Panel::max_lines));
+    c_ = hwy::AllocateAligned<double>(size(Panel::max_lines * Panel::max_lines));
   }
 
-  Certificate run(std::int64_t first_row, std::int64_t rows, std::int64_t first_column, std::int64_t columns) {
+  Certificate run(std::int64_t first_row, std::int64_t rows, std::int64_t first_column,
+                  std::int64_t columns) {
     pa_.start(first_row, rows);
     pb_.start(first_column, columns);
     multiply();
@@ -77,15 +76,14 @@ class BlockProduct {
   // c = a b in float64. float32 products are exact there (48 bits, between 2^-298 and 2^256), so only the
   // additions round, with or without FMA.
   void multiply() {
-    for (std::int64_t k = 0; k < a_.depth; k += Panel::wide_depth) {
-      const std::int64_t depth = std::min(Panel::wide_depth, a_.depth - k);
-      const double* wide_a = pa_.widen(k, depth);
-      const double* wide_b = pb_.widen(k, depth);
+    for (std::int64_t k = 0; k < a_.depth; k += Panel::max_depth) {
+      const double* wide_a = pa_.widen(k);
+      const double* wide_b = pb_.widen(k);
       const auto narrow = [](std::int64_t n) { return static_cast<blasint>(n); };
       cblas_dgemm(CblasRowMajor, a_.contiguous ? CblasNoTrans : CblasTrans,
                   b_.contiguous ? CblasTrans : CblasNoTrans, narrow(pa_.count()), narrow(pb_.count()),
-                  narrow(depth), 1, wide_a, narrow(pa_.wide_stride()), wide_b, narrow(pb_.wide_stride()),
-                  k == 0 ? 0 : 1, c_.get(), narrow(pb_.count()));
+                  narrow(pa_.depth_at(k)), 1, wide_a, narrow(pa_.wide_stride()), wide_b,
+                  narrow(pb_.wide_stride()), k == 0 ? 0 : 1, c_.get(), narrow(pb_.count()));
     }
     pa_.finish();
     pb_.finish();
@@ -98,8 +96,8 @@ class BlockProduct {
   //
   // Certified. Whatever the order, |c - true| <= (K-1) u S (Jeannerod and Rump 2013, "Improved error bounds
   // for inner products in floating-point arithmetic"). With e = (K+1) u S, float64's c - e and c + e enclose
-  // the true value: their own roundings are at most u (|c| + e) <= u S (1 + 2 K u), less than the spare 2 u S.
-  // Rounding is monotone, so if both ends round to one float32, the true value does.
+  // the true value: their own roundings are at most u (|c| + e) <= u S (1 + 2 K u), less than the spare 2 u
+  // S. Rounding is monotone, so if both ends round to one float32, the true value does.
   void round() {
     const std::int64_t columns = pb_.count();
     std::vector<std::uint32_t> in_row(size(columns + 1));
@@ -110,7 +108,7 @@ class BlockProduct {
       const RowCounts counts = round_row(c_.get() + i * columns, size(columns), error, pb_.norms().data(),
                                          limit, pb_.units().data(), &element(i, 0), in_row.data());
       for (std::size_t d = 0; d < counts.doubtful; ++d)
-        doubtful_.push_back({static_cast<std::uint32_t>(i), in_row[d], {}});
+        doubtful_.push_back({static_cast<std::uint32_t>(i), in_row[d], 0, {}});
       certificate_.exact += static_cast<std::int64_t>(counts.exact);
     }
     certificate_.certified =
@@ -118,14 +116,17 @@ class BlockProduct {
   }
 
   void repair() {
-    for (std::int64_t k = 0; k < a_.depth; k += Panel::float_depth) {
-      const std::int64_t depth = std::min(Panel::float_depth, a_.depth - k);
-      for (Doubtful& d : doubtful_)
-        add_dot(pa_.line(d.row, k, depth), pb_.line(d.column, k, depth), size(depth), d.dot);
+    for (Doubtful& d : doubtful_) d.bound = pa_.norms()[d.row] * pb_.norms()[d.column];
+    for (std::int64_t k = 0; k < a_.depth; k += Panel::max_depth) {
+      for (Doubtful& d : doubtful_) {
+        if (!std::isfinite(d.bound)) continue;
+        const double anchor = std::ldexp(6, std::ilogb(d.bound) + 1);  // 1.5 2^(x + 2), 2^x > bound
+        add_dot(pa_.line(d.row, k), pb_.line(d.column, k), size(pa_.depth_at(k)), anchor, d.dot);
+      }
     }
     for (const Doubtful& d : doubtful_) {
       float& y = element(d.row, d.column);
-      if (round_double_double(d.dot, y)) {
+      if (round_double_double(d, y)) {
         ++certificate_.repaired_double_double;
       } else {
         y = exact(d);
@@ -134,29 +135,32 @@ class BlockProduct {
     }
   }
 
-  // As Dot2 of Ogita, Rump and Oishi 2005, "Accurate sum and dot product", without the products' errors:
-  // m additions with known errors q leave true = sum + sum of q, where |q| <= u (1 + u)^m A, A = sum |a b|.
-  // Adding up the q errs by at most m u of their absolute sum: in all m^2 u^2 A (1 + u)^m. Four times that
-  // also pays for A's rounding and for the rounding of correction -+ error; nextafter pays for the last one.
-  bool round_double_double(const DoubleDoubleDot& dot, float& y) const {
-    const std::int64_t calls = (a_.depth + Panel::float_depth - 1) / Panel::float_depth;
-    const auto m = static_cast<double>(a_.depth + calls * std::int64_t{max_lanes + 1});
+  // A lane's sum of its anchor 1.5 2^(x + 2) and products stays within 2^(x + 2) and 2^(x + 3), for
+  // 2^x >= S >= sum |a b|: it rounds each product to multiples of 2^(x - 50), and what that leaves of the
+  // product is exact and at most 2^(x - 51) <= 8 u S. So is the error of joining two lanes. With m additions
+  // in all, the correction adds up at most m such remainders, each of its additions losing at most u of their
+  // absolute sum: in all 8 m^2 u^2 S. Twice that also pays for the rounding of correction -+ error, and
+  // nextafter pays for the last addition.
+  bool round_double_double(const Doubtful& d, float& y) const {
+    if (!std::isfinite(d.bound)) return false;
+    const std::int64_t calls = (a_.depth + Panel::max_depth - 1) / Panel::max_depth;
+    const double mu = static_cast<double>(a_.depth + calls * std::int64_t{2 * max_lanes}) * u;
+    const double error = 16 * mu * mu * d.bound;
     constexpr double infinity = std::numeric_limits<double>::infinity();
-    const double error = 4 * (m * u) * (m * u) * dot.magnitude;
-    y = static_cast<float>(std::nextafter(dot.sum + (dot.correction - error), -infinity));
-    const auto above = static_cast<float>(std::nextafter(dot.sum + (dot.correction + error), infinity));
-    if (dot.magnitude == 0) y = 0;  // no product underflows: all are zero
-    return dot.magnitude == 0 || (std::isfinite(dot.sum) && same_bits(y, above));
+    y = static_cast<float>(std::nextafter(d.dot.sum + (d.dot.correction - error), -infinity));
+    const auto above = static_cast<float>(std::nextafter(d.dot.sum + (d.dot.correction + error), infinity));
+    return std::bit_cast<std::uint32_t>(y) == std::bit_cast<std::uint32_t>(above);
   }
 
   float exact(const Doubtful& d) const {
-    // No sum of finite products overflows, so infinities and NaN come from the factors, in any order the same.
-    if (std::isnan(d.dot.sum)) return std::numeric_limits<float>::quiet_NaN();
-    if (std::isinf(d.dot.sum)) return static_cast<float>(d.dot.sum);
+    constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+    if (std::isnan(pa_.norms()[d.row]) || std::isnan(pb_.norms()[d.column])) return nan;
     const std::int64_t i = pa_.first() + d.row, j = pb_.first() + d.column;
     ExactSum sum;
+    sum.add(0.);  // a sum of negative zeros is +0 too, as every sum is that starts from nothing
     for (std::int64_t k = 0; k < a_.depth; ++k) sum.add(double{a_(i, k)} * double{b_(j, k)});
-    return static_cast<float>(sum.round(DType::float32));
+    const double rounded = sum.round(DType::float32);
+    return std::isnan(rounded) ? nan : static_cast<float>(rounded);
   }
 
   float& element(std::int64_t i, std::int64_t j) const {
@@ -166,7 +170,7 @@ class BlockProduct {
   Lines a_, b_;
   std::span<float> y_;
   Panel pa_, pb_;
-  std::unique_ptr<double[]> c_;
+  hwy::AlignedFreeUniquePtr<double[]> c_;
   std::vector<Doubtful> doubtful_;
   Certificate certificate_;
 };
@@ -174,8 +178,8 @@ class BlockProduct {
 void check(const MatrixView& m, const char* name) {
   const std::int64_t stored_columns = m.transposed ? m.rows : m.columns;
   if (m.rows < 0 || m.columns < 0 || m.leading_dimension < stored_columns)
-    throw Error("certified_matmul: {} is {} x {} with leading dimension {}; expected at least {}", name, m.rows,
-                m.columns, m.leading_dimension, std::max<std::int64_t>(stored_columns, 0));
+    throw Error("certified_matmul: {} is {} x {} with leading dimension {}; expected at least {}", name,
+                m.rows, m.columns, m.leading_dimension, std::max<std::int64_t>(stored_columns, 0));
 }
 
 }  // namespace

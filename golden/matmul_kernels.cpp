@@ -67,44 +67,27 @@ void WidenRows(const float* in, std::size_t in_stride, std::size_t rows, std::si
   }
 }
 
-template <int rows, class D>
-HWY_INLINE std::size_t widen_some_rows(D d, const float* in, std::size_t in_stride, std::size_t j,
-                                       std::size_t columns, double* out, std::size_t out_stride,
-                                       const LineSums& sums) {
+template <class D>
+HWY_INLINE std::size_t widen_across(D d, const float* in, std::size_t j, std::size_t n, double* out,
+                                    const LineSums& sums) {
   const Float<D> df;
   const Bits<D> du;
-  for (; j + hn::Lanes(d) <= columns; j += hn::Lanes(d)) {
-    auto sum = hn::LoadU(d, sums.squares + j);
-    auto low = hn::LoadU(du, sums.lowest + j);
-    for (std::size_t i = 0; i < rows; ++i) {
-      const auto x = hn::LoadU(df, in + i * in_stride + j);
-      const auto wide = hn::PromoteTo(d, x);
-      hn::StoreU(wide, d, out + i * out_stride + j);
-      sum = hn::MulAdd(wide, wide, sum);
-      low = hn::Min(low, lowest_bit(d, x));
-    }
-    hn::StoreU(sum, d, sums.squares + j);
-    hn::StoreU(low, du, sums.lowest + j);
+  for (; j + hn::Lanes(d) <= n; j += hn::Lanes(d)) {
+    const auto x = hn::LoadU(df, in + j);
+    const auto wide = hn::PromoteTo(d, x);
+    hn::StoreU(wide, d, out + j);
+    hn::StoreU(hn::MulAdd(wide, wide, hn::LoadU(d, sums.squares + j)), d, sums.squares + j);
+    hn::StoreU(hn::Min(lowest_bit(d, x), hn::LoadU(du, sums.lowest + j)), du, sums.lowest + j);
   }
   return j;
 }
 
-// Several rows at a time, so that the sums of a column stay in registers.
 void WidenColumns(const float* in, std::size_t in_stride, std::size_t rows, std::size_t columns, double* out,
                   std::size_t out_stride, const LineSums& sums) {
-  constexpr int step = 8;
-  std::size_t i = 0;
-  for (; i + step <= rows; i += step) {
+  for (std::size_t i = 0; i < rows; ++i) {
     const float* from = in + i * in_stride;
     double* to = out + i * out_stride;
-    const auto j = widen_some_rows<step>(All(), from, in_stride, 0, columns, to, out_stride, sums);
-    widen_some_rows<step>(One(), from, in_stride, j, columns, to, out_stride, sums);
-  }
-  for (; i < rows; ++i) {
-    const float* from = in + i * in_stride;
-    double* to = out + i * out_stride;
-    const auto j = widen_some_rows<1>(All(), from, in_stride, 0, columns, to, out_stride, sums);
-    widen_some_rows<1>(One(), from, in_stride, j, columns, to, out_stride, sums);
+    widen_across(One(), from, widen_across(All(), from, 0, columns, to, sums), columns, to, sums);
   }
 }
 
@@ -123,8 +106,8 @@ HWY_INLINE std::size_t round_some(D d, const double* c, std::size_t j, std::size
     const auto high = hn::DemoteTo(df, hn::Add(value, e));
     hn::StoreU(low, df, y + j);
     // The first comparison refuses NaN, the second one zeros of different sign.
-    const auto sure = hn::And(hn::RebindMask(du, hn::Eq(low, high)),
-                              hn::Eq(hn::BitCast(du, low), hn::BitCast(du, high)));
+    const auto sure =
+        hn::And(hn::RebindMask(du, hn::Eq(low, high)), hn::Eq(hn::BitCast(du, low), hn::BitCast(du, high)));
     counts.exact += hn::CountTrue(d, exact);
     if (HWY_LIKELY(hn::AllTrue(du, sure))) continue;
     HWY_ALIGN std::uint32_t flags[max_lanes];
@@ -146,44 +129,40 @@ RowCounts RoundRow(const double* c, std::size_t n, double error, const double* n
 }
 
 // D. E. Knuth, The Art of Computer Programming 2, 4.2.2, theorem B: sum + its error are exactly x + y.
-template <class V>
-HWY_INLINE V two_sum(V x, V y, V& error) {
-  const V sum = x + y;
-  const V y_part = sum - x;
+HWY_INLINE double two_sum(double x, double y, double& error) {
+  const double sum = x + y;
+  const double y_part = sum - x;
   error = (x - (sum - y_part)) + (y - y_part);
   return sum;
 }
 
+// Each lane's sum, and exactly what its additions lost: sums stay multiples of the anchor's last bit, so
+// next - sum is exact, and so is the product (48 bits) less that. With or without FMA.
 template <class D>
 HWY_INLINE std::size_t add_products(D d, const float* a, const float* b, std::size_t k, std::size_t n,
-                                    DoubleDoubleDot& dot) {
+                                    double anchor, DoubleDoubleDot& dot) {
   const Float<D> df;
-  auto sum = hn::Zero(d), correction = hn::Zero(d), magnitude = hn::Zero(d);
+  auto sum = hn::Set(d, anchor), correction = hn::Zero(d);
   for (; k + hn::Lanes(d) <= n; k += hn::Lanes(d)) {
-    const auto product =
-        hn::Mul(hn::PromoteTo(d, hn::LoadU(df, a + k)), hn::PromoteTo(d, hn::LoadU(df, b + k)));
-    const auto total = hn::Add(sum, product);
-    const auto part = hn::Sub(total, sum);
-    const auto error = hn::Add(hn::Sub(sum, hn::Sub(total, part)), hn::Sub(product, part));
-    correction = hn::Add(correction, error);
-    magnitude = hn::Add(magnitude, hn::Abs(product));
-    sum = total;
+    const auto x = hn::PromoteTo(d, hn::LoadU(df, a + k)), y = hn::PromoteTo(d, hn::LoadU(df, b + k));
+    const auto next = hn::MulAdd(x, y, sum);
+    correction = hn::Add(correction, hn::MulSub(x, y, hn::Sub(next, sum)));
+    sum = next;
   }
   HWY_ALIGN double sums[max_lanes];
-  hn::Store(sum, d, sums);
+  hn::Store(hn::Sub(sum, hn::Set(d, anchor)), d, sums);
   for (std::size_t lane = 0; lane < hn::Lanes(d); ++lane) {
     double error = 0;
     dot.sum = two_sum(dot.sum, sums[lane], error);
     dot.correction += error;
   }
   dot.correction += hn::GetLane(hn::SumOfLanes(d, correction));
-  dot.magnitude += hn::GetLane(hn::SumOfLanes(d, magnitude));
   return k;
 }
 
-void AddDot(const float* a, const float* b, std::size_t n, DoubleDoubleDot& dot) {
-  const std::size_t k = add_products(All(), a, b, 0, n, dot);
-  add_products(One(), a, b, k, n, dot);
+void AddDot(const float* a, const float* b, std::size_t n, double anchor, DoubleDoubleDot& dot) {
+  const std::size_t k = add_products(All(), a, b, 0, n, anchor, dot);
+  add_products(One(), a, b, k, n, anchor, dot);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -213,8 +192,8 @@ RowCounts round_row(const double* c, std::size_t n, double error, const double* 
   return HWY_DYNAMIC_DISPATCH(RoundRow)(c, n, error, norms, limit, units, y, doubtful);
 }
 
-void add_dot(const float* a, const float* b, std::size_t n, DoubleDoubleDot& dot) {
-  HWY_DYNAMIC_DISPATCH(AddDot)(a, b, n, dot);
+void add_dot(const float* a, const float* b, std::size_t n, double anchor, DoubleDoubleDot& dot) {
+  HWY_DYNAMIC_DISPATCH(AddDot)(a, b, n, anchor, dot);
 }
 
 }  // namespace assay

@@ -29,12 +29,13 @@ struct RowCounts {
 RowCounts round_row(const double* c, std::size_t n, double error, const double* norms, double limit,
                     const double* units, float* y, std::uint32_t* doubtful);
 
-/// sum + correction approximates the dot product; magnitude is the sum of |a_k b_k|, rounded.
+/// sum + correction approximates a dot product.
 struct DoubleDoubleDot {
-  double sum = 0, correction = 0, magnitude = 0;
+  double sum = 0, correction = 0;
 };
-/// Additions beyond n that one call may make to join its lanes.
+/// Adds n products. With 2^x >= the sum of all |a_k b_k| of the dot product, `anchor` is 1.5 2^(x + 2): every
+/// sum then lies in the anchor's binade. No more than n + 2 max_lanes terms are added to each of the two.
+void add_dot(const float* a, const float* b, std::size_t n, double anchor, DoubleDoubleDot& dot);
 inline constexpr std::size_t max_lanes = 256;
-void add_dot(const float* a, const float* b, std::size_t n, DoubleDoubleDot& dot);
 
 }  // namespace assay

@@ -26,21 +26,22 @@ Lines columns_of(const MatrixView& b) {
 }
 
 Panel::Panel(const Lines& lines) : lines_(lines) {
-  const std::int64_t lines_by_depth = max_lines * (wide_depth + padding);
-  const std::int64_t depth_by_lines = wide_depth * (max_lines + padding);
-  wide_ = std::make_unique_for_overwrite<double[]>(size(std::max(lines_by_depth, depth_by_lines)));
+  wide_ = hwy::AllocateAligned<double>(size(wide_stride() * (lines.contiguous ? max_lines : max_depth)));
+  squares_ = hwy::AllocateAligned<double>(size(max_lines));
+  lowest_ = hwy::AllocateAligned<std::uint32_t>(size(max_lines));
 }
 
 void Panel::start(std::int64_t first, std::int64_t count) {
   first_ = first;
   count_ = count;
-  squares_.assign(size(count), 0);
-  lowest_.assign(size(count), no_bit_set);
+  std::fill_n(squares_.get(), count, 0);
+  std::fill_n(lowest_.get(), count, no_bit_set);
   gathered_k_ = -1;
 }
 
-const double* Panel::widen(std::int64_t k, std::int64_t depth) {
-  const LineSums sums = {squares_.data(), lowest_.data()};
+const double* Panel::widen(std::int64_t k) {
+  const std::int64_t depth = depth_at(k);
+  const LineSums sums = {squares_.get(), lowest_.get()};
   const auto stride = size(lines_.stride), wide_stride = size(this->wide_stride());
   if (lines_.contiguous)
     widen_rows(lines_.data + first_ * lines_.stride + k, stride, size(count_), size(depth), wide_.get(),
@@ -68,10 +69,10 @@ void Panel::finish() {
   }
 }
 
-const float* Panel::line(std::int64_t i, std::int64_t k, std::int64_t depth) {
+const float* Panel::line(std::int64_t i, std::int64_t k) {
   if (lines_.contiguous) return lines_.data + (first_ + i) * lines_.stride + k;
-  constexpr std::int64_t stride = float_depth + padding;
-  if (!gathered_) gathered_ = std::make_unique_for_overwrite<float[]>(size(max_lines * stride));
+  constexpr std::int64_t stride = max_depth + padding;
+  if (!gathered_) gathered_ = hwy::AllocateAligned<float>(size(max_lines * stride));
   if (k != gathered_k_) {
     is_gathered_.assign(size(max_lines / gathered_together), false);
     gathered_k_ = k;
@@ -79,8 +80,10 @@ const float* Panel::line(std::int64_t i, std::int64_t k, std::int64_t depth) {
   const std::int64_t group = i / gathered_together;
   if (!is_gathered_[size(group)]) {
     const std::int64_t begin = group * gathered_together, end = std::min(begin + gathered_together, count_);
+    const std::int64_t depth = depth_at(k);
     for (std::int64_t step = 0; step < depth; ++step) {
       const float* from = lines_.data + (k + step) * lines_.stride + first_;
+      if (step + 16 < depth) __builtin_prefetch(from + 16 * lines_.stride + begin);
       float* to = gathered_.get() + step;
       for (std::int64_t j = begin; j < end; ++j) to[j * stride] = from[j];
     }

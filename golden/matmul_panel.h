@@ -1,7 +1,9 @@
 #pragma once
 
+#include <hwy/aligned_allocator.h>
+
+#include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "assay/golden/certified_matmul.h"
@@ -27,10 +29,10 @@ Lines columns_of(const MatrixView& b);
 class Panel {
  public:
   static constexpr std::int64_t max_lines = 1024;
-  /// Long enough that OpenBLAS loses nothing against one call for all k (measured: no difference from 384
-  /// on), short enough to stay in the cache.
-  static constexpr std::int64_t wide_depth = 512;
-  static constexpr std::int64_t float_depth = 1024;
+  /// How much of k is in float64 at a time. OpenBLAS loses 1 to 2 % against one call for all k. With panels
+  /// of this size glibc keeps the memory between calls; fetching 4 MiB more from the kernel each time costs 5
+  /// %.
+  static constexpr std::int64_t max_depth = 256;
 
   explicit Panel(const Lines&);
 
@@ -39,21 +41,23 @@ class Panel {
   std::int64_t first() const { return first_; }
   std::int64_t count() const { return count_; }
 
-  /// Elements [k, k + depth) of the lines as float64, stored as the factor is, wide_stride() apart. Every k
-  /// must be seen once before finish().
-  const double* widen(std::int64_t k, std::int64_t depth);
-  std::int64_t wide_stride() const { return lines_.contiguous ? wide_depth + padding : max_lines + padding; }
+  /// From k, a multiple of max_depth: max_depth, or what is left.
+  std::int64_t depth_at(std::int64_t k) const { return std::min(max_depth, lines_.depth - k); }
 
-  /// Sets norms() and units().
+  /// Elements [k, k + depth_at(k)) of the lines as float64, stored as the factor is, wide_stride() apart.
+  const double* widen(std::int64_t k);
+  std::int64_t wide_stride() const { return (lines_.contiguous ? max_depth : max_lines) + padding; }
+
+  /// Sets norms() and units() once all k were widened.
   void finish();
   /// Upper bounds of the Euclidean norms; infinity or NaN where the line has one.
   const std::vector<double>& norms() const { return norms_; }
-  /// Upper bounds of the norms in units of the lowest bit set anywhere in the line; NaN where it is not finite.
+  /// Upper bounds of the norms in units of the lowest bit set anywhere in the line; NaN where it is not
+  /// finite.
   const std::vector<double>& units() const { return units_; }
 
-  /// Elements [k, k + depth) of a line of the panel side by side, for k a multiple of float_depth and depth up
-  /// to it. Valid until another k is asked for.
-  const float* line(std::int64_t i, std::int64_t k, std::int64_t depth);
+  /// Elements [k, k + depth_at(k)) of line first() + i, side by side. Valid until another k is asked for.
+  const float* line(std::int64_t i, std::int64_t k);
 
  private:
   // Lines a power of two apart would fall into the same few cache sets.
@@ -62,11 +66,11 @@ class Panel {
 
   Lines lines_;
   std::int64_t first_ = 0, count_ = 0;
-  std::unique_ptr<double[]> wide_;
-  std::vector<double> squares_, norms_, units_;
-  std::vector<std::uint32_t> lowest_;
+  hwy::AlignedFreeUniquePtr<double[]> wide_, squares_;
+  hwy::AlignedFreeUniquePtr<std::uint32_t[]> lowest_;
+  std::vector<double> norms_, units_;
   // What line() gathers of stored columns, made when first needed.
-  std::unique_ptr<float[]> gathered_;
+  hwy::AlignedFreeUniquePtr<float[]> gathered_;
   std::vector<bool> is_gathered_;
   std::int64_t gathered_k_ = -1;
 };

@@ -1,6 +1,6 @@
-// certified_matmul against one dgemm of the same shape (inputs already widened), single thread, alternating in
-// one run: a row is a kind of data, the ratio one of medians. `wrong` counts sampled elements that differ from
-// a sum in 768 bits, which is exact for float32 products.
+// certified_matmul against one dgemm of the same shape (inputs already widened), single thread, alternating
+// in one run: a row is a kind of data, the ratio one of medians. `wrong` counts sampled elements that differ
+// from a sum in 768 bits, which is exact for float32 products.
 //   bench_certified_matmul [REPEATS]
 #include <cblas.h>
 #include <fmt/core.h>
@@ -82,8 +82,8 @@ void measure(const Data& data, int m, int n, int k, bool transpose_a, bool trans
     // mpfr_get_flt rounds once, to nearest even.
     if (mpfr_get_flt(sum.backend().data(), MPFR_RNDN) != y[static_cast<std::size_t>(i * n + j)]) ++wrong;
   }
-  fmt::print("{:<16} {}x{}x{}{}{} {:7.1f} ms {:5.1f} GF {:6.3f}   {:8} {:8} {:6} {:5}   {}/{}\n", data.name, m,
-             n, k, transpose_a ? " a^T" : "    ", transpose_b ? " b^T" : "    ", median(plain) * 1e3,
+  fmt::print("{:<16} {}x{}x{}{}{} {:7.1f} ms {:5.1f} GF {:6.3f}   {:8} {:8} {:6} {:5}   {}/{}\n", data.name,
+             m, n, k, transpose_a ? " a^T" : "    ", transpose_b ? " b^T" : "    ", median(plain) * 1e3,
              2e-9 * m * n * k / median(plain), median(certified) / median(plain), certificate.exact,
              certificate.certified, certificate.repaired_double_double, certificate.repaired_exact, wrong,
              samples);
@@ -97,8 +97,8 @@ int main(int argc, char** argv) {
   using namespace assay;
   const int repeats = argc > 1 ? std::atoi(argv[1]) : 15;
   openblas_set_num_threads(1);
-  fmt::print("{:<16} {:<19} {:>20} {:>11} {:>6}   {:>8} {:>8} {:>6} {:>5}   {}\n", "data", "M x N x K", "dgemm", "",
-             "ratio", "exact", "certif.", "dd", "exact", "wrong");
+  fmt::print("{:<16} {:<19} {:>20} {:>11} {:>6}   {:>8} {:>8} {:>6} {:>5}   {}\n", "data", "M x N x K",
+             "dgemm", "", "ratio", "exact", "certif.", "dd", "exact", "wrong");
   const Data kinds[] = {{"fp32 normal", normal},
                         {"fp32 heavy tail", heavy_tail},
                         {"fp32 post-ReLU", post_relu},
