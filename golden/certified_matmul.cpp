@@ -176,10 +176,13 @@ class BlockProduct {
 };
 
 void check(const MatrixView& m, const char* name) {
+  if (m.rows < 0 || m.columns < 0)
+    throw Error("certified_matmul: {} is {} x {}; no extent can be negative", name, m.rows, m.columns);
   const std::int64_t stored_columns = m.transposed ? m.rows : m.columns;
-  if (m.rows < 0 || m.columns < 0 || m.leading_dimension < stored_columns)
-    throw Error("certified_matmul: {} is {} x {} with leading dimension {}; expected at least {}", name,
-                m.rows, m.columns, m.leading_dimension, std::max<std::int64_t>(stored_columns, 0));
+  if (m.leading_dimension < stored_columns)
+    throw Error("certified_matmul: {} is {} x {}{} with leading dimension {}; expected at least {}", name,
+                m.rows, m.columns, m.transposed ? ", stored transposed," : "", m.leading_dimension,
+                stored_columns);
 }
 
 }  // namespace

@@ -91,6 +91,22 @@ void WidenColumns(const float* in, std::size_t in_stride, std::size_t rows, std:
   }
 }
 
+// To nearest even, overflow to infinity.
+template <class D>
+HWY_INLINE hn::Vec<Float<D>> to_float(D d, hn::Vec<D> x) {
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+  // There DemoteTo saturates (Highway 1.0.3).
+  HWY_ALIGN double wide[max_lanes];
+  HWY_ALIGN float narrow[max_lanes];
+  hn::Store(x, d, wide);
+  for (std::size_t lane = 0; lane < hn::Lanes(d); ++lane) narrow[lane] = static_cast<float>(wide[lane]);
+  return hn::Load(Float<D>(), narrow);
+#else
+  (void)d;
+  return hn::DemoteTo(Float<D>(), x);
+#endif
+}
+
 template <class D>
 HWY_INLINE std::size_t round_some(D d, const double* c, std::size_t j, std::size_t n, double error,
                                   const double* norms, double limit, const double* units, float* y,
@@ -102,8 +118,8 @@ HWY_INLINE std::size_t round_some(D d, const double* c, std::size_t j, std::size
     const auto exact = hn::Le(hn::LoadU(d, units + j), row_limit);
     const auto e = hn::IfThenZeroElse(exact, hn::Mul(row_error, hn::LoadU(d, norms + j)));
     const auto value = hn::Add(hn::LoadU(d, c + j), hn::Zero(d));  // -0 becomes +0
-    const auto low = hn::DemoteTo(df, hn::Sub(value, e));
-    const auto high = hn::DemoteTo(df, hn::Add(value, e));
+    const auto low = to_float(d, hn::Sub(value, e));
+    const auto high = to_float(d, hn::Add(value, e));
     hn::StoreU(low, df, y + j);
     // The first comparison refuses NaN, the second one zeros of different sign.
     const auto sure =
