@@ -49,6 +49,16 @@ class SingleThreadedBlas {
   static inline int users = 0, outside = 1;
 };
 
+// hi + lo to float32, rounded once. The float64 between is rounded to odd, which the second rounding cannot
+// mistake for a tie (Boldo and Melquiond 2008, "Emulation of FMA and correctly rounded sums").
+float round_sum(double hi, double lo) {
+  const double sum = hi + lo, part = sum - hi;
+  const double rest = (hi - (sum - part)) + (lo - part);
+  auto bits = std::bit_cast<std::uint64_t>(sum);
+  if (rest != 0 && bits % 2 == 0) bits += (rest > 0) == (sum > 0) ? 1u : std::uint64_t(-1);
+  return static_cast<float>(std::bit_cast<double>(bits) + 0.);  // no negative zero but by underflow
+}
+
 struct Doubtful {
   std::uint32_t row, column;  // in the block
   double bound;               // of the sum of |a b|; infinity or NaN where a factor has one
@@ -139,16 +149,17 @@ class BlockProduct {
   // 2^x >= S >= sum |a b|: it rounds each product to multiples of 2^(x - 50), and what that leaves of the
   // product is exact and at most 2^(x - 51) <= 8 u S. So is the error of joining two lanes. With m additions
   // in all, the correction adds up at most m such remainders, each of its additions losing at most u of their
-  // absolute sum: in all 8 m^2 u^2 S. Twice that also pays for the rounding of correction -+ error, and
-  // nextafter pays for the last addition.
+  // absolute sum: in all 8 m^2 u^2 S. Twice that also pays for the rounding of correction -+ error.
+  // Everything here is a multiple of q = (lowest bit in a_i) (lowest bit in b_j), as is the true value: if
+  // they are less than q apart, they are equal. So nearly all ties and zeros are settled here.
   bool round_double_double(const Doubtful& d, float& y) const {
     if (!std::isfinite(d.bound)) return false;
     const std::int64_t calls = (a_.depth + Panel::max_depth - 1) / Panel::max_depth;
     const double mu = static_cast<double>(a_.depth + calls * std::int64_t{2 * max_lanes}) * u;
-    const double error = 16 * mu * mu * d.bound;
-    constexpr double infinity = std::numeric_limits<double>::infinity();
-    y = static_cast<float>(std::nextafter(d.dot.sum + (d.dot.correction - error), -infinity));
-    const auto above = static_cast<float>(std::nextafter(d.dot.sum + (d.dot.correction + error), infinity));
+    double error = 16 * mu * mu * d.bound;
+    if (error < pa_.lowest(d.row) * pb_.lowest(d.column)) error = 0;
+    y = round_sum(d.dot.sum, d.dot.correction - error);
+    const float above = round_sum(d.dot.sum, d.dot.correction + error);
     return std::bit_cast<std::uint32_t>(y) == std::bit_cast<std::uint32_t>(above);
   }
 

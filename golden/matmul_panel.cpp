@@ -1,7 +1,6 @@
 #include "assay/golden/matmul_panel.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -61,11 +60,10 @@ void Panel::finish() {
   units_.resize(size(count_));
   for (std::size_t i = 0; i < size(count_); ++i) {
     norms_[i] = std::sqrt(squares_[i]) * inflation;
-    const double lowest = std::bit_cast<float>(lowest_[i] + 1);
     if (!std::isfinite(norms_[i]))
       units_[i] = std::numeric_limits<double>::quiet_NaN();
     else
-      units_[i] = lowest == 0 ? 0 : norms_[i] / lowest;
+      units_[i] = squares_[i] == 0 ? 0 : norms_[i] / lowest(static_cast<std::int64_t>(i));
   }
 }
 

@@ -3,6 +3,7 @@
 #include <hwy/aligned_allocator.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -55,6 +56,10 @@ class Panel {
   /// Upper bounds of the norms in units of the lowest bit set anywhere in the line; NaN where it is not
   /// finite.
   const std::vector<double>& units() const { return units_; }
+  /// The value of the lowest bit set anywhere in line first() + i; 0 if the line is.
+  double lowest(std::int64_t i) const {
+    return std::bit_cast<float>(lowest_[static_cast<std::size_t>(i)] + 1);
+  }
 
   /// Elements [k, k + depth_at(k)) of line first() + i, side by side. Valid until another k is asked for.
   const float* line(std::int64_t i, std::int64_t k);
