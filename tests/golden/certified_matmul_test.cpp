@@ -182,15 +182,15 @@ TEST(CertifiedMatmul, Cancellation) {
 // Halfway between float32 neighbours, and a speck beside it.
 TEST(CertifiedMatmul, Ties) {
   for (const double speck : {0., 0x1p-40, -0x1p-40, 0x1p-60, -0x1p-60, 0x1p-140, -0x1p-140}) {
-    for (const double odd : {0., 1.}) {
-      for (const double sign : {1., -1.}) {
-        // 1 + odd ulp + half an ulp + speck; the last two terms cancel, but too wide apart for float64.
-        Matrix a(1, 6, std::vector<float>(6, 1));
-        Matrix b(6, 1);
-        const double terms[] = {1, odd * 0x1p-23, 0x1p-24, speck, 0x1p40, -0x1p40};
-        b.fill([&](std::int64_t i, std::int64_t) { return sign * terms[i]; });
-        const Product p = multiply(a, b);
-        EXPECT_EQ(wrong_elements(a, b, p.y), 0) << "speck " << speck << ", odd " << odd;
+    for (const double cancelling : {0., 0x1p40}) {
+      for (const double odd : {0., 1.}) {
+        for (const double sign : {1., -1.}) {
+          const double terms[] = {1, odd * 0x1p-23, 0x1p-24, speck, cancelling, -cancelling};
+          Matrix a(1, 6, std::vector<float>(6, 1)), b(6, 1);
+          b.fill([&](std::int64_t i, std::int64_t) { return sign * terms[i]; });
+          EXPECT_EQ(wrong_elements(a, b, multiply(a, b).y), 0)
+              << "speck " << speck << ", cancelling " << cancelling << ", odd " << odd;
+        }
       }
     }
   }
@@ -224,6 +224,12 @@ TEST(CertifiedMatmul, ZerosArePositiveAndUnderflowKeepsItsSign) {
   EXPECT_EQ(bits(p.y[2]), bits(0.f));
   EXPECT_EQ(p.y[1], -0x1p-149f);
   EXPECT_EQ(wrong_elements(tiny, half, p.y), 0);
+  // What is left of a cancellation decides the sign, far below float32 and below the error bound.
+  Matrix cancels(2, 3, {0x1p-90f, -0x1p-90f, 0x1p-140f, 0x1p-90f, -0x1p-90f, -0x1p-140f});
+  Matrix ones(3, 1, {0x1p-90f, 0x1p-90f, 0x1p-149f});
+  const Product q = multiply(cancels, ones);
+  EXPECT_EQ(bits(q.y[0]), bits(0.f));
+  EXPECT_EQ(bits(q.y[1]), bits(-0.f));
 }
 
 TEST(CertifiedMatmul, OverflowBeginsHalfAnUlpBeyondTheLargest) {
