@@ -12,6 +12,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "assay/golden/error.h"
@@ -69,7 +70,7 @@ struct Doubtful {
 class BlockProduct {
  public:
   BlockProduct(const Lines& a, const Lines& b, std::span<float> y) : a_(a), b_(b), y_(y), pa_(a), pb_(b) {
-    c_ = hwy::AllocateAligned<double>(size(Panel::max_lines * Panel::max_lines));
+    c_ = allocate<double>(Panel::max_lines * Panel::max_lines);
   }
 
   Certificate run(std::int64_t first_row, std::int64_t rows, std::int64_t first_column,

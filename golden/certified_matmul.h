@@ -24,7 +24,7 @@ struct Certificate {
   std::int64_t exact = 0;                   ///< float64 held every partial sum: rounded once, to float32
   std::int64_t certified = 0;               ///< every number within the error bound rounds alike
   std::int64_t repaired_double_double = 0;  ///< the same, for a sum in double-double
-  std::int64_t repaired_exact = 0;          ///< ties, near-ties, full cancellation, infinities and NaN
+  std::int64_t repaired_exact = 0;          ///< what is left of ties and near-ties; infinities and NaN
 
   Certificate& operator+=(const Certificate&);
 };

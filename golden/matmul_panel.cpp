@@ -25,9 +25,9 @@ Lines columns_of(const MatrixView& b) {
 }
 
 Panel::Panel(const Lines& lines) : lines_(lines) {
-  wide_ = hwy::AllocateAligned<double>(size(wide_stride() * (lines.contiguous ? max_lines : max_depth)));
-  squares_ = hwy::AllocateAligned<double>(size(max_lines));
-  lowest_ = hwy::AllocateAligned<std::uint32_t>(size(max_lines));
+  wide_ = allocate<double>(wide_stride() * (lines.contiguous ? max_lines : max_depth));
+  squares_ = allocate<double>(max_lines);
+  lowest_ = allocate<std::uint32_t>(max_lines);
 }
 
 void Panel::start(std::int64_t first, std::int64_t count) {
@@ -70,7 +70,7 @@ void Panel::finish() {
 const float* Panel::line(std::int64_t i, std::int64_t k) {
   if (lines_.contiguous) return lines_.data + (first_ + i) * lines_.stride + k;
   constexpr std::int64_t stride = max_depth + padding;
-  if (!gathered_) gathered_ = hwy::AllocateAligned<float>(size(max_lines * stride));
+  if (!gathered_) gathered_ = allocate<float>(max_lines * stride);
   if (k != gathered_k_) {
     is_gathered_.assign(size(max_lines / gathered_together), false);
     gathered_k_ = k;

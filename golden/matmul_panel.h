@@ -4,12 +4,22 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <new>
 #include <vector>
 
 #include "assay/golden/certified_matmul.h"
 
 namespace assay {
+
+/// n elements, uninitialised, aligned for vectors. Throws std::bad_alloc, which Highway does not.
+template <class T>
+hwy::AlignedFreeUniquePtr<T[]> allocate(std::int64_t n) {
+  auto memory = hwy::AllocateAligned<T>(static_cast<std::size_t>(n));
+  if (!memory) throw std::bad_alloc();
+  return memory;
+}
 
 /// A factor of a product as its lines: the rows of a, the columns of b.
 struct Lines {
