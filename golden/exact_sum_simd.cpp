@@ -19,6 +19,9 @@
 #include "assay/golden/error.h"
 #include "assay/golden/exact_sum.h"
 #include "assay/golden/float_environment.h"
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
 
 // NEON is what aarch64 always has; SVE's vectors have no fixed size and were not tried.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
@@ -43,11 +46,20 @@ Vector load(const float* x) {
   return hn::PromoteTo(Doubles(), hn::LoadU(hn::Rebind<float, Doubles>(), x));
 }
 
+// On processors with separate units for addition and for FMA the latter are idle: s + x as s + 1 x.
+Vector plus(Vector s, Vector x) {
+#if HWY_NATIVE_FMA
+  return hn::MulAdd(x, hn::Set(Doubles(), 1.0), s);
+#else
+  return hn::Add(s, x);
+#endif
+}
+
 // What is split: x, or a b, which is exact in float64 for float32 factors, so that fusing changes nothing.
 template <class T>
 struct Terms {
   const T* x;
-  Vector added_to(Vector s, std::size_t i) const { return hn::Add(s, load(x + i)); }
+  Vector added_to(Vector s, std::size_t i) const { return plus(s, load(x + i)); }
   Vector minus(Vector h, std::size_t i) const { return hn::Sub(load(x + i), h); }
   double operator[](std::size_t i) const { return static_cast<double>(x[i]); }
 };
@@ -188,8 +200,9 @@ HWY_EXPORT(largest_float);
 HWY_EXPORT(largest_double);
 HWY_EXPORT(two_products);
 
-constexpr std::size_t block = 2048;  // its rests, 16 KiB, stay in the first cache beside the elements
-constexpr int block_bits = 11;
+constexpr std::size_t block = 4096;  // is added at once
+constexpr int piece_bits = 10;       // is split at once: 8 KiB of rests stay in the first cache
+constexpr std::size_t piece = std::size_t{1} << piece_bits;
 constexpr std::size_t few = 32;  // below it one by one is faster
 
 // The compilers know no FENV_ACCESS: what was computed must be in memory before the flags are read.
@@ -197,13 +210,30 @@ void settle(double& computed) {
   asm volatile("" : "+m"(computed) : : "memory");
 }
 
+#if defined(__x86_64__)
+// As <cfenv>, which would also settle the x87 unit: ten times the time.
+bool rounded() {
+  return (_mm_getcsr() & _MM_EXCEPT_INEXACT) != 0;
+}
+void forget_rounding() {
+  _mm_setcsr(_mm_getcsr() & ~static_cast<unsigned>(_MM_EXCEPT_INEXACT));
+}
+#else
+bool rounded() {
+  return std::fetestexcept(FE_INEXACT) != 0;
+}
+void forget_rounding() {
+  std::feclearexcept(FE_INEXACT);
+}
+#endif
+
 // Whether computing `sum` rounded nowhere; afterwards the flag is clear.
 template <class Sum>
 bool exactly(Sum compute, double& sum) {
   sum = compute();
   settle(sum);
-  if (std::fetestexcept(FE_INEXACT) == 0) return true;
-  std::feclearexcept(FE_INEXACT);
+  if (!rounded()) return true;
+  forget_rounding();
   return false;
 }
 
@@ -227,10 +257,10 @@ int exponent_above(std::uint64_t bits) {
 }
 constexpr std::uint32_t infinite_float = 0x7f800000;
 
-// With |x| < 2^e, n <= 2^block_bits terms change S by at most 2^(e + block_bits) (1 + 2^-40): from 1.5 2^E
-// it stays in [2^E, 2^(E+1)] for E = e + block_bits + 2. Then every h is a multiple of 2^(E-52), their sums
+// With |x| < 2^e, n <= 2^piece_bits terms change S by at most 2^(e + piece_bits) (1 + 2^-40): from 1.5 2^E
+// it stays in [2^E, 2^(E+1)] for E = e + piece_bits + 2. Then every h is a multiple of 2^(E-52), their sums
 // of fewer than 53 bits are exact in any order, and |r| <= 2^(E-53).
-constexpr int headroom = block_bits + 2;
+constexpr int headroom = piece_bits + 2;
 double anchor_above(int e) {
   return std::ldexp(1.5, e + headroom);
 }
@@ -240,144 +270,143 @@ constexpr int rest_above(int e) {
 constexpr int highest_exponent = 1022 - headroom;  // of terms whose anchor, and sums with it, stay finite
 
 // Adds the sum of values below 2^e in size, splitting them in place as often as it takes: once what is left
-// is below 2^-1021, no sum of a block rounds.
+// is small enough, no sum of multiples of 2^-1074 rounds.
 void add_rests(ExactSum& sum, double* rest, std::size_t n, int e) {
   double part;
   while (!exactly([&] { return HWY_DYNAMIC_DISPATCH(sum_doubles)(rest, n); }, part)) {
     sum.add(HWY_DYNAMIC_DISPATCH(split_doubles)(anchor_above(e), rest, n, rest));
-    std::feclearexcept(FE_INEXACT);
+    forget_rounding();
     e = rest_above(e);
   }
   sum.add(part);
 }
 
-// Blocks that resemble each other round alike: after one that did, the next few are split straight away.
-class Attempts {
- public:
-  bool worthwhile() { return skip_ == 0 || --skip_ == 0; }
-  void failed() { skip_ = 16; }
+// Adds the sum of terms below 2^e in size; split(anchor, rest) splits them.
+template <class Split>
+void add_split(ExactSum& sum, Split split, std::size_t n, int e) {
+  alignas(64) double rest[piece];
+  sum.add(split(anchor_above(e), rest));
+  forget_rounding();
+  add_rests(sum, rest, n, rest_above(e));
+}
 
- private:
-  int skip_ = 0;
-};
+// add(i, n) for the terms [i, i + n) in turn, cut at `size` terms.
+template <class Add>
+void in_parts(std::size_t begin, std::size_t end, std::size_t size, Add add) {
+  for (std::size_t i = begin; i < end; i += size) add(i, std::min(size, end - i));
+}
+
+// sum_of(i, n) is a block's plain sum; split_up(i, n) adds a piece by splitting. Blocks that resemble each
+// other round alike: after one that rounded, the next few are split straight away.
+template <class Sum, class Split>
+void add_blocks(ExactSum& sum, std::size_t size, Sum sum_of, Split split_up) {
+  int split_next = 0;
+  in_parts(0, size, block, [&](std::size_t i, std::size_t n) {
+    if (split_next > 0) {
+      --split_next;
+    } else {
+      double part;
+      // Infinities and NaN round nowhere.
+      if (exactly([&] { return sum_of(i, n); }, part) && std::isfinite(part)) return sum.add(part);
+      split_next = 15;
+    }
+    in_parts(i, i + n, piece, split_up);
+  });
+}
+
+void check_lengths(std::size_t a, std::size_t b) {
+  if (a != b) throw Error("exact dot product: the vectors have {} and {} elements; expected as many", a, b);
+}
 
 }  // namespace
 
 void ExactSum::add(std::span<const float> x) {
-  if (x.size() < few || !flags_work()) {
-    for (const float value : x) add(static_cast<double>(value));
-    return;
-  }
+  const auto one_by_one = [&](std::size_t i, std::size_t n) {
+    for (const float value : x.subspan(i, n)) add(static_cast<double>(value));
+  };
+  if (x.size() < few || !flags_work()) return one_by_one(0, x.size());
   const DefaultFloatEnvironment environment;
-  Attempts attempts;
-  alignas(64) double rest[block];
-  for (std::size_t i = 0; i < x.size(); i += block) {
-    const auto part = x.subspan(i, std::min(block, x.size() - i));
-    const float* const p = part.data();
-    const std::size_t n = part.size();
-    if (attempts.worthwhile()) {
-      double sum;
-      if (exactly([&] { return HWY_DYNAMIC_DISPATCH(sum_floats)(p, n); }, sum) && std::isfinite(sum)) {
-        add(sum);
-        continue;
-      }
-      attempts.failed();
-    }
-    const std::uint32_t largest = HWY_DYNAMIC_DISPATCH(largest_float)(p, n);
-    if (largest == 0 || largest >= infinite_float) {
-      for (const float value : part) add(static_cast<double>(value));
-      continue;
-    }
-    const int e = exponent_above(largest);
-    add(HWY_DYNAMIC_DISPATCH(split_floats)(anchor_above(e), p, n, rest));
-    std::feclearexcept(FE_INEXACT);
-    add_rests(*this, rest, n, rest_above(e));
-  }
+  const float* const p = x.data();
+  add_blocks(
+      *this, x.size(),
+      [&](std::size_t i, std::size_t n) { return HWY_DYNAMIC_DISPATCH(sum_floats)(p + i, n); },
+      [&](std::size_t i, std::size_t n) {
+        const std::uint32_t largest = HWY_DYNAMIC_DISPATCH(largest_float)(p + i, n);
+        if (largest == 0 || largest >= infinite_float) return one_by_one(i, n);
+        const auto split = [&](double anchor, double* rest) {
+          return HWY_DYNAMIC_DISPATCH(split_floats)(anchor, p + i, n, rest);
+        };
+        add_split(*this, split, n, exponent_above(largest));
+      });
 }
 
 void ExactSum::add(std::span<const double> x) {
-  if (x.size() < few || !flags_work()) {
-    for (const double value : x) add(value);
-    return;
-  }
+  const auto one_by_one = [&](std::size_t i, std::size_t n) {
+    for (const double value : x.subspan(i, n)) add(value);
+  };
+  if (x.size() < few || !flags_work()) return one_by_one(0, x.size());
   const DefaultFloatEnvironment environment;
-  alignas(64) double rest[block];
-  for (std::size_t i = 0; i < x.size(); i += block) {
-    const auto part = x.subspan(i, std::min(block, x.size() - i));
-    const std::uint64_t largest = HWY_DYNAMIC_DISPATCH(largest_double)(part.data(), part.size());
-    const int e = exponent_above(largest);
-    if (largest == 0 || e > highest_exponent) {
-      for (const double value : part) add(value);
-      continue;
-    }
-    add(HWY_DYNAMIC_DISPATCH(split_doubles)(anchor_above(e), part.data(), part.size(), rest));
-    std::feclearexcept(FE_INEXACT);
-    add_rests(*this, rest, part.size(), rest_above(e));
-  }
+  const double* const p = x.data();
+  add_blocks(
+      *this, x.size(),
+      [&](std::size_t i, std::size_t n) { return HWY_DYNAMIC_DISPATCH(sum_doubles)(p + i, n); },
+      [&](std::size_t i, std::size_t n) {
+        const std::uint64_t largest = HWY_DYNAMIC_DISPATCH(largest_double)(p + i, n);
+        const int e = exponent_above(largest);
+        if (largest == 0 || e > highest_exponent) return one_by_one(i, n);
+        const auto split = [&](double anchor, double* rest) {
+          return HWY_DYNAMIC_DISPATCH(split_doubles)(anchor, p + i, n, rest);
+        };
+        add_split(*this, split, n, e);
+      });
 }
 
 void ExactSum::add_products(std::span<const float> a, std::span<const float> b) {
-  if (a.size() != b.size())
-    throw Error("exact dot product: {} and {} elements; expected the same number", a.size(), b.size());
+  check_lengths(a.size(), b.size());
   const auto one_by_one = [&](std::size_t begin, std::size_t n) {
     for (std::size_t i = begin; i < begin + n; ++i)
       add(static_cast<double>(a[i]) * static_cast<double>(b[i]));
   };
   if (a.size() < few || !flags_work()) return one_by_one(0, a.size());
   const DefaultFloatEnvironment environment;
-  Attempts attempts;
-  alignas(64) double rest[block];
-  for (std::size_t i = 0; i < a.size(); i += block) {
-    const std::size_t n = std::min(block, a.size() - i);
-    const float *const x = a.data() + i, *const y = b.data() + i;
-    if (attempts.worthwhile()) {
-      double sum;
-      if (exactly([&] { return HWY_DYNAMIC_DISPATCH(sum_products)(x, y, n); }, sum) && std::isfinite(sum)) {
-        add(sum);
-        continue;
-      }
-      attempts.failed();
-    }
-    const std::uint32_t largest_x = HWY_DYNAMIC_DISPATCH(largest_float)(x, n),
-                        largest_y = HWY_DYNAMIC_DISPATCH(largest_float)(y, n);
-    if (largest_x == 0 || largest_y == 0 || std::max(largest_x, largest_y) >= infinite_float) {
-      one_by_one(i, n);
-      continue;
-    }
-    const int e = exponent_above(largest_x) + exponent_above(largest_y);
-    add(HWY_DYNAMIC_DISPATCH(split_products)(anchor_above(e), x, y, n, rest));
-    std::feclearexcept(FE_INEXACT);
-    add_rests(*this, rest, n, rest_above(e));
-  }
+  const float *const p = a.data(), *const q = b.data();
+  add_blocks(
+      *this, a.size(),
+      [&](std::size_t i, std::size_t n) { return HWY_DYNAMIC_DISPATCH(sum_products)(p + i, q + i, n); },
+      [&](std::size_t i, std::size_t n) {
+        const std::uint32_t largest_a = HWY_DYNAMIC_DISPATCH(largest_float)(p + i, n),
+                            largest_b = HWY_DYNAMIC_DISPATCH(largest_float)(q + i, n);
+        if (largest_a == 0 || largest_b == 0 || std::max(largest_a, largest_b) >= infinite_float)
+          return one_by_one(i, n);
+        const auto split = [&](double anchor, double* rest) {
+          return HWY_DYNAMIC_DISPATCH(split_products)(anchor, p + i, q + i, n, rest);
+        };
+        add_split(*this, split, n, exponent_above(largest_a) + exponent_above(largest_b));
+      });
 }
 
 void ExactSum::add_products(std::span<const double> a, std::span<const double> b) {
-  if (a.size() != b.size())
-    throw Error("exact dot product: {} and {} elements; expected the same number", a.size(), b.size());
+  check_lengths(a.size(), b.size());
   const auto one_by_one = [&](std::size_t begin, std::size_t n) {
     for (std::size_t i = begin; i < begin + n; ++i) add_product(a[i], b[i]);
   };
   if (a.size() < few || !flags_work()) return one_by_one(0, a.size());
   const DefaultFloatEnvironment environment;
-  alignas(64) double product[block];
-  alignas(64) double error[block];
-  for (std::size_t i = 0; i < a.size(); i += block) {
-    const std::size_t n = std::min(block, a.size() - i);
+  alignas(64) double product[piece];
+  alignas(64) double error[piece];
+  in_parts(0, a.size(), piece, [&](std::size_t i, std::size_t n) {
     std::feclearexcept(FE_ALL_EXCEPT);
     HWY_DYNAMIC_DISPATCH(two_products)(a.data() + i, b.data() + i, n, product, error);
     settle(product[0]);
-    // The pair is the product unless one of them left the range, and that raises a flag.
+    // The pair is the product unless one of the two left the range, and that raises a flag.
     const bool in_range = std::fetestexcept(FE_OVERFLOW | FE_UNDERFLOW | FE_INVALID) == 0;
-    std::feclearexcept(FE_INEXACT);
+    forget_rounding();
     const std::uint64_t largest = HWY_DYNAMIC_DISPATCH(largest_double)(product, n),
                         largest_error = HWY_DYNAMIC_DISPATCH(largest_double)(error, n);
-    if (!in_range || largest == 0 || exponent_above(largest) > highest_exponent) {
-      one_by_one(i, n);
-      continue;
-    }
+    if (!in_range || largest == 0 || exponent_above(largest) > highest_exponent) return one_by_one(i, n);
     add_rests(*this, product, n, exponent_above(largest));
     if (largest_error != 0) add_rests(*this, error, n, exponent_above(largest_error));
-  }
+  });
 }
 
 }  // namespace assay
