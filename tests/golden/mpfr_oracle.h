@@ -75,7 +75,13 @@ class MpfrOracle {
         mpfr_mul(y_, y_, x_, r);
         return;
       case Function::gelu:  // x erfc(-sqrt(x^2 / 2)) / 2, with the sign put back
-        mpfr_sqr(z_, x_, r);
+        // Beyond 20 it is x (1 - 2^-294), or less than 2^-290 |x|: erfc(20 / sqrt(2)) / 2 < 2^-294.
+        if (std::isfinite(x) && std::abs(x) > 20) {
+          mpfr_mul_2si(y_, x_, x > 0 ? 0 : -290, r);
+          return;
+        }
+        mpfr_set(z_, x_, r);
+        mpfr_sqr(z_, z_, r);
         mpfr_div_2ui(z_, z_, 1, r);
         mpfr_sqrt(z_, z_, r);
         if (!std::signbit(x)) mpfr_neg(z_, z_, r);
