@@ -209,7 +209,7 @@ std::size_t step(const float* x, float* y, std::size_t index, Undecided* undecid
   const Vector value = F::of(hn::PromoteTo(Doubles(), argument));
   const auto low = to_float32(hn::Mul(value, constant(1 - F::margin)));
   const auto high = to_float32(hn::Mul(value, constant(1 + F::margin)));
-  const auto is_nan = hn::Ne(low, low);
+  const auto is_nan = hn::IsNaN(low);
   hn::StoreU(hn::IfThenElse(is_nan, hn::Set(df, std::numeric_limits<float>::quiet_NaN()), low), df,
              y + index);
   const auto decided = hn::Or(is_nan, hn::Eq(low, high));
@@ -232,7 +232,7 @@ std::size_t map(const float* x, float* y, std::size_t n, Undecided* undecided) {
   if (i < n) {
     float rest[hn::MaxLanes(Floats())], results[hn::MaxLanes(Floats())];
     std::fill(std::copy(x + i, x + n, rest), std::end(rest), x[i]);
-    Undecided doubtful[hn::MaxLanes(Floats())];
+    Undecided doubtful[hn::MaxLanes(Floats())] = {};
     const std::size_t found = step<F>(rest, results, 0, doubtful);
     for (std::size_t k = 0; k < found; ++k) {
       if (i + doubtful[k].index < n) undecided[count++] = {i + doubtful[k].index, doubtful[k].x};
@@ -257,13 +257,11 @@ HWY_NOINLINE std::size_t map_function(Function f, const float* x, float* y, std:
     case Function::expm1:
       return map<Expm1>(x, y, n, undecided);
     case Function::sqrt:
-      sqrt_all(x, y, n);
-      break;
+      return map<Sqrt>(x, y, n, undecided);
     case Function::rsqrt:
       return map<Rsqrt>(x, y, n, undecided);
     case Function::reciprocal:
-      reciprocal_all(x, y, n);
-      break;
+      return map<Reciprocal>(x, y, n, undecided);
     case Function::sin:
       return map<Sin>(x, y, n, undecided);
     case Function::cos:
