@@ -7,32 +7,79 @@
 
 namespace assay {
 
+namespace {
+
+constexpr std::uint64_t sign_bit = std::uint64_t{1} << 63;
+
+// |value| = significand 2^exponent of a finite value, the last bit where float64 has it. From the bits: a
+// process that flushes subnormals compares them equal to zero.
+struct Parts {
+  bool negative, finite;
+  std::uint64_t significand;
+  int exponent;
+  explicit Parts(double value) {
+    const auto bits = std::bit_cast<std::uint64_t>(value);
+    const int biased = static_cast<int>(bits >> 52 & 0x7ff);
+    negative = (bits & sign_bit) != 0;
+    finite = biased != 0x7ff;
+    significand = bits & ((std::uint64_t{1} << 52) - 1);
+    if (biased != 0) significand |= std::uint64_t{1} << 52;
+    exponent = std::max(biased, 1) - 1075;  // subnormals share the exponent of the smallest normal number
+  }
+};
+
+}  // namespace
+
 void ExactSum::add(double value) {
   any_ = true;
-  const auto bits = std::bit_cast<std::uint64_t>(value);
-  const int exponent = static_cast<int>(bits >> 52 & 0x7ff);
-  std::uint64_t significand = bits & ((std::uint64_t{1} << 52) - 1);
-  only_negative_zeros_ = only_negative_zeros_ && bits == std::uint64_t{1} << 63;
-  if (exponent == 0x7ff) {
-    if (significand != 0)
-      nan_ = true;
-    else
-      (value > 0 ? positive_infinity_ : negative_infinity_) = true;
+  only_negative_zeros_ = only_negative_zeros_ && std::bit_cast<std::uint64_t>(value) == sign_bit;
+  const Parts x(value);
+  if (!x.finite) {
+    (std::isnan(value) ? nan_ : x.negative ? negative_infinity_ : positive_infinity_) = true;
     return;
   }
-  if (exponent != 0) significand |= std::uint64_t{1} << 52;
+  add_bits(x.negative, x.significand, x.exponent);
+}
+
+void ExactSum::add_product(double a, double b) {
+  const Parts x(a), y(b);
+  if (!x.finite || !y.finite || x.significand == 0 || y.significand == 0) return add(a * b);
+  any_ = true;
+  only_negative_zeros_ = false;
+  const auto product = static_cast<unsigned __int128>(x.significand) * y.significand;
+  const bool negative = x.negative != y.negative;
+  add_bits(negative, static_cast<std::uint64_t>(product), x.exponent + y.exponent);
+  add_bits(negative, static_cast<std::uint64_t>(product >> 64), x.exponent + y.exponent + 64);
+}
+
+void ExactSum::add_bits(bool negative, std::uint64_t significand, int exponent) {
   if (significand == 0) return;
-  // Subnormals share the exponent of the smallest normal number, whose last bit is the last bit of digit 0.
-  const auto position = static_cast<unsigned>(std::max(exponent, 1) - 1);
+  const auto position = static_cast<unsigned>(exponent - lowest_exponent);
   const std::size_t i = position / digit_bits;
   const auto shifted = static_cast<unsigned __int128>(significand) << (position % digit_bits);
-  const std::int64_t sign = value < 0 ? -1 : 1;
+  const std::int64_t sign = negative ? -1 : 1;
   digits_[i] += sign * static_cast<std::int64_t>(static_cast<std::uint32_t>(shifted));
   digits_[i + 1] += sign * static_cast<std::int64_t>(static_cast<std::uint32_t>(shifted >> 32));
   digits_[i + 2] += sign * static_cast<std::int64_t>(static_cast<std::uint32_t>(shifted >> 64));
   first_ = std::min(first_, i);
   last_ = std::max(last_, i + 2);
   if (--adds_until_carry_ == 0) propagate_carries();
+}
+
+void ExactSum::merge(const ExactSum& other) {
+  nan_ = nan_ || other.nan_;
+  positive_infinity_ = positive_infinity_ || other.positive_infinity_;
+  negative_infinity_ = negative_infinity_ || other.negative_infinity_;
+  any_ = any_ || other.any_;
+  only_negative_zeros_ = only_negative_zeros_ && other.only_negative_zeros_;
+  if (other.first_ >= digits) return;
+  ExactSum addend = other;
+  addend.propagate_carries();
+  propagate_carries();
+  for (std::size_t i = addend.first_; i <= addend.last_; ++i) digits_[i] += addend.digits_[i];
+  first_ = std::min(first_, addend.first_);
+  last_ = std::max(last_, addend.last_);
+  propagate_carries();
 }
 
 // Afterwards every digit but the highest is in [0, 2^32), and the highest carries the sign.
@@ -83,8 +130,12 @@ double ExactSum::round_bits(int precision, bool to_odd) const {
   const int width =
       high != 0 ? 128 - std::countl_zero(high) : 64 - std::countl_zero(static_cast<std::uint64_t>(head));
   int exponent = lowest_exponent + static_cast<int>(bottom) * digit_bits;
-  // Nothing is below 2^-1074, so a subnormal result is exact by itself.
-  const int drop = std::max(width - precision, 0);
+  // A subnormal result has fewer bits; a sum of products may lie below half of the smallest one.
+  const int drop = std::max({width - precision, -1074 - exponent, 0});
+  if (drop > width) {
+    const double least = to_odd ? std::numeric_limits<double>::denorm_min() : 0;
+    return negative ? -least : least;
+  }
   auto kept = static_cast<std::uint64_t>(head >> drop);
   const unsigned __int128 rest = head - (static_cast<unsigned __int128>(kept) << drop);
   if (rest != 0 || sticky) {
