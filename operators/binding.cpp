@@ -143,7 +143,8 @@ void check_presence(const Operator& op, InputShapes inputs) {
     const auto members =
         std::ranges::count_if(inputs, [&](const InputShape& input) { return names(arg, input.name); });
     for (const InputShape& input : inputs) {
-      if (member_number(arg, input.name).value_or(0) < members) continue;
+      const auto number = member_number(arg, input.name);
+      if (!number || *number < members) continue;
       throw Error("{}: input '{}' is one of {}; expected the numbers 0 to {}", op.name, input.name, members,
                   members - 1);
     }
