@@ -204,10 +204,10 @@ std::int64_t accumulation_count(const Operator& op, std::string_view output, con
     std::int64_t product = 1;
     for (std::string_view factors = cut(terms, " + "); !factors.empty();) {
       const std::string_view factor = cut(factors, " ");
-      const auto literal = whole_number(factor);
-      const std::int64_t value = factor == "#" ? *member_number(arg, output)
-                                 : literal     ? *literal
-                                               : dims.at(factor);
+      std::string word(factor);
+      if (word.ends_with('#')) word.replace(word.size() - 1, 1, std::to_string(*member_number(arg, output)));
+      const auto literal = whole_number(word);
+      const std::int64_t value = literal ? *literal : dims.at(word);
       if (__builtin_mul_overflow(product, value, &product))
         product = std::numeric_limits<std::int64_t>::max();
     }

@@ -69,9 +69,28 @@ template class Tensors<Truth>;
 
 namespace {
 
+// None negative, so that no sum on the way is beyond the whole.
+void check_parts(const Operator& op, const Arg& arg, const std::vector<std::int64_t>& parts,
+                 const Dims& dims) {
+  const std::int64_t whole = dims.at(arg.sums_to);
+  std::int64_t rest = whole;
+  for (const std::int64_t part : parts) {
+    if (part < 0 || part > rest) {
+      rest = -1;
+      break;
+    }
+    rest -= part;
+  }
+  if (rest != 0) {
+    throw Error("{}: '{}' is {}; expected numbers of 0 or more that add up to {} = {}", op.name, arg.name,
+                to_string(parts), arg.sums_to, whole);
+  }
+}
+
 // Indices come from files: none may reach outside.
 void check_range(const Operator& op, const Arg& arg, const std::vector<std::int64_t>& indices,
                  const Dims& dims, const Attributes& attributes) {
+  if (!arg.sums_to.empty()) check_parts(op, arg, indices, dims);
   if (arg.indexes.empty()) return;
   const std::int64_t end = dims.at(arg.indexes);
   const bool excepted = !arg.except.empty() && attributes.has(arg.except);
