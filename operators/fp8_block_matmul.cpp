@@ -17,11 +17,13 @@ struct Fp8BlockMatMul {
                                                  "w8a8_block_fp8_matmul"};
   static constexpr Attribute attributes[] = {
       {"block", "128", "extent of a block: a has 1 x block elements per scale, b block x block"}};
+  // The largest float8_e5m2, and scales with which a product of all four stays finite.
+  static constexpr Domain codes = {.low = -57344, .high = 57344}, scales = {.low = -0x1p40, .high = 0x1p40};
   static constexpr Arg args[] = {
-      {"a", "M*,K", Role::input, -8, 8},
-      {.name = "scale_a", .shape = "M*,B", .role = Role::input, .low = .01, .high = .25},
-      {"b", "N,K", Role::param, -8, 8},
-      {.name = "scale_b", .shape = "J,B", .role = Role::param, .low = .01, .high = .25},
+      {.name = "a", .shape = "M*,K", .role = Role::input, .low = -8, .high = 8, .domain = codes},
+      {.name = "scale_a", .shape = "M*,B", .role = Role::input, .low = .01, .high = .25, .domain = scales},
+      {.name = "b", .shape = "N,K", .role = Role::param, .low = -8, .high = 8, .domain = codes},
+      {.name = "scale_b", .shape = "J,B", .role = Role::param, .low = .01, .high = .25, .domain = scales},
       {.name = "y", .shape = "M*,N", .role = Role::output, .terms = "inner + B"},
   };
   static constexpr Example examples[] = {{"M=3,K=10,N=6,B=3,J=2", "block=4"}, {"M=2x2,K=9,N=5,B=1,J=1"}};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <utility>
@@ -67,6 +68,14 @@ template class Tensors<double>;
 template class Tensors<Bound>;
 template class Tensors<Truth>;
 
+Tensor bits_of(const Tensor& tensor) {
+  const std::size_t size = size_of(tensor.dtype());
+  std::vector<std::int64_t> bits(static_cast<std::size_t>(tensor.size()), 0);
+  for (std::size_t i = 0; i < bits.size(); ++i)
+    std::memcpy(&bits[i], tensor.bytes().data() + i * size, size);  // little-endian
+  return Tensor::from_indices(tensor.shape(), bits);
+}
+
 namespace {
 
 // None negative, so that no sum on the way is beyond the whole.
@@ -130,7 +139,9 @@ typename Tensors<T>::Slot input_slot(const Operator& op, const Arg& arg, const N
   slot.arg = &arg;
   if (!is_list(arg)) place<T>(slot, shape_letters(op, arg, attributes), dims);
   slot.shape = input.tensor.shape();
-  if (holds_indices(arg)) {
+  if (arg.raw) {
+    slot.indices = bits_of(input.tensor).indices();
+  } else if (holds_indices(arg)) {
     if (is_float(input.tensor.dtype())) {
       throw Error("{}: input '{}' is {}; expected an integer dtype", op.name, input.name,
                   name(input.tensor.dtype()));

@@ -55,6 +55,8 @@ struct Arg {
       {};  ///< Role::index: the letter V whose extent the values stay below, 0 <= i < V
   std::string_view sums_to = {};  ///< Role::index: the letter T that the values, none negative, add up to
   std::string_view except = {};   ///< the attribute that holds one more legal index ("ignore_index")
+  /// Role::index and output_index: not integers but the bits of elements of any dtype.
+  bool raw = false;
   /// Outputs: the accumulation count, the longest sum or product behind one element. A sum of products of
   /// letters, words that `bind` sets, and numbers: "K + bias", "N copies_A"; '#' is the member's number, also
   /// at the end of a word.

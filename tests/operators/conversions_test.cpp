@@ -73,6 +73,17 @@ TEST(Cast, KeepsTheSignAndLeadingPayloadOfANaN) {
   EXPECT_EQ(y, 0xfffc'0000'0000'0000u);
 }
 
+// Through float64 a signalling NaN would come out quiet, and an int64 rounded.
+TEST(BitCast, KeepsEveryBit) {
+  const std::vector<std::uint32_t> codes = {0x7f800001, 0xffbfffff, 0x80000000, 1};
+  const auto* first = reinterpret_cast<const std::byte*>(codes.data());
+  const Tensor x(DType::float32, {4}, std::vector<std::byte>(first, first + 16));
+  EXPECT_THAT(output("bitcast", "y", {{"x", x}}, "").indices(),
+              ElementsAre(0x7f800001, 0xffbfffff, 0x80000000, 1));
+  const std::int64_t odd = (std::int64_t{1} << 53) + 1;
+  EXPECT_THAT(output("bitcast", "y", {indices("x", {2}, {odd, -1})}, "").indices(), ElementsAre(odd, -1));
+}
+
 // amax = 448 makes the scale 1: 1.0625 is a tie of float8_e4m3fn and a device's quotient may fall to either
 // side.
 TEST(QuantizeFp8Block, AQuotientAtATieMayGoEitherWay) {

@@ -1,4 +1,4 @@
-"""Cases of the operators that convert: cast, quantize, dequantize, quantize_fp8_block, quantize_mx, fp8_block_matmul.
+"""Cases of the operators that convert: cast, bitcast, quantize, dequantize, quantize_fp8_block, quantize_mx, fp8_block_matmul.
 Rounding is PyTorch's own where it has the mode; to zero and to nearest away, and the e8m0 scales, are bit arithmetic on
 float32 codes."""
 import ml_dtypes
@@ -53,6 +53,12 @@ for name, bits in (("tfloat32", 10), ("hfloat32", 11)):
     for rounding in ("toward_zero", "nearest_away", "nearest_even"):
         write_case("cast", f"to_{name}_{rounding}", {"to": name, "rounding": rounding}, [("x", x, "input")],
                    [("y", short_mantissa(x, bits, rounding), "output")])
+
+x = awkward()
+codes = torch.tensor([0, 1, -1, 0x7F80, 0x7F81, -0x80, 0x3F80], dtype=torch.int16)  # 0x7f81, 0xff80: bfloat16's NaN, -inf
+write_case("bitcast", "float32_to_int32", {}, [("x", x, "index")], [("y", x.view(torch.int32), "index")])
+write_case("bitcast", "int16_to_bfloat16", {}, [("x", codes, "index")], [("y", stored(codes.view(torch.bfloat16), torch.bfloat16), "index")])
+write_case("bitcast", "float64_to_int64", {}, [("x", x.double(), "index")], [("y", x.double().view(torch.int64), "index")])
 
 # Scales are powers of two here, so that x / scale and x (1 / scale), which PyTorch computes, are the same number. Fake
 # quantization, since FBGEMM's quantize_per_tensor adds the zero point before it rounds: ties differ if that is odd.
