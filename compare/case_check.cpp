@@ -173,28 +173,31 @@ void CaseCheck::distrust_extremes(Finding& f) const {
 }
 
 void CaseCheck::judge_output(Finding& f, const CaseOutput& output, const Merged& merged) {
-  const Tensor& actual = merged.tensor;
+  const Arg& arg = output_arg(*case_.op, output.name);
+  const Tensor actual = arg.raw ? bits_of(merged.tensor) : merged.tensor;
   const Tensor& golden = named(golden_, output.name);
   Expectation e;
   e.row_dtype = actual.dtype();
   e.count = accumulation_count(*case_.op, output.name, shapes_, case_.attributes);
   e.threads = options_.threads;
   f.count_source = fmt::format("{} {} of the inputs' shapes", case_.op->name, output.name);
-  const Exact exact = output_arg(*case_.op, output.name).exact;
-  if (exact == Exact::bits) {
+  if (arg.exact == Exact::bits) {
     e.promises_bits = true;
     e.bits_reason = fmt::format("{} copies: every bit equal", case_.op->name);
   }
   // Exactness can only be promised in the dtype of the result; golden's extra digits are zeros then.
-  const Tensor reference = exact != Exact::no && is_float(actual.dtype())
-                               ? Tensor::from_values(actual.dtype(), golden.shape(), golden.values())
-                               : golden;
+  // Integers are moved as values: into their dtype if they all are of it.
+  Tensor reference = golden;
+  if (arg.exact != Exact::no) {
+    reference = Tensor::from_values(actual.dtype(), golden.shape(), golden.values());
+    if (!is_float(actual.dtype()) && reference.values() != golden.values()) reference = golden;
+  }
   for (std::size_t i = 0; i < options_.policies.size(); ++i) {
     e.policy = &options_.policies[i];
     Finding other;
     Finding& into = i == 0 ? f : other;
     judge_policy(into, output, actual, reference, e);
-    if (exact == Exact::no && is_float(actual.dtype())) distrust_extremes(into);
+    if (arg.exact == Exact::no && is_float(actual.dtype())) distrust_extremes(into);
     if (i > 0) {
       f.others.push_back({e.policy->name, other.verdict, other.ratio});
       continue;

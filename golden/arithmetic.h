@@ -106,6 +106,24 @@ T without_cancellation(F better, G usual) {
   return value;
 }
 
+/// f(x) of an f from double to double that rises or falls in steps and is itself exact (a rounding to a
+/// coarser format): in Bound with its change over all that a device may hold for x. Truth is rounded to
+/// double first.
+template <class T, class F>
+T stepped(const T& x, F f) {
+  if constexpr (std::is_same_v<T, Bound>) {
+    const double value = f(x.value);
+    const auto change = [&](double v) {
+      const double other = f(v);
+      return other == value ? 0 : std::abs(other - value);
+    };
+    if (x.error == 0) return settled(value, 0);
+    return settled(value, worse(change(x.value - x.error), change(x.value + x.error)));
+  } else {
+    return static_cast<T>(f(static_cast<double>(x)));
+  }
+}
+
 /// f(0) .. f(n - 1)
 template <class T, class F>
 std::vector<T> terms_of(std::int64_t n, F f) {

@@ -125,8 +125,10 @@ Attributes complete_attributes(const Operator& op, const Attributes& given) {
     }
     const AttributeValue& initial = declared->second;
     // JSON writes no infinity.
-    if (std::holds_alternative<double>(initial) && value == AttributeValue(std::string("inf"))) {
-      all.set(name, std::numeric_limits<double>::infinity());
+    const std::string* text = std::get_if<std::string>(&value);
+    if (std::holds_alternative<double>(initial) && text != nullptr && (*text == "inf" || *text == "-inf")) {
+      constexpr double infinity = std::numeric_limits<double>::infinity();
+      all.set(name, *text == "inf" ? infinity : -infinity);
       continue;
     }
     const bool open =

@@ -143,7 +143,8 @@ void check_presence(const Operator& op, InputShapes inputs) {
     const auto members =
         std::ranges::count_if(inputs, [&](const InputShape& input) { return names(arg, input.name); });
     for (const InputShape& input : inputs) {
-      if (member_number(arg, input.name).value_or(0) < members) continue;
+      const auto number = member_number(arg, input.name);
+      if (!number || *number < members) continue;
       throw Error("{}: input '{}' is one of {}; expected the numbers 0 to {}", op.name, input.name, members,
                   members - 1);
     }
@@ -203,10 +204,10 @@ std::int64_t accumulation_count(const Operator& op, std::string_view output, con
     std::int64_t product = 1;
     for (std::string_view factors = cut(terms, " + "); !factors.empty();) {
       const std::string_view factor = cut(factors, " ");
-      const auto literal = whole_number(factor);
-      const std::int64_t value = factor == "#" ? *member_number(arg, output)
-                                 : literal     ? *literal
-                                               : dims.at(factor);
+      std::string word(factor);
+      if (word.ends_with('#')) word.replace(word.size() - 1, 1, std::to_string(*member_number(arg, output)));
+      const auto literal = whole_number(word);
+      const std::int64_t value = literal ? *literal : dims.at(word);
       if (__builtin_mul_overflow(product, value, &product))
         product = std::numeric_limits<std::int64_t>::max();
     }

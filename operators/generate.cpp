@@ -87,9 +87,27 @@ Tensor fill_values(const Operator& op, const Arg& arg, const std::string& name, 
   return Tensor::from_values(dtype, shape, values);
 }
 
+// Parts of a whole, cut at random places: some may be empty.
+Tensor fill_parts(const Operator& op, const Arg& arg, const Shape& shape, const Dims& dims,
+                  std::uint64_t seed) {
+  const Random random(seed, arg.name);
+  const std::int64_t whole = dims.at(arg.sums_to);
+  std::vector<std::int64_t> parts(static_cast<std::size_t>(element_count(shape)));
+  if (parts.empty() && whole > 0)
+    throw Error("{}: '{}' has no element; expected a sum of {} = {}", op.name, arg.name, arg.sums_to, whole);
+  std::vector<std::int64_t> cuts;
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    cuts.push_back(i == 0 ? 0 : random.integer(static_cast<std::int64_t>(i), 0, whole));
+  std::ranges::sort(cuts);
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    parts[i] = (i + 1 < cuts.size() ? cuts[i + 1] : whole) - cuts[i];
+  return Tensor::from_indices(shape, parts);
+}
+
 // Every eighth index is the excepted one (ignored targets), but not the first: something must be left.
 Tensor fill_indices(const Operator& op, const Arg& arg, const Shape& shape, const Dims& dims,
                     const Attributes& attributes, std::uint64_t seed) {
+  if (!arg.sums_to.empty()) return fill_parts(op, arg, shape, dims, seed);
   const Random random(seed, arg.name);
   const bool bounded = !arg.indexes.empty();
   const std::int64_t low = bounded ? 0 : static_cast<std::int64_t>(arg.low);

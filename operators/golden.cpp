@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <utility>
@@ -71,11 +72,38 @@ template class Tensors<double>;
 template class Tensors<Bound>;
 template class Tensors<Truth>;
 
+Tensor bits_of(const Tensor& tensor) {
+  const std::size_t size = size_of(tensor.dtype());
+  std::vector<std::int64_t> bits(static_cast<std::size_t>(tensor.size()), 0);
+  for (std::size_t i = 0; i < bits.size(); ++i)
+    std::memcpy(&bits[i], tensor.bytes().data() + i * size, size);  // little-endian
+  return Tensor::from_indices(tensor.shape(), bits);
+}
+
 namespace {
+
+// None negative, so that no sum on the way is beyond the whole.
+void check_parts(const Operator& op, const Arg& arg, const std::vector<std::int64_t>& parts,
+                 const Dims& dims) {
+  const std::int64_t whole = dims.at(arg.sums_to);
+  std::int64_t rest = whole;
+  for (const std::int64_t part : parts) {
+    if (part < 0 || part > rest) {
+      rest = -1;
+      break;
+    }
+    rest -= part;
+  }
+  if (rest != 0) {
+    throw Error("{}: '{}' is {}; expected numbers of 0 or more that add up to {} = {}", op.name, arg.name,
+                to_string(parts), arg.sums_to, whole);
+  }
+}
 
 // Indices come from files: none may reach outside.
 void check_range(const Operator& op, const Arg& arg, const std::vector<std::int64_t>& indices,
                  const Dims& dims, const Attributes& attributes) {
+  if (!arg.sums_to.empty()) check_parts(op, arg, indices, dims);
   if (arg.indexes.empty()) return;
   const std::int64_t end = dims.at(arg.indexes);
   const bool excepted = !arg.except.empty() && attributes.has(arg.except);
@@ -115,7 +143,9 @@ typename Tensors<T>::Slot input_slot(const Operator& op, const Arg& arg, const N
   slot.arg = &arg;
   if (!is_list(arg)) place<T>(slot, shape_letters(op, arg, attributes), dims);
   slot.shape = input.tensor.shape();
-  if (holds_indices(arg)) {
+  if (arg.raw) {
+    slot.indices = bits_of(input.tensor).indices();
+  } else if (holds_indices(arg)) {
     if (is_float(input.tensor.dtype())) {
       throw Error("{}: input '{}' is {}; expected an integer dtype", op.name, input.name,
                   name(input.tensor.dtype()));

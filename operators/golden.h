@@ -34,6 +34,9 @@ AttributeValue parse_attribute(std::string_view text);
 /// K = 0).
 inline constexpr std::int64_t most_output_elements = std::int64_t{1} << 30;
 
+/// The stored bits of every element, zero-extended, as int64: what Arg::raw tensors hold.
+Tensor bits_of(const Tensor&);
+
 /// All outputs of the operator: the forward ones, and the gradients of the inputs if every gradient of an
 /// output is among the inputs; members of a list by their numbers. dtype float32 at level report, float64 at
 /// fp64; float32 at certified; Role::output_index int64. At bound the errors of float32 arithmetic, float64.

@@ -54,10 +54,14 @@ struct Arg {
   double low = -2, high = 2;  ///< the range that inputs are filled from, indices with no letter included
   bool optional = false;      ///< "grad_bias" is optional with "bias": there only where that is given
   std::string_view indexes =
-      {};                        ///< Role::index: the letter V whose extent the values stay below, 0 <= i < V
-  std::string_view except = {};  ///< the attribute that holds one more legal index ("ignore_index")
+      {};  ///< Role::index: the letter V whose extent the values stay below, 0 <= i < V
+  std::string_view sums_to = {};  ///< Role::index: the letter T that the values, none negative, add up to
+  std::string_view except = {};   ///< the attribute that holds one more legal index ("ignore_index")
+  /// Role::index and output_index: not integers but the bits of elements of any dtype.
+  bool raw = false;
   /// Outputs: the accumulation count, the longest sum or product behind one element. A sum of products of
-  /// letters, words that `bind` sets, and numbers: "K + bias", "N copies_A"; '#' is the member's number.
+  /// letters, words that `bind` sets, and numbers: "K + bias", "N copies_A"; '#' is the member's number, also
+  /// at the end of a word.
   std::string_view terms = {};
   Exact exact = Exact::no;  ///< value and bits have no terms
   Domain domain = {};       ///< of an input; indices have none
@@ -220,6 +224,8 @@ struct Operator {
   std::span<const Example> examples;
   ExactFill exact_fill;
   bool has_backward;
+  /// The attribute that rounds the output, which has no derivative: gradients are those without it (null).
+  std::string_view straight_through;
 
   /// Sets dims that letters alone cannot (extents chosen by an attribute, words of Arg::terms), before the
   /// shapes are fitted; every input that is not optional is there. May be null.
@@ -270,6 +276,7 @@ constexpr Operator describe() {
   if constexpr (requires { Op::attributes; }) o.attributes = Op::attributes;
   if constexpr (requires { Op::examples; }) o.examples = Op::examples;
   if constexpr (requires { Op::exact_fill; }) o.exact_fill = Op::exact_fill;
+  if constexpr (requires { Op::straight_through; }) o.straight_through = Op::straight_through;
   if constexpr (requires { &Op::bind; }) o.bind = &Op::bind;
   if constexpr (requires { &Op::shape_of; }) o.shape_of = &Op::shape_of;
   o.has_backward = requires(Tensors<double> & t, const Dims& d, const Attributes& a) {

@@ -340,6 +340,43 @@ TEST_F(Check, CopiesArePromisedBitForBit) {
   EXPECT_EQ(worst_element(*report.first_failure()->metrics), 3);
 }
 
+// A layout of token ids, and bits under another dtype.
+TEST_F(Check, IntegersAreMovedAndBitsViewed) {
+  const auto write_case = [&](const char* op, const char* attributes, const Tensor& x, const Tensor& y) {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+    write_npy(folder_ / "x.npy", x);
+    write_npy(folder_ / "y.npy", y);
+    const auto entry = [](const char* tensor, const Tensor& t) {
+      return json{{"name", tensor},
+                  {"file", std::string(tensor) + ".npy"},
+                  {"dtype", name(t.dtype())},
+                  {"shape", t.shape()}};
+    };
+    json_ = {{"op", op},
+             {"case", "small"},
+             {"attributes", json::parse(attributes)},
+             {"inputs", json::array({entry("x", x)})},
+             {"outputs", json::array({entry("y", y)})}};
+    save();
+    return verdict(check({folder_}, options()));
+  };
+  const std::vector<double> ids = {1, 2, 3, -4}, swapped = {1, 3, 2, -4}, floats = {1, 2},
+                            bits = {0x3f800000, 0x40000000};
+  const auto tensor = [](DType dtype, Shape shape, const std::vector<double>& v) {
+    return Tensor::from_values(dtype, std::move(shape), v);
+  };
+  const Tensor x = tensor(DType::int32, {2, 2}, ids);
+  EXPECT_EQ(write_case("transpose", "{}", x, tensor(DType::int32, {2, 2}, swapped)), Verdict::passed);
+  EXPECT_EQ(write_case("transpose", "{}", x, tensor(DType::int32, {2, 2}, ids)), Verdict::failed);
+  EXPECT_EQ(write_case("transpose", "{}", x, tensor(DType::uint32, {2, 2}, swapped)),
+            Verdict::not_comparable);
+  const Tensor f = tensor(DType::float32, {2}, floats);
+  EXPECT_EQ(write_case("bitcast", "{}", f, tensor(DType::int32, {2}, bits)), Verdict::passed);
+  EXPECT_EQ(write_case("bitcast", "{}", f, tensor(DType::int32, {2}, floats)), Verdict::failed);
+  EXPECT_EQ(write_case("bitcast", "{}", tensor(DType::int32, {2}, bits), f), Verdict::passed);
+}
+
 TEST_F(Check, RepeatNamesCaseOutputAndOptions) {
   CheckOptions o = options();
   o.actual = folder_;
