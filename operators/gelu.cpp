@@ -14,12 +14,7 @@ struct Gelu {
                                                  "GeLU", "Gelu"};
   static constexpr Attribute attributes[] = {
       {"approximate", "\"none\"", "none: erf; tanh: the approximation"}};
-  static constexpr Arg args[] = {
-      {"x", "N*", Role::input, -8, 8},
-      {"grad_y", "N*", Role::grad_output},
-      {.name = "y", .shape = "N*", .role = Role::output, .terms = "1"},
-      {.name = "grad_x", .shape = "N*", .role = Role::grad_input, .terms = "1"},
-  };
+  static constexpr auto args = unary_args(-8, 8);
   static constexpr Example examples[] = {{"N=24"}, {"N=3x5", "approximate=\"tanh\""}};
 
   // sqrt(2/pi), 1/sqrt(2), 1/sqrt(2 pi) to 50 digits, and the coefficient of the approximation.

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <concepts>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
@@ -40,6 +41,8 @@ struct Domain {
   /// The nearest value inside.
   double clip(double v) const;
 };
+/// Of an operator that only compares or moves values: no number is too large or too small.
+constexpr Domain everywhere = {-std::numeric_limits<double>::max(), std::numeric_limits<double>::max()};
 
 /// An argument of an operator.
 /// `shape` names the extents, comma-separated: a letter ("C"), a literal ("1"), or a letter with a star for
