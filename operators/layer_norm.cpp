@@ -1,4 +1,5 @@
 #include "assay/golden/error.h"
+#include "assay/operators/norm.h"
 #include "assay/operators/operator.h"
 
 namespace assay {
@@ -61,17 +62,13 @@ struct LayerNorm {
   static void forward(Tensors<T>& t, const Dims& d, const Attributes& a) {
     const std::int64_t N = d.at("N"), C = d.at("C");
     const auto x = t["x"], y = t["y"], mean = t["mean"], rstd = t["rstd"];
-    const T eps = constant<T>(a.real("eps")), count = number<T>(C);
+    const T eps = constant<T>(a.real("eps"));
     const auto w = t.optional("weight"), b = t.optional("bias");
     for (std::int64_t n = 0; n < N; ++n) {
-      mean(n) = sum<T>(C, [&](auto c) { return x(n, c); }) / count;
-      const T variance = sum<T>(C,
-                                [&](auto c) {
-                                  const T deviation = x(n, c) - mean(n);
-                                  return deviation * deviation;
-                                }) /
-                         count;
-      rstd(n) = T(1) / sqrt(variance + eps);
+      const Moments<T> m = moments(
+          C, [&](auto c) { return x(n, c); }, eps);
+      mean(n) = m.mean;
+      rstd(n) = m.rstd;
       for (std::int64_t c = 0; c < C; ++c) {
         y(n, c) = (x(n, c) - mean(n)) * rstd(n);
         if (w) y(n, c) *= w(c);
@@ -80,20 +77,18 @@ struct LayerNorm {
     }
   }
 
-  // With h = (x - mean) rstd and v = w g: grad_x = rstd (v - mean(v) - h mean(v h)), grad_w = sum_n g h,
-  // grad_b = sum_n g.
+  // With h = (x - mean) rstd: grad_w = sum_n g h, grad_b = sum_n g.
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes&) {
     const std::int64_t N = d.at("N"), C = d.at("C");
     const auto x = t["x"], g = t["grad_y"], grad_x = t["grad_x"], mean = t["mean"], rstd = t["rstd"];
     const auto w = t.optional("weight");
-    const T count = number<T>(C);
     const auto h = [&](auto n, auto c) { return (x(n, c) - mean(n)) * rstd(n); };
     const auto v = [&](auto n, auto c) { return w ? w(c) * g(n, c) : g(n, c); };
     for (std::int64_t n = 0; n < N; ++n) {
-      const T mean_v = sum<T>(C, [&](auto c) { return v(n, c); }) / count;
-      const T mean_vh = sum<T>(C, [&](auto c) { return v(n, c) * h(n, c); }) / count;
-      for (std::int64_t c = 0; c < C; ++c) grad_x(n, c) = rstd(n) * (v(n, c) - mean_v - h(n, c) * mean_vh);
+      normalised_gradient<T>(
+          C, [&](auto c) { return v(n, c); }, [&](auto c) { return h(n, c); }, rstd(n),
+          [&](auto c) -> T& { return grad_x(n, c); });
     }
     if (const auto grad_w = t.optional("grad_weight")) {
       for (std::int64_t c = 0; c < C; ++c) grad_w(c) = sum<T>(N, [&](auto n) { return g(n, c) * h(n, c); });
