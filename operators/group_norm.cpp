@@ -1,6 +1,4 @@
-#include "assay/golden/error.h"
 #include "assay/operators/norm.h"
-#include "assay/operators/operator.h"
 
 namespace assay {
 namespace {

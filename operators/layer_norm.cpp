@@ -1,11 +1,8 @@
-#include "assay/golden/error.h"
 #include "assay/operators/norm.h"
-#include "assay/operators/operator.h"
 
 namespace assay {
 namespace {
 
-// C*: the last extents, as many as weight or normalized_shape has; one if there is neither.
 struct LayerNorm {
   static constexpr std::string_view name = "layer_norm";
   static constexpr std::string_view math = "y = (x - mean) w / sqrt(var + eps) + b";
@@ -16,10 +13,9 @@ struct LayerNorm {
                                                  "npu_layer_norm_eval",
                                                  "npu_layer_norm",
                                                  "LayerNorm",
-                                                 "FusedLayerNorm"};
-  static constexpr Attribute attributes[] = {
-      {"eps", "1e-5", "added to the variance"},
-      {"normalized_shape", "null", "the extents normalised over, where weight does not tell"}};
+                                                 "FusedLayerNorm",
+                                                 "LayerNormalization"};
+  static constexpr Attribute attributes[] = {{"eps", "1e-5", "added to the variance"}, normalized_shape};
   static constexpr Arg args[] = {
       {"x", "N*,C*", Role::input, -8, 8},
       {.name = "weight", .shape = "C*", .role = Role::param, .low = .5, .high = 2, .optional = true},
@@ -37,26 +33,7 @@ struct LayerNorm {
                                          {"N=5,C=2x4", "normalized_shape=[2,4]", "weight,bias"},
                                          {"N=4,C=3x5", "", "bias"}};
 
-  static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
-    const Shape& x = shape_of_input(inputs, "x");
-    std::size_t rank = 1;
-    for (const std::string_view param : {"weight", "bias"}) {
-      if (const InputShape* found = find_input(inputs, param)) rank = found->shape.size();
-    }
-    if (a.has("normalized_shape")) rank = a.list("normalized_shape").size();
-    if (rank == 0 || rank > x.size()) {
-      throw Error("layer_norm: cannot normalise the last {} dimensions of x, whose shape is {}", rank,
-                  to_string(x));
-    }
-    const auto first = x.end() - static_cast<std::ptrdiff_t>(rank);
-    d.set("N", Shape(x.begin(), first));
-    d.set("C", Shape(first, x.end()));
-    if (!a.has("normalized_shape")) return;
-    const Shape given = a.integers("normalized_shape");
-    if (Shape(first, x.end()) != given) {
-      throw Error("layer_norm: x has shape {}; normalized_shape is {}", to_string(x), to_string(given));
-    }
-  }
+  static void bind(Dims& d, InputShapes inputs, const Attributes& a) { bind_norm(name, d, inputs, a); }
 
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes& a) {

@@ -1,16 +1,43 @@
 #pragma once
 
-#include "assay/golden/arithmetic.h"
+#include "assay/golden/error.h"
+#include "assay/operators/operator.h"
 
-/// What norms that take off a mean share: h = (x - mean) rstd over one group of n elements.
+/// What the norms share.
 namespace assay {
+
+constexpr Attribute normalized_shape = {"normalized_shape", "null",
+                                        "the extents normalised over, where weight does not tell"};
+
+/// Splits x into N* and C*, the extents normalised over: as many as weight, bias or normalized_shape has; one
+/// if there are none of them.
+inline void bind_norm(std::string_view op, Dims& d, InputShapes inputs, const Attributes& a) {
+  const Shape& x = shape_of_input(inputs, "x");
+  std::size_t rank = 1;
+  for (const std::string_view param : {"weight", "bias"}) {
+    if (const InputShape* found = find_input(inputs, param)) rank = found->shape.size();
+  }
+  if (a.has("normalized_shape")) rank = a.list("normalized_shape").size();
+  if (rank == 0 || rank > x.size()) {
+    throw Error("{}: cannot normalise the last {} dimensions of x, whose shape is {}", op, rank,
+                to_string(x));
+  }
+  const auto first = x.end() - static_cast<std::ptrdiff_t>(rank);
+  d.set("N", Shape(x.begin(), first));
+  d.set("C", Shape(first, x.end()));
+  if (!a.has("normalized_shape")) return;
+  const Shape given = a.integers("normalized_shape");
+  if (Shape(first, x.end()) != given) {
+    throw Error("{}: x has shape {}; normalized_shape is {}", op, to_string(x), to_string(given));
+  }
+}
 
 template <class T>
 struct Moments {
   T mean, rstd;
 };
 
-/// The mean of x(i), i < n, and 1 / sqrt(var + eps) with the biased variance.
+/// Of one group of n elements: the mean of x(i), i < n, and 1 / sqrt(var + eps) with the biased variance.
 template <class T, class F>
 Moments<T> moments(std::int64_t n, F x, const T& eps) {
   const T count = number<T>(n);
@@ -22,7 +49,7 @@ Moments<T> moments(std::int64_t n, F x, const T& eps) {
   return {mean, T(1) / sqrt(squares / count + eps)};
 }
 
-/// grad_x(i) = rstd (v - mean(v) - h mean(v h)), v(i) = w grad_y.
+/// grad_x(i) = rstd (v - mean(v) - h mean(v h)), with v(i) = w grad_y and h(i) = (x - mean) rstd.
 template <class T, class V, class H, class F>
 void normalised_gradient(std::int64_t n, V v, H h, const T& rstd, F grad_x) {
   const T count = number<T>(n);

@@ -1,4 +1,4 @@
-"""Losses over classes and the norms beside them: ignored targets, weights, class probabilities, smoothing, reductions,
+"""Losses over classes, and norms: ignored targets, weights, class probabilities, smoothing, reductions,
 vocabulary shards with a target on no rank."""
 import torch
 import torch.nn.functional as F
@@ -122,3 +122,10 @@ write("group_norm", "pixels", {"num_groups": 3, "eps": 1e-6}, group_norm(3, 1e-6
       ("y", "mean", "rstd"), {"y": 12, "grad_x": 12, "grad_weight": 12, "grad_bias": 12})
 write("group_norm", "no_pixels_plain", {"num_groups": 2}, group_norm(2, 1e-5), {"x": (x[:, :, 0, 0], "input")},
       ("y", "mean", "rstd"), {"y": 3})
+
+# rms_norm over two dimensions; x's rstd keeps them with extent 1.
+x = values(4, 2, 5, low=-8, high=8, seed=10)
+rstd = 1 / ((x * x).mean((-2, -1), keepdim=True) + 1e-5).sqrt()
+write("rms_norm", "two_dims", {"eps": 1e-5}, lambda x, w: (F.rms_norm(x, (2, 5), w, 1e-5), rstd),
+      {"x": (x, "input"), "weight": (values(2, 5, low=0.5, high=2, seed=11), "param")}, ("y", "rstd"),
+      {"y": 10, "rstd": 10, "grad_x": 10, "grad_weight": 4})
