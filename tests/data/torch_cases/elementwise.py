@@ -1,24 +1,13 @@
 """Elementwise operators of one, two and three tensors: broadcasting, ties, limits, integer powers of negatives."""
 import torch
 
-from case import values, write_case
+from case import values, write_autograd
 
 
-def write(op, name, attributes, f, inputs, counts=None, others=()):
-    """inputs: {name: tensor}, all differentiated; others: [(name, tensor, role)] that are not."""
-    leaves = {k: v.clone().requires_grad_() for k, v in inputs.items()}
-    y = f(*leaves.values())
-    g = values(*y.shape, seed=99)
-    y.backward(g)
-    roles = [(k, v, "param" if op == "clip" and k != "x" else "input") for k, v in inputs.items()]
-    write_case(
-        op,
-        name,
-        attributes,
-        [*others, *roles, ("grad_y", g, "grad_output")],
-        [("y", y, "output"), *((f"grad_{k}", v.grad, "grad_input") for k, v in leaves.items())],
-        counts,
-    )
+def write(op, name, attributes, f, inputs, counts=None, fixed=()):
+    role = {"min": "param", "max": "param"}
+    roles = {k: (v, role.get(k, "input")) for k, v in inputs.items()}
+    write_autograd(op, name, attributes, f, roles, counts=counts, fixed=fixed)
 
 
 def t(*v):

@@ -1,25 +1,18 @@
 """GeGLU of joint and separate halves, both ways round, with and without probs; both approximations."""
 import torch
 
-from case import values, write_case
+from case import values, write_autograd
 
 
 def write(name, attributes, inputs, halves):
-    leaves = {k: v.clone().requires_grad_() for k, v in inputs.items()}
-    gate, up = halves(leaves)
-    y = torch.nn.functional.gelu(gate, approximate=attributes.get("approximate", "none")) * up
-    if "probs" in leaves:
-        y = y * leaves["probs"].unsqueeze(-1)
-    g = values(*y.shape, seed=9)
-    y.backward(g)
-    write_case(
-        "geglu",
-        name,
-        attributes,
-        [*((k, v, "input") for k, v in inputs.items()), ("grad_y", g, "grad_output")],
-        [("y", y, "output"), *((f"grad_{k}", v.grad, "grad_input") for k, v in leaves.items())],
-        {"y": 1} | ({"grad_probs": y.shape[-1]} if "probs" in inputs else {}),
-    )
+    def geglu(*tensors):
+        t = dict(zip(inputs, tensors))
+        gate, up = halves(t)
+        y = torch.nn.functional.gelu(gate, approximate=attributes.get("approximate", "none")) * up
+        return y * t["probs"].unsqueeze(-1) if "probs" in t else y
+
+    counts = {"y": 1} | ({"grad_probs": 5} if "probs" in inputs else {})
+    write_autograd("geglu", name, attributes, geglu, {k: (v, "input") for k, v in inputs.items()}, counts=counts)
 
 
 x = values(3, 10, low=-6, high=6, seed=1)

@@ -1,31 +1,13 @@
-"""Losses over classes, and norms: ignored targets, weights, class probabilities, smoothing, reductions,
+"""Losses over classes, and logsumexp: ignored targets, weights, class probabilities, smoothing, reductions,
 vocabulary shards with a target on no rank."""
 import torch
 import torch.nn.functional as F
 
-from case import values, write_case
+from case import values, write_autograd
 
 
-def write(op, name, attributes, f, inputs, outputs=("loss",), counts=None, fixed=(), grad_y=True):
-    """inputs: {name: (tensor, role)}, differentiated; fixed: [(name, tensor, role)] that are not. f gives the outputs, the
-    first of them the one that is differentiated."""
-    leaves = {k: v.clone().requires_grad_() for k, (v, _) in inputs.items()}
-    results = f(*leaves.values())
-    results = results if isinstance(results, tuple) else (results,)
-    g = values(*results[0].shape, seed=99) if grad_y else torch.ones_like(results[0])
-    results[0].backward(g)
-    given = [(k, v, role) for k, (v, role) in inputs.items()]
-    write_case(
-        op,
-        name,
-        attributes,
-        [*given, *fixed, *([("grad_y", g, "grad_output")] if grad_y else [])],
-        [
-            *((k, v, "output") for k, v in zip(outputs, results)),
-            *((f"grad_{k}", v.grad, "grad_input") for k, v in leaves.items()),
-        ],
-        counts,
-    )
+def write(*arguments, outputs=("loss",), **rest):
+    write_autograd(*arguments, outputs, **rest)
 
 
 def index(*v):
@@ -49,6 +31,7 @@ for reduction, count in (("mean", 60), ("sum", 60), ("none", 5)):
           {"logits": (logits, "input"), "target_probs": (probs, "input")}, counts={"loss": count}, fixed=[w])
 write("cross_entropy", "probs_one_token", {}, F.cross_entropy,
       {"logits": (logits[0, :, 0], "input"), "target_probs": (probs[0, :, 0], "input")})
+
 # nll_loss
 log_probs = F.log_softmax(logits, 1).bfloat16().double()
 for reduction, count in (("mean", 12), ("sum", 12), ("none", 1)):
@@ -88,44 +71,14 @@ for name, tp, ids, s in (
     ("tp4_target_outside", 4, [[-1, 11, 12], [-100, 3, 2]], 0.0),
 ):
     write("vocab_parallel_cross_entropy", name, {"tp": tp, "label_smoothing": s}, vocab_parallel(tp, torch.tensor(ids), s),
-          {"logits": (wide, "input")}, ("loss", "local_max", "global_max", "local_sum_exp"),
-          {"local_sum_exp": 12 // tp, "loss": 12 // tp + tp, "grad_logits": 12 // tp + tp},
-          [("target", torch.tensor(ids), "index")])
+          {"logits": (wide, "input")}, outputs=("loss", "local_max", "global_max", "local_sum_exp"),
+          counts={"local_sum_exp": 12 // tp, "loss": 12 // tp + tp, "grad_logits": 12 // tp + tp},
+          fixed=[("target", torch.tensor(ids), "index")])
 
-# logsumexp, l2_norm
+# logsumexp
 inf = float("inf")
 x = values(3, 4, 5, low=-6, high=6, seed=5)
 masked = x.clone()
 masked[:, :, 2] = -inf
-write("logsumexp", "two_dims", {"dims": [-1, 0]}, lambda x: x.logsumexp((-1, 0)), {"x": (x, "input")}, ("y",), {"y": 15})
-write("logsumexp", "one_masked", {"dims": [2]}, lambda x: x.logsumexp(2), {"x": (masked, "input")}, ("y",), {"y": 5})
-rows = values(3, 4, seed=6)
-rows[1] = 0
-write("l2_norm", "zero_row_keepdim", {"dim": 1, "keepdim": True},
-      lambda x: torch.linalg.vector_norm(x, dim=1, keepdim=True), {"x": (rows, "input")}, ("y",), {"y": 4})
-write("l2_norm", "all", {}, torch.linalg.vector_norm, {"x": (rows, "input")}, ("y",), {"y": 12})
-
-
-# group_norm
-def group_norm(groups, eps):
-    def f(x, weight=None, bias=None):
-        grouped = x.detach().reshape(x.shape[0], groups, -1)
-        rstd = 1 / (grouped.var(-1, correction=0) + eps).sqrt()
-        return F.group_norm(x, groups, weight, bias, eps), grouped.mean(-1), rstd
-
-    return f
-
-
-affine = {"weight": (values(6, low=0.5, high=2, seed=7), "param"), "bias": (values(6, seed=8), "param")}
-x = values(2, 6, 2, 3, low=-8, high=8, seed=9)
-write("group_norm", "pixels", {"num_groups": 3, "eps": 1e-6}, group_norm(3, 1e-6), {"x": (x, "input")} | affine,
-      ("y", "mean", "rstd"), {"y": 12, "grad_x": 12, "grad_weight": 12, "grad_bias": 12})
-write("group_norm", "no_pixels_plain", {"num_groups": 2}, group_norm(2, 1e-5), {"x": (x[:, :, 0, 0], "input")},
-      ("y", "mean", "rstd"), {"y": 3})
-
-# rms_norm over two dimensions; x's rstd keeps them with extent 1.
-x = values(4, 2, 5, low=-8, high=8, seed=10)
-rstd = 1 / ((x * x).mean((-2, -1), keepdim=True) + 1e-5).sqrt()
-write("rms_norm", "two_dims", {"eps": 1e-5}, lambda x, w: (F.rms_norm(x, (2, 5), w, 1e-5), rstd),
-      {"x": (x, "input"), "weight": (values(2, 5, low=0.5, high=2, seed=11), "param")}, ("y", "rstd"),
-      {"y": 10, "rstd": 10, "grad_x": 10, "grad_weight": 4})
+write_autograd("logsumexp", "two_dims", {"dims": [-1, 0]}, lambda x: x.logsumexp((-1, 0)), {"x": (x, "input")}, ("y",), {"y": 15})
+write_autograd("logsumexp", "one_masked", {"dims": [2]}, lambda x: x.logsumexp(2), {"x": (masked, "input")}, ("y",), {"y": 5})
