@@ -41,8 +41,8 @@ struct Domain {
   /// The nearest value inside.
   double clip(double v) const;
 };
-/// Of an operator that only compares or moves values: no number is too large or too small.
-constexpr Domain everywhere = {-std::numeric_limits<double>::max(), std::numeric_limits<double>::max()};
+/// Of an operator that only compares or moves values: every float32.
+constexpr Domain everywhere = {-std::numeric_limits<float>::max(), std::numeric_limits<float>::max()};
 
 /// An argument of an operator.
 /// `shape` names the extents, comma-separated: a letter ("C"), a literal ("1"), or a letter with a star for

@@ -14,8 +14,7 @@ struct VocabParallelCrossEntropy {
       "logits_v";
   static constexpr std::string_view source =
       "arXiv:1909.08053 sec. 3; label smoothing as in Megatron-LM, over the vocabulary of all ranks";
-  static constexpr std::string_view aliases[] = {"VocabParallelCrossEntropy",
-                                                 "npu_fused_cross_entropy_loss_with_max_sum"};
+  static constexpr std::string_view aliases[] = {"VocabParallelCrossEntropy"};
   // Megatron-LM itself smooths over a rank's own classes (issue 7452), so that its loss depends on tp.
   static constexpr Attribute attributes[] = {
       {"tp", "1", "tensor parallel ranks"},

@@ -5,9 +5,7 @@ from case import values, write_autograd
 
 
 def write(op, name, attributes, f, inputs, counts=None, fixed=()):
-    role = {"min": "param", "max": "param"}
-    roles = {k: (v, role.get(k, "input")) for k, v in inputs.items()}
-    write_autograd(op, name, attributes, f, roles, counts=counts, fixed=fixed)
+    write_autograd(op, name, attributes, f, {k: (v, "input") for k, v in inputs.items()}, counts=counts, fixed=fixed)
 
 
 def t(*v):
