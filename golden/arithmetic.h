@@ -31,6 +31,7 @@ ASSAY_FUNCTION(erfc)
 ASSAY_FUNCTION(sin)
 ASSAY_FUNCTION(cos)
 ASSAY_FUNCTION(abs)
+ASSAY_FUNCTION(floor)
 #undef ASSAY_FUNCTION
 inline float pow(float x, float y) {
   return std::pow(x, y);
@@ -95,6 +96,12 @@ T maximum(const T& a, const T& b) {
   } else {
     return isnan(a) || b < a ? a : b;
   }
+}
+
+/// The smaller one; NaN if either is (torch.minimum).
+template <class T>
+T minimum(const T& a, const T& b) {
+  return -maximum<T>(-a, -b);
 }
 
 /// `better`, where the golden value avoids a cancellation that kernels do not: in Bound with the error of the

@@ -201,6 +201,12 @@ Bound pow(const Bound& x, const Bound& y) {
 Bound abs(const Bound& x) {
   return {std::abs(x.value), x.error};
 }
+// An integer: not rounded, but another one where the error reaches it.
+Bound floor(const Bound& x) {
+  const double value = std::floor(x.value);
+  const Ends at = ends(x);
+  return settled(value, worse(distance(std::floor(at.low), value), distance(std::floor(at.high), value)));
+}
 bool isnan(const Bound& x) {
   return std::isnan(x.value);
 }

@@ -65,6 +65,7 @@ struct Bound {
   friend Bound cos(const Bound&);
   friend Bound pow(const Bound&, const Bound&);
   friend Bound abs(const Bound& x);
+  friend Bound floor(const Bound&);
   friend bool isnan(const Bound&);
   friend bool isinf(const Bound&);
 };

@@ -110,6 +110,9 @@ Truth pow(const Truth& x, const Truth& y) {
 Truth abs(const Truth& x) {
   return Truth::Access::make(mp::abs(Truth::Access::of(x)));
 }
+Truth floor(const Truth& x) {
+  return Truth::Access::make(mp::floor(Truth::Access::of(x)));
+}
 bool isnan(const Truth& x) {
   return (mp::isnan)(Truth::Access::of(x));
 }

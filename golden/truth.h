@@ -47,6 +47,7 @@ class Truth {
   friend Truth cos(const Truth&);
   friend Truth pow(const Truth&, const Truth&);
   friend Truth abs(const Truth&);
+  friend Truth floor(const Truth&);
   friend bool isnan(const Truth&);
   friend bool isinf(const Truth&);
 

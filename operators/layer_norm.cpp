@@ -1,10 +1,8 @@
-#include "assay/golden/error.h"
-#include "assay/operators/operator.h"
+#include "assay/operators/norm.h"
 
 namespace assay {
 namespace {
 
-// C*: the last extents, as many as weight or normalized_shape has; one if there is neither.
 struct LayerNorm {
   static constexpr std::string_view name = "layer_norm";
   static constexpr std::string_view math = "y = (x - mean) w / sqrt(var + eps) + b";
@@ -15,10 +13,9 @@ struct LayerNorm {
                                                  "npu_layer_norm_eval",
                                                  "npu_layer_norm",
                                                  "LayerNorm",
-                                                 "FusedLayerNorm"};
-  static constexpr Attribute attributes[] = {
-      {"eps", "1e-5", "added to the variance"},
-      {"normalized_shape", "null", "the extents normalised over, where weight does not tell"}};
+                                                 "FusedLayerNorm",
+                                                 "LayerNormalization"};
+  static constexpr Attribute attributes[] = {{"eps", "1e-5", "added to the variance"}, normalized_shape};
   static constexpr Arg args[] = {
       {"x", "N*,C*", Role::input, -8, 8},
       {.name = "weight", .shape = "C*", .role = Role::param, .low = .5, .high = 2, .optional = true},
@@ -36,42 +33,19 @@ struct LayerNorm {
                                          {"N=5,C=2x4", "normalized_shape=[2,4]", "weight,bias"},
                                          {"N=4,C=3x5", "", "bias"}};
 
-  static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
-    const Shape& x = shape_of_input(inputs, "x");
-    std::size_t rank = 1;
-    for (const std::string_view param : {"weight", "bias"}) {
-      if (const InputShape* found = find_input(inputs, param)) rank = found->shape.size();
-    }
-    if (a.has("normalized_shape")) rank = a.list("normalized_shape").size();
-    if (rank == 0 || rank > x.size()) {
-      throw Error("layer_norm: cannot normalise the last {} dimensions of x, whose shape is {}", rank,
-                  to_string(x));
-    }
-    const auto first = x.end() - static_cast<std::ptrdiff_t>(rank);
-    d.set("N", Shape(x.begin(), first));
-    d.set("C", Shape(first, x.end()));
-    if (!a.has("normalized_shape")) return;
-    const Shape given = a.integers("normalized_shape");
-    if (Shape(first, x.end()) != given) {
-      throw Error("layer_norm: x has shape {}; normalized_shape is {}", to_string(x), to_string(given));
-    }
-  }
+  static void bind(Dims& d, InputShapes inputs, const Attributes& a) { bind_norm(name, d, inputs, a); }
 
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes& a) {
     const std::int64_t N = d.at("N"), C = d.at("C");
     const auto x = t["x"], y = t["y"], mean = t["mean"], rstd = t["rstd"];
-    const T eps = constant<T>(a.real("eps")), count = number<T>(C);
+    const T eps = constant<T>(a.real("eps"));
     const auto w = t.optional("weight"), b = t.optional("bias");
     for (std::int64_t n = 0; n < N; ++n) {
-      mean(n) = sum<T>(C, [&](auto c) { return x(n, c); }) / count;
-      const T variance = sum<T>(C,
-                                [&](auto c) {
-                                  const T deviation = x(n, c) - mean(n);
-                                  return deviation * deviation;
-                                }) /
-                         count;
-      rstd(n) = T(1) / sqrt(variance + eps);
+      const Moments<T> m = moments(
+          C, [&](auto c) { return x(n, c); }, eps);
+      mean(n) = m.mean;
+      rstd(n) = m.rstd;
       for (std::int64_t c = 0; c < C; ++c) {
         y(n, c) = (x(n, c) - mean(n)) * rstd(n);
         if (w) y(n, c) *= w(c);
@@ -80,20 +54,18 @@ struct LayerNorm {
     }
   }
 
-  // With h = (x - mean) rstd and v = w g: grad_x = rstd (v - mean(v) - h mean(v h)), grad_w = sum_n g h,
-  // grad_b = sum_n g.
+  // With h = (x - mean) rstd: grad_w = sum_n g h, grad_b = sum_n g.
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes&) {
     const std::int64_t N = d.at("N"), C = d.at("C");
     const auto x = t["x"], g = t["grad_y"], grad_x = t["grad_x"], mean = t["mean"], rstd = t["rstd"];
     const auto w = t.optional("weight");
-    const T count = number<T>(C);
     const auto h = [&](auto n, auto c) { return (x(n, c) - mean(n)) * rstd(n); };
     const auto v = [&](auto n, auto c) { return w ? w(c) * g(n, c) : g(n, c); };
     for (std::int64_t n = 0; n < N; ++n) {
-      const T mean_v = sum<T>(C, [&](auto c) { return v(n, c); }) / count;
-      const T mean_vh = sum<T>(C, [&](auto c) { return v(n, c) * h(n, c); }) / count;
-      for (std::int64_t c = 0; c < C; ++c) grad_x(n, c) = rstd(n) * (v(n, c) - mean_v - h(n, c) * mean_vh);
+      normalised_gradient<T>(
+          C, [&](auto c) { return v(n, c); }, [&](auto c) { return h(n, c); }, rstd(n),
+          [&](auto c) -> T& { return grad_x(n, c); });
     }
     if (const auto grad_w = t.optional("grad_weight")) {
       for (std::int64_t c = 0; c < C; ++c) grad_w(c) = sum<T>(N, [&](auto n) { return g(n, c) * h(n, c); });

@@ -10,7 +10,7 @@ struct LogSoftmax {
   static constexpr std::string_view math = "y = x - max x - log sum exp(x - max x)";
   static constexpr std::string_view source = "Blanchard, Higham and Higham 2021, eq. 1.4 (shifted)";
   static constexpr std::string_view aliases[] = {"torch.log_softmax", "torch.nn.functional.log_softmax",
-                                                 "_log_softmax", "LogSoftmax"};
+                                                 "_log_softmax", "LogSoftmax", "torch.nn.LogSoftmax"};
   static constexpr Attribute attributes[] = {{"dim", "-1", "the dimension whose probabilities sum to 1"}};
   static constexpr Arg args[] = {
       {"x", "A*,C*,B*", Role::input, -8, 8},

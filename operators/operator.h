@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
@@ -42,6 +43,8 @@ struct Domain {
   /// The nearest value inside.
   double clip(double v) const;
 };
+/// Of an operator that only compares or moves values: every float32.
+constexpr Domain everywhere = {-std::numeric_limits<float>::max(), std::numeric_limits<float>::max()};
 
 /// An argument of an operator.
 /// `shape` names the extents, comma-separated: a letter ("C"), a literal ("1"), or a letter with a star for

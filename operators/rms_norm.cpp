@@ -1,25 +1,39 @@
-#include "assay/operators/operator.h"
+#include "assay/operators/norm.h"
 
 namespace assay {
 namespace {
 
+// K*: an extent 1 for each of C*.
 struct RmsNorm {
   static constexpr std::string_view name = "rms_norm";
   static constexpr std::string_view math = "y = x w / sqrt(mean(x^2) + eps)";
   static constexpr std::string_view source = "arXiv:1910.07467 eq. 4";
-  static constexpr std::string_view aliases[] = {"torch.nn.functional.rms_norm", "npu_rms_norm", "RmsNorm",
-                                                 "TENorm"};
-  static constexpr Attribute attributes[] = {{"eps", "1e-5", "added to the mean square"}};
+  static constexpr std::string_view aliases[] = {"torch.nn.functional.rms_norm",
+                                                 "npu_rms_norm",
+                                                 "RmsNorm",
+                                                 "TENorm",
+                                                 "torch.nn.RMSNorm",
+                                                 "RMSNormalization"};
+  static constexpr Attribute attributes[] = {{"eps", "1e-5", "added to the mean square"}, normalized_shape};
   static constexpr Arg args[] = {
-      {"x", "N*,C", Role::input, -8, 8},
-      {.name = "weight", .shape = "C", .role = Role::param, .low = .5, .high = 2, .optional = true},
-      {"grad_y", "N*,C", Role::grad_output},
-      {.name = "y", .shape = "N*,C", .role = Role::output, .terms = "C"},
-      {.name = "rstd", .shape = "N*,1", .role = Role::output, .terms = "C"},
-      {.name = "grad_x", .shape = "N*,C", .role = Role::grad_input, .terms = "C"},
-      {.name = "grad_weight", .shape = "C", .role = Role::grad_input, .optional = true, .terms = "N"},
+      {"x", "N*,C*", Role::input, -8, 8},
+      {.name = "weight", .shape = "C*", .role = Role::param, .low = .5, .high = 2, .optional = true},
+      {"grad_y", "N*,C*", Role::grad_output},
+      {.name = "y", .shape = "N*,C*", .role = Role::output, .terms = "C"},
+      {.name = "rstd", .shape = "N*,K*", .role = Role::output, .terms = "C"},
+      {.name = "grad_x", .shape = "N*,C*", .role = Role::grad_input, .terms = "C"},
+      {.name = "grad_weight", .shape = "C*", .role = Role::grad_input, .optional = true, .terms = "N"},
   };
-  static constexpr Example examples[] = {{"N=6,C=33"}, {"N=2x3,C=8", "eps=1e-6"}, {"N=4,C=5", "", "weight"}};
+  static constexpr Example examples[] = {{"N=6,C=33"},
+                                         {"N=2x3,C=8", "eps=1e-6"},
+                                         {"N=4,C=5", "", "weight"},
+                                         {"N=3,C=2x5"},
+                                         {"N=5,C=2x4", "normalized_shape=[2,4]", "weight"}};
+
+  static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
+    bind_norm(name, d, inputs, a);
+    d.set("K", Shape(d.extents("C").size(), 1));
+  }
 
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes& a) {

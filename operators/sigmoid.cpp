@@ -10,12 +10,7 @@ struct Sigmoid {
   static constexpr std::string_view source = "torch.nn.functional.sigmoid";
   static constexpr std::string_view aliases[] = {"torch.sigmoid", "torch.nn.functional.sigmoid",
                                                  "torch.nn.Sigmoid", "npu_sigmoid", "Sigmoid"};
-  static constexpr Arg args[] = {
-      {"x", "N*", Role::input, -16, 16},
-      {"grad_y", "N*", Role::grad_output},
-      {.name = "y", .shape = "N*", .role = Role::output, .terms = "1"},
-      {.name = "grad_x", .shape = "N*", .role = Role::grad_input, .terms = "1"},
-  };
+  static constexpr auto args = unary_args(-16, 16);
   static constexpr Example examples[] = {{"N=24"}, {"N=3x5"}};
 
   template <class T>

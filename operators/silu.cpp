@@ -9,14 +9,9 @@ struct Silu {
   static constexpr std::string_view name = "silu";
   static constexpr std::string_view math = "y = x / (1 + exp(-x))";
   static constexpr std::string_view source = "arXiv:1606.08415 sec. 2";
-  static constexpr std::string_view aliases[] = {"torch.nn.functional.silu", "torch.nn.SiLU", "swish",
-                                                 "npu_silu", "SiLU"};
-  static constexpr Arg args[] = {
-      {"x", "N*", Role::input, -16, 16},
-      {"grad_y", "N*", Role::grad_output},
-      {.name = "y", .shape = "N*", .role = Role::output, .terms = "1"},
-      {.name = "grad_x", .shape = "N*", .role = Role::grad_input, .terms = "1"},
-  };
+  static constexpr std::string_view aliases[] = {
+      "torch.nn.functional.silu", "torch.nn.SiLU", "swish", "npu_silu", "SiLU", "Swish"};
+  static constexpr auto args = unary_args(-16, 16);
   static constexpr Example examples[] = {{"N=24"}, {"N=3x5"}};
 
   template <class T>

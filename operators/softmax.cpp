@@ -9,9 +9,9 @@ struct Softmax {
   static constexpr std::string_view name = "softmax";
   static constexpr std::string_view math = "y = exp(x - max x) / sum exp(x - max x)";
   static constexpr std::string_view source = "Blanchard, Higham and Higham 2021, eq. 1.4 (shifted)";
-  static constexpr std::string_view aliases[] = {"torch.softmax",     "torch.nn.functional.softmax",
-                                                 "_softmax",          "Softmax",
-                                                 "npu_attn_softmax_", "FusedScaleMaskSoftmax"};
+  static constexpr std::string_view aliases[] = {
+      "torch.softmax",     "torch.nn.functional.softmax", "_softmax",        "Softmax",
+      "npu_attn_softmax_", "FusedScaleMaskSoftmax",       "torch.nn.Softmax"};
   static constexpr Attribute attributes[] = {{"dim", "-1", "the dimension whose sums are 1"}};
   static constexpr Arg args[] = {
       {"x", "A*,C*,B*", Role::input, -8, 8},

@@ -12,12 +12,7 @@ struct Softplus {
                                                  "Softplus"};
   static constexpr Attribute attributes[] = {{"beta", "1", "steepness"},
                                              {"threshold", "20", "above it, in beta x, y is x"}};
-  static constexpr Arg args[] = {
-      {"x", "N*", Role::input, -8, 8},
-      {"grad_y", "N*", Role::grad_output},
-      {.name = "y", .shape = "N*", .role = Role::output, .terms = "1"},
-      {.name = "grad_x", .shape = "N*", .role = Role::grad_input, .terms = "1"},
-  };
+  static constexpr auto args = unary_args(-8, 8);
   static constexpr Example examples[] = {{"N=24"}, {"N=3x5", "beta=2,threshold=10"}};
 
   template <class T>

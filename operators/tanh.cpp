@@ -10,12 +10,7 @@ struct Tanh {
   static constexpr std::string_view source = "torch.tanh";
   static constexpr std::string_view aliases[] = {"torch.tanh", "torch.nn.functional.tanh", "torch.nn.Tanh",
                                                  "Tanh"};
-  static constexpr Arg args[] = {
-      {"x", "N*", Role::input, -8, 8},
-      {"grad_y", "N*", Role::grad_output},
-      {.name = "y", .shape = "N*", .role = Role::output, .terms = "1"},
-      {.name = "grad_x", .shape = "N*", .role = Role::grad_input, .terms = "1"},
-  };
+  static constexpr auto args = unary_args(-8, 8);
   static constexpr Example examples[] = {{"N=24"}, {"N=3x5"}};
 
   template <class T>

@@ -36,3 +36,18 @@ def write_case(op, name, attributes, inputs, outputs, counts=None):
     if counts is not None:
         case["accumulation_count"] = counts
     (folder / "case.json").write_text(json.dumps(case, indent=1) + "\n")
+
+
+def write_autograd(op, name, attributes, f, inputs, outputs=("y",), counts=None, fixed=(), grad_y=True):
+    """Runs f on inputs, {name: (tensor, role)}, and differentiates its first result by all of them. fixed: further inputs
+    (name, tensor, role) that f knows itself. Without grad_y the gradient of the result is 1 and not written."""
+    leaves = {k: v.clone().requires_grad_() for k, (v, _) in inputs.items()}
+    results = f(*leaves.values())
+    results = results if isinstance(results, tuple) else (results,)
+    g = values(*results[0].shape, seed=99) if grad_y else torch.ones_like(results[0])
+    results[0].backward(g)
+    given = [(k, v, role) for k, (v, role) in inputs.items()]
+    made = [(k, v, "output") for k, v in zip(outputs, results, strict=True)]
+    gradients = [(f"grad_{k}", v.grad, "grad_input") for k, v in leaves.items()]
+    upstream = [("grad_y", g, "grad_output")] if grad_y else []
+    write_case(op, name, attributes, [*given, *fixed, *upstream], [*made, *gradients], counts)

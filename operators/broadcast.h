@@ -1,0 +1,59 @@
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "assay/operators/axes.h"
+#include "assay/operators/operator.h"
+
+/// What operators share that work element by element on inputs broadcast to y, NumPy's rule.
+namespace assay {
+
+/// An input that is broadcast: its name, and the letter of its shape "A*".
+struct Operand {
+  std::string_view name, letter;
+};
+
+/// Sets the shape Y* that the operands broadcast to, each one's own, and "copies_A": to how many elements of
+/// y an element of A* is copied. Operands that are not given are passed over.
+inline void bind_broadcast(Dims& d, InputShapes inputs, std::initializer_list<Operand> operands) {
+  Shape y;
+  for (const Operand& o : operands) {
+    if (const InputShape* input = find_input(inputs, o.name)) y = broadcast(y, input->shape);
+  }
+  d.set("Y", y);
+  for (const Operand& o : operands) {
+    const InputShape* input = find_input(inputs, o.name);
+    if (input == nullptr) continue;
+    d.set(o.letter, input->shape);
+    const std::int64_t size = element_count(input->shape);
+    d.set("copies_" + std::string(o.letter), size == 0 ? 0 : element_count(y) / size);
+  }
+}
+
+/// An operand as y sees it: its element for element i of y.
+template <class T>
+class Broadcast {
+ public:
+  Broadcast(Tensors<T>& t, const Dims& d, Operand o)
+      : data_(t[o.name].data()), at_(broadcast_positions(d.extents(o.letter), d.extents("Y"))) {}
+  const T& operator()(std::int64_t i) const { return data_[at_[static_cast<std::size_t>(i)]]; }
+
+ private:
+  const T* data_;
+  std::vector<std::int64_t> at_;
+};
+
+/// The gradient of an operand: every element collects slope(i) from the elements i of y it was copied to.
+template <class T, class F>
+void collect_gradient(Tensors<T>& t, const Dims& d, Operand o, F slope) {
+  std::vector<T>& grad = t.slot("grad_" + std::string(o.name)).values;
+  const Copies to = copies(d.extents(o.letter), d.extents("Y"));
+  const auto n = static_cast<std::int64_t>(to.offset.size());
+  for (std::size_t p = 0; p < grad.size(); ++p) {
+    grad[p] = sum<T>(n, [&](auto k) { return slope(to.first[p] + to.offset[static_cast<std::size_t>(k)]); });
+  }
+}
+
+}  // namespace assay
