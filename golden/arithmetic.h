@@ -91,45 +91,27 @@ T without_cancellation(F better, G usual) {
   return value;
 }
 
-/// A sum that can be read after every term. In float and double: in the order of the terms. In Bound: for any
-/// order of the additions, (n-1) u sum |x_i| beside what the terms bring along (Jeannerod and Rump 2013: no
-/// higher-order term is needed).
-template <class T>
-class RunningSum {
- public:
-  void add(const T& term) { total_ += term; }
-  T total() const { return total_; }
-
- private:
-  T total_ = T(0);
-};
-
-template <>
-class RunningSum<Bound> {
- public:
-  void add(const Bound& term) {
-    value_ += term.value;
-    magnitude_ += std::abs(term.value) + term.error;
-    inherited_ += term.error;
-    ++terms_;
-  }
-  Bound total() const {
-    const double additions = terms_ > 1 ? static_cast<double>(terms_ - 1) : 0;
-    const double rounding = additions * ErrorScope::current().unit_roundoff * magnitude_;
-    return settled(value_, std::isfinite(value_) ? inherited_ + rounding : inherited_);
-  }
-
- private:
-  double value_ = 0, magnitude_ = 0, inherited_ = 0;
-  std::int64_t terms_ = 0;
-};
-
-/// sum f(i), i < n, left to right; in Bound for any order.
+/// sum f(i), i < n. In float and double: left to right, as written. In Bound: for any order of the additions,
+/// (n-1) u sum |x_i| beside what the terms bring along (Jeannerod and Rump 2013: no higher-order term is
+/// needed).
 template <class T, class F>
 T sum(std::int64_t n, F f) {
-  RunningSum<T> running;
-  for (std::int64_t i = 0; i < n; ++i) running.add(f(i));
-  return running.total();
+  if constexpr (std::is_same_v<T, Bound>) {
+    double value = 0, magnitude = 0, inherited = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const Bound term = f(i);
+      value += term.value;
+      magnitude += std::abs(term.value) + term.error;
+      inherited += term.error;
+    }
+    const double additions = n > 1 ? static_cast<double>(n - 1) : 0;
+    const double rounding = additions * ErrorScope::current().unit_roundoff * magnitude;
+    return settled(value, std::isfinite(value) ? inherited + rounding : inherited);
+  } else {
+    T total = T(0);
+    for (std::int64_t i = 0; i < n; ++i) total += f(i);
+    return total;
+  }
 }
 
 }  // namespace assay

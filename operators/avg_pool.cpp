@@ -84,13 +84,12 @@ struct AvgPool {
     const auto seen = windows(axes);
     const auto divisor = divisors(axes, attr, seen);
     for (std::int64_t a = 0; a < d.at("A"); ++a) {
-      std::vector<RunningSum<T>> collected(static_cast<std::size_t>(d.at("S")));
+      Collected<T> collected(d.at("S"));
       for (std::size_t o = 0; o < seen.size(); ++o) {
         const T share = g(a, static_cast<std::int64_t>(o)) / number<T>(divisor[o]);
-        for (const std::int64_t i : seen[o]) collected[static_cast<std::size_t>(i)].add(share);
+        for (const std::int64_t i : seen[o]) collected.add(i, share);
       }
-      for (std::size_t i = 0; i < collected.size(); ++i)
-        grad_x(a, static_cast<std::int64_t>(i)) = collected[i].total();
+      for (std::int64_t s = 0; s < d.at("S"); ++s) grad_x(a, s) = collected.total(s);
     }
   }
 };

@@ -1,7 +1,6 @@
 #include "assay/operators/collective.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "assay/golden/error.h"
 
@@ -29,7 +28,9 @@ void bind_rank_reduction(Dims& d, std::string_view op, std::int64_t ranks, const
   if (exact && a.text("reduce") == "prod")
     throw Error("{}: the order exact is one of sums, not of products", op);
   std::int64_t chain = ranks;
-  if (tree) chain = std::bit_width(static_cast<std::uint64_t>(ranks - 1));  // ceil(log2 R)
+  if (tree) {  // ceil(log2 R)
+    for (chain = 0; (std::int64_t{1} << chain) < ranks;) ++chain;
+  }
   if (exact || a.text("reduce") == "max" || a.text("reduce") == "min") chain = 1;
   d.set("chain", std::max<std::int64_t>(chain, 1));
 }

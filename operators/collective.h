@@ -30,18 +30,18 @@ template <class T, class F>
 T exact_sum(std::int64_t n, F value) {
   if constexpr (std::is_same_v<T, Truth>) {
     return sum<T>(n, value);
-  } else if constexpr (std::is_same_v<T, Bound>) {
-    double total = 0, inherited = 0;
-    for (std::int64_t i = 0; i < n; ++i) {
-      total += value(i).value;
-      inherited += value(i).error;
-    }
-    const double rounding = ErrorScope::current().unit_roundoff * (std::abs(total) + inherited);
-    return settled(total, std::isfinite(total) ? inherited + rounding : inherited);
   } else {
-    ExactSum total;
-    for (std::int64_t i = 0; i < n; ++i) total.add(value(i));
-    return static_cast<T>(total.round(std::is_same_v<T, float> ? DType::float32 : DType::float64));
+    ExactSum exact;
+    for (std::int64_t i = 0; i < n; ++i) exact.add(static_cast<double>(value(i)));
+    const double total = exact.round(std::is_same_v<T, float> ? DType::float32 : DType::float64);
+    if constexpr (std::is_same_v<T, Bound>) {
+      double inherited = 0;
+      for (std::int64_t i = 0; i < n; ++i) inherited += value(i).error;
+      const double rounding = ErrorScope::current().unit_roundoff * (std::abs(total) + inherited);
+      return settled(total, std::isfinite(total) ? inherited + rounding : inherited);
+    } else {
+      return static_cast<T>(total);
+    }
   }
 }
 

@@ -44,14 +44,15 @@ struct CumProd {
     for (std::int64_t a = 0; a < A; ++a) {
       for (std::int64_t b = 0; b < B; ++b) {
         T before = T(1);
+        std::vector<T> between(static_cast<std::size_t>(C));
         for (std::int64_t i = 0; i < C; ++i) {
-          T between = T(1);
-          RunningSum<T> terms;
-          for (std::int64_t k = i; k < C; ++k) {
-            if (k > i) between *= x(a, k, b);
-            terms.add(g(a, k, b) * between);
-          }
-          grad_x(a, i, b) = before * terms.total();
+          const std::int64_t left = C - i;
+          T product = T(1);
+          for (std::int64_t k = 0; k < left; ++k)
+            between[static_cast<std::size_t>(k)] = k == 0 ? product : product *= x(a, i + k, b);
+          const T total =
+              sum<T>(left, [&](auto k) { return g(a, i + k, b) * between[static_cast<std::size_t>(k)]; });
+          grad_x(a, i, b) = before * total;
           before *= x(a, i, b);
         }
       }

@@ -78,12 +78,10 @@ struct MaxPool {
     const auto x = t["x"], g = t["grad_y"], grad_x = t["grad_x"];
     const auto seen = windows(pool_axes(name, t.shape("x"), attr));
     for (std::int64_t a = 0; a < d.at("A"); ++a) {
-      std::vector<RunningSum<T>> collected(static_cast<std::size_t>(d.at("S")));
-      for (std::size_t o = 0; o < seen.size(); ++o) {
-        collected[static_cast<std::size_t>(winner(x, a, seen[o]))].add(g(a, static_cast<std::int64_t>(o)));
-      }
-      for (std::size_t i = 0; i < collected.size(); ++i)
-        grad_x(a, static_cast<std::int64_t>(i)) = collected[i].total();
+      Collected<T> collected(d.at("S"));
+      for (std::size_t o = 0; o < seen.size(); ++o)
+        collected.add(winner(x, a, seen[o]), g(a, static_cast<std::int64_t>(o)));
+      for (std::int64_t s = 0; s < d.at("S"); ++s) grad_x(a, s) = collected.total(s);
     }
   }
 };

@@ -29,4 +29,22 @@ void bind_pool(Dims&, std::span<const PoolAxis>, const Shape& x);
 /// Per window in C order, the flat positions in S* of the elements that it sees, in C order.
 std::vector<std::vector<std::int64_t>> windows(std::span<const PoolAxis>);
 
+/// What falls on each of n positions is added up there.
+template <class T>
+class Collected {
+ public:
+  explicit Collected(std::int64_t n) : shares_(static_cast<std::size_t>(n)) {}
+  void add(std::int64_t position, const T& share) {
+    shares_[static_cast<std::size_t>(position)].push_back(share);
+  }
+  T total(std::int64_t position) const {
+    const std::vector<T>& all = shares_[static_cast<std::size_t>(position)];
+    return sum<T>(static_cast<std::int64_t>(all.size()),
+                  [&](auto i) { return all[static_cast<std::size_t>(i)]; });
+  }
+
+ private:
+  std::vector<std::vector<T>> shares_;
+};
+
 }  // namespace assay
