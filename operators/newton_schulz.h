@@ -1,0 +1,75 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "assay/golden/arithmetic.h"
+
+/// The odd polynomial a X + b X X^T X + c (X X^T)^2 X, step after step: it moves all singular values of X
+/// towards 1 and leaves the singular vectors. K. Jordan, "Muon" (2024).
+namespace assay {
+
+/// In C order.
+template <class T>
+struct Matrix {
+  std::int64_t rows = 0, columns = 0;
+  std::vector<T> values;
+  Matrix(std::int64_t r, std::int64_t c)
+      : rows(r), columns(c), values(static_cast<std::size_t>(r * c), T(0)) {}
+  T& operator()(std::int64_t i, std::int64_t k) { return values[static_cast<std::size_t>(i * columns + k)]; }
+  const T& operator()(std::int64_t i, std::int64_t k) const {
+    return values[static_cast<std::size_t>(i * columns + k)];
+  }
+};
+
+template <class T>
+Matrix<T> transposed(const Matrix<T>& x) {
+  Matrix<T> y(x.columns, x.rows);
+  for (std::int64_t i = 0; i < x.rows; ++i) {
+    for (std::int64_t k = 0; k < x.columns; ++k) y(k, i) = x(i, k);
+  }
+  return y;
+}
+
+template <class T>
+Matrix<T> product(const Matrix<T>& a, const Matrix<T>& b) {
+  Matrix<T> y(a.rows, b.columns);
+  for (std::int64_t i = 0; i < y.rows; ++i) {
+    for (std::int64_t k = 0; k < y.columns; ++k)
+      y(i, k) = sum<T>(a.columns, [&](auto j) { return a(i, j) * b(j, k); });
+  }
+  return y;
+}
+
+/// p(s) = a s + b s^3 + c s^5 on the singular values.
+struct Quintic {
+  double a, b, c;
+};
+
+/// The same in Bound. Errors of elements, added up through the products of every step, would grow by 30 a
+/// step; the derivative of the whole does not (newton_schulz.cpp). One bound for all elements: that of the
+/// Frobenius norm of their error.
+Matrix<Bound> newton_schulz_bound(const Matrix<Bound>& x, std::span<const Quintic> steps);
+
+/// @param x  no more rows than columns, of norm 1 at most
+template <class T>
+Matrix<T> newton_schulz(Matrix<T> x, std::span<const Quintic> steps) {
+  if constexpr (std::is_same_v<T, Bound>) {
+    return newton_schulz_bound(x, steps);
+  } else {
+    for (const Quintic& p : steps) {
+      const T a = constant<T>(p.a), b = constant<T>(p.b), c = constant<T>(p.c);
+      const Matrix<T> gram = product(x, transposed(x));
+      Matrix<T> polynomial = product(gram, gram);
+      for (std::size_t i = 0; i < gram.values.size(); ++i)
+        polynomial.values[i] = b * gram.values[i] + c * polynomial.values[i];
+      const Matrix<T> change = product(polynomial, x);
+      for (std::size_t i = 0; i < x.values.size(); ++i) x.values[i] = a * x.values[i] + change.values[i];
+    }
+    return x;
+  }
+}
+
+}  // namespace assay
