@@ -37,7 +37,7 @@ std::vector<VisibleKeys::Place> VisibleKeys::places(View<const std::int64_t> ids
       while (document + 1 < ends && i >= cu_seqlens(document + 1)) ++document;
     }
     const std::int64_t id = ids ? ids(i) : cu_seqlens && document + 1 >= ends ? -1 : document;
-    all[static_cast<std::size_t>(i)] = {id < 0 ? -1 : id, lengths[id]++};
+    all[static_cast<std::size_t>(i)] = {id, lengths[id]++};
   }
   return all;
 }

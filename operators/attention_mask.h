@@ -36,7 +36,7 @@ class VisibleKeys {
   std::vector<std::int64_t> operator()(std::int64_t head, std::int64_t l) const;
 
  private:
-  // A token's document, -1 for padding, and its position therein.
+  // A token's document, negative for padding, and its position therein.
   struct Place {
     std::int64_t document, position;
   };

@@ -94,51 +94,86 @@ TEST(Attention, LargeScoresDoNotOverflow) {
 }
 
 struct Wrong {
-  std::vector<NamedTensor> inputs;
+  std::string_view op;
+  std::vector<NamedTensor> inputs;  // beside or instead of good ones
   std::string attributes, message;
 };
 class WrongAttention : public testing::TestWithParam<Wrong> {};
 
 TEST_P(WrongAttention, IsAnErrorThatSaysSo) {
-  std::vector<NamedTensor> inputs = GetParam().inputs;
-  const auto given = [&](std::string_view name) {
-    return std::ranges::find(inputs, name, &NamedTensor::name) != inputs.end();
-  };
-  for (NamedTensor& input :
-       std::vector{zeros("q", {2, 4, 3}), zeros("k", {2, 5, 3}), zeros("v", {2, 5, 3})}) {
-    if (!given(input.name)) inputs.push_back(input);
+  const auto& [op, given, attributes, message] = GetParam();
+  std::vector<NamedTensor> inputs = given;
+  const auto good =
+      op == "attention"
+          ? std::vector{zeros("q", {2, 4, 3}), zeros("k", {2, 5, 3}), zeros("v", {2, 5, 3})}
+          : std::vector{zeros("q", {1, 3, 2, 4}), zeros("k", {1, 3, 2, 4}), zeros("v", {1, 3, 2, 5})};
+  for (const NamedTensor& input : good) {
+    if (std::ranges::find(given, input.name, &NamedTensor::name) == given.end()) inputs.push_back(input);
   }
   try {
-    compute_golden(attention(), inputs, parse_call({"", GetParam().attributes}).attributes, Level::fp64);
+    compute_golden(find_operator(op), inputs, parse_call({"", attributes}).attributes, Level::fp64);
     ADD_FAILURE() << "no Error";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr(GetParam().message));
+    EXPECT_THAT(error.what(), HasSubstr(message));
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Calls, WrongAttention,
     testing::Values(
-        Wrong{{zeros("q", {3, 4, 3})}, "", "q has 3 heads, k 2"},
-        Wrong{{zeros("q", {3})}, "", "q has shape [3]"},
-        Wrong{{zeros("q", {2, 4, 2})}, "", "'k' has shape [2, 5, 3]"},
-        Wrong{{zeros("v", {2, 4, 3})}, "", "'v' has shape [2, 4, 3]"},
-        Wrong{{}, "alignment=\"middle\"", "alignment is \"middle\"; expected top_left or bottom_right"},
-        Wrong{{}, "window_size=[1]", "window_size must be [left, right]"},
-        Wrong{{}, "window_size=[1,-2]", "window_size must be [left, right]"},
-        Wrong{{}, "softcap=-1", "softcap is -1"},
-        Wrong{{indices("mask", {4, 4}, std::vector<std::int64_t>(16))}, "", "cannot be broadcast"},
-        Wrong{{zeros("bias", {3, 2, 4, 5})}, "", "'bias' has shape [3, 2, 4, 5]; it must broadcast"},
-        Wrong{{indices("document_k", {5}, {0, 0, 0, 0, 0})}, "", "'document_k' needs 'document_q'"},
-        Wrong{{indices("document_q", {4}, {0, 0, 0, 0})},
+        Wrong{"attention", {zeros("q", {3, 4, 3})}, "", "q has 3 heads, k 2"},
+        Wrong{"attention", {zeros("q", {3})}, "", "q has shape [3]"},
+        Wrong{"attention", {zeros("q", {2, 4, 2})}, "", "'k' has shape [2, 5, 3]"},
+        Wrong{"attention", {zeros("v", {2, 4, 3})}, "", "'v' has shape [2, 4, 3]"},
+        Wrong{"attention",
+              {},
+              "alignment=\"middle\"",
+              "alignment is \"middle\"; expected top_left or bottom_right"},
+        Wrong{"attention", {}, "window_size=[1]", "window_size must be [left, right]"},
+        Wrong{"attention", {}, "window_size=[1,-2]", "window_size must be [left, right]"},
+        Wrong{"attention", {}, "softcap=-1", "softcap is -1"},
+        Wrong{
+            "attention", {indices("mask", {4, 4}, std::vector<std::int64_t>(16))}, "", "cannot be broadcast"},
+        Wrong{"attention",
+              {zeros("bias", {3, 2, 4, 5})},
+              "",
+              "'bias' has shape [3, 2, 4, 5]; it must broadcast"},
+        Wrong{"attention",
+              {indices("document_k", {5}, {0, 0, 0, 0, 0})},
+              "",
+              "'document_k' needs 'document_q'"},
+        Wrong{"attention",
+              {indices("document_q", {4}, {0, 0, 0, 0})},
               "",
               "4 queries have 5 keys; 'document_q' needs 'document_k'"},
-        Wrong{{indices("cu_seqlens_q", {2}, {0, 5}), indices("cu_seqlens_k", {2}, {0, 5})},
+        Wrong{"attention",
+              {indices("cu_seqlens_q", {2}, {0, 5}), indices("cu_seqlens_k", {2}, {0, 5})},
               "",
               "'cu_seqlens_q' must begin with 0 and end at most at the 4 tokens"},
-        Wrong{{indices("cu_seqlens_q", {3}, {0, 3, 2}), indices("cu_seqlens_k", {3}, {0, 3, 5})},
+        Wrong{"attention",
+              {indices("cu_seqlens_q", {3}, {0, 3, 2}), indices("cu_seqlens_k", {3}, {0, 3, 5})},
               "",
-              "'cu_seqlens_q' goes from 3 down to 2"}));
+              "'cu_seqlens_q' goes from 3 down to 2"},
+        Wrong{"linear_attention", {zeros("q", {1, 3, 3, 4})}, "", "3 heads of q, 2 of k, 2 of v"},
+        Wrong{"linear_attention", {zeros("k", {1, 3, 2, 5})}, "", "heads of q have 4 channels, of k 5"},
+        Wrong{
+            "linear_attention", {zeros("q", {4})}, "", "'q' has shape [4]; expected [B, T, heads, channels]"},
+        Wrong{"linear_attention", {}, "q_num_heads=2", "q_num_heads and kv_num_heads belong together"},
+        Wrong{"linear_attention",
+              {zeros("q", {1, 3, 8}), zeros("k", {1, 3, 8}), zeros("v", {1, 3, 5})},
+              "q_num_heads=2,kv_num_heads=2",
+              "'v' has 5 channels for 2 heads"},
+        Wrong{"linear_attention", {}, "update_rule=\"mamba\"", "update_rule is \"mamba\"; expected linear"},
+        Wrong{"linear_attention",
+              {},
+              "update_rule=\"gated\"",
+              "\"gated\" does not go without decay and without beta"},
+        Wrong{"linear_attention", {zeros("beta", {1, 3, 3})}, "", "beta has 3 heads; expected 2 or 1"},
+        Wrong{
+            "linear_attention",
+            {zeros("q", {1, 3, 8}), zeros("k", {1, 3, 8}), zeros("v", {1, 3, 4}), zeros("decay", {1, 3, 3})},
+            "q_num_heads=2,kv_num_heads=2",
+            "decay has 3 channels; expected one for each of 2 heads, or 4 for each"}));
 
 }  // namespace
 }  // namespace assay
