@@ -32,7 +32,7 @@ struct MoeAuxLoss {
       {.name = "index", .shape = "N*,K", .role = Role::index, .optional = true, .indexes = "E"},
       {.name = "group_tokens_per_expert",
        .shape = "E",
-       .role = Role::index,
+       .role = Role::input,
        .low = 0,
        .high = 9,
        .optional = true},
@@ -97,8 +97,8 @@ struct MoeAuxLoss {
   // n_e of sequence b as the loss uses it.
   template <class T>
   static T chosen_by(Tensors<T>& t, std::int64_t b, std::int64_t e) {
-    const auto group = t.optional_index("group_tokens_per_expert");
-    return group ? number<T>(group(e)) : t["tokens_per_expert"](b, e);
+    const auto group = t.optional("group_tokens_per_expert");
+    return group ? group(e) : t["tokens_per_expert"](b, e);
   }
 
   // coefficient E / (K tokens^2 B)
