@@ -119,7 +119,7 @@ struct Attention {
   template <class T>
   struct Row {
     std::vector<std::int64_t> keys;  // those it sees
-    std::vector<T> p;                // their probabilities; what kernels store narrow between two products
+    std::vector<T> p;                // their probabilities
     std::vector<T> slope;            // of the softcap, where there is one
     T sink = T(0);                   // probability of the sink
     T lse = T(0);
@@ -234,18 +234,18 @@ struct Attention {
         for (std::int64_t c = 0; c < V; ++c) {
           out[(head * in.L + l) * V + c] = sum<T>(row.size(), [&](auto i) {
             const auto at = static_cast<std::size_t>(i);
-            return row.p[at] * v[row.keys[at] * V + c];
+            return stored(row.p[at]) * v[row.keys[at] * V + c];
           });
         }
       }
     }
   }
 
-  // What one visible pair of query and key adds to the gradients.
+  // What one visible pair of query and key adds to the gradients, as kernels store it between two products.
   template <class T>
   struct Pair {
     std::int64_t row;  // of q: head L + l
-    T p, ds;           // ds: gradient of scale q k^T; kernels store it narrow, as p
+    T p, ds;           // ds: gradient of scale q k^T
   };
 
   // dp = g v^T, ds = p (dp - sum p dp + grad_lse), grad_q = scale ds k, grad_k = scale ds^T q, grad_v = p^T g
@@ -280,8 +280,8 @@ struct Attention {
           T slope = row.p[i] * (dp[i] + shared);
           if (grad_bias) of_bias[static_cast<std::size_t>(in.of_bias(head, l, row.keys[i]))].push_back(slope);
           if (in.capped) slope *= row.slope[i];
-          ds.push_back(slope);
-          pairs[static_cast<std::size_t>(g_head * S + row.keys[i])].push_back({r, row.p[i], slope});
+          ds.push_back(stored(slope));
+          pairs[static_cast<std::size_t>(g_head * S + row.keys[i])].push_back({r, stored(row.p[i]), ds[i]});
         }
         if (grad_sink) of_sink[static_cast<std::size_t>(head % in.H)].push_back(row.sink * shared);
         for (std::int64_t c = 0; c < D; ++c) {

@@ -93,6 +93,24 @@ TEST(Attention, LargeScoresDoNotOverflow) {
   EXPECT_EQ(tensor(golden, "lse").value(0), 1000 + std::log(2.));
 }
 
+// Flash kernels keep p and ds in bfloat16 between two products: u = 2^-8 of each term; the lse never sees it.
+TEST(Attention, NarrowProbabilitiesWidenTheBoundOfWhatIsMadeOfThem) {
+  const std::vector<NamedTensor> inputs = call(.5);
+  const auto plain = compute_bound(attention(), inputs, {}, float32_device);
+  ErrorModel flash = float32_device;
+  flash.stored_roundoff = 0x1p-8;
+  for (const NamedTensor& narrow : compute_bound(attention(), inputs, {}, flash)) {
+    const std::vector<double> before = tensor(plain, narrow.name).values(), after = narrow.tensor.values();
+    for (std::size_t i = 0; i < after.size(); ++i) {
+      if (narrow.name == "lse") {
+        EXPECT_EQ(after[i], before[i]);
+      } else {
+        EXPECT_GT(after[i], before[i] + 0x1p-14) << narrow.name << " at " << i;
+      }
+    }
+  }
+}
+
 struct Wrong {
   std::string_view op;
   std::vector<NamedTensor> inputs;  // beside or instead of good ones

@@ -43,6 +43,11 @@ TEST(Router, OfEqualScoresTakesTheLowerExpert) {
   EXPECT_THAT(routed["selection_gap"].values(), ElementsAre(0));
 }
 
+TEST(Router, KeepsTheOrderOfManyEqualScores) {
+  const Outputs routed = golden("router_topk", {zeros("logits", {1, 40})}, "top_k=3");
+  EXPECT_THAT(routed["index"].indices(), ElementsAre(0, 1, 2));
+}
+
 // It is chosen first, as in torch.topk, and no gap pretends that the choice means something.
 TEST(Router, ChoosesNaNAndSaysSo) {
   const Outputs routed = golden("router_topk", {real("logits", {2, 3}, {1, std::nan(""), 2, 1, 2, 3})},
