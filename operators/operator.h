@@ -242,8 +242,8 @@ struct Operator {
   void (*run_truth)(Tensors<Truth>&, const Dims&, const Attributes&);
 };
 
-/// Forward, then backward if the gradients of the outputs are among the tensors; one that is optional counts
-/// as 1 where it is not given (a loss).
+/// Forward, then backward if the gradients of the outputs are among the tensors; one that is optional and not
+/// given counts as 1 where it is the only one (a loss), as 0 beside one that must be given (attention's lse).
 template <class Op, class T>
 void run(Tensors<T>& t, const Dims& d, const Attributes& a) {
   Op::forward(t, d, a);

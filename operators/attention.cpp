@@ -1,0 +1,331 @@
+#include <type_traits>
+
+#include "assay/golden/error.h"
+#include "assay/operators/attention_mask.h"
+#include "assay/operators/operator.h"
+
+namespace assay {
+namespace {
+
+// L queries of H heads, S keys of G heads that divide them (query head h reads key head h G / H), D and V the
+// widths of keys and values. M*, A*: the shapes of mask and bias. "rows": the queries of one key head.
+// A masked key is left out of every sum, so that a NaN in it goes nowhere. A query without any visible key
+// has out 0, lse -inf and no gradient.
+struct Attention {
+  static constexpr std::string_view name = "attention";
+  static constexpr std::string_view math =
+      "out = softmax(scale q k^T + bias) v over the visible keys, lse = log sum exp(scale q k^T + bias)";
+  static constexpr std::string_view source =
+      "arXiv:1706.03762 eq. 1; grouped heads arXiv:2305.13245; lse and backward arXiv:2205.14135 app. B; "
+      "softcap arXiv:2408.00118 sec. 2";
+  static constexpr std::string_view aliases[] = {"torch.nn.functional.scaled_dot_product_attention",
+                                                 "scaled_dot_product_attention",
+                                                 "flash_attn_func",
+                                                 "npu_fusion_attention",
+                                                 "npu_prompt_flash_attention",
+                                                 "FlashAttentionScore",
+                                                 "DotProductAttention",
+                                                 "TEDotProductAttention",
+                                                 "Attention"};
+  static constexpr Attribute attributes[] = {
+      {"scale", "null", "factor of q k^T; null: 1 / sqrt(D)"},
+      {"is_causal", "false", "a query does not see the keys behind its diagonal"},
+      {"window_size", "[-1, -1]", "keys seen left and right of the diagonal; -1: no limit"},
+      {"alignment", "\"top_left\"",
+       "the diagonal where L != S: top_left (torch), or bottom_right: the last query's is at the last key "
+       "(flash-attention, past keys); with documents, in each of them"},
+      {"softcap", "0", "c: scores are c tanh(scale q k^T / c) before the bias; 0: no cap"}};
+  static constexpr Arg args[] = {
+      {"q", "B*,H*,L,D", Role::input},
+      {"k", "B*,G*,S,D", Role::input},
+      {"v", "B*,G*,S,V", Role::input},
+      {.name = "mask", .shape = "M*", .role = Role::index, .low = 0, .high = 1, .optional = true},
+      {.name = "bias", .shape = "A*", .role = Role::input, .optional = true},
+      {.name = "sink", .shape = "H*", .role = Role::param, .optional = true},
+      {.name = "document_q", .shape = "L", .role = Role::index, .low = 0, .high = 2, .optional = true},
+      {.name = "document_k", .shape = "S", .role = Role::index, .low = 0, .high = 2, .optional = true},
+      {.name = "cu_seqlens_q", .shape = "P", .role = Role::index, .low = 0, .high = 0, .optional = true},
+      {.name = "cu_seqlens_k", .shape = "P", .role = Role::index, .low = 0, .high = 0, .optional = true},
+      {"grad_out", "B*,H*,L,V", Role::grad_output},
+      {.name = "grad_lse", .shape = "B*,H*,L", .role = Role::grad_output, .optional = true},
+      {.name = "out", .shape = "B*,H*,L,V", .role = Role::output, .terms = "D + S"},
+      {.name = "lse", .shape = "B*,H*,L", .role = Role::output, .terms = "D + S"},
+      {.name = "grad_q", .shape = "B*,H*,L,D", .role = Role::grad_input, .terms = "D + S + V"},
+      {.name = "grad_k", .shape = "B*,G*,S,D", .role = Role::grad_input, .terms = "D + rows + V"},
+      {.name = "grad_v", .shape = "B*,G*,S,V", .role = Role::grad_input, .terms = "D + rows"},
+      {.name = "grad_bias",
+       .shape = "A*",
+       .role = Role::grad_input,
+       .optional = true,
+       .terms = "D + V + copies_A"},
+      {.name = "grad_sink",
+       .shape = "H*",
+       .role = Role::grad_input,
+       .optional = true,
+       .terms = "D + V + B L"},
+  };
+  static constexpr Example examples[] = {
+      {"B=2,H=4,L=3,D=5,G=2,S=6,V=2,M=1x1x3x6", "softcap=2",
+       "bias,sink,document_q,document_k,cu_seqlens_q,cu_seqlens_k"},
+      {"B=1,H=2,L=3,D=4,G=1,S=5,V=6,A=2x1x5", "is_causal=true,alignment=\"bottom_right\",scale=0.3",
+       "mask,document_q,document_k,cu_seqlens_q,cu_seqlens_k"},
+      {"B=,H=,L=7,D=3,G=,S=7,V=2", "window_size=[2,1]",
+       "mask,bias,sink,document_k,cu_seqlens_q,cu_seqlens_k,grad_lse"},
+      {"B=2,H=3,L=1,D=2,G=1,S=4,V=1", "is_causal=true,alignment=\"bottom_right\"",
+       "mask,bias,document_q,document_k,cu_seqlens_q,cu_seqlens_k"}};
+
+  static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
+    const Shape &q = shape_of_input(inputs, "q"), &k = shape_of_input(inputs, "k");
+    if (q.size() < 2 || k.size() != q.size()) {
+      throw Error(
+          "attention: q has shape {}, k {}; expected both [B, H, L, D], or less of the leading extents",
+          to_string(q), to_string(k));
+    }
+    const std::size_t r = q.size();
+    d.set("B", r < 3 ? Shape() : Shape(q.begin(), q.end() - 3));
+    d.set("H", r < 3 ? Shape() : Shape{q[r - 3]});
+    d.set("G", r < 3 ? Shape() : Shape{k[r - 3]});
+    d.set("L", q[r - 2]);
+    d.set("D", q[r - 1]);
+    d.set("S", k[r - 2]);
+    const std::int64_t H = d.at("H"), G = d.at("G"), L = d.at("L");
+    if (G == 0 ? H != 0 : H % G != 0) {
+      throw Error("attention: q has {} heads, k {}; the heads of k must divide those of q", H, G);
+    }
+    d.set("rows", G == 0 ? 0 : H / G * L);
+    for (const auto& [name, letter] :
+         {std::pair<std::string_view, std::string_view>{"mask", "M"}, {"bias", "A"}}) {
+      if (const InputShape* given = find_input(inputs, name)) d.set(letter, given->shape);
+    }
+    check_visible_keys(d, inputs, a);
+    if (d.has("A")) {
+      const std::int64_t A = d.at("A");
+      d.set("copies_A", A == 0 ? 0 : d.at("B") * H * L * d.at("S") / A);
+    }
+    if (!(a.real("softcap") >= 0))
+      throw Error("attention: softcap is {}; expected 0 or above", a.real("softcap"));
+  }
+
+  // The softmax of a row is the same whatever its scores are shifted by: errors of that number cancel.
+  template <class T>
+  static T shift(const T& largest) {
+    if constexpr (std::is_same_v<T, Bound>)
+      return Bound(largest.value);
+    else
+      return largest;
+  }
+
+  // One query of one head.
+  template <class T>
+  struct Row {
+    std::vector<std::int64_t> keys;  // those it sees
+    std::vector<T> p;                // their probabilities
+    std::vector<T> slope;            // of the softcap, where there is one
+    T sink = T(0);                   // probability of the sink
+    T lse = T(0);
+    std::int64_t size() const { return static_cast<std::int64_t>(keys.size()); }
+  };
+
+  // The inputs of a call, by head: b h of B* H*, key head g of B* G*.
+  template <class T>
+  struct Inputs {
+    Inputs(Tensors<T>& t, const Dims& d, const Attributes& a)
+        : q(t["q"].data()),
+          k(t["k"].data()),
+          v(t["v"].data()),
+          bias(t.optional("bias")),
+          sink(t.optional("sink")),
+          H(d.at("H")),
+          G(d.at("G")),
+          L(d.at("L")),
+          S(d.at("S")),
+          D(d.at("D")),
+          V(d.at("V")),
+          scale(a.has("scale") ? constant<T>(a.real("scale")) : T(1) / sqrt(number<T>(D > 0 ? D : 1))),
+          cap(constant<T>(a.real("softcap"))),
+          capped(a.real("softcap") > 0),
+          visible({t.optional_index("mask"), t.optional_index("document_q"), t.optional_index("document_k"),
+                   t.optional_index("cu_seqlens_q"), t.optional_index("cu_seqlens_k"),
+                   t.has("mask") ? &t.shape("mask") : nullptr},
+                  d, a) {
+      if (bias) of_bias = HeadBroadcast(t.shape("bias"), d);
+    }
+    std::int64_t key_head(std::int64_t head) const { return head / H * G + head % H / (H / G); }
+
+    // Scores of the visible keys; those whose bias is -inf are masked.
+    Row<T> row(std::int64_t head, std::int64_t l) const {
+      Row<T> row;
+      std::vector<T> scores;
+      const T *query = q + (head * L + l) * D, *keys = k + key_head(head) * S * D;
+      for (const std::int64_t s : visible(head, l)) {
+        if (bias && isinf(bias.data()[of_bias(head, l, s)]) && bias.data()[of_bias(head, l, s)] < T(0))
+          continue;
+        T score = sum<T>(D, [&](auto c) { return query[c] * scale * keys[s * D + c]; });
+        if (capped) {
+          const T t = tanh(score / cap), e = exp(-abs(score / cap) * T(2));
+          row.slope.push_back(without_cancellation<T>([&] { return T(4) * e / ((T(1) + e) * (T(1) + e)); },
+                                                      [&] { return T(1) - t * t; }));
+          score = cap * t;
+        }
+        if (bias) score += bias.data()[of_bias(head, l, s)];
+        row.keys.push_back(s);
+        scores.push_back(score);
+      }
+      if (sink) scores.push_back(sink.data()[head % H]);
+      normalise(row, scores);
+      return row;
+    }
+
+    // The largest stands apart: log1p keeps an lse near 0. Kernels have log, and probabilities from lse.
+    void normalise(Row<T>& row, const std::vector<T>& scores) const {
+      const auto n = static_cast<std::int64_t>(scores.size());
+      const auto at = [](const std::vector<T>& list, std::int64_t i) {
+        return list[static_cast<std::size_t>(i)];
+      };
+      if (n == 0) {
+        row.lse = -T(1) / T(0);
+        return;
+      }
+      std::size_t top = 0;
+      for (std::size_t i = 1; i < scores.size(); ++i) {
+        if (scores[top] < scores[i]) top = i;
+      }
+      const T largest = shift(scores[top]);
+      std::vector<T> e;
+      for (const T& score : scores) e.push_back(exp(score - largest));
+      const T total = sum<T>(n, [&](auto i) { return at(e, i); });
+      row.lse = largest + without_cancellation<T>(
+                              [&] {
+                                return log1p(sum<T>(n, [&](auto i) {
+                                  return static_cast<std::size_t>(i) == top ? expm1(at(scores, i) - largest)
+                                                                            : at(e, i);
+                                }));
+                              },
+                              [&] { return log(total); });
+      for (std::size_t i = 0; i < e.size(); ++i) {
+        const T p =
+            without_cancellation<T>([&] { return e[i] / total; }, [&] { return exp(scores[i] - row.lse); });
+        if (i < row.keys.size())
+          row.p.push_back(p);
+        else
+          row.sink = p;
+      }
+    }
+
+    const T *q, *k, *v;
+    View<T> bias, sink;
+    std::int64_t H, G, L, S, D, V;
+    T scale, cap;
+    bool capped;
+    VisibleKeys visible;
+    HeadBroadcast of_bias;
+  };
+
+  template <class T>
+  static void forward(Tensors<T>& t, const Dims& d, const Attributes& a) {
+    const Inputs<T> in(t, d, a);
+    const std::int64_t heads = d.at("B") * in.H, V = in.V;
+    T *out = t["out"].data(), *lse = t["lse"].data();
+    for (std::int64_t head = 0; head < heads; ++head) {
+      const T* v = in.v + in.key_head(head) * in.S * V;
+      for (std::int64_t l = 0; l < in.L; ++l) {
+        const Row<T> row = in.row(head, l);
+        lse[head * in.L + l] = row.lse;
+        for (std::int64_t c = 0; c < V; ++c) {
+          out[(head * in.L + l) * V + c] = sum<T>(row.size(), [&](auto i) {
+            const auto at = static_cast<std::size_t>(i);
+            return stored(row.p[at]) * v[row.keys[at] * V + c];
+          });
+        }
+      }
+    }
+  }
+
+  // What one visible pair of query and key adds to the gradients, as kernels store it between two products.
+  template <class T>
+  struct Pair {
+    std::int64_t row;  // of q: head L + l
+    T p, ds;           // ds: gradient of scale q k^T
+  };
+
+  // dp = g v^T, ds = p (dp - sum p dp + grad_lse), grad_q = scale ds k, grad_k = scale ds^T q, grad_v = p^T g
+  template <class T>
+  static void backward(Tensors<T>& t, const Dims& d, const Attributes& a) {
+    const Inputs<T> in(t, d, a);
+    const std::int64_t heads = d.at("B") * in.H, L = in.L, S = in.S, D = in.D, V = in.V;
+    const T *g = t["grad_out"].data(), *out = t["out"].data();
+    const auto g_lse = t.optional("grad_lse"), grad_bias = t.optional("grad_bias"),
+               grad_sink = t.optional("grad_sink");
+    std::vector<std::vector<Pair<T>>> pairs(static_cast<std::size_t>(d.at("B") * in.G * S));
+    std::vector<std::vector<T>> of_bias(grad_bias ? static_cast<std::size_t>(t.size("bias")) : 0);
+    std::vector<std::vector<T>> of_sink(grad_sink ? static_cast<std::size_t>(in.H) : 0);
+    for (std::int64_t head = 0; head < heads; ++head) {
+      const std::int64_t g_head = in.key_head(head);
+      for (std::int64_t l = 0; l < L; ++l) {
+        const std::int64_t r = head * L + l;
+        const Row<T> row = in.row(head, l);
+        std::vector<T> dp, ds;
+        for (const std::int64_t s : row.keys) {
+          dp.push_back(sum<T>(V, [&](auto c) { return g[r * V + c] * in.v[(g_head * S + s) * V + c]; }));
+        }
+        const T inner = without_cancellation<T>(
+            [&] {
+              return sum<T>(row.size(), [&](auto i) {
+                return row.p[static_cast<std::size_t>(i)] * dp[static_cast<std::size_t>(i)];
+              });
+            },
+            [&] { return sum<T>(V, [&](auto c) { return g[r * V + c] * out[r * V + c]; }); });
+        const T shared = g_lse ? g_lse.data()[r] - inner : -inner;
+        for (std::size_t i = 0; i < dp.size(); ++i) {
+          T slope = row.p[i] * (dp[i] + shared);
+          if (grad_bias) of_bias[static_cast<std::size_t>(in.of_bias(head, l, row.keys[i]))].push_back(slope);
+          if (in.capped) slope *= row.slope[i];
+          ds.push_back(stored(slope));
+          pairs[static_cast<std::size_t>(g_head * S + row.keys[i])].push_back({r, stored(row.p[i]), ds[i]});
+        }
+        if (grad_sink) of_sink[static_cast<std::size_t>(head % in.H)].push_back(row.sink * shared);
+        for (std::int64_t c = 0; c < D; ++c) {
+          t["grad_q"].data()[r * D + c] = sum<T>(row.size(), [&](auto i) {
+            const auto at = static_cast<std::size_t>(i);
+            return ds[at] * in.scale * in.k[(g_head * S + row.keys[at]) * D + c];
+          });
+        }
+      }
+    }
+    T *grad_k = t["grad_k"].data(), *grad_v = t["grad_v"].data();
+    for (std::size_t key = 0; key < pairs.size(); ++key) {
+      const std::vector<Pair<T>>& seen = pairs[key];
+      const auto n = static_cast<std::int64_t>(seen.size()), at = static_cast<std::int64_t>(key);
+      for (std::int64_t c = 0; c < D; ++c) {
+        grad_k[at * D + c] = sum<T>(n, [&](auto i) {
+          const Pair<T>& pair = seen[static_cast<std::size_t>(i)];
+          return pair.ds * in.scale * in.q[pair.row * D + c];
+        });
+      }
+      for (std::int64_t c = 0; c < V; ++c) {
+        grad_v[at * V + c] = sum<T>(n, [&](auto i) {
+          const Pair<T>& pair = seen[static_cast<std::size_t>(i)];
+          return pair.p * g[pair.row * V + c];
+        });
+      }
+    }
+    if (grad_bias) sum_up(of_bias, grad_bias.data());
+    if (grad_sink) sum_up(of_sink, grad_sink.data());
+  }
+
+  template <class T>
+  static void sum_up(const std::vector<std::vector<T>>& lists, T* sums) {
+    for (const std::vector<T>& list : lists) {
+      *sums++ = sum<T>(static_cast<std::int64_t>(list.size()),
+                       [&](auto i) { return list[static_cast<std::size_t>(i)]; });
+    }
+  }
+};
+
+}  // namespace
+
+namespace ops {
+extern constexpr Operator attention = describe<Attention>();
+}
+
+}  // namespace assay

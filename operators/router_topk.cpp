@@ -1,0 +1,257 @@
+#include "assay/golden/error.h"
+#include "assay/operators/operator.h"
+#include "assay/operators/router.h"
+#include "assay/operators/silu.h"
+
+namespace assay {
+namespace {
+
+// N* tokens, E experts, K = top_k of them chosen. The order of choice is by score + expert_bias, the weights
+// are of the scores alone; selection has no gradient. With groups, experts outside of the kept ones cannot be
+// chosen. selection_gap: how much the last expert chosen is ahead of the next that could have been; where it
+// is within twice the error of a score, either choice is right. It does not look at the choice of groups.
+struct RouterTopK {
+  static constexpr std::string_view name = "router_topk";
+  static constexpr std::string_view math =
+      "index = the top_k of score + expert_bias, weights = scaling score / sum of the chosen scores";
+  static constexpr std::string_view source =
+      "arXiv:2412.19437 eq. 12 to 16 (sigmoid, bias, groups); arXiv:2101.03961 eq. 1 (softmax); Megatron-LM "
+      "topk_routing_with_score_function";
+  static constexpr std::string_view aliases[] = {"topk_routing_with_score_function", "TopKRouter",
+                                                 "npu_moe_gating_top_k", "npu_moe_gating_top_k_softmax",
+                                                 "MoeGatingTopKSoftmax"};
+  static constexpr Attribute attributes[] = {
+      {"top_k", "null", "K: experts of a token"},
+      {"score", "\"softmax\"", "softmax or sigmoid of the logits"},
+      {"pre_softmax", "true",
+       "softmax of all logits, then the choice; false: choice by the logits, then softmax of the chosen"},
+      {"normalize", "true",
+       "divide by the sum of the chosen scores; Megatron-LM does for sigmoid and top_k > 1, DeepSeek-V3 for "
+       "sigmoid"},
+      {"scaling", "1", "factor of the weights"},
+      {"groups", "null", "[n, kept]: experts in n groups of neighbours, of which the best are kept"},
+      {"group_top", "null",
+       "a group's score is the sum of so many of its best; null: top_k / kept (Megatron-LM); DeepSeek-V3 and "
+       "HF: 2"},
+      {"selection_bias", "null", "whether expert_bias takes part in the choice; null: where it is given"}};
+  static constexpr Arg args[] = {
+      {"logits", "N*,E", Role::input, -4, 4},
+      {.name = "expert_bias", .shape = "E", .role = Role::param, .low = -.25, .high = .25, .optional = true},
+      {"grad_weights", "N*,K", Role::grad_output},
+      {.name = "weights", .shape = "N*,K", .role = Role::output, .terms = "normalised"},
+      {.name = "index", .shape = "N*,K", .role = Role::output_index},
+      {.name = "selection_gap", .shape = "N*", .role = Role::output, .terms = "scored"},
+      {.name = "grad_logits", .shape = "N*,E", .role = Role::grad_input, .terms = "E"},
+  };
+  static constexpr Example examples[] = {
+      {"N=3,E=6", "top_k=2", "expert_bias"},
+      {"N=2x2,E=5", "top_k=3,normalize=false,scaling=2.5", "expert_bias"},
+      {"N=4,E=7", "top_k=2,pre_softmax=false"},
+      {"N=3,E=8", "top_k=3,score=\"sigmoid\",groups=[4,2],group_top=2,scaling=1.5"},
+      {"N=5,E=4", "top_k=1,score=\"sigmoid\",normalize=false", "expert_bias"}};
+
+  static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
+    const Shape& logits = shape_of_input(inputs, "logits");
+    if (logits.empty())
+      throw Error("router_topk: logits have shape []; expected experts in the last dimension");
+    const std::int64_t E = logits.back();
+    if (!a.has("top_k")) throw Error("router_topk: attribute 'top_k' is missing");
+    const std::int64_t K = a.integer("top_k");
+    if (K < 1 || K > E) throw Error("router_topk: top_k is {} of {} experts", K, E);
+    const std::string& score = a.text("score");
+    if (score != "softmax" && score != "sigmoid") {
+      throw Error("router_topk: score is \"{}\"; expected softmax or sigmoid", score);
+    }
+    if (a.has("selection_bias") && a.flag("selection_bias") && find_input(inputs, "expert_bias") == nullptr) {
+      throw Error("router_topk: selection_bias is true, but 'expert_bias' is missing");
+    }
+    if (a.has("groups")) check_groups(E, K, a);
+    d.set("K", K);
+    const bool sigmoid = score == "sigmoid", pre = !sigmoid && a.flag("pre_softmax");
+    d.set("normalised", pre ? E : sigmoid && !a.flag("normalize") ? 1 : K);
+    d.set("scored", pre ? E : 1);
+  }
+
+  static void check_groups(std::int64_t E, std::int64_t K, const Attributes& a) {
+    const std::vector<std::int64_t> groups = a.integers("groups");
+    if (groups.size() != 2 || groups[0] < 1 || E % groups[0] != 0) {
+      throw Error("router_topk: groups must be [n, kept] with n a divisor of the {} experts", E);
+    }
+    const std::int64_t n = groups[0], kept = groups[1], size = E / n;
+    if (kept < 1 || kept > n || kept * size < K) {
+      throw Error("router_topk: {} of {} groups of {} are kept; expected 1 to {} with at least {} experts",
+                  kept, n, size, n, K);
+    }
+    if (group_top(a) < 1 || group_top(a) > size) {
+      throw Error("router_topk: a group's score is the sum of {} of its {} experts", group_top(a), size);
+    }
+  }
+  static std::int64_t group_top(const Attributes& a) {
+    if (a.has("group_top")) return a.integer("group_top");
+    return a.integer("top_k") / a.integers("groups")[1];
+  }
+
+  // One token: its scores, and the experts chosen with their weights before the scaling.
+  template <class T>
+  struct Token {
+    std::vector<T> scores;  // of all experts; logits where the softmax comes after the choice
+    std::vector<std::int64_t> chosen;
+    std::vector<T> weights;
+    T total = T(1);  // what the chosen scores were divided by
+    T gap = T(0);
+    const T& score(std::int64_t e) const { return scores[static_cast<std::size_t>(e)]; }
+    const T& chosen_score(std::int64_t k) const { return score(chosen[static_cast<std::size_t>(k)]); }
+  };
+
+  enum class Kind { sigmoid, softmax, softmax_after };
+  static Kind kind(const Attributes& a) {
+    if (a.text("score") == "sigmoid") return Kind::sigmoid;
+    return a.flag("pre_softmax") ? Kind::softmax : Kind::softmax_after;
+  }
+
+  // The experts of the kept groups, ascending.
+  template <class T>
+  static std::vector<std::int64_t> allowed(const std::vector<T>& ranking, const Attributes& a) {
+    const auto E = static_cast<std::int64_t>(ranking.size());
+    const std::vector<std::int64_t> groups =
+        a.has("groups") ? a.integers("groups") : std::vector<std::int64_t>{1, 1};
+    const std::int64_t size = E / groups[0];
+    std::vector<T> scores;
+    for (std::int64_t g = 0; a.has("groups") && g < groups[0]; ++g) {
+      const auto member = [&](std::int64_t i) -> const T& {
+        return ranking[static_cast<std::size_t>(g * size + i)];
+      };
+      const std::vector<std::int64_t> order = by_falling(size, member);
+      scores.push_back(
+          sum<T>(group_top(a), [&](auto i) { return member(order[static_cast<std::size_t>(i)]); }));
+    }
+    const std::vector<std::int64_t> order =
+        by_falling(static_cast<std::int64_t>(scores.size()),
+                   [&](std::int64_t g) -> const T& { return scores[static_cast<std::size_t>(g)]; });
+    std::vector<bool> kept(static_cast<std::size_t>(groups[0]), scores.empty());
+    for (std::int64_t i = 0; i < groups[1] && !scores.empty(); ++i)
+      kept[static_cast<std::size_t>(order[static_cast<std::size_t>(i)])] = true;
+    std::vector<std::int64_t> experts;
+    for (std::int64_t e = 0; e < E; ++e) {
+      if (kept[static_cast<std::size_t>(e / size)]) experts.push_back(e);
+    }
+    return experts;
+  }
+
+  template <class T>
+  static void choose(Token<T>& token, const std::vector<T>& ranking, std::int64_t K, const Attributes& a) {
+    const std::vector<std::int64_t> experts = allowed(ranking, a);
+    const auto at = [&](std::int64_t i) -> const T& {
+      return ranking[static_cast<std::size_t>(experts[static_cast<std::size_t>(i)])];
+    };
+    const std::vector<std::int64_t> order = by_falling(static_cast<std::int64_t>(experts.size()), at);
+    for (std::int64_t k = 0; k < K; ++k) {
+      token.chosen.push_back(experts[static_cast<std::size_t>(order[static_cast<std::size_t>(k)])]);
+    }
+    const bool all = static_cast<std::size_t>(K) == order.size();
+    token.gap = all ? T(1) / T(0)
+                    : at(order[static_cast<std::size_t>(K - 1)]) - at(order[static_cast<std::size_t>(K)]);
+    // NaN is chosen first: where there is one, the rest is no choice to rely on.
+    for (const T& r : ranking) {
+      if (isnan(r)) token.gap = r;
+    }
+  }
+
+  template <class T>
+  static Token<T> route(Tensors<T>& t, const Dims& d, const Attributes& a, std::int64_t n) {
+    const auto logits = t["logits"], bias = t.optional("expert_bias");
+    const std::int64_t E = d.at("E"), K = d.at("K");
+    const auto z = [&](std::int64_t e) -> const T& { return logits(n, e); };
+    Token<T> token;
+    if (kind(a) == Kind::softmax) token.scores = softmax_of<T>(E, z);
+    for (std::int64_t e = 0; e < E && kind(a) != Kind::softmax; ++e) {
+      token.scores.push_back(kind(a) == Kind::sigmoid ? sigmoid(z(e)) : z(e));
+    }
+    std::vector<T> ranking = token.scores;
+    if (bias && (!a.has("selection_bias") || a.flag("selection_bias"))) {
+      for (std::int64_t e = 0; e < E; ++e) ranking[static_cast<std::size_t>(e)] += bias(e);
+    }
+    choose(token, ranking, K, a);
+    const auto chosen = [&](std::int64_t k) -> const T& { return token.chosen_score(k); };
+    if (kind(a) == Kind::softmax_after) {
+      token.weights = softmax_of<T>(K, chosen);
+      return token;
+    }
+    if (a.flag("normalize")) token.total = sum<T>(K, chosen) + constant<T>(least_total);
+    for (std::int64_t k = 0; k < K; ++k) {
+      token.weights.push_back(a.flag("normalize") ? chosen(k) / token.total : chosen(k));
+    }
+    return token;
+  }
+
+  template <class T>
+  static void forward(Tensors<T>& t, const Dims& d, const Attributes& a) {
+    const auto weights = t["weights"], gap = t["selection_gap"];
+    const auto index = t.output_index("index");
+    const std::int64_t N = d.at("N"), K = d.at("K");
+    const T scaling = constant<T>(a.real("scaling"));
+    for (std::int64_t n = 0; n < N; ++n) {
+      const Token<T> token = route(t, d, a, n);
+      gap(n) = token.gap;
+      for (std::int64_t k = 0; k < K; ++k) {
+        index(n, k) = token.chosen[static_cast<std::size_t>(k)];
+        weights(n, k) = token.weights[static_cast<std::size_t>(k)] * scaling;
+      }
+    }
+  }
+
+  // With D = scaling g of the chosen. Normalised weights w: grad_s = (D - sum w D) / total; sigmoid:
+  // grad_z = grad_s s (1 - s); softmax: grad_z = s (grad_s - sum s grad_s), of normalised weights
+  // w (D - sum w D), and nothing for the experts that were not chosen.
+  template <class T>
+  static void backward(Tensors<T>& t, const Dims& d, const Attributes& a) {
+    const auto g = t["grad_weights"], logits = t["logits"], grad = t["grad_logits"];
+    const std::int64_t N = d.at("N"), E = d.at("E"), K = d.at("K");
+    const bool normalize = a.flag("normalize");
+    const T scaling = constant<T>(a.real("scaling"));
+    for (std::int64_t n = 0; n < N; ++n) {
+      const Token<T> token = route(t, d, a, n);
+      const auto upstream = [&](std::int64_t k) { return g(n, k) * scaling; };
+      const auto weight = [&](std::int64_t k) -> const T& {
+        return token.weights[static_cast<std::size_t>(k)];
+      };
+      const T inner = sum<T>(K, [&](auto k) { return weight(k) * upstream(k); });
+      const auto slope = [&](std::int64_t k) {
+        return normalize ? (upstream(k) - inner) / token.total : upstream(k);
+      };
+      if (kind(a) == Kind::softmax) {
+        const T shared = sum<T>(K, [&](auto k) { return token.chosen_score(k) * slope(k); });
+        for (std::int64_t e = 0; e < E; ++e) {
+          const auto usual = [&] { return -(token.score(e) * shared); };
+          grad(n, e) = normalize ? without_cancellation<T>([] { return T(0); }, usual) : usual();
+        }
+        for (std::int64_t k = 0; k < K; ++k) {
+          const auto usual = [&] { return token.chosen_score(k) * (slope(k) - shared); };
+          grad(n, token.chosen[static_cast<std::size_t>(k)]) =
+              normalize ? without_cancellation<T>([&] { return weight(k) * (upstream(k) - inner); }, usual)
+                        : usual();
+        }
+        continue;
+      }
+      for (std::int64_t k = 0; k < K; ++k) {
+        const std::int64_t e = token.chosen[static_cast<std::size_t>(k)];
+        if (kind(a) == Kind::softmax_after) {
+          grad(n, e) = weight(k) * (upstream(k) - inner);
+        } else {
+          const T& s = token.score(e);
+          const T complement =
+              without_cancellation<T>([&] { return sigmoid(-logits(n, e)); }, [&] { return T(1) - s; });
+          grad(n, e) = slope(k) * s * complement;
+        }
+      }
+    }
+  }
+};
+
+}  // namespace
+
+namespace ops {
+extern constexpr Operator router_topk = describe<RouterTopK>();
+}
+
+}  // namespace assay

@@ -1,0 +1,197 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "assay/golden/error.h"
+#include "assay/operators/generate.h"
+
+// Attention beyond what every operator must hold to: what is masked goes nowhere, whatever it holds.
+namespace assay {
+namespace {
+
+using testing::HasSubstr;
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+const Operator& attention() {
+  return find_operator("attention");
+}
+
+NamedTensor zeros(std::string name, Shape shape) {
+  return {std::move(name), Tensor(DType::float32, std::move(shape))};
+}
+NamedTensor indices(std::string name, Shape shape, std::vector<std::int64_t> v) {
+  return {std::move(name), Tensor::from_indices(std::move(shape), v)};
+}
+
+const Tensor& tensor(const std::vector<NamedTensor>& all, std::string_view name) {
+  return std::ranges::find(all, name, &NamedTensor::name)->tensor;
+}
+
+// 2 queries, 3 keys, of which the second is masked.
+std::vector<NamedTensor> call(double masked) {
+  const auto of = [](std::string name, Shape shape, std::vector<double> v) {
+    return NamedTensor{std::move(name), Tensor::from_values(DType::float64, std::move(shape), v)};
+  };
+  return {of("q", {2, 1}, {.5, -1}), of("k", {3, 1}, {1, masked, -.25}), of("v", {3, 1}, {2, masked, 4}),
+          of("grad_out", {2, 1}, {1, .75}), of("grad_lse", {2}, {.5, -.5})};
+}
+
+TEST(Attention, MaskedKeysGoNowhereWhateverTheyHold) {
+  const std::vector<NamedTensor> hiding = {
+      indices("mask", {3}, {1, 0, 1}),
+      {"bias", Tensor::from_values(DType::float64, {3}, std::vector<double>{0, -infinity, 0})}};
+  for (const NamedTensor& hides : hiding) {
+    std::vector<NamedTensor> inputs = call(0);
+    inputs.push_back(hides);
+    const auto clean = compute_golden(attention(), inputs, {}, Level::fp64);
+    for (const double value : {std::nan(""), infinity, 1e300}) {
+      inputs = call(value);
+      inputs.push_back(hides);
+      for (const Level level : {Level::fp64, Level::report}) {
+        const auto golden = compute_golden(attention(), inputs, {}, level);
+        for (const NamedTensor& output : golden) {
+          const std::vector<double> found = output.tensor.values(),
+                                    expected = tensor(clean, output.name).values();
+          for (std::size_t i = 0; i < found.size(); ++i) {
+            EXPECT_NEAR(found[i], expected[i], level == Level::fp64 ? 0 : 1e-5)
+                << hides.name << ' ' << output.name;
+          }
+        }
+      }
+    }
+    EXPECT_EQ(tensor(clean, "grad_k").value(1), 0);
+    EXPECT_EQ(tensor(clean, "grad_v").value(1), 0);
+  }
+}
+
+TEST(Attention, AQueryWithoutKeysHasNoOutputAndNoGradient) {
+  std::vector<NamedTensor> inputs = call(std::nan(""));
+  inputs.push_back(indices("mask", {1}, {0}));
+  const auto golden = compute_golden(attention(), inputs, {}, Level::fp64);
+  for (const NamedTensor& output : golden) {
+    for (const double v : output.tensor.values())
+      EXPECT_EQ(v, output.name == "lse" ? -infinity : 0) << output.name;
+  }
+  for (const NamedTensor& bound : compute_bound(attention(), inputs, {}, {0x1p-24, 0x1p-149})) {
+    for (const double v : bound.tensor.values()) EXPECT_EQ(v, 0) << bound.name;
+  }
+}
+
+// Scores near 1000: exp would overflow without the shift, and the lse keeps its digits.
+TEST(Attention, LargeScoresDoNotOverflow) {
+  const auto scalar = [](std::string name, std::vector<double> v) {
+    const auto n = static_cast<std::int64_t>(v.size());
+    return NamedTensor{std::move(name), Tensor::from_values(DType::float64, {n, 1}, v)};
+  };
+  const auto golden =
+      compute_golden(attention(), std::vector{scalar("q", {1000}), scalar("k", {1, 1}), scalar("v", {1, 3})},
+                     {}, Level::fp64);
+  EXPECT_EQ(tensor(golden, "out").value(0), 2);
+  EXPECT_EQ(tensor(golden, "lse").value(0), 1000 + std::log(2.));
+}
+
+// Flash kernels keep p and ds in bfloat16 between two products: u = 2^-8 of each term; the lse never sees it.
+TEST(Attention, NarrowProbabilitiesWidenTheBoundOfWhatIsMadeOfThem) {
+  const std::vector<NamedTensor> inputs = call(.5);
+  const auto plain = compute_bound(attention(), inputs, {}, float32_device);
+  ErrorModel flash = float32_device;
+  flash.stored_roundoff = 0x1p-8;
+  for (const NamedTensor& narrow : compute_bound(attention(), inputs, {}, flash)) {
+    const std::vector<double> before = tensor(plain, narrow.name).values(), after = narrow.tensor.values();
+    for (std::size_t i = 0; i < after.size(); ++i) {
+      if (narrow.name == "lse") {
+        EXPECT_EQ(after[i], before[i]);
+      } else {
+        EXPECT_GT(after[i], before[i] + 0x1p-14) << narrow.name << " at " << i;
+      }
+    }
+  }
+}
+
+struct Wrong {
+  std::string_view op;
+  std::vector<NamedTensor> inputs;  // beside or instead of good ones
+  std::string attributes, message;
+};
+class WrongAttention : public testing::TestWithParam<Wrong> {};
+
+TEST_P(WrongAttention, IsAnErrorThatSaysSo) {
+  const auto& [op, given, attributes, message] = GetParam();
+  std::vector<NamedTensor> inputs = given;
+  const auto good =
+      op == "attention"
+          ? std::vector{zeros("q", {2, 4, 3}), zeros("k", {2, 5, 3}), zeros("v", {2, 5, 3})}
+          : std::vector{zeros("q", {1, 3, 2, 4}), zeros("k", {1, 3, 2, 4}), zeros("v", {1, 3, 2, 5})};
+  for (const NamedTensor& input : good) {
+    if (std::ranges::find(given, input.name, &NamedTensor::name) == given.end()) inputs.push_back(input);
+  }
+  try {
+    compute_golden(find_operator(op), inputs, parse_call({"", attributes}).attributes, Level::fp64);
+    ADD_FAILURE() << "no Error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr(message));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Calls, WrongAttention,
+    testing::Values(
+        Wrong{"attention", {zeros("q", {3, 4, 3})}, "", "q has 3 heads, k 2"},
+        Wrong{"attention", {zeros("q", {3})}, "", "q has shape [3]"},
+        Wrong{"attention", {zeros("q", {2, 4, 2})}, "", "'k' has shape [2, 5, 3]"},
+        Wrong{"attention", {zeros("v", {2, 4, 3})}, "", "'v' has shape [2, 4, 3]"},
+        Wrong{"attention",
+              {},
+              "alignment=\"middle\"",
+              "alignment is \"middle\"; expected top_left or bottom_right"},
+        Wrong{"attention", {}, "window_size=[1]", "window_size must be [left, right]"},
+        Wrong{"attention", {}, "window_size=[1,-2]", "window_size must be [left, right]"},
+        Wrong{"attention", {}, "softcap=-1", "softcap is -1"},
+        Wrong{
+            "attention", {indices("mask", {4, 4}, std::vector<std::int64_t>(16))}, "", "cannot be broadcast"},
+        Wrong{"attention",
+              {zeros("bias", {3, 2, 4, 5})},
+              "",
+              "'bias' has shape [3, 2, 4, 5]; it must broadcast"},
+        Wrong{"attention",
+              {indices("document_k", {5}, {0, 0, 0, 0, 0})},
+              "",
+              "'document_k' needs 'document_q'"},
+        Wrong{"attention",
+              {indices("document_q", {4}, {0, 0, 0, 0})},
+              "",
+              "4 queries have 5 keys; 'document_q' needs 'document_k'"},
+        Wrong{"attention",
+              {indices("cu_seqlens_q", {2}, {0, 5}), indices("cu_seqlens_k", {2}, {0, 5})},
+              "",
+              "'cu_seqlens_q' must begin with 0 and end at most at the 4 tokens"},
+        Wrong{"attention",
+              {indices("cu_seqlens_q", {3}, {0, 3, 2}), indices("cu_seqlens_k", {3}, {0, 3, 5})},
+              "",
+              "'cu_seqlens_q' goes from 3 down to 2"},
+        Wrong{"linear_attention", {zeros("q", {1, 3, 3, 4})}, "", "3 heads of q, 2 of k, 2 of v"},
+        Wrong{"linear_attention", {zeros("k", {1, 3, 2, 5})}, "", "heads of q have 4 channels, of k 5"},
+        Wrong{
+            "linear_attention", {zeros("q", {4})}, "", "'q' has shape [4]; expected [B, T, heads, channels]"},
+        Wrong{"linear_attention", {}, "q_num_heads=2", "q_num_heads and kv_num_heads belong together"},
+        Wrong{"linear_attention",
+              {zeros("q", {1, 3, 8}), zeros("k", {1, 3, 8}), zeros("v", {1, 3, 5})},
+              "q_num_heads=2,kv_num_heads=2",
+              "'v' has 5 channels for 2 heads"},
+        Wrong{"linear_attention", {}, "update_rule=\"mamba\"", "update_rule is \"mamba\"; expected linear"},
+        Wrong{"linear_attention",
+              {},
+              "update_rule=\"gated\"",
+              "\"gated\" does not go without decay and without beta"},
+        Wrong{"linear_attention", {zeros("beta", {1, 3, 3})}, "", "beta has 3 heads; expected 2 or 1"},
+        Wrong{
+            "linear_attention",
+            {zeros("q", {1, 3, 8}), zeros("k", {1, 3, 8}), zeros("v", {1, 3, 4}), zeros("decay", {1, 3, 3})},
+            "q_num_heads=2,kv_num_heads=2",
+            "decay has 3 channels; expected one for each of 2 heads, or 4 for each"}));
+
+}  // namespace
+}  // namespace assay
