@@ -118,9 +118,9 @@ class CaseCheck {
   }
 
   void judge_output(Finding& f, const CaseOutput& output, const Merged& merged) {
+    const Tensor& golden = named(golden_, output.name);
     const Arg& arg = output_arg(*case_.op, output.name);
     const Tensor actual = arg.raw ? bits_of(merged.tensor) : merged.tensor;
-    const Tensor& golden = named(golden_, output.name);
     Expectation e;
     e.row_dtype = actual.dtype();
     e.count = accumulation_count(*case_.op, output.name, shapes_, case_.attributes);
