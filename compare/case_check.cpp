@@ -173,9 +173,9 @@ void CaseCheck::distrust_extremes(Finding& f) const {
 }
 
 void CaseCheck::judge_output(Finding& f, const CaseOutput& output, const Merged& merged) {
+  const Tensor& golden = named(golden_, output.name);
   const Arg& arg = output_arg(*case_.op, output.name);
   const Tensor actual = arg.raw ? bits_of(merged.tensor) : merged.tensor;
-  const Tensor& golden = named(golden_, output.name);
   Expectation e;
   e.row_dtype = actual.dtype();
   e.count = accumulation_count(*case_.op, output.name, shapes_, case_.attributes);

@@ -106,7 +106,7 @@ INSTANTIATE_TEST_SUITE_P(
               {x, w, indices("group_sizes", {2, 3})},
               "",
               "'group_sizes' is [2, 3]; expected numbers of 0 or more that add up to T = 6"},
-        Wrong{"grouped_matmul", {x, w, indices("group_sizes", {7, -1})}, "", "'group_sizes' is [7, -1]"},
+        Wrong{"grouped_matmul", {x, w, indices("group_sizes", {-1, 7})}, "", "'group_sizes' is [-1, 7]"},
         Wrong{"grouped_matmul", {x, w, indices("group_sizes", {6})}, "", "'group_sizes' has shape [1]"},
         Wrong{"grouped_matmul", {x, w, sizes}, "transpose_weight=true", "'w' has shape [2, 5, 3]"},
         Wrong{"grouped_matmul_reshape_cast",
