@@ -73,15 +73,4 @@ std::vector<std::int64_t> broadcast_positions(const Shape& from, const Shape& re
   return found;
 }
 
-Copies copies(const Shape& from, const Shape& result) {
-  const std::size_t missing = result.size() - from.size();
-  std::vector<bool> repeated(result.size());
-  for (std::size_t d = 0; d < result.size(); ++d) repeated[d] = d < missing || from[d - missing] == 1;
-  Copies found;
-  found.offset = positions(result, repeated);
-  repeated.flip();
-  found.first = positions(result, repeated);
-  return found;
-}
-
 }  // namespace assay

@@ -27,10 +27,4 @@ Shape broadcast(const Shape& a, const Shape& b);
 /// For every element of `result` in C order, the position in `from` that it is broadcast from.
 std::vector<std::int64_t> broadcast_positions(const Shape& from, const Shape& result);
 
-/// The other way round: element p of `from` is copied to the elements first[p] + offset[k] of `result`.
-struct Copies {
-  std::vector<std::int64_t> first, offset;
-};
-Copies copies(const Shape& from, const Shape& result);
-
 }  // namespace assay

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "assay/operators/axes.h"
+#include "assay/operators/copy.h"
 #include "assay/operators/operator.h"
 
 /// What operators share that work element by element on inputs broadcast to y, NumPy's rule.
@@ -49,10 +50,12 @@ class Broadcast {
 template <class T, class F>
 void collect_gradient(Tensors<T>& t, const Dims& d, Operand o, F slope) {
   std::vector<T>& grad = t.slot("grad_" + std::string(o.name)).values;
-  const Copies to = copies(d.extents(o.letter), d.extents("Y"));
-  const auto n = static_cast<std::int64_t>(to.offset.size());
+  const Copies copies(broadcast_positions(d.extents(o.letter), d.extents("Y")),
+                      static_cast<std::int64_t>(grad.size()));
   for (std::size_t p = 0; p < grad.size(); ++p) {
-    grad[p] = sum<T>(n, [&](auto k) { return slope(to.first[p] + to.offset[static_cast<std::size_t>(k)]); });
+    const auto to = copies.of(static_cast<std::int64_t>(p));
+    grad[p] = sum<T>(static_cast<std::int64_t>(to.size()),
+                     [&](auto k) { return slope(to[static_cast<std::size_t>(k)]); });
   }
 }
 

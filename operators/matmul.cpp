@@ -1,5 +1,6 @@
 #include "assay/golden/error.h"
 #include "assay/operators/axes.h"
+#include "assay/operators/copy.h"
 #include "assay/operators/operator.h"
 
 namespace assay {
@@ -86,16 +87,6 @@ struct MatMul {
     }
   }
 
-  // The batches of y that each of `count` batches is broadcast to.
-  static std::vector<std::vector<std::int64_t>> copies(const std::vector<std::int64_t>& positions,
-                                                       std::int64_t count) {
-    std::vector<std::vector<std::int64_t>> batches(static_cast<std::size_t>(count));
-    for (std::size_t p = 0; p < positions.size(); ++p) {
-      batches[static_cast<std::size_t>(positions[p])].push_back(static_cast<std::int64_t>(p));
-    }
-    return batches;
-  }
-
   // grad_a = grad_y b^T, grad_b = a^T grad_y
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes& attr) {
@@ -107,12 +98,12 @@ struct MatMul {
     const Matrix<T> g{t["grad_y"].data(), M, N, false};
     const auto of_a = broadcast_positions(d.extents("A"), d.extents("Y"));
     const auto of_b = broadcast_positions(d.extents("B"), d.extents("Y"));
-    const auto copies_of_a = copies(of_a, A), copies_of_b = copies(of_b, B);
+    const Copies copies_of_a(of_a, A), copies_of_b(of_b, B);
     const auto size = [](const auto& list) { return static_cast<std::int64_t>(list.size()); };
     const auto at = [](const auto& list, std::int64_t i) { return list[static_cast<std::size_t>(i)]; };
 
     for (std::int64_t p = 0; p < A; ++p) {
-      const auto& batches = copies_of_a[static_cast<std::size_t>(p)];
+      const auto batches = copies_of_a.of(p);
       for (std::int64_t m = 0; m < M; ++m) {
         for (std::int64_t k = 0; k < K; ++k) {
           grad_a(p, m, k) = sum<T>(size(batches) * N, [&](auto i) {
@@ -123,7 +114,7 @@ struct MatMul {
       }
     }
     for (std::int64_t p = 0; p < B; ++p) {
-      const auto& batches = copies_of_b[static_cast<std::size_t>(p)];
+      const auto batches = copies_of_b.of(p);
       for (std::int64_t k = 0; k < K; ++k) {
         for (std::int64_t n = 0; n < N; ++n) {
           grad_b(p, k, n) = sum<T>(size(batches) * M, [&](auto i) {
