@@ -45,7 +45,9 @@ std::string_view name(Function);
 ///
 /// @param y        as long as x; may be the same memory
 /// @param threads  the caller's and threads - 1 more
-/// @return         how many elements float64 left undecided and MPFR decided
+/// @return         how many elements float64 left undecided, so that MPFR (or, for half of a subnormal, the
+/// next
+///                 term of the series) decided
 /// Throws Error if the lengths differ.
 std::int64_t correctly_rounded(Function, std::span<const float> x, std::span<float> y, int threads = 1);
 

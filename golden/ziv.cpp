@@ -129,8 +129,8 @@ float round_by_ziv(Function f, float x) {
     return static_cast<float>(
         std::nextafter(static_cast<double>(x) / 2, std::numeric_limits<double>::infinity()));
   // No other f(x) lies on a tie, so some precision decides: for rational x != 0 the elementary functions but
-  // sqrt, rsqrt and reciprocal are transcendental (Lindemann), those three need more bits than x has, and of
-  // erf and gelu every x has been tried (tests/golden/exhaustive.cpp).
+  // sqrt, rsqrt and reciprocal are transcendental (Lindemann), and those three need more bits than x has. For
+  // erf and gelu no proof is known; tests/golden/exhaustive.cpp tries every x.
   for (mpfr_prec_t precision = 128;; precision *= 2) {
     Number argument(precision), y(precision), error(precision);
     mpfr_set_flt(argument, x, nearest);

@@ -3,7 +3,7 @@
 // MPFR for 2^32 arguments would take hours. So the C library's float64 functions, which share no code with
 // SLEEF, say what they can: y with an error of at most `margin` (the GNU C Library manual, "Errors in Math
 // Functions", lists 1 or 2 ulp, 5 for erfc). Where that leaves one float32, it must be golden's; where it
-// leaves two, or golden differs, MPFR says which. On two cores 1 to 3 minutes a function.
+// leaves two, or golden differs, MPFR says which. On two cores some minutes a function.
 #include <gtest/gtest.h>
 
 #include <atomic>
