@@ -65,6 +65,7 @@ struct Attention {
        .terms = "D + V + B L"},
   };
   static constexpr Example examples[] = {
+      {"B=1,H=2,L=2,D=3,G=1,S=3,V=2", "", "mask,bias,sink,document_q,document_k,cu_seqlens_q,cu_seqlens_k"},
       {"B=2,H=4,L=3,D=5,G=2,S=6,V=2,M=1x1x3x6", "softcap=2",
        "bias,sink,document_q,document_k,cu_seqlens_q,cu_seqlens_k"},
       {"B=1,H=2,L=3,D=4,G=1,S=5,V=6,A=2x1x5", "is_causal=true,alignment=\"bottom_right\",scale=0.3",
