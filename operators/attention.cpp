@@ -65,6 +65,7 @@ struct Attention {
        .terms = "D + V + B L"},
   };
   static constexpr Example examples[] = {
+      {"B=1,H=2,L=2,D=3,G=1,S=3,V=2", "", "mask,bias,sink,document_q,document_k,cu_seqlens_q,cu_seqlens_k"},
       {"B=2,H=4,L=3,D=5,G=2,S=6,V=2,M=1x1x3x6", "softcap=2",
        "bias,sink,document_q,document_k,cu_seqlens_q,cu_seqlens_k"},
       {"B=1,H=2,L=3,D=4,G=1,S=5,V=6,A=2x1x5", "is_causal=true,alignment=\"bottom_right\",scale=0.3",
@@ -254,6 +255,7 @@ struct Attention {
     const Inputs<T> in(t, d, a);
     const std::int64_t heads = d.at("B") * in.H, L = in.L, S = in.S, D = in.D, V = in.V;
     const T *g = t["grad_out"].data(), *out = t["out"].data();
+    T *grad_q = t["grad_q"].data(), *grad_k = t["grad_k"].data(), *grad_v = t["grad_v"].data();
     const auto g_lse = t.optional("grad_lse"), grad_bias = t.optional("grad_bias"),
                grad_sink = t.optional("grad_sink");
     std::vector<std::vector<Pair<T>>> pairs(static_cast<std::size_t>(d.at("B") * in.G * S));
@@ -285,14 +287,13 @@ struct Attention {
         }
         if (grad_sink) of_sink[static_cast<std::size_t>(head % in.H)].push_back(row.sink * shared);
         for (std::int64_t c = 0; c < D; ++c) {
-          t["grad_q"].data()[r * D + c] = sum<T>(row.size(), [&](auto i) {
+          grad_q[r * D + c] = sum<T>(row.size(), [&](auto i) {
             const auto at = static_cast<std::size_t>(i);
             return ds[at] * in.scale * in.k[(g_head * S + row.keys[at]) * D + c];
           });
         }
       }
     }
-    T *grad_k = t["grad_k"].data(), *grad_v = t["grad_v"].data();
     for (std::size_t key = 0; key < pairs.size(); ++key) {
       const std::vector<Pair<T>>& seen = pairs[key];
       const auto n = static_cast<std::int64_t>(seen.size()), at = static_cast<std::int64_t>(key);

@@ -94,11 +94,10 @@ struct MoeAuxLoss {
     T total = T(1);
   };
 
-  // n_e of sequence b as the loss uses it.
+  // n_e of each sequence as the loss uses it: [B, E].
   template <class T>
-  static T chosen_by(Tensors<T>& t, std::int64_t b, std::int64_t e) {
-    const auto group = t.optional("group_tokens_per_expert");
-    return group ? group(e) : t["tokens_per_expert"](b, e);
+  static std::vector<T> choices(Tensors<T>& t) {
+    return t.slot(t.has("group_tokens_per_expert") ? "group_tokens_per_expert" : "tokens_per_expert").values;
   }
 
   // coefficient E / (K tokens^2 B)
@@ -126,8 +125,9 @@ struct MoeAuxLoss {
       }
     }
     for (std::size_t i = 0; i < chosen.size(); ++i) counts.data()[i] = number<T>(chosen[i]);
+    const std::vector<T> used = choices(t);
     const T total = sum<T>(N * E, [&](auto i) {
-      return scores[static_cast<std::size_t>(i / E)][i % E] * chosen_by(t, i / E % B, i % E);
+      return scores[static_cast<std::size_t>(i / E)][i % E] * used[static_cast<std::size_t>(i % (B * E))];
     });
     t["loss"]() = scale<T>(d, a) * total;
   }
@@ -139,11 +139,15 @@ struct MoeAuxLoss {
     const std::int64_t N = d.at("N"), E = d.at("E"), B = d.at("B");
     const bool of_sigmoid = a.text("score") == "sigmoid";
     const T upstream = (g ? g() : T(1)) * scale<T>(d, a);
+    const std::vector<T> used = choices(t);
     for (std::int64_t n = 0; n < N; ++n) {
+      const auto chosen = [&](std::int64_t e) -> const T& {
+        return used[static_cast<std::size_t>(n % B * E + e)];
+      };
       const Scores<T> s(z, n, E, of_sigmoid);
-      const T inner = sum<T>(E, [&](auto e) { return s[e] * chosen_by(t, n % B, e); });
+      const T inner = sum<T>(E, [&](auto e) { return s[e] * chosen(e); });
       for (std::int64_t e = 0; e < E; ++e) {
-        const T slope = upstream * (chosen_by(t, n % B, e) - inner);
+        const T slope = upstream * (chosen(e) - inner);
         if (!of_sigmoid) {
           grad(n, e) = s[e] * slope;
           continue;

@@ -73,7 +73,7 @@ struct MoeCapacityDrop {
       if (a.text("drop_policy") == "probs") {
         queue = by_falling(N, [&](std::int64_t n) -> const T& { return probs(n, e); });
       }
-      std::ranges::stable_partition(queue, [&](std::int64_t n) { return map(n, e) != 0; });
+      std::stable_partition(queue.begin(), queue.end(), [&](std::int64_t n) { return map(n, e) != 0; });
       for (std::int64_t i = 0; i < C; ++i) {
         const std::int64_t n = queue[static_cast<std::size_t>(i)];
         const bool routed = map(n, e) != 0;

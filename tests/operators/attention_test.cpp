@@ -109,6 +109,14 @@ TEST(Attention, NarrowProbabilitiesWidenTheBoundOfWhatIsMadeOfThem) {
       }
     }
   }
+  // With the lse's gradient alone, ds = p grad_lse is all that is stored.
+  std::vector<NamedTensor> of_lse = call(.5);
+  of_lse[3].tensor = Tensor(DType::float64, {2, 1});
+  for (const NamedTensor& narrow : compute_bound(attention(), of_lse, {}, flash)) {
+    if (narrow.name == "grad_q" || narrow.name == "grad_k") {
+      EXPECT_GT(narrow.tensor.value(0), 0x1p-14) << narrow.name;
+    }
+  }
 }
 
 struct Wrong {
