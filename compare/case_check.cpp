@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "assay/compare/report.h"
 #include "assay/golden/error.h"
 
 namespace assay {
@@ -32,7 +33,7 @@ std::string domain_text(const Domain& d) {
 
 // The values of an input that lie outside of its domain, as half a sentence; "" if none does.
 std::string extremes_of(const Arg& arg, const NamedTensor& input) {
-  if (!is_float(input.tensor.dtype())) return "";
+  if (!is_float(input.tensor.dtype()) || arg.raw) return "";
   const std::vector<double> values = input.tensor.values();
   const auto outside = [&](double v) { return !arg.domain.contains(v); };
   const auto first = std::ranges::find_if(values, outside);
@@ -40,7 +41,8 @@ std::string extremes_of(const Arg& arg, const NamedTensor& input) {
   const std::int64_t at = first - values.begin();
   return fmt::format("{} of the {} values of '{}' are outside of its domain ({}), first {} at {}",
                      std::ranges::count_if(values, outside), values.size(), input.name,
-                     domain_text(arg.domain), *first, to_string(unravel(at, input.tensor.shape())));
+                     domain_text(arg.domain), format_value(input.tensor.dtype(), *first),
+                     to_string(unravel(at, input.tensor.shape())));
 }
 
 }  // namespace

@@ -124,7 +124,7 @@ std::vector<Finding> prove(CaseCheck& check) {
       } else if (f.verdict == Verdict::passed) {
         f.verdict = Verdict::failed;
         f.reason = fmt::format("accepted, error/allowed {:.2g}: the gate does not see this fault", f.ratio);
-      } else if (!check.inputs_are_extreme()) {
+      } else if (f.verdict != Verdict::mistrusted || !check.inputs_are_extreme()) {
         f.verdict = Verdict::passed;
         f.rule = "an injected fault is rejected: " + f.reason;
         f.row = "an injected fault is rejected";

@@ -1,3 +1,4 @@
+#include "assay/operators/certify.h"
 #include "assay/operators/unary.h"
 
 namespace assay {
@@ -20,6 +21,10 @@ struct Exp {
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes&) {
     map_backward(t, d, [](const T& x) { return exp(x); });
+  }
+
+  static void certify(Tensors<float>& t, const Dims&, const Attributes&, Proofs& proofs) {
+    certify_map(Function::exp, t, proofs);
   }
 };
 

@@ -209,7 +209,7 @@ std::vector<NamedTensor> golden_outputs(const Operator& op, const Tensors<T>& te
 }  // namespace
 
 template <class T>
-Tensors<T> evaluate(const Operator& op, std::span<const NamedTensor> inputs, const Attributes& given) {
+Prepared<T> prepare(const Operator& op, std::span<const NamedTensor> inputs, const Attributes& given) {
   const Attributes attributes = complete_attributes(op, given);
   const std::vector<InputShape> shapes = shapes_of(inputs);
   const Dims dims = bind_dims(op, shapes, attributes);
@@ -233,6 +233,12 @@ Tensors<T> evaluate(const Operator& op, std::span<const NamedTensor> inputs, con
     allocate<T>(slot, op, arg);
     tensors.slots().emplace(arg.name, std::move(slot));
   }
+  return {std::move(tensors), dims, attributes};
+}
+
+template <class T>
+Tensors<T> evaluate(const Operator& op, std::span<const NamedTensor> inputs, const Attributes& given) {
+  auto [tensors, dims, attributes] = prepare<T>(op, inputs, given);
   run_on(op, tensors, dims, attributes);
   for (auto& made : tensors.slots()) {
     if (made.second.arg != nullptr) continue;
@@ -242,9 +248,10 @@ Tensors<T> evaluate(const Operator& op, std::span<const NamedTensor> inputs, con
       throw Error("{} made the output '{}' that it does not declare", op.name, made.first);
     made.second.arg = &*arg;
   }
-  return tensors;
+  return std::move(tensors);
 }
 
+template Prepared<float> prepare<float>(const Operator&, std::span<const NamedTensor>, const Attributes&);
 template Tensors<float> evaluate<float>(const Operator&, std::span<const NamedTensor>, const Attributes&);
 template Tensors<double> evaluate<double>(const Operator&, std::span<const NamedTensor>, const Attributes&);
 template Tensors<Bound> evaluate<Bound>(const Operator&, std::span<const NamedTensor>, const Attributes&);

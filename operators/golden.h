@@ -79,4 +79,15 @@ Shape shape_of(const Operator&, const Arg&, const Dims&, const Attributes&);
 template <class T>
 Tensors<T> evaluate(const Operator&, std::span<const NamedTensor> inputs, const Attributes&);
 
+/// What evaluate computes on: the inputs as scalars of the level, and outputs yet to be filled, but for
+/// lists.
+template <class T>
+struct Prepared {
+  Tensors<T> tensors;
+  Dims dims;
+  Attributes attributes;
+};
+template <class T>
+Prepared<T> prepare(const Operator&, std::span<const NamedTensor> inputs, const Attributes&);
+
 }  // namespace assay

@@ -1,5 +1,7 @@
 #include "assay/operators/grouped_matmul.h"
 
+#include "assay/operators/certify.h"
+
 namespace assay {
 namespace {
 
@@ -22,6 +24,26 @@ struct GroupedMatMul : GroupedMatMulBase {
   };
   static constexpr Example examples[] = {{"T=8,K=5,G=3,N=4"}, {"T=6,K=3,G=4,N=2", "transpose_weight=true"}};
   static constexpr ExactFill exact_fill = ExactFill::small_integers;
+
+  static void certify(Tensors<float>& t, const Dims& d, const Attributes& a, Proofs& proofs) {
+    const std::int64_t K = d.at("K"), N = d.at("N");
+    const bool transposed = a.flag("transpose_weight"), backward = t.has("grad_y");
+    Proof &y = proofs["y"], *grad_x = backward ? &proofs["grad_x"] : nullptr,
+          *grad_w = backward ? &proofs["grad_w"] : nullptr;
+    matmul_of(t, d, a).for_each_group([&](const Shape& extents, auto at_x, auto at_w, auto at_y) {
+      const std::int64_t rows = extents[0];
+      const float *x = t["x"].data() + at_x, *w = t["w"].data() + at_w;
+      certify_matmul(y, dense(x, rows, K), dense(w, K, N, transposed), t["y"].data() + at_y);
+      if (!backward) return;
+      const float* g = t["grad_y"].data() + at_y;
+      certify_matmul(*grad_x, dense(g, rows, N), dense(w, N, K, !transposed), t["grad_x"].data() + at_x);
+      float* to = t["grad_w"].data() + at_w;
+      if (transposed)
+        certify_matmul(*grad_w, dense(g, N, rows, true), dense(x, rows, K), to);
+      else
+        certify_matmul(*grad_w, dense(x, K, rows, true), dense(g, rows, N), to);
+    });
+  }
 };
 
 }  // namespace

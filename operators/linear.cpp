@@ -1,4 +1,4 @@
-#include "assay/operators/operator.h"
+#include "assay/operators/certify.h"
 
 namespace assay {
 namespace {
@@ -55,6 +55,39 @@ struct Linear {
     const auto grad_b = t.optional("grad_b");
     if (!grad_b) return;
     for (std::int64_t m = 0; m < M; ++m) grad_b(m) = sum<T>(N, [&](auto n) { return g(n, m); });
+  }
+
+  // A bias is one more column of w, times 1.
+  static void certify(Tensors<float>& t, const Dims& d, const Attributes&, Proofs& proofs) {
+    const std::int64_t N = d.at("N"), M = d.at("M"), K = d.at("K");
+    const float *x = t["x"].data(), *w = t["w"].data();
+    if (const auto b = t.optional("b")) {
+      const std::vector<float> longer_x = with_column(x, N, K, [](auto) { return 1.f; });
+      const std::vector<float> longer_w = with_column(w, M, K, [&](auto m) { return b(m); });
+      certify_matmul(proofs["y"], dense(longer_x.data(), N, K + 1), dense(longer_w.data(), K + 1, M, true),
+                     t["y"].data());
+    } else {
+      certify_matmul(proofs["y"], dense(x, N, K), dense(w, K, M, true), t["y"].data());
+    }
+    if (!t.has("grad_y")) return;
+    const float* g = t["grad_y"].data();
+    certify_matmul(proofs["grad_x"], dense(g, N, M), dense(w, M, K), t["grad_x"].data());
+    certify_matmul(proofs["grad_w"], dense(g, M, N, true), dense(x, N, K), t["grad_w"].data());
+    if (!t.has("grad_b")) return;
+    const std::vector<float> ones(static_cast<std::size_t>(N), 1);
+    certify_matmul(proofs["grad_b"], dense(ones.data(), 1, N), dense(g, N, M), t["grad_b"].data());
+  }
+
+  template <class F>
+  static std::vector<float> with_column(const float* matrix, std::int64_t rows, std::int64_t columns,
+                                        F last) {
+    std::vector<float> longer;
+    longer.reserve(static_cast<std::size_t>(rows * (columns + 1)));
+    for (std::int64_t i = 0; i < rows; ++i) {
+      longer.insert(longer.end(), matrix + i * columns, matrix + (i + 1) * columns);
+      longer.push_back(last(i));
+    }
+    return longer;
   }
 };
 

@@ -1,3 +1,4 @@
+#include "assay/operators/certify.h"
 #include "assay/operators/unary.h"
 
 namespace assay {
@@ -20,6 +21,10 @@ struct Log {
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes&) {
     map_gradient(t, d, [](const T& x, const T& g) { return g / x; });
+  }
+
+  static void certify(Tensors<float>& t, const Dims&, const Attributes&, Proofs& proofs) {
+    certify_map(Function::log, t, proofs);
   }
 };
 

@@ -1,5 +1,6 @@
 #include "assay/golden/error.h"
 #include "assay/operators/axes.h"
+#include "assay/operators/certify.h"
 #include "assay/operators/copy.h"
 #include "assay/operators/operator.h"
 
@@ -122,6 +123,56 @@ struct MatMul {
             return a(at(of_a, batch), m, k) * g(batch, m, n);
           });
         }
+      }
+    }
+  }
+
+  // The gradient of a factor that is broadcast is left: it is the sum of several products.
+  static void certify(Tensors<float>& t, const Dims& d, const Attributes& attr, Proofs& proofs) {
+    const std::int64_t M = d.at("M"), N = d.at("N"), K = d.at("K");
+    const bool ta = attr.flag("transpose_a"), tb = attr.flag("transpose_b");
+    const float *a = t["a"].data(), *b = t["b"].data();
+    const auto of_a = broadcast_positions(d.extents("A"), d.extents("Y"));
+    const auto of_b = broadcast_positions(d.extents("B"), d.extents("Y"));
+    const auto batches = static_cast<std::int64_t>(of_a.size());
+    const auto a_of = [&](std::size_t p, bool transposed) {
+      const float* at = a + of_a[p] * M * K;
+      return transposed ? dense(at, K, M, !ta) : dense(at, M, K, ta);
+    };
+    const auto b_of = [&](std::size_t p, bool transposed) {
+      const float* at = b + of_b[p] * K * N;
+      return transposed ? dense(at, N, K, !tb) : dense(at, K, N, tb);
+    };
+    Proof& of_y = proofs["y"];
+    for (std::int64_t p = 0; p < batches; ++p) {
+      const auto batch = static_cast<std::size_t>(p);
+      certify_matmul(of_y, a_of(batch, false), b_of(batch, false), t["y"].data() + p * M * N);
+    }
+    if (!t.has("grad_y")) return;
+    const auto g_of = [&](std::int64_t p, bool transposed) {
+      const float* at = t["grad_y"].data() + p * M * N;
+      return transposed ? dense(at, N, M, true) : dense(at, M, N);
+    };
+    if (d.at("A") == batches) {
+      Proof& proof = proofs["grad_a"];
+      for (std::int64_t p = 0; p < batches; ++p) {
+        const auto batch = static_cast<std::size_t>(p);
+        float* to = t["grad_a"].data() + p * M * K;
+        if (ta)
+          certify_matmul(proof, b_of(batch, false), g_of(p, true), to);
+        else
+          certify_matmul(proof, g_of(p, false), b_of(batch, true), to);
+      }
+    }
+    if (d.at("B") == batches) {
+      Proof& proof = proofs["grad_b"];
+      for (std::int64_t p = 0; p < batches; ++p) {
+        const auto batch = static_cast<std::size_t>(p);
+        float* to = t["grad_b"].data() + p * K * N;
+        if (tb)
+          certify_matmul(proof, g_of(p, true), a_of(batch, false), to);
+        else
+          certify_matmul(proof, a_of(batch, true), g_of(p, false), to);
       }
     }
   }

@@ -1,3 +1,4 @@
+#include "assay/operators/certify.h"
 #include "assay/operators/unary.h"
 
 namespace assay {
@@ -25,6 +26,10 @@ struct Reciprocal {
       const T y = T(1) / x;
       return -(y * y);
     });
+  }
+
+  static void certify(Tensors<float>& t, const Dims&, const Attributes&, Proofs& proofs) {
+    certify_map(Function::reciprocal, t, proofs);
   }
 };
 

@@ -10,8 +10,10 @@ struct ReduceProd {
   static constexpr std::string_view aliases[] = {"torch.prod", "prod", "ReduceProd", "ops.prod"};
   static constexpr Attribute attributes[] = {{"dim", "null", "the dimension that is multiplied; null: all"},
                                              {"keepdim", "false", "keep it with extent 1"}};
+  // The usual backward divides the product by x: three factors at either end still make a normal float32.
+  static constexpr Domain domain = {.low = -0x1p42, .high = 0x1p42, .least = 0x1p-42};
   static constexpr Arg args[] = {
-      {"x", "S*", Role::input},
+      {.name = "x", .shape = "S*", .role = Role::input, .domain = domain},
       {"grad_y", "R*", Role::grad_output},
       {.name = "y", .shape = "R*", .role = Role::output, .terms = "reduced"},
       {.name = "grad_x", .shape = "S*", .role = Role::grad_input, .terms = "reduced"},

@@ -1,3 +1,4 @@
+#include "assay/golden/exact_sum.h"
 #include "assay/operators/reduce.h"
 
 namespace assay {
@@ -31,6 +32,19 @@ struct ReduceSum {
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes& a) {
     reduce_backward(t, d, a, [](const T&, const T&, const T& g) { return g; });
+  }
+
+  static void certify(Tensors<float>& t, const Dims& d, const Attributes& a, Proofs& proofs) {
+    const auto x = t["x"], y = t["y"];
+    const Groups groups(d.extents("S"), a, "dims");
+    std::vector<float> terms(static_cast<std::size_t>(groups.size()));
+    for (std::int64_t r = 0; r < groups.count(); ++r) {
+      for (std::size_t i = 0; i < terms.size(); ++i) terms[i] = x(groups(r, static_cast<std::int64_t>(i)));
+      ExactSum sum;
+      sum.add(std::span<const float>(terms));
+      y(r) = static_cast<float>(sum.round(DType::float32));
+    }
+    proofs["y"].exact = groups.count();
   }
 };
 

@@ -1,3 +1,4 @@
+#include "assay/operators/certify.h"
 #include "assay/operators/unary.h"
 
 namespace assay {
@@ -24,6 +25,10 @@ struct Rsqrt {
       const T y = T(1) / sqrt(x);
       return T(-.5) * (y * y * y);
     });
+  }
+
+  static void certify(Tensors<float>& t, const Dims&, const Attributes&, Proofs& proofs) {
+    certify_map(Function::rsqrt, t, proofs);
   }
 };
 

@@ -1,3 +1,4 @@
+#include "assay/operators/certify.h"
 #include "assay/operators/silu.h"
 #include "assay/operators/unary.h"
 
@@ -25,6 +26,10 @@ struct Sigmoid {
       const T s = sigmoid<T>(x);
       return s * without_cancellation<T>([&] { return sigmoid<T>(-x); }, [&] { return T(1) - s; });
     });
+  }
+
+  static void certify(Tensors<float>& t, const Dims&, const Attributes&, Proofs& proofs) {
+    certify_map(Function::sigmoid, t, proofs);
   }
 };
 

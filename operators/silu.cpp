@@ -1,5 +1,6 @@
 #include "assay/operators/silu.h"
 
+#include "assay/operators/certify.h"
 #include "assay/operators/unary.h"
 
 namespace assay {
@@ -22,6 +23,10 @@ struct Silu {
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes&) {
     map_backward(t, d, [](const T& x) { return silu_slope<T>(x); });
+  }
+
+  static void certify(Tensors<float>& t, const Dims&, const Attributes&, Proofs& proofs) {
+    certify_map(Function::silu, t, proofs);
   }
 };
 

@@ -1,3 +1,4 @@
+#include "assay/operators/certify.h"
 #include "assay/operators/silu.h"
 #include "assay/operators/unary.h"
 
@@ -25,6 +26,10 @@ struct Tanh {
       return without_cancellation<T>([&] { return T(4) * sigmoid<T>(T(2) * x) * sigmoid<T>(T(-2) * x); },
                                      [&] { return T(1) - tanh(x) * tanh(x); });
     });
+  }
+
+  static void certify(Tensors<float>& t, const Dims&, const Attributes&, Proofs& proofs) {
+    certify_map(Function::tanh, t, proofs);
   }
 };
 

@@ -91,7 +91,8 @@ TEST(Policies, EveryRowHasASource) {
     for (const Row& row : p.rows) EXPECT_FALSE(row.source.empty()) << known << ' ' << name(row.dtype);
     EXPECT_EQ(p.rows.empty(), p.rule != Rule::atol_rtol) << known;
   }
-  EXPECT_THAT(policy_names(), ElementsAre("telechat3", "torch", "bitwise", "ascend-l0", "ascend-l1", "ascend-l2", "flash", "derived"));
+  EXPECT_THAT(policy_names(), ElementsAre("telechat3", "torch", "bitwise", "ascend-l0", "ascend-l1",
+                                          "ascend-l2", "flash", "derived"));
 }
 
 TEST(Policies, AreInstalledAsTheyAreBuiltIn) {
@@ -130,10 +131,10 @@ TEST(Policies, UnknownNamesListTheKnown) {
     load_policy("telechat");
     FAIL();
   } catch (const Error& e) {
-    EXPECT_STREQ(
-        e.what(),
-        "there is no tolerance policy 'telechat'; expected one of telechat3, torch, bitwise, ascend-l0, ascend-l1, "
-        "ascend-l2, flash, derived, or a .toml file");
+    EXPECT_STREQ(e.what(),
+                 "there is no tolerance policy 'telechat'; expected one of telechat3, torch, bitwise, "
+                 "ascend-l0, ascend-l1, "
+                 "ascend-l2, flash, derived, or a .toml file");
   }
 }
 

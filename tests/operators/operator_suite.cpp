@@ -157,7 +157,7 @@ TEST_P(EveryOperator, Float32IsWithinItsBoundOfFloat64) {
   }
 }
 
-// Certified values are the truth rounded to float32, once; at these sizes every one of them is proved.
+// Certified values are the truth rounded to float32, once; every one of them is proved but for ties.
 TEST_P(EveryOperator, CertifiedIsCorrectlyRounded) {
   for (const Call& call : calls()) {
     const auto inputs = generate_inputs(op, call, Fill::random, DType::float32, 6);
@@ -165,18 +165,25 @@ TEST_P(EveryOperator, CertifiedIsCorrectlyRounded) {
     for (const CertifiedTensor& output : compute_certified(op, inputs, call.attributes)) {
       const Proof& proof = output.proof;
       const Tensor& tensor = output.value.tensor;
-      EXPECT_EQ(proof.exact + proof.certified + proof.repaired, tensor.size()) << output.value.name;
+      std::int64_t ties = 0;
       if (!is_float(tensor.dtype())) continue;
       EXPECT_EQ(tensor.dtype(), DType::float32);
       const auto& truth = truths.at(output.value.name);
       for (std::size_t i = 0; i < truth.size(); ++i) {
         const auto value = static_cast<float>(tensor.value(static_cast<std::int64_t>(i)));
         const auto distance = [&](float f) { return abs(truth[i] - Truth(f)); };
+        bool tie = false;
         for (const float away : {-1.f, 1.f}) {
           const float other = std::nextafter(value, away * std::numeric_limits<float>::infinity());
-          EXPECT_TRUE(distance(value) <= distance(other)) << output.value.name << " at " << i;
+          // 50 digits cannot tell a tie from its neighbourhood where a quotient came in between.
+          const bool equal = abs(distance(value) - distance(other)) <= abs(truth[i]) * Truth(0x1p-140);
+          EXPECT_TRUE(equal || distance(value) <= distance(other)) << output.value.name << " at " << i;
+          tie = tie || equal;
         }
+        ties += tie ? 1 : 0;
       }
+      EXPECT_LE(proof.unproved, ties) << output.value.name;
+      EXPECT_EQ(proof.exact + proof.certified + proof.repaired + proof.unproved, tensor.size());
     }
   }
 }
