@@ -23,7 +23,7 @@ from pathlib import Path
 ASSAY = Path(os.environ["ASSAY"]).resolve()
 DATA = Path(os.environ["ASSAY_TEST_DATA"]).resolve()
 CASES = DATA / "cases"
-VERBS = ["ops", "golden", "check", "inspect", "diff", "tolerance", "convert"]
+VERBS = ["ops", "generate", "golden", "check", "inspect", "diff", "tolerance", "convert"]
 CODES = {"float64": ("F64", "d"), "float32": ("F32", "f"), "int64": ("I64", "q"), "uint8": ("U8", "B"), "float16": ("F16", "e")}
 
 # Names that mean something to a shell, a terminal, a spreadsheet, a browser or a parser.
@@ -399,6 +399,33 @@ class Check(Test):
         # Of float32 against float64 only rounding may be left.
         self.expect(1, "diff", self.dir / "report" / "output_0.npy", self.dir / "fp64" / "output_0.npy", "--tolerance", "bitwise")
 
+    def test_certified_golden_counts_its_proofs(self):
+        out = self.expect(0, "golden", self.case, "-o", "certified", "--level", "certified").out
+        self.assertRegex(out, r"  y +float32 \[6, 33\]: \d+ exact, \d+ certified, \d+ repaired\n")
+        self.expect(0, "check", self.case, "--actual", "certified")
+        self.expect(0, "check", "certified", "--level", "certified")
+
+    def test_bounds_are_errors_of_a_device(self):
+        self.expect(0, "golden", self.case, "-o", "plain", "--level", "bound")
+        self.expect(0, "golden", self.case, "-o", "narrow", "--level", "bound", "--accumulator", "bfloat16")
+        plain, narrow = (json.loads(self.expect(0, "inspect", d / "output_0.npy", "--stats", "--json").out)["tensors"][0]["max"]
+                         for d in (self.dir / "plain", self.dir / "narrow"))
+        self.assertGreater(narrow, 100 * plain)
+        self.trouble("golden", self.case, "--accumulator", "bfloat16", says="expected them with --level bound")
+        self.trouble("golden", self.case, "--level", "bound", "--accumulator", "vax", says="there is no accumulator 'vax'")
+        self.trouble("check", self.case, "--level", "bound", says="--level bound: is of errors")
+        self.trouble("check", self.case, "--intermediate", "vax", says="--intermediate vax: is no dtype")
+        self.trouble("check", self.case, "--accumulator", "hopper,tree", says="expected promote=N")
+
+    def test_prove_rejects_faults_and_says_which_it_cannot(self):
+        report = json.loads(self.expect(0, "check", self.case, "--prove", "--json", "-").out)
+        verdicts = {f["name"]: f["verdict"] for f in report["findings"]}
+        self.assertEqual(verdicts["rms_norm/rows_6x33 y, one term of each sum skipped"], "passed")
+        self.assertEqual(verdicts["rms_norm/rows_6x33 grad_weight, one row zero"], "passed")
+        self.assertEqual(verdicts["rms_norm/rows_6x33 y, tf32 inputs"], "ignored")  # its inputs are exact in tf32
+        out = self.expect(1, "check", self.case, "--prove", "--tolerance", "telechat3").out
+        self.assertIn("the gate does not see this fault", out)
+
     def test_golden_of_many_cases(self):
         self.expect(0, "golden", CASES / "softmax", "-o", "out")
         self.expect(0, "check", "out")
@@ -418,6 +445,54 @@ class Check(Test):
             (self.dir / self.case / "case.json").write_text(json.dumps(self.json))
             self.trouble("golden", self.case, "-o", "out", says="is no plain name")
         self.assertFalse((self.dir / "evil.npy").exists())
+
+
+class Generate(Test):
+    def test_the_same_seed_makes_the_same_case(self):
+        for folder in ("a", "b"):
+            self.expect(0, "generate", "softmax", "C=7", "--dtype", "bfloat16", "--seed", "3", "-o", folder)
+        self.expect(0, "generate", "softmax", "C=7", "--dtype", "bfloat16", "--seed", "4", "-o", "c")
+        bits = [(self.dir / f / "input_0.npy").read_bytes() for f in "abc"]
+        self.assertEqual(bits[0], bits[1])
+        self.assertNotEqual(bits[0], bits[2])
+        case = json.loads((self.dir / "a" / "case.json").read_text())
+        self.assertEqual(case["inputs"][0]["dtype"], "bfloat16")
+        self.assertEqual(case["inputs"][0]["shape"][-1], 7)
+        self.assertFalse((self.dir / "a" / "output_0.npy").exists(), "outputs are the kernel's to write")
+        self.expect(2, "check", "a")
+
+    def test_every_operator_checks_its_own_golden_outputs(self):
+        operators = json.loads(self.expect(0, "ops", "--json").out)
+        for op in operators:
+            for fill in ("random", "integer"):
+                self.expect(0, "generate", op["name"], "--golden", "--fill", fill, "-o", Path(fill) / op["name"])
+        for fill in ("random", "integer"):
+            out = self.expect(0, "check", fill).out
+            self.assertRegex(out, rf"\d+ compared: (\d+) passed, 0 failed, 0 inherited; 0 not compared\n$")
+
+    def test_special_values_are_judged_by_their_pattern(self):
+        for op in ("add", "softmax", "matmul", "rms_norm", "silu"):
+            self.expect(0, "generate", op, "--golden", "--fill", "special", "-o", op)
+            out = run("check", op, cwd=self.dir).out
+            self.assertNotIn("outside of its domain", out)
+
+    def test_sizes_and_attributes(self):
+        self.expect(0, "generate", "matmul", "M=4", "K=6", "N=2", "--attr", "transpose_b=true", "-o", "case")
+        case = json.loads((self.dir / "case" / "case.json").read_text())
+        self.assertEqual([t["shape"] for t in case["inputs"]], [[4, 6], [2, 6], [4, 2]])
+        self.assertEqual(case["attributes"], {"transpose_b": True})
+
+    def test_trouble(self):
+        self.trouble("generate", "matmul", "Q=4", "-o", "case", says="it has A, B, K, M, N")
+        self.trouble("generate", "matmul", "M", "-o", "case", says="expected an extent like K=4096")
+        self.trouble("generate", "matmul", "M=x", "-o", "case", says="is no extent")
+        self.trouble("generate", "matmul", "--attr", "speed=9", "-o", "case", says="matmul has no attribute 'speed'")
+        self.trouble("generate", "matmul", "--dtype", "int8", "-o", "case", says="--dtype int8: is no floating dtype")
+        self.trouble("generate", "matmul", "--fill", "ones", "-o", "case", says="expected random, integer or special")
+        self.trouble("generate", "matmull", "-o", "case", says="did you mean 'matmul'?")
+        self.assertFalse((self.dir / "case").exists())
+        self.expect(0, "generate", "matmul", "-o", "case")
+        self.trouble("generate", "matmul", "-o", "case", says="is there already and not empty")
 
 
 class Inspect(Test):
