@@ -67,7 +67,7 @@ double noise_of(const std::vector<double>& golden, DType dtype) {
 void judge_by_baseline(Finding& f, const Tensor& actual, const Tensor& golden, const Tensor& baseline,
                        const Policy& policy, int threads) {
   f.metrics = measure(actual, golden, {}, threads);
-  f.row = policy.name + ": error in ratio to that of golden's own arithmetic in " +
+  f.row = policy.name + ": error in ratio to that of float32 arithmetic stored as " +
           std::string(name(actual.dtype()));
   if (f.metrics->special_mismatch > 0) return;
   const std::vector<double> truth = golden.values();
@@ -80,8 +80,9 @@ void judge_by_baseline(Finding& f, const Tensor& actual, const Tensor& golden, c
     const double allowed = times * std::max(of_baseline, least) + added;
     const double ratio = error <= 0 ? 0 : error / allowed;
     f.ratio = std::max(f.ratio, ratio);
-    texts.push_back(fmt::format("{} {:.3g}, {:.3g} of the allowed {:g} x {:.3g}", what, error, ratio, times,
-                                std::max(of_baseline, least)));
+    texts.push_back(fmt::format("{} {:.3g}, {:.3g} of the allowed {:g} x {:.3g}{}", what, error, ratio, times,
+                                std::max(of_baseline, least),
+                                added > 0 ? fmt::format(" + {:.3g}", added) : ""));
   };
   const Limits& limits = policy.limits;
   limit("max relative", limits.max_relative, own.max_relative, base.max_relative, floor.max_relative, 0);
@@ -90,6 +91,12 @@ void judge_by_baseline(Finding& f, const Tensor& actual, const Tensor& golden, c
   const double noise = limits.noise > 0 ? limits.noise * noise_of(truth, actual.dtype()) : 0;
   limit("max abs", limits.max_abs, own.max_abs, base.max_abs, noise > 0 ? 0 : floor.max_abs, noise);
   f.rule = fmt::format("{} ({})", f.row, fmt::join(texts, "; "));
+  const Errors zeros = errors_of(std::vector<double>(truth.size(), 0.0), truth);
+  if (f.ratio <= 1 && limits.max_abs > 0 && zeros.max_abs > 0 && f.metrics->max_abs > 0 &&
+      zeros.max_abs <= limits.max_abs * base.max_abs + noise) {
+    f.verdict = Verdict::mistrusted;
+    f.reason = "every value is below what the noise of the dtype allows: zeros would have passed";
+  }
   if (f.ratio <= 1) return;
   f.verdict = Verdict::failed;
   f.reason = fmt::format("error/allowed {:.3g}: {}", f.ratio, fmt::join(texts, "; "));

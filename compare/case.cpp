@@ -138,7 +138,7 @@ Case load_case(const fs::path& folder) {
   } catch (const Error& e) {
     throw Error("{}: {}", where, e.what());
   }
-  std::set<std::string> input_files;
+  std::set<std::string> input_files, output_files, output_names;
   for (const Json& input : json.at("inputs", where).array(where + ": inputs")) {
     const CaseOutput t = read_declaration(input, where);
     input_files.insert(t.file);
@@ -147,6 +147,11 @@ Case load_case(const fs::path& folder) {
   for (const Json& output : json.at("outputs", where).array(where + ": outputs")) {
     c.outputs.push_back(read_declaration(output, where));
     const CaseOutput& t = c.outputs.back();
+    if (!output_names.insert(t.name).second) throw Error("{}: lists the output '{}' twice", where, t.name);
+    if (!output_files.insert(t.file).second || t.file == "case.json") {
+      throw Error("{}: '{}' lies in '{}', which is another's; expected a file of its own", where, t.name,
+                  t.file);
+    }
     if (input_files.contains(t.file)) {
       throw Error("{}: '{}' lies in '{}', which is an input's file; expected a file of its own", where,
                   t.name, t.file);

@@ -26,6 +26,24 @@ const Tensor& named(const std::vector<NamedTensor>& tensors, const std::string& 
   return found->tensor;
 }
 
+// `t` with the NaN of `reference` where both hold one.
+Tensor with_nans_of(const Tensor& t, const Tensor& reference) {
+  std::vector<std::byte> bytes(t.bytes().begin(), t.bytes().end());
+  const std::size_t size = size_of(t.dtype());
+  for (std::int64_t i = 0; i < t.size(); ++i) {
+    if (!std::isnan(t.value(i)) || !std::isnan(reference.value(i))) continue;
+    const std::size_t at = static_cast<std::size_t>(i) * size;
+    std::copy_n(reference.bytes().data() + at, size, bytes.data() + at);
+  }
+  return {t.dtype(), t.shape(), std::move(bytes)};
+}
+
+// float64 is what references are declared in: a kernel's outputs may be of any dtype then.
+bool is_narrower(DType actual, DType declared) {
+  return is_float(actual) && is_float(declared) && declared != DType::float64 &&
+         unit_roundoff(actual) > unit_roundoff(declared);
+}
+
 std::string domain_text(const Domain& d) {
   const std::string range = fmt::format("{:g} <= value <= {:g}", d.low, d.high);
   return d.least > 0 ? fmt::format("{}, 0 or |value| >= {:g}", range, d.least) : range;
@@ -54,6 +72,15 @@ CaseCheck::CaseCheck(const Case& c, const CheckOptions& options)
     const std::string extremes = extremes_of(input_arg(*c.op, t.name), t);
     if (!extremes.empty()) extremes_ += (extremes_.empty() ? "" : "; ") + extremes;
   }
+}
+
+std::string CaseCheck::outputs_not_listed() const {
+  std::string names;
+  for (const NamedTensor& t : golden_) {
+    if (std::ranges::find(case_.outputs, t.name, &CaseOutput::name) != case_.outputs.end()) continue;
+    names += (names.empty() ? "" : ", ") + t.name;
+  }
+  return names;
 }
 
 CaseCheck::Device CaseCheck::device_of(DType result) const {
@@ -155,12 +182,27 @@ void CaseCheck::hint_at_device(Finding& f, const CaseOutput& output, const Tenso
       arithmetic_of(actual.dtype()) != DType::float32) {
     return;
   }
+  if (!options_.intermediate && unit_roundoff(actual.dtype()) > unit_roundoff(DType::float32)) {
+    ErrorModel model = model_of(device_of(actual.dtype()));
+    model.stored_roundoff = unit_roundoff(actual.dtype());
+    const auto bound = compute_bound(*case_.op, case_.inputs, case_.attributes, model);
+    const auto allowed = allowed_errors(output.name, golden, actual.dtype(), device_of(actual.dtype()));
+    std::vector<double> with_stores = named(bound, output.name).values();
+    for (std::size_t i = 0; i < allowed.size(); ++i) with_stores[i] += allowed[i];
+    if (measure(actual, golden, {0, 0, with_stores}, e.threads).over == 0) {
+      f.notes.push_back(
+          fmt::format("within the bound of --intermediate {0}: state it if the kernel keeps its intermediate "
+                      "results in {0}",
+                      name(actual.dtype())));
+      return;
+    }
+  }
   for (const std::string_view accumulator : other_devices) {
     const Device device{DType::float32, std::string(accumulator)};
     const std::vector<double> allowed = allowed_errors(output.name, golden, actual.dtype(), device);
     if (measure(actual, golden, {0, 0, allowed}, e.threads).over > 0) continue;
     f.notes.push_back(fmt::format(
-        "within the bound of --accumulator {}: state it if that is how the device adds", accumulator));
+        "within the bound of --accumulator {}: state that only if it is how the device adds", accumulator));
     return;
   }
 }
@@ -178,6 +220,15 @@ void CaseCheck::judge_output(Finding& f, const CaseOutput& output, const Merged&
   const Tensor& golden = named(golden_, output.name);
   const Arg& arg = output_arg(*case_.op, output.name);
   const Tensor actual = arg.raw ? bits_of(merged.tensor) : merged.tensor;
+  if (is_narrower(actual.dtype(), output.dtype)) {
+    f.actual_dtype = actual.dtype();
+    f.reference_dtype = output.dtype;
+    f.actual_shape = f.reference_shape = actual.shape();
+    f.verdict = Verdict::not_comparable;
+    f.rule = "shape and dtype";
+    f.reason = fmt::format("{}; case.json declares {}", name(actual.dtype()), name(output.dtype));
+    return;
+  }
   Expectation e;
   e.row_dtype = actual.dtype();
   e.count = accumulation_count(*case_.op, output.name, shapes_, case_.attributes);
@@ -194,11 +245,21 @@ void CaseCheck::judge_output(Finding& f, const CaseOutput& output, const Merged&
     reference = Tensor::from_values(actual.dtype(), golden.shape(), golden.values());
     if (!is_float(actual.dtype()) && reference.values() != golden.values()) reference = golden;
   }
+  // A conversion promises a NaN, but not its payload.
+  const bool converts =
+      case_.attributes.has("to") || complete_attributes(*case_.op, case_.attributes).has("to");
+  const Tensor judged =
+      converts && e.promises_bits && is_float(actual.dtype()) && actual.shape() == reference.shape()
+          ? with_nans_of(actual, reference)
+          : actual;
   for (std::size_t i = 0; i < options_.policies.size(); ++i) {
     e.policy = &options_.policies[i];
     Finding other;
     Finding& into = i == 0 ? f : other;
-    judge_policy(into, output, actual, reference, e);
+    const bool bitwise = e.policy->rule == Rule::bitwise && is_float(actual.dtype());
+    judge_policy(
+        into, output, judged,
+        bitwise ? Tensor::from_values(actual.dtype(), reference.shape(), reference.values()) : reference, e);
     if (arg.exact == Exact::no && is_float(actual.dtype())) distrust_extremes(into);
     if (i > 0) {
       f.others.push_back({e.policy->name, other.verdict, other.ratio});

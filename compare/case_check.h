@@ -22,8 +22,8 @@ class CaseCheck {
   void judge_output(Finding&, const CaseOutput&, const Merged& actual);
 
   const Case& subject() const { return case_; }
-  /// An input lies outside of the operator's domain: nothing that is judged here is evidence.
-  bool inputs_are_extreme() const { return !extremes_.empty(); }
+  /// "grad_a, grad_b": what the operator makes from these inputs beside the case's outputs.
+  std::string outputs_not_listed() const;
 
  private:
   struct Device {

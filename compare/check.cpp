@@ -121,6 +121,9 @@ void check_case(const fs::path& folder, bool single_case, const CheckOptions& op
     return;
   }
   for (const std::string& note : outputs->notes()) report.notes.push_back(c->name + ": " + note);
+  if (const std::string unlisted = golden->outputs_not_listed(); !unlisted.empty()) {
+    report.notes.push_back(fmt::format("{}: case.json does not list {}: not judged", c->name, unlisted));
+  }
   for (const CaseOutput& output : c->outputs) {
     Finding f = named_finding(*c, output);
     if (!options.only.empty() && !glob_match(options.only, f.name)) continue;

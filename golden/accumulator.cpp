@@ -30,11 +30,19 @@ constexpr MatrixUnit units[] = {
     {"cdna3-fp8", 16, 24, 23},
 };
 
-// One sum in 2 exp(-lambda^2 / 2) = 2.5e-14 errs more (Higham and Mary 2019, thm 2.4).
+// Roundings of partial sums s_k that are independent with mean 0, each within u |s_k|, add up to more than
+// lambda u sqrt(sum s_k^2) in one sum of 1 / (2 exp(-lambda^2 / 2)) = 4e13 (Hoeffding's inequality, as in
+// Higham and Mary 2019, thm 2.4).
 constexpr double lambda = 8;
 // Roundings stop to be independent once terms are next to nothing beside the sum (stagnation): from n u =
 // 2^-7 on only the guaranteed bound counts.
 constexpr double most_growth = 0x1p-7;
+// In an unknown order the partial sums are those of the terms as they come, of every L-th of them, as vector
+// lanes and thread blocks take them, or those of a random order, whichever are largest. A device that adds
+// all positive terms first has larger ones: it must be stated (`worst`).
+constexpr std::size_t lanes[] = {2, 4, 8, 32, 128, 1024};
+// Terms that are alike round alike: then losses add up, in stretches of these lengths or in one.
+constexpr std::size_t stretches[] = {32, 1024, 8192};
 
 // gamma_n = n u / (1 - n u), infinite once nothing is guaranteed. Higham 2002, sec. 3.1.
 double gamma(double n, double u) {
@@ -69,18 +77,60 @@ double shortened(double x, double splitter) {
   return big - (big - x);
 }
 
-// What the plain loop loses by rounding, which the terms may make err all to one side (equal terms do).
-double loss_of_plain_loop(std::span<const Bound> terms, double u) {
+// What the plain loop over stretches of this length loses by rounding. The losses of one binade of the sum
+// may have one sign in another loop, those of different binades need not cancel in it: their magnitudes are
+// added.
+double loss_of_loops(std::span<const Bound> terms, std::size_t length, double u) {
   const double splitter = 0.5 / u < 0x1p52 ? 0x1p53 * u + 1 : 1;
-  double total = 0, exact = 0, rest = 0;
-  for (const Bound& term : terms) {
-    const double next = total + term.value;
-    total = splitter == 1 ? next : shortened(next, splitter);
-    const double sum = exact + term.value;
-    rest += rounding_of_sum(exact, term.value, sum);
-    exact = sum;
+  double total = 0, loss = 0, in_binade = 0;
+  int binade = 0;
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    if (i % length == 0) total = 0;
+    const double exact = total + terms[i].value;
+    const double rounded = splitter == 1 ? exact : shortened(exact, splitter);
+    if (const int now = std::ilogb(rounded); now != binade) {
+      loss += std::abs(in_binade);
+      in_binade = 0;
+      binade = now;
+    }
+    in_binade += (rounded - exact) - rounding_of_sum(total, terms[i].value, exact);
+    total = rounded;
   }
-  return std::abs((total - exact) - rest);
+  return loss + std::abs(in_binade);
+}
+
+// The sum of the squares of the partial sums of every `stride`-th term, and of those that join them.
+double squares_of_lanes(std::span<const Bound> terms, std::size_t stride) {
+  std::vector<double> lane(stride, 0.0);
+  double squares = 0;
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    double& sum = lane[i % stride];
+    sum += terms[i].value;
+    squares += sum * sum;
+  }
+  double joined = 0;
+  for (const double sum : lane) {
+    joined += sum;
+    squares += joined * joined;
+  }
+  return squares;
+}
+
+// What n additions may lose but for one sum in 4e13.
+double probable_loss(std::span<const Bound> terms, const Parts& p, double u) {
+  const auto n = static_cast<double>(terms.size());
+  // In a random order the k-th partial sum has the mean k m and the variance k (n - k) / (n - 1) times the
+  // terms'.
+  const double mean = p.value / n, variance = std::max(0.0, p.term_squares / n - mean * mean);
+  double squares = std::max(p.squares, mean * mean * n * n * n / 3 + variance * n * n / 6);
+  for (const std::size_t stride : lanes) {
+    if (2 * stride <= terms.size()) squares = std::max(squares, squares_of_lanes(terms, stride));
+  }
+  double alike = loss_of_loops(terms, terms.size(), u);
+  for (const std::size_t length : stretches) {
+    if (length < terms.size()) alike = std::max(alike, loss_of_loops(terms, length, u));
+  }
+  return std::max(lambda * u * std::sqrt(squares), 2 * alike) + u * p.inherited;
 }
 
 // The additions of n terms, rounded one by one.
@@ -97,39 +147,42 @@ double one_by_one(const Accumulator& a, std::span<const Bound> terms, const Part
   // of additions gamma (Higham 2002, sec. 4.2).
   const double guaranteed =
       p.magnitude * (depth < n - 1 ? std::min(gamma(depth, u), (n - 1) * u) : (n - 1) * u);
-  if (a.truncates || a.worst_case || n * u > most_growth) return guaranteed;
-  // A rounding of a partial sum s is spread over [-u |s|, u |s|] at most: its variance is below u^2 s^2 / 3.
-  // The sum of s^2 is that of the terms' own order or, if larger, the mean over all orders: k m at the k-th
-  // sum, with a variance of k (n - k) / (n - 1) times the terms'.
-  const double mean = p.value / n, variance = std::max(0.0, p.term_squares / n - mean * mean);
-  const double shuffled = mean * mean * n * n * n / 3 + variance * n * n / 6;
-  const double spread = lambda * u * std::sqrt(std::max(p.squares, shuffled) / 3);
-  return std::min(guaranteed, std::max(spread, 2 * loss_of_plain_loop(terms, u)) + u * p.inherited);
+  // n roundings of independent sign lose more than lambda sqrt(n) of them only if n is small.
+  const bool few = n <= lambda * lambda;
+  if (a.truncates || a.worst_case || few || n * u > most_growth) return guaranteed;
+  return std::min(guaranteed, probable_loss(terms, p, u));
 }
 
 // Truncating matrix units. Of each step's products and running sum, g + 1 terms, each loses less than one
 // unit 2^(E - F), E being the largest exponent among them: 2^E <= the largest magnitude, for a product's
 // exponent is the sum of its factors'. The result is cut to `result_bits`.
 double in_steps(const Accumulator& a, std::span<const Bound> terms) {
-  double running = 0, reach = 0, error = 0;  // |true running sum| <= reach
+  double running = 0, reach = 0, error = 0, inherited = 0;  // |the device's running sum| <= reach
   const auto step = static_cast<std::size_t>(a.fused);
   for (std::size_t i = 0; i < terms.size(); i += step) {
     double largest = reach;
     for (std::size_t k = i; k < std::min(i + step, terms.size()); ++k) {
       running += terms[k].value;
+      inherited += terms[k].error;
       largest = std::max(largest, std::abs(terms[k].value) + terms[k].error);
     }
     error += static_cast<double>(a.fused + 1) * std::ldexp(largest, -a.fraction_bits);
-    error += std::ldexp(std::abs(running) + error, -a.result_bits);
-    reach = std::abs(running) + error;
+    error += std::ldexp(std::abs(running) + inherited + error, -a.result_bits);
+    reach = std::abs(running) + inherited + error;
   }
   return error;
 }
 
-// @param u  of the terms' own format: an accumulator that is coarser rounds each term before it adds
+// @param u  of the terms' own format: an accumulator that is coarser rounds each term before it adds, a finer
+// one is
+//           rounded to it at the end
 double additions(const Accumulator& a, std::span<const Bound> terms, const Parts& p, double u) {
   if (a.fused > 0) return in_steps(a, terms);
-  if (a.unit_roundoff <= u) return one_by_one(a, terms, p);
+  if (a.unit_roundoff < u) {  // a finer one is rounded once at the end
+    const double error = one_by_one(a, terms, p);
+    return error + u * (std::abs(p.value) + p.inherited + error);
+  }
+  if (a.unit_roundoff == u) return one_by_one(a, terms, p);
   const double entering = (a.truncates ? 2 : 1) * a.unit_roundoff;
   return entering * p.magnitude + (1 + entering) * one_by_one(a, terms, p);
 }
@@ -151,7 +204,6 @@ std::vector<std::string_view> matrix_units() {
 
 Accumulator parse_accumulator(std::string_view text) {
   Accumulator a;
-  a.name = text;
   std::string_view rest = text;
   const auto next = [&] {
     const auto comma = rest.find(',');
@@ -179,8 +231,6 @@ Accumulator parse_accumulator(std::string_view text) {
     } else if (word.starts_with("block=") && a.fused == 0) {
       a.order = Accumulator::Order::blocked;
       a.block = positive(word.substr(6), text);
-    } else if (word == "sequential" && a.fused == 0) {
-      a.order = Accumulator::Order::sequential;
     } else if (word == "tree" && a.fused == 0) {
       a.order = Accumulator::Order::tree;
     } else if (word == "truncate" && a.fused == 0) {
@@ -188,9 +238,9 @@ Accumulator parse_accumulator(std::string_view text) {
     } else if (word == "worst" && a.fused == 0) {
       a.worst_case = true;
     } else {
-      throw Error("accumulator '{}': '{}' is not known{}", text, word,
-                  a.fused == 0 ? "; expected sequential, tree, block=N, truncate, worst or promote=N"
-                               : "; expected promote=N");
+      throw Error(
+          "accumulator '{}': '{}' is not known{}", text, word,
+          a.fused == 0 ? "; expected tree, block=N, truncate, worst or promote=N" : "; expected promote=N");
     }
   }
   return a;
@@ -214,7 +264,7 @@ Bound accumulate(const ErrorModel& device, std::span<const Bound> terms) {
     sums.emplace_back(of_some.value, of_some.inherited + additions(a, some, of_some, u));
   }
   Accumulator float32;
-  float32.order = Accumulator::Order::sequential;
+  float32.worst_case = a.worst_case;
   const Parts of_sums = parts_of(sums);
   return settled(p.value, of_sums.inherited + one_by_one(float32, sums, of_sums));
 }

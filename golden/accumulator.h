@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -14,15 +13,15 @@ struct ErrorModel;
 /// How a device adds up the terms of one sum.
 struct Accumulator {
   /// `any`: not known. `blocked`: `block` terms at a time, then the blocks' sums, both one after the other.
-  enum class Order : std::uint8_t { any, sequential, blocked, tree };
+  /// `tree`: pairwise.
+  enum class Order : std::uint8_t { any, blocked, tree };
 
-  std::string name = "float32";
   double unit_roundoff = 0x1p-24;  ///< of one addition
   bool truncates = false;          ///< additions are cut, not rounded: twice the error, all to one side
   Order order = Order::any;
   std::int64_t block = 1;
   /// The guaranteed bound alone. Else, where roundings are independent, what they add up to but for one sum
-  /// in 10^13 (Higham and Mary 2019) may be less.
+  /// in 4e13 may be less.
   bool worst_case = false;
 
   /// A matrix unit: so many products and the running sum are shifted to the largest exponent among them, each

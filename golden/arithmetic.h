@@ -1,7 +1,9 @@
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 #include <vector>
 
@@ -52,6 +54,15 @@ inline bool isinf(double x) {
   return std::isinf(x);
 }
 
+/// The float64 next to x, the odd one of two: it lies on the same side of every number of less than 53 bits.
+inline double to_odd(const Truth& x) {
+  const auto nearest = static_cast<double>(x);
+  if (!std::isfinite(nearest) || Truth(nearest) == x) return nearest;
+  const bool even = (std::bit_cast<std::uint64_t>(nearest) & 1) == 0;
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  return even ? std::nextafter(nearest, x < Truth(nearest) ? -infinity : infinity) : nearest;
+}
+
 /// A constant of the formula (eps, a learning rate): rounded to float at level report; in Bound with the
 /// error that its rounding to the device's format may make.
 template <class T>
@@ -80,8 +91,9 @@ T host_scalar(const Truth& exact) {
   }
 }
 
-/// An intermediate result that kernels may keep in a narrow format (the probabilities of flash attention): in
-/// Bound with that rounding, if the device's model says so.
+/// An intermediate result that kernels may keep in a narrow format (the probabilities of flash attention, a
+/// result of forward that backward takes up again): in Bound with that rounding, if the device's model says
+/// so.
 template <class T>
 T stored(const T& x) {
   if constexpr (std::is_same_v<T, Bound>) return stored_narrow(x);
@@ -113,9 +125,9 @@ T without_cancellation(F better, G usual) {
   return value;
 }
 
-/// f(x) of an f from double to double that rises or falls in steps and is itself exact (a rounding to a
-/// coarser format): in Bound with its change over all that a device may hold for x. Truth is rounded to
-/// double first.
+/// f(x) of an f from double to double that rises or falls in steps, the steps at numbers of less than 53
+/// bits, and is itself exact (a rounding to a coarser format): in Bound with its change over all that a
+/// device may hold for x.
 template <class T, class F>
 T stepped(const T& x, F f) {
   if constexpr (std::is_same_v<T, Bound>) {
@@ -125,7 +137,11 @@ T stepped(const T& x, F f) {
       return other == value ? 0 : std::abs(other - value);
     };
     if (x.error == 0) return settled(value, 0);
-    return settled(value, worse(change(x.value - x.error), change(x.value + x.error)));
+    constexpr double infinity = std::numeric_limits<double>::infinity();
+    return settled(value, worse(change(std::nextafter(x.value - x.error, -infinity)),
+                                change(std::nextafter(x.value + x.error, infinity))));
+  } else if constexpr (std::is_same_v<T, Truth>) {
+    return f(to_odd(x));
   } else {
     return static_cast<T>(f(static_cast<double>(x)));
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 namespace assay {
 namespace {
@@ -14,7 +15,8 @@ double u() {
 }
 
 // Largest error of a conforming device function in ulp. OpenCL C 3.0, table 65 (full profile); CUDA's are no
-// larger (CUDA C++ Programming Guide, mathematical functions). 1 ulp is at most 2u relative.
+// larger (CUDA C++ Programming Guide, mathematical functions), nor are the host's (glibc manual, "Known
+// maximum errors in math functions"). 1 ulp is at most 2u relative.
 namespace ulps {
 constexpr double divide = 2.5, square_root = 3, exp = 3, log = 3, log1p = 2, expm1 = 3, tanh = 5, erf = 16,
                  sin = 4, cos = 4, pow = 16;
@@ -46,16 +48,31 @@ double distance(double a, double b) {
 struct Ends {
   double low, high;
 };
+// Rounded outwards: an error below half a unit in the last place must not vanish.
 Ends ends(const Bound& x) {
-  return x.error == 0 ? Ends{x.value, x.value} : Ends{x.value - x.error, x.value + x.error};
+  if (x.error == 0) return {x.value, x.value};
+  return {std::nextafter(x.value - x.error, -infinity), std::nextafter(x.value + x.error, infinity)};
 }
 
-// f at a point known to +-error: the largest change over the interval's ends serves where f is monotone.
-template <class F>
-Bound monotone(const Bound& x, F f, double ulp) {
+// An inherited error that is small beside the value is the error of x times the steepest slope in reach; a
+// difference of two float64 would be mostly their own rounding. 2^-10 of it covers the rounding of the slope.
+constexpr double small_share = 0x1p-20, slope_slack = 1 + 0x1p-10;
+
+// f at a point known to +-error, f monotone.
+// @param steepest  the largest |f'| between two points
+template <class F, class G>
+Bound monotone(const Bound& x, F f, G steepest, double ulp) {
   const double value = f(x.value);
+  if (x.error == 0) return rounded(value, 0, ulp);
   const Ends at = ends(x);
+  const double by_slope = x.error * steepest(at) * slope_slack;
+  if (by_slope <= small_share * std::abs(value)) return rounded(value, by_slope, ulp);
   return rounded(value, worse(distance(f(at.low), value), distance(f(at.high), value)), ulp);
+}
+
+// The smallest magnitude in the interval.
+double nearest_to_zero(const Ends& at) {
+  return at.low <= 0 && at.high >= 0 ? 0 : std::min(std::abs(at.low), std::abs(at.high));
 }
 
 // The same for f(x, y), monotone in either.
@@ -135,55 +152,71 @@ Bound& Bound::operator/=(const Bound& b) {
   // (a+da)/(b+db) - a/b = (da - q db) / (b+db)
   double inherited = room > 0 ? (error + std::abs(quotient) * b.error) / room : infinity;
   if (std::isinf(quotient)) inherited = largest_change(*this, b, [](double x, double y) { return x / y; });
-  if (ErrorScope::current().own && std::fma(quotient, b.value, -value) == 0 && std::abs(value) > 0x1p-960) {
+  const bool no_underflow = value == 0 || std::abs(value) > 0x1p-960;
+  if (ErrorScope::current().own && std::fma(quotient, b.value, -value) == 0 && no_underflow) {
     return *this = settled(quotient, inherited);
   }
   return *this = rounded(quotient, inherited, ulps::divide);
 }
 
 Bound larger(const Bound& a, const Bound& b) {
-  const double value = isnan(a) || b < a ? a.value : b.value;
-  const double above = std::max(a.value + a.error, b.value + b.error);
-  const double below = std::max(a.value - a.error, b.value - b.error);
-  return settled(value, worse(distance(above, value), distance(value, below)));
+  if (isnan(a) || isnan(b)) return settled(a.value + b.value, 0);
+  const Bound &most = b < a ? a : b, &other = b < a ? b : a;
+  const double gap =
+      most.value == other.value ? 0 : other.value - most.value;  // <= 0; none between infinities
+  // Up to the most that either may be, down to the least that both are.
+  const double up = std::max(most.error, gap + other.error);
+  const double down = std::max(0.0, std::min(most.error, other.error - gap));
+  return settled(most.value, worse(up, down));
 }
 
 Bound sqrt(const Bound& x) {
   const double value = std::sqrt(x.value);
-  const Ends at = ends(x);
   if (ErrorScope::current().own && x.error == 0 && std::fma(value, value, -x.value) == 0) return value;
   // A value within its error of zero has nothing below.
-  return rounded(
-      value, worse(distance(value, std::sqrt(std::max(0.0, at.low))), distance(std::sqrt(at.high), value)),
-      ulps::square_root);
+  const auto root = [](double v) { return v < 0 ? 0.0 : std::sqrt(v); };
+  const auto steepest = [](const Ends& at) { return at.low > 0 ? 0.5 / std::sqrt(at.low) : infinity; };
+  if (!(x.value >= 0)) return rounded(value, x.error, ulps::square_root);
+  return monotone(x, root, steepest, ulps::square_root);
 }
 Bound exp(const Bound& x) {
+  const auto steepest = [](const Ends& at) { return std::exp(at.high); };
   return monotone(
-      x, [](double v) { return std::exp(v); }, ulps::exp);
+      x, [](double v) { return std::exp(v); }, steepest, ulps::exp);
 }
 Bound log(const Bound& x) {
+  const auto steepest = [](const Ends& at) { return at.low > 0 ? 1 / at.low : infinity; };
   return monotone(
-      x, [](double v) { return std::log(v); }, ulps::log);
+      x, [](double v) { return std::log(v); }, steepest, ulps::log);
 }
 Bound log1p(const Bound& x) {
+  const auto steepest = [](const Ends& at) { return at.low > -1 ? 1 / (1 + at.low) : infinity; };
   return monotone(
-      x, [](double v) { return std::log1p(v); }, ulps::log1p);
+      x, [](double v) { return std::log1p(v); }, steepest, ulps::log1p);
 }
 Bound expm1(const Bound& x) {
+  const auto steepest = [](const Ends& at) { return std::exp(at.high); };
   return monotone(
-      x, [](double v) { return std::expm1(v); }, ulps::expm1);
+      x, [](double v) { return std::expm1(v); }, steepest, ulps::expm1);
 }
 Bound tanh(const Bound& x) {
+  const auto steepest = [](const Ends& at) { return 1 / std::pow(std::cosh(nearest_to_zero(at)), 2); };
   return monotone(
-      x, [](double v) { return std::tanh(v); }, ulps::tanh);
+      x, [](double v) { return std::tanh(v); }, steepest, ulps::tanh);
 }
 Bound erf(const Bound& x) {
+  const auto steepest = [](const Ends& at) {
+    return 2 / std::sqrt(std::numbers::pi) * std::exp(-std::pow(nearest_to_zero(at), 2));
+  };
   return monotone(
-      x, [](double v) { return std::erf(v); }, ulps::erf);
+      x, [](double v) { return std::erf(v); }, steepest, ulps::erf);
 }
 Bound erfc(const Bound& x) {
+  const auto steepest = [](const Ends& at) {
+    return 2 / std::sqrt(std::numbers::pi) * std::exp(-std::pow(nearest_to_zero(at), 2));
+  };
   return monotone(
-      x, [](double v) { return std::erfc(v); }, ulps::erf);
+      x, [](double v) { return std::erfc(v); }, steepest, ulps::erf);
 }
 // |sin'|, |cos'| <= 1
 Bound sin(const Bound& x) {
@@ -196,7 +229,18 @@ Bound cos(const Bound& x) {
 }
 Bound pow(const Bound& x, const Bound& y) {
   const auto power = [](double a, double b) { return std::pow(a, b); };
-  return rounded(power(x.value, y.value), largest_change(x, y, power), ulps::pow);
+  const double value = power(x.value, y.value);
+  if (x.error == 0 && y.error == 0) return rounded(value, 0, ulps::pow);
+  const Ends base = ends(x), exponent = ends(y);
+  if (base.low <= 0 && base.high >= 0 && exponent.low < 0)
+    return rounded(value, infinity, ulps::pow);  // a pole
+  // d(x^y) = x^y (y dx / x + ln x dy), at its steepest
+  const double steepest =
+      base.low > 0 ? std::max(std::abs(exponent.low), std::abs(exponent.high)) / base.low * x.error +
+                         std::max(std::abs(std::log(base.low)), std::abs(std::log(base.high))) * y.error
+                   : infinity;
+  if (steepest <= small_share) return rounded(value, std::abs(value) * steepest * slope_slack, ulps::pow);
+  return rounded(value, largest_change(x, y, power), ulps::pow);
 }
 Bound abs(const Bound& x) {
   return {std::abs(x.value), x.error};

@@ -16,7 +16,7 @@ struct AllGather {
   static constexpr Attribute attributes[] = {
       {"dim", "0", "the dimension that grows, of what one rank holds"}};
   static constexpr Arg args[] = {
-      {.name = "x", .shape = "R,A*,C,B*", .role = Role::input, .domain = every_number},
+      {.name = "x", .shape = "R,A*,C,B*", .role = Role::input, .domain = everywhere},
       {.name = "y", .shape = "A*,G,B*", .role = Role::output, .exact = Exact::bits},
   };
   static constexpr Example examples[] = {

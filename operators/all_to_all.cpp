@@ -48,7 +48,7 @@ struct AllToAll {
       {"concat_dim", "0", "the dimension along which chunks are put together"},
       {"split_sizes", "null", "R x R extents by rows: what rank r sends to s; null: equal chunks"}};
   static constexpr Arg args[] = {
-      {.name = "x", .shape = "R,S*", .role = Role::input, .domain = every_number},
+      {.name = "x", .shape = "R,S*", .role = Role::input, .domain = everywhere},
       {.name = "y", .shape = "R,O*", .role = Role::output, .exact = Exact::bits},
       {.name = "y_#", .shape = "", .role = Role::output, .exact = Exact::bits},
   };

@@ -40,8 +40,8 @@ struct Cast {
                                                  "Cast"};
   static constexpr Attribute attributes[] = {to_attribute, rounding_attribute, saturate_attribute};
   static constexpr Arg args[] = {
-      {.name = "x", .shape = "N*", .role = Role::input, .domain = any_value},
-      {.name = "grad_y", .shape = "N*", .role = Role::grad_output, .domain = any_value},
+      {.name = "x", .shape = "N*", .role = Role::input, .domain = everywhere},
+      {.name = "grad_y", .shape = "N*", .role = Role::grad_output, .domain = everywhere},
       {.name = "y", .shape = "N*", .role = Role::output, .exact = Exact::bits},
       {.name = "grad_x", .shape = "N*", .role = Role::grad_input, .exact = Exact::bits},
   };

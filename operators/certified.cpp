@@ -15,7 +15,8 @@ namespace {
 const ErrorModel own_arithmetic{.unit_roundoff = 0x1p-53, .min_subnormal = 0x1p-1074, .own = true};
 // Truth has 50 digits, 2^-166, in the exponent range of MPFR; 2^-160 leaves room for the float64 that the
 // error is computed in.
-const ErrorModel truth_arithmetic{0x1p-160, 0};
+// is computed in. A proof takes the guaranteed bound of its sums.
+const ErrorModel truth_arithmetic{0x1p-160, 0, Accumulator{.unit_roundoff = 0x1p-160, .worst_case = true}};
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
@@ -82,8 +83,9 @@ class FiftyDigits {
     }
     const Truth& truth = truths_->slot(name).values[i];
     const Bound& bound = bounds_->slot(name).values[i];
-    // The error is relative to a float64, which may have underflowed.
-    const bool lost = bound.value == 0 && !(truth == Truth(0));
+    // The error is relative to a float64, which may have underflowed or overflowed.
+    const bool lost = bound.value == 0 ? !(truth == Truth(0))
+                                       : !std::isfinite(bound.value) && !isnan(truth) && !isinf(truth);
     return round_truth(truth, lost ? infinity : 2 * bound.error);
   }
 
@@ -121,9 +123,9 @@ CertifiedTensor certify(const std::string& name, const Tensors<Bound>::Slot& slo
 
 namespace {
 
-bool fit_float32(std::span<const NamedTensor> inputs) {
-  return std::ranges::all_of(inputs, [](const NamedTensor& input) {
-    if (!is_float(input.tensor.dtype()) || input.tensor.dtype() != DType::float64) return true;
+bool fit_float32(const Operator& op, std::span<const NamedTensor> inputs) {
+  return std::ranges::all_of(inputs, [&](const NamedTensor& input) {
+    if (holds_indices(input_arg(op, input.name))) return true;
     return std::ranges::all_of(input.tensor.values(), [](double v) {
       return std::isnan(v) || static_cast<double>(static_cast<float>(v)) == v;
     });
@@ -133,7 +135,7 @@ bool fit_float32(std::span<const NamedTensor> inputs) {
 // What the operator's own fast way certifies.
 void certify_fast(const Operator& op, std::span<const NamedTensor> inputs, const Attributes& attributes,
                   std::map<std::string, CertifiedTensor>& outputs) {
-  if (op.certify == nullptr || !fit_float32(inputs)) return;
+  if (op.certify == nullptr || !fit_float32(op, inputs)) return;
   auto call = prepare<float>(op, inputs, attributes);
   Proofs proofs;
   op.certify(call.tensors, call.dims, call.attributes, proofs);

@@ -14,8 +14,8 @@ struct Concat {
   static constexpr std::string_view aliases[] = {"torch.cat", "torch.concat", "cat", "Concat"};
   static constexpr Attribute attributes[] = {{"dim", "0", "the dimension along which they follow"}};
   static constexpr Arg args[] = {
-      {.name = "x_#", .shape = "X*", .role = Role::input, .domain = any_value},
-      {.name = "grad_y", .shape = "Y*", .role = Role::grad_output, .domain = any_value},
+      {.name = "x_#", .shape = "X*", .role = Role::input, .domain = everywhere},
+      {.name = "grad_y", .shape = "Y*", .role = Role::grad_output, .domain = everywhere},
       {.name = "y", .shape = "Y*", .role = Role::output, .exact = Exact::bits},
       {.name = "grad_x_#", .shape = "X*", .role = Role::grad_input, .exact = Exact::bits},
   };

@@ -16,10 +16,6 @@ namespace assay {
 using Positions = std::vector<std::int64_t>;
 inline constexpr std::int64_t nowhere = -1;
 
-/// What is only moved can be told right from wrong whatever its value.
-inline constexpr Domain any_value = {.low = -std::numeric_limits<double>::infinity(),
-                                     .high = std::numeric_limits<double>::infinity()};
-
 /// How many elements apart the neighbours along each axis are, in C order.
 Shape strides_of(const Shape&);
 
@@ -91,8 +87,8 @@ void copy_backward(const std::vector<T>& g, const Positions& from, std::vector<T
 template <class Op, bool repeats = false>
 struct Copy {
   static constexpr Arg args[] = {
-      {.name = "x", .shape = "X*", .role = Role::input, .domain = any_value},
-      {.name = "grad_y", .shape = "Y*", .role = Role::grad_output, .domain = repeats ? Domain{} : any_value},
+      {.name = "x", .shape = "X*", .role = Role::input, .domain = everywhere},
+      {.name = "grad_y", .shape = "Y*", .role = Role::grad_output, .domain = repeats ? Domain{} : everywhere},
       {.name = "y", .shape = "Y*", .role = Role::output, .exact = Exact::bits},
       {.name = "grad_x",
        .shape = "X*",

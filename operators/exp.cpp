@@ -20,7 +20,7 @@ struct Exp {
 
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes&) {
-    map_backward(t, d, [](const T& x) { return exp(x); });
+    map_backward(t, d, [](const T& x) { return stored(exp(x)); });
   }
 
   static void certify(Tensors<float>& t, const Dims&, const Attributes&, Proofs& proofs) {

@@ -23,7 +23,7 @@ struct Extremum {
        "of equal elements the gradient goes to the first, whose index is an output (max(dim)); even: to each "
        "its share (amax)"}};
   static constexpr Arg args[] = {
-      {.name = "x", .shape = "S*", .role = Role::input, .domain = every_number},
+      {.name = "x", .shape = "S*", .role = Role::input, .domain = everywhere},
       {"grad_y", "R*", Role::grad_output},
       {.name = "y", .shape = "R*", .role = Role::output, .exact = Exact::value},
       {"index", "R*", Role::output_index},
@@ -85,7 +85,7 @@ struct ExtremumPosition {
       {"keepdim", "false", "keep it with extent 1"},
       {"select_last_index", "false", "of equal elements take the last (ONNX), not the first"}};
   static constexpr Arg args[] = {
-      {.name = "x", .shape = "S*", .role = Role::input, .domain = every_number},
+      {.name = "x", .shape = "S*", .role = Role::input, .domain = everywhere},
       {"index", "R*", Role::output_index},
   };
   static constexpr Example examples[] = {

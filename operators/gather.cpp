@@ -47,7 +47,7 @@ struct Gather {
                                                  "GatherD"};
   static constexpr Attribute attributes[] = {{"dim", "0", "the dimension that index goes along"}};
   static constexpr Arg args[] = {
-      {.name = "x", .shape = "X*", .role = Role::input, .domain = any_value},
+      {.name = "x", .shape = "X*", .role = Role::input, .domain = everywhere},
       {.name = "index", .shape = "I*", .role = Role::index, .indexes = "C"},
       {"grad_y", "I*", Role::grad_output},
       {.name = "y", .shape = "I*", .role = Role::output, .exact = Exact::bits},

@@ -150,6 +150,7 @@ std::vector<std::pair<std::string, std::string>> assignments(std::string_view te
 // "2x3", "" for a scalar.
 Shape parse_shape(std::string_view text) {
   Shape shape;
+  if (text.ends_with('x')) throw Error("'{}' is no extent; expected numbers like 2x3", text);
   while (!text.empty()) {
     const auto x = text.find('x');
     const std::string_view digits = text.substr(0, x);

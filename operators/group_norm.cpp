@@ -16,7 +16,7 @@ struct GroupNorm {
   static constexpr Attribute attributes[] = {{"num_groups", "1", "G: groups of equally many channels"},
                                              {"eps", "1e-5", "added to the variance"}};
   static constexpr Arg args[] = {
-      {"x", "N,C,D*", Role::input, -8, 8},
+      {.name = "x", .shape = "N,C,D*", .role = Role::input, .low = -8, .high = 8, .domain = norm_domain},
       {.name = "weight", .shape = "C", .role = Role::param, .low = .5, .high = 2, .optional = true},
       {.name = "bias", .shape = "C", .role = Role::param, .optional = true},
       {"grad_y", "N,C,D*", Role::grad_output},
@@ -66,9 +66,17 @@ struct GroupNorm {
         mean(n, k) = m.mean;
         rstd(n, k) = m.rstd;
         for (std::int64_t i = 0; i < per_group * D; ++i) {
-          y(i) = (x(i) - m.mean) * m.rstd;
-          if (w) y(i) *= w(x.channel(i));
-          if (b) y(i) += b(x.channel(i));
+          const std::int64_t c = x.channel(i);
+          // PyTorch's kernels compute one scale and one shift per channel, and may cancel more.
+          y(i) = without_cancellation<T>(
+              [&] {
+                const T normal = stored((x(i) - m.mean) * m.rstd), scaled = w ? normal * w(c) : normal;
+                return b ? scaled + b(c) : scaled;
+              },
+              [&] {
+                const T scale = w ? m.rstd * w(c) : m.rstd, shift = -(m.mean * scale);
+                return x(i) * scale + (b ? b(c) + shift : shift);
+              });
         }
       }
     }

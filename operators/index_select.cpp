@@ -13,7 +13,7 @@ struct IndexSelect {
   static constexpr std::string_view aliases[] = {"torch.index_select", "ops.index_select"};
   static constexpr Attribute attributes[] = {{"dim", "0", "the dimension that index goes along"}};
   static constexpr Arg args[] = {
-      {.name = "x", .shape = "A*,C*,B*", .role = Role::input, .domain = any_value},
+      {.name = "x", .shape = "A*,C*,B*", .role = Role::input, .domain = everywhere},
       {.name = "index", .shape = "N", .role = Role::index, .indexes = "C"},
       {"grad_y", "A*,R*,B*", Role::grad_output},
       {.name = "y", .shape = "A*,R*,B*", .role = Role::output, .exact = Exact::bits},

@@ -17,7 +17,7 @@ struct LayerNorm {
                                                  "LayerNormalization"};
   static constexpr Attribute attributes[] = {{"eps", "1e-5", "added to the variance"}, normalized_shape};
   static constexpr Arg args[] = {
-      {"x", "N*,C*", Role::input, -8, 8},
+      {.name = "x", .shape = "N*,C*", .role = Role::input, .low = -8, .high = 8, .domain = norm_domain},
       {.name = "weight", .shape = "C*", .role = Role::param, .low = .5, .high = 2, .optional = true},
       {.name = "bias", .shape = "C*", .role = Role::param, .optional = true},
       {"grad_y", "N*,C*", Role::grad_output},

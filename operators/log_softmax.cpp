@@ -48,7 +48,7 @@ struct LogSoftmax {
     for (std::int64_t a = 0; a < A; ++a) {
       for (std::int64_t b = 0; b < B; ++b) {
         const T inner = sum<T>(C, [&](auto c) { return g(a, c, b); });
-        for (std::int64_t c = 0; c < C; ++c) grad_x(a, c, b) = g(a, c, b) - exp(y(a, c, b)) * inner;
+        for (std::int64_t c = 0; c < C; ++c) grad_x(a, c, b) = g(a, c, b) - exp(stored(y(a, c, b))) * inner;
       }
     }
   }

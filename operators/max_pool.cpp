@@ -24,7 +24,7 @@ struct MaxPool {
       {"ceil_mode", "false", "a last window may reach beyond the padding"},
       {"return_indices", "false", "index counts the spatial elements in C order"}};
   static constexpr Arg args[] = {
-      {.name = "x", .shape = "A*,S*", .role = Role::input, .domain = every_number},
+      {.name = "x", .shape = "A*,S*", .role = Role::input, .domain = everywhere},
       {"grad_y", "A*,O*", Role::grad_output},
       {.name = "y", .shape = "A*,O*", .role = Role::output, .exact = Exact::value},
       {"index", "A*,O*", Role::output_index},

@@ -7,7 +7,7 @@ struct Maximum : Binary {
   static constexpr std::string_view name = "maximum";
   static constexpr std::string_view math = "y = the larger of a and b, NaN if either is";
   static constexpr std::string_view source = "torch.maximum";
-  static constexpr std::string_view aliases[] = {"torch.maximum", "Maximum", "Max"};
+  static constexpr std::string_view aliases[] = {"torch.maximum", "Maximum", "Max", "max"};
   static constexpr auto args =
       args_with({.name = "a", .shape = "A*", .role = Role::input, .domain = everywhere},
                 {.name = "b", .shape = "B*", .role = Role::input, .domain = everywhere}, Exact::value);

@@ -7,7 +7,7 @@ struct Minimum : Binary {
   static constexpr std::string_view name = "minimum";
   static constexpr std::string_view math = "y = the smaller of a and b, NaN if either is";
   static constexpr std::string_view source = "torch.minimum";
-  static constexpr std::string_view aliases[] = {"torch.minimum", "Minimum", "Min"};
+  static constexpr std::string_view aliases[] = {"torch.minimum", "Minimum", "Min", "min"};
   static constexpr auto args =
       args_with({.name = "a", .shape = "A*", .role = Role::input, .domain = everywhere},
                 {.name = "b", .shape = "B*", .role = Role::input, .domain = everywhere}, Exact::value);

@@ -118,7 +118,7 @@ struct MoeAuxLoss {
     std::vector<Scores<T>> scores;
     for (std::int64_t n = 0; n < N; ++n) {
       scores.emplace_back(z, n, E, a.text("score") == "sigmoid");
-      const auto order = by_falling(E, [&](std::int64_t e) -> const T& { return z(n, e); });
+      const auto order = sorted_positions(E, true, [&](std::int64_t e) -> const T& { return z(n, e); });
       for (std::int64_t k = 0; k < K; ++k) {
         const std::int64_t e = index ? index(n, k) : order[static_cast<std::size_t>(k)];
         ++chosen[static_cast<std::size_t>(n % B * E + e)];

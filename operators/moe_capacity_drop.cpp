@@ -71,7 +71,7 @@ struct MoeCapacityDrop {
       std::vector<std::int64_t> queue(static_cast<std::size_t>(N));
       std::iota(queue.begin(), queue.end(), std::int64_t{0});
       if (a.text("drop_policy") == "probs") {
-        queue = by_falling(N, [&](std::int64_t n) -> const T& { return probs(n, e); });
+        queue = sorted_positions(N, true, [&](std::int64_t n) -> const T& { return probs(n, e); });
       }
       std::stable_partition(queue.begin(), queue.end(), [&](std::int64_t n) { return map(n, e) != 0; });
       for (std::int64_t i = 0; i < C; ++i) {

@@ -24,7 +24,7 @@ struct MoeZLoss {
   template <class T>
   static T log_sum(const Exponentials<T>& x) {
     const auto E = static_cast<std::int64_t>(x.e.size());
-    const auto top = by_falling(E, [&](std::int64_t e) -> const T& { return x[e]; });
+    const auto top = sorted_positions(E, true, [&](std::int64_t e) -> const T& { return x[e]; });
     return x.largest +
            without_cancellation<T>(
                [&] { return log1p(sum<T>(E, [&](auto e) { return e == top[0] ? x[e] - T(1) : x[e]; })); },

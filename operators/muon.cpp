@@ -89,15 +89,6 @@ struct Muon {
     return found;
   }
 
-  // 1 - x as kernels have it that take x in their own format: wrong by the rounding of x.
-  template <class T>
-  static T complement(double x) {
-    if constexpr (std::is_same_v<T, Bound>)
-      return {1 - x, ErrorScope::current().unit_roundoff * std::abs(x)};
-    else
-      return T(1 - x);
-  }
-
   // The iteration runs on the side with fewer rows.
   template <class T>
   static Matrix<T> orthogonal(Matrix<T> x, const Attributes& a) {

@@ -6,6 +6,9 @@
 /// What the norms share.
 namespace assay {
 
+/// Of x: rstd^3, which gradients may go through, is a normal float32.
+inline constexpr Domain norm_domain = {.low = -0x1p42, .high = 0x1p42};
+
 constexpr Attribute normalized_shape = {"normalized_shape", "null",
                                         "the extents normalised over, where weight does not tell"};
 

@@ -44,8 +44,9 @@ struct Domain {
   /// The nearest value inside.
   double clip(double v) const;
 };
-/// Of an operator that only compares or moves values: every float32.
-constexpr Domain everywhere = {-std::numeric_limits<float>::max(), std::numeric_limits<float>::max()};
+/// Of an operator that only compares or moves values.
+inline constexpr Domain everywhere = {-std::numeric_limits<double>::infinity(),
+                                      std::numeric_limits<double>::infinity()};
 
 /// An argument of an operator.
 /// `shape` names the extents, comma-separated: a letter ("C"), a literal ("1"), or a letter with a star for

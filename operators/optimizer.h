@@ -19,6 +19,15 @@ std::vector<T> state(Tensors<T>& t, std::string_view name) {
   return t.has(name) ? t.slot(name).values : std::vector<T>(t.slot("param").values.size(), T(0));
 }
 
+/// 1 - x as kernels have it that hold x in their own format: wrong by the rounding of x.
+template <class T>
+T complement(double x) {
+  if constexpr (std::is_same_v<T, Bound>)
+    return {1 - x, ErrorScope::current().own ? 0 : ErrorScope::current().unit_roundoff * std::abs(x)};
+  else
+    return T(1 - x);
+}
+
 /// Makes the output NAME_STEP, of the shape of param.
 template <class T>
 void give_state(Tensors<T>& t, std::string_view name, std::int64_t step, const std::vector<T>& values) {

@@ -12,10 +12,6 @@
 /// torch.topk; of equal elements the lower index comes first.
 namespace assay {
 
-/// The domain where values are only compared and moved.
-inline constexpr Domain every_number{.low = std::numeric_limits<double>::lowest(),
-                                     .high = std::numeric_limits<double>::max()};
-
 /// Whether a stands before an equal or later b in sorted order.
 template <class T>
 bool stands_before(const T& a, const T& b, bool descending) {

@@ -71,7 +71,12 @@ struct Pad : Copy<Pad, true> {
     return y;
   }
 
-  static std::int64_t source_index(Mode mode, std::int64_t i, std::int64_t extent) {
+  static std::int64_t source_index(Mode mode, std::int64_t i, std::int64_t extent, const Sides& sides) {
+    if (mode == Mode::circular) {  // what is cropped is not part of the circle
+      const std::int64_t first = std::max<std::int64_t>(-sides.before, 0);
+      const std::int64_t left = extent - first - std::max<std::int64_t>(-sides.behind, 0);
+      return left <= 0 ? nowhere : first + ((i - first) % left + left) % left;
+    }
     if (i >= 0 && i < extent) return i;
     switch (mode) {
       case Mode::constant:
@@ -81,7 +86,7 @@ struct Pad : Copy<Pad, true> {
       case Mode::replicate:
         return i < 0 ? 0 : extent - 1;
       case Mode::circular:
-        return i < 0 ? i + extent : i - extent;
+        break;
     }
     return nowhere;
   }
@@ -90,7 +95,7 @@ struct Pad : Copy<Pad, true> {
     const std::vector<Sides> side = sides(x.size(), a);
     const Shape stride = strides_of(x);
     return positions_of(y, [&](std::size_t d, std::int64_t i) {
-      const std::int64_t j = source_index(mode, i - side[d].before, x[d]);
+      const std::int64_t j = source_index(mode, i - side[d].before, x[d], side[d]);
       return j == nowhere ? nowhere : j * stride[d];
     });
   }

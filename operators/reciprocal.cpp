@@ -23,7 +23,7 @@ struct Reciprocal {
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes&) {
     map_backward(t, d, [](const T& x) {
-      const T y = T(1) / x;
+      const T y = stored(T(1) / x);
       return -(y * y);
     });
   }

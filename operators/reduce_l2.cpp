@@ -33,7 +33,7 @@ struct ReduceL2 {
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes& a) {
     reduce_backward(t, d, a,
-                    [](const T& x, const T& y, const T& g) { return y == T(0) ? g - g : g * (x / y); });
+                    [](const T& x, const T& y, const T& g) { return y == T(0) ? T(0) : g * (x / y); });
   }
 };
 

@@ -121,13 +121,13 @@ struct RouterTopK {
       const auto member = [&](std::int64_t i) -> const T& {
         return ranking[static_cast<std::size_t>(g * size + i)];
       };
-      const std::vector<std::int64_t> order = by_falling(size, member);
+      const std::vector<std::int64_t> order = sorted_positions(size, true, member);
       scores.push_back(
           sum<T>(group_top(a), [&](auto i) { return member(order[static_cast<std::size_t>(i)]); }));
     }
     const std::vector<std::int64_t> order =
-        by_falling(static_cast<std::int64_t>(scores.size()),
-                   [&](std::int64_t g) -> const T& { return scores[static_cast<std::size_t>(g)]; });
+        sorted_positions(static_cast<std::int64_t>(scores.size()), true,
+                         [&](std::int64_t g) -> const T& { return scores[static_cast<std::size_t>(g)]; });
     std::vector<bool> kept(static_cast<std::size_t>(groups[0]), scores.empty());
     for (std::int64_t i = 0; i < groups[1] && !scores.empty(); ++i)
       kept[static_cast<std::size_t>(order[static_cast<std::size_t>(i)])] = true;
@@ -144,7 +144,8 @@ struct RouterTopK {
     const auto at = [&](std::int64_t i) -> const T& {
       return ranking[static_cast<std::size_t>(experts[static_cast<std::size_t>(i)])];
     };
-    const std::vector<std::int64_t> order = by_falling(static_cast<std::int64_t>(experts.size()), at);
+    const std::vector<std::int64_t> order =
+        sorted_positions(static_cast<std::int64_t>(experts.size()), true, at);
     for (std::int64_t k = 0; k < K; ++k) {
       token.chosen.push_back(experts[static_cast<std::size_t>(order[static_cast<std::size_t>(k)])]);
     }

@@ -22,7 +22,7 @@ struct Rsqrt {
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes&) {
     map_backward(t, d, [](const T& x) {
-      const T y = T(1) / sqrt(x);
+      const T y = stored(T(1) / sqrt(x));
       return T(-.5) * (y * y * y);
     });
   }

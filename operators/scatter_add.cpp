@@ -15,7 +15,7 @@ struct ScatterAdd {
       {"x", "X*", Role::input},
       {.name = "index", .shape = "I*", .role = Role::index, .indexes = "C"},
       {"src", "S*", Role::input},
-      {.name = "grad_y", .shape = "X*", .role = Role::grad_output, .domain = any_value},
+      {.name = "grad_y", .shape = "X*", .role = Role::grad_output, .domain = everywhere},
       {.name = "y", .shape = "X*", .role = Role::output, .terms = "1 + hits"},
       {.name = "grad_x", .shape = "X*", .role = Role::grad_input, .exact = Exact::bits},
       {.name = "grad_src", .shape = "S*", .role = Role::grad_input, .exact = Exact::bits},

@@ -23,7 +23,7 @@ struct Sigmoid {
   static void backward(Tensors<T>& t, const Dims& d, const Attributes&) {
     // s (1 - s), the difference without cancellation as sigmoid(-x).
     map_backward(t, d, [](const T& x) {
-      const T s = sigmoid<T>(x);
+      const T s = stored(sigmoid<T>(x));
       return s * without_cancellation<T>([&] { return sigmoid<T>(-x); }, [&] { return T(1) - s; });
     });
   }

@@ -49,8 +49,8 @@ struct Softmax {
     const std::int64_t A = d.at("A"), C = d.at("C"), B = d.at("B");
     for (std::int64_t a = 0; a < A; ++a) {
       for (std::int64_t b = 0; b < B; ++b) {
-        const T inner = sum<T>(C, [&](auto c) { return y(a, c, b) * g(a, c, b); });
-        for (std::int64_t c = 0; c < C; ++c) grad_x(a, c, b) = y(a, c, b) * (g(a, c, b) - inner);
+        const T inner = sum<T>(C, [&](auto c) { return stored(y(a, c, b)) * g(a, c, b); });
+        for (std::int64_t c = 0; c < C; ++c) grad_x(a, c, b) = stored(y(a, c, b)) * (g(a, c, b) - inner);
       }
     }
   }

@@ -15,7 +15,7 @@ struct Sort {
       {"descending", "false", "largest first"},
       {"stable", "false", "equal elements keep their order; golden's do all the same"}};
   static constexpr Arg args[] = {
-      {.name = "x", .shape = "A*,C*,B*", .role = Role::input, .domain = every_number},
+      {.name = "x", .shape = "A*,C*,B*", .role = Role::input, .domain = everywhere},
       {"grad_y", "A*,C*,B*", Role::grad_output},
       {.name = "y", .shape = "A*,C*,B*", .role = Role::output, .exact = Exact::value},
       {"index", "A*,C*,B*", Role::output_index},

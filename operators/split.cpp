@@ -19,8 +19,8 @@ struct Split {
       {"sections", "null", "instead: the extents of the pieces, whose sum is that of x"},
       {"dim", "0", "the dimension that is cut"}};
   static constexpr Arg args[] = {
-      {.name = "x", .shape = "X*", .role = Role::input, .domain = any_value},
-      {.name = "grad_y_#", .shape = "Y*", .role = Role::grad_output, .domain = any_value},
+      {.name = "x", .shape = "X*", .role = Role::input, .domain = everywhere},
+      {.name = "grad_y_#", .shape = "Y*", .role = Role::grad_output, .domain = everywhere},
       {.name = "y_#", .shape = "Y*", .role = Role::output, .exact = Exact::bits},
       {.name = "grad_x", .shape = "X*", .role = Role::grad_input, .exact = Exact::bits},
   };

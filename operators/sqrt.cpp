@@ -20,7 +20,7 @@ struct Sqrt {
 
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes&) {
-    map_backward(t, d, [](const T& x) { return T(1) / (T(2) * sqrt(x)); });
+    map_backward(t, d, [](const T& x) { return T(1) / (T(2) * stored(sqrt(x))); });
   }
 
   static void certify(Tensors<float>& t, const Dims&, const Attributes&, Proofs& proofs) {

@@ -24,7 +24,10 @@ struct Tanh {
     // 1 - tanh^2 = 4 s (1 - s) with s = sigmoid(2x): nothing cancels where tanh is near 1.
     map_backward(t, d, [](const T& x) {
       return without_cancellation<T>([&] { return T(4) * sigmoid<T>(T(2) * x) * sigmoid<T>(T(-2) * x); },
-                                     [&] { return T(1) - tanh(x) * tanh(x); });
+                                     [&] {
+                                       const T y = stored(tanh(x));
+                                       return T(1) - y * y;
+                                     });
     });
   }
 

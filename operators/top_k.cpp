@@ -17,7 +17,7 @@ struct TopK {
       {"largest", "true", "false: the k smallest"},
       {"sorted", "true", "false promises no order; golden's is sorted all the same"}};
   static constexpr Arg args[] = {
-      {.name = "x", .shape = "A*,C*,B*", .role = Role::input, .domain = every_number},
+      {.name = "x", .shape = "A*,C*,B*", .role = Role::input, .domain = everywhere},
       {"grad_y", "A*,K*,B*", Role::grad_output},
       {.name = "y", .shape = "A*,K*,B*", .role = Role::output, .exact = Exact::value},
       {"index", "A*,K*,B*", Role::output_index},

@@ -88,6 +88,14 @@ TEST(Judge, NaNOnOneSideFailsWhateverIsAllowed) {
   EXPECT_EQ(Given().judge(float32({nan, infinity, 1}), float32({nan, infinity, 1})).verdict, Verdict::passed);
 }
 
+TEST(Judge, NaNAloneIsNoEvidenceButInfinitiesAre) {
+  const Finding f = Given().judge(float32({nan, nan}), float32({nan, nan}));
+  EXPECT_EQ(f.verdict, Verdict::mistrusted);
+  EXPECT_EQ(f.reason, "no element is a number on both sides: nothing was judged");
+  EXPECT_EQ(Given().judge(float32({-infinity, infinity}), float32({-infinity, infinity})).verdict,
+            Verdict::passed);
+}
+
 TEST(Judge, IntegersAreHeldToEveryBit) {
   const Finding equal = Given().judge(tensor(DType::int64, {1, 2}), tensor(DType::int64, {1, 2}));
   EXPECT_EQ(equal.verdict, Verdict::passed);

@@ -208,6 +208,26 @@ TEST(Baseline, AllowsSoManyTimesItsOwnError) {
   EXPECT_THAT(judged(c, options("flash"), "y", nan).reason, HasSubstr("NaN or Inf on one side only"));
 }
 
+TEST(Bits, ArePromisedUpToThePayloadOfANaN) {
+  Case c = made_case("cast", {"N=4", "to=\"float8_e5m2\""}, DType::float32);
+  c.outputs[0].dtype = DType::float8_e5m2;
+  c.inputs[0].tensor = Tensor({4}, std::span<const float>(std::vector<float>{1, -2, NAN, 0}));
+  const CheckOptions o = options();
+  CaseCheck check(c, o);
+  const auto judge_codes = [&](std::vector<unsigned char> codes) {
+    std::vector<std::byte> bytes;
+    for (const unsigned char code : codes) bytes.push_back(std::byte(code));
+    Finding f;
+    check.judge_output(f, c.outputs[0], {Tensor(DType::float8_e5m2, {4}, bytes), {}, {}});
+    return f.verdict;
+  };
+  for (const unsigned char code : std::initializer_list<unsigned char>{0x7d, 0x7e, 0x7f, 0xff}) {
+    EXPECT_EQ(judge_codes({0x3c, 0xc0, code, 0}), Verdict::passed) << int{code};
+  }
+  EXPECT_EQ(judge_codes({0x3c, 0xc0, 0x7c, 0}), Verdict::failed);     // an infinity is no NaN
+  EXPECT_EQ(judge_codes({0x3c, 0xc0, 0x7e, 0x80}), Verdict::failed);  // -0 is not 0
+}
+
 TEST(Baseline, IsNotThereForFloat64) {
   const Case c = made_case("rms_norm", {"N=6,C=33"}, DType::float64);
   const Finding f = judged(c, options("flash"), "y", std::vector<double>(6 * 33, 1));

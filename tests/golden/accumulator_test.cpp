@@ -174,7 +174,7 @@ TEST(Accumulator, SaysWhatItDoesNotKnow) {
   EXPECT_THAT(message("quad"), HasSubstr("expected a floating dtype or one of volta, ampere"));
   EXPECT_THAT(message("int32"), HasSubstr("there is no accumulator 'int32'"));
   EXPECT_THAT(message("float32,block=0"), HasSubstr("'0' is no number; expected one above 0"));
-  EXPECT_THAT(message("float32,backwards"), HasSubstr("'backwards' is not known; expected sequential, tree"));
+  EXPECT_THAT(message("float32,backwards"), HasSubstr("'backwards' is not known; expected tree"));
   EXPECT_THAT(message("hopper,tree"), HasSubstr("'tree' is not known; expected promote=N"));
 }
 

@@ -36,7 +36,7 @@ Call starting_from(const Operator& op, const std::vector<std::string>& sizes, st
               fmt::join(letters, ", "), fmt::join(known, ", "), op.name);
 }
 
-void overwrite(Call& call, const GenerateVerb& verb) {
+void overwrite(Call& call, const Operator& op, const GenerateVerb& verb) {
   for (const std::string& size : verb.sizes) {
     if (size.find('=') == std::string::npos) {
       throw Error("'{}': expected an extent like K=4096 or N=2x3", size);
@@ -48,7 +48,12 @@ void overwrite(Call& call, const GenerateVerb& verb) {
     const Call given = parse_call({"", text});
     for (const auto& [name, value] : given.attributes.values()) call.attributes.set(name, value);
   }
-  if (!verb.leave_out.empty()) call.leave_out = parse_call({"", "", verb.leave_out}).leave_out;
+  if (verb.leave_out.empty()) return;
+  call.leave_out = parse_call({"", "", verb.leave_out}).leave_out;
+  for (const std::string& name : call.leave_out) {
+    if (!input_arg(op, name).optional)
+      throw Error("--leave-out {}: {} needs it; expected optional inputs", name, op.name);
+  }
 }
 
 // What a kernel in this dtype is to hand over.
@@ -72,11 +77,14 @@ int run(const GenerateVerb& verb) {
   expect_new_folder(verb.output);
   std::string example;
   Call call = starting_from(op, verb.sizes, example);
-  overwrite(call, verb);
+  overwrite(call, op, verb);
 
   NewCase made{&op, fmt::format("{}_seed{}", verb.fill, verb.seed), call.attributes, {}, {}, verb.golden};
   made.inputs = generate_inputs(op, call, parse_fill(verb.fill), *dtype, verb.seed);
-  for (const NamedTensor& t : compute_golden(op, made.inputs, call.attributes, Level::fp64)) {
+  const auto golden = compute_golden(op, made.inputs, call.attributes, Level::fp64);
+  if (golden.empty())
+    throw Error("{} makes no outputs from these extents; expected a call to judge", op.name);
+  for (const NamedTensor& t : golden) {
     made.outputs.push_back(as_stored(op, t, *dtype, complete_attributes(op, call.attributes)));
   }
   write_case(made, verb.output);

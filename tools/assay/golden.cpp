@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "assay/compare/case.h"
 #include "assay/compare/case_writer.h"
@@ -17,6 +19,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+bool is_listed(const nlohmann::ordered_json& outputs, const std::string& name) {
+  return std::ranges::any_of(outputs, [&](const auto& output) { return output["name"] == name; });
+}
+
 // The case again, with golden outputs in place of the given ones: inputs copied, every output listed.
 void write_golden(const Case& c, const std::vector<NamedTensor>& outputs, const fs::path& folder) {
   auto json = nlohmann::ordered_json::parse(c.json);
@@ -24,23 +30,30 @@ void write_golden(const Case& c, const std::vector<NamedTensor>& outputs, const 
   const auto old = std::move(listed);
   listed = nlohmann::ordered_json::array();
   fs::create_directories(folder);
+  std::set<std::string> old_files;
+  for (const auto& output : old) old_files.insert(output["file"].get<std::string>());
   for (const auto& input : json["inputs"]) {
     const auto file = input["file"].get<std::string>();
+    old_files.insert(file);
     fs::copy_file(c.folder / file, folder / file, fs::copy_options::overwrite_existing);
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const auto& [name, tensor] = outputs[i];
-    std::string file = fmt::format("golden_{}.npy", i),
-                role = name.starts_with("grad_") ? "grad_input" : "output";
+    const Role role = output_arg(*c.op, name).role;
+    std::string file;
     for (const auto& given : old) {
       if (given["name"] == name) file = given["file"];
     }
+    for (std::size_t n = i; file.empty() || (old_files.contains(file) && !is_listed(old, name)); ++n) {
+      file = fmt::format("golden_{}.npy", n);
+    }
+    old_files.insert(file);
     write_npy(folder / file, tensor);
     listed.push_back({{"name", name},
                       {"file", file},
                       {"dtype", assay::name(tensor.dtype())},
                       {"shape", tensor.shape()},
-                      {"role", role}});
+                      {"role", assay::name(role == Role::output_index ? Role::index : role)}});
   }
   write_text((folder / "case.json").string(), json.dump(1) + "\n");
 }

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <new>
+#include <stdexcept>
 #include <string>
 
 #include "assay/compare/report.h"
@@ -80,7 +82,9 @@ void add_generate(CLI::App& app, std::function<int()>& action) {
       ->type_name("NAMES");
   verb->add_option("--dtype", o->dtype, "of inputs and outputs")->type_name("T");
   verb->add_option("--fill", o->fill, "random, integer (nothing is rounded) or special (NaN, Inf, extremes)");
-  verb->add_option("--seed", o->seed, "another seed, other numbers, on every machine alike")->type_name("N");
+  verb->add_option("--seed", o->seed, "another seed, other numbers, on every machine alike")
+      ->type_name("N")
+      ->check(CLI::Range(0ULL, 1ULL << 53));
   verb->add_flag("--golden", o->golden, "write golden outputs too");
   verb->add_option("-o,--output", o->output, "a new folder")->required()->type_name("DIR");
   verb->callback([o, &action] { action = [o] { return run(*o); }; });
@@ -207,6 +211,12 @@ int main(int argc, char** argv) {
     return status;
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "assay: the tensors of this call do not fit into memory; expected smaller extents\n");
+    return 2;
+  } catch (const std::length_error&) {
+    fmt::print(stderr, "assay: the tensors of this call do not fit into memory; expected smaller extents\n");
+    return 2;
   } catch (const std::exception& e) {
     fmt::print(stderr, "assay: {}\n", printable(e.what()));
     return 2;

@@ -85,7 +85,9 @@ int thread_count(int option) {
 std::optional<DType> parse_dtype_option(std::string_view option, const std::string& text) {
   if (text.empty()) return std::nullopt;
   const std::optional<DType> dtype = parse_dtype(text);
-  if (!dtype) throw Error("{} {}: is no dtype; expected a torch name such as bfloat16", option, text);
+  if (!dtype || (option == "--intermediate" && !is_float(*dtype))) {
+    throw Error("{} {}: is no dtype for it; expected a torch name such as bfloat16", option, text);
+  }
   return dtype;
 }
 
