@@ -428,6 +428,25 @@ class Check(Test):
         out = self.expect(1, "check", self.case, "--prove", "--tolerance", "lax.toml").out
         self.assertIn("the gate does not see this fault", out)
 
+    def test_golden_files_never_share_a_name(self):
+        second = self.json["outputs"][1]
+        for file, says in ((self.json["outputs"][0]["file"], "which is another's"), ("case.json", "which is another's")):
+            second["file"] = file
+            (self.dir / self.case / "case.json").write_text(json.dumps(self.json))
+            self.trouble("golden", self.case, "-o", "out", says=says)
+        self.json["outputs"] = [dict(self.json["outputs"][0], file="golden_1.npy")]
+        (self.dir / self.case / "case.json").write_text(json.dumps(self.json))
+        self.expect(0, "golden", self.case, "-o", "out")
+        files = [o["file"] for o in json.loads((self.dir / "out" / "case.json").read_text())["outputs"]]
+        self.assertEqual(len(files), 4)
+        self.assertEqual(len(set(files)), 4)
+        self.expect(0, "check", "out")
+
+    def test_outputs_that_are_not_judged_are_said(self):
+        self.json["outputs"] = self.json["outputs"][:1]
+        (self.dir / self.case / "case.json").write_text(json.dumps(self.json))
+        self.assertIn("case.json does not list rstd, grad_x, grad_weight: not judged", self.expect(0, "check", self.case).out)
+
     def test_golden_of_many_cases(self):
         self.expect(0, "golden", CASES / "softmax", "-o", "out")
         self.expect(0, "check", "out")
@@ -492,6 +511,10 @@ class Generate(Test):
         self.trouble("generate", "matmul", "--dtype", "int8", "-o", "case", says="--dtype int8: is no floating dtype")
         self.trouble("generate", "matmul", "--fill", "ones", "-o", "case", says="expected random, integer or special")
         self.trouble("generate", "matmull", "-o", "case", says="did you mean 'matmul'?")
+        self.trouble("generate", "matmul", "M=3x", "-o", "case", says="is no extent")
+        self.trouble("generate", "matmul", "--leave-out", "a", "-o", "case", says="matmul needs it")
+        self.trouble("generate", "exp", f"N={2**60}", "-o", "case", says="do not fit into memory")
+        self.trouble("generate", "adam", "T=0", "-o", "case", says="makes no outputs")
         self.assertFalse((self.dir / "case").exists())
         self.expect(0, "generate", "matmul", "-o", "case")
         self.trouble("generate", "matmul", "-o", "case", says="is there already and not empty")

@@ -103,6 +103,35 @@ TEST(Prove, SaysWhichFaultsAGateDoesNotSee) {
   EXPECT_THAT(accepted, testing::Contains(HasSubstr("tf32 inputs: accepted, error/allowed")));
 }
 
+// A gate that does not pass what is right rejects faults too, but for no reason.
+TEST(Prove, ProvesNothingOfAGateThatCannotPass) {
+  const Case c = made_case("matmul", {"A=,M=3,K=5,B=,N=4"}, DType::float64);
+  const CheckOptions o = options("flash");
+  CaseCheck check(c, o);
+  const auto findings = prove(check);
+  ASSERT_EQ(findings.size(), c.outputs.size());
+  for (const Finding& f : findings) {
+    EXPECT_EQ(f.verdict, Verdict::no_rule);
+    EXPECT_THAT(f.reason, HasSubstr("golden itself does not pass, so nothing is proved"));
+  }
+}
+
+TEST(Declared, ANarrowerResultIsNoneOfTheDeclaredDtype) {
+  const Case c = made_case("matmul", {"A=,M=3,K=5,B=,N=4"}, DType::float32);
+  const CheckOptions o = options();
+  CaseCheck check(c, o);
+  const auto golden = compute_golden(*c.op, c.inputs, c.attributes, Level::fp64);
+  Finding narrow, wide;
+  const auto as = [&](DType dtype) {
+    return Tensor::from_values(dtype, golden[0].tensor.shape(), golden[0].tensor.values());
+  };
+  check.judge_output(narrow, c.outputs[0], {as(DType::float16), {}, {}});
+  EXPECT_EQ(narrow.verdict, Verdict::not_comparable);
+  EXPECT_EQ(narrow.reason, "float16; case.json declares float32");
+  check.judge_output(wide, c.outputs[0], {as(DType::float64), {}, {}});
+  EXPECT_EQ(wide.verdict, Verdict::passed);
+}
+
 // What is exact in tf32 already is no fault.
 TEST(Prove, IgnoresFaultsThatChangeNothing) {
   const Case c = made_case("matmul", {"A=,M=4,K=64,B=,N=3"}, DType::bfloat16);
@@ -226,6 +255,16 @@ TEST(Bits, ArePromisedUpToThePayloadOfANaN) {
   }
   EXPECT_EQ(judge_codes({0x3c, 0xc0, 0x7c, 0}), Verdict::failed);     // an infinity is no NaN
   EXPECT_EQ(judge_codes({0x3c, 0xc0, 0x7e, 0x80}), Verdict::failed);  // -0 is not 0
+}
+
+TEST(Baseline, ZerosDoNotPassTheNoise) {
+  Case c = made_case("matmul", {"A=,M=4,K=8,B=,N=4"}, DType::float32);
+  for (NamedTensor& input : c.inputs) {
+    std::vector<double> values = input.tensor.values();
+    for (double& v : values) v *= 0x1p-20;
+    input.tensor = Tensor::from_values(DType::float32, input.tensor.shape(), values);
+  }
+  EXPECT_EQ(judged(c, options("flash"), "y", std::vector<double>(16, 0)).verdict, Verdict::mistrusted);
 }
 
 TEST(Baseline, IsNotThereForFloat64) {

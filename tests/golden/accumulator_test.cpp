@@ -66,6 +66,48 @@ TEST(Accumulator, AllowsEveryCorrectOrder) {
   }
 }
 
+// Every lane takes each L-th term; then the lanes are joined.
+float in_lanes(const std::vector<float>& terms, std::size_t lanes) {
+  std::vector<float> sums(lanes, 0.f);
+  for (std::size_t i = 0; i < terms.size(); ++i) sums[i % lanes] += terms[i];
+  return add_up({}, std::span<const float>(sums));
+}
+
+// Terms whose signs alternate are sums of one sign to a device that adds in lanes.
+TEST(Accumulator, AllowsLanes) {
+  for (const std::size_t n : {100u, 1024u, 4096u, 16384u, 65536u}) {
+    for (unsigned seed = 1; seed <= 10; ++seed) {
+      std::vector<float> terms = make_terms(n, Data::positive, seed);
+      for (std::size_t i = 0; i < n; ++i) terms[i] = (i % 2 == 0 ? 1.f : -1.f) * (1 + 0.1f * terms[i]);
+      for (const std::size_t lanes : {2u, 8u, 16u, 32u, 256u}) {
+        const double error = std::abs(static_cast<double>(in_lanes(terms, lanes)) - exact_sum(terms));
+        EXPECT_LE(error, bound_of(device("float32"), terms)) << n << " terms, " << lanes << " lanes";
+      }
+    }
+  }
+}
+
+// Equal terms round alike, in stretches otherwise than in one.
+TEST(Accumulator, AllowsEqualTermsInStretches) {
+  for (const float term : {0.1f, 1.2000163f, 1.0000001f, 0.7f}) {
+    const std::vector<float> terms(65536, term);
+    for (const std::int64_t block : {0, 32, 128, 1024, 8192, 32768}) {
+      EXPECT_LE(error_of({.block = block}, terms), bound_of(device("float32"), terms))
+          << term << ' ' << block;
+    }
+  }
+}
+
+TEST(Accumulator, AFinerOneIsRoundedAtTheEnd) {
+  for (unsigned seed = 1; seed <= 20; ++seed) {
+    const auto terms = make_terms(1000, Data::normal, seed);
+    const double exact = exact_sum(terms);
+    const double error = std::abs(static_cast<double>(static_cast<float>(exact)) - exact);
+    EXPECT_LE(error, bound_of(device("float64"), terms));
+    EXPECT_LT(bound_of(device("float64"), terms), bound_of(device("float32"), terms));
+  }
+}
+
 // The faults of facts that tolerances by accumulation count alone let through: K = 4096, weights of 0.02.
 TEST(Accumulator, AllowsNoCoarserArithmetic) {
   std::mt19937 generator(1);
@@ -158,6 +200,12 @@ TEST(Accumulator, OwnErrorsAreZeroWhereNothingIsRounded) {
   EXPECT_GT((Bound(1) / Bound(3)).error, 0);
   EXPECT_EQ(sqrt(Bound(49)).error, 0);
   EXPECT_GT(sqrt(Bound(2)).error, 0);
+  // What is below half a unit in the last place is still an error.
+  const Bound near_thirty(30, 1e-16);
+  EXPECT_GT(exp(near_thirty).error, exp(Bound(30)).error);
+  EXPECT_EQ(
+      stepped<Bound>(Bound(1 + 0x1p-8, 0x1p-70), [](double v) { return round_to(DType::bfloat16, v); }).error,
+      0x1p-7);
   EXPECT_EQ(sum<Bound>(3, [](auto i) { return Bound(static_cast<double>(i)); }).error, 0);
   EXPECT_EQ(sum<Bound>(2, [](auto i) { return Bound(i == 0 ? 0x1p60 : 1.0); }).error, 1);
 }

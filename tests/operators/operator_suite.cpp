@@ -157,6 +157,28 @@ TEST_P(EveryOperator, Float32IsWithinItsBoundOfFloat64) {
   }
 }
 
+// The error that a proof takes its own float64 arithmetic to have.
+TEST_P(EveryOperator, OwnErrorsCoverTheTruth) {
+  const ErrorModel own{.unit_roundoff = 0x1p-53, .min_subnormal = 0x1p-1074, .own = true};
+  for (const Call& call : calls()) {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      const auto inputs = generate_inputs(op, call, Fill::random, DType::float32, seed);
+      const auto truths = outputs<Truth>(op, inputs, call.attributes);
+      for (const auto& [name, values] : bounds(op, inputs, call.attributes, own)) {
+        for (std::size_t i = 0; i < values.size(); ++i) {
+          if (!std::isfinite(values[i].value)) continue;
+          const Truth error = abs(truths.at(name)[i] - Truth(values[i].value));
+          // The bound is a float64 itself, and 50 digits have errors of their own.
+          const Truth allowed = Truth(values[i].error) * Truth(1 + 0x1p-50) +
+                                (abs(truths.at(name)[i]) + Truth(1)) * Truth(0x1p-150);
+          EXPECT_TRUE(error <= allowed) << name << " at " << i << ", seed " << seed << ": "
+                                        << static_cast<double>(error) << " of " << values[i].error;
+        }
+      }
+    }
+  }
+}
+
 // Certified values are the truth rounded to float32, once; every one of them is proved but for ties.
 TEST_P(EveryOperator, CertifiedIsCorrectlyRounded) {
   for (const Call& call : calls()) {
