@@ -8,7 +8,9 @@ namespace assay {
 
 std::size_t axis(std::int64_t dim, std::size_t rank) {
   const auto n = static_cast<std::int64_t>(std::max<std::size_t>(rank, 1));
-  if (dim < -n || dim >= n) throw Error("dim {} is outside of a tensor with {} dimensions", dim, rank);
+  if (dim < -n || dim >= n) {
+    throw Error("dim {} is outside of a tensor with {} dimensions; expected {} to {}", dim, rank, -n, n - 1);
+  }
   return static_cast<std::size_t>(dim < 0 ? dim + n : dim);
 }
 

@@ -166,7 +166,14 @@ Shape expand(std::string_view letters, const Dims& dims) {
 Dims bind_dims(const Operator& op, InputShapes inputs, const Attributes& attributes) {
   Dims dims;
   check_presence(op, inputs);
-  if (op.bind != nullptr) op.bind(dims, inputs, attributes);
+  if (op.bind != nullptr) {
+    try {
+      op.bind(dims, inputs, attributes);
+    } catch (const Error& e) {  // of a part that several operators share
+      if (std::string_view(e.what()).starts_with(op.name)) throw;
+      throw Error("{}: {}", op.name, e.what());
+    }
+  }
   for (const InputShape& input : inputs) {
     const Arg& arg = input_arg(op, input.name);
     if (!is_list(arg)) fit(op, input, shape_letters(op, arg, attributes), dims);

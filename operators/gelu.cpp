@@ -1,5 +1,6 @@
 #include "assay/operators/gelu.h"
 
+#include "assay/operators/certify.h"
 #include "assay/operators/unary.h"
 
 namespace assay {
@@ -32,6 +33,10 @@ struct Gelu {
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes& a) {
     map_backward(t, d, [gelu = function<T>(a)](const T& x) { return gelu.slope(x); });
+  }
+
+  static void certify(Tensors<float>& t, const Dims&, const Attributes& a, Proofs& proofs) {
+    if (a.text("approximate") == "none") certify_map(Function::gelu, t, proofs);
   }
 };
 

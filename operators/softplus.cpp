@@ -1,3 +1,4 @@
+#include "assay/operators/certify.h"
 #include "assay/operators/silu.h"
 #include "assay/operators/unary.h"
 
@@ -30,6 +31,11 @@ struct Softplus {
   static void backward(Tensors<T>& t, const Dims& d, const Attributes& a) {
     const T beta = constant<T>(a.real("beta")), threshold = constant<T>(a.real("threshold"));
     map_backward(t, d, [&](const T& x) { return threshold < beta * x ? T(1) : sigmoid<T>(beta * x); });
+  }
+
+  // Above 20, torch's threshold, the float32 next to log(1 + exp(x)) is x.
+  static void certify(Tensors<float>& t, const Dims&, const Attributes& a, Proofs& proofs) {
+    if (a.real("beta") == 1 && a.real("threshold") >= 20) certify_map(Function::softplus, t, proofs);
   }
 };
 
