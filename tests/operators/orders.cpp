@@ -64,8 +64,7 @@ class Orders : public testing::TestWithParam<const Operator*> {
                    b = allowed[t].tensor.values();
         for (std::size_t i = 0; i < g.size(); ++i) {
           ++compared;
-          if (std::abs(g[i]) > std::numeric_limits<float>::max())
-            continue;  // an overflow has no order to blame
+          if (std::abs(g[i]) > 0x1p100) continue;  // an overflow, here or on the way, has no order to blame
           if (std::abs(v[i] - g[i]) <= b[i] || (std::isnan(g[i]) && std::isnan(v[i])) || g[i] == v[i])
             continue;
           ADD_FAILURE() << what << ", "
