@@ -66,9 +66,11 @@ std::string extremes_of(const Arg& arg, const NamedTensor& input) {
 }  // namespace
 
 CaseCheck::CaseCheck(const Case& c, const CheckOptions& options)
-    : case_(c), options_(options), golden_(compute_golden(*c.op, c.inputs, c.attributes, options.level)) {
+    : case_(c),
+      options_(options),
+      shapes_(shapes_of(c.inputs)),
+      golden_(compute_golden(*c.op, c.inputs, c.attributes, options.level)) {
   for (const NamedTensor& t : c.inputs) {
-    shapes_.push_back({t.name, t.tensor.shape(), is_float(t.tensor.dtype()) ? nullptr : &t.tensor});
     const std::string extremes = extremes_of(input_arg(*c.op, t.name), t);
     if (!extremes.empty()) extremes_ += (extremes_.empty() ? "" : "; ") + extremes;
   }
@@ -84,33 +86,24 @@ std::string CaseCheck::outputs_not_listed() const {
 }
 
 CaseCheck::Device CaseCheck::device_of(DType result) const {
-  return {arithmetic_of(result), options_.accumulator};
-}
-
-ErrorModel CaseCheck::model_of(const Device& device) const {
-  ErrorModel model{unit_roundoff(device.arithmetic), min_subnormal(device.arithmetic)};
-  if (!device.accumulator.empty()) model.accumulator = parse_accumulator(device.accumulator);
-  if (options_.intermediate) model.stored_roundoff = unit_roundoff(*options_.intermediate);
-  return model;
+  return {arithmetic_of(result), options_.accumulator, options_.intermediate};
 }
 
 // Error bounds of all outputs on this device; computed once.
 const std::vector<NamedTensor>& CaseCheck::bounds(const Device& device) {
   const auto [at, is_new] = bounds_.try_emplace(device);
-  if (is_new) at->second = compute_bound(*case_.op, case_.inputs, case_.attributes, model_of(device));
+  if (!is_new) return at->second;
+  ErrorModel model{unit_roundoff(device.arithmetic), min_subnormal(device.arithmetic)};
+  if (!device.accumulator.empty()) model.accumulator = parse_accumulator(device.accumulator);
+  if (device.intermediate) model.stored_roundoff = unit_roundoff(*device.intermediate);
+  at->second = compute_bound(*case_.op, case_.inputs, case_.attributes, model);
   return at->second;
 }
 
 // How far the golden values themselves may be from the real ones.
 std::vector<double> CaseCheck::golden_errors(const std::string& output, const Tensor& golden) {
   if (options_.level != Level::certified) {
-    const DType arithmetic = options_.level == Level::fp64 ? DType::float64 : DType::float32;
-    const auto [at, is_new] = bounds_.try_emplace({arithmetic, "golden"});
-    if (is_new) {
-      at->second = compute_bound(*case_.op, case_.inputs, case_.attributes,
-                                 {unit_roundoff(arithmetic), min_subnormal(arithmetic)});
-    }
-    return named(at->second, output).values();
+    return named(bounds({options_.level == Level::fp64 ? DType::float64 : DType::float32}), output).values();
   }
   // Correctly rounded to float32: half a unit in the last place.
   std::vector<double> errors = golden.values();
@@ -163,8 +156,7 @@ void CaseCheck::judge_policy(Finding& f, const CaseOutput& output, const Tensor&
       e.bound_source = fmt::format(
           "derived: error bound of {} in {} arithmetic{}{}{}", op, name(device.arithmetic),
           device.accumulator.empty() ? "" : ", accumulator " + device.accumulator,
-          options_.intermediate ? fmt::format(", intermediate results in {}", name(*options_.intermediate))
-                                : "",
+          device.intermediate ? fmt::format(", intermediate results in {}", name(*device.intermediate)) : "",
           narrow ? fmt::format(", stored as {}", name(actual.dtype())) : "");
     }
     e.bound = allowed;
@@ -174,33 +166,34 @@ void CaseCheck::judge_policy(Finding& f, const CaseOutput& output, const Tensor&
   judge(f, actual, golden, e);
 }
 
+bool CaseCheck::is_within(const CaseOutput& output, const Tensor& actual, const Tensor& golden,
+                          const Device& device, int threads) {
+  const std::vector<double> allowed = allowed_errors(output.name, golden, actual.dtype(), device);
+  return measure(actual, golden, {0, 0, allowed}, threads).over == 0;
+}
+
 // A kernel that is right for what it runs on: says which device's bound it would be within.
 void CaseCheck::hint_at_device(Finding& f, const CaseOutput& output, const Tensor& actual,
-                               const Tensor& golden, Expectation e) {
-  if (f.verdict != Verdict::failed || e.policy->rule != Rule::derived || !options_.accumulator.empty() ||
-      !f.metrics || f.metrics->special_mismatch > 0 || f.count.value_or(0) < 2 ||
-      arithmetic_of(actual.dtype()) != DType::float32) {
-    return;
-  }
-  if (!options_.intermediate && unit_roundoff(actual.dtype()) > unit_roundoff(DType::float32)) {
-    ErrorModel model = model_of(device_of(actual.dtype()));
-    model.stored_roundoff = unit_roundoff(actual.dtype());
-    const auto bound = compute_bound(*case_.op, case_.inputs, case_.attributes, model);
-    const auto allowed = allowed_errors(output.name, golden, actual.dtype(), device_of(actual.dtype()));
-    std::vector<double> with_stores = named(bound, output.name).values();
-    for (std::size_t i = 0; i < allowed.size(); ++i) with_stores[i] += allowed[i];
-    if (measure(actual, golden, {0, 0, with_stores}, e.threads).over == 0) {
-      f.notes.push_back(
-          fmt::format("within the bound of --intermediate {0}: state it if the kernel keeps its intermediate "
-                      "results in {0}",
-                      name(actual.dtype())));
+                               const Tensor& golden, const Expectation& e) {
+  const Device device = device_of(actual.dtype());
+  const bool by_bound = is_float(actual.dtype()) && f.verdict == Verdict::failed &&
+                        e.policy->rule == Rule::derived && f.metrics && f.metrics->special_mismatch == 0;
+  if (!by_bound || !device.accumulator.empty() || device.arithmetic != DType::float32) return;
+  if (!device.intermediate && actual.dtype() != device.arithmetic) {
+    Device storing = device;
+    storing.intermediate = actual.dtype();
+    if (is_within(output, actual, golden, storing, e.threads)) {
+      f.notes.push_back(fmt::format(
+          "within the bound of --intermediate {0}: state it if the kernel keeps intermediate results in {0}",
+          name(actual.dtype())));
       return;
     }
   }
+  if (f.count.value_or(0) < 2) return;  // nothing is added up
   for (const std::string_view accumulator : other_devices) {
-    const Device device{DType::float32, std::string(accumulator)};
-    const std::vector<double> allowed = allowed_errors(output.name, golden, actual.dtype(), device);
-    if (measure(actual, golden, {0, 0, allowed}, e.threads).over > 0) continue;
+    Device other = device;
+    other.accumulator = accumulator;
+    if (!is_within(output, actual, golden, other, e.threads)) continue;
     f.notes.push_back(fmt::format(
         "within the bound of --accumulator {}: state that only if it is how the device adds", accumulator));
     return;

@@ -28,18 +28,20 @@ class CaseCheck {
  private:
   struct Device {
     DType arithmetic;
-    std::string accumulator;
+    std::string accumulator = {};  ///< as parse_accumulator reads it
+    std::optional<DType> intermediate = {};
     auto operator<=>(const Device&) const = default;
   };
   const std::vector<NamedTensor>& bounds(const Device&);
   Device device_of(DType result) const;
-  ErrorModel model_of(const Device&) const;
   const Tensor& baseline(const std::string& output, DType stored);
   std::vector<double> golden_errors(const std::string& output, const Tensor& golden);
   std::vector<double> allowed_errors(const std::string& output, const Tensor& golden, DType result,
                                      const Device&);
+  bool is_within(const CaseOutput&, const Tensor& actual, const Tensor& golden, const Device&, int threads);
   void judge_policy(Finding&, const CaseOutput&, const Tensor& actual, const Tensor& golden, Expectation);
-  void hint_at_device(Finding&, const CaseOutput&, const Tensor& actual, const Tensor& golden, Expectation);
+  void hint_at_device(Finding&, const CaseOutput&, const Tensor& actual, const Tensor& golden,
+                      const Expectation&);
   void distrust_extremes(Finding&) const;
 
   const Case& case_;

@@ -47,6 +47,7 @@ struct Finding {
   std::string row;     ///< the part of `rule` that all tensors judged by one row or bound share
   std::string reason;  ///< why it did not pass; empty if it did
   std::vector<std::string> notes;
+  bool injected = false;  ///< not an output but one with a fault (check --prove): passed if it was rejected
   std::optional<std::int64_t> count;  ///< accumulation count
   std::string count_source;
 

@@ -68,13 +68,9 @@ bool MatchesGolden::MatchAndExplain(const Tensor& actual, std::ostream* explanat
 
 template <class T>
 bool MatchesGolden::match_elements(DType dtype, std::span<const T> actual, std::ostream* explanation) const {
-  std::vector<InputShape> shapes;
-  for (const NamedTensor& t : inputs_) {
-    shapes.push_back({t.name, t.tensor.shape(), is_float(t.tensor.dtype()) ? nullptr : &t.tensor});
-  }
   const Attributes attributes = complete_attributes(*op_, attributes_);
   const Arg& arg = output_arg(*op_, output_);
-  const Shape shape = shape_of(*op_, arg, bind_dims(*op_, shapes, attributes), attributes);
+  const Shape shape = shape_of(*op_, arg, bind_dims(*op_, shapes_of(inputs_), attributes), attributes);
   if (element_count(shape) != static_cast<std::int64_t>(actual.size())) {
     if (explanation != nullptr) {
       *explanation << fmt::format("which has {} elements; expected {} of shape {}", actual.size(),

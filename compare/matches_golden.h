@@ -34,7 +34,7 @@ class MatchesGolden {
   MatchesGolden accumulator(std::string) const;
 
   bool MatchAndExplain(const Tensor& actual, std::ostream* explanation) const;
-  /// Elements in C order, of the output's shape.
+  /// Elements in C order, of the output's shape; indices are matched as a Tensor.
   bool MatchAndExplain(std::span<const float> actual, std::ostream* explanation) const;
   bool MatchAndExplain(std::span<const double> actual, std::ostream* explanation) const;
   void DescribeTo(std::ostream*) const;

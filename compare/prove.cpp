@@ -100,6 +100,7 @@ const Tensor* find(const std::vector<NamedTensor>& tensors, const std::string& n
 
 void name_finding(Finding& f, const Case& c, const CaseOutput& output, std::string_view what) {
   f.name = fmt::format("{} {}, {}", c.name, output.name, what);
+  f.injected = true;
   f.id.module = c.name;
   f.id.slot = "prove";
   f.id.arg = fmt::format("{}, {}", output.name, what);
@@ -137,11 +138,11 @@ std::vector<Finding> prove(CaseCheck& check) {
       name_finding(f, c, output, fault.name);
       if (same_bits(injected, stored_as(output.dtype, *good))) {
         f.verdict = Verdict::ignored;
-        f.reason = "the fault changes no bit here";
+        f.reason = "they change no bit here";
       } else if (is_float(injected.dtype()) && f.verdict == Verdict::passed &&
                  measure(injected, stored_as(output.dtype, *good), {}).max_ulp <= 1) {
         f.verdict = Verdict::ignored;
-        f.reason = fmt::format("the fault moves nothing by more than one unit in the last place of {}",
+        f.reason = fmt::format("they move nothing by more than one unit in the last place of {}",
                                name(output.dtype));
       } else if (f.verdict == Verdict::passed) {
         f.verdict = Verdict::failed;

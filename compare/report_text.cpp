@@ -47,8 +47,13 @@ class Writer {
   void verdict() {
     const int status = report_.exit_status();
     if (status == 0) {
-      line(good("PASS") + fmt::format("  {} tensors of {} agree with {}", grouped(report_.compared()),
-                                      printable(report_.actual), printable(report_.reference)));
+      const auto rejected = std::ranges::count_if(
+          report_.findings, [](const Finding& f) { return f.injected && f.verdict == Verdict::passed; });
+      line(good("PASS") +
+           fmt::format(
+               "  {} tensors of {} agree with {}{}", grouped(report_.compared() - rejected),
+               printable(report_.actual), printable(report_.reference),
+               rejected == 0 ? "" : fmt::format("; {} injected faults were rejected", grouped(rejected))));
       return;
     }
     std::string what;
@@ -214,10 +219,11 @@ class Writer {
   void ignored() {
     std::map<std::string, std::int64_t> reasons;
     for (const Finding& f : report_.findings) {
-      if (f.verdict == Verdict::ignored) ++reasons[f.reason];
+      if (f.verdict == Verdict::ignored)
+        ++reasons[(f.injected ? "injected faults: " : "tensors by ") + f.reason];
     }
     for (const auto& [reason, count] : reasons)
-      line(fmt::format("ignored: {} tensors by {}", grouped(count), printable(reason)));
+      line(fmt::format("ignored: {} {}", grouped(count), printable(reason)));
   }
 
   // Something passed for another reason than its tolerance: the report says which.

@@ -1,12 +1,13 @@
 #include "assay/golden/accumulator.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "assay/golden/bound.h"
 #include "assay/golden/dtype.h"
@@ -174,11 +175,10 @@ double in_steps(const Accumulator& a, std::span<const Bound> terms) {
 }
 
 // @param u  of the terms' own format: an accumulator that is coarser rounds each term before it adds, a finer
-// one is
-//           rounded to it at the end
+//           one rounds its sum at the end
 double additions(const Accumulator& a, std::span<const Bound> terms, const Parts& p, double u) {
   if (a.fused > 0) return in_steps(a, terms);
-  if (a.unit_roundoff < u) {  // a finer one is rounded once at the end
+  if (a.unit_roundoff < u) {
     const double error = one_by_one(a, terms, p);
     return error + u * (std::abs(p.value) + p.inherited + error);
   }
@@ -195,12 +195,6 @@ std::int64_t positive(std::string_view text, std::string_view whole) {
 }
 
 }  // namespace
-
-std::vector<std::string_view> matrix_units() {
-  std::vector<std::string_view> names;
-  for (const MatrixUnit& unit : units) names.push_back(unit.name);
-  return names;
-}
 
 Accumulator parse_accumulator(std::string_view text) {
   Accumulator a;
@@ -221,8 +215,9 @@ Accumulator parse_accumulator(std::string_view text) {
   } else if (dtype && is_float(*dtype)) {
     a.unit_roundoff = unit_roundoff(*dtype);
   } else {
-    throw Error("there is no accumulator '{}'; expected a floating dtype or one of {}", kind,
-                fmt::join(matrix_units(), ", "));
+    std::string names;
+    for (const MatrixUnit& known : units) names += (names.empty() ? "" : ", ") + std::string(known.name);
+    throw Error("there is no accumulator '{}'; expected a floating dtype or one of {}", kind, names);
   }
   while (!rest.empty()) {
     const std::string_view word = next();

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <vector>
 
 namespace assay {
 
@@ -36,8 +35,6 @@ struct Accumulator {
 /// "float32", "bfloat16,tree", "float32,block=128", "float32,worst", "hopper-fp8,promote=128": a dtype or a
 /// matrix unit, then what is known of it. Throws Error that lists both.
 Accumulator parse_accumulator(std::string_view);
-/// The names of the matrix units.
-std::vector<std::string_view> matrix_units();
 
 /// The sum of the terms as this device may have it: its error is what the terms bring along and what the
 /// additions may add. A matrix unit takes the terms in their order.

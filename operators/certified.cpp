@@ -14,8 +14,7 @@ namespace {
 // The arithmetic of evaluate<Bound> itself: float64, whose exact operations add no error.
 const ErrorModel own_arithmetic{.unit_roundoff = 0x1p-53, .min_subnormal = 0x1p-1074, .own = true};
 // Truth has 50 digits, 2^-166, in the exponent range of MPFR; 2^-160 leaves room for the float64 that the
-// error is computed in.
-// is computed in. A proof takes the guaranteed bound of its sums.
+// error is computed in. A proof takes the guaranteed bound of its sums.
 const ErrorModel truth_arithmetic{0x1p-160, 0, Accumulator{.unit_roundoff = 0x1p-160, .worst_case = true}};
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -63,12 +62,10 @@ Rounded round_truth(const Truth& real, double error) {
   return {nearest, under && over && std::isfinite(error)};
 }
 
-// The outputs of one level, which all have the same names and sizes.
-template <class T>
-Tensors<T> evaluate_as(const Operator& op, std::span<const NamedTensor> inputs, const Attributes& attributes,
-                       const ErrorModel& model) {
+Tensors<Bound> evaluate_bound(const Operator& op, std::span<const NamedTensor> inputs,
+                              const Attributes& attributes, const ErrorModel& model) {
   const ErrorScope scope(model);
-  return evaluate<T>(op, inputs, attributes);
+  return evaluate<Bound>(op, inputs, attributes);
 }
 
 // Evaluated when first asked for: few calls need it.
@@ -79,7 +76,7 @@ class FiftyDigits {
   Rounded round(const std::string& name, std::size_t i) {
     if (!truths_) {
       truths_ = evaluate<Truth>(op_, inputs_, attributes_);
-      bounds_ = evaluate_as<Bound>(op_, inputs_, attributes_, truth_arithmetic);
+      bounds_ = evaluate_bound(op_, inputs_, attributes_, truth_arithmetic);
     }
     const Truth& truth = truths_->slot(name).values[i];
     const Bound& bound = bounds_->slot(name).values[i];
@@ -119,10 +116,6 @@ CertifiedTensor certify(const std::string& name, const Tensors<Bound>::Slot& slo
   return {{name, Tensor::from_values(DType::float32, slot.shape, values)}, proof};
 }
 
-}  // namespace
-
-namespace {
-
 bool fit_float32(const Operator& op, std::span<const NamedTensor> inputs) {
   return std::ranges::all_of(inputs, [&](const NamedTensor& input) {
     if (holds_indices(input_arg(op, input.name))) return true;
@@ -132,10 +125,13 @@ bool fit_float32(const Operator& op, std::span<const NamedTensor> inputs) {
   });
 }
 
+using Outputs = std::map<std::string, CertifiedTensor>;
+
 // What the operator's own fast way certifies.
-void certify_fast(const Operator& op, std::span<const NamedTensor> inputs, const Attributes& attributes,
-                  std::map<std::string, CertifiedTensor>& outputs) {
-  if (op.certify == nullptr || !fit_float32(op, inputs)) return;
+// @return  whether that is all of the outputs
+bool certify_fast(const Operator& op, std::span<const NamedTensor> inputs, const Attributes& attributes,
+                  Outputs& outputs) {
+  if (op.certify == nullptr || !fit_float32(op, inputs)) return false;
   auto call = prepare<float>(op, inputs, attributes);
   Proofs proofs;
   op.certify(call.tensors, call.dims, call.attributes, proofs);
@@ -143,25 +139,22 @@ void certify_fast(const Operator& op, std::span<const NamedTensor> inputs, const
     const auto& slot = call.tensors.slot(name);
     outputs[name] = {{name, Tensor(slot.shape, std::span<const float>(slot.values))}, proof};
   }
+  return std::ranges::all_of(call.tensors.slots(), [&](const auto& made) {
+    return is_given(*made.second.arg) || outputs.contains(made.first);
+  });
 }
 
 }  // namespace
 
 std::vector<CertifiedTensor> compute_certified(const Operator& op, std::span<const NamedTensor> inputs,
                                                const Attributes& attributes) {
-  std::map<std::string, CertifiedTensor> found;
-  certify_fast(op, inputs, attributes, found);
-  const auto missing = [&](const auto& made) {
-    return made.second.arg != nullptr && !is_given(*made.second.arg) && !found.contains(made.first);
-  };
-  const auto declared = prepare<float>(op, inputs, attributes);
-  const bool lists =
-      std::ranges::any_of(op.args, [](const Arg& arg) { return !is_given(arg) && is_list(arg); });
-  if (lists || std::ranges::any_of(declared.tensors.slots(), missing)) {
-    const Tensors<Bound> results = evaluate_as<Bound>(op, inputs, attributes, own_arithmetic);
+  Outputs found;
+  if (!certify_fast(op, inputs, attributes, found)) {
+    const Tensors<Bound> results = evaluate_bound(op, inputs, attributes, own_arithmetic);
     FiftyDigits fifty_digits(op, inputs, attributes);
     for (const auto& made : results.slots()) {
-      if (missing(made)) found[made.first] = certify(made.first, made.second, fifty_digits);
+      if (is_given(*made.second.arg) || found.contains(made.first)) continue;
+      found[made.first] = certify(made.first, made.second, fifty_digits);
     }
   }
   std::vector<CertifiedTensor> outputs;

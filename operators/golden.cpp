@@ -160,15 +160,6 @@ typename Tensors<T>::Slot input_slot(const Operator& op, const Arg& arg, const N
   return slot;
 }
 
-std::vector<InputShape> shapes_of(std::span<const NamedTensor> inputs) {
-  std::vector<InputShape> shapes;
-  for (const NamedTensor& input : inputs) {
-    shapes.push_back(
-        {input.name, input.tensor.shape(), is_float(input.tensor.dtype()) ? nullptr : &input.tensor});
-  }
-  return shapes;
-}
-
 template <class T>
 void run_on(const Operator& op, Tensors<T>& tensors, const Dims& dims, const Attributes& attributes) {
   if constexpr (std::is_same_v<T, float>) op.run_float(tensors, dims, attributes);
@@ -207,6 +198,15 @@ std::vector<NamedTensor> golden_outputs(const Operator& op, const Tensors<T>& te
 }
 
 }  // namespace
+
+std::vector<InputShape> shapes_of(std::span<const NamedTensor> inputs) {
+  std::vector<InputShape> shapes;
+  for (const NamedTensor& input : inputs) {
+    shapes.push_back(
+        {input.name, input.tensor.shape(), is_float(input.tensor.dtype()) ? nullptr : &input.tensor});
+  }
+  return shapes;
+}
 
 template <class T>
 Prepared<T> prepare(const Operator& op, std::span<const NamedTensor> inputs, const Attributes& given) {

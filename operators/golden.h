@@ -59,6 +59,9 @@ const Arg& output_arg(const Operator&, std::string_view output);
 /// The declaration of one input. Throws Error that lists the operator's inputs if there is none of that name.
 const Arg& input_arg(const Operator&, std::string_view input);
 
+/// The shapes of a call's inputs, and the data of its indices, which must outlive them.
+std::vector<InputShape> shapes_of(std::span<const NamedTensor> inputs);
+
 /// Accumulation count of one output, from the shapes of the inputs (and index data, where given): the value
 /// of its Arg::terms; 0 where nothing is accumulated: a copy, indices, or an empty sum.
 /// @throws Error  if there is no such output, and as bind_dims does

@@ -1,5 +1,6 @@
+#include "assay/golden/error.h"
 #include "assay/operators/operator.h"
-#include "assay/operators/router.h"
+#include "assay/operators/sum_exp.h"
 
 namespace assay {
 namespace {
@@ -20,15 +21,18 @@ struct MoeZLoss {
   };
   static constexpr Example examples[] = {{"N=5,E=3"}, {"N=2x3,E=4", "coefficient=0.001", "grad_y"}};
 
-  // log sum exp of one token; without the largest apart it would lose its digits near 0.
+  static void bind(Dims&, InputShapes inputs, const Attributes&) {
+    const Shape& logits = shape_of_input(inputs, "logits");
+    if (!logits.empty() && logits.back() == 0) {
+      throw Error("{}: logits has shape {}; expected at least one expert, the last extent", name,
+                  to_string(logits));
+    }
+  }
+
   template <class T>
-  static T log_sum(const Exponentials<T>& x) {
-    const auto E = static_cast<std::int64_t>(x.e.size());
-    const auto top = sorted_positions(E, true, [&](std::int64_t e) -> const T& { return x[e]; });
-    return x.largest +
-           without_cancellation<T>(
-               [&] { return log1p(sum<T>(E, [&](auto e) { return e == top[0] ? x[e] - T(1) : x[e]; })); },
-               [&] { return log(x.total); });
+  static auto token(View<T> z, std::int64_t n, std::int64_t E) {
+    const auto logit = [=](std::int64_t e) { return z(n, e); };
+    return Probabilities<T, decltype(logit)>(E, logit);
   }
 
   template <class T>
@@ -36,7 +40,8 @@ struct MoeZLoss {
     const auto z = t["logits"];
     const std::int64_t N = d.at("N"), E = d.at("E");
     const T squares = sum<T>(N, [&](auto n) {
-      const T lse = log_sum<T>(Exponentials<T>(E, [&](std::int64_t e) -> const T& { return z(n, e); }));
+      const auto x = token(z, n, E);
+      const T lse = z(n, x.top) + x.log_total;
       return lse * lse;
     });
     t["loss"]() = constant<T>(a.real("coefficient")) * (squares / number<T>(N));
@@ -49,9 +54,9 @@ struct MoeZLoss {
     const std::int64_t N = d.at("N"), E = d.at("E");
     const T scale = (g ? g() : T(1)) * constant<T>(a.real("coefficient")) * T(2) / number<T>(N);
     for (std::int64_t n = 0; n < N; ++n) {
-      const Exponentials<T> x(E, [&](std::int64_t e) -> const T& { return z(n, e); });
-      const T slope = scale * log_sum(x);
-      for (std::int64_t e = 0; e < E; ++e) grad(n, e) = slope * (x[e] / x.total);
+      const auto x = token(z, n, E);
+      const T slope = scale * (z(n, x.top) + x.log_total);
+      for (std::int64_t e = 0; e < E; ++e) grad(n, e) = slope * x.p(e);
     }
   }
 };

@@ -33,11 +33,12 @@ class Groups {
   std::vector<std::int64_t> first_, offsets_;
 };
 
-/// y = sum f(x) over dims.
+/// y = sum f(x) over the axes of `attribute`.
 template <class T, class F>
-void reduce_forward(Tensors<T>& t, const Dims& d, const Attributes& a, F f) {
+void reduce_forward(Tensors<T>& t, const Dims& d, const Attributes& a, F f,
+                    std::string_view attribute = "dims") {
   const auto x = t["x"], y = t["y"];
-  const Groups groups(d.extents("S"), a, "dims");
+  const Groups groups(d.extents("S"), a, attribute);
   for (std::int64_t r = 0; r < groups.count(); ++r) {
     y(r) = sum<T>(groups.size(), [&](auto i) { return f(x(groups(r, i))); });
   }
@@ -45,9 +46,10 @@ void reduce_forward(Tensors<T>& t, const Dims& d, const Attributes& a, F f) {
 
 /// grad_x = f(x, y, grad_y), element by element.
 template <class T, class F>
-void reduce_backward(Tensors<T>& t, const Dims& d, const Attributes& a, F f) {
+void reduce_backward(Tensors<T>& t, const Dims& d, const Attributes& a, F f,
+                     std::string_view attribute = "dims") {
   const auto x = t["x"], y = t["y"], g = t["grad_y"], grad_x = t["grad_x"];
-  const Groups groups(d.extents("S"), a, "dims");
+  const Groups groups(d.extents("S"), a, attribute);
   for (std::int64_t r = 0; r < groups.count(); ++r) {
     for (std::int64_t i = 0; i < groups.size(); ++i) {
       grad_x(groups(r, i)) = f(x(groups(r, i)), y(r), g(r));

@@ -141,7 +141,7 @@ TEST(Prove, IgnoresFaultsThatChangeNothing) {
   const auto tf32 = std::ranges::find(findings, "matmul/made y, tf32 inputs", &Finding::name);
   ASSERT_NE(tf32, findings.end());
   EXPECT_EQ(tf32->verdict, Verdict::ignored);
-  EXPECT_EQ(tf32->reason, "the fault changes no bit here");
+  EXPECT_EQ(tf32->reason, "they change no bit here");
 }
 
 Finding judged(const Case& c, const CheckOptions& o, const std::string& output,
@@ -215,6 +215,28 @@ TEST(Device, AKernelMayBeRightOnItsOwn) {
   const Finding f = judged(c, stated, "y", values);
   EXPECT_EQ(f.verdict, Verdict::passed);
   EXPECT_THAT(f.rule, HasSubstr("accumulator bfloat16"));
+}
+
+// bfloat16 softmax: what forward stored is what backward reads.
+TEST(Device, AKernelMayKeepItsIntermediateResultsNarrow) {
+  Case c = made_case("softmax", {"A=6,C=15,B="}, DType::bfloat16);
+  const auto golden = compute_golden(*c.op, c.inputs, c.attributes, Level::fp64);
+  const std::vector<double> y = golden[0].tensor.values(), g = c.inputs[1].tensor.values();
+  std::vector<double> grad;
+  for (std::size_t row = 0; row < 6; ++row) {
+    double inner = 0;
+    const auto stored = [&](std::size_t i) { return round_to(DType::bfloat16, y[row * 15 + i]); };
+    for (std::size_t i = 0; i < 15; ++i) inner += stored(i) * g[row * 15 + i];
+    for (std::size_t i = 0; i < 15; ++i) grad.push_back(stored(i) * (g[row * 15 + i] - inner));
+  }
+  const Finding plain = judged(c, options(), "grad_x", grad);
+  EXPECT_EQ(plain.verdict, Verdict::failed);
+  EXPECT_THAT(plain.notes, testing::Contains(HasSubstr("within the bound of --intermediate bfloat16")));
+  CheckOptions stated = options();
+  stated.intermediate = DType::bfloat16;
+  const Finding f = judged(c, stated, "grad_x", grad);
+  EXPECT_EQ(f.verdict, Verdict::passed) << f.reason;
+  EXPECT_THAT(f.rule, HasSubstr("intermediate results in bfloat16"));
 }
 
 TEST(Baseline, AllowsSoManyTimesItsOwnError) {

@@ -401,11 +401,7 @@ TEST_P(EveryOperator, SpecialValuesNeverCrash) {
 TEST_P(EveryOperator, ExactOutputsAreTheSameAtEveryLevelAndOnlyTheyCountNoTerms) {
   for (const Call& call : calls()) {
     const auto inputs = generate_inputs(op, call, Fill::random, DType::float32, 1);
-    std::vector<InputShape> shapes;
-    for (const NamedTensor& input : inputs) {
-      const bool index = !is_float(input.tensor.dtype());
-      shapes.push_back({input.name, input.tensor.shape(), index ? &input.tensor : nullptr});
-    }
+    const std::vector<InputShape> shapes = shapes_of(inputs);
     const auto floats = outputs<float>(op, inputs, call.attributes);
     const auto truths = outputs<Truth>(op, inputs, call.attributes);
     const auto allowed = bounds(op, inputs, call.attributes, float32_model);

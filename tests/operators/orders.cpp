@@ -82,12 +82,8 @@ class Orders : public testing::TestWithParam<const Operator*> {
   // one element that has the most.
   std::int64_t terms_of_outputs(const std::vector<NamedTensor>& inputs, const Attributes& given,
                                 bool longest = false) const {
-    std::vector<InputShape> shapes;
-    for (const NamedTensor& t : inputs) {
-      shapes.push_back({t.name, t.tensor.shape(), is_float(t.tensor.dtype()) ? nullptr : &t.tensor});
-    }
     const Attributes attributes = complete_attributes(op, given);
-    const Dims dims = bind_dims(op, shapes, attributes);
+    const Dims dims = bind_dims(op, shapes_of(inputs), attributes);
     std::int64_t terms = 0;
     for (const Arg& arg : op.args) {
       const bool made = (arg.role == Role::output || arg.role == Role::grad_input) && !is_list(arg);
