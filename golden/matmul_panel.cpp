@@ -79,11 +79,16 @@ const float* Panel::line(std::int64_t i, std::int64_t k) {
   if (!is_gathered_[size(group)]) {
     const std::int64_t begin = group * gathered_together, end = std::min(begin + gathered_together, count_);
     const std::int64_t depth = depth_at(k);
-    for (std::int64_t step = 0; step < depth; ++step) {
-      const float* from = lines_.data + (k + step) * lines_.stride + first_;
-      if (step + 16 < depth) __builtin_prefetch(from + 16 * lines_.stride + begin);
-      float* to = gathered_.get() + step;
-      for (std::int64_t j = begin; j < end; ++j) to[j * stride] = from[j];
+    constexpr std::int64_t together = 8;  // few cache lines to read from, few stores to each line written
+    for (std::int64_t first = 0; first < depth; first += together) {
+      const std::int64_t last = std::min(first + together, depth);
+      const float* from = lines_.data + k * lines_.stride + first_;
+      for (std::int64_t step = last; step < std::min(last + together, depth); ++step)
+        __builtin_prefetch(from + step * lines_.stride + begin);
+      for (std::int64_t j = begin; j < end; ++j) {
+        float* to = gathered_.get() + j * stride;
+        for (std::int64_t step = first; step < last; ++step) to[step] = from[step * lines_.stride + j];
+      }
     }
     is_gathered_[size(group)] = true;
   }

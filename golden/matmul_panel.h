@@ -77,7 +77,7 @@ class Panel {
  private:
   // Lines a power of two apart would fall into the same few cache sets.
   static constexpr std::int64_t padding = 16;
-  static constexpr std::int64_t gathered_together = 64;  // whole cache lines, and few pages
+  static constexpr std::int64_t gathered_together = 32;  // whole cache lines, and few pages
 
   Lines lines_;
   std::int64_t first_ = 0, count_ = 0;
