@@ -16,6 +16,7 @@ class CaseCheck {
  public:
   /// Both must outlive this. Throws Error as compute_golden does.
   CaseCheck(const Case&, const CheckOptions&);
+  CaseCheck(const Case&, const CheckOptions&&) = delete;
 
   /// Judges one output; fills everything of the finding but its names.
   /// @throws Error  if the operator makes no such output from these inputs

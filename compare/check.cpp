@@ -25,7 +25,8 @@ class ActualOutputs {
  public:
   ActualOutputs(const Case& c, const CheckOptions& options, bool single_case) : case_(c) {
     if (!options.actual) return;
-    dump_ = open_dump(folder_of(*options.actual, single_case), {options.dtype_hint});
+    const auto hint = options.dtype_hint ? options.dtype_hint : declared_hint();
+    dump_ = open_dump(folder_of(*options.actual, single_case), {hint});
     tensors_ = logical_tensors(*dump_);
   }
 
@@ -64,6 +65,17 @@ class ActualOutputs {
       inner = &t;
     }
     return inner;
+  }
+
+  // Arrays of raw 1- or 2-byte items are what the case declares, where it declares one such dtype only.
+  std::optional<DType> declared_hint() const {
+    std::optional<DType> hint;
+    for (const CaseOutput& output : case_.outputs) {
+      if (size_of(output.dtype) > 2) continue;
+      if (hint && hint != output.dtype) return {};
+      hint = output.dtype;
+    }
+    return hint;
   }
 
   // A command that repeats one of several cases names the folder of them all.

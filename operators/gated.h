@@ -63,8 +63,8 @@ struct Gated {
     const std::int64_t N = d.at("N"), C = d.at("C");
     for (std::int64_t n = 0; n < N; ++n) {
       for (std::int64_t c = 0; c < C; ++c) {
-        y(n, c) = f(x.gate[n * x.stride + c]) * x.up[n * x.stride + c];
-        if (probs) y(n, c) *= probs(n);
+        const T unit = stored(f(x.gate[n * x.stride + c])) * x.up[n * x.stride + c];
+        y(n, c) = probs ? stored(unit) * probs(n) : unit;
       }
     }
   }
@@ -80,12 +80,12 @@ struct Gated {
     for (std::int64_t n = 0; n < N; ++n) {
       const T *gate = x.gate + n * x.stride, *up = x.up + n * x.stride;
       for (std::int64_t c = 0; c < C; ++c) {
-        const T gp = probs ? g(n, c) * probs(n) : g(n, c);
-        grad.gate[n * x.stride + c] = gp * up[c] * slope(gate[c]);
-        grad.up[n * x.stride + c] = gp * f(gate[c]);
+        const T gp = probs ? stored(g(n, c) * probs(n)) : g(n, c);
+        grad.gate[n * x.stride + c] = stored(gp * up[c]) * slope(gate[c]);
+        grad.up[n * x.stride + c] = gp * stored(f(gate[c]));
       }
       if (!grad_probs) continue;
-      grad_probs(n) = sum<T>(C, [&](auto c) { return g(n, c) * f(gate[c]) * up[c]; });
+      grad_probs(n) = sum<T>(C, [&](auto c) { return g(n, c) * stored(stored(f(gate[c])) * up[c]); });
     }
   }
 };

@@ -91,13 +91,13 @@ struct GroupNorm {
       for (std::int64_t k = 0; k < G; ++k) {
         const Group<T> in{x, n, k * per_group, D}, out{g, n, k * per_group, D};
         normalised_gradient<T>(
-            per_group * D, [&](auto i) { return w ? w(in.channel(i)) * out(i) : out(i); },
-            [&](auto i) { return (in(i)-mean(n, k)) * rstd(n, k); }, rstd(n, k),
-            Group<T>{t["grad_x"], n, k * per_group, D});
+            per_group * D, [&](auto i) { return w ? stored(w(in.channel(i)) * out(i)) : out(i); },
+            [&](auto i) { return stored((in(i)-stored(mean(n, k))) * stored(rstd(n, k))); },
+            stored(rstd(n, k)), Group<T>{t["grad_x"], n, k * per_group, D});
       }
     }
     const auto h = [&](auto n, auto c, auto i) {
-      return (x(n, c, i) - mean(n, c / per_group)) * rstd(n, c / per_group);
+      return stored((x(n, c, i) - stored(mean(n, c / per_group))) * stored(rstd(n, c / per_group)));
     };
     if (const auto grad_w = t.optional("grad_weight")) {
       for (std::int64_t c = 0; c < C; ++c) {

@@ -47,7 +47,7 @@ struct LayerNorm {
       mean(n) = m.mean;
       rstd(n) = m.rstd;
       for (std::int64_t c = 0; c < C; ++c) {
-        y(n, c) = (x(n, c) - mean(n)) * rstd(n);
+        y(n, c) = stored((x(n, c) - mean(n)) * rstd(n));
         if (w) y(n, c) *= w(c);
         if (b) y(n, c) += b(c);
       }
@@ -60,11 +60,11 @@ struct LayerNorm {
     const std::int64_t N = d.at("N"), C = d.at("C");
     const auto x = t["x"], g = t["grad_y"], grad_x = t["grad_x"], mean = t["mean"], rstd = t["rstd"];
     const auto w = t.optional("weight");
-    const auto h = [&](auto n, auto c) { return (x(n, c) - mean(n)) * rstd(n); };
-    const auto v = [&](auto n, auto c) { return w ? w(c) * g(n, c) : g(n, c); };
+    const auto h = [&](auto n, auto c) { return stored((x(n, c) - stored(mean(n))) * stored(rstd(n))); };
+    const auto v = [&](auto n, auto c) { return w ? stored(w(c) * g(n, c)) : g(n, c); };
     for (std::int64_t n = 0; n < N; ++n) {
       normalised_gradient<T>(
-          C, [&](auto c) { return v(n, c); }, [&](auto c) { return h(n, c); }, rstd(n),
+          C, [&](auto c) { return v(n, c); }, [&](auto c) { return h(n, c); }, stored(rstd(n)),
           [&](auto c) -> T& { return grad_x(n, c); });
     }
     if (const auto grad_w = t.optional("grad_weight")) {

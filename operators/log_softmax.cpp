@@ -1,5 +1,6 @@
 #include "assay/operators/axes.h"
 #include "assay/operators/operator.h"
+#include "assay/operators/sum_exp.h"
 
 namespace assay {
 namespace {
@@ -32,10 +33,9 @@ struct LogSoftmax {
     if (C == 0) return;
     for (std::int64_t a = 0; a < A; ++a) {
       for (std::int64_t b = 0; b < B; ++b) {
-        T largest = x(a, 0, b);
-        for (std::int64_t c = 1; c < C; ++c) largest = maximum(largest, x(a, c, b));
-        const T total = sum<T>(C, [&](auto c) { return exp(x(a, c, b) - largest); });
-        for (std::int64_t c = 0; c < C; ++c) y(a, c, b) = x(a, c, b) - largest - log(total);
+        const auto row = [&](std::int64_t c) { return x(a, c, b); };
+        const Probabilities<T, decltype(row)> p(C, row);
+        for (std::int64_t c = 0; c < C; ++c) y(a, c, b) = p.log_p(c);
       }
     }
   }

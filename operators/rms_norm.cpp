@@ -44,7 +44,7 @@ struct RmsNorm {
       const T mean_square = sum<T>(C, [&](auto c) { return x(n, c) * x(n, c); }) / count;
       rstd(n, 0) = T(1) / sqrt(mean_square + eps);
       for (std::int64_t c = 0; c < C; ++c) {
-        y(n, c) = x(n, c) * rstd(n, 0);
+        y(n, c) = stored(x(n, c) * rstd(n, 0));
         if (w) y(n, c) *= w(c);
       }
     }
@@ -54,18 +54,19 @@ struct RmsNorm {
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes&) {
     const auto x = t["x"], w = t.optional("weight"), g = t["grad_y"], rstd = t["rstd"], grad_x = t["grad_x"];
-    const auto v = [&](auto n, auto c) { return w ? w(c) * g(n, c) : g(n, c); };
+    const auto h = [&](auto n, auto c) { return stored(x(n, c) * stored(rstd(n, 0))); };
+    const auto v = [&](auto n, auto c) { return w ? stored(w(c) * g(n, c)) : g(n, c); };
     const std::int64_t N = d.at("N"), C = d.at("C");
     const T count = number<T>(C);
     for (std::int64_t n = 0; n < N; ++n) {
-      const T r = rstd(n, 0);
-      const T mean = sum<T>(C, [&](auto c) { return v(n, c) * x(n, c) * r; }) / count;
-      for (std::int64_t c = 0; c < C; ++c) grad_x(n, c) = r * (v(n, c) - x(n, c) * r * mean);
+      const T r = stored(rstd(n, 0));
+      const T mean = sum<T>(C, [&](auto c) { return v(n, c) * h(n, c); }) / count;
+      for (std::int64_t c = 0; c < C; ++c) grad_x(n, c) = r * (v(n, c) - h(n, c) * mean);
     }
     const auto grad_w = t.optional("grad_weight");
     if (!grad_w) return;
     for (std::int64_t c = 0; c < C; ++c) {
-      grad_w(c) = sum<T>(N, [&](auto n) { return g(n, c) * x(n, c) * rstd(n, 0); });
+      grad_w(c) = sum<T>(N, [&](auto n) { return g(n, c) * h(n, c); });
     }
   }
 };

@@ -112,12 +112,13 @@ struct Rope {
       const T position = number<T>(positions ? positions(n) : offset + n);
       for (std::int64_t p = 0; p < R / 2; ++p) {
         const T angle = position * frequency[static_cast<std::size_t>(p)];
-        const T c = cos(angle) * scale, s = (sign > 0 ? sin(angle) : -sin(angle)) * scale;
+        const T c = stored(cos(angle) * scale), s = stored((sign > 0 ? sin(angle) : -sin(angle)) * scale);
         const std::int64_t i = half ? p : 2 * p, j = half ? p + R / 2 : 2 * p + 1;
         for (std::int64_t a = 0; a < A; ++a) {
           for (std::int64_t b = 0; b < B; ++b) {
-            to(a, n, b, i) = from(a, n, b, i) * c - from(a, n, b, j) * s;
-            to(a, n, b, j) = from(a, n, b, j) * c + from(a, n, b, i) * s;
+            const T x = from(a, n, b, i), y = from(a, n, b, j);
+            to(a, n, b, i) = stored(x * c) - stored(y * s);
+            to(a, n, b, j) = stored(y * c) + stored(x * s);
           }
         }
       }

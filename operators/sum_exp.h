@@ -20,7 +20,7 @@ struct SumExp {
     // The top's own term is 0, or NaN where the largest is not finite.
     others = sum<T>(n, [&](auto v) { return v == top ? shifted(v) : exp(shifted(v)); });
     total = without_cancellation<T>([&] { return T(1) + others; }, [&] { return add(shifted); });
-    log_total = without_cancellation<T>([&] { return log1p(others); }, [&] { return log(total); });
+    log_total = stored(without_cancellation<T>([&] { return log1p(others); }, [&] { return log(total); }));
   }
   template <class F>
   SumExp(std::int64_t n, F x)
@@ -39,8 +39,13 @@ class Probabilities : public SumExp<T> {
   Probabilities(std::int64_t n, F x, G add) : SumExp<T>(n, x, add), x_(x) {}
 
   T shifted(std::int64_t v) const { return x_(v) - x_(this->top); }
-  T minus_log_p(std::int64_t v) const { return this->log_total - shifted(v); }
-  T p(std::int64_t v) const { return exp(shifted(v)) / this->total; }
+  T log_p(std::int64_t v) const { return shifted(v) - this->log_total; }
+  T minus_log_p(std::int64_t v) const { return stored(-log_p(v)); }
+  /// Kernels that keep log p have exp(log p).
+  T p(std::int64_t v) const {
+    return without_cancellation<T>([&] { return stored(exp(shifted(v)) / this->total); },
+                                   [&] { return exp(-minus_log_p(v)); });
+  }
   /// p_v (q + others) - q, where q is the target's share of v and `others` that of all other classes: without
   /// cancellation where one class alone is the target.
   T slope(std::int64_t v, const T& q, const T& other_q) const {

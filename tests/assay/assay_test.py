@@ -357,6 +357,12 @@ class Check(Test):
         self.assertIn("rule      derived: error bound of rms_norm in float64 arithmetic (count 33)\n", out)
         self.assertEqual(out.splitlines()[-1], "4 compared: 3 passed, 1 failed, 0 inherited; 0 not compared")
 
+    def test_raw_bits_are_of_the_declared_dtype(self):
+        eager = DATA / "eager_cases"
+        out = self.expect(0, "check", eager, "--actual", eager, "--intermediate", "bfloat16").out
+        self.assertTrue(out.startswith("PASS  26 tensors"))
+        self.assertIn("in float32 arithmetic, intermediate results in bfloat16, stored as bfloat16\n", out)
+
     def test_commands_to_repeat_do_just_that(self):
         self.break_output(0, 0, 9.5)
         self.break_output(2, 0, math.nan)

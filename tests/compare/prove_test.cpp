@@ -239,6 +239,36 @@ TEST(Device, AKernelMayKeepItsIntermediateResultsNarrow) {
   EXPECT_THAT(f.rule, HasSubstr("intermediate results in bfloat16"));
 }
 
+// What PyTorch's eager operators make of bfloat16, every step rounded (tests/data/eager_cases/eager.py).
+class EagerCase : public testing::TestWithParam<fs::path> {};
+
+TEST_P(EagerCase, IsWithinTheBoundOfNarrowIntermediateResults) {
+  const Case c = load_case(GetParam());
+  const CheckOptions plain = options();
+  CheckOptions stated = plain;
+  stated.intermediate = DType::bfloat16;
+  CaseCheck fused(c, plain), eager(c, stated);
+  bool some_failed = false;
+  for (const CaseOutput& output : c.outputs) {
+    const Tensor actual = c.read(output);
+    Finding as_fused, as_eager;
+    fused.judge_output(as_fused, output, {actual, {}, {}});
+    eager.judge_output(as_eager, output, {actual, {}, {}});
+    EXPECT_EQ(as_eager.verdict, Verdict::passed) << output.name << ": " << as_eager.reason;
+    if (as_fused.verdict == Verdict::passed) continue;
+    some_failed = true;
+    EXPECT_THAT(as_fused.notes, testing::Contains(HasSubstr("--intermediate bfloat16"))) << output.name;
+  }
+  EXPECT_TRUE(some_failed);
+}
+
+INSTANTIATE_TEST_SUITE_P(Eager, EagerCase,
+                         testing::ValuesIn(find_cases(fs::path(ASSAY_TEST_DATA) / "eager_cases")),
+                         [](const auto& info) {
+                           return info.param.parent_path().filename().string() + "_" +
+                                  info.param.filename().string();
+                         });
+
 TEST(Baseline, AllowsSoManyTimesItsOwnError) {
   const Case c = made_case("rms_norm", {"N=6,C=512"}, DType::bfloat16);
   const auto golden = compute_golden(*c.op, c.inputs, c.attributes, Level::fp64);

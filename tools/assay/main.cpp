@@ -50,7 +50,7 @@ void add_device_options(CLI::App* verb, std::string& accumulator, std::string& i
   verb->add_option("--accumulator", accumulator,
                    "how the device adds: float32 (default), bfloat16,tree, hopper, .. (README)")
       ->type_name("A");
-  verb->add_option("--intermediate", intermediate, "dtype in which the device keeps intermediate results")
+  verb->add_option("--intermediate", intermediate, "dtype of the values between the steps of a kernel: bfloat16 in eager mode")
       ->type_name("T");
 }
 
