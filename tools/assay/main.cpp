@@ -50,7 +50,8 @@ void add_device_options(CLI::App* verb, std::string& accumulator, std::string& i
   verb->add_option("--accumulator", accumulator,
                    "how the device adds: float32 (default), bfloat16,tree, hopper, .. (README)")
       ->type_name("A");
-  verb->add_option("--intermediate", intermediate, "dtype of the values between the steps of a kernel: bfloat16 in eager mode")
+  verb->add_option("--intermediate", intermediate,
+                   "dtype of what lies between the steps of a kernel: bfloat16 if eager")
       ->type_name("T");
 }
 
