@@ -3,6 +3,7 @@
 #include <compare>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -47,6 +48,14 @@ std::string to_string(const Placement&);
 /// No name in a dump is longer: neither a module nor an argument nor an operator.
 inline constexpr std::size_t max_name_length = 4096;
 
+/// What a recorder computed of a tensor. NaN: not recorded.
+struct Statistics {
+  double min = std::numeric_limits<double>::quiet_NaN();
+  double max = std::numeric_limits<double>::quiet_NaN();
+  double mean = std::numeric_limits<double>::quiet_NaN();
+  double l2 = std::numeric_limits<double>::quiet_NaN();
+};
+
 /// A tensor as one rank recorded it.
 struct Record {
   Identity id;
@@ -60,6 +69,9 @@ struct Record {
   std::vector<Placement> placements;  ///< one per mesh dimension; empty: not sharded
   std::vector<std::int64_t> mesh_coordinate;
   std::optional<Shape> offsets;  ///< first index of the local box, where the cut is not torch.chunk's
+  bool has_bits = true;          ///< false: all that was recorded are statistics or a checksum
+  std::optional<Statistics> statistics;
+  std::string checksum;  ///< "crc32:fffe2371": the recorder's, of the tensor's bytes; empty: none
 };
 
 struct Mesh {
@@ -86,7 +98,8 @@ class Dump {
   /// What may be a tensor and could not be taken as one, as "where: why". It counts as not compared.
   std::vector<std::string> left_out;
 
-  /// The bytes of records[index]. Throws Error (file, tensor, found, expected) if they cannot be read.
+  /// The bytes of records[index]. Throws Error (file, tensor, found, expected) if they cannot be read, or
+  /// were not recorded.
   virtual Tensor read(std::size_t index) const = 0;
   /// Where records[index] lies, for messages: "run/rank00000.safetensors: t00000012".
   virtual std::string location(std::size_t index) const = 0;

@@ -1,17 +1,12 @@
 #!/usr/bin/env python3
 """Writes tests/data/samples: a small file of every format by the libraries that define them, and expected.json.
 
-pip install numpy torch h5py safetensors ml_dtypes; then: make_samples.py [FOLDER]. The outputs are committed.
-expected.json lists, per file or folder, the tensors that must be read from it: name, dtype, shape, and its
-C-order little-endian bits. The names of folders of records are "module|phase|slot|arg|call|step".
+pip install numpy torch h5py safetensors ml_dtypes; then: make_samples.py. The outputs are committed.
 """
 
 import collections
 import io
 import json
-import pathlib
-import shutil
-import sys
 import zipfile
 
 import h5py
@@ -21,30 +16,12 @@ import safetensors.numpy
 import safetensors.torch
 import torch
 
-OUT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent / "samples")
-shutil.rmtree(OUT, ignore_errors=True)
-OUT.mkdir(parents=True)
+from sample import Samples, describe
+
+samples = Samples("samples")
+OUT, expect = samples.folder, samples.expect
 random = np.random.default_rng(20260101)
-expected = {}
-
-
-def bits(value):
-    """C-order little-endian bytes of a torch tensor or numpy array."""
-    if isinstance(value, torch.Tensor):
-        value = value.detach().contiguous()
-        return bytes(value.flatten().view(torch.uint8).numpy().tobytes()) if value.numel() else b""
-    value = np.ascontiguousarray(value)
-    return value.astype(value.dtype.newbyteorder("<")).tobytes()
-
-
-def describe(value, dtype=None):
-    name = dtype or str(value.dtype).removeprefix("torch.").lstrip("<>=|")
-    return {"dtype": name, "shape": list(value.shape), "bits": bits(value).hex()}
-
-
-def expect(file, tensors, **options):
-    expected[file] = {"tensors": {name: t if isinstance(t, dict) else describe(t) for name, t in tensors.items()}} | options
-
+torch.manual_seed(1)
 
 # ---- npy -------------------------------------------------------------------------------------------------------------
 def npy(name, array, dtype=None, version=None, **options):
@@ -216,7 +193,7 @@ expect("user_block.h5", {"x": np.arange(10.0)})
 with h5py.File(OUT / "external.h5", "w") as f:
     f.create_dataset("x", (4,), "f4", external=[("secret.raw", 0, 16)])
 (OUT / "secret.raw").unlink(missing_ok=True)
-expected["external.h5"] = {"error": "other files"}
+samples.expect_error("external.h5", "other files")
 
 # ---- a folder of files -----------------------------------------------------------------------------------------------
 folder = OUT / "folder"
@@ -288,4 +265,4 @@ for rank in (0, 1):
     (dump / f"rank{rank:05}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 expect("assay_dump", whole, merged=True)
 
-(OUT / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
+samples.write()

@@ -25,11 +25,11 @@ std::string hex(const Tensor& tensor) {
   return text;
 }
 
-void expect_sample(const std::string& file, const Json& expected) {
-  SCOPED_TRACE(file);
+void expect_sample(const std::filesystem::path& folder, const std::string& file, const Json& expected) {
+  SCOPED_TRACE((folder / file).string());
   OpenOptions options;
   if (const Json* hint = expected.find("dtype_hint")) options.dtype_hint = parse_dtype(hint->string(file));
-  const auto dump = open_dump(samples() / file, options);
+  const auto dump = open_dump(folder / file, options);
   const Json* notes = expected.find("notes");
   const bool may_have_notes = notes != nullptr || file.ends_with(".pt");
   if (notes != nullptr) {
@@ -47,7 +47,7 @@ void expect_sample(const std::string& file, const Json& expected) {
       const Tensor tensor = dump->read(i);
       EXPECT_EQ(tensor.dtype(), dump->records[i].dtype);
       EXPECT_EQ(tensor.shape(), dump->records[i].shape);
-      EXPECT_THAT(dump->location(i), HasSubstr(samples().string()));
+      EXPECT_THAT(dump->location(i), HasSubstr(folder.string()));
       EXPECT_TRUE(found.emplace(full_name(dump->records[i].id), tensor).second)
           << to_string(dump->records[i].id);
     }
@@ -62,21 +62,28 @@ void expect_sample(const std::string& file, const Json& expected) {
   }
 }
 
+// All folders of samples in tests/data, each with the script of its name.
 TEST(Formats, EverySampleHasTheBitsItsWriterWrote) {
-  const Json all = parse_json(read_text(samples() / "expected.json"), "expected.json");
-  EXPECT_GT(all.object("expected.json").size(), 25U);
-  for (const auto& [file, expected] : all.object("expected.json")) {
-    if (const Json* error = expected.find("error")) {
-      try {
-        open_dump(samples() / file);
-        ADD_FAILURE() << file << " was opened";
-      } catch (const Error& problem) {
-        EXPECT_THAT(problem.what(), HasSubstr(error->string(file)));
+  std::size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(ASSAY_TEST_DATA)) {
+    const std::filesystem::path folder = entry.path();
+    if (!exists(folder / "expected.json")) continue;
+    const Json all = parse_json(read_text(folder / "expected.json"), "expected.json");
+    for (const auto& [file, expected] : all.object("expected.json")) {
+      ++files;
+      if (const Json* error = expected.find("error")) {
+        try {
+          open_dump(folder / file);
+          ADD_FAILURE() << file << " was opened";
+        } catch (const Error& problem) {
+          EXPECT_THAT(problem.what(), HasSubstr(error->string(file)));
+        }
+      } else {
+        expect_sample(folder, file, expected);
       }
-    } else {
-      expect_sample(file, expected);
     }
   }
+  EXPECT_GT(files, 25U);
 }
 
 TEST(Formats, AreNamed) {
