@@ -62,12 +62,6 @@ std::vector<Pair> match(const std::vector<LogicalTensor>& actual, const std::vec
   return pairs;
 }
 
-// "module.slot.arg" and its shorter forms, for the globs of a rules file.
-std::vector<std::string> paths_of(const Identity& id) {
-  if (id.slot.empty()) return {id.module};
-  return {id.module + "." + id.slot + "." + id.arg, id.module + "." + id.slot, id.module};
-}
-
 // A tensor that fails may only hand on what it was given: says how far the inputs of its call are off
 // themselves. A forward result follows from the module's inputs and parameters, a backward one from its
 // output's gradient too.

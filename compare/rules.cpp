@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <toml++/toml.h>
 #include <algorithm>
 #include <filesystem>
 #include <regex>
 
 #include "assay/compare/policy.h"
+#include "assay/compare/rules_layout.h"
 #include "assay/golden/error.h"
 
 namespace assay {
@@ -23,7 +23,7 @@ constexpr Kind kinds[] = {{"rename", "from", "to"},
                           {"ignore", "match", "reason"}};
 
 // std::regex recurses once per character: a longer name would overflow the stack, and is nobody's module.
-constexpr std::size_t longest_name = 2048, longest_pattern = 512;
+constexpr std::size_t longest_name = 2048;
 
 std::string text(const toml::table& rule, std::string_view key, const std::string& where) {
   const std::optional<std::string> value = rule[key].value<std::string>();
@@ -41,25 +41,6 @@ void expect_keys(const toml::table& rule, const Kind& kind, const std::string& w
 
 }  // namespace
 
-bool glob_match(std::string_view pattern, std::string_view text) {
-  // Where to resume after the last star: linear in practice, and no recursion on untrusted names.
-  std::size_t p = 0, t = 0, star = std::string_view::npos, star_text = 0;
-  while (t < text.size()) {
-    if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t]) && pattern[p] != '*') {
-      ++p, ++t;
-    } else if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      star_text = t;
-    } else if (star != std::string_view::npos) {
-      p = star + 1;
-      t = ++star_text;
-    } else {
-      return false;
-    }
-  }
-  return pattern.substr(p).find_first_not_of('*') == std::string_view::npos;
-}
-
 Rules Rules::load(const std::string& file) {
   if (!std::filesystem::is_regular_file(file))
     throw Error("{}: is no file; expected a rules file in TOML", file);
@@ -73,35 +54,29 @@ Rules Rules::load(const std::string& file) {
   const std::string short_name = std::filesystem::path(file).filename();
   for (const auto& [key, node] : table) {
     const std::string kind(key.str());
-    if (kind == "layout") {
-      throw Error("{}: [[layout]] rules cannot be applied yet; record placements in the dump instead", file);
-    }
+    const auto no_kind = [&] {
+      return Error(
+          "{}: '{}' is no kind of rule; expected [[rename]], [[count]], [[tolerance]], [[ignore]], [[mesh]], "
+          "[[renumber]] or [[layout]]",
+          file, kind);
+    };
+    if (!node.is_array_of_tables()) throw no_kind();
     const Kind* known = std::ranges::find(kinds, kind, &Kind::name);
-    if (known == std::end(kinds) || !node.is_array_of_tables()) {
-      throw Error("{}: '{}' is no kind of rule; expected [[rename]], [[count]], [[tolerance]] or [[ignore]]",
-                  file, kind);
-    }
     std::int64_t index = 0;
     for (const toml::node& entry : *node.as_array()) {
       const toml::table& t = *entry.as_table();
       const std::string where = fmt::format("{}: [[{}]] {}", file, kind, ++index);
       Rule rule;
       rule.source = fmt::format("{}, [[{}]] {}", short_name, kind, index);
+      if (read_layout_rule(rules.layout_, kind, t, where, rule.source)) continue;
+      if (known == std::end(kinds)) throw no_kind();
       rule.pattern = text(t, known->match, where);
       expect_keys(t, *known, where);
       if (kind == "rename") {
         const std::optional<std::string> to = t["to"].value<std::string>();
         if (!to) throw Error("{}: 'to' is missing; expected a string, '' to remove what matches", where);
         rule.text = *to;
-        if (rule.pattern.size() > longest_pattern) {
-          throw Error("{}: 'from' has {} characters; expected at most {}", where, rule.pattern.size(),
-                      longest_pattern);
-        }
-        try {
-          const std::regex compiled(rule.pattern);
-        } catch (const std::regex_error&) {
-          throw Error("{}: '{}' is no ECMAScript regular expression", where, rule.pattern);
-        }
+        check_pattern(rule.pattern, 0, where);
         rules.renames_.push_back(rule);
       } else if (kind == "count") {
         const std::optional<std::int64_t> count = t["count"].value<std::int64_t>();
@@ -139,11 +114,9 @@ std::string Rules::renamed(const std::string& module) const {
 
 const Rules::Rule* Rules::first(const std::vector<Rule>& rules, const std::vector<std::string>& paths) {
   for (const Rule& rule : rules) {
-    for (const std::string& path : paths) {
-      if (!glob_match(rule.pattern, path)) continue;
-      rule.used = true;
-      return &rule;
-    }
+    if (!glob_match(rule.pattern, paths)) continue;
+    rule.used = true;
+    return &rule;
   }
   return nullptr;
 }
@@ -170,6 +143,8 @@ std::vector<std::string> Rules::unused() const {
       if (!rule.used) sources.push_back(rule.source + " ('" + rule.pattern + "')");
     }
   }
+  const std::vector<std::string> of_layout = layout_.unused();
+  sources.insert(sources.end(), of_layout.begin(), of_layout.end());
   return sources;
 }
 

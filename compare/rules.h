@@ -7,17 +7,15 @@
 #include <vector>
 
 #include "assay/compare/policy.h"
+#include "assay/dumps/glob.h"
+#include "assay/dumps/layout_rules.h"
 
 namespace assay {
 
-/// Whether `text` matches a pattern in which '*' stands for any run of characters and '?' for one.
-bool glob_match(std::string_view pattern, std::string_view text);
-
 /// What the user says of tensors that dumps do not say themselves (design 3.5): a TOML file of [[rename]],
-/// [[count]],
-/// [[tolerance]] and [[ignore]] tables. `match` is a glob over the tensor's path, "module.slot" or
-/// "module.slot.arg":
-/// "*.experts.*.fc2.output". The first matching rule of a kind holds.
+/// [[count]], [[tolerance]], [[ignore]], [[mesh]], [[renumber]] and [[layout]] tables. `match` is a glob over
+/// the tensor's path, "module.slot" or "module.slot.arg": "*.experts.*.fc2.output". The first matching rule
+/// of a kind holds.
 class Rules {
  public:
   /// Throws Error that names the file, the line and what was expected.
@@ -37,6 +35,9 @@ class Rules {
   /// Why the tensor is left out, if a rule says so.
   std::optional<std::string> ignored(const std::vector<std::string>& paths) const;
 
+  /// To be applied to both sides before they are compared (apply_layout).
+  const LayoutRules& layout() const { return layout_; }
+
   /// Rules that no tensor has matched, for the report: a typing error hides here.
   std::vector<std::string> unused() const;
 
@@ -50,6 +51,7 @@ class Rules {
   };
   static const Rule* first(const std::vector<Rule>&, const std::vector<std::string>& paths);
   std::vector<Rule> renames_, counts_, tolerances_, ignores_;
+  LayoutRules layout_;
 };
 
 }  // namespace assay

@@ -76,7 +76,7 @@ struct Record {
   std::vector<std::int64_t> mesh_coordinate;
   std::optional<Shape> offsets;  ///< first index of the local box, where the cut is not torch.chunk's
   /// The record is flat and holds elements [first, last) of its local box in C order (ZeRO, Megatron's
-  /// distributed optimizer).
+  /// distributed optimizer); what it has behind them is padding.
   struct Range {
     std::int64_t first = 0, last = 0;
     bool operator==(const Range&) const = default;

@@ -235,6 +235,12 @@ std::string to_string(const Box& box) {
   return text + "]";
 }
 
+Shape local_shape_of(const Record& record, const Mesh& mesh) {
+  Shape local;
+  for (const Indices& i : local_indices(record, mesh)) local.push_back(length_of(i));
+  return local;
+}
+
 const Shape& shape_of(const Record& record) {
   return record.cut ? *record.cut : record.global_shape;
 }
@@ -250,7 +256,8 @@ std::vector<Piece> pieces_of(const Record& record, const Mesh& mesh, const std::
   std::vector<Piece> pieces;
   if (record.flattened_range) {
     const auto [first, last] = *record.flattened_range;
-    if (first < 0 || last < first || last > element_count(local) || record.shape != Shape{last - first})
+    if (first < 0 || last < first || last > element_count(local) || record.shape.size() != 1 ||
+        record.shape[0] < last - first)
       throw Error("{}: rank {} holds shape {} as elements {} to {} of {} at {}, which does not fit",
                   to_string(record.id), record.rank, to_string(record.shape), first, last, to_string(local),
                   describe(indices));

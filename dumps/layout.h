@@ -30,6 +30,9 @@ struct Piece {
 /// @throws Error  if the local shape contradicts that
 std::vector<Piece> pieces_of(const Record&, const Mesh&, const std::vector<std::int64_t>& rows = {});
 
+/// Extents of the local box, by the placements or as recorded beside `offsets`.
+Shape local_shape_of(const Record&, const Mesh&);
+
 /// Extents of the tensor, without padding.
 const Shape& shape_of(const Record&);
 

@@ -33,6 +33,7 @@ int run(const DiffVerb& verb) {
   const OpenOptions open{parse_dtype_option("--dtype-hint", verb.dtype_hint)};
   const auto actual = open_dump(verb.actual, open);
   const auto reference = open_dump(verb.reference, open);
+  for (const auto& dump : {&actual, &reference}) apply_layout(**dump, options.rules.layout());
   Report report;
   {
     Progress progress("comparing");

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "assay/compare/rules.h"
 #include "assay/dumps/merge.h"
 #include "assay/golden/error.h"
 #include "assay/golden/exact_sum.h"
@@ -219,6 +220,7 @@ void print_table(const Dump& dump, const std::vector<Entry>& entries) {
 
 int run(const InspectVerb& verb) {
   const auto dump = open_dump(verb.path, {parse_dtype_option("--dtype-hint", verb.dtype_hint)});
+  if (!verb.rules.empty()) apply_layout(*dump, Rules::load(verb.rules).layout());
   const std::vector<Entry> entries = entries_of(*dump, verb);
   if (verb.json) {
     print_json(*dump, entries);

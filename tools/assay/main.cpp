@@ -123,6 +123,7 @@ void add_inspect(CLI::App& app, std::function<int()>& action) {
   verb->add_flag("--stats", o->stats, "sum, absolute sum, smallest, largest, NaN and Inf counts");
   verb->add_flag("--hash", o->hash, "SHA-256 of the little-endian elements in C order");
   verb->add_flag("--ranks", o->ranks, "what each rank holds, not merged");
+  verb->add_option("--rules", o->rules, "TOML file with mesh, renumber and layout rules")->type_name("FILE");
   verb->add_option("--dtype-hint", o->dtype_hint,
                    "dtype of arrays whose file cannot say it (numpy V2: bfloat16)");
   verb->callback([o, &action] { action = [o] { return run(*o); }; });
@@ -136,7 +137,7 @@ void add_diff(CLI::App& app, std::function<int()>& action) {
   verb->add_option("reference", o->reference, "file or folder to judge it by")
       ->required()
       ->type_name("REFERENCE");
-  verb->add_option("--rules", o->rules, "TOML file with rename, count, tolerance and ignore rules")
+  verb->add_option("--rules", o->rules, "TOML file: rename, count, tolerance, ignore, mesh, renumber, layout")
       ->type_name("F");
   verb->add_option("--tolerance", o->tolerances,
                    "telechat3 (default), torch, bitwise or a .toml file; the first decides")

@@ -37,7 +37,7 @@ struct DiffVerb {
 int run(const DiffVerb&);
 
 struct InspectVerb {
-  std::string path, dtype_hint;
+  std::string path, dtype_hint, rules;
   bool json = false, stats = false, hash = false, ranks = false;
 };
 int run(const InspectVerb&);
