@@ -246,6 +246,8 @@ class Differ {
       judge(other, actual.tensor, reference.tensor, e);
       f.others.push_back({e.policy->name, other.verdict, other.ratio});
     }
+    check_not_shrunk(actual_, *pair.actual);
+    check_not_shrunk(reference_, *pair.reference);
     if (f.verdict == Verdict::failed && !is_float(actual.tensor.dtype())) {
       note_choices(f, actual.tensor.whole(), reference.tensor.whole());
     }

@@ -30,6 +30,7 @@ MappedFile::MappedFile(const std::filesystem::path& path, int open_flags) : path
   if (address == MAP_FAILED)
     throw Error("{}: cannot be mapped: {}", path.string(), std::strerror(mmap_error));
   bytes_ = {static_cast<const std::byte*>(address), size};
+  if (size != 0) watch_.emplace(address, size, path);
 }
 
 MappedFile::~MappedFile() {

@@ -4,18 +4,19 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
+
+#include "assay/dumps/shrunk.h"
 
 namespace assay {
 
 /// A regular file, mapped read-only. Tensors keep their file alive and point into it, so reading copies
 /// nothing.
 ///
-/// The length is taken once, at opening, and every range is checked against it. A file that another process
-/// shrinks afterwards makes the kernel raise SIGBUS on access; dumps are written under a temporary name and
-/// renamed, so that does not happen to a finished one. Should it have to be survived, a handler belongs here
-/// and nowhere else.
+/// The length is taken once, at opening, and every range is checked against it. What another process cuts off
+/// afterwards reads as zeros; check_not_shrunk (shrunk.h) tells.
 class MappedFile {
  public:
   /// Throws Error if `path` is not a regular file or cannot be read.
@@ -39,6 +40,7 @@ class MappedFile {
 
   std::filesystem::path path_;
   std::span<const std::byte> bytes_;
+  std::optional<Watch> watch_;
 };
 
 /// Letters, digits, '_', '.', '-' only, and not "." or "..": a name that stays in its folder.

@@ -9,6 +9,7 @@
 
 #include "assay/dumps/assembly.h"
 #include "assay/dumps/replicas.h"
+#include "assay/dumps/shrunk.h"
 #include "assay/golden/error.h"
 
 namespace assay {
@@ -169,6 +170,10 @@ Merged merge(const Dump& dump, const LogicalTensor& tensor) {
   if (!merged.replicas.empty())
     merged.sum_of_replicas = assemble(tensor.dtype, tensor.shape, parts_of(groups, disagreeing));
   return merged;
+}
+
+void check_not_shrunk(const Dump& dump, const LogicalTensor& tensor) {
+  for (const std::size_t index : tensor.records) check_not_shrunk(dump.location(index));
 }
 
 }  // namespace assay

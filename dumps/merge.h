@@ -50,4 +50,8 @@ struct Merged {
 /// ranks of a gap, an overlap or a contradiction in shape or dtype.
 Merged merge(const Dump&, const LogicalTensor&);
 
+/// To be asked once the merged tensor was read: throws Error if a file that it came from has shrunk
+/// meanwhile, so that what was read are not its numbers.
+void check_not_shrunk(const Dump&, const LogicalTensor&);
+
 }  // namespace assay

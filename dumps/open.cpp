@@ -59,6 +59,7 @@ std::unique_ptr<Dump> open_dump(const std::filesystem::path& path, const OpenOpt
     auto dump = open_any(path, options);
     // Here and not in each reader, so that none can forget it.
     for (const Record& record : dump->records) check_names(record, path.string());
+    check_not_shrunk(path.string());
     return dump;
   } catch (const std::filesystem::filesystem_error& problem) {
     throw Error("{}: {}", path.string(), problem.code().message());

@@ -138,6 +138,7 @@ std::vector<Entry> entries_of(const Dump& dump, const InspectVerb& verb) {
     const Record& r = dump.records[t.records.front()];
     Entry e{to_string(t.id), layout_of(r, dump.mesh), &r, t.shape, t.records.size(), {}, {}, {}, {}};
     measure(e, verb, [&] { return merge(dump, t); });
+    check_not_shrunk(dump, t);
     entries.push_back(std::move(e));
   }
   return entries;
