@@ -47,8 +47,8 @@ Box box_of(const Record& record, const Mesh& mesh) {
   }
   inside = inside && box.offsets.size() == rank && box.shape.size() == rank && box.shape == record.shape;
   for (std::size_t d = 0; inside && d < rank; ++d) {
-    inside =
-        box.offsets[d] <= record.global_shape[d] && box.shape[d] <= record.global_shape[d] - box.offsets[d];
+    inside = box.offsets[d] >= 0 && box.offsets[d] <= record.global_shape[d] &&
+             box.shape[d] <= record.global_shape[d] - box.offsets[d];
   }
   if (!inside) {
     std::string words;

@@ -30,7 +30,8 @@ struct IdentityHash {
 
 void check_agreement(const Dump& dump, const LogicalTensor& tensor) {
   const Record& first = dump.records[tensor.records.front()];
-  std::set<int> ranks;
+  // A rank holds one part, or several that lie at different offsets.
+  std::set<std::pair<int, std::optional<Shape>>> parts;
   for (const std::size_t index : tensor.records) {
     const Record& record = dump.records[index];
     if (record.dtype != first.dtype || record.global_shape != first.global_shape ||
@@ -40,7 +41,7 @@ void check_agreement(const Dump& dump, const LogicalTensor& tensor) {
                   name(record.dtype), to_string(record.global_shape),
                   record.placements != first.placements ? ", and their placements differ" : "");
     }
-    if (!ranks.insert(record.rank).second) {
+    if (!parts.emplace(record.rank, record.offsets).second) {
       throw Error("{}: rank {} recorded it twice ({} and before): names must be unique", to_string(tensor.id),
                   record.rank, dump.location(index));
     }
