@@ -30,30 +30,29 @@ Largest largest_of(std::span<const double> values) {
 
 }  // namespace
 
-BlockPass::BlockPass(const Tensor& actual, const Tensor& reference, const Allowed& allowed)
-    : actual_(actual),
-      reference_(reference),
-      allowed_(allowed),
-      unit_(coarser(actual.dtype(), reference.dtype())) {
+BlockPass::BlockPass(DType actual, DType reference, const Allowed& allowed)
+    : actual_(actual), reference_(reference), allowed_(allowed), unit_(coarser(actual, reference)) {
   // Whole lanes are read beyond the last element of a block.
   a_.values.fill(0);
   r_.values.fill(0);
 }
 
-Partial BlockPass::run(std::int64_t begin, std::int64_t end) {
+Partial BlockPass::run(const Tensor& actual, const Tensor& reference, std::int64_t begin) {
   Partial all;
-  for (begin_ = begin; begin_ < end; begin_ += static_cast<std::int64_t>(block)) {
-    count_ = static_cast<std::size_t>(std::min(static_cast<std::int64_t>(block), end - begin_));
-    load(actual_, a_);
-    load(reference_, r_);
+  const auto size = static_cast<std::size_t>(actual.size());
+  for (std::size_t at = 0; at < size; at += block) {
+    begin_ = begin + static_cast<std::int64_t>(at);
+    count_ = std::min(block, size - at);
+    load(actual, at, a_);
+    load(reference, at, r_);
     merge_into(all, block_metrics());
   }
   return all;
 }
 
-void BlockPass::load(const Tensor& t, Buffer& buffer) const {
+void BlockPass::load(const Tensor& t, std::size_t at, Buffer& buffer) const {
   const std::size_t size = size_of(t.dtype());
-  buffer.bytes = t.bytes().subspan(static_cast<std::size_t>(begin_) * size, count_ * size);
+  buffer.bytes = t.bytes().subspan(at * size, count_ * size);
   decode(t.dtype(), buffer.bytes, std::span(buffer.values.data(), count_));
 }
 
@@ -76,8 +75,8 @@ Partial BlockPass::block_metrics() {
   return p;
 }
 
-void BlockPass::describe(Side& side, const Tensor& t, const Buffer& buffer) const {
-  const double normal = is_float(t.dtype()) ? std::ldexp(1.0, format_of(t.dtype()).min_exponent()) : 0;
+void BlockPass::describe(Side& side, DType dtype, const Buffer& buffer) const {
+  const double normal = is_float(dtype) ? std::ldexp(1.0, format_of(dtype).min_exponent()) : 0;
   const std::span values(buffer.values.data(), count_);
   std::int64_t nan = 0, infinite = 0, zero = 0, subnormal = 0;
   double low = infinity, high = -infinity;
@@ -107,14 +106,14 @@ void BlockPass::different_bits(Metrics& m) const {
     while (same(first)) ++first;
     m.different_bits_at = begin_ + static_cast<std::int64_t>(first);
   };
-  if (actual_.dtype() != reference_.dtype()) {
+  if (actual_ != reference_) {
     return count([&](std::size_t i) {
       const double a = a_.values[i], r = r_.values[i];
       return a == r || (a != a && r != r);
     });
   }
   if (std::memcmp(a_.bytes.data(), r_.bytes.data(), a_.bytes.size()) == 0) return;
-  const std::size_t size = size_of(actual_.dtype());
+  const std::size_t size = size_of(actual_);
   count([&](std::size_t i) {
     return std::memcmp(a_.bytes.data() + i * size, r_.bytes.data() + i * size, size) == 0;
   });
@@ -126,8 +125,7 @@ void BlockPass::integers(Partial& p) {
   m.max_ulp_at = begin_;
   for (std::size_t i = 0; i < count_; ++i) {
     const auto at = begin_ + static_cast<std::int64_t>(i);
-    const Integer a = integer_at(actual_.dtype(), a_.bytes, i),
-                  r = integer_at(reference_.dtype(), r_.bytes, i);
+    const Integer a = integer_at(actual_, a_.bytes, i), r = integer_at(reference_, r_.bytes, i);
     const Integer distance = a > r ? a - r : r - a;
     constexpr Integer largest = std::numeric_limits<std::uint64_t>::max();
     const auto ulp = static_cast<std::uint64_t>(std::min(distance, largest));
@@ -166,8 +164,7 @@ void BlockPass::special_elements(Partial& p) {
     a_.values[i] = r_.values[i] = 0;
     const bool equal = (std::isnan(a) && std::isnan(r)) || a == r;
     // The reference does not fit into the actual dtype and rounds to the very infinity that is there.
-    const bool overflow =
-        std::isinf(a) && std::isfinite(r) && is_float(actual_.dtype()) && round_to(actual_.dtype(), r) == a;
+    const bool overflow = std::isinf(a) && std::isfinite(r) && is_float(actual_) && round_to(actual_, r) == a;
     m.overflowed += overflow ? 1 : 0;
     if (equal || overflow) continue;
     const std::int64_t at = begin_ + static_cast<std::int64_t>(i);
@@ -235,8 +232,8 @@ void BlockPass::errors(Metrics& m) {
 }
 
 void BlockPass::ulps(Metrics& m) {
-  const auto side = [&](const Tensor& t, Buffer& buffer) {
-    ordinals(unit_, t.dtype(), buffer.bytes, std::span<const double>(buffer.values.data(), count_),
+  const auto side = [&](DType dtype, Buffer& buffer) {
+    ordinals(unit_, dtype, buffer.bytes, std::span<const double>(buffer.values.data(), count_),
              buffer.ordinals.data());
   };
   side(actual_, a_);

@@ -10,13 +10,14 @@
 
 namespace assay {
 
-/// One thread's pass over a range of a pair, block by block: both sides are decoded into buffers that stay in
+/// One thread's pass over windows of a pair, block by block: both sides are decoded into buffers that stay in
 /// the L1 cache, then each metric is a plain loop over them that the compiler can vectorise. Sums keep a
 /// fixed number of lanes, so that the result is the same on every instruction set.
 class BlockPass {
  public:
-  BlockPass(const Tensor& actual, const Tensor& reference, const Allowed&);
-  Partial run(std::int64_t begin, std::int64_t end);
+  BlockPass(DType actual, DType reference, const Allowed&);
+  /// @param begin  where the windows start in the pair
+  Partial run(const Tensor& actual, const Tensor& reference, std::int64_t begin);
 
  private:
   static constexpr std::size_t block = 2048, lanes = 8;
@@ -26,9 +27,9 @@ class BlockPass {
     std::span<const std::byte> bytes;
   };
 
-  void load(const Tensor&, Buffer&) const;
+  void load(const Tensor&, std::size_t at, Buffer&) const;
   Partial block_metrics();
-  void describe(Side&, const Tensor&, const Buffer&) const;
+  void describe(Side&, DType, const Buffer&) const;
   void different_bits(Metrics&) const;
   bool all_finite() const;
   void sums(Partial&);
@@ -37,8 +38,7 @@ class BlockPass {
   void integers(Partial&);
   void special_elements(Partial&);
 
-  const Tensor& actual_;
-  const Tensor& reference_;
+  DType actual_, reference_;
   Allowed allowed_;
   DType unit_;
   std::int64_t begin_ = 0;  ///< of the current block

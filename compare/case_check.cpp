@@ -212,7 +212,7 @@ void CaseCheck::distrust_extremes(Finding& f) const {
 void CaseCheck::judge_output(Finding& f, const CaseOutput& output, const Merged& merged) {
   const Tensor& golden = named(golden_, output.name);
   const Arg& arg = output_arg(*case_.op, output.name);
-  const Tensor actual = arg.raw ? bits_of(merged.tensor) : merged.tensor;
+  const Tensor actual = arg.raw ? bits_of(merged.tensor.whole()) : merged.tensor.whole();
   if (is_narrower(actual.dtype(), output.dtype)) {
     f.actual_dtype = actual.dtype();
     f.reference_dtype = output.dtype;

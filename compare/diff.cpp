@@ -253,7 +253,7 @@ class Differ {
       f.others.push_back({e.policy->name, other.verdict, other.ratio});
     }
     if (f.verdict == Verdict::failed && !is_float(actual.tensor.dtype())) {
-      note_choices(f, actual.tensor, reference.tensor);
+      note_choices(f, actual.tensor.whole(), reference.tensor.whole());
     }
   }
 
@@ -267,15 +267,16 @@ class Differ {
     // The bias that was in force: recorded before the step.
     const Identity bias_id{id.step, -1, Phase::forward, id.module, "state", "expert_bias", 0};
     const auto bias = std::ranges::find(reference_tensors_, bias_id, &LogicalTensor::id);
-    const std::vector<double> values =
-        bias == reference_tensors_.end() ? std::vector<double>() : merge(reference_, *bias).tensor.values();
+    const std::vector<double> values = bias == reference_tensors_.end()
+                                           ? std::vector<double>()
+                                           : merge(reference_, *bias).tensor.whole().values();
     Expectation e;
     e.policy = &options_.policies.front();
     coarsest_.apply(e, logits->dtype);
     const auto rows = e.policy->rows_of(e.row_dtype);
     if (rows.empty()) return;
     std::string note =
-        explain_choices(actual, reference, merge(reference_, *logits).tensor, values, rows.front());
+        explain_choices(actual, reference, merge(reference_, *logits).tensor.whole(), values, rows.front());
     if (!note.empty()) f.notes.push_back(std::move(note));
   }
 

@@ -20,13 +20,13 @@ std::string at(const Finding& f, std::int64_t position) {
   return to_string(unravel(position, f.actual_shape));
 }
 
-std::string exact_text(const Tensor& t, std::int64_t position) {
-  Integer value = integer_at(t.dtype(), t.bytes(), static_cast<std::size_t>(position));
+std::string exact_text(const TensorSource& t, std::int64_t position) {
+  Integer value = integer_at(t.dtype(), t.window(position, 1).bytes(), 0);
   const bool negative = value < 0;
   return (negative ? "-" : "") + fmt::format("{}", static_cast<std::uint64_t>(negative ? -value : value));
 }
 
-void note_worst(Finding& f, const Tensor& actual, const Tensor& reference) {
+void note_worst(Finding& f, const TensorSource& actual, const TensorSource& reference) {
   const std::int64_t position = worst_element(*f.metrics);
   if (position < 0) return;
   f.actual_value = actual.value(position);
@@ -46,7 +46,7 @@ void note_overflow(Finding& f) {
 }
 
 // Whether the pair may be compared at all.
-bool comparable(Finding& f, const Tensor& actual, const Tensor& reference) {
+bool comparable(Finding& f, const TensorSource& actual, const TensorSource& reference) {
   if (actual.shape() != reference.shape()) {
     f.reason = fmt::format("shape {} against {}", to_string(actual.shape()), to_string(reference.shape()));
   } else if (is_float(actual.dtype()) != is_float(reference.dtype())) {
@@ -59,7 +59,8 @@ bool comparable(Finding& f, const Tensor& actual, const Tensor& reference) {
   return false;
 }
 
-void judge_bits(Finding& f, const Tensor& actual, const Tensor& reference, std::string rule, int threads) {
+void judge_bits(Finding& f, const TensorSource& actual, const TensorSource& reference, std::string rule,
+                int threads) {
   f.metrics = measure(actual, reference, {}, threads);
   f.rule = std::move(rule);
   const Metrics& m = *f.metrics;
@@ -90,22 +91,24 @@ void judge_outside(Finding& f) {
 // inside too: of those elements the table says nothing. What is wrong with them, in relative L2 of the whole
 // tensor, is held to the same tolerance; a tensor that fails here may still be right, but this rule cannot
 // tell.
-void judge_trust(Finding& f, const Tensor& actual, const Tensor& reference, const Row& row) {
+void judge_trust(Finding& f, const TensorSource& actual, const TensorSource& reference, const Row& row) {
   const Metrics& m = *f.metrics;
   const double largest = std::max(std::abs(m.reference.min), std::abs(m.reference.max));
   const bool sees_some = row.atol + row.rtol * largest < largest;
   if (m.different_bits == 0 || (sees_some && m.relative_l2 <= row.rtol && m.relative_l2 < 1)) return;
-  const std::vector<double> a = actual.values(), r = reference.values();
   double hidden = 0, norm = 0;
   std::int64_t blind = 0, finite = 0;
-  for (std::size_t i = 0; i < r.size(); ++i) {
-    if (!std::isfinite(a[i]) || !std::isfinite(r[i])) continue;
-    ++finite;
-    norm = std::hypot(norm, r[i]);
-    if (row.atol + row.rtol * std::abs(r[i]) < std::abs(r[i])) continue;
-    ++blind;
-    hidden = std::hypot(hidden, a[i] - r[i]);
-  }
+  actual.for_each_window([&](const Tensor& window, std::int64_t begin) {
+    const std::vector<double> a = window.values(), r = reference.window(begin, window.size()).values();
+    for (std::size_t i = 0; i < r.size(); ++i) {
+      if (!std::isfinite(a[i]) || !std::isfinite(r[i])) continue;
+      ++finite;
+      norm = std::hypot(norm, r[i]);
+      if (row.atol + row.rtol * std::abs(r[i]) < std::abs(r[i])) continue;
+      ++blind;
+      hidden = std::hypot(hidden, a[i] - r[i]);
+    }
+  });
   // Zeros have hidden == norm: they never pass, however generous the table.
   if (hidden == 0 || (hidden <= row.rtol * norm && hidden < norm)) {
     if (blind != finite) return;
@@ -128,7 +131,8 @@ bool judge_finite(Finding& f) {
   return false;
 }
 
-bool measure_row(Finding& f, const Tensor& actual, const Tensor& reference, const Row& row, int threads) {
+bool measure_row(Finding& f, const TensorSource& actual, const TensorSource& reference, const Row& row,
+                 int threads) {
   f.metrics = measure(actual, reference, {row.atol, row.rtol, {}}, threads);
   f.ratio = f.metrics->worst_ratio;
   f.required = row.atol == row.rtol && f.metrics->special_mismatch == 0
@@ -137,7 +141,8 @@ bool measure_row(Finding& f, const Tensor& actual, const Tensor& reference, cons
   return f.metrics->over == 0;
 }
 
-void judge_table(Finding& f, const Tensor& actual, const Tensor& reference, const Expectation& e) {
+void judge_table(Finding& f, const TensorSource& actual, const TensorSource& reference,
+                 const Expectation& e) {
   const Policy& policy = *e.policy;
   const auto rows = policy.rows_of(e.row_dtype);
   const auto rule_of = [&](const Row& row) {
@@ -189,11 +194,11 @@ void judge_table(Finding& f, const Tensor& actual, const Tensor& reference, cons
 
 // A bound is proved, so results inside it pass even where it is larger than the values; but not those that
 // are no better than zeros, and nothing passes by a bound that is infinite: that is no guarantee.
-void judge_bound_trust(Finding& f, const Tensor& actual, const Tensor& reference,
+void judge_bound_trust(Finding& f, const TensorSource& actual, const TensorSource& reference,
                        std::span<const double> bound) {
   const Metrics& m = *f.metrics;
   if (m.different_bits == 0) return;
-  const std::vector<double> values = reference.values();
+  const std::vector<double> values = reference.whole().values();
   bool zeros_pass = true, only_zeros = true, unbounded = false;
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (!std::isfinite(values[i])) continue;
@@ -217,7 +222,8 @@ void judge_bound_trust(Finding& f, const Tensor& actual, const Tensor& reference
   }
 }
 
-void judge_bound(Finding& f, const Tensor& actual, const Tensor& reference, const Expectation& e) {
+void judge_bound(Finding& f, const TensorSource& actual, const TensorSource& reference,
+                 const Expectation& e) {
   f.metrics = measure(actual, reference, {0, 0, e.bound}, e.threads);
   f.ratio = f.metrics->worst_ratio;
   f.row = e.bound_source;
@@ -228,8 +234,9 @@ void judge_bound(Finding& f, const Tensor& actual, const Tensor& reference, cons
   judge_outside(f);
 }
 
-void judge_baseline(Finding& f, const Tensor& actual, const Tensor& reference, const Expectation& e) {
-  judge_by_baseline(f, actual, reference, *e.baseline, *e.policy, e.threads);
+void judge_baseline(Finding& f, const TensorSource& actual, const TensorSource& reference,
+                    const Expectation& e) {
+  judge_by_baseline(f, actual.whole(), reference.whole(), *e.baseline, *e.policy, e.threads);
   note_worst(f, actual, reference);
   if (judge_special(f)) judge_finite(f);
 }
@@ -253,7 +260,7 @@ std::string describe(const ReplicaMismatch& r, std::string_view side) {
 
 }  // namespace
 
-void judge_replicas(Finding& f, const Merged& actual, const Merged* reference, const Tensor& judged_by,
+void judge_replicas(Finding& f, const Merged& actual, const Merged* reference, const TensorSource& judged_by,
                     const Expectation& e) {
   const bool reference_differs = reference != nullptr && !reference->replicas.empty();
   if (actual.replicas.empty() && !reference_differs) return;
@@ -272,7 +279,7 @@ void judge_replicas(Finding& f, const Merged& actual, const Merged* reference, c
                   sum.ratio, dim.empty() ? "these ranks" : dim));
 }
 
-void judge(Finding& f, const Tensor& actual, const Tensor& reference, const Expectation& e) {
+void judge(Finding& f, const TensorSource& actual, const TensorSource& reference, const Expectation& e) {
   f.actual_dtype = actual.dtype();
   f.reference_dtype = reference.dtype();
   f.actual_shape = actual.shape();

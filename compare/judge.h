@@ -31,13 +31,13 @@ struct Expectation {
 /// Judges a pair in the order of design: shape and dtype, NaN and Inf pattern, bits where they are promised,
 /// tolerance per element, trust. Error balance is noted where a pair fails, never decided by. Fills verdict,
 /// rule, reason, metrics, ratio, required and the worst values.
-void judge(Finding&, const Tensor& actual, const Tensor& reference, const Expectation&);
+void judge(Finding&, const TensorSource& actual, const TensorSource& reference, const Expectation&);
 
 /// Copies that disagree are a finding of their own, whatever the tolerance said of the copy that was judged.
 /// Where their exact sum passes instead, the finding says that an all-reduce is missing.
 /// @param reference  null: the reference has no ranks
 /// @param judged_by  the tensor that `actual` was judged by
-void judge_replicas(Finding&, const Merged& actual, const Merged* reference, const Tensor& judged_by,
+void judge_replicas(Finding&, const Merged& actual, const Merged* reference, const TensorSource& judged_by,
                     const Expectation&);
 
 }  // namespace assay

@@ -29,7 +29,8 @@ DType coarser(DType a, DType b) {
   return fineness(a) <= fineness(b) ? a : b;
 }
 
-Metrics measure(const Tensor& actual, const Tensor& reference, const Allowed& allowed, int threads) {
+Metrics measure(const TensorSource& actual, const TensorSource& reference, const Allowed& allowed,
+                int threads) {
   if (actual.shape() != reference.shape()) {
     throw Error("shapes {} and {} cannot be compared element by element", to_string(actual.shape()),
                 to_string(reference.shape()));
@@ -46,10 +47,11 @@ Metrics measure(const Tensor& actual, const Tensor& reference, const Allowed& al
   std::vector<Partial> partials(chunks);
   std::atomic<std::size_t> next = 0;
   const auto work = [&] {
-    const auto pass = std::make_unique<BlockPass>(actual, reference, allowed);
+    const auto pass = std::make_unique<BlockPass>(actual.dtype(), reference.dtype(), allowed);
     for (std::size_t c = next++; c < chunks; c = next++) {
       const std::int64_t begin = static_cast<std::int64_t>(c) * chunk;
-      partials[c] = pass->run(begin, std::min(size, begin + chunk));
+      const std::int64_t count = std::min(chunk, size - begin);
+      partials[c] = pass->run(actual.window(begin, count), reference.window(begin, count), begin);
     }
   };
   const auto helpers = std::min(chunks, static_cast<std::size_t>(std::max(1, threads)));

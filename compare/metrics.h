@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "assay/golden/tensor.h"
+#include "assay/golden/tensor_source.h"
 
 namespace assay {
 
@@ -56,7 +56,7 @@ struct Metrics {
 /// Compares two tensors of equal shape, element by element.
 /// The result has the same bits for any number of threads: fixed chunks, merged in order.
 /// @throws Error if the shapes differ, or one side holds integers and the other does not
-Metrics measure(const Tensor& actual, const Tensor& reference, const Allowed&, int threads = 1);
+Metrics measure(const TensorSource& actual, const TensorSource& reference, const Allowed&, int threads = 1);
 
 /// The element that stands for the pair in a report: the first with NaN or Inf on one side only, else the one
 /// with the largest error / allowed, else (of values that are equal) the first with other bits. -1 if there

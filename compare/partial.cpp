@@ -77,13 +77,16 @@ bool squares_left_the_range(const Partial& p) {
 }
 
 // One exponent for both sides and one for their difference, which may be far below them.
-void finish_scaled(Partial& p, const Tensor& actual, const Tensor& reference) {
+void finish_scaled(Partial& p, const TensorSource& actual, const TensorSource& reference) {
   double largest = 0;
   const auto each = [&](auto&& use) {
-    for (std::int64_t i = 0; i < actual.size(); ++i) {
-      const double a = actual.value(i), r = reference.value(i);
-      if (std::isfinite(a) && std::isfinite(r)) use(a, r);
-    }
+    actual.for_each_window([&](const Tensor& window, std::int64_t begin) {
+      const Tensor other = reference.window(begin, window.size());
+      for (std::int64_t i = 0; i < window.size(); ++i) {
+        const double a = window.value(i), r = other.value(i);
+        if (std::isfinite(a) && std::isfinite(r)) use(a, r);
+      }
+    });
   };
   each([&](double a, double r) { largest = std::max({largest, std::abs(a), std::abs(r)}); });
   const int values = largest > 0 ? std::ilogb(largest) : 0;

@@ -42,6 +42,6 @@ void finish(Partial&);
 /// Whether squares of float64 values have overflowed, or have become too small to carry all their digits.
 bool squares_left_the_range(const Partial&);
 /// Roots and ratios again, from squares of values that are scaled by a power of two into the range.
-void finish_scaled(Partial&, const Tensor& actual, const Tensor& reference);
+void finish_scaled(Partial&, const TensorSource& actual, const TensorSource& reference);
 
 }  // namespace assay

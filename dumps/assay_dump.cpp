@@ -217,8 +217,21 @@ class AssayDump : public Dump {
     if (const Json* offsets = entry.find("offsets"); offsets != nullptr && !offsets->is_null()) {
       record.offsets = offsets->shape(where + ": offsets");
     }
-    const std::size_t rank = record.shape.size();
-    bool fits = record.global_shape.size() == rank && (!record.offsets || record.offsets->size() == rank);
+    if (const Json* range = entry.find("flattened_range"); range != nullptr && !range->is_null()) {
+      const Shape ends = range->shape(where + ": flattened_range");
+      if (ends.size() != 2 || ends[0] > ends[1] || record.shape != Shape{ends[1] - ends[0]})
+        throw Error(
+            "{}: flattened_range is {} and shape {}; expected [first, last] and a flat tensor of last - "
+            "first",
+            where, to_string(ends), to_string(record.shape));
+      record.flattened_range = {ends[0], ends[1]};
+    }
+    if (const Json* cut = entry.find("cut"); cut != nullptr && !cut->is_null())
+      record.cut = cut->shape(where + ": cut");
+    const std::size_t rank = record.global_shape.size();
+    bool fits = (record.flattened_range ? !record.offsets : record.shape.size() == rank) &&
+                (!record.offsets || record.offsets->size() == rank) &&
+                (!record.cut || record.cut->size() == rank);
     fits = fits && (record.placements.empty() || record.placements.size() == mesh.dims.size());
     fits = fits && record.mesh_coordinate.size() ==
                        (record.placements.empty() && record.mesh_coordinate.empty() ? 0 : mesh.dims.size());

@@ -48,6 +48,9 @@ Json index_entry(const Record& record, const std::string& file, const std::strin
   }
   if (!record.mesh_coordinate.empty()) add("mesh_coordinate", numbers(record.mesh_coordinate));
   if (record.offsets) add("offsets", numbers(*record.offsets));
+  if (record.flattened_range)
+    add("flattened_range", numbers({record.flattened_range->first, record.flattened_range->last}));
+  if (record.cut) add("cut", numbers(*record.cut));
   add("data", {Json::Object{{"file", {file}}, {"name", {dataset}}}});
   return {std::move(line)};
 }
@@ -112,7 +115,7 @@ void AssayDumpWriter::add(const Record& record, const Tensor& tensor) {
     throw Error("{}: rank {} is not in a world of {}", to_string(record.id), record.rank,
                 manifest_.world_size);
   }
-  box_of(record, manifest_.mesh);
+  if (!record.rows) pieces_of(record, manifest_.mesh);
   check_names(record, folder_.string());
   const std::lock_guard lock(mutex_);
   if (finished_) throw Error("{}: the dump is finished", folder_.string());

@@ -34,14 +34,20 @@ struct Identity {
 /// One line for people, unique within a dump: "layers.1.attn_norm grad weight (step 0, backward)".
 std::string to_string(const Identity&);
 
-/// DTensor's words, one per mesh dimension.
+/// DTensor's words, one per mesh dimension; a tensor is cut by them from the first to the last.
 struct Placement {
   enum class Kind : std::uint8_t { replicate, shard, partial };
   Kind kind = Kind::replicate;
   int dim = 0;  ///< of a shard
+  /// Of a shard: the dimension is cut into so many parts first, and a rank holds its piece of each (DTensor's
+  /// _StridedShard, for fsdp over tp).
+  std::int64_t split_factor = 1;
+  /// Of a shard: of 2 n pieces rank r holds r and 2 n - 1 - r (causal context parallelism).
+  bool zigzag = false;
   bool operator==(const Placement&) const = default;
 };
-/// "Replicate()", "Shard(dim=1)", "Partial(sum)". Throws Error for anything else.
+/// "Replicate()", "Shard(dim=1)", "_StridedShard(dim=0, sf=2)", "Shard(dim=1, zigzag)", "Partial(sum)".
+/// Throws Error for anything else.
 Placement parse_placement(std::string_view);
 std::string to_string(const Placement&);
 
@@ -69,7 +75,18 @@ struct Record {
   std::vector<Placement> placements;  ///< one per mesh dimension; empty: not sharded
   std::vector<std::int64_t> mesh_coordinate;
   std::optional<Shape> offsets;  ///< first index of the local box, where the cut is not torch.chunk's
-  bool has_bits = true;          ///< false: all that was recorded are statistics or a checksum
+  /// The record is flat and holds elements [first, last) of its local box in C order (ZeRO, Megatron's
+  /// distributed optimizer).
+  struct Range {
+    std::int64_t first = 0, last = 0;
+    bool operator==(const Range&) const = default;
+  };
+  std::optional<Range> flattened_range;
+  std::optional<Shape> cut;  ///< extents of the tensor without the padding that global_shape has
+  /// Which record of its rank holds, per row (dim 0) of this one, the row of the whole tensor: MoE tokens in
+  /// the order of their experts.
+  std::optional<std::size_t> rows;
+  bool has_bits = true;  ///< false: all that was recorded are statistics or a checksum
   std::optional<Statistics> statistics;
   std::string checksum;  ///< "crc32:fffe2371": the recorder's, of the tensor's bytes; empty: none
 };

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <vector>
+
 #include "assay/dumps/dump.h"
 
 namespace assay {
 
-/// The part of a global tensor that a record holds.
+/// A part of a global tensor.
 struct Box {
   Shape offsets, shape;
   auto operator<=>(const Box&) const = default;
@@ -13,9 +15,22 @@ struct Box {
 /// "[0:4, 8:16]".
 std::string to_string(const Box&);
 
-/// Where the record lies in its global tensor: its `offsets`, or torch.chunk's cut (pieces of ceil(n /
-/// parts), later ones shorter or empty) of each sharded dimension, nested in the order of the mesh
-/// dimensions. Throws Error if the local shape contradicts that.
-Box box_of(const Record&, const Mesh&);
+/// A box of the global tensor, and where its elements lie in the tensor that a rank recorded.
+struct Piece {
+  Box box;
+  std::int64_t at = 0;  ///< of its first element
+  Shape strides;        ///< in elements
+};
+
+/// What the record holds of its global tensor: none if it is empty, several boxes if its placement takes it
+/// apart. Its local box is given by `offsets`, or by torch.chunk's cut (pieces of ceil(n / parts), later ones
+/// shorter or empty) of each sharded dimension, in the order of the mesh dimensions. What lies in `cut`'s
+/// padding belongs to no piece.
+/// @param rows    the row of the global tensor for each local row, where Record::rows says so; else empty
+/// @throws Error  if the local shape contradicts that
+std::vector<Piece> pieces_of(const Record&, const Mesh&, const std::vector<std::int64_t>& rows = {});
+
+/// Extents of the tensor, without padding.
+const Shape& shape_of(const Record&);
 
 }  // namespace assay

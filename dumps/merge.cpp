@@ -3,13 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <set>
 #include <unordered_map>
 
-#include "assay/dumps/claim.h"
-#include "assay/dumps/layout.h"
+#include "assay/dumps/assembly.h"
 #include "assay/dumps/replicas.h"
 #include "assay/golden/error.h"
 
@@ -30,33 +28,23 @@ struct IdentityHash {
 
 void check_agreement(const Dump& dump, const LogicalTensor& tensor) {
   const Record& first = dump.records[tensor.records.front()];
-  // A rank holds one part, or several that lie at different offsets.
-  std::set<std::pair<int, std::optional<Shape>>> parts;
   for (const std::size_t index : tensor.records) {
     const Record& record = dump.records[index];
-    if (record.dtype != first.dtype || record.global_shape != first.global_shape ||
-        record.placements != first.placements) {
-      throw Error("{}: rank {} says {} of global shape {}, rank {} says {} of {}{}", to_string(tensor.id),
-                  first.rank, name(first.dtype), to_string(first.global_shape), record.rank,
-                  name(record.dtype), to_string(record.global_shape),
-                  record.placements != first.placements ? ", and their placements differ" : "");
+    if (record.dtype == first.dtype && record.global_shape == first.global_shape && record.cut == first.cut &&
+        record.placements == first.placements) {
+      continue;
     }
-    if (!parts.emplace(record.rank, record.offsets).second) {
-      throw Error("{}: rank {} recorded it twice ({} and before): names must be unique", to_string(tensor.id),
-                  record.rank, dump.location(index));
-    }
+    throw Error("{}: rank {} says {} of global shape {}, rank {} says {} of {}{}", to_string(tensor.id),
+                first.rank, name(first.dtype), to_string(shape_of(first)), record.rank, name(record.dtype),
+                to_string(shape_of(record)),
+                record.placements != first.placements ? ", and their placements differ" : "");
   }
-}
-
-// A tensor that ends where it starts has no parts to put together.
-bool is_whole(const Record& record) {
-  return record.shape == record.global_shape;
 }
 
 // The ranks that hold one box must between them have every coordinate of the partial mesh dimensions. A copy
 // will do: of equal addends one is enough.
-void check_addends(const std::vector<const Record*>& records, const Dump& dump, const LogicalTensor& tensor) {
-  const Record& first = *records.front();
+void check_addends(const std::vector<Copy>& copies, const Dump& dump, const LogicalTensor& tensor) {
+  const Record& first = *copies.front().record;
   const Mesh& mesh = dump.mesh;
   const auto has_kind = [&](std::size_t m, Placement::Kind kind) {
     return m < first.placements.size() && first.placements[m].kind == kind;
@@ -67,7 +55,7 @@ void check_addends(const std::vector<const Record*>& records, const Dump& dump, 
   }
   if (partial_dims.empty()) return;
   std::set<Shape> found;
-  for (const Record* record : records) {
+  for (const auto& [record, values] : copies) {
     if (record->mesh_coordinate.size() != mesh.dims.size() || mesh.shape.size() != mesh.dims.size() ||
         partial_dims.back() >= mesh.dims.size()) {
       throw Error("{}: rank {} holds a partial sum without a place in the mesh", to_string(tensor.id),
@@ -103,108 +91,40 @@ void check_addends(const std::vector<const Record*>& records, const Dump& dump, 
               expected);
 }
 
-struct Part {
-  Box box;
-  Tensor tensor;
-  int rank = 0;
+// The records that hold the same boxes: copies of each other, or addends of one sum.
+struct Group {
+  std::vector<Piece> pieces;
+  std::vector<Copy> copies;
 };
 
-void copy_into(std::vector<std::byte>& whole, const Shape& global, const Part& part, std::size_t element) {
-  const std::size_t rank = global.size();
-  if (part.box.empty()) return;
-  // Trailing dimensions that the box covers whole are one run of bytes, with the dimension before them.
-  std::size_t run_dim = rank;
-  std::size_t run = element;
-  while (run_dim > 0) {
-    --run_dim;
-    run *= static_cast<std::size_t>(part.box.shape[run_dim]);
-    if (part.box.shape[run_dim] != global[run_dim]) break;
-  }
-  Shape index(run_dim, 0);
-  const std::byte* source = part.tensor.bytes().data();
-  while (true) {
-    std::size_t target = 0;
-    for (std::size_t d = 0; d < rank; ++d) {
-      const std::int64_t at = part.box.offsets[d] + (d < run_dim ? index[d] : 0);
-      target = target * static_cast<std::size_t>(global[d]) + static_cast<std::size_t>(at);
-    }
-    std::memcpy(whole.data() + target * element, source, run);
-    source += run;
-    std::size_t d = run_dim;
-    while (d > 0 && ++index[d - 1] == part.box.shape[d - 1]) index[--d] = 0;
-    if (d == 0) return;
-  }
-}
-
-bool overlap(const Box& a, const Box& b) {
-  if (a.empty() || b.empty()) return false;
-  for (std::size_t d = 0; d < a.shape.size(); ++d) {
-    if (a.offsets[d] + a.shape[d] <= b.offsets[d] || b.offsets[d] + b.shape[d] <= a.offsets[d]) return false;
-  }
-  return true;
-}
-
-// Boxes sorted by their first index can meet only while the next one starts before the current one ends.
-void check_cover(const std::vector<Part>& parts, const LogicalTensor& tensor) {
-  std::int64_t covered = 0;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    covered += element_count(parts[i].box.shape);
-    for (std::size_t j = i + 1; j < parts.size(); ++j) {
-      if (!tensor.shape.empty() && parts[j].box.offsets[0] >= parts[i].box.offsets[0] + parts[i].box.shape[0])
-        break;
-      if (!overlap(parts[i].box, parts[j].box)) continue;
-      throw Error("{}: rank {} holds {} and rank {} holds {}: they overlap", to_string(tensor.id),
-                  parts[i].rank, to_string(parts[i].box), parts[j].rank, to_string(parts[j].box));
-    }
-  }
-  if (covered != element_count(tensor.shape)) {
-    std::string held;
-    for (const Part& part : parts)
-      held += fmt::format("{}rank {} {}", held.empty() ? "" : ", ", part.rank, to_string(part.box));
-    throw Error("{}: the parts hold {} of {} elements of {}; a rank or a part is missing ({})",
-                to_string(tensor.id), covered, element_count(tensor.shape), to_string(tensor.shape), held);
-  }
-}
-
-Tensor assemble(std::vector<Part> parts, const LogicalTensor& tensor) {
-  std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.box < b.box; });
-  check_cover(parts, tensor);
-  for (const Part& part : parts) {
-    if (part.box.shape == tensor.shape) return part.tensor;
-  }
-  const std::size_t element = size_of(tensor.dtype);
-  // Exactly covered by tensors that exist, so this is no larger than what was read.
-  std::vector<std::byte> bytes(static_cast<std::size_t>(element_count(tensor.shape)) * element);
-  for (const Part& part : parts) copy_into(bytes, tensor.shape, part, element);
-  return {tensor.dtype, tensor.shape, std::move(bytes)};
-}
-
-Merged merge_parts(const Dump& dump, const LogicalTensor& tensor) {
-  // Replicas first, then partial sums, then shards: a copy of a partial sum must not be added twice.
-  std::map<Box, std::vector<Copy>> boxes;
+std::vector<Group> groups_of(const Dump& dump, const LogicalTensor& tensor) {
+  std::map<std::vector<Box>, Group> groups;
   for (const std::size_t index : tensor.records) {
     const Record& record = dump.records[index];
-    boxes[box_of(record, dump.mesh)].push_back({&record, dump.read(index)});
+    const std::vector<std::int64_t> rows =
+        record.rows ? dump.read(*record.rows).indices() : std::vector<std::int64_t>();
+    std::vector<Piece> pieces = pieces_of(record, dump.mesh, rows);
+    std::vector<Box> boxes;
+    for (const Piece& piece : pieces) boxes.push_back(piece.box);
+    Group& group = groups[std::move(boxes)];
+    for (const Copy& copy : group.copies) {
+      if (copy.record->rank == record.rank && !pieces.empty())
+        throw Error("{}: rank {} recorded it twice ({} and before): names must be unique",
+                    to_string(tensor.id), record.rank, dump.location(index));
+    }
+    group.pieces = std::move(pieces);
+    group.copies.push_back({&record, dump.read(index)});
   }
-  for (const auto& [box, copies] : boxes) {
-    std::vector<const Record*> records;
-    for (const Copy& copy : copies) records.push_back(copy.record);
-    check_addends(records, dump, tensor);
-  }
-  Merged merged;
-  std::vector<bool> disagreeing(std::max<std::size_t>(dump.mesh.dims.size(), 1), false);
-  for (auto& [box, copies] : boxes) compare_replicas(copies, dump.mesh, merged.replicas, disagreeing);
+  std::vector<Group> result;
+  for (auto& [boxes, group] : groups) result.push_back(std::move(group));
+  return result;
+}
+
+std::vector<Part> parts_of(const std::vector<Group>& groups, const std::vector<bool>& summed_dims) {
   std::vector<Part> parts;
-  for (auto& [box, copies] : boxes)
-    parts.push_back({box, sum_of_partials(copies), copies.front().record->rank});
-  merged.tensor = assemble(std::move(parts), tensor);
-  if (!merged.replicas.empty()) {
-    parts.clear();
-    for (auto& [box, copies] : boxes)
-      parts.push_back({box, sum_over(copies, disagreeing), copies.front().record->rank});
-    merged.sum_of_replicas = assemble(std::move(parts), tensor);
-  }
-  return merged;
+  for (const Group& group : groups)
+    parts.push_back({group.pieces, addends_of(group.copies, summed_dims), group.copies.front().record->rank});
+  return parts;
 }
 
 }  // namespace
@@ -218,7 +138,7 @@ std::vector<LogicalTensor> logical_tensors(const Dump& dump) {
     const auto [found, is_new] = known.try_emplace(record.id, tensors.size());
     if (is_new) {
       tensors.push_back(
-          {record.id, record.seq, record.op, record.count, record.dtype, record.global_shape, {i}});
+          {record.id, record.seq, record.op, record.count, record.dtype, shape_of(record), {i}});
       continue;
     }
     LogicalTensor& tensor = tensors[found->second];
@@ -237,14 +157,18 @@ std::vector<LogicalTensor> logical_tensors(const Dump& dump) {
 Merged merge(const Dump& dump, const LogicalTensor& tensor) {
   if (tensor.records.empty()) throw Error("{}: has no records to merge", to_string(tensor.id));
   check_agreement(dump, tensor);
-  if (tensor.records.size() == 1 && is_whole(dump.records[tensor.records[0]])) {
-    check_addends({&dump.records[tensor.records[0]]}, dump, tensor);
-    box_of(dump.records[tensor.records[0]], dump.mesh);
-    return {dump.read(tensor.records[0]), {}, {}};
-  }
-
-  const std::uint64_t bytes = static_cast<std::uint64_t>(element_count(tensor.shape)) * size_of(tensor.dtype);
-  return within_memory(bytes, to_string(tensor.id), [&] { return merge_parts(dump, tensor); });
+  // Replicas first, then partial sums, then shards: a copy of a partial sum must not be added twice.
+  std::vector<Group> groups = groups_of(dump, tensor);
+  for (const Group& group : groups) check_addends(group.copies, dump, tensor);
+  Merged merged;
+  std::vector<bool> disagreeing(std::max<std::size_t>(dump.mesh.dims.size(), 1), false);
+  for (Group& group : groups) compare_replicas(group.copies, dump.mesh, merged.replicas, disagreeing);
+  std::vector<Part> parts = parts_of(groups, {});
+  check_cover(parts, tensor.shape, to_string(tensor.id));
+  merged.tensor = assemble(tensor.dtype, tensor.shape, std::move(parts));
+  if (!merged.replicas.empty())
+    merged.sum_of_replicas = assemble(tensor.dtype, tensor.shape, parts_of(groups, disagreeing));
+  return merged;
 }
 
 }  // namespace assay

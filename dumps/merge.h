@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "assay/dumps/dump.h"
+#include "assay/golden/tensor_source.h"
 
 namespace assay {
 
@@ -15,7 +16,7 @@ struct LogicalTensor {
   std::string op;
   std::optional<std::int64_t> count;
   DType dtype = DType::float32;
-  Shape shape;                       ///< global
+  Shape shape;                       ///< global, without padding
   std::vector<std::size_t> records;  ///< indices into Dump::records
 };
 
@@ -33,15 +34,16 @@ struct ReplicaMismatch {
 };
 
 struct Merged {
-  Tensor tensor;
+  TensorSource tensor;
   std::vector<ReplicaMismatch> replicas;  ///< empty: every copy has the same bits
   /// Where replicas differ: what the tensor would be if they were partial sums, i.e. the exact sum over the
   /// replicas, rounded once. A missing all-reduce shows here.
-  std::optional<Tensor> sum_of_replicas;
+  std::optional<TensorSource> sum_of_replicas;
 };
 
 /// Puts the parts together: shards must cover the global shape exactly, replicas are compared bit by bit (the
-/// copy of the lowest rank is kept), partials are summed exactly and rounded once to the tensor's dtype.
+/// copy of the lowest rank is kept), partials are summed exactly and rounded once to the tensor's dtype. The
+/// result is put together window by window, as it is read: it is never in memory as a whole.
 /// A sum needs the addend of every coordinate of its partial mesh dimensions; on the other dimensions a
 /// tensor may live on some coordinates only. An addend of zeros (an expert that got no token) is recorded
 /// like any other: left out, it could not be told from a rank that was forgotten. Throws Error that names the

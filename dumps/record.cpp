@@ -7,6 +7,9 @@
 
 namespace assay {
 
+// Of a shard; the rank of a tensor is far below.
+constexpr std::int64_t max_dim = 1 << 16;
+
 std::string_view name(Phase phase) {
   constexpr std::string_view names[] = {"none", "forward", "backward", "optimizer"};
   return names[static_cast<std::size_t>(phase)];
@@ -26,23 +29,40 @@ std::string to_string(const Identity& id) {
 }
 
 Placement parse_placement(std::string_view text) {
-  if (text == "Replicate()") return {Placement::Kind::replicate, 0};
-  if (text == "Partial(sum)") return {Placement::Kind::partial, 0};
-  constexpr std::string_view head = "Shard(dim=";
-  if (text.starts_with(head) && text.ends_with(")")) {
-    const char* const begin = text.data() + head.size();
-    const char* const end = text.data() + text.size() - 1;
-    int dim = -1;
-    const auto [parsed, problem] = std::from_chars(begin, end, dim);
-    if (problem == std::errc() && parsed == end && dim >= 0) return {Placement::Kind::shard, dim};
+  if (text == "Replicate()") return {};
+  if (text == "Partial(sum)") return {Placement::Kind::partial};
+  // The number after `head`, which is taken off the text.
+  const auto number_after = [&](std::string_view head) -> std::optional<std::int64_t> {
+    std::int64_t number = 0;
+    if (!text.starts_with(head)) return std::nullopt;
+    const char* const end = text.data() + text.size();
+    const auto [parsed, problem] = std::from_chars(text.data() + head.size(), end, number);
+    if (problem != std::errc() || number < 0) return std::nullopt;
+    text.remove_prefix(static_cast<std::size_t>(parsed - text.data()));
+    return number;
+  };
+  const std::string_view whole = text;
+  if (const auto dim = number_after("Shard(dim="); dim && *dim <= max_dim) {
+    if (text == ")") return {Placement::Kind::shard, static_cast<int>(*dim)};
+    if (text == ", zigzag)") return {Placement::Kind::shard, static_cast<int>(*dim), 1, true};
+  } else if (const auto strided = number_after("_StridedShard(dim="); strided && *strided <= max_dim) {
+    const auto factor = number_after(", sf=");
+    if (factor && *factor > 0 && text == ")")
+      return {Placement::Kind::shard, static_cast<int>(*strided), *factor};
   }
-  throw Error("placement '{}', expected Replicate(), Shard(dim=N) or Partial(sum)", text);
+  throw Error(
+      "placement '{}', expected Replicate(), Shard(dim=N), Shard(dim=N, zigzag), _StridedShard(dim=N, sf=M) "
+      "or "
+      "Partial(sum)",
+      whole);
 }
 
 std::string to_string(const Placement& placement) {
   switch (placement.kind) {
     case Placement::Kind::shard:
-      return fmt::format("Shard(dim={})", placement.dim);
+      if (placement.split_factor != 1)
+        return fmt::format("_StridedShard(dim={}, sf={})", placement.dim, placement.split_factor);
+      return fmt::format("Shard(dim={}{})", placement.dim, placement.zigzag ? ", zigzag" : "");
     case Placement::Kind::partial:
       return "Partial(sum)";
     case Placement::Kind::replicate:

@@ -121,22 +121,18 @@ void compare_replicas(std::vector<Copy>& copies, const Mesh& mesh, std::vector<R
   for (const auto& [coordinates, group] : groups) compare_group(group, mesh, mismatches, disagreeing);
 }
 
-Tensor sum_of_partials(const std::vector<Copy>& copies) {
-  return sum_over(copies, {});
-}
-
-Tensor sum_over(const std::vector<Copy>& copies, const std::vector<bool>& dims) {
+std::vector<Tensor> addends_of(const std::vector<Copy>& copies, const std::vector<bool>& also) {
   std::map<Shape, const Copy*> addends;
   const bool has_mesh = !copies.front().record->mesh_coordinate.empty();
   for (const Copy& copy : copies) {
     // Without a mesh nothing tells copies apart but their rank.
     const Shape key =
-        has_mesh || dims.empty() ? partial_coordinates(*copy.record, dims) : Shape{copy.record->rank};
+        has_mesh || also.empty() ? partial_coordinates(*copy.record, also) : Shape{copy.record->rank};
     addends.try_emplace(key, &copy);
   }
   std::vector<Tensor> tensors;
   for (const auto& [coordinates, copy] : addends) tensors.push_back(copy->tensor);
-  return exact_sum(tensors);
+  return tensors;
 }
 
 Tensor exact_sum(const std::vector<Tensor>& addends) {

@@ -17,12 +17,9 @@ struct Copy {
 void compare_replicas(std::vector<Copy>&, const Mesh&, std::vector<ReplicaMismatch>& mismatches,
                       std::vector<bool>& disagreeing);
 
-/// The exact sum over the partial mesh dimensions, rounded once; of equal copies the lowest rank's is taken.
-/// Without a partial dimension: the copy of the lowest rank, in place.
-Tensor sum_of_partials(const std::vector<Copy>&);
-
-/// The same, with the marked mesh dimensions taken as partial too.
-Tensor sum_over(const std::vector<Copy>&, const std::vector<bool>& dims);
+/// What is to be added up over the partial mesh dimensions, and over those marked in `also`; of equal copies
+/// the lowest rank's is taken. Without a partial dimension: the copy of the lowest rank.
+std::vector<Tensor> addends_of(const std::vector<Copy>&, const std::vector<bool>& also);
 
 /// The exact sum of tensors of one shape and dtype, rounded once (integers: clamped).
 Tensor exact_sum(const std::vector<Tensor>&);

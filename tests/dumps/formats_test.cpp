@@ -41,7 +41,7 @@ void expect_sample(const std::filesystem::path& folder, const std::string& file,
   std::map<std::string, Tensor> found;
   if (expected.find("merged") != nullptr) {
     for (const LogicalTensor& tensor : logical_tensors(*dump))
-      found[full_name(tensor.id)] = merge(*dump, tensor).tensor;
+      found[full_name(tensor.id)] = merge(*dump, tensor).tensor.whole();
   } else {
     for (std::size_t i = 0; i < dump->records.size(); ++i) {
       const Tensor tensor = dump->read(i);
@@ -67,7 +67,7 @@ TEST(Formats, EverySampleHasTheBitsItsWriterWrote) {
   std::size_t files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(ASSAY_TEST_DATA)) {
     const std::filesystem::path folder = entry.path();
-    if (!exists(folder / "expected.json")) continue;
+    if (!folder.filename().string().ends_with("samples")) continue;
     const Json all = parse_json(read_text(folder / "expected.json"), "expected.json");
     for (const auto& [file, expected] : all.object("expected.json")) {
       ++files;

@@ -64,14 +64,14 @@ void expect_error(const Fake& dump, std::string_view part) {
 TEST(Merge, ASingleRecordIsNotCopied) {
   Fake dump({{"tp"}, {1}});
   dump.add(0, {replicate}, {2}, {2}, {1, 2});
-  EXPECT_EQ(dump.merged().tensor.bytes().data(), dump.read(0).bytes().data());
+  EXPECT_EQ(dump.merged().tensor.whole().bytes().data(), dump.read(0).bytes().data());
 }
 
 TEST(Merge, EvenShards) {
   Fake dump({{"tp"}, {2}});
   dump.add(1, {shard(1)}, {2, 4}, {2, 2}, {3, 4, 7, 8});
   dump.add(0, {shard(1)}, {2, 4}, {2, 2}, {1, 2, 5, 6});
-  EXPECT_THAT(dump.merged().tensor.values(), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
+  EXPECT_THAT(dump.merged().tensor.whole().values(), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
 }
 
 TEST(Merge, UnevenAndEmptyShards) {
@@ -80,21 +80,21 @@ TEST(Merge, UnevenAndEmptyShards) {
   dump.add(1, {shard(0)}, {5}, {2}, {3, 4});
   dump.add(2, {shard(0)}, {5}, {1}, {5});
   dump.add(3, {shard(0)}, {5}, {0}, {});
-  EXPECT_THAT(dump.merged().tensor.values(), ElementsAre(1, 2, 3, 4, 5));
+  EXPECT_THAT(dump.merged().tensor.whole().values(), ElementsAre(1, 2, 3, 4, 5));
 }
 
 TEST(Merge, MiddleDimension) {
   Fake dump({{"tp"}, {2}});
   dump.add(0, {shard(1)}, {2, 3, 2}, {2, 2, 2}, {0, 1, 2, 3, 6, 7, 8, 9});
   dump.add(1, {shard(1)}, {2, 3, 2}, {2, 1, 2}, {4, 5, 10, 11});
-  EXPECT_THAT(dump.merged().tensor.values(), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11));
+  EXPECT_THAT(dump.merged().tensor.whole().values(), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11));
 }
 
 // dp 2 x tp 2: rows over dp, columns over tp.
 TEST(Merge, NestedShards) {
   Fake dump({{"dp", "tp"}, {2, 2}});
   for (int rank = 0; rank < 4; ++rank) dump.add(rank, {shard(0), shard(1)}, {2, 2}, {1, 1}, {rank + 1.0});
-  EXPECT_THAT(dump.merged().tensor.values(), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(dump.merged().tensor.whole().values(), ElementsAre(1, 2, 3, 4));
 }
 
 TEST(Merge, OneDimensionOverTwoMeshDimensions) {
@@ -103,14 +103,14 @@ TEST(Merge, OneDimensionOverTwoMeshDimensions) {
   dump.add(1, {shard(0), shard(0)}, {10}, {2}, {3, 4});
   dump.add(2, {shard(0), shard(0)}, {10}, {3}, {5, 6, 7});
   dump.add(3, {shard(0), shard(0)}, {10}, {2}, {8, 9});
-  EXPECT_THAT(dump.merged().tensor.values(), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
+  EXPECT_THAT(dump.merged().tensor.whole().values(), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
 }
 
 TEST(Merge, OffsetsWhereTheCutIsNotEven) {
   Fake dump({{"tp"}, {2}});
   dump.add(0, {shard(0)}, {4}, {1}, {1}, Shape{0});
   dump.add(1, {shard(0)}, {4}, {3}, {2, 3, 4}, Shape{1});
-  EXPECT_THAT(dump.merged().tensor.values(), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(dump.merged().tensor.whole().values(), ElementsAre(1, 2, 3, 4));
 }
 
 TEST(Merge, GapsAndOverlapsNameTheRanks) {
@@ -158,7 +158,7 @@ TEST(Merge, EqualReplicas) {
   const Merged merged = dump.merged();
   EXPECT_TRUE(merged.replicas.empty());
   EXPECT_FALSE(merged.sum_of_replicas);
-  EXPECT_EQ(merged.tensor.bytes().data(), dump.read(1).bytes().data());
+  EXPECT_EQ(merged.tensor.whole().bytes().data(), dump.read(1).bytes().data());
 }
 
 TEST(Merge, DifferentReplicasAreAFinding) {
@@ -166,7 +166,7 @@ TEST(Merge, DifferentReplicasAreAFinding) {
   dump.add(0, {replicate}, {3}, {3}, {1, 2, 3});
   dump.add(1, {replicate}, {3}, {3}, {1, 2.5, 5});
   const Merged merged = dump.merged();
-  EXPECT_THAT(merged.tensor.values(), ElementsAre(1, 2, 3));
+  EXPECT_THAT(merged.tensor.whole().values(), ElementsAre(1, 2, 3));
   ASSERT_EQ(merged.replicas.size(), 1U);
   const ReplicaMismatch& mismatch = merged.replicas[0];
   EXPECT_EQ(mismatch.mesh_dim, "tp");
@@ -176,7 +176,7 @@ TEST(Merge, DifferentReplicasAreAFinding) {
   EXPECT_EQ(mismatch.worst, 2);
   EXPECT_EQ(mismatch.value_a, 3);
   EXPECT_EQ(mismatch.value_b, 5);
-  EXPECT_THAT(merged.sum_of_replicas->values(), ElementsAre(2, 4.5, 8));
+  EXPECT_THAT(merged.sum_of_replicas->whole().values(), ElementsAre(2, 4.5, 8));
 }
 
 TEST(Merge, SignedZerosAndNaNsAreComparedAsBits) {
@@ -199,7 +199,7 @@ TEST(Merge, OnlyTheDisagreeingDimensionIsBlamedAndSummed) {
   ASSERT_EQ(merged.replicas.size(), 2U);
   for (const ReplicaMismatch& mismatch : merged.replicas) EXPECT_EQ(mismatch.mesh_dim, "tp");
   EXPECT_EQ(merged.replicas[1].rank_a, 2);
-  EXPECT_THAT(merged.sum_of_replicas->values(), ElementsAre(11));
+  EXPECT_THAT(merged.sum_of_replicas->whole().values(), ElementsAre(11));
 }
 
 TEST(Merge, RanksWithoutAMeshStillDisagree) {
@@ -213,7 +213,7 @@ TEST(Merge, RanksWithoutAMeshStillDisagree) {
   const Merged merged = dump.merged();
   ASSERT_EQ(merged.replicas.size(), 1U);
   EXPECT_EQ(merged.replicas[0].mesh_dim, "");
-  EXPECT_THAT(merged.sum_of_replicas->values(), ElementsAre(3));
+  EXPECT_THAT(merged.sum_of_replicas->whole().values(), ElementsAre(3));
 }
 
 // 2^24 + 1 + 1: summed one by one in float32 each 1 is lost to the tie; exactly, and rounded once, it is 2^24
@@ -223,14 +223,14 @@ TEST(Merge, PartialsAreSummedExactly) {
   dump.add(0, {partial}, {2}, {2}, {16777216, 1e30});
   dump.add(1, {partial}, {2}, {2}, {1, 1});
   dump.add(2, {partial}, {2}, {2}, {1, -1e30});
-  EXPECT_THAT(dump.merged().tensor.values(), ElementsAre(16777218, 1));
+  EXPECT_THAT(dump.merged().tensor.whole().values(), ElementsAre(16777218, 1));
 }
 
 TEST(Merge, IntegerPartialsAreClamped) {
   Fake dump({{"tp"}, {2}});
   dump.add(0, {partial}, {3}, {3}, {100, -100, 5}, {}, DType::int8);
   dump.add(1, {partial}, {3}, {3}, {100, -100, -7}, {}, DType::int8);
-  EXPECT_THAT(dump.merged().tensor.values(), ElementsAre(127, -128, -2));
+  EXPECT_THAT(dump.merged().tensor.whole().values(), ElementsAre(127, -128, -2));
 }
 
 // Every placement at once, in both orders of the mesh: shards of partial sums with copies.
@@ -247,7 +247,7 @@ TEST(Merge, ShardsOfPartialsWithReplicas) {
     }
     const Merged merged = dump.merged();
     EXPECT_TRUE(merged.replicas.empty());
-    EXPECT_THAT(merged.tensor.values(), ElementsAre(1, 2, 21, 2));
+    EXPECT_THAT(merged.tensor.whole().values(), ElementsAre(1, 2, 21, 2));
   }
 }
 
@@ -257,7 +257,7 @@ TEST(Merge, DifferentReplicasOfAPartial) {
   for (int rank = 0; rank < 4; ++rank)
     dump.add(rank, {replicate, partial}, {1}, {1}, {rank == 3 ? 9.0 : 1.0});
   const Merged merged = dump.merged();
-  EXPECT_THAT(merged.tensor.values(), ElementsAre(2));
+  EXPECT_THAT(merged.tensor.whole().values(), ElementsAre(2));
   ASSERT_EQ(merged.replicas.size(), 1U);
   EXPECT_EQ(merged.replicas[0].mesh_dim, "dp");
   EXPECT_EQ(merged.replicas[0].rank_a, 1);
@@ -287,7 +287,7 @@ TEST(Merge, AddendsOnSomeRanksOnly) {
   Fake dump({{"dp", "ep"}, {2, 2}});
   dump.add(1, {partial, replicate}, {1}, {1}, {1});
   dump.add(3, {partial, replicate}, {1}, {1}, {2});
-  EXPECT_THAT(dump.merged().tensor.values(), ElementsAre(3));
+  EXPECT_THAT(dump.merged().tensor.whole().values(), ElementsAre(3));
 }
 
 TEST(Merge, PlacementsThatDoNotFitTheTensor) {
@@ -306,14 +306,14 @@ TEST(Merge, ATensorOfSomeRanksOnly) {
   Fake dump({{"pp", "tp"}, {2, 2}});
   dump.add(2, {replicate, shard(0)}, {2}, {1}, {5});
   dump.add(3, {replicate, shard(0)}, {2}, {1}, {6});
-  EXPECT_THAT(dump.merged().tensor.values(), ElementsAre(5, 6));
+  EXPECT_THAT(dump.merged().tensor.whole().values(), ElementsAre(5, 6));
 }
 
 TEST(Merge, Scalars) {
   Fake dump({{"tp"}, {2}});
   dump.add(0, {partial}, {}, {}, {0.5});
   dump.add(1, {partial}, {}, {}, {0.25});
-  EXPECT_THAT(dump.merged().tensor.values(), ElementsAre(0.75));
+  EXPECT_THAT(dump.merged().tensor.whole().values(), ElementsAre(0.75));
 }
 
 TEST(LogicalTensors, StandInExecutionOrder) {

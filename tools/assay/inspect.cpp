@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -39,40 +40,46 @@ void add_integers(const Tensor& tensor, ExactSum& sum, ExactSum& abs_sum) {
 }
 
 // Sums are exact and rounded once; NaN and infinities are counted instead of summed.
-Stats stats_of(const Tensor& tensor) {
+Stats stats_of(const TensorSource& tensor) {
   Stats s;
   ExactSum sum, abs_sum;
   const bool is_integer = !is_float(tensor.dtype());
-  if (is_integer) add_integers(tensor, sum, abs_sum);
   bool any = false;
-  for (const double v : tensor.values()) {
-    if (std::isnan(v)) {
-      ++s.nan;
-      continue;
+  tensor.for_each_window([&](const Tensor& window, std::int64_t) {
+    if (is_integer) add_integers(window, sum, abs_sum);
+    for (const double v : window.values()) {
+      if (std::isnan(v)) {
+        ++s.nan;
+        continue;
+      }
+      s.min = any ? std::min(s.min, v) : v;
+      s.max = any ? std::max(s.max, v) : v;
+      any = true;
+      if (std::isinf(v)) {
+        ++s.inf;
+        continue;
+      }
+      if (is_integer) continue;
+      sum.add(v);
+      abs_sum.add(std::abs(v));
     }
-    s.min = any ? std::min(s.min, v) : v;
-    s.max = any ? std::max(s.max, v) : v;
-    any = true;
-    if (std::isinf(v)) {
-      ++s.inf;
-      continue;
-    }
-    if (is_integer) continue;
-    sum.add(v);
-    abs_sum.add(std::abs(v));
-  }
+  });
   s.sum = sum.round();
   s.abs_sum = abs_sum.round();
   return s;
 }
 
-std::string sha256(const Tensor& tensor) {
+std::string sha256(const TensorSource& tensor) {
+  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(), EVP_MD_CTX_free);
+  bool works = context && EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1;
+  tensor.for_each_window([&](const Tensor& window, std::int64_t) {
+    const auto bytes = window.bytes();
+    works = works && EVP_DigestUpdate(context.get(), bytes.data(), bytes.size()) == 1;
+  });
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
   unsigned length = 0;
-  const auto bytes = tensor.bytes();
-  if (EVP_Digest(bytes.data(), bytes.size(), digest.data(), &length, EVP_sha256(), nullptr) != 1) {
+  if (!works || EVP_DigestFinal_ex(context.get(), digest.data(), &length) != 1)
     throw Error("SHA-256 is not available from the OpenSSL library; expected a build with it");
-  }
   std::string text;
   for (unsigned i = 0; i < length; ++i) text += fmt::format("{:02x}", digest[i]);
   return text;
