@@ -66,10 +66,13 @@ std::optional<Placement> placement(const Pickle& pickle, Ref ref) {
     if (!name.starts_with(module)) continue;
     const std::string word = name.substr(module.size());
     if (word == "Replicate") return Placement{};
-    if (word == "Shard") {
-      const auto dim = pickle.attribute(ref, "dim");
+    if (word == "Shard" || word == "_StridedShard") {
+      const auto dim = pickle.attribute(ref, "dim"), factor = pickle.attribute(ref, "split_factor");
       const std::int64_t value = dim ? pickle.at(*dim).integer : -1;
-      if (value >= 0 && value < 64) return Placement{Placement::Kind::shard, static_cast<int>(value)};
+      Placement result{Placement::Kind::shard, static_cast<int>(value)};
+      if (word == "_StridedShard") result.split_factor = factor ? pickle.at(*factor).integer : -1;
+      if (value >= 0 && value < 64 && result.split_factor > 0 && result.split_factor <= max_ranks)
+        return result;
     }
     if (word == "Partial" || word == "_Partial") {
       const auto operation = pickle.attribute(ref, "reduce_op");
@@ -121,14 +124,13 @@ std::optional<PickledDTensor> parse_dtensor(const Pickle& pickle, const std::vec
     why = fmt::format("a {}, which is not known", pickle.global_name(arguments[1]));
     return std::nullopt;
   }
+  why = "a DTensor whose layout is not described as known versions of torch do";
   const auto local = pickle.find(arguments[3], "_local_tensor"), spec = pickle.find(arguments[3], "_spec");
-  const auto placements = spec ? pickle.attribute(*spec, "placements") : std::nullopt;
-  const auto mesh = spec ? pickle.attribute(*spec, "mesh") : std::nullopt;
-  const auto shape = mesh ? mesh_shape(pickle, *mesh, where) : std::nullopt;
-  if (!local || !placements || !shape) {
-    why = "a DTensor whose layout is not described as known versions of torch do";
-    return std::nullopt;
-  }
+  if (!local || !spec) return std::nullopt;
+  const auto placements = pickle.attribute(*spec, "placements"), mesh = pickle.attribute(*spec, "mesh");
+  if (!placements || !mesh) return std::nullopt;
+  const auto shape = mesh_shape(pickle, *mesh, where);
+  if (!shape) return std::nullopt;
   PickledDTensor result;
   result.local = *local;
   result.global_shape = pickled_integers(pickle, outer[2], where, "shape");
@@ -150,6 +152,7 @@ std::optional<PickledDTensor> parse_dtensor(const Pickle& pickle, const std::vec
       throw Error("{}: {} is no shape of a DTensor", where, to_string(result.global_shape));
   }
   read_mesh(pickle, *mesh, *shape, result, where);
+  why.clear();
   return result;
 }
 

@@ -35,6 +35,9 @@ bool from_latin1(std::string_view text, std::vector<std::byte>& bytes) {
 }  // namespace
 
 PickledArrays::Bytes PickledArrays::bytes_of(Ref ref) {
+  const bool is_bytes =
+      pickle_.is_call(ref, "__builtin__", "bytes") || pickle_.is_call(ref, "builtins", "bytes");
+  if (is_bytes && pickle_.arguments(ref).empty()) return std::make_shared<std::vector<std::byte>>();
   Ref text = ref;
   const bool is_encoded = pickle_.is_call(ref, "_codecs", "encode") && !pickle_.arguments(ref).empty();
   if (is_encoded) text = pickle_.arguments(ref)[0];
