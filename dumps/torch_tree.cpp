@@ -1,7 +1,8 @@
 #include "assay/dumps/torch_tree.h"
 
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
+#include <set>
 #include <unordered_set>
 
 #include "assay/dumps/dtensor.h"
@@ -15,18 +16,40 @@ namespace {
 using Kind = Pickle::Kind;
 using Ref = Pickle::Ref;
 
-constexpr std::size_t max_depth = 64, max_tensors = 1'000'000;
+constexpr std::size_t max_depth = 64, max_tensors = 1'000'000, max_listed = 8;
 // Of all names together: one long name, shared, could stand before a million tensors.
 constexpr std::size_t max_text = std::size_t{256} << 20;
 
-// Objects that no tensor hides in.
-bool is_plain_object(const Pickle& pickle, Ref ref) {
-  const std::string name = pickle.global_name(ref);
-  for (const std::string_view known : {"torch.Size", "torch.device", "torch.serialization._get_layout",
-                                       "pathlib.PosixPath", "builtins.complex", "__builtin__.complex"}) {
-    if (name == known) return true;
+// For each value, whether a storage, an array or bytes that could be anything can be reached from it.
+std::vector<bool> find_holders(const Pickle& pickle) {
+  const std::vector<Pickle::Value>& values = pickle.values();
+  // The parents of value i are parents[begin[i]] to parents[begin[i + 1]].
+  std::vector<std::size_t> begin(values.size() + 2);
+  for (const Pickle::Value& value : values)
+    for (const Ref item : value.items) ++begin[item + 2];
+  for (std::size_t i = 2; i < begin.size(); ++i) begin[i] += begin[i - 1];
+  std::vector<Ref> parents(begin.back());
+  for (Ref ref = 0; ref < values.size(); ++ref)
+    for (const Ref item : values[ref].items) parents[begin[item + 1]++] = ref;
+
+  std::vector<bool> holds(values.size());
+  std::vector<Ref> next;
+  const auto mark = [&](Ref ref) {
+    if (!holds[ref]) next.push_back(ref);
+    holds[ref] = true;
+  };
+  for (Ref ref = 0; ref < values.size(); ++ref) {
+    const Pickle::Value& value = values[ref];
+    const bool is_tensor_like =
+        value.kind == Kind::global && (value.text == "torch._utils" || value.text.starts_with("numpy"));
+    if (value.kind == Kind::persistent || value.kind == Kind::bytes || is_tensor_like) mark(ref);
   }
-  return false;
+  while (!next.empty()) {
+    const Ref ref = next.back();
+    next.pop_back();
+    for (std::size_t i = begin[ref]; i < begin[ref + 1]; ++i) mark(parents[i]);
+  }
+  return holds;
 }
 
 bool is_set(const Pickle& pickle, Ref ref) {
@@ -58,6 +81,10 @@ class Walk {
       visit(item, std::move(name));
     }
     if (others_ != 0) note("{}: {} values are not tensors; left out", path_, others_);
+    if (plain_objects_ != 0) {
+      note("{}: {} objects hold no tensor; left out ({}{})", path_, plain_objects_,
+           fmt::join(plain_names_, ", "), plain_names_.size() == max_listed ? ", .." : "");
+    }
     if (repeated_ != 0) note("{}: {} lists or dicts occur again; left out there", path_, repeated_);
     if (!tree_.mesh.shape.empty()) {
       note("{}: DTensors of one rank of a mesh of {}: other ranks are in other files", path_,
@@ -98,16 +125,24 @@ class Walk {
       }
       if (!name.empty()) name += '.';
       levels_.push_back({&value, 0, std::move(name)});
-    } else if (value.kind == Kind::persistent ||
-               (value.kind == Kind::call && !is_plain_object(pickle_, ref))) {
+    } else if ((value.kind == Kind::call || value.kind == Kind::persistent || value.kind == Kind::set) &&
+               may_hold_tensor(ref)) {
       text_ += name.size();
       if (text_ > max_text || tree_.records.size() + tree_.left_out.size() == max_tensors) {
         throw Error("{}: more than {} tensors, or than {} bytes of names", path_, max_tensors, max_text);
       }
       add(ref, std::move(name));
+    } else if (value.kind == Kind::call) {
+      ++plain_objects_;
+      if (plain_names_.size() < max_listed) plain_names_.insert(pickle_.global_name(ref));
     } else {
       ++others_;
     }
+  }
+
+  bool may_hold_tensor(Ref ref) {
+    if (holders_.empty()) holders_ = find_holders(pickle_);
+    return holders_[ref];
   }
 
   void add(Ref ref, std::string name) {
@@ -185,9 +220,11 @@ class Walk {
   std::string_view path_;
   PickledArrays arrays_;
   TorchTree tree_;
+  std::vector<bool> holders_;
   std::vector<Level> levels_;
   std::unordered_set<Ref> seen_;
-  std::size_t others_ = 0, repeated_ = 0, text_ = 0;
+  std::set<std::string> plain_names_;
+  std::size_t others_ = 0, plain_objects_ = 0, repeated_ = 0, text_ = 0;
 };
 
 class TorchDump : public Dump {

@@ -121,14 +121,14 @@ def save_pt(expect):
         expect(f"tree_{protocol}.pt", names, notes=0)
 
     quiet = {"size": base.shape, "device": torch.device("npu:1") if hasattr(torch, "npu") else torch.device("cuda:1"), "dtype": torch.float16,
-             "set": set(), "text": "x", "number": 1.5, "none": None}
+             "set": {1, 2}, "text": "x", "number": 1.5, "none": None, "settings": argparse.Namespace(a=[1])}
     strange = {
-        "stranger": Stranger(), "settings": argparse.Namespace(a=1), "sparse": base.to_sparse(), "complex": torch.ones(2, dtype=torch.complex64),
+        "stranger": Stranger(), "set": {torch.ones(1)}, "sparse": base.to_sparse(), "complex": torch.ones(2, dtype=torch.complex64),
         "negated": torch._neg_view(base), "e8m0": torch.ones(2).to(torch.float8_e8m0fnu), "fnuz": torch.ones(2).to(torch.float8_e4m3fnuz),
         "meta": torch.ones(2, device="meta"), "storage": torch.ones(2).untyped_storage(), "objects": np.array([None, "x"], dtype=object),
         "record": np.zeros(2, dtype=[("a", "f4"), ("b", "i4")]), "nested": torch.nested.as_nested_tensor([torch.ones(2), torch.ones(3)]),
     }
-    torch.save({"x": base[0]} | quiet | strange, "objects.pt")
+    torch.save({"x": base[0]} | {"quiet": quiet} | strange, "objects.pt")
     expect("objects.pt", {"x": base[0]}, notes=len(strange) + 2)
     module = torch.nn.Sequential(torch.nn.Linear(3, 2))
     torch.save(module, "module.pt")
