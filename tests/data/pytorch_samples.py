@@ -49,8 +49,9 @@ def rank_main(rank):
     partial = DTensor.from_local(torch.full((3,), 1.0 + rank), line, [Partial()])
     both = distribute_tensor(BOTH, plane, [Replicate(), Shard(0)])
     largest = DTensor.from_local(torch.ones(2), line, [Partial("max")])
-    torch.save({"uneven": uneven, "columns": torch.nn.Parameter(columns), "copy": copy, "partial": partial, "plain": base[0]},
-               f"dtensor_rank{rank}.pt")
+    parts = {"uneven": uneven, "columns": torch.nn.Parameter(columns), "copy": copy, "partial": partial, "plain": base[0]}
+    for file in (f"dtensor_rank{rank}.pt", f"ranks/step3_rank{rank}.pt"):
+        torch.save(parts, file)
     torch.save({"both": both, "other_mesh": copy, "largest": largest}, f"dtensor_2d_rank{rank}.pt")
     state = {"model": {"uneven": uneven, "columns": columns, "copy": copy, "both": both, "plain": base[1]},
              "optimizer": {"step": torch.tensor(3.0), "rate": 0.5}, "scalar": torch.tensor(7), "empty": torch.zeros(0, 3)}
@@ -79,11 +80,14 @@ def main():
     os.chdir(samples.folder)
     save_pt(expect)
     save_streams(samples)
+    os.mkdir("ranks")
     torch.multiprocessing.spawn(rank_main, nprocs=2)
     for rank in (0, 1):
         parts = {"uneven": UNEVEN[:4] if rank == 0 else UNEVEN[4:], "columns": COLUMNS[:, 2 * rank : 2 * rank + 2]}
         expect(f"dtensor_rank{rank}.pt", parts | {"copy": base, "partial": torch.full((3,), 1.0 + rank), "plain": base[0]}, notes=1)
         expect(f"dtensor_2d_rank{rank}.pt", {"both": BOTH[2 * rank : 2 * rank + 2]}, notes=3)
+    merged = {"uneven": UNEVEN, "columns": COLUMNS, "copy": base, "partial": torch.full((3,), 3.0)}
+    expect("ranks", {f"step3_rank/{k}": v for k, v in merged.items()} | {f"step3_rank{rank}/plain": base[0] for rank in (0, 1)}, merged=True, notes=2)
     whole = {"model.uneven": UNEVEN, "model.columns": COLUMNS, "model.copy": base, "model.both": BOTH, "model.plain": base[1],
              "optimizer.step": torch.tensor(3.0), "scalar": torch.tensor(7), "empty": torch.zeros(0, 3)}
     expect("dcp", whole, merged=True, notes=1)
