@@ -1,6 +1,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "assay/dumps/readers.h"
 #include "assay/golden/error.h"
@@ -20,6 +21,20 @@ std::vector<std::string> extensions() {
   return all;
 }
 
+// "step3_rank0" without the rank, where it names this one: "step3_rank". A file of another rank has the same.
+std::string without_rank(const std::string& stem, int rank) {
+  constexpr std::string_view word = "rank";
+  const std::size_t found = stem.rfind(word);
+  const std::size_t digits =
+      found == std::string::npos ? found : stem.find_first_not_of("_-", found + word.size());
+  if (digits == std::string::npos) return stem;
+  int number = -1;
+  const char* const last = stem.data() + stem.size();
+  const auto [end, problem] = std::from_chars(stem.data() + digits, last, number);
+  if (problem != std::errc() || number != rank) return stem;
+  return stem.substr(0, found + word.size()) + std::string(end, last);
+}
+
 class FolderDump : public Dump {
  public:
   FolderDump(const std::filesystem::path& folder, const OpenOptions& options) {
@@ -28,6 +43,10 @@ class FolderDump : public Dump {
     const std::vector<std::string> known = extensions();
     for (const std::filesystem::path& file : list(folder)) {
       const auto extension = file.extension().string();
+      if (file.filename() == ".metadata") {
+        left_out.push_back(
+            fmt::format("{}: a distributed checkpoint, to be opened by itself", file.parent_path().string()));
+      }
       if (std::find(known.begin(), known.end(), extension) == known.end()) continue;
       auto dump = open_file(MappedFile::open(file), options);
       if (dump == nullptr) {
@@ -72,10 +91,20 @@ class FolderDump : public Dump {
 
   // A tensor without a name of its own has that of its file.
   void add(std::unique_ptr<Dump> dump, const std::string& stem) {
+    if (mesh.shape.empty()) mesh = dump->mesh;
+    const bool same_mesh = mesh.shape == dump->mesh.shape && mesh.dims == dump->mesh.dims;
     for (std::size_t i = 0; i < dump->records.size(); ++i) {
       Record record = dump->records[i];
-      const std::string& inner = record.id.module;
-      record.id.module = inner.empty() ? stem : stem + "/" + inner;
+      if (!record.placements.empty() && !same_mesh) {
+        left_out.push_back(
+            fmt::format("{}: is cut over another mesh than the files before it", dump->location(i)));
+        continue;
+      }
+      // Parts of one tensor have one name, whatever rank's file they lie in.
+      const std::string file = record.placements.empty() ? stem : without_rank(stem, record.rank);
+      const std::string inner = record.id.module;
+      record.id.module = inner.empty() ? file : file + "/" + inner;
+      world_size = std::max(world_size, record.rank + 1);
       record.seq = static_cast<std::int64_t>(records.size());
       records.push_back(std::move(record));
       places_.emplace_back(files_.size(), i);

@@ -1,11 +1,15 @@
 #include "assay/dumps/pickle.h"
 
+#include <algorithm>
+
 #include "assay/dumps/file.h"
 #include "assay/golden/error.h"
 
 namespace assay {
 namespace {
 constexpr std::size_t max_bytes = std::size_t{64} << 20, max_values = std::size_t{8} << 20;
+// More is no object: a file could make a million objects share a dict of a million keys.
+constexpr std::size_t max_attributes = 256;
 }  // namespace
 
 /// The stack machine. Every opcode makes at most one value and moves few, so the input's size bounds memory;
@@ -20,6 +24,7 @@ class PickleMachine {
     }
     if (stack_.size() != 1) fail("STOP leaves more than one value");
     result_.root_ = pop();
+    result_.size_ = at_;
   }
 
  private:
@@ -31,7 +36,8 @@ class PickleMachine {
     throw Error("{}: the pickle is damaged at byte {}: {}", where_, at_, problem);
   }
   std::string_view take(std::size_t count) {
-    if (count > bytes_.size() - at_) fail("it ends early");
+    if (count > bytes_.size() - at_)
+      fail(bytes_.size() == max_bytes ? "it is larger than the limit" : "it ends early");
     const std::string_view text(reinterpret_cast<const char*>(bytes_.data()) + at_, count);
     at_ += count;
     return text;
@@ -115,12 +121,23 @@ class PickleMachine {
   }
   void call() {
     const Ref arguments = pop(), callable = pop();
-    // The one class that torch.save writes for containers.
-    if (result_.is_global(callable, "collections", "OrderedDict") && result_.at(arguments).items.empty()) {
+    if (result_.at(arguments).kind != Kind::tuple) fail("arguments that are no tuple");
+    // The two classes of containers that fill themselves item by item.
+    const bool is_dict =
+        (result_.is_global(callable, "collections", "OrderedDict") && result_.at(arguments).items.empty()) ||
+        result_.is_global(callable, "collections", "defaultdict");
+    if (is_dict) {
       push_items(Kind::dict, {});
     } else {
       push_items(Kind::call, {callable, arguments});
     }
+  }
+  void build() {
+    const Ref state = pop();
+    Value& object = result_.values_[top()];
+    if (object.kind != Kind::call) return;  // attributes of a dict: state_dict() notes its version there
+    object.items.resize(3);
+    object.items[2] = state;
   }
   void long_integer(std::size_t size) {
     const std::string_view digits = take(size);
@@ -183,6 +200,7 @@ class PickleMachine {
       case 'B': push_text(Kind::bytes, take(number<std::uint32_t>())); break;        // BINBYTES
       case 'C': push_text(Kind::bytes, take(number<std::uint8_t>())); break;         // SHORT_BINBYTES
       case 0x8e: push_text(Kind::bytes, take(number<std::uint64_t>())); break;       // BINBYTES8
+      case 0x96: push_text(Kind::bytes, take(number<std::uint64_t>())); break;       // BYTEARRAY8
       case 'J': push_integer(static_cast<std::int32_t>(number<std::uint32_t>())); break;  // BININT
       case 'K': push_integer(number<std::uint8_t>()); break;                         // BININT1
       case 'M': push_integer(number<std::uint16_t>()); break;                        // BININT2
@@ -194,7 +212,8 @@ class PickleMachine {
       case 0x89: push_integer(0, Kind::boolean); break;                              // NEWFALSE
       case 'Q': { const Ref id = pop(); push_items(Kind::persistent, {id}); break; }  // BINPERSID
       case 'R': case 0x81: call(); break;                                            // REDUCE NEWOBJ
-      case 'b': pop(); top(); break;                                                 // BUILD: a state, not needed
+      case 0x92: pop(); call(); break;                                               // NEWOBJ_EX
+      case 'b': build(); break;                                                      // BUILD
       default: throw Error("{}: the pickle uses opcode 0x{:02x} at byte {}, which torch.save does not write", where_,
                            opcode, at_ - 1);
     }
@@ -211,15 +230,48 @@ class PickleMachine {
 };
 
 Pickle::Pickle(std::span<const std::byte> bytes, std::string_view where) {
-  if (bytes.size() > max_bytes) {
-    throw Error("{}: the pickle has {} bytes, more than the limit of {}", where, bytes.size(), max_bytes);
-  }
-  PickleMachine(*this, bytes, where).run();
+  PickleMachine(*this, bytes.first(std::min(bytes.size(), max_bytes)), where).run();
 }
 
 bool Pickle::is_global(Ref ref, std::string_view module, std::string_view name) const {
   const Value& value = values_[ref];
   return value.kind == Kind::global && value.text == module && value.text2 == name;
+}
+
+bool Pickle::is_call(Ref ref, std::string_view module, std::string_view name) const {
+  return values_[ref].kind == Kind::call && is_global(values_[ref].items[0], module, name);
+}
+
+std::string Pickle::global_name(Ref ref) const {
+  if (values_[ref].kind == Kind::call) ref = values_[ref].items[0];
+  if (values_[ref].kind != Kind::global) return "";
+  return std::string(values_[ref].text) + "." + std::string(values_[ref].text2);
+}
+
+const std::vector<Pickle::Ref>& Pickle::arguments(Ref call) const {
+  return values_[values_[call].items[1]].items;
+}
+
+std::optional<Pickle::Ref> Pickle::find(Ref container, std::string_view key) const {
+  const Value& value = values_[container];
+  if (value.kind == Kind::tuple && value.items.size() == 2) {
+    for (const Ref part : value.items) {
+      if (values_[part].kind != Kind::dict) continue;
+      if (const auto found = find(part, key)) return found;
+    }
+  }
+  if (value.kind != Kind::dict || value.items.size() > 2 * max_attributes) return std::nullopt;
+  for (std::size_t i = value.items.size(); i >= 2; i -= 2) {  // as in Python, the last one counts
+    const Value& word = values_[value.items[i - 2]];
+    if (word.kind == Kind::text && word.text == key) return value.items[i - 1];
+  }
+  return std::nullopt;
+}
+
+std::optional<Pickle::Ref> Pickle::attribute(Ref object, std::string_view name) const {
+  const Value& value = values_[object];
+  if (value.kind != Kind::call || value.items.size() < 3) return std::nullopt;
+  return find(value.items[2], name);
 }
 
 }  // namespace assay

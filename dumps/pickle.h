@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -26,7 +28,7 @@ class Pickle {
     set,
     dict,        ///< items: key, value, key, value, ..
     global,      ///< text: module, text2: name
-    call,        ///< items: callable, arguments (a tuple)
+    call,        ///< items: callable, arguments (a tuple), and the state that BUILD gave it, if any
     persistent,  ///< items: its id
     mark,        ///< of the machine; never in a value
   };
@@ -38,17 +40,33 @@ class Pickle {
     std::vector<Ref> items;
   };
 
+  /// Reads one pickle from the start of `bytes`; what follows its end is left alone.
   /// Throws Error ("<where>: ...") if the pickle is damaged, too large or uses other opcodes.
   Pickle(std::span<const std::byte> bytes, std::string_view where);
 
+  /// Bytes that the pickle took.
+  std::size_t size() const { return size_; }
   Ref root() const { return root_; }
   const Value& at(Ref ref) const { return values_[ref]; }
+  /// All values that were made, in the order in which they were made.
+  const std::vector<Value>& values() const { return values_; }
   bool is_global(Ref ref, std::string_view module, std::string_view name) const;
+  bool is_call(Ref ref, std::string_view module, std::string_view name) const;
+  /// "torch.Size": the callable of a call or a global itself; "" for anything else.
+  std::string global_name(Ref ref) const;
+  /// The arguments of a call.
+  const std::vector<Ref>& arguments(Ref call) const;
+  /// The value of a text key in a dict, or in the dicts of a tuple (an object with slots has two). Nothing in
+  /// a dict of more than 256 keys: this looks at each.
+  std::optional<Ref> find(Ref container, std::string_view key) const;
+  /// An attribute that BUILD gave to an object.
+  std::optional<Ref> attribute(Ref object, std::string_view name) const;
 
  private:
   friend class PickleMachine;
   std::vector<Value> values_;
   Ref root_ = 0;
+  std::size_t size_ = 0;
 };
 
 }  // namespace assay

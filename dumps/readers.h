@@ -39,6 +39,14 @@ std::unique_ptr<Dump> open_assay_dump(const std::filesystem::path& folder, const
 bool fits_msprobe(const std::filesystem::path& folder);
 std::unique_ptr<Dump> open_msprobe(const std::filesystem::path& folder, const OpenOptions&);
 
+/// A PyTorch distributed checkpoint, also as Megatron writes it.
+bool fits_dcp(const std::filesystem::path& folder);
+std::unique_ptr<Dump> open_dcp(const std::filesystem::path& folder, const OpenOptions&);
+
+/// A universal checkpoint. ZeRO shards are recognised, and refused when opened.
+bool fits_deepspeed(const std::filesystem::path& folder);
+std::unique_ptr<Dump> open_deepspeed(const std::filesystem::path& folder, const OpenOptions&);
+
 /// Any other folder: the readable files below it, each named by its path without the extension.
 std::unique_ptr<Dump> open_folder(const std::filesystem::path& folder, const OpenOptions&);
 

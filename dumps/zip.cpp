@@ -1,5 +1,6 @@
 #include "assay/dumps/zip.h"
 
+#include <fmt/core.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -23,8 +24,7 @@ struct Directory {
 };
 
 // The end record is the last one whose comment ends exactly where the file ends.
-std::uint64_t find_end(const MappedFile& file) {
-  const auto bytes = file.bytes();
+std::uint64_t find_end(std::span<const std::byte> bytes, std::string_view where) {
   if (bytes.size() >= end_size) {
     const std::size_t lowest = bytes.size() - std::min(bytes.size(), end_size + max_comment);
     for (std::size_t at = bytes.size() - end_size + 1; at-- > lowest;) {
@@ -34,13 +34,11 @@ std::uint64_t find_end(const MappedFile& file) {
       }
     }
   }
-  throw Error("{}: the zip archive has no end record: it is truncated", file.path().string());
+  throw Error("{}: the zip archive has no end record: it is truncated", where);
 }
 
-Directory find_directory(const MappedFile& file) {
-  const auto bytes = file.bytes();
-  const std::string where = file.path().string();
-  const std::uint64_t end = find_end(file);
+Directory find_directory(std::span<const std::byte> bytes, std::string_view where) {
+  const std::uint64_t end = find_end(bytes, where);
   const bool one_disk =
       load_little<std::uint16_t>(bytes, end + 4) == 0 && load_little<std::uint16_t>(bytes, end + 6) == 0;
   Directory directory{load_little<std::uint32_t>(bytes, end + 16),
@@ -140,26 +138,35 @@ bool is_zip(const MappedFile& file) {
 }
 
 std::string ZipArchive::where_is(const Member& member) const {
-  return file_->path().string() + ": the zip member '" + member.name + "'";
+  return where_ + ": the zip member '" + member.name + "'";
 }
 
-ZipArchive::ZipArchive(std::shared_ptr<const MappedFile> file) : file_(std::move(file)) {
-  const Directory directory = find_directory(*file_);
+ZipArchive::ZipArchive(std::shared_ptr<const MappedFile> file)
+    : ZipArchive(file, file->bytes(), file->path().string()) {}
+
+ZipArchive::ZipArchive(std::shared_ptr<const MappedFile> file, std::uint64_t offset, std::uint64_t length)
+    : ZipArchive(file, file->range(offset, length, "a zip archive"),
+                 fmt::format("{} ({} bytes at {})", file->path().string(), length, offset)) {}
+
+ZipArchive::ZipArchive(std::shared_ptr<const MappedFile> file, std::span<const std::byte> bytes,
+                       std::string where)
+    : file_(std::move(file)), bytes_(bytes), where_(std::move(where)) {
+  const Directory directory = find_directory(bytes_, where_);
   directory_ = directory.offset;
   std::uint64_t position = directory.offset;
   for (std::uint64_t i = 0; i < directory.count; ++i)
     read_member(position, directory.offset + directory.size);
   if (position != directory.offset + directory.size) {
-    throw Error("{}: the zip directory holds more than its {} members", file_->path().string(),
-                directory.count);
+    throw Error("{}: the zip directory holds more than its {} members", where_, directory.count);
   }
   check_overlap();
   verified_.resize(members_.size());
 }
 
 void ZipArchive::read_member(std::uint64_t& position, std::uint64_t directory_end) {
-  const auto bytes = file_->bytes();
-  const std::string where = file_->path().string();
+  const auto bytes = bytes_;
+  const std::string& where = where_;
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (directory_end - position < member_size || load_little<std::uint32_t>(bytes, position) != member_magic) {
     throw Error("{}: member {} of the zip directory is damaged", where, members_.size());
   }
@@ -173,7 +180,7 @@ void ZipArchive::read_member(std::uint64_t& position, std::uint64_t directory_en
     throw Error("{}: member {} of the zip directory is cut off", where, members_.size());
 
   Member member;
-  member.name = file_->text().substr(position + member_size, name_size);
+  member.name = text.substr(position + member_size, name_size);
   member.crc = load_little<std::uint32_t>(bytes, position + 16);
   member.stored_size = load_little<std::uint32_t>(bytes, position + 20);
   member.size = load_little<std::uint32_t>(bytes, position + 24);
@@ -198,12 +205,15 @@ void ZipArchive::read_member(std::uint64_t& position, std::uint64_t directory_en
                 member.stored_size);
   }
   check_claim(member.size, member.stored_size, where_is(member));
-  file_->range(local, local_size, "the local header of zip member '" + member.name + "'");
+  if (local > bytes.size() || local_size > bytes.size() - local) {
+    throw Error("{}: the local header of zip member '{}' should be at {}, but the archive ends at {}", where,
+                member.name, local, bytes.size());
+  }
   const std::size_t local_name = load_little<std::uint16_t>(bytes, local + 26);
   member.offset = local + local_size + local_name + load_little<std::uint16_t>(bytes, local + 28);
   if (load_little<std::uint32_t>(bytes, local) != local_magic ||
       load_little<std::uint16_t>(bytes, local + 8) != method ||
-      file_->text().substr(local + local_size, local_name) != member.name) {
+      text.substr(local + local_size, local_name) != member.name) {
     throw Error("{}: the local header of zip member '{}' contradicts the directory", where, member.name);
   }
   if (member.offset > directory_ || member.stored_size > directory_ - member.offset) {
@@ -221,8 +231,7 @@ void ZipArchive::check_overlap() const {
   for (std::size_t i = 1; i < sorted.size(); ++i) {
     const Member& before = *sorted[i - 1];
     if (before.offset + before.stored_size + local_size > sorted[i]->offset) {
-      throw Error("{}: the zip members '{}' and '{}' overlap", file_->path().string(), before.name,
-                  sorted[i]->name);
+      throw Error("{}: the zip members '{}' and '{}' overlap", where_, before.name, sorted[i]->name);
     }
   }
 }
@@ -233,8 +242,8 @@ const ZipArchive::Member* ZipArchive::find(std::string_view name) const {
 }
 
 ZipArchive::Content ZipArchive::read(const Member& member, bool zero_crc_is_unknown) const {
-  const std::string where = file_->path().string();
-  const auto stored = file_->bytes().subspan(member.offset, member.stored_size);
+  const std::string& where = where_;
+  const auto stored = bytes_.subspan(member.offset, member.stored_size);
   const auto verify = [&](std::span<const std::byte> bytes) {
     if (member.crc == 0 && zero_crc_is_unknown) return;
     const auto found = crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
@@ -269,7 +278,7 @@ ZipArchive::Content ZipArchive::read(const Member& member, bool zero_crc_is_unkn
 }
 
 ZipArchive::Content ZipArchive::read_head(const Member& member, std::size_t limit) const {
-  const auto stored = file_->bytes().subspan(member.offset, member.stored_size);
+  const auto stored = bytes_.subspan(member.offset, member.stored_size);
   const std::size_t size = std::min<std::uint64_t>(member.size, limit);
   if (!member.deflated) return {stored.first(size), file_};
   auto inflated = std::make_shared<std::vector<std::byte>>(size);

@@ -37,8 +37,12 @@ class ZipArchive {
   /// Throws Error unless the directory is whole, every member lies inside the file, no two overlap and none
   /// claims more than check_claim believes.
   explicit ZipArchive(std::shared_ptr<const MappedFile> file);
+  /// The same for an archive that is `length` bytes at `offset` of the file.
+  ZipArchive(std::shared_ptr<const MappedFile> file, std::uint64_t offset, std::uint64_t length);
 
   const MappedFile& file() const { return *file_; }
+  /// For messages: the file's path, and which part of it if the archive is a part.
+  const std::string& where() const { return where_; }
   /// In the order of the directory.
   const std::vector<Member>& members() const { return members_; }
   const Member* find(std::string_view name) const;
@@ -50,11 +54,14 @@ class ZipArchive {
   Content read_head(const Member&, std::size_t limit) const;
 
  private:
+  ZipArchive(std::shared_ptr<const MappedFile> file, std::span<const std::byte> bytes, std::string where);
   std::string where_is(const Member&) const;
   void read_member(std::uint64_t& position, std::uint64_t directory_end);
   void check_overlap() const;
 
   std::shared_ptr<const MappedFile> file_;
+  std::span<const std::byte> bytes_;
+  std::string where_;
   std::uint64_t directory_ = 0;
   std::vector<Member> members_;
   std::unordered_map<std::string, std::size_t> by_name_;

@@ -15,7 +15,8 @@ using testing::HasSubstr;
 
 // Every sample was written by the library that defines its format; expected.json holds the bits it wrote.
 std::string full_name(const Identity& id) {
-  if (id.phase == Phase::none) return id.module;
+  if (id.phase == Phase::none && id.slot.empty()) return id.module;
+  if (id.phase == Phase::none) return fmt::format("{}|{}|{}", id.module, id.slot, id.arg);
   return fmt::format("{}|{}|{}|{}|{}|{}", id.module, name(id.phase), id.slot, id.arg, id.call, id.step);
 }
 

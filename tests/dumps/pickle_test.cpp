@@ -38,6 +38,33 @@ TEST(Pickle, CallsNothing) {
   EXPECT_TRUE(pickle.is_global(call.items[0], "os", "system"));
 }
 
+// Pickles of the old .pt form stand one behind the other.
+TEST(Pickle, SaysWhereItEnds) {
+  EXPECT_EQ(parse("\x80\x02K\x07."
+                  "\x80\x02N."sv)
+                .size(),
+            5U);
+}
+
+// A dataclass C(a=1) at protocol 2, then with the state of an object that has slots.
+TEST(Pickle, KeepsTheStateOfAnObject) {
+  for (const std::string_view text : {"\x80\x02"
+                                      "cm\nC\n)\x81}X\x01\x00\x00\x00"
+                                      "aK\x01sb."sv,
+                                      "\x80\x02"
+                                      "cm\nC\n)\x81N}X\x01\x00\x00\x00"
+                                      "aK\x01s\x86"
+                                      "b."sv}) {
+    const Pickle pickle = parse(text);
+    EXPECT_EQ(pickle.global_name(pickle.root()), "m.C");
+    const auto a = pickle.attribute(pickle.root(), "a");
+    ASSERT_TRUE(a);
+    EXPECT_EQ(pickle.at(*a).integer, 1);
+    EXPECT_FALSE(pickle.attribute(pickle.root(), "b"));
+    EXPECT_FALSE(pickle.attribute(*a, "a"));
+  }
+}
+
 TEST(Pickle, DamageIsAnError) {
   for (const std::string_view text : {""sv,
                                       "."sv,
