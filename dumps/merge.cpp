@@ -208,6 +208,13 @@ Merged merge_parts(const Dump& dump, const LogicalTensor& tensor) {
 
 }  // namespace
 
+const Record* without_bits(const Dump& dump, const LogicalTensor& tensor) {
+  for (const std::size_t index : tensor.records) {
+    if (!dump.records[index].has_bits) return &dump.records[index];
+  }
+  return nullptr;
+}
+
 std::vector<LogicalTensor> logical_tensors(const Dump& dump) {
   std::vector<LogicalTensor> tensors;
   std::unordered_map<Identity, std::size_t, IdentityHash> known;

@@ -18,7 +18,8 @@ struct FolderFormat {
   bool (*fits)(const std::filesystem::path&);
   std::unique_ptr<Dump> (*open)(const std::filesystem::path&, const OpenOptions&);
 };
-constexpr FolderFormat folder_formats[] = {{fits_assay_dump, open_assay_dump}, {fits_msprobe, open_msprobe}};
+constexpr FolderFormat folder_formats[] = {
+    {fits_assay_dump, open_assay_dump}, {fits_msprobe, open_msprobe}, {fits_mindspore, open_mindspore}};
 
 std::unique_ptr<Dump> open_any(const std::filesystem::path& path, const OpenOptions& options) {
   const auto status = std::filesystem::status(path);
