@@ -132,6 +132,19 @@ class CoarsestSoFar {
   std::map<DType, std::string> first_;  ///< the first tensor of each dtype
 };
 
+// "only statistics were recorded on the actual side": empty if there are values to compare.
+std::string without_values(const Record* actual, const Record* reference) {
+  if (actual == nullptr && reference == nullptr) return "";
+  const Record& record = actual != nullptr ? *actual : *reference;
+  const char* what = record.statistics          ? "only statistics were"
+                     : !record.checksum.empty() ? "only a checksum was"
+                                                : "no values were";
+  return fmt::format("{} recorded on {}", what,
+                     reference == nullptr ? "the actual side"
+                     : actual == nullptr  ? "the reference side"
+                                          : "both sides");
+}
+
 class Differ {
  public:
   Differ(const Dump& actual, const Dump& reference, const DiffOptions& options)
@@ -225,6 +238,17 @@ class Differ {
   }
 
   void compare_pair(Finding& f, const Pair& pair, const std::vector<std::string>& paths) {
+    const std::string lacking =
+        without_values(without_bits(actual_, *pair.actual), without_bits(reference_, *pair.reference));
+    if (!lacking.empty()) {
+      f.verdict = Verdict::not_comparable;
+      f.reason = lacking;
+      f.actual_dtype = pair.actual->dtype;
+      f.reference_dtype = pair.reference->dtype;
+      f.actual_shape = pair.actual->shape;
+      f.reference_shape = pair.reference->shape;
+      return;
+    }
     const Merged actual = merge(actual_, *pair.actual), reference = merge(reference_, *pair.reference);
     const Policy* by_rule = options_.rules.policy_of(paths);
     Expectation e;
@@ -259,13 +283,14 @@ class Differ {
     Identity id = f.id;
     id.arg = "logits";
     const auto logits = std::ranges::find(reference_tensors_, id, &LogicalTensor::id);
-    if (logits == reference_tensors_.end()) return;
+    if (logits == reference_tensors_.end() || without_bits(reference_, *logits) != nullptr) return;
     // The bias that was in force: recorded before the step.
     const Identity bias_id{id.step, -1, Phase::forward, id.module, "state", "expert_bias", 0};
     const auto bias = std::ranges::find(reference_tensors_, bias_id, &LogicalTensor::id);
-    const std::vector<double> values = bias == reference_tensors_.end()
-                                           ? std::vector<double>()
-                                           : merge(reference_, *bias).tensor.whole().values();
+    const std::vector<double> values =
+        bias == reference_tensors_.end() || without_bits(reference_, *bias) != nullptr
+            ? std::vector<double>()
+            : merge(reference_, *bias).tensor.whole().values();
     Expectation e;
     e.policy = &options_.policies.front();
     coarsest_.apply(e, logits->dtype);

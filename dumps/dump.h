@@ -3,7 +3,6 @@
 #include <compare>
 #include <cstdint>
 #include <filesystem>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -54,12 +53,10 @@ std::string to_string(const Placement&);
 /// No name in a dump is longer: neither a module nor an argument nor an operator.
 inline constexpr std::size_t max_name_length = 4096;
 
-/// What a recorder computed of a tensor. NaN: not recorded.
+/// What a recorder computed of a tensor, perhaps in the tensor's own dtype. Nothing: not recorded.
 struct Statistics {
-  double min = std::numeric_limits<double>::quiet_NaN();
-  double max = std::numeric_limits<double>::quiet_NaN();
-  double mean = std::numeric_limits<double>::quiet_NaN();
-  double l2 = std::numeric_limits<double>::quiet_NaN();
+  std::optional<double> min, max, mean, l2;
+  bool operator==(const Statistics&) const = default;
 };
 
 /// A tensor as one rank recorded it.
@@ -88,12 +85,21 @@ struct Record {
   std::optional<std::size_t> rows;
   bool has_bits = true;  ///< false: all that was recorded are statistics or a checksum
   std::optional<Statistics> statistics;
-  std::string checksum;  ///< "crc32:fffe2371": the recorder's, of the tensor's bytes; empty: none
+  /// The recorder's, of the tensor's bytes: "crc32:fffe2371", "xor:0x..", "md5:..", or of the bytes it
+  /// widened them to: "crc32(float32):..". Empty: none.
+  std::string checksum;
 };
 
 struct Mesh {
   std::vector<std::string> dims;  ///< "dp", "tp", ..
   std::vector<std::int64_t> shape;
+};
+
+/// Ranks that communicate with each other, where a recorder wrote it down.
+struct RankGroup {
+  std::string id;  ///< the recorder's
+  std::vector<std::int64_t> ranks;
+  auto operator<=>(const RankGroup&) const = default;
 };
 
 /// A file or folder of recorded tensors, opened. Listing never reads tensor bytes.
@@ -108,8 +114,9 @@ class Dump {
   std::string format;  ///< "npy", "safetensors", "assay-dump", "msprobe", ..
   int world_size = 1;
   Mesh mesh;
-  std::string producer;         ///< JSON text of the manifest's producer, or empty
-  std::vector<Record> records;  ///< in execution order within each rank
+  std::vector<RankGroup> groups;  ///< each once, sorted
+  std::string producer;           ///< JSON text of the manifest's producer, or empty
+  std::vector<Record> records;    ///< in execution order within each rank
   std::vector<std::string>
       notes;  ///< what a reader assumed, for the report: "run: 2 ranks without a layout; .."
   /// What may be a tensor and could not be taken as one, as "where: why". It counts as not compared.

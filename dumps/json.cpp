@@ -13,12 +13,32 @@ namespace {
 // nlohmann's parser keeps its own stack on the heap, so depth costs it nothing; the cap protects the
 // destructor of our value, which recurses.
 constexpr std::size_t max_depth = 64;
+// A file of a hundred thousand recorded calls holds two million; a list of zeros takes 24 times its text.
+constexpr std::size_t max_values = 20'000'000;
 // Above this many members a hash set finds duplicate keys.
 constexpr std::size_t few_members = 24;
 
+// What stands for Python's numbers while nlohmann's parser, which knows none of them, reads the text: strings
+// of a control character that no name holds, none longer than the token it replaces.
+struct StandIn {
+  std::string_view token, text;
+  double value;
+};
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr StandIn stand_ins[] = {{"NaN", "\"\x7f\"", std::numeric_limits<double>::quiet_NaN()},
+                                 {"Infinity", "\"\x7f+\"", infinity},
+                                 {"-Infinity", "\"\x7f-\"", -infinity}};
+
+const StandIn* stand_in(std::string_view string) {
+  for (const StandIn& s : stand_ins) {
+    if (s.text.substr(1, s.text.size() - 2) == string) return &s;
+  }
+  return nullptr;
+}
+
 class Builder {
  public:
-  explicit Builder(std::string_view where) : where_(where) {}
+  Builder(std::string_view where, JsonNumbers numbers) : where_(where), numbers_(numbers) {}
 
   bool null() { return put(Json{}); }
   bool boolean(bool value) { return put(Json{value}); }
@@ -30,7 +50,12 @@ class Builder {
     return put(Json{static_cast<double>(value)});
   }
   bool number_float(double value, const std::string&) { return put(Json{value}); }
-  bool string(std::string& value) { return put(Json{std::move(value)}); }
+  bool string(std::string& value) {
+    if (numbers_ == JsonNumbers::python) {
+      if (const StandIn* number = stand_in(value)) return put(Json{number->value});
+    }
+    return put(Json{std::move(value)});
+  }
   bool binary(std::vector<std::uint8_t>&) { return false; }
   bool start_object(std::size_t) { return open(Json{Json::Object{}}); }
   bool start_array(std::size_t) { return open(Json{Json::Array{}}); }
@@ -39,6 +64,8 @@ class Builder {
   bool key(std::string& name) {
     Level& level = levels_.back();
     auto& members = std::get<Json::Object>(level.value.value_);
+    if (numbers_ == JsonNumbers::python && stand_in(name) != nullptr)
+      throw Error("{}: not valid JSON: a number stands for a key", where_);
     bool duplicate = false;
     if (members.size() < few_members) {
       for (const auto& member : members) duplicate = duplicate || member.first == name;
@@ -65,6 +92,7 @@ class Builder {
   };
 
   bool put(Json value) {
+    if (++values_ > max_values) throw Error("{}: JSON of more than {} values", where_, max_values);
     if (levels_.empty()) {
       result = std::move(value);
     } else if (auto* items = std::get_if<Json::Array>(&levels_.back().value.value_)) {
@@ -86,7 +114,9 @@ class Builder {
   }
 
   std::string_view where_;
+  JsonNumbers numbers_;
   std::vector<Level> levels_;
+  std::size_t values_ = 0;
 };
 
 // Only tokens outside strings are touched. The text keeps its length, so byte positions in messages stay
@@ -102,12 +132,11 @@ std::string without_python_numbers(std::string_view text) {
     } else if (c == '"') {
       in_string = true;
     } else if (c == 'N' || c == 'I' || c == '-') {
-      for (const std::string_view token : {"NaN", "Infinity", "-Infinity"}) {
-        if (std::string_view(result).substr(i, token.size()) != token) continue;
-        // "NaN" is shorter than "null", so that 0 stands for it. Nothing reads these statistics.
-        const std::string_view stand_in = token.size() < 4 ? "0" : "null";
-        std::fill_n(result.begin() + static_cast<std::ptrdiff_t>(i), token.size(), ' ');
-        std::copy(stand_in.begin(), stand_in.end(), result.begin() + static_cast<std::ptrdiff_t>(i));
+      for (const StandIn& s : stand_ins) {
+        if (std::string_view(result).substr(i, s.token.size()) != s.token) continue;
+        std::fill_n(result.begin() + static_cast<std::ptrdiff_t>(i), s.token.size(), ' ');
+        std::copy(s.text.begin(), s.text.end(), result.begin() + static_cast<std::ptrdiff_t>(i));
+        i += s.token.size() - 1;
         break;
       }
     }
@@ -159,6 +188,13 @@ const std::string& Json::string(std::string_view where) const {
   throw Error("{} is {}, expected a string", where, kind());
 }
 
+std::optional<double> Json::number() const {
+  if (const auto* value = std::get_if<bool>(&value_)) return *value ? 1 : 0;
+  if (const auto* value = std::get_if<std::int64_t>(&value_)) return static_cast<double>(*value);
+  if (const auto* value = std::get_if<double>(&value_)) return *value;
+  return std::nullopt;
+}
+
 const Json::Array& Json::array(std::string_view where) const {
   if (const auto* value = std::get_if<Array>(&value_)) return *value;
   throw Error("{} is {}, expected an array", where, kind());
@@ -196,7 +232,7 @@ const Json& Json::at(std::string_view key, std::string_view where) const {
 }
 
 Json parse_json(std::string_view text, std::string_view where, JsonNumbers numbers) {
-  Builder builder(where);
+  Builder builder(where, numbers);
   if (numbers == JsonNumbers::strict) {
     nlohmann::json::sax_parse(text, &builder);
   } else {

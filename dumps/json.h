@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -25,6 +26,8 @@ class Json {
 
   std::int64_t integer(std::string_view where) const;
   const std::string& string(std::string_view where) const;
+  /// An integer, a number or a boolean (as 0 and 1); nothing for any other kind.
+  std::optional<double> number() const;
   const Array& array(std::string_view where) const;
   const Object& object(std::string_view where) const;
   /// An array of extents: none negative, product within int64.
@@ -51,8 +54,9 @@ struct Json::Member {
 /// Python's json module writes bare NaN, Infinity and -Infinity; msprobe's statistics are full of them.
 enum class JsonNumbers : std::uint8_t { strict, python };
 
-/// Throws Error ("<where>: ...") for malformed text, duplicate keys, nesting deeper than 64 or trailing text.
-/// JsonNumbers::python reads bare NaN and Infinity as numbers or null of no meaning.
+/// Throws Error ("<where>: ...") for malformed text, duplicate keys, nesting deeper than 64, more values than
+/// any recorder writes (20 million) or trailing text. JsonNumbers::python reads bare NaN and Infinity as
+/// numbers.
 Json parse_json(std::string_view text, std::string_view where, JsonNumbers = JsonNumbers::strict);
 
 }  // namespace assay

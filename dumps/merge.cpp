@@ -130,6 +130,13 @@ std::vector<Part> parts_of(const std::vector<Group>& groups, const std::vector<b
 
 }  // namespace
 
+const Record* without_bits(const Dump& dump, const LogicalTensor& tensor) {
+  for (const std::size_t index : tensor.records) {
+    if (!dump.records[index].has_bits) return &dump.records[index];
+  }
+  return nullptr;
+}
+
 std::vector<LogicalTensor> logical_tensors(const Dump& dump) {
   std::vector<LogicalTensor> tensors;
   std::unordered_map<Identity, std::size_t, IdentityHash> known;

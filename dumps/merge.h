@@ -20,6 +20,9 @@ struct LogicalTensor {
   std::vector<std::size_t> records;  ///< indices into Dump::records
 };
 
+/// The first of the tensor's records of which no values were recorded; nullptr if all have them.
+const Record* without_bits(const Dump&, const LogicalTensor&);
+
 /// All tensors of a dump, in execution order.
 std::vector<LogicalTensor> logical_tensors(const Dump&);
 

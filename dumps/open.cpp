@@ -20,6 +20,7 @@ struct FolderFormat {
 };
 constexpr FolderFormat folder_formats[] = {{fits_assay_dump, open_assay_dump},
                                            {fits_msprobe, open_msprobe},
+                                           {fits_mindspore, open_mindspore},
                                            {fits_dcp, open_dcp},
                                            {fits_deepspeed, open_deepspeed}};
 

@@ -47,6 +47,9 @@ std::unique_ptr<Dump> open_dcp(const std::filesystem::path& folder, const OpenOp
 bool fits_deepspeed(const std::filesystem::path& folder);
 std::unique_ptr<Dump> open_deepspeed(const std::filesystem::path& folder, const OpenOptions&);
 
+bool fits_mindspore(const std::filesystem::path& folder);
+std::unique_ptr<Dump> open_mindspore(const std::filesystem::path& folder, const OpenOptions&);
+
 /// Any other folder: the readable files below it, each named by its path without the extension.
 std::unique_ptr<Dump> open_folder(const std::filesystem::path& folder, const OpenOptions&);
 
@@ -67,6 +70,11 @@ Record plain_record(std::string name, DType dtype, Shape shape, std::size_t seq)
 /// What a stored type stands for under OpenOptions::dtype_hint: the hint, where the file could not have said
 /// so itself, else `stored`.
 DType hinted(DType stored, std::optional<DType> hint);
+/// The tensor that a file holds, as the dump's record describes it. MindSpore widens what numpy lacks to
+/// float32: `may_be_widened` files are narrowed again, which must lose nothing. Throws Error ("<where>: ..")
+/// if dtype or shape differ from the record's, which `source` gave.
+Tensor as_recorded(Tensor stored, bool may_be_widened, const Record&, std::string_view where,
+                   std::string_view source);
 /// The bytes of `file` at `at` are `magic`.
 bool has_magic(const MappedFile& file, std::string_view magic, std::size_t at = 0);
 /// Throws Error ("<where>: ...") if a name in the record is longer than max_name_length.

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <charconv>
+#include <cmath>
 
 #include "assay/dumps/readers.h"
 #include "assay/golden/error.h"
@@ -87,6 +88,27 @@ DType hinted(DType stored, std::optional<DType> hint) {
   const bool is_raw = !is_float(stored) && stored != DType::boolean && size_of(stored) <= 2;
   const bool is_narrowed = stored == DType::float32 && (hint == DType::tfloat32 || hint == DType::hfloat32);
   return (is_raw && size_of(*hint) == size_of(stored)) || is_narrowed ? *hint : stored;
+}
+
+Tensor as_recorded(Tensor stored, bool may_be_widened, const Record& record, std::string_view where,
+                   std::string_view source) {
+  const bool is_widened = may_be_widened && stored.dtype() == DType::float32 && is_float(record.dtype) &&
+                          size_of(record.dtype) < 4;
+  if ((stored.dtype() != record.dtype && !is_widened) || stored.shape() != record.shape) {
+    throw Error("{}: holds {} of shape {}, {} says {} of shape {}", where, name(stored.dtype()),
+                to_string(stored.shape()), source, name(record.dtype), to_string(record.shape));
+  }
+  if (!is_widened) return stored;
+  const std::vector<double> values = stored.values();
+  Tensor narrow = Tensor::from_values(record.dtype, record.shape, values);
+  const std::vector<double> back = narrow.values();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i] != back[i] && !(std::isnan(values[i]) && std::isnan(back[i]))) {
+      throw Error("{}: holds the float32 {} at {}, {} says that it is {} widened", where, values[i], i,
+                  source, name(record.dtype));
+    }
+  }
+  return narrow;
 }
 
 bool has_magic(const MappedFile& file, std::string_view magic, std::size_t at) {

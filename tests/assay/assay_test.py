@@ -158,6 +158,23 @@ class Diff(Test):
         self.expect(1, "diff", "one", "two")
         self.expect(1, "diff", "two", "one")
 
+    def test_statistics_alone_are_not_compared(self):
+        full, half = DATA / "msprobe_samples" / "L0_tensor", DATA / "msprobe_samples" / "mix_statistics_bf16"
+        report = json.loads(self.expect(2, "diff", half, full, "--json", "-").out)
+        reasons = {f["reason"] for f in report["findings"] if f["verdict"] == "not comparable"}
+        self.assertEqual(reasons, {"only statistics were recorded on the actual side"})
+        self.assertEqual(report["counts"]["compared"], 0)
+        report = json.loads(self.expect(2, "diff", half, half, "--json", "-").out)
+        self.assertEqual({f["reason"] for f in report["findings"]}, {"only statistics were recorded on both sides"})
+        xor = DATA / "msprobe_samples" / "L1_xor"
+        report = json.loads(self.expect(2, "diff", xor, xor, "--json", "-").out)
+        self.assertIn("only a checksum was recorded on both sides", {f["reason"] for f in report["findings"]})
+        # Beside tensors that are compared, one that cannot be is a finding.
+        mixed = DATA / "samples" / "msprobe"
+        report = json.loads(self.expect(1, "diff", mixed, mixed, "--tolerance", "bitwise", "--json", "-").out)
+        self.assertEqual(report["counts"]["not comparable"], 2)
+        self.assertEqual(report["counts"]["passed"], len(report["findings"]) - 2)
+
     def test_a_damaged_file_is_trouble(self):
         a, r = self.pair()
         whole = (self.dir / a).read_bytes()
@@ -574,13 +591,31 @@ class Inspect(Test):
         self.assertRegex(self.expect(0, "inspect", a, "--hash", "--stats").out, rf"(?m)^y .* sum 6.5 abs 6.5 min 1 max 3.5  sha256 {digest}$")
 
     def test_every_sample_lists_or_says_why_not(self):
-        for path in sorted((DATA / "samples").iterdir()):
+        for path in sorted([*(DATA / "samples").iterdir(), *(DATA / "msprobe_samples").iterdir()]):
             done = run("inspect", path, "--json", "--stats", "--hash")
             self.assertIn(done.returncode, (0, 2), path)
             if done.returncode == 2 and not done.out:
                 self.assertTrue(done.err.startswith("assay: "), path)
             else:
                 json.loads(done.out)
+
+    def test_recorded_statistics_and_checksums(self):
+        dump = DATA / "msprobe_samples" / "mix_md5"
+        out = self.expect(0, "inspect", dump, "--stats", "--hash").out
+        self.assertRegex(out, r"(?m)^Functional.linear input 1 .* recorded min -\S+ max \S+ mean \S+ l2 \S+ crc32:[0-9a-f]{8}$")
+        self.assertRegex(out, r"(?m)^Functional.linear input 0 .* recorded min nan max nan mean nan l2 nan crc32:")
+        self.assertNotIn("unreadable", out)
+        tensors = {t["name"]: t for t in json.loads(self.expect(0, "inspect", dump, "--json").out)["tensors"]}
+        linear = tensors["Functional.linear input 0 (step 0, forward)"]
+        self.assertFalse(linear["has_values"])
+        self.assertEqual(linear["recorded"][0]["max"], "nan")
+        self.assertRegex(linear["recorded"][0]["checksum"], "^crc32:[0-9a-f]{8}$")
+        self.assertEqual(linear["recorded"][0]["rank"], 0)
+
+    def test_groups_of_ranks(self):
+        listing = json.loads(self.expect(0, "inspect", DATA / "msprobe_samples" / "ranks", "--json").out)
+        self.assertEqual([g["ranks"] for g in listing["groups"]], [[0, 1]])
+        self.assertEqual(listing["mesh"], {"dims": ["mesh_dim_0"], "shape": [2]})
 
     def test_ranks(self):
         dump = DATA / "samples" / "assay_dump"
@@ -593,7 +628,7 @@ class Inspect(Test):
 class Convert(Test):
     def listing(self, path):
         tensors = json.loads(self.expect(0, "inspect", path, "--json", "--hash").out)["tensors"]
-        return {t["name"]: (t["dtype"], t["shape"], t["sha256"]) for t in tensors}
+        return {t["name"]: (t["dtype"], t["shape"], t["sha256"]) for t in tensors if t["has_values"]}
 
     def test_round_trip_is_bitwise(self):
         for source in ("every.safetensors", "every.h5", "npz_deflated.npz", "checkpoint.pt", "assay_dump", "folder", "msprobe"):
@@ -618,6 +653,17 @@ class Convert(Test):
         self.expect(0, "convert", "x", "run")
         self.assertEqual(self.listing("run")["x"][2], hashlib.sha256(bits).hexdigest())
         self.expect(0, "diff", "run", "x", "--tolerance", "bitwise")
+
+    def test_tensors_without_values(self):
+        self.assertIn("left out: 2 tensors of which", self.expect(0, "convert", DATA / "samples" / "msprobe", "run").out)
+        self.trouble("convert", DATA / "msprobe_samples" / "L1_xor", "none", says="nothing to convert")
+        self.assertFalse((self.dir / "none").exists())
+
+    def test_ranks_of_msprobe_round_trip(self):
+        source = DATA / "msprobe_samples" / "mindspore"
+        self.expect(0, "convert", source, "run")
+        self.assertEqual(self.listing(source), self.listing("run"))
+        self.expect(0, "diff", "run", source, "--tolerance", "bitwise")
 
     def test_never_writes_over_something(self):
         a, _ = self.pair()

@@ -16,7 +16,7 @@ import safetensors.numpy
 import safetensors.torch
 import torch
 
-from sample import Samples, describe
+from sample import Samples, describe, without_bits
 
 samples = Samples("samples")
 OUT, expect = samples.folder, samples.expect
@@ -204,7 +204,7 @@ safetensors.numpy.save_file({"w": np.arange(3.0), "b": np.arange(2.0)}, folder /
 (folder / "readme.txt").write_text("not a tensor\n")
 expect("folder", {"layers/0.attn": f4, "layers/0.mlp": base, "weights/w": np.arange(3.0), "weights/b": np.arange(2.0)})
 
-# ---- msprobe (msprobe's own writer is not on PyPI for this; the tree follows its documentation) ------------------------
+# ---- msprobe: a tree after its documentation; msprobe_samples.py has those that the tool itself wrote ------------------
 def leaf(tensor, name, folder):
     torch.save(tensor, folder / "dump_tensor_data" / f"{name}.pt")
     return {"type": "torch.Tensor", "dtype": str(tensor.dtype), "shape": list(tensor.shape), "Max": float("nan"),
@@ -242,11 +242,12 @@ for step in (0, 1):
         "Functional.linear|forward|input|0|0": x, "Functional.linear|forward|input|bias|0": y,
         "Functional.linear|forward|output|0|0": w, "layers.0.mlp|forward|input|0.0|1": x,
         "layers.0.mlp|forward|output|0|1": y, "layers.0.mlp|forward|param|weight|1": w,
-        "layers.0.mlp|backward|grad_output|0|1": y, "layers.0.mlp|backward|grad_input|0|1": x,
+        "layers.0.mlp|backward|grad_output|0|0": y, "layers.0.mlp|backward|grad_input|0|0": x,
         "layers.0.mlp|backward|grad|weight|2": w,
     }.items():
         records[f"{name}|{step}"] = tensor
-expect("msprobe", records, notes=1)
+    records[f"layers.0.mlp|forward|input|0.1|1|{step}"] = without_bits("float32", x.shape, {"max": 1.0})
+expect("msprobe", records)
 
 # ---- assay-dump, JSON Lines and safetensors ----------------------------------------------------------------------------
 dump = OUT / "assay_dump"

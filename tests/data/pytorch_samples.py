@@ -208,9 +208,9 @@ def save_deepspeed(samples):
         for state in ("fp32", "exp_avg", "exp_avg_sq"):
             value = base[: 2 + number] + len(state)
             torch.save({"param": value, "cat_dim": 0} if number == 0 else value, f"{folder}/{state}.pt")
-            names[f"{parameter}|param|" if state == "fp32" else f"{parameter}|state|{state}"] = value
+            names[f"{parameter}|none|param||0|0" if state == "fp32" else f"{parameter}|none|state|{state}|0|0"] = value
         torch.save(torch.tensor(5.0) if number == 0 else 5, f"{folder}/step.pt")
-    names["model.layers.0.weight|state|step"] = torch.tensor(5.0)
+    names["model.layers.0.weight|none|state|step|0|0"] = torch.tensor(5.0)
     torch.save({"module": {}}, "deepspeed/mp_rank_00_model_states.pt")
     samples.expect("deepspeed", names, notes=2)
     os.mkdir("deepspeed_shards")

@@ -1,6 +1,7 @@
 """What the scripts that make samples share: a folder of files and its expected.json, which lists, per file or folder, the
-tensors that must be read from it: name, dtype, shape, and its C-order little-endian bits. The names of records
-of a training run are "module|phase|slot|arg|call|step"."""
+tensors that must be read from it: name, dtype, shape, and its C-order little-endian bits, or the statistics and the
+checksum where no more was recorded. The names of records of a training run are "module|phase|slot|arg|call|step", with
+"|micro-batch" if it is known."""
 
 import json
 import pathlib
@@ -22,6 +23,12 @@ def bits(value):
 def describe(value, dtype=None):
     name = dtype or str(value.dtype).removeprefix("torch.").lstrip("<>=|")
     return {"dtype": name, "shape": list(value.shape), "bits": bits(value).hex()}
+
+
+def without_bits(dtype, shape, statistics=None, checksum=""):
+    """statistics: of min, max, mean, l2 those that were recorded."""
+    text = {k: str(v).lower() if v != v or abs(v) == float("inf") else v for k, v in (statistics or {}).items()}
+    return {"dtype": dtype, "shape": list(shape), "statistics": text, "checksum": checksum}
 
 
 class Samples:

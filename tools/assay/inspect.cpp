@@ -92,6 +92,8 @@ struct Entry {
   const Record* record = nullptr;
   Shape shape;
   std::size_t parts = 1;
+  std::vector<const Record*> recorded;  ///< those with statistics or a checksum of the recorder's
+  bool has_bits = true;
   std::optional<Stats> stats;
   std::optional<std::string> hash;
   std::string differing;  ///< copies that should be equal; the values are those of the lowest rank
@@ -108,8 +110,13 @@ std::string layout_of(const Record& r, const Mesh& mesh) {
   return text;
 }
 
+void see(Entry& e, const Record& r) {
+  e.has_bits = e.has_bits && r.has_bits;
+  if (r.statistics || !r.checksum.empty()) e.recorded.push_back(&r);
+}
+
 void measure(Entry& e, const InspectVerb& verb, auto&& read) {
-  if (!verb.stats && !verb.hash) return;
+  if ((!verb.stats && !verb.hash) || !e.has_bits) return;
   try {
     const Merged merged = read();
     if (verb.stats) e.stats = stats_of(merged.tensor);
@@ -128,7 +135,8 @@ std::vector<Entry> entries_of(const Dump& dump, const InspectVerb& verb) {
   if (verb.ranks) {
     for (std::size_t i = 0; i < dump.records.size(); ++i) {
       const Record& r = dump.records[i];
-      Entry e{to_string(r.id), layout_of(r, dump.mesh), &r, r.shape, 1, {}, {}, {}, {}};
+      Entry e{to_string(r.id), layout_of(r, dump.mesh), &r, r.shape, 1, {}, true, {}, {}, {}, {}};
+      see(e, r);
       measure(e, verb, [&] { return Merged{dump.read(i), {}, {}}; });
       entries.push_back(std::move(e));
     }
@@ -136,7 +144,9 @@ std::vector<Entry> entries_of(const Dump& dump, const InspectVerb& verb) {
   }
   for (const LogicalTensor& t : logical_tensors(dump)) {
     const Record& r = dump.records[t.records.front()];
-    Entry e{to_string(t.id), layout_of(r, dump.mesh), &r, t.shape, t.records.size(), {}, {}, {}, {}};
+    Entry e{
+        to_string(t.id), layout_of(r, dump.mesh), &r, t.shape, t.records.size(), {}, true, {}, {}, {}, {}};
+    for (const std::size_t index : t.records) see(e, dump.records[index]);
     measure(e, verb, [&] { return merge(dump, t); });
     check_not_shrunk(dump, t);
     entries.push_back(std::move(e));
@@ -150,10 +160,43 @@ Json number(double v) {
   return v;
 }
 
+Json recorded(const Record& r) {
+  Json j = {{"rank", r.rank}};
+  const Statistics s = r.statistics.value_or(Statistics{});
+  const auto add = [&](const char* key, const std::optional<double>& value) {
+    if (value) j[key] = number(*value);
+  };
+  add("min", s.min);
+  add("max", s.max);
+  add("mean", s.mean);
+  add("l2", s.l2);
+  if (!r.checksum.empty()) j["checksum"] = r.checksum;
+  return j;
+}
+
+// "recorded min -1 max 2 mean 0.5 l2 3 crc32:fffe2371".
+std::string recorded_text(const Entry& e) {
+  if (e.recorded.empty()) return "  no values recorded";
+  const Record& r = *e.recorded.front();
+  std::string text = e.parts > 1 ? fmt::format("  rank {} recorded", r.rank) : "  recorded";
+  const Statistics s = r.statistics.value_or(Statistics{});
+  const auto add = [&](const char* key, const std::optional<double>& value) {
+    if (value) text += fmt::format(" {} {}", key, *value);
+  };
+  add("min", s.min);
+  add("max", s.max);
+  add("mean", s.mean);
+  add("l2", s.l2);
+  if (!r.checksum.empty()) text += " " + printable(r.checksum);
+  return text;
+}
+
 void print_json(const Dump& dump, const std::vector<Entry>& entries) {
   Json j = {{"path", dump.path.string()},    {"format", dump.format},
             {"world_size", dump.world_size}, {"mesh", {{"dims", dump.mesh.dims}, {"shape", dump.mesh.shape}}},
             {"notes", dump.notes},           {"left_out", dump.left_out}};
+  if (!dump.groups.empty()) j["groups"] = Json::array();
+  for (const RankGroup& g : dump.groups) j["groups"].push_back({{"id", g.id}, {"ranks", g.ranks}});
   j["tensors"] = Json::array();
   for (const Entry& e : entries) {
     const Record& r = *e.record;
@@ -169,7 +212,10 @@ void print_json(const Dump& dump, const std::vector<Entry>& entries) {
               {"call", r.id.call},
               {"op", r.op},
               {"parts", e.parts},
-              {"layout", e.layout}};
+              {"layout", e.layout},
+              {"has_values", e.has_bits}};
+    if (!e.recorded.empty()) t["recorded"] = Json::array();
+    for (const Record* r : e.recorded) t["recorded"].push_back(recorded(*r));
     if (e.stats) {
       t["sum"] = number(e.stats->sum);
       t["abs_sum"] = number(e.stats->abs_sum);
@@ -200,8 +246,9 @@ void print_table(const Dump& dump, const std::vector<Entry>& entries) {
     if (!e.layout.empty()) {
       out += fmt::format("  {} parts {}", e.parts, e.layout);
     } else if (e.parts > 1) {
-      out += fmt::format("  {} copies", e.parts);
+      out += fmt::format("  {} {}", e.parts, e.record->shape == e.shape ? "copies" : "parts");
     }
+    if (!e.has_bits) out += recorded_text(e);
     if (e.stats) {
       out += fmt::format("  sum {} abs {} min {} max {}", e.stats->sum, e.stats->abs_sum, e.stats->min,
                          e.stats->max);
