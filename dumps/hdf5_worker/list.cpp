@@ -83,7 +83,10 @@ extern "C" herr_t collect_link(hid_t, const char* name, const H5L_info_t* info, 
 
 void list_all(hid_t file, MessageWriter& out) {
   // Groups can contain themselves, and an object may have several names; its address tells.
-  std::set<haddr_t> seen;
+  H5O_info_t root{};
+  if (H5Oget_info2(file, &root, H5O_INFO_BASIC) < 0)
+    throw Error("its root group cannot be read: the file is damaged");
+  std::set<haddr_t> seen = {root.addr};
   std::vector<std::string> groups = {""};
   std::size_t links = 0;
   while (!groups.empty()) {
