@@ -123,22 +123,19 @@ Tensor Hdf5Sources::read(const Hdf5File& file, const Source& source, const std::
     if (!entry->second) throw Error("{}: is part of itself, over '{}' in {}", where, name, file_name);
     return *entry->second;
   }
-  const Hdf5File* from = &file;
-  if (file_name != own_name) {
-    std::unique_ptr<Hdf5File>& opened = files_[file_name];
-    if (opened == nullptr) {
-      try {
+  try {
+    const Hdf5File* from = &file;
+    if (file_name != own_name) {
+      std::unique_ptr<Hdf5File>& opened = files_[file_name];
+      if (opened == nullptr)
         opened = std::make_unique<Hdf5File>(MappedFile::open_in(path.parent_path(), file_name));
-      } catch (const Error& problem) {
-        throw Error("{}: is made of other files, and one cannot be read: {}", where, problem.what());
-      }
+      from = opened.get();
     }
-    from = opened.get();
+    const Hdf5File::Dataset& dataset = from->describe(name);
+    return *(tensors_[{file_name, name}] = from->read(dataset, *dataset.dtype, *this));
+  } catch (const Error& problem) {
+    throw Error("{}: is made of others, and one cannot be read: {}", where, problem.what());
   }
-  const Hdf5File::Dataset& dataset = from->describe(name);
-  Tensor tensor = from->read(dataset, *dataset.dtype, *this);
-  tensors_[{file_name, name}] = tensor;
-  return tensor;
 }
 
 Pages Hdf5Sources::assemble(const Hdf5File& file, const Hdf5File::Dataset& dataset) {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <set>
 #include <utility>
 #include <vector>
@@ -81,51 +82,82 @@ extern "C" herr_t collect_link(hid_t, const char* name, const H5L_info_t* info, 
   }
 }
 
-void list_all(hid_t file, MessageWriter& out) {
-  // Groups can contain themselves, and an object may have several names; its address tells.
-  H5O_info_t root{};
-  if (H5Oget_info2(file, &root, H5O_INFO_BASIC) < 0)
-    throw Error("its root group cannot be read: the file is damaged");
-  std::set<haddr_t> seen = {root.addr};
-  std::vector<std::string> groups = {""};
-  std::size_t links = 0;
-  while (!groups.empty()) {
-    const std::string parent = std::move(groups.back());
-    groups.pop_back();
-    const Hdf5Handle group(H5Gopen2(file, parent.empty() ? "/" : parent.c_str(), H5P_DEFAULT), H5Gclose);
-    Links found;
-    if (!group.is_open() ||
-        H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, nullptr, collect_link, &found) < 0) {
-      throw Error("group '/{}' cannot be read: the file is damaged", parent);
-    }
-    links += found.found.size();
-    if (links > max_links) throw Error("more than {} links", max_links);
-    for (const auto& [link, link_type] : found.found) {
-      const std::string name = parent.empty() ? link : parent + "/" + link;
-      if (name.size() > max_path) throw Error("the name of an object has {} characters", name.size());
-      if (link_type == H5L_TYPE_SOFT) {
-        // What it leads to within the file has a name of its own, and is listed under that.
-        say(Hdf5Item::note, where(name) + ": a soft link, not followed", out);
-        continue;
-      }
-      if (link_type != H5L_TYPE_HARD) {
-        say(Hdf5Item::left_out, where(name) + ": a link out of the file, not followed", out);
-        continue;
-      }
-      const Hdf5Handle object(H5Oopen(group, link.c_str(), H5P_DEFAULT), H5Oclose);
-      H5O_info_t info{};
-      if (!object.is_open() || H5Oget_info2(object, &info, H5O_INFO_BASIC) < 0)
-        throw Error("object '{}' cannot be read: the file is damaged", name);
-      if (!seen.emplace(info.addr).second) {
-        say(Hdf5Item::note, where(name) + ": a second name of an object; left out", out);
-      } else if (info.type == H5O_TYPE_GROUP) {
-        groups.push_back(name);
-      } else if (info.type == H5O_TYPE_DATASET) {
-        describe(object, name, out);
-      }
+class Listing {
+ public:
+  Listing(hid_t file, MessageWriter& out) : file_(file), out_(out) {}
+
+  void run() {
+    H5O_info_t root{};
+    if (H5Oget_info2(file_, &root, H5O_INFO_BASIC) < 0)
+      throw Error("its root group cannot be read: the file is damaged");
+    seen_ = {root.addr};
+    list_group("");
+    while (!groups_.empty()) {
+      const std::string group = std::move(groups_.back());
+      groups_.pop_back();
+      leave_out_if_damaged([&] { list_group(group); });
     }
   }
-}
+
+ private:
+  // One damaged object does not hide the others.
+  template <class Work>
+  void leave_out_if_damaged(Work&& work) {
+    try {
+      work();
+    } catch (const Error& problem) {
+      say(Hdf5Item::left_out, problem.what(), out_);
+    }
+  }
+
+  void list_group(const std::string& parent) {
+    const Hdf5Handle group(H5Gopen2(file_, parent.empty() ? "/" : parent.c_str(), H5P_DEFAULT), H5Gclose);
+    Links links;
+    if (!group.is_open() ||
+        H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, nullptr, collect_link, &links) < 0) {
+      throw Error("group '/{}' cannot be read: the file is damaged", parent);
+    }
+    links_ += links.found.size();
+    if (links_ > max_links) throw Error("more than {} links", max_links);
+    // The library would open the first of two equal names twice, and never show the second.
+    std::sort(links.found.begin(), links.found.end());
+    const auto twice = std::adjacent_find(links.found.begin(), links.found.end(),
+                                          [](const auto& a, const auto& b) { return a.first == b.first; });
+    if (twice != links.found.end())
+      throw Error("'{}' stands twice in group '/{}': the file is damaged", twice->first, parent);
+    for (const auto& [link, type] : links.found) {
+      const std::string name = parent.empty() ? link : parent + "/" + link;
+      leave_out_if_damaged([&] { list_link(group, link, type, name); });
+    }
+  }
+
+  void list_link(hid_t group, const std::string& link, H5L_type_t type, const std::string& name) {
+    if (name.size() > max_path) throw Error("an object's name has {} characters: '{}'", name.size(), name);
+    if (type == H5L_TYPE_SOFT) {
+      // What it leads to within the file has a name of its own, and is listed under that.
+      return say(Hdf5Item::note, where(name) + ": a soft link, not followed", out_);
+    }
+    if (type != H5L_TYPE_HARD) throw Error("{}: a link out of the file, not followed", where(name));
+    const Hdf5Handle object(H5Oopen(group, link.c_str(), H5P_DEFAULT), H5Oclose);
+    H5O_info_t info{};
+    if (!object.is_open() || H5Oget_info2(object, &info, H5O_INFO_BASIC) < 0)
+      throw Error("object '{}' cannot be read: the file is damaged", name);
+    if (!seen_.emplace(info.addr).second) {
+      say(Hdf5Item::note, where(name) + ": a second name of an object; left out", out_);
+    } else if (info.type == H5O_TYPE_GROUP) {
+      groups_.push_back(name);
+    } else if (info.type == H5O_TYPE_DATASET) {
+      describe(object, name, out_);
+    }
+  }
+
+  hid_t file_;
+  MessageWriter& out_;
+  // Groups can contain themselves, and an object may have several names; its address tells.
+  std::set<haddr_t> seen_;
+  std::vector<std::string> groups_;
+  std::size_t links_ = 0;
+};
 
 }  // namespace
 
@@ -146,7 +178,7 @@ Hdf5Handle open_dataset(hid_t file, const std::string& name) {
 
 void list(hid_t file, const std::string& name, MessageWriter& out) {
   if (name.empty()) {
-    list_all(file, out);
+    Listing(file, out).run();
   } else {
     describe(open_dataset(file, name), name, out);
   }
