@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "header.h"
 #include "objects.h"
 
 namespace assay {
@@ -63,19 +64,51 @@ void describe(hid_t dataset, const std::string& name, MessageWriter& out) {
   out.number(storage == Hdf5Storage::in_file ? 0 : H5Dget_storage_size(dataset));
 }
 
+void describe(const PlainDataset& plain, const std::string& name, MessageWriter& out) {
+  out.number(Hdf5Item::dataset);
+  out.text(name);
+  out.number(plain.dtype);
+  out.text("");
+  out.number(plain.big_endian ? 1 : 0);
+  out.number(plain.rank);
+  for (int d = 0; d < plain.rank; ++d) out.number(plain.extents[d]);
+  out.number(Hdf5Storage::in_file);
+  out.number(plain.offset);
+  out.number(0);
+}
+
+// The file as far as it says that it goes, if objects lie where the links say, and the fields are as wide as
+// read_header expects; else nothing.
+std::span<const std::byte> plain_bytes(hid_t file, std::span<const std::byte> bytes) {
+  const Hdf5Handle plist(H5Fget_create_plist(file), H5Pclose);
+  hsize_t user_block = 0;
+  haddr_t end = 0;
+  std::size_t address = 0, length = 0;
+  const bool is_plain = H5Pget_userblock(plist, &user_block) >= 0 && user_block == 0 &&
+                        H5Pget_sizes(plist, &address, &length) >= 0 && address == 8 && length == 8 &&
+                        H5Fget_eoa(file, &end) >= 0;
+  return bytes.first(is_plain ? std::min<std::size_t>(end, bytes.size()) : 0);
+}
+
 void say(Hdf5Item item, const std::string& text, MessageWriter& out) {
   out.number(item);
   out.text(text);
 }
 
+struct Link {
+  std::string name;
+  H5L_type_t type = H5L_TYPE_ERROR;
+  haddr_t address = HADDR_UNDEF;  ///< of a hard one
+};
 struct Links {
-  std::vector<std::pair<std::string, H5L_type_t>> found;
+  std::vector<Link> found;
 };
 
 // No exception may pass through the library.
 extern "C" herr_t collect_link(hid_t, const char* name, const H5L_info_t* info, void* links) {
   try {
-    static_cast<Links*>(links)->found.emplace_back(name, info->type);
+    const bool is_hard = info->type == H5L_TYPE_HARD;
+    static_cast<Links*>(links)->found.push_back({name, info->type, is_hard ? info->u.address : HADDR_UNDEF});
     return 0;
   } catch (...) {
     return -1;
@@ -84,7 +117,8 @@ extern "C" herr_t collect_link(hid_t, const char* name, const H5L_info_t* info, 
 
 class Listing {
  public:
-  Listing(hid_t file, MessageWriter& out) : file_(file), out_(out) {}
+  Listing(hid_t file, std::span<const std::byte> bytes, MessageWriter& out)
+      : file_(file), bytes_(plain_bytes(file, bytes)), out_(out) {}
 
   void run() {
     H5O_info_t root{};
@@ -120,31 +154,33 @@ class Listing {
     links_ += links.found.size();
     if (links_ > max_links) throw Error("more than {} links", max_links);
     // The library would open the first of two equal names twice, and never show the second.
-    std::sort(links.found.begin(), links.found.end());
+    std::sort(links.found.begin(), links.found.end(),
+              [](const Link& a, const Link& b) { return a.name < b.name; });
     const auto twice = std::adjacent_find(links.found.begin(), links.found.end(),
-                                          [](const auto& a, const auto& b) { return a.first == b.first; });
+                                          [](const Link& a, const Link& b) { return a.name == b.name; });
     if (twice != links.found.end())
-      throw Error("'{}' stands twice in group '/{}': the file is damaged", twice->first, parent);
-    for (const auto& [link, type] : links.found) {
-      const std::string name = parent.empty() ? link : parent + "/" + link;
-      leave_out_if_damaged([&] { list_link(group, link, type, name); });
+      throw Error("'{}' stands twice in group '/{}': the file is damaged", twice->name, parent);
+    for (const Link& link : links.found) {
+      const std::string name = parent.empty() ? link.name : parent + "/" + link.name;
+      leave_out_if_damaged([&] { list_link(group, link, name); });
     }
   }
 
-  void list_link(hid_t group, const std::string& link, H5L_type_t type, const std::string& name) {
+  void list_link(hid_t group, const Link& link, const std::string& name) {
     if (name.size() > max_path) throw Error("an object's name has {} characters: '{}'", name.size(), name);
-    if (type == H5L_TYPE_SOFT) {
+    if (link.type == H5L_TYPE_SOFT) {
       // What it leads to within the file has a name of its own, and is listed under that.
       return say(Hdf5Item::note, where(name) + ": a soft link, not followed", out_);
     }
-    if (type != H5L_TYPE_HARD) throw Error("{}: a link out of the file, not followed", where(name));
-    const Hdf5Handle object(H5Oopen(group, link.c_str(), H5P_DEFAULT), H5Oclose);
+    if (link.type != H5L_TYPE_HARD) throw Error("{}: a link out of the file, not followed", where(name));
+    if (!seen_.emplace(link.address).second)
+      return say(Hdf5Item::note, where(name) + ": a second name of an object; left out", out_);
+    if (const auto plain = read_header(bytes_, link.address)) return describe(*plain, name, out_);
+    const Hdf5Handle object(H5Oopen(group, link.name.c_str(), H5P_DEFAULT), H5Oclose);
     H5O_info_t info{};
     if (!object.is_open() || H5Oget_info2(object, &info, H5O_INFO_BASIC) < 0)
       throw Error("object '{}' cannot be read: the file is damaged", name);
-    if (!seen_.emplace(info.addr).second) {
-      say(Hdf5Item::note, where(name) + ": a second name of an object; left out", out_);
-    } else if (info.type == H5O_TYPE_GROUP) {
+    if (info.type == H5O_TYPE_GROUP) {
       groups_.push_back(name);
     } else if (info.type == H5O_TYPE_DATASET) {
       describe(object, name, out_);
@@ -152,6 +188,7 @@ class Listing {
   }
 
   hid_t file_;
+  std::span<const std::byte> bytes_;
   MessageWriter& out_;
   // Groups can contain themselves, and an object may have several names; its address tells.
   std::set<haddr_t> seen_;
@@ -176,9 +213,9 @@ Hdf5Handle open_dataset(hid_t file, const std::string& name) {
   return {dataset, H5Dclose};
 }
 
-void list(hid_t file, const std::string& name, MessageWriter& out) {
+void list(hid_t file, std::span<const std::byte> bytes, const std::string& name, MessageWriter& out) {
   if (name.empty()) {
-    Listing(file, out).run();
+    Listing(file, bytes, out).run();
   } else {
     describe(open_dataset(file, name), name, out);
   }

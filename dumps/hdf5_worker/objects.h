@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 
 #include "assay/dumps/hdf5_library.h"
@@ -11,6 +12,12 @@ namespace assay {
 
 // Types. By their bits, as HDF5 has no names for bfloat16 and float8.
 
+/// Positions and numbers of bits; a position counts from the lowest bit.
+struct FloatFields {
+  std::size_t size, sign, exponent, exponent_bits, fraction, fraction_bits, bias;
+};
+std::optional<DType> float_type(const FloatFields&);
+std::optional<DType> integer_type(std::size_t size, bool is_signed);
 /// Nothing for types without a DType here: strings, compounds, ..
 std::optional<DType> dtype_of(hid_t type);
 /// For messages.
@@ -21,7 +28,8 @@ std::string type_text(hid_t type);
 /// Throws Error unless `name` leads to a dataset over hard links only.
 Hdf5Handle open_dataset(hid_t file, const std::string& name);
 /// The answer to Hdf5Question::list.
-void list(hid_t file, const std::string& name, MessageWriter&);
+/// @param bytes  of the file
+void list(hid_t file, std::span<const std::byte> bytes, const std::string& name, MessageWriter&);
 
 // What a dataset holds.
 

@@ -1,7 +1,6 @@
 #include "objects.h"
 
 namespace assay {
-namespace {
 
 std::optional<DType> integer_type(std::size_t size, bool is_signed) {
   constexpr DType types[2][4] = {{DType::uint8, DType::uint16, DType::uint32, DType::uint64},
@@ -12,21 +11,27 @@ std::optional<DType> integer_type(std::size_t size, bool is_signed) {
   return std::nullopt;
 }
 
-std::optional<DType> float_type(hid_t type, std::size_t size) {
-  std::size_t sign = 0, exponent = 0, exponent_bits = 0, fraction = 0, fraction_bits = 0;
-  if (H5Tget_fields(type, &sign, &exponent, &exponent_bits, &fraction, &fraction_bits) < 0)
-    return std::nullopt;
+std::optional<DType> float_type(const FloatFields& f) {
   for (const DType dtype : {DType::float64, DType::float32, DType::float16, DType::bfloat16,
                             DType::float8_e4m3fn, DType::float8_e5m2}) {
     const FloatFormat& format = format_of(dtype);
-    if (size == size_of(dtype) && sign == 8 * size - 1 && fraction == 0 && exponent == fraction_bits &&
-        exponent_bits == static_cast<std::size_t>(format.exponent_bits) &&
-        fraction_bits == static_cast<std::size_t>(format.fraction_bits) &&
-        H5Tget_ebias(type) == static_cast<std::size_t>(format.bias)) {
+    if (f.size == size_of(dtype) && f.sign == 8 * f.size - 1 && f.fraction == 0 &&
+        f.exponent == f.fraction_bits && f.exponent_bits == static_cast<std::size_t>(format.exponent_bits) &&
+        f.fraction_bits == static_cast<std::size_t>(format.fraction_bits) &&
+        f.bias == static_cast<std::size_t>(format.bias)) {
       return dtype;
     }
   }
   return std::nullopt;
+}
+
+namespace {
+
+std::optional<DType> float_type(hid_t type) {
+  FloatFields f{H5Tget_size(type), 0, 0, 0, 0, 0, H5Tget_ebias(type)};
+  if (H5Tget_fields(type, &f.sign, &f.exponent, &f.exponent_bits, &f.fraction, &f.fraction_bits) < 0)
+    return std::nullopt;
+  return assay::float_type(f);
 }
 
 // h5py writes numpy booleans as an enumeration over int8.
@@ -51,7 +56,7 @@ std::optional<DType> dtype_of(hid_t type) {
   if (H5Tget_precision(type) != 8 * size || H5Tget_offset(type) != 0) return std::nullopt;
   const H5T_order_t order = H5Tget_order(type);
   if (order != H5T_ORDER_LE && order != H5T_ORDER_BE && size != 1) return std::nullopt;
-  if (type_class == H5T_FLOAT) return float_type(type, size);
+  if (type_class == H5T_FLOAT) return float_type(type);
   return integer_type(size, type_class == H5T_INTEGER && H5Tget_sign(type) == H5T_SGN_2);
 }
 

@@ -132,6 +132,28 @@ TEST(Hdf5Worker, ThreadsShareOne) {
   EXPECT_EQ(same, 4);
 }
 
+// Plain datasets are described from their headers, without the library; it must say the same of each.
+TEST(Hdf5Worker, HeadersSayWhatTheLibrarySays) {
+  std::size_t datasets = 0;
+  for (const char* folder : {"samples", "hdf5_samples"}) {
+    for (const auto& entry :
+         std::filesystem::directory_iterator(std::filesystem::path(ASSAY_TEST_DATA) / folder)) {
+      if (entry.path().extension() != ".h5") continue;
+      const auto mapped = MappedFile::open(entry.path());
+      const Hdf5File file(mapped);
+      Hdf5Worker worker(*mapped);
+      const auto all = worker.ask(Hdf5Question::list, "", allowance);
+      for (const Hdf5File::Dataset& dataset : file.list().datasets) {
+        ++datasets;
+        const auto answer = worker.ask(Hdf5Question::list, dataset.name, allowance);
+        const auto one = Hdf5Worker::content(answer);
+        EXPECT_FALSE(std::ranges::search(all, one).empty()) << entry.path() << ": " << dataset.name;
+      }
+    }
+  }
+  EXPECT_GT(datasets, 70U);
+}
+
 TEST(Hdf5Chunks, InOrderAndUnfilteredTheyAreNotCopied) {
   const auto mapped = MappedFile::open(sample("chunks_new.h5"));
   const Hdf5File file(mapped);
