@@ -1,6 +1,8 @@
 #include "driver.h"
 
+#include <algorithm>
 #include <cstring>
+#include <limits>
 
 namespace assay {
 namespace {
@@ -11,21 +13,21 @@ struct MemoryFile {
 };
 
 std::span<const std::byte> bytes;
-bool is_open = false;
+MemoryFile* opened = nullptr;
 bool places_only = false;
 int places = 0;
 PlacesOnly::Place place;
 
 // The names of other files (links, virtual sources) come here too, and end here.
 H5FD_t* open_file(const char*, unsigned flags, hid_t, haddr_t) {
-  if (is_open || (flags & H5F_ACC_RDWR) != 0) return nullptr;
-  is_open = true;
-  return &(new MemoryFile{})->base;
+  if (opened != nullptr || (flags & H5F_ACC_RDWR) != 0) return nullptr;
+  opened = new MemoryFile{};
+  return &opened->base;
 }
 
 herr_t close_file(H5FD_t* file) {
   delete reinterpret_cast<MemoryFile*>(file);
-  is_open = false;
+  opened = nullptr;
   return 0;
 }
 
@@ -87,6 +89,10 @@ hid_t use_only(std::span<const std::byte> file) {
   const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
   H5Pset_driver(access, H5FDregister(&driver), nullptr);
   return access;
+}
+
+std::span<const std::byte> addressed_bytes() {
+  return bytes.first(opened == nullptr ? 0 : std::min<std::size_t>(opened->end_of_addresses, bytes.size()));
 }
 
 PlacesOnly::PlacesOnly() {

@@ -13,6 +13,9 @@ namespace assay {
 /// @return an access property list for H5Fopen, under any name
 hid_t use_only(std::span<const std::byte> file);
 
+/// The bytes as far as the open file says that it goes.
+std::span<const std::byte> addressed_bytes();
+
 /// While it lives, elements are not read: where they lie is remembered instead. The library has no question
 /// for the place of a chunk that does not walk over all chunks before it (H5Dget_chunk_info).
 class PlacesOnly {

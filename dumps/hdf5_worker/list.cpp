@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "driver.h"
 #include "header.h"
 #include "objects.h"
 
@@ -77,17 +78,14 @@ void describe(const PlainDataset& plain, const std::string& name, MessageWriter&
   out.number(0);
 }
 
-// The file as far as it says that it goes, if objects lie where the links say, and the fields are as wide as
-// read_header expects; else nothing.
-std::span<const std::byte> plain_bytes(hid_t file, std::span<const std::byte> bytes) {
+// Nothing unless objects lie where the links say, and the fields are as wide as read_header expects.
+std::span<const std::byte> plain_bytes(hid_t file) {
   const Hdf5Handle plist(H5Fget_create_plist(file), H5Pclose);
   hsize_t user_block = 0;
-  haddr_t end = 0;
   std::size_t address = 0, length = 0;
   const bool is_plain = H5Pget_userblock(plist, &user_block) >= 0 && user_block == 0 &&
-                        H5Pget_sizes(plist, &address, &length) >= 0 && address == 8 && length == 8 &&
-                        H5Fget_eoa(file, &end) >= 0;
-  return bytes.first(is_plain ? std::min<std::size_t>(end, bytes.size()) : 0);
+                        H5Pget_sizes(plist, &address, &length) >= 0 && address == 8 && length == 8;
+  return is_plain ? addressed_bytes() : std::span<const std::byte>();
 }
 
 void say(Hdf5Item item, const std::string& text, MessageWriter& out) {
@@ -117,8 +115,7 @@ extern "C" herr_t collect_link(hid_t, const char* name, const H5L_info_t* info, 
 
 class Listing {
  public:
-  Listing(hid_t file, std::span<const std::byte> bytes, MessageWriter& out)
-      : file_(file), bytes_(plain_bytes(file, bytes)), out_(out) {}
+  Listing(hid_t file, MessageWriter& out) : file_(file), bytes_(plain_bytes(file)), out_(out) {}
 
   void run() {
     H5O_info_t root{};
@@ -213,9 +210,9 @@ Hdf5Handle open_dataset(hid_t file, const std::string& name) {
   return {dataset, H5Dclose};
 }
 
-void list(hid_t file, std::span<const std::byte> bytes, const std::string& name, MessageWriter& out) {
+void list(hid_t file, const std::string& name, MessageWriter& out) {
   if (name.empty()) {
-    Listing(file, bytes, out).run();
+    Listing(file, out).run();
   } else {
     describe(open_dataset(file, name), name, out);
   }

@@ -77,12 +77,11 @@ void send(const std::string& bytes) {
   put(bytes.data(), bytes.size());
 }
 
-void answer(hid_t file, std::span<const std::byte> bytes, Hdf5Question question, const std::string& name,
-            MessageWriter& out) {
+void answer(hid_t file, Hdf5Question question, const std::string& name, MessageWriter& out) {
   if (file < 0) throw Error("the HDF5 library cannot open it: it is truncated or damaged");
   switch (question) {
     case Hdf5Question::list:
-      return list(file, bytes, name, out);
+      return list(file, name, out);
     case Hdf5Question::chunks:
       return describe_chunks(file, name, out);
     case Hdf5Question::elements:
@@ -112,7 +111,7 @@ void answer(hid_t file, std::span<const std::byte> bytes, Hdf5Question question,
     MessageWriter out;
     out.number(Hdf5Answer::done);
     try {
-      answer(file, bytes, question, name, out);
+      answer(file, question, name, out);
     } catch (const std::bad_alloc&) {
       out = {};
       out.number(Hdf5Answer::failed);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <optional>
-#include <span>
 #include <string>
 
 #include "assay/dumps/hdf5_library.h"
@@ -28,8 +27,7 @@ std::string type_text(hid_t type);
 /// Throws Error unless `name` leads to a dataset over hard links only.
 Hdf5Handle open_dataset(hid_t file, const std::string& name);
 /// The answer to Hdf5Question::list.
-/// @param bytes  of the file
-void list(hid_t file, std::span<const std::byte> bytes, const std::string& name, MessageWriter&);
+void list(hid_t file, const std::string& name, MessageWriter&);
 
 // What a dataset holds.
 
