@@ -9,7 +9,8 @@
 namespace assay {
 namespace {
 
-constexpr std::uint64_t first_of_library = 4, last_of_library = 6;  // szip, nbit, scaleoffset
+// Behind the own ones: szip, nbit, scaleoffset.
+constexpr std::uint64_t last_of_library = 6;
 constexpr std::size_t checksum_size = 4;
 
 bool is_own(const Hdf5Filter& filter) {

@@ -54,6 +54,17 @@ TEST(Hdf5Hostile, OtherTensorsOfTheFileAreRead) {
   EXPECT_THAT(dump->read(0).values(), testing::ElementsAre(0, 1, 2, 3));
 }
 
+TEST(Hdf5Hostile, OtherFilesOfTheFolderAreRead) {
+  const Scratch scratch;
+  std::filesystem::copy(hostile() / "tree_loop.h5", scratch.path() / "bad.h5");
+  std::filesystem::copy(samples() / "user_block.h5", scratch.path() / "good.h5");
+  const auto dump = open_dump(scratch.path());
+  ASSERT_EQ(dump->records.size(), 1U);
+  EXPECT_EQ(dump->read(0).size(), 10);
+  ASSERT_EQ(dump->left_out.size(), 1U);
+  EXPECT_THAT(dump->left_out[0], HasSubstr("bad.h5: the process that reads it was ended by signal 11"));
+}
+
 TEST(Hdf5Hostile, ASourceIsNoLink) {
   const Scratch scratch;
   std::filesystem::copy(hostile() / "virtual_missing.h5", scratch.path() / "virtual_missing.h5");
