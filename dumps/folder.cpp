@@ -48,13 +48,18 @@ class FolderDump : public Dump {
             fmt::format("{}: a distributed checkpoint, to be opened by itself", file.parent_path().string()));
       }
       if (std::find(known.begin(), known.end(), extension) == known.end()) continue;
-      auto dump = open_file(MappedFile::open(file), options);
-      if (dump == nullptr) {
-        left_out.push_back(fmt::format("{}: no known format", file.string()));
-      } else {
-        add(std::move(dump), file.lexically_relative(folder).replace_extension().generic_string());
+      try {
+        auto dump = open_file(MappedFile::open(file), options);
+        if (dump == nullptr) {
+          left_out.push_back(fmt::format("{}: no known format", file.string()));
+        } else {
+          add(std::move(dump), file.lexically_relative(folder).replace_extension().generic_string());
+        }
+      } catch (const Error& problem) {  // the other files go on
+        left_out.push_back(problem.what());
       }
     }
+    if (files_.empty() && left_out.size() == 1) throw Error("{}", left_out.front());
     if (files_.empty()) {
       throw Error(
           "{}: the folder has no readable file, expected files with the extension {}, an assay-dump or an "

@@ -1,18 +1,26 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "assay/dumps/file.h"
+#include "assay/dumps/hdf5_message.h"
+#include "assay/dumps/hdf5_worker.h"
 #include "assay/golden/tensor.h"
 
 namespace assay {
 
-/// An HDF5 file, read through the HDF5 C library, which is not thread-safe: all calls of the process share
-/// one lock. Bits are never converted: the library decodes 14 of 256 codes of float8_e4m3fn wrongly.
+class Hdf5Sources;
+
+/// An HDF5 file. The HDF5 library sees it only in a worker process (hdf5_worker.h), which says where the
+/// elements lie; they are read here, from the mapped file, and every place is checked. Whoever wrote the file
+/// makes no difference: it could lie about that. Bits are never converted: the library decodes 14 of 256
+/// codes of float8_e4m3fn wrongly.
 class Hdf5File {
  public:
   struct Dataset {
@@ -21,31 +29,54 @@ class Hdf5File {
     std::optional<DType> dtype;  ///< nothing for types without a DType here (strings, compounds, ..)
     bool big_endian = false;
     Shape shape;
-    std::optional<std::uint64_t> offset;  ///< in the file, where the elements lie there as they are
+    Hdf5Storage storage = Hdf5Storage::in_file;
+    std::uint64_t offset = 0;  ///< in the file, of what is stored `in_file`
+    std::uint64_t stored = 0;  ///< bytes in the file
+    std::string problem;       ///< why it cannot be read, if that is known already
+  };
+  struct Listing {
+    std::vector<Dataset> datasets;      ///< of numbers, in order of names
+    std::vector<std::string> notes;     ///< second names of datasets, which are left out
+    std::vector<std::string> left_out;  ///< what holds no numbers, and links out of the file
   };
 
-  /// Throws Error if the library cannot open the file.
   explicit Hdf5File(std::shared_ptr<const MappedFile> file);
   ~Hdf5File();
   Hdf5File(const Hdf5File&) = delete;
   Hdf5File& operator=(const Hdf5File&) = delete;
 
   const MappedFile& file() const { return *file_; }
-  /// Every dataset of numbers below the root, each once, in order of names. Links and what holds no
-  /// numbers are left out.
-  std::vector<Dataset> datasets(std::vector<std::string>& notes, std::vector<std::string>& left_out) const;
-  /// Throws Error if there is no such dataset, or it lies outside the file (external or virtual storage).
-  Dataset describe(const std::string& name) const;
+  std::shared_ptr<const MappedFile> shared_file() const { return file_; }
+  /// Of the whole file, made once. Throws Error if the library cannot open or list it.
+  const Listing& list() const;
+  /// Throws Error if there is no such dataset of numbers. The first question lists the file.
+  const Dataset& describe(const std::string& name) const;
   /// In place where the file allows it.
   Tensor read(const Dataset&) const;
   /// The same bits as `dtype`, which must have the same size: bfloat16 is stored as uint16.
   Tensor read(const Dataset&, DType dtype) const;
   /// A dataset that holds one text: bytes, or a string of fixed or variable length.
   std::string read_text(const std::string& name) const;
+  /// The worker's process; 0 while there is none.
+  pid_t worker() const;
 
  private:
+  friend class Hdf5Sources;
+
+  std::vector<std::byte> ask(Hdf5Question, const std::string& name, std::uint64_t allowance) const;
+  void rest() const;
+  void rest_unlocked() const;
+  Tensor read(const Dataset&, DType dtype, Hdf5Sources&) const;
+  Tensor read_chunks(const Dataset&, DType dtype) const;
+  Tensor read_by_library(const Dataset&, DType dtype) const;
+
   std::shared_ptr<const MappedFile> file_;
-  std::int64_t handle_ = -1;
+  mutable std::mutex mutex_;  ///< of the two below
+  mutable std::unique_ptr<Hdf5Worker> worker_;
+  mutable std::unique_ptr<const Listing> listing_;
 };
+
+/// "<file>: dataset '<name>'"
+std::string where(const MappedFile& file, const std::string& dataset);
 
 }  // namespace assay

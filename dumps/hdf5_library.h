@@ -3,6 +3,9 @@
 // The 1.10 interface, which later versions keep.
 #define H5_USE_110_API
 #include <hdf5.h>
+#if H5_VERSION_GE(1, 13, 2)
+#include <H5FDdevelop.h>
+#endif
 
 #include <mutex>
 

@@ -235,10 +235,13 @@ std::string to_string(const Box& box) {
   return text + "]";
 }
 
-Shape local_shape_of(const Record& record, const Mesh& mesh) {
-  Shape local;
-  for (const Indices& i : local_indices(record, mesh)) local.push_back(length_of(i));
-  return local;
+Box box_of(const Record& record, const Mesh& mesh) {
+  Box box;
+  for (const Indices& i : local_indices(record, mesh)) {
+    box.offsets.push_back(i.empty() ? 0 : i.front().begin);
+    box.shape.push_back(length_of(i));
+  }
+  return box;
 }
 
 const Shape& shape_of(const Record& record) {

@@ -172,7 +172,7 @@ class Cut {
     for (const std::size_t index : records_) {
       Record& r = record(index);
       r.global_shape = rule_.shape;
-      const std::int64_t all = element_count(local_shape_of(r, dump_.mesh));
+      const std::int64_t all = element_count(box_of(r, dump_.mesh).shape);
       const std::int64_t first = starts.at({r.mesh_coordinate[axis_of(rule_.flat)]});
       // What is behind the tensor's end pads the ranks to equal lengths.
       r.flattened_range = {std::min(first, all), std::min(first + r.shape[0], all)};

@@ -396,7 +396,7 @@ TEST(MsprobeLayout, DifferentMeshesAreNotGuessed) {
   EXPECT_THAT(dump->left_out, ElementsAre(HasSubstr("partial sum"), HasSubstr("partial sum")));
   const auto tensors = logical_tensors(*dump);
   ASSERT_THAT(tensors, SizeIs(2));
-  EXPECT_THAT(merge(*dump, tensors[0]).tensor.values(), ElementsAre(1, 2));
+  EXPECT_THAT(merge(*dump, tensors[0]).tensor.whole().values(), ElementsAre(1, 2));
 }
 
 TEST(MsprobeLayout, AMissingRankIsMissed) {
@@ -415,7 +415,7 @@ TEST(MsprobeLayout, AMissingRankIsMissed) {
   }
   // Opened alone, the rank's part is all there is.
   const auto alone = open_dump(tree.root() / "step0/rank0");
-  EXPECT_THAT(merge(*alone, logical_tensors(*alone)[0]).tensor.values(), ElementsAre(1));
+  EXPECT_THAT(merge(*alone, logical_tensors(*alone)[0]).tensor.whole().values(), ElementsAre(1));
   EXPECT_THAT(alone->notes, ElementsAre(HasSubstr("one rank's folder")));
 }
 

@@ -1,0 +1,22 @@
+#include "assay/dumps/hdf5_library.h"
+
+namespace assay {
+namespace {
+
+std::mutex& hdf5_mutex() {
+  static std::mutex instance;
+  return instance;
+}
+
+}  // namespace
+
+Hdf5Library::Hdf5Library() : lock_(hdf5_mutex()) {
+  static const bool ready = [] {
+    H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+    H5PLset_loading_state(0);
+    return true;
+  }();
+  static_cast<void>(ready);
+}
+
+}  // namespace assay

@@ -1,0 +1,142 @@
+// The process that opens HDF5 files for the reader (dumps/hdf5_worker.h): the library crashes, loops and
+// allocates on damaged files, so it does that here. It gets a socket and the open file, and can open nothing
+// else.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <new>
+
+#include "driver.h"
+#include "objects.h"
+
+namespace assay {
+namespace {
+
+// A question is a name, and names have a limit.
+constexpr std::uint64_t max_question = 1 << 16;
+// The library's and this program's own, before any file.
+constexpr std::uint64_t own_memory = std::uint64_t{512} << 20;
+constexpr rlim_t own_seconds = 10;
+
+void limit(decltype(RLIMIT_AS) what, rlim_t soft, rlim_t hard) {
+  const rlimit limits{soft, hard};
+  if (::setrlimit(what, &limits) != 0) ::_exit(1);
+}
+
+// Once and for all, before the library sees a byte.
+void lock_down() {
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) ::_exit(1);
+  limit(RLIMIT_CORE, 0, 0);
+  limit(RLIMIT_FSIZE, 0, 0);
+  // No further descriptor: neither a plugin nor any file that another one names can be opened.
+  limit(RLIMIT_NOFILE, 0, 0);
+}
+
+// For the next question. An allowance is in bytes of memory; time follows from it, at the speed of the
+// slowest filter.
+void allow(std::uint64_t file_size, std::uint64_t allowance) {
+  rusage used{};
+  ::getrusage(RUSAGE_SELF, &used);
+  constexpr std::uint64_t bytes_a_second = 8 << 20;
+  const rlim_t now = static_cast<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec);
+  limit(RLIMIT_CPU, now + own_seconds + allowance / bytes_a_second, RLIM_INFINITY);
+  // AddressSanitizer reserves terabytes of addresses for itself, so its builds go without this one.
+#if !defined(ASSAY_SANITIZED)
+  limit(RLIMIT_AS, own_memory + file_size + allowance, RLIM_INFINITY);
+#else
+  static_cast<void>(file_size);
+#endif
+}
+
+void receive(void* target, std::size_t size) {
+  for (auto* at = static_cast<char*>(target); size != 0;) {
+    const ssize_t count = ::read(hdf5_worker_socket, at, size);
+    if (count <= 0) ::_exit(0);  // the reader has gone
+    at += count;
+    size -= static_cast<std::size_t>(count);
+  }
+}
+
+void send(const std::string& bytes) {
+  const std::uint64_t size = bytes.size();
+  const auto put = [](const void* from, std::size_t left) {
+    for (auto* at = static_cast<const char*>(from); left != 0;) {
+      const ssize_t count = ::send(hdf5_worker_socket, at, left, MSG_NOSIGNAL);
+      if (count <= 0) ::_exit(0);
+      at += count;
+      left -= static_cast<std::size_t>(count);
+    }
+  };
+  put(&size, sizeof size);
+  put(bytes.data(), bytes.size());
+}
+
+void answer(hid_t file, Hdf5Question question, const std::string& name, MessageWriter& out) {
+  if (file < 0) throw Error("the HDF5 library cannot open it: it is truncated or damaged");
+  switch (question) {
+    case Hdf5Question::list:
+      return list(file, name, out);
+    case Hdf5Question::chunks:
+      return describe_chunks(file, name, out);
+    case Hdf5Question::elements:
+      return read_elements(file, name, out);
+    case Hdf5Question::text:
+      return read_text(file, name, out);
+    case Hdf5Question::sources:
+      return describe_sources(file, name, out);
+  }
+}
+
+[[noreturn]] void serve(std::span<const std::byte> bytes) {
+  const Hdf5Library library;
+  const hid_t access = use_only(bytes);
+  hid_t file = -1;
+  for (bool first = true;; first = false) {
+    std::uint64_t size = 0;
+    receive(&size, sizeof size);
+    if (size > max_question) ::_exit(1);
+    std::string text(size, '\0');
+    receive(text.data(), size);
+    MessageReader reader(std::as_bytes(std::span(text)), "question");
+    const auto question = reader.choice(Hdf5Question::sources);
+    allow(bytes.size(), reader.number());
+    const std::string name = reader.text();
+    if (first) file = H5Fopen("the file", H5F_ACC_RDONLY, access);
+    MessageWriter out;
+    out.number(Hdf5Answer::done);
+    try {
+      answer(file, question, name, out);
+    } catch (const std::bad_alloc&) {
+      out = {};
+      out.number(Hdf5Answer::failed);
+      out.text("needs more memory than a file of its size should: it is damaged");
+    } catch (const Error& problem) {
+      out = {};
+      out.number(Hdf5Answer::failed);
+      out.text(problem.what());
+    }
+    send(out.bytes());
+  }
+}
+
+}  // namespace
+}  // namespace assay
+
+int main() {
+  using namespace assay;
+  ::close(hdf5_worker_image);
+  struct stat status {};
+  if (::fstat(hdf5_worker_file, &status) != 0) return 1;
+  const auto size = static_cast<std::size_t>(status.st_size);
+  void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, hdf5_worker_file, 0);
+  if (address == MAP_FAILED) return 1;
+  ::close(hdf5_worker_file);
+  lock_down();
+  serve({static_cast<const std::byte*>(address), size});
+}
