@@ -25,7 +25,8 @@ class FolderDump : public Dump {
   FolderDump(const std::filesystem::path& folder, const OpenOptions& options) {
     path = folder;
     format = "folder";
-    const std::vector<std::string> known = extensions();
+    std::vector<std::string> known = extensions();
+    if (options.raw) known.emplace_back(".raw");
     for (const std::filesystem::path& file : list(folder)) {
       const auto extension = file.extension().string();
       if (std::find(known.begin(), known.end(), extension) == known.end()) continue;

@@ -67,7 +67,7 @@ TEST(Formats, EverySampleHasTheBitsItsWriterWrote) {
   std::size_t files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(ASSAY_TEST_DATA)) {
     const std::filesystem::path folder = entry.path();
-    if (!exists(folder / "expected.json")) continue;
+    if (!folder.filename().string().ends_with("samples")) continue;
     const Json all = parse_json(read_text(folder / "expected.json"), "expected.json");
     for (const auto& [file, expected] : all.object("expected.json")) {
       ++files;
