@@ -62,6 +62,8 @@ Hdf5Writer::Hdf5Writer(std::filesystem::path path) : path_(std::move(path)) {
   H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V110);
   H5Pset_alignment(access, 4096, 64);
   H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
+  // Bits go to the file at once, so that a full disk is seen by the write and not missed by the close.
+  H5Pset_sieve_buf_size(access, 0);
   const Hdf5Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
   H5Pset_obj_track_times(creation, false);
   file_ = H5Fcreate(path_.c_str(), H5F_ACC_TRUNC, creation, access);
@@ -73,10 +75,10 @@ Hdf5Writer::~Hdf5Writer() {
   if (file_ >= 0) H5Fclose(file_);
 }
 
-void Hdf5Writer::write(const std::string& name, const Tensor& tensor) {
+std::uint64_t Hdf5Writer::write(const std::string& name, const Tensor& tensor) {
   const Hdf5Library library;
   const Hdf5Handle type(open_type(tensor.dtype()), H5Tclose);
-  write_bytes(name, type, tensor.shape(), tensor.bytes().data());
+  return write_bytes(name, type, tensor.shape(), tensor.bytes().data());
 }
 
 void Hdf5Writer::write_text(const std::string& name, std::string_view text) {
@@ -84,8 +86,8 @@ void Hdf5Writer::write_text(const std::string& name, std::string_view text) {
   write_bytes(name, H5T_STD_U8LE, {static_cast<std::int64_t>(text.size())}, text.data());
 }
 
-void Hdf5Writer::write_bytes(const std::string& name, std::int64_t type, const Shape& shape,
-                             const void* bytes) {
+std::uint64_t Hdf5Writer::write_bytes(const std::string& name, std::int64_t type, const Shape& shape,
+                                      const void* bytes) {
   if (shape.size() > H5S_MAX_RANK) {
     throw Error("{}: {} has {} dimensions, HDF5 allows {}", path_.string(), name, shape.size(), H5S_MAX_RANK);
   }
@@ -110,6 +112,8 @@ void Hdf5Writer::write_bytes(const std::string& name, std::int64_t type, const S
       (element_count(shape) != 0 && H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes) < 0)) {
     throw Error("{}: '{}' cannot be written; is the disk full?", path_.string(), name);
   }
+  const haddr_t offset = H5Dget_offset(dataset);
+  return offset == HADDR_UNDEF ? 0 : offset;
 }
 
 void Hdf5Writer::close() {

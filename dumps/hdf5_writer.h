@@ -20,13 +20,15 @@ class Hdf5Writer {
 
   /// Raw bits under the native type of the same size: bfloat16 as uint16, float8 and bool as uint8.
   /// @param name  "/x" or "/group/x"; the group is made where it is missing
-  void write(const std::string& name, const Tensor&);
+  /// @return      the offset of the bytes in the file, where they lie even if it is never closed; 0 for none
+  std::uint64_t write(const std::string& name, const Tensor&);
   void write_text(const std::string& name, std::string_view text);
   /// Closes the file and waits until it is on the disk.
   void close();
 
  private:
-  void write_bytes(const std::string& name, std::int64_t type, const Shape& shape, const void* bytes);
+  std::uint64_t write_bytes(const std::string& name, std::int64_t type, const Shape& shape,
+                            const void* bytes);
 
   std::filesystem::path path_;
   std::int64_t file_ = -1;
