@@ -9,8 +9,6 @@
 namespace assay {
 namespace {
 
-// What every producer's JSON library writes exactly.
-constexpr std::int64_t max_number = std::int64_t{1} << 53;
 constexpr std::string_view slots[] = {"input", "output", "grad_input", "grad_output",
                                       "param", "grad",   "state",      "loss"};
 
@@ -55,6 +53,10 @@ void parse_layout(const Json& entry, const std::string& where, const Mesh& mesh,
 }
 
 }  // namespace
+
+bool is_slot(std::string_view word) {
+  return std::find(std::begin(slots), std::end(slots), word) != std::end(slots);
+}
 
 Json json_numbers(const Shape& shape) {
   Json::Array items;
@@ -102,7 +104,8 @@ Json index_entry(const Record& record, const std::string& file, const std::strin
 Record parse_index_entry(const Json& entry, const std::string& where, int rank, const Mesh& mesh) {
   const auto number = [&](std::string_view key, const Json& json) {
     const std::int64_t value = json.integer(fmt::format("{}: {}", where, key));
-    if (value < -1 || value > max_number) throw Error("{}: {} is {}, expected -1 to 2^53", where, key, value);
+    if (value < -1 || value > max_index_number)
+      throw Error("{}: {} is {}, expected -1 to 2^53", where, key, value);
     return value;
   };
   const auto optional_number = [&](std::string_view key, std::int64_t otherwise) {
@@ -132,8 +135,7 @@ Record parse_index_entry(const Json& entry, const std::string& where, int rank, 
   if (const Json* count = entry.find("count"); count != nullptr && !count->is_null()) {
     record.count = number("count", *count);
   }
-  if (entry.find("slot") != nullptr &&
-      std::find(std::begin(slots), std::end(slots), record.id.slot) == std::end(slots)) {
+  if (entry.find("slot") != nullptr && !is_slot(record.id.slot)) {
     throw Error("{}: slot '{}', expected one of {}", where, record.id.slot, fmt::join(slots, ", "));
   }
   const std::optional<DType> dtype = parse_dtype(text("dtype"));

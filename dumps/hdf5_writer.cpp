@@ -5,8 +5,10 @@
 
 #include <cerrno>
 #include <cstring>
+#include <set>
 
 #include "assay/dumps/hdf5_library.h"
+#include "assay/dumps/unfinished.h"
 #include "assay/golden/error.h"
 
 namespace assay {
@@ -43,9 +45,14 @@ hid_t open_type(DType dtype) {
       H5Tset_ebias(half, 15);
       return half;
     }
+    case DType::boolean: {
+      const hid_t flag = H5Tenum_create(H5T_STD_I8LE);
+      for (const auto& [word, value] : {std::pair{"FALSE", std::int8_t{0}}, {"TRUE", std::int8_t{1}}})
+        H5Tenum_insert(flag, word, &value);
+      return flag;
+    }
     case DType::float8_e4m3fn:
     case DType::float8_e5m2:
-    case DType::boolean:
     case DType::uint8:
       break;
   }
@@ -97,8 +104,9 @@ std::uint64_t Hdf5Writer::write_bytes(const std::string& name, std::int64_t type
                              : H5Screate_simple(static_cast<int>(shape.size()), extents.data(), nullptr),
                          H5Sclose);
   // Without times, equal dumps are equal files.
-  const std::string parent = name.substr(0, name.rfind('/'));
-  if (!parent.empty() && H5Lexists(file_, parent.c_str(), H5P_DEFAULT) <= 0) {
+  for (std::size_t slash = name.find('/', 1); slash != std::string::npos; slash = name.find('/', slash + 1)) {
+    const std::string parent = name.substr(0, slash);
+    if (H5Lexists(file_, parent.c_str(), H5P_DEFAULT) > 0) continue;
     const Hdf5Handle timeless(H5Pcreate(H5P_GROUP_CREATE), H5Pclose);
     H5Pset_obj_track_times(timeless, false);
     const Hdf5Handle group(H5Gcreate2(file_, parent.c_str(), H5P_DEFAULT, timeless, H5P_DEFAULT), H5Gclose);
@@ -124,6 +132,24 @@ void Hdf5Writer::close() {
     if (status < 0) throw Error("{}: cannot be written to the end; is the disk full?", path_.string());
   }
   sync_to_disk(path_);
+}
+
+void write_hdf5(const std::filesystem::path& path, std::span<const PlainTensor> tensors) {
+  std::set<std::string_view> names;
+  for (const PlainTensor& tensor : tensors) names.insert(tensor.name);
+  for (const PlainTensor& tensor : tensors) {
+    check_path_name(tensor.name, path.string());
+    for (std::size_t slash = 0; (slash = tensor.name.find('/', slash + 1)) != std::string::npos;) {
+      if (!names.contains(std::string_view(tensor.name).substr(0, slash))) continue;
+      throw Error("{}: '{}' would be in the group '{}', which is a tensor; convert to safetensors",
+                  path.string(), tensor.name, tensor.name.substr(0, slash));
+    }
+  }
+  Unfinished file(path, Unfinished::Kind::file);
+  Hdf5Writer writer(file.path());
+  for (const PlainTensor& tensor : tensors) writer.write("/" + tensor.name, tensor.read());
+  writer.close();
+  file.finish();
 }
 
 void sync_to_disk(const std::filesystem::path& path) {

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include "assay/dumps/dump.h"
+#include "assay/dumps/plain_tensor.h"
 #include "assay/dumps/readers.h"
 #include "assay/golden/error.h"
 
@@ -66,7 +67,13 @@ std::unique_ptr<Dump> open_dump(const std::filesystem::path& path, const OpenOpt
   try {
     auto dump = open_any(path, options);
     // Here and not in each reader, so that none can forget it.
-    for (const Record& record : dump->records) check_names(record, path.string());
+    for (Record& record : dump->records) {
+      check_names(record, path.string());
+      // Formats that have nothing but names leave the rest to their default.
+      Identity plain;
+      plain.module = record.id.module;
+      if (dump->format != "assay-dump" && record.id == plain) record.id = parse_plain_name(plain.module);
+    }
     return dump;
   } catch (const std::filesystem::filesystem_error& problem) {
     throw Error("{}: {}", path.string(), problem.code().message());

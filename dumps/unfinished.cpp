@@ -39,7 +39,14 @@ Unfinished::~Unfinished() {
 }
 
 void Unfinished::finish() {
-  sync_to_disk(path_);
+  const int place = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  // A folder's files are many: one wait for all.
+  const bool is_folder = std::filesystem::is_directory(path_);
+  const bool synced = place >= 0 && (is_folder ? ::syncfs(place) : ::fsync(place)) == 0;
+  const int problem = errno;
+  if (place >= 0) ::close(place);
+  if (!synced)
+    throw Error("{}: cannot be written to the disk ({})", target_.string(), std::strerror(problem));
   int failed = ::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target_.c_str(), RENAME_NOREPLACE);
   // Not every file system knows the flag.
   if (failed != 0 && (errno == EINVAL || errno == ENOSYS) && !std::filesystem::exists(target_))
