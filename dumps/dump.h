@@ -115,7 +115,8 @@ RawArray parse_raw(std::string_view);
 
 struct OpenOptions {
   /// The true type of arrays whose file (npy, npz, HDF5) cannot name it: opaque V2 and V1, one- and two-byte
-  /// integers that are the bits of bfloat16 or float8, float32 that is tfloat32 or hfloat32.
+  /// integers that are the bits of bfloat16 or float8, float32 (safetensors' too) that is tfloat32 or
+  /// hfloat32.
   std::optional<DType> dtype_hint = std::nullopt;
   /// What a file of no known format holds; in a folder, files that end in .bin or .raw.
   std::optional<RawArray> raw = std::nullopt;

@@ -52,7 +52,8 @@ SafetensorsFile::Entry parse_entry(const Json::Member& member, std::uint64_t dat
 
 class SafetensorsDump : public Dump {
  public:
-  explicit SafetensorsDump(std::shared_ptr<const MappedFile> file) : file_(std::move(file)) {
+  SafetensorsDump(std::shared_ptr<const MappedFile> file, const OpenOptions& options)
+      : file_(std::move(file)) {
     path = file_.file().path();
     format = "safetensors";
     for (const SafetensorsFile::Entry& entry : file_.entries()) {
@@ -60,7 +61,7 @@ class SafetensorsDump : public Dump {
         left_out.push_back(why_left_out(file_, entry));
         continue;
       }
-      records.push_back(safetensors_record(file_, entry, records.size()));
+      records.push_back(safetensors_record(file_, entry, records.size(), options.dtype_hint));
       entries_.push_back(&entry);
     }
     if (std::any_of(records.begin(), records.end(), [](const Record& r) { return r.offsets.has_value(); })) {
@@ -68,7 +69,9 @@ class SafetensorsDump : public Dump {
                       ": one of the shards of a checkpoint; open its folder for the whole tensors");
     }
   }
-  Tensor read(std::size_t index) const override { return file_.read(*entries_.at(index)); }
+  Tensor read(std::size_t index) const override {
+    return file_.read(*entries_.at(index), records.at(index).dtype);
+  }
   std::string location(std::size_t index) const override {
     return path.string() + ": " + entries_.at(index)->name;
   }
@@ -171,8 +174,11 @@ std::string why_left_out(const SafetensorsFile& file, const SafetensorsFile::Ent
          ", which cannot be compared; expected a real type of 8 bits or more that assay knows, or an integer";
 }
 
-Record safetensors_record(const SafetensorsFile& file, const SafetensorsFile::Entry& entry, std::size_t seq) {
-  Record record = plain_record(entry.name, entry.dtype.value(), entry.shape, seq);
+Record safetensors_record(const SafetensorsFile& file, const SafetensorsFile::Entry& entry, std::size_t seq,
+                          std::optional<DType> hint) {
+  const DType stored = entry.dtype.value();
+  const DType dtype = stored == DType::float32 ? hinted(stored, hint) : stored;
+  Record record = plain_record(entry.name, dtype, entry.shape, seq);
   record.offsets = file.offsets(entry);
   for (std::size_t d = 0; record.offsets && d < entry.shape.size(); ++d)
     record.global_shape[d] += (*record.offsets)[d];
@@ -197,8 +203,8 @@ bool fits_safetensors(const std::shared_ptr<const MappedFile>& file) {
   return at != std::string_view::npos && file->text()[at] == '{';
 }
 
-std::unique_ptr<Dump> open_safetensors(std::shared_ptr<const MappedFile> file, const OpenOptions&) {
-  return std::make_unique<SafetensorsDump>(std::move(file));
+std::unique_ptr<Dump> open_safetensors(std::shared_ptr<const MappedFile> file, const OpenOptions& options) {
+  return std::make_unique<SafetensorsDump>(std::move(file), options);
 }
 
 }  // namespace assay

@@ -52,7 +52,9 @@ class SafetensorsFile {
 };
 
 /// The record of one entry. A shard's global shape is only known to reach to its own end.
-Record safetensors_record(const SafetensorsFile&, const SafetensorsFile::Entry&, std::size_t seq);
+/// @param hint  float32 may be tfloat32 or hfloat32, which the format cannot name; it names all others
+Record safetensors_record(const SafetensorsFile&, const SafetensorsFile::Entry&, std::size_t seq,
+                          std::optional<DType> hint);
 /// "<where>: tensor 'x' is C64, ..": why an entry without a DType cannot be compared.
 std::string why_left_out(const SafetensorsFile&, const SafetensorsFile::Entry&);
 

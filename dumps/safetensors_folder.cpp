@@ -20,7 +20,7 @@ class SafetensorsFiles : public Dump {
  public:
   Tensor read(std::size_t index) const override {
     const auto& [file, entry] = places_.at(index);
-    return file->read(*entry);
+    return file->read(*entry, records.at(index).dtype);
   }
   std::string location(std::size_t index) const override {
     const auto& [file, entry] = places_.at(index);
@@ -28,6 +28,7 @@ class SafetensorsFiles : public Dump {
   }
 
  protected:
+  explicit SafetensorsFiles(const OpenOptions& options) : hint_(options.dtype_hint) {}
   SafetensorsFile& add_file(std::shared_ptr<const MappedFile> file) {
     files_.push_back(std::make_unique<SafetensorsFile>(std::move(file)));
     return *files_.back();
@@ -37,13 +38,14 @@ class SafetensorsFiles : public Dump {
       left_out.push_back(why_left_out(file, entry));
       return;
     }
-    Record record = safetensors_record(file, entry, records.size());
+    Record record = safetensors_record(file, entry, records.size(), hint_);
     record.rank = rank;
     records.push_back(std::move(record));
     places_.emplace_back(&file, &entry);
   }
 
  private:
+  std::optional<DType> hint_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::vector<std::pair<const SafetensorsFile*, const SafetensorsFile::Entry*>> places_;
 };
@@ -64,7 +66,8 @@ std::vector<fs::path> files_ending(const fs::path& folder, std::string_view endi
 // (shared tensors, one byte per element), so nothing rests on it.
 class IndexedDump : public SafetensorsFiles {
  public:
-  explicit IndexedDump(const std::shared_ptr<const MappedFile>& index) {
+  IndexedDump(const std::shared_ptr<const MappedFile>& index, const OpenOptions& options)
+      : SafetensorsFiles(options) {
     path = index->path();
     format = "safetensors";
     const std::string where = path.string();
@@ -108,7 +111,7 @@ class IndexedDump : public SafetensorsFiles {
 // shard.
 class ShardedDump : public SafetensorsFiles {
  public:
-  explicit ShardedDump(const fs::path& folder) {
+  ShardedDump(const fs::path& folder, const OpenOptions& options) : SafetensorsFiles(options) {
     path = folder;
     format = "safetensors";
     std::map<std::string, Shape> whole;
@@ -154,8 +157,9 @@ bool fits_safetensors_index(const std::shared_ptr<const MappedFile>& file) {
          file->text()[at] == '{';
 }
 
-std::unique_ptr<Dump> open_safetensors_index(std::shared_ptr<const MappedFile> file, const OpenOptions&) {
-  return std::make_unique<IndexedDump>(file);
+std::unique_ptr<Dump> open_safetensors_index(std::shared_ptr<const MappedFile> file,
+                                             const OpenOptions& options) {
+  return std::make_unique<IndexedDump>(file, options);
 }
 
 bool fits_safetensors_folder(const fs::path& folder) {
@@ -168,14 +172,14 @@ bool fits_safetensors_folder(const fs::path& folder) {
   return !file.entries().empty() && file.offsets(file.entries().front()).has_value();
 }
 
-std::unique_ptr<Dump> open_safetensors_folder(const fs::path& folder, const OpenOptions&) {
+std::unique_ptr<Dump> open_safetensors_folder(const fs::path& folder, const OpenOptions& options) {
   const std::vector<fs::path> indices = files_ending(folder, index_ending);
-  if (indices.empty()) return std::make_unique<ShardedDump>(folder);
+  if (indices.empty()) return std::make_unique<ShardedDump>(folder, options);
   if (indices.size() > 1) {
     throw Error("{}: has the indices {} and {}, expected one: open the one that is meant", folder.string(),
                 indices[0].filename().string(), indices[1].filename().string());
   }
-  return std::make_unique<IndexedDump>(MappedFile::open(indices[0]));
+  return std::make_unique<IndexedDump>(MappedFile::open(indices[0]), options);
 }
 
 }  // namespace assay

@@ -2,9 +2,10 @@
 """Samples of the files that need no framework's reader: numpy's, safetensors with index and shards, GGUF, raw bytes.
 
 Each is written by the library that defines its format. Run with: python tests/data/files_samples.py
-(numpy, ml_dtypes, torch, safetensors, huggingface-style index by hand, gguf 0.19)."""
+(numpy, ml_dtypes, torch 2.13, safetensors, gguf 0.19). What no writer makes is by hand, and says so."""
 import json
 import struct
+import zipfile
 
 import gguf
 import ml_dtypes
@@ -45,6 +46,11 @@ def make_npy(samples):
     arrays = {"bf16": np.arange(4).astype(ml_dtypes.bfloat16), "f4": np.arange(3, dtype="f4"), "u1": np.arange(3, dtype="u1")}
     np.savez(samples.folder / "hinted.npz", **arrays)
     samples.expect("hinted.npz", {"bf16": describe(arrays["bf16"], "bfloat16"), "f4": arrays["f4"], "u1": arrays["u1"]}, dtype_hint="bfloat16")
+    # Objects, structures and text stand beside numbers in many an npz.
+    np.savez(samples.folder / "mixed.npz", objects=np.array([None, {}]), pairs=np.zeros(2, "f4,i4"), text=np.array("a"), x=np.arange(3.0))
+    with zipfile.ZipFile(samples.folder / "mixed.npz", "a") as archive:
+        archive.writestr("readme.txt", "no array")
+    samples.expect("mixed.npz", {"x": np.arange(3.0)}, notes=4)
 
 
 def make_safetensors(samples):

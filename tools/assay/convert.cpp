@@ -100,7 +100,7 @@ std::vector<std::string> hints(const std::vector<PlainTensor>& tensors, const st
     const bool is_opaque = format != "safetensors" && (dtype == DType::bfloat16 || is_fp8);
     const auto count = std::ranges::count(tensors, dtype, &PlainTensor::dtype);
     if (count == 0 || (!is_narrowed && !is_opaque)) continue;
-    lines.push_back(fmt::format("{} of {} cannot say so in {}: read them with --dtype-hint {}",
+    lines.push_back(fmt::format("{} of {} cannot say so in {}: read with --dtype-hint {}",
                                 count == 1 ? "1 tensor" : grouped(count) + " tensors", name(dtype), format,
                                 name(dtype)));
   }
