@@ -48,7 +48,7 @@ std::shared_ptr<const MappedFile> MappedFile::open_in(const std::filesystem::pat
                                                       std::string_view name) {
   if (!is_plain_name(name)) {
     throw Error("{}: names the file '{}', expected letters, digits, '_', '.' and '-' only", folder.string(),
-                name);
+                std::string(name).c_str());  // up to a NUL
   }
   return std::shared_ptr<const MappedFile>(new MappedFile(folder / name, O_NOFOLLOW));
 }

@@ -234,16 +234,16 @@ class GgufDump : public Dump {
       info.shape.push_back(static_cast<std::int64_t>(extent));
     }
     const std::uint64_t innermost = info.shape.empty() ? 1 : static_cast<std::uint64_t>(info.shape.front());
+    std::uint64_t elements = 1;
+    bool fits = true;
+    for (const std::int64_t extent : info.shape)
+      fits = fits && !__builtin_mul_overflow(elements, static_cast<std::uint64_t>(extent), &elements);
     std::reverse(info.shape.begin(), info.shape.end());  // GGUF counts from the innermost dimension
     info.code = cursor_.number<std::uint32_t>("a tensor's type");
     const auto* type =
         std::find_if(std::begin(types), std::end(types), [&](const Type& t) { return t.code == info.code; });
     if (type != std::end(types)) info.type = type;
     info.begin = cursor_.number<std::uint64_t>("a tensor's offset");
-    std::uint64_t elements = 1;
-    bool fits = true;
-    for (const std::int64_t extent : info.shape)
-      fits = fits && !__builtin_mul_overflow(elements, static_cast<std::uint64_t>(extent), &elements);
     if (info.type != nullptr) {
       // Blocks do not reach over the end of a row.
       fits = fits && innermost % info.type->block == 0 &&

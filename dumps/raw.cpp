@@ -13,10 +13,10 @@ class RawDump : public Dump {
   RawDump(std::shared_ptr<const MappedFile> file, const RawArray& raw) : file_(std::move(file)) {
     path = file_->path();
     format = "raw";
-    std::int64_t bytes = 0;
-    if (__builtin_mul_overflow(element_count(raw.shape), static_cast<std::int64_t>(size_of(raw.dtype)),
-                               &bytes) ||
-        static_cast<std::uint64_t>(bytes) != file_->bytes().size()) {
+    auto bytes = static_cast<std::int64_t>(size_of(raw.dtype));
+    bool fits = true;
+    for (const std::int64_t extent : raw.shape) fits = fits && !__builtin_mul_overflow(bytes, extent, &bytes);
+    if (!fits || static_cast<std::uint64_t>(bytes) != file_->bytes().size()) {
       throw Error("{}: has {} bytes, which is not {} of shape {}, as --raw says", path.string(),
                   file_->bytes().size(), name(raw.dtype), to_string(raw.shape));
     }

@@ -201,7 +201,7 @@ void ZipArchive::read_member(std::uint64_t& position, std::uint64_t directory_en
               local, where);
   const std::uint32_t unix_type = load_little<std::uint32_t>(bytes, position + 38) >> 28;
   if (!is_safe_name(member.name))
-    throw Error("{}: the zip member '{}' has an unsafe name", where, member.name);
+    throw Error("{}: the zip member '{}' has an unsafe name", where, member.name.c_str());  // up to a NUL
   if (!by_name_.emplace(member.name, members_.size()).second) {
     throw Error("{}: the zip member '{}' stands twice in the directory", where, member.name);
   }
