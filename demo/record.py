@@ -31,10 +31,12 @@ class Recorder:
         self.tensors, self.lines = {}, []
         os.makedirs(folder, exist_ok=True)
         if rank == 0:
+            if os.path.exists(f"{folder}/manifest.json"):  # of a run before this one
+                os.remove(f"{folder}/manifest.json")
             manifest = {"format": "assay-dump", "version": 1, "world_size": world,
                         "mesh": {"dims": ["tp"], "shape": [world]},
                         "producer": {"framework": "torch", "version": torch.__version__, "script": "demo/record.py"}}
-            with open(f"{folder}/manifest.json", "w") as f:
+            with open(f"{folder}/manifest.json.unfinished", "w") as f:
                 json.dump(manifest, f, indent=1)
 
     def add(self, phase, module, slot, arg, tensor, layout, op=None, micro_batch=0):
@@ -67,8 +69,14 @@ class Recorder:
     def save(self):
         stem = f"{self.folder}/rank{self.rank:05}"
         save_file(self.tensors, stem + ".safetensors")
-        with open(stem + ".jsonl", "w") as f:
+        with open(stem + ".jsonl.part", "w") as f:
             f.write("\n".join(self.lines) + "\n")
+        os.replace(stem + ".jsonl.part", stem + ".jsonl")
+        # A dump without manifest.json is unfinished: it gets it when every rank has saved.
+        if self.world > 1:
+            dist.barrier()
+        if self.rank == 0:
+            os.replace(f"{self.folder}/manifest.json.unfinished", f"{self.folder}/manifest.json")
 
 
 class Gather(torch.autograd.Function):

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
+#include "assay/dumps/assay_dump_index.h"
 #include "assay/dumps/hdf5.h"
 #include "assay/dumps/json.h"
 #include "assay/dumps/readers.h"
@@ -15,17 +17,6 @@ namespace assay {
 namespace {
 
 constexpr std::int64_t max_ranks = 1'000'000;
-// What every producer's JSON library writes exactly.
-constexpr std::int64_t max_number = std::int64_t{1} << 53;
-constexpr std::string_view slots[] = {"input", "output", "grad_input", "grad_output",
-                                      "param", "grad",   "state",      "loss"};
-
-Phase parse_phase(std::string_view text, std::string_view where) {
-  for (const Phase phase : {Phase::forward, Phase::backward, Phase::optimizer}) {
-    if (text == name(phase)) return phase;
-  }
-  throw Error("{}: phase '{}', expected forward, backward or optimizer", where, text);
-}
 
 // A tensor's bits may lie in a container that has no name for their type.
 void check_stored(const std::optional<DType>& stored, std::string_view type, const Shape& stored_shape,
@@ -41,35 +32,65 @@ void check_stored(const std::optional<DType>& stored, std::string_view type, con
   }
 }
 
+/// Where the bits of one record lie: a name in its container, or bytes of an unfinished one.
+struct Place {
+  std::string name;
+  std::optional<std::uint64_t> offset;
+};
+
 /// The file that holds a rank's tensors.
 class Container {
  public:
-  explicit Container(std::shared_ptr<const MappedFile> file) {
-    if (file->path().extension() == ".h5") {
+  /// @param unfinished  the HDF5 file was never closed: its bits are there, but the library cannot read it
+  Container(std::shared_ptr<const MappedFile> file, bool unfinished) {
+    if (unfinished) {
+      unfinished_ = std::move(file);
+    } else if (file->path().extension() == ".h5") {
       hdf5_ = std::make_unique<Hdf5File>(std::move(file));
     } else {
       safetensors_ = std::make_unique<SafetensorsFile>(std::move(file));
     }
   }
-  // Cheap for safetensors, whose header is parsed already; HDF5 datasets are checked when they are read.
-  void check(const std::string& name, const Record& record, std::string_view where) const {
+  // Cheap for safetensors, whose header is parsed already; the others are checked when they are read.
+  void check(const std::string& name, const Record& record, std::string_view where) {
     if (safetensors_ == nullptr) return;
     const auto* entry = safetensors_->find(name);
     if (entry == nullptr)
       throw Error("{}: the tensor '{}' is not in {}", where, name, safetensors_->file().path().string());
     check_stored(entry->dtype, entry->type, entry->shape, record, where);
+    indexed_.insert(name);
   }
-  Tensor read(const std::string& name, const Record& record, std::string_view where) const {
-    if (safetensors_ != nullptr) return safetensors_->read(*safetensors_->find(name), record.dtype);
-    const Hdf5File::Dataset dataset = hdf5_->describe(name);
+  Tensor read(const Place& place, const Record& record, std::string_view where) const {
+    if (unfinished_ != nullptr) {
+      std::uint64_t size = size_of(record.dtype);
+      for (const std::int64_t extent : record.shape) {
+        if (__builtin_mul_overflow(size, static_cast<std::uint64_t>(extent), &size))
+          throw Error("{}: its shape has more than 2^64 bytes", where);
+      }
+      return {record.dtype, record.shape, unfinished_->range(place.offset.value(), size, place.name),
+              unfinished_};
+    }
+    if (safetensors_ != nullptr) return safetensors_->read(*safetensors_->find(place.name), record.dtype);
+    const Hdf5File::Dataset dataset = hdf5_->describe(place.name);
     check_stored(dataset.dtype, dataset.type, dataset.shape, record, where);
     return hdf5_->read(dataset, record.dtype);
   }
   std::string index_text() const { return hdf5_->read_text("index"); }
+  /// Tensors that no index has a line for: an index that was cut off between two lines.
+  void list_unindexed(std::vector<std::string>& left_out) const {
+    if (safetensors_ == nullptr || indexed_.size() == safetensors_->entries().size()) return;
+    for (const SafetensorsFile::Entry& entry : safetensors_->entries()) {
+      if (indexed_.contains(entry.name)) continue;
+      left_out.push_back(fmt::format("{}: tensor '{}' has no line in an index",
+                                     safetensors_->file().path().string(), entry.name));
+    }
+  }
 
  private:
+  std::shared_ptr<const MappedFile> unfinished_;
   std::unique_ptr<Hdf5File> hdf5_;
   std::unique_ptr<SafetensorsFile> safetensors_;
+  std::set<std::string, std::less<>> indexed_;
 };
 
 class AssayDump : public Dump {
@@ -77,33 +98,38 @@ class AssayDump : public Dump {
   explicit AssayDump(const std::filesystem::path& folder) {
     path = folder;
     format = "assay-dump";
-    const auto manifest_file = MappedFile::open_in(folder, "manifest.json");
+    const bool finished = exists(folder / "manifest.json");
+    const auto manifest_file =
+        MappedFile::open_in(folder, finished ? "manifest.json" : std::string(unfinished_manifest));
     const Manifest manifest = parse_manifest(manifest_file->text(), manifest_file->path().string());
     world_size = manifest.world_size;
     mesh = manifest.mesh;
     producer = manifest.producer;
-    for (int rank = 0; rank < world_size; ++rank) read_rank(rank);
+    for (int rank = 0; rank < world_size; ++rank) {
+      if (finished) {
+        read_rank(rank);
+      } else {
+        read_unfinished_rank(rank);
+      }
+    }
+    for (const auto& [name, container] : containers_) container.list_unindexed(left_out);
   }
   Tensor read(std::size_t index) const override {
-    const Place& place = places_.at(index);
-    return place.container->second.read(place.name, records[index], location(index));
+    const auto& [container, place] = places_.at(index);
+    return container->second.read(place, records[index], location(index));
   }
   std::string location(std::size_t index) const override {
-    const Place& place = places_.at(index);
-    return fmt::format("{}: {}", (path / place.container->first).string(), place.name);
+    const auto& [container, place] = places_.at(index);
+    return fmt::format("{}: {}", (path / container->first).string(), place.name);
   }
 
  private:
   using Containers = std::map<std::string, Container, std::less<>>;
-  struct Place {
-    Containers::const_iterator container;
-    std::string name;
-  };
 
-  Containers::const_iterator container(std::string_view file) {
+  Containers::iterator container(std::string_view file, bool unfinished) {
     const auto known = containers_.find(file);
     if (known != containers_.end()) return known;
-    return containers_.try_emplace(std::string(file), MappedFile::open_in(path, file)).first;
+    return containers_.try_emplace(std::string(file), MappedFile::open_in(path, file), unfinished).first;
   }
 
   void read_rank(int rank) {
@@ -115,36 +141,66 @@ class AssayDump : public Dump {
                   has_h5 ? "both containers" : "no file: the dump is incomplete", stem, stem, stem);
     }
     if (has_h5) {
-      read_index(container(stem + ".h5")->second.index_text(), (path / (stem + ".h5")).string() + ": /index",
-                 rank);
+      read_index(container(stem + ".h5", false)->second.index_text(),
+                 (path / (stem + ".h5")).string() + ": /index", rank);
     } else {
       const auto index = MappedFile::open_in(path, stem + ".jsonl");
       read_index(index->text(), index->path().string(), rank);
     }
   }
 
-  void read_index(std::string_view text, const std::string& where, int rank) {
+  // Its writer was killed, or is still at work. Every whole line of a journal stands for a tensor that was
+  // written before it.
+  void read_unfinished_rank(int rank) {
+    const std::string stem = rank_stem(rank), journal = stem + std::string(unfinished_index);
+    const std::size_t first = records.size();
+    if (exists(path / journal)) {
+      const std::string whole = stem + ".h5", part = whole + std::string(unfinished_ending);
+      const auto index = MappedFile::open_in(path, journal);
+      const std::string_view lines = index->text().substr(0, index->text().rfind('\n') + 1);
+      read_index(lines, index->path().string(), rank, exists(path / whole) ? whole : part);
+    } else if (exists(path / (stem + ".h5")) || exists(path / (stem + ".jsonl"))) {
+      read_rank(rank);
+    }
+    left_out.push_back(fmt::format(
+        "{}: the recording did not finish: rank {} of {} has {}; what followed is missing", path.string(),
+        rank, world_size,
+        records.size() == first
+            ? "no tensor"
+            : fmt::format("{} {}, the last is {}", records.size() - first,
+                          records.size() - first == 1 ? "tensor" : "tensors", to_string(records.back().id))));
+  }
+
+  /// @param journal_of  the file that a journal's lines are about; empty: lines name their files
+  void read_index(std::string_view text, const std::string& where, int rank,
+                  const std::string& journal_of = "") {
     if (!text.empty() && text.back() != '\n')
       throw Error("{}: the last line is cut off: the file is truncated", where);
     const auto first = static_cast<std::ptrdiff_t>(records.size());
     std::string file;
-    Containers::const_iterator open_container;
+    Containers::iterator open_container;
     for (std::size_t number = 1; !text.empty(); ++number) {
       const std::size_t end = text.find('\n');
       const std::string line = fmt::format("{}: line {}", where, number);
       const Json entry = parse_json(text.substr(0, end), line);
       text.remove_prefix(end + 1);
-      Record record = parse_record(entry, line, rank);
+      Record record = parse_index_entry(entry, line, rank, mesh);
       const Json& data = entry.at("data", line);
-      const std::string& data_file = data.at("file", line).string(line + ": data.file");
-      std::string name = data.at("name", line).string(line + ": data.name");
+      const std::string& data_file =
+          journal_of.empty() ? data.at("file", line).string(line + ": data.file") : journal_of;
+      Place place{data.at("name", line).string(line + ": data.name"), {}};
+      if (!journal_of.empty()) {
+        const std::int64_t offset = data.at("offset", line).integer(line + ": data.offset");
+        if (offset < 0) throw Error("{}: data.offset is {}, expected at least 0", line, offset);
+        place.offset = static_cast<std::uint64_t>(offset);
+      }
       if (data_file != file || file.empty()) {
-        open_container = container(data_file);
+        open_container = container(data_file, !journal_of.empty());
         file = data_file;
       }
-      open_container->second.check(name, record, line);
+      open_container->second.check(place.name, record, line);
       records.push_back(std::move(record));
-      places_.push_back({open_container, std::move(name)});
+      places_.emplace_back(open_container, std::move(place));
     }
     // Lines are written in execution order; a recorder that merges streams may not.
     if (!std::is_sorted(records.begin() + first, records.end(),
@@ -153,102 +209,8 @@ class AssayDump : public Dump {
     }
   }
 
-  Record parse_record(const Json& entry, const std::string& where, int rank) const {
-    const auto number = [&](std::string_view key, const Json& json) {
-      const std::int64_t value = json.integer(fmt::format("{}: {}", where, key));
-      if (value < -1 || value > max_number)
-        throw Error("{}: {} is {}, expected -1 to 2^53", where, key, value);
-      return value;
-    };
-    const auto optional_number = [&](std::string_view key, std::int64_t otherwise) {
-      const Json* value = entry.find(key);
-      return value == nullptr || value->is_null() ? otherwise : number(key, *value);
-    };
-    const auto text = [&](std::string_view key) -> const std::string& {
-      const Json& value = entry.at(key, where);
-      if (!value.is_string()) throw Error("{}: {} is {}, expected a string", where, key, value.kind());
-      return value.string(where);
-    };
-    Record record;
-    record.rank = rank;
-    record.seq = number("seq", entry.at("seq", where));
-    record.id.step = number("step", entry.at("step", where));
-    record.id.micro_batch = optional_number("micro_batch", -1);
-    // Tensors that were converted from plain files have neither phase nor slot.
-    if (entry.find("phase") != nullptr) record.id.phase = parse_phase(text("phase"), where);
-    record.id.module = text("module");
-    if (entry.find("slot") != nullptr) record.id.slot = text("slot");
-    record.id.call = optional_number("call", 0);
-    if (const Json* arg = entry.find("arg"); arg != nullptr && !arg->is_null()) {
-      record.id.arg = arg->is_string() ? arg->string(where) : std::to_string(arg->integer(where + ": arg"));
-    }
-    if (const Json* op = entry.find("op"); op != nullptr && !op->is_null())
-      record.op = op->string(where + ": op");
-    if (const Json* count = entry.find("count"); count != nullptr && !count->is_null()) {
-      record.count = number("count", *count);
-    }
-    if (entry.find("slot") != nullptr &&
-        std::find(std::begin(slots), std::end(slots), record.id.slot) == std::end(slots)) {
-      throw Error("{}: slot '{}', expected one of {}", where, record.id.slot, fmt::join(slots, ", "));
-    }
-    const std::optional<DType> dtype = parse_dtype(text("dtype"));
-    if (!dtype) throw Error("{}: dtype '{}' is unknown", where, text("dtype"));
-    record.dtype = *dtype;
-    record.shape = entry.at("shape", where).shape(where + ": shape");
-    const Json* global = entry.find("global_shape");
-    record.global_shape = global == nullptr ? record.shape : global->shape(where + ": global_shape");
-    parse_layout(entry, where, record);
-    return record;
-  }
-
-  void parse_layout(const Json& entry, const std::string& where, Record& record) const {
-    if (const Json* placements = entry.find("placements")) {
-      for (const Json& word : placements->array(where + ": placements")) {
-        try {
-          record.placements.push_back(parse_placement(word.string(where + ": placements")));
-        } catch (const Error& problem) {
-          throw Error("{}: {}", where, problem.what());
-        }
-      }
-    }
-    if (const Json* coordinate = entry.find("mesh_coordinate")) {
-      record.mesh_coordinate = coordinate->shape(where + ": mesh_coordinate");
-    }
-    if (const Json* offsets = entry.find("offsets"); offsets != nullptr && !offsets->is_null()) {
-      record.offsets = offsets->shape(where + ": offsets");
-    }
-    if (const Json* range = entry.find("flattened_range"); range != nullptr && !range->is_null()) {
-      const Shape ends = range->shape(where + ": flattened_range");
-      if (ends.size() != 2 || ends[0] > ends[1] || record.shape != Shape{ends[1] - ends[0]})
-        throw Error(
-            "{}: flattened_range is {} and shape {}; expected [first, last] and a flat tensor of last - "
-            "first",
-            where, to_string(ends), to_string(record.shape));
-      record.flattened_range = {ends[0], ends[1]};
-    }
-    if (const Json* cut = entry.find("cut"); cut != nullptr && !cut->is_null())
-      record.cut = cut->shape(where + ": cut");
-    const std::size_t rank = record.global_shape.size();
-    bool fits = (record.flattened_range ? !record.offsets : record.shape.size() == rank) &&
-                (!record.offsets || record.offsets->size() == rank) &&
-                (!record.cut || record.cut->size() == rank);
-    fits = fits && (record.placements.empty() || record.placements.size() == mesh.dims.size());
-    fits = fits && record.mesh_coordinate.size() ==
-                       (record.placements.empty() && record.mesh_coordinate.empty() ? 0 : mesh.dims.size());
-    for (const Placement& placement : record.placements)
-      fits = fits && placement.dim < static_cast<int>(std::max<std::size_t>(rank, 1));
-    for (std::size_t d = 0; fits && d < record.mesh_coordinate.size(); ++d)
-      fits = record.mesh_coordinate[d] < mesh.shape[d];
-    if (!fits) {
-      throw Error(
-          "{}: shape, global_shape, placements, mesh_coordinate and offsets do not fit each other or the "
-          "mesh [{}] of shape {}",
-          where, fmt::join(mesh.dims, ", "), to_string(mesh.shape));
-    }
-  }
-
   Containers containers_;
-  std::vector<Place> places_;
+  std::vector<std::pair<Containers::const_iterator, Place>> places_;
 };
 
 }  // namespace
@@ -286,7 +248,8 @@ Manifest parse_manifest(std::string_view text, std::string_view where) {
 }
 
 bool fits_assay_dump(const std::filesystem::path& folder) {
-  const std::filesystem::path manifest = folder / "manifest.json";
+  std::filesystem::path manifest = folder / "manifest.json";
+  if (!exists(manifest)) manifest = folder / unfinished_manifest;
   if (!exists(manifest)) return false;
   const auto file = MappedFile::open(manifest);
   const Json json = parse_json(file->text(), manifest.string());

@@ -12,7 +12,9 @@
 namespace assay {
 
 /// Writes an assay-dump, version 1, in HDF5. Files get their names only when they are complete, manifest.json
-/// last of all: a folder without it is no dump, so that an unfinished one is never taken for a whole one.
+/// last of all. Until then, and for good if the process dies, the folder is an unfinished dump: open_dump
+/// reads every tensor whose add() has returned, and says that the rest is missing. (Not after a power
+/// failure: only finish() waits for the disk.)
 ///
 ///   AssayDumpWriter writer("run", {.world_size = 2, .mesh = {{"tp"}, {2}}});
 ///   writer.add(record, tensor);   // from any thread; in execution order within each rank
@@ -21,15 +23,18 @@ class AssayDumpWriter {
  public:
   /// Throws Error if `folder` exists and is not empty, or cannot be made.
   AssayDumpWriter(std::filesystem::path folder, Manifest manifest);
-  /// Removes what an unfinished dump left.
+  /// Without finish() before it, leaves an unfinished dump.
   ~AssayDumpWriter();
   AssayDumpWriter(const AssayDumpWriter&) = delete;
   AssayDumpWriter& operator=(const AssayDumpWriter&) = delete;
 
-  /// Throws Error if the record does not describe the tensor, its rank is not in the manifest or its `seq` is
-  /// not higher than the last one of its rank.
+  /// Throws Error if the record does not describe the tensor or could not be read back, its rank is not in
+  /// the manifest or its `seq` is not higher than the last one of its rank; or if it cannot be written. After
+  /// that, the dump stays unfinished: add and finish throw.
   void add(const Record& record, const Tensor& tensor);
   void finish();
+  /// Removes the unfinished dump.
+  void discard();
 
  private:
   struct Rank {
@@ -38,13 +43,17 @@ class AssayDumpWriter {
     std::int64_t tensors = 0, last_seq = -1;
   };
   Rank& rank(int number);
+  void write_tensor(Rank&, const Record&, const Tensor&);
+  void check_writable() const;
+  std::filesystem::path finished(int rank) const;
   std::filesystem::path unfinished(int rank) const;
+  std::filesystem::path journal(int rank) const;
 
   std::filesystem::path folder_;
   Manifest manifest_;
   std::mutex mutex_;
   std::map<int, Rank> ranks_;
-  bool finished_ = false;
+  bool made_folder_ = false, finished_ = false, failed_ = false;
 };
 
 }  // namespace assay

@@ -129,10 +129,21 @@ class Dump {
   virtual std::string location(std::size_t index) const = 0;
 };
 
+/// Bytes without a header: little-endian, in C order, from the first byte of the file to the last.
+struct RawArray {
+  DType dtype = DType::float32;
+  Shape shape;
+};
+/// "float32:4,8", "float32:[4, 8]", "float32:" (a scalar). Throws Error for anything else.
+RawArray parse_raw(std::string_view);
+
 struct OpenOptions {
   /// The true type of arrays whose file (npy, npz, HDF5) cannot name it: opaque V2 and V1, one- and two-byte
-  /// integers that are the bits of bfloat16 or float8, float32 that is tfloat32 or hfloat32.
-  std::optional<DType> dtype_hint;
+  /// integers that are the bits of bfloat16 or float8, float32 (safetensors' too) that is tfloat32 or
+  /// hfloat32.
+  std::optional<DType> dtype_hint = std::nullopt;
+  /// What a file of no known format holds; in a folder, files that end in .bin or .raw.
+  std::optional<RawArray> raw = std::nullopt;
 };
 
 /// Opens any format below dumps/ by its content, never by its name alone.

@@ -16,6 +16,10 @@ namespace assay {
 MappedFile::MappedFile(const std::filesystem::path& path, int open_flags) : path_(path) {
   // O_NONBLOCK: opening a FIFO must not wait for its writer.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | open_flags);
+  if (fd < 0 && errno == ELOOP && (open_flags & O_NOFOLLOW) != 0) {
+    throw Error("{}: is a link, which a name from a file may not be: copy the folder with cp -rL",
+                path.string());
+  }
   if (fd < 0) throw Error("{}: cannot be opened: {}", path.string(), std::strerror(errno));
   struct stat status {};
   const bool known = ::fstat(fd, &status) == 0;
@@ -45,7 +49,7 @@ std::shared_ptr<const MappedFile> MappedFile::open_in(const std::filesystem::pat
                                                       std::string_view name) {
   if (!is_plain_name(name)) {
     throw Error("{}: names the file '{}', expected letters, digits, '_', '.' and '-' only", folder.string(),
-                name);
+                std::string(name).c_str());  // up to a NUL
   }
   return std::shared_ptr<const MappedFile>(new MappedFile(folder / name, O_NOFOLLOW));
 }

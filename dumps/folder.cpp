@@ -40,7 +40,8 @@ class FolderDump : public Dump {
   FolderDump(const std::filesystem::path& folder, const OpenOptions& options) {
     path = folder;
     format = "folder";
-    const std::vector<std::string> known = extensions();
+    std::vector<std::string> known = extensions();
+    if (options.raw) known.emplace_back(".raw");
     for (const std::filesystem::path& file : list(folder)) {
       const auto extension = file.extension().string();
       if (file.filename() == ".metadata") {

@@ -5,8 +5,10 @@
 
 #include <cerrno>
 #include <cstring>
+#include <set>
 
 #include "assay/dumps/hdf5_library.h"
+#include "assay/dumps/unfinished.h"
 #include "assay/golden/error.h"
 
 namespace assay {
@@ -43,9 +45,14 @@ hid_t open_type(DType dtype) {
       H5Tset_ebias(half, 15);
       return half;
     }
+    case DType::boolean: {
+      const hid_t flag = H5Tenum_create(H5T_STD_I8LE);
+      for (const auto& [word, value] : {std::pair{"FALSE", std::int8_t{0}}, {"TRUE", std::int8_t{1}}})
+        H5Tenum_insert(flag, word, &value);
+      return flag;
+    }
     case DType::float8_e4m3fn:
     case DType::float8_e5m2:
-    case DType::boolean:
     case DType::uint8:
       break;
   }
@@ -62,6 +69,8 @@ Hdf5Writer::Hdf5Writer(std::filesystem::path path) : path_(std::move(path)) {
   H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V110);
   H5Pset_alignment(access, 4096, 64);
   H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
+  // Bits go to the file at once, so that a full disk is seen by the write and not missed by the close.
+  H5Pset_sieve_buf_size(access, 0);
   const Hdf5Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
   H5Pset_obj_track_times(creation, false);
   file_ = H5Fcreate(path_.c_str(), H5F_ACC_TRUNC, creation, access);
@@ -73,10 +82,10 @@ Hdf5Writer::~Hdf5Writer() {
   if (file_ >= 0) H5Fclose(file_);
 }
 
-void Hdf5Writer::write(const std::string& name, const Tensor& tensor) {
+std::uint64_t Hdf5Writer::write(const std::string& name, const Tensor& tensor) {
   const Hdf5Library library;
   const Hdf5Handle type(open_type(tensor.dtype()), H5Tclose);
-  write_bytes(name, type, tensor.shape(), tensor.bytes().data());
+  return write_bytes(name, type, tensor.shape(), tensor.bytes().data());
 }
 
 void Hdf5Writer::write_text(const std::string& name, std::string_view text) {
@@ -84,8 +93,8 @@ void Hdf5Writer::write_text(const std::string& name, std::string_view text) {
   write_bytes(name, H5T_STD_U8LE, {static_cast<std::int64_t>(text.size())}, text.data());
 }
 
-void Hdf5Writer::write_bytes(const std::string& name, std::int64_t type, const Shape& shape,
-                             const void* bytes) {
+std::uint64_t Hdf5Writer::write_bytes(const std::string& name, std::int64_t type, const Shape& shape,
+                                      const void* bytes) {
   if (shape.size() > H5S_MAX_RANK) {
     throw Error("{}: {} has {} dimensions, HDF5 allows {}", path_.string(), name, shape.size(), H5S_MAX_RANK);
   }
@@ -95,8 +104,9 @@ void Hdf5Writer::write_bytes(const std::string& name, std::int64_t type, const S
                              : H5Screate_simple(static_cast<int>(shape.size()), extents.data(), nullptr),
                          H5Sclose);
   // Without times, equal dumps are equal files.
-  const std::string parent = name.substr(0, name.rfind('/'));
-  if (!parent.empty() && H5Lexists(file_, parent.c_str(), H5P_DEFAULT) <= 0) {
+  for (std::size_t slash = name.find('/', 1); slash != std::string::npos; slash = name.find('/', slash + 1)) {
+    const std::string parent = name.substr(0, slash);
+    if (H5Lexists(file_, parent.c_str(), H5P_DEFAULT) > 0) continue;
     const Hdf5Handle timeless(H5Pcreate(H5P_GROUP_CREATE), H5Pclose);
     H5Pset_obj_track_times(timeless, false);
     const Hdf5Handle group(H5Gcreate2(file_, parent.c_str(), H5P_DEFAULT, timeless, H5P_DEFAULT), H5Gclose);
@@ -110,6 +120,8 @@ void Hdf5Writer::write_bytes(const std::string& name, std::int64_t type, const S
       (element_count(shape) != 0 && H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes) < 0)) {
     throw Error("{}: '{}' cannot be written; is the disk full?", path_.string(), name);
   }
+  const haddr_t offset = H5Dget_offset(dataset);
+  return offset == HADDR_UNDEF ? 0 : offset;
 }
 
 void Hdf5Writer::close() {
@@ -120,6 +132,24 @@ void Hdf5Writer::close() {
     if (status < 0) throw Error("{}: cannot be written to the end; is the disk full?", path_.string());
   }
   sync_to_disk(path_);
+}
+
+void write_hdf5(const std::filesystem::path& path, std::span<const PlainTensor> tensors) {
+  std::set<std::string_view> names;
+  for (const PlainTensor& tensor : tensors) names.insert(tensor.name);
+  for (const PlainTensor& tensor : tensors) {
+    check_path_name(tensor.name, path.string());
+    for (std::size_t slash = 0; (slash = tensor.name.find('/', slash + 1)) != std::string::npos;) {
+      if (!names.contains(std::string_view(tensor.name).substr(0, slash))) continue;
+      throw Error("{}: '{}' would be in the group '{}', which is a tensor; convert to safetensors",
+                  path.string(), tensor.name, tensor.name.substr(0, slash));
+    }
+  }
+  Unfinished file(path, Unfinished::Kind::file);
+  Hdf5Writer writer(file.path());
+  for (const PlainTensor& tensor : tensors) writer.write("/" + tensor.name, tensor.read());
+  writer.close();
+  file.finish();
 }
 
 void sync_to_disk(const std::filesystem::path& path) {

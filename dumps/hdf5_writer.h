@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 
+#include "assay/dumps/plain_tensor.h"
 #include "assay/golden/tensor.h"
 
 namespace assay {
@@ -18,19 +20,25 @@ class Hdf5Writer {
   Hdf5Writer(const Hdf5Writer&) = delete;
   Hdf5Writer& operator=(const Hdf5Writer&) = delete;
 
-  /// Raw bits under the native type of the same size: bfloat16 as uint16, float8 and bool as uint8.
-  /// @param name  "/x" or "/group/x"; the group is made where it is missing
-  void write(const std::string& name, const Tensor&);
+  /// Raw bits under the native type of the same size: bfloat16 as uint16, float8 as uint8; bool as h5py does.
+  /// @param name  "/x" or "/group/x"; groups are made where they are missing
+  /// @return      the offset of the bytes in the file, where they lie even if it is never closed; 0 for none
+  std::uint64_t write(const std::string& name, const Tensor&);
   void write_text(const std::string& name, std::string_view text);
   /// Closes the file and waits until it is on the disk.
   void close();
 
  private:
-  void write_bytes(const std::string& name, std::int64_t type, const Shape& shape, const void* bytes);
+  std::uint64_t write_bytes(const std::string& name, std::int64_t type, const Shape& shape,
+                            const void* bytes);
 
   std::filesystem::path path_;
   std::int64_t file_ = -1;
 };
+
+/// Writes a new HDF5 file, which appears whole or not at all; a '/' in a name makes a group. Throws Error
+/// that names the file if it is there already, a name does not fit or it cannot be written.
+void write_hdf5(const std::filesystem::path&, std::span<const PlainTensor>);
 
 /// Waits until a file or folder is on the disk. Throws Error if it cannot be.
 void sync_to_disk(const std::filesystem::path&);

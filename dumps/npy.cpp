@@ -13,7 +13,11 @@ namespace assay {
 namespace {
 
 constexpr std::size_t max_header = 64 * 1024;
-constexpr std::string_view magic = "\x93NUMPY";
+
+// A type that stands for no numbers; what is known of it is a sentence.
+struct Refused {
+  std::string why;
+};
 
 // The header is a Python dict literal; numpy writes exactly this much of the grammar.
 class HeaderParser {
@@ -79,9 +83,8 @@ class HeaderParser {
   std::string descr() {
     skip_space();
     if (at_ < text_.size() && (text_[at_] == '[' || text_[at_] == '(')) {
-      throw Error(
-          "{}: the array has a structured dtype, expected plain numbers: save each field as its own array",
-          where_);
+      throw Refused{
+          "the array has a structured dtype, expected plain numbers: save each field as its own array"};
     }
     return quoted();
   }
@@ -121,7 +124,7 @@ class HeaderParser {
 };
 
 // kind and bytes of "<f4", or a whole name as some write by hand ('bfloat16').
-void resolve_dtype(NpyHeader& header, std::string_view where, std::optional<DType> hint) {
+void resolve_dtype(NpyHeader& header, std::optional<DType> hint) {
   std::string_view code = header.descr;
   if (const auto named = parse_dtype(code); named && code.size() > 3) {
     header.dtype = named;
@@ -132,7 +135,7 @@ void resolve_dtype(NpyHeader& header, std::string_view where, std::optional<DTyp
     code.remove_prefix(1);
   }
   if (code.starts_with('O')) {
-    throw Error("{}: the array holds Python objects (a pickle), which are never loaded: save numbers", where);
+    throw Refused{"the array holds Python objects (a pickle), which are never loaded: save numbers"};
   }
   struct Code {
     std::string_view code;
@@ -149,7 +152,7 @@ void resolve_dtype(NpyHeader& header, std::string_view where, std::optional<DTyp
   }
   const bool is_opaque = code == "V2" || code == "V1";
   if (!header.dtype && !is_opaque) {
-    throw Error("{}: the array has numpy type '{}', expected real numbers or booleans", where, header.descr);
+    throw Refused{"the array has numpy type '" + header.descr + "', expected real numbers or booleans"};
   }
   if (header.dtype) {
     header.dtype = hinted(*header.dtype, hint);
@@ -184,6 +187,7 @@ class NpyDump : public Dump {
     path = file_->path();
     format = "npy";
     header_ = parse_npy(file_->bytes(), file_->bytes().size(), path.string(), options.dtype_hint);
+    if (!header_.refused.empty()) throw Error("{}: {}", path.string(), header_.refused);
     records.push_back(plain_record("", listed_dtype(header_), header_.shape, 0));
   }
   Tensor read(std::size_t) const override { return read_npy(header_, file_->bytes(), file_, path.string()); }
@@ -198,7 +202,7 @@ class NpyDump : public Dump {
 
 NpyHeader parse_npy(std::span<const std::byte> head, std::uint64_t size, std::string_view where,
                     std::optional<DType> hint) {
-  if (head.size() < 10 || std::memcmp(head.data(), magic.data(), magic.size()) != 0) {
+  if (head.size() < 10 || std::memcmp(head.data(), npy_magic.data(), npy_magic.size()) != 0) {
     throw Error("{}: not a whole npy file: its first bytes are not \\x93NUMPY and a version", where);
   }
   const auto version = static_cast<unsigned>(head[6]);
@@ -214,9 +218,15 @@ NpyHeader parse_npy(std::span<const std::byte> head, std::uint64_t size, std::st
                 head.size() - start, max_header);
   }
   const std::string_view text(reinterpret_cast<const char*>(head.data()) + start, length);
-  NpyHeader header = HeaderParser(text, where).parse();
+  NpyHeader header;
+  try {
+    header = HeaderParser(text, where).parse();
+    resolve_dtype(header, hint);
+  } catch (Refused& refused) {
+    header.refused = std::move(refused.why);
+    return header;
+  }
   header.data_offset = start + length;
-  resolve_dtype(header, where, hint);
 
   // numpy refuses a product that overflows even where a later extent is 0, and so does this.
   auto bytes = static_cast<std::int64_t>(item_size(header));
@@ -248,7 +258,7 @@ DType listed_dtype(const NpyHeader& header) {
 }
 
 bool fits_npy(const std::shared_ptr<const MappedFile>& file) {
-  return has_magic(*file, magic);
+  return has_magic(*file, npy_magic);
 }
 
 std::unique_ptr<Dump> open_npy(std::shared_ptr<const MappedFile> file, const OpenOptions& options) {

@@ -6,6 +6,10 @@
 namespace assay {
 namespace {
 
+std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 // A header is at most 64 KiB; listing a compressed archive still inflates its members, as their headers lie
 // inside.
 class NpzDump : public Dump {
@@ -15,8 +19,17 @@ class NpzDump : public Dump {
     path = archive_.file().path();
     format = "npz";
     for (const ZipArchive::Member& member : archive_.members()) {
-      if (member.name.ends_with('/')) continue;
+      if (member.name.ends_with('/') && member.size == 0) continue;  // a folder
+      const std::string head(text_of(archive_.read_head(member, npy_magic.size()).bytes));
+      if (head != npy_magic && !member.name.ends_with(".npy")) {
+        left_out.push_back(where(member) + ": not an array");
+        continue;
+      }
       const NpyHeader header = header_of(member);
+      if (!header.refused.empty()) {
+        left_out.push_back(where(member) + ": " + header.refused);
+        continue;
+      }
       std::string name = member.name;
       if (name.ends_with(".npy")) name.resize(name.size() - 4);
       records.push_back(plain_record(std::move(name), listed_dtype(header), header.shape, records.size()));

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include "assay/dumps/dump.h"
+#include "assay/dumps/plain_tensor.h"
 #include "assay/dumps/readers.h"
 #include "assay/golden/error.h"
 
@@ -12,6 +13,8 @@ constexpr FileFormat formats[] = {{"npy", {".npy"}, fits_npy, open_npy},
                                   {"HDF5", {".h5", ".hdf5"}, fits_hdf5, open_hdf5},
                                   {".pt", {".pt", ".pth", ".bin"}, fits_pt, open_pt},
                                   {"npz", {".npz"}, fits_npz, open_npz},
+                                  {"GGUF", {".gguf"}, fits_gguf, open_gguf},
+                                  {"safetensors index", {}, fits_safetensors_index, open_safetensors_index},
                                   {"safetensors", {".safetensors"}, fits_safetensors, open_safetensors}};
 
 struct FolderFormat {
@@ -22,7 +25,9 @@ constexpr FolderFormat folder_formats[] = {{fits_assay_dump, open_assay_dump},
                                            {fits_msprobe, open_msprobe},
                                            {fits_mindspore, open_mindspore},
                                            {fits_dcp, open_dcp},
-                                           {fits_deepspeed, open_deepspeed}};
+                                           {fits_deepspeed, open_deepspeed},
+
+                                           {fits_safetensors_folder, open_safetensors_folder}};
 
 std::unique_ptr<Dump> open_any(const std::filesystem::path& path, const OpenOptions& options) {
   const auto status = std::filesystem::status(path);
@@ -37,7 +42,8 @@ std::unique_ptr<Dump> open_any(const std::filesystem::path& path, const OpenOpti
   if (dump == nullptr) {
     std::string names;
     for (const FileFormat& format : formats) names.append(format.name).append(", ");
-    throw Error("{}: no known format: expected {}or a folder of dumps", path.string(), names);
+    throw Error("{}: no known format: expected {}raw numbers (--raw DTYPE:N,N,..) or a folder of dumps",
+                path.string(), names);
   }
   for (Record& record : dump->records) {
     if (record.id.module.empty()) record.id.module = path.stem().string();
@@ -53,16 +59,25 @@ std::span<const FileFormat> file_formats() {
 
 std::unique_ptr<Dump> open_file(std::shared_ptr<const MappedFile> file, const OpenOptions& options) {
   for (const FileFormat& format : formats) {
+    // safetensors has no magic: raw numbers can begin like one (a small int64, then 123).
+    if (options.raw && format.open == open_safetensors && file->path().extension() != ".safetensors")
+      continue;
     if (format.fits(file)) return format.open(std::move(file), options);
   }
-  return nullptr;
+  return options.raw ? open_raw(std::move(file), options) : nullptr;
 }
 
 std::unique_ptr<Dump> open_dump(const std::filesystem::path& path, const OpenOptions& options) {
   try {
     auto dump = open_any(path, options);
     // Here and not in each reader, so that none can forget it.
-    for (const Record& record : dump->records) check_names(record, path.string());
+    for (Record& record : dump->records) {
+      check_names(record, path.string());
+      // Formats that have nothing but names leave the rest to their default.
+      Identity plain;
+      plain.module = record.id.module;
+      if (dump->format != "assay-dump" && record.id == plain) record.id = parse_plain_name(plain.module);
+    }
     check_not_shrunk(path.string());
     return dump;
   } catch (const std::filesystem::filesystem_error& problem) {

@@ -33,6 +33,19 @@ std::unique_ptr<Dump> open_npz(std::shared_ptr<const MappedFile>, const OpenOpti
 bool fits_safetensors(const std::shared_ptr<const MappedFile>&);
 std::unique_ptr<Dump> open_safetensors(std::shared_ptr<const MappedFile>, const OpenOptions&);
 
+/// An index of Hugging Face's (x.safetensors.index.json) over the files beside it.
+bool fits_safetensors_index(const std::shared_ptr<const MappedFile>&);
+std::unique_ptr<Dump> open_safetensors_index(std::shared_ptr<const MappedFile>, const OpenOptions&);
+/// A folder with such an index, or with the shards of torch.distributed.checkpoint.
+bool fits_safetensors_folder(const std::filesystem::path& folder);
+std::unique_ptr<Dump> open_safetensors_folder(const std::filesystem::path& folder, const OpenOptions&);
+
+bool fits_gguf(const std::shared_ptr<const MappedFile>&);
+std::unique_ptr<Dump> open_gguf(std::shared_ptr<const MappedFile>, const OpenOptions&);
+
+/// What OpenOptions::raw says. Throws Error unless the file has exactly that size.
+std::unique_ptr<Dump> open_raw(std::shared_ptr<const MappedFile>, const OpenOptions&);
+
 bool fits_assay_dump(const std::filesystem::path& folder);
 std::unique_ptr<Dump> open_assay_dump(const std::filesystem::path& folder, const OpenOptions&);
 

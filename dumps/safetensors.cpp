@@ -52,21 +52,33 @@ SafetensorsFile::Entry parse_entry(const Json::Member& member, std::uint64_t dat
 
 class SafetensorsDump : public Dump {
  public:
-  explicit SafetensorsDump(std::shared_ptr<const MappedFile> file) : file_(std::move(file)) {
+  SafetensorsDump(std::shared_ptr<const MappedFile> file, const OpenOptions& options)
+      : file_(std::move(file)) {
     path = file_.file().path();
     format = "safetensors";
     for (const SafetensorsFile::Entry& entry : file_.entries()) {
-      records.push_back(
-          plain_record(entry.name, entry.dtype.value_or(DType::uint8), entry.shape, records.size()));
+      if (!entry.dtype) {
+        left_out.push_back(why_left_out(file_, entry));
+        continue;
+      }
+      records.push_back(safetensors_record(file_, entry, records.size(), options.dtype_hint));
+      entries_.push_back(&entry);
+    }
+    if (std::any_of(records.begin(), records.end(), [](const Record& r) { return r.offsets.has_value(); })) {
+      notes.push_back(path.string() +
+                      ": one of the shards of a checkpoint; open its folder for the whole tensors");
     }
   }
-  Tensor read(std::size_t index) const override { return file_.read(file_.entries().at(index)); }
+  Tensor read(std::size_t index) const override {
+    return file_.read(*entries_.at(index), records.at(index).dtype);
+  }
   std::string location(std::size_t index) const override {
-    return path.string() + ": " + file_.entries().at(index).name;
+    return path.string() + ": " + entries_.at(index)->name;
   }
 
  private:
   SafetensorsFile file_;
+  std::vector<const SafetensorsFile::Entry*> entries_;
 };
 
 }  // namespace
@@ -82,32 +94,74 @@ SafetensorsFile::SafetensorsFile(std::shared_ptr<const MappedFile> file) : file_
   }
   const std::uint64_t data = 8 + length;
   const Json header = parse_json(file_->text().substr(8, length), path);
+  std::string sharding;
   for (const Json::Member& member : header.object(path)) {
     if (member.first == "__metadata__") {
-      for (const auto& text : member.second.object(path + ": __metadata__"))
-        text.second.string(path + ": __metadata__");
+      for (const auto& [key, text] : member.second.object(path + ": __metadata__")) {
+        const std::string& value = text.string(path + ": __metadata__");
+        if (key == "DCP_SHARDING_INFO") sharding = value;
+      }
     } else {
       entries_.push_back(parse_entry(member, data, path));
     }
   }
-  // Holes and overlaps are where a second file could hide.
-  std::sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
-    return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
-  });
-  std::uint64_t position = data;
-  for (const Entry& entry : entries_) {
-    if (entry.begin != position) {
-      throw Error("{}: tensor '{}' starts at byte {} of the data, expected {}: there is a hole or an overlap",
-                  path, entry.name, entry.begin - data, position - data);
-    }
-    position = entry.end;
-  }
-  if (position != bytes.size()) {
-    throw Error("{}: the tensors end at byte {}, but the file has {}: it is truncated or damaged", path,
-                position, bytes.size());
-  }
+  check_data(data);
   by_name_.reserve(entries_.size());
   for (std::size_t i = 0; i < entries_.size(); ++i) by_name_.emplace(entries_[i].name, i);
+  if (!sharding.empty()) read_sharding(sharding);
+}
+
+// Holes and overlaps are where a second file could hide.
+void SafetensorsFile::check_data(std::uint64_t data) const {
+  const std::string path = file_->path().string();
+  std::vector<const Entry*> sorted;
+  for (const Entry& entry : entries_) sorted.push_back(&entry);
+  std::sort(sorted.begin(), sorted.end(), [](const Entry* a, const Entry* b) {
+    return std::tie(a->begin, a->end) < std::tie(b->begin, b->end);
+  });
+  std::uint64_t position = data;
+  for (const Entry* entry : sorted) {
+    if (entry->begin != position) {
+      throw Error("{}: tensor '{}' starts at byte {} of the data, expected {}: there is a hole or an overlap",
+                  path, entry->name, entry->begin - data, position - data);
+    }
+    position = entry->end;
+  }
+  if (position != file_->bytes().size()) {
+    throw Error("{}: the tensors end at byte {}, but the file has {}: it is truncated or damaged", path,
+                position, file_->bytes().size());
+  }
+}
+
+// torch/distributed/checkpoint/_hf_utils.py: {"name": {"saved_offsets": [..]}} for every tensor of the file.
+void SafetensorsFile::read_sharding(const std::string& text) {
+  const std::string where = file_->path().string() + ": DCP_SHARDING_INFO";
+  const Json sharding = parse_json(text, where);
+  offsets_.resize(entries_.size());
+  std::vector<bool> known(entries_.size(), false);
+  for (const Json::Member& member : sharding.object(where)) {
+    const std::string tensor = where + ": tensor '" + member.first + "'";
+    const auto found = by_name_.find(member.first);
+    if (found == by_name_.end()) throw Error("{}: is not in the file", tensor);
+    const Shape& shape = entries_[found->second].shape;
+    Shape& offsets = offsets_[found->second];
+    for (const Json& number : member.second.at("saved_offsets", tensor).array(tensor + ": saved_offsets"))
+      offsets.push_back(number.integer(tensor + ": saved_offsets"));
+    bool fits = offsets.size() == shape.size();
+    std::int64_t end = 0;
+    for (std::size_t d = 0; fits && d < shape.size(); ++d)
+      fits = offsets[d] >= 0 && !__builtin_add_overflow(offsets[d], shape[d], &end);
+    if (!fits) throw Error("{}: saved_offsets do not fit the shape {}", tensor, to_string(shape));
+    known[found->second] = true;
+  }
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    if (!known[i]) throw Error("{}: has no saved_offsets of tensor '{}'", where, entries_[i].name);
+  }
+}
+
+std::optional<Shape> SafetensorsFile::offsets(const Entry& entry) const {
+  if (offsets_.empty()) return std::nullopt;
+  return offsets_[static_cast<std::size_t>(&entry - entries_.data())];
 }
 
 const SafetensorsFile::Entry* SafetensorsFile::find(std::string_view name) const {
@@ -115,13 +169,24 @@ const SafetensorsFile::Entry* SafetensorsFile::find(std::string_view name) const
   return found == by_name_.end() ? nullptr : &entries_[found->second];
 }
 
+std::string why_left_out(const SafetensorsFile& file, const SafetensorsFile::Entry& entry) {
+  return file.file().path().string() + ": tensor '" + entry.name + "' is " + entry.type +
+         ", which cannot be compared; expected a real type of 8 bits or more that assay knows, or an integer";
+}
+
+Record safetensors_record(const SafetensorsFile& file, const SafetensorsFile::Entry& entry, std::size_t seq,
+                          std::optional<DType> hint) {
+  const DType stored = entry.dtype.value();
+  const DType dtype = stored == DType::float32 ? hinted(stored, hint) : stored;
+  Record record = plain_record(entry.name, dtype, entry.shape, seq);
+  record.offsets = file.offsets(entry);
+  for (std::size_t d = 0; record.offsets && d < entry.shape.size(); ++d)
+    record.global_shape[d] += (*record.offsets)[d];
+  return record;
+}
+
 Tensor SafetensorsFile::read(const Entry& entry) const {
-  if (!entry.dtype) {
-    throw Error(
-        "{}: tensor '{}' is {}, which cannot be compared; expected a real type of 8 bits or more or an "
-        "integer",
-        file_->path().string(), entry.name, entry.type);
-  }
+  if (!entry.dtype) throw Error("{}", why_left_out(*this, entry));
   return read(entry, *entry.dtype);
 }
 
@@ -138,8 +203,8 @@ bool fits_safetensors(const std::shared_ptr<const MappedFile>& file) {
   return at != std::string_view::npos && file->text()[at] == '{';
 }
 
-std::unique_ptr<Dump> open_safetensors(std::shared_ptr<const MappedFile> file, const OpenOptions&) {
-  return std::make_unique<SafetensorsDump>(std::move(file));
+std::unique_ptr<Dump> open_safetensors(std::shared_ptr<const MappedFile> file, const OpenOptions& options) {
+  return std::make_unique<SafetensorsDump>(std::move(file), options);
 }
 
 }  // namespace assay

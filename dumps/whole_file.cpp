@@ -1,5 +1,6 @@
 #include "assay/dumps/whole_file.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -59,6 +60,16 @@ void write_whole(const std::filesystem::path& path, std::initializer_list<std::s
 
 void write_whole(const std::filesystem::path& path, std::string_view text) {
   write_whole(path, {std::as_bytes(std::span(text.data(), text.size()))});
+}
+
+void append_text(const std::filesystem::path& path, std::string_view text) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (file < 0) fail(path, errno);
+  const ssize_t written = ::write(file, text.data(), text.size());
+  // A short write is a disk that is full: the next one would say so.
+  const int reason = written < 0 ? errno : static_cast<std::size_t>(written) < text.size() ? ENOSPC : 0;
+  ::close(file);
+  if (reason != 0) fail(path, reason);
 }
 
 }  // namespace assay

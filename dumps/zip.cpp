@@ -16,6 +16,8 @@ constexpr std::uint32_t local_magic = 0x04034b50, member_magic = 0x02014b50, end
 constexpr std::uint32_t end64_magic = 0x06064b50, locator64_magic = 0x07064b50;
 constexpr std::size_t local_size = 30, member_size = 46, end_size = 22, end64_size = 56, locator64_size = 20;
 constexpr std::size_t max_comment = 65535;
+// Flag bits: encrypted, strongly encrypted, masked directory.
+constexpr std::uint16_t encrypted = 0x2041;
 // What deflate can reach at most; more is a lie.
 constexpr std::uint64_t max_ratio = 1032;
 
@@ -39,8 +41,9 @@ std::uint64_t find_end(std::span<const std::byte> bytes, std::string_view where)
 
 Directory find_directory(std::span<const std::byte> bytes, std::string_view where) {
   const std::uint64_t end = find_end(bytes, where);
-  const bool one_disk =
-      load_little<std::uint16_t>(bytes, end + 4) == 0 && load_little<std::uint16_t>(bytes, end + 6) == 0;
+  bool one_disk = load_little<std::uint16_t>(bytes, end + 4) == 0 &&
+                  load_little<std::uint16_t>(bytes, end + 6) == 0 &&
+                  load_little<std::uint16_t>(bytes, end + 8) == load_little<std::uint16_t>(bytes, end + 10);
   Directory directory{load_little<std::uint32_t>(bytes, end + 16),
                       load_little<std::uint32_t>(bytes, end + 12),
                       load_little<std::uint16_t>(bytes, end + 10)};
@@ -52,15 +55,30 @@ Directory find_directory(std::span<const std::byte> bytes, std::string_view wher
   if (saturated || has_locator) {
     const std::uint64_t at =
         has_locator ? load_little<std::uint64_t>(bytes, end - locator64_size + 8) : bytes.size();
+    // The record's own length must lead to the locator: nothing hides between them.
     if (at > end || end - at < end64_size + locator64_size ||
-        load_little<std::uint32_t>(bytes, at) != end64_magic) {
+        load_little<std::uint32_t>(bytes, at) != end64_magic ||
+        load_little<std::uint64_t>(bytes, at + 4) != end - locator64_size - at - 12) {
       throw Error("{}: the zip archive has no zip64 end record where it says", where);
     }
-    directory = {load_little<std::uint64_t>(bytes, at + 48), load_little<std::uint64_t>(bytes, at + 40),
-                 load_little<std::uint64_t>(bytes, at + 32)};
+    const Directory large{load_little<std::uint64_t>(bytes, at + 48),
+                          load_little<std::uint64_t>(bytes, at + 40),
+                          load_little<std::uint64_t>(bytes, at + 32)};
+    // Readers that look at one record only must not see another directory than those that look at both.
+    if ((directory.offset != 0xffffffff && directory.offset != large.offset) ||
+        (directory.size != 0xffffffff && directory.size != large.size) ||
+        (directory.count != 0xffff && directory.count != large.count)) {
+      throw Error("{}: the end records of the zip archive contradict each other", where);
+    }
+    one_disk = one_disk && load_little<std::uint32_t>(bytes, at + 16) == 0 &&
+               load_little<std::uint32_t>(bytes, at + 20) == 0 &&
+               load_little<std::uint64_t>(bytes, at + 24) == large.count &&
+               load_little<std::uint32_t>(bytes, end - locator64_size + 4) == 0;
+    directory = large;
     directory_end = at;
   }
-  if (!one_disk || directory.offset > directory_end || directory.size != directory_end - directory.offset ||
+  if (!one_disk) throw Error("{}: is one disk of a zip archive on several, expected all in one file", where);
+  if (directory.offset > directory_end || directory.size != directory_end - directory.offset ||
       directory.count > directory.size / member_size) {
     throw Error(
         "{}: the zip directory ({} members in {} bytes at {}) does not end where its end record starts ({})",
@@ -190,11 +208,11 @@ void ZipArchive::read_member(std::uint64_t& position, std::uint64_t directory_en
               local, where);
   const std::uint32_t unix_type = load_little<std::uint32_t>(bytes, position + 38) >> 28;
   if (!is_safe_name(member.name))
-    throw Error("{}: the zip member '{}' has an unsafe name", where, member.name);
+    throw Error("{}: the zip member '{}' has an unsafe name", where, member.name.c_str());  // up to a NUL
   if (!by_name_.emplace(member.name, members_.size()).second) {
     throw Error("{}: the zip member '{}' stands twice in the directory", where, member.name);
   }
-  if ((flags & 0x2041) != 0 || (method != 0 && method != 8) || unix_type == 0xa) {
+  if ((flags & encrypted) != 0 || (method != 0 && method != 8) || unix_type == 0xa) {
     throw Error(
         "{}: the zip member '{}' is encrypted, a link or compressed by method {}, expected stored or "
         "deflated",
@@ -209,10 +227,19 @@ void ZipArchive::read_member(std::uint64_t& position, std::uint64_t directory_en
     throw Error("{}: the local header of zip member '{}' should be at {}, but the archive ends at {}", where,
                 member.name, local, bytes.size());
   }
+  member.header = local;
   const std::size_t local_name = load_little<std::uint16_t>(bytes, local + 26);
+  const auto local_flags = load_little<std::uint16_t>(bytes, local + 6);
+  // Streaming writers leave sizes and checksum zero (bit 3), zip64 leaves them saturated; else they must
+  // agree.
+  const auto agrees = [&](std::size_t field, std::uint64_t value) {
+    const auto found = load_little<std::uint32_t>(bytes, local + field);
+    return found == 0 || found == 0xffffffff || found == value || (local_flags & 8) != 0;
+  };
   member.offset = local + local_size + local_name + load_little<std::uint16_t>(bytes, local + 28);
   if (load_little<std::uint32_t>(bytes, local) != local_magic ||
-      load_little<std::uint16_t>(bytes, local + 8) != method ||
+      load_little<std::uint16_t>(bytes, local + 8) != method || (local_flags & encrypted) != 0 ||
+      !agrees(14, member.crc) || !agrees(18, member.stored_size) || !agrees(22, member.size) ||
       text.substr(local + local_size, local_name) != member.name) {
     throw Error("{}: the local header of zip member '{}' contradicts the directory", where, member.name);
   }
@@ -230,7 +257,7 @@ void ZipArchive::check_overlap() const {
   std::sort(sorted.begin(), sorted.end(), [](auto* a, auto* b) { return a->offset < b->offset; });
   for (std::size_t i = 1; i < sorted.size(); ++i) {
     const Member& before = *sorted[i - 1];
-    if (before.offset + before.stored_size + local_size > sorted[i]->offset) {
+    if (before.offset + before.stored_size > sorted[i]->header) {
       throw Error("{}: the zip members '{}' and '{}' overlap", where_, before.name, sorted[i]->name);
     }
   }

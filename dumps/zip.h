@@ -25,6 +25,7 @@ class ZipArchive {
     std::string name;
     std::uint64_t size = 0;         ///< of the content
     std::uint64_t stored_size = 0;  ///< in the archive
+    std::uint64_t header = 0;       ///< offset of the local header
     std::uint64_t offset = 0;       ///< of the data
     std::uint32_t crc = 0;
     bool deflated = false;

@@ -11,7 +11,9 @@ import json
 import math
 import os
 import pty
+import resource
 import shutil
+import signal
 import stat
 import struct
 import subprocess
@@ -626,8 +628,8 @@ class Inspect(Test):
 
 
 class Convert(Test):
-    def listing(self, path):
-        tensors = json.loads(self.expect(0, "inspect", path, "--json", "--hash").out)["tensors"]
+    def listing(self, path, hint=None):
+        tensors = json.loads(self.expect(0, "inspect", path, "--json", "--hash", *(["--dtype-hint", hint] if hint else [])).out)["tensors"]
         return {t["name"]: (t["dtype"], t["shape"], t["sha256"]) for t in tensors if t["has_values"]}
 
     def test_round_trip_is_bitwise(self):
@@ -655,7 +657,7 @@ class Convert(Test):
         self.expect(0, "diff", "run", "x", "--tolerance", "bitwise")
 
     def test_tensors_without_values(self):
-        self.assertIn("left out: 2 tensors of which", self.expect(0, "convert", DATA / "samples" / "msprobe", "run").out)
+        self.assertIn("only its statistics were recorded", self.expect(0, "convert", DATA / "samples" / "msprobe", "run").out)
         self.trouble("convert", DATA / "msprobe_samples" / "L1_xor", "none", says="nothing to convert")
         self.assertFalse((self.dir / "none").exists())
 
@@ -664,14 +666,129 @@ class Convert(Test):
         self.expect(0, "convert", source, "run")
         self.assertEqual(self.listing(source), self.listing("run"))
         self.expect(0, "diff", "run", source, "--tolerance", "bitwise")
+    def test_plain_formats_keep_bits_and_names(self):
+        for source in ("every.safetensors", "every.pt", "assay_dump", "msprobe"):
+            path = DATA / "samples" / source
+            before = self.listing(path)
+            for out, to in (("x.safetensors", []), ("x.h5", []), ("x.hdf5", []), ("npys", ["--to", "npy"]), ("dump", [])):
+                said = self.expect(0, "convert", path, f"{source}.{out}", *to).out
+                after = self.listing(f"{source}.{out}")
+                self.assertEqual(sorted(before), sorted(after), said)
+                for name, (dtype, shape, sha256) in before.items():
+                    self.assertEqual((shape, sha256), after[name][1:], name)
+                    if dtype != after[name][0]:
+                        self.assertIn(f"of {dtype} cannot say so", said)
+            self.assertIn(": safetensors, ", self.expect(0, "inspect", f"{source}.x.safetensors").out)
+            self.assertEqual(list((self.dir / f"{source}.npys").rglob("*.unfinished*")), [])
+            self.expect(0, "diff", f"{source}.x.safetensors", path, "--tolerance", "bitwise")
+            self.assertEqual(list(self.listing(f"{source}.x.safetensors")), list(before))  # in the order of execution
+        self.assertEqual(self.listing("every.pt.npys", hint="bfloat16")["bf16"], self.listing(DATA / "samples" / "every.pt")["bf16"])
+
+    def test_one_npy_holds_one_tensor(self):
+        self.expect(0, "convert", DATA / "samples" / "single.pt", "x.npy")
+        self.assertIn("float16", self.expect(0, "inspect", "x.npy").out)
+        self.trouble("convert", DATA / "samples" / "every.pt", "y.npy", says="--to npy")
+
+    def test_plain_formats_hold_whole_tensors_only(self):
+        lines = [{"seq": 0, "step": 0, "module": "m", "slot": "grad", "dtype": "float32", "shape": [1], "global_shape": [1],
+                  "placements": ["Partial(sum)"], "mesh_coordinate": [r], "data": {"file": f"rank0000{r}.safetensors", "name": "t"}} for r in (0, 1)]
+        for placement, values, says in (("Partial(sum)", (1, 1), "partial sums"), ("Replicate()", (1, 2), "different bits")):
+            run = self.dir / says
+            run.mkdir()
+            (run / "manifest.json").write_text(json.dumps({"format": "assay-dump", "version": 1, "world_size": 2, "mesh": {"dims": ["tp"], "shape": [2]}}))
+            for rank in (0, 1):
+                line = lines[rank] | {"placements": [placement]}
+                (run / f"rank0000{rank}.jsonl").write_text(json.dumps(line) + "\n")
+                write_safetensors(run / f"rank0000{rank}.safetensors", {"t": ("float32", [1], [values[rank]])})
+            for out in ("x.safetensors", "x.h5", "x.npy"):
+                self.trouble("convert", says, out, says=says)
+                self.assertFalse((self.dir / out).exists())
+            self.expect(0, "convert", says, says + ".dump")
+
+    def test_names_that_do_not_fit_are_trouble(self):
+        for number, name in enumerate(("../up", "/up", "a//b", "a/.", "n" * 300)):
+            write_safetensors(self.dir / f"{number}.safetensors", {name: ("float32", [1], [1])})
+            for out, to in ((f"{number}.h5", "hdf5"), (f"{number}.folder", "npy")):
+                self.trouble("convert", f"{number}.safetensors", out, "--to", to, says="cannot name a file or a group")
+                self.assertFalse((self.dir / out).exists())
+        self.assertFalse((self.dir.parent / "up.npy").exists())
+        write_safetensors(self.dir / "both.safetensors", {"a": ("float32", [1], [1]), "a/b": ("float32", [1], [2])})
+        self.trouble("convert", "both.safetensors", "both.h5", says="which is a tensor")
+        self.expect(0, "convert", "both.safetensors", "both", "--to", "npy")
+        self.assertEqual(self.listing("both"), self.listing("both.safetensors"))
+
+    def test_a_full_disk_is_trouble_and_leaves_nothing(self):
+        write_safetensors(self.dir / "in.safetensors", {"x": ("float64", [4000], [1.5] * 4000)})
+        for out, to in (("x.safetensors", []), ("x.h5", []), ("x.npy", []), ("x", ["--to", "npy"]), ("run", [])):
+            done = subprocess.run([ASSAY, "convert", "in.safetensors", out, *to], cwd=self.dir, capture_output=True, env=environment(),
+                                  restore_signals=False, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000)))
+            self.assertEqual((done.returncode, done.stdout), (2, b""), out)
+            self.assertIn(f"assay: {out}".encode(), done.stderr)
+            self.assertEqual(sorted(p.name for p in self.dir.iterdir()), ["in.safetensors"])
+
+    def test_what_a_killed_convert_leaves_has_no_name_of_a_dump(self):
+        write_safetensors(self.dir / "in.safetensors", {"x": ("float64", [4000], [1.5] * 4000)})
+        for out, to in (("x.safetensors", []), ("x.h5", []), ("x.npy", []), ("x", ["--to", "npy"])):
+            # Without a handler for it, the kernel ends the process in the middle of its write.
+            done = subprocess.run([ASSAY, "convert", "in.safetensors", out, *to], cwd=self.dir, capture_output=True, env=environment(),
+                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000)))
+            self.assertEqual(done.returncode, -signal.SIGXFSZ)
+            self.assertFalse((self.dir / out).exists())
+            self.expect(0, "convert", "in.safetensors", out, *to)
 
     def test_never_writes_over_something(self):
         a, _ = self.pair()
         self.expect(0, "convert", a, "run")
         self.trouble("convert", a, "run", says="run")
         self.trouble("convert", a, a, says=a)
+        for out in ("x.safetensors", "x.npy", "x.h5"):
+            (self.dir / out).write_text("mine")
+            self.trouble("convert", "run", out, says=f"{out}: is there already")
+            self.assertEqual((self.dir / out).read_text(), "mine")
+        self.trouble("convert", "run", "run", "--to", "npy", says="is there already")
         self.trouble("convert", "none", "other", says="none")
         self.assertFalse((self.dir / "other").exists())
+
+
+class Raw(Test):
+    def test_every_verb_takes_it(self):
+        values = [1, 2, 3, 4, 5, 6]
+        (self.dir / "x.bin").write_bytes(pack("float32", values))
+        write_npy(self.dir / "x.npy", "float32", [2, 3], values)
+        for spelling in ("float32:2,3", "float32:[2,3]", "fp32:[2, 3]"):
+            self.assertIn("float32       [2, 3]", self.expect(0, "inspect", "x.bin", "--raw", spelling).out)
+        out = self.expect(0, "diff", "x.bin", "x.npy", "--raw", "float32:2,3", "--tolerance", "bitwise").out
+        self.assertIn("1 compared: 1 passed", out)
+        self.expect(0, "convert", "x.bin", "y.npy", "--raw", "float32:2,3")
+        self.expect(0, "diff", "y.npy", "x.npy", "--tolerance", "bitwise", "--rules", self.rename("y", "x"))
+
+    def rename(self, old, new):
+        (self.dir / "rules.toml").write_text(f"[[rename]]\nfrom = '^{old}$'\nto = '{new}'\n")
+        return "rules.toml"
+
+    def test_the_sides_may_differ(self):
+        (self.dir / "a").mkdir()
+        (self.dir / "r").mkdir()
+        (self.dir / "a/x.raw").write_bytes(pack("float16", [1, 2]))
+        (self.dir / "r/x.raw").write_bytes(pack("float32", [1, 2]))
+        self.expect(1, "diff", "a", "r", "--raw", "float16:2", "--raw", "float32:2", "--tolerance", "bitwise")  # dtypes differ
+        self.expect(0, "diff", "a", "r", "--raw", "float16:2", "--raw", "float32:2")
+        self.trouble("diff", "a", "r", "--raw", "float16:2", says="r/x.raw: has 8 bytes, which is not float16 of shape [2]")
+        self.trouble("diff", "a", "r", *["--raw", "float16:2"] * 3, says="3 times")
+
+    def test_numbers_that_look_like_safetensors(self):
+        (self.dir / "x.bin").write_bytes(pack("int64", [5, 123, 0, 0]))
+        self.assertIn("int64", self.expect(0, "inspect", "x.bin", "--raw", "int64:4").out)
+
+    def test_what_is_no_raw_array(self):
+        (self.dir / "x.bin").write_bytes(b"1234")
+        for raw in ("float32", "float33:1", "float32:-1", "float32:1,", "float32:,1", "float32:1x1", "float32:99999999999999999999", "float32:1 ",
+                    "float32:[1"):
+            self.trouble("inspect", "x.bin", "--raw", raw, says="expected DTYPE:N,N,..")
+        for raw in ("float32:2", "float32:0", "float32:4611686018427387904,4611686018427387904,0", "float64:2305843009213693952"):
+            self.trouble("inspect", "x.bin", "--raw", raw, says="x.bin" if "611" not in raw else "")
+        self.assertIn("[]", self.expect(0, "inspect", "x.bin", "--raw", "float32:").out)
+        self.trouble("inspect", "x.bin", says="--raw")
 
 
 class Ops(Test):

@@ -220,7 +220,6 @@ TEST(Damaged, SafetensorsHeadersThatLie) {
        R"({"a":{"dtype":"F32","shape":[2.0],"data_offsets":[0,8]}})",
        R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8],"x":1}})", R"({"a":[]})",
        R"({"__metadata__":{"a":1},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})",
-       R"({"a":{"dtype":"C64","shape":[1],"data_offsets":[0,8]}})",
        R"({"a":{"dtype":"F4","shape":[1],"data_offsets":[0,8]}})"}) {
     EXPECT_FALSE(reads(scratch.write("x.safetensors", safetensors(header, 8)))) << header;
   }

@@ -2,41 +2,154 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 
 #include "assay/dumps/assay_dump_writer.h"
 #include "assay/dumps/dump.h"
+#include "assay/dumps/hdf5_writer.h"
+#include "assay/dumps/merge.h"
+#include "assay/dumps/npy_writer.h"
+#include "assay/dumps/plain_tensor.h"
+#include "assay/dumps/safetensors_writer.h"
 #include "assay/golden/error.h"
 #include "output.h"
 #include "terminal.h"
 #include "verbs.h"
 
 namespace assay {
+namespace {
 
-int run(const ConvertVerb& verb) {
-  const auto input = open_dump(verb.input, {parse_dtype_option("--dtype-hint", verb.dtype_hint)});
-  const auto with_bits = std::ranges::count_if(input->records, &Record::has_bits);
-  const auto without_bits = static_cast<std::int64_t>(input->records.size()) - with_bits;
-  if (with_bits == 0 && without_bits != 0) {
-    throw Error(
-        "{}: none of its {} tensors has values, only statistics or checksums: there is nothing to convert",
-        verb.input, without_bits);
+std::string format_of(const ConvertVerb& verb) {
+  if (!verb.to.empty()) return verb.to;
+  const std::string extension = std::filesystem::path(verb.output).extension().string();
+  if (extension == ".safetensors") return "safetensors";
+  if (extension == ".npy") return "npy";
+  if (extension == ".h5" || extension == ".hdf5") return "hdf5";
+  return "assay-dump";
+}
+
+std::vector<std::string> without_bits(const Dump& input) {
+  std::vector<std::string> names;
+  for (const Record& record : input.records) {
+    if (!record.has_bits) names.push_back(to_string(record.id) + ": only its statistics were recorded");
   }
-  AssayDumpWriter writer(verb.output, {input->world_size, input->mesh, input->producer});
+  return names;
+}
+
+std::size_t write_assay_dump(const Dump& input, const ConvertVerb& verb) {
+  AssayDumpWriter writer(verb.output, {input.world_size, input.mesh, input.producer});
+  std::size_t written = 0;
+  try {
+    Progress progress("converting");
+    for (std::size_t i = 0; i < input.records.size(); ++i) {
+      if (!input.records[i].has_bits) continue;
+      progress.show(i, input.records.size(), input.records[i].id.module);
+      writer.add(input.records[i], input.read(i));
+      ++written;
+    }
+    writer.finish();
+  } catch (...) {
+    writer.discard();
+    throw;
+  }
+  return written;
+}
+
+// Plain files hold whole tensors. Putting parts together moves bits; adding them up, or choosing between
+// copies that differ, would make others.
+Tensor read_whole(const Dump& input, const LogicalTensor& tensor) {
+  const Record& record = input.records[tensor.records.front()];
+  for (std::size_t m = 0; m < record.placements.size(); ++m) {
+    if (record.placements[m].kind == Placement::Kind::partial && input.mesh.shape.at(m) > 1)
+      throw Error(
+          "{}: its ranks hold partial sums, which only an assay-dump can keep; expected OUT to be one",
+          to_string(tensor.id));
+  }
+  Merged merged = merge(input, tensor);
+  if (!merged.replicas.empty()) {
+    throw Error(
+        "{}: ranks {} and {} hold different bits, which only an assay-dump can keep; expected OUT to be one",
+        to_string(tensor.id), merged.replicas[0].rank_a, merged.replicas[0].rank_b);
+  }
+  return merged.tensor.whole();
+}
+
+std::vector<PlainTensor> plain_tensors(const Dump& input, const std::vector<LogicalTensor>& logical,
+                                       Progress& progress) {
+  std::vector<PlainTensor> tensors;
+  for (const LogicalTensor& tensor : logical) {
+    const bool has_bits =
+        std::ranges::all_of(tensor.records, [&](std::size_t i) { return input.records[i].has_bits; });
+    if (!has_bits) continue;
+    const std::size_t place = tensors.size();
+    tensors.push_back(
+        {plain_name(tensor.id), tensor.dtype, tensor.shape, [&input, &tensor, &logical, &progress, place] {
+           progress.show(place, logical.size(), tensor.id.module);
+           return read_whole(input, tensor);
+         }});
+  }
+  return tensors;
+}
+
+// What the format cannot say, a reader has to be told.
+std::vector<std::string> hints(const std::vector<PlainTensor>& tensors, const std::string& format) {
+  std::vector<std::string> lines;
+  for (const DType dtype : all_dtypes) {
+    const bool is_narrowed = dtype == DType::tfloat32 || dtype == DType::hfloat32;
+    const bool is_fp8 = dtype == DType::float8_e4m3fn || (dtype == DType::float8_e5m2 && format == "hdf5");
+    const bool is_opaque = format != "safetensors" && (dtype == DType::bfloat16 || is_fp8);
+    const auto count = std::ranges::count(tensors, dtype, &PlainTensor::dtype);
+    if (count == 0 || (!is_narrowed && !is_opaque)) continue;
+    lines.push_back(fmt::format("{} of {} cannot say so in {}: read with --dtype-hint {}",
+                                count == 1 ? "1 tensor" : grouped(count) + " tensors", name(dtype), format,
+                                name(dtype)));
+  }
+  return lines;
+}
+
+std::size_t write_plain(const Dump& input, const ConvertVerb& verb, const std::string& format) {
+  const std::vector<LogicalTensor> logical = logical_tensors(input);
+  std::vector<std::string> lines;
+  std::size_t written = 0;
   {
     Progress progress("converting");
-    for (std::size_t i = 0; i < input->records.size(); ++i) {
-      progress.show(i, input->records.size(), input->records[i].id.module);
-      if (input->records[i].has_bits) writer.add(input->records[i], input->read(i));
+    const std::vector<PlainTensor> tensors = plain_tensors(input, logical, progress);
+    if (format == "safetensors") {
+      write_safetensors(verb.output, tensors);
+    } else if (format == "hdf5") {
+      write_hdf5(verb.output, tensors);
+    } else if (std::filesystem::path(verb.output).extension() != ".npy") {
+      write_npy_folder(verb.output, tensors);
+    } else if (tensors.size() == 1) {
+      write_npy_file(verb.output, tensors[0]);
+    } else {
+      throw Error("{}: holds one tensor, but {} has {}; name a folder and pass --to npy", verb.output,
+                  input.path.string(), tensors.size());
     }
+    lines = hints(tensors, format);
+    written = tensors.size();
   }
-  writer.finish();
+  for (const std::string& line : lines) fmt::print("note: {}\n", line);
+  return written;
+}
+
+}  // namespace
+
+int run(const ConvertVerb& verb) {
+  const std::string format = format_of(verb);
+  const auto input = open_dump(verb.input, open_options(verb.dtype_hint, verb.raw));
+  if (!input->records.empty() && std::ranges::none_of(input->records, &Record::has_bits)) {
+    throw Error(
+        "{}: none of its {} tensors has values, only statistics or checksums: there is nothing to convert",
+        verb.input, input->records.size());
+  }
+  const std::size_t written =
+      format == "assay-dump" ? write_assay_dump(*input, verb) : write_plain(*input, verb, format);
   for (const std::string& note : input->notes) fmt::print("note: {}\n", printable(note));
   for (const std::string& what : input->left_out) fmt::print("left out: {}\n", printable(what));
-  if (without_bits != 0)
-    fmt::print("left out: {} tensors of which only statistics or checksums were recorded\n",
-               grouped(without_bits));
-  fmt::print("wrote {} tensors of {} to {}\n", grouped(with_bits), printable(input->path.string()),
-             printable(verb.output));
+  for (const std::string& what : without_bits(*input)) fmt::print("left out: {}\n", printable(what));
+  fmt::print("wrote {} tensors of {} to {}\n", grouped(static_cast<std::int64_t>(written)),
+             printable(input->path.string()), printable(verb.output));
   return 0;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "assay/golden/error.h"
 #include "output.h"
 #include "terminal.h"
 #include "verbs.h"
@@ -14,6 +15,7 @@ std::string command(const DiffVerb& verb) {
   std::string line = fmt::format("assay diff {} {}", shell_quoted(verb.actual), shell_quoted(verb.reference));
   if (!verb.rules.empty()) line += " --rules " + shell_quoted(verb.rules);
   if (!verb.dtype_hint.empty()) line += " --dtype-hint " + shell_quoted(verb.dtype_hint);
+  for (const std::string& raw : verb.raw) line += " --raw " + shell_quoted(raw);
   if (verb.tolerances != DiffVerb().tolerances) {
     for (const std::string& t : verb.tolerances) line += " --tolerance " + shell_quoted(t);
   }
@@ -30,9 +32,13 @@ int run(const DiffVerb& verb) {
   options.only = verb.only;
   options.threads = thread_count(verb.threads);
   options.repeat = command(verb);
-  const OpenOptions open{parse_dtype_option("--dtype-hint", verb.dtype_hint)};
-  const auto actual = open_dump(verb.actual, open);
-  const auto reference = open_dump(verb.reference, open);
+  if (verb.raw.size() > 2)
+    throw Error("--raw is given {} times; expected one for both sides, or one for each", verb.raw.size());
+  const std::string none;
+  const auto actual =
+      open_dump(verb.actual, open_options(verb.dtype_hint, verb.raw.empty() ? none : verb.raw.front()));
+  const auto reference =
+      open_dump(verb.reference, open_options(verb.dtype_hint, verb.raw.empty() ? none : verb.raw.back()));
   for (const auto& dump : {&actual, &reference}) apply_layout(**dump, options.rules.layout());
   Report report;
   {

@@ -267,7 +267,7 @@ void print_table(const Dump& dump, const std::vector<Entry>& entries) {
 }  // namespace
 
 int run(const InspectVerb& verb) {
-  const auto dump = open_dump(verb.path, {parse_dtype_option("--dtype-hint", verb.dtype_hint)});
+  const auto dump = open_dump(verb.path, open_options(verb.dtype_hint, verb.raw));
   if (!verb.rules.empty()) apply_layout(*dump, Rules::load(verb.rules).layout());
   const std::vector<Entry> entries = entries_of(*dump, verb);
   if (verb.json) {

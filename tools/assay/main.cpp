@@ -55,6 +55,11 @@ void add_device_options(CLI::App* verb, std::string& accumulator, std::string& i
       ->type_name("T");
 }
 
+void add_raw_option(CLI::App* verb, std::string& raw) {
+  verb->add_option("--raw", raw, "what a file of no known format holds, little-endian: float32:4,8")
+      ->type_name("T:N,N");
+}
+
 void add_golden(CLI::App& app, std::function<int()>& action) {
   auto o = std::make_shared<GoldenVerb>();
   CLI::App* verb = add_verb(app, "golden", "compute golden outputs of operator cases",
@@ -126,6 +131,7 @@ void add_inspect(CLI::App& app, std::function<int()>& action) {
   verb->add_option("--rules", o->rules, "TOML file with mesh, renumber and layout rules")->type_name("FILE");
   verb->add_option("--dtype-hint", o->dtype_hint,
                    "dtype of arrays whose file cannot say it (numpy V2: bfloat16)");
+  add_raw_option(verb, o->raw);
   verb->callback([o, &action] { action = [o] { return run(*o); }; });
 }
 
@@ -147,6 +153,11 @@ void add_diff(CLI::App& app, std::function<int()>& action) {
   verb->add_option("--threads", o->threads, "0: one per core");
   verb->add_option("--dtype-hint", o->dtype_hint,
                    "dtype of arrays whose file cannot say it (numpy V2: bfloat16)");
+  verb->add_option(
+          "--raw", o->raw,
+          "what a file of no known format holds, little-endian: float32:4,8; twice if the sides differ")
+      ->type_name("T:N,N")
+      ->allow_extra_args(false);
   add_output_options(verb, o->output);
   verb->callback([o, &action] { action = [o] { return run(*o); }; });
 }
@@ -165,11 +176,19 @@ void add_tolerance(CLI::App& app, std::function<int()>& action) {
 void add_convert(CLI::App& app, std::function<int()>& action) {
   auto o = std::make_shared<ConvertVerb>();
   CLI::App* verb =
-      add_verb(app, "convert", "rewrite any readable dump as assay-dump", "assay convert weights.npz run");
+      add_verb(app, "convert", "rewrite any readable dump as assay-dump, safetensors, npy or HDF5",
+               "assay convert run run.safetensors");
   verb->add_option("in", o->input, "file or folder")->required()->type_name("IN");
-  verb->add_option("out", o->output, "folder to make")->required()->type_name("OUT");
+  verb->add_option("out", o->output, "what to make: x.safetensors, x.npy, x.h5, or else a folder")
+      ->required()
+      ->type_name("OUT");
+  verb->add_option("--to", o->to,
+                   "assay-dump, safetensors, npy (a folder of them) or hdf5; default: by OUT's name")
+      ->check(CLI::IsMember({"assay-dump", "safetensors", "npy", "hdf5"}))
+      ->type_name("F");
   verb->add_option("--dtype-hint", o->dtype_hint,
                    "dtype of arrays whose file cannot say it (numpy V2: bfloat16)");
+  add_raw_option(verb, o->raw);
   verb->callback([o, &action] { action = [o] { return run(*o); }; });
 }
 

@@ -91,4 +91,16 @@ std::optional<DType> parse_dtype_option(std::string_view option, const std::stri
   return dtype;
 }
 
+OpenOptions open_options(const std::string& dtype_hint, const std::string& raw) {
+  OpenOptions options;
+  options.dtype_hint = parse_dtype_option("--dtype-hint", dtype_hint);
+  if (raw.empty()) return options;
+  try {
+    options.raw = parse_raw(raw);
+  } catch (const Error& problem) {
+    throw Error("--raw {}", problem.what());
+  }
+  return options;
+}
+
 }  // namespace assay

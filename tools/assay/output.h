@@ -6,6 +6,7 @@
 
 #include "assay/compare/policy.h"
 #include "assay/compare/report.h"
+#include "assay/dumps/dump.h"
 #include "verbs.h"
 
 namespace assay {
@@ -28,5 +29,8 @@ int thread_count(int option);
 
 /// An option's text as a dtype; empty: none. Throws Error for an unknown one.
 std::optional<DType> parse_dtype_option(std::string_view option, const std::string& text);
+
+/// --dtype-hint and --raw; empty: none. Throws Error for a value that is none.
+OpenOptions open_options(const std::string& dtype_hint, const std::string& raw);
 
 }  // namespace assay

@@ -30,6 +30,7 @@ int run(const CheckVerb&);
 struct DiffVerb {
   std::string actual, reference, rules, only;
   std::string dtype_hint;
+  std::vector<std::string> raw;  ///< for both sides, or one for each
   std::vector<std::string> tolerances = {"telechat3"};
   int threads = 0;
   OutputOptions output;
@@ -37,7 +38,7 @@ struct DiffVerb {
 int run(const DiffVerb&);
 
 struct InspectVerb {
-  std::string path, dtype_hint, rules;
+  std::string path, dtype_hint, rules, raw;
   bool json = false, stats = false, hash = false, ranks = false;
 };
 int run(const InspectVerb&);
@@ -72,7 +73,8 @@ struct ToleranceVerb {
 int run(const ToleranceVerb&);
 
 struct ConvertVerb {
-  std::string input, output, dtype_hint;
+  std::string input, output, dtype_hint, raw;
+  std::string to;  ///< assay-dump, safetensors, npy or hdf5; empty: as the output's name says
 };
 int run(const ConvertVerb&);
 

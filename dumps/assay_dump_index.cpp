@@ -1,0 +1,169 @@
+#include "assay/dumps/assay_dump_index.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "assay/golden/error.h"
+
+namespace assay {
+namespace {
+
+constexpr std::string_view slots[] = {"input", "output", "grad_input", "grad_output",
+                                      "param", "grad",   "state",      "loss"};
+
+Phase parse_phase(std::string_view text, std::string_view where) {
+  for (const Phase phase : {Phase::forward, Phase::backward, Phase::optimizer}) {
+    if (text == name(phase)) return phase;
+  }
+  throw Error("{}: phase '{}', expected forward, backward or optimizer", where, text);
+}
+
+void parse_layout(const Json& entry, const std::string& where, const Mesh& mesh, Record& record) {
+  if (const Json* placements = entry.find("placements")) {
+    for (const Json& word : placements->array(where + ": placements")) {
+      try {
+        record.placements.push_back(parse_placement(word.string(where + ": placements")));
+      } catch (const Error& problem) {
+        throw Error("{}: {}", where, problem.what());
+      }
+    }
+  }
+  if (const Json* coordinate = entry.find("mesh_coordinate")) {
+    record.mesh_coordinate = coordinate->shape(where + ": mesh_coordinate");
+  }
+  if (const Json* offsets = entry.find("offsets"); offsets != nullptr && !offsets->is_null()) {
+    record.offsets = offsets->shape(where + ": offsets");
+  }
+  if (const Json* range = entry.find("flattened_range"); range != nullptr && !range->is_null()) {
+    const Shape ends = range->shape(where + ": flattened_range");
+    if (ends.size() != 2 || ends[0] > ends[1] || record.shape.size() != 1 ||
+        record.shape[0] < ends[1] - ends[0]) {
+      throw Error(
+          "{}: flattened_range is {} and shape {}; expected [first, last] and a flat tensor of at least last - "
+          "first",
+          where, to_string(ends), to_string(record.shape));
+    }
+    record.flattened_range = {ends[0], ends[1]};
+  }
+  if (const Json* cut = entry.find("cut"); cut != nullptr && !cut->is_null())
+    record.cut = cut->shape(where + ": cut");
+  const std::size_t rank = record.global_shape.size();
+  bool fits = (record.flattened_range ? !record.offsets : record.shape.size() == rank) &&
+              (!record.offsets || record.offsets->size() == rank) &&
+              (!record.cut || record.cut->size() == rank);
+  fits = fits && (record.placements.empty() || record.placements.size() == mesh.dims.size());
+  fits = fits && record.mesh_coordinate.size() ==
+                     (record.placements.empty() && record.mesh_coordinate.empty() ? 0 : mesh.dims.size());
+  for (const Placement& placement : record.placements)
+    fits = fits && placement.dim < static_cast<int>(std::max<std::size_t>(rank, 1));
+  for (std::size_t d = 0; fits && d < record.mesh_coordinate.size(); ++d)
+    fits = record.mesh_coordinate[d] < mesh.shape[d];
+  if (!fits) {
+    throw Error(
+        "{}: shape, global_shape, placements, mesh_coordinate and offsets do not fit each other or the "
+        "mesh [{}] of shape {}",
+        where, fmt::join(mesh.dims, ", "), to_string(mesh.shape));
+  }
+}
+
+}  // namespace
+
+bool is_slot(std::string_view word) {
+  return std::find(std::begin(slots), std::end(slots), word) != std::end(slots);
+}
+
+Json json_numbers(const Shape& shape) {
+  Json::Array items;
+  for (const std::int64_t extent : shape) items.push_back({extent});
+  return {std::move(items)};
+}
+
+Json json_texts(const std::vector<std::string>& words) {
+  Json::Array items;
+  for (const std::string& word : words) items.push_back({word});
+  return {std::move(items)};
+}
+
+// The fields in the order of the format's description; those that say nothing are left out.
+Json index_entry(const Record& record, const std::string& file, const std::string& name,
+                 std::optional<std::uint64_t> offset) {
+  Json::Object line;
+  const auto add = [&](const char* key, Json value) { line.push_back({key, std::move(value)}); };
+  add("seq", {record.seq});
+  add("step", {record.id.step});
+  add("micro_batch", {record.id.micro_batch});
+  if (record.id.phase != Phase::none) add("phase", {std::string(assay::name(record.id.phase))});
+  add("module", {record.id.module});
+  if (!record.op.empty()) add("op", {record.op});
+  if (!record.id.slot.empty()) add("slot", {record.id.slot});
+  add("arg", {record.id.arg});
+  add("call", {record.id.call});
+  if (record.count) add("count", {*record.count});
+  add("dtype", {std::string(assay::name(record.dtype))});
+  add("shape", json_numbers(record.shape));
+  add("global_shape", json_numbers(record.global_shape));
+  if (!record.placements.empty()) {
+    std::vector<std::string> words;
+    for (const Placement& placement : record.placements) words.push_back(to_string(placement));
+    add("placements", json_texts(words));
+  }
+  if (!record.mesh_coordinate.empty()) add("mesh_coordinate", json_numbers(record.mesh_coordinate));
+  if (record.offsets) add("offsets", json_numbers(*record.offsets));
+  if (record.flattened_range)
+    add("flattened_range", json_numbers({record.flattened_range->first, record.flattened_range->last}));
+  if (record.cut) add("cut", json_numbers(*record.cut));
+  Json::Object data = {{"file", {file}}, {"name", {name}}};
+  if (offset) data.push_back({"offset", {static_cast<std::int64_t>(*offset)}});
+  add("data", {std::move(data)});
+  return {std::move(line)};
+}
+
+Record parse_index_entry(const Json& entry, const std::string& where, int rank, const Mesh& mesh) {
+  const auto number = [&](std::string_view key, const Json& json) {
+    const std::int64_t value = json.integer(fmt::format("{}: {}", where, key));
+    if (value < -1 || value > max_index_number)
+      throw Error("{}: {} is {}, expected -1 to 2^53", where, key, value);
+    return value;
+  };
+  const auto optional_number = [&](std::string_view key, std::int64_t otherwise) {
+    const Json* value = entry.find(key);
+    return value == nullptr || value->is_null() ? otherwise : number(key, *value);
+  };
+  const auto text = [&](std::string_view key) -> const std::string& {
+    const Json& value = entry.at(key, where);
+    if (!value.is_string()) throw Error("{}: {} is {}, expected a string", where, key, value.kind());
+    return value.string(where);
+  };
+  Record record;
+  record.rank = rank;
+  record.seq = number("seq", entry.at("seq", where));
+  record.id.step = number("step", entry.at("step", where));
+  record.id.micro_batch = optional_number("micro_batch", -1);
+  // Tensors that were converted from plain files have neither phase nor slot.
+  if (entry.find("phase") != nullptr) record.id.phase = parse_phase(text("phase"), where);
+  record.id.module = text("module");
+  if (entry.find("slot") != nullptr) record.id.slot = text("slot");
+  record.id.call = optional_number("call", 0);
+  if (const Json* arg = entry.find("arg"); arg != nullptr && !arg->is_null()) {
+    record.id.arg = arg->is_string() ? arg->string(where) : std::to_string(arg->integer(where + ": arg"));
+  }
+  if (const Json* op = entry.find("op"); op != nullptr && !op->is_null())
+    record.op = op->string(where + ": op");
+  if (const Json* count = entry.find("count"); count != nullptr && !count->is_null()) {
+    record.count = number("count", *count);
+  }
+  if (entry.find("slot") != nullptr && !is_slot(record.id.slot)) {
+    throw Error("{}: slot '{}', expected one of {}", where, record.id.slot, fmt::join(slots, ", "));
+  }
+  const std::optional<DType> dtype = parse_dtype(text("dtype"));
+  if (!dtype) throw Error("{}: dtype '{}' is unknown", where, text("dtype"));
+  record.dtype = *dtype;
+  record.shape = entry.at("shape", where).shape(where + ": shape");
+  const Json* global = entry.find("global_shape");
+  record.global_shape = global == nullptr ? record.shape : global->shape(where + ": global_shape");
+  parse_layout(entry, where, mesh, record);
+  return record;
+}
+
+}  // namespace assay
