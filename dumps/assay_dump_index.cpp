@@ -40,7 +40,8 @@ void parse_layout(const Json& entry, const std::string& where, const Mesh& mesh,
     if (ends.size() != 2 || ends[0] > ends[1] || record.shape.size() != 1 ||
         record.shape[0] < ends[1] - ends[0]) {
       throw Error(
-          "{}: flattened_range is {} and shape {}; expected [first, last] and a flat tensor of at least last - "
+          "{}: flattened_range is {} and shape {}; expected [first, last] and a flat tensor of at least last "
+          "- "
           "first",
           where, to_string(ends), to_string(record.shape));
     }

@@ -30,8 +30,8 @@ struct Piece {
 /// @throws Error  if the local shape contradicts that
 std::vector<Piece> pieces_of(const Record&, const Mesh&, const std::vector<std::int64_t>& rows = {});
 
-/// The local box, by the placements or as recorded beside `offsets`; of one in several pieces its extents, and
-/// where the first starts.
+/// The local box, by the placements or as recorded beside `offsets`; of one in several pieces its extents,
+/// and where the first starts.
 Box box_of(const Record&, const Mesh&);
 
 /// Extents of the tensor, without padding.
