@@ -82,15 +82,14 @@ Columns find_columns(const std::vector<std::string>& header) {
       column({"Op Type"}),   column({"Op Name"}),   column({"Timestamp"}),    column({"IO", "Input/Output"}),
       column({"Slot"}),      column({"Data Type"}), column({"Shape"}),        column({"Max Value"}),
       column({"Min Value"}), column({"Avg Value"}), column({"L2Norm Value"}), column({"MD5", "MD5 Value"})};
-  if (std::ranges::max({c.type, c.name, c.timestamp, c.io, c.slot, c.dtype, c.shape}) == absent) {
+  if (std::max({c.type, c.name, c.timestamp, c.io, c.slot, c.dtype, c.shape}) == absent) {
     throw Error("line 1: expected the columns Op Type, Op Name, Timestamp, IO, Slot, Data Type and Shape");
   }
   return c;
 }
 
 KernelStatistics parse_row(const std::vector<std::string>& cells, const Columns& c) {
-  const std::size_t needed =
-      std::ranges::max({c.type, c.name, c.timestamp, c.io, c.slot, c.dtype, c.shape}) + 1;
+  const std::size_t needed = std::max({c.type, c.name, c.timestamp, c.io, c.slot, c.dtype, c.shape}) + 1;
   if (cells.size() < needed) throw Error("{} columns, expected at least {}", cells.size(), needed);
   KernelStatistics row;
   row.name.type = cells[c.type];

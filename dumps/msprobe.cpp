@@ -193,7 +193,7 @@ class MsprobeDump : public Dump {
   }
 
   void add_notes() {
-    if (world_size > 1 && mesh.dims.empty()) {
+    if (world_size > 1 && contents_.layouts.empty()) {
       notes.push_back(fmt::format("{}: {} ranks without a layout; tensors of one name are taken as copies",
                                   path.string(), world_size));
     }

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "assay/golden/error.h"
 
 namespace assay {
@@ -40,6 +43,20 @@ TEST(Json, ReadsPythonNumbersOutsideStringsOnly) {
   const Json json = parse_json(text, "t", JsonNumbers::python);
   EXPECT_EQ(json.at("NaN \" Infinity", "t").string("t"), "-Infinity");
   EXPECT_EQ(json.at("b", "t").array("t")[2].integer("t"), -1);
+  EXPECT_TRUE(std::isnan(json.at("a", "t").number().value()));
+  EXPECT_EQ(json.at("b", "t").array("t")[0].number(), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(json.at("b", "t").array("t")[1].number(), -std::numeric_limits<double>::infinity());
+  for (const char* no : {"{NaN: 1}", "[NaNN]", "[-NaN]", "[Infinit]", "[+Infinity]", "nan"})
+    EXPECT_THROW(parse_json(no, "t", JsonNumbers::python), Error) << no;
+}
+
+TEST(Json, NumbersAreAlsoBooleansAndNothingElse) {
+  const Json json = parse_json(R"([true, 2, 2.5, null, "3", [], {}])", "t");
+  const auto& items = json.array("t");
+  EXPECT_EQ(items[0].number(), 1);
+  EXPECT_EQ(items[1].number(), 2);
+  EXPECT_EQ(items[2].number(), 2.5);
+  for (std::size_t i = 3; i < items.size(); ++i) EXPECT_EQ(items[i].number(), std::nullopt);
 }
 
 TEST(Json, AccessorsNameThePlaceAndTheKind) {

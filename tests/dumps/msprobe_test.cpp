@@ -392,7 +392,7 @@ TEST(MsprobeLayout, DifferentMeshesAreNotGuessed) {
   }
   const auto dump = tree.open();
   EXPECT_THAT(dump->mesh.dims, IsEmpty());
-  EXPECT_THAT(dump->notes, testing::Contains(HasSubstr("different meshes")));
+  EXPECT_THAT(dump->notes, ElementsAre(HasSubstr("different meshes")));
   EXPECT_THAT(dump->left_out, ElementsAre(HasSubstr("partial sum"), HasSubstr("partial sum")));
   const auto tensors = logical_tensors(*dump);
   ASSERT_THAT(tensors, SizeIs(2));
