@@ -42,8 +42,10 @@ TEST(Hdf5Worker, HoldsNothingAndMayOpenNothing) {
   EXPECT_THAT(process_text(process, "environ"), testing::Not(HasSubstr("HDF5")));
   EXPECT_THAT(process_text(process, "status"), HasSubstr("NoNewPrivs:\t1"));
   const std::string limits = process_text(process, "limits");
-  for (const char* limit : {"Max open files            0                    0",
-                            "Max core file size        0                    0",
+#if !defined(ASSAY_SANITIZED)
+  EXPECT_THAT(limits, HasSubstr("Max open files            0                    0"));
+#endif
+  for (const char* limit : {"Max core file size        0                    0",
                             "Max file size             0                    0"}) {
     EXPECT_THAT(limits, HasSubstr(limit));
   }
