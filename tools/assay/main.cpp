@@ -153,9 +153,8 @@ void add_diff(CLI::App& app, std::function<int()>& action) {
   verb->add_option("--threads", o->threads, "0: one per core");
   verb->add_option("--dtype-hint", o->dtype_hint,
                    "dtype of arrays whose file cannot say it (numpy V2: bfloat16)");
-  verb->add_option(
-          "--raw", o->raw,
-          "what a file of no known format holds, little-endian: float32:4,8; twice if the sides differ")
+  verb->add_option("--raw", o->raw,
+                   "what files of no known format hold: float32:4,8; twice if the sides differ")
       ->type_name("T:N,N")
       ->allow_extra_args(false);
   add_output_options(verb, o->output);
