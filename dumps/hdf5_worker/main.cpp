@@ -21,7 +21,7 @@ namespace {
 // A question is a name, and names have a limit.
 constexpr std::uint64_t max_question = 1 << 16;
 // The library's and this program's own, before any file.
-constexpr std::uint64_t own_memory = std::uint64_t{512} << 20;
+[[maybe_unused]] constexpr std::uint64_t own_memory = std::uint64_t{512} << 20;
 constexpr rlim_t own_seconds = 10;
 
 void limit(decltype(RLIMIT_AS) what, rlim_t soft, rlim_t hard) {
