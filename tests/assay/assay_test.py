@@ -691,6 +691,23 @@ class Convert(Test):
                 if dtype != found[0]:
                     self.assertIn(f"of {dtype} cannot say so in hdf5: read with --dtype-hint {dtype}", said)
 
+    def test_rules_put_ranks_together(self):
+        (self.dir / "ranks").mkdir()
+        for rank in (0, 1):
+            tensors = {"w": ("float32", [2, 2], [4 * rank + i for i in range(4)]), "x": ("float32", [2], [rank, 1 - rank])}
+            write_safetensors(self.dir / "ranks" / f"rank{rank}.safetensors", tensors | {"order": ("int64", [2], [3 - rank, rank])})
+        mesh = "[[mesh]]\ndims = ['tp']\nshape = [2]\nrank = '^rank(\\d+)/'\n[[layout]]\nmatch = 'w'\ndims = "
+        (self.dir / "cut.toml").write_text(mesh + "'out[tp] in'\n[[layout]]\nmatch = 'x'\ndims = 'h [tp:partial]'\n[[layout]]\nmatch = 'order'\ndims = 'n[tp]'\n")
+        self.assertIn("[4, 2]", self.expect(0, "inspect", "ranks", "--rules", "cut.toml").out)
+        self.expect(0, "convert", "ranks", "run", "--rules", "cut.toml")
+        write_safetensors(self.dir / "whole.safetensors", {"order": ("int64", [4], [3, 0, 2, 1]), "w": ("float32", [4, 2], list(range(8))), "x": ("float32", [2], [1, 1])})
+        self.expect(0, "diff", "run", "whole.safetensors", "--tolerance", "bitwise")
+        self.expect(0, "diff", "ranks", "whole.safetensors", "--rules", "cut.toml", "--tolerance", "bitwise")
+        self.expect(2, "diff", "ranks", "whole.safetensors", "--tolerance", "bitwise")  # nothing has a partner
+        (self.dir / "rows.toml").write_text(mesh + "'n[tp:rows] h'\nrows = 'order'\n")
+        self.trouble("convert", "ranks", "rows", "--rules", "rows.toml", says="in an order of their own")
+        self.assertFalse((self.dir / "rows").exists())
+
     def test_one_npy_holds_one_tensor(self):
         self.expect(0, "convert", DATA / "samples" / "single.pt", "x.npy")
         self.assertIn("float16", self.expect(0, "inspect", "x.npy").out)

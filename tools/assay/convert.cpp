@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "assay/compare/rules.h"
 #include "assay/dumps/assay_dump_writer.h"
 #include "assay/dumps/dump.h"
 #include "assay/dumps/hdf5_writer.h"
@@ -11,6 +12,7 @@
 #include "assay/dumps/npy_writer.h"
 #include "assay/dumps/plain_tensor.h"
 #include "assay/dumps/safetensors_writer.h"
+#include "assay/dumps/shrunk.h"
 #include "assay/golden/error.h"
 #include "output.h"
 #include "terminal.h"
@@ -43,6 +45,11 @@ std::size_t write_assay_dump(const Dump& input, const ConvertVerb& verb) {
     Progress progress("converting");
     for (std::size_t i = 0; i < input.records.size(); ++i) {
       if (!input.records[i].has_bits) continue;
+      if (input.records[i].rows)
+        throw Error(
+            "{}: its rows are in an order of their own, which an assay-dump cannot say; expected OUT to be "
+            "safetensors, npy or HDF5",
+            to_string(input.records[i].id));
       progress.show(i, input.records.size(), input.records[i].id.module);
       writer.add(input.records[i], input.read(i));
       ++written;
@@ -138,6 +145,7 @@ std::size_t write_plain(const Dump& input, const ConvertVerb& verb, const std::s
 int run(const ConvertVerb& verb) {
   const std::string format = format_of(verb);
   const auto input = open_dump(verb.input, open_options(verb.dtype_hint, verb.raw));
+  if (!verb.rules.empty()) apply_layout(*input, Rules::load(verb.rules).layout());
   if (!input->records.empty() && std::ranges::none_of(input->records, &Record::has_bits)) {
     throw Error(
         "{}: none of its {} tensors has values, only statistics or checksums: there is nothing to convert",
@@ -145,6 +153,12 @@ int run(const ConvertVerb& verb) {
   }
   const std::size_t written =
       format == "assay-dump" ? write_assay_dump(*input, verb) : write_plain(*input, verb, format);
+  try {
+    check_not_shrunk(input->path.string());
+  } catch (...) {
+    std::filesystem::remove_all(verb.output);
+    throw;
+  }
   for (const std::string& note : input->notes) fmt::print("note: {}\n", printable(note));
   for (const std::string& what : input->left_out) fmt::print("left out: {}\n", printable(what));
   for (const std::string& what : without_bits(*input)) fmt::print("left out: {}\n", printable(what));

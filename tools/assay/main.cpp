@@ -188,6 +188,7 @@ void add_convert(CLI::App& app, std::function<int()>& action) {
   verb->add_option("--dtype-hint", o->dtype_hint,
                    "dtype of arrays whose file cannot say it (numpy V2: bfloat16)");
   add_raw_option(verb, o->raw);
+  verb->add_option("--rules", o->rules, "TOML file with mesh, renumber and layout rules")->type_name("FILE");
   verb->callback([o, &action] { action = [o] { return run(*o); }; });
 }
 

@@ -73,7 +73,7 @@ struct ToleranceVerb {
 int run(const ToleranceVerb&);
 
 struct ConvertVerb {
-  std::string input, output, dtype_hint, raw;
+  std::string input, output, dtype_hint, raw, rules;
   std::string to;  ///< assay-dump, safetensors, npy or hdf5; empty: as the output's name says
 };
 int run(const ConvertVerb&);
