@@ -44,7 +44,7 @@ void check_agreement(const Dump& dump, const LogicalTensor& tensor) {
 
 // The ranks that hold one box must between them have every coordinate of the partial mesh dimensions. A copy
 // will do: of equal addends one is enough.
-void check_addends(const std::vector<Copy>& copies, const Dump& dump, const LogicalTensor& tensor) {
+void check_addends(const std::vector<RankCopy>& copies, const Dump& dump, const LogicalTensor& tensor) {
   const Record& first = *copies.front().record;
   const Mesh& mesh = dump.mesh;
   const auto has_kind = [&](std::size_t m, Placement::Kind kind) {
@@ -95,7 +95,7 @@ void check_addends(const std::vector<Copy>& copies, const Dump& dump, const Logi
 // The records that hold the same boxes: copies of each other, or addends of one sum.
 struct Group {
   std::vector<Piece> pieces;
-  std::vector<Copy> copies;
+  std::vector<RankCopy> copies;
 };
 
 std::vector<Group> groups_of(const Dump& dump, const LogicalTensor& tensor) {
@@ -108,7 +108,7 @@ std::vector<Group> groups_of(const Dump& dump, const LogicalTensor& tensor) {
     std::vector<Box> boxes;
     for (const Piece& piece : pieces) boxes.push_back(piece.box);
     Group& group = groups[std::move(boxes)];
-    for (const Copy& copy : group.copies) {
+    for (const RankCopy& copy : group.copies) {
       if (copy.record->rank == record.rank && !pieces.empty())
         throw Error("{}: rank {} recorded it twice ({} and before): names must be unique",
                     to_string(tensor.id), record.rank, dump.location(index));
@@ -121,8 +121,8 @@ std::vector<Group> groups_of(const Dump& dump, const LogicalTensor& tensor) {
   return result;
 }
 
-std::vector<Part> parts_of(const std::vector<Group>& groups, const std::vector<bool>& summed_dims) {
-  std::vector<Part> parts;
+std::vector<Share> parts_of(const std::vector<Group>& groups, const std::vector<bool>& summed_dims) {
+  std::vector<Share> parts;
   for (const Group& group : groups)
     parts.push_back({group.pieces, addends_of(group.copies, summed_dims), group.copies.front().record->rank});
   return parts;
@@ -171,7 +171,7 @@ Merged merge(const Dump& dump, const LogicalTensor& tensor) {
   Merged merged;
   std::vector<bool> disagreeing(std::max<std::size_t>(dump.mesh.dims.size(), 1), false);
   for (Group& group : groups) compare_replicas(group.copies, dump.mesh, merged.replicas, disagreeing);
-  std::vector<Part> parts = parts_of(groups, {});
+  std::vector<Share> parts = parts_of(groups, {});
   check_cover(parts, tensor.shape, to_string(tensor.id));
   merged.tensor = assemble(tensor.dtype, tensor.shape, std::move(parts));
   if (!merged.replicas.empty())

@@ -17,7 +17,7 @@ bool same_bits(const Tensor& a, const Tensor& b) {
          (a.bytes().empty() || std::memcmp(a.bytes().data(), b.bytes().data(), a.bytes().size()) == 0);
 }
 
-ReplicaMismatch mismatch(const Copy& a, const Copy& b, std::string mesh_dim) {
+ReplicaMismatch mismatch(const RankCopy& a, const RankCopy& b, std::string mesh_dim) {
   ReplicaMismatch result{std::move(mesh_dim), a.record->rank, b.record->rank, 0, 0, 0, 0};
   const std::size_t size = size_of(a.tensor.dtype());
   double worst = -1;
@@ -52,10 +52,10 @@ Shape partial_coordinates(const Record& record, const std::vector<bool>& also = 
 
 // Ranks that differ in the coordinate of one mesh dimension only are compared along that dimension, so that a
 // disagreement is blamed on it and on no other.
-void compare_along(const std::vector<const Copy*>& copies, std::size_t m, const Mesh& mesh,
+void compare_along(const std::vector<const RankCopy*>& copies, std::size_t m, const Mesh& mesh,
                    std::vector<ReplicaMismatch>& mismatches, std::vector<bool>& disagreeing) {
-  std::map<Shape, const Copy*> lines;
-  for (const Copy* copy : copies) {
+  std::map<Shape, const RankCopy*> lines;
+  for (const RankCopy* copy : copies) {
     Shape line = copy->record->mesh_coordinate;
     line[m] = 0;
     const auto [first, is_new] = lines.try_emplace(line, copy);
@@ -65,9 +65,9 @@ void compare_along(const std::vector<const Copy*>& copies, std::size_t m, const 
   }
 }
 
-void compare_group(const std::vector<const Copy*>& copies, const Mesh& mesh,
+void compare_group(const std::vector<const RankCopy*>& copies, const Mesh& mesh,
                    std::vector<ReplicaMismatch>& mismatches, std::vector<bool>& disagreeing) {
-  const auto differs = [&](const Copy* copy) { return !same_bits(copy->tensor, copies.front()->tensor); };
+  const auto differs = [&](const RankCopy* copy) { return !same_bits(copy->tensor, copies.front()->tensor); };
   if (std::none_of(copies.begin(), copies.end(), differs)) return;
   const std::size_t before = mismatches.size();
   const std::size_t dims = copies.front()->record->mesh_coordinate.size();
@@ -75,7 +75,7 @@ void compare_group(const std::vector<const Copy*>& copies, const Mesh& mesh,
   if (mismatches.size() != before) return;
   // The ranks that disagree are no neighbours in the mesh, or there is none: all dimensions in question are
   // named.
-  for (const Copy* copy : copies) {
+  for (const RankCopy* copy : copies) {
     if (!differs(copy)) continue;
     std::string names;
     for (std::size_t m = 0; m < dims; ++m) {
@@ -112,19 +112,19 @@ Tensor exact_sum_of_integers(const std::vector<Tensor>& addends) {
 
 }  // namespace
 
-void compare_replicas(std::vector<Copy>& copies, const Mesh& mesh, std::vector<ReplicaMismatch>& mismatches,
-                      std::vector<bool>& disagreeing) {
+void compare_replicas(std::vector<RankCopy>& copies, const Mesh& mesh,
+                      std::vector<ReplicaMismatch>& mismatches, std::vector<bool>& disagreeing) {
   std::sort(copies.begin(), copies.end(),
-            [](const Copy& a, const Copy& b) { return a.record->rank < b.record->rank; });
-  std::map<Shape, std::vector<const Copy*>> groups;
-  for (const Copy& copy : copies) groups[partial_coordinates(*copy.record)].push_back(&copy);
+            [](const RankCopy& a, const RankCopy& b) { return a.record->rank < b.record->rank; });
+  std::map<Shape, std::vector<const RankCopy*>> groups;
+  for (const RankCopy& copy : copies) groups[partial_coordinates(*copy.record)].push_back(&copy);
   for (const auto& [coordinates, group] : groups) compare_group(group, mesh, mismatches, disagreeing);
 }
 
-std::vector<Tensor> addends_of(const std::vector<Copy>& copies, const std::vector<bool>& also) {
-  std::map<Shape, const Copy*> addends;
+std::vector<Tensor> addends_of(const std::vector<RankCopy>& copies, const std::vector<bool>& also) {
+  std::map<Shape, const RankCopy*> addends;
   const bool has_mesh = !copies.front().record->mesh_coordinate.empty();
-  for (const Copy& copy : copies) {
+  for (const RankCopy& copy : copies) {
     // Without a mesh nothing tells copies apart but their rank.
     const Shape key =
         has_mesh || also.empty() ? partial_coordinates(*copy.record, also) : Shape{copy.record->rank};
