@@ -49,7 +49,7 @@ TEST(Shrunk, AFileThatBecomesShorterIsAnError) {
 TEST(ShrunkDeathTest, OtherBusErrorsStillEndTheProgram) {
   const Scratch folder;
   const auto dump = open_dump(folder.write("x.npy", npy(10)));  // the handler is there now
-  EXPECT_DEATH(raise(SIGBUS), "");  // under sanitizers by their handler
+  EXPECT_DEATH(raise(SIGBUS), "");                              // under sanitizers by their handler
 }
 
 }  // namespace
