@@ -13,6 +13,7 @@
 #include "assay/compare/report.h"
 #include "assay/compare/rules.h"
 #include "assay/dumps/merge.h"
+#include "assay/dumps/shrunk.h"
 #include "assay/golden/error.h"
 
 namespace assay {
@@ -141,6 +142,8 @@ void check_case(const fs::path& folder, bool single_case, const CheckOptions& op
     if (!options.only.empty() && !glob_match(options.only, f.name)) continue;
     try {
       golden->judge_output(f, output, outputs->read(output));
+      check_not_shrunk(folder.string());
+      if (options.actual) check_not_shrunk(options.actual->string());
     } catch (const std::exception& e) {
       f.verdict = Verdict::unreadable;
       f.reason = e.what();

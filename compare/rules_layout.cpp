@@ -116,9 +116,10 @@ void read_layout(LayoutRules& rules, const Table& table, const std::string& wher
   rule.rows = table.text_or_none("rows");
   if (rule.shape.empty() != rule.flat.empty())
     throw Error("{}: expected 'flat' and 'shape' together: a flat tensor does not know its extents", where);
-  bool needs_rows = false;
+  bool needs_rows = false, is_zigzag = false;
   for (const LayoutRules::Token& token : rule.dims) {
     for (const auto& axis : token.axes) {
+      is_zigzag = is_zigzag || axis.how == LayoutRules::Token::How::zigzag;
       if (axis.how != LayoutRules::Token::How::rows) continue;
       needs_rows = true;
       if (&token != &rule.dims.front() || token.axes.size() != 1)
@@ -128,6 +129,8 @@ void read_layout(LayoutRules& rules, const Table& table, const std::string& wher
   if (needs_rows == rule.rows.empty())
     throw Error("{}: expected 'rows', the tensor with the row of each row, beside a dimension [axis:rows]",
                 where);
+  if (needs_rows && (is_zigzag || !rule.flat.empty()))
+    throw Error("{}: rows of any order cannot also be in zigzag or flat; expected one of them", where);
   rules.layouts.push_back(std::move(rule));
 }
 

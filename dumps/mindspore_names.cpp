@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "assay/dumps/csv.h"
+#include "assay/dumps/msprobe_names.h"
 #include "assay/golden/error.h"
 
 namespace assay {
@@ -24,16 +25,6 @@ std::optional<T> whole(std::string_view text) {
 
 bool is_digits(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
-}
-
-std::vector<std::string_view> split(std::string_view text) {
-  std::vector<std::string_view> parts;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find('.', at), text.size());
-    parts.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return parts;
 }
 
 // {type}.{op}.{task}.{stream}.{timestamp}: the timestamp counts microseconds, so that a version number is
@@ -127,7 +118,7 @@ KernelStatistics parse_row(const std::vector<std::string>& cells, const Columns&
 std::optional<KernelName> parse_kernel_name(std::string_view file) {
   if (!file.ends_with(".npy")) return std::nullopt;
   file.remove_suffix(4);
-  const std::vector<std::string_view> parts = split(file);
+  const std::vector<std::string_view> parts = dotted_parts(file);
   if (!starts_as_kernel(parts)) return std::nullopt;
   std::size_t io = 5;  // further digits may follow the timestamp
   while (io < parts.size() && is_digits(parts[io])) ++io;
@@ -143,7 +134,7 @@ std::optional<KernelName> parse_kernel_name(std::string_view file) {
 }
 
 bool is_kernel_protobuf(std::string_view file) {
-  const std::vector<std::string_view> parts = split(file);
+  const std::vector<std::string_view> parts = dotted_parts(file);
   return parts.size() == 5 && starts_as_kernel(parts) && parts[4].size() >= 10;
 }
 

@@ -25,16 +25,6 @@ std::optional<std::int64_t> number_after(std::string_view text, std::string_view
   return to_number(text);
 }
 
-std::vector<std::string_view> split(std::string_view text) {
-  std::vector<std::string_view> parts;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find('.', at), text.size());
-    parts.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return parts;
-}
-
 std::string join(const std::vector<std::string_view>& parts, std::size_t begin, std::size_t end) {
   std::string text;
   for (std::size_t i = begin; i < end; ++i) text.append(i == begin ? "" : ".").append(parts[i]);
@@ -51,8 +41,18 @@ MsprobeName::Kind kind_of(std::string_view direction) {
 
 }  // namespace
 
+std::vector<std::string_view> dotted_parts(std::string_view text) {
+  std::vector<std::string_view> parts;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find('.', at), text.size());
+    parts.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return parts;
+}
+
 MsprobeName parse_msprobe_name(std::string_view text) {
-  const std::vector<std::string_view> parts = split(text);
+  const std::vector<std::string_view> parts = dotted_parts(text);
   MsprobeName name;
   std::size_t end = parts.size();
   if (end >= 3 && parts[end - 1] == "debug" && is_number(parts[end - 2])) {

@@ -12,6 +12,9 @@
 
 namespace assay {
 
+/// "a.b.c" -> a, b, c: msprobe and MindSpore put names together with dots.
+std::vector<std::string_view> dotted_parts(std::string_view);
+
 /// An entry of dump.json or debug.json by its name: "Module.layers.0.attn_norm.Norm.forward.0".
 struct MsprobeName {
   enum class Kind : std::uint8_t { forward, backward, grad, debug, other };

@@ -21,13 +21,10 @@ struct FolderFormat {
   bool (*fits)(const std::filesystem::path&);
   std::unique_ptr<Dump> (*open)(const std::filesystem::path&, const OpenOptions&);
 };
-constexpr FolderFormat folder_formats[] = {{fits_assay_dump, open_assay_dump},
-                                           {fits_msprobe, open_msprobe},
-                                           {fits_mindspore, open_mindspore},
-                                           {fits_dcp, open_dcp},
-                                           {fits_deepspeed, open_deepspeed},
-
-                                           {fits_safetensors_folder, open_safetensors_folder}};
+constexpr FolderFormat folder_formats[] = {
+    {fits_assay_dump, open_assay_dump}, {fits_msprobe, open_msprobe},
+    {fits_mindspore, open_mindspore},   {fits_dcp, open_dcp},
+    {fits_deepspeed, open_deepspeed},   {fits_safetensors_folder, open_safetensors_folder}};
 
 std::unique_ptr<Dump> open_any(const std::filesystem::path& path, const OpenOptions& options) {
   const auto status = std::filesystem::status(path);

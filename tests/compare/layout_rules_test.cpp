@@ -273,6 +273,10 @@ TEST(LayoutRules, ErrorsNameTheRuleAndWhatItLacks) {
   expect_error(two + "[[layout]]\nmatch='w'\ndims='a b'\nflat='tp'", "'flat' and 'shape' together");
   expect_error(two + "[[layout]]\nmatch='w'\ndims='a[tp:rows] b'", "expected 'rows'");
   expect_error(two + "[[layout]]\nmatch='w'\ndims='a[tp:rows] b'\nrows='order'", "recorded no 'order'");
+  expect_error(two + "[[layout]]\nmatch='w'\ndims='a[tp:rows] b[tp:zigzag]'\nrows='order'",
+               "cannot also be in zigzag or flat");
+  expect_error(two + "[[layout]]\nmatch='w'\ndims='a[tp:rows] b'\nrows='order'\nflat='tp'\nshape=[4, 2]",
+               "cannot also be in zigzag or flat");
   expect_error(two + "[[layout]]\nmatch='w'\ndims='a[tp] b'\ncut=[9, 0]", "without its padding");
   expect_error(two + "[[layout]]\nmatch='v'\ndims='a[tp]'", "the share of tp=1 is missing", [](Ranks& dump) {
     dump.add_part(0, "v", {{1}, {0}});
