@@ -1,6 +1,7 @@
 #include "assay/compare/block.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -26,6 +27,13 @@ Largest largest_of(std::span<const double> values) {
   double best = -1;
   for (const double v : values) best = v > best ? v : best;
   return {best, std::ranges::find(values, best) - values.begin()};
+}
+
+using Histogram = std::array<std::int64_t, 65>;  // over the bit widths of 64-bit numbers
+
+std::vector<std::int64_t> without_zeros_behind(const Histogram& histogram) {
+  const auto last = std::find_if(histogram.rbegin(), histogram.rend(), [](std::int64_t n) { return n != 0; });
+  return {histogram.begin(), last.base()};
 }
 
 }  // namespace
@@ -123,6 +131,7 @@ void BlockPass::different_bits(Metrics& m) const {
 void BlockPass::integers(Partial& p) {
   Metrics& m = p.metrics;
   m.max_ulp_at = begin_;
+  Histogram histogram{};
   for (std::size_t i = 0; i < count_; ++i) {
     const auto at = begin_ + static_cast<std::int64_t>(i);
     const Integer a = integer_at(actual_, a_.bytes, i), r = integer_at(reference_, r_.bytes, i);
@@ -130,7 +139,7 @@ void BlockPass::integers(Partial& p) {
     constexpr Integer largest = std::numeric_limits<std::uint64_t>::max();
     const auto ulp = static_cast<std::uint64_t>(std::min(distance, largest));
     if (ulp != 0 && m.different_bits++ == 0) m.different_bits_at = at;
-    ++m.ulp_histogram[static_cast<std::size_t>(std::bit_width(ulp))];
+    ++histogram[static_cast<std::size_t>(std::bit_width(ulp))];
     keep_larger(m.max_ulp, m.max_ulp_at, ulp, at);
     const auto error = static_cast<double>(distance);
     error_[i] = error;
@@ -141,6 +150,7 @@ void BlockPass::integers(Partial& p) {
     m.above += a > r ? 1 : 0;
     m.below += a < r ? 1 : 0;
   }
+  m.ulp_histogram = without_zeros_behind(histogram);
   p.finite += static_cast<std::int64_t>(count_);
 }
 
@@ -241,7 +251,7 @@ void BlockPass::ulps(Metrics& m) {
   for (const std::size_t i : special_) a_.ordinals[i] = r_.ordinals[i] = 0;
   std::uint64_t largest = 0;
   std::size_t at = 0;
-  std::array<std::int64_t, 65> histogram{};
+  Histogram histogram{};
   for (std::size_t i = 0; i < count_; ++i) {
     const auto a = static_cast<std::uint64_t>(a_.ordinals[i]), r = static_cast<std::uint64_t>(r_.ordinals[i]);
     const std::uint64_t ulp = a_.ordinals[i] > r_.ordinals[i] ? a - r : r - a;
@@ -250,7 +260,7 @@ void BlockPass::ulps(Metrics& m) {
     largest = ulp > largest ? ulp : largest;
   }
   histogram[0] -= m.special_mismatch;
-  m.ulp_histogram = histogram;
+  m.ulp_histogram = without_zeros_behind(histogram);
   if (special_.size() == count_) return;
   // Where all are equal, the first that is finite stands for them, as for the other metrics.
   if (largest == 0) {

@@ -36,15 +36,16 @@ bool is_lone_array(const Dump& dump, const std::vector<LogicalTensor>& tensors) 
 // The reference's execution order; what only the actual side has follows the tensor it followed there.
 std::vector<Pair> match(const std::vector<LogicalTensor>& actual, const std::vector<LogicalTensor>& reference,
                         const Rules& rules) {
-  std::map<Identity, std::size_t> by_id;
-  for (std::size_t i = 0; i < reference.size(); ++i) by_id.emplace(reference[i].id, i);
+  const auto less = [](const Identity* a, const Identity* b) { return *a < *b; };
+  std::map<const Identity*, std::size_t, decltype(less)> by_id(less);
+  for (std::size_t i = 0; i < reference.size(); ++i) by_id.emplace(&reference[i].id, i);
   std::vector<const LogicalTensor*> partner(reference.size(), nullptr);
   std::map<std::size_t, std::vector<const LogicalTensor*>> extra;  // by the position they follow
   std::size_t after = 0;
   for (const LogicalTensor& t : actual) {
     Identity id = t.id;
     id.module = rules.renamed(id.module);
-    const auto found = by_id.find(id);
+    const auto found = by_id.find(&id);
     if (found != by_id.end() && partner[found->second] == nullptr) {
       partner[found->second] = &t;
       after = found->second + 1;
@@ -182,7 +183,8 @@ class Differ {
       if (wanted) {
         if (options_.progress) options_.progress(i, pairs.size(), finding.name);
         find(finding, pairs[i]);
-        if (!options_.repeat.empty()) finding.repeat = options_.repeat + only_option(finding.name);
+        if (!options_.repeat.empty() && finding.verdict != Verdict::passed)
+          finding.repeat = options_.repeat + only_option(finding.name);
         report.findings.push_back(std::move(finding));
       }
       if (options_.rules.ignored(paths_of(pairs[i].id()))) continue;

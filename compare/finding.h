@@ -59,7 +59,7 @@ struct Finding {
   double required = std::numeric_limits<double>::quiet_NaN();
   double actual_value = 0, reference_value = 0;  ///< at worst_element(*metrics)
   std::vector<Opinion> others;
-  std::string repeat;  ///< the command that repeats just this tensor
+  std::string repeat;  ///< the command that repeats just this tensor, if it did not pass
 };
 
 /// One run of check or diff.

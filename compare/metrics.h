@@ -1,8 +1,8 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "assay/golden/tensor_source.h"
 
@@ -37,8 +37,8 @@ struct Metrics {
   DType ulp_dtype = DType::float32;
   std::uint64_t max_ulp = 0;  ///< no more than 2^64-1
   std::int64_t max_ulp_at = -1;
-  /// [0]: equal; [k]: 2^(k-1) <= ulp < 2^k. Without the elements of special_mismatch.
-  std::array<std::int64_t, 65> ulp_histogram{};
+  /// [0]: equal; [k]: 2^(k-1) <= ulp < 2^k; as long as it takes. Without the elements of special_mismatch.
+  std::vector<std::int64_t> ulp_histogram;
   Side actual, reference;
   std::int64_t different_bits = 0;  ///< of equal dtypes, by bits; else by value
   std::int64_t different_bits_at = -1;

@@ -33,7 +33,8 @@ void merge_into(Partial& into, const Partial& from) {
   keep_larger(m.max_rel, m.max_rel_at, f.max_rel, f.max_rel_at);
   keep_larger(m.max_ulp, m.max_ulp_at, f.max_ulp, f.max_ulp_at);
   keep_larger(m.worst_ratio, m.worst_at, f.worst_ratio, f.worst_at);
-  for (std::size_t k = 0; k < m.ulp_histogram.size(); ++k) m.ulp_histogram[k] += f.ulp_histogram[k];
+  m.ulp_histogram.resize(std::max(m.ulp_histogram.size(), f.ulp_histogram.size()));
+  for (std::size_t k = 0; k < f.ulp_histogram.size(); ++k) m.ulp_histogram[k] += f.ulp_histogram[k];
   m.different_bits += f.different_bits;
   if (m.different_bits_at < 0) m.different_bits_at = f.different_bits_at;
   if (m.special_mismatch_at < 0) m.special_mismatch_at = f.special_mismatch_at;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <unordered_set>
 
 #include "assay/golden/error.h"
 
@@ -15,8 +14,6 @@ namespace {
 constexpr std::size_t max_depth = 64;
 // A file of a hundred thousand recorded calls holds two million; a list of zeros takes 24 times its text.
 constexpr std::size_t max_values = 20'000'000;
-// Above this many members a hash set finds duplicate keys.
-constexpr std::size_t few_members = 24;
 
 // What stands for Python's numbers while nlohmann's parser, which knows none of them, reads the text: strings
 // of a control character that no name holds, none longer than the token it replaces.
@@ -59,24 +56,15 @@ class Builder {
   bool binary(std::vector<std::uint8_t>&) { return false; }
   bool start_object(std::size_t) { return open(Json{Json::Object{}}); }
   bool start_array(std::size_t) { return open(Json{Json::Array{}}); }
-  bool end_object() { return close(); }
+  bool end_object() {
+    check_keys(std::get<Json::Object>(levels_.back().value_));
+    return close();
+  }
   bool end_array() { return close(); }
   bool key(std::string& name) {
-    Level& level = levels_.back();
-    auto& members = std::get<Json::Object>(level.value.value_);
     if (numbers_ == JsonNumbers::python && stand_in(name) != nullptr)
       throw Error("{}: not valid JSON: a number stands for a key", where_);
-    bool duplicate = false;
-    if (members.size() < few_members) {
-      for (const auto& member : members) duplicate = duplicate || member.first == name;
-    } else {
-      if (level.keys.empty()) {
-        for (const auto& member : members) level.keys.insert(member.first);
-      }
-      duplicate = !level.keys.insert(name).second;
-    }
-    if (duplicate) throw Error("{}: the JSON key '{}' stands twice in one object", where_, name);
-    members.push_back({std::move(name), Json{}});
+    std::get<Json::Object>(levels_.back().value_).push_back({std::move(name), Json{}});
     return true;
   }
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& problem) {
@@ -86,36 +74,40 @@ class Builder {
   Json result;
 
  private:
-  struct Level {
-    Json value;
-    std::unordered_set<std::string> keys;
-  };
+  void check_keys(const Json::Object& members) {
+    keys_.clear();
+    for (const auto& member : members) keys_.push_back(member.first);
+    std::ranges::sort(keys_);
+    const auto twice = std::ranges::adjacent_find(keys_);
+    if (twice != keys_.end()) throw Error("{}: the JSON key '{}' stands twice in one object", where_, *twice);
+  }
 
   bool put(Json value) {
     if (++values_ > max_values) throw Error("{}: JSON of more than {} values", where_, max_values);
     if (levels_.empty()) {
       result = std::move(value);
-    } else if (auto* items = std::get_if<Json::Array>(&levels_.back().value.value_)) {
+    } else if (auto* items = std::get_if<Json::Array>(&levels_.back().value_)) {
       items->push_back(std::move(value));
     } else {
-      std::get<Json::Object>(levels_.back().value.value_).back().second = std::move(value);
+      std::get<Json::Object>(levels_.back().value_).back().second = std::move(value);
     }
     return true;
   }
   bool open(Json value) {
     if (levels_.size() == max_depth) throw Error("{}: JSON nested deeper than {}", where_, max_depth);
-    levels_.push_back({std::move(value), {}});
+    levels_.push_back(std::move(value));
     return true;
   }
   bool close() {
-    Json value = std::move(levels_.back().value);
+    Json value = std::move(levels_.back());
     levels_.pop_back();
     return put(std::move(value));
   }
 
   std::string_view where_;
   JsonNumbers numbers_;
-  std::vector<Level> levels_;
+  std::vector<Json> levels_;
+  std::vector<std::string_view> keys_;  // of the object that ends
   std::size_t values_ = 0;
 };
 

@@ -16,15 +16,18 @@ namespace assay {
 namespace {
 
 struct IdentityHash {
-  std::size_t operator()(const Identity& id) const {
+  std::size_t operator()(const Identity* id) const {
     // Unsigned: the numbers come from files, and a hash may wrap.
     std::size_t hash = 0;
-    for (const std::int64_t number : {id.step, id.micro_batch, id.call})
+    for (const std::int64_t number : {id->step, id->micro_batch, id->call})
       hash = hash * 31 + static_cast<std::size_t>(number);
-    for (const std::string* text : {&id.module, &id.slot, &id.arg})
+    for (const std::string* text : {&id->module, &id->slot, &id->arg})
       hash = hash * 31 + std::hash<std::string>{}(*text);
-    return hash * 4 + static_cast<std::size_t>(id.phase);
+    return hash * 4 + static_cast<std::size_t>(id->phase);
   }
+};
+struct SameIdentity {
+  bool operator()(const Identity* a, const Identity* b) const { return *a == *b; }
 };
 
 void check_agreement(const Dump& dump, const LogicalTensor& tensor) {
@@ -139,11 +142,11 @@ const Record* without_bits(const Dump& dump, const LogicalTensor& tensor) {
 
 std::vector<LogicalTensor> logical_tensors(const Dump& dump) {
   std::vector<LogicalTensor> tensors;
-  std::unordered_map<Identity, std::size_t, IdentityHash> known;
+  std::unordered_map<const Identity*, std::size_t, IdentityHash, SameIdentity> known;
   known.reserve(dump.records.size());
   for (std::size_t i = 0; i < dump.records.size(); ++i) {
     const Record& record = dump.records[i];
-    const auto [found, is_new] = known.try_emplace(record.id, tensors.size());
+    const auto [found, is_new] = known.try_emplace(&record.id, tensors.size());
     if (is_new) {
       tensors.push_back(
           {record.id, record.seq, record.op, record.count, record.dtype, shape_of(record), {i}});

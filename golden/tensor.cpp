@@ -10,14 +10,16 @@ namespace assay {
 
 std::int64_t element_count(const Shape& shape) {
   std::int64_t count = 1;
+  bool is_empty = false;
   for (const std::int64_t extent : shape) {
     if (extent < 0) throw Error("shape {} has a negative extent", to_string(shape));
-    // An overflow before a zero extent is refused as well: no real tensor has such a shape.
-    if (__builtin_mul_overflow(count, extent, &count)) {
+    is_empty = is_empty || extent == 0;
+    // Beside a zero extent, too, as in numpy: strides are products of extents.
+    if (__builtin_mul_overflow(count, std::max<std::int64_t>(extent, 1), &count)) {
       throw Error("shape {} has more than 2^63 elements", to_string(shape));
     }
   }
-  return count;
+  return is_empty ? 0 : count;
 }
 
 std::string to_string(const Shape& shape) {

@@ -19,6 +19,7 @@ TEST(Shape, CountsElementsAndRefusesOverflow) {
   EXPECT_EQ(element_count({huge}), huge);
   EXPECT_THROW(element_count({huge, 2}), Error);
   EXPECT_THROW(element_count({huge, 2, 0}), Error);
+  EXPECT_THROW(element_count({0, huge, 2}), Error);
   EXPECT_THROW(element_count({-1}), Error);
   EXPECT_THROW(Tensor(DType::float64, {huge / 4}), Error);
   EXPECT_EQ(to_string(Shape{4, 512}), "[4, 512]");
