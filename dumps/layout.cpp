@@ -85,6 +85,7 @@ Indices shard(const Indices& indices, const Placement& p, std::int64_t parts, st
 }
 
 Shape strides_of(const Shape& shape) {
+  element_count(shape);  // throws where they would overflow
   Shape strides(shape.size(), 1);
   for (std::size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * shape[d];
   return strides;

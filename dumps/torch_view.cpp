@@ -183,12 +183,13 @@ void check_inside(const TorchView& view, std::int64_t elements, std::string_view
   for (std::size_t d = 0; inside && d < view.shape.size(); ++d) {
     std::int64_t reach = 0;
     inside = view.shape[d] >= 0 && view.strides[d] >= 0 &&
-             !__builtin_mul_overflow(count, view.shape[d], &count) &&
+             !__builtin_mul_overflow(count, std::max<std::int64_t>(view.shape[d], 1), &count) &&
              (view.shape[d] == 0 || (!__builtin_mul_overflow(view.shape[d] - 1, view.strides[d], &reach) &&
                                      !__builtin_add_overflow(last, reach, &last)));
   }
+  const bool is_empty = std::ranges::find(view.shape, 0) != view.shape.end();
   const bool too_large = count > elements && count > max_expanded;
-  if (!inside || (count != 0 && last >= elements) || too_large) {
+  if (!inside || (!is_empty && (last >= elements || too_large))) {
     throw Error("{}: shape {}, strides {} and offset {} do not fit its storage of {} elements", where,
                 to_string(view.shape), to_string(view.strides), view.offset, elements);
   }
