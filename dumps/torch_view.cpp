@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "assay/dumps/byte_order.h"
 #include "assay/dumps/claim.h"
 #include "assay/golden/error.h"
