@@ -6,25 +6,18 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
-#include <tuple>
 #include <utility>
 
 #include "assay/compare/count.h"
 #include "assay/compare/judge.h"
 #include "assay/compare/near_tie.h"
+#include "assay/compare/origin.h"
 #include "assay/compare/report.h"
 #include "assay/dumps/merge.h"
 #include "assay/golden/error.h"
 
 namespace assay {
 namespace {
-
-// One tensor of the comparison; null where a side lacks it.
-struct Pair {
-  const LogicalTensor* actual = nullptr;
-  const LogicalTensor* reference = nullptr;
-  const Identity& id() const { return reference != nullptr ? reference->id : actual->id; }
-};
 
 // One array on each side that has no name but its file's: the two are meant to be compared, whatever the
 // files are called.
@@ -61,53 +54,6 @@ std::vector<Pair> match(const std::vector<LogicalTensor>& actual, const std::vec
     if (i < reference.size()) pairs.push_back({partner[i], &reference[i]});
   }
   return pairs;
-}
-
-// A tensor that fails may only hand on what it was given: says how far the inputs of its call are off
-// themselves. A forward result follows from the module's inputs and parameters, a backward one from its
-// output's gradient too.
-class Inputs {
- public:
-  explicit Inputs(const std::vector<Finding>& findings) {
-    for (const Finding& f : findings) {
-      const bool is_input = f.id.slot == "input" || f.id.slot == "grad_output";
-      const bool is_param = f.id.slot == "param" && f.id.phase == Phase::forward;
-      if (!(is_input || is_param) || !f.metrics || f.metrics->different_bits == 0) continue;
-      by_call_[{f.id.step, is_param ? -1 : f.id.micro_batch, f.id.module, f.id.call}].push_back(&f);
-    }
-  }
-
-  std::string note(const Finding& f) const {
-    constexpr std::size_t most = 4;
-    std::vector<std::string> texts;
-    const auto add = [&](std::int64_t micro_batch) {
-      const auto found = by_call_.find({f.id.step, micro_batch, f.id.module, f.id.call});
-      if (found == by_call_.end()) return;
-      for (const Finding* input : found->second) {
-        if (f.id.phase == Phase::forward && input->id.slot == "grad_output") continue;
-        if (texts.size() < most) {
-          texts.push_back(
-              fmt::format("{} {} (error/allowed {:.2g})", input->id.slot, input->id.arg, input->ratio));
-        }
-      }
-    };
-    add(f.id.micro_batch);
-    if (f.id.micro_batch >= 0) add(-1);
-    return texts.empty() ? "" : fmt::format("its inputs differ already: {}", fmt::join(texts, ", "));
-  }
-
- private:
-  using Call = std::tuple<std::int64_t, std::int64_t, std::string, std::int64_t>;
-  std::map<Call, std::vector<const Finding*>> by_call_;
-};
-
-void note_inputs(std::vector<Finding>& findings) {
-  const Inputs inputs(findings);
-  for (Finding& f : findings) {
-    const bool is_result = f.id.slot == "output" || f.id.slot == "grad_input" || f.id.slot == "grad";
-    if (!is_result || f.verdict == Verdict::passed) continue;
-    if (std::string note = inputs.note(f); !note.empty()) f.notes.push_back(std::move(note));
-  }
 }
 
 // Rounding made by a narrow dtype stays in everything computed from it, whatever dtype it is stored in. End
@@ -173,6 +119,7 @@ class Differ {
                                          to_string(reference_tensors_.front().id)));
       actual_tensors_.front().id = reference_tensors_.front().id;
     }
+    std::vector<Pair> found;  // of report.findings
     const std::vector<Pair> pairs = match(actual_tensors_, reference_tensors_, options_.rules);
     for (std::size_t i = 0; i < pairs.size(); ++i) {
       Finding finding;
@@ -186,6 +133,7 @@ class Differ {
         if (!options_.repeat.empty() && finding.verdict != Verdict::passed)
           finding.repeat = options_.repeat + only_option(finding.name);
         report.findings.push_back(std::move(finding));
+        found.push_back(pairs[i]);
       }
       if (options_.rules.ignored(paths_of(pairs[i].id()))) continue;
       coarsest_.see(pairs[i].actual);
@@ -195,7 +143,7 @@ class Differ {
       for (const std::string& what : dump->left_out)
         leave_out(what, dump == &actual_ ? "actual" : "reference", report);
     }
-    note_inputs(report.findings);
+    find_origins(report.findings, found, {actual_, reference_, actual_tensors_, reference_tensors_});
     if (options_.only.empty()) {
       for (const std::string& rule : options_.rules.unused())
         report.notes.push_back("rule without a match: " + rule);

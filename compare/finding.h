@@ -15,6 +15,7 @@ namespace assay {
 enum class Verdict : std::uint8_t {
   passed,
   failed,           ///< outside its rule
+  inherited,        ///< outside its rule, as what it was computed from was off before: Finding::origin
   replicas_differ,  ///< ranks that should hold the same bits do not
   no_rule,  ///< no row decides: the dtype has none, or the accumulation count would be needed and is unknown
   /// No evidence: the rule would have passed zeros as well, or inputs are outside of the operator's domain.
@@ -25,10 +26,10 @@ enum class Verdict : std::uint8_t {
   unreadable,
   ignored,  ///< by an [[ignore]] rule
 };
-inline constexpr int verdict_count = 10;
+inline constexpr int verdict_count = 11;
 /// "passed", "failed", "replicas differ", .. as reports print it.
 std::string_view name(Verdict);
-/// Was looked at element by element and decided: passed, failed, replicas_differ or mistrusted.
+/// Was looked at element by element and decided: passed, failed, inherited, replicas_differ or mistrusted.
 bool compared(Verdict);
 
 /// What another policy says of the same pair.
@@ -38,14 +39,31 @@ struct Opinion {
   double ratio = 0;  ///< largest error / allowed
 };
 
+/// Where a difference comes from.
+struct Origin {
+  enum class Kind : std::uint8_t {
+    unknown,    ///< nothing that it was computed from was recorded
+    created,    ///< here: a root
+    inherited,  ///< from `root`
+  };
+  Kind kind = Kind::unknown;
+  /// Largest error / allowed of the golden operator on the actual side's own recorded inputs; NaN where it
+  /// was not replayed.
+  double local_ratio = std::numeric_limits<double>::quiet_NaN();
+  std::string reason;
+  std::string root;  ///< name of the finding that it follows from
+};
+std::string_view name(Origin::Kind);
+
 /// All that is known about one tensor of the comparison: a value, never an exception.
 struct Finding {
   std::string name;  ///< unique within the report
   Identity id;
   Verdict verdict = Verdict::no_rule;  ///< until something has judged it
   std::string rule;                    ///< the table row, bound or promise that decided, as a sentence
-  std::string row;     ///< the part of `rule` that all tensors judged by one row or bound share
-  std::string reason;  ///< why it did not pass; empty if it did
+  std::string row;               ///< the part of `rule` that all tensors judged by one row or bound share
+  std::string reason;            ///< why it did not pass; empty if it did
+  std::optional<Origin> origin;  ///< of a failure
   std::vector<std::string> notes;
   bool injected = false;  ///< not an output but one with a fault (check --prove): passed if it was rejected
   std::optional<std::int64_t> count;  ///< accumulation count

@@ -59,7 +59,9 @@ class Writer {
     std::string what;
     for (int v = 1; v < verdict_count; ++v) {
       const std::int64_t n = report_.count(static_cast<Verdict>(v));
-      if (n == 0 || static_cast<Verdict>(v) == Verdict::ignored) continue;
+      const bool is_told_elsewhere =
+          static_cast<Verdict>(v) == Verdict::ignored || static_cast<Verdict>(v) == Verdict::inherited;
+      if (n == 0 || is_told_elsewhere) continue;
       what += fmt::format("{}{} {}", what.empty() ? "" : ", ", grouped(n), name(static_cast<Verdict>(v)));
     }
     if (what.empty()) what = "nothing was compared";
@@ -86,6 +88,7 @@ class Writer {
     line(fmt::format("first in execution order: {}", paint(printable(f.name), "1")));
     item("verdict", std::string(name(f.verdict)));
     if (!f.reason.empty()) item("why", printable(f.reason));
+    if (f.origin) item("origin", printable(fmt::format("{}: {}", name(f.origin->kind), f.origin->reason)));
     if (!f.rule.empty() && f.rule != f.reason) item("rule", printable(f.rule));
     if (!f.count_source.empty())
       item("count", fmt::format("{} ({})", f.count.value_or(0), printable(f.count_source)));
@@ -148,11 +151,16 @@ class Writer {
     return parts;
   }
 
+  // What follows from a failure that is shown says nothing new.
+  bool is_folded(const Finding& f) const {
+    return !style_.all && f.origin && f.origin->kind == Origin::Kind::inherited;
+  }
+
   std::vector<Fold> folds() const {
     std::vector<Fold> list;
     std::map<std::pair<Verdict, std::string>, std::size_t> index;
     for (const Finding& f : report_.findings) {
-      if (f.verdict == Verdict::passed || f.verdict == Verdict::ignored) continue;
+      if (f.verdict == Verdict::passed || f.verdict == Verdict::ignored || is_folded(f)) continue;
       const std::vector<std::string> parts = parts_of(f.name);
       std::string key;
       for (const std::string& part : parts) key += style_.all || !is_number(part) ? part : "*";
@@ -166,12 +174,16 @@ class Writer {
       fold.ratio = std::max(fold.ratio, f.ratio);
       if (f.required > fold.required) fold.required = f.required;
     }
+    // What was measured says more than what is missing.
+    std::ranges::stable_partition(list, [](const Fold& f) { return assay::compared(f.verdict); });
     return list;
   }
 
   void others() {
     const std::vector<Fold> list = folds();
-    if (list.size() == 1 && list.front().count == 1) return;
+    const auto folded =
+        std::ranges::count_if(report_.findings, [&](const Finding& f) { return is_folded(f); });
+    if (list.size() == 1 && list.front().count == 1 && folded == 0) return;
     line(fmt::format("{:<17} {:>7} {:>13} {:>8}  {}", "VERDICT", "TENSORS", "ERROR/ALLOWED", "NEEDS",
                      "TENSOR, in execution order"));
     const std::size_t shown = style_.all ? list.size() : std::min(list.size(), most_lines);
@@ -185,6 +197,8 @@ class Writer {
     if (shown < list.size())
       line(dim(fmt::format("and {} more lines: --all shows them",
                            grouped(static_cast<std::int64_t>(list.size() - shown)))));
+    if (folded > 0)
+      line(dim(fmt::format("and {} more tensors that follow from these: --all shows them", grouped(folded))));
     line("");
   }
 

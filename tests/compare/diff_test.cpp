@@ -331,20 +331,6 @@ TEST(Diff, ReplicasOfTheReferenceCountToo) {
   EXPECT_THAT(f.reason, HasSubstr("reference: ranks 0 and 1 (dp)"));
 }
 
-TEST(Diff, AFailingResultSaysThatItsInputsDifferAlready) {
-  MemoryDump a("a"), r("r");
-  const auto add = [](MemoryDump& d, double input, double output) {
-    d.add(identity(Phase::forward, "norm", "input", "x"), float32({input}));
-    d.add(identity(Phase::forward, "norm", "output", "y"), float32({output}));
-    d.add(identity(Phase::forward, "other", "output", "y"), float32({output}));
-  };
-  add(a, 1.00001, 2), add(r, 1, 3);
-  const Report report = diff(a, r, options("[[count]]\nmatch='*'\ncount=1"));
-  EXPECT_EQ(report.findings[0].verdict, Verdict::passed);
-  EXPECT_THAT(report.findings[1].notes, ElementsAre(HasSubstr("its inputs differ already: input x")));
-  EXPECT_THAT(report.findings[2].notes, IsEmpty());
-}
-
 TEST(Diff, NotesOfBothDumpsAreKept) {
   MemoryDump a("a"), r("r");
   a.add("x", float32({1})), r.add("x", float32({1}));
