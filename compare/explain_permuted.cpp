@@ -1,0 +1,80 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "assay/compare/slice_matching.h"
+
+namespace assay {
+namespace {
+
+// Slices that lie as densely as the tolerance is wide have matches by accident: whether neighbours of the
+// match would do as well.
+bool ambiguous(const FailingPair& pair, const Reordering& reference, const IndexMap& map,
+               const SliceMatch& match) {
+  int compared = 0, alike = 0;
+  const auto n = static_cast<std::int64_t>(match.source.size());
+  const std::int64_t members = pair.actual.size() / n;
+  const std::size_t step = std::max<std::size_t>(1, match.source.size() / 256);
+  for (std::size_t j = 0; j < match.source.size(); j += step) {
+    const std::int64_t right = match.source[j], own = static_cast<std::int64_t>(j);
+    if (right == own) continue;
+    for (const std::int64_t other : {(right + 1) % n, (right + n / 2) % n, (right + n / 3) % n}) {
+      if (other == right || other == own) continue;
+      bool same = true;
+      for (std::int64_t t = 0; same && t < std::min<std::int64_t>(members, 64); ++t) {
+        const std::int64_t m = members <= 64 ? t : t * members / 64;
+        const std::int64_t base = m / map.inner * n * map.inner + m % map.inner;
+        const std::int64_t at = base + own * map.inner, from = base + other * map.inner;
+        same = pair.ratio(pair.actual.value(at), reference.value(from), pair.bound(from)) <= 1;
+      }
+      ++compared;
+      alike += same ? 1 : 0;
+    }
+  }
+  return alike * 8 > compared;
+}
+
+bool explain_slices(const FailingPair& pair, const Reordering& reference, std::int64_t count,
+                    std::int64_t inner, const std::string& one, const std::string& many,
+                    std::vector<Diagnosis>& found) {
+  constexpr std::int64_t most = 1 << 18;
+  if (count < 2 || count > most || !reference.affordable(inner)) return false;
+  const SliceMatch match = match_slices(pair, count, inner);
+  if (match.source.empty() || match.moved == 0) return false;
+  const IndexMap map{count, inner,
+                     [&match](std::int64_t j) { return match.source[static_cast<std::size_t>(j)]; }};
+  if (!reference.plausible(map) || ambiguous(pair, reference, map, match)) return false;
+  const PermutationText description = describe_permutation(match, one, many);
+  const auto fit = reference.proven(map, description.bits + 8, pair.over);
+  if (!fit) return false;
+  found.push_back({match.bijective ? "permuted" : "repeated", description.text, fit->residual});
+  return true;
+}
+
+}  // namespace
+
+void explain_permuted(const FailingPair& pair, std::vector<Diagnosis>& found) {
+  if (!pair.finite) return;
+  const Reordering reference(pair);
+  const Shape& shape = pair.actual.shape();
+  std::int64_t inner = pair.actual.size();
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    inner /= shape[d];
+    const std::string one = shape.size() == 2   ? (d == 0 ? "row" : "column")
+                            : shape.size() == 1 ? "element"
+                                                : "slice";
+    const std::string many = one + (shape.size() > 2 ? fmt::format("s of dim {}", d) : "s");
+    if (explain_slices(pair, reference, shape[d], inner, one, many, found)) return;
+  }
+  if (shape.size() != 1) return;
+  // Single values say too little; blocks of them do not.
+  for (const std::int64_t blocks : {2, 3, 4, 6, 8, 12, 16, 32, 64}) {
+    if (shape[0] % blocks != 0 || shape[0] / blocks < 4) continue;
+    const std::int64_t block = shape[0] / blocks;
+    if (explain_slices(pair, reference, blocks, block, fmt::format("block of {} elements", block),
+                       fmt::format("blocks of {} elements", block), found))
+      return;
+  }
+}
+
+}  // namespace assay

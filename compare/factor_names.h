@@ -1,0 +1,24 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "assay/compare/diagnosis.h"
+
+namespace assay {
+
+/// A factor that a program can be wrong by: a known size, a product or ratio of two, the reciprocal, the
+/// square root of a size, a power of two.
+struct NamedFactor {
+  double value;
+  std::string name;  ///< "tp x dp", "1/micro-batches", "2^-16"; empty: 2, 4, 0.5, .. name themselves
+};
+
+/// All of them, by rising value; of equal values the simplest first.
+std::vector<NamedFactor> factor_names(std::span<const KnownSize>);
+
+/// "2 = tp or pp"; just the number if no size has that value. The sign of `factor` is kept.
+std::string describe_factor(double factor, std::span<const NamedFactor>);
+
+}  // namespace assay
