@@ -72,6 +72,14 @@ bool as_good(const FailingPair& pair, const Fit& named, const Fit& best) {
   return !(best.residual <= 1) || named.after <= 4 * best.after + 4 * rounding * rounding * named.before;
 }
 
+int significant_bits(double value) {
+  int bits = 0, exponent = 0;
+  for (double rest = std::abs(std::frexp(value, &exponent)); rest > 0 && bits < 53; ++bits) {
+    rest = 2 * rest - std::floor(2 * rest);
+  }
+  return bits;
+}
+
 // A scalar, or a tensor of one value: a factor always fits. Only a name makes it more than that: how many
 // bits the ratio says beyond falling onto one of the names by accident, between 1/64 and 64.
 bool name_is_evidence(const FailingPair& pair, double best, const NamedFactor& name, std::size_t names) {
@@ -79,6 +87,9 @@ bool name_is_evidence(const FailingPair& pair, double best, const NamedFactor& n
   double precision = std::max(1e-6, std::abs(std::abs(best) / name.value - 1));
   if (is_float(pair.actual.dtype()))
     precision = std::max(precision, unit_roundoff(coarser(pair.actual.dtype(), pair.reference.dtype())));
+  // Ratios of round numbers fall onto names of themselves.
+  precision = std::max(precision, std::ldexp(1.0, -significant_bits(pair.wrong.actual[0]) -
+                                                      significant_bits(pair.wrong.reference[0])));
   return std::log2(range / (2 * precision * static_cast<double>(names))) >= enough;
 }
 

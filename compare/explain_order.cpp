@@ -182,18 +182,28 @@ class Order {
 
   bool rolled_or_shifted() {
     if (pair_.actual.size() < 6) return false;
+    struct Move {
+      std::int64_t count, inner, by;
+      std::string what;
+    };
+    std::vector<Move> moves;
     for (const std::int64_t offset : offsets()) {
       std::int64_t inner = pair_.actual.size();
       for (std::size_t d = 0; d < shape_.size(); ++d) {
         inner /= shape_[d];
-        const std::int64_t n = shape_[d], s = offset / inner;
-        if (n < 2 || offset % inner != 0 || std::abs(s) >= n) continue;
-        if (rolled(n, inner, s, dim_name(shape_, d, "s")) || shifted(n, inner, s, dim_name(shape_, d, "s")))
-          return true;
+        const bool whole = offset % inner == 0 && std::abs(offset / inner) < shape_[d];
+        if (whole) moves.push_back({shape_[d], inner, offset / inner, dim_name(shape_, d, "s")});
       }
-      if (shape_.size() > 1 && (rolled(pair_.actual.size(), 1, offset, "elements in memory") ||
-                                shifted(pair_.actual.size(), 1, offset, "elements in memory")))
-        return true;
+      if (shape_.size() > 1) moves.push_back({pair_.actual.size(), 1, offset, "elements in memory"});
+    }
+    // What explains all of the tensor comes before what leaves a rest.
+    for (const auto& m : moves) {
+      if (rolled(m.count, m.inner, m.by, m.what)) return true;
+    }
+    for (const bool zero : {true, false}) {
+      for (const auto& m : moves) {
+        if (shifted(m.count, m.inner, m.by, m.what, zero)) return true;
+      }
     }
     return false;
   }
@@ -208,25 +218,22 @@ class Order {
     });
   }
 
-  bool shifted(std::int64_t n, std::int64_t inner, std::int64_t s, const std::string& what) {
+  bool shifted(std::int64_t n, std::int64_t inner, std::int64_t s, const std::string& what, bool zero) {
     if (std::abs(s) * 2 > n) return false;
     const std::int64_t lost = pair_.actual.size() / n * std::abs(s);
-    for (const bool zero : {true, false}) {
-      const IndexMap map{n, inner, [n, s](std::int64_t j) { return j - s >= 0 && j - s < n ? j - s : -1; },
-                         zero};
-      if (!reordering_.plausible(map)) continue;
-      const auto fit =
-          reordering_.proven(map, bits_of_position(), std::max<std::int64_t>(0, pair_.over - lost));
-      if (!fit) continue;
-      found_.push_back(
-          {"shifted",
-           fmt::format("the {} are shifted by {}: index i holds the reference's i {} {}; the {} {} {}", what,
-                       s, s > 0 ? "-" : "+", std::abs(s), s > 0 ? "first" : "last", std::abs(s),
-                       zero ? "are zero" : "hold something else"),
-           fit->residual});
-      return true;
-    }
-    return false;
+    const IndexMap map{n, inner, [n, s](std::int64_t j) { return j - s >= 0 && j - s < n ? j - s : -1; },
+                       zero};
+    if (!reordering_.plausible(map)) return false;
+    const auto fit =
+        reordering_.proven(map, bits_of_position(), std::max<std::int64_t>(0, pair_.over - lost));
+    if (!fit) return false;
+    found_.push_back(
+        {"shifted",
+         fmt::format("the {} are shifted by {}: index i holds the reference's i {} {}; the {} {} {}", what, s,
+                     s > 0 ? "-" : "+", std::abs(s), s > 0 ? "first" : "last", std::abs(s),
+                     zero ? "are zero" : "hold something else"),
+         fit->residual});
+    return true;
   }
 
   double bits_of_position() const { return std::log2(static_cast<double>(pair_.actual.size())) + 4; }

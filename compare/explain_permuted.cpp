@@ -55,7 +55,7 @@ bool explain_slices(const FailingPair& pair, const Reordering& reference, std::i
 
 void explain_permuted(const FailingPair& pair, std::vector<Diagnosis>& found) {
   if (!pair.finite) return;
-  const Reordering reference(pair);
+  const Reordering reference(pair, true);
   const Shape& shape = pair.actual.shape();
   std::int64_t inner = pair.actual.size();
   for (std::size_t d = 0; d < shape.size(); ++d) {

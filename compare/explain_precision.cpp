@@ -114,12 +114,18 @@ void explain_precision(const FailingPair& pair, std::vector<Diagnosis>& found) {
     const int missing = format_of(declared).precision() - format_of(d).precision();
     const double accident = std::ldexp(1.0, -std::min(missing, 20));
     if (!best || !convincing(best->fit, accident, 5, pair.over)) continue;
+    std::string names(name(d));
+    if (d == DType::float16) {
+      // Between the smallest normal and the largest number of float16 the two are one.
+      const auto wider = explained_by(pair, {DType::tfloat32, best->store.rounding, best->store.flushes});
+      if (wider && wider->exact == best->exact) names += " or tfloat32";
+    }
     const double share = static_cast<double>(best->exact) / static_cast<double>(pair.actual.size());
     found.push_back(
         {"precision",
          fmt::format("{} in name, but every element is a {} number: the reference {} to it{} ({:.4g}% of the "
                      "elements bit for bit)",
-                     name(declared), name(d), describe(best->store.rounding),
+                     name(declared), names, describe(best->store.rounding),
                      best->store.flushes ? ", subnormals flushed to zero," : "", 100 * share),
          best->fit.residual});
     return;

@@ -130,9 +130,10 @@ std::optional<Diagnosis> explain_clipping(const FailingPair& pair) {
   if (!all_wrong_are(pair, clipped)) return std::nullopt;
   bool holds = true;
   std::int64_t different = 0;
-  double last = 0, residual = 0;
+  double last = 0, residual = 0, largest_kept = 0;
   for_each_element(pair, [&](double a, double r, double ratio) {
     if (ratio <= 1) {
+      largest_kept = std::max(largest_kept, std::abs(r));
       residual = std::max(residual, ratio);
       return;
     }
@@ -140,7 +141,9 @@ std::optional<Diagnosis> explain_clipping(const FailingPair& pair) {
     different += r != last ? 1 : 0;
     last = r;
   });
-  if (!holds || different < enough) return std::nullopt;
+  // A tensor of one value is not clipped there: what is below it must be kept, up to near the limit.
+  const bool hemmed = largest_kept >= limit / 2 && pair.over * 2 <= pair.actual.size();
+  if (!holds || different < enough || !hemmed) return std::nullopt;
   return Diagnosis{
       "saturated",
       fmt::format("{} elements are +-{:.7g}, the largest that occurs, where the reference is larger: clipped "

@@ -59,24 +59,36 @@ bool plausible(const FailingPair& pair, const Groups& groups) {
   return true;
 }
 
-std::vector<double> factors_of(const FailingPair& pair, const Groups& groups) {
+struct Factors {
+  std::vector<double> of;   // 1 where nothing is wrong
+  std::int64_t needed = 0;  // groups where something is
+};
+
+// Least squares in units of the tolerance.
+Factors factors_of(const FailingPair& pair, const Groups& groups) {
   const auto count = static_cast<std::size_t>(groups.count);
   std::vector<double> product(count), square(count);
+  std::vector<bool> wrong(count, false);
   pair.actual.for_each_window([&](const Tensor& window, std::int64_t begin) {
     const std::vector<double> a = window.values();
     const std::vector<double> r = pair.reference.window(begin, window.size()).values();
     for (std::size_t i = 0; i < a.size(); ++i) {
-      if (!std::isfinite(a[i]) || !std::isfinite(r[i]) || r[i] == 0) continue;
       const std::int64_t at = begin + static_cast<std::int64_t>(i);
-      double limit = pair.allowed(r[i], pair.bound(at));
-      if (!(limit > 0)) limit = std::abs(r[i]);
+      const double bound = pair.bound(at);
       const auto g = static_cast<std::size_t>(groups.at(at));
+      if (!(pair.ratio(a[i], r[i], bound) <= 1)) wrong[g] = true;
+      if (r[i] == 0) continue;
+      double limit = pair.allowed(r[i], bound);
+      if (!(limit > 0)) limit = std::abs(r[i]);
       product[g] += a[i] / limit * (r[i] / limit);
       square[g] += r[i] / limit * (r[i] / limit);
     }
   });
-  for (std::size_t g = 0; g < count; ++g) product[g] = square[g] > 0 ? product[g] / square[g] : 1;
-  return product;
+  Factors factors{std::vector<double>(count, 1), std::ranges::count(wrong, true)};
+  for (std::size_t g = 0; g < count; ++g) {
+    if (wrong[g] && square[g] > 0) factors.of[g] = product[g] / square[g];
+  }
+  return factors;
 }
 
 // How easily a factor of its own explains an element by accident: others of its group in its place.
@@ -98,11 +110,10 @@ double chance_within(const FailingPair& pair, const Groups& groups, const std::v
 }
 
 std::string describe(const FailingPair& pair, const Groups& groups, const std::vector<double>& factors) {
-  // Factors that differ from 1 by what passes are 1.
   const double slack = std::max(pair.context.allowed.rtol, 1e-6);
   std::vector<std::size_t> changed;
   for (std::size_t g = 0; g < factors.size(); ++g) {
-    if (!(std::abs(factors[g] - 1) <= slack)) changed.push_back(g);
+    if (factors[g] != 1) changed.push_back(g);
   }
   if (changed.empty()) return "";
   double low = factors[changed.front()], high = low;
@@ -136,8 +147,8 @@ void explain_row_factors(const FailingPair& pair, std::vector<Diagnosis>& found)
   if (!pair.finite) return;
   for (const Groups& groups : possible_groups(pair)) {
     if (!plausible(pair, groups)) continue;
-    const std::vector<double> factors = factors_of(pair, groups);
-    const Fit fit = verify(pair, [&](const ElementWindow& w) {
+    const auto [factors, needed] = factors_of(pair, groups);
+    const Fit fit = verify(pair, [&groups, &factors = factors](const ElementWindow& w) {
       for (std::size_t i = 0; i < w.expected.size(); ++i) {
         const double k = factors[static_cast<std::size_t>(groups.at(w.begin + static_cast<std::int64_t>(i)))];
         w.expected[i] = k * w.reference[i];
@@ -145,7 +156,7 @@ void explain_row_factors(const FailingPair& pair, std::vector<Diagnosis>& found)
       }
     });
     constexpr double bits_of_a_factor = 20;
-    const double parameters = bits_of_a_factor * static_cast<double>(std::min(groups.count, pair.over));
+    const double parameters = bits_of_a_factor * static_cast<double>(needed);
     if (!convincing(fit, chance_within(pair, groups, factors), parameters, pair.over)) continue;
     const std::string text = describe(pair, groups, factors);
     if (text.empty()) continue;

@@ -140,15 +140,14 @@ double chance_among(const FailingPair& pair, const Sample& sample, double share_
     const auto low = std::ranges::lower_bound(decoys, a - slack);
     hits += static_cast<double>(std::ranges::upper_bound(decoys, a + slack) - low);
   }
-  // Under a true model each has its own place among the decoys, which is no accident.
   hits = std::max(0.0, hits - wrong * share_of_all);
   return (hits + 1) / (wrong * static_cast<double>(decoys.size()) + 2);
 }
 }  // namespace
 
-double chance(const FailingPair& pair, double factor) {
-  const auto share = [](const Sample& sample, std::int64_t of) {
-    return static_cast<double>(sample.at.size()) / static_cast<double>(of);
+double chance(const FailingPair& pair, double factor, bool own_place) {
+  const auto share = [own_place](const Sample& sample, std::int64_t of) {
+    return !own_place ? 0 : static_cast<double>(sample.at.size()) / static_cast<double>(of);
   };
   const double of_all = chance_among(pair, pair.spread, share(pair.spread, pair.actual.size()), factor);
   if (pair.wrong.at.size() < 64) return of_all;

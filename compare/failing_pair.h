@@ -62,8 +62,9 @@ struct Fit {
 Fit verify(const FailingPair&, const Model&);
 
 /// How easily an element over tolerance is explained by accident: the share of those pairs of such an element
-/// and any other place of the reference where actual = factor x reference within tolerance.
-double chance(const FailingPair&, double factor = 1);
+/// and a place of the reference where actual = factor x reference within tolerance.
+/// @param own_place  a true model explains each by one place, which is no accident and not counted
+double chance(const FailingPair&, double factor = 1, bool own_place = true);
 
 /// Whether a fit is more than accident and slack: see diagnose().
 /// @param parameters  bits that choose the model among those that were possible

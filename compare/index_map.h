@@ -26,7 +26,8 @@ struct IndexMap {
 /// it is small; of a larger one only long runs are taken.
 class Reordering {
  public:
-  explicit Reordering(const FailingPair&);
+  /// @param any_place  the maps may send each slice anywhere: that it fits somewhere is part of the accident
+  explicit Reordering(const FailingPair&, bool any_place = false);
 
   double value(std::int64_t position) const;
   /// Whether maps with such an inner extent can be verified.

@@ -54,9 +54,14 @@ PermutationText describe_permutation(const SliceMatch& match, const std::string&
     if (blocks.empty()) continue;
     const double bits =
         static_cast<double>(moved_of(blocks).size() + 1) * std::log2(static_cast<double>(count)) + 6;
-    const std::string order = fmt::format("{} blocks of {} {} hold the reference's blocks {}", count,
-                                          n / count, many, fmt::join(blocks, " "));
+    const std::string order = fmt::format("{} blocks of {} {} hold the reference's {}", count, n / count,
+                                          many, fmt::join(blocks, " "));
     return {order, bits};
+  }
+  constexpr std::int64_t listed = 16;
+  if (n <= listed) {
+    const double bits = static_cast<double>(moved.size()) * bits_of_index;
+    return {fmt::format("{} {} hold the reference's {}", n, many, fmt::join(source, " ")), bits};
   }
   std::string text = fmt::format("{} of {} {} are {}", moved.size(), n, many,
                                  match.bijective ? "permuted" : "other ones, some of them repeated");

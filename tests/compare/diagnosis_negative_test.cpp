@@ -1,0 +1,194 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "faulty_pair.h"
+
+namespace assay {
+namespace {
+
+// What has no explanation must get none. Each case is run with many seeds, shapes and dtypes.
+using Fault = std::function<std::pair<Values, Values>(Random&, std::int64_t size)>;
+
+Values changed(Values v, const std::function<double(double)>& f) {
+  for (double& x : v) x = f(x);
+  return v;
+}
+
+const std::pair<const char*, Fault> faults[] = {
+    {"relative noise",
+     [](Random& random, auto n) {
+       const Values r = random.normals(n);
+       return std::pair(changed(r, [&](double x) { return x * (1 + 5e-2 * random.normal()); }), r);
+     }},
+    {"additive noise",
+     [](Random& random, auto n) {
+       const Values r = random.normals(n);
+       return std::pair(changed(r, [&](double x) { return x + 0.1 * random.normal(); }), r);
+     }},
+    {"some elements x 10",
+     [](Random& random, auto n) {
+       const Values r = random.normals(n);
+       return std::pair(changed(r, [&](double x) { return random.uniform() < 0.05 ? 10 * x : x; }), r);
+     }},
+    {"unrelated", [](Random& random, auto n) { return std::pair(random.normals(n), random.normals(n)); }},
+    {"unrelated, positive",
+     [](Random& random, auto n) {
+       return std::pair(changed(random.normals(n), [](double x) { return std::exp(x); }),
+                        changed(random.normals(n), [](double x) { return std::exp(x); }));
+     }},
+    {"nearly constant",
+     [](Random& random, auto n) {
+       const double c = 1 + random.uniform(), d = 1 + random.uniform();
+       return std::pair(changed(random.normals(n), [c](double x) { return c + 1e-6 * x; }),
+                        changed(random.normals(n), [d](double x) { return d + 1e-6 * x; }));
+     }},
+    {"sparse",
+     [](Random& random, auto n) {
+       const auto sparse = [&](double x) { return random.uniform() < 0.05 ? x : 0; };
+       Values a = changed(random.normals(n), sparse), r = changed(random.normals(n), sparse);
+       a[0] = 1, r[0] = 0;
+       return std::pair(a, r);
+     }},
+    {"one-hot",
+     [](Random& random, auto n) {
+       Values a(static_cast<std::size_t>(n)), r(a.size());
+       a[static_cast<std::size_t>(random.below(n))] = 1;
+       r[static_cast<std::size_t>(random.below(n))] = 1;
+       return std::pair(a, r);
+     }},
+    {"one-hot rows of 16",
+     [](Random& random, auto n) {
+       Values a(static_cast<std::size_t>(n)), r(a.size());
+       for (std::int64_t i = 0; i + 16 <= n; i += 16) {
+         a[static_cast<std::size_t>(i + random.below(16))] = 1;
+         r[static_cast<std::size_t>(i + random.below(16))] = 1;
+       }
+       return std::pair(a, r);
+     }},
+    {"sorted",
+     [](Random& random, auto n) {
+       Values a = random.normals(n), r = random.normals(n);
+       std::ranges::sort(a);
+       std::ranges::sort(r);
+       return std::pair(a, r);
+     }},
+    {"sorted and scaled",
+     [](Random& random, auto n) {
+       Values a = random.normals(n), r = random.normals(n);
+       std::ranges::sort(a);
+       std::ranges::sort(r);
+       return std::pair(changed(a, [](double x) { return 2 * x; }), r);
+     }},
+    {"small integers",
+     [](Random& random, auto n) {
+       Values a(static_cast<std::size_t>(n)), r(a.size());
+       for (double& x : a) x = static_cast<double>(random.below(4));
+       for (double& x : r) x = static_cast<double>(random.below(4));
+       a[0] = 3, r[0] = 2;  // all zeros would be a fact
+       return std::pair(a, r);
+     }},
+    {"a permutation of unequal numbers",
+     [](Random& random, auto n) {
+       Values r(static_cast<std::size_t>(n));
+       for (std::size_t i = 0; i < r.size(); ++i) r[i] = static_cast<double>(i) / 64;
+       Values a = r;
+       for (std::size_t i = r.size() - 1; i > 0; --i)
+         std::swap(a[i], a[static_cast<std::size_t>(random.below(static_cast<std::int64_t>(i) + 1))]);
+       return std::pair(a, r);
+     }},
+    {"an offset",
+     [](Random& random, auto n) {
+       const Values r = random.normals(n);
+       return std::pair(changed(r, [](double x) { return x + 0.5; }), r);
+     }},
+    {"equal rows of 16",
+     [](Random& random, auto n) {
+       const Values v = random.normals(16), w = random.normals(16);
+       Values a, r;
+       for (std::int64_t i = 0; i < n; ++i) {
+         a.push_back(v[static_cast<std::size_t>(i % 16)]);
+         r.push_back(w[static_cast<std::size_t>(i % 16)]);
+       }
+       return std::pair(a, r);
+     }},
+    {"constant rows of 16",
+     [](Random& random, auto n) {
+       const Values v = random.normals(n / 16 + 1), w = random.normals(n / 16 + 1);
+       Values a, r;
+       for (std::int64_t i = 0; i < n; ++i) {
+         a.push_back(v[static_cast<std::size_t>(i / 16)]);
+         r.push_back(w[static_cast<std::size_t>(i / 16)]);
+       }
+       return std::pair(a, r);
+     }},
+    {"barely over",
+     [](Random& random, auto n) {
+       const Values r = random.normals(n);
+       Values a =
+           changed(r, [&](double x) { return x + (1e-6 + 1e-5 * std::abs(x)) * (random.uniform() * 2 - 1); });
+       for (std::int64_t k = 0; k < 5; ++k) {
+         const auto i = static_cast<std::size_t>(random.below(n));
+         a[i] = r[i] + 1.1 * (1e-6 + 1e-5 * std::abs(r[i]));
+       }
+       return std::pair(a, r);
+     }},
+    {"all below the tolerance but few",
+     [](Random& random, auto n) {
+       Values a = random.normals(n, 1e-7), r = random.normals(n, 1e-7);
+       for (std::int64_t k = 0; k < 3; ++k)
+         a[static_cast<std::size_t>(random.below(n))] = 1e-5 * (1 + random.uniform());
+       return std::pair(a, r);
+     }},
+    {"infinities anywhere",
+     [](Random& random, auto n) {
+       const Values r = random.normals(n);
+       Values a = r;
+       for (std::int64_t k = 0; k < 5; ++k)
+         a[static_cast<std::size_t>(random.below(n))] = std::numeric_limits<double>::infinity();
+       return std::pair(a, r);
+     }},
+    {"NaN anywhere",
+     [](Random& random, auto n) {
+       const Values r = random.normals(n);
+       Values a = r;
+       for (std::int64_t k = 0; k < 5; ++k)
+         a[static_cast<std::size_t>(random.below(n))] = std::numeric_limits<double>::quiet_NaN();
+       return std::pair(a, r);
+     }},
+};
+
+TEST(NoDiagnosis, WhereNothingExplainsThePair) {
+  const Shape shapes[] = {{1},    {2},      {5},      {16},     {400},    {1, 7},     {2, 2},
+                          {4, 4}, {16, 16}, {48, 32}, {7, 100}, {200, 3}, {3, 8, 64}, {2, 6, 4, 16}};
+  int said = 0, of = 0;
+  for (const auto& [label, fault] : faults) {
+    for (const Shape& shape : shapes) {
+      for (const DType d : {DType::float32, DType::bfloat16, DType::float16, DType::float64}) {
+        for (std::uint64_t seed = 0; seed < 6; ++seed) {
+          Random random(seed * 1000 + 7);
+          const auto [a, r] = fault(random, element_count(shape));
+          FaultyPair pair(d, shape, r, a);
+          ++of;
+          const auto found = pair.diagnose();
+          said += found.empty() ? 0 : 1;
+          EXPECT_TRUE(found.empty()) << label << ' ' << name(d) << ' ' << to_string(shape) << " seed " << seed
+                                     << ": " << first_of(found);
+        }
+      }
+    }
+  }
+  RecordProperty("pairs", of);
+  RecordProperty("explained", said);
+}
+
+TEST(NoDiagnosis, WhereThePairPasses) {
+  Random random(1);
+  const Values r = random.normals(1000);
+  EXPECT_TRUE(FaultyPair(DType::float32, {1000}, r, r).noise(1e-7).diagnose().empty());
+  EXPECT_TRUE(FaultyPair(DType::float32, {0, 4}, {}, {}).diagnose().empty());
+}
+
+}  // namespace
+}  // namespace assay
