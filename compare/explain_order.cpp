@@ -247,7 +247,7 @@ class Order {
 }  // namespace
 
 void explain_order(const FailingPair& pair, std::vector<Diagnosis>& found) {
-  if (pair.finite) Order(pair, found).run();
+  if (pair.finite && !looks_offset(pair)) Order(pair, found).run();
 }
 
 }  // namespace assay

@@ -34,11 +34,38 @@ bool ambiguous(const FailingPair& pair, const Reordering& reference, const Index
   return alike * 8 > compared;
 }
 
+// Whether two of the slices that are wrong look like any slice of the reference, in some of their elements.
+bool has_match(const FailingPair& pair, const Reordering& reference, std::int64_t count, std::int64_t inner) {
+  const std::int64_t members = pair.actual.size() / count;
+  constexpr std::int64_t probed = 16;
+  for (const std::size_t probe : {pair.wrong.at.size() / 3, pair.wrong.at.size() - 1}) {
+    const std::int64_t own = pair.wrong.at[probe] / inner % count;
+    std::vector<std::int64_t> base;
+    std::vector<double> values;
+    for (std::int64_t t = 0; t < std::min(members, probed); ++t) {
+      const std::int64_t m = members <= probed ? t : t * members / probed;
+      base.push_back(m / inner * count * inner + m % inner);
+      values.push_back(pair.actual.value(base.back() + own * inner));
+    }
+    bool any = false;
+    for (std::int64_t j = 0; !any && j < count; ++j) {
+      any = j != own;
+      for (std::size_t t = 0; any && t < base.size(); ++t) {
+        const std::int64_t from = base[t] + j * inner;
+        any = pair.ratio(values[t], reference.value(from), pair.bound(from)) <= 1;
+      }
+    }
+    if (!any) return false;
+  }
+  return true;
+}
+
 bool explain_slices(const FailingPair& pair, const Reordering& reference, std::int64_t count,
                     std::int64_t inner, const std::string& one, const std::string& many,
                     std::vector<Diagnosis>& found) {
   constexpr std::int64_t most = 1 << 18;
   if (count < 2 || count > most || !reference.affordable(inner)) return false;
+  if (!has_match(pair, reference, count, inner)) return false;
   const SliceMatch match = match_slices(pair, count, inner);
   if (match.source.empty() || match.moved == 0) return false;
   const IndexMap map{count, inner,
@@ -54,7 +81,7 @@ bool explain_slices(const FailingPair& pair, const Reordering& reference, std::i
 }  // namespace
 
 void explain_permuted(const FailingPair& pair, std::vector<Diagnosis>& found) {
-  if (!pair.finite) return;
+  if (!pair.finite || looks_offset(pair)) return;
   const Reordering reference(pair, true);
   const Shape& shape = pair.actual.shape();
   std::int64_t inner = pair.actual.size();

@@ -127,8 +127,9 @@ std::string describe(const FailingPair& pair, const Groups& groups, const std::v
                                    : fmt::format("{} of {}", changed.size(), factors.size());
   if (changed.size() > 4) {
     // One factor for many is the finding; many are a range.
+    const char* others = changed.size() == factors.size() ? "" : ", the others are right";
     if (high - low <= 2 * slack * std::abs(high))
-      return text + fmt::format("{} times {:.6g}, the others are right", how_many, (low + high) / 2);
+      return text + fmt::format("{} times {:.6g}{}", how_many, (low + high) / 2, others);
     return text + fmt::format("{} by factors of their own from {:.6g} to {:.6g}", how_many, low, high);
   }
   const std::vector<NamedFactor> names = factor_names(pair.context.sizes);

@@ -45,6 +45,7 @@ FailingPair::FailingPair(const TensorSource& a, const TensorSource& r, const Dia
     : actual(a), reference(r), context(c) {
   EvenSample failing;
   const std::int64_t stride = std::max<std::int64_t>(1, a.size() / static_cast<std::int64_t>(sample_size));
+  std::int64_t next = 0;
   double square = 0, reference_square = 0;
   a.for_each_window([&](const Tensor& window, std::int64_t begin) {
     const std::vector<double> av = window.values(), rv = r.window(begin, window.size()).values();
@@ -66,12 +67,13 @@ FailingPair::FailingPair(const TensorSource& a, const TensorSource& r, const Dia
       } else {
         finite = false;
       }
+      if (at != next) continue;
+      spread.at.push_back(at);
+      spread.actual.push_back(av[i]);
+      spread.reference.push_back(rv[i]);
       // Positions 0, s, 2s, .. would all lie in one column where s is a multiple of the row.
-      if (at % stride == (at / stride * 7919) % stride && spread.at.size() < 2 * sample_size) {
-        spread.at.push_back(at);
-        spread.actual.push_back(av[i]);
-        spread.reference.push_back(rv[i]);
-      }
+      const auto taken = static_cast<std::int64_t>(spread.at.size());
+      next = taken * stride + taken * 7919 % stride;
     }
   });
   square_gap = std::abs(square - reference_square);
@@ -152,6 +154,18 @@ double chance(const FailingPair& pair, double factor, bool own_place) {
   const double of_all = chance_among(pair, pair.spread, share(pair.spread, pair.actual.size()), factor);
   if (pair.wrong.at.size() < 64) return of_all;
   return std::max(of_all, chance_among(pair, pair.wrong, share(pair.wrong, pair.over), factor));
+}
+
+bool looks_offset(const FailingPair& pair) {
+  const Sample& w = pair.wrong;
+  const double offset = w.actual[0] - w.reference[0];
+  for (std::size_t i = 0; i < w.at.size(); ++i) {
+    // Twice: the first error is as inexact as any.
+    const double expected = w.reference[i] + offset, slack = 1e-6 * std::abs(offset);
+    const double limit = 2 * pair.allowed(expected, pair.bound(w.at[i])) + slack;
+    if (!(std::abs(w.actual[i] - expected) <= limit)) return false;
+  }
+  return true;
 }
 
 bool convincing(const Fit& fit, double chance, double parameters, std::int64_t explained) {

@@ -66,6 +66,10 @@ Fit verify(const FailingPair&, const Model&);
 /// @param own_place  a true model explains each by one place, which is no accident and not counted
 double chance(const FailingPair&, double factor = 1, bool own_place = true);
 
+/// Whether actual = reference + one number does for the elements over tolerance. A ramp that is shifted looks
+/// like one that has an offset: nothing is said of its order then.
+bool looks_offset(const FailingPair&);
+
 /// Whether a fit is more than accident and slack: see diagnose().
 /// @param parameters  bits that choose the model among those that were possible
 /// @param explained   how many elements over tolerance it accounts for
