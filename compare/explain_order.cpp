@@ -148,7 +148,7 @@ class Order {
       Probe p{at, pair_.actual.window(at, length).values(), {}, 0};
       std::vector<double> different = p.values;
       std::ranges::sort(different);
-      const auto distinct = std::ranges::unique(different).begin() - different.begin();
+      const auto distinct = std::unique(different.begin(), different.end()) - different.begin();
       if (distinct * 2 <= length) continue;
       for (const double v : p.values) p.slack.push_back(pair_.allowed(v, pair_.bound(at)));
       probes.push_back(std::move(p));

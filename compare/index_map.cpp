@@ -6,7 +6,7 @@ namespace assay {
 
 Reordering::Reordering(const FailingPair& pair, bool any_place)
     : pair_(pair), chance_(chance(pair, 1, !any_place)) {
-  constexpr std::size_t most_bytes = std::size_t{24} << 20;
+  constexpr std::size_t most_bytes = std::size_t{48} << 20;
   const auto bytes = static_cast<std::size_t>(pair.reference.size()) * size_of(pair.reference.dtype());
   if (pair.reference.lies_whole() || bytes <= most_bytes) whole_ = pair.reference.whole();
 }

@@ -141,6 +141,53 @@ const std::pair<const char*, Fault> faults[] = {
          a[static_cast<std::size_t>(random.below(n))] = 1e-5 * (1 + random.uniform());
        return std::pair(a, r);
      }},
+    {"a ramp with an offset",
+     [](Random& random, auto n) {
+       Values r(static_cast<std::size_t>(n));
+       for (std::size_t i = 0; i < r.size(); ++i) r[i] = static_cast<double>(i) / 16;
+       const double offset = static_cast<double>(1 + random.below(5)) / 16;
+       return std::pair(changed(r, [offset](double x) { return x + offset; }), r);
+     }},
+    {"outer products",
+     [](Random& random, auto n) {
+       const Values u = random.normals(n / 16 + 1), v = random.normals(16), w = random.normals(n / 16 + 1),
+                    z = random.normals(16);
+       Values a, r;
+       for (std::int64_t i = 0; i < n; ++i) {
+         const auto row = static_cast<std::size_t>(i / 16), column = static_cast<std::size_t>(i % 16);
+         a.push_back(u[row] * v[column]);
+         r.push_back(w[row] * z[column]);
+       }
+       return std::pair(a, r);
+     }},
+    {"signs at random",
+     [](Random& random, auto n) {
+       const Values r = changed(random.normals(n), [](double x) { return x + std::copysign(0.1, x); });
+       // The first ones are neither all right nor all wrong, whatever the size.
+       Values a = changed(r, [&](double x) { return random.uniform() < 0.5 ? -x : x; });
+       a[0] = 3.3 * r[0];
+       return std::pair(a, r);
+     }},
+    {"pairs of one length, turned at random",
+     [](Random& random, auto n) {
+       Values a, r;
+       for (std::int64_t i = 0; i < n; i += 2) {
+         for (Values* v : {&a, &r}) {
+           const double angle = 6.28 * random.uniform();
+           v->push_back(std::cos(angle));
+           v->push_back(std::sin(angle));
+         }
+       }
+       a.resize(static_cast<std::size_t>(n));
+       r.resize(static_cast<std::size_t>(n));
+       return std::pair(a, r);
+     }},
+    {"unrelated, a third masked",
+     [](Random& random, auto n) {
+       Values a = random.normals(n), r = random.normals(n);
+       for (std::size_t i = 1; i < a.size(); i += 3) a[i] = r[i] = -std::numeric_limits<double>::infinity();
+       return std::pair(a, r);
+     }},
     {"infinities anywhere",
      [](Random& random, auto n) {
        const Values r = random.normals(n);
@@ -181,6 +228,25 @@ TEST(NoDiagnosis, WhereNothingExplainsThePair) {
   }
   RecordProperty("pairs", of);
   RecordProperty("explained", said);
+}
+
+// The looser the tolerance, the more is explained by accident.
+TEST(NoDiagnosis, UnderLooseTolerances) {
+  for (const auto& [label, fault] : faults) {
+    for (const Shape& shape : {Shape{400}, Shape{16, 16}, Shape{48, 32}, Shape{2, 6, 4, 16}}) {
+      for (const double tolerance : {1e-4, 1e-3, 8e-3, 0.03}) {
+        for (std::uint64_t seed = 0; seed < 3; ++seed) {
+          Random random(seed * 1000 + 11);
+          const auto [a, r] = fault(random, element_count(shape));
+          FaultyPair pair(DType::float32, shape, r, a);
+          pair.context.allowed = {tolerance, tolerance, {}};
+          const auto found = pair.diagnose();
+          EXPECT_TRUE(found.empty()) << label << " tolerance " << tolerance << ' ' << to_string(shape)
+                                     << " seed " << seed << ": " << first_of(found);
+        }
+      }
+    }
+  }
 }
 
 TEST(NoDiagnosis, WhereThePairPasses) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "faulty_pair.h"
@@ -208,6 +209,76 @@ TEST(Diagnosis, OverflowAndSaturation) {
   expect_first(FaultyPair(DType::float32, {40, 100}, small, seven), "saturated: ");
   EXPECT_THAT(first_of(FaultyPair(DType::float32, {40, 100}, small, seven).diagnose()),
               HasSubstr("+-7, the largest that occurs"));
+}
+
+TEST(Diagnosis, BoundsOfEachElementAreTheTolerance) {
+  Random random(9);
+  const Values r = random.normals(600);
+  Values a = r, bound(r.size());
+  for (std::size_t i = 0; i < r.size(); ++i) {
+    bound[i] = 1e-4 * (1 + static_cast<double>(i % 7));
+    a[i] = 3 * r[i] + 2.5 * bound[i] * (2 * random.uniform() - 1);
+  }
+  FaultyPair pair(DType::float64, {600}, r, a);
+  pair.context.allowed = {0, 0, bound};
+  const auto found = pair.diagnose();
+  EXPECT_EQ(first_of(found), "factor: actual = 3 x reference (3 = cp)");
+  ASSERT_FALSE(found.empty());
+  // Three times the value has three times the bound.
+  EXPECT_NEAR(found[0].residual, 2.5 / 3, 0.02);
+}
+
+TEST(Diagnosis, MaskedElementsStayOutOfIt) {
+  Random random(10);
+  Values r = random.normals(600), a = r;
+  for (std::size_t i = 0; i < r.size(); ++i)
+    a[i] = i % 4 == 0 ? -std::numeric_limits<double>::infinity() : 2 * r[i];
+  for (std::size_t i = 0; i < r.size(); i += 4) r[i] = a[i];
+  r[1] = a[1] = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(first_of(FaultyPair(DType::float32, {20, 30}, r, a).noise(1e-7).diagnose()),
+            "factor: actual = 2 x reference (2 = tp)");
+  r[1] = 1;  // NaN on one side is not explained by a factor
+  EXPECT_EQ(first_of(FaultyPair(DType::float32, {20, 30}, r, a).noise(1e-7).diagnose()), "nothing");
+}
+
+TEST(Diagnosis, SourcesThatDoNotLieInOnePlace) {
+  const auto scattered = [](const Tensor& t) {
+    return TensorSource(t.dtype(), t.shape(), [t](std::int64_t begin, std::span<std::byte> out) {
+      std::ranges::copy(t.bytes().subspan(static_cast<std::size_t>(begin) * size_of(t.dtype()), out.size()),
+                        out.begin());
+    });
+  };
+  Random random(11);
+  const Values r = random.normals(300 * 400);
+  const std::pair<std::function<double(std::size_t)>, std::string> faults[] = {
+      {[&](std::size_t i) { return r[i] / 4; }, "factor: actual = 0.25 x reference (0.25 = 1/dp)"},
+      {[&](std::size_t i) { return r[i / 400 * 400 + 399 - i % 400]; },
+       "permuted: the columns are in reversed order"},
+      {[&](std::size_t i) { return r[(i + 2000) % r.size()]; },
+       "permuted: the rows are rolled by -5: index 295 holds the reference's 0, with wrap-around"}};
+  for (const auto& [value, text] : faults) {
+    Values a(r.size());
+    for (std::size_t i = 0; i < a.size(); ++i) a[i] = value(i);
+    const FaultyPair pair(DType::float32, {300, 400}, r, a);
+    EXPECT_EQ(first_of(pair.diagnose()), text);
+    EXPECT_EQ(
+        first_of(diagnose(scattered(pair.actual_tensor()), scattered(pair.reference_tensor()), pair.context)),
+        text);
+  }
+}
+
+TEST(Diagnosis, IntegersToo) {
+  Random random(12);
+  Values r(1200);
+  for (double& x : r) x = static_cast<double>(random.below(1000));
+  Values a = r;
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] = r[(i + 30) % a.size()];
+  const auto integers = [](const Values& v) { return Tensor::from_values(DType::int32, {40, 30}, v); };
+  EXPECT_EQ(first_of(diagnose(integers(a), integers(r), {})),
+            "permuted: the rows are rolled by -1: index 39 holds the reference's 0, with wrap-around");
+  EXPECT_EQ(
+      first_of(diagnose(integers(a), FaultyPair(DType::float32, {40, 30}, r, r).reference_tensor(), {})),
+      "nothing");
 }
 
 TEST(Diagnosis, AnInfinityWithoutALimitInSightSaysNothing) {
