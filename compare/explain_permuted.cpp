@@ -7,31 +7,36 @@
 namespace assay {
 namespace {
 
-// Slices that lie as densely as the tolerance is wide have matches by accident: whether neighbours of the
-// match would do as well.
+// Slices that lie as densely as the tolerance is wide, or are equal to each other, have matches by accident.
 bool ambiguous(const FailingPair& pair, const Reordering& reference, const IndexMap& map,
-               const SliceMatch& match) {
-  int compared = 0, alike = 0;
-  const auto n = static_cast<std::int64_t>(match.source.size());
-  const std::int64_t members = pair.actual.size() / n;
-  const std::size_t step = std::max<std::size_t>(1, match.source.size() / 256);
-  for (std::size_t j = 0; j < match.source.size(); j += step) {
-    const std::int64_t right = match.source[j], own = static_cast<std::int64_t>(j);
-    if (right == own) continue;
-    for (const std::int64_t other : {(right + 1) % n, (right + n / 2) % n, (right + n / 3) % n}) {
-      if (other == right || other == own) continue;
-      bool same = true;
-      for (std::int64_t t = 0; same && t < std::min<std::int64_t>(members, 64); ++t) {
-        const std::int64_t m = members <= 64 ? t : t * members / 64;
-        const std::int64_t base = m / map.inner * n * map.inner + m % map.inner;
-        const std::int64_t at = base + own * map.inner, from = base + other * map.inner;
-        same = pair.ratio(pair.actual.value(at), reference.value(from), pair.bound(from)) <= 1;
-      }
-      ++compared;
-      alike += same ? 1 : 0;
-    }
+               const SliceMatch& match, double parameters) {
+  std::vector<std::int64_t> moved;
+  for (std::size_t j = 0; j < match.source.size(); ++j) {
+    if (match.source[j] != static_cast<std::int64_t>(j)) moved.push_back(static_cast<std::int64_t>(j));
   }
-  return alike * 8 > compared;
+  const auto n = static_cast<std::int64_t>(match.source.size());
+  const std::int64_t members = pair.actual.size() / n,
+                     trials = std::clamp<std::int64_t>(16 * n, 256, 1 << 16);
+  double compared = 0, alike = 0;
+  for (std::int64_t t = 0; t < trials; ++t) {
+    const std::int64_t own = moved[static_cast<std::size_t>(t) % moved.size()];
+    const std::int64_t other = (own + 1 + t * 7919 % n) % n;
+    if (other == match.source[static_cast<std::size_t>(own)] || other == own) continue;
+    bool same = true;
+    for (std::int64_t i = 0; same && i < std::min<std::int64_t>(members, 64); ++i) {
+      const std::int64_t m = members <= 64 ? i : i * members / 64;
+      const std::int64_t base = m / map.inner * n * map.inner + m % map.inner;
+      const std::int64_t from = base + other * map.inner;
+      same =
+          pair.ratio(pair.actual.value(base + own * map.inner), reference.value(from), pair.bound(from)) <= 1;
+    }
+    ++compared;
+    alike += same ? 1 : 0;
+  }
+  // Fewer than one slice in ten finds a match by accident, or all of them together do not.
+  if (alike * static_cast<double>(n) <= 0.1 * compared) return false;
+  const double evidence = -std::log2((alike + 1) / (compared + 2)) * static_cast<double>(moved.size());
+  return evidence < 24 + 1.5 * parameters;
 }
 
 // Whether two of the slices that are wrong look like any slice of the reference, in some of their elements.
@@ -70,8 +75,8 @@ bool explain_slices(const FailingPair& pair, const Reordering& reference, std::i
   if (match.source.empty() || match.moved == 0) return false;
   const IndexMap map{count, inner,
                      [&match](std::int64_t j) { return match.source[static_cast<std::size_t>(j)]; }};
-  if (!reference.plausible(map) || ambiguous(pair, reference, map, match)) return false;
   const PermutationText description = describe_permutation(match, one, many);
+  if (!reference.plausible(map) || ambiguous(pair, reference, map, match, description.bits)) return false;
   const auto fit = reference.proven(map, description.bits + 8, pair.over);
   if (!fit) return false;
   found.push_back({match.bijective ? "permuted" : "repeated", description.text, fit->residual});

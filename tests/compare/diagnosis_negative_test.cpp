@@ -249,6 +249,42 @@ TEST(NoDiagnosis, UnderLooseTolerances) {
   }
 }
 
+// A factor of 1 + 0.55 t would bring all of them in, by a hair.
+TEST(NoDiagnosis, WhereErrorsAreBarelyOverToOneSide) {
+  Random random(2);
+  const Values r = changed(random.normals(2000), [](double x) { return x + std::copysign(1, x); });
+  FaultyPair pair(DType::float64, {2000}, r,
+                  changed(r, [&](double x) { return x * (1 + 1.1e-3 * random.uniform()); }));
+  pair.context.allowed = {0, 1e-3, {}};
+  EXPECT_EQ(first_of(pair.diagnose()), "nothing");
+}
+
+TEST(NoDiagnosis, WhereALimitIsNotHemmedIn) {
+  Random random(3);
+  Values r = changed(random.normals(1000), [](double x) { return 0.01 * x; }), a = r;
+  for (std::size_t i = 0; i < 300; ++i) {
+    r[3 * i] = 5 + random.uniform();
+    a[3 * i] = 1;  // much larger than all that is kept
+  }
+  EXPECT_EQ(first_of(FaultyPair(DType::float32, {1000}, r, a).diagnose()), "nothing");
+  a = r;
+  r[3] = 1e6;
+  a[3] = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(first_of(FaultyPair(DType::float32, {1000}, r, a).diagnose()), "nothing");
+}
+
+TEST(NoDiagnosis, WhereSlicesLieAsDenselyAsTheTolerance) {
+  Random random(4);
+  Values a, r;
+  for (int row = 0; row < 400; ++row) {
+    a.insert(a.end(), 16, random.uniform());
+    r.insert(r.end(), 16, random.uniform());
+  }
+  FaultyPair pair(DType::float32, {400, 16}, r, a);
+  pair.context.allowed = {0.02, 0.02, {}};
+  EXPECT_EQ(first_of(pair.diagnose()), "nothing");
+}
+
 TEST(NoDiagnosis, WhereThePairPasses) {
   Random random(1);
   const Values r = random.normals(1000);
