@@ -24,6 +24,8 @@ class TensorSource {
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
   std::int64_t size() const { return size_; }
+  /// Its elements lie in one place: any window, and the whole, costs nothing.
+  bool lies_whole() const { return whole_ != nullptr; }
 
   /// Elements [begin, begin + count) as a tensor of shape [count]: in place where they lie so.
   Tensor window(std::int64_t begin, std::int64_t count) const;
