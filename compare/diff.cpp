@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "assay/compare/causes.h"
 #include "assay/compare/count.h"
 #include "assay/compare/judge.h"
 #include "assay/compare/near_tie.h"
@@ -143,7 +144,9 @@ class Differ {
       for (const std::string& what : dump->left_out)
         leave_out(what, dump == &actual_ ? "actual" : "reference", report);
     }
-    find_origins(report.findings, found, {actual_, reference_, actual_tensors_, reference_tensors_});
+    const Sides sides{actual_, reference_, actual_tensors_, reference_tensors_};
+    find_origins(report.findings, found, sides);
+    find_causes(report.findings, found, sides);
     if (options_.only.empty()) {
       for (const std::string& rule : options_.rules.unused())
         report.notes.push_back("rule without a match: " + rule);

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "assay/compare/diagnosis.h"
 #include "assay/compare/metrics.h"
 #include "assay/dumps/dump.h"
 
@@ -61,9 +62,10 @@ struct Finding {
   Identity id;
   Verdict verdict = Verdict::no_rule;  ///< until something has judged it
   std::string rule;                    ///< the table row, bound or promise that decided, as a sentence
-  std::string row;               ///< the part of `rule` that all tensors judged by one row or bound share
-  std::string reason;            ///< why it did not pass; empty if it did
-  std::optional<Origin> origin;  ///< of a failure
+  std::string row;                   ///< the part of `rule` that all tensors judged by one row or bound share
+  std::string reason;                ///< why it did not pass; empty if it did
+  std::optional<Origin> origin;      ///< of a failure
+  std::vector<Diagnosis> diagnoses;  ///< what explains it, most specific first
   std::vector<std::string> notes;
   bool injected = false;  ///< not an output but one with a fault (check --prove): passed if it was rejected
   std::optional<std::int64_t> count;  ///< accumulation count
@@ -73,6 +75,7 @@ struct Finding {
   Shape actual_shape, reference_shape;
   std::optional<Metrics> metrics;  ///< where the pair was measured
   double ratio = 0;                ///< largest error / allowed under the deciding rule
+  double atol = 0, rtol = 0;       ///< of the row that decided; 0 where none did
   /// The smallest tolerance t of |a-g| <= t (1+|g|) that would pass; NaN where the rule is of another form.
   double required = std::numeric_limits<double>::quiet_NaN();
   double actual_value = 0, reference_value = 0;  ///< at worst_element(*metrics)

@@ -134,6 +134,8 @@ bool judge_finite(Finding& f) {
 bool measure_row(Finding& f, const TensorSource& actual, const TensorSource& reference, const Row& row,
                  int threads) {
   f.metrics = measure(actual, reference, {row.atol, row.rtol, {}}, threads);
+  f.atol = row.atol;
+  f.rtol = row.rtol;
   f.ratio = f.metrics->worst_ratio;
   f.required = row.atol == row.rtol && f.metrics->special_mismatch == 0
                    ? f.ratio * row.atol

@@ -213,7 +213,10 @@ class Origins {
       const std::string how =
           fmt::format("{}{} on its own recorded inputs: error/allowed {:.3g}", actual->op().name,
                       variant->text.empty() ? "" : " (" + variant->text + ")", *ratio);
-      if (*ratio > 1) return Origin{Origin::Kind::created, *ratio, how, ""};
+      if (*ratio > 1) {
+        explain(findings_[i], *actual, *variant);
+        return Origin{Origin::Kind::created, *ratio, how, ""};
+      }
       if (from_ == none) from_ = before(i);
       if (from_ == none)
         return Origin{Origin::Kind::unknown, *ratio,
@@ -221,6 +224,28 @@ class Origins {
       return Origin{Origin::Kind::inherited, *ratio, how, ""};
     } catch (const Error&) {  // what it was computed from cannot be read: nothing can be said
       return {};
+    }
+  }
+
+  // Another call of the operator that makes just this result.
+  void explain(Finding& f, const Replay& actual, const CallVariant& right) {
+    const auto claim = [&](const char* kind, std::optional<double> ratio, const std::string& what) {
+      if (!ratio || *ratio > 1) return false;
+      f.diagnoses.push_back({kind, fmt::format("{}; error/allowed {:.2g}", what, *ratio), *ratio});
+      return true;
+    };
+    const auto text = [](const CallVariant& v) { return v.text.empty() ? "its defaults" : v.text; };
+    for (const CallVariant& mistake : mistakes_for(actual.op(), right)) {
+      if ((work_ += actual.work()) > most_work) return;
+      const std::string what = fmt::format("it is {} with {}, where the reference has {}", actual.op().name,
+                                           text(mistake), text(right));
+      if (claim("attribute", actual.ratio(mistake), what)) return;
+    }
+    for (const DType narrow : {DType::hfloat32, DType::tfloat32, DType::float16, DType::bfloat16}) {
+      if ((work_ += actual.work()) > most_work) return;
+      const std::string what =
+          fmt::format("it is {} of inputs rounded to {}", actual.op().name, name(narrow));
+      if (claim("input_precision", actual.ratio(right, narrow), what)) return;
     }
   }
 

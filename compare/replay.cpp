@@ -107,6 +107,23 @@ std::vector<CallVariant> variants_of(const Operator& op) {
   return laid_out;
 }
 
+std::vector<CallVariant> mistakes_for(const Operator& op, const CallVariant& right) {
+  // Positions off by one, and by what sequence-parallel ranks hold.
+  constexpr double offsets[] = {1, -1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096};
+  std::vector<CallVariant> mistakes;
+  for (CallVariant& variant : variants_of(op)) {
+    if (variant.text != right.text) mistakes.push_back(std::move(variant));
+  }
+  if (op.name != "rope") return mistakes;
+  for (const double offset : offsets) {
+    CallVariant variant = right;
+    variant.attributes.set("offset", offset);
+    variant.text += fmt::format("{}offset = {}", variant.text.empty() ? "" : ", ", offset);
+    mistakes.push_back(std::move(variant));
+  }
+  return mistakes;
+}
+
 Replay::Replay(const Dump& dump, std::vector<RecordedCall> calls, Tensor result, std::int64_t worst)
     : result_(std::move(result)) {
   for (RecordedCall& recorded : calls) {

@@ -23,6 +23,9 @@ struct CallVariant {
 /// RoPE's base, style and dimension, causal masks, layouts, router scores.
 std::vector<CallVariant> variants_of(const Operator&);
 
+/// The variants that a fault may have made of the right one: the others, and RoPE at other positions.
+std::vector<CallVariant> mistakes_for(const Operator&, const CallVariant& right);
+
 /// Calls on the inputs that one dump recorded. A result whose rows follow each from a row of the inputs is
 /// replayed in some rows only, if it is large.
 class Replay {

@@ -88,6 +88,7 @@ class Writer {
     line(fmt::format("first in execution order: {}", paint(printable(f.name), "1")));
     item("verdict", std::string(name(f.verdict)));
     if (!f.reason.empty()) item("why", printable(f.reason));
+    for (const Diagnosis& d : f.diagnoses) item("because", printable(d.text));
     if (f.origin) item("origin", printable(fmt::format("{}: {}", name(f.origin->kind), f.origin->reason)));
     if (!f.rule.empty() && f.rule != f.reason) item("rule", printable(f.rule));
     if (!f.count_source.empty())
