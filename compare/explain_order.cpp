@@ -105,12 +105,14 @@ class Order {
         divisors.push_back(c);
         if (c != n / c) divisors.push_back(n / c);
       }
+      constexpr std::size_t most_divisors = 100;  // their triples are tried
+      if (divisors.size() > most_divisors) continue;
       std::ranges::sort(divisors);
       for (const std::int64_t block : divisors) {
         for (const std::int64_t c : divisors) {
           if (c < 2 || n % (block * c) != 0) continue;
           for (const std::int64_t m : divisors) {
-            if (m < 2 || n % (block * c * m) != 0 || (block == 1 && c * m == 4 && n == 4)) continue;
+            if (m < 2 || n % (block * c * m) != 0) continue;
             const IndexMap map{c * m, inner * block, [c, m](std::int64_t i) { return i % c * m + i / c; }};
             if (found(map, 12, "permuted", [&] { return interleaving_text(d, n, block, c, m); })) return true;
           }
