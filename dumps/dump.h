@@ -121,6 +121,8 @@ class Dump {
       notes;  ///< what a reader assumed, for the report: "run: 2 ranks without a layout; .."
   /// What may be a tensor and could not be taken as one, as "where: why". It counts as not compared.
   std::vector<std::string> left_out;
+  /// What was meant to be read and could not be, as the Error's sentence; the rest could.
+  std::vector<std::string> unreadable;
 
   /// The bytes of records[index]. Throws Error (file, tensor, found, expected) if they cannot be read, or
   /// were not recorded.

@@ -61,8 +61,8 @@ TEST(Hdf5Hostile, OtherFilesOfTheFolderAreRead) {
   const auto dump = open_dump(scratch.path());
   ASSERT_EQ(dump->records.size(), 1U);
   EXPECT_EQ(dump->read(0).size(), 10);
-  ASSERT_EQ(dump->left_out.size(), 1U);
-  EXPECT_THAT(dump->left_out[0], HasSubstr("bad.h5: the process that reads it was ended by signal 11"));
+  ASSERT_EQ(dump->unreadable.size(), 1U);
+  EXPECT_THAT(dump->unreadable[0], HasSubstr("bad.h5: the process that reads it was ended by signal 11"));
 }
 
 TEST(Hdf5Hostile, ASourceIsNoLink) {
