@@ -3,7 +3,7 @@
 #include <random>
 
 #include "assay/dumps/dump.h"
-#include "assay/dumps/hdf5_chunks.h"
+#include "assay/dumps/hdf5_windows.h"
 #include "assay/dumps/json.h"
 #include "assay/golden/error.h"
 #include "scratch.h"
@@ -128,7 +128,7 @@ TEST(Hdf5Hostile, AWorkerThatLiesIsFound) {
   const std::vector<std::uint64_t> good = {2, 1, 6, 0, 0, 2, 0, 24, 0, 24, 24, 0};
   const Hdf5Chunks chunks = answer(good);
   EXPECT_EQ(elements_in_place(chunks, dataset), 0U);
-  EXPECT_EQ(assemble(chunks, dataset, *file).bytes.size(), 48U);
+  EXPECT_EQ(windows_of(chunks, dataset, DType::float32, file).whole().bytes().size(), 48U);
   const std::uint64_t huge = hdf5_none - 1;
   for (std::size_t i = 0; i < good.size(); ++i) {
     std::vector<std::uint64_t> bad = good;
@@ -146,7 +146,7 @@ TEST(Hdf5Hostile, AWorkerThatLiesIsFound) {
     EXPECT_THROW(
         {
           const Hdf5Chunks made = answer(bad);
-          assemble(made, dataset, *file);
+          windows_of(made, dataset, DType::float32, file).whole();
         },
         Error)
         << at;
