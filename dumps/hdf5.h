@@ -31,7 +31,7 @@ class Hdf5File {
     Shape shape;
     Hdf5Storage storage = Hdf5Storage::in_file;
     std::uint64_t offset = 0;  ///< in the file, of what is stored `in_file`
-    std::uint64_t stored = 0;  ///< bytes in the file
+    std::uint64_t stored = 0;  ///< bytes in the file; of chunks unknown: 0
     std::string problem;       ///< why it cannot be read, if that is known already
   };
   struct Listing {

@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <set>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -62,7 +62,9 @@ void describe(hid_t dataset, const std::string& name, MessageWriter& out) {
   for (int d = 0; d < rank; ++d) out.number(extents[d]);
   out.number(storage);
   out.number(offset);
-  out.number(storage == Hdf5Storage::in_file ? 0 : H5Dget_storage_size(dataset));
+  // Of chunks it would take a walk over all; whoever reads them learns it from their places.
+  const bool is_known = storage != Hdf5Storage::in_file && storage != Hdf5Storage::chunked;
+  out.number(is_known ? H5Dget_storage_size(dataset) : 0);
 }
 
 void describe(const PlainDataset& plain, const std::string& name, MessageWriter& out) {
@@ -73,7 +75,7 @@ void describe(const PlainDataset& plain, const std::string& name, MessageWriter&
   out.number(plain.big_endian ? 1 : 0);
   out.number(plain.rank);
   for (int d = 0; d < plain.rank; ++d) out.number(plain.extents[d]);
-  out.number(Hdf5Storage::in_file);
+  out.number(plain.offset == hdf5_none ? Hdf5Storage::chunked : Hdf5Storage::in_file);
   out.number(plain.offset);
   out.number(0);
 }
@@ -122,15 +124,20 @@ class Listing {
     if (H5Oget_info2(file_, &root, H5O_INFO_BASIC) < 0)
       throw Error("its root group cannot be read: the file is damaged");
     seen_ = {root.addr};
-    list_group("");
+    list_group({"", root.addr});
     while (!groups_.empty()) {
-      const std::string group = std::move(groups_.back());
+      const Group group = std::move(groups_.back());
       groups_.pop_back();
       leave_out_if_damaged([&] { list_group(group); });
     }
   }
 
  private:
+  struct Group {
+    std::string name;
+    haddr_t address;  ///< a path would be walked from the root each time
+  };
+
   // One damaged object does not hide the others.
   template <class Work>
   void leave_out_if_damaged(Work&& work) {
@@ -141,8 +148,9 @@ class Listing {
     }
   }
 
-  void list_group(const std::string& parent) {
-    const Hdf5Handle group(H5Gopen2(file_, parent.empty() ? "/" : parent.c_str(), H5P_DEFAULT), H5Gclose);
+  void list_group(const Group& listed) {
+    const std::string& parent = listed.name;
+    const Hdf5Handle group(H5Oopen_by_addr(file_, listed.address), H5Oclose);
     Links links;
     if (!group.is_open() ||
         H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, nullptr, collect_link, &links) < 0) {
@@ -178,7 +186,7 @@ class Listing {
     if (!object.is_open() || H5Oget_info2(object, &info, H5O_INFO_BASIC) < 0)
       throw Error("object '{}' cannot be read: the file is damaged", name);
     if (info.type == H5O_TYPE_GROUP) {
-      groups_.push_back(name);
+      groups_.push_back({name, link.address});
     } else if (info.type == H5O_TYPE_DATASET) {
       describe(object, name, out_);
     }
@@ -188,8 +196,8 @@ class Listing {
   std::span<const std::byte> bytes_;
   MessageWriter& out_;
   // Groups can contain themselves, and an object may have several names; its address tells.
-  std::set<haddr_t> seen_;
-  std::vector<std::string> groups_;
+  std::unordered_set<haddr_t> seen_;
+  std::vector<Group> groups_;
   std::size_t links_ = 0;
 };
 

@@ -151,6 +151,11 @@ TEST(Hdf5Hostile, AWorkerThatLiesIsFound) {
         Error)
         << at;
   }
+  // A chunk of 12 GiB for a dataset of 48 bytes: it would be decoded whole.
+  EXPECT_THAT(([&] {
+                answer({2, std::uint64_t{1} << 29, 6, 0, 1, hdf5_deflate, 0, 0, 1, 0, 24, 0});
+              }),
+              testing::ThrowsMessage<Error>(HasSubstr("dataset 'x': claims 12884901888 bytes")));
   std::vector<std::uint64_t> more = good;
   more.push_back(0);
   EXPECT_THROW(answer(more), Error);
