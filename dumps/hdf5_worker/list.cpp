@@ -124,20 +124,15 @@ class Listing {
     if (H5Oget_info2(file_, &root, H5O_INFO_BASIC) < 0)
       throw Error("its root group cannot be read: the file is damaged");
     seen_ = {root.addr};
-    list_group({"", root.addr});
+    list_group("");
     while (!groups_.empty()) {
-      const Group group = std::move(groups_.back());
+      const std::string group = std::move(groups_.back());
       groups_.pop_back();
       leave_out_if_damaged([&] { list_group(group); });
     }
   }
 
  private:
-  struct Group {
-    std::string name;
-    haddr_t address;  ///< a path would be walked from the root each time
-  };
-
   // One damaged object does not hide the others.
   template <class Work>
   void leave_out_if_damaged(Work&& work) {
@@ -148,9 +143,8 @@ class Listing {
     }
   }
 
-  void list_group(const Group& listed) {
-    const std::string& parent = listed.name;
-    const Hdf5Handle group(H5Oopen_by_addr(file_, listed.address), H5Oclose);
+  void list_group(const std::string& parent) {
+    const Hdf5Handle group(H5Gopen2(file_, parent.empty() ? "/" : parent.c_str(), H5P_DEFAULT), H5Gclose);
     Links links;
     if (!group.is_open() ||
         H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, nullptr, collect_link, &links) < 0) {
@@ -186,7 +180,7 @@ class Listing {
     if (!object.is_open() || H5Oget_info2(object, &info, H5O_INFO_BASIC) < 0)
       throw Error("object '{}' cannot be read: the file is damaged", name);
     if (info.type == H5O_TYPE_GROUP) {
-      groups_.push_back({name, link.address});
+      groups_.push_back(name);
     } else if (info.type == H5O_TYPE_DATASET) {
       describe(object, name, out_);
     }
@@ -197,7 +191,7 @@ class Listing {
   MessageWriter& out_;
   // Groups can contain themselves, and an object may have several names; its address tells.
   std::unordered_set<haddr_t> seen_;
-  std::vector<Group> groups_;
+  std::vector<std::string> groups_;
   std::size_t links_ = 0;
 };
 
