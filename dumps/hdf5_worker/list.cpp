@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "driver.h"
+#include "group.h"
 #include "header.h"
 #include "objects.h"
 
@@ -124,15 +125,20 @@ class Listing {
     if (H5Oget_info2(file_, &root, H5O_INFO_BASIC) < 0)
       throw Error("its root group cannot be read: the file is damaged");
     seen_ = {root.addr};
-    list_group("");
+    list_group({"", root.addr});
     while (!groups_.empty()) {
-      const std::string group = std::move(groups_.back());
+      const Group group = std::move(groups_.back());
       groups_.pop_back();
       leave_out_if_damaged([&] { list_group(group); });
     }
   }
 
  private:
+  struct Group {
+    std::string name;
+    haddr_t address;
+  };
+
   // One damaged object does not hide the others.
   template <class Work>
   void leave_out_if_damaged(Work&& work) {
@@ -143,11 +149,19 @@ class Listing {
     }
   }
 
-  void list_group(const std::string& parent) {
-    const Hdf5Handle group(H5Gopen2(file_, parent.empty() ? "/" : parent.c_str(), H5P_DEFAULT), H5Gclose);
+  void list_group(const Group& listed) {
+    const std::string& parent = listed.name;
     Links links;
-    if (!group.is_open() ||
-        H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, nullptr, collect_link, &links) < 0) {
+    const auto plain = read_group(bytes_, listed.address);
+    const Hdf5Handle group(plain ? -1 : H5Gopen2(file_, parent.empty() ? "/" : parent.c_str(), H5P_DEFAULT),
+                           H5Gclose);
+    if (plain) {
+      for (const PlainLink& link : *plain) {
+        const bool is_hard = link.address != hdf5_none;
+        links.found.push_back({link.name, is_hard ? H5L_TYPE_HARD : H5L_TYPE_SOFT, link.address});
+      }
+    } else if (!group.is_open() ||
+               H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, nullptr, collect_link, &links) < 0) {
       throw Error("group '/{}' cannot be read: the file is damaged", parent);
     }
     links_ += links.found.size();
@@ -175,12 +189,15 @@ class Listing {
     if (!seen_.emplace(link.address).second)
       return say(Hdf5Item::note, where(name) + ": a second name of an object; left out", out_);
     if (const auto plain = read_header(bytes_, link.address)) return describe(*plain, name, out_);
-    const Hdf5Handle object(H5Oopen(group, link.name.c_str(), H5P_DEFAULT), H5Oclose);
+    if (is_plain_group(bytes_, link.address)) return groups_.push_back({name, link.address});
+    const bool is_open = group >= 0;
+    const Hdf5Handle object(
+        H5Oopen(is_open ? group : file_, (is_open ? link.name : name).c_str(), H5P_DEFAULT), H5Oclose);
     H5O_info_t info{};
     if (!object.is_open() || H5Oget_info2(object, &info, H5O_INFO_BASIC) < 0)
       throw Error("object '{}' cannot be read: the file is damaged", name);
     if (info.type == H5O_TYPE_GROUP) {
-      groups_.push_back(name);
+      groups_.push_back({name, link.address});
     } else if (info.type == H5O_TYPE_DATASET) {
       describe(object, name, out_);
     }
@@ -191,7 +208,7 @@ class Listing {
   MessageWriter& out_;
   // Groups can contain themselves, and an object may have several names; its address tells.
   std::unordered_set<haddr_t> seen_;
-  std::vector<std::string> groups_;
+  std::vector<Group> groups_;
   std::size_t links_ = 0;
 };
 
