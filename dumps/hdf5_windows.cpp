@@ -116,7 +116,7 @@ class Windows {
         touched.push_back(chunk);
     });
     std::ranges::sort(touched);
-    touched.erase(std::ranges::unique(touched).begin(), touched.end());
+    touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
     return touched;
   }
 

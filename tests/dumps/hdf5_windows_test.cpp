@@ -58,7 +58,7 @@ TEST(Hdf5Windows, OfEverySampleAreItsElements) {
 // By the definition: element by element, its index divided by the extents of a chunk.
 TEST(Hdf5Windows, RunsAreTheDefinition) {
   std::mt19937 random(20261122);
-  const auto below = [&](std::int64_t most) { return 1 + static_cast<std::int64_t>(random() % most); };
+  const auto below = [&](std::int64_t most) { return 1 + static_cast<std::int64_t>(random()) % most; };
   for (int trial = 0; trial < 300; ++trial) {
     Shape shape, extents;
     for (std::int64_t d = below(4); d > 0; --d) {
