@@ -72,6 +72,10 @@ class FolderDump : public Dump {
     const auto [file, inner] = places_.at(index);
     return files_[file]->read(inner);
   }
+  TensorSource source(std::size_t index) const override {
+    const auto [file, inner] = places_.at(index);
+    return files_[file]->source(inner);
+  }
   std::string location(std::size_t index) const override {
     const auto [file, inner] = places_.at(index);
     return files_[file]->location(inner);

@@ -126,6 +126,13 @@ Tensor without_padding(const Tensor& recorded, std::vector<Piece>& pieces) {
   return {recorded.dtype(), {held}, std::move(bytes)};
 }
 
+// What is not cut over ranks needs no layout, and may be read window by window.
+bool is_whole(const Record& record) {
+  const auto is_copy = [](const Placement& p) { return p.kind == Placement::Kind::replicate; };
+  return std::ranges::all_of(record.placements, is_copy) && !record.offsets && !record.flattened_range &&
+         !record.cut && !record.rows && record.shape == record.global_shape;
+}
+
 // The records that hold the same boxes: copies of each other, or addends of one sum.
 struct Group {
   std::vector<Piece> pieces;
@@ -203,6 +210,8 @@ std::vector<LogicalTensor> logical_tensors(const Dump& dump) {
 
 Merged merge(const Dump& dump, const LogicalTensor& tensor) {
   if (tensor.records.empty()) throw Error("{}: has no records to merge", to_string(tensor.id));
+  if (tensor.records.size() == 1 && is_whole(dump.records[tensor.records.front()]))
+    return {dump.source(tensor.records.front()), {}, {}};
   check_agreement(dump, tensor);
   // Replicas first, then partial sums, then shards: a copy of a partial sum must not be added twice.
   std::vector<Group> groups = groups_of(dump, tensor);
