@@ -50,6 +50,7 @@ class ActualOutputs {
     if (!dump_) return {};
     std::vector<std::string> all = dump_->notes;
     for (const std::string& what : dump_->left_out) all.push_back("left out: " + what);
+    for (const std::string& what : dump_->unreadable) all.push_back("unreadable: " + what);
     return all;
   }
 

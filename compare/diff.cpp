@@ -141,8 +141,13 @@ class Differ {
       coarsest_.see(pairs[i].reference);
     }
     for (const Dump* dump : {&actual_, &reference_}) {
-      for (const std::string& what : dump->left_out)
-        leave_out(what, dump == &actual_ ? "actual" : "reference", report);
+      const std::string_view side = dump == &actual_ ? "actual" : "reference";
+      for (const std::string& what : dump->left_out) {
+        leave_out(what, side, Verdict::not_comparable,
+                  "it cannot be read as a tensor; an [[ignore]] rule leaves it out with a reason", report);
+      }
+      for (const std::string& what : dump->unreadable)
+        leave_out(what, side, Verdict::unreadable, what, report);
     }
     const Sides sides{actual_, reference_, actual_tensors_, reference_tensors_};
     find_origins(report.findings, found, sides);
@@ -158,14 +163,14 @@ class Differ {
  private:
   // What a reader could not take as a tensor is not compared, and stands in the report like any tensor that
   // is not.
-  void leave_out(const std::string& what, std::string_view side, Report& report) const {
+  void leave_out(const std::string& what, std::string_view side, Verdict verdict, const std::string& reason,
+                 Report& report) const {
     Finding f;
     f.name = fmt::format("{}: {}", side, what);
     f.id.module = f.name;
     const auto ignored = options_.rules.ignored({f.name, what});
-    f.verdict = ignored ? Verdict::ignored : Verdict::not_comparable;
-    f.reason =
-        ignored ? *ignored : "it cannot be read as a tensor; an [[ignore]] rule leaves it out with a reason";
+    f.verdict = ignored ? Verdict::ignored : verdict;
+    f.reason = ignored ? *ignored : reason;
     if (options_.only.empty()) report.findings.push_back(std::move(f));
   }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
+#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -45,6 +47,10 @@ Metrics measure(const TensorSource& actual, const TensorSource& reference, const
   const auto chunks = static_cast<std::size_t>((size + chunk - 1) / chunk);
   std::vector<Partial> partials(chunks);
   std::atomic<std::size_t> next = 0;
+  // A window that cannot be read ends the work; of several the first is named, whoever came to it.
+  std::mutex mutex;
+  std::exception_ptr problem;
+  std::size_t problem_at = chunks;
   const auto work = [&] {
     // Some 100 KiB of stack: taken from the heap and given back for each of 100,000 small tensors, they tear
     // it into pieces too small to be taken again.
@@ -52,7 +58,17 @@ Metrics measure(const TensorSource& actual, const TensorSource& reference, const
     for (std::size_t c = next++; c < chunks; c = next++) {
       const std::int64_t begin = static_cast<std::int64_t>(c) * chunk;
       const std::int64_t count = std::min(chunk, size - begin);
-      partials[c] = pass.run(actual.window(begin, count), reference.window(begin, count), begin);
+      try {
+        const Tensor a = actual.window(begin, count), r = reference.window(begin, count);
+        partials[c] = pass.run(a, r, begin);
+      } catch (...) {
+        next = chunks;
+        const std::lock_guard lock(mutex);
+        if (c < problem_at) {
+          problem_at = c;
+          problem = std::current_exception();
+        }
+      }
     }
   };
   const auto helpers = std::min(chunks, static_cast<std::size_t>(std::max(1, threads)));
@@ -60,6 +76,7 @@ Metrics measure(const TensorSource& actual, const TensorSource& reference, const
   for (std::size_t t = 1; t < helpers; ++t) pool.emplace_back(work);
   work();
   pool.clear();
+  if (problem) std::rethrow_exception(problem);
   Partial total;
   for (const Partial& p : partials) merge_into(total, p);
   finish(total);

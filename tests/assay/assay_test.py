@@ -707,6 +707,10 @@ class Convert(Test):
         (self.dir / "rows.toml").write_text(mesh + "'n[tp:rows] h'\nrows = 'order'\n")
         self.trouble("convert", "ranks", "rows", "--rules", "rows.toml", says="in an order of their own")
         self.assertFalse((self.dir / "rows").exists())
+        (self.dir / "ignore.toml").write_text("[[ignore]]\nmatch = 'x'\nreason = 'not now'\n")
+        self.assertNotIn("x ", self.expect(0, "inspect", "run", "--rules", "ignore.toml").out)
+        self.assertIn("left out: x: ignore.toml, [[ignore]] 1: not now", self.expect(0, "convert", "run", "less", "--rules", "ignore.toml").out)
+        self.assertNotIn("x ", self.expect(0, "inspect", "less").out)
 
     def test_one_npy_holds_one_tensor(self):
         self.expect(0, "convert", DATA / "samples" / "single.pt", "x.npy")
@@ -759,6 +763,27 @@ class Convert(Test):
             self.assertEqual(done.returncode, -signal.SIGXFSZ)
             self.assertFalse((self.dir / out).exists())
             self.expect(0, "convert", "in.safetensors", out, *to)
+
+    def test_what_cannot_be_read_is_trouble_and_the_rest_is_written(self):
+        a, _ = self.pair()
+        (self.dir / "in").mkdir()
+        for name, size in (("a", None), ("b", -1)):
+            (self.dir / "in" / f"{name}.safetensors").write_bytes((self.dir / a).read_bytes()[:size])
+        done = self.expect(2, "convert", "in", "out.h5")
+        self.assertIn("not converted: in/b.safetensors: ", done.err)
+        self.assertEqual(self.expect(0, "inspect", "out.h5").out.count("a/"), 2)
+        self.assertIn("unreadable: in/b.safetensors: ", self.expect(2, "inspect", "in").out)
+        self.assertIn("2 passed", self.expect(2, "diff", "in", "in").out)
+
+    def test_an_output_has_a_place_of_its_own(self):
+        a, _ = self.pair()
+        (self.dir / "in").mkdir()
+        (self.dir / "in" / "a.safetensors").write_bytes((self.dir / a).read_bytes())
+        before = (self.dir / "in" / "a.safetensors").read_bytes()
+        self.trouble("convert", "in", "in/out.h5", says="lies in the input in")
+        self.trouble("diff", "in", "in", "--json", "in/a.safetensors", says="lies in the input in")
+        self.assertEqual((self.dir / "in" / "a.safetensors").read_bytes(), before)
+        self.trouble("convert", a, "x.npz", says="x.npz: assay does not write .npz files")
 
     def test_never_writes_over_something(self):
         a, _ = self.pair()

@@ -233,10 +233,14 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "assay: the tensors of this call do not fit into memory; expected smaller extents\n");
+    fmt::print(
+        stderr,
+        "assay: the tensors of this call do not fit into memory; expected smaller extents or more memory\n");
     return 2;
   } catch (const std::length_error&) {
-    fmt::print(stderr, "assay: the tensors of this call do not fit into memory; expected smaller extents\n");
+    fmt::print(
+        stderr,
+        "assay: the tensors of this call do not fit into memory; expected smaller extents or more memory\n");
     return 2;
   } catch (const std::exception& e) {
     fmt::print(stderr, "assay: {}\n", printable(e.what()));

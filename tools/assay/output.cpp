@@ -44,6 +44,14 @@ bool same_file(const std::string& a, const std::string& b) {
 
 }  // namespace
 
+bool is_below(const std::string& file, const std::string& folder) {
+  std::error_code none;
+  const std::filesystem::path root = std::filesystem::canonical(folder, none);
+  if (none || !std::filesystem::is_directory(root, none)) return false;
+  const std::filesystem::path below = std::filesystem::weakly_canonical(file, none).lexically_relative(root);
+  return !below.empty() && below != "." && *below.begin() != "..";
+}
+
 void check_outputs(const OutputOptions& options, const std::vector<std::string>& inputs) {
   const auto targets = targets_of(options);
   for (std::size_t i = 0; i < targets.size(); ++i) {
@@ -56,6 +64,8 @@ void check_outputs(const OutputOptions& options, const std::vector<std::string>&
     }
     for (const std::string& input : inputs) {
       if (same_file(file, input)) throw Error("{} {}: is an input; expected another file", option, file);
+      if (is_below(file, input))
+        throw Error("{} {}: lies in the input {}; expected a place of its own", option, file, input);
     }
   }
 }
