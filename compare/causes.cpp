@@ -34,11 +34,13 @@ class Causes {
     if (actual.shape() != reference.shape() || !is_float(actual.dtype()) || !is_float(reference.dtype()))
       return;
     context_ = {{f.atol, f.rtol, {}}, sizes_};
-    f.diagnoses = diagnose(actual, reference, context_);
+    for (Diagnosis& d : diagnose(actual, reference, context_)) f.diagnoses.push_back(std::move(d));
     if (actual.size() <= most_elements && f.metrics->special_mismatch == 0) {
       stale(f, pair, actual);
       added(f, pair, actual, reference);
     }
+    std::ranges::stable_sort(f.diagnoses, {},
+                             [](const Diagnosis& d) { return std::pair(generality(d.kind), d.residual); });
     std::string where = error_pattern(actual, reference, context_);
     if (!where.empty()) f.notes.push_back("errors: " + where);
   }
@@ -65,6 +67,13 @@ class Causes {
     const bool known = std::ranges::any_of(
         sizes, [&](const KnownSize& s) { return s.name == size.name && s.size == size.size; });
     if (size.size > 1 && !known) sizes.push_back(std::move(size));
+  }
+
+  // What names a mistake comes before what only describes its effect.
+  static int generality(std::string_view kind) {
+    const bool names_it =
+        kind == "attribute" || kind == "input_precision" || kind == "partial_sum" || kind == "stale";
+    return names_it ? 0 : kind == "row_factors" ? 2 : 1;
   }
 
   double residual(const TensorSource& actual, const TensorSource& expected) const {
@@ -145,12 +154,20 @@ class Causes {
       for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += c * t[i % t.size()];
       const double left = residual(actual, Tensor(actual.shape(), std::span<const double>(expected)));
       if (left > 1) continue;
-      f.diagnoses.push_back({"added",
-                             fmt::format("actual = reference {} {:.6g} x {} ({}); error/allowed {:.2g}",
-                                         c < 0 ? "-" : "+", std::abs(c), term.name, to_string(term.id), left),
-                             left});
+      f.diagnoses.push_back(
+          {"added",
+           fmt::format("actual = reference {} {:.6g} x {} ({}){}; error/allowed {:.2g}", c < 0 ? "-" : "+",
+                       std::abs(c), term.name, to_string(term.id), decays(term.id, id, c), left),
+           left});
       return;
     }
+  }
+
+  static std::string_view decays(const Identity& term, const Identity& own, double c) {
+    const bool is_decay = own.phase == Phase::optimizer && term.slot == "param" && std::abs(c) < 1;
+    return !is_decay ? ""
+           : c < 0   ? ": weight decay that the reference does not have"
+                     : ": the reference's weight decay is missing";
   }
 
   // The term takes nearly all of the difference: 99.9 % of its squares, which no other tensor does by chance.
@@ -180,8 +197,9 @@ void find_causes(std::vector<Finding>& findings, const std::vector<Pair>& pairs,
   std::size_t explained = 0;
   for (std::size_t i = 0; i < pairs.size() && explained < most_explained; ++i) {
     Finding& f = findings[i];
-    const bool failed = f.verdict == Verdict::failed || f.verdict == Verdict::replicas_differ;
-    if (!failed || !f.metrics || pairs[i].actual == nullptr || pairs[i].reference == nullptr) continue;
+    const bool open = f.verdict == Verdict::failed || f.verdict == Verdict::replicas_differ ||
+                      f.verdict == Verdict::no_rule;
+    if (!open || !f.metrics || pairs[i].actual == nullptr || pairs[i].reference == nullptr) continue;
     ++explained;
     try {
       causes.explain(f, pairs[i]);

@@ -315,8 +315,10 @@ TEST(Diff, ReplicasWhoseSumIsTheReferenceMissAnAllReduce) {
   r.add(id, float32({4, 5}));
   const Report report = diff(a, r, options("[[count]]\nmatch='*'\ncount=1"));
   EXPECT_EQ(report.findings.front().verdict, Verdict::replicas_differ);
-  EXPECT_THAT(report.findings.front().notes, ElementsAre(AllOf(HasSubstr("their sum is the reference"),
-                                                               HasSubstr("all-reduce over tp is missing"))));
+  ASSERT_EQ(report.findings.front().diagnoses.size(), 1U);
+  EXPECT_EQ(report.findings.front().diagnoses[0].kind, "partial_sum");
+  EXPECT_THAT(report.findings.front().diagnoses[0].text,
+              AllOf(HasSubstr("their sum is the reference"), HasSubstr("all-reduce over tp is missing")));
 }
 
 TEST(Diff, ReplicasOfTheReferenceCountToo) {
