@@ -45,13 +45,15 @@ HWY_NOINLINE FusedResult fused_regular_on(DType actual, DType reference, const F
     using Left = decltype(left);
     using Right = decltype(right);
     const bool shifted = block.actual_shift != 0 || block.reference_shift != 0;
-    return shifted ? walk<RegularRows<Left, Right, true>>(block)
-                   : walk<RegularRows<Left, Right, false>>(block);
+    return shifted ? walk<RegularErrors<Left, Right, true>, RegularCodes<Left, Right>>(block)
+                   : walk<RegularErrors<Left, Right, false>, RegularCodes<Left, Right>>(block);
   });
 }
 HWY_NOINLINE FusedResult fused_any_on(DType actual, DType reference, const FusedBlock& block) {
   return with_elements(actual, reference, [&](auto left, auto right) HWY_ATTR {
-    return walk<AnyRows<decltype(left), decltype(right)>>(block);
+    using Left = decltype(left);
+    using Right = decltype(right);
+    return walk<AnyErrors<Left, Right>, AnyCodes<Left, Right>>(block);
   });
 }
 HWY_NOINLINE WideResult fused_wide_on(DType actual, DType reference, const FusedBlock& block) {

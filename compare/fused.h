@@ -14,6 +14,8 @@ namespace assay {
 /// Elements a kernel takes at least, and those it takes at most; only multiples of the former. A block of
 /// both sides stays in the second cache.
 inline constexpr std::size_t fused_step = 256, fused_block = 16384;
+/// Elements whose sums are float32; of both sides they stay in the first cache.
+inline constexpr std::size_t fused_fold = 8 * fused_step;
 
 /// Whether the kernels know the pair: float32, bfloat16 and float16 each with itself, float32 with bfloat16.
 bool is_fused(DType actual, DType reference);
@@ -23,7 +25,7 @@ struct FusedBlock {
   const std::byte *actual, *reference;
   std::size_t count;
   float actual_shift = 0, reference_shift = 0;  ///< are taken from the elements before they are summed
-  float excess_rtol = 0;                        ///< of FusedResult::excess
+  float excess_atol = 0, excess_rtol = 0;       ///< of FusedResult::excess
   /// For `fused_errors`: an element is surely over the allowed error above high_*, surely not below low_*;
   /// and what an error has to reach to be the largest.
   float low_atol = 0, low_rtol = 0, high_atol = 0, high_rtol = 0, worst_atol = 0, worst_rtol = 0;
@@ -46,9 +48,10 @@ struct FusedResult {
   std::int64_t special, relatives;  ///< elements not finite on both sides; those with a relative error
   std::int64_t above, below, different;
   std::uint64_t max_ulp;
-  std::array<float, fused_block / fused_step> excess;  ///< largest |a - r| - excess_rtol |r| of each step
-  bool regular;                                        ///< all are finite, and none of the reference is zero
-  bool mismatch;                                       ///< specials that are not equal
+  /// Largest |a - r| - excess_rtol |r| of each step; -inf if it is no larger than excess_atol in any.
+  std::array<float, fused_block / fused_step> excess;
+  bool regular;   ///< all are finite, and none of the reference is zero
+  bool mismatch;  ///< specials that are not equal
   std::array<std::int64_t, 33> histogram;
 };
 

@@ -6,7 +6,7 @@
 #define ASSAY_COMPARE_FUSED_ANY_INL_H
 #endif
 
-#include "assay/compare/fused-inl.h"
+#include "assay/compare/fused_regular-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace assay {
@@ -45,46 +45,29 @@ class Extent {
   Counter numbers_, finite_, zero_, small_;
 };
 
-// As RegularRows, always in rows of 16 elements.
+// As RegularErrors, of any block.
 template <class Left, class Right>
-class AnyRows {
+class AnyErrors {
  public:
-  static constexpr bool alike = std::is_same_v<Left, Right>, two = false;
-  static constexpr std::size_t row = lanes;
-  static constexpr int code_shift = Left::size == 4 && Right::size == 4 ? 0 : 16;
+  static constexpr bool alike = std::is_same_v<Left, Right>;
 
-  explicit HWY_INLINE AnyRows(const FusedBlock& b)
-      : block_(b),
-        max_abs_(hn::Zero(F())),
-        max_rel_(max_abs_),
-        max_ulp_(hn::Zero(U())),
-        mismatch_(hn::MaskFromVec(max_abs_)) {}
+  explicit HWY_INLINE AnyErrors(const FusedBlock& b)
+      : block_(b), max_abs_(hn::Zero(F())), max_rel_(max_abs_), mismatch_(hn::MaskFromVec(max_abs_)) {}
 
-  HWY_INLINE void go_to(std::size_t at, std::size_t lane) { first_ = at + lane; }
-  HWY_INLINE Ints add(std::size_t k) {
-    const std::size_t i = first_ + k * row;
-    prefetch(block_.actual + i * Left::size);
-    prefetch(block_.reference + i * Right::size);
-    Ints a_code, r_code;
-    const Floats a = Left::load(block_.actual, i, a_code), r = Right::load(block_.reference, i, r_code);
-    const Mask a_finite = actual_.add(a, hn::Abs(a)),
-               finite = hn::And(a_finite, reference_.add(r, hn::Abs(r)));
-    const Mask both_nan = hn::Not(hn::Or(hn::Eq(a, a), hn::Eq(r, r))), same = hn::Or(both_nan, hn::Eq(a, r));
-    different_.add(alike ? hn::RebindMask(F(), hn::Ne(a_code, r_code)) : hn::Not(same));
-    finite_.add(finite);
-    mismatch_ = hn::Or(mismatch_, hn::Not(hn::Or(finite, same)));
-    add_errors(a, r, finite);
-    return add_codes(a_code, r_code, finite);
+  HWY_INLINE Floats add(std::size_t step, LaneSums<sum_count>& lane_sums) {
+    excess_ = hn::Set(F(), -float_infinity);
+    for (std::size_t lane = 0; lane < lanes; lane += hn::Lanes(F())) {
+      sums_ = Sums();
+      for (std::size_t i = step + lane; i < step + fused_step; i += lanes) add_row(i);
+      sums_.put(lane_sums, lane);
+    }
+    return excess_;
   }
-  Sums sums;
-  Floats excess;  // of the step
-
   HWY_INLINE void store(std::int64_t count, FusedResult& to) const {
     const bool actual = actual_.store(count, to.actual), reference = reference_.store(count, to.reference);
     to.regular = actual && reference && to.reference.zero == 0;
     to.max_abs = largest(max_abs_);
     to.max_rel = largest(max_rel_);
-    to.max_ulp = hn::GetLane(hn::MaxOfLanes(U(), max_ulp_));
     to.above = above_.total();
     to.below = below_.total();
     to.different = different_.total();
@@ -94,15 +77,27 @@ class AnyRows {
   }
 
  private:
+  HWY_INLINE void add_row(std::size_t i) {
+    prefetch_far(block_.actual + (i + fused_fold) * Left::size);
+    Ints a_code, r_code;
+    const Floats a = Left::load(block_.actual, i, a_code), r = Right::load(block_.reference, i, r_code);
+    const Mask a_finite = actual_.add(a, hn::Abs(a)),
+               finite = hn::And(a_finite, reference_.add(r, hn::Abs(r)));
+    const Mask both_nan = hn::Not(hn::Or(hn::Eq(a, a), hn::Eq(r, r))), same = hn::Or(both_nan, hn::Eq(a, r));
+    different_.add(alike ? hn::RebindMask(F(), hn::Ne(a_code, r_code)) : hn::Not(same));
+    finite_.add(finite);
+    mismatch_ = hn::Or(mismatch_, hn::Not(hn::Or(finite, same)));
+    add_errors(a, r, finite);
+  }
   HWY_INLINE void add_errors(Floats a, Floats r, Mask finite) {
     Floats a_off = hn::Sub(a, hn::Set(F(), block_.actual_shift)),
            r_off = hn::Sub(r, hn::Set(F(), block_.reference_shift));
     a_off = hn::IfThenElseZero(finite, a_off);
     r_off = hn::IfThenElseZero(finite, r_off);
-    sums.a = hn::Add(sums.a, a_off);
-    sums.aa = multiply_add(a_off, a_off, sums.aa);
-    sums.r = hn::Add(sums.r, r_off);
-    sums.rr = multiply_add(r_off, r_off, sums.rr);
+    sums_.a = hn::Add(sums_.a, a_off);
+    sums_.aa = multiply_add(a_off, a_off, sums_.aa);
+    sums_.r = hn::Add(sums_.r, r_off);
+    sums_.rr = multiply_add(r_off, r_off, sums_.rr);
     r = hn::IfThenElseZero(finite, r);
     const Floats signed_error = hn::IfThenElseZero(finite, hn::Sub(a, r)), error = hn::Abs(signed_error),
                  size = hn::Abs(r);
@@ -111,33 +106,74 @@ class AnyRows {
     relatives_.add(measured);
     above_.add(hn::Gt(signed_error, hn::Zero(F())));
     below_.add(hn::Lt(signed_error, hn::Zero(F())));
-    sums.cross = multiply_add(signed_error, r, sums.cross);
-    sums.square = multiply_add(error, error, sums.square);
-    sums.abs = hn::Add(sums.abs, error);
-    sums.relative = hn::Add(sums.relative, relative);
+    sums_.cross = multiply_add(signed_error, r, sums_.cross);
+    sums_.square = multiply_add(error, error, sums_.square);
+    sums_.abs = hn::Add(sums_.abs, error);
+    sums_.relative = hn::Add(sums_.relative, relative);
     max_abs_ = hn::Max(max_abs_, error);
     max_rel_ = hn::Max(max_rel_, relative);
-    excess = hn::Max(excess, multiply_add(hn::Set(F(), -block_.excess_rtol), size, error));
-  }
-  HWY_INLINE Ints add_codes(Ints a, Ints r, Mask finite) {
-    const Ints not_sign = hn::Set(U(), 0x7fffffff);
-    Ints a_magnitude = hn::And(a, not_sign), r_magnitude = hn::And(r, not_sign);
-    if constexpr (!alike && Left::size == 4) a_magnitude = to_bfloat16(a_magnitude);
-    if constexpr (!alike && Right::size == 4) r_magnitude = to_bfloat16(r_magnitude);
-    const Ints ulps =
-        hn::IfThenElseZero(hn::RebindMask(U(), finite), distance(U(), a, r, a_magnitude, r_magnitude));
-    max_ulp_ = hn::Max(max_ulp_, ulps);
-    return highest_bit(U(), ulps);
+    excess_ = hn::Max(excess_, multiply_add(hn::Set(F(), -block_.excess_rtol), size, error));
   }
 
   const FusedBlock& block_;
-  std::size_t first_ = 0;
+  Sums sums_;
   Extent<Left> actual_;
   Extent<Right> reference_;
-  Floats max_abs_, max_rel_;
-  Ints max_ulp_;
+  Floats excess_, max_abs_, max_rel_;
   Mask mismatch_;
   Counter finite_, above_, below_, different_, relatives_;
+};
+
+// As RegularCodes, always in rows of 16 elements: the ulps of those that are finite on both sides.
+template <class Left, class Right>
+class AnyCodes {
+ public:
+  static constexpr bool alike = std::is_same_v<Left, Right>, two = false;
+  static constexpr std::size_t row = lanes;
+  static constexpr int code_shift = Left::size == 4 && Right::size == 4 ? 0 : 16;
+
+  explicit HWY_INLINE AnyCodes(const FusedBlock& b) : block_(b), max_ulp_(hn::Zero(U())) {}
+
+  HWY_INLINE void add(std::size_t begin, std::size_t end, BitCounters& counters) {
+    Ints max_ulp = max_ulp_;
+    for (std::size_t lane = 0; lane < lanes; lane += hn::Lanes(F())) {
+      BitCounters::Low low = counters.load(lane);
+      for (std::size_t at = begin; at < end; at += 8 * row) {
+        const Ints carry = add_eight(low, [&](std::size_t k) HWY_ATTR {
+          const Ints ulps = distances(at + k * row + lane);
+          max_ulp = hn::Max(max_ulp, ulps);
+          return highest_bit(U(), ulps);
+        });
+        counters.carry(carry, lane, at / (8 * row) % 2 != 0);
+      }
+      counters.store(low, lane);
+    }
+    max_ulp_ = max_ulp;
+  }
+  HWY_INLINE void store(std::size_t, FusedResult& to) const {
+    to.max_ulp = hn::GetLane(hn::MaxOfLanes(U(), max_ulp_));
+  }
+
+ private:
+  // Where the code of 32 bits has the element's.
+  static constexpr auto infinity =
+      static_cast<std::int32_t>(Left::infinity_code << (Left::size == 4 ? 0 : 16));
+
+  HWY_INLINE Ints distances(std::size_t i) const {
+    prefetch_far(block_.reference + (i + fused_fold) * Right::size);
+    Ints a, r;
+    Left::load(block_.actual, i, a);
+    Right::load(block_.reference, i, r);
+    const Ints not_sign = hn::Set(U(), 0x7fffffff);
+    Ints a_magnitude = hn::And(a, not_sign), r_magnitude = hn::And(r, not_sign);
+    const auto finite = hn::Lt(hn::BitCast(I(), hn::Max(a_magnitude, r_magnitude)), hn::Set(I(), infinity));
+    if constexpr (!alike && Left::size == 4) a_magnitude = to_bfloat16(a_magnitude);
+    if constexpr (!alike && Right::size == 4) r_magnitude = to_bfloat16(r_magnitude);
+    return hn::IfThenElseZero(hn::RebindMask(U(), finite), distance(U(), a, r, a_magnitude, r_magnitude));
+  }
+
+  const FusedBlock& block_;
+  Ints max_ulp_;
 };
 
 // The sums and counts of one side, of a block of any numbers.
@@ -159,7 +195,7 @@ HWY_INLINE FusedSide one_side(const FusedBlock& block) {
       lane_sums.put(0, lane, sum);
       lane_sums.put(1, lane, square);
     }
-    lane_sums.fold();
+    if ((at + fused_step) % fused_fold == 0 || at + fused_step == block.count) lane_sums.fold();
   }
   FusedSide side{};
   extent.store(static_cast<std::int64_t>(block.count), side);

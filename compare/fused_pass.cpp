@@ -135,7 +135,7 @@ ExactErrors FusedPass::exact_errors(FusedBlock b, const FusedResult& r) const {
   FusedBlock step = b;
   step.count = fused_step;
   for (std::size_t at = 0; at < b.count; at += fused_step) {
-    if (!(r.excess[at / fused_step] > excess_atol_)) continue;
+    if (!(r.excess[at / fused_step] > b.excess_atol)) continue;
     step.actual = b.actual + at * size_of(actual_);
     step.reference = b.reference + at * size_of(reference_);
     const ExactErrors own = fused_errors(actual_, reference_, step);
@@ -166,7 +166,7 @@ void FusedPass::set_filters(FusedBlock& b) {
   };
   scaled(1 - slack, b.low_atol, b.low_rtol);
   scaled(1 + slack, b.high_atol, b.high_rtol);
-  scaled(std::min(1.0, ratio_.value) * (1 - slack), excess_atol_, b.excess_rtol);
+  scaled(std::min(1.0, ratio_.value) * (1 - slack), b.excess_atol, b.excess_rtol);
   scaled(ratio_.value * (1 - slack), b.worst_atol, b.worst_rtol);
   b.abs_floor = static_cast<float>(abs_.value);
   b.rel_floor = static_cast<float>(rel_.value * (1 - slack));
@@ -175,7 +175,7 @@ void FusedPass::set_filters(FusedBlock& b) {
     b.worst_atol = float_infinity;
     b.worst_rtol = 0;
   }
-  if (atol_ == 0 && rtol_ == 0) excess_atol_ = b.worst_atol;
+  if (atol_ == 0 && rtol_ == 0) b.excess_atol = b.worst_atol;
 }
 
 // Whether no error of the block is larger than those that are known. Where errors are a few ulps, many blocks

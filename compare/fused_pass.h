@@ -46,8 +46,7 @@ class FusedPass {
   DType actual_, reference_;
   double atol_, rtol_;
   Floor abs_, rel_, ratio_, ulp_;
-  bool regular_ = true;    ///< the last block was
-  float excess_atol_ = 0;  ///< what FusedResult::excess must pass for anything new or over
+  bool regular_ = true;  ///< the last block was
   // of the current window
   Partial partial_;
   std::array<std::int64_t, 33> histogram_;

@@ -56,6 +56,16 @@ HWY_INLINE Ints highest_bit(Tag, Codes u) {
 }
 #endif
 
+// o | (a ^ b).
+template <class V>
+HWY_INLINE V or_xor(V o, V a, V b) {
+#if HWY_TARGET <= HWY_AVX3
+  return V{_mm512_ternarylogic_epi32(o.raw, a.raw, b.raw, 0xf6)};
+#else
+  return hn::Or(o, hn::Xor(a, b));
+#endif
+}
+
 // Adds a and b to the bit counters of weight 1 in `ones`; the carries, of weight 2, are returned.
 HWY_INLINE Ints add_bits(Ints& ones, Ints a, Ints b) {
 #if HWY_TARGET <= HWY_AVX3
@@ -78,11 +88,13 @@ class BitCounters {
     Ints ones, twos, fours;
   };
   HWY_INLINE Low load(std::size_t lane) const { return {at(0, lane), at(1, lane), at(2, lane)}; }
-  // And the carries of weight 8; every other time they go on together with those before.
-  HWY_INLINE void store(const Low& low, Ints carry, std::size_t lane, bool second) {
+  HWY_INLINE void store(const Low& low, std::size_t lane) {
     put(low.ones, 0, lane);
     put(low.twos, 1, lane);
     put(low.fours, 2, lane);
+  }
+  // The carries of weight 8; every other time they go on together with those before.
+  HWY_INLINE void carry(Ints carry, std::size_t lane, bool second) {
     if (second) {
       Ints eights = at(3, lane);
       ripple(add_bits(eights, hn::Load(U(), waiting_ + lane), carry), lane, 4);
@@ -133,15 +145,14 @@ class BitCounters {
   HWY_INLINE void put(Ints bits, std::size_t p, std::size_t lane) { hn::Store(bits, U(), plane_[p] + lane); }
 };
 
-// The highest bits of eight vectors, rows.add(0) to rows.add(7), are added to `low`; returns the carries, of
-// weight 8.
-template <class Rows>
-HWY_INLINE Ints add_eight(Rows& rows, BitCounters::Low& low) {
+// The highest bits of eight vectors, row(0) to row(7), are added to `low`; returns the carries, of weight 8.
+template <class Row>
+HWY_INLINE Ints add_eight(BitCounters::Low& low, Row row) {
   Ints twos[4];
   // Must stay a loop: unrolled, the compilers keep values for later, in memory.
 #pragma GCC unroll 1
   for (std::size_t k = 0; k < 8; k += 2) {
-    const Ints first = rows.add(k), second = rows.add(k + 1);
+    const Ints first = row(k), second = row(k + 1);
     twos[k / 2] = add_bits(low.ones, first, second);
   }
   const Ints fours = add_bits(low.twos, twos[0], twos[1]);

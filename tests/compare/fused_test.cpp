@@ -223,6 +223,16 @@ const Kind kinds[] = {
        for (std::size_t i = 0; i < a.size(); ++i)
          r[i] = 1000 + uniform(random), a[i] = r[i] + 0.1 * uniform(random);
      }},
+    {"negative",
+     [](Values& a, Values& r, std::mt19937_64& random) {
+       for (std::size_t i = 0; i < a.size(); ++i)
+         r[i] = -1 - std::abs(uniform(random)), a[i] = r[i] * (1 + 1e-2 * uniform(random));
+     }},
+    {"other signs",
+     [](Values& a, Values& r, std::mt19937_64& random) {
+       for (std::size_t i = 0; i < a.size(); ++i)
+         r[i] = uniform(random), a[i] = random() % 40 == 0 ? uniform(random) : r[i];
+     }},
     {"constant",
      [](Values& a, Values& r, std::mt19937_64&) {
        std::fill(a.begin(), a.end(), 1.5), std::fill(r.begin(), r.end(), 1.25);
