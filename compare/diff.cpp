@@ -9,16 +9,16 @@
 #include <optional>
 #include <utility>
 
-#include "assay/compare/causes.h"
-#include "assay/compare/count.h"
+#include "assay/compare/diagnosis/causes.h"
 #include "assay/compare/judge.h"
-#include "assay/compare/matching.h"
-#include "assay/compare/near_tie.h"
-#include "assay/compare/origin.h"
-#include "assay/compare/recorded_side.h"
+#include "assay/compare/judge/recorded_side.h"
+#include "assay/compare/pairs/matching.h"
+#include "assay/compare/pairs/near_tie.h"
+#include "assay/compare/pairs/row_dtype.h"
+#include "assay/compare/pairs/tensors_by_id.h"
+#include "assay/compare/replay/count.h"
+#include "assay/compare/replay/origin.h"
 #include "assay/compare/report.h"
-#include "assay/compare/row_dtype.h"
-#include "assay/compare/tensors_by_id.h"
 #include "assay/dumps/merge.h"
 #include "assay/golden/error.h"
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "assay/compare/baseline.h"
-#include "assay/compare/ordinals.h"
+#include "assay/compare/judge/baseline.h"
+#include "assay/compare/kernels/ordinals.h"
 
 namespace assay {
 namespace {
