@@ -46,8 +46,8 @@ struct Metrics {
   std::int64_t different_bits_at = -1;
   std::int64_t special_mismatch = 0;
   std::int64_t special_mismatch_at = -1;
-  std::int64_t overflowed =
-      0;  ///< the reference is beyond the actual dtype, which holds the infinity it rounds to
+  /// The reference is beyond the actual dtype, which holds the infinity it rounds to.
+  std::int64_t overflowed = 0;
   std::int64_t above = 0, below = 0;  ///< actual > reference, actual < reference
 
   std::int64_t over = 0;   ///< elements whose error is not within the allowed one

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "assay/compare/finding.h"
+#include "assay/compare/pairs/pair.h"
 #include "assay/compare/pairs/tensors_by_id.h"
-#include "assay/compare/replay/origin.h"
 
 namespace assay {
 

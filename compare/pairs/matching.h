@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "assay/compare/replay/origin.h"
+#include "assay/compare/pairs/pair.h"
 #include "assay/compare/rules.h"
 #include "assay/dumps/merge.h"
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "assay/compare/metrics.h"
+
 namespace assay {
 namespace {
 

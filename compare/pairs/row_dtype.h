@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "assay/compare/judge.h"
-#include "assay/compare/replay/origin.h"
+#include "assay/compare/expectation.h"
+#include "assay/compare/pairs/pair.h"
 
 namespace assay {
 

@@ -18,8 +18,8 @@ struct CallVariant {
   enum class Weight : std::uint8_t { as_recorded, plus_one, left_out };
 
   Attributes attributes;
-  Shape
-      permutation;   ///< of the dimensions of every tensor of the call, to the operator's; empty: as recorded
+  /// Of the dimensions of every tensor of the call, to the operator's; empty: as recorded.
+  Shape permutation;
   std::string text;  ///< "eps = 1e-06, is_causal = true": what is not the operator's default
   Weight weight = Weight::as_recorded;
 };

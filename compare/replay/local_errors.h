@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "assay/compare/finding.h"
-#include "assay/compare/replay/origin.h"
+#include "assay/compare/pairs/pair.h"
 #include "assay/compare/replay/recorded_call.h"
 #include "assay/compare/replay/replay.h"
 

@@ -3,24 +3,9 @@
 #include <vector>
 
 #include "assay/compare/finding.h"
-#include "assay/dumps/merge.h"
+#include "assay/compare/pairs/pair.h"
 
 namespace assay {
-
-/// One tensor of the comparison; null where a side lacks it.
-struct Pair {
-  const LogicalTensor* actual = nullptr;
-  const LogicalTensor* reference = nullptr;
-  const Identity& id() const { return reference != nullptr ? reference->id : actual->id; }
-};
-
-/// What is compared with what.
-struct Sides {
-  const Dump& actual;
-  const Dump& reference;
-  const std::vector<LogicalTensor>& actual_tensors;
-  const std::vector<LogicalTensor>& reference_tensors;
-};
 
 /// Tells failures that were made where they are seen from those that were handed on. Where an operator and
 /// its inputs were recorded, the golden operator is replayed on the actual side's own inputs: outside its
