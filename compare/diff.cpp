@@ -12,6 +12,7 @@
 #include "assay/compare/diagnosis/causes.h"
 #include "assay/compare/judge.h"
 #include "assay/compare/judge/recorded_side.h"
+#include "assay/compare/judge/replicas.h"
 #include "assay/compare/pairs/matching.h"
 #include "assay/compare/pairs/near_tie.h"
 #include "assay/compare/pairs/row_dtype.h"

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "assay/compare/judge.h"
+#include "assay/compare/judge/replicas.h"
 #include "assay/compare/report.h"
 #include "assay/golden/error.h"
 

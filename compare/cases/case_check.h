@@ -7,7 +7,8 @@
 
 #include "assay/compare/cases/case.h"
 #include "assay/compare/check.h"
-#include "assay/compare/judge.h"
+#include "assay/compare/expectation.h"
+#include "assay/dumps/merge.h"
 
 namespace assay {
 

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "assay/compare/judge.h"
+#include "assay/compare/judge/replicas.h"
 #include "assay/compare/judge/statistic_bounds.h"
 #include "assay/dumps/checksum.h"
 #include "assay/dumps/merged_statistics.h"
