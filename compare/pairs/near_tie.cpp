@@ -88,8 +88,22 @@ Choice only_in(const Choice& a, const Choice& b) {
 
 }  // namespace
 
+std::optional<RouterScores> router_scores(Identity id, const Dump& dump, const TensorsById& tensors) {
+  if (id.arg != "indices") return std::nullopt;
+  id.arg = "logits";
+  const LogicalTensor* logits = tensors.with_values(dump, id);
+  if (logits == nullptr) return std::nullopt;
+  // The bias that was in force: recorded before the step.
+  const Identity bias_id{id.step, -1, Phase::forward, id.module, "state", "expert_bias", 0};
+  const LogicalTensor* bias = tensors.with_values(dump, bias_id);
+  return RouterScores{merge(dump, *logits).tensor.whole(),
+                      bias == nullptr ? std::vector<double>() : merge(dump, *bias).tensor.whole().values()};
+}
+
 std::string explain_choices(const Tensor& actual_indices, const Tensor& reference_indices,
-                            const Tensor& logits, std::span<const double> bias, const Row& row) {
+                            const RouterScores& recorded, const Row& row) {
+  const Tensor& logits = recorded.logits;
+  const std::vector<double>& bias = recorded.bias;
   const Shape &chosen = reference_indices.shape(), &scored = logits.shape();
   const bool fits = chosen.size() == scored.size() && !chosen.empty() && actual_indices.shape() == chosen &&
                     std::equal(chosen.begin(), chosen.end() - 1, scored.begin()) &&

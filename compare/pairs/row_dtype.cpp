@@ -45,4 +45,21 @@ void RowDType::apply(Expectation& e, DType own) const {
   }
 }
 
+std::string deviation_text(const Pair& pair) {
+  return fmt::format("{} against {}, while most tensors of its kind have one dtype on both sides",
+                     name(pair.actual->dtype), name(pair.reference->dtype));
+}
+
+void note_deviations(Report& report, const std::vector<Pair>& pairs, const RowDType& row_dtype) {
+  std::int64_t deviating = 0;
+  std::string first;
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    if (report.findings[i].verdict == Verdict::ignored || !row_dtype.deviates(pairs[i])) continue;
+    if (deviating++ == 0) first = fmt::format("{}, {}", report.findings[i].name, deviation_text(pairs[i]));
+  }
+  if (deviating == 0) return;
+  report.notes.push_back(
+      fmt::format("another dtype in {} tensor{}, first in {}", deviating, deviating == 1 ? "" : "s", first));
+}
+
 }  // namespace assay

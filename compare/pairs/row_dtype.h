@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "assay/compare/expectation.h"
+#include "assay/compare/finding.h"
 #include "assay/compare/pairs/pair.h"
 
 namespace assay {
@@ -28,5 +29,11 @@ class RowDType {
   std::map<Kind, std::int64_t> excess_;  ///< of pairs of one dtype over those of two
   std::map<DType, std::string> first_;   ///< the first tensor of each dtype
 };
+
+/// "bfloat16 against float32, while ..": of a pair that deviates.
+std::string deviation_text(const Pair&);
+/// Counts the pairs of the report that deviate, and names the first.
+/// @param pairs  of its findings, for as many as there are
+void note_deviations(Report&, const std::vector<Pair>& pairs, const RowDType&);
 
 }  // namespace assay
