@@ -16,8 +16,9 @@ namespace {
 
 // A report is read from its top; the causes of the first failures are those of the others.
 constexpr std::size_t most_explained = 50;
-// Each is read whole; a buffer that was not renewed holds what was in it a few steps or micro-batches ago.
-constexpr std::size_t most_stale = 64;
+// Each is read whole; a buffer that was not renewed holds what was in it a few steps or micro-batches ago,
+// alone or with something added to it.
+constexpr std::size_t most_near = 64;
 
 class Causes {
  public:
@@ -90,7 +91,7 @@ class Causes {
       return std::tuple(std::abs(t->id.step - own.step), std::abs(t->id.micro_batch - own.micro_batch),
                         std::abs(t->id.call - own.call));
     });
-    others.resize(std::min(others.size(), most_stale));
+    others.resize(std::min(others.size(), most_near));
     return others;
   }
 
@@ -119,7 +120,7 @@ class Causes {
     const char* name;
   };
   // What a program may have added to a tensor, or left out.
-  std::vector<Term> terms_of(const Identity& id) const {
+  std::vector<Term> terms_of(const Identity& id, const Shape& shape) const {
     const std::string param = id.arg.substr(0, id.arg.find('.'));
     std::vector<Term> terms = {
         {{id.step, -1, Phase::forward, id.module, "param", param, 0}, "its parameter before the step"},
@@ -130,7 +131,7 @@ class Causes {
         {{id.step, id.micro_batch, Phase::backward, id.module, "grad_output", "y", id.call},
          "the gradient of the module's output"},
     };
-    for (const LogicalTensor* other : by_name_.at(name_of(id))) {
+    for (const LogicalTensor* other : nearest(id, shape)) {
       if (other->id.step == id.step && other->id.micro_batch < id.micro_batch)
         terms.push_back({other->id, "the tensor of a micro-batch before"});
     }
@@ -141,7 +142,7 @@ class Causes {
   void added(Finding& f, const Pair& pair, const FailingPair& failing) const {
     const Identity& own = pair.reference->id;
     const Shape& shape = failing.actual.shape();
-    const std::vector<Term> terms = terms_of(own);
+    const std::vector<Term> terms = terms_of(own, shape);
     for (const Term& term : terms) {
       const LogicalTensor* tensor = find(term.id);
       if (tensor == nullptr || tensor->id == own || !is_float(tensor->dtype)) continue;
