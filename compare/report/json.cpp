@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "assay/compare/report.h"
+#include "assay/compare/report/json_number.h"
 #include "assay/compare/version.h"
 
 namespace assay {
@@ -10,20 +10,19 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json number(double v) {
-  if (std::isnan(v)) return "nan";
-  if (std::isinf(v)) return v > 0 ? "inf" : "-inf";
-  return v;
-}
-
 Json index(std::int64_t at, const Shape& shape) {
   return at < 0 ? Json(nullptr) : Json(unravel(at, shape));
 }
 
 Json side(const Side& s) {
-  return {
-      {"nan", s.nan},         {"inf", s.infinite},    {"zero", s.zero},         {"subnormal", s.subnormal},
-      {"min", number(s.min)}, {"max", number(s.max)}, {"mean", number(s.mean)}, {"std", number(s.std)}};
+  return {{"nan", s.nan},
+          {"inf", s.infinite},
+          {"zero", s.zero},
+          {"subnormal", s.subnormal},
+          {"min", json_number(s.min)},
+          {"max", json_number(s.max)},
+          {"mean", json_number(s.mean)},
+          {"std", json_number(s.std)}};
 }
 
 Json metrics(const Metrics& m, const Shape& shape) {
@@ -32,15 +31,15 @@ Json metrics(const Metrics& m, const Shape& shape) {
     if (m.ulp_histogram[k] > 0) histogram[std::to_string(k)] = m.ulp_histogram[k];
   }
   return {{"elements", m.elements},
-          {"max_abs", number(m.max_abs)},
+          {"max_abs", json_number(m.max_abs)},
           {"max_abs_index", index(m.max_abs_at, shape)},
-          {"max_rel", number(m.max_rel)},
+          {"max_rel", json_number(m.max_rel)},
           {"max_rel_index", index(m.max_rel_at, shape)},
-          {"mean_abs", number(m.mean_abs)},
-          {"mean_rel", number(m.mean_rel)},
-          {"rmse", number(m.rmse)},
-          {"relative_l2", number(m.relative_l2)},
-          {"one_minus_cosine", number(m.one_minus_cosine)},
+          {"mean_abs", json_number(m.mean_abs)},
+          {"mean_rel", json_number(m.mean_rel)},
+          {"rmse", json_number(m.rmse)},
+          {"relative_l2", json_number(m.relative_l2)},
+          {"one_minus_cosine", json_number(m.one_minus_cosine)},
           {"ulp_dtype", name(m.ulp_dtype)},
           {"max_ulp", m.max_ulp},
           {"max_ulp_index", index(m.max_ulp_at, shape)},
@@ -74,36 +73,37 @@ Json finding(const Finding& f) {
     j["actual_dtype"] = name(f.actual_dtype);
     j["reference_dtype"] = name(f.reference_dtype);
     j["shape"] = f.actual_shape;
-    j["error_over_allowed"] = number(f.ratio);
+    j["error_over_allowed"] = json_number(f.ratio);
   }
   if (f.metrics) {
     const std::int64_t at = worst_element(*f.metrics);
-    j["required_tolerance"] = number(f.required);
+    j["required_tolerance"] = json_number(f.required);
     j["worst_index"] = index(at, f.actual_shape);
-    j["actual_value"] = number(f.actual_value);
-    j["reference_value"] = number(f.reference_value);
+    j["actual_value"] = json_number(f.actual_value);
+    j["reference_value"] = json_number(f.reference_value);
     j["metrics"] = metrics(*f.metrics, f.actual_shape);
   }
   if (!f.statistics.empty()) j["statistics"] = Json::array();
   for (const ComparedStatistic& s : f.statistics) {
     j["statistics"].push_back({{"name", s.name},
-                               {"actual", number(s.actual)},
-                               {"reference", number(s.reference)},
-                               {"allowed", number(s.allowed)}});
+                               {"actual", json_number(s.actual)},
+                               {"reference", json_number(s.reference)},
+                               {"allowed", json_number(s.allowed)}});
   }
   Json others = Json::array();
   for (const Opinion& o : f.others) {
     others.push_back(
-        {{"policy", o.policy}, {"verdict", name(o.verdict)}, {"error_over_allowed", number(o.ratio)}});
+        {{"policy", o.policy}, {"verdict", name(o.verdict)}, {"error_over_allowed", json_number(o.ratio)}});
   }
   j["other_policies"] = std::move(others);
   Json diagnoses = Json::array();
   for (const Diagnosis& d : f.diagnoses)
-    diagnoses.push_back({{"kind", d.kind}, {"text", d.text}, {"error_over_allowed", number(d.residual)}});
+    diagnoses.push_back(
+        {{"kind", d.kind}, {"text", d.text}, {"error_over_allowed", json_number(d.residual)}});
   j["diagnoses"] = std::move(diagnoses);
   if (f.origin) {
     j["origin"] = {{"kind", name(f.origin->kind)},
-                   {"local_error_over_allowed", number(f.origin->local_ratio)},
+                   {"local_error_over_allowed", json_number(f.origin->local_ratio)},
                    {"reason", f.origin->reason},
                    {"root", f.origin->root}};
   }
