@@ -60,7 +60,8 @@ struct Metrics {
 /// in order. Counts and largest errors are what float64 arithmetic gives. So are the sums behind means, norms
 /// and deviations, but for large tensors of float32, bfloat16 and float16: there they are within 2^-19, most
 /// within 1e-8, and means within that of the standard deviation.
-/// @param exact_sums  every sum without error, rounded once; some twenty times slower
+/// @param exact_sums  every sum without error, rounded once; some twenty times slower. Where squares leave
+///                    float64's range, values are scaled and the sums compensated instead.
 /// @throws Error if the shapes differ, or one side holds integers and the other does not
 Metrics measure(const TensorSource& actual, const TensorSource& reference, const Allowed&, int threads = 1,
                 bool exact_sums = false);
