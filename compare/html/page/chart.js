@@ -1,8 +1,6 @@
 'use strict';
 // The chart and the heat maps, as the program drew them, brought to life; the chart drawn again for a part of
-// the run, with the places of chart.cpp.
-
-const plot = {left: 52, right: 990, top: 34, bottom: 226, zero: 248, missing: 266, width: 938};
+// the run, with the places and shapes that chart.cpp has written into it.
 
 class Chart {
   // from, to: which part of the execution order is shown.
@@ -10,22 +8,26 @@ class Chart {
     this.svg = document.getElementById('chart');
     if (!this.svg) return;
     Object.assign(this, {data, actions, from: 0, to: data.total});
-    this.low = Number(this.svg.dataset.low);
-    this.high = Number(this.svg.dataset.high);
+    this.plot = Object.fromEntries(Object.entries(this.svg.dataset).map(([name, text]) => [name, Number(text)]));
+    this.plot.width = this.plot.right - this.plot.left;
     this.whole = {};
-    for (const part of ['F', 'W', 'N', 'P', 'band']) this.whole[part] = this.path(part).getAttribute('d');
+    this.shape = {};
+    for (const part of ['F', 'W', 'N', 'P', 'band']) {
+      this.whole[part] = this.path(part).getAttribute('d');
+      this.shape[part] = this.path(part).dataset.shape;
+    }
     this.phases = [...document.getElementById('phases').childNodes];
     this.listen();
   }
   path(part) { return document.getElementById('chart-' + part); }
-  x(order) { return plot.left + plot.width * (order - this.from + 0.5) / (this.to - this.from); }
+  x(order) { return this.plot.left + this.plot.width * (order - this.from + 0.5) / (this.to - this.from); }
   y(i) {
-    const {data} = this, ratio = data.ratio[i];
+    const {data, plot} = this, ratio = data.ratio[i];
     if (!data.judged[i]) return plot.missing;
-    if (!Number.isFinite(ratio)) return plot.top - 18;
+    if (!Number.isFinite(ratio)) return plot.infinite;
     if (!(ratio > 0)) return plot.zero;
-    const decade = Math.min(this.high, Math.max(this.low, Math.log10(ratio)));
-    return plot.bottom - (plot.bottom - plot.top) * (decade - this.low) / (this.high - this.low);
+    const decade = Math.min(plot.high, Math.max(plot.low, Math.log10(ratio)));
+    return plot.bottom - (plot.bottom - plot.top) * (decade - plot.low) / (plot.high - plot.low);
   }
 
   show(from, to) {
@@ -37,11 +39,12 @@ class Chart {
   }
 
   collect(parts) {
-    const {data} = this, seen = new Set(), band = new Map(), equal = new Set(), dots = this.to - this.from <= 1500;
+    const {data, plot} = this, seen = new Set(), band = new Map(), equal = new Set();
+    const dots = this.to - this.from <= plot.mostDots;
     for (let i = 0; i < data.rows; ++i) {
       if (data.order[i] < this.from || data.order[i] >= this.to) continue;
       const mark = data.verdicts[data.verdict[i]][1], x = this.x(data.order[i]), y = this.y(i), place = `M${x.toFixed(1)} ${y.toFixed(1)}`;
-      if (mark === 'P' && dots) parts.P += place + 'h0';
+      if (mark === 'P' && dots) parts.P += place + this.shape.P;
       if (mark === 'P' && !dots) {
         const column = x >> 1;
         if (data.ratio[i] === 0) {
@@ -54,14 +57,14 @@ class Chart {
       const key = mark + (x >> 2) + ' ' + (y >> 2);
       if (mark === 'P' || mark === '-' || seen.has(key)) continue;
       seen.add(key);
-      parts[mark] += place + {F: 'm-3-3l6 6m-6 0l6-6', W: 'm0-4l4 7h-8z', N: 'm-3-3h6v6h-6z'}[mark];
+      parts[mark] += place + this.shape[mark];
     }
     for (const [column, [top, bottom]] of band) parts.band += `M${2 * column + 1} ${top - 1}V${bottom + 1}`;
     for (const column of equal) parts.band += `M${2 * column + 1} ${plot.zero - 2}v4`;
   }
 
   showPhases(all) {
-    const group = document.getElementById('phases'), {data} = this;
+    const group = document.getElementById('phases'), {data, plot} = this;
     if (all) return group.replaceChildren(...this.phases);
     group.replaceChildren();
     const names = ['', 'forward', 'backward', 'optimizer'];
@@ -69,8 +72,9 @@ class Chart {
     const end = () => {
       if (!run || !run.phase) return;
       const x = Math.max(plot.left, this.x(run.first - 0.5)), width = this.x(run.last + 0.5) - x, text = `step ${run.step} ${names[run.phase]}`;
-      group.append(drawing('rect', {class: 'ph' + run.phase, x, y: 278, width, height: 16}));
-      if (width > 6.2 * text.length) group.append(drawing('text', {class: 'pht', x: x + width / 2, y: 290}, text));
+      group.append(drawing('rect', {class: 'ph' + run.phase, x, y: plot.phase, width, height: plot.phaseHeight}));
+      if (width > plot.letterWidth * text.length)
+        group.append(drawing('text', {class: 'pht', x: x + width / 2, y: plot.phaseText}, text));
     };
     for (let i = 0; i < data.rows; ++i) {
       const order = data.order[i];
@@ -90,7 +94,7 @@ class Chart {
     return [(event.clientX - box.left) * scale, (event.clientY - box.top) * scale];
   }
   order(x) {
-    const share = (x - plot.left) / plot.width;
+    const share = (x - this.plot.left) / this.plot.width;
     return Math.min(this.to, Math.max(this.from, Math.round(this.from + share * (this.to - this.from))));
   }
   nearest([x, y]) {
