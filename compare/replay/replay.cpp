@@ -1,7 +1,5 @@
 #include "assay/compare/replay/replay.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -15,7 +13,6 @@ namespace {
 
 // Larger results are replayed in some rows only: a second or so each.
 constexpr double enough_work = 0x1p24;
-constexpr int halvings = 40;  // of the 15 decades of epsilon: to 1e-10 of its logarithm
 
 Tensor permuted(const Tensor& t, const Shape& order) {
   if (order.empty() || t.shape().size() != order.size()) return t;
@@ -158,6 +155,10 @@ std::vector<Tensor> Replay::golden(const CallVariant& variant, const Arithmetic&
   return parts;
 }
 
+std::vector<double> Replay::golden_values(const CallVariant& variant, const Arithmetic& how) const {
+  return sum_of(golden(variant, how));
+}
+
 std::vector<double> Replay::allowed(const CallVariant& variant) const {
   const DType dtype = result_.dtype();
   ErrorModel device{unit_roundoff(arithmetic()), min_subnormal(arithmetic())};
@@ -195,7 +196,7 @@ std::vector<double> Replay::allowed(const CallVariant& variant) const {
 std::optional<double> Replay::ratio(const CallVariant& variant, const Arithmetic& how) const {
   const Tensor actual = permuted(result_, variant.permutation);
   try {
-    const std::vector<double> values = sum_of(golden(variant, how));
+    const std::vector<double> values = golden_values(variant, how);
     if (!is_float(actual.dtype()))
       return actual.values() == values ? 0 : std::numeric_limits<double>::infinity();
     // Inputs and sums that are rounded otherwise hardly change what may be lost.
@@ -213,45 +214,12 @@ bool Replay::may_fit(const CallVariant& variant, const Arithmetic& how) const {
   constexpr double far = 0.1;  // relative L2
   try {
     const Tensor actual = permuted(result_, variant.permutation);
-    const std::vector<double> values = sum_of(golden(variant, how));
+    const std::vector<double> values = golden_values(variant, how);
     if (!is_float(actual.dtype())) return true;
     return measure(actual, Tensor(actual.shape(), std::span<const double>(values)), {}).relative_l2 <= far;
   } catch (const Error&) {
     return false;
   }
-}
-
-int Replay::evaluations_to_fit_epsilon() const {
-  const bool has_epsilon =
-      std::ranges::find(op().attributes, "eps", &Attribute::name) != op().attributes.end();
-  return op().name.ends_with("_norm") && has_epsilon ? halvings + 2 : 0;  // and both ends
-}
-
-std::vector<CallVariant> Replay::with_fitted_epsilon() const {
-  std::vector<CallVariant> variants;
-  if (evaluations_to_fit_epsilon() == 0) return variants;
-  try {
-    double low = 1e-15, high = 1;
-    const auto with_epsilon = [this](double eps) { return sum_of(golden({{{"eps", eps}}, {}, ""}, {})); };
-    const std::vector<double> a = result_.values(), at_low = with_epsilon(low), at_high = with_epsilon(high);
-    // How far the recorded result is on the way from one end to the other: falls as epsilon grows.
-    const auto beyond = [&](const std::vector<double>& golden) {
-      double sum = 0;
-      for (std::size_t i = 0; i < a.size(); ++i) sum += (a[i] - golden[i]) * (at_low[i] - at_high[i]);
-      return sum;
-    };
-    if (!(beyond(at_low) < 0 && beyond(at_high) > 0)) return variants;
-    for (int i = 0; i < halvings; ++i) {
-      const double middle = std::sqrt(low * high);
-      (beyond(with_epsilon(middle)) > 0 ? high : low) = middle;
-    }
-    for (const int digits : {1, 2, 3, 6}) {
-      const std::string text = fmt::format("{:.{}g}", low, digits);
-      variants.push_back({{{"eps", std::stod(text)}}, {}, "eps = " + text});
-    }
-  } catch (const Error&) {  // not from these inputs
-  }
-  return variants;
 }
 
 }  // namespace assay

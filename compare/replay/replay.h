@@ -47,7 +47,8 @@ class Replay {
   DType arithmetic() const;
   std::vector<NamedTensor> inputs_of(const Call&, const CallVariant&, const Arithmetic&) const;
   Attributes attributes_of(const Call&, const CallVariant&) const;
-  std::vector<Tensor> golden(const CallVariant&, const Arithmetic&) const;  ///< of each call
+  std::vector<Tensor> golden(const CallVariant&, const Arithmetic&) const;         ///< of each call
+  std::vector<double> golden_values(const CallVariant&, const Arithmetic&) const;  ///< their sum
   std::vector<double> allowed(const CallVariant&) const;
   double coarsest_roundoff() const;
 
