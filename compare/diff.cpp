@@ -51,7 +51,8 @@ class Differ {
     report.verb = "diff";
     describe_dumps(report, actual_, reference_);
     for (const Policy& p : options_.policies) report.policies.push_back({p.name, p.table_sha256});
-    pair_lone_arrays(report.notes);
+    const std::string lone = match_lone_arrays(actual_, actual_tensors_, reference_, reference_tensors_);
+    if (!lone.empty()) report.notes.push_back(lone);
     const std::vector<Pair> found = find_all(report.findings);
     if (options_.only.empty()) {
       add_left_out(report.findings, actual_, "actual", options_.rules);
@@ -71,16 +72,6 @@ class Differ {
   }
 
  private:
-  void pair_lone_arrays(std::vector<std::string>& notes) {
-    if (!is_lone_array(actual_, actual_tensors_) || !is_lone_array(reference_, reference_tensors_)) return;
-    Identity& id = actual_tensors_.front().id;
-    const Identity& other = reference_tensors_.front().id;
-    if (id == other) return;
-    notes.push_back(
-        fmt::format("one tensor on each side: '{}' is compared with '{}'", to_string(id), to_string(other)));
-    id = other;
-  }
-
   // All findings in order, and the pairs that they are of; those of other processes of the team are still
   // empty.
   std::vector<Pair> find_all(std::vector<Finding>& findings) {

@@ -1,14 +1,31 @@
 #include "assay/compare/pairs/matching.h"
 
+#include <fmt/format.h>
+
 #include <cstddef>
 #include <map>
 #include <utility>
 
 namespace assay {
+namespace {
 
 bool is_lone_array(const Dump& dump, const std::vector<LogicalTensor>& tensors) {
   return tensors.size() == 1 && tensors.front().id.slot.empty() &&
          tensors.front().id.module == dump.path.stem();
+}
+
+}  // namespace
+
+std::string match_lone_arrays(const Dump& actual, std::vector<LogicalTensor>& actual_tensors,
+                              const Dump& reference, const std::vector<LogicalTensor>& reference_tensors) {
+  if (!is_lone_array(actual, actual_tensors) || !is_lone_array(reference, reference_tensors)) return "";
+  Identity& id = actual_tensors.front().id;
+  const Identity& other = reference_tensors.front().id;
+  if (id == other) return "";
+  std::string note =
+      fmt::format("one tensor on each side: '{}' is compared with '{}'", to_string(id), to_string(other));
+  id = other;
+  return note;
 }
 
 std::vector<Pair> match(const std::vector<LogicalTensor>& actual, const std::vector<LogicalTensor>& reference,

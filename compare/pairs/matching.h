@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "assay/compare/pairs/pair.h"
@@ -12,8 +13,9 @@ namespace assay {
 std::vector<LogicalTensor> tensors_of(const Dump&, const Rules&, bool is_actual);
 
 /// One array on each side that has no name but its file's: the two are meant to be compared, whatever the
-/// files are called.
-bool is_lone_array(const Dump&, const std::vector<LogicalTensor>&);
+/// files are called. The actual one becomes what the reference's is; returns the note that says so, else "".
+std::string match_lone_arrays(const Dump& actual, std::vector<LogicalTensor>& actual_tensors,
+                              const Dump& reference, const std::vector<LogicalTensor>& reference_tensors);
 
 /// Pairs in the reference's execution order; what only the actual side has follows the tensor it followed
 /// there. Both must outlive the result.
