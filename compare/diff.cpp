@@ -24,16 +24,6 @@
 namespace assay {
 namespace {
 
-double bytes_of(const Pair& pair) {
-  double bytes = 0;
-  for (const LogicalTensor* t : {pair.actual, pair.reference}) {
-    if (pair.actual == nullptr || pair.reference == nullptr) continue;  // nothing to read
-    bytes += static_cast<double>(element_count(t->shape)) * static_cast<double>(size_of(t->dtype)) *
-             static_cast<double>(t->records.size());
-  }
-  return bytes;
-}
-
 class Differ {
  public:
   Differ(const Dump& actual, const Dump& reference, const DiffOptions& options)

@@ -68,4 +68,14 @@ std::vector<LogicalTensor> tensors_of(const Dump& dump, const Rules& rules, bool
   return tensors;
 }
 
+double bytes_of(const Pair& pair) {
+  if (pair.actual == nullptr || pair.reference == nullptr) return 0;
+  double bytes = 0;
+  for (const LogicalTensor* t : {pair.actual, pair.reference}) {
+    bytes += static_cast<double>(element_count(t->shape)) * static_cast<double>(size_of(t->dtype)) *
+             static_cast<double>(t->records.size());
+  }
+  return bytes;
+}
+
 }  // namespace assay

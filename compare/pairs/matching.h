@@ -22,4 +22,7 @@ std::string match_lone_arrays(const Dump& actual, std::vector<LogicalTensor>& ac
 std::vector<Pair> match(const std::vector<LogicalTensor>& actual, const std::vector<LogicalTensor>& reference,
                         const Rules&);
 
+/// What judging a pair reads: all copies of both sides; 0 where one is missing.
+double bytes_of(const Pair&);
+
 }  // namespace assay
