@@ -15,7 +15,10 @@ function(assay_library name)
   target_compile_features(${target} PUBLIC cxx_std_20)
   assay_flags(${target})
   install(TARGETS ${target} EXPORT assay_targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  install(FILES ${arg_PUBLIC_HEADERS} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/assay/${name})
+  foreach(header ${arg_PUBLIC_HEADERS})
+    cmake_path(GET header PARENT_PATH folder)
+    install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/assay/${name}/${folder})
+  endforeach()
 endfunction()
 
 # -Wno-restrict: g++ 12 warns falsely inside std::string (GCC bug 105651).

@@ -8,8 +8,8 @@
 #include <map>
 #include <memory>
 
-#include "assay/compare/case_check.h"
-#include "assay/compare/prove.h"
+#include "assay/compare/cases/case_check.h"
+#include "assay/compare/cases/prove.h"
 #include "assay/compare/report.h"
 #include "assay/compare/rules.h"
 #include "assay/dumps/merge.h"

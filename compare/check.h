@@ -25,8 +25,8 @@ struct CheckOptions {
   std::string only;                 ///< glob over finding names; empty: all
   int threads = 1;
   int error_maps = 0;  ///< Finding::error_map for so many that do not pass, the first ones
-  std::string
-      repeat;  ///< the options that the command of Finding::repeat needs besides these, with a leading space
+  /// The options that the command of Finding::repeat needs besides these, with a leading space.
+  std::string repeat;
   /// In cases.
   std::function<void(std::size_t done, std::size_t total, const std::string& name)> progress;
 };

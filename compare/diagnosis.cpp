@@ -1,6 +1,6 @@
 #include "assay/compare/diagnosis.h"
 
-#include "assay/compare/failing_pair.h"
+#include "assay/compare/diagnosis/failing_pair.h"
 
 namespace assay {
 

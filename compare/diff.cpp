@@ -1,44 +1,28 @@
 #include "assay/compare/diff.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <chrono>
-#include <map>
 #include <optional>
 #include <utility>
+#include <vector>
 
-#include "assay/compare/causes.h"
-#include "assay/compare/count.h"
+#include "assay/compare/diagnosis/causes.h"
 #include "assay/compare/judge.h"
-#include "assay/compare/matching.h"
-#include "assay/compare/near_tie.h"
-#include "assay/compare/origin.h"
-#include "assay/compare/recorded_side.h"
+#include "assay/compare/judge/recorded_side.h"
+#include "assay/compare/judge/replicas.h"
+#include "assay/compare/pairs/dump_remarks.h"
+#include "assay/compare/pairs/matching.h"
+#include "assay/compare/pairs/near_tie.h"
+#include "assay/compare/pairs/row_dtype.h"
+#include "assay/compare/pairs/tensors_by_id.h"
+#include "assay/compare/replay/count.h"
+#include "assay/compare/replay/origin.h"
 #include "assay/compare/report.h"
-#include "assay/compare/row_dtype.h"
-#include "assay/compare/tensors_by_id.h"
 #include "assay/dumps/merge.h"
-#include "assay/golden/error.h"
 
 namespace assay {
 namespace {
-
-double bytes_of(const Pair& pair) {
-  double bytes = 0;
-  for (const LogicalTensor* t : {pair.actual, pair.reference}) {
-    if (pair.actual == nullptr || pair.reference == nullptr) continue;  // nothing to read
-    bytes += static_cast<double>(element_count(t->shape)) * static_cast<double>(size_of(t->dtype)) *
-             static_cast<double>(t->records.size());
-  }
-  return bytes;
-}
-
-std::string dtypes_of(const Pair& pair) {
-  return fmt::format("{} against {}, while most tensors of its kind have one dtype on both sides",
-                     name(pair.actual->dtype), name(pair.reference->dtype));
-}
 
 class Differ {
  public:
@@ -55,47 +39,22 @@ class Differ {
     const auto start = std::chrono::steady_clock::now();
     Report report;
     report.verb = "diff";
-    report.actual = actual_.path.string();
-    report.reference = reference_.path.string();
-    report.actual_format = actual_.format;
-    report.reference_format = reference_.format;
+    describe_dumps(report, actual_, reference_);
     for (const Policy& p : options_.policies) report.policies.push_back({p.name, p.table_sha256});
-    for (const Dump* dump : {&actual_, &reference_}) {
-      for (const std::string& note : dump->notes) {
-        const std::string path = dump->path.string();
-        report.notes.push_back(note.starts_with(path) ? note : path + ": " + note);
-      }
+    const std::string lone = match_lone_arrays(actual_, actual_tensors_, reference_, reference_tensors_);
+    if (!lone.empty()) report.notes.push_back(lone);
+    const std::vector<Pair> found = find_all(report.findings);
+    if (options_.only.empty()) {
+      add_left_out(report.findings, actual_, "actual", options_.rules);
+      add_left_out(report.findings, reference_, "reference", options_.rules);
     }
-    if (is_lone_array(actual_, actual_tensors_) && is_lone_array(reference_, reference_tensors_) &&
-        actual_tensors_.front().id != reference_tensors_.front().id) {
-      report.notes.push_back(fmt::format("one tensor on each side: '{}' is compared with '{}'",
-                                         to_string(actual_tensors_.front().id),
-                                         to_string(reference_tensors_.front().id)));
-      actual_tensors_.front().id = reference_tensors_.front().id;
-    }
-    std::vector<Pair> found;  // of report.findings
-    const std::vector<Pair> pairs = match(actual_tensors_, reference_tensors_, options_.rules);
-    row_dtype_.emplace(pairs);
-    report.findings = find_all(pairs, found);
     std::vector<std::string> unused = options_.rules.unused();
     if (options_.team.size > 1 && !collect(report.findings, unused)) return {};
-    for (const Dump* dump : {&actual_, &reference_}) {
-      const std::string_view side = dump == &actual_ ? "actual" : "reference";
-      for (const std::string& what : dump->left_out) {
-        leave_out(what, side, Verdict::not_comparable,
-                  "it cannot be read as a tensor; an [[ignore]] rule leaves it out with a reason", report);
-      }
-      for (const std::string& what : dump->unreadable)
-        leave_out(what, side, Verdict::unreadable, what, report);
-    }
     const Sides sides{actual_, reference_, actual_tensors_, reference_tensors_};
     find_origins(report.findings, found, sides);
     find_causes(report.findings, found, sides, reference_by_id_);
-    note_dtypes(report, found);
+    note_deviations(report, found, *row_dtype_);
     if (options_.only.empty()) {
-      const std::vector<std::string> own = options_.rules.unused();  // what is left out has rules, too
-      std::erase_if(unused,
-                    [&](const std::string& rule) { return std::ranges::find(own, rule) == own.end(); });
       for (const std::string& rule : unused) report.notes.push_back("rule without a match: " + rule);
     }
     report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -103,75 +62,63 @@ class Differ {
   }
 
  private:
-  // All findings in order; those of other processes of the team are still empty.
-  std::vector<Finding> find_all(const std::vector<Pair>& pairs, std::vector<Pair>& found) {
-    std::vector<Finding> findings;
+  // All findings in order, and the pairs that they are of; those of other processes of the team are still
+  // empty.
+  std::vector<Pair> find_all(std::vector<Finding>& findings) {
+    const std::vector<Pair> pairs = match(actual_tensors_, reference_tensors_, options_.rules);
+    row_dtype_.emplace(pairs);
+    const std::vector<std::size_t> wanted = begin_findings(pairs, findings);
+    std::vector<Pair> found;
     std::vector<double> bytes;
-    if (options_.only.empty()) findings.reserve(pairs.size());
-    std::vector<bool> wanted;
-    for (const Pair& pair : pairs) {
-      std::string name = to_string(pair.id());
-      wanted.push_back(options_.only.empty() || options_.only == name || glob_match(options_.only, name));
-      if (!wanted.back()) continue;
-      findings.emplace_back();
-      findings.back().id = pair.id();
-      findings.back().name = std::move(name);
-      found.push_back(pair);
-      bytes.push_back(bytes_of(pair));
+    for (const std::size_t i : wanted) {
+      found.push_back(pairs[i]);
+      bytes.push_back(bytes_of(pairs[i]));
     }
     const std::vector<int> owner = share_out(bytes, options_.team.size);
     double total = 0, done = 0;
-    for (std::size_t i = 0; i < owner.size(); ++i) total += is_own(owner[i]) ? bytes[i] : 0;
-    std::size_t at = 0;
-    for (std::size_t i = 0; i < pairs.size(); ++i) {
-      if (wanted[i] && is_own(owner[at])) {
-        Finding& finding = findings[at];
-        if (options_.progress) options_.progress(done, total, finding.name);
-        done += bytes[at];
-        find(finding, pairs[i]);
-        if (!options_.repeat.empty() && finding.verdict != Verdict::passed)
-          finding.repeat = options_.repeat + only_option(finding.name);
-        own_.at.push_back(at);
-      }
-      at += wanted[i] ? 1 : 0;
-      if (!options_.rules.ignored(paths_of(pairs[i].id()))) row_dtype_->see(pairs[i]);
+    for (std::size_t w = 0; w < wanted.size(); ++w) {
+      if (owner[w] != options_.team.rank) continue;
+      own_.push_back(w);
+      total += bytes[w];
     }
-    return findings;
+    std::size_t seen = 0;
+    for (const std::size_t w : own_) {
+      for (; seen < wanted[w]; ++seen) see(pairs[seen]);
+      if (options_.progress) options_.progress(done, total, findings[w].name);
+      done += bytes[w];
+      find(findings[w], found[w]);
+    }
+    return found;
   }
 
-  bool is_own(int owner) const { return owner == options_.team.rank; }
+  // A finding for each pair that is asked for; returns which pairs these are.
+  std::vector<std::size_t> begin_findings(const std::vector<Pair>& pairs,
+                                          std::vector<Finding>& findings) const {
+    std::vector<std::size_t> wanted;
+    if (options_.only.empty()) findings.reserve(pairs.size());
+    for (std::size_t i = 0; i < pairs.size(); ++i) {
+      std::string name = to_string(pairs[i].id());
+      if (!options_.only.empty() && options_.only != name && !glob_match(options_.only, name)) continue;
+      wanted.push_back(i);
+      findings.emplace_back();
+      findings.back().id = pairs[i].id();
+      findings.back().name = std::move(name);
+    }
+    return wanted;
+  }
+
+  void see(const Pair& pair) {
+    if (!options_.rules.ignored(paths_of(pair.id()))) row_dtype_->see(pair);
+  }
 
   // What all processes of the team found, in the first one. False in the others.
-  bool collect(std::vector<Finding>& findings, std::vector<std::string>& unused) {
-    for (const std::size_t i : own_.at) own_.findings.push_back(std::move(findings[i]));
-    own_.unused_rules = unused;
-    const std::vector<std::string> shares = options_.team.gather(pack(std::exchange(own_, {})));
-    for (const std::string& text : shares) {
-      Share share = unpack_share(text);
-      for (std::size_t i = 0; i < share.at.size(); ++i)
-        findings.at(share.at[i]) = std::move(share.findings.at(i));
-      std::erase_if(unused, [&](const std::string& rule) {
-        return std::ranges::find(share.unused_rules, rule) == share.unused_rules.end();
-      });
-    }
+  bool collect(std::vector<Finding>& findings, std::vector<std::string>& unused) const {
+    if (!gather_findings(options_.team, own_, findings, unused)) return false;
     int maps = 0;  // each process made as many as one alone would have
     for (Finding& f : findings) {
       if (f.error_map && ++maps > options_.error_maps) f.error_map.reset();
     }
-    return !shares.empty();
-  }
-
-  // What a reader could not take as a tensor is not compared, and stands in the report like any tensor that
-  // is not.
-  void leave_out(const std::string& what, std::string_view side, Verdict verdict, const std::string& reason,
-                 Report& report) const {
-    Finding f;
-    f.name = fmt::format("{}: {}", side, what);
-    f.id.module = f.name;
-    const auto ignored = options_.rules.ignored({f.name, what});
-    f.verdict = ignored ? Verdict::ignored : verdict;
-    f.reason = ignored ? *ignored : reason;
-    if (options_.only.empty()) report.findings.push_back(std::move(f));
+    return true;
   }
 
   void find(Finding& f, const Pair& pair) {
@@ -193,6 +140,8 @@ class Differ {
         f.reason = e.what();
       }
     }
+    if (!options_.repeat.empty() && f.verdict != Verdict::passed)
+      f.repeat = options_.repeat + only_option(f.name);
   }
 
   void compare_pair(Finding& f, const Pair& pair, const std::vector<std::string>& paths) {
@@ -227,7 +176,7 @@ class Differ {
     }
     const bool deviates = row_dtype_->deviates(pair);
     row_dtype_->apply(e, deviates ? f.reference_dtype : coarser(f.actual_dtype, f.reference_dtype));
-    if (deviates) f.notes.push_back(dtypes_of(pair));
+    if (deviates) f.notes.push_back(deviation_text(pair));
     return e;
   }
 
@@ -268,38 +217,16 @@ class Differ {
     if (options_.accept_statistics) accept_statistics(f);
   }
 
-  // Tensors whose dtype is not the reference's where that of most is.
-  void note_dtypes(Report& report, const std::vector<Pair>& found) const {
-    std::int64_t deviating = 0;
-    std::string first;
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      if (report.findings[i].verdict == Verdict::ignored || !row_dtype_->deviates(found[i])) continue;
-      if (deviating++ == 0) first = fmt::format("{}, {}", report.findings[i].name, dtypes_of(found[i]));
-    }
-    if (deviating > 0)
-      report.notes.push_back(fmt::format("another dtype in {} tensor{}, first in {}", deviating,
-                                         deviating == 1 ? "" : "s", first));
-  }
-
   // Expert indices that differ: were the scores behind them nearly equal?
   void note_choices(Finding& f, const Tensor& actual, const Tensor& reference) const {
-    if (f.id.arg != "indices") return;
-    Identity id = f.id;
-    id.arg = "logits";
-    const LogicalTensor* logits = reference_by_id_.with_values(reference_, id);
-    if (logits == nullptr) return;
-    // The bias that was in force: recorded before the step.
-    const Identity bias_id{id.step, -1, Phase::forward, id.module, "state", "expert_bias", 0};
-    const LogicalTensor* bias = reference_by_id_.with_values(reference_, bias_id);
-    const std::vector<double> values =
-        bias == nullptr ? std::vector<double>() : merge(reference_, *bias).tensor.whole().values();
+    const auto scores = router_scores(f.id, reference_, reference_by_id_);
+    if (!scores) return;
     Expectation e;
     e.policy = &options_.policies.front();
-    row_dtype_->apply(e, logits->dtype);
+    row_dtype_->apply(e, scores->logits.dtype());
     const auto rows = e.policy->rows_of(e.row_dtype);
     if (rows.empty()) return;
-    std::string note =
-        explain_choices(actual, reference, merge(reference_, *logits).tensor.whole(), values, rows.front());
+    std::string note = explain_choices(actual, reference, *scores, rows.front());
     if (!note.empty()) f.notes.push_back(std::move(note));
   }
 
@@ -310,8 +237,8 @@ class Differ {
   TensorsById reference_by_id_;
   CountOf count_of_;
   std::optional<RowDType> row_dtype_;
-  int error_maps_ = 0;  ///< made so far
-  Share own_;
+  int error_maps_ = 0;            ///< made so far
+  std::vector<std::size_t> own_;  ///< which findings are for this process
 };
 
 }  // namespace

@@ -5,9 +5,9 @@
 #include <limits>
 #include <mutex>
 
-#include "assay/compare/chunks.h"
-#include "assay/compare/ordinals.h"
-#include "assay/compare/overflow.h"
+#include "assay/compare/kernels/chunks.h"
+#include "assay/compare/kernels/ordinals.h"
+#include "assay/compare/kernels/overflow.h"
 
 namespace assay {
 namespace {

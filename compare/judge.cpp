@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "assay/compare/baseline.h"
-#include "assay/compare/ordinals.h"
+#include "assay/compare/judge/baseline.h"
+#include "assay/compare/judge/map_errors.h"
+#include "assay/compare/judge/trust.h"
+#include "assay/compare/kernels/ordinals.h"
 
 namespace assay {
 namespace {
@@ -87,50 +89,6 @@ void judge_outside(Finding& f) {
                          f.metrics->elements, f.ratio);
 }
 
-// The error is inside, but where the allowed error is as large as the value itself, zeros would have been
-// inside too: of those elements the table says nothing. What is wrong with them, in relative L2 of the whole
-// tensor, is held to the same tolerance; a tensor that fails here may still be right, but this rule cannot
-// tell.
-void judge_trust(Finding& f, const TensorSource& actual, const TensorSource& reference, const Row& row) {
-  const Metrics& m = *f.metrics;
-  const double largest = std::max(std::abs(m.reference.min), std::abs(m.reference.max));
-  const bool sees_some = row.atol + row.rtol * largest < largest;
-  if (m.different_bits == 0 || (sees_some && m.relative_l2 <= row.rtol && m.relative_l2 < 1)) return;
-  double hidden = 0, norm = 0;
-  std::int64_t blind = 0, finite = 0;
-  actual.for_each_window([&](const Tensor& window, std::int64_t begin) {
-    const std::vector<double> a = window.values(), r = reference.window(begin, window.size()).values();
-    for (std::size_t i = 0; i < r.size(); ++i) {
-      if (!std::isfinite(a[i]) || !std::isfinite(r[i])) continue;
-      ++finite;
-      norm = std::hypot(norm, r[i]);
-      if (row.atol + row.rtol * std::abs(r[i]) < std::abs(r[i])) continue;
-      ++blind;
-      hidden = std::hypot(hidden, a[i] - r[i]);
-    }
-  });
-  // Zeros have hidden == norm: they never pass, however generous the table.
-  if (hidden == 0 || (hidden <= row.rtol * norm && hidden < norm)) {
-    if (blind != finite) return;
-    for (std::string* text : {&f.rule, &f.row}) *text += "; all below it: by relative L2";
-    return;
-  }
-  f.verdict = Verdict::mistrusted;
-  f.reason = fmt::format(
-      "{} of {} values are below their allowed error, and their errors make a relative L2 of {:.2g}, over "
-      "{:g}",
-      blind, m.elements, hidden / norm, row.rtol);
-}
-
-// NaN against NaN is equal, and so is an infinity that its dtype forced, but no number was judged.
-bool judge_finite(Finding& f) {
-  const Metrics& m = *f.metrics;
-  if (m.elements == 0 || m.reference.nan + m.overflowed < m.elements) return true;
-  f.verdict = Verdict::mistrusted;
-  f.reason = "no element is a number on both sides: nothing was judged";
-  return false;
-}
-
 bool measure_row(Finding& f, const TensorSource& actual, const TensorSource& reference, const Row& row,
                  const Expectation& e) {
   f.metrics = measure(actual, reference, {row.atol, row.rtol, {}}, e.threads, e.exact_sums);
@@ -169,7 +127,7 @@ void judge_table(Finding& f, const TensorSource& actual, const TensorSource& ref
   note_worst(f, actual, reference);
   if (!judge_special(f)) return;
   if (!judge_finite(f)) return;
-  if (within) return judge_trust(f, actual, reference, *row);
+  if (within) return judge_row_trust(f, actual, reference, *row);
   judge_outside(f);
   if (e.count) return;
   // Fails at the strictest row; a larger count, if it were known, might still allow it.
@@ -184,36 +142,6 @@ void judge_table(Finding& f, const TensorSource& actual, const TensorSource& ref
     f.verdict = Verdict::no_rule;
     f.reason = count_needed(looser);
     return;
-  }
-}
-
-// A bound is proved, so results inside it pass even where it is larger than the values; but not those that
-// are no better than zeros, and nothing passes by a bound that is infinite: that is no guarantee.
-void judge_bound_trust(Finding& f, const TensorSource& actual, const TensorSource& reference,
-                       std::span<const double> bound) {
-  const Metrics& m = *f.metrics;
-  if (m.different_bits == 0) return;
-  const std::vector<double> values = reference.whole().values();
-  bool zeros_pass = true, only_zeros = true, unbounded = false;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (!std::isfinite(values[i])) continue;
-    zeros_pass = zeros_pass && std::abs(values[i]) <= bound[i];
-    only_zeros = only_zeros && values[i] == 0;
-    unbounded =
-        unbounded || (std::isinf(bound[i]) && actual.value(static_cast<std::int64_t>(i)) != values[i]);
-  }
-  if (unbounded) {
-    f.verdict = Verdict::mistrusted;
-    f.reason = "the error bound is infinite where elements differ: it guarantees nothing";
-  } else if (zeros_pass && !only_zeros) {
-    const std::string text =
-        fmt::format("every value is below the allowed error; relative L2 is {:.2g}", m.relative_l2);
-    if (m.relative_l2 < 1) {
-      f.notes.push_back(text);
-    } else {
-      f.verdict = Verdict::mistrusted;
-      f.reason = text + ", no better than zeros";
-    }
   }
 }
 
@@ -254,25 +182,7 @@ void note_balance(Finding& f) {
                                 100 * share, m.above > m.below ? "above" : "below"));
 }
 
-void map_errors(Finding& f, const TensorSource& actual, const TensorSource& reference, const Expectation& e) {
-  if (!e.map_errors || !f.metrics || f.verdict == Verdict::passed) return;
-  Allowed allowed;
-  if (is_float(actual.dtype()) && !e.promises_bits) {
-    const Row* row = e.policy->rule == Rule::atol_rtol ? deciding_row(e) : nullptr;
-    if (row != nullptr) allowed = {row->atol, row->rtol, {}};
-    allowed.bound = e.bound;
-  }
-  f.error_map = error_map(actual, reference, allowed, e.threads);
-}
-
 }  // namespace
-
-std::string to_string(const ReplicaMismatch& r, std::string_view side) {
-  return fmt::format(
-      "{}: ranks {} and {}{} should hold the same bits; {} elements differ, worst {:.9g} against {:.9g}",
-      side, r.rank_a, r.rank_b, r.mesh_dim.empty() ? "" : " (" + r.mesh_dim + ")", r.different, r.value_a,
-      r.value_b);
-}
 
 bool may_judge(Finding& f, const Expectation& e) {
   if (!comparable(f)) return false;
@@ -289,34 +199,6 @@ bool may_judge(Finding& f, const Expectation& e) {
   f.verdict = Verdict::no_rule;
   f.rule = f.reason;
   return false;
-}
-
-void judge_replicas(Finding& f, const Merged& actual, const Merged* reference, const TensorSource& judged_by,
-                    const Expectation& e) {
-  const bool reference_differs = reference != nullptr && !reference->replicas.empty();
-  if (actual.replicas.empty() && !reference_differs) return;
-  const bool first_agrees = f.verdict == Verdict::passed && !actual.replicas.empty();
-  // Copies that the tolerance takes for zeros add nothing to a sum.
-  const bool first_adds = f.metrics && std::max(f.metrics->actual.max, -f.metrics->actual.min) > f.atol;
-  f.verdict = Verdict::replicas_differ;
-  f.rule = "replicas: every bit equal";
-  f.reason = actual.replicas.empty() ? to_string(reference->replicas.front(), "reference")
-                                     : to_string(actual.replicas.front(), "actual");
-  if (!f.error_map) map_errors(f, actual.tensor, judged_by, e);
-  if (first_agrees) f.notes.push_back("the copies of the first ranks agree with the reference");
-  if (!actual.sum_of_replicas || first_agrees || !first_adds) return;
-  Finding sum;
-  Expectation same = e;
-  same.map_errors = false;
-  judge(sum, *actual.sum_of_replicas, judged_by, same);
-  if (sum.verdict != Verdict::passed) return;
-  const std::string& dim = actual.replicas.front().mesh_dim;
-  f.diagnoses.push_back(
-      {"partial_sum",
-       fmt::format("their sum is the reference (error/allowed {:.2g}): each rank holds a partial sum, "
-                   "the all-reduce over {} is missing",
-                   sum.ratio, dim.empty() ? "these ranks" : dim),
-       sum.ratio});
 }
 
 void judge(Finding& f, const TensorSource& actual, const TensorSource& reference, const Expectation& e) {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "assay/compare/case_check.h"
+#include "assay/compare/cases/case_check.h"
 #include "assay/compare/report.h"
 #include "assay/golden/error.h"
 

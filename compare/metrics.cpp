@@ -5,11 +5,11 @@
 #include <utility>
 #include <vector>
 
-#include "assay/compare/block.h"
-#include "assay/compare/chunks.h"
-#include "assay/compare/exact_sums.h"
-#include "assay/compare/fused_pass.h"
-#include "assay/compare/locate.h"
+#include "assay/compare/kernels/block.h"
+#include "assay/compare/kernels/chunks.h"
+#include "assay/compare/kernels/exact_sums.h"
+#include "assay/compare/kernels/fused_pass.h"
+#include "assay/compare/kernels/locate.h"
 #include "assay/golden/error.h"
 
 namespace assay {

@@ -46,8 +46,8 @@ struct Metrics {
   std::int64_t different_bits_at = -1;
   std::int64_t special_mismatch = 0;
   std::int64_t special_mismatch_at = -1;
-  std::int64_t overflowed =
-      0;  ///< the reference is beyond the actual dtype, which holds the infinity it rounds to
+  /// The reference is beyond the actual dtype, which holds the infinity it rounds to.
+  std::int64_t overflowed = 0;
   std::int64_t above = 0, below = 0;  ///< actual > reference, actual < reference
 
   std::int64_t over = 0;   ///< elements whose error is not within the allowed one
@@ -60,7 +60,8 @@ struct Metrics {
 /// in order. Counts and largest errors are what float64 arithmetic gives. So are the sums behind means, norms
 /// and deviations, but for large tensors of float32, bfloat16 and float16: there they are within 2^-19, most
 /// within 1e-8, and means within that of the standard deviation.
-/// @param exact_sums  every sum without error, rounded once; some twenty times slower
+/// @param exact_sums  every sum without error, rounded once; some twenty times slower. Where squares leave
+///                    float64's range, values are scaled and the sums compensated instead.
 /// @throws Error if the shapes differ, or one side holds integers and the other does not
 Metrics measure(const TensorSource& actual, const TensorSource& reference, const Allowed&, int threads = 1,
                 bool exact_sums = false);

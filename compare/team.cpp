@@ -97,4 +97,20 @@ Share unpack_share(const std::string& text) {
   return share;
 }
 
+bool gather_findings(const Team& team, const std::vector<std::size_t>& own, std::vector<Finding>& findings,
+                     std::vector<std::string>& unused_rules) {
+  Share mine{own, {}, unused_rules};
+  for (const std::size_t i : own) mine.findings.push_back(std::move(findings[i]));
+  const std::vector<std::string> shares = team.gather(pack(std::exchange(mine, {})));
+  for (const std::string& text : shares) {
+    Share share = unpack_share(text);
+    for (std::size_t i = 0; i < share.at.size(); ++i)
+      findings.at(share.at[i]) = std::move(share.findings.at(i));
+    std::erase_if(unused_rules, [&](const std::string& rule) {
+      return std::ranges::find(share.unused_rules, rule) == share.unused_rules.end();
+    });
+  }
+  return !shares.empty();
+}
+
 }  // namespace assay

@@ -27,6 +27,12 @@ struct Share {
   std::vector<Finding> findings;
   std::vector<std::string> unused_rules;
 };
+/// Puts the findings of all processes into those of process 0, and leaves the rules that none of them used.
+/// @param own  which of the findings this process has; they are moved from
+/// @return  false in the other processes
+bool gather_findings(const Team&, const std::vector<std::size_t>& own, std::vector<Finding>& findings,
+                     std::vector<std::string>& unused_rules);
+
 /// For a process of the same program: no format that lasts.
 std::string pack(const Share&);
 Share unpack_share(const std::string&);

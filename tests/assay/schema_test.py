@@ -1,7 +1,7 @@
-"""What assay writes with --json and --jsonl is what compare/report.schema.json says, by a library that judges
+"""What assay writes with --json and --jsonl is what compare/report/report.schema.json says, by a library that judges
 JSON by its schema. Exit status 77 where that is not installed.
 
-    ASSAY=build/dev/tools/assay/assay ASSAY_TEST_DATA=tests/data ASSAY_SCHEMA=compare/report.schema.json \\
+    ASSAY=build/dev/tools/assay/assay ASSAY_TEST_DATA=tests/data ASSAY_SCHEMA=compare/report/report.schema.json \\
         python3 tests/assay/schema_test.py
 """
 import json

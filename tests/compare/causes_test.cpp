@@ -65,6 +65,24 @@ TEST(Causes, TheNearestStepIsStale) {
   EXPECT_EQ(stale(0), "");
 }
 
+// Of many micro-batches before only the nearest are looked at.
+TEST(Causes, AMicroBatchNearbyIsATerm) {
+  constexpr std::int64_t last = 100;
+  const auto added = [](std::int64_t from) {
+    RecordedPair run;
+    Tensor left;
+    for (std::int64_t mb = 0; mb <= last; ++mb) {
+      const Tensor right = normal_tensor(DType::float32, {32}, static_cast<std::uint64_t>(1 + mb));
+      if (mb == from) left = right;
+      run.add(output(mb), mb == last ? plus(right, 1, left) : right, right);
+    }
+    const Finding f = run.diff().findings.back();
+    return find(f, "added") == nullptr ? "" : find(f, "added")->text;
+  };
+  EXPECT_THAT(added(last - 2), HasSubstr("micro-batch 98"));
+  EXPECT_EQ(added(0), "");
+}
+
 TEST(Causes, TheTensorOfAnotherMicroBatchOrStepIsStale) {
   RecordedPair run;
   for (const std::int64_t step : {0, 1}) {

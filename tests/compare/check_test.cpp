@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "../dumps/scratch.h"
-#include "assay/compare/case.h"
+#include "assay/compare/cases/case.h"
 #include "assay/dumps/npy_writer.h"
 #include "assay/golden/error.h"
 

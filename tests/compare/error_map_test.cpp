@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "assay/compare/diff.h"
-#include "assay/compare/html.h"
+#include "assay/compare/html/html.h"
 #include "memory_dump.h"
 
 namespace assay {

@@ -3,7 +3,7 @@
 
 #include <numeric>
 
-#include "assay/compare/folds.h"
+#include "assay/compare/report/folds.h"
 
 namespace assay {
 namespace {

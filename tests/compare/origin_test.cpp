@@ -1,4 +1,4 @@
-#include "assay/compare/origin.h"
+#include "assay/compare/replay/origin.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

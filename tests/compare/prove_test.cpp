@@ -1,4 +1,4 @@
-#include "assay/compare/prove.h"
+#include "assay/compare/cases/prove.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

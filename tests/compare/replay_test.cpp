@@ -1,4 +1,4 @@
-#include "assay/compare/replay.h"
+#include "assay/compare/replay/replay.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "assay/compare/diff.h"
-#include "assay/compare/html.h"
+#include "assay/compare/html/html.h"
 #include "assay/compare/report.h"
 #include "memory_dump.h"
 

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "assay/compare/text_lines.h"
+#include "assay/compare/report/text_lines.h"
 #include "report_samples.h"
 
 namespace assay {

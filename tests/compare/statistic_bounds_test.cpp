@@ -1,4 +1,4 @@
-#include "assay/compare/statistic_bounds.h"
+#include "assay/compare/judge/statistic_bounds.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "assay/compare/case.h"
+#include "assay/compare/cases/case.h"
 #include "assay/golden/error.h"
 #include "output.h"
 #include "terminal.h"

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <set>
 
-#include "assay/compare/case_writer.h"
+#include "assay/compare/cases/case_writer.h"
 #include "assay/golden/error.h"
 #include "output.h"
 #include "verbs.h"

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "assay/compare/case.h"
-#include "assay/compare/case_writer.h"
+#include "assay/compare/cases/case.h"
+#include "assay/compare/cases/case_writer.h"
 #include "assay/dumps/npy_writer.h"
 #include "assay/golden/error.h"
 #include "assay/operators/certified.h"

@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "assay/compare/report/json_number.h"
 #include "assay/compare/rules.h"
 #include "assay/dumps/checksum.h"
 #include "assay/dumps/merge.h"
@@ -87,15 +87,6 @@ std::vector<Entry> entries_of(const Dump& dump, const InspectVerb& verb, const R
   return entries;
 }
 
-Json number(std::int64_t v) {
-  return v;
-}
-Json number(double v) {
-  if (std::isnan(v)) return "nan";
-  if (std::isinf(v)) return v > 0 ? "inf" : "-inf";
-  return v;
-}
-
 // What there is, by its name.
 void each_statistic(const Record& r, auto&& use) {
   const Statistics s = r.statistics.value_or(Statistics{});
@@ -114,7 +105,7 @@ void each_statistic(const Record& r, auto&& use) {
 
 Json recorded(const Record& r) {
   Json j = {{"rank", r.rank}, {"shape", r.shape}};
-  each_statistic(r, [&](const char* name, auto value) { j[name] = number(value); });
+  each_statistic(r, [&](const char* name, auto value) { j[name] = json_number(value); });
   if (r.statistics && r.statistics->rounding > 0) j["rounding"] = r.statistics->rounding;
   if (!r.checksum.empty()) j["checksum"] = r.checksum;
   return j;
@@ -163,10 +154,10 @@ void print_json(const Dump& dump, const std::vector<Entry>& entries, bool ranks)
     if (!e.recorded.empty()) t["recorded"] = Json::array();
     for (const Record* r : e.recorded) t["recorded"].push_back(recorded(*r));
     if (e.stats) {
-      t["sum"] = number(e.stats->sum.value());
-      t["abs_sum"] = number(e.stats->abs_sum.value());
-      t["min"] = number(e.stats->min.value_or(0));
-      t["max"] = number(e.stats->max.value_or(0));
+      t["sum"] = json_number(e.stats->sum.value());
+      t["abs_sum"] = json_number(e.stats->abs_sum.value());
+      t["min"] = json_number(e.stats->min.value_or(0));
+      t["max"] = json_number(e.stats->max.value_or(0));
       t["nan"] = e.stats->nan.value();
       t["inf"] = e.stats->inf.value();
     }

@@ -8,9 +8,6 @@
 #include <string>
 #include <vector>
 
-#include <span>
-#include <vector>
-
 #include "assay/golden/error.h"
 #include "assay/operators/golden.h"
 #include "output.h"

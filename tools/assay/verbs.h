@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-/// The verbs of the command line: main.cpp fills the options, each verb has a file. They return the exit
+/// The verbs of the command line: arguments.cpp fills the options, each verb has a file. They return the exit
 /// status and throw Error for trouble.
 namespace assay {
 

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <vector>
+
+#include "assay/dumps/merge.h"
+
+namespace assay {
+
+/// One tensor of the comparison; null where a side lacks it.
+struct Pair {
+  const LogicalTensor* actual = nullptr;
+  const LogicalTensor* reference = nullptr;
+  const Identity& id() const { return reference != nullptr ? reference->id : actual->id; }
+};
+
+/// What is compared with what.
+struct Sides {
+  const Dump& actual;
+  const Dump& reference;
+  const std::vector<LogicalTensor>& actual_tensors;
+  const std::vector<LogicalTensor>& reference_tensors;
+};
+
+}  // namespace assay

@@ -1,0 +1,201 @@
+#include "assay/compare/replay/origin.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+
+#include "assay/compare/replay/local_errors.h"
+#include "assay/compare/replay/open_failures.h"
+
+namespace assay {
+namespace {
+
+constexpr std::size_t none = OpenFailures::none;
+
+// Wrong for certain: others may follow from it.
+bool is_failure(const Finding& f) {
+  return f.verdict == Verdict::failed || f.verdict == Verdict::replicas_differ ||
+         f.verdict == Verdict::inherited;
+}
+
+// Not passed for want of a judgement; a failure before it explains that.
+bool is_undecided(const Finding& f) {
+  return f.verdict == Verdict::mistrusted || f.verdict == Verdict::no_rule ||
+         f.verdict == Verdict::not_comparable;
+}
+
+bool is_result(const Identity& id) {
+  return id.slot == "output" || id.slot == "grad_input" || id.slot == "grad";
+}
+
+class Origins {
+ public:
+  Origins(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides)
+      : findings_(findings), pairs_(pairs), local_(sides) {
+    const auto reference = [&](std::size_t i) { return pairs_[i].reference; };
+    for (std::size_t i = 0; i < pairs_.size(); ++i) {
+      torn_.push_back(findings_[i].verdict == Verdict::replicas_differ);
+      if (reference(i) != nullptr) by_tensor_.emplace(reference(i), i);
+      by_id_.emplace(pairs_[i].id(), i);
+      first_step_ = std::min(first_step_, pairs_[i].id().step);
+    }
+  }
+
+  void find() {
+    for (std::size_t i = 0; i < pairs_.size(); ++i) find(i);
+  }
+
+ private:
+  void find(std::size_t i) {
+    Finding& f = findings_[i];
+    // Tensors that only have a name ran in no order.
+    if (f.id.phase == Phase::none || (!is_failure(f) && !is_undecided(f))) return;
+    Origin origin = origin_of(i);
+    if (is_undecided(f) && origin.kind != Origin::Kind::inherited) return;
+    if (origin.kind == Origin::Kind::inherited) {
+      if (f.verdict != Verdict::not_comparable) f.verdict = Verdict::inherited;
+      const Finding& from = findings_[from_];
+      origin.root = from.origin && !from.origin->root.empty() ? from.origin->root : from.name;
+    }
+    f.origin = std::move(origin);
+    open_.add(i, f.id, is_result(f.id));
+  }
+
+  Origin origin_of(std::size_t i) {
+    const std::vector<std::size_t> inputs = inputs_of(i);
+    const auto failing =
+        std::ranges::find_if(inputs, [&](std::size_t k) { return is_failure(findings_[k]); });
+    from_ = failing != inputs.end()      ? *failing
+            : is_result(findings_[i].id) ? open_.inside(findings_[i].id)
+                                         : none;
+    // Ranks that should agree and do not are no matter of the operator, and no single input of it.
+    const auto is_torn = [&](std::size_t k) { return torn_[k]; };
+    if (!torn_[i] && std::ranges::none_of(inputs, is_torn)) {
+      if (std::optional<Origin> replayed = replay(i)) return *replayed;
+    }
+    if (from_ != none) {
+      return {Origin::Kind::inherited, nan_, fmt::format("{} fails already", findings_[from_].name), ""};
+    }
+    const bool passed =
+        std::ranges::all_of(inputs, [&](std::size_t k) { return findings_[k].verdict == Verdict::passed; });
+    if (passed && knows_data(i, inputs)) {
+      return {Origin::Kind::created, nan_, fmt::format("its inputs passed ({})", name_some(inputs)), ""};
+    }
+    if (is_initial(findings_[i].id))
+      return {Origin::Kind::unknown, nan_, "a parameter as it was before the run; nothing made it", ""};
+    from_ = open_.before(findings_[i].id);
+    if (from_ == none) return {Origin::Kind::unknown, nan_, "nothing before it fails", ""};
+    return {Origin::Kind::inherited, nan_,
+            fmt::format("runs after {}, which fails; what it was computed from was not recorded",
+                        findings_[from_].name),
+            ""};
+  }
+
+  // Loaded, not computed: a parameter of the first step that was recorded.
+  bool is_initial(const Identity& id) const {
+    return id.slot == "param" && id.phase == Phase::forward && id.step == first_step_;
+  }
+
+  // Parameters alone do not make a result, nor does a gradient come without the one that is handed back.
+  bool knows_data(std::size_t i, const std::vector<std::size_t>& inputs) const {
+    const Identity& id = findings_[i].id;
+    if (!is_result(id) || id.phase == Phase::optimizer) return !inputs.empty();
+    return std::ranges::any_of(inputs, [&](std::size_t k) {
+      const std::string& slot = findings_[k].id.slot;
+      return id.slot == "output" ? slot == "input" : slot == "grad_output" || slot == "grad";
+    });
+  }
+
+  std::string name_some(const std::vector<std::size_t>& inputs) const {
+    constexpr std::size_t most = 3;
+    std::string names;
+    for (std::size_t i = 0; i < std::min(inputs.size(), most); ++i) {
+      const Identity& id = findings_[inputs[i]].id;
+      names += fmt::format("{}{} {}", names.empty() ? "" : ", ", id.slot, id.arg);
+    }
+    return names + (inputs.size() > most ? fmt::format(" and {} more", inputs.size() - most) : "");
+  }
+
+  void add(std::vector<std::size_t>& inputs, const Identity& id) const {
+    if (const auto found = by_id_.find(id); found != by_id_.end()) inputs.push_back(found->second);
+  }
+
+  // The findings of what this tensor was computed from, as far as it was recorded.
+  std::vector<std::size_t> inputs_of(std::size_t i) const {
+    std::vector<std::size_t> inputs;
+    const Identity& id = findings_[i].id;
+    if (pairs_[i].reference == nullptr) return inputs;
+    if (id.phase == Phase::optimizer) {
+      const std::string param = id.arg.substr(0, id.arg.find('.'));
+      add(inputs, {id.step, -1, Phase::backward, id.module, "grad", param, 0});
+      if (inputs.empty()) return inputs;  // no part of a parameter's step
+      add(inputs, {id.step, -1, Phase::forward, id.module, "param", param, 0});
+      for (const char* norm : {"norm", "clip_coeff"})
+        add(inputs, {id.step, -1, Phase::optimizer, "grad_norm", "state", norm, 0});
+      // A narrow parameter is a copy of its master.
+      if (id.slot == "param")
+        add(inputs, {id.step, -1, Phase::optimizer, id.module, "state", id.arg + ".master", 0});
+      std::erase(inputs, i);
+      return inputs;
+    }
+    if (id.slot == "grad" && id.arg.find(".unreduced") == std::string::npos) {
+      Identity unreduced = id;
+      unreduced.arg += ".unreduced";
+      add(inputs, unreduced);
+      if (!inputs.empty()) return inputs;
+    }
+    if (id.slot == "param" && id.phase == Phase::forward && id.step > 0) {
+      add(inputs, {id.step - 1, -1, Phase::optimizer, id.module, "param", id.arg, 0});
+      return inputs;
+    }
+    if (!is_result(id)) return inputs;
+    const bool is_backward = id.slot != "output";
+    for (const LogicalTensor* t : local_.reference_calls().around(*pairs_[i].reference)) {
+      const std::string& slot = t->id.slot;
+      const bool counts = slot == "input" || slot == "param" || (is_backward && slot == "grad_output");
+      if (!counts) continue;
+      if (const auto found = by_tensor_.find(t); found != by_tensor_.end()) inputs.push_back(found->second);
+    }
+    return inputs;
+  }
+
+  // What the operator makes of the actual side's own inputs; nothing where that cannot be said.
+  std::optional<Origin> replay(std::size_t i) {
+    Finding& f = findings_[i];
+    if (!is_result(f.id)) return {};
+    const auto local = local_.of(f, pairs_[i]);
+    if (!local) return {};
+    if (local->ratio > 1) {
+      f.diagnoses.insert(f.diagnoses.end(), local->diagnoses.begin(), local->diagnoses.end());
+      return Origin{Origin::Kind::created, local->ratio, local->how, ""};
+    }
+    if (from_ == none) from_ = open_.before(f.id);
+    if (from_ != none) return Origin{Origin::Kind::inherited, local->ratio, local->how, ""};
+    return Origin{Origin::Kind::unknown, local->ratio,
+                  local->how + ", and nothing before it fails: rounding grew here", ""};
+  }
+
+  static constexpr double nan_ = std::numeric_limits<double>::quiet_NaN();
+  std::vector<Finding>& findings_;
+  const std::vector<Pair>& pairs_;
+  LocalErrors local_;
+  std::map<const LogicalTensor*, std::size_t> by_tensor_;
+  std::map<Identity, std::size_t> by_id_;
+  std::int64_t first_step_ = std::numeric_limits<std::int64_t>::max();
+  std::vector<bool> torn_;   // ranks disagree
+  OpenFailures open_;        // so far
+  std::size_t from_ = none;  // the failure that the present one follows from
+};
+
+}  // namespace
+
+void find_origins(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides) {
+  if (std::ranges::none_of(findings, is_failure)) return;
+  Origins(findings, pairs, sides).find();
+}
+
+}  // namespace assay

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <vector>
+
+#include "assay/compare/finding.h"
+#include "assay/compare/pairs/pair.h"
+
+namespace assay {
+
+/// Tells failures that were made where they are seen from those that were handed on. Where an operator and
+/// its inputs were recorded, the golden operator is replayed on the actual side's own inputs: outside its
+/// error bound the failure was created here, inside it was inherited. Attributes that no recorder writes are
+/// those with which the reference's own recording is inside the bound; where none does, nothing is claimed.
+/// Without a replay a failure is created where all its inputs passed, and inherited where one of them, or
+/// something that ran before it in the same pass, failed. Fills Finding::origin and turns inherited failures
+/// into Verdict::inherited.
+/// @param pairs  of findings[i], for as many as there are
+void find_origins(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides&);
+
+}  // namespace assay

@@ -1,0 +1,73 @@
+#include "assay/compare/replay/recorded_call.h"
+
+#include <algorithm>
+
+#include "assay/compare/replay/call_names.h"
+
+namespace assay {
+
+bool RecordedCall::is_complete() const {
+  const auto is_gradient = [](std::string_view name) { return name.starts_with("grad_"); };
+  return !is_gradient(output) || std::ranges::any_of(inputs, is_gradient, &Input::name);
+}
+
+RecordedCalls::RecordedCalls(const std::vector<LogicalTensor>& tensors) {
+  for (const LogicalTensor& t : tensors) {
+    if (t.id.phase == Phase::optimizer) continue;
+    if (t.id.slot == "param" || t.id.slot == "state") {
+      modules_[{t.id.step, t.id.module}].push_back(&t);
+    } else if (t.id.slot == "input" || t.id.slot == "output" || t.id.slot == "grad_output" ||
+               t.id.slot == "grad_input") {
+      const Key key{t.id.step, t.id.micro_batch, t.id.module, t.id.call};
+      Call& call = calls_[key];
+      if (call.empty()) keys_[{t.id.step, t.id.module}].push_back(key);
+      call.push_back(&t);
+    }
+  }
+}
+
+std::vector<RecordedCalls::Key> RecordedCalls::keys_of(const LogicalTensor& t) const {
+  if (t.id.slot != "grad" || t.id.micro_batch >= 0)
+    return {{t.id.step, t.id.micro_batch, t.id.module, t.id.call}};
+  const auto found = keys_.find({t.id.step, t.id.module});
+  return found == keys_.end() ? std::vector<Key>() : found->second;
+}
+
+std::vector<const LogicalTensor*> RecordedCalls::around(const LogicalTensor& t) const {
+  Call result;
+  for (const Key& key : keys_of(t)) {
+    if (const auto call = calls_.find(key); call != calls_.end())
+      result.insert(result.end(), call->second.begin(), call->second.end());
+  }
+  if (const auto module = modules_.find({t.id.step, t.id.module}); module != modules_.end())
+    result.insert(result.end(), module->second.begin(), module->second.end());
+  return result;
+}
+
+std::vector<RecordedCall> RecordedCalls::of(const LogicalTensor& t) const {
+  const bool is_output = t.id.slot == "output";
+  if (t.id.phase == Phase::optimizer || !(is_output || t.id.slot == "grad" || t.id.slot == "grad_input"))
+    return {};
+  const auto module = modules_.find({t.id.step, t.id.module});
+  static const Call no_params;
+  const Call& params = module == modules_.end() ? no_params : module->second;
+  std::vector<RecordedCall> result;
+  for (const Key& key : keys_of(t)) {
+    const auto call = calls_.find(key);
+    const Operator* op = call == calls_.end() ? nullptr : CallNames::operator_of(call->second, params);
+    if (op == nullptr) return {};
+    const CallNames names(*op, call->second, params);
+    if (is_output) {
+      const auto forward = names.forward(t.id.arg);
+      if (!forward) return {};
+      result.push_back(*forward);
+    } else {
+      const auto backward = names.backward(t);
+      if (!backward) return {};
+      result.insert(result.end(), backward->begin(), backward->end());
+    }
+  }
+  return result;
+}
+
+}  // namespace assay

@@ -1,0 +1,225 @@
+#include "assay/compare/replay/replay.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "assay/compare/metrics.h"
+#include "assay/dumps/layout.h"
+#include "assay/golden/bound.h"
+#include "assay/golden/error.h"
+
+namespace assay {
+namespace {
+
+// Larger results are replayed in some rows only: a second or so each.
+constexpr double enough_work = 0x1p24;
+
+Tensor permuted(const Tensor& t, const Shape& order) {
+  if (order.empty() || t.shape().size() != order.size()) return t;
+  const Shape dense = dense_strides(t.shape());
+  Shape shape, strides;
+  for (const std::int64_t d : order) {
+    shape.push_back(t.shape()[static_cast<std::size_t>(d)]);
+    strides.push_back(dense[static_cast<std::size_t>(d)]);
+  }
+  return gather_view(t, shape, strides, 0);
+}
+
+Tensor rounded(const Tensor& t, DType dtype, Rounding rounding) {
+  if (!is_float(t.dtype()) || unit_roundoff(t.dtype()) >= unit_roundoff(dtype)) return t;
+  std::vector<double> values = t.values();
+  for (double& v : values) v = round_to(dtype, v, rounding);
+  return Tensor::from_values(t.dtype(), t.shape(), values);
+}
+
+std::vector<double> sum_of(const std::vector<Tensor>& parts) {
+  std::vector<double> sum = parts.front().values();
+  for (std::size_t p = 1; p < parts.size(); ++p) {
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += parts[p].value(static_cast<std::int64_t>(i));
+  }
+  return sum;
+}
+
+Tensor scale_of(const Tensor& weight, CallVariant::Weight how) {
+  std::vector<double> values = weight.values();
+  for (double& v : values) v = how == CallVariant::Weight::plus_one ? v + 1 : 1;
+  return Tensor::from_values(DType::float64, weight.shape(), values);
+}
+
+}  // namespace
+
+Replay::Replay(const Dump& dump, std::vector<RecordedCall> calls, Tensor result, std::int64_t worst)
+    : result_(std::move(result)) {
+  for (RecordedCall& recorded : calls) {
+    Call call{recorded.op, std::move(recorded.output), {}};
+    for (const RecordedCall::Input& input : recorded.inputs) {
+      if (without_bits(dump, *input.tensor) != nullptr)
+        throw Error("{}: has no values", to_string(input.tensor->id));
+      call.inputs.push_back({input.name, merge(dump, *input.tensor).tensor.whole()});
+    }
+    calls_.push_back(std::move(call));
+  }
+  keep_rows(worst);
+}
+
+void Replay::keep_rows(std::int64_t worst) {
+  if (calls_.size() != 1 || work() <= enough_work) return;
+  Call& call = calls_.front();
+  const auto has_rows = [](const Arg& arg) {
+    return arg.shape.starts_with("N*,") && arg.shape.find(',', 3) == std::string_view::npos;
+  };
+  const Arg& output = output_arg(*call.op, call.output);
+  const std::int64_t columns = result_.shape().empty() ? 0 : result_.shape().back();
+  if (!has_rows(output) || columns == 0) return;
+  const std::int64_t rows = result_.size() / columns;
+  for (const NamedTensor& input : call.inputs) {
+    const Arg& arg = input_arg(*call.op, input.name);
+    const bool fits = has_rows(arg) && !input.tensor.shape().empty() && input.tensor.shape().back() > 0 &&
+                      input.tensor.size() / input.tensor.shape().back() == rows;
+    if (!fits && arg.shape.find('N') != std::string_view::npos) return;
+  }
+  const auto most = std::clamp<std::int64_t>(
+      static_cast<std::int64_t>(static_cast<double>(rows) * enough_work / work()), 1, rows);
+  // Evenly over the tensor, one of them the worst.
+  const std::int64_t step = (rows + most - 1) / most;
+  const std::int64_t first = std::max<std::int64_t>(worst, 0) / columns % step;
+  const std::int64_t kept = (rows - first - 1) / step + 1;
+  const auto some_rows = [&](const Tensor& t) {
+    const std::int64_t width = t.shape().back();
+    return gather_view(t, {kept, width}, {step * width, 1}, first * width);
+  };
+  for (NamedTensor& input : call.inputs) {
+    if (has_rows(input_arg(*call.op, input.name))) input.tensor = some_rows(input.tensor);
+  }
+  result_ = some_rows(result_);
+}
+
+double Replay::coarsest_roundoff() const {
+  double coarsest = unit_roundoff(result_.dtype());
+  for (const Call& call : calls_) {
+    for (const NamedTensor& input : call.inputs) {
+      if (is_float(input.tensor.dtype())) coarsest = std::max(coarsest, unit_roundoff(input.tensor.dtype()));
+    }
+  }
+  return coarsest;
+}
+
+DType Replay::arithmetic() const {
+  return result_.dtype() == DType::float64 ? DType::float64 : DType::float32;
+}
+
+double Replay::work() const {
+  double work = 0;
+  for (const Call& call : calls_) {
+    double count = 1;
+    try {
+      count = std::max(
+          1.0, static_cast<double>(accumulation_count(*call.op, call.output, shapes_of(call.inputs), {})));
+    } catch (const Error&) {  // it needs attributes: the inputs' sizes have to do
+    }
+    work += count * static_cast<double>(result_.size());
+    for (const NamedTensor& input : call.inputs) work += static_cast<double>(input.tensor.size());
+  }
+  return work;
+}
+
+std::vector<NamedTensor> Replay::inputs_of(const Call& call, const CallVariant& variant,
+                                           const Arithmetic& how) const {
+  std::vector<NamedTensor> inputs = call.inputs;
+  for (NamedTensor& input : inputs) {
+    if (input.name == "weight" && variant.weight != CallVariant::Weight::as_recorded)
+      input.tensor = scale_of(input.tensor, variant.weight);
+    input.tensor = permuted(input.tensor, variant.permutation);
+    if (how.inputs) input.tensor = rounded(input.tensor, *how.inputs, how.rounding);
+  }
+  return inputs;
+}
+
+Attributes Replay::attributes_of(const Call& call, const CallVariant& variant) const {
+  Attributes attributes = variant.attributes;
+  if (call.op->name == "router_topk" && !result_.shape().empty())
+    attributes.set("top_k", static_cast<double>(result_.shape().back()));
+  return attributes;
+}
+
+std::vector<Tensor> Replay::golden(const CallVariant& variant, const Arithmetic& how) const {
+  const SummationScope scope(how.sums);
+  const Shape expected = permuted(result_, variant.permutation).shape();
+  std::vector<Tensor> parts;
+  for (const Call& call : calls_) {
+    const auto outputs =
+        compute_golden(*call.op, inputs_of(call, variant, how), attributes_of(call, variant), Level::fp64);
+    parts.push_back(output_named(outputs, call.output));
+    if (parts.back().shape() != expected) throw Error("{}: makes another shape", call.op->name);
+  }
+  return parts;
+}
+
+std::vector<double> Replay::golden_values(const CallVariant& variant, const Arithmetic& how) const {
+  return sum_of(golden(variant, how));
+}
+
+std::vector<double> Replay::allowed(const CallVariant& variant) const {
+  const DType dtype = result_.dtype();
+  ErrorModel device{unit_roundoff(arithmetic()), min_subnormal(arithmetic())};
+  // A result in float32 of bfloat16 inputs may have been stored as bfloat16 first (main gradients).
+  const double stored = std::max(unit_roundoff(arithmetic()), coarsest_roundoff());
+  const bool is_narrow = stored > unit_roundoff(arithmetic());
+  if (is_narrow) device.stored_roundoff = stored;
+  const std::vector<Tensor> parts = golden(variant, {});
+  const std::vector<double> values = sum_of(parts);
+  std::vector<double> allowed(values.size(), 0);
+  for (std::size_t c = 0; c < calls_.size(); ++c) {
+    const Call& call = calls_[c];
+    const std::vector<NamedTensor> inputs = inputs_of(call, variant, {});
+    const auto bound = compute_bound(*call.op, inputs, attributes_of(call, variant), device);
+    const std::vector<double> part = parts[c].values(), error = output_named(bound, call.output).values();
+    // Parts are stored and added up in any order; a bias is added to a product that was stored.
+    const auto additions = static_cast<double>(calls_.size() - 1);
+    const Tensor* b = call.output == "y" ? find_tensor(inputs, "b") : nullptr;
+    const std::vector<double> bias = b != nullptr ? b->values() : std::vector<double>();
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      allowed[i] += error[i] + (additions + (is_narrow ? 1 : 0)) * stored * std::abs(part[i]);
+      if (!bias.empty()) allowed[i] += stored * (std::abs(part[i]) + std::abs(bias[i % bias.size()]));
+    }
+  }
+  // The golden values are float64 of the same computation, with an error of that share of the bound.
+  const double own = 1 + 0x1p-53 / unit_roundoff(arithmetic());
+  for (std::size_t i = 0; i < allowed.size(); ++i) {
+    allowed[i] *= own;
+    if (unit_roundoff(dtype) > unit_roundoff(arithmetic()))
+      allowed[i] += unit_roundoff(dtype) * (std::abs(values[i]) + allowed[i]) + min_subnormal(dtype) / 2;
+  }
+  return allowed;
+}
+
+std::optional<double> Replay::ratio(const CallVariant& variant, const Arithmetic& how) const {
+  const Tensor actual = permuted(result_, variant.permutation);
+  try {
+    const std::vector<double> values = golden_values(variant, how);
+    if (!is_float(actual.dtype()))
+      return actual.values() == values ? 0 : std::numeric_limits<double>::infinity();
+    // Inputs and sums that are rounded otherwise hardly change what may be lost.
+    if (!allowed_ || allowed_of_ != variant.text) allowed_ = allowed(variant);
+    allowed_of_ = variant.text;
+    const Tensor expected(actual.shape(), std::span<const double>(values));
+    const Metrics m = measure(actual, expected, {0, 0, *allowed_});
+    return m.special_mismatch > 0 ? std::numeric_limits<double>::infinity() : m.worst_ratio;
+  } catch (const Error&) {  // not from these inputs
+    return std::nullopt;
+  }
+}
+
+bool Replay::may_fit(const CallVariant& variant, const Arithmetic& how) const {
+  constexpr double far = 0.1;  // relative L2
+  try {
+    const Tensor actual = permuted(result_, variant.permutation);
+    const std::vector<double> values = golden_values(variant, how);
+    if (!is_float(actual.dtype())) return true;
+    return measure(actual, Tensor(actual.shape(), std::span<const double>(values)), {}).relative_l2 <= far;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace assay

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "assay/compare/replay/call_variant.h"
+#include "assay/compare/replay/recorded_call.h"
+#include "assay/operators/golden.h"
+
+namespace assay {
+
+/// Calls on the inputs that one dump recorded. A result whose rows follow each from a row of the inputs is
+/// replayed in some rows only, if it is large.
+class Replay {
+ public:
+  /// Reads the inputs. Throws Error if one of them cannot be read or has no values.
+  /// @param worst  flat index of the element that is off most: its row is replayed in any case
+  Replay(const Dump&, std::vector<RecordedCall>, Tensor result, std::int64_t worst);
+
+  /// Largest error / allowed of the recorded result: at most 1 for a correct kernel that computes in float32
+  /// (float64 results: float64) and may keep intermediate results in the dtype of the result. Infinite where
+  /// NaN or Inf differ. Nothing if the calls cannot have made a tensor of this shape.
+  std::optional<double> ratio(const CallVariant&, const Arithmetic& = {}) const;
+
+  /// False: its values are so far from the recorded ones that ratio() is at most 1 only under a bound that
+  /// tells nothing apart. Costs a small share of ratio().
+  bool may_fit(const CallVariant&, const Arithmetic& = {}) const;
+
+  /// Norms with the epsilon that comes nearest to the recorded result, to one digit, two, .. six; none for
+  /// other operators, or if it would be outside 1e-15 to 1.
+  std::vector<CallVariant> with_fitted_epsilon() const;
+  /// Evaluations of values that this takes: 0 where there is no epsilon.
+  int evaluations_to_fit_epsilon() const;
+
+  /// Terms that one evaluation adds up, or so.
+  double work() const;
+  const Operator& op() const { return *calls_.front().op; }
+
+ private:
+  struct Call {
+    const Operator* op;
+    std::string output;
+    std::vector<NamedTensor> inputs;
+  };
+  void keep_rows(std::int64_t worst);
+  DType arithmetic() const;
+  std::vector<NamedTensor> inputs_of(const Call&, const CallVariant&, const Arithmetic&) const;
+  Attributes attributes_of(const Call&, const CallVariant&) const;
+  std::vector<Tensor> golden(const CallVariant&, const Arithmetic&) const;         ///< of each call
+  std::vector<double> golden_values(const CallVariant&, const Arithmetic&) const;  ///< their sum
+  std::vector<double> allowed(const CallVariant&) const;
+  double coarsest_roundoff() const;
+
+  std::vector<Call> calls_;
+  Tensor result_;
+  /// The last bound, which costs far more than values: that of a variant with all ways to compute it.
+  mutable std::optional<std::vector<double>> allowed_;
+  mutable std::string allowed_of_;
+};
+
+}  // namespace assay

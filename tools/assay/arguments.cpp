@@ -1,0 +1,209 @@
+#include "arguments.h"
+
+#include <memory>
+
+#include "verbs.h"
+
+namespace assay {
+namespace {
+
+void add_output_options(CLI::App* verb, OutputOptions& o) {
+  verb->add_option("--json", o.json, "write the report as JSON to this file; - is standard output")
+      ->type_name("F");
+  verb->add_option("--jsonl", o.jsonl, "the same as JSON Lines, one finding a line")->type_name("F");
+  verb->add_option("--csv", o.csv, "one row per tensor")->type_name("F");
+  verb->add_option("--html", o.html, "one page with pictures, filters and all tensors; needs no network")
+      ->type_name("F");
+  verb->add_option("--junit", o.junit, "JUnit XML, one test case per step, phase and module")->type_name("F");
+  verb->add_option("--markdown", o.markdown, "a summary in Markdown")->type_name("F");
+  auto* github = verb->add_flag("--github", o.github,
+                                "annotations on the log and the step summary; default in a GitHub workflow");
+  verb->add_flag("--no-github", o.no_github, "none of these")->excludes(github);
+  verb->add_option("--color", o.color, "auto, always or never")
+      ->check(CLI::IsMember({"auto", "always", "never"}));
+  verb->add_flag("-v,--all", o.all, "show every finding, none folded");
+}
+
+CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& what,
+                   const std::string& example) {
+  CLI::App* verb = app.add_subcommand(name, what);
+  verb->footer("example:  " + example);
+  return verb;
+}
+
+void add_ops(CLI::App& app, std::function<int()>& action) {
+  auto o = std::make_shared<OpsVerb>();
+  CLI::App* verb = add_verb(app, "ops", "list the operators, or describe one", "assay ops rms_norm");
+  verb->add_option("name", o->name, "operator or alias")->type_name("NAME");
+  auto* markdown = verb->add_flag("--markdown", o->markdown, "as Markdown: OPERATORS.md");
+  verb->add_flag("--json", o->json, "as JSON")->excludes(markdown);
+  verb->callback([o, &action] { action = [o] { return run(*o); }; });
+}
+
+void add_device_options(CLI::App* verb, std::string& accumulator, std::string& intermediate) {
+  verb->add_option("--accumulator", accumulator,
+                   "how the device adds: float32 (default), bfloat16,tree, hopper, .. (README)")
+      ->type_name("A");
+  verb->add_option("--intermediate", intermediate,
+                   "dtype of what lies between the steps of a kernel: bfloat16 if eager")
+      ->type_name("T");
+}
+
+void add_raw_option(CLI::App* verb, std::string& raw) {
+  verb->add_option("--raw", raw, "what a file of no known format holds, little-endian: float32:4,8")
+      ->type_name("T:N,N");
+}
+
+void add_golden(CLI::App& app, std::function<int()>& action) {
+  auto o = std::make_shared<GoldenVerb>();
+  CLI::App* verb = add_verb(app, "golden", "compute golden outputs of operator cases",
+                            "assay golden cases/rms_norm/rows_6x33 -o golden");
+  verb->add_option("case", o->cases, "folder with case.json, or a folder of such")
+      ->required()
+      ->type_name("CASE");
+  verb->add_option("-o,--output", o->output, "write the case with golden outputs into this folder")
+      ->type_name("DIR");
+  verb->add_option("--level", o->level,
+                   "report (float32), fp64, certified (float32 with proof) or bound (errors)");
+  add_device_options(verb, o->accumulator, o->intermediate);
+  verb->callback([o, &action] { action = [o] { return run(*o); }; });
+}
+
+void add_generate(CLI::App& app, std::function<int()>& action) {
+  auto o = std::make_shared<GenerateVerb>();
+  CLI::App* verb =
+      add_verb(app, "generate", "make an operator case: inputs from a seed, the outputs declared",
+               "assay generate matmul M=128 K=4096 N=64 --dtype bfloat16 -o case");
+  verb->add_option("op", o->op, "operator or alias")->required()->type_name("OP");
+  verb->add_option("size", o->sizes, "extents by letter (assay ops OP); the rest from an example")
+      ->type_name("DIM=N");
+  verb->add_option("--attr", o->attributes, "an attribute")->type_name("K=V")->allow_extra_args(false);
+  verb->add_option("--leave-out", o->leave_out, "optional inputs that are not made, comma-separated")
+      ->type_name("NAMES");
+  verb->add_option("--dtype", o->dtype, "of inputs and outputs")->type_name("T");
+  verb->add_option("--fill", o->fill, "random, integer (nothing is rounded) or special (NaN, Inf, extremes)");
+  verb->add_option("--seed", o->seed, "another seed, other numbers, on every machine alike")
+      ->type_name("N")
+      ->check(CLI::Range(0ULL, 1ULL << 53));
+  verb->add_flag("--golden", o->golden, "write golden outputs too");
+  verb->add_option("-o,--output", o->output, "a new folder")->required()->type_name("DIR");
+  verb->callback([o, &action] { action = [o] { return run(*o); }; });
+}
+
+void add_check(CLI::App& app, const std::string& command, std::function<int()>& action) {
+  auto o = std::make_shared<CheckVerb>();
+  o->output.command = command;
+  CLI::App* verb = add_verb(app, "check", "judge the outputs of operator cases against golden values",
+                            "assay check cases/rms_norm/rows_6x33 --actual my_kernel_output");
+  verb->add_option("case", o->cases, "folder with case.json, or a folder of such")
+      ->required()
+      ->type_name("CASE");
+  verb->add_option("--actual", o->actual, "judge the outputs found here, in any readable format")
+      ->type_name("DIR");
+  verb->add_option("--tolerance", o->tolerances,
+                   "derived (default), another policy or a .toml file; the first decides")
+      ->type_name("POLICY")
+      ->allow_extra_args(false);
+  verb->add_option("--level", o->level, "of the golden values: report (float32), fp64 or certified");
+  add_device_options(verb, o->accumulator, o->intermediate);
+  verb->add_flag("--prove", o->prove, "show that the gate can fail: injected faults must be rejected");
+  verb->add_option("--dtype-hint", o->dtype_hint, "dtype of --actual arrays whose file cannot say it");
+  verb->add_option("--only", o->only, "only outputs of this name; * and ? as in a shell")->type_name("NAME");
+  verb->add_option("--threads", o->threads, "0: one per core");
+  add_output_options(verb, o->output);
+  verb->callback([o, &action] { action = [o] { return run(*o); }; });
+}
+
+void add_inspect(CLI::App& app, std::function<int()>& action) {
+  auto o = std::make_shared<InspectVerb>();
+  CLI::App* verb =
+      add_verb(app, "inspect", "list the tensors of any file or dump", "assay inspect run --stats");
+  verb->add_option("path", o->path, "file or folder")->required()->type_name("PATH");
+  verb->add_flag("--json", o->json, "as JSON");
+  verb->add_flag("--stats", o->stats, "sum, absolute sum, smallest, largest, NaN and Inf counts");
+  verb->add_flag("--hash", o->hash, "SHA-256 of the little-endian elements in C order");
+  verb->add_flag("--ranks", o->ranks, "what each rank holds, not merged");
+  verb->add_option("--rules", o->rules, "TOML file with mesh, renumber and layout rules")->type_name("FILE");
+  verb->add_option("--dtype-hint", o->dtype_hint,
+                   "dtype of arrays whose file cannot say it (numpy V2: bfloat16)");
+  add_raw_option(verb, o->raw);
+  verb->callback([o, &action] { action = [o] { return run(*o); }; });
+}
+
+void add_diff(CLI::App& app, const std::string& command, std::function<int()>& action) {
+  auto o = std::make_shared<DiffVerb>();
+  o->output.command = command;
+  CLI::App* verb = add_verb(app, "diff", "judge two files or dumps, tensor by tensor",
+                            "assay diff npu_dump gpu_dump --junit report.xml");
+  verb->add_option("actual", o->actual, "file or folder to judge")->required()->type_name("ACTUAL");
+  verb->add_option("reference", o->reference, "file or folder to judge it by")
+      ->required()
+      ->type_name("REFERENCE");
+  verb->add_option("--rules", o->rules,
+                   "TOML file: rename, operator, count, tolerance, ignore, mesh, renumber, layout")
+      ->type_name("F");
+  verb->add_option("--tolerance", o->tolerances,
+                   "telechat3 (default), torch, bitwise or a .toml file; the first decides")
+      ->type_name("POLICY")
+      ->allow_extra_args(false);
+  verb->add_option("--only", o->only, "only tensors of this name; * and ? as in a shell")->type_name("NAME");
+  verb->add_flag("--exact-sums", o->exact_sums, "sums behind means and norms without any rounding; slower");
+  verb->add_flag("--accept-statistics", o->accept_statistics,
+                 "tensors of which only statistics were recorded pass where these agree");
+  verb->add_option("--threads", o->threads, "0: one per core");
+  verb->add_flag("--alone", o->alone, "judge everything here, also in a process that mpirun started");
+  verb->add_option("--dtype-hint", o->dtype_hint,
+                   "dtype of arrays whose file cannot say it (numpy V2: bfloat16)");
+  verb->add_option("--raw", o->raw,
+                   "what files of no known format hold: float32:4,8; twice if the sides differ")
+      ->type_name("T:N,N")
+      ->allow_extra_args(false);
+  add_output_options(verb, o->output);
+  verb->callback([o, &action] { action = [o] { return run(*o); }; });
+}
+
+void add_tolerance(CLI::App& app, std::function<int()>& action) {
+  auto o = std::make_shared<ToleranceVerb>();
+  CLI::App* verb = add_verb(app, "tolerance", "show the tolerance tables, or explain one lookup",
+                            "assay tolerance telechat3 --dtype bfloat16 --count 4096");
+  verb->add_option("policy", o->policy, "a policy's name or a .toml file; none: all")->type_name("POLICY");
+  verb->add_option("--op", o->op, "operator")->type_name("O");
+  verb->add_option("--dtype", o->dtype, "dtype of the tensor")->type_name("T");
+  verb->add_option("--count", o->count, "accumulation count")->type_name("N");
+  verb->callback([o, &action] { action = [o] { return run(*o); }; });
+}
+
+void add_convert(CLI::App& app, std::function<int()>& action) {
+  auto o = std::make_shared<ConvertVerb>();
+  CLI::App* verb =
+      add_verb(app, "convert", "rewrite any readable dump as assay-dump, safetensors, npy or HDF5",
+               "assay convert run run.safetensors");
+  verb->add_option("in", o->input, "file or folder")->required()->type_name("IN");
+  verb->add_option("out", o->output, "what to make: x.safetensors, x.npy, x.h5, or else a folder")
+      ->required()
+      ->type_name("OUT");
+  verb->add_option("--to", o->to,
+                   "assay-dump, safetensors, npy (a folder of them) or hdf5; default: by OUT's name")
+      ->check(CLI::IsMember({"assay-dump", "safetensors", "npy", "hdf5"}))
+      ->type_name("F");
+  verb->add_option("--dtype-hint", o->dtype_hint,
+                   "dtype of arrays whose file cannot say it (numpy V2: bfloat16)");
+  add_raw_option(verb, o->raw);
+  verb->add_option("--rules", o->rules, "TOML file with mesh, renumber and layout rules")->type_name("FILE");
+  verb->callback([o, &action] { action = [o] { return run(*o); }; });
+}
+
+}  // namespace
+
+void add_verbs(CLI::App& app, const std::string& command, std::function<int()>& action) {
+  add_ops(app, action);
+  add_golden(app, action);
+  add_check(app, command, action);
+  add_generate(app, action);
+  add_inspect(app, action);
+  add_diff(app, command, action);
+  add_tolerance(app, action);
+  add_convert(app, action);
+}
+
+}  // namespace assay
