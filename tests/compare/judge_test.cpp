@@ -7,6 +7,8 @@
 #include <cstring>
 #include <limits>
 
+#include "memory_dump.h"
+
 namespace assay {
 namespace {
 
@@ -16,13 +18,6 @@ using testing::IsEmpty;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-
-Tensor tensor(DType d, std::vector<double> values) {
-  return Tensor::from_values(d, {static_cast<std::int64_t>(values.size())}, values);
-}
-Tensor float32(std::vector<double> values) {
-  return tensor(DType::float32, std::move(values));
-}
 
 // What the judge is told; the policy lives here.
 struct Given {
