@@ -51,7 +51,7 @@ inline std::string only_left_out(const Dump& dump) {
   return dump.left_out.empty() ? "" : dump.left_out[0];
 }
 
-inline void expect_error(const std::filesystem::path& path, std::string_view part) {
+inline void expect_no_dump(const std::filesystem::path& path, std::string_view part) {
   EXPECT_THAT([&] { open_dump(path); }, testing::ThrowsMessage<Error>(testing::HasSubstr(part)));
 }
 
