@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import unittest
 
-from assay_test import ASSAY, Test, environment, run, write_safetensors
+from program import ASSAY, Test, environment, run, write_safetensors
 
 # CI runs as root in a container, and has fewer cores than processes.
 # Open MPI leaves memory behind: no matter of ours in a build with sanitizers.

@@ -1,12 +1,19 @@
-"""What the reports of the built program are to the machines that read them: GitHub, GitLab, Jenkins.
+"""The reports of the built program as files, and what they are to the machines that read them: GitHub, GitLab, Jenkins.
 
     ASSAY=build/dev/tools/assay/assay ASSAY_TEST_DATA=tests/data python3 tests/assay/reports_test.py
 """
+import csv
+import fcntl
+import io
+import json
+import os
 import re
+import stat
+import subprocess
 import unittest
 import xml.etree.ElementTree as ElementTree
 
-from assay_test import Test, write_safetensors
+from program import ASSAY, Test, write_safetensors
 
 COMMAND = re.compile(r"::(error|notice) title=([^:,\r\n]*)::([^\r\n]*)")
 
@@ -96,6 +103,63 @@ class Files(Test):
             self.assertIn("safetensors", text.replace(command, "").replace("r.safetensors", ""))
         self.assertIn(command.replace("_", "\\_"), (self.dir / "r.markdown").read_text())
         self.assertIn(command, self.expect(1, "diff", a, r, "--json=r.json", "--all").out)
+
+    def test_reports_to_files(self):
+        a, r = self.pair()
+        text = self.expect(1, "diff", a, r, "--json", "r.json", "--csv", "r.csv", "--junit", "r.xml", "--markdown", "r.md",
+                           "--html", "r.html").out
+        self.assertTrue(text.startswith("FAIL"))
+        report = json.loads((self.dir / "r.json").read_text())
+        self.assertEqual(report["counts"]["failed"], 1)
+        self.assertEqual(report["counts"]["missing_actual"], 1)
+        self.assertEqual(report["exit_status"], 1)
+        y = next(f for f in report["findings"] if f["name"] == "y")
+        self.assertEqual((y["worst_index"], y["actual_value"], y["reference_value"]), ([2], 3.5, 3.0))
+        rows = list(csv.DictReader(io.StringIO((self.dir / "r.csv").read_bytes().decode(), newline="")))
+        self.assertEqual([row["verdict"] for row in rows], ["passed", "failed", "missing actual"])
+        suite = ElementTree.parse(self.dir / "r.xml").getroot()
+        self.assertEqual((suite.get("tests"), suite.get("failures"), suite.get("errors")), ("3", "2", "0"))
+        self.assertTrue((self.dir / "r.md").read_text().startswith("## assay diff: FAIL\n"))
+        page = (self.dir / "r.html").read_text()
+        self.assertTrue(page.startswith("<!doctype html>") and "Worst elements" in page and 'class="map"' in page)
+        self.assertFalse(list(self.dir.glob("*.part")))
+
+    def test_reports_to_standard_output_are_alone_there(self):
+        a, r = self.pair()
+        self.assertEqual(json.loads(self.expect(1, "diff", a, r, "--json", "-").out)["verb"], "diff")
+        ElementTree.fromstring(self.expect(1, "diff", a, r, "--junit", "-").out)
+        self.assertTrue(self.expect(1, "diff", a, r, "--csv", "-").out.startswith("name,verdict,"))
+        self.assertTrue(self.expect(1, "diff", a, r, "--markdown", "-").out.startswith("## "))
+        self.assertTrue(self.expect(1, "diff", a, r, "--html", "-").out.startswith("<!doctype html>"))
+        self.trouble("diff", a, r, "--json", "-", "--csv", "-", says="--json and --csv both write to '-'")
+
+    def test_a_report_that_cannot_be_written_is_trouble(self):
+        a, _ = self.pair()
+        for option in ("--json", "--csv", "--html", "--junit", "--markdown"):
+            done = self.expect(2, "diff", a, a, option, "no/such/folder/report")
+            self.assertIn("no/such/folder/report: cannot be written", done.err)
+        (self.dir / "folder").mkdir()
+        self.assertIn("folder", self.expect(2, "diff", a, a, "--json", "folder").err)
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([ASSAY, "diff", a, a], cwd=self.dir, stdout=full, stderr=subprocess.PIPE)
+        self.assertEqual((done.returncode, done.stderr.decode()[:37]), (2, "assay: standard output: cannot be wri"))
+
+    def test_reports_go_into_what_is_there(self):
+        """A device or a pipe must not be replaced by a file, nor a link by what it points to."""
+        a, _ = self.pair()
+        pipe = self.dir / "pipe"
+        os.mkfifo(pipe)
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        fcntl.fcntl(reader, 1031, 1 << 20)  # F_SETPIPE_SZ: room for the report
+        self.expect(0, "diff", a, a, "--json", "pipe")
+        self.assertEqual(json.loads(os.read(reader, 1 << 20))["exit_status"], 0)
+        os.close(reader)
+        self.assertTrue(stat.S_ISFIFO(pipe.stat().st_mode))
+        (self.dir / "target").write_text("old")
+        (self.dir / "link").symlink_to("target")
+        self.expect(0, "diff", a, a, "--json", "link")
+        self.assertTrue((self.dir / "link").is_symlink())
+        self.assertEqual(json.loads((self.dir / "target").read_text())["exit_status"], 0)
 
 
 class Junit(Test):

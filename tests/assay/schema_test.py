@@ -16,7 +16,7 @@ try:
 except ImportError:
     sys.exit(77)
 
-from assay_test import CASES, DATA, Test, write_safetensors
+from program import CASES, DATA, Test, write_safetensors
 
 SCHEMA = json.loads(Path(os.environ["ASSAY_SCHEMA"]).read_text())
 DEMO = DATA.parent.parent / "demo"

@@ -134,7 +134,8 @@ double local_ratio(const RecordedPair& run, const Finding& f) {
   return local ? local->ratio : std::numeric_limits<double>::quiet_NaN();
 }
 
-void expect_clean(const Kernel& kernel, const Precision& precision, const Inputs& in, Order order) {
+// Whether the two differ at all: only then is the pair a test.
+bool expect_clean(const Kernel& kernel, const Precision& precision, const Inputs& in, Order order) {
   const std::int64_t N = in.x.shape()[0], K = in.x.shape()[1];
   const auto stored = [N](DType d, const Values& v) {
     return Tensor::from_values(d, {N, static_cast<std::int64_t>(v.size()) / N}, v);
@@ -153,24 +154,28 @@ void expect_clean(const Kernel& kernel, const Precision& precision, const Inputs
                   name(precision.reference), static_cast<int>(order), K);
   EXPECT_EQ(report.exit_status(), 0) << what << ": " << report.findings.back().reason;
   EXPECT_LE(local_ratio(run, report.findings.back()), 1) << what;
+  return report.findings.back().metrics->max_abs > 0;
 }
 
 TEST(CleanPairs, GiveNoFailure) {
-  int pairs = 0;
   for (const Kernel& kernel : kernels) {
     for (const Precision& precision : precisions) {
+      int pairs = 0, different = 0;
       for (const std::int64_t K : {17, 300, 2100}) {
         for (const bool positive : {false, true}) {
           const Inputs in = inputs_of(kernel, precision.inputs, K, positive, static_cast<std::uint64_t>(K));
           for (const Order order : orders) {
-            expect_clean(kernel, precision, in, order);
+            different += expect_clean(kernel, precision, in, order) ? 1 : 0;
             ++pairs;
           }
         }
       }
+      // Where both are stored as bfloat16, what the orders differ by is mostly rounded away.
+      const bool rounded_away = precision.actual == DType::bfloat16 && precision.reference == DType::bfloat16;
+      EXPECT_TRUE(rounded_away || 2 * different > pairs)
+          << kernel.op << ": " << different << " of " << pairs << " pairs differ at all";
     }
   }
-  EXPECT_GE(pairs, 200);
 }
 
 }  // namespace

@@ -13,13 +13,6 @@ Identity output(const std::string& module) {
   return {0, 0, Phase::forward, module, "output", "y", 0};
 }
 
-Tensor noisy(const Tensor& t, std::uint64_t seed) {
-  Random random(seed);
-  Values values = t.values();
-  for (double& v : values) v *= 1 + noise_of(t.dtype()) * (2 * random.uniform() - 1);
-  return Tensor::from_values(t.dtype(), t.shape(), values);
-}
-
 const char* const modules[] = {"linear", "softmax", "gelu", "matmul", "layer_norm", "to"};
 
 // Every module's result, that of `faulty` as `fault` makes it.

@@ -34,6 +34,14 @@ inline Tensor normal_tensor(DType dtype, const Shape& shape, std::uint64_t seed,
   return Tensor::from_values(dtype, shape, Random(seed).normals(element_count(shape), scale));
 }
 
+/// The same, rounded differently on the way.
+inline Tensor noisy(const Tensor& t, std::uint64_t seed) {
+  Random random(seed);
+  Values values = t.values();
+  for (double& v : values) v *= 1 + noise_of(t.dtype()) * (2 * random.uniform() - 1);
+  return Tensor::from_values(t.dtype(), t.shape(), values);
+}
+
 /// a + factor b, in the dtype of a; b is repeated for every row where it is smaller.
 inline Tensor plus(const Tensor& a, double factor, const Tensor& b) {
   Values sum = a.values();

@@ -2,14 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 #include <random>
 #include <string>
 
-#include "assay/compare/diff.h"
 #include "assay/compare/html/html.h"
 #include "assay/compare/report.h"
-#include "memory_dump.h"
+#include "report_samples.h"
 
 namespace assay {
 namespace {
@@ -18,8 +16,6 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t most_bytes = 5'000'000;
 
 DiffOptions options() {
@@ -37,12 +33,6 @@ Report report_of(const std::vector<std::pair<std::string, double>>& errors) {
     r.add(name, float32({1, 2, 4}));
   }
   return diff(a, r, options());
-}
-
-std::size_t occurrences(std::string_view text, std::string_view of) {
-  std::size_t count = 0;
-  for (std::size_t at = text.find(of); at != std::string::npos; at = text.find(of, at + 1)) ++count;
-  return count;
 }
 
 // The part that the program writes for each report: without style, script and data.
@@ -240,59 +230,6 @@ TEST(Html, ShadesTurnAtTheLimit) {
   EXPECT_EQ(shade(1e9), '7');
   EXPECT_EQ(shade(infinity), '8');
   EXPECT_EQ(shade(nan), '8');
-}
-
-// ---- heat maps
-
-std::optional<HeatGrid> kinds_of(const std::vector<std::string>& modules) {
-  Report report;
-  for (const std::string& module : modules) {
-    report.findings.emplace_back().id.module = module;
-    report.findings.back().id.slot = "output";
-  }
-  return layer_by_kind(report);
-}
-
-TEST(HeatGrid, LayersAreRowsAndPathsWithoutNumbersColumns) {
-  const auto grid = kinds_of({"embedding", "model.layers.0.attn.q", "model.layers.2.attn.q",
-                              "model.layers.2.moe.experts.5.fc1", "head"});
-  ASSERT_TRUE(grid);
-  EXPECT_EQ(grid->rows, (std::vector<std::string>{"none", "0", "1", "2"}));
-  EXPECT_EQ(grid->columns, (std::vector<std::string>{"embedding output", "attn.q output",
-                                                     "moe.experts.fc1 output", "head output"}));
-  EXPECT_EQ(grid->row, (std::vector<int>{0, 1, 3, 3, 0}));
-  EXPECT_EQ(grid->column, (std::vector<int>{0, 1, 1, 2, 3}));
-}
-
-TEST(HeatGrid, ExpertsAreColumns) {
-  Report report;
-  for (const char* module : {"layers.3.moe.experts.0.fc1", "layers.4.moe.experts.2.fc1", "layers.4.mlp"})
-    report.findings.emplace_back().id.module = module;
-  const auto grid = layer_by_expert(report);
-  ASSERT_TRUE(grid);
-  EXPECT_EQ(grid->rows, (std::vector<std::string>{"3", "4"}));
-  EXPECT_EQ(grid->columns, (std::vector<std::string>{"0", "1", "2"}));
-  EXPECT_EQ(grid->row, (std::vector<int>{0, 1, -1}));
-  EXPECT_EQ(grid->column, (std::vector<int>{0, 2, -1}));
-}
-
-TEST(HeatGrid, ManyLayersAndKindsBecomeFew) {
-  std::vector<std::string> modules;
-  for (int i = 0; i < 1000; ++i)
-    modules.push_back("layers." + std::to_string(i) + ".kind" + std::to_string(i) + ".fc");
-  const auto grid = kinds_of(modules);
-  ASSERT_TRUE(grid);
-  EXPECT_LE(grid->rows.size(), 96u);
-  EXPECT_EQ(grid->rows[1], "11-21");
-  EXPECT_EQ(grid->columns, (std::vector<std::string>{"fc"}));
-  for (std::size_t i = 0; i < modules.size(); ++i)
-    EXPECT_LT(grid->row[i], static_cast<int>(grid->rows.size()));
-}
-
-TEST(HeatGrid, NumbersThatAreNoLayersDoNotMatter) {
-  const auto grid = kinds_of({"layers.999999999999.x", "layers..x", "a/1/b", "99999999.c", "1", ""});
-  ASSERT_TRUE(grid);
-  EXPECT_EQ(grid->rows, (std::vector<std::string>{"none", "1"}));
 }
 
 }  // namespace

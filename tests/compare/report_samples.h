@@ -108,7 +108,7 @@ inline std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-inline std::size_t occurrences(const std::string& text, const std::string& of) {
+inline std::size_t occurrences(std::string_view text, std::string_view of) {
   std::size_t count = 0;
   for (std::size_t at = text.find(of); at != std::string::npos; at = text.find(of, at + 1)) ++count;
   return count;

@@ -18,13 +18,6 @@ Identity identity(Phase phase, const char* slot, const char* arg, std::int64_t m
   return {step, mb, phase, "layers.1.m", slot, arg, 0};
 }
 
-Tensor noisy(const Tensor& t, std::uint64_t seed) {
-  Random random(seed);
-  Values values = t.values();
-  for (double& v : values) v *= 1 + noise_of(t.dtype()) * (2 * random.uniform() - 1);
-  return Tensor::from_values(t.dtype(), t.shape(), values);
-}
-
 void expect_last(const RecordedPair& run, const std::string& text, const std::string& what) {
   const Report report = run.diff();
   const Finding& f = report.findings.back();

@@ -11,23 +11,13 @@
 #include "assay/dumps/npy_writer.h"
 #include "assay/dumps/safetensors.h"
 #include "assay/golden/error.h"
+#include "read_all.h"
 #include "scratch.h"
 
 namespace assay {
 namespace {
 
 using testing::HasSubstr;
-
-void expect_error(const std::filesystem::path& path, std::string_view part, const OpenOptions& options = {}) {
-  try {
-    const auto dump = open_dump(path, options);
-    for (std::size_t i = 0; i < dump->records.size(); ++i) dump->read(i);
-    ADD_FAILURE() << path << " was read; expected: " << part;
-  } catch (const Error& problem) {
-    EXPECT_THAT(problem.what(), HasSubstr(part));
-    EXPECT_THAT(problem.what(), HasSubstr(path.filename().string()));
-  }
-}
 
 template <class T>
 std::string little(T value, std::size_t bytes) {

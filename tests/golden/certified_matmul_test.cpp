@@ -1,79 +1,16 @@
-#include "assay/golden/certified_matmul.h"
-
-#include <cblas.h>
 #include <fmt/core.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <hwy/targets.h>
 
 #include <algorithm>
-#include <bit>
 #include <boost/multiprecision/mpfr.hpp>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <limits>
-#include <random>
-#include <string>
-#include <vector>
 
 #include "assay/golden/dtype.h"
 #include "assay/golden/error.h"
+#include "certified_product.h"
 
 namespace assay {
 namespace {
-
-constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
-
-using Random = std::mt19937_64;
-
-double normal(Random& random) {
-  return std::normal_distribution<double>()(random);
-}
-
-/// A matrix with its memory; stored with two elements between the rows that belong to nobody.
-struct Matrix {
-  Matrix(std::int64_t rows, std::int64_t columns, bool transposed = false)
-      : view{nullptr, rows, columns, (transposed ? rows : columns) + 2, transposed},
-        values(static_cast<std::size_t>((transposed ? columns : rows) * view.leading_dimension), nan) {
-    view.data = values.data();
-  }
-  Matrix(std::int64_t rows, std::int64_t columns, const std::vector<float>& row_major)
-      : Matrix(rows, columns) {
-    for (std::int64_t i = 0; i < rows; ++i)
-      for (std::int64_t j = 0; j < columns; ++j)
-        at(i, j) = row_major[static_cast<std::size_t>(i * columns + j)];
-  }
-  Matrix(const Matrix&) = delete;
-  Matrix& operator=(const Matrix&) = delete;
-  float& at(std::int64_t i, std::int64_t j) {
-    if (view.transposed) std::swap(i, j);
-    return values[static_cast<std::size_t>(i * view.leading_dimension + j)];
-  }
-  template <class F>
-  void fill(F f) {
-    for (std::int64_t i = 0; i < view.rows; ++i)
-      for (std::int64_t j = 0; j < view.columns; ++j) at(i, j) = static_cast<float>(f(i, j));
-  }
-  MatrixView view;
-  std::vector<float> values;
-};
-
-struct Product {
-  std::vector<float> y;
-  Certificate certificate;
-};
-
-Product multiply(const Matrix& a, const Matrix& b, int threads = 1) {
-  // A value that no test expects stands for "not written".
-  Product p{std::vector<float>(static_cast<std::size_t>(a.view.rows * b.view.columns), 12345.678f), {}};
-  p.certificate = certified_matmul(a.view, b.view, p.y, threads);
-  const Certificate& c = p.certificate;
-  EXPECT_EQ(c.exact + c.certified + c.repaired_double_double + c.repaired_exact,
-            static_cast<std::int64_t>(p.y.size()));
-  return p;
-}
 
 /// By MPFR: 770 bits hold every sum of float32 products (2^-298 to 2^256, K < 2^200). mpfr_get_flt rounds
 /// once.
@@ -93,10 +30,6 @@ float truth(const MatrixView& a, const MatrixView& b, std::int64_t i, std::int64
   return sum == 0 ? 0.f : mpfr_get_flt(sum.backend().data(), MPFR_RNDN);
 }
 
-std::uint32_t bits(float x) {
-  return std::bit_cast<std::uint32_t>(x);
-}
-
 int wrong_elements(const Matrix& a, const Matrix& b, const std::vector<float>& y) {
   int wrong = 0;
   for (std::int64_t i = 0; i < a.view.rows; ++i) {
@@ -114,10 +47,6 @@ struct Kind {
   const char* name;
   double (*draw)(Random&);
 };
-
-double any_exponent(Random& random) {
-  return std::ldexp(normal(random), static_cast<int>(random() % 250) - 140);
-}
 
 const Kind kinds[] = {
     {"normal", normal},
@@ -288,88 +217,6 @@ TEST(CertifiedMatmul, BlocksMeet) {
   for (std::int64_t j = 0; j < 1050; ++j)
     for (const std::int64_t i : {0, 549, 550, 1023, 1024, 1099}) check(i, j);
   EXPECT_GT(p.certificate.repaired_double_double, 0);
-}
-
-Product mixed_product(int threads) {
-  Random random(6);
-  Matrix a(300, 400), b(400, 200, true);
-  a.fill([&](std::int64_t i, std::int64_t) { return i % 3 == 0 ? any_exponent(random) : normal(random); });
-  b.fill([&](std::int64_t, std::int64_t j) { return j % 7 == 0 ? any_exponent(random) : normal(random); });
-  for (std::int64_t k = 0; k < 400; ++k) a.at(200, k) = k % 2 == 0 ? a.at(100, k) : -a.at(101, k);
-  a.at(50, 60) = -inf;
-  return multiply(a, b, threads);
-}
-
-std::uint64_t hash(const std::vector<float>& y) {
-  std::uint64_t h = 0xcbf29ce484222325;  // FNV-1a, a word at a time
-  for (const float x : y) h = (h ^ bits(x)) * 0x100000001b3;
-  return h;
-}
-
-TEST(CertifiedMatmul, SameBitsForAnyThreadCount) {
-  const std::uint64_t one = hash(mixed_product(1).y);
-  for (const int threads : {0, 2, 3, 7, 100}) EXPECT_EQ(hash(mixed_product(threads).y), one) << threads;
-}
-
-TEST(CertifiedMatmul, SameBitsForEveryInstructionSet) {
-  const std::uint64_t best = hash(mixed_product(1).y);
-  for (std::int64_t target = 1; target != 0; target <<= 1) {
-    if ((hwy::SupportedTargets() & target) == 0) continue;
-    hwy::SetSupportedTargetsForTest(target);
-    EXPECT_EQ(hash(mixed_product(1).y), best) << hwy::TargetName(target);
-    hwy::SetSupportedTargetsForTest(0);
-  }
-}
-
-TEST(CertifiedMatmul, LeavesTheThreadCountOfOpenBlas) {
-  const int before = openblas_get_num_threads();
-  openblas_set_num_threads(2);
-  const int set = openblas_get_num_threads();
-  mixed_product(2);
-  EXPECT_EQ(openblas_get_num_threads(), set);
-  openblas_set_num_threads(before);
-}
-
-// Run by the next test in processes of their own: OpenBLAS reads its environment once.
-TEST(CertifiedMatmul, DISABLED_Hash) {
-  std::printf("hash %016llx of %s\n", static_cast<unsigned long long>(hash(mixed_product(1).y)),
-              openblas_get_corename());
-}
-
-std::string run_with(const std::string& environment) {
-  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
-  const std::string command =
-      "env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX " + environment + " '" + self +
-      "' --gtest_also_run_disabled_tests --gtest_filter=CertifiedMatmul.DISABLED_Hash 2>&1";
-  std::string out;
-  std::FILE* pipe = popen(command.c_str(), "r");
-  for (int c = 0; pipe != nullptr && (c = std::fgetc(pipe)) != EOF;) out.push_back(static_cast<char>(c));
-  EXPECT_TRUE(pipe != nullptr && pclose(pipe) == 0) << command << "\n" << out;
-  const std::size_t line = out.find("hash ");
-  return line == std::string::npos ? out : out.substr(line, out.find('\n', line) - line);
-}
-
-TEST(CertifiedMatmul, SameBitsForEveryKernelOfOpenBlas) {
-  if (!std::filesystem::exists("/proc/self/exe")) GTEST_SKIP() << "needs /proc to start itself";
-  const std::string expected =
-      fmt::format("hash {:016x} of ", static_cast<std::uint64_t>(hash(mixed_product(1).y)));
-  for (const char* threads : {"1", "2"})
-    EXPECT_THAT(run_with(std::string("OPENBLAS_NUM_THREADS=") + threads), testing::StartsWith(expected));
-#if defined(__x86_64__)
-  const std::pair<const char*, bool> cores[] = {
-      {"Nehalem", true},
-      {"Haswell", __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")},
-      {"SkylakeX", __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")}};
-  for (const auto& [core, supported] : cores) {
-    if (supported) {
-      EXPECT_EQ(run_with(std::string("OPENBLAS_CORETYPE=") + core), expected + core);
-      continue;
-    }
-    std::printf("OPENBLAS_CORETYPE=%s is not tried: this processor cannot run it\n", core);
-  }
-#else
-  std::printf("OPENBLAS_CORETYPE is not tried: the names are those of x86-64 processors\n");
-#endif
 }
 
 std::string message(const MatrixView& a, const MatrixView& b, std::size_t elements) {

@@ -5,44 +5,28 @@
 #include <cmath>
 #include <limits>
 
-#include "assay/golden/error.h"
-#include "assay/operators/generate.h"
+#include "calls.h"
 
 // Attention beyond what every operator must hold to: what is masked goes nowhere, whatever it holds.
 namespace assay {
 namespace {
 
-using testing::HasSubstr;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 const Operator& attention() {
   return find_operator("attention");
 }
 
-NamedTensor zeros(std::string name, Shape shape) {
-  return {std::move(name), Tensor(DType::float32, std::move(shape))};
-}
-NamedTensor indices(std::string name, Shape shape, std::vector<std::int64_t> v) {
-  return {std::move(name), Tensor::from_indices(std::move(shape), v)};
-}
-
-const Tensor& tensor(const std::vector<NamedTensor>& all, std::string_view name) {
-  return std::ranges::find(all, name, &NamedTensor::name)->tensor;
-}
-
 // 2 queries, 3 keys, of which the second is masked.
 std::vector<NamedTensor> call(double masked) {
-  const auto of = [](std::string name, Shape shape, std::vector<double> v) {
-    return NamedTensor{std::move(name), Tensor::from_values(DType::float64, std::move(shape), v)};
-  };
-  return {of("q", {2, 1}, {.5, -1}), of("k", {3, 1}, {1, masked, -.25}), of("v", {3, 1}, {2, masked, 4}),
-          of("grad_out", {2, 1}, {1, .75}), of("grad_lse", {2}, {.5, -.5})};
+  return {values("q", {2, 1}, {.5, -1}), values("k", {3, 1}, {1, masked, -.25}),
+          values("v", {3, 1}, {2, masked, 4}), values("grad_out", {2, 1}, {1, .75}),
+          values("grad_lse", {2}, {.5, -.5})};
 }
 
 TEST(Attention, MaskedKeysGoNowhereWhateverTheyHold) {
-  const std::vector<NamedTensor> hiding = {
-      indices("mask", {3}, {1, 0, 1}),
-      {"bias", Tensor::from_values(DType::float64, {3}, std::vector<double>{0, -infinity, 0})}};
+  const std::vector<NamedTensor> hiding = {indices("mask", {3}, {1, 0, 1}),
+                                           values("bias", {3}, {0, -infinity, 0})};
   for (const NamedTensor& hides : hiding) {
     std::vector<NamedTensor> inputs = call(0);
     inputs.push_back(hides);
@@ -54,7 +38,7 @@ TEST(Attention, MaskedKeysGoNowhereWhateverTheyHold) {
         const auto golden = compute_golden(attention(), inputs, {}, level);
         for (const NamedTensor& output : golden) {
           const std::vector<double> found = output.tensor.values(),
-                                    expected = tensor(clean, output.name).values();
+                                    expected = tensor_of(clean, output.name).values();
           for (std::size_t i = 0; i < found.size(); ++i) {
             EXPECT_NEAR(found[i], expected[i], level == Level::fp64 ? 0 : 1e-5)
                 << hides.name << ' ' << output.name;
@@ -62,8 +46,8 @@ TEST(Attention, MaskedKeysGoNowhereWhateverTheyHold) {
         }
       }
     }
-    EXPECT_EQ(tensor(clean, "grad_k").value(1), 0);
-    EXPECT_EQ(tensor(clean, "grad_v").value(1), 0);
+    EXPECT_EQ(tensor_of(clean, "grad_k").value(1), 0);
+    EXPECT_EQ(tensor_of(clean, "grad_v").value(1), 0);
   }
 }
 
@@ -89,8 +73,8 @@ TEST(Attention, LargeScoresDoNotOverflow) {
   const auto golden =
       compute_golden(attention(), std::vector{scalar("q", {1000}), scalar("k", {1, 1}), scalar("v", {1, 3})},
                      {}, Level::fp64);
-  EXPECT_EQ(tensor(golden, "out").value(0), 2);
-  EXPECT_EQ(tensor(golden, "lse").value(0), 1000 + std::log(2.));
+  EXPECT_EQ(tensor_of(golden, "out").value(0), 2);
+  EXPECT_EQ(tensor_of(golden, "lse").value(0), 1000 + std::log(2.));
 }
 
 // Flash kernels keep p and ds in bfloat16 between two products: u = 2^-8 of each term; the lse never sees it.
@@ -100,7 +84,7 @@ TEST(Attention, NarrowProbabilitiesWidenTheBoundOfWhatIsMadeOfThem) {
   ErrorModel flash = float32_device;
   flash.stored_roundoff = 0x1p-8;
   for (const NamedTensor& narrow : compute_bound(attention(), inputs, {}, flash)) {
-    const std::vector<double> before = tensor(plain, narrow.name).values(), after = narrow.tensor.values();
+    const std::vector<double> before = tensor_of(plain, narrow.name).values(), after = narrow.tensor.values();
     for (std::size_t i = 0; i < after.size(); ++i) {
       if (narrow.name == "lse") {
         EXPECT_EQ(after[i], before[i]);
@@ -119,29 +103,19 @@ TEST(Attention, NarrowProbabilitiesWidenTheBoundOfWhatIsMadeOfThem) {
   }
 }
 
-struct Wrong {
-  std::string_view op;
-  std::vector<NamedTensor> inputs;  // beside or instead of good ones
-  std::string attributes, message;
-};
 class WrongAttention : public testing::TestWithParam<Wrong> {};
 
 TEST_P(WrongAttention, IsAnErrorThatSaysSo) {
-  const auto& [op, given, attributes, message] = GetParam();
-  std::vector<NamedTensor> inputs = given;
+  Wrong call = GetParam();  // beside or instead of good inputs
   const auto good =
-      op == "attention"
+      call.op == "attention"
           ? std::vector{zeros("q", {2, 4, 3}), zeros("k", {2, 5, 3}), zeros("v", {2, 5, 3})}
           : std::vector{zeros("q", {1, 3, 2, 4}), zeros("k", {1, 3, 2, 4}), zeros("v", {1, 3, 2, 5})};
   for (const NamedTensor& input : good) {
-    if (std::ranges::find(given, input.name, &NamedTensor::name) == given.end()) inputs.push_back(input);
+    if (std::ranges::find(call.inputs, input.name, &NamedTensor::name) == call.inputs.end())
+      call.inputs.push_back(input);
   }
-  try {
-    compute_golden(find_operator(op), inputs, parse_call({"", attributes}).attributes, Level::fp64);
-    ADD_FAILURE() << "no Error";
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr(message));
-  }
+  expect_error(call);
 }
 
 INSTANTIATE_TEST_SUITE_P(

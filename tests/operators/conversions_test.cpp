@@ -5,8 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "assay/golden/error.h"
-#include "assay/operators/generate.h"
+#include "calls.h"
 
 // Roundings to other formats, where they are easily wrong, and what a rounding does to a bound.
 namespace assay {
@@ -14,38 +13,14 @@ namespace {
 
 using testing::Each;
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::IsNan;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-NamedTensor values(std::string name, Shape shape, std::vector<double> v) {
-  return {std::move(name), Tensor::from_values(DType::float64, std::move(shape), v)};
-}
-NamedTensor zeros(std::string name, Shape shape) {
-  return {std::move(name), Tensor(DType::float32, std::move(shape))};
-}
-NamedTensor indices(std::string name, Shape shape, std::vector<std::int64_t> v) {
-  return {std::move(name), Tensor::from_indices(std::move(shape), v)};
-}
-
-Tensor output(std::string_view op, std::string_view name, const std::vector<NamedTensor>& inputs,
-              std::string_view attributes) {
-  for (const NamedTensor& t :
-       compute_golden(find_operator(op), inputs, parse_call({"", attributes}).attributes, Level::fp64)) {
-    if (t.name == name) return t.tensor;
-  }
-  ADD_FAILURE() << op << " has no output " << name;
-  return {};
-}
-
 double bound(std::string_view op, std::string_view name, const std::vector<NamedTensor>& inputs,
              std::string_view attributes) {
-  const Attributes given = parse_call({"", attributes}).attributes;
-  for (const NamedTensor& t : compute_bound(find_operator(op), inputs, given, {0x1p-24, 0x1p-149})) {
-    if (t.name == name) return t.tensor.value(0);
-  }
-  ADD_FAILURE() << op << " has no output " << name;
-  return infinity;
+  return tensor_of(compute_bound(find_operator(op), inputs, attributes_of(attributes), {0x1p-24, 0x1p-149}),
+                   name)
+      .value(0);
 }
 
 TEST(Cast, RoundsTiesInEachMode) {
@@ -122,22 +97,10 @@ TEST(Quantize, RoundsBeforeItAddsTheZeroPointAndThenClamps) {
               ElementsAre(0, 2, 0, 124, -131));
 }
 
-struct Wrong {
-  std::string op;
-  std::vector<NamedTensor> inputs;
-  std::string attributes, message;
-};
-
 class WrongConversion : public testing::TestWithParam<Wrong> {};
 
 TEST_P(WrongConversion, IsAnErrorThatSaysSo) {
-  const auto& [op, inputs, attributes, message] = GetParam();
-  try {
-    compute_golden(find_operator(op), inputs, parse_call({"", attributes}).attributes, Level::fp64);
-    ADD_FAILURE() << "no Error";
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr(message));
-  }
+  expect_error(GetParam());
 }
 
 const NamedTensor x46 = zeros("x", {4, 6}), scale = zeros("scale", {});

@@ -4,48 +4,19 @@
 #include <cmath>
 #include <limits>
 
-#include "assay/golden/error.h"
-#include "assay/operators/generate.h"
+#include "calls.h"
 
 // Losses over classes and norms: infinities, zeros, small losses, and what is shared between operators.
 namespace assay {
 namespace {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::IsNan;
 using Inputs = std::vector<NamedTensor>;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-NamedTensor values(std::string name, Shape shape, std::vector<double> v) {
-  return {std::move(name), Tensor::from_values(DType::float64, std::move(shape), v)};
-}
-NamedTensor indices(std::vector<std::int64_t> v) {
-  return {"target", Tensor::from_indices({static_cast<std::int64_t>(v.size())}, v)};
-}
-
-std::vector<double> output(std::string_view op, std::string_view name, const Inputs& inputs,
-                           std::string_view attributes = {}) {
-  const Attributes given = parse_call({"", attributes}).attributes;
-  for (const NamedTensor& t : compute_golden(find_operator(op), inputs, given, Level::fp64)) {
-    if (t.name == name) return t.tensor.values();
-  }
-  ADD_FAILURE() << op << " has no output " << name;
-  return {};
-}
-std::string error_of(std::string_view op, const Inputs& inputs, std::string_view attributes = {}) {
-  try {
-    compute_golden(find_operator(op), inputs, parse_call({"", attributes}).attributes, Level::fp64);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no Error";
-}
-
 TEST(LogSumExp, InfinitiesAsTorch) {
-  const auto y = [](std::vector<double> x) {
-    return output("logsumexp", "y", {values("x", {static_cast<std::int64_t>(x.size())}, x)})[0];
-  };
+  const auto y = [](std::vector<double> x) { return output("logsumexp", "y", {values("x", x)}).value(0); };
   EXPECT_EQ(y({-infinity, -infinity}), -infinity);
   EXPECT_EQ(y({infinity, -infinity, 1}), infinity);
   EXPECT_EQ(y({-infinity, 2}), 2);
@@ -58,21 +29,25 @@ TEST(LogSumExp, InfinitiesAsTorch) {
 
 TEST(L2Norm, HasNoGradientAtZero) {
   const auto x = values("x", {2, 2}, {3, -4, 0, 0}), g = values("grad_y", {2}, {1, infinity});
-  EXPECT_THAT(output("l2_norm", "y", {x}, "dim=-1"), ElementsAre(5, 0));
-  EXPECT_THAT(output("l2_norm", "grad_x", {x, g}, "dim=-1"), ElementsAre(.6, -.8, 0, 0));
+  EXPECT_THAT(output("l2_norm", "y", {x}, "dim=-1").values(), ElementsAre(5, 0));
+  EXPECT_THAT(output("l2_norm", "grad_x", {x, g}, "dim=-1").values(), ElementsAre(.6, -.8, 0, 0));
 }
 
 TEST(NllLoss, MeanOverTheTargetsThatCount) {
   const auto x = values("log_probs", {3, 2}, {-1, -2, -3, -4, -5, -6});
-  EXPECT_THAT(output("nll_loss", "loss", {x, indices({0, 1, -100})}), ElementsAre(2.5));
-  EXPECT_THAT(output("nll_loss", "loss", {x, indices({0, 1, 1}), values("weight", {2}, {3, 1})}),
-              ElementsAre((3. + 4 + 6) / 5));
-  EXPECT_THAT(output("nll_loss", "loss", {x, indices({-100, -100, -100})}), ElementsAre(IsNan()));
-  EXPECT_THAT(output("nll_loss", "grad_log_probs", {x, indices({0, 1, -100})}),
+  EXPECT_THAT(output("nll_loss", "loss", {x, indices("target", {3}, {0, 1, -100})}).values(),
+              ElementsAre(2.5));
+  EXPECT_THAT(
+      output("nll_loss", "loss", {x, indices("target", {3}, {0, 1, 1}), values("weight", {2}, {3, 1})})
+          .values(),
+      ElementsAre((3. + 4 + 6) / 5));
+  EXPECT_THAT(output("nll_loss", "loss", {x, indices("target", {3}, {-100, -100, -100})}).values(),
+              ElementsAre(IsNan()));
+  EXPECT_THAT(output("nll_loss", "grad_log_probs", {x, indices("target", {3}, {0, 1, -100})}).values(),
               ElementsAre(-.5, 0, 0, -.5, 0, 0));
-  EXPECT_THAT(error_of("nll_loss", {x, indices({0, 1, 2})}), HasSubstr("0 <= index < V = 2"));
-  EXPECT_THAT(error_of("nll_loss", {x, indices({0, 1, 1})}, "reduction=\"max\""),
-              HasSubstr("mean, sum or none"));
+  expect_error({"nll_loss", {x, indices("target", {3}, {0, 1, 2})}, "", "0 <= index < V = 2"});
+  expect_error(
+      {"nll_loss", {x, indices("target", {3}, {0, 1, 1})}, "reduction=\"max\"", "mean, sum or none"});
 }
 
 TEST(CrossEntropy, OneHotProbabilitiesAreTheirIndices) {
@@ -80,56 +55,62 @@ TEST(CrossEntropy, OneHotProbabilitiesAreTheirIndices) {
   const auto one_hot = values("target_probs", {2, 3}, {0, 1, 0, 1, 0, 0});
   for (const char* attributes : {"", "label_smoothing=0.25,reduction=\"sum\""}) {
     for (const char* name : {"loss", "grad_logits"}) {
-      const auto dense = output("cross_entropy", name, {logits, one_hot, g}, attributes);
-      const auto sparse = output("cross_entropy", name, {logits, indices({1, 0}), g}, attributes);
+      const auto dense = output("cross_entropy", name, {logits, one_hot, g}, attributes).values();
+      const auto sparse =
+          output("cross_entropy", name, {logits, indices("target", {2}, {1, 0}), g}, attributes).values();
       for (std::size_t i = 0; i < dense.size(); ++i) EXPECT_NEAR(dense[i] / sparse[i], 1, 1e-14) << name;
     }
   }
-  EXPECT_THAT(error_of("cross_entropy", {logits}), HasSubstr("either target"));
-  EXPECT_THAT(error_of("cross_entropy", {logits, one_hot, indices({1, 0})}), HasSubstr("either target"));
+  expect_error({"cross_entropy", {logits}, "", "either target"});
+  expect_error({"cross_entropy", {logits, one_hot, indices("target", {2}, {1, 0})}, "", "either target"});
 }
 
 // The same loss, however many ranks share the vocabulary, smoothed or not.
 TEST(VocabParallelCrossEntropy, DoesNotDependOnTheRanks) {
   const auto logits = values("logits", {2, 4}, {1, 3, -2, 0, 50, 0, 0, 0}), g = values("grad_y", {2}, {1, 1});
-  const Inputs inputs = {logits, indices({2, 0}), g};
-  const auto loss = output("vocab_parallel_cross_entropy", "loss", inputs);
-  const auto whole = output("cross_entropy", "loss", inputs, "reduction=\"none\"");
+  const Inputs inputs = {logits, indices("target", {2}, {2, 0}), g};
+  const auto loss = output("vocab_parallel_cross_entropy", "loss", inputs).values();
+  const auto whole = output("cross_entropy", "loss", inputs, "reduction=\"none\"").values();
   EXPECT_THAT(loss, ElementsAre(whole[0], whole[1]));
   EXPECT_DOUBLE_EQ(loss[1], 3 * std::exp(-50));
-  EXPECT_DOUBLE_EQ(output("vocab_parallel_cross_entropy", "grad_logits", inputs)[4], -3 * std::exp(-50));
+  EXPECT_DOUBLE_EQ(output("vocab_parallel_cross_entropy", "grad_logits", inputs).value(4),
+                   -3 * std::exp(-50));
   for (const char* name : {"loss", "grad_logits"}) {
-    const auto one = output("vocab_parallel_cross_entropy", name, inputs, "label_smoothing=0.25");
-    EXPECT_EQ(output("vocab_parallel_cross_entropy", name, inputs, "label_smoothing=0.25,tp=2"), one);
+    const auto one = output("vocab_parallel_cross_entropy", name, inputs, "label_smoothing=0.25").values();
+    EXPECT_EQ(output("vocab_parallel_cross_entropy", name, inputs, "label_smoothing=0.25,tp=2").values(),
+              one);
   }
   // Smoothing over all V classes with s V / (V - 1) is that over the V - 1 others with s.
-  const auto smoothed = output("cross_entropy", "loss", inputs, "reduction=\"none\",label_smoothing=0.25");
-  const double same = output("vocab_parallel_cross_entropy", "loss", inputs, "label_smoothing=0.1875")[0];
+  const auto smoothed =
+      output("cross_entropy", "loss", inputs, "reduction=\"none\",label_smoothing=0.25").values();
+  const double same =
+      output("vocab_parallel_cross_entropy", "loss", inputs, "label_smoothing=0.1875").value(0);
   EXPECT_DOUBLE_EQ(same, smoothed[0]);
 }
 
 TEST(VocabParallelCrossEntropy, ATargetOnNoRankHasNoLogit) {
   const auto logits = values("logits", {1, 2}, {0, 0}), g = values("grad_y", {1}, {1});
   for (const std::int64_t target : {-1, 2}) {
-    EXPECT_THAT(output("vocab_parallel_cross_entropy", "loss", {logits, indices({target})}),
-                ElementsAre(std::log(2)));
-    EXPECT_THAT(output("vocab_parallel_cross_entropy", "grad_logits", {logits, indices({target}), g}),
-                ElementsAre(.5, .5));
+    EXPECT_THAT(
+        output("vocab_parallel_cross_entropy", "loss", {logits, indices("target", {1}, {target})}).values(),
+        ElementsAre(std::log(2)));
+    EXPECT_THAT(
+        output("vocab_parallel_cross_entropy", "grad_logits", {logits, indices("target", {1}, {target}), g})
+            .values(),
+        ElementsAre(.5, .5));
   }
   for (const char* wrong : {"tp=3", "tp=0", "label_smoothing=1", "label_smoothing=-0.1"}) {
-    EXPECT_THAT(error_of("vocab_parallel_cross_entropy", {logits, indices({0})}, wrong),
-                HasSubstr("expected"))
-        << wrong;
+    expect_error({"vocab_parallel_cross_entropy", {logits, indices("target", {1}, {0})}, wrong, "expected"});
   }
 }
 
 TEST(GroupNorm, NeedsGroupsOfEqualSize) {
   const auto x = values("x", {1, 4}, {1, 3, 10, 30});
-  EXPECT_THAT(output("group_norm", "mean", {x}, "num_groups=2"), ElementsAre(2, 20));
-  EXPECT_THAT(output("group_norm", "y", {x}, "num_groups=2,eps=0"), ElementsAre(-1, 1, -1, 1));
-  EXPECT_THAT(error_of("group_norm", {x}, "num_groups=3"), HasSubstr("a divisor of the 4 channels"));
-  EXPECT_THAT(error_of("group_norm", {x}, "num_groups=0"), HasSubstr("a divisor of the 4 channels"));
-  EXPECT_THAT(error_of("group_norm", {values("x", {4}, {1, 2, 3, 4})}), HasSubstr("expected [N, C, ..]"));
+  EXPECT_THAT(output("group_norm", "mean", {x}, "num_groups=2").values(), ElementsAre(2, 20));
+  EXPECT_THAT(output("group_norm", "y", {x}, "num_groups=2,eps=0").values(), ElementsAre(-1, 1, -1, 1));
+  expect_error({"group_norm", {x}, "num_groups=3", "a divisor of the 4 channels"});
+  expect_error({"group_norm", {x}, "num_groups=0", "a divisor of the 4 channels"});
+  expect_error({"group_norm", {values("x", {4}, {1, 2, 3, 4})}, "", "expected [N, C, ..]"});
 }
 
 }  // namespace

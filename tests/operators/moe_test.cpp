@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "assay/golden/error.h"
-#include "assay/operators/generate.h"
+#include "calls.h"
 
 // Routing and what moves tokens: how the operators of one MoE layer belong together, and calls that are
 // wrong.
@@ -13,17 +12,6 @@ namespace assay {
 namespace {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
-
-NamedTensor real(std::string name, Shape shape, std::vector<double> v) {
-  return {std::move(name), Tensor::from_values(DType::float64, std::move(shape), v)};
-}
-NamedTensor indices(std::string name, Shape shape, std::vector<std::int64_t> v) {
-  return {std::move(name), Tensor::from_indices(std::move(shape), v)};
-}
-NamedTensor zeros(std::string name, Shape shape) {
-  return {std::move(name), Tensor(DType::float64, std::move(shape))};
-}
 
 struct Outputs {
   std::vector<NamedTensor> all;
@@ -37,8 +25,8 @@ Outputs golden(std::string_view op, const std::vector<NamedTensor>& inputs, std:
 }
 
 TEST(Router, OfEqualScoresTakesTheLowerExpert) {
-  const Outputs routed =
-      golden("router_topk", {zeros("logits", {1, 5}), real("expert_bias", {5}, {0, 0, 1, 0, 1})}, "top_k=3");
+  const Outputs routed = golden(
+      "router_topk", {zeros("logits", {1, 5}), values("expert_bias", {5}, {0, 0, 1, 0, 1})}, "top_k=3");
   EXPECT_THAT(routed["index"].indices(), ElementsAre(2, 4, 0));
   EXPECT_THAT(routed["selection_gap"].values(), ElementsAre(0));
 }
@@ -50,7 +38,7 @@ TEST(Router, KeepsTheOrderOfManyEqualScores) {
 
 // It is chosen first, as in torch.topk, and no gap pretends that the choice means something.
 TEST(Router, ChoosesNaNAndSaysSo) {
-  const Outputs routed = golden("router_topk", {real("logits", {2, 3}, {1, std::nan(""), 2, 1, 2, 3})},
+  const Outputs routed = golden("router_topk", {values("logits", {2, 3}, {1, std::nan(""), 2, 1, 2, 3})},
                                 "top_k=1,score=\"sigmoid\",normalize=false");
   EXPECT_THAT(routed["index"].indices(), ElementsAre(1, 2));
   EXPECT_TRUE(std::isnan(routed["weights"].value(0)));
@@ -62,7 +50,7 @@ TEST(Router, ChoosesNaNAndSaysSo) {
 TEST(Router, WeightsAreNumbersWhereEveryScoreUnderflows) {
   const Attributes attributes = parse_call({"", "top_k=2,score=\"sigmoid\""}).attributes;
   const auto outputs =
-      compute_golden(find_operator("router_topk"), std::vector{real("logits", {1, 3}, {-200, -200, -200})},
+      compute_golden(find_operator("router_topk"), std::vector{values("logits", {1, 3}, {-200, -200, -200})},
                      attributes, Level::report);
   for (const double weight : outputs[0].tensor.values()) EXPECT_EQ(weight, 0);
 }
@@ -72,10 +60,10 @@ const std::vector<std::int64_t> choices = {3, 0, 1, 3, 2, -1, 0, 2, 3, 1, 0, 3};
 TEST(Dispatch, ByExpertIsThePermutationOfAllTokens) {
   std::vector<double> x(18);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i);
-  const Outputs sent = golden("moe_dispatch", {real("x", {2, 3, 3}, x), indices("index", {2, 3, 2}, choices)},
-                              "num_experts=4");
+  const Outputs sent = golden(
+      "moe_dispatch", {values("x", {2, 3, 3}, x), indices("index", {2, 3, 2}, choices)}, "num_experts=4");
   const Outputs permuted =
-      golden("moe_permute", {real("x", {6, 3}, x), indices("index", {6, 2}, choices)}, "num_experts=4");
+      golden("moe_permute", {values("x", {6, 3}, x), indices("index", {6, 2}, choices)}, "num_experts=4");
   EXPECT_EQ(sent["received"].values(), permuted["permuted"].values());
   EXPECT_EQ(sent["source"].indices(), permuted["sorted_index"].indices());
   EXPECT_EQ(sent["tokens_per_expert"].indices(), permuted["tokens_per_expert"].indices());
@@ -89,7 +77,7 @@ TEST(Combine, BringsBackWhatWasDispatched) {
   for (const std::string_view order : {"num_experts=4,order=\"expert\"", "num_experts=4,order=\"rank\""}) {
     const NamedTensor index = indices("index", {2, 3, 2}, choices),
                       placement = indices("placement", {4}, {1, 0, 0, 1});
-    const Outputs sent = golden("moe_dispatch", {real("x", {2, 3, 2}, x), index, placement}, order);
+    const Outputs sent = golden("moe_dispatch", {values("x", {2, 3, 2}, x), index, placement}, order);
     const Outputs back = golden("moe_combine", {{"expert_out", sent["received"]}, index, placement}, order);
     for (std::size_t i = 0; i < x.size(); ++i) {
       const double copies = i / 2 == 2 ? 1 : 2;  // token 2 has one choice dropped
@@ -102,8 +90,8 @@ TEST(Combine, BringsBackWhatWasDispatched) {
 // The dropped token may hold anything.
 TEST(Permute, DroppedTokensGoNowhere) {
   const Outputs permuted = golden("moe_permute",
-                                  {real("x", {2, 1}, {std::nan(""), 7}), indices("index", {2, 1}, {-1, 0}),
-                                   real("grad_permuted", {2, 1}, {3, std::nan("")})},
+                                  {values("x", {2, 1}, {std::nan(""), 7}), indices("index", {2, 1}, {-1, 0}),
+                                   values("grad_permuted", {2, 1}, {3, std::nan("")})},
                                   "num_experts=2");
   EXPECT_THAT(permuted["permuted"].values(), ElementsAre(7, 0));
   EXPECT_THAT(permuted["sorted_index"].indices(), ElementsAre(1, -1));
@@ -113,12 +101,12 @@ TEST(Permute, DroppedTokensGoNowhere) {
 // Megatron-LM's convention: each rank divides by the tokens of all, and their losses add up.
 TEST(AuxLoss, OfTheRanksAddsUpToThatOfAllTokens) {
   const std::vector<double> z = {1, -2, 0.5, 3, 0, -1, 2, 2.5, -0.5, 1, 1.5, 0};
-  const Outputs whole = golden("moe_aux_loss", {real("logits", {4, 3}, z)}, "top_k=1");
+  const Outputs whole = golden("moe_aux_loss", {values("logits", {4, 3}, z)}, "top_k=1");
   double total = 0;
   for (const int rank : {0, 1}) {
     const std::vector<double> own(z.begin() + rank * 6, z.begin() + rank * 6 + 6);
     total += golden("moe_aux_loss",
-                    {real("logits", {2, 3}, own), {"group_tokens_per_expert", whole["tokens_per_expert"]}},
+                    {values("logits", {2, 3}, own), {"group_tokens_per_expert", whole["tokens_per_expert"]}},
                     "top_k=1,group_size=2")["loss"]
                  .value(0);
   }
@@ -137,20 +125,10 @@ TEST(AuxLoss, OfABalancedRouterIsTheCoefficient) {
   }
 }
 
-struct Wrong {
-  std::string op;
-  std::vector<NamedTensor> inputs;
-  std::string attributes, message;
-};
 class WrongMoe : public testing::TestWithParam<Wrong> {};
 
 TEST_P(WrongMoe, IsAnErrorThatSaysSo) {
-  try {
-    golden(GetParam().op, GetParam().inputs, GetParam().attributes);
-    ADD_FAILURE() << "no Error";
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr(GetParam().message));
-  }
+  expect_error(GetParam());
 }
 
 const NamedTensor logits = zeros("logits", {3, 6}), x = zeros("x", {3, 2}),

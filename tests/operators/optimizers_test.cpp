@@ -1,11 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 
-#include "assay/golden/error.h"
-#include "assay/operators/generate.h"
+#include "calls.h"
 
 // Optimizers: what the suite's random inputs do not show, and calls that cannot be right.
 namespace assay {
@@ -13,65 +11,47 @@ namespace {
 
 using testing::Each;
 using testing::ElementsAre;
-using testing::HasSubstr;
 constexpr ErrorModel float32_model{0x1p-24, 0x1p-149};
 
-NamedTensor tensor(std::string name, Shape shape, std::vector<double> v) {
-  return {std::move(name), Tensor::from_values(DType::float64, std::move(shape), v)};
-}
-NamedTensor zeros(std::string name, Shape shape) {
-  return {std::move(name), Tensor(DType::float32, std::move(shape))};
-}
-Attributes parse(std::string_view attributes) {
-  return parse_call({"", attributes}).attributes;
-}
-std::vector<double> named(const std::vector<NamedTensor>& all, std::string_view name) {
-  const auto found = std::ranges::find(all, name, &NamedTensor::name);
-  if (found != all.end()) return found->tensor.values();
-  ADD_FAILURE() << "no output " << name;
-  return {};
-}
-std::vector<double> output(std::string_view op, std::string_view name, const std::vector<NamedTensor>& inputs,
-                           std::string_view attributes = {}, Level level = Level::fp64) {
-  return named(compute_golden(find_operator(op), inputs, parse(attributes), level), name);
-}
-
 TEST(Adam, WithoutBiasCorrectionTheFirstStepIsShort) {
-  const std::vector<NamedTensor> one = {tensor("param", {1}, {0}), tensor("grads", {1, 1}, {4})};
-  EXPECT_NEAR(output("adam", "param_1", one, "lr=1")[0], -1, 1e-8);
+  const std::vector<NamedTensor> one = {values("param", {1}, {0}), values("grads", {1, 1}, {4})};
+  EXPECT_NEAR(output("adam", "param_1", one, "lr=1").value(0), -1, 1e-8);
   // 0.1 g / sqrt(0.001 g^2)
-  EXPECT_NEAR(output("adam", "param_1", one, "lr=1,bias_correction=false")[0], -0.1 / std::sqrt(0.001), 1e-6);
+  EXPECT_NEAR(output("adam", "param_1", one, "lr=1,bias_correction=false").value(0), -0.1 / std::sqrt(0.001),
+              1e-6);
 }
 
 // Where eps stands is all that is left of an element without gradients.
 TEST(Adam, EpsPlacementDecidesWhereGradientsAreSmall) {
-  const std::vector<NamedTensor> one = {tensor("param", {1}, {0}), tensor("grads", {1, 1}, {1e-4})};
-  const auto step = [&](const char* attributes) { return output("adamw", "param_1", one, attributes)[0]; };
+  const std::vector<NamedTensor> one = {values("param", {1}, {0}), values("grads", {1, 1}, {1e-4})};
+  const auto step = [&](const char* attributes) {
+    return output("adamw", "param_1", one, attributes).value(0);
+  };
   EXPECT_NEAR(step("lr=1,eps=1e-4"), -0.5, 1e-12);
   EXPECT_NEAR(step("lr=1,eps=1e-8,eps_placement=\"inside\""), -1 / std::sqrt(2), 1e-12);
   EXPECT_NEAR(step("lr=1,eps=1e-4,eps_placement=\"hat\""), -1 / (1 + 1 / std::sqrt(0.001)), 1e-12);
 }
 
 TEST(Adam, WeightDecayGoesThroughTheMomentsOnlyInAdam) {
-  const std::vector<NamedTensor> one = {tensor("param", {1}, {2}), tensor("grads", {1, 1}, {0})};
-  EXPECT_EQ(output("adamw", "exp_avg_1", one, "weight_decay=0.5")[0], 0);
-  EXPECT_DOUBLE_EQ(output("adamw", "param_1", one, "weight_decay=0.5,lr=0.1")[0], 1.9);
-  EXPECT_DOUBLE_EQ(output("adam", "exp_avg_1", one, "weight_decay=0.5")[0], 0.1);
-  EXPECT_NEAR(output("adam", "param_1", one, "weight_decay=0.5,lr=0.1")[0], 1.9, 1e-8);
+  const std::vector<NamedTensor> one = {values("param", {1}, {2}), values("grads", {1, 1}, {0})};
+  EXPECT_EQ(output("adamw", "exp_avg_1", one, "weight_decay=0.5").value(0), 0);
+  EXPECT_DOUBLE_EQ(output("adamw", "param_1", one, "weight_decay=0.5,lr=0.1").value(0), 1.9);
+  EXPECT_DOUBLE_EQ(output("adam", "exp_avg_1", one, "weight_decay=0.5").value(0), 0.1);
+  EXPECT_NEAR(output("adam", "param_1", one, "weight_decay=0.5,lr=0.1").value(0), 1.9, 1e-8);
 }
 
 TEST(Sgd, TheFirstBufferIsTheGradientItself) {
-  const auto param = tensor("param", {1}, {0}), grads = tensor("grads", {2, 1}, {4, 8});
+  const auto param = values("param", {1}, {0}), grads = values("grads", {2, 1}, {4, 8});
   const std::vector<NamedTensor> fresh = {param, grads};
-  EXPECT_EQ(output("sgd", "momentum_buffer_1", fresh, "momentum=0.5,dampening=0.75")[0], 4);
-  EXPECT_EQ(output("sgd", "momentum_buffer_2", fresh, "momentum=0.5,dampening=0.75")[0], 4);
-  const std::vector<NamedTensor> carried = {param, grads, tensor("momentum_buffer", {1}, {0})};
-  EXPECT_EQ(output("sgd", "momentum_buffer_1", carried, "momentum=0.5,dampening=0.75")[0], 1);
+  EXPECT_EQ(output("sgd", "momentum_buffer_1", fresh, "momentum=0.5,dampening=0.75").value(0), 4);
+  EXPECT_EQ(output("sgd", "momentum_buffer_2", fresh, "momentum=0.5,dampening=0.75").value(0), 4);
+  const std::vector<NamedTensor> carried = {param, grads, values("momentum_buffer", {1}, {0})};
+  EXPECT_EQ(output("sgd", "momentum_buffer_1", carried, "momentum=0.5,dampening=0.75").value(0), 1);
 }
 
 TEST(Sgd, HasNoBufferWithoutMomentum) {
-  const std::vector<NamedTensor> inputs = {tensor("param", {1}, {3}), tensor("grads", {1, 1}, {2})};
-  const auto made = compute_golden(find_operator("sgd"), inputs, parse("lr=1"), Level::fp64);
+  const std::vector<NamedTensor> inputs = {values("param", {1}, {3}), values("grads", {1, 1}, {2})};
+  const auto made = compute_golden(find_operator("sgd"), inputs, attributes_of("lr=1"), Level::fp64);
   ASSERT_EQ(made.size(), 1u);
   EXPECT_EQ(made[0].tensor.value(0), 1);
 }
@@ -84,28 +64,30 @@ std::vector<NamedTensor> muon_inputs(std::int64_t rows, std::int64_t columns, st
 // Both ways around the same iteration runs.
 TEST(Muon, ATallMatrixIsTheWideOneTransposed) {
   const std::vector<double> g = {1, 2, 3, -4, 5, 7};
-  const std::vector<NamedTensor> wide = {zeros("param", {2, 3}), tensor("grads", {1, 2, 3}, g)};
+  const std::vector<NamedTensor> wide = {zeros("param", {2, 3}), values("grads", {1, 2, 3}, g)};
   const std::vector<NamedTensor> tall = {zeros("param", {3, 2}),
-                                         tensor("grads", {1, 3, 2}, {g[0], g[3], g[1], g[4], g[2], g[5]})};
-  const auto w = output("muon", "orthogonal_1", wide), t = output("muon", "orthogonal_1", tall);
+                                         values("grads", {1, 3, 2}, {g[0], g[3], g[1], g[4], g[2], g[5]})};
+  const auto w = output("muon", "orthogonal_1", wide).values(),
+             t = output("muon", "orthogonal_1", tall).values();
   EXPECT_THAT(t, ElementsAre(w[0], w[3], w[1], w[4], w[2], w[5]));
 }
 
 TEST(Muon, NoGradientMovesNothing) {
-  const std::vector<NamedTensor> still = {tensor("param", {2, 2}, {1, 2, 3, 4}), zeros("grads", {1, 2, 2})};
-  EXPECT_THAT(output("muon", "orthogonal_1", still), Each(0));
-  EXPECT_THAT(output("muon", "param_1", still), ElementsAre(1, 2, 3, 4));
+  const std::vector<NamedTensor> still = {values("param", {2, 2}, {1, 2, 3, 4}), zeros("grads", {1, 2, 2})};
+  EXPECT_THAT(output("muon", "orthogonal_1", still).values(), Each(0));
+  EXPECT_THAT(output("muon", "param_1", still).values(), ElementsAre(1, 2, 3, 4));
   const auto bounds = compute_bound(find_operator("muon"), still, {}, float32_model);
-  EXPECT_THAT(named(bounds, "orthogonal_1"), Each(testing::Lt(1e-12)));
+  EXPECT_THAT(tensor_of(bounds, "orthogonal_1").values(), Each(testing::Lt(1e-12)));
 }
 
 // Five steps multiply what is small by 3.4445^5 = 485, errors too: the bound must hold there, and elsewhere
 // be no larger than the problem is.
 TEST(Muon, BoundHoldsForSingularGradientsAndStaysUsefulForOthers) {
   const auto check = [](const std::vector<NamedTensor>& inputs, double most) {
-    const auto exact = output("muon", "orthogonal_1", inputs);
-    const auto device = output("muon", "orthogonal_1", inputs, "", Level::report);
-    const auto bound = named(compute_bound(find_operator("muon"), inputs, {}, float32_model), "orthogonal_1");
+    const auto exact = output("muon", "orthogonal_1", inputs).values();
+    const auto device = output("muon", "orthogonal_1", inputs, "", Level::report).values();
+    const auto bound =
+        tensor_of(compute_bound(find_operator("muon"), inputs, {}, float32_model), "orthogonal_1").values();
     for (std::size_t i = 0; i < exact.size(); ++i) {
       EXPECT_LE(std::abs(device[i] - exact[i]), bound[i]) << i;
       EXPECT_LE(bound[i], most) << i;
@@ -123,21 +105,10 @@ TEST(Muon, BoundHoldsForSingularGradientsAndStaysUsefulForOthers) {
   }
 }
 
-struct Wrong {
-  std::string op;
-  std::vector<NamedTensor> inputs;
-  std::string attributes, message;
-};
 class WrongOptimizer : public testing::TestWithParam<Wrong> {};
 
 TEST_P(WrongOptimizer, IsAnErrorThatSaysSo) {
-  const auto& [op, inputs, attributes, message] = GetParam();
-  try {
-    compute_golden(find_operator(op), inputs, parse(attributes), Level::fp64);
-    ADD_FAILURE() << "no Error";
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr(message));
-  }
+  expect_error(GetParam());
 }
 
 const std::vector<NamedTensor> vector_inputs = {zeros("param", {2}), zeros("grads", {3, 2})};

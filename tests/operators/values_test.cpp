@@ -6,32 +6,14 @@
 #include <cstring>
 #include <limits>
 
-#include "assay/operators/generate.h"
+#include "calls.h"
 
 // Values that are known by hand, at the places where an operator is easily wrong.
 namespace assay {
 namespace {
 
 using testing::ElementsAre;
-using testing::Pointwise;
 constexpr double infinity = std::numeric_limits<double>::infinity();
-
-NamedTensor values(std::string name, Shape shape, std::vector<double> v) {
-  return {std::move(name), Tensor::from_values(DType::float64, std::move(shape), v)};
-}
-NamedTensor indices(std::string name, Shape shape, std::vector<std::int64_t> v) {
-  return {std::move(name), Tensor::from_indices(std::move(shape), v)};
-}
-
-Tensor output(std::string_view op, std::string_view name, const std::vector<NamedTensor>& inputs,
-              std::string_view attributes = {}) {
-  const Attributes given = parse_call({"", attributes}).attributes;
-  for (const NamedTensor& t : compute_golden(find_operator(op), inputs, given, Level::fp64)) {
-    if (t.name == name) return t.tensor;
-  }
-  ADD_FAILURE() << op << " has no output " << name;
-  return {};
-}
 
 TEST(MatMul, VectorsAndBroadcastBatchesAsTorch) {
   const auto a = values("a", {3}, {1, 2, 3}), b = values("b", {2, 3, 1}, {1, 1, 1, 1, 0, -1});

@@ -1,0 +1,52 @@
+"""The command line: help, version, and what it refuses."""
+import unittest
+
+from program import CASES, Test
+
+VERBS = ["ops", "generate", "golden", "check", "inspect", "diff", "tolerance", "convert"]
+
+
+class Usage(Test):
+    def test_help_of_the_program_names_every_verb_and_the_exit_status(self):
+        out = self.expect(0, "--help").out
+        for verb in VERBS:
+            self.assertRegex(out, rf"(?m)^  {verb} ")
+        self.assertIn("exit status: 0 all compared and passed, 1 a finding, 2 trouble", out)
+
+    def test_help_of_every_verb_shows_an_example(self):
+        for verb in VERBS:
+            out = self.expect(0, verb, "--help").out
+            self.assertRegex(out, rf"example:  assay {verb}")
+            for line in out.splitlines():
+                self.assertLessEqual(len(line), 110, line)
+
+    def test_version(self):
+        self.assertRegex(self.expect(0, "--version").out, r"^\d+\.\d+\.\d+\n$")
+
+    def test_usage_errors_are_trouble(self):
+        for words in ([], ["no_such_verb"], ["check"], ["diff", "a"], ["diff", "a", "b", "--no-such-option"], ["golden"], ["inspect"],
+                      ["convert", "a"], ["diff", "a", "b", "c"], ["diff", "a", "b", "--color", "blue"],
+                      ["diff", "a", "b", "--threads", "many"], ["ops", "--json", "--markdown"], ["tolerance", "--count", "x"]):
+            self.expect(2, *words)
+
+    def test_option_values_that_are_wrong_are_trouble(self):
+        a, r = self.pair()
+        self.trouble("diff", a, r, "--tolerance", "telechat4", says="there is no tolerance policy 'telechat4'")
+        self.trouble("diff", a, r, "--threads", "-1", says="--threads -1: expected a number >= 0")
+        self.trouble("diff", a, r, "--dtype-hint", "bf17", says="--dtype-hint bf17")
+        self.trouble("diff", a, r, "--rules", "none.toml", says="none.toml")
+        self.trouble("diff", "none", r, says="none")
+        self.trouble("diff", a, "none", says="none")
+        self.trouble("check", "none", says="no case.json here or below")
+        self.trouble("check", CASES / "matmul", "--level", "best", says="best")
+        self.trouble("golden", CASES / "matmul", "--level", "best", says="best")
+        self.trouble("inspect", "none", says="none")
+        self.trouble("ops", "matmull", says="matmull")
+        self.trouble("tolerance", "--op", "matmul", says="--dtype is missing")
+        self.trouble("tolerance", "--dtype", "float8_e5m2", "--count", "3", says="has no row for float8_e5m2")
+        self.trouble("tolerance", "--dtype", "float32", "--count", "-3", says="--count -3")
+        self.trouble("tolerance", "--dtype", "float31", says="float31")
+
+
+if __name__ == "__main__":
+    unittest.main()

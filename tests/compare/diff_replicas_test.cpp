@@ -1,0 +1,73 @@
+#include "diff_dumps.h"
+
+namespace assay {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+Mesh row_of(const char* dim) {
+  return {{dim}, {2}};
+}
+
+TEST(Diff, ReplicasThatDifferAreAClassOfTheirOwn) {
+  MemoryDump a("a"), r("r");
+  a.world_size = 2;
+  a.mesh = row_of("tp");
+  const Identity id = identity(Phase::backward, "norm", "grad", "weight");
+  a.add_copy(id, 0, float32({1, 2})), a.add_copy(id, 1, float32({1, 2.00001}));
+  r.add(id, float32({1, 2}));
+  const Report report = diff(a, r, options("[[count]]\nmatch='*'\ncount=1"));
+  const Finding& f = report.findings.front();
+  EXPECT_EQ(f.verdict, Verdict::replicas_differ) << "although both are inside the tolerance";
+  EXPECT_EQ(f.rule, "replicas: every bit equal");
+  EXPECT_THAT(f.reason, HasSubstr("actual: ranks 0 and 1 (tp) should hold the same bits; 1 elements differ"));
+  EXPECT_THAT(f.notes, ElementsAre("the copies of the first ranks agree with the reference"));
+  EXPECT_THAT(f.diagnoses, IsEmpty());
+  EXPECT_EQ(report.exit_status(), 1);
+}
+
+TEST(Diff, CopiesThatAddNothingAreNoPartialSums) {
+  const Identity id = identity(Phase::backward, "norm", "grad", "weight");
+  for (const bool first : {true, false}) {
+    MemoryDump a("a"), r("r");
+    a.world_size = 2;
+    a.mesh = row_of("tp");
+    a.add_copy(id, first ? 0 : 1, float32({1, 2})), a.add_copy(id, first ? 1 : 0, float32({1e-5, 0}));
+    r.add(id, float32({1, 2}));
+    const Report report = diff(a, r, options("[[count]]\nmatch='*'\ncount=1"));
+    EXPECT_EQ(report.findings.front().verdict, Verdict::replicas_differ);
+    EXPECT_THAT(report.findings.front().diagnoses, IsEmpty()) << "one copy alone is the reference";
+  }
+}
+
+TEST(Diff, ReplicasWhoseSumIsTheReferenceMissAnAllReduce) {
+  MemoryDump a("a"), r("r");
+  a.world_size = 2;
+  a.mesh = row_of("tp");
+  const Identity id = identity(Phase::backward, "norm", "grad", "weight");
+  a.add_copy(id, 0, float32({1, -2})), a.add_copy(id, 1, float32({3, 7}));
+  r.add(id, float32({4, 5}));
+  const Report report = diff(a, r, options("[[count]]\nmatch='*'\ncount=1"));
+  EXPECT_EQ(report.findings.front().verdict, Verdict::replicas_differ);
+  ASSERT_EQ(report.findings.front().diagnoses.size(), 1U);
+  EXPECT_EQ(report.findings.front().diagnoses[0].kind, "partial_sum");
+  EXPECT_THAT(report.findings.front().diagnoses[0].text,
+              AllOf(HasSubstr("their sum is the reference"), HasSubstr("all-reduce over tp is missing")));
+}
+
+TEST(Diff, ReplicasOfTheReferenceCountToo) {
+  MemoryDump a("a"), r("r");
+  r.world_size = 2;
+  r.mesh = row_of("dp");
+  const Identity id = identity(Phase::backward, "norm", "grad", "weight");
+  a.add(id, float32({1}));
+  r.add_copy(id, 0, float32({1})), r.add_copy(id, 1, float32({2}));
+  const Finding f = diff(a, r, options()).findings.front();
+  EXPECT_EQ(f.verdict, Verdict::replicas_differ);
+  EXPECT_THAT(f.reason, HasSubstr("reference: ranks 0 and 1 (dp)"));
+}
+
+}  // namespace
+}  // namespace assay

@@ -1,0 +1,138 @@
+#include <fmt/format.h>
+
+#include "assay/operators/certified.h"
+#include "every_operator.h"
+
+namespace assay {
+namespace {
+
+TEST_P(EveryOperator, Float64IsWithinItsBoundOfTheTruth) {
+  for (const Call& call : calls()) {
+    const auto inputs = generate_inputs(op, call, Fill::random, DType::float32, 1);
+    const auto values = outputs<double>(op, inputs, call.attributes);
+    const auto truths = outputs<Truth>(op, inputs, call.attributes);
+    const auto allowed = bounds(op, inputs, call.attributes, float64_model);
+    for (const auto& [name, value] : values) {
+      const double scale = magnitude(value);
+      for (std::size_t i = 0; i < value.size(); ++i) {
+        const auto error = std::abs(static_cast<double>(Truth(value[i]) - truths.at(name)[i]));
+        EXPECT_LE(error, allowed.at(name)[i].error) << name << " at " << i;
+        EXPECT_LE(error, 1e-14 * scale) << name << " at " << i;
+      }
+    }
+  }
+}
+
+// A bound that is never approached proves nothing: per output the largest error/bound must be above
+// `least_use`, and the bound of a whole tensor below `largest_share` of its values.
+TEST_P(EveryOperator, Float32IsWithinItsBoundOfFloat64) {
+  constexpr double least_use = 0.02, largest_share = 1e-3;
+  struct Use {
+    double ratio = 0, share = 0;
+    bool exact = true;
+  };
+  std::map<std::string, Use> uses;
+  for (const Call& call : calls()) {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      const auto inputs = generate_inputs(op, call, Fill::random, DType::float32, seed);
+      const auto values = outputs<float>(op, inputs, call.attributes);
+      const auto golden = outputs<double>(op, inputs, call.attributes);
+      const auto allowed = bounds(op, inputs, call.attributes, float32_model);
+      for (const auto& [name, value] : values) {
+        Use& use = uses[name];
+        const double scale = magnitude(golden.at(name));
+        for (std::size_t i = 0; i < value.size(); ++i) {
+          const double error = std::abs(value[i] - golden.at(name)[i]);
+          const double bound = allowed.at(name)[i].error;
+          EXPECT_LE(error, bound) << name << " at " << i << ", seed " << seed;
+          if (bound > 0) use.ratio = std::max(use.ratio, error / bound);
+          use.share = std::max(use.share, bound / scale);
+          use.exact = use.exact && bound == 0;
+        }
+      }
+    }
+  }
+  for (const auto& [name, use] : uses) {
+    RecordProperty(
+        name, fmt::format("{:.2g} of the bound, bound {:.2g} of the largest value", use.ratio, use.share));
+    if (use.exact) continue;
+    EXPECT_GE(use.ratio, least_use) << name;
+    EXPECT_LE(use.share, largest_share) << name;
+  }
+}
+
+// The error that a proof takes its own float64 arithmetic to have.
+TEST_P(EveryOperator, OwnErrorsCoverTheTruth) {
+  const ErrorModel own{.unit_roundoff = 0x1p-53, .min_subnormal = 0x1p-1074, .own = true};
+  for (const Call& call : calls()) {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      const auto inputs = generate_inputs(op, call, Fill::random, DType::float32, seed);
+      const auto truths = outputs<Truth>(op, inputs, call.attributes);
+      for (const auto& [name, values] : bounds(op, inputs, call.attributes, own)) {
+        for (std::size_t i = 0; i < values.size(); ++i) {
+          if (!std::isfinite(values[i].value)) continue;
+          const Truth error = abs(truths.at(name)[i] - Truth(values[i].value));
+          // The bound is a float64 itself, and 50 digits have errors of their own.
+          const Truth allowed = Truth(values[i].error) * Truth(1 + 0x1p-50) +
+                                (abs(truths.at(name)[i]) + Truth(1)) * Truth(0x1p-150);
+          EXPECT_TRUE(error <= allowed) << name << " at " << i << ", seed " << seed << ": "
+                                        << static_cast<double>(error) << " of " << values[i].error;
+        }
+      }
+    }
+  }
+}
+
+// Certified values are the truth rounded to float32, once; every one of them is proved but for ties.
+TEST_P(EveryOperator, CertifiedIsCorrectlyRounded) {
+  for (const Call& call : calls()) {
+    const auto inputs = generate_inputs(op, call, Fill::random, DType::float32, 6);
+    const auto truths = outputs<Truth>(op, inputs, call.attributes);
+    for (const CertifiedTensor& output : compute_certified(op, inputs, call.attributes)) {
+      const Proof& proof = output.proof;
+      const Tensor& tensor = output.value.tensor;
+      std::int64_t ties = 0;
+      if (!is_float(tensor.dtype())) continue;
+      EXPECT_EQ(tensor.dtype(), DType::float32);
+      const auto& truth = truths.at(output.value.name);
+      for (std::size_t i = 0; i < truth.size(); ++i) {
+        const auto value = static_cast<float>(tensor.value(static_cast<std::int64_t>(i)));
+        const auto distance = [&](float f) { return abs(truth[i] - Truth(f)); };
+        bool tie = false;
+        for (const float away : {-1.f, 1.f}) {
+          const float other = std::nextafter(value, away * std::numeric_limits<float>::infinity());
+          // 50 digits cannot tell a tie from its neighbourhood where a quotient came in between.
+          const bool equal = abs(distance(value) - distance(other)) <= abs(truth[i]) * Truth(0x1p-140);
+          EXPECT_TRUE(equal || distance(value) <= distance(other)) << output.value.name << " at " << i;
+          tie = tie || equal;
+        }
+        // Nor a zero from what a cancellation leaves.
+        tie = tie || abs(truth[i]) <= Truth(0x1p-140 * magnitude(tensor.values()));
+        ties += tie ? 1 : 0;
+      }
+      EXPECT_LE(proof.unproved, ties) << output.value.name;
+      EXPECT_EQ(proof.exact + proof.certified + proof.repaired + proof.unproved, tensor.size());
+    }
+  }
+}
+
+TEST_P(EveryOperator, ExactFillNeedsNoTolerance) {
+  if (op.exact_fill == ExactFill::none) GTEST_SKIP() << op.name << " declares no exact fill";
+  for (Call call : calls()) {
+    for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+      const auto inputs = generate_inputs(op, call, Fill::integer, DType::float32, seed);
+      const auto truths = outputs<Truth>(op, inputs, call.attributes);
+      const auto doubles = outputs<double>(op, inputs, call.attributes);
+      const auto floats = outputs<float>(op, inputs, call.attributes);
+      for (const auto& [name, truth] : truths) {
+        for (std::size_t i = 0; i < truth.size(); ++i) {
+          EXPECT_TRUE(truth[i] == Truth(doubles.at(name)[i])) << name << " at " << i;
+          EXPECT_EQ(doubles.at(name)[i], floats.at(name)[i]) << name << " at " << i;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace assay
