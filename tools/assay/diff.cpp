@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <future>
 #include <memory>
 #include <utility>
 
@@ -40,10 +41,15 @@ Dumps open_dumps(const DiffVerb& verb, DiffOptions& options) {
   if (!verb.rules.empty()) options.rules = Rules::load(verb.rules);
   if (verb.raw.size() > 2)
     throw Error("--raw is given {} times; expected one for both sides, or one for each", verb.raw.size());
-  const std::string none;
-  Dumps dumps{
-      open_dump(verb.actual, open_options(verb.dtype_hint, verb.raw.empty() ? none : verb.raw.front())),
-      open_dump(verb.reference, open_options(verb.dtype_hint, verb.raw.empty() ? none : verb.raw.back()))};
+  const auto open = [&](const std::string& path, bool first) {
+    const std::string raw = verb.raw.empty() ? std::string() : first ? verb.raw.front() : verb.raw.back();
+    return open_dump(path, open_options(verb.dtype_hint, raw));
+  };
+  // At the same time: an HDF5 file waits for its worker to start.
+  std::future reference = std::async(std::launch::async, open, verb.reference, false);
+  Dumps dumps;
+  dumps.actual = open(verb.actual, true);
+  dumps.reference = reference.get();
   for (Dump* dump : {dumps.actual.get(), dumps.reference.get()}) apply_layout(*dump, options.rules.layout());
   return dumps;
 }
