@@ -8,12 +8,13 @@ import io
 import json
 import os
 import re
+import shutil
 import stat
 import subprocess
 import unittest
 import xml.etree.ElementTree as ElementTree
 
-from program import ASSAY, Test, write_safetensors
+from program import ASSAY, Test, run, write_safetensors
 
 COMMAND = re.compile(r"::(error|notice) title=([^:,\r\n]*)::([^\r\n]*)")
 
@@ -143,6 +144,25 @@ class Files(Test):
         with open("/dev/full", "wb") as full:
             done = subprocess.run([ASSAY, "diff", a, a], cwd=self.dir, stdout=full, stderr=subprocess.PIPE)
         self.assertEqual((done.returncode, done.stderr.decode()[:37]), (2, "assay: standard output: cannot be wri"))
+
+    def test_a_report_lies_in_no_input(self):
+        a, _ = self.pair()
+        for side in ("actual", "reference"):
+            (self.dir / side).mkdir()
+            shutil.copy(self.dir / a, self.dir / side)
+        inside = self.dir / "actual"
+        for _ in range(2):  # as a new file, and as one that is there
+            done = run("diff", ".", "../reference", "--html", "report.html", cwd=inside)
+            self.assertEqual((done.returncode, done.out), (2, ""))
+            self.assertIn("--html report.html: lies in the input ., and would be read as part of it the next time", done.err)
+            self.assertEqual(sorted(f.name for f in inside.iterdir() if f.name != "report.html"), [a])
+            (inside / "report.html").touch()
+        self.assertEqual((inside / "report.html").read_text(), "")
+        self.assertEqual(run("diff", ".", "../reference", "--html", "../report.html", cwd=inside).returncode, 0)
+
+    def test_one_place_has_one_report_however_it_is_spelt(self):
+        a, _ = self.pair()
+        self.trouble("diff", a, a, "--json", "report", "--csv", self.dir / "report", says="--json and --csv both write to")
 
     def test_reports_go_into_what_is_there(self):
         """A device or a pipe must not be replaced by a file, nor a link by what it points to."""

@@ -57,11 +57,16 @@ std::array<Target, 6> targets_of(const OutputOptions& o) {
            {"--markdown", o.markdown, to_markdown}}};
 }
 
+// weakly_canonical alone leaves the name of a file in this folder relative where there is none yet.
+std::filesystem::path place_of(const std::string& file) {
+  std::error_code none;
+  return std::filesystem::weakly_canonical(std::filesystem::absolute(file, none), none);
+}
+
 bool same_file(const std::string& a, const std::string& b) {
   std::error_code none;
   if (a == "-" || b == "-") return a == b;
-  return std::filesystem::weakly_canonical(a, none) == std::filesystem::weakly_canonical(b, none) ||
-         std::filesystem::equivalent(a, b, none);
+  return place_of(a) == place_of(b) || std::filesystem::equivalent(a, b, none);
 }
 
 }  // namespace
@@ -70,7 +75,7 @@ bool is_below(const std::string& file, const std::string& folder) {
   std::error_code none;
   const std::filesystem::path root = std::filesystem::canonical(folder, none);
   if (none || !std::filesystem::is_directory(root, none)) return false;
-  const std::filesystem::path below = std::filesystem::weakly_canonical(file, none).lexically_relative(root);
+  const std::filesystem::path below = place_of(file).lexically_relative(root);
   return !below.empty() && below != "." && *below.begin() != "..";
 }
 
@@ -88,7 +93,10 @@ void check_outputs(const OutputOptions& options, const std::vector<std::string>&
     for (const std::string& input : inputs) {
       if (same_file(file, input)) throw Error("{} {}: is an input; expected another file", option, file);
       if (is_below(file, input))
-        throw Error("{} {}: lies in the input {}; expected a place of its own", option, file, input);
+        throw Error(
+            "{} {}: lies in the input {}, and would be read as part of it the next time; expected a "
+            "place outside of it",
+            option, file, input);
     }
   }
 }
