@@ -47,7 +47,7 @@ function command(data, i, details) {
   if (details.command) return details.command;
   const head = data.commands[data.command[i]], name = data.names[i];
   if (!head) return '';
-  return `${head} --only ` + (/^[\w./=,:@%+-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`);
+  return `${head} --only${name.startsWith('-') ? '=' : ' '}` + (/^[\w./=,:@%+-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`);
 }
 
 function copyButton(text) {
