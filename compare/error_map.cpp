@@ -103,7 +103,7 @@ class Pass {
     map_.last_column = std::max(map_.last_column, column);
   }
 
-  // As measure() has it: infinite for NaN or Inf on one side only, unless the dtype forces the infinity.
+  // As measure() has it: infinite where NaN or Inf differ, unless the dtype forces the infinity.
   double error_of(std::size_t i) const {
     const double a = actual_values_[i], r = reference_values_[i];
     if (!is_float(a_.dtype()))

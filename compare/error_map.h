@@ -14,7 +14,7 @@ struct ErrorMap {
   int grid_rows = 0, grid_columns = 0;
   /// False: the rule allows no error by element (bits, a baseline), and the cells hold |actual - reference|.
   bool in_units_of_allowed = true;
-  /// The largest error / allowed of each cell; inf where NaN or Inf is on one side only.
+  /// The largest error / allowed of each cell; inf where NaN or Inf differ.
   std::vector<double> cells;
   std::int64_t outside = 0;  ///< elements outside; without an allowed error those that differ
   /// The smallest box that holds them, inclusive; meaningless where there are none.

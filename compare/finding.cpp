@@ -42,7 +42,10 @@ std::int64_t Report::compared() const {
 }
 
 bool Report::compared_nothing() const {
-  return compared() + count(Verdict::statistics_agree) == 0;
+  return std::ranges::none_of(findings, [](const Finding& f) {
+    return assay::compared(f.verdict) || f.verdict == Verdict::statistics_agree ||
+           (f.verdict == Verdict::no_rule && is_judged(f));
+  });
 }
 
 std::int64_t Report::not_compared() const {

@@ -122,7 +122,7 @@ struct Report {
 
   std::int64_t count(Verdict) const;
   std::int64_t compared() const;
-  bool compared_nothing() const;      ///< not even by statistics
+  bool compared_nothing() const;      ///< not even by statistics, or measured without a rule
   std::int64_t not_compared() const;  ///< missing, not comparable, compared by statistics only, unreadable or
                                       ///< without rule; not the ignored
   /// The first finding in execution order that was compared and did not pass; else the first that was not

@@ -9,6 +9,7 @@
 #include "assay/compare/judge/map_errors.h"
 #include "assay/compare/judge/trust.h"
 #include "assay/compare/kernels/ordinals.h"
+#include "assay/compare/report.h"
 
 namespace assay {
 namespace {
@@ -73,13 +74,16 @@ void judge_bits(Finding& f, const TensorSource& actual, const TensorSource& refe
   f.reason = fmt::format("{} of {} elements differ", m.different_bits, m.elements);
 }
 
-// False if the pattern of NaN and Inf differs: that decides before any tolerance.
+// False if the pattern of NaN and Inf differs: that decides before any tolerance. note_worst() has looked up
+// the first.
 bool judge_special(Finding& f) {
   const Metrics& m = *f.metrics;
   if (m.special_mismatch == 0) return true;
   f.verdict = Verdict::failed;
-  f.reason = fmt::format("NaN or Inf on one side only in {} of {} elements, first at {}", m.special_mismatch,
-                         m.elements, at(f, m.special_mismatch_at));
+  f.reason =
+      fmt::format("NaN or Inf differ in {} of {} elements, first at {}: {} against {}", m.special_mismatch,
+                  m.elements, at(f, m.special_mismatch_at), format_value(f.actual_dtype, f.actual_value),
+                  format_value(f.reference_dtype, f.reference_value));
   return false;
 }
 

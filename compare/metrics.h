@@ -23,8 +23,8 @@ struct Side {
 };
 
 /// Everything one pass over a pair says. Positions are flat C-order indices, -1 where there is none.
-/// NaN against NaN and infinities of one sign are equal; elements that are not finite on one side only are
-/// counted in `special_mismatch` and left out of the sums.
+/// NaN against NaN and infinities of one sign are equal; other pairs with NaN or an infinity are counted in
+/// `special_mismatch` and left out of the sums.
 struct Metrics {
   std::int64_t elements = 0;
   double max_abs = 0;
@@ -66,7 +66,7 @@ struct Metrics {
 Metrics measure(const TensorSource& actual, const TensorSource& reference, const Allowed&, int threads = 1,
                 bool exact_sums = false);
 
-/// The element that stands for the pair in a report: the first with NaN or Inf on one side only, else the one
+/// The element that stands for the pair in a report: the first at which NaN or Inf differ, else the one
 /// with the largest error / allowed, else (of values that are equal) the first with other bits. -1 if there
 /// is none.
 std::int64_t worst_element(const Metrics&);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <regex>
 
 #include "assay/compare/policy.h"
 #include "assay/compare/rules_layout.h"
@@ -23,9 +22,6 @@ constexpr Kind kinds[] = {{"rename", "from", "to"},
                           {"count", "match", "count"},
                           {"tolerance", "match", "policy"},
                           {"ignore", "match", "reason"}};
-
-// std::regex recurses once per character: a longer name would overflow the stack, and is nobody's module.
-constexpr std::size_t longest_name = 2048;
 
 std::string text(const toml::table& rule, std::string_view key, const std::string& where) {
   const std::optional<std::string> value = rule[key].value<std::string>();
@@ -79,7 +75,12 @@ Rules Rules::load(const std::string& file) {
         const std::optional<std::string> to = t["to"].value<std::string>();
         if (!to) throw Error("{}: 'to' is missing; expected a string, '' to remove what matches", where);
         rule.text = *to;
-        check_pattern(rule.pattern, 0, where);
+        try {
+          rule.from = Pattern(rule.pattern);
+          rule.from->check_replacement(rule.text);
+        } catch (const Error& e) {
+          throw Error("{}: {}", where, e.what());
+        }
         rules.renames_.push_back(rule);
       } else if (kind == "operator") {
         rule.text = text(t, "op", where);
@@ -113,12 +114,8 @@ Rules Rules::load(const std::string& file) {
 
 std::string Rules::renamed(const std::string& module) const {
   std::string name = module;
-  if (name.size() > longest_name) return name;
   for (const Rule& rule : renames_) {
-    const std::regex from(rule.pattern);
-    if (!std::regex_search(name, from)) continue;
-    rule.used = true;
-    name = std::regex_replace(name, from, rule.text);
+    if (rule.from->replace(name, rule.text)) rule.used = true;
   }
   return name;
 }

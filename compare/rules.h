@@ -9,6 +9,7 @@
 #include "assay/compare/policy.h"
 #include "assay/dumps/glob.h"
 #include "assay/dumps/layout_rules.h"
+#include "assay/dumps/pattern.h"
 
 namespace assay {
 
@@ -21,8 +22,7 @@ class Rules {
   /// Throws Error that names the file, the line and what was expected.
   static Rules load(const std::string& file);
 
-  /// The actual side's module name as the reference calls it; names of more than 2048 characters stay as they
-  /// are.
+  /// The actual side's module name as the reference calls it.
   std::string renamed(const std::string& module) const;
 
   /// The operator that makes the tensor, if a rule says so: its name in OPERATORS.md, or an alias.
@@ -50,7 +50,8 @@ class Rules {
     std::string pattern, text;
     std::int64_t number = 0;
     std::string source;
-    Policy policy;  ///< of [[tolerance]]
+    std::optional<Pattern> from;  ///< of [[rename]]
+    Policy policy;                ///< of [[tolerance]]
     mutable bool used = false;
   };
   static const Rule* first(const std::vector<Rule>&, const std::vector<std::string>& paths);

@@ -4,14 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <regex>
 
+#include "assay/dumps/pattern.h"
 #include "assay/golden/error.h"
 
 namespace assay {
 namespace {
-
-constexpr std::size_t longest_pattern = 512;
 
 /// One table, and the keys it may have.
 class Table {
@@ -142,14 +140,11 @@ void read_layout(LayoutRules& rules, const Table& table, const std::string& wher
 }  // namespace
 
 void check_pattern(const std::string& pattern, std::size_t groups, const std::string& where) {
-  if (pattern.size() > longest_pattern)
-    throw Error("{}: a pattern has {} characters; expected at most {}", where, pattern.size(),
-                longest_pattern);
   std::size_t found = 0;
   try {
-    found = std::regex(pattern).mark_count();
-  } catch (const std::regex_error&) {
-    throw Error("{}: '{}' is no ECMAScript regular expression", where, pattern);
+    found = Pattern(pattern).groups();
+  } catch (const Error& problem) {
+    throw Error("{}: {}", where, problem.what());
   }
   if (found < groups)
     throw Error("{}: '{}' has no group ( ); expected one around the number", where, pattern);

@@ -14,7 +14,7 @@ namespace assay {
 bool read_layout_rule(LayoutRules&, std::string_view kind, const toml::table&, const std::string& where,
                       const std::string& source);
 
-/// Throws Error unless `pattern` is a regular expression of moderate length with at least `groups` groups.
+/// Throws Error unless `pattern` is a regular expression with at least `groups` groups.
 void check_pattern(const std::string& pattern, std::size_t groups, const std::string& where);
 
 }  // namespace assay

@@ -6,16 +6,14 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
-#include <regex>
 
 #include "assay/dumps/layout_cut.h"
+#include "assay/dumps/pattern.h"
 #include "assay/golden/error.h"
 
 namespace assay {
 namespace {
 
-// std::regex recurses once per character: a longer name would overflow the stack, and is nobody's module.
-constexpr std::size_t longest_name = 2048;
 constexpr int max_rank = 1'000'000;
 
 std::optional<std::int64_t> number(std::string_view text) {
@@ -26,19 +24,23 @@ std::optional<std::int64_t> number(std::string_view text) {
   return value;
 }
 
+// Where a part of a text begins in it.
+std::size_t begin_in(std::string_view text, std::string_view part) {
+  return static_cast<std::size_t>(part.data() - text.data());
+}
+
 // Takes the ranks from the names of plain files: "rank3/layers.0.weight".
 void ranks_from_names(Dump& dump, const LayoutRules::MeshRule& rule) {
-  const std::regex pattern(rule.rank);
-  std::smatch found;
+  const Pattern pattern(rule.rank);
   for (Record& record : dump.records) {
     std::string& name = record.id.module;
-    if (name.size() > longest_name || !std::regex_search(name, found, pattern) || found.size() < 2) continue;
-    const auto rank = number(found[1].str());
+    const std::vector<std::string_view> found = pattern.find(name);
+    if (found.size() < 2) continue;
+    const auto rank = number(found[1]);
     if (!rank || *rank >= max_rank)
-      throw Error("{}: '{}' says rank {}; expected a number below {}", rule.source, name, found[1].str(),
-                  max_rank);
+      throw Error("{}: '{}' says rank {}; expected a number below {}", rule.source, name, found[1], max_rank);
     record.rank = static_cast<int>(*rank);
-    name.erase(static_cast<std::size_t>(found.position()), static_cast<std::size_t>(found.length()));
+    name.erase(begin_in(name, found[0]), found[0].size());
     dump.world_size = std::max(dump.world_size, record.rank + 1);
   }
 }
@@ -84,13 +86,13 @@ std::int64_t global_number(const LayoutRules::Renumber& rule, std::int64_t local
 void renumber(Dump& dump, const LayoutRules::Renumber& rule) {
   const std::size_t axis = axis_of(dump.mesh, rule.axis, rule.source);
   const std::int64_t size = dump.mesh.shape[axis];
-  const std::regex pattern(rule.pattern);
-  std::smatch found;
+  const Pattern pattern(rule.pattern);
   for (Record& record : dump.records) {
     if (record.mesh_coordinate.size() != dump.mesh.dims.size()) continue;
     const std::int64_t coordinate = record.mesh_coordinate[axis];
     const std::string name = record.id.module;
-    if (name.size() > longest_name || !std::regex_search(name, found, pattern)) continue;
+    const std::vector<std::string_view> found = pattern.find(name);
+    if (found.empty()) continue;
     if (rule.micro_batch) {
       if (record.id.micro_batch >= 0)
         record.id.micro_batch = global_number(rule, record.id.micro_batch, 0, coordinate, size);
@@ -98,24 +100,23 @@ void renumber(Dump& dump, const LayoutRules::Renumber& rule) {
       continue;
     }
     const auto group = [&](std::size_t i) {
-      const auto value = number(found[i].str());
+      const auto value = number(found[i]);
       if (!value || *value >= max_rank)
         throw Error("{}: group {} of the match in '{}' is '{}'; expected a number below {}", rule.source, i,
-                    name, found[i].str(), max_rank);
+                    name, found[i], max_rank);
       return *value;
     };
     const std::size_t last = found.size() - 1;
     const std::string made =
         std::to_string(global_number(rule, group(last), last > 1 ? group(1) : 0, coordinate, size));
-    std::string replaced = found.str();
+    std::string replaced(found[0]);
     if (rule.to.empty()) {
-      replaced.replace(static_cast<std::size_t>(found.position(last) - found.position()),
-                       static_cast<std::size_t>(found.length(last)), made);
+      replaced.replace(begin_in(found[0], found[last]), found[last].size(), made);
     } else {
       replaced = rule.to;
       if (const std::size_t at = replaced.find("$n"); at != std::string::npos) replaced.replace(at, 2, made);
     }
-    record.id.module = found.prefix().str() + replaced + found.suffix().str();
+    record.id.module.replace(begin_in(name, found[0]), found[0].size(), replaced);
     rule.used = true;
   }
 }

@@ -31,6 +31,23 @@ int write_and_close(std::FILE* out, std::initializer_list<std::span<const std::b
   return reason;
 }
 
+// What becomes `target` once it is whole.
+struct Part {
+  std::filesystem::path target;
+  std::string name;
+  int descriptor;
+};
+
+Part begin_part(const std::filesystem::path& path) {
+  // Through a link to what it names: the link stays a link.
+  std::error_code none;
+  Part part{std::filesystem::exists(path, none) ? std::filesystem::canonical(path) : path, "", -1};
+  part.name = part.target.string() + ".XXXXXX";
+  part.descriptor = mkstemp(part.name.data());
+  if (part.descriptor < 0) fail(path, errno);
+  return part;
+}
+
 }  // namespace
 
 void write_whole(const std::filesystem::path& path, std::initializer_list<std::span<const std::byte>> parts) {
@@ -42,20 +59,22 @@ void write_whole(const std::filesystem::path& path, std::initializer_list<std::s
     if (reason != 0) fail(path, reason);
     return;
   }
-  // Through a link to what it names: the link stays a link.
-  const auto target = std::filesystem::exists(status) ? std::filesystem::canonical(path) : path;
-  std::string part = target.string() + ".XXXXXX";
-  const int descriptor = mkstemp(part.data());
-  if (descriptor < 0) fail(path, errno);
+  const Part part = begin_part(path);
   // mkstemp makes files for the owner alone; a report is for whom the umask says.
   const mode_t mask = umask(0);
   umask(mask);
-  fchmod(descriptor, 0666 & ~mask);
-  int reason = write_and_close(fdopen(descriptor, "wb"), parts);
-  if (reason == 0 && std::rename(part.c_str(), target.c_str()) != 0) reason = errno;
+  fchmod(part.descriptor, 0666 & ~mask);
+  int reason = write_and_close(fdopen(part.descriptor, "wb"), parts);
+  if (reason == 0 && std::rename(part.name.c_str(), part.target.c_str()) != 0) reason = errno;
   if (reason == 0) return;
-  std::remove(part.c_str());
+  std::remove(part.name.c_str());
   fail(path, reason);
+}
+
+void check_can_write_whole(const std::filesystem::path& path) {
+  const Part part = begin_part(path);
+  ::close(part.descriptor);
+  std::remove(part.name.c_str());
 }
 
 void write_whole(const std::filesystem::path& path, std::string_view text) {

@@ -14,6 +14,10 @@ namespace assay {
 void write_whole(const std::filesystem::path&, std::initializer_list<std::span<const std::byte>> parts);
 void write_whole(const std::filesystem::path&, std::string_view text);
 
+/// Whether write_whole can make or replace a regular file there, tried without a trace. Throws Error that
+/// names the file and the reason if it cannot.
+void check_can_write_whole(const std::filesystem::path&);
+
 /// Adds the text at the end of a file, which is made where it is missing: in one piece, and in the kernel's
 /// hands when this returns, so that the end of the process does not matter. Throws Error that names the file.
 void append_text(const std::filesystem::path&, std::string_view text);

@@ -31,7 +31,7 @@ std::string measured(const Finding& f) {
                              short_number(m.one_minus_cosine), m.max_ulp));
   if (m.special_mismatch + m.actual.nan + m.actual.infinite + m.reference.nan + m.reference.infinite > 0)
     out += html_item("not finite",
-                     fmt::format("NaN {} against {}, Inf {} against {}; {} on one side only",
+                     fmt::format("NaN {} against {}, Inf {} against {}; they differ in {}",
                                  grouped(m.actual.nan), grouped(m.reference.nan), grouped(m.actual.infinite),
                                  grouped(m.reference.infinite), counted(m.special_mismatch, "element")));
   if (!std::isnan(f.required) && f.ratio > 1)

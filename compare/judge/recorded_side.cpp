@@ -13,6 +13,7 @@
 #include "assay/dumps/checksum.h"
 #include "assay/dumps/merged_statistics.h"
 #include "assay/dumps/statistics.h"
+#include "assay/golden/error.h"
 
 namespace assay {
 namespace {
@@ -187,6 +188,12 @@ class RecordedPair {
   Checksums checksums_;
 };
 
+void check_statistics(const Dump& dump, const LogicalTensor& tensor, const Statistics& statistics) {
+  const std::string found = contradiction({statistics, tensor.dtype, false}, element_count(tensor.shape));
+  if (!found.empty())
+    throw Error("{}: no tensor has these statistics: {}", dump.location(tensor.records.front()), found);
+}
+
 }  // namespace
 
 RecordedSide recorded_side(const Dump& dump, const LogicalTensor& tensor, std::string_view side) {
@@ -207,6 +214,7 @@ RecordedSide recorded_side(const Dump& dump, const LogicalTensor& tensor, std::s
                   ? "only statistics of parts, which do not add up, were"
               : recorded([](const Record& r) { return !r.checksum.empty(); }) ? "only a checksum was"
                                                                               : "no values were";
+  if (merged.statistics) check_statistics(dump, tensor, *merged.statistics);
   s.statistics = merged.statistics;
   s.checksum = std::move(merged.checksum);
   return s;

@@ -20,7 +20,7 @@ struct RecordedSide {
 };
 
 /// @param side  "actual" or "reference"
-/// @throws Error as merge does
+/// @throws Error as merge does, and where the statistics contradict each other
 RecordedSide recorded_side(const Dump&, const LogicalTensor&, std::string_view side);
 
 /// Judges a pair by what both sides have: its shape and dtype, the statistics, the checksum. Equal checksums

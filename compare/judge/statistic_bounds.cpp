@@ -1,5 +1,7 @@
 #include "assay/compare/judge/statistic_bounds.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -165,7 +167,36 @@ class Comparison {
   std::vector<ComparedStatistic> compared_;
 };
 
+std::string contradicting_counts(const Statistics& s, std::int64_t elements) {
+  const std::int64_t nan = s.nan.value_or(0), inf = s.inf.value_or(0);
+  if (nan < 0 || inf < 0 || nan > elements || inf > elements - nan)
+    return fmt::format("{} NaN and {} Inf of {} elements", nan, inf, elements);
+  if (s.nan == 0 && ((s.min && std::isnan(*s.min)) || (s.max && std::isnan(*s.max))))
+    return "an extreme is NaN, and no element is";
+  if (!s.inf || !s.min || !s.max) return "";
+  const bool is_infinite = std::isinf(*s.min) || std::isinf(*s.max);
+  return is_infinite == (inf > 0) ? "" : fmt::format("min {} and max {} with {} Inf", *s.min, *s.max, inf);
+}
+
 }  // namespace
+
+std::string contradiction(const KnownStatistics& known, std::int64_t elements) {
+  const Statistics& s = known.values;
+  if (std::string counts = contradicting_counts(s, elements); !counts.empty()) return counts;
+  const StatisticSide side(known, elements);
+  const auto off = [&](double extreme) { return side.extreme_off(extreme) + side.sum_off(extreme); };
+  if (s.min && s.max && *s.min - off(*s.min) > *s.max + off(*s.max))
+    return fmt::format("min {} is above max {}", *s.min, *s.max);
+  if (const auto mean = side.mean()) {
+    const double least = *mean - side.mean_off(*mean), most = *mean + side.mean_off(*mean);
+    if (s.min && most < *s.min - off(*s.min)) return fmt::format("mean {} is below min {}", *mean, *s.min);
+    if (s.max && least > *s.max + off(*s.max)) return fmt::format("mean {} is above max {}", *mean, *s.max);
+  }
+  const double sum = std::abs(s.sum.value_or(0));
+  if (s.abs_sum && *s.abs_sum + side.sum_off(sum) < sum)
+    return fmt::format("abs sum {} is below the magnitude {} of sum", *s.abs_sum, sum);
+  return s.l2 && *s.l2 < 0 ? fmt::format("l2 {} is negative", *s.l2) : "";
+}
 
 std::vector<ComparedStatistic> compare_statistics(const KnownStatistics& actual,
                                                   const KnownStatistics& reference, std::int64_t elements,

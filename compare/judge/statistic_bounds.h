@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "assay/compare/finding.h"
@@ -14,6 +15,9 @@ struct KnownStatistics {
   DType dtype = DType::float32;
   bool is_computed = false;  ///< here, from the values: nothing but the last bits is rounded
 };
+
+/// What no tensor of so many elements can have of these statistics, in words; empty: nothing.
+std::string contradiction(const KnownStatistics&, std::int64_t elements);
 
 /// The statistics that both sides have, with the difference that they may have where every element differs by
 /// no more than atol + rtol |reference|. One that differs by more (or is NaN on one side) proves that an

@@ -6,6 +6,8 @@
 #include <map>
 #include <utility>
 
+#include "assay/golden/error.h"
+
 namespace assay {
 namespace {
 
@@ -40,12 +42,16 @@ std::vector<Pair> match(const std::vector<LogicalTensor>& actual, const std::vec
     Identity id = t.id;
     id.module = rules.renamed(id.module);
     const auto found = by_id.find(&id);
-    if (found != by_id.end() && partner[found->second] == nullptr) {
-      partner[found->second] = &t;
-      after = found->second + 1;
-    } else {
+    if (found == by_id.end()) {
       extra[after].push_back(&t);
+      continue;
     }
+    const LogicalTensor*& place = partner[found->second];
+    if (place != nullptr)
+      throw Error("[[rename]]: '{}' and '{}' of the actual side both become '{}'; expected a name each",
+                  to_string(place->id), to_string(t.id), to_string(id));
+    place = &t;
+    after = found->second + 1;
   }
   std::vector<Pair> pairs;
   for (std::size_t i = 0; i <= reference.size(); ++i) {

@@ -19,6 +19,7 @@ std::string match_lone_arrays(const Dump& actual, std::vector<LogicalTensor>& ac
 
 /// Pairs in the reference's execution order; what only the actual side has follows the tensor it followed
 /// there. Both must outlive the result.
+/// @throws Error if rules give two tensors of the actual side the name of one of the reference
 std::vector<Pair> match(const std::vector<LogicalTensor>& actual, const std::vector<LogicalTensor>& reference,
                         const Rules&);
 

@@ -69,7 +69,8 @@ std::string printable(std::string_view text) {
 }
 
 std::string only_option(std::string_view name) {
-  return " --only " + shell_quoted(shown(name, [](char) { return "?"; }));
+  const std::string_view between = name.starts_with('-') ? "=" : " ";  // else it would be taken for an option
+  return fmt::format(" --only{}{}", between, shell_quoted(shown(name, [](char) { return "?"; })));
 }
 
 std::string format_value(DType dtype, double value) {

@@ -76,6 +76,14 @@ class Diff(Test):
         (self.dir / "ranks.json").write_text(self.expect(0, "inspect", DATA / "samples" / "assay_dump", "--ranks", "--json").out)
         self.assertIn("--ranks", self.expect(0, "inspect", "ranks.json").out)
 
+    def test_a_listing_that_contradicts_itself_is_trouble(self):
+        _, r = self.pair()
+        listing = json.loads(self.expect(0, "inspect", r, "--json", "--stats", "--hash").out)
+        next(t for t in listing["tensors"] if t["name"] == "y")["min"] = 7
+        (self.dir / "r.json").write_text(json.dumps(listing))
+        done = self.expect(2, "diff", r, "r.json")
+        self.assertIn("r.json: y: no tensor has these statistics: min 7 is above max 3", " ".join(done.out.split()))
+
     def listing(self, path):
         (self.dir / "listing.json").write_text(self.expect(0, "inspect", path, "--json").out)
         return "listing.json"

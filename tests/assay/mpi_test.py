@@ -16,9 +16,9 @@ QUIET = {"ASAN_OPTIONS": "detect_leaks=0"}
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n"]
 
 
-def launch(processes, *words, cwd):
+def launch(processes, *words, cwd, **env):
     done = subprocess.run([*MPIRUN, str(processes), ASSAY, *words], capture_output=True, text=True, cwd=cwd,
-                          env=environment(**QUIET), timeout=300)
+                          env=environment(**QUIET, **env), timeout=300)
     # What mpirun itself says of an exit status stands between rules.
     return done.returncode, re.sub(r"^-{60,}\n.*?^-{60,}\n", "", done.stdout + done.stderr, flags=re.M | re.S)
 
@@ -54,11 +54,13 @@ class Mpi(Test):
     def test_trouble_is_said_once(self):
         status, text = launch(2, "diff", "nowhere", "r.safetensors", cwd=self.dir)
         self.assertEqual((status, text), (2, "assay: nowhere: no such file or folder\n"))
+        status, text = launch(2, "diff", "a.safetensors", "r.safetensors", "--json", "/nowhere/r.json", cwd=self.dir)
+        self.assertEqual((status, text), (2, "assay: --json /nowhere/r.json: cannot be written (No such file or directory)\n"))
 
     def test_trouble_on_the_way_is_said_before_all_end(self):
-        status, text = launch(2, "diff", "a.safetensors", "r.safetensors", "--json", "/nowhere/r.json", cwd=self.dir)
+        status, text = launch(2, "diff", "a.safetensors", "r.safetensors", "--github", cwd=self.dir, GITHUB_STEP_SUMMARY="/nowhere/summary")
         self.assertEqual(status, 2)
-        self.assertIn("assay: /nowhere/r.json: ", text)
+        self.assertIn("assay: GITHUB_STEP_SUMMARY /nowhere/summary: ", text)
 
     def test_a_launcher_of_another_mpi_is_no_single_process(self):
         done = run("diff", "r.safetensors", "r.safetensors", cwd=self.dir, PMI_SIZE="3", **QUIET)

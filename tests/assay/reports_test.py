@@ -3,17 +3,17 @@
     ASSAY=build/dev/tools/assay/assay ASSAY_TEST_DATA=tests/data python3 tests/assay/reports_test.py
 """
 import csv
-import fcntl
 import io
 import json
 import os
 import re
-import stat
+import resource
+import shutil
 import subprocess
 import unittest
 import xml.etree.ElementTree as ElementTree
 
-from program import ASSAY, Test, write_safetensors
+from program import ASSAY, CASES, Test, environment, run, write_safetensors
 
 COMMAND = re.compile(r"::(error|notice) title=([^:,\r\n]*)::([^\r\n]*)")
 
@@ -85,11 +85,15 @@ class Files(Test):
         self.assertTrue(out.endswith("; 1 not compared; wrote r.json, r.csv, r.html\n"), out)
 
     def test_the_verdict_is_shown_even_if_a_file_cannot_be_written(self):
+        """The limit on a file's size is met while it is written: no other trouble is so late."""
         a, r = self.pair()
-        done = self.expect(2, "diff", a, r, "--json", "no/folder/r.json", "--csv", "r.csv")
-        self.assertTrue(done.out.startswith("FAIL"))
-        self.assertTrue(done.out.endswith("; wrote r.csv\n"))
-        self.assertIn("no/folder/r.json", done.err)
+        before = set(self.dir.iterdir())
+        done = subprocess.run([ASSAY, "diff", a, r, "--html", "r.html", "--csv", "r.csv"], cwd=self.dir, capture_output=True,
+                              env=environment(), preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)))
+        self.assertEqual((done.returncode, done.stderr), (2, b"assay: r.html: cannot be written (File too large)\n"))
+        self.assertTrue(done.stdout.startswith(b"FAIL"))
+        self.assertTrue(done.stdout.endswith(b"; wrote r.csv\n"))
+        self.assertEqual(set(self.dir.iterdir()) - before, {self.dir / "r.csv"})
 
     def test_reports_say_how_they_were_made(self):
         a, r = self.pair()
@@ -133,28 +137,63 @@ class Files(Test):
         self.assertTrue(self.expect(1, "diff", a, r, "--html", "-").out.startswith("<!doctype html>"))
         self.trouble("diff", a, r, "--json", "-", "--csv", "-", says="--json and --csv both write to '-'")
 
-    def test_a_report_that_cannot_be_written_is_trouble(self):
+    def test_a_report_that_cannot_be_written_is_refused_before_the_comparison(self):
         a, _ = self.pair()
-        for option in ("--json", "--csv", "--html", "--junit", "--markdown"):
-            done = self.expect(2, "diff", a, a, option, "no/such/folder/report")
-            self.assertIn("no/such/folder/report: cannot be written", done.err)
         (self.dir / "folder").mkdir()
-        self.assertIn("folder", self.expect(2, "diff", a, a, "--json", "folder").err)
+        os.mkfifo(self.dir / "pipe")
+        before = set(self.dir.iterdir())
+        for option in ("--json", "--jsonl", "--csv", "--html", "--junit", "--markdown"):
+            self.trouble("diff", a, a, option, "no/such/folder/report",
+                         says=f"{option} no/such/folder/report: cannot be written (No such file or directory)")
+            for special in ("folder", "pipe", "/dev/full", "/dev/tty0/x", "n" * 300):
+                self.trouble("diff", a, a, option, special, says=f"{option} {special}: ")
+            self.trouble("check", CASES / "matmul", option, "pipe", says=f"{option} pipe: is no regular file")
+        self.trouble("diff", a, a, "--json", "r.json", "--csv", "folder", says="--csv folder: is no regular file")
+        self.assertEqual(set(self.dir.iterdir()), before)
+
+    def test_standard_output_that_cannot_be_written_is_trouble(self):
+        a, _ = self.pair()
         with open("/dev/full", "wb") as full:
             done = subprocess.run([ASSAY, "diff", a, a], cwd=self.dir, stdout=full, stderr=subprocess.PIPE)
         self.assertEqual((done.returncode, done.stderr.decode()[:37]), (2, "assay: standard output: cannot be wri"))
 
-    def test_reports_go_into_what_is_there(self):
-        """A device or a pipe must not be replaced by a file, nor a link by what it points to."""
+    def test_a_report_lies_in_no_input(self):
         a, _ = self.pair()
-        pipe = self.dir / "pipe"
-        os.mkfifo(pipe)
-        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-        fcntl.fcntl(reader, 1031, 1 << 20)  # F_SETPIPE_SZ: room for the report
-        self.expect(0, "diff", a, a, "--json", "pipe")
-        self.assertEqual(json.loads(os.read(reader, 1 << 20))["exit_status"], 0)
-        os.close(reader)
-        self.assertTrue(stat.S_ISFIFO(pipe.stat().st_mode))
+        for side in ("actual", "reference"):
+            (self.dir / side).mkdir()
+            shutil.copy(self.dir / a, self.dir / side)
+        inside = self.dir / "actual"
+        for _ in range(2):  # as a new file, and as one that is there
+            done = run("diff", ".", "../reference", "--html", "report.html", cwd=inside)
+            self.assertEqual((done.returncode, done.out), (2, ""))
+            self.assertIn("--html report.html: lies in the input ., and would be read as part of it the next time", done.err)
+            self.assertEqual(sorted(f.name for f in inside.iterdir() if f.name != "report.html"), [a])
+            (inside / "report.html").touch()
+        self.assertEqual((inside / "report.html").read_text(), "")
+        self.assertEqual(run("diff", ".", "../reference", "--html", "../report.html", cwd=inside).returncode, 0)
+
+    def test_one_place_has_one_report_however_it_is_spelt(self):
+        a, _ = self.pair()
+        self.trouble("diff", a, a, "--json", "report", "--csv", self.dir / "report", says="--json and --csv both write to")
+
+    def test_reports_go_into_what_the_caller_has_open(self):
+        a, _ = self.pair()
+        shown = self.expect(0, "diff", a, a).out
+        self.assertEqual(json.loads(self.expect(0, "diff", a, a, "--json", "/dev/stdout").out)["exit_status"], 0)
+        self.assertEqual(self.expect(0, "diff", a, a, "--json", "/dev/null").out, shown.rstrip() + "; wrote /dev/null\n")
+        with open(self.dir / "both", "wb") as both:  # a file, too, keeps what else goes into it
+            subprocess.run([ASSAY, "diff", a, a, "--csv", "/dev/stderr"], cwd=self.dir, stdout=both, stderr=both, check=True)
+        text = (self.dir / "both").read_text()
+        self.assertTrue(text.startswith("name,verdict,") and text.endswith(shown), text)
+        reader, writer = os.pipe()  # as a shell's >(command) has it
+        subprocess.run([ASSAY, "diff", a, a, "--json", f"/dev/fd/{writer}"], cwd=self.dir, pass_fds=[writer], check=True,
+                       stdout=subprocess.DEVNULL)
+        os.close(writer)
+        with open(reader, encoding="utf-8") as report:
+            self.assertEqual(json.load(report)["exit_status"], 0)
+
+    def test_a_link_stays_a_link(self):
+        a, _ = self.pair()
         (self.dir / "target").write_text("old")
         (self.dir / "link").symlink_to("target")
         self.expect(0, "diff", a, a, "--json", "link")

@@ -29,6 +29,17 @@ class Usage(Test):
                       ["diff", "a", "b", "--threads", "many"], ["ops", "--json", "--markdown"], ["tolerance", "--count", "x"]):
             self.expect(2, *words)
 
+    def test_an_option_is_no_value(self):
+        a, r = self.pair()
+        before = set(self.dir.iterdir())
+        self.trouble("diff", a, r, "--json", "--csv", says="--json: is followed by --csv, which looks like an option; expected a value")
+        self.trouble("diff", "--only", "-v", a, r, says="--only: is followed by -v")
+        self.trouble("convert", a, "out", "--to", "--no-such-option", says="--to: is followed by")
+        self.trouble("golden", "case", "-o", "--level", "fp64", says="-o: is followed by --level")
+        self.assertEqual(set(self.dir.iterdir()), before)
+        self.expect(1, "diff", a, r, "--json=./--csv", "--csv=--json", "--markdown", "-")
+        self.assertEqual({p.name for p in set(self.dir.iterdir()) - before}, {"--csv", "--json"})
+
     def test_option_values_that_are_wrong_are_trouble(self):
         a, r = self.pair()
         self.trouble("diff", a, r, "--tolerance", "telechat4", says="there is no tolerance policy 'telechat4'")

@@ -138,6 +138,19 @@ TEST(Diff, OtherPoliciesAreReportedBeside) {
   EXPECT_EQ(report.exit_status(), 0);
 }
 
+TEST(Diff, TwoTensorsOfOneNameAreAnError) {
+  MemoryDump a("a"), r("r");
+  for (const char* name : {"x", "module.x", "y"}) a.add(name, float32({1}));
+  r.add("x", float32({1}));
+  try {
+    diff(a, r, options("[[rename]]\nfrom='^module\\.'\nto=''"));
+    FAIL() << "was accepted";
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(),
+                 "[[rename]]: 'x' and 'module.x' of the actual side both become 'x'; expected a name each");
+  }
+}
+
 TEST(Diff, DerivedBoundsNeedAnOperator) {
   MemoryDump a("a");
   a.add("x", float32({1}));

@@ -71,6 +71,17 @@ TEST(Diff, NothingComparedIsTrouble) {
   EXPECT_EQ(diff(a, r, options()).exit_status(), 2);
 }
 
+// README: no rule is a finding; the elements were measured and differ.
+TEST(Diff, WhatIsMeasuredWithoutARuleIsAFinding) {
+  MemoryDump a("a"), r("r");
+  a.add("x", float32({1.0006}));
+  r.add("x", float32({1}));
+  const Report report = diff(a, r, options());
+  EXPECT_THAT(verdicts(report), ElementsAre(F("x", Verdict::no_rule)));
+  EXPECT_FALSE(report.compared_nothing());
+  EXPECT_EQ(report.exit_status(), 1);
+}
+
 TEST(Diff, TheFirstFailureIsTheFirstThatWasMeasured) {
   MemoryDump a("a"), r("r");
   r.add("missing", float32({1}));
@@ -129,11 +140,11 @@ TEST(Diff, NotesOfBothDumpsAreKept) {
 
 TEST(Diff, RenamesTheActualSide) {
   MemoryDump a("a"), r("r");
-  a.add("module.x", float32({1})), a.add("x", float32({5}));
+  a.add("module.x", float32({1})), a.add("module.z", float32({5}));
   r.add("x", float32({1}));
   const Report report = diff(a, r, options("[[rename]]\nfrom='^module\\.'\nto=''"));
-  // Two tensors claim one name: the first has it, the other is reported under its own.
-  EXPECT_THAT(verdicts(report), ElementsAre(F("x", Verdict::passed), F("x", Verdict::missing_reference)));
+  EXPECT_THAT(verdicts(report),
+              ElementsAre(F("x", Verdict::passed), F("module.z", Verdict::missing_reference)));
 }
 
 TEST(Diff, TwoArraysAloneInTheirFilesArePaired) {

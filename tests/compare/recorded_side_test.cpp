@@ -67,6 +67,49 @@ TEST(RecordedSide, StatisticsBelowTheirAllowedErrorAreNoEvidence) {
   EXPECT_THAT(f.reason, HasSubstr("zeros"));
 }
 
+// Each is what no array can have (by the definitions of these numbers); the neighbours are what some array
+// has.
+TEST(RecordedSide, StatisticsThatContradictEachOtherAreRefused) {
+  const Tensor x = float32({1, 2, 3, 4});
+  Statistics whole = extremes(1, 4);
+  whole.sum = whole.abs_sum = 10;
+  whole.nan = whole.inf = 0;
+  EXPECT_EQ(judged(x, whole).verdict, Verdict::statistics_agree);
+  const auto refused = [&](std::optional<double> Statistics::*which, double value) {
+    Statistics s = whole;
+    s.*which = value;
+    const Finding f = judged(x, s);
+    EXPECT_EQ(f.verdict, Verdict::unreadable);
+    EXPECT_THAT(f.reason, testing::StartsWith("r: x: no tensor has these statistics: "));
+    return f.reason.substr(f.reason.rfind(": ") + 2);
+  };
+  EXPECT_EQ(refused(&Statistics::min, 5), "min 5 is above max 4");
+  EXPECT_EQ(refused(&Statistics::min, 3), "mean 2.5 is below min 3");
+  EXPECT_EQ(refused(&Statistics::max, 2), "mean 2.5 is above max 2");
+  EXPECT_EQ(refused(&Statistics::sum, 40), "mean 10 is above max 4");
+  EXPECT_EQ(refused(&Statistics::abs_sum, 9), "abs sum 9 is below the magnitude 10 of sum");
+  EXPECT_EQ(refused(&Statistics::l2, -1), "l2 -1 is negative");
+  EXPECT_EQ(refused(&Statistics::max, std::numeric_limits<double>::infinity()),
+            "min 1 and max inf with 0 Inf");
+  EXPECT_EQ(refused(&Statistics::min, nan), "an extreme is NaN, and no element is");
+  whole.nan = 3;
+  whole.inf = 2;
+  EXPECT_EQ(refused(&Statistics::min, 1), "3 NaN and 2 Inf of 4 elements");
+  whole.nan = 0;
+  EXPECT_EQ(refused(&Statistics::min, 1), "min 1 and max 4 with 2 Inf");
+}
+
+// float16 adds 2048 + 1 as 2048: a recorder's mean of equal elements may lie beside all of them.
+TEST(RecordedSide, WhatARecorderRoundsIsNoContradiction) {
+  Statistics s = extremes(1, 1);
+  s.mean = 0.5;
+  EXPECT_NE(judged(tensor(DType::float16, std::vector<double>(4096, 1)), s).verdict, Verdict::unreadable);
+  s.mean = 0.9999999;
+  EXPECT_NE(judged(float32(std::vector<double>(4096, 1)), s).verdict, Verdict::unreadable);
+  s.mean = 0.9;
+  EXPECT_EQ(judged(float32(std::vector<double>(4096, 1)), s).verdict, Verdict::unreadable);
+}
+
 // Not only what was measured can be the first failure.
 TEST(RecordedSide, AFailingStatisticIsAFailure) {
   MemoryDump a("a"), r("r");

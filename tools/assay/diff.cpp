@@ -36,7 +36,6 @@ struct Dumps {
 };
 
 Dumps open_dumps(const DiffVerb& verb, DiffOptions& options) {
-  check_outputs(verb.output, {verb.actual, verb.reference, verb.rules});
   options.policies = load_policies(verb.tolerances);
   if (!verb.rules.empty()) options.rules = Rules::load(verb.rules);
   if (verb.raw.size() > 2)
@@ -83,6 +82,7 @@ int run(const DiffVerb& verb) {
   Dumps dumps;
   std::string problem;
   try {
+    if (processes.is_first()) check_outputs(verb.output, {verb.actual, verb.reference, verb.rules});
     dumps = open_dumps(verb, options);
   } catch (const std::exception& e) {
     problem = sentence(e);

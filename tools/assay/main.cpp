@@ -5,7 +5,9 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "arguments.h"
 #include "assay/compare/report.h"
@@ -33,6 +35,27 @@ void refuse_empty_values(CLI::App& app) {
   }
 }
 
+// A name, not a negative number nor - for a stream.
+bool looks_like_option(std::string_view word) {
+  return word.size() > 1 && word[0] == '-' && (word[1] < '0' || word[1] > '9');
+}
+
+// CLI11 takes whatever follows an option for its value: --json --csv would write a file "--csv".
+void refuse_options_as_values(const CLI::App& app, std::span<char*> words) {
+  if (words.size() < 2) return;
+  const auto verbs = app.get_subcommands([&](const CLI::App* verb) { return verb->check_name(words[1]); });
+  if (verbs.empty()) return;
+  for (std::size_t i = 2; i + 1 < words.size(); ++i) {
+    const std::string word = words[i], next = words[i + 1];
+    if (word == "--") return;
+    if (!looks_like_option(word) || !looks_like_option(next)) continue;
+    const CLI::Option* option = verbs.front()->get_option_no_throw(word);
+    if (option != nullptr && option->get_items_expected_min() > 0)
+      throw Error("{0}: is followed by {1}, which looks like an option; expected a value, or {0}={1}", word,
+                  next);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -49,6 +72,7 @@ int main(int argc, char** argv) {
   add_verbs(app, command_line(argc, argv), action);
   refuse_empty_values(app);
   try {
+    refuse_options_as_values(app, {argv, static_cast<std::size_t>(argc)});
     app.parse(argc, argv);
     const int status = action();
     if (std::fflush(stdout) != 0)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -29,14 +30,23 @@ std::string sentence(const std::exception& problem) {
              : problem.what();
 }
 
+namespace {
+
+// The stream that stands for the file's name, if one does: opened again it would start at its beginning.
+std::FILE* stream_of(const std::string& file) {
+  if (file == "-" || file == "/dev/stdout") return stdout;
+  return file == "/dev/stderr" ? stderr : nullptr;
+}
+
+}  // namespace
+
 void write_text(const std::string& file, const std::string& text) {
-  if (file == "-") {
-    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-      throw Error("standard output: cannot be written ({})", std::strerror(errno));
-    }
-    return;
+  std::FILE* const stream = stream_of(file);
+  if (stream == nullptr) return write_whole(file, text);
+  if (std::fwrite(text.data(), 1, text.size(), stream) != text.size() || std::fflush(stream) != 0) {
+    throw Error("standard {}: cannot be written ({})", stream == stdout ? "output" : "error",
+                std::strerror(errno));
   }
-  write_whole(file, text);
 }
 
 namespace {
@@ -57,11 +67,37 @@ std::array<Target, 6> targets_of(const OutputOptions& o) {
            {"--markdown", o.markdown, to_markdown}}};
 }
 
+// weakly_canonical alone leaves the name of a file in this folder relative where there is none yet, and has
+// no name for an open pipe.
+std::filesystem::path place_of(const std::string& file) {
+  std::error_code none;
+  const std::filesystem::path absolute = std::filesystem::absolute(file, none);
+  const std::filesystem::path place = std::filesystem::weakly_canonical(absolute, none);
+  return none ? absolute : place;
+}
+
 bool same_file(const std::string& a, const std::string& b) {
   std::error_code none;
-  if (a == "-" || b == "-") return a == b;
-  return std::filesystem::weakly_canonical(a, none) == std::filesystem::weakly_canonical(b, none) ||
-         std::filesystem::equivalent(a, b, none);
+  if (stream_of(a) != nullptr || stream_of(b) != nullptr) return stream_of(a) == stream_of(b);
+  return place_of(a) == place_of(b) || std::filesystem::equivalent(a, b, none);
+}
+
+// A pipe without a reader would stop the run at its end, a full device waste it. /dev/fd/N is one that the
+// caller has open: >(gzip) of a shell.
+void check_target(const Target& target) {
+  if (stream_of(target.file) != nullptr) return;
+  std::error_code none;
+  const auto status = std::filesystem::status(target.file, none);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    if (target.file == "/dev/null" || target.file.starts_with("/dev/fd/")) return;
+    throw Error("{} {}: is no regular file; expected one to replace, a new one, or - for standard output",
+                target.option, target.file);
+  }
+  try {
+    check_can_write_whole(target.file);
+  } catch (const Error& problem) {
+    throw Error("{} {}", target.option, problem.what());
+  }
 }
 
 }  // namespace
@@ -70,7 +106,7 @@ bool is_below(const std::string& file, const std::string& folder) {
   std::error_code none;
   const std::filesystem::path root = std::filesystem::canonical(folder, none);
   if (none || !std::filesystem::is_directory(root, none)) return false;
-  const std::filesystem::path below = std::filesystem::weakly_canonical(file, none).lexically_relative(root);
+  const std::filesystem::path below = place_of(file).lexically_relative(root);
   return !below.empty() && below != "." && *below.begin() != "..";
 }
 
@@ -88,8 +124,12 @@ void check_outputs(const OutputOptions& options, const std::vector<std::string>&
     for (const std::string& input : inputs) {
       if (same_file(file, input)) throw Error("{} {}: is an input; expected another file", option, file);
       if (is_below(file, input))
-        throw Error("{} {}: lies in the input {}; expected a place of its own", option, file, input);
+        throw Error(
+            "{} {}: lies in the input {}, and would be read as part of it the next time; expected a "
+            "place outside of it",
+            option, file, input);
     }
+    check_target(targets[i]);
   }
 }
 
@@ -99,13 +139,14 @@ int write_report(Report report, const OutputOptions& options) {
   TextStyle style;
   style.color = use_color(options.color);
   style.all = options.all;
-  std::exception_ptr trouble;  // the verdict is shown, whatever becomes of the files
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is a write that fails, and is tidied up after
+  std::exception_ptr trouble;     // the verdict is shown, whatever becomes of the files
   for (const Target& target : targets_of(options)) {
     if (target.file.empty()) continue;
-    takes_stdout = takes_stdout || target.file == "-";
+    takes_stdout = takes_stdout || stream_of(target.file) == stdout;
     try {
       write_text(target.file, target.write(report));
-      if (target.file != "-") style.written.push_back(target.file);
+      if (stream_of(target.file) == nullptr) style.written.push_back(target.file);
     } catch (const Error&) {
       if (!trouble) trouble = std::current_exception();
     }

@@ -12,7 +12,8 @@
 
 namespace assay {
 
-/// Before any work: throws Error if two reports go to one place or one would replace an input.
+/// Before any work: throws Error if two reports go to one place, one would replace an input or lie in it, or
+/// one cannot be written.
 void check_outputs(const OutputOptions&, const std::vector<std::string>& inputs);
 
 /// Whether the path lies in that folder.
@@ -28,7 +29,7 @@ int error_maps(const OutputOptions&);
 /// What went wrong, in a sentence; of memory that is not there, too.
 std::string sentence(const std::exception&);
 
-/// `text` to the file, or to standard output for "-".
+/// `text` to the file, or to the stream that its name stands for: "-", "/dev/stdout", "/dev/stderr".
 void write_text(const std::string& file, const std::string& text);
 
 /// Policies by name or file, for --tolerance.

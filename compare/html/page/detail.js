@@ -47,7 +47,7 @@ function command(data, i, details) {
   if (details.command) return details.command;
   const head = data.commands[data.command[i]], name = data.names[i];
   if (!head) return '';
-  return `${head} --only ` + (/^[\w./=,:@%+-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`);
+  return `${head} --only${name.startsWith('-') ? '=' : ' '}` + (/^[\w./=,:@%+-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`);
 }
 
 function copyButton(text) {
@@ -104,7 +104,7 @@ function detailOf(data, i) {
     item('error', `max abs ${short(data.max_abs[i])}, max rel ${short(data.max_rel[i])}, rel L2 ` +
       `${short(data.relative_l2[i])}, max ${short(data.max_ulp[i])} ulp`);
     if (d.special) item('not finite', `NaN ${d.special[0]} against ${d.special[1]}, Inf ${d.special[2]} against ` +
-      `${d.special[3]}; ${counted(d.special[4], 'element')} on one side only`);
+      `${d.special[3]}; they differ in ${counted(d.special[4], 'element')}`);
     if (d.required) item('would pass with', 'tolerance ' + d.required);
   }
   item('accumulations', d.count);
