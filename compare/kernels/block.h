@@ -20,7 +20,7 @@ class BlockPass {
   Partial run(std::span<const std::byte> actual, std::span<const std::byte> reference, std::int64_t begin);
 
  private:
-  static constexpr std::size_t block = 1024, histogram_tables = 4;
+  static constexpr std::size_t block = 512, histogram_tables = 4;
   static_assert(block % block_lanes == 0);
   using Histogram = std::array<std::int64_t, 65>;  // over the bit widths of 64-bit numbers
   struct Buffer {
