@@ -62,9 +62,9 @@ Partial BlockPass::run(std::span<const std::byte> actual, std::span<const std::b
 // NaN fills the last lanes: it is left out like any other.
 void BlockPass::load(DType dtype, std::span<const std::byte> bytes, std::size_t at, Buffer& buffer) const {
   const std::size_t size = size_of(dtype);
+  const auto rest = bytes.subspan((at + count_) * size);
+  prefetch(rest.first(std::min(block * size, rest.size())));
   buffer.bytes = bytes.subspan(at * size, count_ * size);
-  prefetch(
-      bytes.subspan((at + count_) * size).first(std::min(block, bytes.size() / size - at - count_) * size));
   decode(dtype, buffer.bytes, std::span(buffer.values).first(count_));
   std::fill(buffer.values.data() + count_, buffer.values.data() + padded_,
             std::numeric_limits<double>::quiet_NaN());
@@ -223,8 +223,8 @@ void BlockPass::ulps(std::uint64_t largest) {
     return;
   }
   to_bit_widths(std::span(ulps_).first(padded_));
-  for (std::size_t i = 0; i < padded_; i += histogram_tables) {
-    for (std::size_t t = 0; t < histogram_tables; ++t) ++histograms_[t][ulps_[i + t]];
+  for (std::size_t i = 0; i < padded_; i += block_lanes) {
+    for (std::size_t lane = 0; lane < block_lanes; ++lane) ++histograms_[lane][ulps_[i + lane]];
   }
 }
 
@@ -247,8 +247,8 @@ void BlockPass::moments(const ErrorTotals& t) {
 void BlockPass::finish_histogram() {
   Metrics& m = all_.metrics;
   Histogram& all = histograms_[0];
-  for (std::size_t t = 1; t < histogram_tables; ++t) {
-    for (std::size_t width = 0; width < all.size(); ++width) all[width] += histograms_[t][width];
+  for (std::size_t lane = 1; lane < block_lanes; ++lane) {
+    for (std::size_t width = 0; width < all.size(); ++width) all[width] += histograms_[lane][width];
   }
   all[0] -= m.special_mismatch;
   const auto last = std::find_if(all.rbegin(), all.rend(), [](std::int64_t n) { return n != 0; });

@@ -20,7 +20,7 @@ class BlockPass {
   Partial run(std::span<const std::byte> actual, std::span<const std::byte> reference, std::int64_t begin);
 
  private:
-  static constexpr std::size_t block = 512, histogram_tables = 4;
+  static constexpr std::size_t block = 512;
   static_assert(block % block_lanes == 0);
   using Histogram = std::array<std::int64_t, 65>;  // over the bit widths of 64-bit numbers
   struct Buffer {
@@ -58,7 +58,7 @@ class BlockPass {
   std::size_t first_finite_ = 0;       ///< the first that is not left out
   alignas(64) std::array<double, block> difference_, limit_;  ///< actual - reference, and what is allowed
   alignas(64) std::array<std::uint64_t, block> ulps_;
-  std::array<Histogram, histogram_tables> histograms_;  ///< to be added up
+  std::array<Histogram, block_lanes> histograms_;  ///< of each lane, so that none waits for the one before
 };
 
 }  // namespace assay
