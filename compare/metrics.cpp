@@ -56,7 +56,7 @@ Metrics measure(const TensorSource& actual, const TensorSource& reference, const
   std::mutex mutex;  // of `exact`
   const bool fused = FusedPass::takes(actual.dtype(), reference.dtype(), allowed);
   chunks.run(threads, [&] {
-    // Some 100 KiB of stack: taken from the heap and given back for each of 100,000 small tensors, they tear
+    // Tens of KiB of stack: taken from the heap and given back for each of 100,000 small tensors, they tear
     // it into pieces too small to be taken again.
     BlockPass blocks(actual.dtype(), reference.dtype(), allowed);
     FusedPass steps(actual.dtype(), reference.dtype(), allowed);

@@ -69,15 +69,9 @@ void locate(Metrics& m, const TensorSource& actual, const TensorSource& referenc
     return std::memcmp(a.bytes().data() + i * size, r.bytes().data() + i * size, size) != 0;
   });
   const DType unit = coarser(actual.dtype(), reference.dtype());
-  find(m.max_ulp_at, [&](const PairValues& v, Size i, const Tensor& a, const Tensor& r) {
+  find(m.max_ulp_at, [&](const PairValues& v, Size i, auto&...) {
     if (!v.finite(i)) return false;
-    const auto ordinal = [&](const Tensor& t, const std::vector<double>& values) {
-      std::int64_t out = 0;
-      const Size size = size_of(t.dtype());
-      ordinals(unit, t.dtype(), t.bytes().subspan(i * size, size), std::span(&values[i], 1), &out);
-      return out;
-    };
-    return std::abs(ordinal(a, v.a) - ordinal(r, v.r)) == static_cast<std::int64_t>(m.max_ulp);
+    return std::abs(ordinal(unit, v.a[i]) - ordinal(unit, v.r[i])) == static_cast<std::int64_t>(m.max_ulp);
   });
 }
 

@@ -1,27 +1,11 @@
 #include "assay/compare/kernels/ordinals.h"
 
-#include <bit>
+#include <algorithm>
 #include <cstring>
+#include <limits>
 
 namespace assay {
 namespace {
-
-// Sign and magnitude as a signed number.
-template <class Code>
-std::int64_t ordinal(Code code) {
-  constexpr int sign_bit = 8 * sizeof(Code) - 1;
-  const auto magnitude = static_cast<std::int64_t>(code & static_cast<Code>(~(Code{1} << sign_bit)));
-  return (code >> sign_bit) != 0 ? -magnitude : magnitude;
-}
-
-template <class Code>
-void from_codes(std::span<const std::byte> bytes, std::size_t count, int padding, std::int64_t* out) {
-  for (std::size_t i = 0; i < count; ++i) {
-    Code code;
-    std::memcpy(&code, bytes.data() + i * sizeof code, sizeof code);
-    out[i] = ordinal(code) >> padding;
-  }
-}
 
 template <class Int>
 Integer integer(std::span<const std::byte> bytes, std::size_t i) {
@@ -30,13 +14,22 @@ Integer integer(std::span<const std::byte> bytes, std::size_t i) {
   return value;
 }
 
-// A format in the high bits of float32: its neighbours are 2^padding float32 numbers apart.
-int padding_of(DType d) {
-  return d == DType::tfloat32 || d == DType::hfloat32 ? 23 - format_of(d).fraction_bits : 0;
-}
-
-bool fits_float32(DType d) {
-  return is_float(d) && d != DType::float64;
+// Of one dtype of 64 bits, whose distances fit into as many without a sign.
+template <class Int>
+std::uint64_t subtract_own(std::span<const std::byte> actual, std::span<const std::byte> reference,
+                           double* difference, std::uint64_t* distance) {
+  std::uint64_t largest = 0;
+  for (std::size_t i = 0; i < actual.size() / sizeof(Int); ++i) {
+    Int a, r;
+    std::memcpy(&a, actual.data() + i * sizeof a, sizeof a);
+    std::memcpy(&r, reference.data() + i * sizeof r, sizeof r);
+    const auto left = static_cast<std::uint64_t>(a), right = static_cast<std::uint64_t>(r);
+    distance[i] = a > r ? left - right : right - left;
+    const auto size = static_cast<double>(distance[i]);
+    difference[i] = a > r ? size : -size;
+    largest = std::max(largest, distance[i]);
+  }
+  return largest;
 }
 
 }  // namespace
@@ -64,38 +57,31 @@ Integer integer_at(DType d, std::span<const std::byte> bytes, std::size_t i) {
   }
 }
 
-void ordinals(DType unit, DType own, std::span<const std::byte> bytes, std::span<const double> values,
-              std::int64_t* out) {
-  const std::size_t count = values.size();
-  if (own == unit) {
-    switch (size_of(unit)) {
-      case 8:
-        return from_codes<std::uint64_t>(bytes, count, 0, out);
-      case 4:
-        return from_codes<std::uint32_t>(bytes, count, padding_of(unit), out);
-      case 2:
-        return from_codes<std::uint16_t>(bytes, count, 0, out);
-      default:
-        return from_codes<std::uint8_t>(bytes, count, 0, out);
-    }
+std::uint64_t subtract_integers(DType actual, DType reference, std::span<const std::byte> a,
+                                std::span<const std::byte> r, double* difference, std::uint64_t* distance) {
+  if (actual == reference && actual == DType::int64)
+    return subtract_own<std::int64_t>(a, r, difference, distance);
+  if (actual == reference && actual == DType::uint64)
+    return subtract_own<std::uint64_t>(a, r, difference, distance);
+  std::uint64_t largest = 0;
+  for (std::size_t i = 0; i < a.size() / size_of(actual); ++i) {
+    const Integer apart = integer_at(actual, a, i) - integer_at(reference, r, i);
+    constexpr Integer most = std::numeric_limits<std::uint64_t>::max();
+    difference[i] = static_cast<double>(apart);
+    distance[i] = static_cast<std::uint64_t>(std::min(apart < 0 ? -apart : apart, most));
+    largest = std::max(largest, distance[i]);
   }
-  if (unit == DType::float32) {
-    for (std::size_t i = 0; i < count; ++i)
-      out[i] = ordinal(std::bit_cast<std::uint32_t>(static_cast<float>(values[i])));
-  } else if (unit == DType::bfloat16 && fits_float32(own)) {
-    // bfloat16 is the high half of float32: round to nearest even in the integer domain. Finite values only.
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto code = std::bit_cast<std::uint32_t>(static_cast<float>(values[i]));
-      out[i] = ordinal(static_cast<std::uint16_t>((code + 0x7fffu + ((code >> 16) & 1u)) >> 16));
-    }
-  } else {
-    const int magnitude_bits = format_of(unit).exponent_bits + format_of(unit).fraction_bits;
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::uint64_t code = encode(unit, values[i]) >> padding_of(unit);
-      const auto magnitude = static_cast<std::int64_t>(code & ((std::uint64_t{1} << magnitude_bits) - 1));
-      out[i] = (code >> magnitude_bits) != 0 ? -magnitude : magnitude;
-    }
-  }
+  return largest;
+}
+
+std::int64_t ordinal(DType unit, double value) {
+  const FloatFormat& format = format_of(unit);
+  const int magnitude_bits = format.exponent_bits + format.fraction_bits;
+  // A format in the high bits of a wider element: its neighbours are 2^padding codes apart.
+  const int padding = 8 * static_cast<int>(size_of(unit)) - 1 - magnitude_bits;
+  const std::uint64_t code = encode(unit, value) >> padding;
+  const auto magnitude = static_cast<std::int64_t>(code & ((std::uint64_t{1} << magnitude_bits) - 1));
+  return (code >> magnitude_bits) != 0 ? -magnitude : magnitude;
 }
 
 }  // namespace assay

@@ -86,8 +86,12 @@ void finish(Partial& p) {
   // ||a|| - ||r||, without their cancellation: ||a||^2 - ||r||^2 = sum d (a + r) = sum d (2 r + d).
   const double norms = (2 * p.cross.value() + square) / (actual_norm + reference_norm);
   const double product = actual_norm * reference_norm;
-  if (square != 0)
-    m.one_minus_cosine = product == 0 ? 1 : std::max(0.0, (square - norms * norms) / (2 * product));
+  // (||d||^2 - (||a|| - ||r||)^2) / 2 is what a.r lacks of ||a|| ||r||; where ||a|| is far above ||r||, all
+  // of it is lost against ||d||^2, but not what is summed of a.r itself.
+  const double lack = actual_norm > 2 * reference_norm
+                          ? product - (p.cross.value() + reference_norm * reference_norm)
+                          : (square - norms * norms) / 2;
+  if (square != 0) m.one_minus_cosine = product == 0 ? 1 : std::clamp(lack / product, 0.0, 2.0);
   finish_side(m.actual, p.actual, n);
   finish_side(m.reference, p.reference, n);
 }

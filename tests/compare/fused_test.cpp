@@ -115,12 +115,6 @@ void expect_near(double value, double target, double scale, const char* what) {
   }
 }
 
-void expect_same_bits(const Metrics& m, const Metrics& expected) {
-  const auto fields = named_fields(m), wanted = named_fields(expected);
-  ASSERT_EQ(fields.size(), wanted.size());
-  for (std::size_t i = 0; i < fields.size(); ++i) EXPECT_EQ(fields[i], wanted[i]);
-}
-
 void expect_equal(const Metrics& m, const Metrics& expected) {
   Metrics same = m;  // but for the sums
   for (auto [to, from] :

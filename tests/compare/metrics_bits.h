@@ -1,5 +1,7 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <bit>
 #include <cstdint>
 #include <string>
@@ -41,6 +43,12 @@ inline std::vector<std::uint64_t> bits_of(const Metrics& m) {
   std::vector<std::uint64_t> bits;
   for (const auto& [name, value] : named_fields(m)) bits.push_back(value);
   return bits;
+}
+
+inline void expect_same_bits(const Metrics& m, const Metrics& expected) {
+  const auto fields = named_fields(m), wanted = named_fields(expected);
+  ASSERT_EQ(fields.size(), wanted.size());
+  for (std::size_t i = 0; i < fields.size(); ++i) EXPECT_EQ(fields[i], wanted[i]);
 }
 
 }  // namespace assay

@@ -245,6 +245,26 @@ TEST(Coarser, IsTheOneWithFewerSignificandBits) {
 }
 
 // As a file that is damaged in two places: which thread comes to them first must not matter.
+TEST(Metrics, TheCosineOfSidesOfVeryDifferentSizeIsOne) {
+  for (const DType dtype : {DType::float32, DType::float64}) {
+    std::vector<double> a(5000), r(a.size());
+    long double ar = 0, aa = 0, rr = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      r[i] = std::sin(static_cast<double>(i));
+      a[i] = 1e15 * (r[i] + std::cos(static_cast<double>(3 * i)));
+      ar += static_cast<long double>(a[i]) * r[i];
+      aa += static_cast<long double>(a[i]) * a[i];
+      rr += static_cast<long double>(r[i]) * r[i];
+    }
+    const Tensor large = Tensor::from_values(dtype, {5000}, a), small = Tensor::from_values(dtype, {5000}, r);
+    const auto expected = static_cast<double>(1 - ar / std::sqrt(aa * rr));
+    EXPECT_NEAR(measure(large, small, {}).one_minus_cosine, expected, 1e-6) << name(dtype);
+    // What is left of the small side in the difference is too little: but no cosine is outside of -1 and 1.
+    const double other = measure(small, large, {}).one_minus_cosine;
+    EXPECT_TRUE(other >= 0 && other <= 2) << other;
+  }
+}
+
 TEST(Metrics, AWindowThatCannotBeReadIsAnErrorOnEveryThread) {
   const std::int64_t size = std::int64_t{1} << 21;
   const Tensor good(DType::float32, {size});
