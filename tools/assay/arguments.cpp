@@ -162,6 +162,22 @@ void add_diff(CLI::App& app, const std::string& command, std::function<int()>& a
   verb->callback([o, &action] { action = [o] { return run(*o); }; });
 }
 
+void add_replay(CLI::App& app, std::function<int()>& action) {
+  auto o = std::make_shared<ReplayVerb>();
+  CLI::App* verb = add_verb(app, "replay",
+                            "describe a model: its parameters, and the accumulation counts of its operators",
+                            "assay replay --model telechat3-105b --describe");
+  verb->add_option("--model", o->model, "a preset, a TOML file, or a config.json of Hugging Face")
+      ->required()
+      ->type_name("M");
+  verb->add_flag("--describe", o->describe, "print it, and run nothing")->required();
+  verb->add_option("--sequences", o->sequences, "of a micro-batch")->check(CLI::Range(1LL, 1LL << 20));
+  verb->add_option("--length", o->length, "tokens of a sequence")->check(CLI::Range(1LL, 1LL << 24));
+  verb->add_option("--tolerance", o->tolerance, "policy, by name or as a .toml file")->type_name("POLICY");
+  verb->add_option("--dtype", o->dtype, "of the outputs")->type_name("T");
+  verb->callback([o, &action] { action = [o] { return run(*o); }; });
+}
+
 void add_tolerance(CLI::App& app, std::function<int()>& action) {
   auto o = std::make_shared<ToleranceVerb>();
   CLI::App* verb = add_verb(app, "tolerance", "show the tolerance tables, or explain one lookup",
@@ -202,6 +218,7 @@ void add_verbs(CLI::App& app, const std::string& command, std::function<int()>& 
   add_generate(app, action);
   add_inspect(app, action);
   add_diff(app, command, action);
+  add_replay(app, action);
   add_tolerance(app, action);
   add_convert(app, action);
 }

@@ -71,6 +71,14 @@ struct OpsVerb {
 };
 int run(const OpsVerb&);
 
+struct ReplayVerb {
+  std::string model;
+  bool describe = false;
+  long long sequences = 1, length = 4096;
+  std::string tolerance = "telechat3", dtype = "bfloat16";
+};
+int run(const ReplayVerb&);
+
 struct ToleranceVerb {
   std::string policy, op, dtype;
   std::optional<long long> count;
