@@ -129,14 +129,6 @@ std::string legend(const Description& d) {
       d.batch.sequences, d.batch.length, d.policy.name, name(d.dtype));
 }
 
-// What the call computes with: the parameter's own name where it has one.
-std::string name_of(const Call& call) {
-  for (const CallInput& input : call.inputs) {
-    if (!input.parameter.empty()) return input.parameter;
-  }
-  return call.module;
-}
-
 }  // namespace
 
 std::string describe(const Model& model, const Description& d) {
@@ -149,7 +141,7 @@ std::string describe(const Model& model, const Description& d) {
     std::string outputs;
     for (const Accumulation& a : accumulations(call))
       outputs += fmt::format("  {} {} {}", a.output, a.count, tolerance(d.policy.find(d.dtype, a.count)));
-    if (!outputs.empty()) calls.add(name_of(call), fmt::format("{:<14}{}", call.op->name, outputs));
+    if (!outputs.empty()) calls.add(call.module, fmt::format("{:<14}{}", call.op->name, outputs));
   }
   return fmt::format("{}\nparameters\n{}\n{}\n{}", headline(model, all), list.text(), legend(d),
                      calls.text());

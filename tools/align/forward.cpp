@@ -35,12 +35,14 @@ class Forward {
 
  private:
   Value linear(const std::string& module, const std::string& name, const Value& x, std::int64_t out) {
-    const Value w = on_.parameter(module + "." + name + ".weight", {out, x.shape.back()});
-    return on_.call(module, "linear", {{"x", x}, {"w", w}});
+    const std::string own = module + "." + name;
+    const Value w = on_.parameter(own + ".weight", {out, x.shape.back()});
+    return on_.call(own, "linear", {{"x", x}, {"w", w}});
   }
   Value norm(const std::string& module, const std::string& name, const Value& x) {
-    const Value weight = on_.parameter(module + "." + name + ".weight", {x.shape.back()});
-    return on_.call(module, "rms_norm", {{"x", x}, {"weight", weight}}, {{"eps", m_.norm_eps}});
+    const std::string own = module + "." + name;
+    const Value weight = on_.parameter(own + ".weight", {x.shape.back()});
+    return on_.call(own, "rms_norm", {{"x", x}, {"weight", weight}}, {{"eps", m_.norm_eps}});
   }
   Value add(const std::string& module, const Value& a, const Value& b, double alpha = 1) {
     return on_.call(module, "add", {{"a", a}, {"b", b}}, {{"alpha", alpha}});
@@ -188,7 +190,7 @@ class Forward {
       const Value flat = reshape(module, weights, {tokens_ * moe.top_k});
       gated.push_back({"probs", on_.call(module, "index_select", {{"x", flat}, {"index", order}})});
     }
-    const Value activation = on_.call(module + ".experts", "swiglu", gated);
+    const Value activation = on_.call(module + ".experts.*", "swiglu", gated);
     std::vector<NamedValue> back = {
         {"expert_out", experts(module, "down_proj", activation, sizes, m_.hidden)}, {"sorted_index", order}};
     if (!inside) back.push_back({"probs", weights});
@@ -224,9 +226,9 @@ class Forward {
   }
   Value experts(const std::string& module, const std::string& name, const Value& rows, const Value& sizes,
                 std::int64_t out) {
-    const Value w = on_.parameter(fmt::format("{}.experts.*.{}.weight", module, name),
-                                  {m_.moe.experts, out, rows.shape.back()});
-    return on_.call(module + ".experts", "grouped_matmul", {{"x", rows}, {"w", w}, {"group_sizes", sizes}},
+    const std::string own = fmt::format("{}.experts.*.{}", module, name);
+    const Value w = on_.parameter(own + ".weight", {m_.moe.experts, out, rows.shape.back()});
+    return on_.call(own, "grouped_matmul", {{"x", rows}, {"w", w}, {"group_sizes", sizes}},
                     {{"transpose_weight", true}});
   }
 

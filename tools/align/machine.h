@@ -33,7 +33,7 @@ class Machine {
   /// Indices under another shape, in C order.
   virtual Value view(const Value&, const Shape&) = 0;
   /// All outputs of the operator that are not gradients.
-  /// @param module  what it belongs to: "model.layers.0.self_attn"
+  /// @param module  what it belongs to: "model.layers.0.self_attn.q_b_proj"
   virtual std::vector<NamedValue> call_all(const std::string& module, std::string_view op,
                                            const std::vector<NamedValue>& inputs, const Attributes&) = 0;
 
