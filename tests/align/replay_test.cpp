@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/align/initial.h"
-#include "assay/align/tape.h"
+#include "assay/align/step.h"
 
 namespace assay {
 namespace {
@@ -19,9 +19,23 @@ nlohmann::json expected() {
   return nlohmann::json::parse(file);
 }
 
-class Replay : public testing::TestWithParam<std::string> {};
+// The sums that make.py keeps of a tensor.
+void expect_sums(const std::string& name, const Tensor& tensor, const nlohmann::json& want) {
+  const std::vector<double> with = drawn("gradient of " + name, tensor.size()), values = tensor.values();
+  double sum = 0, weighed = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    sum += values[i];
+    weighed += values[i] * with[i];
+  }
+  const double scale = want[2].get<double>();
+  EXPECT_GT(scale, 0) << name;
+  EXPECT_NEAR(sum, want[0].get<double>(), allowed * scale) << name;
+  EXPECT_NEAR(weighed, want[1].get<double>(), allowed * scale) << name;
+}
 
-TEST_P(Replay, GivesTheLossesAndGradientsOfPyTorch) {
+class Step : public testing::TestWithParam<std::string> {};
+
+TEST_P(Step, GivesTheLossesAndGradientsOfPyTorch) {
   const nlohmann::json all = expected();
   ASSERT_TRUE(all.contains(GetParam()));
   const nlohmann::json& want = all[GetParam()];
@@ -43,24 +57,23 @@ TEST_P(Replay, GivesTheLossesAndGradientsOfPyTorch) {
     const Tensor* gradient = tape.gradient(value);
     ASSERT_EQ(gradient != nullptr, want["gradients"].contains(name)) << name;
     if (gradient == nullptr) continue;
-    const nlohmann::json& sums = want["gradients"][name];
-    const std::vector<double> with = drawn("gradient of " + name, gradient->size()),
-                              values = gradient->values();
-    double sum = 0, weighed = 0;
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      sum += values[i];
-      weighed += values[i] * with[i];
-    }
-    const double scale = allowed * sums[2].get<double>();
-    EXPECT_GT(sums[2].get<double>(), 0) << name;
-    EXPECT_NEAR(sum, sums[0].get<double>(), scale) << name;
-    EXPECT_NEAR(weighed, sums[1].get<double>(), scale) << name;
+    expect_sums(name, *gradient, want["gradients"][name]);
     ++compared;
   }
   EXPECT_EQ(compared, want["gradients"].size());
 }
 
-INSTANTIATE_TEST_SUITE_P(Presets, Replay,
+TEST_P(Step, UpdatesAsPyTorchDoes) {
+  const nlohmann::json want = expected()[GetParam()];
+  Replay replay(load_model(GetParam()), {.batch = batch});
+  const StepResult result = replay.step(nullptr);
+  EXPECT_NEAR(result.loss, want["total"].get<double>(), allowed * result.loss);
+  EXPECT_NEAR(result.grad_norm, want["norm"].get<double>(), allowed * result.grad_norm);
+  EXPECT_EQ(replay.parameters().size(), want["updated"].size());
+  for (const auto& [name, p] : replay.parameters()) expect_sums(name, p.value, want["updated"].at(name));
+}
+
+INSTANTIATE_TEST_SUITE_P(Presets, Step,
                          testing::Values("deepseek-v3-tiny", "pangu-ultra-moe-tiny", "qwen3-moe-tiny",
                                          "telechat3-105b-tiny", "telechat3-1119b-tiny",
                                          "telechat3-438b-tiny"),

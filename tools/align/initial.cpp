@@ -47,9 +47,11 @@ Tensor initial_parameter(const std::string& name, const Shape& shape) {
   return {shape, std::span<const double>(values)};
 }
 
-Tensor initial_indices(const std::string& name, const Batch& batch, std::int64_t vocabulary) {
+Tensor initial_indices(const std::string& name, const Batch& batch, std::int64_t vocabulary,
+                       std::int64_t number) {
   // one more of each sequence than there are tokens: the last target
-  const std::vector<double> values = drawn("tokens", batch.tokens() + batch.sequences);
+  const std::string stream = number == 0 ? "tokens" : "tokens of micro-batch " + std::to_string(number);
+  const std::vector<double> values = drawn(stream, batch.tokens() + batch.sequences);
   std::vector<std::int64_t> out(static_cast<std::size_t>(batch.tokens()), 0);
   const auto shift = static_cast<std::size_t>(shift_of(name) * batch.sequences);
   for (std::size_t i = 0; i < out.size() && i + shift < values.size(); ++i) {

@@ -17,8 +17,9 @@ std::vector<double> drawn(const std::string& name, std::int64_t count);
 /// that the values stay of size 1 from layer to layer.
 Tensor initial_parameter(const std::string& name, const Shape&);
 
-/// Tokens, and the targets that follow them: "tokens", "targets", and rolled left by k, zeros behind,
-/// "tokens_k" and "targets_k".
-Tensor initial_indices(const std::string& name, const Batch&, std::int64_t vocabulary);
+/// Tokens of the micro-batch with that number, and the targets that follow them: "tokens", "targets", and
+/// rolled left by k, zeros behind, "tokens_k" and "targets_k".
+Tensor initial_indices(const std::string& name, const Batch&, std::int64_t vocabulary,
+                       std::int64_t number = 0);
 
 }  // namespace assay

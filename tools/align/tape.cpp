@@ -63,11 +63,11 @@ std::vector<NamedValue> Tape::call_all(const std::string& module, std::string_vi
   return outputs;
 }
 
-void Tape::backward(const Value& scalar) {
+void Tape::backward(const Value& scalar, double factor, const Watch& watch) {
   gradients_.assign(tensors_.size(), std::nullopt);
   const DType dtype = level_ == Level::fp64 ? DType::float64 : DType::float32;
-  gradients_[scalar.id] = Tensor::from_values(dtype, {}, std::vector<double>{1});
-  for (const Node& node : std::views::reverse(nodes_)) go_back(node);
+  gradients_[scalar.id] = Tensor::from_values(dtype, {}, std::vector<double>{factor});
+  for (const Node& node : std::views::reverse(nodes_)) go_back(node, watch);
 }
 
 void Tape::accumulate(const Value& v, const Tensor& gradient) {
@@ -76,26 +76,29 @@ void Tape::accumulate(const Value& v, const Tensor& gradient) {
 }
 
 // An output that nothing depends on has the gradient 0 where the operator wants one.
-void Tape::go_back(const Node& node) {
-  std::vector<NamedTensor> tensors;
-  bool wanted = false;
+void Tape::go_back(const Node& node, const Watch& watch) {
+  std::vector<NamedTensor> tensors, of_outputs, of_inputs;
   for (const NamedValue& input : node.inputs) tensors.push_back({input.name, tensors_[input.value.id]});
+  bool wanted = false;
   for (const Arg& arg : node.op->args) {
     if (arg.role != Role::grad_output) continue;
     const Value& output = output_of(node.outputs, arg);
-    if (const std::optional<Tensor>& gradient = gradients_[output.id]) {
-      wanted = true;
-      tensors.push_back({std::string(arg.name), *gradient});
-    } else if (!arg.optional) {
-      tensors.push_back({std::string(arg.name), Tensor(tensors_[output.id].dtype(), output.shape)});
-    }
+    const std::optional<Tensor>& gradient = gradients_[output.id];
+    wanted |= gradient.has_value();
+    if (gradient || !arg.optional)
+      of_outputs.push_back(
+          {std::string(arg.name), gradient ? *gradient : Tensor(tensors_[output.id].dtype(), output.shape)});
   }
   if (!wanted) return;
+  tensors.insert(tensors.end(), of_outputs.begin(), of_outputs.end());
   const std::vector<NamedTensor> results = compute_golden(*node.op, tensors, node.attributes, level_);
   for (const NamedValue& input : node.inputs) {
-    if (const Tensor* gradient = find_tensor(results, std::string(grad) + input.name))
-      accumulate(input.value, *gradient);
+    const Tensor* gradient = find_tensor(results, std::string(grad) + input.name);
+    if (gradient == nullptr) continue;
+    accumulate(input.value, *gradient);
+    of_inputs.push_back({std::string(grad) + input.name, *gradient});
   }
+  if (watch) watch(node, of_outputs, of_inputs);
 }
 
 const Tensor* Tape::gradient(const Value& v) const {

@@ -25,9 +25,21 @@ class Tape : public Machine {
 
   const Tensor& tensor(const Value& v) const { return tensors_[v.id]; }
 
-  /// The gradients of a scalar by every value that it depends on. A value that several calls use gets their
-  /// gradients in the reverse order of these calls, added one by one.
-  void backward(const Value& scalar);
+  struct Node {
+    std::string module;
+    const Operator* op;
+    Attributes attributes;
+    std::vector<NamedValue> inputs, outputs;
+  };
+  /// In the order of the calls.
+  const std::vector<Node>& nodes() const { return nodes_; }
+
+  /// Sees a call go backward: the gradients of its outputs, "grad_y", and of its inputs, "grad_x".
+  using Watch = std::function<void(const Node&, const std::vector<NamedTensor>& of_outputs,
+                                   const std::vector<NamedTensor>& of_inputs)>;
+  /// The gradients of `factor` times a scalar by every value that it depends on. A value that several calls
+  /// use gets their gradients in the reverse order of these calls, added one by one.
+  void backward(const Value& scalar, double factor = 1, const Watch& watch = {});
   /// Of the last backward; nullptr where the scalar does not depend on the value.
   const Tensor* gradient(const Value& v) const;
 
@@ -39,15 +51,9 @@ class Tape : public Machine {
   const std::vector<NamedParameter>& parameters() const { return used_; }
 
  private:
-  struct Node {
-    std::string module;
-    const Operator* op;
-    Attributes attributes;
-    std::vector<NamedValue> inputs, outputs;
-  };
   Value add(Tensor);
   void accumulate(const Value&, const Tensor& gradient);
-  void go_back(const Node&);
+  void go_back(const Node&, const Watch&);
 
   Level level_;
   Source parameters_, indices_;

@@ -72,10 +72,11 @@ struct OpsVerb {
 int run(const OpsVerb&);
 
 struct ReplayVerb {
-  std::string model;
+  std::string model, dump;
   bool describe = false;
-  long long sequences = 1, length = 4096;
-  std::string tolerance = "telechat3", dtype = "bfloat16";
+  long long steps = 1, micro_batches = 1, sequences = 1, length = 32;
+  std::string precision = "fp64";
+  std::string tolerance = "telechat3", dtype = "bfloat16";  ///< of describe
 };
 int run(const ReplayVerb&);
 

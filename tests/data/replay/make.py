@@ -35,7 +35,7 @@ def drawn(name, count):
 
 class Step:
     def __init__(self, model):
-        self.m, self.parameters, self.losses = model, {}, {}
+        self.m, self.parameters, self.losses, self.loads = model, {}, {}, {}
         self.a, self.rope = model["attention"], model.get("rope", {})
         self.moe, self.extra = model["moe"], model.get("losses", {})
 
@@ -156,6 +156,7 @@ class Step:
         moe, experts = self.moe, self.moe["experts"]
         logits = self.linear(module + ".gate", x, experts)
         weights, index, scores = self.route(module, logits)
+        self.loads[module] = torch.nn.functional.one_hot(index, experts).sum((0, 1, 2)).double()
         if self.extra.get("balance", "none") != "none":
             self.balance(module, scores, index)
         w = {n: self.parameter(f"{module}.experts.*.{n}_proj.weight", experts, *shape) for n, shape in
@@ -221,19 +222,37 @@ class Step:
         total.backward()
         return total
 
+    def update(self):
+        """AdamW after clipping, vectors without decay; the routers' biases follow their experts' loads."""
+        with torch.no_grad():
+            for module, load in self.loads.items():
+                bias = self.parameters.get(module + ".gate.e_score_correction_bias")
+                if bias is not None:
+                    bias += self.moe["bias_rate"] * torch.sign(load.mean() - load)
+        learnt = [p for p in self.parameters.values() if p.grad is not None]
+        norm = torch.nn.utils.clip_grad_norm_(learnt, 1.0)
+        torch.optim.AdamW([{"params": [p for p in learnt if p.dim() > 1], "weight_decay": 0.1},
+                           {"params": [p for p in learnt if p.dim() == 1], "weight_decay": 0.0}],
+                          lr=1e-3, betas=(0.9, 0.95), eps=1e-8).step()
+        return norm.item()
+
+
+def sums(name, values):
+    values = values.detach().numpy().ravel()
+    return [float(values.sum()), float(values @ drawn(name, values.size)), float(np.abs(values).sum())]
+
 
 def main():
     expected = {}
     for path in sorted(MODELS.glob("*-tiny.toml")):
         step = Step(tomllib.loads(path.read_text()))
         total = step.run().item()
-        gradients = {}
-        for name, p in step.parameters.items():
-            if p.grad is not None:
-                g = p.grad.numpy().ravel()
-                gradients[name] = [float(g.sum()), float(g @ drawn("gradient of " + name, g.size)), float(np.abs(g).sum())]
+        gradients = {name: sums("gradient of " + name, p.grad) for name, p in step.parameters.items()
+                     if p.grad is not None}
+        norm = step.update()
+        updated = {name: sums("gradient of " + name, p) for name, p in step.parameters.items()}
         expected[path.stem] = {"total": total, "losses": {k: v.item() for k, v in step.losses.items()},
-                               "gradients": gradients}
+                               "gradients": gradients, "norm": norm, "updated": updated}
     (HERE / "expected.json").write_text(json.dumps(expected, indent=0) + "\n")
 
 
