@@ -162,6 +162,32 @@ void add_diff(CLI::App& app, const std::string& command, std::function<int()>& a
   verb->callback([o, &action] { action = [o] { return run(*o); }; });
 }
 
+void add_replay(CLI::App& app, std::function<int()>& action) {
+  auto o = std::make_shared<ReplayVerb>();
+  CLI::App* verb =
+      add_verb(app, "replay", "compute training steps of a model with golden operators, on a single device",
+               "assay replay --model telechat3-105b-tiny --steps 2 --dump run");
+  verb->add_option("--model", o->model, "a preset, a TOML file, or a config.json of Hugging Face")
+      ->required()
+      ->type_name("M");
+  const auto count = [&](const char* option, long long& value, const char* meaning) {
+    verb->add_option(option, value, meaning)->check(CLI::Range(1LL, 1LL << 24))->type_name("N");
+  };
+  count("--steps", o->steps, "training steps");
+  count("--micro-batches", o->micro_batches, "whose gradients are accumulated, of each step");
+  count("--sequences", o->sequences, "of a micro-batch");
+  count("--length", o->length, "tokens of a sequence");
+  verb->add_option("--precision", o->precision, "fp64 or fp32")->check(CLI::IsMember({"fp64", "fp32"}));
+  verb->add_option("--dump", o->dump, "write everything that is computed as an assay-dump")->type_name("DIR");
+  auto* describe = verb->add_flag("--describe", o->describe,
+                                  "print parameters, accumulation counts and tolerances, and run nothing");
+  verb->add_option("--tolerance", o->tolerance, "policy of the description")
+      ->type_name("POLICY")
+      ->needs(describe);
+  verb->add_option("--dtype", o->dtype, "of the outputs in it")->type_name("T")->needs(describe);
+  verb->callback([o, &action] { action = [o] { return run(*o); }; });
+}
+
 void add_tolerance(CLI::App& app, std::function<int()>& action) {
   auto o = std::make_shared<ToleranceVerb>();
   CLI::App* verb = add_verb(app, "tolerance", "show the tolerance tables, or explain one lookup",
@@ -202,6 +228,7 @@ void add_verbs(CLI::App& app, const std::string& command, std::function<int()>& 
   add_generate(app, action);
   add_inspect(app, action);
   add_diff(app, command, action);
+  add_replay(app, action);
   add_tolerance(app, action);
   add_convert(app, action);
 }

@@ -71,6 +71,15 @@ struct OpsVerb {
 };
 int run(const OpsVerb&);
 
+struct ReplayVerb {
+  std::string model, dump;
+  bool describe = false;
+  long long steps = 1, micro_batches = 1, sequences = 1, length = 32;
+  std::string precision = "fp64";
+  std::string tolerance = "telechat3", dtype = "bfloat16";  ///< of describe
+};
+int run(const ReplayVerb&);
+
 struct ToleranceVerb {
   std::string policy, op, dtype;
   std::optional<long long> count;

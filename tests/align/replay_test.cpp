@@ -1,0 +1,87 @@
+// A step against PyTorch's autograd in float64: tests/data/replay/make.py.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "assay/align/initial.h"
+#include "assay/align/step.h"
+
+namespace assay {
+namespace {
+
+constexpr Batch batch = {2, 12};
+// Relative to the sum of the magnitudes: 24 tokens and a few thousand terms of 2^-53 each, and the issue's.
+constexpr double allowed = 1e-10;
+
+nlohmann::json expected() {
+  std::ifstream file(std::string(ASSAY_TEST_DATA) + "/replay/expected.json");
+  return nlohmann::json::parse(file);
+}
+
+// The sums that make.py keeps of a tensor.
+void expect_sums(const std::string& name, const Tensor& tensor, const nlohmann::json& want) {
+  const std::vector<double> with = drawn("gradient of " + name, tensor.size()), values = tensor.values();
+  double sum = 0, weighed = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    sum += values[i];
+    weighed += values[i] * with[i];
+  }
+  const double scale = want[2].get<double>();
+  EXPECT_GT(scale, 0) << name;
+  EXPECT_NEAR(sum, want[0].get<double>(), allowed * scale) << name;
+  EXPECT_NEAR(weighed, want[1].get<double>(), allowed * scale) << name;
+}
+
+class Step : public testing::TestWithParam<std::string> {};
+
+TEST_P(Step, GivesTheLossesAndGradientsOfPyTorch) {
+  const nlohmann::json all = expected();
+  ASSERT_TRUE(all.contains(GetParam()));
+  const nlohmann::json& want = all[GetParam()];
+  const Model model = load_model(GetParam());
+  Tape tape(Level::fp64, initial_parameter, [&](const std::string& name, const Shape&) {
+    return initial_indices(name, batch, model.vocabulary);
+  });
+  const StepLosses losses = forward(tape, model, batch);
+  const auto loss = [&](const Value& v) { return tape.tensor(v).value(0); };
+  EXPECT_NEAR(loss(losses.total), want["total"].get<double>(), allowed * loss(losses.total));
+  EXPECT_NEAR(loss(losses.cross_entropy), want["losses"]["cross_entropy"].get<double>(), allowed);
+  EXPECT_EQ(losses.others.size() + 1, want["losses"].size());
+  for (const NamedValue& other : losses.others)
+    EXPECT_NEAR(loss(other.value), want["losses"].at(other.name).get<double>(), allowed) << other.name;
+
+  tape.backward(losses.total);
+  std::size_t compared = 0;
+  for (const auto& [name, value] : tape.parameters()) {
+    const Tensor* gradient = tape.gradient(value);
+    ASSERT_EQ(gradient != nullptr, want["gradients"].contains(name)) << name;
+    if (gradient == nullptr) continue;
+    expect_sums(name, *gradient, want["gradients"][name]);
+    ++compared;
+  }
+  EXPECT_EQ(compared, want["gradients"].size());
+}
+
+TEST_P(Step, UpdatesAsPyTorchDoes) {
+  const nlohmann::json want = expected()[GetParam()];
+  Replay replay(load_model(GetParam()), {.batch = batch});
+  const StepResult result = replay.step(nullptr);
+  EXPECT_NEAR(result.loss, want["total"].get<double>(), allowed * result.loss);
+  EXPECT_NEAR(result.grad_norm, want["norm"].get<double>(), allowed * result.grad_norm);
+  EXPECT_EQ(replay.parameters().size(), want["updated"].size());
+  for (const auto& [name, p] : replay.parameters()) expect_sums(name, p.value, want["updated"].at(name));
+}
+
+INSTANTIATE_TEST_SUITE_P(Presets, Step,
+                         testing::Values("deepseek-v3-tiny", "pangu-ultra-moe-tiny", "qwen3-moe-tiny",
+                                         "telechat3-105b-tiny", "telechat3-1119b-tiny",
+                                         "telechat3-438b-tiny"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace assay

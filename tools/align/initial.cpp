@@ -1,0 +1,65 @@
+#include "assay/align/initial.h"
+
+#include <cmath>
+
+namespace assay {
+namespace {
+
+std::uint64_t fnv1a(const std::string& text) {
+  std::uint64_t state = 0xcbf29ce484222325;
+  for (const char c : text) state = (state ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return state;
+}
+
+// "targets_2" is two tokens behind "targets", which are one behind "tokens".
+std::int64_t shift_of(const std::string& name) {
+  const std::size_t at = name.find('_');
+  return (name.starts_with("targets") ? 1 : 0) +
+         (at == std::string::npos ? 0 : std::stoll(name.substr(at + 1)));
+}
+
+}  // namespace
+
+std::vector<double> drawn(const std::string& name, std::int64_t count) {
+  std::vector<double> out(static_cast<std::size_t>(count));
+  std::uint64_t state = fnv1a(name);
+  for (double& x : out) {
+    std::uint64_t z = state += 0x9e3779b97f4a7c15;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    z ^= z >> 31;
+    x = static_cast<double>(z >> 11) * 0x1p-52 - 1;
+  }
+  return out;
+}
+
+Tensor initial_parameter(const std::string& name, const Shape& shape) {
+  std::int64_t size = 1;
+  for (const std::int64_t extent : shape) size *= extent;
+  std::vector<double> values = drawn(name, size);
+  const bool norm = name.find("norm") != std::string::npos, bias = name.ends_with("bias"),
+             embedding = name.starts_with("model.embed_tokens");
+  const double scale = norm        ? 0.1
+                       : bias      ? 0.05
+                       : embedding ? 1
+                                   : std::sqrt(3 / static_cast<double>(shape.back()));
+  for (double& x : values) x = (norm ? 1 : 0) + scale * x;
+  return {shape, std::span<const double>(values)};
+}
+
+Tensor initial_indices(const std::string& name, const Batch& batch, std::int64_t vocabulary,
+                       std::int64_t number) {
+  // one more of each sequence than there are tokens: the last target
+  const std::string stream = number == 0 ? "tokens" : "tokens of micro-batch " + std::to_string(number);
+  const std::vector<double> values = drawn(stream, batch.tokens() + batch.sequences);
+  std::vector<std::int64_t> out(static_cast<std::size_t>(batch.tokens()), 0);
+  const auto shift = static_cast<std::size_t>(shift_of(name) * batch.sequences);
+  for (std::size_t i = 0; i < out.size() && i + shift < values.size(); ++i) {
+    const auto token =
+        static_cast<std::int64_t>(std::abs(values[i + shift]) * static_cast<double>(vocabulary));
+    out[i] = token % vocabulary;
+  }
+  return Tensor::from_indices({batch.tokens()}, out);
+}
+
+}  // namespace assay

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "assay/align/model.h"
+
+namespace assay {
+
+/// @param where  the file, for messages
+/// @throws Error  for text that is no TOML, an unknown key, a value of another kind or out of range
+Model model_from_toml(std::string_view text, const std::string& where);
+
+}  // namespace assay
