@@ -80,7 +80,10 @@ Metrics measure(const TensorSource& actual, const TensorSource& reference, const
   for (const Partial& p : partials) merge_into(total, p);
   if (exact_sums) exact.replace(total);
   finish(total);
-  if (squares_left_the_range(total)) finish_scaled(total, actual, reference);
+  if (squares_left_the_range(total))
+    finish_scaled(total, actual, reference);
+  else if (actual_is_far_below(total))
+    total.metrics.one_minus_cosine = one_minus_cosine(actual, reference);
   if (fused) locate(total.metrics, actual, reference, allowed, fused_block);
   total.metrics.ulp_dtype = coarser(actual.dtype(), reference.dtype());
   return total.metrics;

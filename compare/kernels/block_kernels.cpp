@@ -2,12 +2,7 @@
 
 #include <limits>
 
-// Without this the lowest target would be a single lane, on x86-64 without SSSE3.
-#if defined(__x86_64__)
-#define HWY_BASELINE_TARGETS HWY_SSE4
-#endif
-// NEON is what aarch64 always has; SVE's vectors have no fixed size.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#include "assay/compare/kernels/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "assay/compare/kernels/block_kernels.cpp"
 #include <hwy/foreach_target.h>

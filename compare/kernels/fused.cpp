@@ -1,6 +1,6 @@
 // One pass over a block of a pair, every metric at once. A block is 16 lanes wide whatever the vectors are: a
-// step of 256 elements gives each lane 16 terms, added in float32, and the 16 sums are then added up in
-// float64. On narrower vectors the step is walked once for each group of lanes.
+// step of 256 elements gives each lane 16 terms, added in float32 as the sums of 8 steps are, before they are
+// added up in float64. On narrower vectors the step is walked once for each group of lanes.
 #include "assay/compare/kernels/fused.h"
 
 #include <algorithm>
@@ -9,12 +9,7 @@
 
 #include "assay/golden/error.h"
 
-// Without this the lowest target would be a single lane, on x86-64 without SSSE3.
-#if defined(__x86_64__)
-#define HWY_BASELINE_TARGETS HWY_SSE4
-#endif
-// NEON is what aarch64 always has; SVE's vectors have no fixed size and cannot be members.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#include "assay/compare/kernels/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "assay/compare/kernels/fused.cpp"
 #include <hwy/foreach_target.h>

@@ -40,7 +40,7 @@ struct FusedSide {
 };
 
 /// What float32 arithmetic says of a block: counts and ulps are exact, sums are float64 sums of float32 sums
-/// of 16 terms and then of two lanes each, the largest errors are rounded.
+/// (of 16 terms in a lane, then of 8 steps, then of two lanes), the largest errors are rounded.
 struct FusedResult {
   FusedSide actual, reference;
   double abs, square, relative, cross;

@@ -53,7 +53,7 @@ struct Float32 {
   using Codes = U;
   static constexpr std::size_t size = 4;
   static constexpr float normal = 0x1p-126f;
-  static constexpr std::uint32_t normal_code = 0x00800000, infinity_code = 0x7f800000;
+  static constexpr std::uint32_t infinity_code = 0x7f800000;
   static HWY_INLINE Floats load(const std::byte* p, std::size_t i, Ints& code) {
     const Floats x = hn::LoadU(F(), reinterpret_cast<const float*>(p) + i);
     code = hn::BitCast(U(), x);
@@ -71,7 +71,7 @@ struct BFloat16 {
   using Codes = U16;
   static constexpr std::size_t size = 2;
   static constexpr float normal = 0x1p-126f;
-  static constexpr std::uint32_t normal_code = 0x0080, infinity_code = 0x7f80;
+  static constexpr std::uint32_t infinity_code = 0x7f80;
   static HWY_INLINE Floats load(const std::byte* p, std::size_t i, Ints& code) {
     code = load_high(p, i);
     return hn::BitCast(F(), code);
@@ -88,7 +88,7 @@ struct Float16 {
   using Codes = U16;
   static constexpr std::size_t size = 2;
   static constexpr float normal = 0x1p-14f;
-  static constexpr std::uint32_t normal_code = 0x0400, infinity_code = 0x7c00;
+  static constexpr std::uint32_t infinity_code = 0x7c00;
   static HWY_INLINE Floats load(const std::byte* p, std::size_t i, Ints& code) {
     code = load_high(p, i);
     return widen(p, i);

@@ -107,26 +107,73 @@ bool squares_left_the_range(const Partial& p) {
                           lost(p.reference_square, any(m.reference)));
 }
 
-// One exponent for both sides and one for their difference, which may be far below them.
+namespace {
+
+// use(a, r) for each pair that is finite on both sides.
+template <class Use>
+void for_each_pair(const TensorSource& actual, const TensorSource& reference, Use use) {
+  actual.for_each_window([&](const Tensor& window, std::int64_t begin) {
+    const Tensor other = reference.window(begin, window.size());
+    for (std::int64_t i = 0; i < window.size(); ++i) {
+      const double a = window.value(i), r = other.value(i);
+      if (std::isfinite(a) && std::isfinite(r)) use(a, r);
+    }
+  });
+}
+
+// Of a side's values: scaled by it, the largest is 1 to 2.
+int exponent_of(double largest) {
+  return largest > 0 ? std::ilogb(largest) : 0;
+}
+
+struct Exponents {
+  int actual, reference;
+};
+Exponents exponents_of(const TensorSource& actual, const TensorSource& reference) {
+  double a_largest = 0, r_largest = 0;
+  for_each_pair(actual, reference, [&](double a, double r) {
+    a_largest = std::max(a_largest, std::abs(a));
+    r_largest = std::max(r_largest, std::abs(r));
+  });
+  return {exponent_of(a_largest), exponent_of(r_largest)};
+}
+
+}  // namespace
+
+bool actual_is_far_below(const Partial& p) {
+  const double a = p.actual_square.value(), r = p.reference_square.value();
+  return p.finite > 0 && a > 0 && a < r / 4;
+}
+
+double one_minus_cosine(const TensorSource& actual, const TensorSource& reference) {
+  const Exponents scale = exponents_of(actual, reference);
+  CompensatedSum product, actual_square, reference_square;
+  for_each_pair(actual, reference, [&](double a, double r) {
+    a = std::ldexp(a, -scale.actual);
+    r = std::ldexp(r, -scale.reference);
+    product.add(a * r);
+    actual_square.add(a * a);
+    reference_square.add(r * r);
+  });
+  const double norms = std::sqrt(actual_square.value()) * std::sqrt(reference_square.value());
+  return norms == 0 ? 1 : std::clamp(1 - product.value() / norms, 0.0, 2.0);
+}
+
+// One exponent for both sides, one for their difference, which may be far below them, and for what is said of
+// a side alone its own.
 void finish_scaled(Partial& p, const TensorSource& actual, const TensorSource& reference) {
-  double largest = 0;
-  const auto each = [&](auto&& use) {
-    actual.for_each_window([&](const Tensor& window, std::int64_t begin) {
-      const Tensor other = reference.window(begin, window.size());
-      for (std::int64_t i = 0; i < window.size(); ++i) {
-        const double a = window.value(i), r = other.value(i);
-        if (std::isfinite(a) && std::isfinite(r)) use(a, r);
-      }
-    });
-  };
-  each([&](double a, double r) { largest = std::max({largest, std::abs(a), std::abs(r)}); });
-  const int values = largest > 0 ? std::ilogb(largest) : 0;
+  const Exponents own = exponents_of(actual, reference);
+  const int values = std::max(own.actual, own.reference);
   const int errors =
       p.metrics.max_abs > 0 && std::isfinite(p.metrics.max_abs) ? std::ilogb(p.metrics.max_abs) : values;
   p.abs = p.square = p.cross = p.actual_square = p.reference_square = {};
   p.actual = p.reference = {};
-  CompensatedSum square_of_errors;
-  each([&](double a, double r) {
+  CompensatedSum square_of_errors, own_reference_square;
+  for_each_pair(actual, reference, [&](double a, double r) {
+    const double own_r = std::ldexp(r, -own.reference);
+    p.actual.sum.add(std::ldexp(a, -own.actual));
+    p.reference.sum.add(own_r);
+    own_reference_square.add(own_r * own_r);
     a = std::ldexp(a, -values);
     r = std::ldexp(r, -values);
     const double e = std::ldexp(a - r, values - errors);
@@ -135,27 +182,30 @@ void finish_scaled(Partial& p, const TensorSource& actual, const TensorSource& r
     p.square.add((a - r) * (a - r));
     p.cross.add((a - r) * r);
     p.abs.add(std::abs(a - r));
-    p.actual.sum.add(a);
-    p.reference.sum.add(r);
     square_of_errors.add(e * e);
   });
   const auto n = static_cast<double>(p.finite);
   const double mean = p.actual.sum.value() / n, reference_mean = p.reference.sum.value() / n;
-  each([&](double a, double r) {
-    const double off = std::ldexp(a, -values) - mean, reference_off = std::ldexp(r, -values) - reference_mean;
+  for_each_pair(actual, reference, [&](double a, double r) {
+    const double off = std::ldexp(a, -own.actual) - mean,
+                 reference_off = std::ldexp(r, -own.reference) - reference_mean;
     p.actual.squares += off * off;
     p.reference.squares += reference_off * reference_off;
   });
   finish(p);
   Metrics& m = p.metrics;
   m.mean_abs = std::ldexp(m.mean_abs, values);
-  for (Side* side : {&m.actual, &m.reference}) {
-    side->mean = std::ldexp(side->mean, values);
-    side->std = std::ldexp(side->std, values);
-  }
+  const auto unscale = [](Side& side, int exponent) {
+    side.mean = std::ldexp(side.mean, exponent);
+    side.std = std::ldexp(side.std, exponent);
+  };
+  unscale(m.actual, own.actual);
+  unscale(m.reference, own.reference);
   const double root = std::sqrt(square_of_errors.value());
   m.rmse = std::ldexp(root / std::sqrt(n), errors);
-  m.relative_l2 = root == 0 ? 0 : std::ldexp(root / std::sqrt(p.reference_square.value()), errors - values);
+  m.relative_l2 =
+      root == 0 ? 0 : std::ldexp(root / std::sqrt(own_reference_square.value()), errors - own.reference);
+  if (root != 0) m.one_minus_cosine = one_minus_cosine(actual, reference);
 }
 
 }  // namespace assay

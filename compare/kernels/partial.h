@@ -49,6 +49,10 @@ void merge_into(Partial& into, const Partial& from);
 /// Means, roots and ratios from the sums.
 void finish(Partial&);
 
+/// Whether the sums behind the cosine, of differences, have lost it: one_minus_cosine gives it from products.
+bool actual_is_far_below(const Partial&);
+double one_minus_cosine(const TensorSource& actual, const TensorSource& reference);
+
 /// Whether squares of float64 values have overflowed, or have become too small to carry all their digits.
 bool squares_left_the_range(const Partial&);
 /// Roots and ratios again, from squares of values that are scaled by a power of two into the range.

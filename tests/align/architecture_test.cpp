@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace assay {
+namespace assay::align {
 namespace {
 
 std::int64_t total(const std::string& model) {
@@ -59,4 +59,4 @@ TEST(Architecture, TermsAreThoseOfTheFullModel) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::align

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace assay {
+namespace assay::align {
 namespace {
 
 using testing::HasSubstr;
@@ -34,4 +34,4 @@ TEST(Describe, GivesEachCountItsRow) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::align

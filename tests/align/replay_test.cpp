@@ -7,7 +7,7 @@
 #include "assay/align/initial.h"
 #include "assay/align/step.h"
 
-namespace assay {
+namespace assay::align {
 namespace {
 
 constexpr Batch batch = {2, 12};
@@ -17,6 +17,10 @@ constexpr double allowed = 1e-10;
 nlohmann::json expected() {
   std::ifstream file(std::string(ASSAY_TEST_DATA) + "/replay/expected.json");
   return nlohmann::json::parse(file);
+}
+
+Model load(const std::string& name) {
+  return load_model(name == "everything" ? ASSAY_TEST_DATA "/models/everything.toml" : name);
 }
 
 // The sums that make.py keeps of a tensor.
@@ -39,7 +43,7 @@ TEST_P(Step, GivesTheLossesAndGradientsOfPyTorch) {
   const nlohmann::json all = expected();
   ASSERT_TRUE(all.contains(GetParam()));
   const nlohmann::json& want = all[GetParam()];
-  const Model model = load_model(GetParam());
+  const Model model = load(GetParam());
   Tape tape(Level::fp64, initial_parameter, [&](const std::string& name, const Shape&) {
     return initial_indices(name, batch, model.vocabulary);
   });
@@ -65,7 +69,7 @@ TEST_P(Step, GivesTheLossesAndGradientsOfPyTorch) {
 
 TEST_P(Step, UpdatesAsPyTorchDoes) {
   const nlohmann::json want = expected()[GetParam()];
-  Replay replay(load_model(GetParam()), {.batch = batch});
+  Replay replay(load(GetParam()), {.batch = batch});
   const StepResult result = replay.step(nullptr);
   EXPECT_NEAR(result.loss, want["total"].get<double>(), allowed * result.loss);
   EXPECT_NEAR(result.grad_norm, want["norm"].get<double>(), allowed * result.grad_norm);
@@ -73,9 +77,40 @@ TEST_P(Step, UpdatesAsPyTorchDoes) {
   for (const auto& [name, p] : replay.parameters()) expect_sums(name, p.value, want["updated"].at(name));
 }
 
+TEST(Replay, TheLossOfAStepIsTheMeanOfItsMicroBatches) {
+  const Model model = load_model("qwen3-moe-tiny");
+  Replay accumulated(model, {.batch = {1, 12}, .micro_batches = 2});
+  const StepResult result = accumulated.step(nullptr);
+  double mean = 0;
+  for (const std::int64_t number : {0, 1}) {
+    Tape tape(Level::fp64, initial_parameter, [&](const std::string& name, const Shape&) {
+      return initial_indices(name, {1, 12}, model.vocabulary, number);
+    });
+    const StepLosses losses = forward(tape, model, {1, 12});
+    mean += tape.tensor(losses.total).value(0) / 2;
+  }
+  EXPECT_NEAR(result.loss, mean, allowed);
+  EXPECT_GT(result.grad_norm, 0);
+}
+
+TEST(Replay, AStepBehindAnotherGoesOnFromItsState) {
+  const Model model = load_model("telechat3-105b-tiny");
+  Replay replay(model, {.batch = {1, 16}});
+  const double first = replay.step(nullptr).loss, second = replay.step(nullptr).loss;
+  EXPECT_NE(first, second);
+  Replay again(model, {.batch = {1, 16}});
+  EXPECT_EQ(again.step(nullptr).loss, first);
+  EXPECT_EQ(again.step(nullptr).loss, second);
+  // A bias moves by its rate, at each step.
+  const Tensor bias = replay.parameters().at("model.layers.1.mlp.gate.e_score_correction_bias").value;
+  const Tensor initial = initial_parameter("model.layers.1.mlp.gate.e_score_correction_bias", bias.shape());
+  for (std::int64_t e = 0; e < bias.size(); ++e)
+    EXPECT_LE(std::abs(bias.value(e) - initial.value(e)), 2 * model.moe.bias_rate * (1 + 1e-12));
+}
+
 INSTANTIATE_TEST_SUITE_P(Presets, Step,
-                         testing::Values("deepseek-v3-tiny", "pangu-ultra-moe-tiny", "qwen3-moe-tiny",
-                                         "telechat3-105b-tiny", "telechat3-1119b-tiny",
+                         testing::Values("deepseek-v3-tiny", "everything", "pangu-ultra-moe-tiny",
+                                         "qwen3-moe-tiny", "telechat3-105b-tiny", "telechat3-1119b-tiny",
                                          "telechat3-438b-tiny"),
                          [](const auto& info) {
                            std::string name = info.param;
@@ -84,4 +119,4 @@ INSTANTIATE_TEST_SUITE_P(Presets, Step,
                          });
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::align

@@ -259,10 +259,17 @@ TEST(Metrics, TheCosineOfSidesOfVeryDifferentSizeIsOne) {
     const Tensor large = Tensor::from_values(dtype, {5000}, a), small = Tensor::from_values(dtype, {5000}, r);
     const auto expected = static_cast<double>(1 - ar / std::sqrt(aa * rr));
     EXPECT_NEAR(measure(large, small, {}).one_minus_cosine, expected, 1e-6) << name(dtype);
-    // What is left of the small side in the difference is too little: but no cosine is outside of -1 and 1.
-    const double other = measure(small, large, {}).one_minus_cosine;
-    EXPECT_TRUE(other >= 0 && other <= 2) << other;
+    EXPECT_NEAR(measure(small, large, {}).one_minus_cosine, expected, 1e-6) << name(dtype);
   }
+}
+
+TEST(Metrics, ASideBeyondTheRangeOfSquaresLeavesTheOtherItsSpread) {
+  const Tensor a = Tensor::from_values(DType::float64, {4}, std::vector<double>{1, -1, 2, -2}),
+               r = Tensor::from_values(DType::float64, {4}, std::vector<double>{1, -1, 1e200, -2});
+  const Metrics m = measure(a, r, {}), swapped = measure(r, a, {});
+  EXPECT_NEAR(m.actual.std, std::sqrt(2.5), 1e-15);
+  EXPECT_NEAR(m.one_minus_cosine, 1 - 2 / std::sqrt(10.0), 1e-15);
+  EXPECT_NEAR(swapped.relative_l2 / 1e200, 1 / std::sqrt(10.0), 1e-15);
 }
 
 TEST(Metrics, AWindowThatCannotBeReadIsAnErrorOnEveryThread) {

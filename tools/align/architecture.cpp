@@ -1,17 +1,10 @@
 #include "assay/align/architecture.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
-#include "assay/golden/error.h"
-
-namespace assay {
+namespace assay::align {
 namespace {
-
-std::int64_t elements(const Shape& shape) {
-  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
-}
 
 // Rows in groups of equal size, but for one.
 Tensor even_groups(std::int64_t rows, std::int64_t groups) {
@@ -33,7 +26,7 @@ std::vector<Parameter> parameters(const Model& model) {
   for (const Call& call : forward_calls(model, {})) {
     for (const CallInput& input : call.inputs) {
       if (input.parameter.empty()) continue;
-      const std::int64_t size = elements(input.shape);
+      const std::int64_t size = element_count(input.shape);
       const bool routed = input.parameter.find('*') != std::string::npos;
       const bool looked_up = call.op->name == "embedding";
       const std::int64_t met = routed      ? size / model.moe.experts * model.moe.top_k
@@ -70,4 +63,4 @@ std::vector<Accumulation> accumulations(const Call& call) {
   return counts;
 }
 
-}  // namespace assay
+}  // namespace assay::align

@@ -8,7 +8,7 @@
 #include "assay/align/shape_machine.h"
 
 /// What a model of any size is made of, without computing it.
-namespace assay {
+namespace assay::align {
 
 /// The forward pass of a micro-batch, in order.
 std::vector<Call> forward_calls(const Model&, const Batch&);
@@ -31,4 +31,4 @@ struct Accumulation {
 };
 std::vector<Accumulation> accumulations(const Call&);
 
-}  // namespace assay
+}  // namespace assay::align

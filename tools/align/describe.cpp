@@ -4,11 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-namespace assay {
+#include "assay/compare/report.h"
+#include "assay/golden/error.h"
+
+namespace assay::align {
 namespace {
 
 // The first number of a name apart: "model.layers.12.mlp" is 12 of "model.layers.*.mlp". -1: none.
@@ -98,8 +101,8 @@ std::string headline(const Model& m, const std::vector<Parameter>& all) {
   }
   const Model::Attention& a = m.attention;
   const std::int64_t with_experts = m.moe.experts > 0 ? m.layers - m.dense_layers : 0;
-  std::string out = fmt::format("{}: {} parameters, of which a token meets {}\n", m.name, count_text(size),
-                                count_text(met));
+  std::string out = fmt::format("{}: {} parameters, of which a token meets {}\n", printable(m.name),
+                                count_text(size), count_text(met));
   out += fmt::format("  {} layers, {} of them with experts; hidden {}, vocabulary {}\n", m.layers,
                      with_experts, m.hidden, m.vocabulary);
   out += a.kind == AttentionKind::mla
@@ -112,7 +115,7 @@ std::string headline(const Model& m, const std::vector<Parameter>& all) {
   if (further > 0)
     out += fmt::format("  {} more, with {} parameters, for multi-token prediction\n", m.losses.mtp_depth,
                        count_text(further));
-  return out + fmt::format("  source: {}\n", m.source.empty() ? "not said" : m.source);
+  return out + fmt::format("  source: {}\n", m.source.empty() ? "not said" : printable(m.source));
 }
 
 // The factor of 1 + |golden|, or absolute and relative.
@@ -125,13 +128,17 @@ std::string tolerance(const Row* row) {
 std::string legend(const Description& d) {
   return fmt::format(
       "operators of the forward pass and its backward, for {} x {} tokens: what they give, the terms behind\n"
-      "one element, and what {} allows of |actual - golden| / (1 + |golden|) in {}",
-      d.batch.sequences, d.batch.length, d.policy.name, name(d.dtype));
+      "one element, and in brackets what {} allows in {}: t of |actual - golden| <= t (1 + |golden|), or\n"
+      "absolute and relative",
+      d.batch.sequences, d.batch.length, printable(d.policy.name), name(d.dtype));
 }
 
 }  // namespace
 
 std::string describe(const Model& model, const Description& d) {
+  if (d.policy.rule != Rule::atol_rtol)
+    throw Error("{}: has no table of tolerances by dtype and count; expected one such as telechat3",
+                printable(d.policy.name));
   const std::vector<Parameter> all = parameters(model);
   Folded list;
   for (const Parameter& p : all)
@@ -147,4 +154,4 @@ std::string describe(const Model& model, const Description& d) {
                      calls.text());
 }
 
-}  // namespace assay
+}  // namespace assay::align

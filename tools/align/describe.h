@@ -5,7 +5,7 @@
 #include "assay/align/architecture.h"
 #include "assay/compare/policy.h"
 
-namespace assay {
+namespace assay::align {
 
 struct Description {
   Batch batch;
@@ -17,4 +17,4 @@ struct Description {
 /// accumulation counts and what the policy would allow. Layers that are alike are told once.
 std::string describe(const Model&, const Description&);
 
-}  // namespace assay
+}  // namespace assay::align

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-namespace assay {
+namespace assay::align {
 namespace {
 
 double real(std::int64_t n) {
@@ -24,7 +24,7 @@ class Forward {
 
   StepLosses run() {
     Value x = embed("model.embed_tokens", "tokens");
-    for (std::int64_t k = 0; k < m_.layers; ++k) x = layer(k, m_.has_experts(k), x);
+    for (std::int64_t k = 0; k < m_.layers; ++k) x = layer(k, x);
     x = norm("model", "norm", x);
     losses_.total = losses_.cross_entropy = head("lm_head", x, "targets");
     for (std::int64_t depth = 1; depth <= m_.losses.mtp_depth; ++depth) x = predict_further(depth, x);
@@ -94,21 +94,21 @@ class Forward {
     const std::string module = layer_name(m_.layers + depth - 1);
     const Value next = norm(module, "enorm", embed(module, fmt::format("tokens_{}", depth)));
     Value x = linear(module, "eh_proj", beside(module, next, norm(module, "hnorm", known)), m_.hidden);
-    x = layer(m_.layers + depth - 1, m_.moe.experts > 0, x);
+    x = layer(m_.layers + depth - 1, x);
     x = norm(module + ".shared_head", "norm", x);
     weigh(module + ".shared_head", head(module + ".shared_head", x, fmt::format("targets_{}", depth)),
           m_.losses.mtp_weight / real(m_.losses.mtp_depth));
     return x;
   }
 
-  Value layer(std::int64_t k, bool with_experts, const Value& x) {
+  Value layer(std::int64_t k, const Value& x) {
     const std::string module = layer_name(k), attention = module + ".self_attn", mlp = module + ".mlp";
     Value y = norm(module, "input_layernorm", x);
     y = m_.attention.kind == AttentionKind::mla ? mla(attention, y) : gqa(attention, y);
     if (m_.sandwich_norm) y = norm(module, "post_attention_layernorm", y);
     const Value middle = add(module, x, y);
     y = norm(module, m_.sandwich_norm ? "pre_mlp_layernorm" : "post_attention_layernorm", middle);
-    y = with_experts ? moe(mlp, y) : feed_forward(mlp, y, m_.dense_ffn);
+    y = m_.has_experts(k) ? moe(mlp, y) : feed_forward(mlp, y, m_.dense_ffn);
     if (m_.sandwich_norm) y = norm(module, "post_mlp_layernorm", y);
     return add(module, middle, y);
   }
@@ -267,4 +267,4 @@ StepLosses forward(Machine& machine, const Model& model, const Batch& batch) {
   return Forward(machine, model, batch).run();
 }
 
-}  // namespace assay
+}  // namespace assay::align

@@ -3,7 +3,7 @@
 #include "assay/align/machine.h"
 #include "assay/align/model.h"
 
-namespace assay {
+namespace assay::align {
 
 /// The tokens of a micro-batch: token l of sequence s is row l sequences + s, Megatron's [s, b, h].
 struct Batch {
@@ -22,4 +22,4 @@ struct StepLosses {
 /// of multi-token prediction at depth k "tokens_k" and "targets_k", rolled left by k.
 StepLosses forward(Machine&, const Model&, const Batch&);
 
-}  // namespace assay
+}  // namespace assay::align

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <utility>
 
 #include "assay/dumps/json.h"
 #include "assay/golden/error.h"
 
-namespace assay {
+namespace assay::align {
 namespace {
 
 class Config {
@@ -26,6 +28,10 @@ class Config {
     const Json* value = find(key);
     return value == nullptr ? otherwise : value->integer(in(key));
   }
+  double number(std::string_view key) const {
+    json_.at(key, where_);
+    return number(key, 0);
+  }
   double number(std::string_view key, double otherwise) const {
     const Json* value = find(key);
     if (value == nullptr) return otherwise;
@@ -33,7 +39,11 @@ class Config {
     if (!number) throw Error("{} is {}; expected a number", in(key), value->kind());
     return *number;
   }
-  bool flag(std::string_view key, bool otherwise) const { return number(key, otherwise ? 1 : 0) != 0; }
+  bool flag(std::string_view key, bool otherwise) const {
+    const double value = number(key, otherwise ? 1 : 0);
+    if (value != 0 && value != 1) throw Error("{} is {}; expected true or false", in(key), value);
+    return value != 0;
+  }
   std::string text(std::string_view key, std::string_view otherwise) const {
     const Json* value = find(key);
     return value == nullptr ? std::string(otherwise) : value->string(in(key));
@@ -63,24 +73,28 @@ void read_sizes(const Config& c, Model& m) {
   m.hidden = c.integer("hidden_size");
   m.vocabulary = c.integer("vocab_size");
   m.tied_embeddings = c.flag("tie_word_embeddings", false);
-  m.norm_eps = c.number("rms_norm_eps", 1e-6);
+  m.norm_eps = c.number("rms_norm_eps");
   m.attention.heads = c.integer("num_attention_heads");
   c.expect<std::string>("hidden_act", c.text("hidden_act", "silu"), "silu");
-  c.expect("attention_bias", c.flag("attention_bias", false), false);
+  for (const char* key : {"attention_bias", "mlp_bias"}) c.expect(key, c.flag(key, false), false);
+  for (const char* key : {"attention_dropout", "router_jitter_noise"}) c.expect(key, c.number(key, 0), 0.0);
+  c.expect("partial_rotary_factor", c.number("partial_rotary_factor", 1), 1.0);
 }
 
-// Of rope_scaling, or in newer files of rope_parameters.
+// Of rope_scaling, or in newer files of rope_parameters, which has theta, too.
 void read_rope(const Config& c, Model& m) {
-  m.rope.theta = c.number("rope_theta", 1e4);
-  const std::optional<Config> scaling =
-      c.part(c.find("rope_parameters") != nullptr ? "rope_parameters" : "rope_scaling");
+  const bool newer = c.find("rope_parameters") != nullptr;
+  const std::optional<Config> scaling = c.part(newer ? "rope_parameters" : "rope_scaling");
+  m.rope.theta = newer ? scaling->number("rope_theta") : c.number("rope_theta");
   if (!scaling) return;
-  m.rope.theta = scaling->number("rope_theta", m.rope.theta);
-  const std::string kind = scaling->text("rope_type", scaling->text("type", "default"));
+  const char* const key = scaling->find("rope_type") != nullptr ? "rope_type" : "type";
+  const std::string kind = scaling->text(key, "default");
   if (kind == "default") return;
-  scaling->expect<std::string>("rope_type", kind, "yarn");
-  m.rope.factor = scaling->number("factor", 1);
-  m.rope.original_positions = scaling->integer("original_max_position_embeddings", m.rope.original_positions);
+  scaling->expect<std::string>(key, kind, "yarn");
+  if (scaling->find("attention_factor") != nullptr)
+    throw Error("{}: is not replayed; expected mscale and mscale_all_dim", scaling->in("attention_factor"));
+  m.rope.factor = scaling->number("factor");
+  m.rope.original_positions = scaling->integer("original_max_position_embeddings");
   m.rope.beta_fast = scaling->number("beta_fast", 32);
   m.rope.beta_slow = scaling->number("beta_slow", 1);
   m.rope.mscale = scaling->number("mscale", 1);
@@ -90,10 +104,10 @@ void read_rope(const Config& c, Model& m) {
 void read_gqa(const Config& c, Model& m) {
   Model::Attention& a = m.attention;
   a.kind = AttentionKind::gqa;
-  a.kv_heads = c.integer("num_key_value_heads", a.heads);
+  a.kv_heads = c.integer("num_key_value_heads");
   a.head_dim = c.integer("head_dim", a.heads > 0 ? m.hidden / a.heads : 0);
-  if (c.flag("use_sliding_window", false) || c.find("sliding_window") != nullptr)
-    c.expect("use_sliding_window", c.flag("use_sliding_window", c.find("sliding_window") != nullptr), false);
+  const bool sliding = c.flag("use_sliding_window", c.find("sliding_window") != nullptr);
+  c.expect("use_sliding_window", sliding, false);
 }
 
 void read_mla(const Config& c, Model& m) {
@@ -110,7 +124,7 @@ void read_softmax_router(const Config& c, Model& m) {
   m.moe.top_k = c.integer("num_experts_per_tok");
   m.moe.score = Score::softmax;
   m.moe.probability_at = ProbabilityAt::output;
-  m.losses.balance_weight = c.number("router_aux_loss_coef", 0);
+  m.losses.balance_weight = c.number("router_aux_loss_coef");
   const bool balanced = c.flag("output_router_logits", false) && m.losses.balance_weight > 0;
   m.losses.balance = balanced ? BalanceLoss::micro_batch : BalanceLoss::none;
 }
@@ -144,24 +158,25 @@ void read_qwen3_moe(const Config& c, Model& m) {
 void read_deepseek_v3(const Config& c, Model& m) {
   read_mla(c, m);
   m.rope.interleaved = c.flag("rope_interleave", true);
-  m.dense_layers = c.integer("first_k_dense_replace", 0);
-  m.dense_ffn = c.integer("intermediate_size", 0);
+  m.dense_layers = c.integer("first_k_dense_replace");
+  m.dense_ffn = c.integer("intermediate_size");
   c.expect<std::int64_t>("moe_layer_freq", c.integer("moe_layer_freq", 1), 1);
   m.moe.experts = c.integer("n_routed_experts");
   m.moe.top_k = c.integer("num_experts_per_tok");
   m.moe.ffn = c.integer("moe_intermediate_size");
-  m.moe.shared_experts = c.integer("n_shared_experts", 0);
-  m.moe.normalize = c.flag("norm_topk_prob", true);
-  m.moe.scale = c.number("routed_scaling_factor", 1);
-  m.moe.groups = c.integer("n_group", 0);
-  m.moe.top_groups = c.integer("topk_group", 0);
+  m.moe.shared_experts = c.integer("n_shared_experts");
+  m.moe.normalize = c.number("norm_topk_prob") != 0;
+  m.moe.scale = c.number("routed_scaling_factor");
+  m.moe.groups = c.integer("n_group");
+  m.moe.top_groups = c.integer("topk_group");
   if (m.moe.groups <= 1) m.moe.groups = m.moe.top_groups = 0;
   const std::string scoring = c.text("scoring_func", "sigmoid");
   if (scoring != "sigmoid" && scoring != "softmax")
     throw Error("{} is '{}'; expected 'sigmoid' or 'softmax'", c.in("scoring_func"), scoring);
   m.moe.score = scoring == "sigmoid" ? Score::sigmoid : Score::softmax;
   // The configuration has no rate: DeepSeek-V3's report gives it (arXiv 2412.19437, section 4.2).
-  m.moe.bias_rate = c.text("topk_method", "noaux_tc") == "noaux_tc" ? 1e-3 : 0;
+  c.expect<std::string>("topk_method", c.text("topk_method", "noaux_tc"), "noaux_tc");
+  m.moe.bias_rate = 1e-3;
   m.moe.probability_at = ProbabilityAt::output;
   m.losses.balance_weight = c.number("aux_loss_alpha", 0);
   m.losses.balance = m.losses.balance_weight == 0 ? BalanceLoss::none
@@ -182,7 +197,7 @@ constexpr std::array families = {Family{"deepseek_v3", read_deepseek_v3}, Family
 }  // namespace
 
 Model model_from_huggingface(std::string_view text, const std::string& where) {
-  const Json json = parse_json(text, where, JsonNumbers::python);
+  const Json json = parse_json(text, where);
   json.object(where);
   const Config config(json, where);
   const std::string type = config.text("model_type", "");
@@ -201,4 +216,4 @@ Model model_from_huggingface(std::string_view text, const std::string& where) {
   return model;
 }
 
-}  // namespace assay
+}  // namespace assay::align

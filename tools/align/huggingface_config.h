@@ -5,11 +5,12 @@
 
 #include "assay/align/model.h"
 
-namespace assay {
+namespace assay::align {
 
 /// A config.json of Hugging Face's deepseek_v3, qwen3_moe or mixtral, or of TeleChat3. Keys that say nothing
-/// of the arithmetic of training are passed over; those that ask for what a Model does not have are refused.
+/// of the arithmetic of training are passed over; dropout, biases, sliding windows and other scalings of
+/// positions, which a Model does not have, are refused.
 /// @param where  the file, for messages
 Model model_from_huggingface(std::string_view json, const std::string& where);
 
-}  // namespace assay
+}  // namespace assay::align

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace assay {
+namespace assay::align {
 namespace {
 
 std::uint64_t fnv1a(const std::string& text) {
@@ -49,10 +49,12 @@ Tensor initial_parameter(const std::string& name, const Shape& shape) {
 
 Tensor initial_indices(const std::string& name, const Batch& batch, std::int64_t vocabulary,
                        std::int64_t number) {
+  const bool targets = name.starts_with("targets");
   // one more of each sequence than there are tokens: the last target
+  const std::int64_t known = batch.tokens() + (targets ? batch.sequences : 0);
   const std::string stream = number == 0 ? "tokens" : "tokens of micro-batch " + std::to_string(number);
-  const std::vector<double> values = drawn(stream, batch.tokens() + batch.sequences);
-  std::vector<std::int64_t> out(static_cast<std::size_t>(batch.tokens()), 0);
+  const std::vector<double> values = drawn(stream, known);
+  std::vector<std::int64_t> out(static_cast<std::size_t>(batch.tokens()), targets ? no_target : 0);
   const auto shift = static_cast<std::size_t>(shift_of(name) * batch.sequences);
   for (std::size_t i = 0; i < out.size() && i + shift < values.size(); ++i) {
     const auto token =
@@ -62,4 +64,4 @@ Tensor initial_indices(const std::string& name, const Batch& batch, std::int64_t
   return Tensor::from_indices({batch.tokens()}, out);
 }
 
-}  // namespace assay
+}  // namespace assay::align

@@ -7,7 +7,7 @@
 #include "assay/align/forward.h"
 
 /// Weights and tokens for a replay that is given none: the same on every machine, and easily made elsewhere.
-namespace assay {
+namespace assay::align {
 
 /// Uniform in [-1, 1): splitmix64 (Vigna 2015, xoshiro.di.unimi.it/splitmix64.c), seeded with the FNV-1a hash
 /// of the name.
@@ -17,9 +17,12 @@ std::vector<double> drawn(const std::string& name, std::int64_t count);
 /// that the values stay of size 1 from layer to layer.
 Tensor initial_parameter(const std::string& name, const Shape&);
 
-/// Tokens of the micro-batch with that number, and the targets that follow them: "tokens", "targets", and
-/// rolled left by k, zeros behind, "tokens_k" and "targets_k".
+/// A target that counts in no loss: torch's ignore_index.
+inline constexpr std::int64_t no_target = -100;
+
+/// Tokens of the micro-batch with that number, "tokens", and what follows each, "targets"; rolled left by k,
+/// for multi-token prediction, "tokens_k" with zeros behind and "targets_k" with no_target behind.
 Tensor initial_indices(const std::string& name, const Batch&, std::int64_t vocabulary,
                        std::int64_t number = 0);
 
-}  // namespace assay
+}  // namespace assay::align

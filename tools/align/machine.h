@@ -6,7 +6,7 @@
 
 #include "assay/operators/golden.h"
 
-namespace assay {
+namespace assay::align {
 
 /// A tensor of the step, known to the machine that gave it.
 struct Value {
@@ -26,7 +26,8 @@ class Machine {
   virtual ~Machine() = default;
 
   /// A tensor from outside; the same name is the same tensor. Names are those of Hugging Face's modeling
-  /// code; of experts, whose matrices are one tensor [experts, out, in], "*" stands for the number of each.
+  /// code of DeepSeek-V3 and Qwen3-MoE; of experts, whose matrices are one tensor [experts, out, in], "*"
+  /// stands for the number of each.
   virtual Value parameter(const std::string& name, const Shape&) = 0;
   /// Integers that the step is given: "tokens", "targets".
   virtual Value indices(const std::string& name, const Shape&) = 0;
@@ -47,4 +48,4 @@ class Machine {
 /// One of the outputs of a call. Throws Error if it is not among them.
 const Value& value_named(const std::vector<NamedValue>&, std::string_view name);
 
-}  // namespace assay
+}  // namespace assay::align

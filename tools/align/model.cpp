@@ -6,14 +6,16 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <type_traits>
 
 #include "assay/align/builtin_models.h"
 #include "assay/align/huggingface_config.h"
+#include "assay/align/model_fields.h"
 #include "assay/align/model_toml.h"
 #include "assay/dumps/file.h"
 #include "assay/golden/error.h"
 
-namespace assay {
+namespace assay::align {
 namespace {
 
 void expect(bool right, std::string_view where, std::string_view key, std::int64_t found,
@@ -22,17 +24,26 @@ void expect(bool right, std::string_view where, std::string_view key, std::int64
 }
 
 void check_attention(const Model::Attention& a, std::string_view where) {
-  if (a.kind == AttentionKind::gqa) {
-    expect(a.head_dim > 0 && a.head_dim % 2 == 0, where, "attention.head_dim", a.head_dim,
-           "an even number: RoPE rotates pairs");
-    expect(a.kv_heads > 0 && a.heads % a.kv_heads == 0, where, "attention.kv_heads", a.kv_heads,
-           fmt::format("a divisor of the {} heads", a.heads));
-    return;
-  }
-  expect(a.kv_rank > 0, where, "attention.kv_rank", a.kv_rank, "at least 1");
-  expect(a.value_dim > 0, where, "attention.value_dim", a.value_dim, "at least 1");
-  expect(a.rope_dim > 0 && a.rope_dim % 2 == 0, where, "attention.rope_dim", a.rope_dim,
+  const bool mla = a.kind == AttentionKind::mla;
+  const auto of = [&](bool this_kind, std::string_view key, std::int64_t found, std::int64_t least) {
+    if (this_kind)
+      expect(found >= least, where, key, found, fmt::format("at least {}", least));
+    else
+      expect(found == 0, where, key, found, fmt::format("none: attention.kind is {}", mla ? "mla" : "gqa"));
+  };
+  of(!mla, "attention.kv_heads", a.kv_heads, 1);
+  of(!mla, "attention.head_dim", a.head_dim, 2);
+  of(!mla, "attention.qk_norm", a.qk_norm ? 1 : 0, 0);
+  of(mla, "attention.q_rank", a.q_rank, 0);
+  of(mla, "attention.kv_rank", a.kv_rank, 1);
+  of(mla, "attention.nope_dim", a.nope_dim, 1);
+  of(mla, "attention.rope_dim", a.rope_dim, 2);
+  of(mla, "attention.value_dim", a.value_dim, 1);
+  const std::int64_t turned = mla ? a.rope_dim : a.head_dim;
+  expect(turned % 2 == 0, where, mla ? "attention.rope_dim" : "attention.head_dim", turned,
          "an even number: RoPE rotates pairs");
+  expect(mla || a.heads % a.kv_heads == 0, where, "attention.kv_heads", a.kv_heads,
+         fmt::format("a divisor of the {} heads", a.heads));
 }
 
 void check_moe(const Model& m, std::string_view where) {
@@ -41,8 +52,8 @@ void check_moe(const Model& m, std::string_view where) {
          fmt::format("1 to the {} experts", moe.experts));
   expect(moe.ffn > 0, where, "moe.ffn", moe.ffn, "at least 1");
   if (moe.groups == 0) return;
-  expect(moe.experts % moe.groups == 0, where, "moe.groups", moe.groups,
-         fmt::format("a divisor of the {} experts", moe.experts));
+  expect(moe.experts % moe.groups == 0 && moe.experts / moe.groups >= 2, where, "moe.groups", moe.groups,
+         fmt::format("groups of equally many of the {} experts, at least two", moe.experts));
   expect(moe.top_groups >= 1 && moe.top_groups <= moe.groups, where, "moe.top_groups", moe.top_groups,
          fmt::format("1 to the {} groups", moe.groups));
   expect(moe.top_groups * (moe.experts / moe.groups) >= moe.top_k, where, "moe.top_groups", moe.top_groups,
@@ -58,14 +69,21 @@ std::vector<std::string_view> model_names() {
 }
 
 void check_model(const Model& m, std::string_view where) {
-  expect(m.layers >= 1, where, "layers", m.layers, "at least 1");
-  expect(m.hidden >= 1, where, "hidden", m.hidden, "at least 1");
-  expect(m.vocabulary >= 2, where, "vocabulary", m.vocabulary, "at least 2");
-  expect(m.attention.heads >= 1, where, "attention.heads", m.attention.heads, "at least 1");
+  for_each_field(m, [&](const Field& field, const auto& member) {
+    if constexpr (std::is_arithmetic_v<std::remove_cvref_t<decltype(member)>>) {
+      const auto value = static_cast<double>(member);
+      if (!(value >= field.low && value <= field.high))
+        throw Error("{}: '{}' is {}; expected {} to {}", where, full_key(field), member, field.low,
+                    field.high);
+    }
+  });
   expect(m.dense_layers <= m.layers, where, "dense_layers", m.dense_layers,
          fmt::format("no more than the {} layers", m.layers));
   const bool dense = m.moe.experts == 0 || m.dense_layers > 0;
   expect(!dense || m.dense_ffn > 0, where, "dense_ffn", m.dense_ffn, "at least 1: there are dense layers");
+  if (!(m.rope.beta_slow < m.rope.beta_fast))
+    throw Error("{}: 'rope.beta_slow' is {}; expected less than beta_fast, {}", where, m.rope.beta_slow,
+                m.rope.beta_fast);
   check_attention(m.attention, where);
   if (m.moe.experts > 0) check_moe(m, where);
 }
@@ -91,4 +109,4 @@ Model load_model(const std::string& name_or_file) {
   return model;
 }
 
-}  // namespace assay
+}  // namespace assay::align

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace assay {
+namespace assay::align {
 
 /// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434), or grouped-query attention (Ainslie 2023,
 /// arXiv 2305.13245) of which multi-head attention is the case of as many groups as heads.
@@ -20,9 +20,6 @@ enum class ProbabilityAt : std::uint8_t { activation, output };
 
 /// Over what the balance of the experts is counted.
 enum class BalanceLoss : std::uint8_t { none, sequence, micro_batch, ep_group, dp_group };
-
-/// What divides the loss: the tokens of the step, or those of each micro-batch, whose means are averaged.
-enum class LossAverage : std::uint8_t { token, micro_batch };
 
 /// A mixture-of-experts transformer: what it computes, not how it is trained. Sizes are those of the full
 /// model, whatever strategy cuts them.
@@ -47,7 +44,6 @@ struct Model {
     std::int64_t nope_dim = 0, rope_dim = 0;  ///< of mla: of a head's queries and keys
     std::int64_t value_dim = 0;               ///< of mla
     std::int64_t query_dim() const { return kind == AttentionKind::mla ? nope_dim + rope_dim : head_dim; }
-    std::int64_t output_dim() const { return kind == AttentionKind::mla ? value_dim : head_dim; }
   } attention;
 
   struct Rope {
@@ -69,7 +65,6 @@ struct Model {
     std::int64_t groups = 0, top_groups = 0;  ///< 0: experts are not in groups
     double bias_rate = 0;                     ///< of the bias that balances without a loss; 0: there is none
     ProbabilityAt probability_at = ProbabilityAt::activation;
-    double capacity_factor = 0;  ///< 0: no token is dropped
   } moe;
 
   struct Losses {
@@ -77,9 +72,9 @@ struct Model {
     double balance_weight = 0, z_weight = 0;
     std::int64_t mtp_depth = 0;  ///< layers of multi-token prediction
     double mtp_weight = 0;
-    LossAverage average = LossAverage::micro_batch;
   } losses;
 
+  /// Layers of multi-token prediction are counted behind the others.
   bool has_experts(std::int64_t layer) const { return moe.experts > 0 && layer >= dense_layers; }
 };
 
@@ -94,4 +89,4 @@ std::string to_toml(const Model&);
 /// @throws Error  if no such model can be computed: sizes that are missing or do not divide
 void check_model(const Model&, std::string_view where);
 
-}  // namespace assay
+}  // namespace assay::align

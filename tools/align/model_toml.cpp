@@ -5,18 +5,16 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <cmath>
+#include <functional>
 #include <set>
+#include <sstream>
+#include <type_traits>
 
 #include "assay/align/model_fields.h"
 #include "assay/golden/error.h"
 
-namespace assay {
+namespace assay::align {
 namespace {
-
-std::string full_key(const Field& field) {
-  return field.table.empty() ? std::string(field.key) : fmt::format("{}.{}", field.table, field.key);
-}
 
 // The value of a field as an error shows it: its kind, or the number itself.
 std::string found(const toml::node& node) {
@@ -34,6 +32,7 @@ class Reader {
   template <class T>
   void operator()(const Field& field, T& member) {
     known_.insert(full_key(field));
+    tables_.insert(std::string(field.table));
     const toml::table* table = field.table.empty() ? &root_ : root_[field.table].as_table();
     const toml::node* node = table == nullptr ? nullptr : table->get(field.key);
     if (node != nullptr) read(field, *node, member);
@@ -45,6 +44,7 @@ class Reader {
         check_key(std::string(key.str()));
         continue;
       }
+      if (!tables_.contains(std::string(key.str()))) check_key(std::string(key.str()));
       for (const auto& [inner, value] : *node.as_table())
         check_key(fmt::format("{}.{}", key.str(), inner.str()));
     }
@@ -59,21 +59,18 @@ class Reader {
   [[noreturn]] void refuse(const Field& field, const toml::node& node, const std::string& expected) const {
     throw Error("{}: '{}' is {}; expected {}", where_, full_key(field), found(node), expected);
   }
-  void check_range(const Field& field, const toml::node& node, double value) const {
-    if (!(value >= field.low && value <= field.high))
-      refuse(field, node, fmt::format("{} to {}", field.low, field.high));
-  }
   void read(const Field& field, const toml::node& node, std::int64_t& member) const {
     const auto value = node.value_exact<std::int64_t>();
     if (!value) refuse(field, node, "an integer");
-    check_range(field, node, static_cast<double>(*value));
     member = *value;
   }
   void read(const Field& field, const toml::node& node, double& member) const {
-    const auto value = node.is_number() ? node.value<double>() : std::nullopt;
-    if (!value) refuse(field, node, "a number");
-    check_range(field, node, *value);
-    member = *value;
+    if (const auto integer = node.value_exact<std::int64_t>())
+      member = static_cast<double>(*integer);
+    else if (const auto value = node.value_exact<double>())
+      member = *value;
+    else
+      refuse(field, node, "a number");
   }
   void read(const Field& field, const toml::node& node, bool& member) const {
     const auto value = node.value_exact<bool>();
@@ -96,7 +93,7 @@ class Reader {
 
   const toml::table& root_;
   const std::string& where_;
-  std::set<std::string> known_;
+  std::set<std::string> known_, tables_;
 };
 
 std::string text_of(std::int64_t v) {
@@ -144,4 +141,4 @@ std::string to_toml(const Model& model) {
   return out;
 }
 
-}  // namespace assay
+}  // namespace assay::align

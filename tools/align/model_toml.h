@@ -5,10 +5,10 @@
 
 #include "assay/align/model.h"
 
-namespace assay {
+namespace assay::align {
 
 /// @param where  the file, for messages
 /// @throws Error  for text that is no TOML, an unknown key, a value of another kind or out of range
 Model model_from_toml(std::string_view text, const std::string& where);
 
-}  // namespace assay
+}  // namespace assay::align

@@ -2,17 +2,15 @@
 
 #include <algorithm>
 
-#include "assay/align/architecture.h"
-
-namespace assay {
+namespace assay::align {
 namespace {
 
-// Only a copy of elements in another place, without indices that say where.
+// Only a copy of elements in another place, forward and backward, without indices that say where.
 bool moves_only(const Operator& op) {
   return std::ranges::all_of(op.args, [](const Arg& arg) {
-    const bool input =
-        arg.role == Role::input || arg.role == Role::grad_output || arg.role == Role::grad_input;
-    return input || (arg.role == Role::output && arg.exact == Exact::bits);
+    const bool given = arg.role == Role::input || arg.role == Role::grad_output,
+               made = arg.role == Role::output || arg.role == Role::grad_input;
+    return given || (made && arg.exact == Exact::bits);
   });
 }
 
@@ -20,8 +18,17 @@ bool is_parameter(const Operator& op, std::string_view arg) {
   return input_arg(op, arg).role == Role::param;
 }
 
-std::string without(std::string_view prefix, const std::string& name) {
-  return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+std::string without_grad(const std::string& name) {
+  return name.substr(std::string_view("grad_").size());
+}
+
+// Of outputs and gradients; copies have none.
+std::optional<std::int64_t> count_of(const Tape& tape, const Tape::Node& node, const std::string& output) {
+  if (output_arg(*node.op, output).terms.empty()) return std::nullopt;
+  std::vector<InputShape> inputs;
+  for (const NamedValue& input : node.inputs)
+    inputs.push_back({input.name, input.value.shape, &tape.tensor(input.value)});
+  return accumulation_count(*node.op, output, inputs, node.attributes);
 }
 
 }  // namespace
@@ -60,21 +67,22 @@ void Recorder::forward(const Tape& tape, const Tape::Node& node) {
     if (!is_parameter(*node.op, input.name)) add(identity("input", input.name), op, tape.tensor(input.value));
   }
   for (const NamedValue& output : node.outputs)
-    add(identity("output", output.name), op, tape.tensor(output.value));
+    add(identity("output", output.name), op, tape.tensor(output.value), count_of(tape, node, output.name));
 }
 
-void Recorder::backward(const Tape::Node& node, const std::vector<NamedTensor>& of_outputs,
+void Recorder::backward(const Tape& tape, const Tape::Node& node, const std::vector<NamedTensor>& of_outputs,
                         const std::vector<NamedTensor>& of_inputs) {
   const auto known = call_of_.find(&node);
   if (known == call_of_.end()) return;
   const std::string op(node.op->name);
   const auto identity = [&](const char* slot, const std::string& name) {
-    return Identity{step_, micro_batch_,           Phase::backward, node.module,
-                    slot,  without("grad_", name), known->second};
+    return Identity{step_, micro_batch_,       Phase::backward, node.module,
+                    slot,  without_grad(name), known->second};
   };
   for (const NamedTensor& g : of_outputs) add(identity("grad_output", g.name), op, g.tensor);
   for (const NamedTensor& g : of_inputs) {
-    if (!is_parameter(*node.op, without("grad_", g.name))) add(identity("grad_input", g.name), op, g.tensor);
+    if (!is_parameter(*node.op, without_grad(g.name)))
+      add(identity("grad_input", g.name), op, g.tensor, count_of(tape, node, g.name));
   }
 }
 
@@ -89,4 +97,4 @@ void Recorder::loss(const std::string& name, const Tensor& tensor) {
   add({step_, micro_batch_, Phase::forward, name, "loss", "loss", 0}, "", tensor);
 }
 
-}  // namespace assay
+}  // namespace assay::align

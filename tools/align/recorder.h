@@ -2,12 +2,13 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "assay/align/tape.h"
 #include "assay/dumps/assay_dump_writer.h"
 
-namespace assay {
+namespace assay::align {
 
 /// Writes what a replay computes as an assay-dump: the inputs and outputs of every module, their gradients,
 /// parameters, their gradients, optimizer states and losses. Calls that only move elements (reshape,
@@ -18,7 +19,7 @@ class Recorder {
 
   void begin(std::int64_t step, std::int64_t micro_batch);
   void forward(const Tape&, const Tape::Node&);
-  void backward(const Tape::Node&, const std::vector<NamedTensor>& of_outputs,
+  void backward(const Tape&, const Tape::Node&, const std::vector<NamedTensor>& of_outputs,
                 const std::vector<NamedTensor>& of_inputs);
   /// A parameter or what belongs to it: "model.norm.weight" with slot "param", "grad", or "state".
   void parameter(Phase, const std::string& name, const std::string& slot, const std::string& state,
@@ -31,8 +32,8 @@ class Recorder {
 
   AssayDumpWriter writer_;
   std::int64_t seq_ = 0, step_ = 0, micro_batch_ = -1;
-  std::map<std::string, std::int64_t> forward_calls_, backward_calls_;  ///< of a module, in the micro-batch
+  std::map<std::string, std::int64_t> forward_calls_;  ///< of a module, in the micro-batch
   std::map<const Tape::Node*, std::int64_t> call_of_;
 };
 
-}  // namespace assay
+}  // namespace assay::align

@@ -1,17 +1,6 @@
 #include "assay/align/shape_machine.h"
 
-#include <algorithm>
-
-#include "assay/golden/error.h"
-
-namespace assay {
-
-const Value& value_named(const std::vector<NamedValue>& values, std::string_view name) {
-  const auto at = std::ranges::find(values, name, &NamedValue::name);
-  if (at == values.end())
-    throw Error("there is no output '{}'; this call's first is '{}'", name, values.front().name);
-  return at->value;
-}
+namespace assay::align {
 
 Value ShapeMachine::add(const Shape& shape, const std::string& parameter) {
   parameter_of_.push_back(parameter);
@@ -52,4 +41,4 @@ std::vector<NamedValue> ShapeMachine::call_all(const std::string& module, std::s
   return outputs;
 }
 
-}  // namespace assay
+}  // namespace assay::align

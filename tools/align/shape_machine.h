@@ -4,7 +4,7 @@
 
 #include "assay/align/machine.h"
 
-namespace assay {
+namespace assay::align {
 
 /// An input of a call as it was taken down; `parameter` is empty where it is no parameter.
 struct CallInput {
@@ -37,4 +37,4 @@ class ShapeMachine : public Machine {
   std::map<std::string, Value, std::less<>> known_;
 };
 
-}  // namespace assay
+}  // namespace assay::align

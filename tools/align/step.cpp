@@ -6,7 +6,7 @@
 
 #include "assay/align/initial.h"
 
-namespace assay {
+namespace assay::align {
 namespace {
 
 constexpr std::string_view router_bias = "e_score_correction_bias";
@@ -43,7 +43,7 @@ double Replay::micro_batch(std::int64_t index, Gradients& gradients, Recorder* r
         return initial_indices(name, settings_.batch, model_.vocabulary,
                                step_ * settings_.micro_batches + index);
       });
-  const StepLosses losses = assay::forward(tape, model_, settings_.batch);
+  const StepLosses losses = align::forward(tape, model_, settings_.batch);
   if (recorder != nullptr) {
     recorder->begin(step_, index);
     for (const Tape::Node& node : tape.nodes()) recorder->forward(tape, node);
@@ -54,7 +54,7 @@ double Replay::micro_batch(std::int64_t index, Gradients& gradients, Recorder* r
   Tape::Watch watch;
   if (recorder != nullptr)
     watch = [&](const auto& node, const auto& of_outputs, const auto& of_inputs) {
-      recorder->backward(node, of_outputs, of_inputs);
+      recorder->backward(tape, node, of_outputs, of_inputs);
     };
   tape.backward(losses.total, 1 / static_cast<double>(settings_.micro_batches), watch);
   for (const auto& [name, value] : tape.parameters()) {
@@ -149,4 +149,4 @@ StepResult Replay::step(Recorder* recorder) {
   return result;
 }
 
-}  // namespace assay
+}  // namespace assay::align

@@ -7,7 +7,7 @@
 #include "assay/align/recorder.h"
 #include "assay/align/tape.h"
 
-namespace assay {
+namespace assay::align {
 
 /// AdamW with decoupled decay of everything but vectors, after clipping by the norm of all gradients
 /// (Megatron-LM's order and defaults; TeleChat3's betas and decay).
@@ -56,4 +56,4 @@ class Replay {
   std::map<std::string, Tensor> loads_;  ///< tokens of each expert in the step, by the router's bias
 };
 
-}  // namespace assay
+}  // namespace assay::align

@@ -5,7 +5,7 @@
 
 #include "assay/golden/error.h"
 
-namespace assay {
+namespace assay::align {
 namespace {
 
 constexpr std::string_view grad = "grad_";
@@ -105,4 +105,4 @@ const Tensor* Tape::gradient(const Value& v) const {
   return v.id < gradients_.size() && gradients_[v.id] ? &*gradients_[v.id] : nullptr;
 }
 
-}  // namespace assay
+}  // namespace assay::align

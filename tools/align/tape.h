@@ -6,7 +6,7 @@
 
 #include "assay/align/machine.h"
 
-namespace assay {
+namespace assay::align {
 
 /// Computes the step with the golden operators, and goes back over the calls for gradients.
 class Tape : public Machine {
@@ -63,4 +63,4 @@ class Tape : public Machine {
   std::vector<NamedParameter> used_;
 };
 
-}  // namespace assay
+}  // namespace assay::align

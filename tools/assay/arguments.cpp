@@ -170,17 +170,22 @@ void add_replay(CLI::App& app, std::function<int()>& action) {
   verb->add_option("--model", o->model, "a preset, a TOML file, or a config.json of Hugging Face")
       ->required()
       ->type_name("M");
-  const auto count = [&](const char* option, long long& value, const char* meaning) {
-    verb->add_option(option, value, meaning)->check(CLI::Range(1LL, 1LL << 24))->type_name("N");
-  };
-  count("--steps", o->steps, "training steps");
-  count("--micro-batches", o->micro_batches, "whose gradients are accumulated, of each step");
-  count("--sequences", o->sequences, "of a micro-batch");
-  count("--length", o->length, "tokens of a sequence");
-  verb->add_option("--precision", o->precision, "fp64 or fp32")->check(CLI::IsMember({"fp64", "fp32"}));
-  verb->add_option("--dump", o->dump, "write everything that is computed as an assay-dump")->type_name("DIR");
   auto* describe = verb->add_flag("--describe", o->describe,
                                   "print parameters, accumulation counts and tolerances, and run nothing");
+  const auto count = [&](const char* option, long long& value, const char* meaning) {
+    return verb->add_option(option, value, meaning)->check(CLI::Range(1LL, 1LL << 19))->type_name("N");
+  };
+  count("--sequences", o->sequences, "of a micro-batch");
+  count("--length", o->length, "tokens of a sequence");
+  count("--steps", o->steps, "training steps")->excludes(describe);
+  count("--micro-batches", o->micro_batches, "whose gradients are accumulated, of each step")
+      ->excludes(describe);
+  verb->add_option("--precision", o->precision, "fp64 or fp32")
+      ->check(CLI::IsMember({"fp64", "fp32"}))
+      ->excludes(describe);
+  verb->add_option("--dump", o->dump, "write everything but moves as an assay-dump")
+      ->type_name("DIR")
+      ->excludes(describe);
   verb->add_option("--tolerance", o->tolerance, "policy of the description")
       ->type_name("POLICY")
       ->needs(describe);

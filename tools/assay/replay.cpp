@@ -1,53 +1,77 @@
 #include <fmt/format.h>
 
+#include <cmath>
+#include <csignal>
 #include <memory>
 
 #include "assay/align/describe.h"
 #include "assay/align/step.h"
+#include "assay/compare/report.h"
+#include "assay/dumps/json.h"
 #include "assay/golden/error.h"
 #include "verbs.h"
 
 namespace assay {
 namespace {
 
-void print_description(const Model& model, const Batch& batch, const ReplayVerb& verb) {
+void print_description(const align::Model& model, const align::Batch& batch, const ReplayVerb& verb) {
   const auto dtype = parse_dtype(verb.dtype);
   if (!dtype) throw Error("--dtype {}: is no dtype; expected a torch name such as bfloat16", verb.dtype);
-  fmt::print("{}", describe(model, {batch, load_policy(verb.tolerance), *dtype}));
+  fmt::print("{}", align::describe(model, {batch, load_policy(verb.tolerance), *dtype}));
 }
 
-// What a step holds at once: parameters, two moments and a gradient, in float64.
-void check_size(const Model& model) {
+// Neither a tensor nor the scores of an attention may be larger: a step keeps some hundred of them.
+void check_size(const align::Model& model, const align::Batch& batch) {
   constexpr std::int64_t most = std::int64_t{1} << 27;
-  std::int64_t size = 0;
-  for (const Parameter& p : parameters(model)) size += p.size;
-  if (size > most)
-    throw Error("{} has {} parameters; a replay computes at most {}; take a tiny preset, or --describe",
-                model.name, size, most);
+  for (const align::Call& call : align::forward_calls(model, batch)) {
+    for (const align::CallInput& input : call.inputs) {
+      const bool scores = call.op->name == "attention" && input.arg == "q";
+      const std::int64_t size = scores ? element_count(input.shape) / input.shape.back() * batch.length
+                                       : element_count(input.shape);
+      if (size > most)
+        throw Error(
+            "{}: {} has {} elements in {}; a replay computes at most {}; take a -tiny preset or fewer "
+            "tokens, or --describe",
+            printable(model.name), scores ? "a matrix of scores" : "'" + input.arg + "'", size,
+            printable(call.module), most);
+    }
+  }
+}
+
+std::string producer(const align::Model& model, const std::string& precision) {
+  const auto text = [](const std::string& value) {
+    Json json;
+    json.value_ = value;
+    return json.text();
+  };
+  return fmt::format("{{\"program\":\"assay replay\",\"precision\":{},\"model\":{}}}", text(precision),
+                     text(align::to_toml(model)));
 }
 
 }  // namespace
 
 int run(const ReplayVerb& verb) {
-  const Model model = load_model(verb.model);
-  const Batch batch = {verb.sequences, verb.length};
+  const align::Model model = align::load_model(verb.model);
+  const align::Batch batch = {verb.sequences, verb.length};
   if (verb.describe) {
     print_description(model, batch, verb);
     return 0;
   }
-  check_size(model);
-  Replay replay(model, {batch, verb.micro_batches, verb.precision == "fp64" ? Level::fp64 : Level::report});
-  std::unique_ptr<Recorder> recorder;
-  if (!verb.dump.empty()) {
-    recorder = std::make_unique<Recorder>(
-        verb.dump, fmt::format("{{\"program\":\"assay replay\",\"precision\":\"{}\"}}", verb.precision));
-  }
+  check_size(model, batch);
+  align::Replay replay(model,
+                       {batch, verb.micro_batches, verb.precision == "fp64" ? Level::fp64 : Level::report});
+  std::signal(SIGXFSZ, SIG_IGN);  // a dump that grows too large is an error that says so
+  std::unique_ptr<align::Recorder> recorder;
+  if (!verb.dump.empty())
+    recorder = std::make_unique<align::Recorder>(verb.dump, producer(model, verb.precision));
+  bool finite = true;
   for (long long step = 0; step < verb.steps; ++step) {
-    const StepResult result = replay.step(recorder.get());
+    const align::StepResult result = replay.step(recorder.get());
     fmt::print("step {}: loss {:.12g}, gradient norm {:.12g}\n", step, result.loss, result.grad_norm);
+    finite = finite && std::isfinite(result.loss) && std::isfinite(result.grad_norm);
   }
   if (recorder) recorder->finish();
-  return 0;
+  return finite ? 0 : 1;
 }
 
 }  // namespace assay

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The expected losses and gradients of tests/align/replay_test.cpp: one micro-batch of every tiny preset by PyTorch's
+"""The expected losses and gradients of tests/align/replay_test.cpp: one micro-batch of every tiny preset, and of a model with
+what these do not have, by PyTorch's
 autograd in float64, from formulas and not from assay's code.
 
     python3 tests/data/replay/make.py
@@ -69,7 +70,8 @@ class Step:
             def turns(n):
                 return size * math.log(original / (2 * math.pi * n)) / (2 * math.log(self.rope["theta"]))
 
-            low, high = max(math.floor(turns(32)), 0), min(math.ceil(turns(1)), size - 1)
+            low = max(math.floor(turns(self.rope.get("beta_fast", 32))), 0)
+            high = min(math.ceil(turns(self.rope.get("beta_slow", 1))), size - 1)
             high += 0.001 if low == high else 0
             ramp = ((torch.arange(size // 2) - low) / (high - low)).clamp(0, 1)
             inverse = inverse / factor * ramp + inverse * (1 - ramp)
@@ -106,9 +108,12 @@ class Step:
             out = self.attend(self.rotate(q), self.rotate(k), v)
         else:
             nope, rope, value = a["nope_dim"], a["rope_dim"], a["value_dim"]
-            q = self.linear(module + ".q_a_proj", x, a["q_rank"])
-            q = self.heads(self.linear(module + ".q_b_proj", self.norm(module + ".q_a_layernorm", q),
-                                       heads * (nope + rope)), heads)
+            if a.get("q_rank", 0) > 0:
+                q = self.norm(module + ".q_a_layernorm", self.linear(module + ".q_a_proj", x, a["q_rank"]))
+                q = self.linear(module + ".q_b_proj", q, heads * (nope + rope))
+            else:
+                q = self.linear(module + ".q_proj", x, heads * (nope + rope))
+            q = self.heads(q, heads)
             kv = self.linear(module + ".kv_a_proj_with_mqa", x, a["kv_rank"] + rope)
             latent, key = kv.split((a["kv_rank"], rope), -1)
             latent = self.norm(module + ".kv_a_layernorm", latent)
@@ -137,7 +142,9 @@ class Step:
             choice = grouped.masked_fill(~allowed[..., None], -math.inf).flatten(-2)
         index = choice.topk(k, -1).indices
         weights = scores.gather(-1, index)
-        if moe.get("normalize", True):
+        if moe["score"] == "softmax_of_chosen":
+            weights = torch.softmax(logits.gather(-1, index), -1)
+        elif moe.get("normalize", True):
             weights = weights / weights.sum(-1, keepdim=True)
         return weights * moe.get("scale", 1.0), index, scores
 
@@ -159,6 +166,8 @@ class Step:
         self.loads[module] = torch.nn.functional.one_hot(index, experts).sum((0, 1, 2)).double()
         if self.extra.get("balance", "none") != "none":
             self.balance(module, scores, index)
+        if self.extra.get("z_weight", 0) > 0:
+            self.losses[module + ".z"] = torch.logsumexp(logits, -1).pow(2).mean()
         w = {n: self.parameter(f"{module}.experts.*.{n}_proj.weight", experts, *shape) for n, shape in
              (("gate", (moe["ffn"], x.shape[-1])), ("up", (moe["ffn"], x.shape[-1])), ("down", (x.shape[-1], moe["ffn"])))}
         # every expert on every token, and only the chosen ones weighed
@@ -168,7 +177,10 @@ class Step:
         dense = torch.zeros(*x.shape[:-1], experts).scatter(-1, index, weights)
         y = torch.einsum("sle,sleh->slh", dense, outputs)
         if moe.get("shared_experts", 0) > 0:
-            y = y + self.feed_forward(module + ".shared_experts", x, moe["shared_experts"] * moe["ffn"])
+            shared = self.feed_forward(module + ".shared_experts", x, moe["shared_experts"] * moe["ffn"])
+            if moe.get("shared_gate", False):
+                shared = shared * torch.sigmoid(self.linear(module + ".shared_expert_gate", x, 1))
+            y = y + shared
         return y
 
     def layer(self, k, with_experts, x):
@@ -184,21 +196,29 @@ class Step:
         return x + y
 
     def head(self, x, targets):
-        logits = x @ self.parameter("lm_head.weight", self.m["vocabulary"], self.m["hidden"]).T
+        name = "model.embed_tokens" if self.m.get("tied_embeddings", False) else "lm_head"
+        logits = x @ self.parameter(name + ".weight", self.m["vocabulary"], self.m["hidden"]).T
         return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
     def run(self):
         vocabulary, layers = self.m["vocabulary"], self.m["layers"]
-        # token l of sequence s is drawn at l SEQUENCES + s; further ones are rolled, the tail 0
+        # token l of sequence s is drawn at l SEQUENCES + s; further ones are rolled: behind them tokens are 0, and
+        # targets count in no loss
         count = SEQUENCES * LENGTH
         drawn_tokens = (np.abs(drawn("tokens", count + SEQUENCES)) * vocabulary).astype(np.int64) % vocabulary
         stream = torch.from_numpy(drawn_tokens.reshape(LENGTH + 1, SEQUENCES).T.copy())
 
-        def tokens(shift):
-            rolled = torch.zeros(SEQUENCES, LENGTH, dtype=torch.int64)
+        def rolled(stream, shift, behind):
+            out = torch.full((SEQUENCES, LENGTH), behind)
             part = stream[:, shift:shift + LENGTH]
-            rolled[:, :part.shape[1]] = part
-            return rolled
+            out[:, :part.shape[1]] = part
+            return out
+
+        def tokens(shift):
+            return rolled(stream[:, :LENGTH], shift, 0)
+
+        def targets(shift):
+            return rolled(stream, shift + 1, -100)
 
         def embed(ids):
             return self.parameter("model.embed_tokens.weight", vocabulary, self.m["hidden"])[ids]
@@ -207,18 +227,19 @@ class Step:
         for k in range(layers):
             x = self.layer(k, k >= self.m.get("dense_layers", 0), x)
         x = self.norm("model.norm", x)
-        total = self.losses["cross_entropy"] = self.head(x, tokens(1))
+        total = self.losses["cross_entropy"] = self.head(x, targets(0))
         depth = self.extra.get("mtp_depth", 0)
         for k in range(1, depth + 1):
             module = f"model.layers.{layers + k - 1}"
             both = torch.cat((self.norm(module + ".enorm", embed(tokens(k))), self.norm(module + ".hnorm", x)), -1)
             x = self.layer(layers + k - 1, True, self.linear(module + ".eh_proj", both, self.m["hidden"]))
             x = self.norm(module + ".shared_head.norm", x)
-            self.losses[module + ".shared_head"] = self.head(x, tokens(k + 1))
+            self.losses[module + ".shared_head"] = self.head(x, targets(k))
             total = total + self.extra["mtp_weight"] / depth * self.losses[module + ".shared_head"]
         for name, loss in self.losses.items():
-            if name.endswith(".balance"):
-                total = total + self.extra["balance_weight"] * loss
+            for kind in ("balance", "z"):
+                if name.endswith("." + kind):
+                    total = total + self.extra[kind + "_weight"] * loss
         total.backward()
         return total
 
@@ -244,7 +265,7 @@ def sums(name, values):
 
 def main():
     expected = {}
-    for path in sorted(MODELS.glob("*-tiny.toml")):
+    for path in [*sorted(MODELS.glob("*-tiny.toml")), HERE.parent / "models" / "everything.toml"]:
         step = Step(tomllib.loads(path.read_text()))
         total = step.run().item()
         gradients = {name: sums("gradient of " + name, p.grad) for name, p in step.parameters.items()

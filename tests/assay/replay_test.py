@@ -1,0 +1,58 @@
+"""`assay replay`."""
+import json
+import unittest
+
+from program import DATA, Test
+
+
+class Replay(Test):
+    def test_two_replays_are_two_sides_of_a_diff(self):
+        for name, words in (("a", ()), ("again", ()), ("fp32", ("--precision", "fp32"))):
+            self.expect(0, "replay", "--model", "telechat3-105b-tiny", "--dump", self.dir / name, *words)
+        same = self.expect(0, "diff", self.dir / "a", self.dir / "again", "--tolerance", "bitwise").out
+        self.assertIn("PASS", same)
+        self.expect(0, "diff", self.dir / "fp32", self.dir / "a")
+        model = json.loads((self.dir / "a" / "manifest.json").read_text())["producer"]["model"]
+        (self.dir / "model.toml").write_text(model)
+        first, second = (self.expect(0, "replay", "--model", m, "--micro-batches", "2").out
+                         for m in ("telechat3-105b-tiny", self.dir / "model.toml"))
+        self.assertEqual(first, second)
+        counts = [t.get("count") for t in json.loads(self.expect(0, "inspect", self.dir / "a", "--json").out)["tensors"]]
+        self.assertTrue(any(counts))
+
+    def test_another_model_or_step_differs(self):
+        one = self.expect(0, "replay", "--model", "qwen3-moe-tiny", "--steps", "2").out.splitlines()
+        self.assertEqual([line.split(":")[0] for line in one], ["step 0", "step 1"])
+        self.assertNotEqual(one[0].split(":")[1], one[1].split(":")[1])
+
+    def test_describe(self):
+        out = self.expect(0, "replay", "--model", DATA / "models" / "mixtral-8x7b.json", "--describe").out
+        self.assertIn("mixtral: 46.7 billion parameters, of which a token meets 12.", out)
+        out = self.expect(0, "replay", "--model", "deepseek-v3", "--describe", "--length", "524288", "--sequences", "524288").out
+        self.assertIn("for 524288 x 524288 tokens", out)
+
+    def test_trouble(self):
+        def refused(sentence, *words):
+            self.assertIn(sentence, self.expect(2, "replay", "--model", *words).err)
+
+        refused("is no model; expected one of", "gpt")
+        refused("a replay computes at most 134217728; take a -tiny preset", "deepseek-v3")
+        refused("has no table of tolerances", "qwen3-moe", "--describe", "--tolerance", "bitwise")
+        refused("--describe excludes --steps", "qwen3-moe", "--describe", "--steps", "2")
+        config = json.loads((DATA / "models" / "deepseek-v3.json").read_text())
+        for key, value, sentence in (("qk_nope_head_dim", -1, "'attention.nope_dim' is -1"),
+                                     ("num_attention_heads", 10**18, "'attention.heads' is 1000000000000000000"),
+                                     ("num_hidden_layers", 2**31, "'layers' is 2147483648; expected 1 to 1024"),
+                                     ("rms_norm_eps", -1, "'norm_eps' is -1"),
+                                     ("topk_method", "greedy", "'topk_method' is greedy; expected noaux_tc"),
+                                     ("q_lora_rank", "many", "'q_lora_rank'"), ("n_group", 256, "at least two")):
+            path = self.dir / "config.json"
+            path.write_text(json.dumps({**config, key: value}))
+            refused(sentence, path, "--describe")
+        (self.dir / "full").mkdir()
+        (self.dir / "full" / "x").write_text("")
+        refused("not empty", "qwen3-moe-tiny", "--dump", self.dir / "full")
+
+
+if __name__ == "__main__":
+    unittest.main()

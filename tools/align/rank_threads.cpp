@@ -1,0 +1,137 @@
+// Ranks as threads of one process.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "assay/align/communicator.h"
+#include "assay/golden/error.h"
+
+namespace assay::align {
+namespace {
+
+// What a group is exchanging. A rank may be at the next exchange only when all have taken this one.
+struct Meeting {
+  std::string what;
+  std::vector<Tensor> given;
+  std::vector<bool> is_given, is_taken;
+};
+
+// Shared by all ranks; everything is guarded by `mutex`.
+struct Hall {
+  explicit Hall(int size)
+      : state(static_cast<std::size_t>(size), "has not met anyone yet"),
+        ended(static_cast<std::size_t>(size)) {}
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<std::vector<int>, Meeting> meetings;
+  std::vector<std::string> state;  ///< of each rank, for messages
+  std::vector<bool> ended;         ///< by returning or by throwing
+
+  std::string states() const {
+    std::vector<std::string> all;
+    for (std::size_t r = 0; r < state.size(); ++r) all.push_back(fmt::format("rank {} {}", r, state[r]));
+    return fmt::format("{}", fmt::join(all, "; "));
+  }
+};
+
+class ThreadCommunicator : public Communicator {
+ public:
+  ThreadCommunicator(Hall& hall, int rank, std::chrono::milliseconds patience)
+      : hall_(hall), rank_(rank), patience_(patience) {}
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(hall_.state.size()); }
+
+  std::vector<Tensor> exchange(const std::vector<int>& group, const std::string& what,
+                               const Tensor& mine) override {
+    const auto at = std::find(group.begin(), group.end(), rank_);
+    if (at == group.end())
+      throw Error("{}: rank {} is not in the group [{}]", what, rank_, fmt::join(group, ", "));
+    const auto me = static_cast<std::size_t>(at - group.begin());
+    std::unique_lock lock(hall_.mutex);
+    hall_.state[static_cast<std::size_t>(rank_)] = "waits in " + what;
+    Meeting& meeting = hall_.meetings[group];
+    // those who still take the last exchange
+    wait(lock, group, what, [&] { return meeting.is_given.empty() || !meeting.is_given[me]; });
+    if (meeting.is_given.empty()) {
+      meeting = {what, std::vector<Tensor>(group.size()), std::vector<bool>(group.size()),
+                 std::vector<bool>(group.size())};
+    }
+    if (meeting.what != what)
+      throw Error("the ranks of [{}] do not agree on a collective: rank {} is in {}, others in {}",
+                  fmt::join(group, ", "), rank_, what, meeting.what);
+    meeting.given[me] = mine;
+    meeting.is_given[me] = true;
+    hall_.changed.notify_all();
+    wait(lock, group, what, [&] { return all(meeting.is_given); });
+    std::vector<Tensor> result = meeting.given;
+    meeting.is_taken[me] = true;
+    if (all(meeting.is_taken)) meeting = {};
+    hall_.state[static_cast<std::size_t>(rank_)] = "computes behind " + what;
+    hall_.changed.notify_all();
+    return result;
+  }
+
+ private:
+  static bool all(const std::vector<bool>& flags) {
+    return std::find(flags.begin(), flags.end(), false) == flags.end();
+  }
+  // The first of the group that has ended and does not come any more; -1: none.
+  int lost(const std::vector<int>& group) const {
+    const Meeting& meeting = hall_.meetings.at(group);
+    for (std::size_t k = 0; k < group.size(); ++k) {
+      const bool came = k < meeting.is_given.size() && meeting.is_given[k];
+      if (!came && hall_.ended[static_cast<std::size_t>(group[k])]) return group[k];
+    }
+    return -1;
+  }
+  template <class Done>
+  void wait(std::unique_lock<std::mutex>& lock, const std::vector<int>& group, const std::string& what,
+            Done done) {
+    hall_.changed.wait_for(lock, patience_, [&] { return done() || lost(group) >= 0; });
+    if (done()) return;
+    const int gone = lost(group);
+    if (gone >= 0)
+      throw Error("rank {} waits in {} for rank {}, which has ended: {}", rank_, what, gone, hall_.states());
+    throw Error("rank {} has waited {} ms in {} for others: {}", rank_, patience_.count(), what,
+                hall_.states());
+  }
+
+  Hall& hall_;
+  const int rank_;
+  const std::chrono::milliseconds patience_;
+};
+
+}  // namespace
+
+void run_ranks(int size, const std::function<void(Communicator&)>& work, std::chrono::milliseconds patience) {
+  Hall hall(size);
+  std::exception_ptr first_problem;
+  {
+    std::vector<std::jthread> ranks;
+    for (int rank = 0; rank < size; ++rank) {
+      ranks.emplace_back([&, rank] {
+        ThreadCommunicator communicator(hall, rank, patience);
+        std::exception_ptr problem;
+        try {
+          work(communicator);
+        } catch (...) {
+          problem = std::current_exception();
+        }
+        const std::lock_guard lock(hall.mutex);
+        hall.ended[static_cast<std::size_t>(rank)] = true;
+        hall.state[static_cast<std::size_t>(rank)] = problem ? "has thrown" : "is done";
+        if (problem && !first_problem) first_problem = problem;
+        hall.changed.notify_all();
+      });
+    }
+  }
+  if (first_problem) std::rethrow_exception(first_problem);
+}
+
+}  // namespace assay::align
