@@ -97,7 +97,8 @@ TEST(Model, WhatContradictsItselfIsRefusedInOneSentence) {
   EXPECT_THAT(refusal("kind = \"mqa\""), HasSubstr("expected one of mla, gqa"));
   EXPECT_THAT(refusal("rope_dim = 7"), HasSubstr("'attention.rope_dim' is 7; expected an even number"));
   EXPECT_THAT(refusal("top_k = 33"), HasSubstr("'moe.top_k' is 33; expected 1 to the 32 experts"));
-  EXPECT_THAT(refusal("groups = 5"), HasSubstr("'moe.groups' is 5; expected groups of equally many of the 32 experts"));
+  EXPECT_THAT(refusal("groups = 5"),
+              HasSubstr("'moe.groups' is 5; expected groups of equally many of the 32 experts"));
   EXPECT_THAT(refusal("top_groups = 1"), HasSubstr("groups with at least the 8 experts of a token"));
   EXPECT_THAT(refusal("dense_ffn = 0"), HasSubstr("'dense_ffn' is 0; expected at least 1"));
   EXPECT_THAT(refusal("norm_eps = nan"), HasSubstr("'norm_eps'"));
