@@ -1,7 +1,6 @@
 #include "assay/align/tape.h"
 
 #include <algorithm>
-#include <ranges>
 
 #include "assay/golden/error.h"
 
@@ -67,7 +66,7 @@ void Tape::backward(const Value& scalar, double factor, const Watch& watch) {
   gradients_.assign(tensors_.size(), std::nullopt);
   const DType dtype = level_ == Level::fp64 ? DType::float64 : DType::float32;
   gradients_[scalar.id] = Tensor::from_values(dtype, {}, std::vector<double>{factor});
-  for (const Node& node : std::views::reverse(nodes_)) go_back(node, watch);
+  for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) go_back(*node, watch);
 }
 
 void Tape::accumulate(const Value& v, const Tensor& gradient) {
