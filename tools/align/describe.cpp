@@ -14,7 +14,7 @@
 namespace assay::align {
 namespace {
 
-// The first number of a name apart: "model.layers.12.mlp" is 12 of "model.layers.*.mlp". -1: none.
+// The layer's number of a name apart: "model.layers.12.mlp" is 12 of "model.layers.*.mlp". -1: none.
 struct Numbered {
   std::string before, after;
   std::int64_t number = -1;
@@ -28,7 +28,7 @@ Numbered numbered(std::string_view name) {
           std::stoll(std::string(name.substr(begin, end - begin)))};
 }
 
-// "0-44", "0, 3-60"
+// "0-44", "0,3-60"
 std::string ranges(const std::vector<std::int64_t>& numbers) {
   std::string out;
   for (std::size_t i = 0; i < numbers.size();) {

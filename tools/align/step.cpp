@@ -44,30 +44,44 @@ double Replay::micro_batch(std::int64_t index, Gradients& gradients, Recorder* r
                                step_ * settings_.micro_batches + index);
       });
   const StepLosses losses = align::forward(tape, model_, settings_.batch);
-  if (recorder != nullptr) {
-    recorder->begin(step_, index);
-    for (const Tape::Node& node : tape.nodes()) recorder->forward(tape, node);
-    recorder->loss("loss", tape.tensor(losses.total));
-    recorder->loss("cross_entropy", tape.tensor(losses.cross_entropy));
-    for (const NamedValue& other : losses.others) recorder->loss(other.name, tape.tensor(other.value));
-  }
   Tape::Watch watch;
-  if (recorder != nullptr)
+  if (recorder != nullptr) {
+    record_forward(tape, losses, index, *recorder);
     watch = [&](const auto& node, const auto& of_outputs, const auto& of_inputs) {
       recorder->backward(tape, node, of_outputs, of_inputs);
     };
+  }
   tape.backward(losses.total, 1 / static_cast<double>(settings_.micro_batches), watch);
+  accumulate(tape, gradients);
+  add_loads(tape);
+  return tape.tensor(losses.total).value(0);
+}
+
+void Replay::record_forward(const Tape& tape, const StepLosses& losses, std::int64_t index,
+                            Recorder& recorder) const {
+  recorder.begin(step_, index);
+  for (const Tape::Node& node : tape.nodes()) recorder.forward(tape, node);
+  recorder.loss("loss", tape.tensor(losses.total));
+  recorder.loss("cross_entropy", tape.tensor(losses.cross_entropy));
+  for (const NamedValue& other : losses.others) recorder.loss(other.name, tape.tensor(other.value));
+}
+
+void Replay::accumulate(const Tape& tape, Gradients& gradients) const {
   for (const auto& [name, value] : tape.parameters()) {
     const Tensor* gradient = tape.gradient(value);
     if (gradient == nullptr) continue;
     const auto [at, first] = gradients.try_emplace(name, *gradient);
     if (!first) at->second = golden("add", {{"a", at->second}, {"b", *gradient}}, {}, "y");
   }
+}
+
+// How many tokens each expert got, for the bias of its router.
+void Replay::add_loads(const Tape& tape) {
   for (const Tape::Node& node : tape.nodes()) {
     if (node.op->name != "moe_permute") continue;
-    const Tensor& load = tape.tensor(value_named(node.outputs, "tokens_per_expert"));
     const std::string bias = fmt::format("{}.gate.{}", node.module, router_bias);
     if (!parameters_.contains(bias)) continue;
+    const Tensor& load = tape.tensor(value_named(node.outputs, "tokens_per_expert"));
     const auto [at, first] = loads_.try_emplace(bias, load);
     if (first) continue;
     std::vector<std::int64_t> sum = at->second.indices();
@@ -75,7 +89,6 @@ double Replay::micro_batch(std::int64_t index, Gradients& gradients, Recorder* r
     for (std::size_t e = 0; e < sum.size(); ++e) sum[e] += more[e];
     at->second = Tensor::from_indices(load.shape(), sum);
   }
-  return tape.tensor(losses.total).value(0);
 }
 
 // The norm of all gradients; they become the clipped ones. In float64 whatever the level: one after the

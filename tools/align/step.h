@@ -1,7 +1,6 @@
 #pragma once
 
 #include <map>
-#include <optional>
 
 #include "assay/align/forward.h"
 #include "assay/align/recorder.h"
@@ -43,6 +42,9 @@ class Replay {
   using Gradients = std::map<std::string, Tensor>;
   DType dtype() const { return settings_.level == Level::fp64 ? DType::float64 : DType::float32; }
   double micro_batch(std::int64_t index, Gradients&, Recorder*);
+  void record_forward(const Tape&, const StepLosses&, std::int64_t index, Recorder&) const;
+  void accumulate(const Tape&, Gradients&) const;
+  void add_loads(const Tape&);
   double clip(Gradients&) const;
   void update(const Gradients&);
   void balance();
