@@ -11,20 +11,12 @@
 #include "assay/compare/report/folds.h"
 
 namespace assay {
-namespace {
 
-constexpr std::size_t most_digits = 9;  // of a number that folds; longer ones are hashes and the like
-constexpr std::size_t most_runs = 3;    // "0-3,7,9"
-
-bool is_digit(char c) {
-  return std::isdigit(static_cast<unsigned char>(c)) != 0;
-}
-
-std::string runs(const std::set<int>& numbers) {
+std::string runs(const std::set<int>& numbers, std::size_t most) {
   std::string out;
   std::size_t count = 0;
   for (auto at = numbers.begin(); at != numbers.end(); ++count) {
-    if (count == most_runs) return "*";
+    if (count == most) return "*";
     const int first = *at;
     int last = first;
     for (++at; at != numbers.end() && *at == last + 1; ++at) ++last;
@@ -32,6 +24,15 @@ std::string runs(const std::set<int>& numbers) {
     out += first == last ? std::to_string(first) : fmt::format("{}-{}", first, last);
   }
   return out;
+}
+
+namespace {
+
+constexpr std::size_t most_digits = 9;  // of a number that folds; longer ones are hashes and the like
+constexpr std::size_t most_runs = 3;    // "0-3,7,9"
+
+bool is_digit(char c) {
+  return std::isdigit(static_cast<unsigned char>(c)) != 0;
 }
 
 // A text in which numbers may differ: text, number, text, .., text.
@@ -62,7 +63,7 @@ class Pattern {
   }
   std::string text() const {
     std::string out = texts_.front();
-    for (std::size_t i = 0; i < numbers_.size(); ++i) out += runs(numbers_[i]) + texts_[i + 1];
+    for (std::size_t i = 0; i < numbers_.size(); ++i) out += runs(numbers_[i], most_runs) + texts_[i + 1];
     return out;
   }
   /// Of a module path: the number of its components.

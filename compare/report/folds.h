@@ -2,12 +2,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "assay/compare/finding.h"
 
 namespace assay {
+
+/// Which numbers, in a few words: "0-3,7,9"; "*" if there are more than `most` such runs.
+std::string runs(const std::set<int>& numbers, std::size_t most);
 
 /// Findings that are alike: layers, experts and micro-batches fold into one line.
 struct Fold {

@@ -4,11 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "assay/compare/report.h"
+#include "assay/compare/report/folds.h"
 #include "assay/golden/error.h"
 
 namespace assay::align {
@@ -17,7 +19,7 @@ namespace {
 // The layer's number of a name apart: "model.layers.12.mlp" is 12 of "model.layers.*.mlp". -1: none.
 struct Numbered {
   std::string before, after;
-  std::int64_t number = -1;
+  int number = -1;
 };
 Numbered numbered(std::string_view name) {
   constexpr std::string_view mark = "layers.";
@@ -25,20 +27,7 @@ Numbered numbered(std::string_view name) {
   if (at == std::string_view::npos) return {std::string(name), "", -1};
   const std::size_t begin = at + mark.size(), end = std::min(name.find('.', begin), name.size());
   return {std::string(name.substr(0, begin)), std::string(name.substr(end)),
-          std::stoll(std::string(name.substr(begin, end - begin)))};
-}
-
-// "0-44", "0,3-60"
-std::string ranges(const std::vector<std::int64_t>& numbers) {
-  std::string out;
-  for (std::size_t i = 0; i < numbers.size();) {
-    std::size_t j = i + 1;
-    while (j < numbers.size() && numbers[j] == numbers[j - 1] + 1) ++j;
-    out += fmt::format("{}{}", out.empty() ? "" : ",", numbers[i]);
-    if (j > i + 1) out += fmt::format("-{}", numbers[j - 1]);
-    i = j;
-  }
-  return out;
+          std::stoi(std::string(name.substr(begin, end - begin)))};
 }
 
 // Lines that differ only in the number of their layer, as one.
@@ -52,14 +41,13 @@ class Folded {
     };
     auto at = std::ranges::find_if(lines_, same);
     if (at == lines_.end()) at = lines_.insert(at, {n, rest, {}});
-    if (n.number >= 0 && (at->numbers.empty() || at->numbers.back() != n.number))
-      at->numbers.push_back(n.number);
+    if (n.number >= 0) at->numbers.insert(n.number);
   }
   std::string text() const {
     std::vector<std::string> names;
     std::size_t width = 0;
     for (const Line& l : lines_) {
-      names.push_back(l.name.before + ranges(l.numbers) + l.name.after);
+      names.push_back(l.name.before + runs(l.numbers, l.numbers.size()) + l.name.after);
       width = std::max(width, names.back().size());
     }
     std::string out;
@@ -72,7 +60,7 @@ class Folded {
   struct Line {
     Numbered name;
     std::string rest;
-    std::vector<std::int64_t> numbers;
+    std::set<int> numbers;
   };
   std::vector<Line> lines_;
 };
