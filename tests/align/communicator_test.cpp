@@ -5,6 +5,7 @@
 
 #include <atomic>
 
+#include "assay/align/reduce_order.h"
 #include "assay/golden/error.h"
 
 namespace assay::align {
@@ -23,7 +24,7 @@ TEST(Communicator, EveryRankGetsWhatAllGiveInTheirOrder) {
   run_ranks(5, [&](Communicator& on) {
     for (int round = 0; round < 50; ++round) {
       const std::vector<int> group = on.rank() % 2 == 0 ? std::vector{0, 2, 4} : std::vector{1, 3};
-      const auto all = on.exchange(group, "round", numbers(DType::float64, {on.rank() + 10.0 * round}));
+      const auto all = on.all_gather(group, "round", numbers(DType::float64, {on.rank() + 10.0 * round}));
       for (std::size_t k = 0; k < group.size(); ++k) right += all.at(k).value(0) == group[k] + 10.0 * round;
     }
   });
@@ -36,8 +37,8 @@ TEST(Communicator, SumsAreAddedInTheOrderThatIsStated) {
     std::vector<double> result;
     run_ranks(4, [&](Communicator& on) {
       const double mine = std::vector{0x1p24, 1.0, 1.0, -0x1p24}[static_cast<std::size_t>(on.rank())];
-      const Tensor sum =
-          all_reduce(on, {0, 1, 2, 3}, "sum", numbers(DType::float32, {mine, mine, mine, mine}), order);
+      const Tensor sum = add_in_order(
+          on.all_gather({0, 1, 2, 3}, "sum", numbers(DType::float32, {mine, mine, mine, mine})), order);
       if (on.rank() == 2) result = sum.values();
     });
     return result;
@@ -52,7 +53,7 @@ TEST(Communicator, SumsAreAddedInTheOrderThatIsStated) {
 TEST(Communicator, RanksInDifferentCollectivesAreAnError) {
   const auto run = [] {
     run_ranks(2, [](Communicator& on) {
-      on.exchange({0, 1}, on.rank() == 0 ? "all-reduce" : "all-gather", numbers(DType::float64, {1}));
+      on.all_gather({0, 1}, on.rank() == 0 ? "all-reduce" : "all-gather", numbers(DType::float64, {1}));
     });
   };
   EXPECT_THAT(run, ThrowsMessage<Error>(
@@ -62,7 +63,7 @@ TEST(Communicator, RanksInDifferentCollectivesAreAnError) {
 TEST(Communicator, ARankThatHasEndedIsNotWaitedFor) {
   const auto run = [] {
     run_ranks(3, [](Communicator& on) {
-      if (on.rank() != 1) on.exchange({0, 1, 2}, "all-reduce of w", numbers(DType::float64, {1}));
+      if (on.rank() != 1) on.all_gather({0, 1, 2}, "all-reduce of w", numbers(DType::float64, {1}));
     });
   };
   EXPECT_THAT(run, ThrowsMessage<Error>(
@@ -73,7 +74,7 @@ TEST(Communicator, WhatARankThrowsIsThrown) {
   const auto run = [] {
     run_ranks(3, [](Communicator& on) {
       if (on.rank() == 1) throw Error("rank 1 is out of memory");
-      on.exchange({0, 1, 2}, "all-reduce", numbers(DType::float64, {1}));
+      on.all_gather({0, 1, 2}, "all-reduce", numbers(DType::float64, {1}));
     });
   };
   EXPECT_THAT(run, ThrowsMessage<Error>("rank 1 is out of memory"));
@@ -85,7 +86,7 @@ TEST(Communicator, ADeadlockEndsWithTheStateOfEveryRank) {
         3,
         [](Communicator& on) {  // a circle of pairs
           const std::vector<int> groups[] = {{0, 1}, {1, 2}, {0, 2}};
-          on.exchange(groups[on.rank()], "send", numbers(DType::float64, {1}));
+          on.all_gather(groups[on.rank()], "send", numbers(DType::float64, {1}));
         },
         std::chrono::milliseconds(50));
   };
@@ -94,15 +95,46 @@ TEST(Communicator, ADeadlockEndsWithTheStateOfEveryRank) {
                                       HasSubstr("rank 0 waits in send"), HasSubstr("rank 2 waits in send"))));
 }
 
-TEST(Communicator, PartsThatDoNotFitAreAnError) {
-  const auto run = [](const Tensor& other) {
-    return [other] {
-      run_ranks(2, [&](Communicator& on) {
-        all_reduce(on, {0, 1}, "sum", on.rank() == 0 ? numbers(DType::float64, {1, 2}) : other);
-      });
-    };
+TEST(Communicator, EveryRankGetsItsPart) {
+  std::atomic<int> right = 0;
+  run_ranks(3, [&](Communicator& on) {
+    std::vector<Tensor> parts;
+    for (int to = 0; to < 3; ++to)
+      parts.push_back(numbers(DType::float64, std::vector<double>(static_cast<std::size_t>(to), on.rank())));
+    const auto got = on.all_to_all({0, 1, 2}, "rows", parts);
+    for (std::size_t from = 0; from < 3; ++from)
+      right += got.at(from).values() ==
+               std::vector<double>(static_cast<std::size_t>(on.rank()), static_cast<double>(from));
+  });
+  EXPECT_EQ(right, 9);
+}
+
+TEST(Communicator, WhatIsSentWaitsForItsReceiver) {
+  std::atomic<int> right = 0;
+  run_ranks(2, [&](Communicator& on) {
+    const int other = 1 - on.rank();
+    for (const double x : {1.0, 2.0}) on.send(other, "activation", numbers(DType::float64, {x}));
+    on.send(other, "gradient", numbers(DType::float64, {3}));
+    right += on.receive(other, "gradient").value(0) == 3;
+    for (const double x : {1.0, 2.0}) right += on.receive(other, "activation").value(0) == x;
+  });
+  EXPECT_EQ(right, 6);
+}
+
+TEST(Communicator, NobodyWaitsForASenderThatHasEnded) {
+  const auto run = [] {
+    run_ranks(2, [](Communicator& on) {
+      if (on.rank() == 0) on.receive(1, "activation");
+    });
   };
-  EXPECT_THAT(run(numbers(DType::float64, {1})), ThrowsMessage<Error>(HasSubstr("another one float64 [")));
+  EXPECT_THAT(run, ThrowsMessage<Error>(HasSubstr("waits in activation for rank 1, which has ended")));
+}
+
+TEST(Communicator, PartsThatDoNotFitAreNotAddedUp) {
+  const auto run = [](const Tensor& other) {
+    return [other] { add_in_order(std::vector{numbers(DType::float64, {1, 2}), other}, ReduceOrder::ranks); };
+  };
+  EXPECT_THAT(run(numbers(DType::float64, {1})), ThrowsMessage<Error>(HasSubstr("float64 [1]")));
   EXPECT_THAT(run(numbers(DType::float32, {1, 2})), ThrowsMessage<Error>(HasSubstr("float32")));
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <deque>
 #include <exception>
 #include <map>
 #include <mutex>
@@ -18,7 +19,7 @@ namespace {
 // What a group is exchanging. A rank may be at the next exchange only when all have taken this one.
 struct Meeting {
   std::string what;
-  std::vector<Tensor> given;
+  std::vector<std::vector<Tensor>> given;  ///< by rank of the group, to each
   std::vector<bool> is_given, is_taken;
 };
 
@@ -30,6 +31,7 @@ struct Hall {
   std::mutex mutex;
   std::condition_variable changed;
   std::map<std::vector<int>, Meeting> meetings;
+  std::map<std::pair<int, int>, std::map<std::string, std::deque<Tensor>>> sent;  ///< from, to; by name
   std::vector<std::string> state;  ///< of each rank, for messages
   std::vector<bool> ended;         ///< by returning or by throwing
 
@@ -47,34 +49,56 @@ class ThreadCommunicator : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(hall_.state.size()); }
 
-  std::vector<Tensor> exchange(const std::vector<int>& group, const std::string& what,
-                               const Tensor& mine) override {
+  std::vector<Tensor> all_to_all(const std::vector<int>& group, const std::string& what,
+                                 const std::vector<Tensor>& parts) override {
     const auto at = std::find(group.begin(), group.end(), rank_);
     if (at == group.end())
       throw Error("{}: rank {} is not in the group [{}]", what, rank_, fmt::join(group, ", "));
+    if (parts.size() != group.size())
+      throw Error("{}: rank {} gives {} parts to {} ranks", what, rank_, parts.size(), group.size());
     const auto me = static_cast<std::size_t>(at - group.begin());
     std::unique_lock lock(hall_.mutex);
-    hall_.state[static_cast<std::size_t>(rank_)] = "waits in " + what;
+    waits(what);
     Meeting& meeting = hall_.meetings[group];
+    const auto somebody_is_lost = [&] { return lost(group); };
     // those who still take the last exchange
-    wait(lock, group, what, [&] { return meeting.is_given.empty() || !meeting.is_given[me]; });
+    wait(lock, what, somebody_is_lost, [&] { return meeting.is_given.empty() || !meeting.is_given[me]; });
     if (meeting.is_given.empty()) {
-      meeting = {what, std::vector<Tensor>(group.size()), std::vector<bool>(group.size()),
+      meeting = {what, std::vector<std::vector<Tensor>>(group.size()), std::vector<bool>(group.size()),
                  std::vector<bool>(group.size())};
     }
     if (meeting.what != what)
       throw Error("the ranks of [{}] do not agree on a collective: rank {} is in {}, others in {}",
                   fmt::join(group, ", "), rank_, what, meeting.what);
-    meeting.given[me] = mine;
+    meeting.given[me] = parts;
     meeting.is_given[me] = true;
     hall_.changed.notify_all();
-    wait(lock, group, what, [&] { return all(meeting.is_given); });
-    std::vector<Tensor> result = meeting.given;
+    wait(lock, what, somebody_is_lost, [&] { return all(meeting.is_given); });
+    std::vector<Tensor> result;
+    for (const std::vector<Tensor>& from : meeting.given) result.push_back(from[me]);
     meeting.is_taken[me] = true;
     if (all(meeting.is_taken)) meeting = {};
-    hall_.state[static_cast<std::size_t>(rank_)] = "computes behind " + what;
-    hall_.changed.notify_all();
+    computes_behind(what);
     return result;
+  }
+
+  void send(int to, const std::string& what, const Tensor& tensor) override {
+    const std::lock_guard lock(hall_.mutex);
+    hall_.sent[{rank_, to}][what].push_back(tensor);
+    hall_.changed.notify_all();
+  }
+
+  Tensor receive(int from, const std::string& what) override {
+    std::unique_lock lock(hall_.mutex);
+    waits(what);
+    std::deque<Tensor>& arrived = hall_.sent[{from, rank_}][what];
+    wait(
+        lock, what, [&] { return hall_.ended[static_cast<std::size_t>(from)] ? from : -1; },
+        [&] { return !arrived.empty(); });
+    Tensor tensor = std::move(arrived.front());
+    arrived.pop_front();
+    computes_behind(what);
+    return tensor;
   }
 
  private:
@@ -90,12 +114,16 @@ class ThreadCommunicator : public Communicator {
     }
     return -1;
   }
-  template <class Done>
-  void wait(std::unique_lock<std::mutex>& lock, const std::vector<int>& group, const std::string& what,
-            Done done) {
-    hall_.changed.wait_for(lock, patience_, [&] { return done() || lost(group) >= 0; });
+  void waits(const std::string& what) { hall_.state[static_cast<std::size_t>(rank_)] = "waits in " + what; }
+  void computes_behind(const std::string& what) {
+    hall_.state[static_cast<std::size_t>(rank_)] = "computes behind " + what;
+    hall_.changed.notify_all();
+  }
+  template <class Lost, class Done>
+  void wait(std::unique_lock<std::mutex>& lock, const std::string& what, Lost who_is_lost, Done done) {
+    hall_.changed.wait_for(lock, patience_, [&] { return done() || who_is_lost() >= 0; });
     if (done()) return;
-    const int gone = lost(group);
+    const int gone = who_is_lost();
     if (gone >= 0)
       throw Error("rank {} waits in {} for rank {}, which has ended: {}", rank_, what, gone, hall_.states());
     throw Error("rank {} has waited {} ms in {} for others: {}", rank_, patience_.count(), what,
