@@ -11,7 +11,6 @@ Of each gradient the sums of make.py are kept, under the replay's names: experts
 the modeling code and two in the replay.
 """
 import json
-from pathlib import Path
 from unittest import mock
 
 import torch
@@ -21,6 +20,7 @@ from torch.utils._pytree import tree_leaves
 
 from make import HERE, initial, stream_of, sums
 
+FAMILIES = ("deepseek_v3", "mixtral", "qwen3_moe")
 FLOAT64 = mock.patch.multiple(torch, float32=torch.float64, float=torch.float64)
 TO_FLOAT64 = mock.patch.object(torch.Tensor, "float", torch.Tensor.double)
 SMALLER = (torch.float32, torch.float16, torch.bfloat16)
@@ -70,7 +70,7 @@ def expected(path):
 
 def main():
     with FLOAT64, TO_FLOAT64, OnlyFloat64():
-        models = {path.stem: expected(path) for path in map(HERE.joinpath, ("deepseek_v3.json", "mixtral.json", "qwen3_moe.json"))}
+        models = {family: expected(HERE / f"{family}.json") for family in FAMILIES}
     written = {"transformers": transformers.__version__, "torch": torch.__version__, "models": models}
     (HERE / "expected_huggingface.json").write_text(json.dumps(written, indent=0) + "\n")
 
