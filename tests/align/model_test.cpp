@@ -49,6 +49,8 @@ TEST(Model, APresetIsThePublishedConfiguration) {
 }
 
 TEST(Model, OfHuggingFaceWhatIsNotReplayedIsRefused) {
+  const std::string yarn =
+      R"({"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 32768, )";
   const auto reading = [](const std::string& change) {
     std::ifstream file(configs + "qwen3-30b-a3b.json");
     std::string text((std::istreambuf_iterator<char>(file)), {});
@@ -63,6 +65,20 @@ TEST(Model, OfHuggingFaceWhatIsNotReplayedIsRefused) {
               ThrowsMessage<Error>(HasSubstr("'hidden_act' is gelu; expected silu")));
   EXPECT_THAT(reading("\"rope_scaling\": {\"type\": \"linear\"}"),
               ThrowsMessage<Error>(HasSubstr("linear; expected yarn")));
+  EXPECT_THAT(
+      reading("\"rope_scaling\": " + yarn + "\"mscale\": 0.7}"),
+      ThrowsMessage<Error>(HasSubstr("'rope_scaling': expected mscale and mscale_all_dim, or neither")));
+  EXPECT_THAT(
+      reading("\"rope_scaling\": " + yarn + "\"mscale_all_dim\": 1}"),
+      ThrowsMessage<Error>(HasSubstr("'rope_scaling': expected mscale and mscale_all_dim, or neither")));
+  EXPECT_THAT(reading("\"rope_scaling\": " + yarn + "\"mscale\": 1, \"mscale_all_dim\": 1}"),
+              ThrowsMessage<Error>(HasSubstr("mscale_all_dim is 1; expected none")));
+  EXPECT_THAT(reading("\"rope_scaling\": " + yarn + "\"truncate\": false}"),
+              ThrowsMessage<Error>(HasSubstr("'truncate' is false; expected true")));
+  EXPECT_THAT(reading("\"rope_scaling\": " + yarn + "\"partial_rotary_factor\": 0.5}"),
+              ThrowsMessage<Error>(HasSubstr("'partial_rotary_factor' is 0.5; expected 1")));
+  EXPECT_THAT(reading("\"output_router_logits\": true"),
+              ThrowsMessage<Error>(HasSubstr("'output_router_logits' is true; expected false")));
   EXPECT_THAT(reading("\"decoder_sparse_step\": 2"),
               ThrowsMessage<Error>(HasSubstr("'decoder_sparse_step' is 2")));
   EXPECT_THAT(reading("\"head_dim\": 128, \"attention_dropout\": 0.1"),

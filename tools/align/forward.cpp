@@ -40,9 +40,16 @@ class Forward {
     return on_.call(own, "linear", {{"x", x}, {"w", w}});
   }
   Value norm(const std::string& module, const std::string& name, const Value& x) {
+    return norm(module, name, x, m_.norm_eps);
+  }
+  Value latent_norm(const std::string& module, const std::string& name, const Value& x) {
+    const double own = m_.attention.latent_norm_eps;
+    return norm(module, name, x, own > 0 ? own : m_.norm_eps);
+  }
+  Value norm(const std::string& module, const std::string& name, const Value& x, double eps) {
     const std::string own = module + "." + name;
     const Value weight = on_.parameter(own + ".weight", {x.shape.back()});
-    return on_.call(own, "rms_norm", {{"x", x}, {"weight", weight}}, {{"eps", m_.norm_eps}});
+    return on_.call(own, "rms_norm", {{"x", x}, {"weight", weight}}, {{"eps", eps}});
   }
   Value add(const std::string& module, const Value& a, const Value& b, double alpha = 1) {
     return on_.call(module, "add", {{"a", a}, {"b", b}}, {{"alpha", alpha}});
@@ -115,14 +122,14 @@ class Forward {
 
   Value mla(const std::string& module, const Value& x) {
     const Model::Attention& a = m_.attention;
-    const Value q = a.q_rank == 0
-                        ? linear(module, "q_proj", x, a.heads * a.query_dim())
-                        : linear(module, "q_b_proj",
-                                 norm(module, "q_a_layernorm", linear(module, "q_a_proj", x, a.q_rank)),
-                                 a.heads * a.query_dim());
+    const Value q =
+        a.q_rank == 0 ? linear(module, "q_proj", x, a.heads * a.query_dim())
+                      : linear(module, "q_b_proj",
+                               latent_norm(module, "q_a_layernorm", linear(module, "q_a_proj", x, a.q_rank)),
+                               a.heads * a.query_dim());
     const Value queries = split_heads(module, q, a.heads);
     const Value kv = linear(module, "kv_a_proj_with_mqa", x, a.kv_rank + a.rope_dim);
-    const Value latent = norm(module, "kv_a_layernorm", columns(module, kv, 0, a.kv_rank));
+    const Value latent = latent_norm(module, "kv_a_layernorm", columns(module, kv, 0, a.kv_rank));
     const Value keys_values = split_heads(
         module, linear(module, "kv_b_proj", latent, a.heads * (a.nope_dim + a.value_dim)), a.heads);
     const Value shared_key =

@@ -99,6 +99,12 @@ void read_rope(const Config& c, Model& m) {
   m.rope.beta_slow = scaling->number("beta_slow", 1);
   m.rope.mscale = scaling->number("mscale", 1);
   m.rope.mscale_all_dim = scaling->number("mscale_all_dim", 0);
+  scaling->expect("truncate", scaling->flag("truncate", true), true);
+  scaling->expect("partial_rotary_factor", scaling->number("partial_rotary_factor", 1), 1.0);
+  // The modeling code passes one of them over where the other is missing or 0; DeepSeek's own does not.
+  const bool both = scaling->number("mscale", 0) != 0 && m.rope.mscale_all_dim != 0;
+  if (!both && (m.rope.mscale != 1 || m.rope.mscale_all_dim != 0))
+    throw Error("{}: expected mscale and mscale_all_dim, or neither", scaling->where());
 }
 
 void read_gqa(const Config& c, Model& m) {
@@ -106,6 +112,9 @@ void read_gqa(const Config& c, Model& m) {
   a.kind = AttentionKind::gqa;
   a.kv_heads = c.integer("num_key_value_heads");
   a.head_dim = c.integer("head_dim", a.heads > 0 ? m.hidden / a.heads : 0);
+  if (m.rope.mscale_all_dim != 0)
+    throw Error("{}: mscale_all_dim is {}; expected none: their attention does not scale by it", c.where(),
+                m.rope.mscale_all_dim);
   const bool sliding = c.flag("use_sliding_window", c.find("sliding_window") != nullptr);
   c.expect("use_sliding_window", sliding, false);
 }
@@ -125,8 +134,9 @@ void read_softmax_router(const Config& c, Model& m) {
   m.moe.score = Score::softmax;
   m.moe.probability_at = ProbabilityAt::output;
   m.losses.balance_weight = c.number("router_aux_loss_coef");
-  const bool balanced = c.flag("output_router_logits", false) && m.losses.balance_weight > 0;
-  m.losses.balance = balanced ? BalanceLoss::micro_batch : BalanceLoss::none;
+  // The modeling code's loss counts the experts of all layers as if they were one layer's.
+  c.expect("output_router_logits", c.flag("output_router_logits", false) && m.losses.balance_weight > 0,
+           false);
 }
 
 void read_mixtral(const Config& c, Model& m) {
@@ -154,8 +164,8 @@ void read_qwen3_moe(const Config& c, Model& m) {
   }
 }
 
-// TeleChat3's own keys are DeepSeek-V3's.
-void read_deepseek_v3(const Config& c, Model& m) {
+// Its keys are DeepSeek-V3's.
+void read_telechat3(const Config& c, Model& m) {
   read_mla(c, m);
   m.rope.interleaved = c.flag("rope_interleave", true);
   m.dense_layers = c.integer("first_k_dense_replace");
@@ -186,13 +196,19 @@ void read_deepseek_v3(const Config& c, Model& m) {
   m.losses.mtp_weight = c.number("mtp_loss_scaling_factor", m.losses.mtp_depth > 0 ? 0.3 : 0);
 }
 
+// The modeling code's norms of latents keep its default, whatever rms_norm_eps is.
+void read_deepseek_v3(const Config& c, Model& m) {
+  read_telechat3(c, m);
+  m.attention.latent_norm_eps = 1e-6;
+}
+
 struct Family {
   std::string_view type;
   void (*read)(const Config&, Model&);
 };
 constexpr std::array families = {Family{"deepseek_v3", read_deepseek_v3}, Family{"mixtral", read_mixtral},
-                                 Family{"qwen3_moe", read_qwen3_moe}, Family{"telechat3", read_deepseek_v3},
-                                 Family{"telechat3_moe", read_deepseek_v3}};
+                                 Family{"qwen3_moe", read_qwen3_moe}, Family{"telechat3", read_telechat3},
+                                 Family{"telechat3_moe", read_telechat3}};
 
 }  // namespace
 

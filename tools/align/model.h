@@ -43,6 +43,7 @@ struct Model {
     std::int64_t kv_rank = 0;                 ///< of mla
     std::int64_t nope_dim = 0, rope_dim = 0;  ///< of mla: of a head's queries and keys
     std::int64_t value_dim = 0;               ///< of mla
+    double latent_norm_eps = 0;               ///< of mla: of q_a_layernorm, kv_a_layernorm; 0: norm_eps
     std::int64_t query_dim() const { return kind == AttentionKind::mla ? nope_dim + rope_dim : head_dim; }
   } attention;
 

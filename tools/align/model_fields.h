@@ -56,6 +56,7 @@ void for_each_field(M& m, Visit visit) {
   visit(Field{"attention", "nope_dim", 0, 1 << 12}, m.attention.nope_dim);
   visit(Field{"attention", "rope_dim", 0, 1 << 12}, m.attention.rope_dim);
   visit(Field{"attention", "value_dim", 0, 1 << 12}, m.attention.value_dim);
+  visit(Field{"attention", "latent_norm_eps", 0, 1}, m.attention.latent_norm_eps);
   visit(Field{"rope", "theta", 2, 1e12}, m.rope.theta);
   visit(Field{"rope", "interleaved"}, m.rope.interleaved);
   visit(Field{"rope", "factor", 1, 1e6}, m.rope.factor);

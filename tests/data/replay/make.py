@@ -34,6 +34,24 @@ def drawn(name, count):
     return (z >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1
 
 
+def initial(name, shape):
+    """A parameter before the first step."""
+    x = drawn(name, math.prod(shape))
+    if "norm" in name:
+        x = 1 + 0.1 * x
+    elif name.endswith("bias"):
+        x = 0.05 * x
+    elif not name.startswith("model.embed_tokens"):
+        x = x * math.sqrt(3 / shape[-1])
+    return torch.from_numpy(x.reshape(shape))
+
+
+def stream_of(vocabulary):
+    """[sequences, length + 1]: tokens, and the last target. Token l of sequence s is drawn at l SEQUENCES + s."""
+    tokens = np.abs(drawn("tokens", SEQUENCES * (LENGTH + 1))) * vocabulary
+    return torch.from_numpy((tokens.astype(np.int64) % vocabulary).reshape(LENGTH + 1, SEQUENCES).T.copy())
+
+
 class Step:
     def __init__(self, model):
         self.m, self.parameters, self.losses, self.loads = model, {}, {}, {}
@@ -42,21 +60,14 @@ class Step:
 
     def parameter(self, name, *shape):
         if name not in self.parameters:
-            x = drawn(name, math.prod(shape))
-            if "norm" in name:
-                x = 1 + 0.1 * x
-            elif name.endswith("bias"):
-                x = 0.05 * x
-            elif not name.startswith("model.embed_tokens"):
-                x = x * math.sqrt(3 / shape[-1])
-            self.parameters[name] = torch.from_numpy(x.reshape(shape)).requires_grad_()
+            self.parameters[name] = initial(name, shape).requires_grad_()
         return self.parameters[name]
 
     def linear(self, module, x, out):
         return x @ self.parameter(module + ".weight", out, x.shape[-1]).T
 
-    def norm(self, module, x):
-        scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.m["norm_eps"])
+    def norm(self, module, x, eps=0):
+        scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + (eps or self.m["norm_eps"]))
         return x * scale * self.parameter(module + ".weight", x.shape[-1])
 
     def rotate(self, x):
@@ -107,16 +118,16 @@ class Step:
                 q, k = self.norm(module + ".q_norm", q), self.norm(module + ".k_norm", k)
             out = self.attend(self.rotate(q), self.rotate(k), v)
         else:
-            nope, rope, value = a["nope_dim"], a["rope_dim"], a["value_dim"]
+            nope, rope, value, eps = a["nope_dim"], a["rope_dim"], a["value_dim"], a.get("latent_norm_eps", 0)
             if a.get("q_rank", 0) > 0:
-                q = self.norm(module + ".q_a_layernorm", self.linear(module + ".q_a_proj", x, a["q_rank"]))
+                q = self.norm(module + ".q_a_layernorm", self.linear(module + ".q_a_proj", x, a["q_rank"]), eps)
                 q = self.linear(module + ".q_b_proj", q, heads * (nope + rope))
             else:
                 q = self.linear(module + ".q_proj", x, heads * (nope + rope))
             q = self.heads(q, heads)
             kv = self.linear(module + ".kv_a_proj_with_mqa", x, a["kv_rank"] + rope)
             latent, key = kv.split((a["kv_rank"], rope), -1)
-            latent = self.norm(module + ".kv_a_layernorm", latent)
+            latent = self.norm(module + ".kv_a_layernorm", latent, eps)
             keys, values = self.heads(self.linear(module + ".kv_b_proj", latent, heads * (nope + value)),
                                       heads).split((nope, value), -1)
             key = self.rotate(self.heads(key, 1)).expand(-1, heads, -1, -1)
@@ -202,11 +213,8 @@ class Step:
 
     def run(self):
         vocabulary, layers = self.m["vocabulary"], self.m["layers"]
-        # token l of sequence s is drawn at l SEQUENCES + s; further ones are rolled: behind them tokens are 0, and
-        # targets count in no loss
-        count = SEQUENCES * LENGTH
-        drawn_tokens = (np.abs(drawn("tokens", count + SEQUENCES)) * vocabulary).astype(np.int64) % vocabulary
-        stream = torch.from_numpy(drawn_tokens.reshape(LENGTH + 1, SEQUENCES).T.copy())
+        # further ones are rolled: behind them tokens are 0, and targets count in no loss
+        stream = stream_of(vocabulary)
 
         def rolled(stream, shift, behind):
             out = torch.full((SEQUENCES, LENGTH), behind)
@@ -277,4 +285,5 @@ def main():
     (HERE / "expected.json").write_text(json.dumps(expected, indent=0) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

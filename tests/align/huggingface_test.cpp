@@ -1,0 +1,31 @@
+// A micro-batch against Hugging Face's own modeling code in float64: tests/data/replay/make_huggingface.py.
+#include <algorithm>
+
+#include "expected.h"
+
+namespace assay::align {
+namespace {
+
+class ModelingCode : public testing::TestWithParam<std::string> {};
+
+TEST_P(ModelingCode, GivesTheSameLogitsLossAndGradients) {
+  const nlohmann::json all = expected("expected_huggingface.json")["models"];
+  ASSERT_TRUE(all.contains(GetParam()));
+  const nlohmann::json& want = all[GetParam()];
+  const Model model = load_model(ASSAY_TEST_DATA "/replay/" + GetParam() + ".json");
+  Tape tape = tape_of(model);
+  const Value loss = forward(tape, model, batch).total;
+  const auto head =
+      std::ranges::find(tape.nodes(), "cross_entropy", [](const Tape::Node& n) { return n.op->name; });
+  ASSERT_NE(head, tape.nodes().end());
+  expect_sums("logits", tape.tensor(value_named(head->inputs, "logits")), want["logits"]);
+  EXPECT_NEAR(tape.tensor(loss).value(0), want["total"].get<double>(), allowed);
+  tape.backward(loss);
+  expect_gradients(tape, want["gradients"]);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, ModelingCode, testing::Values("deepseek_v3", "mixtral", "qwen3_moe"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace assay::align
