@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -22,12 +23,30 @@ inline nlohmann::json expected(const std::string& file) {
   return nlohmann::json::parse(std::ifstream(std::string(ASSAY_TEST_DATA) + "/replay/" + file));
 }
 
-/// The first micro-batch of a model before its first step.
-inline Tape tape_of(const Model& model) {
-  const std::int64_t vocabulary = model.vocabulary;
-  return {Level::fp64, initial_parameter, [vocabulary](const std::string& name, const Shape&) {
-            return initial_indices(name, batch, vocabulary);
-          }};
+/// A micro-batch of a model before its first step, on a single device.
+inline void on_tape(const Model& model, const Batch& of, std::int64_t number,
+                    const std::function<void(Tape&)>& work) {
+  run_ranks(1, [&](Communicator& alone) {
+    Tape tape(
+        Ranks(alone, Mesh({}, 0), arithmetic(Precision::fp64)),
+        [](const Machine::NamedParameter& p) { return initial_parameter(p.name, p.whole); },
+        [&](const std::string& name) { return initial_indices(name, of, model.vocabulary, number); });
+    work(tape);
+  });
+}
+
+inline double total(const Tape& tape, const std::vector<Loss>& losses) {
+  double sum = 0;
+  for (const Loss& loss : losses) sum += loss.weight * tape.tensor(loss.value).value(0);
+  return sum;
+}
+
+/// Of the sum of the losses.
+inline void go_back(Tape& tape, const std::vector<Loss>& losses) {
+  std::vector<Tape::Seed> seeds;
+  for (const Loss& loss : losses)
+    seeds.push_back({loss.value, Tensor::from_values(DType::float64, {}, std::vector{loss.weight})});
+  tape.backward(seeds);
 }
 
 /// @param what  what the weights of the second sum are drawn from
@@ -47,11 +66,11 @@ inline void expect_sums(const std::string& what, const Tensor& tensor, const nlo
 /// Of every parameter behind tape.backward.
 inline void expect_gradients(const Tape& tape, const nlohmann::json& want) {
   std::size_t compared = 0;
-  for (const auto& [name, value] : tape.parameters()) {
-    const Tensor* gradient = tape.gradient(value);
-    ASSERT_EQ(gradient != nullptr, want.contains(name)) << name;
-    if (gradient == nullptr) continue;
-    expect_sums("gradient of " + name, *gradient, want[name]);
+  for (const Machine::NamedParameter& p : tape.parameters()) {
+    const std::optional<Tensor> gradient = tape.gradient(p.value);
+    ASSERT_EQ(gradient.has_value(), want.contains(p.name)) << p.name;
+    if (!gradient) continue;
+    expect_sums("gradient of " + p.name, *gradient, want[p.name]);
     ++compared;
   }
   EXPECT_EQ(compared, want.size());

@@ -18,41 +18,51 @@ TEST_P(Step, GivesTheLossesAndGradientsOfPyTorch) {
   ASSERT_TRUE(all.contains(GetParam()));
   const nlohmann::json& want = all[GetParam()];
   const Model model = load(GetParam());
-  Tape tape = tape_of(model);
-  const StepLosses losses = forward(tape, model, batch);
-  const auto loss = [&](const Value& v) { return tape.tensor(v).value(0); };
-  EXPECT_NEAR(loss(losses.total), want["total"].get<double>(), allowed * loss(losses.total));
-  EXPECT_NEAR(loss(losses.cross_entropy), want["losses"]["cross_entropy"].get<double>(), allowed);
-  EXPECT_EQ(losses.others.size() + 1, want["losses"].size());
-  for (const NamedValue& other : losses.others)
-    EXPECT_NEAR(loss(other.value), want["losses"].at(other.name).get<double>(), allowed) << other.name;
+  on_tape(model, batch, 0, [&](Tape& tape) {
+    const std::vector<Loss> losses = forward(tape, model, batch, whole(model)).losses;
+    EXPECT_NEAR(total(tape, losses), want["total"].get<double>(), allowed * total(tape, losses));
+    EXPECT_EQ(losses.size(), want["losses"].size());
+    for (const Loss& loss : losses)
+      EXPECT_NEAR(tape.tensor(loss.value).value(0), want["losses"].at(loss.name).get<double>(), allowed)
+          << loss.name;
+    go_back(tape, losses);
+    expect_gradients(tape, want["gradients"]);
+  });
+}
 
-  tape.backward(losses.total);
-  expect_gradients(tape, want["gradients"]);
+struct Trained {
+  std::vector<StepResult> steps;
+  std::map<std::string, Tensor> parameters;
+};
+Trained train(const Model& model, const StepSettings& settings, int steps = 1) {
+  Trained result;
+  run_ranks(1, [&](Communicator& alone) {
+    Replay replay(model, settings, alone);
+    for (int k = 0; k < steps; ++k) result.steps.push_back(replay.step(nullptr));
+    result.parameters = replay.parameters();
+  });
+  return result;
 }
 
 TEST_P(Step, UpdatesAsPyTorchDoes) {
   const nlohmann::json want = expected("expected.json")[GetParam()];
-  Replay replay(load(GetParam()), {.batch = batch});
-  const StepResult result = replay.step(nullptr);
+  const Trained trained = train(load(GetParam()), {.batch = batch});
+  const StepResult& result = trained.steps.front();
   EXPECT_NEAR(result.loss, want["total"].get<double>(), allowed * result.loss);
   EXPECT_NEAR(result.grad_norm, want["norm"].get<double>(), allowed * result.grad_norm);
-  EXPECT_EQ(replay.parameters().size(), want["updated"].size());
-  for (const auto& [name, p] : replay.parameters())
-    expect_sums("gradient of " + name, p.value, want["updated"].at(name));
+  EXPECT_EQ(trained.parameters.size(), want["updated"].size());
+  for (const auto& [name, value] : trained.parameters)
+    expect_sums("gradient of " + name, value, want["updated"].at(name));
 }
 
 TEST(Replay, TheLossOfAStepIsTheMeanOfItsMicroBatches) {
   const Model model = load_model("qwen3-moe-tiny");
-  Replay accumulated(model, {.batch = {1, 12}, .micro_batches = 2});
-  const StepResult result = accumulated.step(nullptr);
+  const StepResult result = train(model, {.batch = {1, 12}, .micro_batches = 2}).steps.front();
   double mean = 0;
   for (const std::int64_t number : {0, 1}) {
-    Tape tape(Level::fp64, initial_parameter, [&](const std::string& name, const Shape&) {
-      return initial_indices(name, {1, 12}, model.vocabulary, number);
+    on_tape(model, {1, 12}, number, [&](Tape& tape) {
+      mean += total(tape, forward(tape, model, {1, 12}, whole(model)).losses) / 2;
     });
-    const StepLosses losses = forward(tape, model, {1, 12});
-    mean += tape.tensor(losses.total).value(0) / 2;
   }
   EXPECT_NEAR(result.loss, mean, allowed);
   EXPECT_GT(result.grad_norm, 0);
@@ -60,14 +70,12 @@ TEST(Replay, TheLossOfAStepIsTheMeanOfItsMicroBatches) {
 
 TEST(Replay, AStepBehindAnotherGoesOnFromItsState) {
   const Model model = load_model("telechat3-105b-tiny");
-  Replay replay(model, {.batch = {1, 16}});
-  const double first = replay.step(nullptr).loss, second = replay.step(nullptr).loss;
-  EXPECT_NE(first, second);
-  Replay again(model, {.batch = {1, 16}});
-  EXPECT_EQ(again.step(nullptr).loss, first);
-  EXPECT_EQ(again.step(nullptr).loss, second);
+  const Trained two = train(model, {.batch = {1, 16}}, 2), again = train(model, {.batch = {1, 16}}, 2);
+  EXPECT_NE(two.steps[0].loss, two.steps[1].loss);
+  EXPECT_EQ(again.steps[0].loss, two.steps[0].loss);
+  EXPECT_EQ(again.steps[1].loss, two.steps[1].loss);
   // A bias moves by its rate, at each step.
-  const Tensor bias = replay.parameters().at("model.layers.1.mlp.gate.e_score_correction_bias").value;
+  const Tensor& bias = two.parameters.at("model.layers.1.mlp.gate.e_score_correction_bias");
   const Tensor initial = initial_parameter("model.layers.1.mlp.gate.e_score_correction_bias", bias.shape());
   for (std::int64_t e = 0; e < bias.size(); ++e)
     EXPECT_LE(std::abs(bias.value(e) - initial.value(e)), 2 * model.moe.bias_rate * (1 + 1e-12));

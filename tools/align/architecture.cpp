@@ -1,6 +1,7 @@
 #include "assay/align/architecture.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 namespace assay::align {
@@ -16,9 +17,20 @@ Tensor even_groups(std::int64_t rows, std::int64_t groups) {
 }  // namespace
 
 std::vector<Call> forward_calls(const Model& model, const Batch& batch) {
-  ShapeMachine machine;
-  forward(machine, model, batch);
-  return std::move(machine.calls);
+  ShapeMachine machine(Mesh({}, 0));
+  forward(machine, model, batch, whole(model));
+  std::map<std::size_t, std::string> parameter_of;
+  for (const Machine::NamedParameter& p : machine.parameters()) parameter_of[p.value.id] = p.name;
+  std::vector<Call> calls;
+  for (const Machine::Node& node : machine.nodes()) {
+    Call call = {node.module, node.op, {}, node.attributes};
+    for (const NamedValue& x : node.inputs) {
+      const auto known = parameter_of.find(x.value.id);
+      call.inputs.push_back({x.name, x.value.shape, known == parameter_of.end() ? "" : known->second});
+    }
+    calls.push_back(std::move(call));
+  }
+  return calls;
 }
 
 std::vector<Parameter> parameters(const Model& model) {

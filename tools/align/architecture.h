@@ -10,7 +10,20 @@
 /// What a model of any size is made of, without computing it.
 namespace assay::align {
 
-/// The forward pass of a micro-batch, in order.
+/// An input of a call as it was taken down; `parameter` is empty where it is no parameter.
+struct CallInput {
+  std::string arg;
+  Shape shape;
+  std::string parameter;
+};
+struct Call {
+  std::string module;
+  const Operator* op = nullptr;
+  std::vector<CallInput> inputs;
+  Attributes attributes;
+};
+
+/// The forward pass of a micro-batch on a single device, in order.
 std::vector<Call> forward_calls(const Model&, const Batch&);
 
 struct Parameter {

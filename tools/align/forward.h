@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "assay/align/machine.h"
 #include "assay/align/model.h"
 
@@ -11,15 +13,31 @@ struct Batch {
   std::int64_t tokens() const { return sequences * length; }
 };
 
-/// The losses of a micro-batch, scalars, each with its weight: `total` is their sum.
-struct StepLosses {
-  Value total;
-  Value cross_entropy;
-  std::vector<NamedValue> others = {};  ///< "model.layers.3.mlp.balance", ..
+/// A scalar that counts so much in the loss of the micro-batch.
+struct Loss {
+  std::string name;  ///< "cross_entropy", "model.layers.3.mlp.balance", ..
+  Value value;
+  double weight = 1;
 };
 
-/// The forward pass (facts A): tokens and targets are the machine's indices "tokens" and "targets", [tokens];
-/// of multi-token prediction at depth k "tokens_k" and "targets_k", rolled left by k.
-StepLosses forward(Machine&, const Model&, const Batch&);
+/// What of a model is computed in one go: layers [first, end), the embedding before them, the loss behind.
+/// The layers of multi-token prediction come with the loss.
+struct Stage {
+  std::int64_t first = 0, end = 0;
+  bool embeds = true, finishes = true;
+};
+Stage whole(const Model&);
+
+struct Forward {
+  Value x;  ///< [tokens here, hidden], behind the last layer of the stage
+  std::vector<Loss> losses;
+};
+
+/// The forward pass (facts A) of a rank. Of the indices "tokens" and "targets" it has those of its part of
+/// the sequences; of multi-token prediction at depth k "tokens_k" and "targets_k", rolled left by k.
+/// "valid_targets" counts those of the whole micro-batch that are not left out.
+/// @param batch  of the whole micro-batch
+/// @param x      what the stage before gave; of one that embeds, nothing
+Forward forward(Machine&, const Model&, const Batch& batch, const Stage&, const std::optional<Value>& x = {});
 
 }  // namespace assay::align

@@ -1,5 +1,6 @@
 #include "assay/align/initial.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace assay::align {
@@ -49,6 +50,13 @@ Tensor initial_parameter(const std::string& name, const Shape& shape) {
 
 Tensor initial_indices(const std::string& name, const Batch& batch, std::int64_t vocabulary,
                        std::int64_t number) {
+  constexpr std::string_view valid = "valid_";
+  if (name.starts_with(valid)) {
+    const std::vector<std::int64_t> targets =
+        initial_indices(name.substr(valid.size()), batch, vocabulary, number).indices();
+    return Tensor::from_indices(
+        {}, std::vector{static_cast<std::int64_t>(targets.size()) - std::ranges::count(targets, no_target)});
+  }
   const bool targets = name.starts_with("targets");
   // one more of each sequence than there are tokens: the last target
   const std::int64_t known = batch.tokens() + (targets ? batch.sequences : 0);

@@ -27,13 +27,15 @@ struct Meeting {
 struct Hall {
   explicit Hall(int size)
       : state(static_cast<std::size_t>(size), "has not met anyone yet"),
+        waiting(static_cast<std::size_t>(size)),
         ended(static_cast<std::size_t>(size)) {}
   std::mutex mutex;
   std::condition_variable changed;
   std::map<std::vector<int>, Meeting> meetings;
   std::map<std::pair<int, int>, std::map<std::string, std::deque<Tensor>>> sent;  ///< from, to; by name
   std::vector<std::string> state;  ///< of each rank, for messages
-  std::vector<bool> ended;         ///< by returning or by throwing
+  std::vector<bool> waiting;
+  std::vector<bool> ended;  ///< by returning or by throwing
 
   std::string states() const {
     std::vector<std::string> all;
@@ -119,14 +121,26 @@ class ThreadCommunicator : public Communicator {
     hall_.state[static_cast<std::size_t>(rank_)] = "computes behind " + what;
     hall_.changed.notify_all();
   }
+  // A rank that computes may still come.
+  bool somebody_computes() const {
+    for (std::size_t r = 0; r < hall_.waiting.size(); ++r) {
+      if (!hall_.waiting[r] && !hall_.ended[r]) return true;
+    }
+    return false;
+  }
   template <class Lost, class Done>
   void wait(std::unique_lock<std::mutex>& lock, const std::string& what, Lost who_is_lost, Done done) {
-    hall_.changed.wait_for(lock, patience_, [&] { return done() || who_is_lost() >= 0; });
+    const auto waiting = hall_.waiting.begin() + rank_;
+    *waiting = true;
+    do {
+      hall_.changed.wait_for(lock, patience_, [&] { return done() || who_is_lost() >= 0; });
+    } while (!done() && who_is_lost() < 0 && somebody_computes());
+    *waiting = false;
     if (done()) return;
     const int gone = who_is_lost();
     if (gone >= 0)
       throw Error("rank {} waits in {} for rank {}, which has ended: {}", rank_, what, gone, hall_.states());
-    throw Error("rank {} has waited {} ms in {} for others: {}", rank_, patience_.count(), what,
+    throw Error("rank {} has waited {} ms in {}, and so have all others: {}", rank_, patience_.count(), what,
                 hall_.states());
   }
 

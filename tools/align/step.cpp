@@ -2,164 +2,348 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "assay/align/initial.h"
+#include "assay/align/pieces.h"
+#include "assay/align/strategies/context_parallel.h"
+#include "assay/align/strategies/data_parallel.h"
+#include "assay/align/strategies/regions.h"
+#include "assay/golden/error.h"
 
 namespace assay::align {
 namespace {
 
 constexpr std::string_view router_bias = "e_score_correction_bias";
 
-// Megatron-LM: vectors do not decay.
-bool decays(const Tensor& parameter) {
-  return parameter.shape().size() > 1;
+bool of_experts(const std::string& parameter) {
+  return parameter.find('*') != std::string::npos;
 }
 
-Tensor with_leading_one(const Tensor& t) {
-  Shape shape = {1};
-  shape.insert(shape.end(), t.shape().begin(), t.shape().end());
-  return t.reshaped(shape);
+std::int64_t of_each_rank(const StepSettings& s) {
+  if (s.micro_batches % s.parallel.dp != 0)
+    throw Error("{} micro-batches do not divide over dp = {}", s.micro_batches, s.parallel.dp);
+  return s.micro_batches / s.parallel.dp;
+}
+
+// One after the other, a million squares lose three digits in float32, which no device does, whose sums are
+// trees; exact sums lose nothing.
+Precision of_norm(Precision precision) {
+  return precision == Precision::exact ? Precision::exact : Precision::fp64;
+}
+
+std::string message(std::string_view what, std::int64_t micro_batch, std::int64_t stage) {
+  return fmt::format("the {} of micro-batch {} for stage {}", what, micro_batch, stage);
 }
 
 }  // namespace
 
-Tensor Replay::golden(std::string_view op, const std::vector<NamedTensor>& inputs,
-                      const Attributes& attributes, std::string_view output) const {
-  return output_named(compute_golden(find_operator(op), inputs, attributes, settings_.level), output);
+Replay::~Replay() = default;
+
+// A micro-batch between its forward and its backward in a stage.
+struct Replay::Running {
+  Running(const Ranks& ranks, Tape::ParameterSource parameters, Tape::IndexSource indices)
+      : tape(ranks, std::move(parameters), std::move(indices)) {}
+  Tape tape;
+  std::optional<Value> x;  ///< what came from the stage before
+  Forward result;
+};
+
+Replay::Replay(const Model& model, const StepSettings& settings, Communicator& communicator)
+    : model_(model),
+      settings_(settings),
+      pipeline_(settings.parallel, model, of_each_rank(settings)),
+      plan_(make_plan(model, settings.batch, settings.parallel, pipeline_, of_each_rank(settings))),
+      ranks_(communicator, Mesh(settings.parallel, communicator.rank()), arithmetic(settings.precision)),
+      dense_shards_(ranks_, false),
+      expert_shards_(ranks_, true),
+      of_norm_(arithmetic(of_norm(settings.precision))) {
+  if (communicator.size() != settings.parallel.ranks())
+    throw Error("the strategy '{}' has {} ranks; there are {}", to_string(settings.parallel),
+                settings.parallel.ranks(), communicator.size());
+  initialize();
 }
 
-double Replay::micro_batch(std::int64_t index, Gradients& gradients, Recorder* recorder) {
-  Tape tape(
-      settings_.level,
-      [&](const std::string& name, const Shape& shape) {
-        const auto known = parameters_.find(name);
-        if (known != parameters_.end()) return known->second.value;
-        const Tensor value = Tensor::from_values(dtype(), shape, initial_parameter(name, shape).values());
-        return parameters_.emplace(name, Parameter{value, Tensor(dtype(), shape), Tensor(dtype(), shape)})
-            .first->second.value;
-      },
-      [&](const std::string& name, const Shape&) {
-        return initial_indices(name, settings_.batch, model_.vocabulary,
-                               step_ * settings_.micro_batches + index);
-      });
-  const StepLosses losses = align::forward(tape, model_, settings_.batch);
+void Replay::initialize() {
+  const DType dtype = ranks_.arithmetic().storage();
+  for (const auto& [name, planned] : plan_) {
+    if (std::ranges::find(planned.holders, mesh().coordinate(Axis::pp)) == planned.holders.end()) continue;
+    const Tensor whole = piece_of_whole(name, planned);
+    const ZeroShards& shards = shards_of(name);
+    const Tensor own = this->shards(1) ? shards.shard(whole) : whole;
+    parameters_[name] = {this->shards(3) ? own : whole,
+                         whole.shape(),
+                         {Tensor(dtype, own.shape()), Tensor(dtype, own.shape())}};
+  }
+}
+
+Tensor Replay::piece_of_whole(const std::string& name, const PlannedParameter& planned) const {
+  Tensor t = Tensor::from_values(ranks_.arithmetic().storage(), planned.whole,
+                                 initial_parameter(name, planned.whole).values());
+  for (const Sharding& s : planned.shardings)
+    t = piece_of(t, s.placed.dim, mesh().coordinate(s.axis), mesh().size(s.axis));
+  return t;
+}
+
+const ZeroShards& Replay::shards_of(const std::string& name) const {
+  return of_experts(name) ? expert_shards_ : dense_shards_;
+}
+
+Tensor Replay::value_of(const std::string& name) const {
+  const Parameter& p = parameters_.at(name);
+  return shards(3) ? shards_of(name).gather(p.value, p.shape, name) : p.value;
+}
+
+std::map<std::string, Tensor> Replay::parameters() const {
+  std::map<std::string, Tensor> all;
+  for (const auto& [name, parameter] : parameters_) all.emplace(name, value_of(name));
+  return all;
+}
+
+// The global number of this rank's micro-batch.
+std::int64_t Replay::number_of(std::int64_t micro_batch) const {
+  return micro_batch * mesh().size(Axis::dp) + mesh().coordinate(Axis::dp);
+}
+
+// Of this rank's part of the sequences.
+Tensor Replay::indices(const std::string& name, std::int64_t micro_batch) const {
+  const Batch& batch = settings_.batch;
+  const Tensor whole = initial_indices(name, batch, model_.vocabulary,
+                                       step_ * settings_.micro_batches + number_of(micro_batch));
+  if (whole.shape().empty()) return whole;
+  const std::vector<std::int64_t> all = whole.indices();
+  std::vector<std::int64_t> own;
+  for (const std::int64_t l : positions_of(mesh(), batch.length)) {
+    const auto row = all.begin() + l * batch.sequences;
+    own.insert(own.end(), row, row + batch.sequences);
+  }
+  return Tensor::from_indices({static_cast<std::int64_t>(own.size())}, own);
+}
+
+void Replay::forward(const Action& action, Recorder* recorder) {
+  const std::int64_t m = action.micro_batch;
+  auto running = std::make_unique<Running>(
+      ranks_, [this](const Machine::NamedParameter& p) { return value_of(p.name); },
+      [this, m](const std::string& name) { return indices(name, m); });
+  const Stage& stage = pipeline_.stages()[static_cast<std::size_t>(action.stage)];
+  if (!stage.embeds)
+    running->x = running->tape.input(receive("activation", m, action.stage - 1, action.stage),
+                                     residual_placement(mesh()));
+  running->result = align::forward(running->tape, model_, settings_.batch, stage, running->x);
+  const Tape& tape = running->tape;
+  if (!stage.finishes) send("activation", m, action.stage + 1, tape.tensor(running->result.x));
+  add_loads(tape);
+  for (const Loss& loss : running->result.losses)
+    losses_.push_back({static_cast<double>(number_of(m)), static_cast<double>(losses_.size()),
+                       loss.weight * tape.tensor(loss.value).value(0)});
+  if (recorder != nullptr) record_forward(*running, m, *recorder);
+  running_[{m, action.stage}] = std::move(running);
+}
+
+// The loss of a micro-batch counts one part of all.
+void Replay::backward(const Action& action, Recorder* recorder) {
+  const std::int64_t m = action.micro_batch;
+  const Stage& stage = pipeline_.stages()[static_cast<std::size_t>(action.stage)];
+  Running& running = *running_.at({m, action.stage});
+  const double share = 1 / static_cast<double>(settings_.micro_batches);
+  std::vector<Tape::Seed> seeds;
+  if (!stage.finishes)
+    seeds.push_back({running.result.x, receive("gradient", m, action.stage + 1, action.stage)});
+  for (const Loss& loss : running.result.losses)
+    seeds.push_back({loss.value, Tensor::from_values(ranks_.arithmetic().storage(), {},
+                                                     std::vector{share * loss.weight})});
   Tape::Watch watch;
   if (recorder != nullptr) {
-    record_forward(tape, losses, index, *recorder);
     watch = [&](const auto& node, const auto& of_outputs, const auto& of_inputs) {
-      recorder->backward(tape, node, of_outputs, of_inputs);
+      recorder->backward(running.tape, node, of_outputs, of_inputs);
     };
   }
-  tape.backward(losses.total, 1 / static_cast<double>(settings_.micro_batches), watch);
-  accumulate(tape, gradients);
-  add_loads(tape);
-  return tape.tensor(losses.total).value(0);
+  running.tape.backward(seeds, watch);
+  if (running.x) send("gradient", m, action.stage - 1, running.tape.gradient(*running.x).value());
 }
 
-void Replay::record_forward(const Tape& tape, const StepLosses& losses, std::int64_t index,
-                            Recorder& recorder) const {
-  recorder.begin(step_, index);
-  for (const Tape::Node& node : tape.nodes()) recorder.forward(tape, node);
-  recorder.loss("loss", tape.tensor(losses.total));
-  recorder.loss("cross_entropy", tape.tensor(losses.cross_entropy));
-  for (const NamedValue& other : losses.others) recorder.loss(other.name, tape.tensor(other.value));
-}
-
-void Replay::accumulate(const Tape& tape, Gradients& gradients) const {
-  for (const auto& [name, value] : tape.parameters()) {
-    const Tensor* gradient = tape.gradient(value);
-    if (gradient == nullptr) continue;
-    const auto [at, first] = gradients.try_emplace(name, *gradient);
-    if (!first) at->second = golden("add", {{"a", at->second}, {"b", *gradient}}, {}, "y");
+// Gradients of the weights join those of the micro-batches before.
+void Replay::add_weights(const Action& action) {
+  const auto at = running_.find({action.micro_batch, action.stage});
+  const Tape& tape = at->second->tape;
+  for (const Machine::NamedParameter& p : tape.parameters()) {
+    std::optional<Tensor> gradient = tape.open_gradient(p.value);
+    if (!gradient) continue;
+    if (shards(2)) gradient = shards_of(p.name).reduce_scatter(*gradient, p.name);
+    const auto [sum, first] = gradients_.try_emplace(p.name, *gradient);
+    if (!first)
+      sum->second = ranks_.arithmetic().add(std::vector{sum->second, *gradient}, ReduceOrder::ranks);
   }
+  running_.erase(at);
 }
 
-// How many tokens each expert got, for the bias of its router.
+void Replay::send(std::string_view what, std::int64_t m, std::int64_t to_stage, const Tensor& t) {
+  ranks_.communicator().send(rank_of(to_stage, m), message(what, m, to_stage), t);
+}
+
+Tensor Replay::receive(std::string_view what, std::int64_t m, std::int64_t from_stage, std::int64_t stage) {
+  return ranks_.communicator().receive(rank_of(from_stage, m), message(what, m, stage));
+}
+
+int Replay::rank_of(std::int64_t stage, std::int64_t m) const {
+  return mesh().group({Axis::pp})[static_cast<std::size_t>(pipeline_.rank_of(stage, m))];
+}
+
+// How many tokens each expert got, for the bias of its router: every rank counts the tokens that it has.
 void Replay::add_loads(const Tape& tape) {
-  for (const Tape::Node& node : tape.nodes()) {
-    if (node.op->name != "moe_permute") continue;
+  for (const Machine::Node& node : tape.nodes()) {
+    if (node.op == nullptr || node.op->name != "router_topk") continue;
     const std::string bias = fmt::format("{}.gate.{}", node.module, router_bias);
     if (!parameters_.contains(bias)) continue;
-    const Tensor& load = tape.tensor(value_named(node.outputs, "tokens_per_expert"));
+    const Value& index = value_named(node.outputs, "index");
+    std::vector<std::int64_t> load(static_cast<std::size_t>(model_.moe.experts));
+    if (counts_tokens(index.placement)) {
+      for (const std::int64_t e : tape.tensor(index).indices()) ++load[static_cast<std::size_t>(e)];
+    }
     const auto [at, first] = loads_.try_emplace(bias, load);
     if (first) continue;
-    std::vector<std::int64_t> sum = at->second.indices();
-    const std::vector<std::int64_t> more = load.indices();
-    for (std::size_t e = 0; e < sum.size(); ++e) sum[e] += more[e];
-    at->second = Tensor::from_indices(load.shape(), sum);
+    for (std::size_t e = 0; e < load.size(); ++e) at->second[e] += load[e];
   }
 }
 
-// The norm of all gradients; they become the clipped ones. In float64 whatever the level: one after the
-// other, a million squares lose three digits in float32, which no device does, whose sums are trees.
-double Replay::clip(Gradients& gradients) const {
-  std::vector<NamedTensor> inputs;
-  for (const auto& [name, gradient] : gradients)
-    inputs.push_back({fmt::format("grad_{}", inputs.size()), gradient});
-  const auto clipped = compute_golden(find_operator("clip_grad_norm"), inputs,
-                                      {{"max_norm", settings_.optimizer.max_norm}}, Level::fp64);
-  std::size_t k = 0;
-  for (auto& [name, gradient] : gradients) {
-    const Tensor& own = output_named(clipped, fmt::format("clipped_{}", k++));
-    gradient = Tensor::from_values(dtype(), own.shape(), own.values());
-  }
-  return output_named(clipped, "norm").value(0);
-}
-
-void Replay::update(const Gradients& gradients) {
-  const OptimizerSettings& o = settings_.optimizer;
-  for (const auto& [name, gradient] : gradients) {
-    Parameter& p = parameters_.at(name);
-    const auto next = compute_golden(find_operator("adamw"),
-                                     std::vector<NamedTensor>{{"param", p.value},
-                                                              {"grads", with_leading_one(gradient)},
-                                                              {"exp_avg", p.exp_avg},
-                                                              {"exp_avg_sq", p.exp_avg_sq}},
-                                     {{"lr", o.lr},
-                                      {"betas", std::vector<double>{o.beta1, o.beta2}},
-                                      {"eps", o.eps},
-                                      {"weight_decay", decays(p.value) ? o.weight_decay : 0.0},
-                                      {"step", step_}},
-                                     settings_.level);
-    p = {output_named(next, "param_1"), output_named(next, "exp_avg_1"), output_named(next, "exp_avg_sq_1")};
-  }
+// Of ranks with the same tokens the first.
+bool Replay::counts_tokens(const Placement& placement) const {
+  return std::ranges::all_of(std::array{Axis::tp, Axis::cp}, [&](Axis axis) {
+    return placement[axis] != replicated || mesh().coordinate(axis) == 0;
+  });
 }
 
 // The bias of a router follows the load of its experts (facts A7): before the optimizer, and without
 // gradient.
 void Replay::balance() {
   for (const auto& [name, load] : loads_) {
-    Tensor& bias = parameters_.at(name).value;
-    bias = golden("expert_bias_update", {{"expert_bias", bias}, {"tokens_per_expert", load}},
-                  {{"rate", model_.moe.bias_rate}}, "updated_bias");
+    const Tensor own = Tensor::from_indices({static_cast<std::int64_t>(load.size())}, load);
+    const Tensor all = ranks_.sum_indices(mesh().group(dense_axes), "the loads of " + name, own);
+    Parameter& bias = parameters_.at(name);
+    const Tensor updated = ranks_.arithmetic().result(
+        "expert_bias_update", {{"expert_bias", value_of(name)}, {"tokens_per_expert", all}},
+        {{"rate", model_.moe.bias_rate}});
+    bias.value = shards(3) ? shards_of(name).shard(updated) : updated;
   }
   loads_.clear();
 }
 
-StepResult Replay::step(Recorder* recorder) {
-  Gradients gradients;
-  StepResult result;
-  for (std::int64_t k = 0; k < settings_.micro_batches; ++k)
-    result.loss += micro_batch(k, gradients, recorder) / static_cast<double>(settings_.micro_batches);
-  if (recorder != nullptr) {
-    for (const auto& [name, p] : parameters_) recorder->parameter(Phase::forward, name, "param", "", p.value);
-    for (const auto& [name, gradient] : gradients)
-      recorder->parameter(Phase::backward, name, "grad", "", gradient);
+// All ranks add up all losses in the same order: that of the micro-batches, then that of the model.
+double Replay::mean_loss() {
+  std::vector<double> flat;
+  const bool counts = mesh().coordinate(Axis::tp) == 0 && mesh().coordinate(Axis::cp) == 0;
+  for (const std::vector<double>& loss : losses_) {
+    if (counts) flat.insert(flat.end(), loss.begin(), loss.end());
   }
-  balance();
-  result.grad_norm = clip(gradients);
-  update(gradients);
-  if (recorder != nullptr) {
-    for (const auto& [name, p] : parameters_) {
-      recorder->parameter(Phase::optimizer, name, "param", "", p.value);
-      if (!gradients.contains(name)) continue;
-      recorder->parameter(Phase::optimizer, name, "state", "exp_avg", p.exp_avg);
-      recorder->parameter(Phase::optimizer, name, "state", "exp_avg_sq", p.exp_avg_sq);
+  losses_.clear();
+  const Tensor own({static_cast<std::int64_t>(flat.size())}, std::span<const double>(flat));
+  std::vector<std::array<double, 3>> all;
+  for (const Tensor& part : ranks_.communicator().all_gather(all_ranks(), "the losses", own)) {
+    for (std::int64_t i = 0; i < part.size(); i += 3)
+      all.push_back({part.value(i), part.value(i + 1), part.value(i + 2)});
+  }
+  std::ranges::sort(all);
+  double sum = 0;
+  for (const std::array<double, 3>& loss : all) sum += loss[2];
+  return sum / static_cast<double>(settings_.micro_batches);
+}
+
+std::vector<int> Replay::all_ranks() const {
+  std::vector<int> all(static_cast<std::size_t>(settings_.parallel.ranks()));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+void Replay::reduce_gradients() {
+  for (auto& [name, gradient] : gradients_) {
+    const std::vector<Axis> done = shards(2) ? shards_of(name).axes() : std::vector<Axis>();
+    gradient = ranks_.arithmetic().close(sum_gradient(ranks_, name, plan_.at(name), gradient, done));
+  }
+}
+
+double Replay::norm() const {
+  std::vector<Tensor> squares;
+  for (const auto& [name, gradient] : gradients_) {
+    const std::vector<Axis> distinct = shards(2) ? shards_of(name).axes() : std::vector<Axis>();
+    if (!counts_once(mesh(), plan_.at(name), of_experts(name), distinct)) continue;
+    const Tensor row = gradient.reshaped({1, gradient.size()});
+    squares.push_back(
+        of_norm_->compute(find_operator("linear"), std::vector<NamedTensor>{{"x", row}, {"w", row}}, {})
+            .front()
+            .tensor);
+  }
+  squares.push_back(of_norm_->open(Tensor(of_norm_->storage(), {1, 1})));
+  const Tensor own = of_norm_->add(squares, ReduceOrder::ranks);
+  const auto all = ranks_.communicator().all_gather(all_ranks(), "the norm of the gradients", own);
+  return std::sqrt(of_norm_->close(of_norm_->add(all, settings_.parallel.reduce)).value(0));
+}
+
+void Replay::update(double coefficient) {
+  for (auto& [name, gradient] : gradients_) {
+    Parameter& p = parameters_.at(name);
+    const bool cut = shards(1);
+    const ZeroShards& shards = shards_of(name);
+    if (coefficient < 1) gradient = scaled(gradient, coefficient);
+    const Update next = adamw(ranks_.arithmetic(), settings_.optimizer, step_, decays(p.shape),
+                              cut && !this->shards(3) ? shards.shard(p.value) : p.value, p.state,
+                              cut && !this->shards(2) ? shards.shard(gradient) : gradient);
+    p.state = next.state;
+    p.value = cut && !this->shards(3) ? shards.gather(next.value, p.shape, name) : next.value;
+  }
+}
+
+StepResult Replay::step(Recorder* recorder) {
+  for (const Action& action : pipeline_.actions(mesh().coordinate(Axis::pp))) {
+    switch (action.kind) {
+      case Action::Kind::forward:
+        forward(action, recorder);
+        break;
+      case Action::Kind::backward:
+        backward(action, recorder);
+        break;
+      case Action::Kind::weights:
+        add_weights(action);
+        break;
     }
   }
+  StepResult result;
+  result.loss = mean_loss();
+  reduce_gradients();
+  if (recorder != nullptr) record_parameters(*recorder);
+  balance();
+  result.grad_norm = norm();
+  update(clip_coefficient(settings_.optimizer, result.grad_norm));
+  if (recorder != nullptr) record_updates(*recorder);
+  gradients_.clear();
   ++step_;
   return result;
+}
+
+void Replay::record_forward(const Running& running, std::int64_t micro_batch, Recorder& recorder) const {
+  const Tape& tape = running.tape;
+  recorder.begin(step_, number_of(micro_batch));
+  for (const Machine::Node& node : tape.nodes()) {
+    if (node.op != nullptr) recorder.forward(tape, node);
+  }
+  for (const Loss& loss : running.result.losses) recorder.loss(loss.name, tape.tensor(loss.value));
+}
+
+void Replay::record_parameters(Recorder& recorder) const {
+  for (const auto& [name, value] : parameters()) recorder.parameter(Phase::forward, name, "param", "", value);
+  for (const auto& [name, gradient] : gradients_)
+    recorder.parameter(Phase::backward, name, "grad", "", gradient);
+}
+
+void Replay::record_updates(Recorder& recorder) const {
+  for (const auto& [name, value] : parameters()) {
+    recorder.parameter(Phase::optimizer, name, "param", "", value);
+    if (!gradients_.contains(name)) continue;
+    const OptimizerState& state = parameters_.at(name).state;
+    recorder.parameter(Phase::optimizer, name, "state", "exp_avg", state.exp_avg);
+    recorder.parameter(Phase::optimizer, name, "state", "exp_avg_sq", state.exp_avg_sq);
+  }
 }
 
 }  // namespace assay::align

@@ -1,24 +1,22 @@
 #pragma once
 
 #include <map>
+#include <memory>
 
-#include "assay/align/forward.h"
+#include "assay/align/optimizer.h"
+#include "assay/align/plan.h"
 #include "assay/align/recorder.h"
+#include "assay/align/strategies/zero.h"
 #include "assay/align/tape.h"
 
 namespace assay::align {
 
-/// AdamW with decoupled decay of everything but vectors, after clipping by the norm of all gradients
-/// (Megatron-LM's order and defaults; TeleChat3's betas and decay).
-struct OptimizerSettings {
-  double lr = 1e-3, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1, max_norm = 1;
-};
-
 struct StepSettings {
-  Batch batch;
-  std::int64_t micro_batches = 1;
-  Level level = Level::fp64;  ///< or report: float32
+  Batch batch = {};
+  std::int64_t micro_batches = 1;  ///< of a step, over all ranks of dp
+  Precision precision = Precision::fp64;
   OptimizerSettings optimizer = {};
+  Parallel parallel = {};
 };
 
 struct StepResult {
@@ -26,36 +24,72 @@ struct StepResult {
   double grad_norm = 0;  ///< before clipping
 };
 
-/// Training steps of a model on a single device.
+/// Training steps of a model, as one rank does them with the others.
 class Replay {
  public:
-  Replay(const Model& model, const StepSettings& settings) : model_(model), settings_(settings) {}
-  /// The next one. What it computes goes to the recorder, if there is one.
+  /// @throws Error  before anything runs, if the strategy, the model and the batch do not go together
+  Replay(const Model&, const StepSettings&, Communicator&);
+  ~Replay();
+  /// The next one; all ranks get the same result. What this rank computes goes to the recorder, if there is
+  /// one.
   StepResult step(Recorder*);
 
-  struct Parameter {
-    Tensor value, exp_avg, exp_avg_sq;
-  };
-  const std::map<std::string, Parameter>& parameters() const { return parameters_; }
+  /// This rank's pieces. All ranks must call it: what ZeRO has cut is gathered.
+  std::map<std::string, Tensor> parameters() const;
+  const Plan& plan() const { return plan_; }
+  const Mesh& mesh() const { return ranks_.mesh(); }
 
  private:
+  struct Parameter {
+    Tensor value;  ///< of zero=3 the shard
+    Shape shape;   ///< of this rank's piece
+    OptimizerState state;
+  };
   using Gradients = std::map<std::string, Tensor>;
-  DType dtype() const { return settings_.level == Level::fp64 ? DType::float64 : DType::float32; }
-  double micro_batch(std::int64_t index, Gradients&, Recorder*);
-  void record_forward(const Tape&, const StepLosses&, std::int64_t index, Recorder&) const;
-  void accumulate(const Tape&, Gradients&) const;
+  struct Running;
+
+  void initialize();
+  Tensor value_of(const std::string& name) const;
+  Tensor piece_of_whole(const std::string& name, const PlannedParameter&) const;
+  Tensor indices(const std::string& name, std::int64_t micro_batch) const;
+  std::int64_t number_of(std::int64_t micro_batch) const;
+  const ZeroShards& shards_of(const std::string& name) const;
+  bool shards(std::int64_t stage) const { return settings_.parallel.zero >= stage; }
+
+  void forward(const Action&, Recorder*);
+  void backward(const Action&, Recorder*);
+  void add_weights(const Action&);
+  void send(std::string_view what, std::int64_t micro_batch, std::int64_t to_stage, const Tensor&);
+  Tensor receive(std::string_view what, std::int64_t micro_batch, std::int64_t from_stage,
+                 std::int64_t stage);
+  int rank_of(std::int64_t stage, std::int64_t micro_batch) const;
   void add_loads(const Tape&);
-  double clip(Gradients&) const;
-  void update(const Gradients&);
+  bool counts_tokens(const Placement&) const;
+  std::vector<int> all_ranks() const;
+  double mean_loss();
+  void reduce_gradients();
+  double norm() const;
   void balance();
-  Tensor golden(std::string_view op, const std::vector<NamedTensor>& inputs, const Attributes&,
-                std::string_view output) const;
+  void update(double coefficient);
+  void record_forward(const Running&, std::int64_t micro_batch, Recorder&) const;
+  void record_parameters(Recorder&) const;
+  void record_updates(Recorder&) const;
 
   const Model model_;
   const StepSettings settings_;
+  const Pipeline pipeline_;
+  const Plan plan_;
+  const Ranks ranks_;
+  const ZeroShards dense_shards_, expert_shards_;
+  const std::shared_ptr<const Arithmetic> of_norm_;
   std::int64_t step_ = 0;
   std::map<std::string, Parameter> parameters_;
-  std::map<std::string, Tensor> loads_;  ///< tokens of each expert in the step, by the router's bias
+
+  // of the step that is running
+  std::map<std::pair<std::int64_t, std::int64_t>, std::unique_ptr<Running>> running_;  ///< micro-batch, stage
+  Gradients gradients_;                                     ///< open, in the end closed
+  std::map<std::string, std::vector<std::int64_t>> loads_;  ///< tokens of each expert, by the router's bias
+  std::vector<std::vector<double>> losses_;  ///< number of the micro-batch, place among its losses, value
 };
 
 }  // namespace assay::align

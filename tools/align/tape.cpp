@@ -9,99 +9,158 @@ namespace {
 
 constexpr std::string_view grad = "grad_";
 
-// In the arithmetic of the level: float64, or float32.
-Tensor sum(const Tensor& a, const Tensor& b, Level level) {
-  return output_named(
-      compute_golden(find_operator("add"), std::vector<NamedTensor>{{"a", a}, {"b", b}}, {}, level), "y");
-}
-
-// What a gradient is of: grad_y of y, and where there is no y (a loss) of the first output.
-const Value& output_of(const std::vector<NamedValue>& outputs, const Arg& gradient) {
-  const auto named = std::ranges::find(outputs, gradient.name.substr(grad.size()), &NamedValue::name);
-  return named == outputs.end() ? outputs.front().value : named->value;
+std::vector<std::int64_t> as_integers(const Tensor& t) {
+  return t.indices();
 }
 
 }  // namespace
 
-Value Tape::add(Tensor tensor) {
+const Shape& Tape::hold(Tensor tensor) {
   tensors_.push_back(std::move(tensor));
-  return {tensors_.size() - 1, tensors_.back().shape()};
+  return tensors_.back().shape();
 }
 
-Value Tape::parameter(const std::string& name, const Shape& shape) {
-  const auto known = std::ranges::find(used_, name, &NamedParameter::name);
-  if (known != used_.end()) return known->value;
-  Tensor tensor = parameters_(name, shape);
-  if (tensor.shape() != shape)
-    throw Error("parameter '{}' has shape {}; expected {}", name, to_string(tensor.shape()),
-                to_string(shape));
-  used_.push_back({name, add(std::move(tensor))});
-  return used_.back().value;
+void Tape::check_shape(const std::string& name, const Tensor& tensor, const Shape& expected) const {
+  if (tensor.shape() != expected)
+    throw Error("'{}' has shape {}; expected {}", name, assay::to_string(tensor.shape()),
+                assay::to_string(expected));
 }
 
-Value Tape::indices(const std::string& name, const Shape& shape) {
-  Tensor tensor = indices_(name, shape);
-  if (tensor.shape() != shape)
-    throw Error("'{}' has shape {}; expected {}", name, to_string(tensor.shape()), to_string(shape));
-  return add(std::move(tensor));
+Value Tape::input(const Tensor& closed, const Placement& placement) {
+  return add(hold(closed), placement);
 }
 
-Value Tape::view(const Value& v, const Shape& shape) {
-  return add(tensors_[v.id].reshaped(shape));
+void Tape::hold_parameter(const NamedParameter& p) {
+  Tensor tensor = parameters_(p);
+  check_shape(p.name, tensor, p.value.shape);
+  hold(std::move(tensor));
 }
 
-std::vector<NamedValue> Tape::call_all(const std::string& module, std::string_view name,
-                                       const std::vector<NamedValue>& inputs, const Attributes& attributes) {
-  const Operator& op = find_operator(name);
+Shape Tape::hold_indices(const std::string& name, const Shape& shape) {
+  Tensor tensor = indices_(name);
+  check_shape(name, tensor, shape);
+  return hold(std::move(tensor));
+}
+
+void Tape::hold_view(const Value& of, const Shape& shape) {
+  hold(tensor(of).reshaped(shape));
+}
+
+// The first dimension is as long as the formula makes it: what is routed to a rank is not known before.
+Shape Tape::hold_derived(const std::vector<Value>& inputs, const Shape& guess, const Formula& formula,
+                         bool real) {
+  std::vector<Integers> given;
+  for (const Value& v : inputs) given.push_back(as_integers(tensor(v)));
+  const Integers result = formula(given);
+  Shape shape = guess;
+  if (shape.size() == 1) shape = {static_cast<std::int64_t>(result.size())};
+  if (!real) return hold(Tensor::from_indices(shape, result));
+  const std::vector<double> numbers(result.begin(), result.end());
+  return hold(Tensor::from_values(ranks_.arithmetic().storage(), shape, numbers));
+}
+
+std::vector<NamedTensor> Tape::inputs_of(const Node& node) const {
   std::vector<NamedTensor> tensors;
-  for (const NamedValue& input : inputs) tensors.push_back({input.name, tensors_[input.value.id]});
+  for (const NamedValue& x : node.inputs) tensors.push_back({x.name, tensors_[x.value.id]});
+  return tensors;
+}
+
+std::vector<NamedValue> Tape::hold_call(const Node& node) {
+  const Arithmetic& arithmetic = ranks_.arithmetic();
   std::vector<NamedValue> outputs;
-  for (NamedTensor& output : compute_golden(op, tensors, attributes, level_))
-    outputs.push_back({output.name, add(std::move(output.tensor))});
-  nodes_.push_back({module, &op, attributes, inputs, outputs});
+  for (NamedTensor& y : arithmetic.compute(*node.op, inputs_of(node), node.attributes)) {
+    const bool open = output_arg(*node.op, y.name).role == Role::output;
+    Shape shape = y.tensor.shape();
+    if (open) shape.erase(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(arithmetic.leading()));
+    hold(std::move(y.tensor));
+    outputs.push_back({y.name, add(shape)});
+  }
   return outputs;
 }
 
-void Tape::backward(const Value& scalar, double factor, const Watch& watch) {
-  gradients_.assign(tensors_.size(), std::nullopt);
-  const DType dtype = level_ == Level::fp64 ? DType::float64 : DType::float32;
-  gradients_[scalar.id] = Tensor::from_values(dtype, {}, std::vector<double>{factor});
-  for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) go_back(*node, watch);
+Shape Tape::hold_moved(const Node& node) {
+  const Tensor& x = tensors_[node.inputs.front().value.id];
+  if (node.retypes) return hold(x);
+  if (!node.movement)
+    return hold(ranks_.exchange_rows(node.module, x, tensors_[node.inputs[1].value.id].indices(), false));
+  Tensor y = ranks_.move(*node.movement, node.module, x);
+  const bool is_open = node.movement->kind == Movement::Kind::all_reduce ||
+                       node.movement->kind == Movement::Kind::reduce_scatter;
+  return hold(is_open ? ranks_.arithmetic().close(y) : y);
 }
 
-void Tape::accumulate(const Value& v, const Tensor& gradient) {
-  std::optional<Tensor>& at = gradients_[v.id];
-  at = at ? sum(*at, gradient, level_) : gradient;
+// What is partial stays open: it is a share of a sum.
+void Tape::placed(const Value& v) {
+  const Arithmetic& arithmetic = ranks_.arithmetic();
+  Tensor& t = tensors_[v.id];
+  const bool is_open = t.shape().size() == v.shape.size() + arithmetic.leading() && arithmetic.leading() > 0;
+  if (is_open && !v.placement.is_partial()) t = arithmetic.close(t);
+}
+
+void Tape::backward(const std::vector<Seed>& seeds, const Watch& watch) {
+  std::vector<Value> of;
+  contributions_.assign(tensors_.size(), {});
+  for (const Seed& seed : seeds) {
+    contributions_[seed.value.id].push_back(ranks_.arithmetic().open(seed.gradient));
+    of.push_back(seed.value);
+  }
+  gradient_placements_ = gradient_placements(of);
+  for (auto node = nodes().rbegin(); node != nodes().rend(); ++node) {
+    if (node->op != nullptr) {
+      go_back(*node, watch);
+    } else {
+      move_back(*node);
+    }
+  }
 }
 
 // An output that nothing depends on has the gradient 0 where the operator wants one.
 void Tape::go_back(const Node& node, const Watch& watch) {
-  std::vector<NamedTensor> tensors, of_outputs, of_inputs;
-  for (const NamedValue& input : node.inputs) tensors.push_back({input.name, tensors_[input.value.id]});
+  const Arithmetic& arithmetic = ranks_.arithmetic();
+  std::vector<NamedTensor> tensors = inputs_of(node), of_outputs, of_inputs;
   bool wanted = false;
   for (const Arg& arg : node.op->args) {
     if (arg.role != Role::grad_output) continue;
     const Value& output = output_of(node.outputs, arg);
-    const std::optional<Tensor>& gradient = gradients_[output.id];
-    wanted |= gradient.has_value();
-    if (gradient || !arg.optional)
+    const std::optional<Tensor> known = gradient(output);
+    wanted |= known.has_value();
+    if (known || !arg.optional)
       of_outputs.push_back(
-          {std::string(arg.name), gradient ? *gradient : Tensor(tensors_[output.id].dtype(), output.shape)});
+          {std::string(arg.name), known ? *known : Tensor(arithmetic.storage(), output.shape)});
   }
   if (!wanted) return;
   tensors.insert(tensors.end(), of_outputs.begin(), of_outputs.end());
-  const std::vector<NamedTensor> results = compute_golden(*node.op, tensors, node.attributes, level_);
+  const std::vector<NamedTensor> results = arithmetic.compute(*node.op, tensors, node.attributes);
   for (const NamedValue& input : node.inputs) {
-    const Tensor* gradient = find_tensor(results, std::string(grad) + input.name);
-    if (gradient == nullptr) continue;
-    accumulate(input.value, *gradient);
-    of_inputs.push_back({std::string(grad) + input.name, *gradient});
+    const Tensor* open = find_tensor(results, std::string(grad) + input.name);
+    if (open == nullptr) continue;
+    contributions_[input.value.id].push_back(*open);
+    if (watch) of_inputs.push_back({std::string(grad) + input.name, arithmetic.close(*open)});
   }
   if (watch) watch(node, of_outputs, of_inputs);
 }
 
-const Tensor* Tape::gradient(const Value& v) const {
-  return v.id < gradients_.size() && gradients_[v.id] ? &*gradients_[v.id] : nullptr;
+void Tape::move_back(const Node& node) {
+  const Value &x = node.inputs.front().value, &y = node.outputs.front().value;
+  std::optional<Tensor> known = open_gradient(y);
+  if (!known) return;
+  if (node.movement) {
+    const auto back = adjoint(*node.movement, (*gradient_placements_[y.id])[node.movement->axis]);
+    if (back) known = ranks_.move_open(*back, node.module, *known);
+  } else if (!node.retypes) {
+    known = ranks_.exchange_rows(node.module, *known, tensors_[node.inputs[2].value.id].indices(), true);
+  }
+  contributions_[x.id].push_back(std::move(*known));
+}
+
+std::optional<Tensor> Tape::open_gradient(const Value& v) const {
+  if (v.id >= contributions_.size() || contributions_[v.id].empty()) return std::nullopt;
+  return ranks_.arithmetic().add(contributions_[v.id], ReduceOrder::ranks);
+}
+
+std::optional<Tensor> Tape::gradient(const Value& v) const {
+  const std::optional<Tensor> open = open_gradient(v);
+  return open ? std::optional(ranks_.arithmetic().close(*open)) : std::nullopt;
 }
 
 }  // namespace assay::align

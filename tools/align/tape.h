@@ -1,66 +1,66 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <optional>
 
 #include "assay/align/machine.h"
+#include "assay/align/ranks.h"
 
 namespace assay::align {
 
 /// Computes the step with the golden operators, and goes back over the calls for gradients.
 class Tape : public Machine {
  public:
-  /// Of a parameter or of indices, by name.
-  using Source = std::function<Tensor(const std::string& name, const Shape&)>;
-  /// @param level  report (float32) or fp64
-  Tape(Level level, Source parameters, Source indices)
-      : level_(level), parameters_(std::move(parameters)), indices_(std::move(indices)) {}
+  using ParameterSource = std::function<Tensor(const NamedParameter&)>;
+  using IndexSource = std::function<Tensor(const std::string& name)>;
+  Tape(const Ranks& ranks, ParameterSource parameters, IndexSource indices)
+      : Machine(ranks.mesh()),
+        ranks_(ranks),
+        parameters_(std::move(parameters)),
+        indices_(std::move(indices)) {}
 
-  Value parameter(const std::string& name, const Shape&) override;
-  Value indices(const std::string& name, const Shape&) override;
-  Value view(const Value&, const Shape&) override;
-  std::vector<NamedValue> call_all(const std::string& module, std::string_view op,
-                                   const std::vector<NamedValue>& inputs, const Attributes&) override;
-
+  /// What another rank gave: the activation of the stage before.
+  Value input(const Tensor& closed, const Placement&);
   const Tensor& tensor(const Value& v) const { return tensors_[v.id]; }
-
-  struct Node {
-    std::string module;
-    const Operator* op;
-    Attributes attributes;
-    std::vector<NamedValue> inputs, outputs;
-  };
-  /// In the order of the calls.
-  const std::vector<Node>& nodes() const { return nodes_; }
 
   /// Sees a call go backward: the gradients of its outputs, "grad_y", and of its inputs, "grad_x".
   using Watch = std::function<void(const Node&, const std::vector<NamedTensor>& of_outputs,
                                    const std::vector<NamedTensor>& of_inputs)>;
-  /// The gradients of `factor` times a scalar by every value that it depends on. A value that several calls
-  /// use gets their gradients in the reverse order of these calls, added one by one.
-  void backward(const Value& scalar, double factor = 1, const Watch& watch = {});
-  /// Of the last backward; nullptr where the scalar does not depend on the value.
-  const Tensor* gradient(const Value& v) const;
-
-  struct NamedParameter {
-    std::string name;
+  struct Seed {
     Value value;
+    Tensor gradient;  ///< closed
   };
-  /// In the order of their first use.
-  const std::vector<NamedParameter>& parameters() const { return used_; }
+  /// The gradients by every value that the seeds depend on. A value that several calls use gets their
+  /// gradients in the reverse order of these calls.
+  void backward(const std::vector<Seed>&, const Watch& watch = {});
+  /// Of the last backward, open; nothing where no seed depends on the value.
+  std::optional<Tensor> open_gradient(const Value&) const;
+  std::optional<Tensor> gradient(const Value&) const;
+  const Placement& gradient_placement(const Value& v) const { return gradient_placements_[v.id].value(); }
+
+ protected:
+  void hold_parameter(const NamedParameter&) override;
+  Shape hold_indices(const std::string& name, const Shape&) override;
+  void hold_view(const Value& of, const Shape&) override;
+  Shape hold_derived(const std::vector<Value>&, const Shape&, const Formula&, bool real) override;
+  std::vector<NamedValue> hold_call(const Node&) override;
+  Shape hold_moved(const Node&) override;
+  std::optional<std::int64_t> known(const Value& v) const override { return tensor(v).indices().front(); }
+  void placed(const Value&) override;
 
  private:
-  Value add(Tensor);
-  void accumulate(const Value&, const Tensor& gradient);
+  const Shape& hold(Tensor);
+  void check_shape(const std::string& name, const Tensor&, const Shape&) const;
+  std::vector<NamedTensor> inputs_of(const Node&) const;
   void go_back(const Node&, const Watch&);
+  void move_back(const Node&);
 
-  Level level_;
-  Source parameters_, indices_;
-  std::vector<Tensor> tensors_;
-  std::vector<std::optional<Tensor>> gradients_;
-  std::vector<Node> nodes_;
-  std::vector<NamedParameter> used_;
+  const Ranks ranks_;
+  ParameterSource parameters_;
+  IndexSource indices_;
+  std::vector<Tensor> tensors_;                     ///< closed, but for what is partial
+  std::vector<std::vector<Tensor>> contributions_;  ///< to each gradient, open
+  std::vector<std::optional<Placement>> gradient_placements_;
 };
 
 }  // namespace assay::align

@@ -58,18 +58,22 @@ int run(const ReplayVerb& verb) {
     return 0;
   }
   check_size(model, batch);
-  align::Replay replay(model,
-                       {batch, verb.micro_batches, verb.precision == "fp64" ? Level::fp64 : Level::report});
   std::signal(SIGXFSZ, SIG_IGN);  // a dump that grows too large is an error that says so
   std::unique_ptr<align::Recorder> recorder;
   if (!verb.dump.empty())
     recorder = std::make_unique<align::Recorder>(verb.dump, producer(model, verb.precision));
   bool finite = true;
-  for (long long step = 0; step < verb.steps; ++step) {
-    const align::StepResult result = replay.step(recorder.get());
-    fmt::print("step {}: loss {:.12g}, gradient norm {:.12g}\n", step, result.loss, result.grad_norm);
-    finite = finite && std::isfinite(result.loss) && std::isfinite(result.grad_norm);
-  }
+  const align::StepSettings settings = {.batch = batch,
+                                        .micro_batches = verb.micro_batches,
+                                        .precision = align::parse_precision(verb.precision)};
+  align::run_ranks(1, [&](align::Communicator& communicator) {
+    align::Replay replay(model, settings, communicator);
+    for (long long step = 0; step < verb.steps; ++step) {
+      const align::StepResult result = replay.step(recorder.get());
+      fmt::print("step {}: loss {:.12g}, gradient norm {:.12g}\n", step, result.loss, result.grad_norm);
+      finite = finite && std::isfinite(result.loss) && std::isfinite(result.grad_norm);
+    }
+  });
   if (recorder) recorder->finish();
   return finite ? 0 : 1;
 }

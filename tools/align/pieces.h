@@ -1,0 +1,18 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "assay/golden/tensor.h"
+
+/// Tensors cut and put together along one dimension.
+namespace assay::align {
+
+/// Positions [begin, end) along dim.
+Tensor piece(const Tensor&, std::size_t dim, std::int64_t begin, std::int64_t end);
+/// Piece k of n equal ones. Throws Error if they are not equal.
+Tensor piece_of(const Tensor&, std::size_t dim, std::int64_t k, std::int64_t n);
+/// One behind the other along dim; of one dtype. Throws Error if other extents differ.
+Tensor joined(std::span<const Tensor>, std::size_t dim);
+
+}  // namespace assay::align

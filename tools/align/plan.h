@@ -1,0 +1,25 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "assay/align/strategies/pipeline.h"
+
+namespace assay::align {
+
+/// What a strategy makes of a model, found by typing every tensor of the step along every axis, without
+/// computing it.
+struct PlannedParameter {
+  Shape whole;
+  std::vector<Sharding> shardings;
+  std::vector<Axis> summed_over;      ///< axes along which a micro-batch's gradient is partial
+  std::vector<std::int64_t> holders;  ///< ranks of pp
+  bool has_gradient = false;
+};
+using Plan = std::map<std::string, PlannedParameter>;
+
+/// @throws Error  if the strategy contradicts itself, the model or the batch, with the reason
+Plan make_plan(const Model&, const Batch&, const Parallel&, const Pipeline&, std::int64_t micro_batches);
+
+}  // namespace assay::align
