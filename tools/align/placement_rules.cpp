@@ -157,9 +157,10 @@ std::vector<PlacedGradient> place_gradients(const Operator& op, const std::vecto
     }
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const Placed& own = inputs[i].value.placement[axis];
+      const bool is_cut = own.how == Placed::How::sharded;
       // A sum over what is sharded elsewhere, or of rows of which each rank has its own.
-      result[i].placement[axis] =
-          is_partial || (!all.empty() && own.how != Placed::How::sharded) ? partial : own;
+      const bool sums_shares = is_partial || (!all.empty() && !is_cut);
+      result[i].placement[axis] = sums_shares ? partial : is_cut ? own : replicated;
     }
   }
   return result;

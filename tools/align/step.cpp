@@ -220,7 +220,9 @@ bool Replay::counts_tokens(const Placement& placement) const {
 void Replay::balance() {
   for (const auto& [name, load] : loads_) {
     const Tensor own = Tensor::from_indices({static_cast<std::int64_t>(load.size())}, load);
-    const Tensor all = ranks_.sum_indices(mesh().group(dense_axes), "the loads of " + name, own);
+    const std::string what = "the loads of " + name;
+    const Tensor all = ranks_.sum_indices(holders_of(mesh(), plan_.at(name)), what + " over pp",
+                                          ranks_.sum_indices(mesh().group(dense_axes), what, own));
     Parameter& bias = parameters_.at(name);
     const Tensor updated = ranks_.arithmetic().result(
         "expert_bias_update", {{"expert_bias", value_of(name)}, {"tokens_per_expert", all}},

@@ -17,11 +17,15 @@ Tensor sum_gradient(const Ranks& ranks, const std::string& name, const PlannedPa
     if (std::ranges::find(but, axis) == but.end()) axes.push_back(axis);
   }
   const std::string what = fmt::format("the sum of the gradient of {}", name);
-  Tensor sum = ranks.sum(ranks.mesh().group(axes), what, open);
-  const std::vector<int> line = ranks.mesh().group({Axis::pp});
+  const Tensor sum = ranks.sum(ranks.mesh().group(axes), what, open);
+  return ranks.sum(holders_of(ranks.mesh(), p), what + " over pp", sum);
+}
+
+std::vector<int> holders_of(const Mesh& mesh, const PlannedParameter& p) {
+  const std::vector<int> line = mesh.group({Axis::pp});
   std::vector<int> holders;
   for (const std::int64_t rank : p.holders) holders.push_back(line[static_cast<std::size_t>(rank)]);
-  return ranks.sum(holders, what + " over pp", sum);
+  return holders;
 }
 
 bool counts_once(const Mesh& mesh, const PlannedParameter& p, bool of_experts,
