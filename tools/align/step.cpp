@@ -24,7 +24,8 @@ bool of_experts(const std::string& parameter) {
 
 std::int64_t of_each_rank(const StepSettings& s) {
   if (s.micro_batches % s.parallel.dp != 0)
-    throw Error("{} micro-batches do not divide over dp = {}", s.micro_batches, s.parallel.dp);
+    throw Error("{} micro-batches do not divide over dp = {}; expected a multiple", s.micro_batches,
+                s.parallel.dp);
   return s.micro_batches / s.parallel.dp;
 }
 
@@ -39,6 +40,11 @@ std::string message(std::string_view what, std::int64_t micro_batch, std::int64_
 }
 
 }  // namespace
+
+void check(const Model& model, const StepSettings& settings) {
+  const Pipeline pipeline(settings.parallel, model, of_each_rank(settings));
+  make_plan(model, settings.batch, settings.parallel, pipeline, of_each_rank(settings));
+}
 
 Replay::~Replay() = default;
 
@@ -324,27 +330,30 @@ StepResult Replay::step(Recorder* recorder) {
 }
 
 void Replay::record_forward(const Running& running, std::int64_t micro_batch, Recorder& recorder) const {
-  const Tape& tape = running.tape;
   recorder.begin(step_, number_of(micro_batch));
-  for (const Machine::Node& node : tape.nodes()) {
-    if (node.op != nullptr) recorder.forward(tape, node);
-  }
-  for (const Loss& loss : running.result.losses) recorder.loss(loss.name, tape.tensor(loss.value));
+  recorder.forward(running.tape);
+  for (const Loss& loss : running.result.losses) recorder.loss(loss.name, running.tape.tensor(loss.value));
 }
 
 void Replay::record_parameters(Recorder& recorder) const {
-  for (const auto& [name, value] : parameters()) recorder.parameter(Phase::forward, name, "param", "", value);
+  for (const auto& [name, value] : parameters())
+    recorder.parameter({Phase::forward, "param"}, name, plan_.at(name), value.shape(), value);
   for (const auto& [name, gradient] : gradients_)
-    recorder.parameter(Phase::backward, name, "grad", "", gradient);
+    recorder.parameter({Phase::backward, "grad"}, name, plan_.at(name), parameters_.at(name).shape, gradient,
+                       shards_of(name).number());
 }
 
 void Replay::record_updates(Recorder& recorder) const {
   for (const auto& [name, value] : parameters()) {
-    recorder.parameter(Phase::optimizer, name, "param", "", value);
+    recorder.parameter({Phase::optimizer, "param"}, name, plan_.at(name), value.shape(), value);
     if (!gradients_.contains(name)) continue;
-    const OptimizerState& state = parameters_.at(name).state;
-    recorder.parameter(Phase::optimizer, name, "state", "exp_avg", state.exp_avg);
-    recorder.parameter(Phase::optimizer, name, "state", "exp_avg_sq", state.exp_avg_sq);
+    const Parameter& p = parameters_.at(name);
+    const auto state = [&](const char* which, const Tensor& tensor) {
+      recorder.parameter({Phase::optimizer, "state", which}, name, plan_.at(name), p.shape, tensor,
+                         shards_of(name).number());
+    };
+    state("exp_avg", p.state.exp_avg);
+    state("exp_avg_sq", p.state.exp_avg_sq);
   }
 }
 

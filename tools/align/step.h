@@ -24,10 +24,13 @@ struct StepResult {
   double grad_norm = 0;  ///< before clipping
 };
 
+/// @throws Error  if the strategy, the model and the batch do not go together, with the reason
+void check(const Model&, const StepSettings&);
+
 /// Training steps of a model, as one rank does them with the others.
 class Replay {
  public:
-  /// @throws Error  before anything runs, if the strategy, the model and the batch do not go together
+  /// @throws Error  as check does, and if there are other than the strategy's ranks
   Replay(const Model&, const StepSettings&, Communicator&);
   ~Replay();
   /// The next one; all ranks get the same result. What this rank computes goes to the recorder, if there is

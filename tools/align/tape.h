@@ -36,6 +36,8 @@ class Tape : public Machine {
   /// Of the last backward, open; nothing where no seed depends on the value.
   std::optional<Tensor> open_gradient(const Value&) const;
   std::optional<Tensor> gradient(const Value&) const;
+  /// Whether open tensors are not rounded yet.
+  bool rounds_at_the_end() const { return ranks_.arithmetic().leading() > 0; }
   const Placement& gradient_placement(const Value& v) const { return gradient_placements_[v.id].value(); }
 
  protected:

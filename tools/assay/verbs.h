@@ -76,6 +76,7 @@ struct ReplayVerb {
   bool describe = false;
   long long steps = 1, micro_batches = 1, sequences = 1, length = 32;
   std::string precision = "fp64";
+  std::string parallel;
   std::string tolerance = "telechat3", dtype = "bfloat16";  ///< of describe
 };
 int run(const ReplayVerb&);
