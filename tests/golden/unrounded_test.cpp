@@ -113,7 +113,8 @@ TEST(Unrounded, TiesAreBrokenByWhatIsFarBelow) {
 TEST(Unrounded, SpecialValuesHaveNoOrder) {
   EXPECT_EQ(exact_sum_of<double>({1, infinity, huge, 0x1p-200}).nearest(), infinity);
   EXPECT_EQ(exact_sum_of<double>({-infinity, huge, huge}).nearest(), -infinity);
-  for (const auto& terms : {std::vector{infinity, 1., -infinity}, {std::nan(""), infinity}, {-std::nan("")}}) {
+  for (const auto& terms :
+       {std::vector{infinity, 1., -infinity}, {std::nan(""), infinity}, {-std::nan("")}}) {
     const double sum = exact_sum_of(terms).nearest();
     EXPECT_TRUE(std::isnan(sum) && !std::signbit(sum));
   }
@@ -131,8 +132,11 @@ TEST(Unrounded, SignsOfZero) {
 
 TEST(Unrounded, OnlyAResultBeyondTheRangeIsAnError) {
   EXPECT_THAT(parts_of(exact_sum_of<double>({huge, huge, -huge, tiny})), ElementsAre(huge, tiny));
-  EXPECT_THAT([] { exact_sum_of<double>({huge, huge}); },
-              testing::ThrowsMessage<Error>(testing::HasSubstr("beyond the range of float64")));
+  EXPECT_THAT(
+      [] {
+        exact_sum_of<double>({huge, huge});
+      },
+      testing::ThrowsMessage<Error>(testing::HasSubstr("beyond the range of float64")));
 }
 
 TEST(Unrounded, OnlySumsAreExact) {
