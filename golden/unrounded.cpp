@@ -38,10 +38,8 @@ bool separate(Levels& levels) {
 
 }  // namespace
 
-double Unrounded::round(DType dtype) const {
-  if (dtype == DType::float64) return nearest_;
-  if (!rest_) return round_to(dtype, nearest_);
-  return round_to(dtype, to_odd(nearest_, rest_->nearest_ < 0));
+double Unrounded::before(DType dtype) const {
+  return dtype == DType::float64 || !rest_ ? nearest_ : to_odd(nearest_, rest_->nearest_ < 0);
 }
 
 Unrounded operator+(const Unrounded& a, const Unrounded& b) {

@@ -34,7 +34,9 @@ class Unrounded {
   double nearest() const { return nearest_; }
   const Unrounded* rest() const { return rest_.get(); }  ///< nullptr: nothing
   /// Rounded once, to nearest even; an integer dtype clamps.
-  double round(DType) const;
+  double round(DType dtype) const { return round_to(dtype, before(dtype)); }
+  /// A float64 that rounds to this dtype as the number does.
+  double before(DType) const;
 
   friend Unrounded operator+(const Unrounded&, const Unrounded&);
   friend Unrounded operator-(const Unrounded& a, const Unrounded& b) { return a + -b; }

@@ -100,7 +100,7 @@ Tensor round_unrounded(const Tensor& t, DType dtype) {
   const DefaultFloatEnvironment environment;
   std::vector<double> values;
   for (const Unrounded& number : sums_of({&t, 1}, static_cast<std::size_t>(element_count(shape))))
-    values.push_back(number.round(dtype));
+    values.push_back(number.before(dtype));
   return Tensor::from_values(dtype, shape, values);
 }
 
