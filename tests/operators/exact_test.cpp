@@ -93,10 +93,10 @@ TEST(Exact, IsTheTruthRoundedOnce) {
 
 TEST(Exact, SumsOfOtherOperatorsHaveNoOrder) {
   std::mt19937_64 random(2);
-  std::vector<double> x = random_tensor({200}, 4, random).values();
+  std::vector<double> x = random_tensor({200}, 30, random).values();
   std::set<double> results;
   for (int order = 0; order < 10; ++order) {
-    const auto outputs = compute_exact(find_operator("logsumexp"), std::vector{values("x", {1, 200}, x)}, {});
+    const auto outputs = compute_exact(find_operator("reduce_mean"), std::vector{values("x", x)}, {});
     results.insert(output_named(outputs, "y").value(0));
     std::ranges::shuffle(x, random);
   }
