@@ -16,8 +16,15 @@ bool moves_only(const Operator& op) {
   });
 }
 
-bool is_parameter(const Operator& op, std::string_view arg) {
-  return input_arg(op, arg).role == Role::param;
+// Parameters are recorded once in a step, and indices where they are made.
+bool is_recorded_elsewhere(const Operator& op, std::string_view arg) {
+  const Role role = input_arg(op, arg).role;
+  return role == Role::param || (role == Role::index && op.name != "embedding" && op.name != "cross_entropy");
+}
+
+// A step inside a strategy: what they are together is declared.
+bool is_inside(const Machine::Node& node) {
+  return node.module.find('/') != std::string::npos;
 }
 
 std::string without_grad(const std::string& name) {
@@ -36,9 +43,11 @@ Shape whole_shape(Shape shape, const Placement& placement, const Mesh& mesh) {
 std::optional<std::int64_t> count_of(const Tape& tape, const Machine::Node& node, const std::string& output) {
   if (output_arg(*node.op, output).terms.empty()) return std::nullopt;
   std::vector<InputShape> inputs;
-  for (const NamedValue& x : node.inputs)
+  for (const NamedValue& x : node.inputs) {
+    if (x.name == "positions") continue;  // of this rank alone; nothing is counted by them
     inputs.push_back(
         {x.name, whole_shape(x.value.shape, x.value.placement, tape.mesh()), &tape.tensor(x.value)});
+  }
   return accumulation_count(*node.op, output, inputs, node.attributes);
 }
 
@@ -109,7 +118,7 @@ bool Recorder::is_recorded(const Value& v) const {
 void Recorder::forward(const Tape& tape) {
   std::map<std::string, std::int64_t> calls;
   for (const Machine::Node& node : tape.nodes()) {
-    if (node.op == nullptr || moves_only(*node.op)) continue;
+    if (node.op == nullptr || is_inside(node) || moves_only(*node.op)) continue;
     call_of_[&node] = calls[node.module]++;
     forward(tape, node);
   }
@@ -126,7 +135,7 @@ void Recorder::forward(const Tape& tape, const Machine::Node& node) {
     add(std::move(r), tape.tensor(v));
   };
   for (const NamedValue& x : node.inputs) {
-    if (!is_parameter(*node.op, x.name)) add_value("input", x.name, x.value, {});
+    if (!is_recorded_elsewhere(*node.op, x.name)) add_value("input", x.name, x.value, {});
   }
   for (const NamedValue& y : node.outputs)
     add_value("output", y.name, completed(tape, y.value), count_of(tape, node, y.name));
@@ -152,7 +161,7 @@ void Recorder::backward(const Tape& tape, const Machine::Node& node,
   for (const NamedTensor& g : of_outputs)
     add_gradient("grad_output", g.name, output_of(node.outputs, input_arg(*node.op, g.name)), g.tensor, {});
   for (const NamedTensor& g : of_inputs) {
-    if (!is_parameter(*node.op, without_grad(g.name)))
+    if (!is_recorded_elsewhere(*node.op, without_grad(g.name)))
       add_gradient("grad_input", g.name, value_named(node.inputs, without_grad(g.name)), g.tensor,
                    count_of(tape, node, g.name));
   }

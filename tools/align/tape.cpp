@@ -129,6 +129,10 @@ void Tape::go_back(const Node& node, const Watch& watch) {
           {std::string(arg.name), known ? *known : Tensor(arithmetic.storage(), output.shape)});
   }
   if (!wanted) return;
+  if (node.declares) {
+    if (watch) watch(node, of_outputs, {});
+    return;
+  }
   tensors.insert(tensors.end(), of_outputs.begin(), of_outputs.end());
   const std::vector<NamedTensor> results = arithmetic.compute(*node.op, tensors, node.attributes);
   for (const NamedValue& input : node.inputs) {

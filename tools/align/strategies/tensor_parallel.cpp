@@ -48,8 +48,11 @@ Value embed_in_parallel(Machine& on, const std::string& module, const Value& tok
       tokens.shape, [=](std::int64_t token) { return is_own(token) ? token - first : 0; }, false);
   const Value mask = each(
       {tokens.shape.front(), 1}, [=](std::int64_t token) { return is_own(token) ? 1 : 0; }, true);
-  const Value rows = on.call(module, "embedding", {{"weight", weight}, {"index", index}});
-  return leave_region(on, module, on.call(module, "mul", {{"a", rows}, {"b", mask}}));
+  const std::string inside = module + "/vocabulary";
+  const Value rows = on.call(inside, "embedding", {{"weight", weight}, {"index", index}});
+  const Value y = leave_region(on, inside, on.call(inside, "mul", {{"a", rows}, {"b", mask}}));
+  on.declare(module, "embedding", {{"weight", weight}, {"index", tokens}}, {}, {{"y", y}});
+  return y;
 }
 
 Value gather_vocabulary(Machine& on, const std::string& module, const Value& logits) {
