@@ -82,8 +82,9 @@ class Ring {
     std::vector<NamedValue> all;
     for (const Value& lse : lse_) all.push_back({fmt::format("x_{}", all.size()), lse});
     const Value beside = on_.call(module_, "concat", all, {{"dim", -1}});
-    Shape kept = lse_.front().shape;
-    XX Value sum;
+    const Value lse = on_.call(module_, "logsumexp", {{"x", beside}}, {{"dims", std::vector<double>{-1}}});
+    const Value total = reshape(lse, lse_.front().shape);
+    Value sum;
     for (std::size_t i = 0; i < out_.size(); ++i) {
       const Value share =
           on_.call(module_, "exp", {{"x", on_.call(module_, "sub", {{"a", lse_[i]}, {"b", total}})}});
