@@ -65,9 +65,9 @@ std::shared_ptr<const Arithmetic> arithmetic(Precision precision) {
     case Precision::fp32:
       return std::make_shared<Plain>(Level::report);
     case Precision::exact:
-      break;
+      return std::make_shared<ExactSums>();
   }
-  throw Error("exact is not there yet");
+  throw Error("no such precision");
 }
 
 }  // namespace assay::align

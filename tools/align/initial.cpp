@@ -19,6 +19,10 @@ std::int64_t shift_of(const std::string& name) {
          (at == std::string::npos ? 0 : std::stoll(name.substr(at + 1)));
 }
 
+std::string of_seed(const std::string& name, std::int64_t seed) {
+  return seed == 0 ? name : name + " of seed " + std::to_string(seed);
+}
+
 }  // namespace
 
 std::vector<double> drawn(const std::string& name, std::int64_t count) {
@@ -34,10 +38,10 @@ std::vector<double> drawn(const std::string& name, std::int64_t count) {
   return out;
 }
 
-Tensor initial_parameter(const std::string& name, const Shape& shape) {
+Tensor initial_parameter(const std::string& name, const Shape& shape, std::int64_t seed) {
   std::int64_t size = 1;
   for (const std::int64_t extent : shape) size *= extent;
-  std::vector<double> values = drawn(name, size);
+  std::vector<double> values = drawn(of_seed(name, seed), size);
   const bool norm = name.find("norm") != std::string::npos, bias = name.ends_with("bias"),
              embedding = name.starts_with("model.embed_tokens");
   const double scale = norm        ? 0.1
@@ -49,11 +53,11 @@ Tensor initial_parameter(const std::string& name, const Shape& shape) {
 }
 
 Tensor initial_indices(const std::string& name, const Batch& batch, std::int64_t vocabulary,
-                       std::int64_t number) {
+                       std::int64_t number, std::int64_t seed) {
   constexpr std::string_view valid = "valid_";
   if (name.starts_with(valid)) {
     const std::vector<std::int64_t> targets =
-        initial_indices(name.substr(valid.size()), batch, vocabulary, number).indices();
+        initial_indices(name.substr(valid.size()), batch, vocabulary, number, seed).indices();
     return Tensor::from_indices(
         {}, std::vector{static_cast<std::int64_t>(targets.size()) - std::ranges::count(targets, no_target)});
   }
@@ -61,7 +65,7 @@ Tensor initial_indices(const std::string& name, const Batch& batch, std::int64_t
   // one more of each sequence than there are tokens: the last target
   const std::int64_t known = batch.tokens() + (targets ? batch.sequences : 0);
   const std::string stream = number == 0 ? "tokens" : "tokens of micro-batch " + std::to_string(number);
-  const std::vector<double> values = drawn(stream, known);
+  const std::vector<double> values = drawn(of_seed(stream, seed), known);
   std::vector<std::int64_t> out(static_cast<std::size_t>(batch.tokens()), targets ? no_target : 0);
   const auto shift = static_cast<std::size_t>(shift_of(name) * batch.sequences);
   for (std::size_t i = 0; i < out.size() && i + shift < values.size(); ++i) {

@@ -87,7 +87,7 @@ void Replay::initialize() {
 
 Tensor Replay::piece_of_whole(const std::string& name, const PlannedParameter& planned) const {
   Tensor t = Tensor::from_values(ranks_.arithmetic().storage(), planned.whole,
-                                 initial_parameter(name, planned.whole).values());
+                                 initial_parameter(name, planned.whole, settings_.seed).values());
   for (const Sharding& s : planned.shardings)
     t = piece_of(t, s.placed.dim, mesh().coordinate(s.axis), mesh().size(s.axis));
   return t;
@@ -116,8 +116,9 @@ std::int64_t Replay::number_of(std::int64_t micro_batch) const {
 // Of this rank's part of the sequences.
 Tensor Replay::indices(const std::string& name, std::int64_t micro_batch) const {
   const Batch& batch = settings_.batch;
-  const Tensor whole = initial_indices(name, batch, model_.vocabulary,
-                                       step_ * settings_.micro_batches + number_of(micro_batch));
+  const Tensor whole =
+      initial_indices(name, batch, model_.vocabulary,
+                      step_ * settings_.micro_batches + number_of(micro_batch), settings_.seed);
   if (whole.shape().empty()) return whole;
   const std::vector<std::int64_t> all = whole.indices();
   std::vector<std::int64_t> own;
@@ -303,6 +304,7 @@ void Replay::update(double coefficient) {
 }
 
 StepResult Replay::step(Recorder* recorder) {
+  gradients_.clear();
   for (const Action& action : pipeline_.actions(mesh().coordinate(Axis::pp))) {
     switch (action.kind) {
       case Action::Kind::forward:
@@ -324,7 +326,6 @@ StepResult Replay::step(Recorder* recorder) {
   result.grad_norm = norm();
   update(clip_coefficient(settings_.optimizer, result.grad_norm));
   if (recorder != nullptr) record_updates(*recorder);
-  gradients_.clear();
   ++step_;
   return result;
 }

@@ -17,6 +17,7 @@ struct StepSettings {
   Precision precision = Precision::fp64;
   OptimizerSettings optimizer = {};
   Parallel parallel = {};
+  std::int64_t seed = 0;  ///< of weights and tokens
 };
 
 struct StepResult {
@@ -39,6 +40,8 @@ class Replay {
 
   /// This rank's pieces. All ranks must call it: what ZeRO has cut is gathered.
   std::map<std::string, Tensor> parameters() const;
+  /// Of the last step, after clipping: this rank's pieces, or its flat shards where ZeRO cuts gradients.
+  const std::map<std::string, Tensor>& gradients() const { return gradients_; }
   const Plan& plan() const { return plan_; }
   const Mesh& mesh() const { return ranks_.mesh(); }
 

@@ -54,6 +54,8 @@ class Tape : public Machine {
   const Shape& hold(Tensor);
   void check_shape(const std::string& name, const Tensor&, const Shape&) const;
   std::vector<NamedTensor> inputs_of(const Node&) const;
+  bool is_open(const Value&) const;
+  Tensor closed_share(const Node&, const Value&) const;
   void go_back(const Node&, const Watch&);
   void move_back(const Node&);
 

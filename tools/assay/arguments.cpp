@@ -181,6 +181,10 @@ void add_replay(CLI::App& app, std::function<int()>& action) {
   count("--steps", o->steps, "training steps")->excludes(describe);
   count("--micro-batches", o->micro_batches, "of each step, over all ranks; their gradients are accumulated")
       ->excludes(describe);
+  verb->add_option("--seed", o->seed, "of weights and tokens; 0 by default")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N")
+      ->excludes(describe);
   verb->add_option("--precision", o->precision, "fp64, fp32 or exact")
       ->check(CLI::IsMember({"fp64", "fp32", "exact"}))
       ->excludes(describe);

@@ -63,7 +63,8 @@ int run(const ReplayVerb& verb) {
   const align::StepSettings settings = {.batch = batch,
                                         .micro_batches = verb.micro_batches,
                                         .precision = align::parse_precision(verb.precision),
-                                        .parallel = align::parse_parallel(verb.parallel)};
+                                        .parallel = align::parse_parallel(verb.parallel),
+                                        .seed = verb.seed};
   align::check(model, settings);
   std::signal(SIGXFSZ, SIG_IGN);  // a dump that grows too large is an error that says so
   std::unique_ptr<AssayDumpWriter> dump;
