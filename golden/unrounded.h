@@ -46,6 +46,8 @@ class Unrounded {
   Unrounded& operator*=(const Unrounded& x) { return *this = *this * x; }
   Unrounded& operator/=(const Unrounded& x) { return *this = *this / x; }
   friend Unrounded sqrt(const Unrounded& x) { return std::sqrt(x.nearest_); }
+  friend Unrounded exp(const Unrounded& x) { return std::exp(x.nearest_); }
+  friend bool operator<(const Unrounded& a, const Unrounded& b) { return a.nearest_ < b.nearest_; }
 
  private:
   double nearest_;

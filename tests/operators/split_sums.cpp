@@ -105,6 +105,7 @@ std::vector<Split> splits() {
        "",
        {{"expert_out", 0}, {"sorted_index", 0}},
        {"y", "grad_probs"}},
+      {"swiglu", "N=5,C=24", "", {{"gate", 1}, {"up", 1}, {"grad_y", 1}}, {"grad_probs"}},
       {"reduce_sum", "S=24x5", "dims=[0]", {{"x", 0}}, {"y"}},
       {"add", "A=24x5,B=5", "alpha=-0.5", {{"a", 0}, {"grad_y", 0}}, {"grad_b"}},
       {"mul", "A=24x5,B=5", "", {{"a", 0}, {"grad_y", 0}}, {"grad_b"}},

@@ -12,6 +12,7 @@
 #include "assay/align/strategies/data_parallel.h"
 #include "assay/align/strategies/regions.h"
 #include "assay/golden/error.h"
+#include "assay/golden/exact_sum.h"
 
 namespace assay::align {
 namespace {
@@ -143,8 +144,7 @@ void Replay::forward(const Action& action, Recorder* recorder) {
   if (!stage.finishes) send("activation", m, action.stage + 1, tape.tensor(running->result.x));
   add_loads(tape);
   for (const Loss& loss : running->result.losses)
-    losses_.push_back({static_cast<double>(number_of(m)), static_cast<double>(losses_.size()),
-                       loss.weight * tape.tensor(loss.value).value(0)});
+    losses_.push_back(loss.weight * tape.tensor(loss.value).value(0));
   if (recorder != nullptr) record_forward(*running, m, *recorder);
   running_[{m, action.stage}] = std::move(running);
 }
@@ -239,24 +239,16 @@ void Replay::balance() {
   loads_.clear();
 }
 
-// All ranks add up all losses in the same order: that of the micro-batches, then that of the model.
+// The sum is exact, so that it is the same whatever rank has which loss.
 double Replay::mean_loss() {
-  std::vector<double> flat;
   const bool counts = mesh().coordinate(Axis::tp) == 0 && mesh().coordinate(Axis::cp) == 0;
-  for (const std::vector<double>& loss : losses_) {
-    if (counts) flat.insert(flat.end(), loss.begin(), loss.end());
-  }
+  const std::vector<double> own = counts ? losses_ : std::vector<double>();
   losses_.clear();
-  const Tensor own({static_cast<std::int64_t>(flat.size())}, std::span<const double>(flat));
-  std::vector<std::array<double, 3>> all;
-  for (const Tensor& part : ranks_.communicator().all_gather(all_ranks(), "the losses", own)) {
-    for (std::int64_t i = 0; i < part.size(); i += 3)
-      all.push_back({part.value(i), part.value(i + 1), part.value(i + 2)});
-  }
-  std::ranges::sort(all);
-  double sum = 0;
-  for (const std::array<double, 3>& loss : all) sum += loss[2];
-  return sum / static_cast<double>(settings_.micro_batches);
+  const Tensor mine({static_cast<std::int64_t>(own.size())}, std::span<const double>(own));
+  ExactSum sum;
+  for (const Tensor& part : ranks_.communicator().all_gather(all_ranks(), "the losses", mine))
+    sum.add(std::span<const double>(part.values()));
+  return sum.round() / static_cast<double>(settings_.micro_batches);
 }
 
 std::vector<int> Replay::all_ranks() const {

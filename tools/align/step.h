@@ -95,7 +95,7 @@ class Replay {
   std::map<std::pair<std::int64_t, std::int64_t>, std::unique_ptr<Running>> running_;  ///< micro-batch, stage
   Gradients gradients_;                                     ///< open, in the end closed
   std::map<std::string, std::vector<std::int64_t>> loads_;  ///< tokens of each expert, by the router's bias
-  std::vector<std::vector<double>> losses_;  ///< number of the micro-batch, place among its losses, value
+  std::vector<double> losses_;                              ///< of this rank's stages, weighted
 };
 
 }  // namespace assay::align

@@ -18,7 +18,14 @@ std::vector<Sharding> row_parallel() {
 }
 
 Value enter_region(Machine& on, const std::string& module, const Value& x) {
-  if (on.mesh().parallel().sp) return gather_sequence(on, module, x);
+  return on.mesh().parallel().sp ? all_tokens(on, module, x) : sum_gradients(on, module, x);
+}
+
+Value all_tokens(Machine& on, const std::string& module, const Value& x) {
+  return on.mesh().parallel().sp ? gather_sequence(on, module, x) : x;
+}
+
+Value sum_gradients(Machine& on, const std::string& module, const Value& x) {
   return on.move(module, {Kind::copy, Axis::tp}, x);
 }
 
