@@ -1,7 +1,4 @@
 // Ranks as threads of one process.
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
@@ -11,7 +8,7 @@
 #include <thread>
 
 #include "assay/align/communicator.h"
-#include "assay/golden/error.h"
+#include "rank_error.h"
 
 namespace assay::align {
 namespace {
@@ -34,12 +31,6 @@ struct Hall {
   std::map<std::pair<int, int>, std::map<std::string, std::deque<Tensor>>> sent;  ///< from, to; by name
   std::vector<std::string> state;  ///< of each rank, for messages
   std::vector<bool> ended;         ///< by returning or by throwing
-
-  std::string states() const {
-    std::vector<std::string> all;
-    for (std::size_t r = 0; r < state.size(); ++r) all.push_back(fmt::format("rank {} {}", r, state[r]));
-    return fmt::format("{}", fmt::join(all, "; "));
-  }
 };
 
 class ThreadCommunicator : public Communicator {
@@ -51,12 +42,7 @@ class ThreadCommunicator : public Communicator {
 
   std::vector<Tensor> all_to_all(const std::vector<int>& group, const std::string& what,
                                  const std::vector<Tensor>& parts) override {
-    const auto at = std::find(group.begin(), group.end(), rank_);
-    if (at == group.end())
-      throw Error("{}: rank {} is not in the group [{}]", what, rank_, fmt::join(group, ", "));
-    if (parts.size() != group.size())
-      throw Error("{}: rank {} gives {} parts to {} ranks", what, rank_, parts.size(), group.size());
-    const auto me = static_cast<std::size_t>(at - group.begin());
+    const std::size_t me = place_in(group, rank_, what, parts.size());
     std::unique_lock lock(hall_.mutex);
     waits(what);
     Meeting& meeting = hall_.meetings[group];
@@ -67,9 +53,7 @@ class ThreadCommunicator : public Communicator {
       meeting = {what, std::vector<std::vector<Tensor>>(group.size()), std::vector<bool>(group.size()),
                  std::vector<bool>(group.size())};
     }
-    if (meeting.what != what)
-      throw Error("the ranks of [{}] do not agree on a collective: rank {} is in {}, others in {}",
-                  fmt::join(group, ", "), rank_, what, meeting.what);
+    if (meeting.what != what) throw do_not_agree(group, rank_, what, meeting.what);
     meeting.given[me] = parts;
     meeting.is_given[me] = true;
     hall_.changed.notify_all();
@@ -124,10 +108,8 @@ class ThreadCommunicator : public Communicator {
     hall_.changed.wait_for(lock, patience_, [&] { return done() || who_is_lost() >= 0; });
     if (done()) return;
     const int gone = who_is_lost();
-    if (gone >= 0)
-      throw Error("rank {} waits in {} for rank {}, which has ended: {}", rank_, what, gone, hall_.states());
-    throw Error("rank {} has waited {} ms in {} for others: {}", rank_, patience_.count(), what,
-                hall_.states());
+    if (gone >= 0) throw has_ended(gone, rank_, what, hall_.state);
+    throw has_waited(patience_, rank_, what, hall_.state);
   }
 
   Hall& hall_;
