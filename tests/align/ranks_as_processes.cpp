@@ -1,28 +1,32 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "assay/align/mpi_world.h"
+#include "assay/align/mpi_job.h"
 #include "ranks_under_test.h"
 
 namespace assay::align {
 
-const MpiWorld* world = nullptr;
+const MpiJob* job = nullptr;
 
 std::vector<int> rank_counts() {
-  return {world->size()};
+  return {job->size()};
 }
 
 void run_ranks_under_test(int size, const std::function<void(Communicator&)>& work,
                           std::chrono::milliseconds patience) {
-  ASSERT_EQ(size, world->size());
-  world->run(work, patience);
+  ASSERT_EQ(size, job->size());
+  job->run(work, patience);
 }
 
 }  // namespace assay::align
 
-// Not GoogleTest's own: MPI must be finalized before static variables are gone.
 int main(int argc, char** argv) {
-  const assay::align::MpiWorld world;
-  assay::align::world = &world;
+  const auto job = assay::align::join_mpi_job();
+  if (!job) {
+    fmt::print(stderr, "{}: expected mpirun -n 2 or more\n", argv[0]);
+    return 2;
+  }
+  assay::align::job = job.get();
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -1,4 +1,4 @@
-#include "assay/align/launched.h"
+#include "launched.h"
 
 #include <charconv>
 #include <cstdlib>

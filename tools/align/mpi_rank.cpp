@@ -56,11 +56,10 @@ MpiRank::MpiRank(int rank, int size, milliseconds patience)
 
 std::vector<Tensor> MpiRank::all_to_all(const std::vector<int>& group, const std::string& what,
                                         const std::vector<Tensor>& parts) {
-  place_in(group, rank_, what, parts.size());
+  check_parts(group, rank_, what, parts.size());
   const std::string address = fmt::format("{}", fmt::join(group, " "));
   Lock lock(mutex_);
-  for (std::size_t k = 0; k < group.size(); ++k)
-    post_.send(group[k], {Kind::collective, address, what, parts[k]});
+  for (std::size_t k = 0; k < group.size(); ++k) tell(group[k], {Kind::collective, address, what, parts[k]});
   wait_for_letters(lock, group, Kind::collective, address, what);
   std::vector<Tensor> result;
   for (const int from : group) result.push_back(take(from, Kind::collective, address));
@@ -69,13 +68,20 @@ std::vector<Tensor> MpiRank::all_to_all(const std::vector<int>& group, const std
 
 void MpiRank::send(int to, const std::string& what, const Tensor& tensor) {
   const Lock lock(mutex_);
-  post_.send(to, {Kind::message, what, what, tensor});
+  tell(to, {Kind::message, what, what, tensor});
 }
 
 Tensor MpiRank::receive(int from, const std::string& what) {
   Lock lock(mutex_);
   wait_for_letters(lock, {from}, Kind::message, what, what);
   return take(from, Kind::message, what);
+}
+
+void MpiRank::tell(int to, const Letter& letter) {
+  if (to == rank_)
+    deliver(rank_, letter);
+  else
+    post_.send(to, letter);
 }
 
 void MpiRank::progress() {
@@ -178,24 +184,26 @@ std::string MpiRank::end(const std::string& problem) {
   return first_problem();
 }
 
-// The rank whose problem it is says so first if all must be ended, the others if it is not there any more.
 void MpiRank::wait_for_the_end_of_all(Lock& lock) {
-  const auto grace =
-      (patience_ + 2 * time_to_answer) * (problems_[static_cast<std::size_t>(rank_)].empty() ? 2 : 1);
-  std::optional<Clock::time_point> deadline;
-  for (Pause pause;
-       std::ranges::find(ended_, false) != ended_.end() || post_.is_sending() || post_.is_receiving();
-       pause(lock, post_.is_receiving())) {
+  std::optional<Clock::time_point> in_trouble_since;
+  const auto is_over = [&] {
+    return std::ranges::find(ended_, false) == ended_.end() && !post_.is_sending() && !post_.is_receiving();
+  };
+  for (Pause pause; !is_over(); pause(lock, post_.is_receiving())) {
     progress();
-    const std::string problem = first_problem();
-    if (!problem.empty() && !deadline) deadline = Clock::now() + grace;
-    if (deadline && Clock::now() > *deadline) end_all_processes(problem);
+    const std::string& problem = first_problem();
+    if (problem.empty()) continue;
+    if (!in_trouble_since) in_trouble_since = Clock::now();
+    // Who has the problem says it once for all; the others if that one is not there any more.
+    const bool is_mine = &problem == &problems_[static_cast<std::size_t>(rank_)];
+    const milliseconds grace = (is_mine ? 1 : 2) * (patience_ + 2 * time_to_answer);
+    if (Clock::now() - *in_trouble_since > grace) end_all_processes(problem);
   }
 }
 
-std::string MpiRank::first_problem() const {
+const std::string& MpiRank::first_problem() const {
   const auto first = std::ranges::find_if(problems_, [](const std::string& p) { return !p.empty(); });
-  return first == problems_.end() ? "" : *first;
+  return first == problems_.end() ? problems_.front() : *first;
 }
 
 }  // namespace assay::align

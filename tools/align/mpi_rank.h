@@ -32,6 +32,7 @@ class MpiRank : public Communicator {
   using Lock = std::unique_lock<std::mutex>;
   using Kind = Letter::Kind;
 
+  void tell(int to, const Letter&);
   void progress();
   void deliver(int from, Letter);
   void serve_while_computing(std::stop_token);
@@ -42,7 +43,7 @@ class MpiRank : public Communicator {
                        const std::string& what) const;
   void ask_for_states(Lock&);
   void wait_for_the_end_of_all(Lock&);
-  std::string first_problem() const;
+  const std::string& first_problem() const;
 
   const int rank_;
   const std::chrono::milliseconds patience_;

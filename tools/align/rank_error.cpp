@@ -33,13 +33,11 @@ RankError do_not_agree(const std::vector<int>& group, int rank, const std::strin
                    fmt::join(group, ", "), rank, what, others);
 }
 
-std::size_t place_in(const std::vector<int>& group, int rank, const std::string& what, std::size_t parts) {
-  const auto at = std::find(group.begin(), group.end(), rank);
-  if (at == group.end())
+void check_parts(const std::vector<int>& group, int rank, const std::string& what, std::size_t parts) {
+  if (std::find(group.begin(), group.end(), rank) == group.end())
     throw RankError("{}: rank {} is not in the group [{}]", what, rank, fmt::join(group, ", "));
   if (parts != group.size())
     throw RankError("{}: rank {} gives {} parts to {} ranks", what, rank, parts, group.size());
-  return static_cast<std::size_t>(at - group.begin());
 }
 
 }  // namespace assay::align

@@ -20,8 +20,7 @@ RankError has_waited(std::chrono::milliseconds, int rank, const std::string& wha
 RankError do_not_agree(const std::vector<int>& group, int rank, const std::string& what,
                        const std::string& others);
 
-/// Where the rank stands in the group.
-/// @throws Error  if it is not in the group, or gives another number of parts than there are ranks
-std::size_t place_in(const std::vector<int>& group, int rank, const std::string& what, std::size_t parts);
+/// @throws RankError  if the rank is not in the group, or gives another number of parts than there are ranks
+void check_parts(const std::vector<int>& group, int rank, const std::string& what, std::size_t parts);
 
 }  // namespace assay::align

@@ -42,7 +42,8 @@ class ThreadCommunicator : public Communicator {
 
   std::vector<Tensor> all_to_all(const std::vector<int>& group, const std::string& what,
                                  const std::vector<Tensor>& parts) override {
-    const std::size_t me = place_in(group, rank_, what, parts.size());
+    check_parts(group, rank_, what, parts.size());
+    const auto me = static_cast<std::size_t>(std::find(group.begin(), group.end(), rank_) - group.begin());
     std::unique_lock lock(hall_.mutex);
     waits(what);
     Meeting& meeting = hall_.meetings[group];
