@@ -21,6 +21,9 @@ Tensor numbers(const std::vector<double>& values) {
   return Tensor::from_values(DType::float64, {static_cast<std::int64_t>(values.size())}, values);
 }
 
+// To wait for another rank that does not come, yet longer than a loaded machine takes to begin all of them.
+constexpr std::chrono::milliseconds brief(300);
+
 std::vector<int> all(const Communicator& on) {
   std::vector<int> ranks(static_cast<std::size_t>(on.size()));
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -154,8 +157,8 @@ TEST_P(Ranks, WhatARankThrowsIsThrown) {
 
 TEST_P(Ranks, ADeadlockEndsWithTheStateOfEveryRank) {
   const auto work = [](Communicator& on) { on.receive((on.rank() + 1) % on.size(), "activation"); };
-  EXPECT_THAT([&] { run(work, std::chrono::milliseconds(50)); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("has waited 50 ms in activation"),
+  EXPECT_THAT([&] { run(work, brief); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("has waited 300 ms in activation"),
                                          HasSubstr("rank 0 waits in activation"),
                                          HasSubstr("rank 1 waits in activation"))));
 }
@@ -166,18 +169,17 @@ TEST_P(Ranks, GroupsThatMeetInACircleAreADeadlock) {
     const std::vector<std::vector<int>> groups = {{0, 1}, {1, 2}, {0, 2}};
     if (on.rank() < 3) on.all_gather(groups[static_cast<std::size_t>(on.rank())], "send", numbers({1}));
   };
-  EXPECT_THAT(
-      [&] { run(work, std::chrono::milliseconds(50)); },
-      ThrowsMessage<Error>(AllOf(HasSubstr("has waited 50 ms in send"), HasSubstr("rank 2 waits in send"))));
+  EXPECT_THAT([&] { run(work, brief); }, ThrowsMessage<Error>(AllOf(HasSubstr("has waited 300 ms in send"),
+                                                                    HasSubstr("rank 2 waits in send"))));
 }
 
 TEST_P(Ranks, ARankThatComputesSaysSo) {
   const auto work = [](Communicator& on) {
     gather(on, "all-reduce");
-    if (on.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    if (on.rank() == 1) std::this_thread::sleep_for(4 * brief);
     gather(on, "all-gather");
   };
-  EXPECT_THAT([&] { run(work, std::chrono::milliseconds(50)); },
+  EXPECT_THAT([&] { run(work, brief); },
               ThrowsMessage<Error>(HasSubstr("rank 1 computes behind all-reduce")));
 }
 

@@ -3,7 +3,7 @@
 namespace assay::align {
 
 std::vector<int> rank_counts() {
-  return {2, 3, 4, 8};
+  return {2, 3, 8};
 }
 
 void run_ranks_under_test(int size, const std::function<void(Communicator&)>& work,

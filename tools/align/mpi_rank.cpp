@@ -115,7 +115,7 @@ void MpiRank::serve_while_computing(std::stop_token stop) {
   while (!stop.stop_requested()) {
     progress();
     const bool is_busy = post_.is_receiving() || post_.is_sending();
-    never_.wait_for(lock, stop, is_busy ? nap : microseconds(time_between_looks), [] { return false; });
+    nap_.wait_for(lock, stop, is_busy ? nap : microseconds(time_between_looks), [] { return false; });
   }
 }
 

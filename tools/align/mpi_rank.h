@@ -53,7 +53,7 @@ class MpiRank : public Communicator {
   std::vector<std::string> states_;                                           ///< by rank, for messages
   std::vector<bool> ended_;
   std::vector<std::string> problems_;  ///< by rank; of those that no other problem was known to
-  std::condition_variable_any never_;
+  std::condition_variable_any nap_;    ///< of the servant, who is never woken
   std::jthread servant_;
 };
 
