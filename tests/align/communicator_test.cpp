@@ -183,5 +183,13 @@ TEST_P(Ranks, ARankThatComputesSaysSo) {
               ThrowsMessage<Error>(HasSubstr("rank 1 computes behind all-reduce")));
 }
 
+TEST_P(Ranks, WhoIsDoneWaitsForWhoComputes) {
+  run(
+      [](Communicator& on) {
+        if (on.rank() == 1) std::this_thread::sleep_for(3 * brief);
+      },
+      brief);
+}
+
 }  // namespace
 }  // namespace assay::align

@@ -1,5 +1,5 @@
 // A program under mpirun whose ranks get into trouble: mpi_trouble
-// killed|exits|stopped|computes|stranger|throws|rounds
+// killed|exits|stopped|stopped-alone|computes|stranger|throws|rounds
 #include <fmt/format.h>
 #include <mpi.h>
 
@@ -48,6 +48,10 @@ void run(const std::string& trouble, Communicator& on) {
       {"computes", [] { std::this_thread::sleep_for(std::chrono::hours(1)); }},
       {"throws", [] { throw Error("w is not finite"); }}};
   if (trouble == "rounds") return rounds(on);
+  if (trouble == "stopped-alone") {
+    if (on.rank() == 1) std::raise(SIGSTOP);
+    return;
+  }
   before_the_second_exchange(on, troubles.at(trouble));
 }
 

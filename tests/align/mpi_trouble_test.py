@@ -16,10 +16,10 @@ def launch(trouble):
 
 
 class Trouble(unittest.TestCase):
-    def expect_waiting(self, trouble, state):
+    def expect_said(self, trouble, pattern):
         status, said = launch(trouble)
         self.assertEqual((status, len(said)), (2, 1), said)
-        self.assertRegex(said[0], f"^{WAITING.format(state)}$")
+        self.assertRegex(said[0], f"^{pattern}$")
 
     def test_what_a_rank_throws_is_said_once(self):
         self.assertEqual(launch("throws"), (2, ["assay: rank 1: w is not finite"]))
@@ -31,10 +31,13 @@ class Trouble(unittest.TestCase):
         self.assertEqual(launch("exits"), (1, []))
 
     def test_a_stopped_rank_is_named_and_ends_all(self):
-        self.expect_waiting("stopped", "does not answer")
+        self.expect_said("stopped", WAITING.format("does not answer"))
+
+    def test_a_stopped_rank_for_which_nobody_waits_is_named_too(self):
+        self.expect_said("stopped-alone", "assay: rank [023] has waited 500 ms in the end of all for others: rank 0 is done; rank 1 does not answer; rank 2 is done; rank 3 is done")
 
     def test_a_rank_that_computes_without_end_is_named_and_ends_all(self):
-        self.expect_waiting("computes", "computes behind first")
+        self.expect_said("computes", WAITING.format("computes behind first"))
 
     def test_another_program_is_no_rank(self):
         self.assertEqual(launch("stranger"), (2, ["assay: rank 1 runs another version of assay; expected the same program on every machine"]))

@@ -177,20 +177,38 @@ std::string MpiRank::end(const std::string& problem) {
   if (first_problem().empty()) problems_[me] = problem;  // else it follows from the other's
   states_[me] = problem.empty() ? "is done" : "has thrown";
   ended_[me] = true;
-  for (int r = 0; r < size(); ++r) {
-    if (r != rank_) post_.send(r, {Kind::ended, problems_[me], states_[me]});
-  }
+  announce_end();
   wait_for_the_end_of_all(lock);
   return first_problem();
 }
 
+void MpiRank::announce_end() {
+  const auto me = static_cast<std::size_t>(rank_);
+  for (int r = 0; r < size(); ++r) {
+    if (r != rank_) post_.send(r, {Kind::ended, problems_[me], states_[me]});
+  }
+}
+
+// Others may compute for long: who does answers, who does not is lost.
+void MpiRank::look_for_the_lost(Lock& lock) {
+  ask_for_states(lock);
+  if (std::ranges::find(states_, no_answer) == states_.end() || !first_problem().empty()) return;
+  problems_[static_cast<std::size_t>(rank_)] = has_waited(patience_, rank_, "the end of all", states_).what();
+  announce_end();
+}
+
 void MpiRank::wait_for_the_end_of_all(Lock& lock) {
+  Clock::time_point next_look = Clock::now() + patience_;
   std::optional<Clock::time_point> in_trouble_since;
   const auto is_over = [&] {
     return std::ranges::find(ended_, false) == ended_.end() && !post_.is_sending() && !post_.is_receiving();
   };
   for (Pause pause; !is_over(); pause(lock, post_.is_receiving())) {
     progress();
+    if (first_problem().empty() && Clock::now() > next_look) {
+      look_for_the_lost(lock);
+      next_look = Clock::now() + patience_;
+    }
     const std::string& problem = first_problem();
     if (problem.empty()) continue;
     if (!in_trouble_since) in_trouble_since = Clock::now();

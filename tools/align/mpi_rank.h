@@ -42,6 +42,8 @@ class MpiRank : public Communicator {
   void check_agreement(const std::vector<int>& senders, Kind, const std::string& address,
                        const std::string& what) const;
   void ask_for_states(Lock&);
+  void announce_end();
+  void look_for_the_lost(Lock&);
   void wait_for_the_end_of_all(Lock&);
   const std::string& first_problem() const;
 
