@@ -70,12 +70,6 @@ void in_pieces(std::size_t size, Transfer transfer) {
     transfer(at, static_cast<int>(std::min(largest_piece, size - at)));
 }
 
-bool are_complete(std::vector<MPI_Request>& requests) {
-  int complete = 0;
-  MPI_Testall(static_cast<int>(requests.size()), requests.data(), &complete, MPI_STATUSES_IGNORE);
-  return complete != 0;
-}
-
 }  // namespace
 
 void Post::send(int to, const Letter& letter) {
@@ -131,11 +125,20 @@ void Post::progress(const Deliver& deliver) {
       deliver(static_cast<int>(from), std::move(arrived.letter));
     }
   }
-  leaving_.remove_if([](Leaving& letter) { return are_complete(letter.requests); });
+  leaving_.remove_if([this](Leaving& letter) { return are_complete(letter.requests); });
 }
 
-bool Post::is_receiving() const {
-  return std::ranges::any_of(arriving_, [](const auto& letters) { return !letters.empty(); });
+bool Post::are_complete(std::vector<MPI_Request>& requests) {
+  int count = 0;
+  std::vector<int> which(requests.size());
+  MPI_Testsome(static_cast<int>(requests.size()), requests.data(), &count, which.data(), MPI_STATUSES_IGNORE);
+  if (count != MPI_UNDEFINED) moved_ += count;
+  return std::ranges::all_of(requests, [](MPI_Request r) { return r == MPI_REQUEST_NULL; });
+}
+
+bool Post::is_busy() const {
+  return !leaving_.empty() ||
+         std::ranges::any_of(arriving_, [](const auto& letters) { return !letters.empty(); });
 }
 
 void end_all_processes(const std::string& why) {

@@ -36,9 +36,10 @@ class Post {
   /// Moves what can be moved. The letters of a sender are delivered in the order in which it sent them.
   /// Another program than this one among the senders ends all.
   void progress(const Deliver&);
-  /// Whether parts of a tensor are on their way to this process.
-  bool is_receiving() const;
-  bool is_sending() const { return !leaving_.empty(); }
+  /// Whether letters are on their way from or to this process.
+  bool is_busy() const;
+  /// How many messages of MPI have come to their end; grows while a large tensor travels.
+  std::int64_t moved() const { return moved_; }
 
  private:
   struct Leaving {
@@ -54,9 +55,11 @@ class Post {
     std::vector<MPI_Request> requests;
   };
   bool open_next_envelope();
+  bool are_complete(std::vector<MPI_Request>&);
 
   std::list<Leaving> leaving_;
   std::vector<std::deque<Arriving>> arriving_;  ///< by sender
+  std::int64_t moved_ = 0;
 };
 
 /// Says why on standard error and ends all processes with status 2.

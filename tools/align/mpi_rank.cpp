@@ -43,6 +43,26 @@ class Pause {
   Clock::time_point asleep_from_ = Clock::now() + time_to_stay_awake;
 };
 
+// Is over when nothing has moved for that time: a large tensor may travel for longer.
+class Patience {
+ public:
+  Patience(const Post& post, milliseconds time) : post_(post), time_(time) { restart(); }
+  void restart() {
+    seen_ = post_.moved();
+    end_ = Clock::now() + time_;
+  }
+  bool is_over() {
+    if (post_.moved() != seen_) restart();
+    return Clock::now() > end_;
+  }
+
+ private:
+  const Post& post_;
+  const milliseconds time_;
+  std::int64_t seen_ = 0;
+  Clock::time_point end_;
+};
+
 }  // namespace
 
 MpiRank::MpiRank(int rank, int size, milliseconds patience)
@@ -114,8 +134,7 @@ void MpiRank::serve_while_computing(std::stop_token stop) {
   Lock lock(mutex_);
   while (!stop.stop_requested()) {
     progress();
-    const bool is_busy = post_.is_receiving() || post_.is_sending();
-    nap_.wait_for(lock, stop, is_busy ? nap : microseconds(time_between_looks), [] { return false; });
+    nap_.wait_for(lock, stop, post_.is_busy() ? nap : microseconds(time_between_looks), [] { return false; });
   }
 }
 
@@ -129,12 +148,12 @@ Tensor MpiRank::take(int from, Kind kind, const std::string& address) {
 
 void MpiRank::wait_for_letters(Lock& lock, const std::vector<int>& senders, Kind kind,
                                const std::string& address, const std::string& what) {
-  const Clock::time_point deadline = Clock::now() + patience_;
+  Patience patience(post_, patience_);
   std::string& state = states_[static_cast<std::size_t>(rank_)];
   state = "waits in " + what;
   const auto is_missing = [&](int from) { return !letters_.contains({from, kind, address}); };
   const auto is_lost = [&](int from) { return is_missing(from) && ended_[static_cast<std::size_t>(from)]; };
-  for (Pause pause;; pause(lock, post_.is_receiving())) {
+  for (Pause pause;; pause(lock, post_.is_busy())) {
     progress();
     check_agreement(senders, kind, address, what);
     if (std::ranges::none_of(senders, is_missing)) break;
@@ -142,7 +161,7 @@ void MpiRank::wait_for_letters(Lock& lock, const std::vector<int>& senders, Kind
       ask_for_states(lock);
       throw has_ended(*lost, rank_, what, states_);
     }
-    if (Clock::now() > deadline) {
+    if (patience.is_over()) {
       ask_for_states(lock);
       throw has_waited(patience_, rank_, what, states_);
     }
@@ -160,14 +179,14 @@ void MpiRank::check_agreement(const std::vector<int>& senders, Kind kind, const 
 }
 
 void MpiRank::ask_for_states(Lock& lock) {
-  const Clock::time_point deadline = Clock::now() + time_to_answer;
+  Patience patience(post_, time_to_answer);
   for (int r = 0; r < size(); ++r) {
     if (r == rank_ || ended_[static_cast<std::size_t>(r)]) continue;
     states_[static_cast<std::size_t>(r)] = no_answer;
     post_.send(r, {Kind::question, "", ""});
   }
-  for (Pause pause; Clock::now() < deadline && std::ranges::find(states_, no_answer) != states_.end();
-       pause(lock, false))
+  for (Pause pause; !patience.is_over() && std::ranges::find(states_, no_answer) != states_.end();
+       pause(lock, post_.is_busy()))
     progress();
 }
 
@@ -198,16 +217,14 @@ void MpiRank::look_for_the_lost(Lock& lock) {
 }
 
 void MpiRank::wait_for_the_end_of_all(Lock& lock) {
-  Clock::time_point next_look = Clock::now() + patience_;
+  Patience patience(post_, patience_);
   std::optional<Clock::time_point> in_trouble_since;
-  const auto is_over = [&] {
-    return std::ranges::find(ended_, false) == ended_.end() && !post_.is_sending() && !post_.is_receiving();
-  };
-  for (Pause pause; !is_over(); pause(lock, post_.is_receiving())) {
+  const auto is_over = [&] { return std::ranges::find(ended_, false) == ended_.end() && !post_.is_busy(); };
+  for (Pause pause; !is_over(); pause(lock, post_.is_busy())) {
     progress();
-    if (first_problem().empty() && Clock::now() > next_look) {
+    if (first_problem().empty() && patience.is_over()) {
       look_for_the_lost(lock);
-      next_look = Clock::now() + patience_;
+      patience.restart();
     }
     const std::string& problem = first_problem();
     if (problem.empty()) continue;
