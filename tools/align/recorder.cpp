@@ -77,9 +77,15 @@ Manifest manifest_of(const Parallel& p, const std::string& producer) {
   return manifest;
 }
 
-void Recorder::begin(std::int64_t step, std::int64_t micro_batch) {
+void Recorder::begin(std::int64_t step, std::int64_t micro_batch, const Tape& tape) {
   step_ = step;
   micro_batch_ = micro_batch;
+  call_of_.clear();
+  std::map<std::string, std::int64_t> calls;
+  for (const Machine::Node& node : tape.nodes()) {
+    if (node.op != nullptr && !is_inside(node) && !moves_only(*node.op))
+      call_of_[&node] = calls[node.module]++;
+  }
 }
 
 Record Recorder::record(Identity id, const std::string& op, const Tensor& tensor) const {
@@ -117,11 +123,8 @@ void Recorder::add(Record record, const Tensor& tensor) {
 }
 
 void Recorder::forward(const Tape& tape) {
-  std::map<std::string, std::int64_t> calls;
   for (const Machine::Node& node : tape.nodes()) {
-    if (node.op == nullptr || is_inside(node) || moves_only(*node.op)) continue;
-    call_of_[&node] = calls[node.module]++;
-    forward(tape, node);
+    if (call_of_.contains(&node)) forward(tape, node);
   }
 }
 

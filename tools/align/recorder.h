@@ -23,7 +23,8 @@ class Recorder {
  public:
   Recorder(RecordSink& sink, const Mesh& mesh) : sink_(sink), mesh_(mesh) {}
 
-  void begin(std::int64_t step, std::int64_t micro_batch);
+  /// What follows is of this micro-batch, in the forward or the backward of its tape.
+  void begin(std::int64_t step, std::int64_t micro_batch, const Tape&);
   void forward(const Tape&);
   void backward(const Tape&, const Machine::Node&, const std::vector<NamedTensor>& of_outputs,
                 const std::vector<NamedTensor>& of_inputs);

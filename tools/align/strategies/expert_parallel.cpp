@@ -100,7 +100,7 @@ Value Dispatcher::select_of_node(const Value& index) {
 }
 
 Value Dispatcher::select(const Value& x, const Value& order) {
-  return on_.call(module_, "index_select", {{"x", x}, {"index", order}});
+  return on_.call(module_ + "/dispatch", "index_select", {{"x", x}, {"index", order}});
 }
 
 Dispatched Dispatcher::dispatch(Value x, Routed routed, bool with_probs) {
@@ -122,7 +122,7 @@ Dispatched Dispatcher::dispatch(Value x, Routed routed, bool with_probs) {
   if (with_probs) {
     const Value flat = on_.call(module_, "reshape", {{"x", d.weights}},
                                 {{"shape", std::vector<double>{static_cast<double>(choices)}}});
-    d.probs = select(flat, d.sorted_index);
+    d.probs = on_.call(module_, "index_select", {{"x", flat}, {"index", d.sorted_index}});
   }
   exchange(d, value_named(permuted, "tokens_per_expert"), with_probs);
   d.rows = on_.move(module_, {Kind::copy, Axis::etp}, d.rows);
