@@ -10,7 +10,9 @@
 #include "assay/align/pieces.h"
 #include "assay/align/strategies/context_parallel.h"
 #include "assay/align/strategies/data_parallel.h"
+#include "assay/align/strategies/recompute.h"
 #include "assay/align/strategies/regions.h"
+#include "assay/align/strategies/swap.h"
 #include "assay/golden/error.h"
 #include "assay/golden/exact_sum.h"
 
@@ -56,6 +58,7 @@ struct Replay::Running {
   Tape tape;
   std::optional<Value> x;  ///< what came from the stage before
   Forward result;
+  SwapSpace swapped;
 };
 
 Replay::Replay(const Model& model, const StepSettings& settings, Communicator& communicator)
@@ -146,6 +149,8 @@ void Replay::forward(const Action& action, Recorder* recorder) {
   for (const Loss& loss : running->result.losses)
     losses_.push_back(loss.weight * tape.tensor(loss.value).value(0));
   if (recorder != nullptr) record_forward(*running, m, *recorder);
+  forget_for_recompute(running->tape, settings_.parallel.recompute);
+  if (settings_.parallel.swap) running->swapped.take(running->tape);
   running_[{m, action.stage}] = std::move(running);
 }
 
@@ -154,6 +159,7 @@ void Replay::backward(const Action& action, Recorder* recorder) {
   const std::int64_t m = action.micro_batch;
   const Stage& stage = pipeline_.stages()[static_cast<std::size_t>(action.stage)];
   Running& running = *running_.at({m, action.stage});
+  if (settings_.parallel.swap) running.swapped.give_back(running.tape);
   const double share = 1 / static_cast<double>(settings_.micro_batches);
   std::vector<Tape::Seed> seeds;
   if (!stage.finishes)
