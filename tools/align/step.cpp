@@ -335,25 +335,28 @@ void Replay::record_forward(const Running& running, std::int64_t micro_batch, Re
   for (const Loss& loss : running.result.losses) recorder.loss(loss.name, running.tape.tensor(loss.value));
 }
 
+Tensor Replay::whole_piece(const std::string& name, const Tensor& t) const {
+  const Shape& shape = parameters_.at(name).shape;
+  return t.shape() == shape ? t : shards_of(name).gather(t, shape, name);
+}
+
 void Replay::record_parameters(Recorder& recorder) const {
-  for (const auto& [name, value] : parameters())
-    recorder.parameter({Phase::forward, "param"}, name, plan_.at(name), value.shape(), value);
+  for (const auto& [name, parameter] : parameters_)
+    recorder.parameter({Phase::forward, "param"}, name, plan_.at(name), value_of(name));
   for (const auto& [name, gradient] : gradients_)
-    recorder.parameter({Phase::backward, "grad"}, name, plan_.at(name), parameters_.at(name).shape, gradient,
-                       shards_of(name).number());
+    recorder.parameter({Phase::backward, "grad"}, name, plan_.at(name), whole_piece(name, gradient));
 }
 
 void Replay::record_updates(Recorder& recorder) const {
-  for (const auto& [name, value] : parameters()) {
-    recorder.parameter({Phase::optimizer, "param"}, name, plan_.at(name), value.shape(), value);
+  for (const auto& [name, parameter] : parameters_) {
+    const PlannedParameter& planned = plan_.at(name);
+    recorder.parameter({Phase::optimizer, "param"}, name, planned, value_of(name));
     if (!gradients_.contains(name)) continue;
-    const Parameter& p = parameters_.at(name);
-    const auto state = [&](const char* which, const Tensor& tensor) {
-      recorder.parameter({Phase::optimizer, "state", which}, name, plan_.at(name), p.shape, tensor,
-                         shards_of(name).number());
-    };
-    state("exp_avg", p.state.exp_avg);
-    state("exp_avg_sq", p.state.exp_avg_sq);
+    const OptimizerState& state = parameter.state;
+    recorder.parameter({Phase::optimizer, "state", "exp_avg"}, name, planned,
+                       whole_piece(name, state.exp_avg));
+    recorder.parameter({Phase::optimizer, "state", "exp_avg_sq"}, name, planned,
+                       whole_piece(name, state.exp_avg_sq));
   }
 }
 

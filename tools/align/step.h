@@ -78,6 +78,7 @@ class Replay {
   void balance();
   void update(double coefficient);
   void record_forward(const Running&, std::int64_t micro_batch, Recorder&) const;
+  Tensor whole_piece(const std::string& name, const Tensor& piece_or_shard) const;
   void record_parameters(Recorder&) const;
   void record_updates(Recorder&) const;
 

@@ -188,7 +188,11 @@ void Tape::go_back(const Node& node, const Watch& watch) {
   }
   if (!wanted) return;
   if (node.declares) {
-    if (watch) watch(node, of_outputs, {});
+    for (const NamedValue& input : node.inputs) {
+      const std::optional<Tensor> known = gradient(input.value);
+      if (known) of_inputs.push_back({std::string(grad) + input.name, *known});
+    }
+    if (watch) watch(node, of_outputs, of_inputs);
     return;
   }
   tensors.insert(tensors.end(), of_outputs.begin(), of_outputs.end());
