@@ -10,9 +10,10 @@
 #include "assay/golden/bound.h"
 #include "assay/golden/summation.h"
 #include "assay/golden/truth.h"
+#include "assay/golden/unrounded.h"
 
-/// The arithmetic in which operators are written, alike for float (level `report`), double (`fp64`), Bound
-/// and Truth.
+/// The arithmetic in which operators are written, alike for float (level `report`), double (`fp64`), Bound,
+/// Truth and Unrounded.
 namespace assay {
 
 #define ASSAY_FUNCTION(f)     \
@@ -54,13 +55,20 @@ inline bool isinf(double x) {
   return std::isinf(x);
 }
 
-/// The float64 next to x, the odd one of two: it lies on the same side of every number of less than 53 bits.
+/// The odd one of the two float64 around a number that is none: it lies on the same side of every number of
+/// less than 53 bits.
+/// @param nearest  the one nearest to the number
+/// @param below    whether the number is below that one, or above
+inline double to_odd(double nearest, bool below) {
+  const bool even = (std::bit_cast<std::uint64_t>(nearest) & 1) == 0;
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  return even ? std::nextafter(nearest, below ? -infinity : infinity) : nearest;
+}
+/// The same of x; x itself where it is a float64.
 inline double to_odd(const Truth& x) {
   const auto nearest = static_cast<double>(x);
   if (!std::isfinite(nearest) || Truth(nearest) == x) return nearest;
-  const bool even = (std::bit_cast<std::uint64_t>(nearest) & 1) == 0;
-  constexpr double infinity = std::numeric_limits<double>::infinity();
-  return even ? std::nextafter(nearest, x < Truth(nearest) ? -infinity : infinity) : nearest;
+  return to_odd(nearest, x < Truth(nearest));
 }
 
 /// A constant of the formula (eps, a learning rate): rounded to float at level report; in Bound with the
@@ -156,12 +164,16 @@ std::vector<T> terms_of(std::int64_t n, F f) {
   return terms;
 }
 
-/// sum f(i), i < n. In float and double: left to right as written, unless the thread's SummationScope says
-/// otherwise. In Bound: as the device's accumulator may have it.
+/// sum f(i), i < n, from +0. In float and double: left to right as written, unless the thread's
+/// SummationScope says otherwise. In Bound: as the device's accumulator may have it. In Unrounded: exact.
 template <class T, class F>
 T sum(std::int64_t n, F f) {
   if constexpr (std::is_same_v<T, Bound>) {
     return accumulate(ErrorScope::current(), terms_of<Bound>(n, f));
+  } else if constexpr (std::is_same_v<T, Unrounded>) {
+    UnroundedSum total(0);
+    total.add(n, f);
+    return total.value();
   } else {
     if constexpr (!std::is_same_v<T, Truth>) {
       if (const Summation* how = SummationScope::current()) {

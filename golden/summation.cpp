@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 #include <vector>
+
+#include "assay/golden/unrounded.h"
 
 namespace assay {
 namespace {
@@ -31,7 +34,16 @@ T pairwise(const Summation& how, std::span<const T> terms) {
 }
 
 template <class T>
+T exact(std::span<const T> terms) {
+  UnroundedSum sum(0);
+  sum.add(static_cast<std::int64_t>(terms.size()),
+          [&](auto i) { return terms[static_cast<std::size_t>(i)]; });
+  return static_cast<T>(sum.value().round(std::is_same_v<T, float> ? DType::float32 : DType::float64));
+}
+
+template <class T>
 T in_order(const Summation& how, std::span<const T> terms) {
+  if (how.exact) return exact(terms);
   if (how.pairwise) return pairwise(how, terms);
   if (how.block <= 0) return sequential(how, terms);
   std::vector<T> sums;

@@ -62,13 +62,15 @@ void copy_forward(const std::vector<T>& x, const Positions& from, std::vector<T>
   }
 }
 
-/// The sum of the elements at these positions. That of one is the element itself: -0 stays -0.
+/// The sum of the elements at these positions. That of one is the element itself: -0 stays -0, but where the
+/// sum may continue elsewhere.
 template <class T>
 T sum_at(const std::vector<T>& values, std::span<const std::int64_t> at) {
   const auto value = [&](auto i) {
     return values[static_cast<std::size_t>(at[static_cast<std::size_t>(i)])];
   };
-  return at.size() == 1 ? value(0) : sum<T>(static_cast<std::int64_t>(at.size()), value);
+  const bool whole = !std::is_same_v<T, Unrounded>;
+  return at.size() == 1 && whole ? value(0) : sum<T>(static_cast<std::int64_t>(at.size()), value);
 }
 
 template <class T>

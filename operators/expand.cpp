@@ -14,6 +14,7 @@ struct Expand : Copy<Expand, true> {
   static constexpr Attribute attributes[] = {{"shape", "null", "extents of y; -1 is that of x"}};
   static constexpr Example examples[] = {
       {"X=3x1", "shape=[2,3,4]"}, {"X=1x5", "shape=[6,-1]"}, {"X=", "shape=[7]"}};
+  static constexpr bool sums_continue = true;
 
   static Shape shape(const Shape& x, const Attributes& a) {
     const Shape wanted = a.integers("shape");

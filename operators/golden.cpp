@@ -10,6 +10,7 @@
 #include "assay/golden/error.h"
 #include "assay/operators/binding.h"
 #include "assay/operators/certified.h"
+#include "assay/operators/outputs.h"
 
 namespace assay {
 
@@ -71,6 +72,7 @@ template class Tensors<float>;
 template class Tensors<double>;
 template class Tensors<Bound>;
 template class Tensors<Truth>;
+template class Tensors<Unrounded>;
 
 Tensor bits_of(const Tensor& tensor) {
   const std::size_t size = size_of(tensor.dtype());
@@ -166,33 +168,15 @@ void run_on(const Operator& op, Tensors<T>& tensors, const Dims& dims, const Att
   if constexpr (std::is_same_v<T, double>) op.run_double(tensors, dims, attributes);
   if constexpr (std::is_same_v<T, Bound>) op.run_bound(tensors, dims, attributes);
   if constexpr (std::is_same_v<T, Truth>) op.run_truth(tensors, dims, attributes);
+  if constexpr (std::is_same_v<T, Unrounded>) op.run_unrounded(tensors, dims, attributes);
 }
 
-// The outputs in the order of the declaration, the members of a list by their numbers.
-// @param to_tensor  makes the tensor of one slot
-template <class T, class F>
-std::vector<NamedTensor> outputs_of(const Operator& op, const Tensors<T>& tensors, F to_tensor) {
-  std::vector<NamedTensor> outputs;
-  for (const Arg& arg : op.args) {
-    if (is_given(arg)) continue;
-    std::map<std::int64_t, NamedTensor> members;
-    for (const auto& [name, slot] : tensors.slots()) {
-      if (slot.arg == &arg) members[*member_number(arg, name)] = {name, to_tensor(slot)};
-    }
-    for (auto& [number, member] : members) outputs.push_back(std::move(member));
-  }
-  return outputs;
-}
-
-// The sign of a NaN that was computed is the machine's: x86 has -NaN for 0 / 0, ARM +NaN.
 template <class T>
 std::vector<NamedTensor> golden_outputs(const Operator& op, const Tensors<T>& tensors, DType dtype) {
   return outputs_of(op, tensors, [&](const typename Tensors<T>::Slot& slot) {
     if (holds_indices(*slot.arg)) return Tensor::from_indices(slot.shape, slot.indices);
     std::vector<double> values(slot.values.begin(), slot.values.end());
-    for (double& v : values) {
-      if (std::isnan(v) && slot.arg->exact != Exact::bits) v = std::numeric_limits<double>::quiet_NaN();
-    }
+    for (double& v : values) v = output_value(*slot.arg, v);
     return Tensor::from_values(dtype, slot.shape, values);
   });
 }
@@ -256,6 +240,8 @@ template Tensors<float> evaluate<float>(const Operator&, std::span<const NamedTe
 template Tensors<double> evaluate<double>(const Operator&, std::span<const NamedTensor>, const Attributes&);
 template Tensors<Bound> evaluate<Bound>(const Operator&, std::span<const NamedTensor>, const Attributes&);
 template Tensors<Truth> evaluate<Truth>(const Operator&, std::span<const NamedTensor>, const Attributes&);
+template Tensors<Unrounded> evaluate<Unrounded>(const Operator&, std::span<const NamedTensor>,
+                                                const Attributes&);
 
 std::vector<NamedTensor> compute_golden(const Operator& op, std::span<const NamedTensor> inputs,
                                         const Attributes& attributes, Level level) {

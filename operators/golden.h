@@ -83,8 +83,9 @@ Dims bind_dims(const Operator&, InputShapes inputs, const Attributes&);
 /// The shape of an argument in such a call; not for lists, whose members have shapes of their own.
 Shape shape_of(const Operator&, const Arg&, const Dims&, const Attributes&);
 
-/// The same computation with the scalars kept, for those who need them: T is float, double, Bound or Truth.
-/// Bound is of the arithmetic that the calling thread's ErrorScope says.
+/// The same computation with the scalars kept, for those who need them: T is float, double, Bound or Truth,
+/// Unrounded where the operator has run_unrounded. Bound is of the arithmetic that the calling thread's
+/// ErrorScope says.
 template <class T>
 Tensors<T> evaluate(const Operator&, std::span<const NamedTensor> inputs, const Attributes&);
 

@@ -24,6 +24,7 @@ struct GroupedMatMul : GroupedMatMulBase {
   };
   static constexpr Example examples[] = {{"T=8,K=5,G=3,N=4"}, {"T=6,K=3,G=4,N=2", "transpose_weight=true"}};
   static constexpr ExactFill exact_fill = ExactFill::small_integers;
+  static constexpr bool sums_continue = true;
 
   static void certify(Tensors<float>& t, const Dims& d, const Attributes& a, Proofs& proofs) {
     const std::int64_t K = d.at("K"), N = d.at("N");

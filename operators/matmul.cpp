@@ -32,6 +32,7 @@ struct MatMul {
       {"A=,M=,K=7,B=2,N=3"},
   };
   static constexpr ExactFill exact_fill = ExactFill::small_integers;
+  static constexpr bool sums_continue = true;
 
   static std::string_view shape_of(const Arg& arg, const Attributes& a) {
     if (arg.name.ends_with("a") && a.flag("transpose_a")) return "A*,K,M*";

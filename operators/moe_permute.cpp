@@ -30,6 +30,7 @@ struct MoePermute {
   static constexpr Example examples[] = {{"N=5,C=3,K=2", "num_experts=4"},
                                          {"N=2x3,C=2,K=3", "num_experts=5,num_out_tokens=13,top_k=3"}};
   static constexpr ExactFill exact_fill = ExactFill::small_integers;
+  static constexpr bool sums_continue = true;
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     const Shape& index = shape_of_input(inputs, "index");

@@ -31,6 +31,7 @@ struct MoeUnpermute {
                                          {"P=6,C=5", "top_k=2", "probs"},
                                          {"P=5,C=2", "top_k=2,num_tokens=4", "probs"}};
   static constexpr ExactFill exact_fill = ExactFill::small_integers;
+  static constexpr bool sums_continue = true;
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     const InputShape* probs = find_input(inputs, "probs");

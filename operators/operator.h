@@ -242,6 +242,9 @@ struct Operator {
   void (*run_double)(Tensors<double>&, const Dims&, const Attributes&);
   void (*run_bound)(Tensors<Bound>&, const Dims&, const Attributes&);
   void (*run_truth)(Tensors<Truth>&, const Dims&, const Attributes&);
+  /// With Op::sums_continue: an output may be one part of a longer sum, of which other ranks or micro-batches
+  /// have the others. Null: none is.
+  void (*run_unrounded)(Tensors<Unrounded>&, const Dims&, const Attributes&);
 
   /// A faster way to certified values than compute_certified's own; null: none. Fills the outputs that it can
   /// from float32 inputs, correctly rounded, and gives the proof of each.
@@ -295,6 +298,7 @@ constexpr Operator describe() {
   o.run_double = &run<Op, double>;
   o.run_bound = &run<Op, Bound>;
   o.run_truth = &run<Op, Truth>;
+  if constexpr (requires { Op::sums_continue; }) o.run_unrounded = &run<Op, Unrounded>;
   if constexpr (requires { &Op::certify; }) o.certify = &Op::certify;
   return o;
 }

@@ -21,6 +21,7 @@ struct ReduceSum {
   static constexpr Example examples[] = {
       {"S=3x5x7"}, {"S=5x37", "dims=[1]"}, {"S=2x3x4x2", "dims=[-1,1],keepdim=true"}};
   static constexpr ExactFill exact_fill = ExactFill::small_integers;
+  static constexpr bool sums_continue = true;
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     bind_reduction(d, shape_of_input(inputs, "x"), a, "dims");

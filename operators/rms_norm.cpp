@@ -29,6 +29,7 @@ struct RmsNorm {
                                          {"N=4,C=5", "", "weight"},
                                          {"N=3,C=2x5"},
                                          {"N=5,C=2x4", "normalized_shape=[2,4]", "weight"}};
+  static constexpr bool sums_continue = true;
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     bind_norm(name, d, inputs, a);

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "assay/golden/arithmetic.h"
 #include "assay/golden/exact_sum.h"
 
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
@@ -121,6 +122,30 @@ void dot(benchmark::State& state, Data data) {
       });
 }
 
+// A matmul as operators write it, [32, 240] by [80, 240]^T: in Unrounded, against float64.
+template <class T>
+std::vector<T> matmul(const std::vector<T>& x, const std::vector<T>& w, std::size_t K) {
+  std::vector<T> y;
+  for (std::size_t n = 0; n < x.size() / K; ++n) {
+    for (std::size_t m = 0; m < w.size() / K; ++m) {
+      y.push_back(assay::sum<T>(static_cast<std::int64_t>(K), [&](auto k) {
+        return x[n * K + static_cast<std::size_t>(k)] * w[m * K + static_cast<std::size_t>(k)];
+      }));
+    }
+  }
+  return y;
+}
+
+void unrounded_matmul(benchmark::State& state, Data data) {
+  constexpr std::size_t N = 32, M = 80, K = 240;
+  const auto x = make(data, N * K, 1), w = make(data, M * K, 2);
+  const std::vector<double> plain_x(x.begin(), x.end()), plain_w(w.begin(), w.end());
+  const std::vector<Unrounded> exact_x(x.begin(), x.end()), exact_w(w.begin(), w.end());
+  compare(
+      state, (x.size() + w.size()) * sizeof(float), [&] { return matmul(plain_x, plain_w, K); },
+      [&] { return matmul(exact_x, exact_w, K); });
+}
+
 // KiB in all: within the second cache, and far beyond all of them.
 #define ASSAY_SIZES ->Arg(512)->Arg(65536)->ArgName("KiB")->UseManualTime()
 BENCHMARK_CAPTURE(sum, normal, Data::normal) ASSAY_SIZES;
@@ -130,6 +155,8 @@ BENCHMARK_CAPTURE(sum, wide, Data::wide) ASSAY_SIZES;
 BENCHMARK_CAPTURE(dot, normal, Data::normal) ASSAY_SIZES;
 BENCHMARK_CAPTURE(dot, bfloat16, Data::bfloat16) ASSAY_SIZES;
 BENCHMARK_CAPTURE(dot, wide, Data::wide) ASSAY_SIZES;
+BENCHMARK_CAPTURE(unrounded_matmul, normal, Data::normal)->UseManualTime();
+BENCHMARK_CAPTURE(unrounded_matmul, wide, Data::wide)->UseManualTime();
 
 }  // namespace
 }  // namespace assay

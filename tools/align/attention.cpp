@@ -76,10 +76,12 @@ class Attention {
     const Value latent = latent_norm("q_a_layernorm", parts_.linear(module_, "q_a_proj", x, a_.q_rank));
     return parts_.column_linear(module_, "q_b_proj", enter_region(on_, module_, latent), size);
   }
-  // Of all heads: each rank repeats it for its own.
+  // Of all heads: each rank repeats it for its own. Its gradient is the sum over all heads, whole before it
+  // is rotated back.
   Value shared_key(const Value& kv) {
-    const Value one = enter_region(on_, module_, columns(kv, a_.kv_rank, a_.kv_rank + a_.rope_dim));
-    return on_.call(module_, "expand", {{"x", rotate(split_heads(one, 1))}},
+    const Value one = all_tokens(on_, module_, columns(kv, a_.kv_rank, a_.kv_rank + a_.rope_dim));
+    const Value rotated = sum_gradients(on_, module_, rotate(split_heads(one, 1)));
+    return on_.call(module_, "expand", {{"x", rotated}},
                     {{"shape", std::vector<double>{real(b_.sequences), real(a_.heads / ranks_),
                                                    real(b_.length), real(a_.rope_dim)}}},
                     {{Axis::tp, sharded(1)}});

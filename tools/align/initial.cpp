@@ -24,10 +24,14 @@ std::string stream(const std::string& of, std::int64_t number) {
   return number == 0 ? of : of + " of micro-batch " + std::to_string(number);
 }
 
+std::string of_seed(const std::string& name, std::int64_t seed) {
+  return seed == 0 ? name : name + " of seed " + std::to_string(seed);
+}
+
 // At which token of each sequence its targets begin to count.
-std::vector<std::int64_t> prompts(const Batch& batch, std::int64_t number) {
+std::vector<std::int64_t> prompts(const Batch& batch, std::int64_t number, std::int64_t seed) {
   std::vector<std::int64_t> ends;
-  for (const double x : drawn(stream("prompts", number), batch.sequences))
+  for (const double x : drawn(of_seed(stream("prompts", number), seed), batch.sequences))
     ends.push_back(
         static_cast<std::int64_t>(std::abs(x) * batch.prompt * static_cast<double>(batch.length + 1)));
   return ends;
@@ -48,10 +52,10 @@ std::vector<double> drawn(const std::string& name, std::int64_t count) {
   return out;
 }
 
-Tensor initial_parameter(const std::string& name, const Shape& shape) {
+Tensor initial_parameter(const std::string& name, const Shape& shape, std::int64_t seed) {
   std::int64_t size = 1;
   for (const std::int64_t extent : shape) size *= extent;
-  std::vector<double> values = drawn(name, size);
+  std::vector<double> values = drawn(of_seed(name, seed), size);
   const bool norm = name.find("norm") != std::string::npos, bias = name.ends_with("bias"),
              embedding = name.starts_with("model.embed_tokens");
   const double scale = norm        ? 0.1
@@ -63,19 +67,19 @@ Tensor initial_parameter(const std::string& name, const Shape& shape) {
 }
 
 Tensor initial_indices(const std::string& name, const Batch& batch, std::int64_t vocabulary,
-                       std::int64_t number) {
+                       std::int64_t number, std::int64_t seed) {
   constexpr std::string_view valid = "valid_";
   if (name.starts_with(valid)) {
     const std::vector<std::int64_t> targets =
-        initial_indices(name.substr(valid.size()), batch, vocabulary, number).indices();
+        initial_indices(name.substr(valid.size()), batch, vocabulary, number, seed).indices();
     return Tensor::from_indices(
         {}, std::vector{static_cast<std::int64_t>(targets.size()) - std::ranges::count(targets, no_target)});
   }
   const bool targets = name.starts_with("targets");
   // one more of each sequence than there are tokens: the last target
   const std::int64_t known = batch.tokens() + (targets ? batch.sequences : 0);
-  const std::vector<double> values = drawn(stream("tokens", number), known);
-  const std::vector<std::int64_t> ends = prompts(batch, number);
+  const std::vector<double> values = drawn(of_seed(stream("tokens", number), seed), known);
+  const std::vector<std::int64_t> ends = prompts(batch, number, seed);
   std::vector<std::int64_t> out(static_cast<std::size_t>(batch.tokens()), targets ? no_target : 0);
   const auto sequences = static_cast<std::size_t>(batch.sequences),
              shift = static_cast<std::size_t>(shift_of(name)) * sequences;

@@ -15,7 +15,8 @@ std::vector<double> drawn(const std::string& name, std::int64_t count);
 
 /// Float64. Norms are near 1, router biases small; matrices and embeddings have variance 1 / in and 1 / 3, so
 /// that the values stay of size 1 from layer to layer.
-Tensor initial_parameter(const std::string& name, const Shape&);
+/// @param seed  others draw other numbers
+Tensor initial_parameter(const std::string& name, const Shape&, std::int64_t seed = 0);
 
 /// A target that counts in no loss: torch's ignore_index.
 inline constexpr std::int64_t no_target = -100;
@@ -25,6 +26,6 @@ inline constexpr std::int64_t no_target = -100;
 /// also stands for what begins a sequence, a prompt: of each a drawn length, up to batch.prompt of it.
 /// "valid_targets", "valid_targets_k": how many of them are not no_target, a scalar.
 Tensor initial_indices(const std::string& name, const Batch&, std::int64_t vocabulary,
-                       std::int64_t number = 0);
+                       std::int64_t number = 0, std::int64_t seed = 0);
 
 }  // namespace assay::align

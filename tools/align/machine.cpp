@@ -99,6 +99,16 @@ std::vector<NamedValue> Machine::call_all(const std::string& module, std::string
   return nodes_.back().outputs;
 }
 
+void Machine::declare(const std::string& module, std::string_view op, const std::vector<NamedValue>& inputs,
+                      const Attributes& attributes, const std::vector<NamedValue>& outputs) {
+  nodes_.push_back({.module = module,
+                    .op = &find_operator(op),
+                    .attributes = attributes,
+                    .inputs = inputs,
+                    .outputs = outputs,
+                    .declares = true});
+}
+
 Value Machine::finish(Node node, const Shape& shape, const Placement& placement) {
   const Value y = add(shape, placement);
   node.outputs.push_back({"y", y});
@@ -137,6 +147,7 @@ Value Machine::exchange_rows(const std::string& module, const Value& rows, const
 }
 
 void Machine::place_gradients_of(const Node& node, Placements& all) const {
+  if (node.declares) return;
   if (node.op == nullptr) {
     const Value &x = node.inputs.front().value, &y = node.outputs.front().value;
     if (!all[y.id]) return;

@@ -68,6 +68,11 @@ class Machine {
     return call_all(module, op, inputs, attributes, declared).front().value;
   }
 
+  /// Says what the calls since then are together, for those who watch: a strategy's steps, whose modules have
+  /// a '/' in their names, make up an operator of the model.
+  void declare(const std::string& module, std::string_view op, const std::vector<NamedValue>& inputs,
+               const Attributes&, const std::vector<NamedValue>& outputs);
+
   /// Nothing where the axis has one rank.
   Value move(const std::string& module, const Movement&, const Value&);
   /// The same tensor, typed for other axes of the same ranks.
@@ -84,6 +89,7 @@ class Machine {
     std::optional<Movement> movement = {};
     std::vector<NamedValue> inputs = {}, outputs = {};
     bool retypes = false;
+    bool declares = false;  ///< computes nothing
   };
   /// In order; they stay where they are.
   const std::deque<Node>& nodes() const { return nodes_; }

@@ -23,7 +23,7 @@ std::vector<Tensor> cut(const Tensor& t, std::size_t dim, std::size_t pieces) {
   return all;
 }
 
-// Open tensors may have different numbers of parts before their shapes; parts that are missing are 0.
+// Open tensors may have different numbers of parts before their shapes; -0 stands for none.
 std::vector<Tensor> of_equal_parts(std::vector<Tensor> open) {
   std::int64_t most = 0;
   for (const Tensor& t : open) most = std::max(most, t.shape().front());
@@ -31,7 +31,8 @@ std::vector<Tensor> of_equal_parts(std::vector<Tensor> open) {
     if (t.shape().front() == most) continue;
     Shape missing = t.shape();
     missing.front() = most - missing.front();
-    t = joined(std::vector{t, Tensor(t.dtype(), missing)}, 0);
+    const std::vector<double> none(static_cast<std::size_t>(element_count(missing)), -0.0);
+    t = joined(std::vector{t, Tensor::from_values(t.dtype(), missing, none)}, 0);
   }
   return open;
 }

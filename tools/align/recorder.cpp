@@ -5,6 +5,8 @@
 namespace assay::align {
 namespace {
 
+constexpr std::array mesh_axes = {Axis::pp, Axis::dp, Axis::cp, Axis::tp};
+
 // Only a copy of elements in another place, forward and backward, without indices that say where.
 bool moves_only(const Operator& op) {
   return std::ranges::all_of(op.args, [](const Arg& arg) {
@@ -14,87 +16,180 @@ bool moves_only(const Operator& op) {
   });
 }
 
-bool is_parameter(const Operator& op, std::string_view arg) {
-  return input_arg(op, arg).role == Role::param;
+// Parameters are recorded once in a step, and indices where they are made.
+bool is_recorded_elsewhere(const Operator& op, std::string_view arg) {
+  const Role role = input_arg(op, arg).role;
+  return role == Role::param || (role == Role::index && op.name != "embedding" && op.name != "cross_entropy");
+}
+
+// A step inside a strategy: what they are together is declared.
+bool is_inside(const Machine::Node& node) {
+  return node.module.find('/') != std::string::npos;
 }
 
 std::string without_grad(const std::string& name) {
   return name.substr(std::string_view("grad_").size());
 }
 
-// Of outputs and gradients; copies have none.
-std::optional<std::int64_t> count_of(const Tape& tape, const Tape::Node& node, const std::string& output) {
+Shape whole_shape(Shape shape, const Placement& placement, const Mesh& mesh) {
+  for (const Axis axis : placed_axes) {
+    const Placed& placed = placement[axis];
+    if (placed.how == Placed::How::sharded) shape[placed.dim] *= mesh.size(axis);
+  }
+  return shape;
+}
+
+// Of outputs and gradients, over all ranks; copies have none.
+std::optional<std::int64_t> count_of(const Tape& tape, const Machine::Node& node, const std::string& output) {
   if (output_arg(*node.op, output).terms.empty()) return std::nullopt;
   std::vector<InputShape> inputs;
-  for (const NamedValue& input : node.inputs)
-    inputs.push_back({input.name, input.value.shape, &tape.tensor(input.value)});
+  for (const NamedValue& x : node.inputs) {
+    if (x.name == "positions") continue;  // of this rank alone; nothing is counted by them
+    inputs.push_back(
+        {x.name, whole_shape(x.value.shape, x.value.placement, tape.mesh()), &tape.tensor(x.value)});
+  }
   return accumulation_count(*node.op, output, inputs, node.attributes);
+}
+
+// The sum of a value of which each rank has a share: what the movement behind it makes of it.
+const Value& completed(const Tape& tape, const Value& v) {
+  if (!v.placement.is_partial()) return v;
+  for (const Machine::Node& node : tape.nodes()) {
+    if (node.movement && node.inputs.front().value.id == v.id) return node.outputs.front().value;
+  }
+  return v;
 }
 
 }  // namespace
 
-Recorder::Recorder(const std::filesystem::path& folder, const std::string& producer)
-    : writer_(folder, Manifest{.world_size = 1, .mesh = {}, .producer = producer}) {}
+Manifest manifest_of(const Parallel& p, const std::string& producer) {
+  Manifest manifest = {.world_size = static_cast<int>(p.ranks()), .mesh = {}, .producer = producer};
+  const Mesh mesh(p, 0);
+  for (const Axis axis : mesh_axes) {
+    manifest.mesh.dims.emplace_back(name(axis));
+    manifest.mesh.shape.push_back(mesh.size(axis));
+  }
+  return manifest;
+}
 
 void Recorder::begin(std::int64_t step, std::int64_t micro_batch) {
   step_ = step;
   micro_batch_ = micro_batch;
-  forward_calls_.clear();
-  call_of_.clear();
 }
 
-void Recorder::add(Identity id, const std::string& op, const Tensor& tensor,
-                   std::optional<std::int64_t> count) {
+Record Recorder::record(Identity id, const std::string& op, const Tensor& tensor) const {
   Record record;
   id.step = step_;
   record.id = std::move(id);
-  record.seq = seq_++;
+  record.rank = mesh_.rank();
   record.op = op;
-  record.count = count;
   record.dtype = tensor.dtype();
   record.shape = record.global_shape = tensor.shape();
+  return record;
+}
+
+void Recorder::lay_out(Record& record, const Placement& placement) const {
+  record.global_shape = whole_shape(record.shape, placement, mesh_);
+  const bool zigzag = mesh_.parallel().context == ContextMode::ring;
+  for (const Axis axis : mesh_axes) {
+    const Placed placed = axis == Axis::pp ? replicated : placement[axis];
+    assay::Placement at;
+    if (placed.how == Placed::How::sharded) {
+      at.kind = assay::Placement::Kind::shard;
+      at.dim = static_cast<int>(placed.dim);
+      at.zigzag = axis == Axis::cp && zigzag;
+    } else if (placed == partial) {
+      at.kind = assay::Placement::Kind::partial;
+    }
+    record.placements.push_back(at);
+    record.mesh_coordinate.push_back(mesh_.coordinate(axis));
+  }
+}
+
+void Recorder::add(Record record, const Tensor& tensor) {
+  record.seq = seq_++;
   writer_.add(record, tensor);
 }
 
-void Recorder::forward(const Tape& tape, const Tape::Node& node) {
-  if (moves_only(*node.op)) return;
-  const std::int64_t call = call_of_[&node] = forward_calls_[node.module]++;
-  const std::string op(node.op->name);
-  const auto identity = [&](const char* slot, const std::string& arg) {
-    return Identity{step_, micro_batch_, Phase::forward, node.module, slot, arg, call};
-  };
-  for (const NamedValue& input : node.inputs) {
-    if (!is_parameter(*node.op, input.name)) add(identity("input", input.name), op, tape.tensor(input.value));
-  }
-  for (const NamedValue& output : node.outputs)
-    add(identity("output", output.name), op, tape.tensor(output.value), count_of(tape, node, output.name));
+bool Recorder::is_recorded(const Value& v) const {
+  return std::ranges::all_of(expert_axes, [&](Axis axis) { return v.placement[axis] == replicated; });
 }
 
-void Recorder::backward(const Tape& tape, const Tape::Node& node, const std::vector<NamedTensor>& of_outputs,
+void Recorder::forward(const Tape& tape) {
+  std::map<std::string, std::int64_t> calls;
+  for (const Machine::Node& node : tape.nodes()) {
+    if (node.op == nullptr || is_inside(node) || moves_only(*node.op)) continue;
+    call_of_[&node] = calls[node.module]++;
+    forward(tape, node);
+  }
+}
+
+void Recorder::forward(const Tape& tape, const Machine::Node& node) {
+  const auto add_value = [&](const char* slot, const std::string& arg, const Value& v,
+                             std::optional<std::int64_t> count) {
+    if (!is_recorded(v) || v.placement.is_partial()) return;
+    Record r = record({step_, micro_batch_, Phase::forward, node.module, slot, arg, call_of_.at(&node)},
+                      std::string(node.op->name), tape.tensor(v));
+    r.count = count;
+    lay_out(r, v.placement);
+    add(std::move(r), tape.tensor(v));
+  };
+  for (const NamedValue& x : node.inputs) {
+    if (!is_recorded_elsewhere(*node.op, x.name)) add_value("input", x.name, x.value, {});
+  }
+  for (const NamedValue& y : node.outputs)
+    add_value("output", y.name, completed(tape, y.value), count_of(tape, node, y.name));
+}
+
+void Recorder::backward(const Tape& tape, const Machine::Node& node,
+                        const std::vector<NamedTensor>& of_outputs,
                         const std::vector<NamedTensor>& of_inputs) {
   const auto known = call_of_.find(&node);
   if (known == call_of_.end()) return;
-  const std::string op(node.op->name);
-  const auto identity = [&](const char* slot, const std::string& name) {
-    return Identity{step_, micro_batch_,       Phase::backward, node.module,
-                    slot,  without_grad(name), known->second};
+  const auto add_gradient = [&](const char* slot, const std::string& grad, const Value& of,
+                                const Tensor& gradient, std::optional<std::int64_t> count) {
+    const Placement& placement = tape.gradient_placement(of);
+    // Exact shares of a sum are not rounded, and their sum is not known here.
+    if (!is_recorded(of) || (placement.is_partial() && tape.rounds_at_the_end())) return;
+    Record r =
+        record({step_, micro_batch_, Phase::backward, node.module, slot, without_grad(grad), known->second},
+               std::string(node.op->name), gradient);
+    r.count = count;
+    lay_out(r, placement);
+    add(std::move(r), gradient);
   };
-  for (const NamedTensor& g : of_outputs) add(identity("grad_output", g.name), op, g.tensor);
+  for (const NamedTensor& g : of_outputs)
+    add_gradient("grad_output", g.name, output_of(node.outputs, input_arg(*node.op, g.name)), g.tensor, {});
   for (const NamedTensor& g : of_inputs) {
-    if (!is_parameter(*node.op, without_grad(g.name)))
-      add(identity("grad_input", g.name), op, g.tensor, count_of(tape, node, g.name));
+    if (!is_recorded_elsewhere(*node.op, without_grad(g.name)))
+      add_gradient("grad_input", g.name, value_named(node.inputs, without_grad(g.name)), g.tensor,
+                   count_of(tape, node, g.name));
   }
 }
 
-void Recorder::parameter(Phase phase, const std::string& name, const std::string& slot,
-                         const std::string& state, const Tensor& tensor) {
+void Recorder::parameter(const OfParameter& what, const std::string& name, const PlannedParameter& planned,
+                         const Shape& shape, const Tensor& tensor, std::int64_t shard) {
   const std::size_t dot = name.rfind('.');
   const std::string arg = name.substr(dot + 1);
-  add({step_, -1, phase, name.substr(0, dot), slot, state.empty() ? arg : arg + "." + state, 0}, "", tensor);
+  Record r = record({step_, -1, what.phase, name.substr(0, dot), what.slot,
+                     what.state.empty() ? arg : arg + "." + what.state, 0},
+                    "", tensor);
+  r.global_shape = planned.whole;
+  Shape offsets(shape.size());
+  for (const Sharding& s : planned.shardings)
+    offsets[s.placed.dim] = mesh_.coordinate(s.axis) * shape[s.placed.dim];
+  r.offsets = offsets;
+  if (tensor.shape() != shape) {
+    const std::int64_t all = element_count(shape);
+    r.flattened_range = {std::min(shard * tensor.size(), all), std::min((shard + 1) * tensor.size(), all)};
+  }
+  add(std::move(r), tensor);
 }
 
 void Recorder::loss(const std::string& name, const Tensor& tensor) {
-  add({step_, micro_batch_, Phase::forward, name, "loss", "loss", 0}, "", tensor);
+  Record r = record({step_, micro_batch_, Phase::forward, name, "loss", "loss", 0}, "", tensor);
+  lay_out(r, {});
+  add(std::move(r), tensor);
 }
 
 }  // namespace assay::align

@@ -13,6 +13,7 @@
 #include "assay/align/strategies/muon.h"
 #include "assay/align/strategies/regions.h"
 #include "assay/golden/error.h"
+#include "assay/golden/exact_sum.h"
 
 namespace assay::align {
 namespace {
@@ -25,7 +26,8 @@ bool of_experts(const std::string& parameter) {
 
 std::int64_t of_each_rank(const StepSettings& s) {
   if (s.micro_batches % s.parallel.dp != 0)
-    throw Error("{} micro-batches do not divide over dp = {}", s.micro_batches, s.parallel.dp);
+    throw Error("{} micro-batches do not divide over dp = {}; expected a multiple", s.micro_batches,
+                s.parallel.dp);
   return s.micro_batches / s.parallel.dp;
 }
 
@@ -40,6 +42,11 @@ std::string message(std::string_view what, std::int64_t micro_batch, std::int64_
 }
 
 }  // namespace
+
+void check(const Model& model, const StepSettings& settings) {
+  const Pipeline pipeline(settings.parallel, model, of_each_rank(settings));
+  make_plan(model, settings.batch, settings.parallel, pipeline, of_each_rank(settings));
+}
 
 Replay::~Replay() = default;
 
@@ -83,7 +90,7 @@ void Replay::initialize() {
 
 Tensor Replay::piece_of_whole(const std::string& name, const PlannedParameter& planned) const {
   Tensor t = Tensor::from_values(ranks_.arithmetic().storage(), planned.whole,
-                                 initial_parameter(name, planned.whole).values());
+                                 initial_parameter(name, planned.whole, settings_.seed).values());
   for (const Sharding& s : planned.shardings)
     t = piece_of(t, s.placed.dim, mesh().coordinate(s.axis), mesh().size(s.axis));
   return t;
@@ -113,7 +120,7 @@ LossShares Replay::shares_of_step() const {
   std::vector<std::int64_t> valid;
   for (std::int64_t k = 0; k < settings_.micro_batches; ++k) {
     const Tensor count = initial_indices("valid_targets", settings_.batch, model_.vocabulary,
-                                         step_ * settings_.micro_batches + k);
+                                         step_ * settings_.micro_batches + k, settings_.seed);
     valid.push_back(count.indices().front());
   }
   return {settings_.loss_average, settings_.batch.tokens(), valid};
@@ -122,8 +129,9 @@ LossShares Replay::shares_of_step() const {
 // Of this rank's part of the sequences.
 Tensor Replay::indices(const std::string& name, std::int64_t micro_batch) const {
   const Batch& batch = settings_.batch;
-  const Tensor whole = initial_indices(name, batch, model_.vocabulary,
-                                       step_ * settings_.micro_batches + number_of(micro_batch));
+  const Tensor whole =
+      initial_indices(name, batch, model_.vocabulary,
+                      step_ * settings_.micro_batches + number_of(micro_batch), settings_.seed);
   if (whole.shape().empty()) return whole;
   const std::vector<std::int64_t> all = whole.indices();
   std::vector<std::int64_t> own;
@@ -148,8 +156,7 @@ void Replay::forward(const Action& action, Recorder* recorder) {
   if (!stage.finishes) send("activation", m, action.stage + 1, tape.tensor(running->result.x));
   add_loads(tape);
   for (const Loss& loss : running->result.losses)
-    losses_.push_back({static_cast<double>(number_of(m)), static_cast<double>(losses_.size()),
-                       shares_.of(loss, number_of(m)) * loss.weight * tape.tensor(loss.value).value(0)});
+    losses_.push_back(shares_.of(loss, number_of(m)) * loss.weight * tape.tensor(loss.value).value(0));
   if (recorder != nullptr) record_forward(*running, m, *recorder);
   running_[{m, action.stage}] = std::move(running);
 }
@@ -244,24 +251,16 @@ void Replay::balance() {
   loads_.clear();
 }
 
-// All ranks add up all losses in the same order: that of the micro-batches, then that of the model.
+// The sum is exact, so that it is the same whatever rank has which loss.
 double Replay::sum_losses() {
-  std::vector<double> flat;
   const bool counts = mesh().coordinate(Axis::tp) == 0 && mesh().coordinate(Axis::cp) == 0;
-  for (const std::vector<double>& loss : losses_) {
-    if (counts) flat.insert(flat.end(), loss.begin(), loss.end());
-  }
+  const std::vector<double> own = counts ? losses_ : std::vector<double>();
   losses_.clear();
-  const Tensor own({static_cast<std::int64_t>(flat.size())}, std::span<const double>(flat));
-  std::vector<std::array<double, 3>> all;
-  for (const Tensor& part : ranks_.communicator().all_gather(all_ranks(), "the losses", own)) {
-    for (std::int64_t i = 0; i < part.size(); i += 3)
-      all.push_back({part.value(i), part.value(i + 1), part.value(i + 2)});
-  }
-  std::ranges::sort(all);
-  double sum = 0;
-  for (const std::array<double, 3>& loss : all) sum += loss[2];
-  return sum;
+  const Tensor mine({static_cast<std::int64_t>(own.size())}, std::span<const double>(own));
+  ExactSum sum;
+  for (const Tensor& part : ranks_.communicator().all_gather(all_ranks(), "the losses", mine))
+    sum.add(std::span<const double>(part.values()));
+  return sum.round();
 }
 
 std::vector<int> Replay::all_ranks() const {
@@ -340,6 +339,7 @@ void Replay::update_matrices(const std::string& name, const Tensor& gradient) {
 }
 
 StepResult Replay::step(Recorder* recorder) {
+  gradients_.clear();
   for (const Action& action : pipeline_.actions(mesh().coordinate(Axis::pp))) {
     switch (action.kind) {
       case Action::Kind::forward:
@@ -361,33 +361,33 @@ StepResult Replay::step(Recorder* recorder) {
   result.grad_norm = norm();
   update(clip_coefficient(settings_.optimizer, result.grad_norm));
   if (recorder != nullptr) record_updates(*recorder);
-  gradients_.clear();
   ++step_;
   shares_ = shares_of_step();
   return result;
 }
 
 void Replay::record_forward(const Running& running, std::int64_t micro_batch, Recorder& recorder) const {
-  const Tape& tape = running.tape;
   recorder.begin(step_, number_of(micro_batch));
-  for (const Machine::Node& node : tape.nodes()) {
-    if (node.op != nullptr) recorder.forward(tape, node);
-  }
-  for (const Loss& loss : running.result.losses) recorder.loss(loss.name, tape.tensor(loss.value));
+  recorder.forward(running.tape);
+  for (const Loss& loss : running.result.losses) recorder.loss(loss.name, running.tape.tensor(loss.value));
 }
 
 void Replay::record_parameters(Recorder& recorder) const {
-  for (const auto& [name, value] : parameters()) recorder.parameter(Phase::forward, name, "param", "", value);
+  for (const auto& [name, value] : parameters())
+    recorder.parameter({Phase::forward, "param"}, name, plan_.at(name), value.shape(), value);
   for (const auto& [name, gradient] : gradients_)
-    recorder.parameter(Phase::backward, name, "grad", "", gradient);
+    recorder.parameter({Phase::backward, "grad"}, name, plan_.at(name), parameters_.at(name).shape, gradient,
+                       shards_of(name).number());
 }
 
 void Replay::record_updates(Recorder& recorder) const {
   for (const auto& [name, value] : parameters()) {
-    recorder.parameter(Phase::optimizer, name, "param", "", value);
+    recorder.parameter({Phase::optimizer, "param"}, name, plan_.at(name), value.shape(), value);
     if (!gradients_.contains(name)) continue;
-    for (const NamedTensor& state : parameters_.at(name).state)
-      recorder.parameter(Phase::optimizer, name, "state", state.name, state.tensor);
+    const Parameter& p = parameters_.at(name);
+    for (const NamedTensor& state : p.state)
+      recorder.parameter({Phase::optimizer, "state", state.name}, name, plan_.at(name), p.shape, state.tensor,
+                         shards_of(name).number());
   }
 }
 

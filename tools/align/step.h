@@ -19,6 +19,7 @@ struct StepSettings {
   OptimizerSettings optimizer = {};
   LossAverage loss_average = LossAverage::micro_batches;
   Parallel parallel = {};
+  std::int64_t seed = 0;  ///< of weights and tokens
 };
 
 struct StepResult {
@@ -26,10 +27,13 @@ struct StepResult {
   double grad_norm = 0;  ///< before clipping
 };
 
+/// @throws Error  if the strategy, the model and the batch do not go together, with the reason
+void check(const Model&, const StepSettings&);
+
 /// Training steps of a model, as one rank does them with the others.
 class Replay {
  public:
-  /// @throws Error  before anything runs, if the strategy, the model and the batch do not go together
+  /// @throws Error  as check does, and if there are other than the strategy's ranks
   Replay(const Model&, const StepSettings&, Communicator&);
   ~Replay();
   /// The next one; all ranks get the same result. What this rank computes goes to the recorder, if there is
@@ -38,6 +42,8 @@ class Replay {
 
   /// This rank's pieces. All ranks must call it: what ZeRO has cut is gathered.
   std::map<std::string, Tensor> parameters() const;
+  /// Of the last step, after clipping: this rank's pieces, or its flat shards where ZeRO cuts gradients.
+  const std::map<std::string, Tensor>& gradients() const { return gradients_; }
   const Plan& plan() const { return plan_; }
   const Mesh& mesh() const { return ranks_.mesh(); }
 
@@ -95,7 +101,7 @@ class Replay {
   std::map<std::pair<std::int64_t, std::int64_t>, std::unique_ptr<Running>> running_;  ///< micro-batch, stage
   Gradients gradients_;                                     ///< open, in the end closed
   std::map<std::string, std::vector<std::int64_t>> loads_;  ///< tokens of each expert, by the router's bias
-  std::vector<std::vector<double>> losses_;  ///< number of the micro-batch, place among its losses, value
+  std::vector<double> losses_;                              ///< of this rank's stages, weighted
 };
 
 }  // namespace assay::align

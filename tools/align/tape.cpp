@@ -61,8 +61,24 @@ Shape Tape::hold_derived(const std::vector<Value>& inputs, const Shape& guess, c
 
 std::vector<NamedTensor> Tape::inputs_of(const Node& node) const {
   std::vector<NamedTensor> tensors;
-  for (const NamedValue& x : node.inputs) tensors.push_back({x.name, tensors_[x.value.id]});
+  for (const NamedValue& x : node.inputs)
+    tensors.push_back({x.name, is_open(x.value) ? closed_share(node, x.value) : tensors_[x.value.id]});
   return tensors;
+}
+
+bool Tape::is_open(const Value& v) const {
+  const std::size_t leading = ranks_.arithmetic().leading();
+  return leading > 0 && v.placement.is_partial() && tensor(v).shape().size() == v.shape.size() + leading;
+}
+
+// A share of a sum is used before the sum is complete: only what is not rounded by that (a row of an
+// embedding) may be.
+Tensor Tape::closed_share(const Node& node, const Value& v) const {
+  const Arithmetic& arithmetic = ranks_.arithmetic();
+  Tensor closed = arithmetic.close(tensor(v));
+  if (arithmetic.open(closed).values() != tensor(v).values())
+    throw Error("{}: {} would round a share of a sum; reduce it first", node.module, node.op->name);
+  return closed;
 }
 
 std::vector<NamedValue> Tape::hold_call(const Node& node) {
@@ -93,8 +109,8 @@ Shape Tape::hold_moved(const Node& node) {
 void Tape::placed(const Value& v) {
   const Arithmetic& arithmetic = ranks_.arithmetic();
   Tensor& t = tensors_[v.id];
-  const bool is_open = t.shape().size() == v.shape.size() + arithmetic.leading() && arithmetic.leading() > 0;
-  if (is_open && !v.placement.is_partial()) t = arithmetic.close(t);
+  const bool open = t.shape().size() == v.shape.size() + arithmetic.leading() && arithmetic.leading() > 0;
+  if (open && !v.placement.is_partial()) t = arithmetic.close(t);
 }
 
 void Tape::backward(const std::vector<Seed>& seeds, const Watch& watch) {
@@ -129,6 +145,10 @@ void Tape::go_back(const Node& node, const Watch& watch) {
           {std::string(arg.name), known ? *known : Tensor(arithmetic.storage(), output.shape)});
   }
   if (!wanted) return;
+  if (node.declares) {
+    if (watch) watch(node, of_outputs, {});
+    return;
+  }
   tensors.insert(tensors.end(), of_outputs.begin(), of_outputs.end());
   const std::vector<NamedTensor> results = arithmetic.compute(*node.op, tensors, node.attributes);
   for (const NamedValue& input : node.inputs) {

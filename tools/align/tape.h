@@ -36,6 +36,8 @@ class Tape : public Machine {
   /// Of the last backward, open; nothing where no seed depends on the value.
   std::optional<Tensor> open_gradient(const Value&) const;
   std::optional<Tensor> gradient(const Value&) const;
+  /// Whether open tensors are not rounded yet.
+  bool rounds_at_the_end() const { return ranks_.arithmetic().leading() > 0; }
   const Placement& gradient_placement(const Value& v) const { return gradient_placements_[v.id].value(); }
 
  protected:
@@ -52,6 +54,8 @@ class Tape : public Machine {
   const Shape& hold(Tensor);
   void check_shape(const std::string& name, const Tensor&, const Shape&) const;
   std::vector<NamedTensor> inputs_of(const Node&) const;
+  bool is_open(const Value&) const;
+  Tensor closed_share(const Node&, const Value&) const;
   void go_back(const Node&, const Watch&);
   void move_back(const Node&);
 

@@ -165,8 +165,9 @@ void add_diff(CLI::App& app, const std::string& command, std::function<int()>& a
 void add_replay(CLI::App& app, std::function<int()>& action) {
   auto o = std::make_shared<ReplayVerb>();
   CLI::App* verb =
-      add_verb(app, "replay", "compute training steps of a model with golden operators, on a single device",
-               "assay replay --model telechat3-105b-tiny --steps 2 --dump run");
+      add_verb(app, "replay",
+               "compute training steps of a model with golden operators, on one device or under a strategy",
+               "assay replay --model telechat3-105b-tiny --parallel tp=2,pp=2 --dump run");
   verb->add_option("--model", o->model, "a preset, a TOML file, or a config.json of Hugging Face")
       ->required()
       ->type_name("M");
@@ -178,10 +179,18 @@ void add_replay(CLI::App& app, std::function<int()>& action) {
   count("--sequences", o->sequences, "of a micro-batch");
   count("--length", o->length, "tokens of a sequence");
   count("--steps", o->steps, "training steps")->excludes(describe);
-  count("--micro-batches", o->micro_batches, "whose gradients are accumulated, of each step")
+  count("--micro-batches", o->micro_batches, "of each step, over all ranks; their gradients are accumulated")
       ->excludes(describe);
-  verb->add_option("--precision", o->precision, "fp64 or fp32")
-      ->check(CLI::IsMember({"fp64", "fp32"}))
+  verb->add_option("--seed", o->seed, "of weights and tokens; 0 by default")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N")
+      ->excludes(describe);
+  verb->add_option("--precision", o->precision, "fp64, fp32 or exact")
+      ->check(CLI::IsMember({"fp64", "fp32", "exact"}))
+      ->excludes(describe);
+  verb->add_option("--parallel", o->parallel,
+                   "the strategy: tp=2,sp=1,cp=2,dp=2,zero=1,pp=2,ep=4,dispatch=alltoall,..")
+      ->type_name("KEY=N,..")
       ->excludes(describe);
   verb->add_option("--dump", o->dump, "write everything but moves as an assay-dump")
       ->type_name("DIR")

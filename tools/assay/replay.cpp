@@ -3,6 +3,7 @@
 #include <cmath>
 #include <csignal>
 #include <memory>
+#include <optional>
 
 #include "assay/align/describe.h"
 #include "assay/align/step.h"
@@ -38,13 +39,14 @@ void check_size(const align::Model& model, const align::Batch& batch) {
   }
 }
 
-std::string producer(const align::Model& model, const std::string& precision) {
+std::string producer(const align::Model& model, const align::StepSettings& settings) {
   const auto text = [](const std::string& value) {
     Json json;
     json.value_ = value;
     return json.text();
   };
-  return fmt::format("{{\"program\":\"assay replay\",\"precision\":{},\"model\":{}}}", text(precision),
+  return fmt::format("{{\"program\":\"assay replay\",\"precision\":{},\"parallel\":{},\"model\":{}}}",
+                     text(std::string(name(settings.precision))), text(to_string(settings.parallel)),
                      text(align::to_toml(model)));
 }
 
@@ -58,23 +60,31 @@ int run(const ReplayVerb& verb) {
     return 0;
   }
   check_size(model, batch);
-  std::signal(SIGXFSZ, SIG_IGN);  // a dump that grows too large is an error that says so
-  std::unique_ptr<align::Recorder> recorder;
-  if (!verb.dump.empty())
-    recorder = std::make_unique<align::Recorder>(verb.dump, producer(model, verb.precision));
-  bool finite = true;
   const align::StepSettings settings = {.batch = batch,
                                         .micro_batches = verb.micro_batches,
-                                        .precision = align::parse_precision(verb.precision)};
-  align::run_ranks(1, [&](align::Communicator& communicator) {
+                                        .precision = align::parse_precision(verb.precision),
+                                        .parallel = align::parse_parallel(verb.parallel),
+                                        .seed = verb.seed};
+  align::check(model, settings);
+  std::signal(SIGXFSZ, SIG_IGN);  // a dump that grows too large is an error that says so
+  std::unique_ptr<AssayDumpWriter> dump;
+  if (!verb.dump.empty())
+    dump = std::make_unique<AssayDumpWriter>(
+        verb.dump, align::manifest_of(settings.parallel, producer(model, settings)));
+  bool finite = true;
+  const auto ranks = static_cast<int>(settings.parallel.ranks());
+  align::run_ranks(ranks, [&](align::Communicator& communicator) {
     align::Replay replay(model, settings, communicator);
+    std::optional<align::Recorder> recorder;
+    if (dump) recorder.emplace(*dump, replay.mesh());
     for (long long step = 0; step < verb.steps; ++step) {
-      const align::StepResult result = replay.step(recorder.get());
+      const align::StepResult result = replay.step(recorder ? &*recorder : nullptr);
+      if (communicator.rank() != 0) continue;
       fmt::print("step {}: loss {:.12g}, gradient norm {:.12g}\n", step, result.loss, result.grad_norm);
       finite = finite && std::isfinite(result.loss) && std::isfinite(result.grad_norm);
     }
   });
-  if (recorder) recorder->finish();
+  if (dump) dump->finish();
   return finite ? 0 : 1;
 }
 

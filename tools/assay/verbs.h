@@ -74,8 +74,9 @@ int run(const OpsVerb&);
 struct ReplayVerb {
   std::string model, dump;
   bool describe = false;
-  long long steps = 1, micro_batches = 1, sequences = 1, length = 32;
+  long long steps = 1, micro_batches = 1, sequences = 1, length = 32, seed = 0;
   std::string precision = "fp64";
+  std::string parallel;
   std::string tolerance = "telechat3", dtype = "bfloat16";  ///< of describe
 };
 int run(const ReplayVerb&);

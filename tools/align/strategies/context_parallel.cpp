@@ -36,9 +36,15 @@ std::vector<std::int64_t> positions_at(const Mesh& mesh, std::int64_t length, st
 class Ring {
  public:
   Ring(Machine& on, const std::string& module, const Value& q, double scale)
-      : on_(on), module_(module), q_(q), scale_(scale), ranks_(on.mesh().size(Axis::cp)) {}
+      : on_(on),
+        of_(module),
+        module_(module + "/ring"),
+        q_(q),
+        scale_(scale),
+        ranks_(on.mesh().size(Axis::cp)) {}
 
   Value run(Value k, Value v) {
+    const std::vector<NamedValue> inputs = {{"q", q_}, {"k", k}, {"v", v}};
     for (std::int64_t turn = 0; turn < ranks_; ++turn) {
       if (turn > 0) {
         k = on_.move(module_, {Kind::shift, Axis::cp, 2}, k);
@@ -46,7 +52,9 @@ class Ring {
       }
       attend(k, v, (on_.mesh().coordinate(Axis::cp) - turn + ranks_) % ranks_);
     }
-    return join();
+    const std::vector<NamedValue> outputs = join();
+    on_.declare(of_, "attention", inputs, {{"is_causal", true}, {"scale", scale_}}, outputs);
+    return outputs.front().value;
   }
 
  private:
@@ -70,13 +78,12 @@ class Ring {
   }
 
   // out = sum exp(lse_i - lse) out_i, lse = log sum exp lse_i
-  Value join() {
+  std::vector<NamedValue> join() {
     std::vector<NamedValue> all;
     for (const Value& lse : lse_) all.push_back({fmt::format("x_{}", all.size()), lse});
     const Value beside = on_.call(module_, "concat", all, {{"dim", -1}});
-    Shape kept = lse_.front().shape;
-    const Value total =
-        reshape(on_.call(module_, "logsumexp", {{"x", beside}}, {{"dims", std::vector<double>{-1}}}), kept);
+    const Value lse = on_.call(module_, "logsumexp", {{"x", beside}}, {{"dims", std::vector<double>{-1}}});
+    const Value total = reshape(lse, lse_.front().shape);
     Value sum;
     for (std::size_t i = 0; i < out_.size(); ++i) {
       const Value share =
@@ -84,7 +91,7 @@ class Ring {
       const Value term = on_.call(module_, "mul", {{"a", out_[i]}, {"b", share}});
       sum = i == 0 ? term : on_.call(module_, "add", {{"a", sum}, {"b", term}});
     }
-    return sum;
+    return {{"out", sum}, {"lse", lse}};
   }
 
   Value reshape(const Value& x, const Shape& shape) {
@@ -93,7 +100,8 @@ class Ring {
   }
 
   Machine& on_;
-  const std::string& module_;
+  const std::string& of_;
+  const std::string module_;
   const Value& q_;
   const double scale_;
   const std::int64_t ranks_;

@@ -17,6 +17,11 @@ Value enter_region(Machine&, const std::string& module, const Value& x);
 /// Tensor parallel: all-reduce. Sequence parallel: reduce-scatter; each rank keeps its tokens.
 Value leave_region(Machine&, const std::string& module, const Value& partial_sum);
 
+/// The two halves of entering, where something is between them: all tokens on every rank, and in backward the
+/// sum of the ranks' gradients.
+Value all_tokens(Machine&, const std::string& module, const Value& x);
+Value sum_gradients(Machine&, const std::string& module, const Value& x);
+
 /// Where a matrix [out, in] is cut: columns of the layer are rows of the matrix.
 std::vector<Sharding> column_parallel();
 std::vector<Sharding> row_parallel();

@@ -18,7 +18,14 @@ std::vector<Sharding> row_parallel() {
 }
 
 Value enter_region(Machine& on, const std::string& module, const Value& x) {
-  if (on.mesh().parallel().sp) return gather_sequence(on, module, x);
+  return on.mesh().parallel().sp ? all_tokens(on, module, x) : sum_gradients(on, module, x);
+}
+
+Value all_tokens(Machine& on, const std::string& module, const Value& x) {
+  return on.mesh().parallel().sp ? gather_sequence(on, module, x) : x;
+}
+
+Value sum_gradients(Machine& on, const std::string& module, const Value& x) {
   return on.move(module, {Kind::copy, Axis::tp}, x);
 }
 
@@ -48,8 +55,11 @@ Value embed_in_parallel(Machine& on, const std::string& module, const Value& tok
       tokens.shape, [=](std::int64_t token) { return is_own(token) ? token - first : 0; }, false);
   const Value mask = each(
       {tokens.shape.front(), 1}, [=](std::int64_t token) { return is_own(token) ? 1 : 0; }, true);
-  const Value rows = on.call(module, "embedding", {{"weight", weight}, {"index", index}});
-  return leave_region(on, module, on.call(module, "mul", {{"a", rows}, {"b", mask}}));
+  const std::string inside = module + "/vocabulary";
+  const Value rows = on.call(inside, "embedding", {{"weight", weight}, {"index", index}});
+  const Value y = leave_region(on, inside, on.call(inside, "mul", {{"a", rows}, {"b", mask}}));
+  on.declare(module, "embedding", {{"weight", weight}, {"index", tokens}}, {}, {{"y", y}});
+  return y;
 }
 
 Value gather_vocabulary(Machine& on, const std::string& module, const Value& logits) {
