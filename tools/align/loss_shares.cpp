@@ -12,7 +12,29 @@
 #include <algorithm>
 #include <numeric>
 
+#include "assay/align/settings_keys.h"
+
 namespace assay::align {
+namespace {
+
+// In the order of the enumerators.
+const std::vector<std::string_view>& names() {
+  static const std::vector<std::string_view> all = {"micro-batches", "tokens"};
+  return all;
+}
+
+}  // namespace
+
+std::string_view name(LossAverage average) {
+  return names()[static_cast<std::size_t>(average)];
+}
+
+LossAverage parse_loss_average(std::string_view text) {
+  std::size_t average = 0;
+  const std::string expected = read_choice(text, names(), average);
+  if (!expected.empty()) throw Error("--loss-average is '{}'; expected {}", text, expected);
+  return static_cast<LossAverage>(average);
+}
 
 LossShares::LossShares(LossAverage average, std::int64_t tokens, std::vector<std::int64_t> valid_targets)
     : average_(average),

@@ -11,6 +11,9 @@ enum class LossAverage : std::uint8_t {
   micro_batches,  ///< the mean of their means: with ragged masks it depends on how samples are grouped
   tokens          ///< all targets alike: Megatron-LM's calculate_per_token_loss
 };
+std::string_view name(LossAverage);
+/// Throws Error that lists them.
+LossAverage parse_loss_average(std::string_view);
 
 /// What each loss of each micro-batch counts in the sum that a step goes back from.
 class LossShares {

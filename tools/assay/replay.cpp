@@ -45,16 +45,19 @@ std::string producer(const align::Model& model, const align::StepSettings& setti
     json.value_ = value;
     return json.text();
   };
-  return fmt::format("{{\"program\":\"assay replay\",\"precision\":{},\"parallel\":{},\"model\":{}}}",
-                     text(std::string(name(settings.precision))), text(to_string(settings.parallel)),
-                     text(align::to_toml(model)));
+  return fmt::format(
+      "{{\"program\":\"assay replay\",\"precision\":{},\"parallel\":{},\"optimizer\":{},\"loss_average\":{},"
+      "\"model\":{}}}",
+      text(std::string(name(settings.precision))), text(to_string(settings.parallel)),
+      text(to_string(settings.optimizer)), text(std::string(name(settings.loss_average))),
+      text(align::to_toml(model)));
 }
 
 }  // namespace
 
 int run(const ReplayVerb& verb) {
   const align::Model model = align::load_model(verb.model);
-  const align::Batch batch = {verb.sequences, verb.length};
+  const align::Batch batch = {verb.sequences, verb.length, verb.prompt};
   if (verb.describe) {
     print_description(model, batch, verb);
     return 0;
@@ -63,6 +66,8 @@ int run(const ReplayVerb& verb) {
   const align::StepSettings settings = {.batch = batch,
                                         .micro_batches = verb.micro_batches,
                                         .precision = align::parse_precision(verb.precision),
+                                        .optimizer = align::parse_optimizer(verb.optimizer),
+                                        .loss_average = align::parse_loss_average(verb.loss_average),
                                         .parallel = align::parse_parallel(verb.parallel),
                                         .seed = verb.seed};
   align::check(model, settings);
