@@ -67,9 +67,9 @@ INSTANTIATE_TEST_SUITE_P(Facts, Optimizer,
                                          "eps-hat,eps=0.1", "muon", "muon,muon_routers=0"),
                          [](const auto& info) { return test_name(info.param); });
 
-class Average : public testing::TestWithParam<LossAverage> {};
+class AverageOver : public testing::TestWithParam<LossAverage> {};
 
-TEST_P(Average, OfRaggedMicroBatchesTrainsAsPyTorchDoes) {
+TEST_P(AverageOver, RaggedMicroBatchesTrainsAsPyTorchDoes) {
   const nlohmann::json& want =
       training()["averages"][GetParam() == LossAverage::tokens ? "tokens" : "micro_batches"];
   StepSettings settings = {.batch = {batch.sequences, batch.length, 1},
@@ -88,10 +88,35 @@ TEST_P(Average, OfRaggedMicroBatchesTrainsAsPyTorchDoes) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Facts, Average, testing::Values(LossAverage::micro_batches, LossAverage::tokens),
+INSTANTIATE_TEST_SUITE_P(Facts, AverageOver, testing::Values(LossAverage::micro_batches, LossAverage::tokens),
                          [](const auto& info) {
                            return info.param == LossAverage::tokens ? "tokens" : "micro_batches";
                          });
+
+TEST(Average, OfAStepIsOverItsOwnTargets) {
+  const Model model = load_model("qwen3-moe-tiny");
+  const StepSettings settings = {.batch = {2, 12, 1},
+                                 .micro_batches = 2,
+                                 .optimizer = parse_optimizer("adamw,lr=0"),
+                                 .loss_average = LossAverage::tokens};
+  const auto targets = [&](std::int64_t number) {
+    return initial_indices("valid_targets", settings.batch, model.vocabulary, number).indices().front();
+  };
+  ASSERT_NE(targets(0) + targets(1), targets(2) + targets(3));
+  const LossShares shares(LossAverage::tokens, settings.batch.tokens(), {targets(2), targets(3)});
+  double second = 0;
+  for (const std::int64_t k : {0, 1}) {
+    on_tape(model, settings.batch, 2 + k, [&](Tape& tape) {
+      for (const Loss& loss : forward(tape, model, settings.batch, whole(model)).losses)
+        second += shares.of(loss, k) * loss.weight * tape.tensor(loss.value).value(0);
+    });
+  }
+  run_ranks(1, [&](Communicator& alone) {
+    Replay replay(model, settings, alone);
+    replay.step(nullptr);
+    EXPECT_NEAR(replay.step(nullptr).loss, second, allowed * second);
+  });
+}
 
 }  // namespace
 }  // namespace assay::align
