@@ -41,9 +41,9 @@ class Communicator {
 };
 
 /// Runs `work` once for each rank, each on a thread of its own. The first problem is thrown when all have
-/// ended; who waits for a rank that has ended waits no longer.
-/// @param patience  how long a rank waits before it looks whether anybody still computes
+/// ended; who waits for a rank that has ended, or when all wait, waits no longer.
+/// @param patience  how long a rank waits for one that computes
 void run_ranks(int size, const std::function<void(Communicator&)>& work,
-               std::chrono::milliseconds patience = std::chrono::seconds(2));
+               std::chrono::milliseconds patience = std::chrono::minutes(10));
 
 }  // namespace assay::align

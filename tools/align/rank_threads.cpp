@@ -1,17 +1,15 @@
 // Ranks as threads of one process.
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <thread>
 
 #include "assay/align/communicator.h"
-#include "assay/golden/error.h"
+#include "rank_error.h"
 
 namespace assay::align {
 namespace {
@@ -33,14 +31,16 @@ struct Hall {
   std::condition_variable changed;
   std::map<std::vector<int>, Meeting> meetings;
   std::map<std::pair<int, int>, std::map<std::string, std::deque<Tensor>>> sent;  ///< from, to; by name
-  std::vector<std::string> state;  ///< of each rank, for messages
-  std::vector<bool> waiting;
-  std::vector<bool> ended;  ///< by returning or by throwing
+  std::vector<std::string> state;              ///< of each rank, for messages
+  std::vector<std::function<bool()>> waiting;  ///< of each rank, whether it can go on; none: it computes
+  std::vector<bool> ended;                     ///< by returning or by throwing
 
-  std::string states() const {
-    std::vector<std::string> all;
-    for (std::size_t r = 0; r < state.size(); ++r) all.push_back(fmt::format("rank {} {}", r, state[r]));
-    return fmt::format("{}", fmt::join(all, "; "));
+  // Nobody computes, and nobody can go on.
+  bool is_stuck() const {
+    for (std::size_t r = 0; r < ended.size(); ++r) {
+      if (!ended[r] && (!waiting[r] || waiting[r]())) return false;
+    }
+    return true;
   }
 };
 
@@ -53,12 +53,8 @@ class ThreadCommunicator : public Communicator {
 
   std::vector<Tensor> all_to_all(const std::vector<int>& group, const std::string& what,
                                  const std::vector<Tensor>& parts) override {
-    const auto at = std::find(group.begin(), group.end(), rank_);
-    if (at == group.end())
-      throw Error("{}: rank {} is not in the group [{}]", what, rank_, fmt::join(group, ", "));
-    if (parts.size() != group.size())
-      throw Error("{}: rank {} gives {} parts to {} ranks", what, rank_, parts.size(), group.size());
-    const auto me = static_cast<std::size_t>(at - group.begin());
+    check_parts(group, rank_, what, parts.size());
+    const auto me = static_cast<std::size_t>(std::find(group.begin(), group.end(), rank_) - group.begin());
     std::unique_lock lock(hall_.mutex);
     waits(what);
     Meeting& meeting = hall_.meetings[group];
@@ -69,9 +65,7 @@ class ThreadCommunicator : public Communicator {
       meeting = {what, std::vector<std::vector<Tensor>>(group.size()), std::vector<bool>(group.size()),
                  std::vector<bool>(group.size())};
     }
-    if (meeting.what != what)
-      throw Error("the ranks of [{}] do not agree on a collective: rank {} is in {}, others in {}",
-                  fmt::join(group, ", "), rank_, what, meeting.what);
+    if (meeting.what != what) throw do_not_agree(group, rank_, what, meeting.what);
     meeting.given[me] = parts;
     meeting.is_given[me] = true;
     hall_.changed.notify_all();
@@ -121,27 +115,20 @@ class ThreadCommunicator : public Communicator {
     hall_.state[static_cast<std::size_t>(rank_)] = "computes behind " + what;
     hall_.changed.notify_all();
   }
-  // A rank that computes may still come.
-  bool somebody_computes() const {
-    for (std::size_t r = 0; r < hall_.waiting.size(); ++r) {
-      if (!hall_.waiting[r] && !hall_.ended[r]) return true;
-    }
-    return false;
-  }
   template <class Lost, class Done>
   void wait(std::unique_lock<std::mutex>& lock, const std::string& what, Lost who_is_lost, Done done) {
-    const auto waiting = hall_.waiting.begin() + rank_;
-    *waiting = true;
-    do {
-      hall_.changed.wait_for(lock, patience_, [&] { return done() || who_is_lost() >= 0; });
-    } while (!done() && who_is_lost() < 0 && somebody_computes());
-    *waiting = false;
+    const auto can_go_on = [&] { return done() || who_is_lost() >= 0; };
+    std::function<bool()>& waiting = hall_.waiting[static_cast<std::size_t>(rank_)];
+    waiting = can_go_on;
+    hall_.changed.notify_all();
+    hall_.changed.wait_for(lock, patience_, [&] { return can_go_on() || hall_.is_stuck(); });
+    const bool stuck = hall_.is_stuck();
+    waiting = nullptr;
     if (done()) return;
     const int gone = who_is_lost();
-    if (gone >= 0)
-      throw Error("rank {} waits in {} for rank {}, which has ended: {}", rank_, what, gone, hall_.states());
-    throw Error("rank {} has waited {} ms in {}, and so have all others: {}", rank_, patience_.count(), what,
-                hall_.states());
+    if (gone >= 0) throw has_ended(gone, rank_, what, hall_.state);
+    if (stuck) throw is_stuck(rank_, what, hall_.state);
+    throw has_waited(patience_, rank_, what, hall_.state);
   }
 
   Hall& hall_;

@@ -39,11 +39,16 @@ Shape whole_shape(Shape shape, const Placement& placement, const Mesh& mesh) {
   return shape;
 }
 
-// Of outputs and gradients, over all ranks; copies have none.
+bool is_of_experts(const Value& v) {
+  return std::ranges::any_of(expert_axes, [&](Axis axis) { return v.placement[axis] != replicated; });
+}
+
+// Of outputs and gradients, over all ranks; copies have none, and of experts no rank knows it.
 std::optional<std::int64_t> count_of(const Tape& tape, const Machine::Node& node, const std::string& output) {
   if (output_arg(*node.op, output).terms.empty()) return std::nullopt;
   std::vector<InputShape> inputs;
   for (const NamedValue& x : node.inputs) {
+    if (is_of_experts(x.value)) return std::nullopt;
     if (x.name == "positions") continue;  // of this rank alone; nothing is counted by them
     inputs.push_back(
         {x.name, whole_shape(x.value.shape, x.value.placement, tape.mesh()), &tape.tensor(x.value)});
@@ -72,9 +77,15 @@ Manifest manifest_of(const Parallel& p, const std::string& producer) {
   return manifest;
 }
 
-void Recorder::begin(std::int64_t step, std::int64_t micro_batch) {
+void Recorder::begin(std::int64_t step, std::int64_t micro_batch, const Tape& tape) {
   step_ = step;
   micro_batch_ = micro_batch;
+  call_of_.clear();
+  std::map<std::string, std::int64_t> calls;
+  for (const Machine::Node& node : tape.nodes()) {
+    if (node.op != nullptr && !is_inside(node) && !moves_only(*node.op))
+      call_of_[&node] = calls[node.module]++;
+  }
 }
 
 Record Recorder::record(Identity id, const std::string& op, const Tensor& tensor) const {
@@ -108,26 +119,19 @@ void Recorder::lay_out(Record& record, const Placement& placement) const {
 
 void Recorder::add(Record record, const Tensor& tensor) {
   record.seq = seq_++;
-  writer_.add(record, tensor);
-}
-
-bool Recorder::is_recorded(const Value& v) const {
-  return std::ranges::all_of(expert_axes, [&](Axis axis) { return v.placement[axis] == replicated; });
+  sink_.add(record, tensor);
 }
 
 void Recorder::forward(const Tape& tape) {
-  std::map<std::string, std::int64_t> calls;
   for (const Machine::Node& node : tape.nodes()) {
-    if (node.op == nullptr || is_inside(node) || moves_only(*node.op)) continue;
-    call_of_[&node] = calls[node.module]++;
-    forward(tape, node);
+    if (call_of_.contains(&node)) forward(tape, node);
   }
 }
 
 void Recorder::forward(const Tape& tape, const Machine::Node& node) {
   const auto add_value = [&](const char* slot, const std::string& arg, const Value& v,
                              std::optional<std::int64_t> count) {
-    if (!is_recorded(v) || v.placement.is_partial()) return;
+    if (is_of_experts(v) || v.placement.is_partial()) return;
     Record r = record({step_, micro_batch_, Phase::forward, node.module, slot, arg, call_of_.at(&node)},
                       std::string(node.op->name), tape.tensor(v));
     r.count = count;
@@ -150,7 +154,7 @@ void Recorder::backward(const Tape& tape, const Machine::Node& node,
                                 const Tensor& gradient, std::optional<std::int64_t> count) {
     const Placement& placement = tape.gradient_placement(of);
     // Exact shares of a sum are not rounded, and their sum is not known here.
-    if (!is_recorded(of) || (placement.is_partial() && tape.rounds_at_the_end())) return;
+    if (is_of_experts(of) || (placement.is_partial() && tape.rounds_at_the_end())) return;
     Record r =
         record({step_, micro_batch_, Phase::backward, node.module, slot, without_grad(grad), known->second},
                std::string(node.op->name), gradient);

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "assay/align/plan.h"
+#include "assay/align/record_sink.h"
 #include "assay/align/tape.h"
-#include "assay/dumps/assay_dump_writer.h"
 
 namespace assay::align {
 
@@ -21,10 +21,10 @@ Manifest manifest_of(const Parallel&, const std::string& producer);
 /// complete.
 class Recorder {
  public:
-  /// @param writer  of all ranks
-  Recorder(AssayDumpWriter& writer, const Mesh& mesh) : writer_(writer), mesh_(mesh) {}
+  Recorder(RecordSink& sink, const Mesh& mesh) : sink_(sink), mesh_(mesh) {}
 
-  void begin(std::int64_t step, std::int64_t micro_batch);
+  /// What follows is of this micro-batch, in the forward or the backward of its tape.
+  void begin(std::int64_t step, std::int64_t micro_batch, const Tape&);
   void forward(const Tape&);
   void backward(const Tape&, const Machine::Node&, const std::vector<NamedTensor>& of_outputs,
                 const std::vector<NamedTensor>& of_inputs);
@@ -44,9 +44,8 @@ class Recorder {
   void lay_out(Record&, const Placement&) const;
   void add(Record, const Tensor&);
   void forward(const Tape&, const Machine::Node&);
-  bool is_recorded(const Value&) const;
 
-  AssayDumpWriter& writer_;
+  RecordSink& sink_;
   const Mesh mesh_;
   std::int64_t seq_ = 0, step_ = 0, micro_batch_ = -1;
   std::map<const Machine::Node*, std::int64_t> call_of_;

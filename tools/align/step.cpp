@@ -175,6 +175,7 @@ void Replay::backward(const Action& action, Recorder* recorder) {
   }
   Tape::Watch watch;
   if (recorder != nullptr) {
+    recorder->begin(step_, number_of(m), running.tape);
     watch = [&](const auto& node, const auto& of_outputs, const auto& of_inputs) {
       recorder->backward(running.tape, node, of_outputs, of_inputs);
     };
@@ -367,7 +368,7 @@ StepResult Replay::step(Recorder* recorder) {
 }
 
 void Replay::record_forward(const Running& running, std::int64_t micro_batch, Recorder& recorder) const {
-  recorder.begin(step_, number_of(micro_batch));
+  recorder.begin(step_, number_of(micro_batch), running.tape);
   recorder.forward(running.tape);
   for (const Loss& loss : running.result.losses) recorder.loss(loss.name, running.tape.tensor(loss.value));
 }

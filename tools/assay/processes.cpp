@@ -3,14 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <vector>
 
-#include "assay/compare/report.h"
 #include "assay/golden/error.h"
 
 #ifdef ASSAY_MPI
@@ -21,19 +16,6 @@
 
 namespace assay {
 namespace {
-
-// How many processes a launcher has started: Open MPI, MPICH and Intel MPI, and Slurm speaking PMI, say so in
-// the environment. Asked before MPI is started, which a program alone should not pay for.
-int launched() {
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
-    const char* text = std::getenv(name);
-    int size = 0;
-    if (text != nullptr && std::from_chars(text, text + std::strlen(text), size).ec == std::errc() &&
-        size > 1)
-      return size;
-  }
-  return 1;
-}
 
 #ifdef ASSAY_MPI
 // A message of MPI counts its bytes in an int.
@@ -73,18 +55,11 @@ std::vector<std::string> gather_at_first(const std::string& own, int rank, int s
 }  // namespace
 
 Processes::Processes(bool alone) {
-  if (alone || launched() == 1) return;
+  if (!alone) job_ = align::join_mpi_job();
+  if (!job_) return;
+  team_.rank = job_->rank();
+  team_.size = job_->size();
 #ifdef ASSAY_MPI
-  MPI_Init(nullptr, nullptr);
-  MPI_Comm_rank(MPI_COMM_WORLD, &team_.rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &team_.size);
-  if (team_.size != launched()) {
-    MPI_Finalize();
-    throw Error(
-        "the launcher started {} processes, this assay's MPI sees {}; expected the mpirun of the same "
-        "MPI, or --alone in a script that runs in each process",
-        launched(), team_.size);
-  }
   MPI_Comm machine = MPI_COMM_NULL;
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);
   MPI_Comm_size(machine, &on_this_machine_);
@@ -92,17 +67,6 @@ Processes::Processes(bool alone) {
   team_.gather = [rank = team_.rank, size = team_.size](const std::string& own) {
     return gather_at_first(own, rank, size);
   };
-#else
-  throw Error(
-      "{} processes of MPI were started and this assay was built without MPI; expected one that was "
-      "built with it, or --alone in a script that runs in each process",
-      launched());
-#endif
-}
-
-Processes::~Processes() {
-#ifdef ASSAY_MPI
-  if (team_.size > 1) MPI_Finalize();
 #endif
 }
 
@@ -119,12 +83,7 @@ bool Processes::can_begin(const std::string& problem) const {
 }
 
 void Processes::give_up(const std::string& why) const {
-  if (team_.size == 1) return;
-  fmt::print(stderr, "assay: {}\n", printable(why));
-  std::fflush(stderr);
-#ifdef ASSAY_MPI
-  MPI_Abort(MPI_COMM_WORLD, 2);
-#endif
+  if (job_) job_->end_all(why);
 }
 
 }  // namespace assay

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <memory>
 #include <string>
 
+#include "assay/align/mpi_job.h"
 #include "assay/compare/team.h"
 
 namespace assay {
@@ -12,9 +14,6 @@ class Processes {
  public:
   /// @throws Error if several were started and this program was built without MPI, or with another one
   explicit Processes(bool alone);
-  ~Processes();
-  Processes(const Processes&) = delete;
-  Processes& operator=(const Processes&) = delete;
 
   const Team& team() const { return team_; }
   bool is_first() const { return team_.rank == 0; }
@@ -28,6 +27,7 @@ class Processes {
   void give_up(const std::string& why) const;
 
  private:
+  std::unique_ptr<align::MpiJob> job_;
   Team team_;
   int on_this_machine_ = 1;
 };

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <csignal>
 #include <memory>
-#include <optional>
 
 #include "assay/align/describe.h"
+#include "assay/align/mpi_job.h"
 #include "assay/align/step.h"
 #include "assay/compare/report.h"
 #include "assay/dumps/json.h"
@@ -53,44 +53,86 @@ std::string producer(const align::Model& model, const align::StepSettings& setti
       text(align::to_toml(model)));
 }
 
-}  // namespace
+// The ranks of a replay, as threads or as the processes of mpirun.
+class Runs {
+ public:
+  Runs(const ReplayVerb& verb, const align::MpiJob* job) : verb_(verb), job_(job) {}
 
-int run(const ReplayVerb& verb) {
-  const align::Model model = align::load_model(verb.model);
-  const align::Batch batch = {verb.sequences, verb.length, verb.prompt};
-  if (verb.describe) {
-    print_description(model, batch, verb);
-    return 0;
+  int run() {
+    model_ = align::load_model(verb_.model);
+    if (verb_.describe) {
+      print_description(model_, {verb_.sequences, verb_.length}, verb_);
+      return 0;
+    }
+    settings_ = {.batch = {verb_.sequences, verb_.length, verb_.prompt},
+                 .micro_batches = verb_.micro_batches,
+                 .precision = align::parse_precision(verb_.precision),
+                 .optimizer = align::parse_optimizer(verb_.optimizer),
+                 .loss_average = align::parse_loss_average(verb_.loss_average),
+                 .parallel = align::parse_parallel(verb_.parallel),
+                 .seed = verb_.seed};
+    check_size(model_, settings_.batch);
+    align::check(model_, settings_);
+    check_processes();
+    std::signal(SIGXFSZ, SIG_IGN);  // a dump that grows too large is an error that says so
+    if (!verb_.dump.empty() && is_first()) dump_ = std::make_unique<AssayDumpWriter>(verb_.dump, manifest());
+    const auto work = [this](align::Communicator& communicator) { steps(communicator); };
+    if (job_ != nullptr)
+      job_->run(work, std::chrono::minutes(1));
+    else
+      align::run_ranks(static_cast<int>(settings_.parallel.ranks()), work);
+    if (dump_) dump_->finish();
+    return finite_ ? 0 : 1;
   }
-  check_size(model, batch);
-  const align::StepSettings settings = {.batch = batch,
-                                        .micro_batches = verb.micro_batches,
-                                        .precision = align::parse_precision(verb.precision),
-                                        .optimizer = align::parse_optimizer(verb.optimizer),
-                                        .loss_average = align::parse_loss_average(verb.loss_average),
-                                        .parallel = align::parse_parallel(verb.parallel),
-                                        .seed = verb.seed};
-  align::check(model, settings);
-  std::signal(SIGXFSZ, SIG_IGN);  // a dump that grows too large is an error that says so
-  std::unique_ptr<AssayDumpWriter> dump;
-  if (!verb.dump.empty())
-    dump = std::make_unique<AssayDumpWriter>(
-        verb.dump, align::manifest_of(settings.parallel, producer(model, settings)));
-  bool finite = true;
-  const auto ranks = static_cast<int>(settings.parallel.ranks());
-  align::run_ranks(ranks, [&](align::Communicator& communicator) {
-    align::Replay replay(model, settings, communicator);
-    std::optional<align::Recorder> recorder;
-    if (dump) recorder.emplace(*dump, replay.mesh());
-    for (long long step = 0; step < verb.steps; ++step) {
-      const align::StepResult result = replay.step(recorder ? &*recorder : nullptr);
+
+ private:
+  bool is_first() const { return job_ == nullptr || job_->rank() == 0; }
+  Manifest manifest() const { return align::manifest_of(settings_.parallel, producer(model_, settings_)); }
+  void check_processes() const {
+    if (job_ != nullptr && job_->size() != settings_.parallel.ranks())
+      throw Error("mpirun has started {} processes; --parallel '{}' has {} ranks", job_->size(),
+                  printable(verb_.parallel), settings_.parallel.ranks());
+  }
+  // Processes but the first send their records to it.
+  std::vector<int> senders() const {
+    std::vector<int> ranks;
+    for (int rank = 1; job_ != nullptr && rank < job_->size(); ++rank) ranks.push_back(rank);
+    return ranks;
+  }
+
+  void steps(align::Communicator& communicator) {
+    align::Replay replay(model_, settings_, communicator);
+    const assay::Mesh mesh = manifest().mesh;
+    align::RecordSink sink(dump_.get(), communicator);
+    align::Recorder recorder(sink, replay.mesh());
+    for (long long step = 0; step < verb_.steps; ++step) {
+      const align::StepResult result = replay.step(verb_.dump.empty() ? nullptr : &recorder);
+      if (!verb_.dump.empty()) sink.collect(mesh, senders());
       if (communicator.rank() != 0) continue;
       fmt::print("step {}: loss {:.12g}, gradient norm {:.12g}\n", step, result.loss, result.grad_norm);
-      finite = finite && std::isfinite(result.loss) && std::isfinite(result.grad_norm);
+      finite_ = finite_ && std::isfinite(result.loss) && std::isfinite(result.grad_norm);
     }
-  });
-  if (dump) dump->finish();
-  return finite ? 0 : 1;
+  }
+
+  const ReplayVerb& verb_;
+  const align::MpiJob* job_;
+  align::Model model_;
+  align::StepSettings settings_;
+  std::unique_ptr<AssayDumpWriter> dump_;
+  bool finite_ = true;
+};
+
+}  // namespace
+
+// All processes of mpirun have the same problem; the first says it.
+int run(const ReplayVerb& verb) {
+  const std::unique_ptr<align::MpiJob> job = align::join_mpi_job();
+  try {
+    return Runs(verb, job.get()).run();
+  } catch (const std::exception&) {
+    if (job == nullptr || job->rank() == 0) throw;
+    return 2;
+  }
 }
 
 }  // namespace assay

@@ -6,8 +6,9 @@
 //   hierarchical  both (TeleChat3-MoE section 4.3): all-gather between nodes, of those tokens the ones that
 //   go
 //                 to this node's experts, all-to-all of their rows within the node, and back
-// etp: all-gather of tokens over etp before, all-reduce SUM of the rows behind the last matrix.
-// Gradients of an expert are of all tokens that came to it, and summed over edp. No scaling.
+// etp: all-gather of tokens over etp before, all-reduce SUM of the rows behind the last matrix, and in
+// backward of their gradients before the first: a row is whole wherever it is rounded. Gradients of an expert
+// are of all tokens that came to it, and summed over edp. No scaling.
 #include "assay/align/strategies/expert_parallel.h"
 
 #include <algorithm>
@@ -99,7 +100,7 @@ Value Dispatcher::select_of_node(const Value& index) {
 }
 
 Value Dispatcher::select(const Value& x, const Value& order) {
-  return on_.call(module_, "index_select", {{"x", x}, {"index", order}});
+  return on_.call(module_ + "/dispatch", "index_select", {{"x", x}, {"index", order}});
 }
 
 Dispatched Dispatcher::dispatch(Value x, Routed routed, bool with_probs) {
@@ -121,9 +122,11 @@ Dispatched Dispatcher::dispatch(Value x, Routed routed, bool with_probs) {
   if (with_probs) {
     const Value flat = on_.call(module_, "reshape", {{"x", d.weights}},
                                 {{"shape", std::vector<double>{static_cast<double>(choices)}}});
-    d.probs = select(flat, d.sorted_index);
+    d.probs = on_.call(module_, "index_select", {{"x", flat}, {"index", d.sorted_index}});
   }
   exchange(d, value_named(permuted, "tokens_per_expert"), with_probs);
+  d.rows = on_.move(module_, {Kind::copy, Axis::etp}, d.rows);
+  if (with_probs) d.probs = on_.move(module_, {Kind::copy, Axis::etp}, d.probs);
   return d;
 }
 

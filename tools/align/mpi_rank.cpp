@@ -1,0 +1,244 @@
+#include "mpi_rank.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "rank_error.h"
+
+namespace assay::align {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+// How long a process that runs may take to say what it is at, on a machine with fewer cores than processes.
+constexpr milliseconds time_to_answer = std::chrono::seconds(1);
+// An exchange is answered within microseconds or only when another rank has computed: then it may take the
+// core.
+constexpr milliseconds time_to_stay_awake(1);
+constexpr microseconds nap(50);
+// How often a process looks for letters while it computes.
+constexpr milliseconds time_between_looks(5);
+
+constexpr const char* no_answer = "does not answer";
+
+// Between two looks for letters.
+class Pause {
+ public:
+  template <class Lock>
+  void operator()(Lock& lock, bool is_busy) {
+    lock.unlock();
+    if (is_busy || Clock::now() < asleep_from_)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(nap);
+    lock.lock();
+  }
+
+ private:
+  Clock::time_point asleep_from_ = Clock::now() + time_to_stay_awake;
+};
+
+// Is over when nothing has moved for that time: a large tensor may travel for longer.
+class Patience {
+ public:
+  Patience(const Post& post, milliseconds time) : post_(post), time_(time) { restart(); }
+  void restart() {
+    seen_ = post_.moved();
+    end_ = Clock::now() + time_;
+  }
+  bool is_over() {
+    if (post_.moved() != seen_) restart();
+    return Clock::now() > end_;
+  }
+
+ private:
+  const Post& post_;
+  const milliseconds time_;
+  std::int64_t seen_ = 0;
+  Clock::time_point end_;
+};
+
+}  // namespace
+
+MpiRank::MpiRank(int rank, int size, milliseconds patience)
+    : rank_(rank),
+      patience_(patience),
+      post_(size),
+      states_(static_cast<std::size_t>(size), "has not met anyone yet"),
+      ended_(states_.size()),
+      problems_(states_.size()),
+      servant_([this](std::stop_token stop) { serve_while_computing(std::move(stop)); }) {}
+
+std::vector<Tensor> MpiRank::all_to_all(const std::vector<int>& group, const std::string& what,
+                                        const std::vector<Tensor>& parts) {
+  check_parts(group, rank_, what, parts.size());
+  const std::string address = fmt::format("{}", fmt::join(group, " "));
+  Lock lock(mutex_);
+  for (std::size_t k = 0; k < group.size(); ++k) tell(group[k], {Kind::collective, address, what, parts[k]});
+  wait_for_letters(lock, group, Kind::collective, address, what);
+  std::vector<Tensor> result;
+  for (const int from : group) result.push_back(take(from, Kind::collective, address));
+  return result;
+}
+
+void MpiRank::send(int to, const std::string& what, const Tensor& tensor) {
+  const Lock lock(mutex_);
+  tell(to, {Kind::message, what, what, tensor});
+}
+
+Tensor MpiRank::receive(int from, const std::string& what) {
+  Lock lock(mutex_);
+  wait_for_letters(lock, {from}, Kind::message, what, what);
+  return take(from, Kind::message, what);
+}
+
+void MpiRank::tell(int to, const Letter& letter) {
+  if (to == rank_)
+    deliver(rank_, letter);
+  else
+    post_.send(to, letter);
+}
+
+void MpiRank::progress() {
+  post_.progress([this](int from, Letter letter) { deliver(from, std::move(letter)); });
+}
+
+void MpiRank::deliver(int from, Letter letter) {
+  const auto sender = static_cast<std::size_t>(from);
+  switch (letter.kind) {
+    case Kind::collective:
+    case Kind::message:
+      letters_[{from, letter.kind, letter.address}].push_back(std::move(letter));
+      break;
+    case Kind::question:  // who has ended has said so
+      if (!ended_[static_cast<std::size_t>(rank_)])
+        post_.send(from, {Kind::answer, "", states_[static_cast<std::size_t>(rank_)]});
+      break;
+    case Kind::answer:
+      states_[sender] = letter.what;
+      break;
+    case Kind::ended:
+      ended_[sender] = true;
+      states_[sender] = letter.what;
+      problems_[sender] = letter.address;
+      break;
+  }
+}
+
+void MpiRank::serve_while_computing(std::stop_token stop) {
+  Lock lock(mutex_);
+  while (!stop.stop_requested()) {
+    progress();
+    nap_.wait_for(lock, stop, post_.is_busy() ? nap : microseconds(time_between_looks), [] { return false; });
+  }
+}
+
+Tensor MpiRank::take(int from, Kind kind, const std::string& address) {
+  const auto letters = letters_.find({from, kind, address});
+  Tensor tensor = std::move(letters->second.front().tensor);
+  letters->second.pop_front();
+  if (letters->second.empty()) letters_.erase(letters);
+  return tensor;
+}
+
+void MpiRank::wait_for_letters(Lock& lock, const std::vector<int>& senders, Kind kind,
+                               const std::string& address, const std::string& what) {
+  Patience patience(post_, patience_);
+  std::string& state = states_[static_cast<std::size_t>(rank_)];
+  state = "waits in " + what;
+  const auto is_missing = [&](int from) { return !letters_.contains({from, kind, address}); };
+  const auto is_lost = [&](int from) { return is_missing(from) && ended_[static_cast<std::size_t>(from)]; };
+  for (Pause pause;; pause(lock, post_.is_busy())) {
+    progress();
+    check_agreement(senders, kind, address, what);
+    if (std::ranges::none_of(senders, is_missing)) break;
+    if (const auto lost = std::ranges::find_if(senders, is_lost); lost != senders.end()) {
+      ask_for_states(lock);
+      throw has_ended(*lost, rank_, what, states_);
+    }
+    if (patience.is_over()) {
+      ask_for_states(lock);
+      throw has_waited(patience_, rank_, what, states_);
+    }
+  }
+  state = "computes behind " + what;
+}
+
+void MpiRank::check_agreement(const std::vector<int>& senders, Kind kind, const std::string& address,
+                              const std::string& what) const {
+  for (const int from : senders) {
+    const auto letters = letters_.find({from, kind, address});
+    if (letters != letters_.end() && letters->second.front().what != what)
+      throw do_not_agree(senders, rank_, what, letters->second.front().what);
+  }
+}
+
+void MpiRank::ask_for_states(Lock& lock) {
+  Patience patience(post_, time_to_answer);
+  for (int r = 0; r < size(); ++r) {
+    if (r == rank_ || ended_[static_cast<std::size_t>(r)]) continue;
+    states_[static_cast<std::size_t>(r)] = no_answer;
+    post_.send(r, {Kind::question, "", ""});
+  }
+  for (Pause pause; !patience.is_over() && std::ranges::find(states_, no_answer) != states_.end();
+       pause(lock, post_.is_busy()))
+    progress();
+}
+
+std::string MpiRank::end(const std::string& problem) {
+  Lock lock(mutex_);
+  const auto me = static_cast<std::size_t>(rank_);
+  if (first_problem().empty()) problems_[me] = problem;  // else it follows from the other's
+  states_[me] = problem.empty() ? "is done" : "has thrown";
+  ended_[me] = true;
+  announce_end();
+  wait_for_the_end_of_all(lock);
+  return first_problem();
+}
+
+void MpiRank::announce_end() {
+  const auto me = static_cast<std::size_t>(rank_);
+  for (int r = 0; r < size(); ++r) {
+    if (r != rank_) post_.send(r, {Kind::ended, problems_[me], states_[me]});
+  }
+}
+
+// Others may compute for long: who does answers, who does not is lost.
+void MpiRank::look_for_the_lost(Lock& lock) {
+  ask_for_states(lock);
+  if (std::ranges::find(states_, no_answer) == states_.end() || !first_problem().empty()) return;
+  problems_[static_cast<std::size_t>(rank_)] = has_waited(patience_, rank_, "the end of all", states_).what();
+  announce_end();
+}
+
+void MpiRank::wait_for_the_end_of_all(Lock& lock) {
+  Patience patience(post_, patience_);
+  std::optional<Clock::time_point> in_trouble_since;
+  const auto is_over = [&] { return std::ranges::find(ended_, false) == ended_.end() && !post_.is_busy(); };
+  for (Pause pause; !is_over(); pause(lock, post_.is_busy())) {
+    progress();
+    if (first_problem().empty() && patience.is_over()) {
+      look_for_the_lost(lock);
+      patience.restart();
+    }
+    const std::string& problem = first_problem();
+    if (problem.empty()) continue;
+    if (!in_trouble_since) in_trouble_since = Clock::now();
+    // Who has the problem says it once for all; the others if that one is not there any more.
+    const bool is_mine = &problem == &problems_[static_cast<std::size_t>(rank_)];
+    const milliseconds grace = (is_mine ? 1 : 2) * (patience_ + 2 * time_to_answer);
+    if (Clock::now() - *in_trouble_since > grace) end_all_processes(problem);
+  }
+}
+
+const std::string& MpiRank::first_problem() const {
+  const auto first = std::ranges::find_if(problems_, [](const std::string& p) { return !p.empty(); });
+  return first == problems_.end() ? problems_.front() : *first;
+}
+
+}  // namespace assay::align
