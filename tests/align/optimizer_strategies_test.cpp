@@ -61,7 +61,7 @@ TEST(ExactArithmetic, MuonOverTokensGivesTheBitsOfASingleDevice) {
                                  .loss_average = LossAverage::tokens};
   const StrategyRun single = run_strategy(latent, settings, "");
   for (const char* const strategy :
-       {"tp=2", "tp=2,sp=1,dp=2,zero=2", "dp=2,zero=1", "dp=2,zero=3", "dp=2,ep=2", "pp=2"}) {
+       {"tp=2", "tp=2,sp=1,dp=2,zero=2", "dp=2,zero=1", "dp=2,zero=3", "dp=2,ep=2", "dp=2,etp=2", "pp=2"}) {
     SCOPED_TRACE(strategy);
     expect_bits_of_single_device(run_strategy(latent, settings, strategy), single);
   }
