@@ -40,6 +40,23 @@ class Replay(Test):
         out = self.expect(0, "diff", self.dir / "many", self.dir / "single", "--rules", self.dir / "rules.toml").out
         self.assertIn("0 failed, 0 inherited", out)
 
+    def test_optimizer_and_average(self):
+        def steps(*words):
+            return self.expect(0, "replay", "--model", "qwen3-moe-tiny", "--length", "8", "--sequences", "2", "--micro-batches", "2",
+                               "--steps", "2", *words).out.splitlines()
+
+        plain = steps()
+        self.assertEqual(plain, steps("--optimizer", "adamw,lr=1e-3", "--loss-average", "micro-batches"))
+        muon = steps("--optimizer", "muon,lr=0.01", "--dump", self.dir / "muon")
+        self.assertEqual(plain[0], muon[0])
+        self.assertNotEqual(plain[1], muon[1])
+        producer = json.loads((self.dir / "muon" / "manifest.json").read_text())["producer"]
+        self.assertEqual((producer["optimizer"], producer["loss_average"]), ("muon,lr=0.01", "micro-batches"))
+        self.assertIn("momentum_buffer", self.expect(0, "inspect", self.dir / "muon", "--json").out)
+        ragged = steps("--prompt", "1")
+        self.assertNotEqual(ragged[0], plain[0])
+        self.assertNotEqual(ragged[0], steps("--prompt", "1", "--loss-average", "tokens")[0])
+
     def test_describe(self):
         out = self.expect(0, "replay", "--model", DATA / "models" / "mixtral-8x7b.json", "--describe").out
         self.assertIn("mixtral: 46.7 billion parameters, of which a token meets 12.", out)
@@ -57,6 +74,7 @@ class Replay(Test):
         refused("1 micro-batches do not divide over dp = 2", "qwen3-moe-tiny", "--parallel", "dp=2")
         refused("there is no key 'xp'; expected tp, sp, cp,", "qwen3-moe-tiny", "--parallel", "xp=2")
         refused("2 heads of keys do not divide over tp = 4", "qwen3-moe-tiny", "--parallel", "tp=4")
+        refused("--optimizer: lr is 'fast'; expected a number from 0", "qwen3-moe-tiny", "--optimizer", "adamw,lr=fast")
         refused("--describe excludes --steps", "qwen3-moe", "--describe", "--steps", "2")
         config = json.loads((DATA / "models" / "deepseek-v3.json").read_text())
         for key, value, sentence in (("qk_nope_head_dim", -1, "'attention.nope_dim' is -1"),

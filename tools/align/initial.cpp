@@ -19,8 +19,22 @@ std::int64_t shift_of(const std::string& name) {
          (at == std::string::npos ? 0 : std::stoll(name.substr(at + 1)));
 }
 
+// What is drawn for a micro-batch.
+std::string stream(const std::string& of, std::int64_t number) {
+  return number == 0 ? of : of + " of micro-batch " + std::to_string(number);
+}
+
 std::string of_seed(const std::string& name, std::int64_t seed) {
   return seed == 0 ? name : name + " of seed " + std::to_string(seed);
+}
+
+// At which token of each sequence its targets begin to count.
+std::vector<std::int64_t> prompts(const Batch& batch, std::int64_t number, std::int64_t seed) {
+  std::vector<std::int64_t> ends;
+  for (const double x : drawn(of_seed(stream("prompts", number), seed), batch.sequences))
+    ends.push_back(
+        static_cast<std::int64_t>(std::abs(x) * batch.prompt * static_cast<double>(batch.length + 1)));
+  return ends;
 }
 
 }  // namespace
@@ -64,11 +78,14 @@ Tensor initial_indices(const std::string& name, const Batch& batch, std::int64_t
   const bool targets = name.starts_with("targets");
   // one more of each sequence than there are tokens: the last target
   const std::int64_t known = batch.tokens() + (targets ? batch.sequences : 0);
-  const std::string stream = number == 0 ? "tokens" : "tokens of micro-batch " + std::to_string(number);
-  const std::vector<double> values = drawn(of_seed(stream, seed), known);
+  const std::vector<double> values = drawn(of_seed(stream("tokens", number), seed), known);
+  const std::vector<std::int64_t> ends = prompts(batch, number, seed);
   std::vector<std::int64_t> out(static_cast<std::size_t>(batch.tokens()), targets ? no_target : 0);
-  const auto shift = static_cast<std::size_t>(shift_of(name) * batch.sequences);
+  const auto sequences = static_cast<std::size_t>(batch.sequences),
+             shift = static_cast<std::size_t>(shift_of(name)) * sequences;
   for (std::size_t i = 0; i < out.size() && i + shift < values.size(); ++i) {
+    // the target of token l is token l + 1
+    if (targets && static_cast<std::int64_t>((i + shift) / sequences) <= ends[i % sequences]) continue;
     const auto token =
         static_cast<std::int64_t>(std::abs(values[i + shift]) * static_cast<double>(vocabulary));
     out[i] = token % vocabulary;

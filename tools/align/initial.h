@@ -22,7 +22,8 @@ Tensor initial_parameter(const std::string& name, const Shape&, std::int64_t see
 inline constexpr std::int64_t no_target = -100;
 
 /// Tokens of the micro-batch with that number, "tokens", and what follows each, "targets"; rolled left by k,
-/// for multi-token prediction, "tokens_k" with zeros behind and "targets_k" with no_target behind.
+/// for multi-token prediction, "tokens_k" with zeros behind and "targets_k" with no_target behind. no_target
+/// also stands for what begins a sequence, a prompt: of each a drawn length, up to batch.prompt of it.
 /// "valid_targets", "valid_targets_k": how many of them are not no_target, a scalar.
 Tensor initial_indices(const std::string& name, const Batch&, std::int64_t vocabulary,
                        std::int64_t number = 0, std::int64_t seed = 0);

@@ -10,6 +10,7 @@
 #include "assay/align/pieces.h"
 #include "assay/align/strategies/context_parallel.h"
 #include "assay/align/strategies/data_parallel.h"
+#include "assay/align/strategies/muon.h"
 #include "assay/align/strategies/recompute.h"
 #include "assay/align/strategies/regions.h"
 #include "assay/align/strategies/swap.h"
@@ -69,7 +70,8 @@ Replay::Replay(const Model& model, const StepSettings& settings, Communicator& c
       ranks_(communicator, Mesh(settings.parallel, communicator.rank()), arithmetic(settings.precision)),
       dense_shards_(ranks_, false),
       expert_shards_(ranks_, true),
-      of_norm_(arithmetic(of_norm(settings.precision))) {
+      of_norm_(arithmetic(of_norm(settings.precision))),
+      shares_(shares_of_step()) {
   if (communicator.size() != settings.parallel.ranks())
     throw Error("the strategy '{}' has {} ranks; there are {}", to_string(settings.parallel),
                 settings.parallel.ranks(), communicator.size());
@@ -83,9 +85,9 @@ void Replay::initialize() {
     const Tensor whole = piece_of_whole(name, planned);
     const ZeroShards& shards = shards_of(name);
     const Tensor own = this->shards(1) ? shards.shard(whole) : whole;
-    parameters_[name] = {this->shards(3) ? own : whole,
-                         whole.shape(),
-                         {Tensor(dtype, own.shape()), Tensor(dtype, own.shape())}};
+    const bool muon = by_muon(settings_.optimizer, name, planned.whole);
+    parameters_[name] = {this->shards(3) ? own : whole, whole.shape(),
+                         initial_state(muon, dtype, own.shape())};
   }
 }
 
@@ -115,6 +117,16 @@ std::map<std::string, Tensor> Replay::parameters() const {
 // The global number of this rank's micro-batch.
 std::int64_t Replay::number_of(std::int64_t micro_batch) const {
   return micro_batch * mesh().size(Axis::dp) + mesh().coordinate(Axis::dp);
+}
+
+LossShares Replay::shares_of_step() const {
+  std::vector<std::int64_t> valid;
+  for (std::int64_t k = 0; k < settings_.micro_batches; ++k) {
+    const Tensor count = initial_indices("valid_targets", settings_.batch, model_.vocabulary,
+                                         step_ * settings_.micro_batches + k, settings_.seed);
+    valid.push_back(count.indices().front());
+  }
+  return {settings_.loss_average, settings_.batch.tokens(), valid};
 }
 
 // Of this rank's part of the sequences.
@@ -147,26 +159,26 @@ void Replay::forward(const Action& action, Recorder* recorder) {
   if (!stage.finishes) send("activation", m, action.stage + 1, tape.tensor(running->result.x));
   add_loads(tape);
   for (const Loss& loss : running->result.losses)
-    losses_.push_back(loss.weight * tape.tensor(loss.value).value(0));
+    losses_.push_back(shares_.of(loss, number_of(m)) * loss.weight * tape.tensor(loss.value).value(0));
   if (recorder != nullptr) record_forward(*running, m, *recorder);
   forget_for_recompute(running->tape, settings_.parallel.recompute);
   if (settings_.parallel.swap) running->swapped.take(running->tape);
   running_[{m, action.stage}] = std::move(running);
 }
 
-// The loss of a micro-batch counts one part of all.
 void Replay::backward(const Action& action, Recorder* recorder) {
   const std::int64_t m = action.micro_batch;
   const Stage& stage = pipeline_.stages()[static_cast<std::size_t>(action.stage)];
   Running& running = *running_.at({m, action.stage});
   if (settings_.parallel.swap) running.swapped.give_back(running.tape);
-  const double share = 1 / static_cast<double>(settings_.micro_batches);
   std::vector<Tape::Seed> seeds;
   if (!stage.finishes)
     seeds.push_back({running.result.x, receive("gradient", m, action.stage + 1, action.stage)});
-  for (const Loss& loss : running.result.losses)
-    seeds.push_back({loss.value, Tensor::from_values(ranks_.arithmetic().storage(), {},
-                                                     std::vector{share * loss.weight})});
+  for (const Loss& loss : running.result.losses) {
+    const double counts = shares_.of(loss, number_of(m)) * loss.weight;
+    seeds.push_back(
+        {loss.value, Tensor::from_values(ranks_.arithmetic().storage(), {}, std::vector{counts})});
+  }
   Tape::Watch watch;
   if (recorder != nullptr) {
     recorder->begin(step_, number_of(m), running.tape);
@@ -247,7 +259,7 @@ void Replay::balance() {
 }
 
 // The sum is exact, so that it is the same whatever rank has which loss.
-double Replay::mean_loss() {
+double Replay::sum_losses() {
   const bool counts = mesh().coordinate(Axis::tp) == 0 && mesh().coordinate(Axis::cp) == 0;
   const std::vector<double> own = counts ? losses_ : std::vector<double>();
   losses_.clear();
@@ -255,7 +267,7 @@ double Replay::mean_loss() {
   ExactSum sum;
   for (const Tensor& part : ranks_.communicator().all_gather(all_ranks(), "the losses", mine))
     sum.add(std::span<const double>(part.values()));
-  return sum.round() / static_cast<double>(settings_.micro_batches);
+  return sum.round();
 }
 
 std::vector<int> Replay::all_ranks() const {
@@ -290,16 +302,47 @@ double Replay::norm() const {
 
 void Replay::update(double coefficient) {
   for (auto& [name, gradient] : gradients_) {
-    Parameter& p = parameters_.at(name);
-    const bool cut = shards(1);
-    const ZeroShards& shards = shards_of(name);
     if (coefficient < 1) gradient = scaled(gradient, coefficient);
-    const Update next = adamw(ranks_.arithmetic(), settings_.optimizer, step_, decays(p.shape),
-                              cut && !this->shards(3) ? shards.shard(p.value) : p.value, p.state,
-                              cut && !this->shards(2) ? shards.shard(gradient) : gradient);
-    p.state = next.state;
-    p.value = cut && !this->shards(3) ? shards.gather(next.value, p.shape, name) : next.value;
+    if (by_muon(settings_.optimizer, name, plan_.at(name).whole)) {
+      update_matrices(name, gradient);
+    } else {
+      update_by_elements(name, gradient);
+    }
   }
+}
+
+// Of ZeRO's shard alone.
+void Replay::update_by_elements(const std::string& name, const Tensor& gradient) {
+  Parameter& p = parameters_.at(name);
+  const bool cut = shards(1);
+  const ZeroShards& shards = shards_of(name);
+  const Update next = adam(ranks_.arithmetic(), settings_.optimizer, step_,
+                           {cut && !this->shards(3) ? shards.shard(p.value) : p.value, p.state,
+                            cut && !this->shards(2) ? shards.shard(gradient) : gradient,
+                            decays(settings_.optimizer, name, p.shape)});
+  p.state = next.state;
+  p.value = cut && !this->shards(3) ? shards.gather(next.value, p.shape, name) : next.value;
+}
+
+// What is cut, by ZeRO from some stage on, and by tensor parallel, is put together before and cut again.
+void Replay::update_matrices(const std::string& name, const Tensor& gradient) {
+  Parameter& p = parameters_.at(name);
+  const MuonMatrices matrices(ranks_, plan_.at(name), settings_.optimizer.matrix);
+  const auto whole = [&](const Tensor& t, std::int64_t zero, std::string_view what) {
+    const std::string of = fmt::format("the {} of {}", what, name);
+    return matrices.gather(shards(zero) ? shards_of(name).gather(t, p.shape, of) : t, of);
+  };
+  const auto own = [&](const Tensor& t, std::int64_t zero) {
+    const Tensor piece = matrices.piece(t);
+    return shards(zero) ? shards_of(name).shard(piece) : piece;
+  };
+  OptimizerState& state = p.state;
+  const OptimizerState gathered = {{state.front().name, whole(state.front().tensor, 1, "momentum")}};
+  const Update next = muon(ranks_.arithmetic(), settings_.optimizer,
+                           {whole(p.value, 3, "value"), gathered, whole(gradient, 2, "gradient"),
+                            decays(settings_.optimizer, name, p.shape)});
+  state.front().tensor = own(next.state.front().tensor, 1);
+  p.value = own(next.value, 3);
 }
 
 StepResult Replay::step(Recorder* recorder) {
@@ -318,7 +361,7 @@ StepResult Replay::step(Recorder* recorder) {
     }
   }
   StepResult result;
-  result.loss = mean_loss();
+  result.loss = sum_losses();
   reduce_gradients();
   if (recorder != nullptr) record_parameters(*recorder);
   balance();
@@ -326,6 +369,7 @@ StepResult Replay::step(Recorder* recorder) {
   update(clip_coefficient(settings_.optimizer, result.grad_norm));
   if (recorder != nullptr) record_updates(*recorder);
   ++step_;
+  shares_ = shares_of_step();
   return result;
 }
 
@@ -352,11 +396,9 @@ void Replay::record_updates(Recorder& recorder) const {
     const PlannedParameter& planned = plan_.at(name);
     recorder.parameter({Phase::optimizer, "param"}, name, planned, value_of(name));
     if (!gradients_.contains(name)) continue;
-    const OptimizerState& state = parameter.state;
-    recorder.parameter({Phase::optimizer, "state", "exp_avg"}, name, planned,
-                       whole_piece(name, state.exp_avg));
-    recorder.parameter({Phase::optimizer, "state", "exp_avg_sq"}, name, planned,
-                       whole_piece(name, state.exp_avg_sq));
+    for (const NamedTensor& state : parameter.state)
+      recorder.parameter({Phase::optimizer, "state", state.name}, name, planned,
+                         whole_piece(name, state.tensor));
   }
 }
 
