@@ -1,5 +1,5 @@
 // In exact arithmetic every strategy that facts E calls X0 or X1, and every pair of them, gives the bits of a
-// single device. ASSAY_SEEDS: of how many seeds, 1 by default.
+// single device. ASSAY_SEEDS: of how many seeds; without it one seed, and some of the pairs.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -37,7 +37,6 @@ const std::vector<std::string> strategies = {
 };
 
 constexpr Batch batch = {2, 8};
-constexpr std::int64_t micro_batches = 8;
 
 using Keys = std::map<std::string, std::string>;
 
@@ -87,9 +86,23 @@ bool is_possible(const Model& model, StepSettings settings, const std::string& s
   }
 }
 
+const char* const asked_seeds = std::getenv("ASSAY_SEEDS");
+
+// With 8, DualPipe goes with more of the others.
+const std::int64_t micro_batches = asked_seeds == nullptr ? 4 : 8;
+
 std::int64_t seeds() {
-  const char* given = std::getenv("ASSAY_SEEDS");
-  return given == nullptr ? 1 : std::atoll(given);
+  return asked_seeds == nullptr ? 1 : std::atoll(asked_seeds);
+}
+
+// Without ASSAY_SEEDS every eighth.
+std::vector<std::string> pairs() {
+  std::vector<std::string> some;
+  std::size_t number = 0;
+  for (const std::string& pair : all_pairs()) {
+    if (asked_seeds != nullptr || number++ % 8 == 0) some.push_back(pair);
+  }
+  return some;
 }
 
 class ExactArithmetic : public testing::TestWithParam<const char*> {
@@ -119,9 +132,9 @@ TEST_P(ExactArithmetic, EveryStrategyGivesTheBitsOfASingleDevice) {
 }
 
 TEST_P(ExactArithmetic, EveryPairOfStrategiesGivesTheBitsOfASingleDevice) {
-  const int run = expect_bits(all_pairs());
+  const int run = expect_bits(pairs());
   std::printf("%d pairs\n", run);
-  EXPECT_GE(run, 130 * seeds());
+  EXPECT_GE(run, (asked_seeds == nullptr ? 12 : 130) * seeds());
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ExactArithmetic, testing::Values("latent", "grouped"),

@@ -18,7 +18,7 @@ std::string test_name(std::string text) {
 }
 
 const Model& model() {
-  static const Model loaded = load_model("telechat3-105b-tiny");
+  static const Model loaded = load_model(ASSAY_TEST_DATA "/models/latent.toml");
   return loaded;
 }
 

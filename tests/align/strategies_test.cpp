@@ -14,8 +14,8 @@ constexpr double allowed = 1e-12;
 class Strategy : public testing::TestWithParam<const char*> {};
 
 TEST_P(Strategy, GivesTheStepOfASingleDevice) {
-  const Model model = load_model("telechat3-105b-tiny");
-  const StepSettings settings = {.batch = {2, 16}, .micro_batches = 8};
+  const Model model = load_model(ASSAY_TEST_DATA "/models/latent.toml");
+  const StepSettings settings = {.batch = {2, 8}, .micro_batches = 8};
   static const StrategyRun single = run_strategy(model, settings, "");
   expect_near_single_device(run_strategy(model, settings, GetParam()), single, allowed);
 }
