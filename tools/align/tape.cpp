@@ -182,7 +182,8 @@ void Tape::go_back(const Node& node, const Watch& watch) {
     const Value& output = output_of(node.outputs, arg);
     const std::optional<Tensor> known = gradient(output);
     wanted |= known.has_value();
-    if (known || !arg.optional)
+    // What a strategy does with an optional one is its own matter.
+    if ((known && !node.declares) || !arg.optional)
       of_outputs.push_back(
           {std::string(arg.name), known ? *known : Tensor(arithmetic.storage(), output.shape)});
   }
