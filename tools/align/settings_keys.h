@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -72,10 +73,12 @@ SettingsKey<S> choice_key(std::string_view name, E S::*field, const std::vector<
 
 /// Changes what the pieces KEY=VALUE name.
 /// @param option  that errors name: "--parallel"
-/// @throws Error  for an unknown key and for a value that it cannot have, with those it can
+/// @throws Error  for an unknown key, for one that is there twice, and for a value that it cannot have, with
+///                those it can
 template <class S>
 void read_settings(std::string_view option, const std::vector<SettingsKey<S>>& keys,
                    const std::vector<std::string_view>& pieces, S& settings) {
+  std::set<std::string_view> given;
   for (const std::string_view piece : pieces) {
     const std::size_t at = piece.find('=');
     if (at == std::string_view::npos) throw Error("{}: '{}' has no value; expected KEY=VALUE", option, piece);
@@ -87,6 +90,7 @@ void read_settings(std::string_view option, const std::vector<SettingsKey<S>>& k
       if (key.name == name) found = &key;
     }
     if (found == nullptr) throw Error("{}: there is no key '{}'; expected {}", option, name, listed(names));
+    if (!given.insert(name).second) throw Error("{}: {} is given twice", option, name);
     const std::string expected = found->read(settings, value);
     if (!expected.empty()) throw Error("{}: {} is '{}'; expected {}", option, name, value, expected);
   }

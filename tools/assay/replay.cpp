@@ -4,6 +4,7 @@
 #include <csignal>
 #include <memory>
 
+#include "assay/align/architecture.h"
 #include "assay/align/describe.h"
 #include "assay/align/mpi_job.h"
 #include "assay/align/step.h"
@@ -37,6 +38,19 @@ void check_size(const align::Model& model, const align::Batch& batch) {
             printable(call.module), most);
     }
   }
+}
+
+// Every rank that is a thread holds its parameters, their gradients and two states, of 8 bytes each at most.
+void check_ranks(const align::Model& model, const align::Parallel& parallel) {
+  constexpr std::int64_t most_bytes = std::int64_t{1} << 36, bytes_of_parameter = 4 * 8;
+  std::int64_t parameters = 0;
+  for (const align::Parameter& p : align::parameters(model)) parameters += p.size;
+  const std::int64_t kept = parameters / (parallel.tp * parallel.pp), most = most_bytes / bytes_of_parameter;
+  if (kept > most / parallel.ranks())
+    throw Error(
+        "--parallel: {} ranks of about {} parameters each; a replay holds at most {} in all; take fewer "
+        "ranks",
+        parallel.ranks(), kept, most);
 }
 
 std::string producer(const align::Model& model, const align::StepSettings& settings) {
@@ -73,6 +87,7 @@ class Runs {
                  .seed = verb_.seed};
     check_size(model_, settings_.batch);
     align::check(model_, settings_);
+    check_ranks(model_, settings_.parallel);
     check_processes();
     std::signal(SIGXFSZ, SIG_IGN);  // a dump that grows too large is an error that says so
     if (!verb_.dump.empty() && is_first()) dump_ = std::make_unique<AssayDumpWriter>(verb_.dump, manifest());
