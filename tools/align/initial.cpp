@@ -12,13 +12,6 @@ std::uint64_t fnv1a(const std::string& text) {
   return state;
 }
 
-// "targets_2" is two tokens behind "targets", which are one behind "tokens".
-std::int64_t shift_of(const std::string& name) {
-  const std::size_t at = name.find('_');
-  return (name.starts_with("targets") ? 1 : 0) +
-         (at == std::string::npos ? 0 : std::stoll(name.substr(at + 1)));
-}
-
 std::string of_seed(const std::string& name, std::int64_t seed) {
   return seed == 0 ? name : name + " of seed " + std::to_string(seed);
 }
@@ -52,28 +45,32 @@ Tensor initial_parameter(const std::string& name, const Shape& shape, std::int64
   return {shape, std::span<const double>(values)};
 }
 
-Tensor initial_indices(const std::string& name, const Batch& batch, std::int64_t vocabulary,
-                       std::int64_t number, std::int64_t seed) {
+Sequences initial_sequences(const Batch& batch, std::int64_t vocabulary, std::int64_t number,
+                            std::int64_t seed) {
+  const std::string name = number == 0 ? "tokens" : "tokens of micro-batch " + std::to_string(number);
+  // one more of each sequence than there are tokens: the last target
+  std::vector<std::int64_t> stream;
+  for (const double x : drawn(of_seed(name, seed), batch.tokens() + batch.sequences))
+    stream.push_back(static_cast<std::int64_t>(std::abs(x) * static_cast<double>(vocabulary)) % vocabulary);
+  return {{stream.begin(), stream.end() - batch.sequences}, {stream.begin() + batch.sequences, stream.end()}};
+}
+
+Tensor indices_of(const std::string& name, const Sequences& sequences, const Batch& batch) {
   constexpr std::string_view valid = "valid_";
   if (name.starts_with(valid)) {
     const std::vector<std::int64_t> targets =
-        initial_indices(name.substr(valid.size()), batch, vocabulary, number, seed).indices();
+        indices_of(name.substr(valid.size()), sequences, batch).indices();
     return Tensor::from_indices(
         {}, std::vector{static_cast<std::int64_t>(targets.size()) - std::ranges::count(targets, no_target)});
   }
   const bool targets = name.starts_with("targets");
-  // one more of each sequence than there are tokens: the last target
-  const std::int64_t known = batch.tokens() + (targets ? batch.sequences : 0);
-  const std::string stream = number == 0 ? "tokens" : "tokens of micro-batch " + std::to_string(number);
-  const std::vector<double> values = drawn(of_seed(stream, seed), known);
-  std::vector<std::int64_t> out(static_cast<std::size_t>(batch.tokens()), targets ? no_target : 0);
-  const auto shift = static_cast<std::size_t>(shift_of(name) * batch.sequences);
-  for (std::size_t i = 0; i < out.size() && i + shift < values.size(); ++i) {
-    const auto token =
-        static_cast<std::int64_t>(std::abs(values[i + shift]) * static_cast<double>(vocabulary));
-    out[i] = token % vocabulary;
-  }
-  return Tensor::from_indices({batch.tokens()}, out);
+  const std::size_t depth_at = name.find('_');
+  const std::int64_t depth = depth_at == std::string::npos ? 0 : std::stoll(name.substr(depth_at + 1));
+  std::vector<std::int64_t> rolled = targets ? sequences.targets : sequences.tokens;
+  const std::int64_t gone = std::min(depth * batch.sequences, batch.tokens());
+  rolled.erase(rolled.begin(), rolled.begin() + gone);
+  rolled.resize(static_cast<std::size_t>(batch.tokens()), targets ? no_target : 0);
+  return Tensor::from_indices({batch.tokens()}, rolled);
 }
 
 }  // namespace assay::align

@@ -87,8 +87,9 @@ void Replay::initialize() {
 }
 
 Tensor Replay::piece_of_whole(const std::string& name, const PlannedParameter& planned) const {
-  Tensor t = Tensor::from_values(ranks_.arithmetic().storage(), planned.whole,
-                                 initial_parameter(name, planned.whole, settings_.seed).values());
+  const Tensor given = settings_.given.weights ? settings_.given.weights(name)
+                                               : initial_parameter(name, planned.whole, settings_.seed);
+  Tensor t = Tensor::from_values(ranks_.arithmetic().storage(), planned.whole, given.values());
   for (const Sharding& s : planned.shardings)
     t = piece_of(t, s.placed.dim, mesh().coordinate(s.axis), mesh().size(s.axis));
   return t;
@@ -114,20 +115,34 @@ std::int64_t Replay::number_of(std::int64_t micro_batch) const {
   return micro_batch * mesh().size(Axis::dp) + mesh().coordinate(Axis::dp);
 }
 
-// Of this rank's part of the sequences.
+// Of the whole micro-batch.
+Tensor Replay::indices_of_all(const std::string& name, std::int64_t micro_batch) const {
+  const MicroBatch which = {step_, number_of(micro_batch)};
+  if (const auto module = router_of(name)) return settings_.given.routing(*module, which);
+  const Sequences sequences =
+      settings_.given.sequences
+          ? settings_.given.sequences(which)
+          : initial_sequences(settings_.batch, model_.vocabulary,
+                              step_ * settings_.micro_batches + which.number, settings_.seed);
+  return indices_of(name, sequences, settings_.batch);
+}
+
+// Of this rank's part of the sequences; of a router, of the tokens that sequence parallel gives it.
 Tensor Replay::indices(const std::string& name, std::int64_t micro_batch) const {
-  const Batch& batch = settings_.batch;
-  const Tensor whole =
-      initial_indices(name, batch, model_.vocabulary,
-                      step_ * settings_.micro_batches + number_of(micro_batch), settings_.seed);
+  const Tensor whole = indices_of_all(name, micro_batch);
   if (whole.shape().empty()) return whole;
   const std::vector<std::int64_t> all = whole.indices();
+  const std::int64_t of_position = whole.size() / settings_.batch.length;
   std::vector<std::int64_t> own;
-  for (const std::int64_t l : positions_of(mesh(), batch.length)) {
-    const auto row = all.begin() + l * batch.sequences;
-    own.insert(own.end(), row, row + batch.sequences);
+  for (const std::int64_t l : positions_of(mesh(), settings_.batch.length)) {
+    const auto row = all.begin() + l * of_position;
+    own.insert(own.end(), row, row + of_position);
   }
-  return Tensor::from_indices({static_cast<std::int64_t>(own.size())}, own);
+  Shape shape = whole.shape();
+  shape.front() /= mesh().size(Axis::cp);
+  const Tensor here = Tensor::from_indices(shape, own);
+  const bool is_cut = mesh().parallel().sp && router_of(name);
+  return is_cut ? piece_of(here, 0, mesh().coordinate(Axis::tp), mesh().size(Axis::tp)) : here;
 }
 
 void Replay::forward(const Action& action, Recorder* recorder) {

@@ -6,6 +6,7 @@
 #include "assay/align/optimizer.h"
 #include "assay/align/plan.h"
 #include "assay/align/recorder.h"
+#include "assay/align/sources.h"
 #include "assay/align/strategies/zero.h"
 #include "assay/align/tape.h"
 
@@ -17,7 +18,8 @@ struct StepSettings {
   Precision precision = Precision::fp64;
   OptimizerSettings optimizer = {};
   Parallel parallel = {};
-  std::int64_t seed = 0;  ///< of weights and tokens
+  std::int64_t seed = 0;  ///< of weights and tokens that are drawn
+  Sources given = {};     ///< with routing if the batch is routed
 };
 
 struct StepResult {
@@ -58,6 +60,7 @@ class Replay {
   Tensor value_of(const std::string& name) const;
   Tensor piece_of_whole(const std::string& name, const PlannedParameter&) const;
   Tensor indices(const std::string& name, std::int64_t micro_batch) const;
+  Tensor indices_of_all(const std::string& name, std::int64_t micro_batch) const;
   std::int64_t number_of(std::int64_t micro_batch) const;
   const ZeroShards& shards_of(const std::string& name) const;
   bool shards(std::int64_t stage) const { return settings_.parallel.zero >= stage; }
