@@ -30,9 +30,7 @@ inline void on_tape(const Model& model, const Batch& of, std::int64_t number,
     Tape tape(
         Ranks(alone, Mesh({}, 0), arithmetic(Precision::fp64)),
         [](const Machine::NamedParameter& p) { return initial_parameter(p.name, p.whole); },
-        [&](const std::string& name) {
-          return indices_of(name, initial_sequences(of, model.vocabulary, number), of);
-        });
+        [&](const std::string& name) { return initial_indices(name, of, model.vocabulary, number); });
     work(tape);
   });
 }

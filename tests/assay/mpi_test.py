@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Drives `assay diff` under mpirun.
+"""Drives `assay diff` and `assay replay` under mpirun.
 
     ASSAY=build/dev/tools/assay/assay ASSAY_TEST_DATA=tests/data python3 tests/assay/mpi_test.py
 """
@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import unittest
 
-from program import ASSAY, Test, environment, run, write_safetensors
+from program import ASSAY, DATA, Test, environment, run, write_safetensors
 
 # CI runs as root in a container, and has fewer cores than processes.
 # Open MPI leaves memory behind: no matter of ours in a build with sanitizers.
@@ -61,6 +61,24 @@ class Mpi(Test):
         status, text = launch(2, "diff", "a.safetensors", "r.safetensors", "--github", cwd=self.dir, GITHUB_STEP_SUMMARY="/nowhere/summary")
         self.assertEqual(status, 2)
         self.assertIn("assay: GITHUB_STEP_SUMMARY /nowhere/summary: ", text)
+
+    def test_a_replay_has_the_bits_of_its_ranks_as_threads(self):
+        words = ["replay", "--model", str(DATA / "models" / "latent.toml"), "--precision", "exact", "--micro-batches", "4", "--sequences", "2",
+                 "--length", "16", "--steps", "2"]
+        single = run(*words, cwd=self.dir).out
+        self.assertEqual(len(single.splitlines()), 2)
+        for processes, strategy in ((2, "tp=2,sp=1"), (2, "pp=2,schedule=zero-bubble"), (4, "cp=2,context=ulysses,dp=2,zero=3"),
+                                    (4, "dp=4,ep=4,dispatch=hierarchical,node=2"), (8, "tp=2,pp=2,dp=2,ep=4")):
+            self.assertEqual(launch(processes, *words, "--parallel", strategy, cwd=self.dir), (0, single), strategy)
+        words += ["--parallel", "tp=2,dp=2,ep=2", "--dump"]
+        self.assertEqual(run(*words, "threads", cwd=self.dir).out, single)
+        self.assertEqual(launch(4, *words, "processes", cwd=self.dir), (0, single))
+        same = run("diff", "processes", "threads", "--tolerance", "bitwise", cwd=self.dir)
+        self.assertEqual(same.returncode, 0, same.out)
+
+    def test_a_replay_of_another_size_is_refused_once(self):
+        status, text = launch(2, "replay", "--model", "qwen3-moe-tiny", "--parallel", "tp=2,dp=2", "--micro-batches", "2", cwd=self.dir)
+        self.assertEqual((status, text), (2, "assay: mpirun has started 2 processes; --parallel 'tp=2,dp=2' has 4 ranks\n"))
 
     def test_a_launcher_of_another_mpi_is_no_single_process(self):
         done = run("diff", "r.safetensors", "r.safetensors", cwd=self.dir, PMI_SIZE="3", **QUIET)

@@ -25,6 +25,38 @@ class Replay(Test):
         self.assertEqual([line.split(":")[0] for line in one], ["step 0", "step 1"])
         self.assertNotEqual(one[0].split(":")[1], one[1].split(":")[1])
 
+    def test_strategies_have_the_bits_of_a_single_device(self):
+        words = ["replay", "--model", DATA / "models" / "grouped.toml", "--precision", "exact", "--micro-batches", "4", "--length", "16"]
+        single = self.expect(0, *words).out
+        for strategy in ("tp=2,sp=1,pp=2", "dp=2,zero=3,recompute=full", "dp=4,ep=2"):
+            self.assertEqual(self.expect(0, *words, "--parallel", strategy).out, single)
+        self.assertNotEqual(self.expect(0, *words, "--seed", "1").out, single)
+
+    def test_a_dump_of_several_ranks_is_put_together(self):
+        words = ["replay", "--model", DATA / "models" / "grouped.toml", "--micro-batches", "4", "--length", "16", "--dump"]
+        self.expect(0, *words, self.dir / "single")
+        self.expect(0, *words, self.dir / "many", "--parallel", "tp=2,sp=1,cp=2,dp=2,zero=1")
+        (self.dir / "rules.toml").write_text("[[ignore]]\nmatch = '*.mlp*'\nreason = 'rows of experts are of several micro-batches'\n")
+        out = self.expect(0, "diff", self.dir / "many", self.dir / "single", "--rules", self.dir / "rules.toml").out
+        self.assertIn("0 failed, 0 inherited", out)
+
+    def test_optimizer_and_average(self):
+        def steps(*words):
+            return self.expect(0, "replay", "--model", "qwen3-moe-tiny", "--length", "8", "--sequences", "2", "--micro-batches", "2",
+                               "--steps", "2", *words).out.splitlines()
+
+        plain = steps()
+        self.assertEqual(plain, steps("--optimizer", "adamw,lr=1e-3", "--loss-average", "micro-batches"))
+        muon = steps("--optimizer", "muon,lr=0.01", "--dump", self.dir / "muon")
+        self.assertEqual(plain[0], muon[0])
+        self.assertNotEqual(plain[1], muon[1])
+        producer = json.loads((self.dir / "muon" / "manifest.json").read_text())["producer"]
+        self.assertEqual((producer["optimizer"], producer["loss_average"]), ("muon,lr=0.01", "micro-batches"))
+        self.assertIn("momentum_buffer", self.expect(0, "inspect", self.dir / "muon", "--json").out)
+        ragged = steps("--prompt", "1")
+        self.assertNotEqual(ragged[0], plain[0])
+        self.assertNotEqual(ragged[0], steps("--prompt", "1", "--loss-average", "tokens")[0])
+
     def test_describe(self):
         out = self.expect(0, "replay", "--model", DATA / "models" / "mixtral-8x7b.json", "--describe").out
         self.assertIn("mixtral: 46.7 billion parameters, of which a token meets 12.", out)
@@ -38,6 +70,11 @@ class Replay(Test):
         refused("is no model; expected one of", "gpt")
         refused("a replay computes at most 134217728; take a -tiny preset", "deepseek-v3")
         refused("has no table of tolerances", "qwen3-moe", "--describe", "--tolerance", "bitwise")
+        refused("4 layers do not give 8 stages", "qwen3-moe-tiny", "--parallel", "pp=8", "--micro-batches", "8")
+        refused("1 micro-batches do not divide over dp = 2", "qwen3-moe-tiny", "--parallel", "dp=2")
+        refused("there is no key 'xp'; expected tp, sp, cp,", "qwen3-moe-tiny", "--parallel", "xp=2")
+        refused("2 heads of keys do not divide over tp = 4", "qwen3-moe-tiny", "--parallel", "tp=4")
+        refused("--optimizer: lr is 'fast'; expected a number from 0", "qwen3-moe-tiny", "--optimizer", "adamw,lr=fast")
         refused("--describe excludes --steps", "qwen3-moe", "--describe", "--steps", "2")
         config = json.loads((DATA / "models" / "deepseek-v3.json").read_text())
         for key, value, sentence in (("qk_nope_head_dim", -1, "'attention.nope_dim' is -1"),

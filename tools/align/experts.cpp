@@ -105,11 +105,11 @@ class Experts {
            on_.call(
                module_, "moe_aux_loss", {{"logits", z}, {"index", k}},
                {{"top_k", moe_.top_k}, {"kind", by_sequence ? "sequence" : "micro_batch"}, {"score", score}}),
-           m_.losses.balance_weight});
+           m_.losses.balance_weight, MeanOf::tokens});
     }
     if (m_.losses.z_weight > 0)
-      losses.push_back(
-          {module_ + ".z", on_.call(module_, "moe_z_loss", {{"logits", all}}), m_.losses.z_weight});
+      losses.push_back({module_ + ".z", on_.call(module_, "moe_z_loss", {{"logits", all}}),
+                        m_.losses.z_weight, MeanOf::tokens});
   }
   Value gather(const Value& x) {
     const bool by_sequence_parallel = on_.mesh().parallel().sp;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "assay/align/layer_parts.h"
@@ -39,7 +40,7 @@ class Pass {
     return on_.indices(name, {parts_.batch.tokens()}, {{Axis::cp, sharded(0)}});
   }
 
-  // The mean over all valid targets of the micro-batch.
+  // The mean over all valid targets of the micro-batch; 0 if there are none.
   Value head(const std::string& module, const Value& x, const std::string& depth) {
     const Value w = on_.parameter(m_.tied_embeddings ? "model.embed_tokens.weight" : "lm_head.weight",
                                   {m_.vocabulary, m_.hidden}, column_parallel());
@@ -51,7 +52,8 @@ class Pass {
     const Value sum = on_.move(module, {Movement::Kind::all_reduce, Axis::cp},
                                on_.call(module, "reduce_sum", {{"x", losses}}));
     const Value count = on_.derive(
-        {on_.indices("valid_targets" + depth, {})}, {}, {}, [](const auto& given) { return given.front(); },
+        {on_.indices("valid_targets" + depth, {})}, {}, {},
+        [](const auto& given) { return Machine::Integers{std::max<std::int64_t>(1, given.front().front())}; },
         true);
     return on_.call(module, "div", {{"a", sum}, {"b", count}});
   }

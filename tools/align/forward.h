@@ -10,15 +10,20 @@ namespace assay::align {
 /// The tokens of a micro-batch: token l of sequence s is row l sequences + s, Megatron's [s, b, h].
 struct Batch {
   std::int64_t sequences = 1, length = 1;
+  double prompt = 0;       ///< up to this part of a sequence, its first tokens, the targets do not count
   bool is_routed = false;  ///< each router's choice of experts is given with them
   std::int64_t tokens() const { return sequences * length; }
 };
+
+/// What of a micro-batch a loss is a mean of.
+enum class MeanOf : std::uint8_t { targets, tokens };
 
 /// A scalar that counts so much in the loss of the micro-batch.
 struct Loss {
   std::string name;  ///< "cross_entropy", "model.layers.3.mlp.balance", ..
   Value value;
   double weight = 1;
+  MeanOf mean_of = MeanOf::targets;
 };
 
 /// What of a model is computed in one go: layers [first, end), the embedding before them, the loss behind.

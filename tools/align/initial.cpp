@@ -12,8 +12,22 @@ std::uint64_t fnv1a(const std::string& text) {
   return state;
 }
 
+// What is drawn for a micro-batch.
+std::string stream(const std::string& of, std::int64_t number) {
+  return number == 0 ? of : of + " of micro-batch " + std::to_string(number);
+}
+
 std::string of_seed(const std::string& name, std::int64_t seed) {
   return seed == 0 ? name : name + " of seed " + std::to_string(seed);
+}
+
+// At which token of each sequence its targets begin to count.
+std::vector<std::int64_t> prompts(const Batch& batch, std::int64_t number, std::int64_t seed) {
+  std::vector<std::int64_t> ends;
+  for (const double x : drawn(of_seed(stream("prompts", number), seed), batch.sequences))
+    ends.push_back(
+        static_cast<std::int64_t>(std::abs(x) * batch.prompt * static_cast<double>(batch.length + 1)));
+  return ends;
 }
 
 }  // namespace
@@ -47,12 +61,18 @@ Tensor initial_parameter(const std::string& name, const Shape& shape, std::int64
 
 Sequences initial_sequences(const Batch& batch, std::int64_t vocabulary, std::int64_t number,
                             std::int64_t seed) {
-  const std::string name = number == 0 ? "tokens" : "tokens of micro-batch " + std::to_string(number);
   // one more of each sequence than there are tokens: the last target
-  std::vector<std::int64_t> stream;
-  for (const double x : drawn(of_seed(name, seed), batch.tokens() + batch.sequences))
-    stream.push_back(static_cast<std::int64_t>(std::abs(x) * static_cast<double>(vocabulary)) % vocabulary);
-  return {{stream.begin(), stream.end() - batch.sequences}, {stream.begin() + batch.sequences, stream.end()}};
+  std::vector<std::int64_t> all;
+  for (const double x : drawn(of_seed(stream("tokens", number), seed), batch.tokens() + batch.sequences))
+    all.push_back(static_cast<std::int64_t>(std::abs(x) * static_cast<double>(vocabulary)) % vocabulary);
+  Sequences result = {{all.begin(), all.end() - batch.sequences}, {all.begin() + batch.sequences, all.end()}};
+  const std::vector<std::int64_t> ends = prompts(batch, number, seed);
+  for (std::int64_t i = 0; i < batch.tokens(); ++i) {
+    // the target of token l is token l + 1
+    const bool is_prompt = i / batch.sequences + 1 <= ends[static_cast<std::size_t>(i % batch.sequences)];
+    if (is_prompt) result.targets[static_cast<std::size_t>(i)] = no_target;
+  }
+  return result;
 }
 
 Tensor indices_of(const std::string& name, const Sequences& sequences, const Batch& batch) {

@@ -25,7 +25,8 @@ inline constexpr std::int64_t no_target = -100;
 struct Sequences {
   std::vector<std::int64_t> tokens, targets;
 };
-/// @param number  of the micro-batch
+/// Of the micro-batch with that number. no_target stands for what begins a sequence, a prompt: of each a
+/// drawn length, up to batch.prompt of it.
 Sequences initial_sequences(const Batch&, std::int64_t vocabulary, std::int64_t number = 0,
                             std::int64_t seed = 0);
 
@@ -33,5 +34,10 @@ Sequences initial_sequences(const Batch&, std::int64_t vocabulary, std::int64_t 
 /// "targets_k" with no_target behind. "valid_targets", "valid_targets_k": how many of them are not no_target,
 /// a scalar.
 Tensor indices_of(const std::string& name, const Sequences&, const Batch&);
+
+inline Tensor initial_indices(const std::string& name, const Batch& batch, std::int64_t vocabulary,
+                              std::int64_t number = 0, std::int64_t seed = 0) {
+  return indices_of(name, initial_sequences(batch, vocabulary, number, seed), batch);
+}
 
 }  // namespace assay::align

@@ -116,6 +116,9 @@ void Labels::by_letters(const Operator& op, const std::vector<NamedValue>& input
   for (const NamedValue& y : outputs) {
     const auto arg = std::ranges::find(op.args, std::string_view(y.name), &Arg::name);
     label(y, *arg);
+    // Along it elements depend on each other: softmax, cumsum.
+    const bool mixes = complete.has("dim") && op.name != "index_select";
+    if (mixes) of_[y.name].at(dimension(complete.real("dim"), of_[y.name].size())) = "mixed";
   }
 }
 

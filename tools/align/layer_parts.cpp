@@ -41,8 +41,10 @@ Value LayerParts::add(const std::string& module, const Value& a, const Value& b,
   return on.call(module, "add", {{"a", a}, {"b", b}}, {{"alpha", alpha}});
 }
 
-Value LayerParts::reshape(const std::string& module, const Value& x, const Shape& shape) {
-  return on.call(module, "reshape", {{"x", x}}, {{"shape", std::vector<double>(shape.begin(), shape.end())}});
+Value LayerParts::reshape(const std::string& module, const Value& x, const Shape& shape,
+                          const std::vector<Sharding>& declared) {
+  return on.call(module, "reshape", {{"x", x}}, {{"shape", std::vector<double>(shape.begin(), shape.end())}},
+                 declared);
 }
 
 Value LayerParts::permute(const std::string& module, const Value& x, const std::vector<double>& order) {

@@ -20,7 +20,9 @@ class LayerParts {
   Value row_linear(const std::string& module, const std::string& name, const Value& x, std::int64_t out);
   Value norm(const std::string& module, const std::string& name, const Value& x, double eps = 0);
   Value add(const std::string& module, const Value& a, const Value& b, double alpha = 1);
-  Value reshape(const std::string& module, const Value& x, const Shape&);
+  /// @param declared  where extents of 1 hide which dimension a shard is of
+  Value reshape(const std::string& module, const Value& x, const Shape&,
+                const std::vector<Sharding>& declared = {});
   Value permute(const std::string& module, const Value& x, const std::vector<double>& order);
   /// Columns [begin, end) of the last dimension.
   Value columns(const std::string& module, const Value& x, std::int64_t begin, std::int64_t end);

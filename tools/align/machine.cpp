@@ -99,14 +99,15 @@ std::vector<NamedValue> Machine::call_all(const std::string& module, std::string
   return nodes_.back().outputs;
 }
 
-void Machine::declare(const std::string& module, std::string_view op, const std::vector<NamedValue>& inputs,
-                      const Attributes& attributes, const std::vector<NamedValue>& outputs) {
-  nodes_.push_back({.module = module,
-                    .op = &find_operator(op),
-                    .attributes = attributes,
-                    .inputs = inputs,
-                    .outputs = outputs,
-                    .declares = true});
+void Machine::declare(std::size_t first, const std::string& module, std::string_view op,
+                      const std::vector<NamedValue>& inputs, const Attributes& attributes,
+                      const std::vector<NamedValue>& outputs) {
+  nodes_.insert(nodes_.begin() + static_cast<std::ptrdiff_t>(first), {.module = module,
+                                                                      .op = &find_operator(op),
+                                                                      .attributes = attributes,
+                                                                      .inputs = inputs,
+                                                                      .outputs = outputs,
+                                                                      .declares = true});
 }
 
 Value Machine::finish(Node node, const Shape& shape, const Placement& placement) {

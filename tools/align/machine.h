@@ -68,10 +68,12 @@ class Machine {
     return call_all(module, op, inputs, attributes, declared).front().value;
   }
 
-  /// Says what the calls since then are together, for those who watch: a strategy's steps, whose modules have
-  /// a '/' in their names, make up an operator of the model.
-  void declare(const std::string& module, std::string_view op, const std::vector<NamedValue>& inputs,
-               const Attributes&, const std::vector<NamedValue>& outputs);
+  /// Says what the calls from node `first` on are together, for those who watch: a strategy's steps, whose
+  /// modules have a '/' in their names, make up an operator of the model. It stands before them, so that on
+  /// the way back all is known.
+  void declare(std::size_t first, const std::string& module, std::string_view op,
+               const std::vector<NamedValue>& inputs, const Attributes&,
+               const std::vector<NamedValue>& outputs);
 
   /// Nothing where the axis has one rank.
   Value move(const std::string& module, const Movement&, const Value&);

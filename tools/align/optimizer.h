@@ -1,37 +1,36 @@
 #pragma once
 
+#include <vector>
+
 #include "assay/align/arithmetic.h"
+#include "assay/align/optimizer_settings.h"
 
 namespace assay::align {
 
-/// AdamW with decoupled decay of everything but vectors, after clipping by the norm of all gradients
-/// (Megatron-LM's order and defaults; TeleChat3's betas and decay).
-struct OptimizerSettings {
-  double lr = 1e-3, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1, max_norm = 1;
-};
-
-/// What an optimizer knows of a parameter, or of a shard of it.
-struct OptimizerState {
-  Tensor exp_avg, exp_avg_sq;
-};
+/// What an optimizer knows of a parameter, or of a shard of it: "exp_avg" and "exp_avg_sq", of Muon
+/// "momentum_buffer".
+using OptimizerState = std::vector<NamedTensor>;
+OptimizerState initial_state(bool by_muon, DType, const Shape&);
 
 struct Update {
   Tensor value;
   OptimizerState state;
 };
 
-/// @param gradient  closed, after clipping
-/// @param step      0 is the first
-/// @param decays    whether weight decay is for this parameter
-Update adamw(const Arithmetic&, const OptimizerSettings&, std::int64_t step, bool decays, const Tensor& value,
-             const OptimizerState&, const Tensor& gradient);
+/// One parameter, or a shard of one, at one step.
+struct Current {
+  const Tensor& value;
+  const OptimizerState& state;
+  const Tensor& gradient;  ///< closed, after clipping
+  bool decays;
+};
 
-/// Megatron-LM: vectors do not decay.
-bool decays(const Shape& parameter);
-
-/// What clipping by the global norm multiplies gradients with (Megatron-LM, torch): max_norm / (norm + 1e-6)
-/// where that is less than 1.
-double clip_coefficient(const OptimizerSettings&, double norm);
+/// Adam as the settings name it, muon's AdamW too; element by element, so that a shard is as good as the
+/// whole.
+/// @param step  0 is the first
+Update adam(const Arithmetic&, const OptimizerSettings&, std::int64_t step, const Current&);
+/// Of each matrix [.., rows, columns] by itself.
+Update muon(const Arithmetic&, const OptimizerSettings&, const Current&);
 
 /// Each number times the factor, in float64, rounded to the dtype.
 Tensor scaled(const Tensor&, double factor);

@@ -172,21 +172,16 @@ void Recorder::backward(const Tape& tape, const Machine::Node& node,
 }
 
 void Recorder::parameter(const OfParameter& what, const std::string& name, const PlannedParameter& planned,
-                         const Shape& shape, const Tensor& tensor, std::int64_t shard) {
+                         const Tensor& tensor) {
   const std::size_t dot = name.rfind('.');
   const std::string arg = name.substr(dot + 1);
   Record r = record({step_, -1, what.phase, name.substr(0, dot), what.slot,
                      what.state.empty() ? arg : arg + "." + what.state, 0},
                     "", tensor);
   r.global_shape = planned.whole;
-  Shape offsets(shape.size());
+  r.offsets = Shape(tensor.shape().size());
   for (const Sharding& s : planned.shardings)
-    offsets[s.placed.dim] = mesh_.coordinate(s.axis) * shape[s.placed.dim];
-  r.offsets = offsets;
-  if (tensor.shape() != shape) {
-    const std::int64_t all = element_count(shape);
-    r.flattened_range = {std::min(shard * tensor.size(), all), std::min((shard + 1) * tensor.size(), all)};
-  }
+    (*r.offsets)[s.placed.dim] = mesh_.coordinate(s.axis) * tensor.shape()[s.placed.dim];
   add(std::move(r), tensor);
 }
 

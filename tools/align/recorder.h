@@ -35,9 +35,8 @@ class Recorder {
     Phase phase;
     std::string slot, state = {};
   };
-  /// @param shape  of this rank's piece; the tensor may be a flat shard of it, number `shard`
-  void parameter(const OfParameter&, const std::string& name, const PlannedParameter&, const Shape& shape,
-                 const Tensor&, std::int64_t shard = 0);
+  /// @param piece  of this rank
+  void parameter(const OfParameter&, const std::string& name, const PlannedParameter&, const Tensor& piece);
 
  private:
   Record record(Identity, const std::string& op, const Tensor&) const;

@@ -10,7 +10,10 @@
 #include "assay/align/pieces.h"
 #include "assay/align/strategies/context_parallel.h"
 #include "assay/align/strategies/data_parallel.h"
+#include "assay/align/strategies/muon.h"
+#include "assay/align/strategies/recompute.h"
 #include "assay/align/strategies/regions.h"
+#include "assay/align/strategies/swap.h"
 #include "assay/golden/error.h"
 #include "assay/golden/exact_sum.h"
 
@@ -56,6 +59,7 @@ struct Replay::Running {
   Tape tape;
   std::optional<Value> x;  ///< what came from the stage before
   Forward result;
+  SwapSpace swapped;
 };
 
 Replay::Replay(const Model& model, const StepSettings& settings, Communicator& communicator)
@@ -66,7 +70,8 @@ Replay::Replay(const Model& model, const StepSettings& settings, Communicator& c
       ranks_(communicator, Mesh(settings.parallel, communicator.rank()), arithmetic(settings.precision)),
       dense_shards_(ranks_, false),
       expert_shards_(ranks_, true),
-      of_norm_(arithmetic(of_norm(settings.precision))) {
+      of_norm_(arithmetic(of_norm(settings.precision))),
+      shares_(shares_of_step()) {
   if (communicator.size() != settings.parallel.ranks())
     throw Error("the strategy '{}' has {} ranks; there are {}", to_string(settings.parallel),
                 settings.parallel.ranks(), communicator.size());
@@ -80,9 +85,9 @@ void Replay::initialize() {
     const Tensor whole = piece_of_whole(name, planned);
     const ZeroShards& shards = shards_of(name);
     const Tensor own = this->shards(1) ? shards.shard(whole) : whole;
-    parameters_[name] = {this->shards(3) ? own : whole,
-                         whole.shape(),
-                         {Tensor(dtype, own.shape()), Tensor(dtype, own.shape())}};
+    const bool muon = by_muon(settings_.optimizer, name, planned.whole);
+    parameters_[name] = {this->shards(3) ? own : whole, whole.shape(),
+                         initial_state(muon, dtype, own.shape())};
   }
 }
 
@@ -115,21 +120,26 @@ std::int64_t Replay::number_of(std::int64_t micro_batch) const {
   return micro_batch * mesh().size(Axis::dp) + mesh().coordinate(Axis::dp);
 }
 
-// Of the whole micro-batch.
-Tensor Replay::indices_of_all(const std::string& name, std::int64_t micro_batch) const {
-  const MicroBatch which = {step_, number_of(micro_batch)};
-  if (const auto module = router_of(name)) return settings_.given.routing(*module, which);
-  const Sequences sequences =
-      settings_.given.sequences
-          ? settings_.given.sequences(which)
-          : initial_sequences(settings_.batch, model_.vocabulary,
-                              step_ * settings_.micro_batches + which.number, settings_.seed);
-  return indices_of(name, sequences, settings_.batch);
+// Of the whole micro-batch; `number` is global.
+Sequences Replay::sequences_of(std::int64_t number) const {
+  if (settings_.given.sequences) return settings_.given.sequences({step_, number});
+  return initial_sequences(settings_.batch, model_.vocabulary, step_ * settings_.micro_batches + number,
+                           settings_.seed);
+}
+
+LossShares Replay::shares_of_step() const {
+  std::vector<std::int64_t> valid;
+  for (std::int64_t k = 0; k < settings_.micro_batches; ++k)
+    valid.push_back(indices_of("valid_targets", sequences_of(k), settings_.batch).indices().front());
+  return {settings_.loss_average, settings_.batch.tokens(), valid};
 }
 
 // Of this rank's part of the sequences; of a router, of the tokens that sequence parallel gives it.
 Tensor Replay::indices(const std::string& name, std::int64_t micro_batch) const {
-  const Tensor whole = indices_of_all(name, micro_batch);
+  const std::int64_t number = number_of(micro_batch);
+  const std::optional<std::string> router = router_of(name);
+  const Tensor whole = router ? settings_.given.routing(*router, {step_, number})
+                              : indices_of(name, sequences_of(number), settings_.batch);
   if (whole.shape().empty()) return whole;
   const std::vector<std::int64_t> all = whole.indices();
   const std::int64_t of_position = whole.size() / settings_.batch.length;
@@ -141,7 +151,7 @@ Tensor Replay::indices(const std::string& name, std::int64_t micro_batch) const 
   Shape shape = whole.shape();
   shape.front() /= mesh().size(Axis::cp);
   const Tensor here = Tensor::from_indices(shape, own);
-  const bool is_cut = mesh().parallel().sp && router_of(name);
+  const bool is_cut = router && mesh().parallel().sp;
   return is_cut ? piece_of(here, 0, mesh().coordinate(Axis::tp), mesh().size(Axis::tp)) : here;
 }
 
@@ -159,23 +169,26 @@ void Replay::forward(const Action& action, Recorder* recorder) {
   if (!stage.finishes) send("activation", m, action.stage + 1, tape.tensor(running->result.x));
   add_loads(tape);
   for (const Loss& loss : running->result.losses)
-    losses_.push_back(loss.weight * tape.tensor(loss.value).value(0));
+    losses_.push_back(shares_.of(loss, number_of(m)) * loss.weight * tape.tensor(loss.value).value(0));
   if (recorder != nullptr) record_forward(*running, m, *recorder);
+  forget_for_recompute(running->tape, settings_.parallel.recompute);
+  if (settings_.parallel.swap) running->swapped.take(running->tape);
   running_[{m, action.stage}] = std::move(running);
 }
 
-// The loss of a micro-batch counts one part of all.
 void Replay::backward(const Action& action, Recorder* recorder) {
   const std::int64_t m = action.micro_batch;
   const Stage& stage = pipeline_.stages()[static_cast<std::size_t>(action.stage)];
   Running& running = *running_.at({m, action.stage});
-  const double share = 1 / static_cast<double>(settings_.micro_batches);
+  if (settings_.parallel.swap) running.swapped.give_back(running.tape);
   std::vector<Tape::Seed> seeds;
   if (!stage.finishes)
     seeds.push_back({running.result.x, receive("gradient", m, action.stage + 1, action.stage)});
-  for (const Loss& loss : running.result.losses)
-    seeds.push_back({loss.value, Tensor::from_values(ranks_.arithmetic().storage(), {},
-                                                     std::vector{share * loss.weight})});
+  for (const Loss& loss : running.result.losses) {
+    const double counts = shares_.of(loss, number_of(m)) * loss.weight;
+    seeds.push_back(
+        {loss.value, Tensor::from_values(ranks_.arithmetic().storage(), {}, std::vector{counts})});
+  }
   Tape::Watch watch;
   if (recorder != nullptr) {
     recorder->begin(step_, number_of(m), running.tape);
@@ -256,7 +269,7 @@ void Replay::balance() {
 }
 
 // The sum is exact, so that it is the same whatever rank has which loss.
-double Replay::mean_loss() {
+double Replay::sum_losses() {
   const bool counts = mesh().coordinate(Axis::tp) == 0 && mesh().coordinate(Axis::cp) == 0;
   const std::vector<double> own = counts ? losses_ : std::vector<double>();
   losses_.clear();
@@ -264,7 +277,7 @@ double Replay::mean_loss() {
   ExactSum sum;
   for (const Tensor& part : ranks_.communicator().all_gather(all_ranks(), "the losses", mine))
     sum.add(std::span<const double>(part.values()));
-  return sum.round() / static_cast<double>(settings_.micro_batches);
+  return sum.round();
 }
 
 std::vector<int> Replay::all_ranks() const {
@@ -299,16 +312,47 @@ double Replay::norm() const {
 
 void Replay::update(double coefficient) {
   for (auto& [name, gradient] : gradients_) {
-    Parameter& p = parameters_.at(name);
-    const bool cut = shards(1);
-    const ZeroShards& shards = shards_of(name);
     if (coefficient < 1) gradient = scaled(gradient, coefficient);
-    const Update next = adamw(ranks_.arithmetic(), settings_.optimizer, step_, decays(p.shape),
-                              cut && !this->shards(3) ? shards.shard(p.value) : p.value, p.state,
-                              cut && !this->shards(2) ? shards.shard(gradient) : gradient);
-    p.state = next.state;
-    p.value = cut && !this->shards(3) ? shards.gather(next.value, p.shape, name) : next.value;
+    if (by_muon(settings_.optimizer, name, plan_.at(name).whole)) {
+      update_matrices(name, gradient);
+    } else {
+      update_by_elements(name, gradient);
+    }
   }
+}
+
+// Of ZeRO's shard alone.
+void Replay::update_by_elements(const std::string& name, const Tensor& gradient) {
+  Parameter& p = parameters_.at(name);
+  const bool cut = shards(1);
+  const ZeroShards& shards = shards_of(name);
+  const Update next = adam(ranks_.arithmetic(), settings_.optimizer, step_,
+                           {cut && !this->shards(3) ? shards.shard(p.value) : p.value, p.state,
+                            cut && !this->shards(2) ? shards.shard(gradient) : gradient,
+                            decays(settings_.optimizer, name, p.shape)});
+  p.state = next.state;
+  p.value = cut && !this->shards(3) ? shards.gather(next.value, p.shape, name) : next.value;
+}
+
+// What is cut, by ZeRO from some stage on, and by tensor parallel, is put together before and cut again.
+void Replay::update_matrices(const std::string& name, const Tensor& gradient) {
+  Parameter& p = parameters_.at(name);
+  const MuonMatrices matrices(ranks_, plan_.at(name), settings_.optimizer.matrix);
+  const auto whole = [&](const Tensor& t, std::int64_t zero, std::string_view what) {
+    const std::string of = fmt::format("the {} of {}", what, name);
+    return matrices.gather(shards(zero) ? shards_of(name).gather(t, p.shape, of) : t, of);
+  };
+  const auto own = [&](const Tensor& t, std::int64_t zero) {
+    const Tensor piece = matrices.piece(t);
+    return shards(zero) ? shards_of(name).shard(piece) : piece;
+  };
+  OptimizerState& state = p.state;
+  const OptimizerState gathered = {{state.front().name, whole(state.front().tensor, 1, "momentum")}};
+  const Update next = muon(ranks_.arithmetic(), settings_.optimizer,
+                           {whole(p.value, 3, "value"), gathered, whole(gradient, 2, "gradient"),
+                            decays(settings_.optimizer, name, p.shape)});
+  state.front().tensor = own(next.state.front().tensor, 1);
+  p.value = own(next.value, 3);
 }
 
 StepResult Replay::step(Recorder* recorder) {
@@ -327,7 +371,7 @@ StepResult Replay::step(Recorder* recorder) {
     }
   }
   StepResult result;
-  result.loss = mean_loss();
+  result.loss = sum_losses();
   reduce_gradients();
   if (recorder != nullptr) record_parameters(*recorder);
   balance();
@@ -335,6 +379,7 @@ StepResult Replay::step(Recorder* recorder) {
   update(clip_coefficient(settings_.optimizer, result.grad_norm));
   if (recorder != nullptr) record_updates(*recorder);
   ++step_;
+  shares_ = shares_of_step();
   return result;
 }
 
@@ -344,25 +389,26 @@ void Replay::record_forward(const Running& running, std::int64_t micro_batch, Re
   for (const Loss& loss : running.result.losses) recorder.loss(loss.name, running.tape.tensor(loss.value));
 }
 
+Tensor Replay::whole_piece(const std::string& name, const Tensor& t) const {
+  const Shape& shape = parameters_.at(name).shape;
+  return t.shape() == shape ? t : shards_of(name).gather(t, shape, name);
+}
+
 void Replay::record_parameters(Recorder& recorder) const {
-  for (const auto& [name, value] : parameters())
-    recorder.parameter({Phase::forward, "param"}, name, plan_.at(name), value.shape(), value);
+  for (const auto& [name, parameter] : parameters_)
+    recorder.parameter({Phase::forward, "param"}, name, plan_.at(name), value_of(name));
   for (const auto& [name, gradient] : gradients_)
-    recorder.parameter({Phase::backward, "grad"}, name, plan_.at(name), parameters_.at(name).shape, gradient,
-                       shards_of(name).number());
+    recorder.parameter({Phase::backward, "grad"}, name, plan_.at(name), whole_piece(name, gradient));
 }
 
 void Replay::record_updates(Recorder& recorder) const {
-  for (const auto& [name, value] : parameters()) {
-    recorder.parameter({Phase::optimizer, "param"}, name, plan_.at(name), value.shape(), value);
+  for (const auto& [name, parameter] : parameters_) {
+    const PlannedParameter& planned = plan_.at(name);
+    recorder.parameter({Phase::optimizer, "param"}, name, planned, value_of(name));
     if (!gradients_.contains(name)) continue;
-    const Parameter& p = parameters_.at(name);
-    const auto state = [&](const char* which, const Tensor& tensor) {
-      recorder.parameter({Phase::optimizer, "state", which}, name, plan_.at(name), p.shape, tensor,
-                         shards_of(name).number());
-    };
-    state("exp_avg", p.state.exp_avg);
-    state("exp_avg_sq", p.state.exp_avg_sq);
+    for (const NamedTensor& state : parameter.state)
+      recorder.parameter({Phase::optimizer, "state", state.name}, name, planned,
+                         whole_piece(name, state.tensor));
   }
 }
 

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 
+#include "assay/align/loss_shares.h"
 #include "assay/align/optimizer.h"
 #include "assay/align/plan.h"
 #include "assay/align/recorder.h"
@@ -17,13 +18,14 @@ struct StepSettings {
   std::int64_t micro_batches = 1;  ///< of a step, over all ranks of dp
   Precision precision = Precision::fp64;
   OptimizerSettings optimizer = {};
+  LossAverage loss_average = LossAverage::micro_batches;
   Parallel parallel = {};
   std::int64_t seed = 0;  ///< of weights and tokens that are drawn
   Sources given = {};     ///< with routing if the batch is routed
 };
 
 struct StepResult {
-  double loss = 0;       ///< mean over the micro-batches
+  double loss = 0;
   double grad_norm = 0;  ///< before clipping
 };
 
@@ -60,8 +62,9 @@ class Replay {
   Tensor value_of(const std::string& name) const;
   Tensor piece_of_whole(const std::string& name, const PlannedParameter&) const;
   Tensor indices(const std::string& name, std::int64_t micro_batch) const;
-  Tensor indices_of_all(const std::string& name, std::int64_t micro_batch) const;
+  Sequences sequences_of(std::int64_t number) const;
   std::int64_t number_of(std::int64_t micro_batch) const;
+  LossShares shares_of_step() const;
   const ZeroShards& shards_of(const std::string& name) const;
   bool shards(std::int64_t stage) const { return settings_.parallel.zero >= stage; }
 
@@ -75,12 +78,15 @@ class Replay {
   void add_loads(const Tape&);
   bool counts_tokens(const Placement&) const;
   std::vector<int> all_ranks() const;
-  double mean_loss();
+  double sum_losses();
   void reduce_gradients();
   double norm() const;
   void balance();
   void update(double coefficient);
+  void update_by_elements(const std::string& name, const Tensor& gradient);
+  void update_matrices(const std::string& name, const Tensor& gradient);
   void record_forward(const Running&, std::int64_t micro_batch, Recorder&) const;
+  Tensor whole_piece(const std::string& name, const Tensor& piece_or_shard) const;
   void record_parameters(Recorder&) const;
   void record_updates(Recorder&) const;
 
@@ -95,6 +101,7 @@ class Replay {
   std::map<std::string, Parameter> parameters_;
 
   // of the step that is running
+  LossShares shares_;
   std::map<std::pair<std::int64_t, std::int64_t>, std::unique_ptr<Running>> running_;  ///< micro-batch, stage
   Gradients gradients_;                                     ///< open, in the end closed
   std::map<std::string, std::vector<std::int64_t>> loads_;  ///< tokens of each expert, by the router's bias

@@ -62,7 +62,7 @@ Shape Tape::hold_derived(const std::vector<Value>& inputs, const Shape& guess, c
 std::vector<NamedTensor> Tape::inputs_of(const Node& node) const {
   std::vector<NamedTensor> tensors;
   for (const NamedValue& x : node.inputs)
-    tensors.push_back({x.name, is_open(x.value) ? closed_share(node, x.value) : tensors_[x.value.id]});
+    tensors.push_back({x.name, is_open(x.value) ? closed_share(node, x.value) : tensor(x.value)});
   return tensors;
 }
 
@@ -81,36 +81,78 @@ Tensor Tape::closed_share(const Node& node, const Value& v) const {
   return closed;
 }
 
+std::vector<NamedTensor> Tape::compute(const Node& node) const {
+  return ranks_.arithmetic().compute(*node.op, inputs_of(node), node.attributes);
+}
+
 std::vector<NamedValue> Tape::hold_call(const Node& node) {
-  const Arithmetic& arithmetic = ranks_.arithmetic();
+  const auto leading = static_cast<std::ptrdiff_t>(ranks_.arithmetic().leading());
   std::vector<NamedValue> outputs;
-  for (NamedTensor& y : arithmetic.compute(*node.op, inputs_of(node), node.attributes)) {
+  for (NamedTensor& y : compute(node)) {
     const bool open = output_arg(*node.op, y.name).role == Role::output;
     Shape shape = y.tensor.shape();
-    if (open) shape.erase(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(arithmetic.leading()));
+    if (open) shape.erase(shape.begin(), shape.begin() + leading);
     hold(std::move(y.tensor));
     outputs.push_back({y.name, add(shape)});
   }
   return outputs;
 }
 
-Shape Tape::hold_moved(const Node& node) {
-  const Tensor& x = tensors_[node.inputs.front().value.id];
-  if (node.retypes) return hold(x);
+Tensor Tape::moved(const Node& node) const {
+  const Tensor& x = tensor(node.inputs.front().value);
+  if (node.retypes) return x;
   if (!node.movement)
-    return hold(ranks_.exchange_rows(node.module, x, tensors_[node.inputs[1].value.id].indices(), false));
-  Tensor y = ranks_.move(*node.movement, node.module, x);
-  const bool is_open = node.movement->kind == Movement::Kind::all_reduce ||
-                       node.movement->kind == Movement::Kind::reduce_scatter;
-  return hold(is_open ? ranks_.arithmetic().close(y) : y);
+    return ranks_.exchange_rows(node.module, x, tensor(node.inputs[1].value).indices(), false);
+  const Tensor y = ranks_.move(*node.movement, node.module, x);
+  const bool is_sum = node.movement->kind == Movement::Kind::all_reduce ||
+                      node.movement->kind == Movement::Kind::reduce_scatter;
+  return is_sum ? ranks_.arithmetic().close(y) : y;
+}
+
+Shape Tape::hold_moved(const Node& node) {
+  return hold(moved(node));
 }
 
 // What is partial stays open: it is a share of a sum.
-void Tape::placed(const Value& v) {
+Tensor Tape::settled(const Value& v, Tensor t) const {
   const Arithmetic& arithmetic = ranks_.arithmetic();
-  Tensor& t = tensors_[v.id];
-  const bool open = t.shape().size() == v.shape.size() + arithmetic.leading() && arithmetic.leading() > 0;
-  if (open && !v.placement.is_partial()) t = arithmetic.close(t);
+  const bool open = arithmetic.leading() > 0 && t.shape().size() == v.shape.size() + arithmetic.leading();
+  return open && !v.placement.is_partial() ? arithmetic.close(t) : t;
+}
+
+void Tape::placed(const Value& v) {
+  tensors_[v.id] = settled(v, std::move(tensors_[v.id]));
+}
+
+void Tape::forget(const std::function<bool(const Node&)>& which) {
+  for (const Node& node : nodes()) {
+    if (node.declares || !which(node)) continue;
+    for (const NamedValue& y : node.outputs) {
+      tensors_[y.value.id] = {};
+      forgotten_[y.value.id] = &node;
+    }
+  }
+}
+
+const Tensor& Tape::tensor(const Value& v) const {
+  const auto at = forgotten_.find(v.id);
+  if (at != forgotten_.end()) compute_again(*at->second);
+  return tensors_[v.id];
+}
+
+void Tape::compute_again(const Node& node) const {
+  std::vector<Tensor> again;
+  if (node.op == nullptr) {
+    again.push_back(moved(node));
+  } else {
+    const std::vector<NamedTensor> results = compute(node);
+    for (const NamedValue& y : node.outputs) again.push_back(output_named(results, y.name));
+  }
+  for (std::size_t k = 0; k < again.size(); ++k) {
+    const Value& y = node.outputs[k].value;
+    tensors_[y.id] = settled(y, std::move(again[k]));
+    forgotten_.erase(y.id);
+  }
 }
 
 void Tape::backward(const std::vector<Seed>& seeds, const Watch& watch) {
@@ -146,7 +188,11 @@ void Tape::go_back(const Node& node, const Watch& watch) {
   }
   if (!wanted) return;
   if (node.declares) {
-    if (watch) watch(node, of_outputs, {});
+    for (const NamedValue& input : node.inputs) {
+      const std::optional<Tensor> known = gradient(input.value);
+      if (known) of_inputs.push_back({std::string(grad) + input.name, *known});
+    }
+    if (watch) watch(node, of_outputs, of_inputs);
     return;
   }
   tensors.insert(tensors.end(), of_outputs.begin(), of_outputs.end());
@@ -168,7 +214,7 @@ void Tape::move_back(const Node& node) {
     const auto back = adjoint(*node.movement, (*gradient_placements_[y.id])[node.movement->axis]);
     if (back) known = ranks_.move_open(*back, node.module, *known);
   } else if (!node.retypes) {
-    known = ranks_.exchange_rows(node.module, *known, tensors_[node.inputs[2].value.id].indices(), true);
+    known = ranks_.exchange_rows(node.module, *known, tensor(node.inputs[2].value).indices(), true);
   }
   contributions_[x.id].push_back(std::move(*known));
 }

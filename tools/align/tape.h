@@ -21,7 +21,14 @@ class Tape : public Machine {
 
   /// What another rank gave: the activation of the stage before.
   Value input(const Tensor& closed, const Placement&);
-  const Tensor& tensor(const Value& v) const { return tensors_[v.id]; }
+  /// What has been forgotten is computed again.
+  const Tensor& tensor(const Value& v) const;
+
+  /// Keeps nothing of what these calls and movements gave; it is computed again when it is needed, and
+  /// recorded or counted once. What came from outside is kept.
+  void forget(const std::function<bool(const Node&)>& which);
+  /// All tensors that are held, for those who keep them elsewhere meanwhile.
+  std::vector<Tensor>& held() { return tensors_; }
 
   /// Sees a call go backward: the gradients of its outputs, "grad_y", and of its inputs, "grad_x".
   using Watch = std::function<void(const Node&, const std::vector<NamedTensor>& of_outputs,
@@ -52,6 +59,10 @@ class Tape : public Machine {
 
  private:
   const Shape& hold(Tensor);
+  std::vector<NamedTensor> compute(const Node&) const;
+  Tensor moved(const Node&) const;
+  Tensor settled(const Value&, Tensor) const;
+  void compute_again(const Node&) const;
   void check_shape(const std::string& name, const Tensor&, const Shape&) const;
   std::vector<NamedTensor> inputs_of(const Node&) const;
   bool is_open(const Value&) const;
@@ -62,8 +73,9 @@ class Tape : public Machine {
   const Ranks ranks_;
   ParameterSource parameters_;
   IndexSource indices_;
-  std::vector<Tensor> tensors_;                     ///< closed, but for what is partial
-  std::vector<std::vector<Tensor>> contributions_;  ///< to each gradient, open
+  mutable std::vector<Tensor> tensors_;                   ///< closed, but for what is partial
+  mutable std::map<std::size_t, const Node*> forgotten_;  ///< who gave the value, by its id
+  std::vector<std::vector<Tensor>> contributions_;        ///< to each gradient, open
   std::vector<std::optional<Placement>> gradient_placements_;
 };
 

@@ -192,6 +192,21 @@ void add_replay(CLI::App& app, std::function<int()>& action) {
                    "the strategy: tp=2,sp=1,cp=2,dp=2,zero=1,pp=2,ep=4,dispatch=alltoall,..")
       ->type_name("KEY=N,..")
       ->excludes(describe);
+  verb->add_option(
+          "--optimizer", o->optimizer,
+          "adamw, adam-l2, torch-adamw, torch-adam, mindspore-adamw, eps-hat or muon, and what differs: "
+          "lr=1e-3,weight_decay=0.1,decay=matrices,max_norm=1,..")
+      ->type_name("NAME[,KEY=VALUE,..]")
+      ->excludes(describe);
+  verb->add_option("--loss-average", o->loss_average,
+                   "over micro-batches, or over tokens as calculate_per_token_loss does")
+      ->check(CLI::IsMember({"micro-batches", "tokens"}))
+      ->excludes(describe);
+  verb->add_option("--prompt", o->prompt,
+                   "of each sequence up to this part, at its beginning, is a prompt without targets")
+      ->check(CLI::Range(0., 1.))
+      ->type_name("P")
+      ->excludes(describe);
   const auto given = [&](const char* option, std::string& path, const char* meaning) {
     verb->add_option(option, path, meaning)->type_name("PATH")->excludes(describe);
   };

@@ -47,9 +47,12 @@ std::string producer(const align::Model& model, const align::StepSettings& setti
     json.value_ = value;
     return json.text();
   };
-  return fmt::format("{{\"program\":\"assay replay\",\"precision\":{},\"parallel\":{},\"model\":{}}}",
-                     text(std::string(name(settings.precision))), text(to_string(settings.parallel)),
-                     text(align::to_toml(model)));
+  return fmt::format(
+      "{{\"program\":\"assay replay\",\"precision\":{},\"parallel\":{},\"optimizer\":{},\"loss_average\":{},"
+      "\"model\":{}}}",
+      text(std::string(name(settings.precision))), text(to_string(settings.parallel)),
+      text(to_string(settings.optimizer)), text(std::string(name(settings.loss_average))),
+      text(align::to_toml(model)));
 }
 
 align::Selection select(const ReplayVerb& verb) {
@@ -71,9 +74,11 @@ class Runs {
       print_description(model_, {verb_.sequences, verb_.length}, verb_);
       return 0;
     }
-    settings_ = {.batch = {verb_.sequences, verb_.length},
+    settings_ = {.batch = {verb_.sequences, verb_.length, verb_.prompt},
                  .micro_batches = verb_.micro_batches,
                  .precision = align::parse_precision(verb_.precision),
+                 .optimizer = align::parse_optimizer(verb_.optimizer),
+                 .loss_average = align::parse_loss_average(verb_.loss_average),
                  .parallel = align::parse_parallel(verb_.parallel),
                  .seed = verb_.seed};
     selection_ = select(verb_);

@@ -79,7 +79,8 @@ struct ReplayVerb {
   bool describe = false;
   long long steps = 1, micro_batches = 1, sequences = 1, length = 32, seed = 0;
   std::string precision = "fp64";
-  std::string parallel;
+  std::string parallel, optimizer = "adamw", loss_average = "micro-batches";
+  double prompt = 0;
   std::string tolerance = "telechat3", dtype = "bfloat16";  ///< of describe
 };
 int run(const ReplayVerb&);

@@ -46,15 +46,26 @@ def initial(name, shape):
     return torch.from_numpy(x.reshape(shape))
 
 
-def stream_of(vocabulary):
+def drawn_for(what, number, count):
+    return drawn(what if number == 0 else f"{what} of micro-batch {number}", count)
+
+
+def stream_of(vocabulary, number=0):
     """[sequences, length + 1]: tokens, and the last target. Token l of sequence s is drawn at l SEQUENCES + s."""
-    tokens = np.abs(drawn("tokens", SEQUENCES * (LENGTH + 1))) * vocabulary
+    tokens = np.abs(drawn_for("tokens", number, SEQUENCES * (LENGTH + 1))) * vocabulary
     return torch.from_numpy((tokens.astype(np.int64) % vocabulary).reshape(LENGTH + 1, SEQUENCES).T.copy())
 
 
+def prompts(part, number):
+    """Of each sequence how many tokens at its beginning have no target."""
+    return torch.from_numpy((np.abs(drawn_for("prompts", number, SEQUENCES)) * part * (LENGTH + 1)).astype(np.int64))
+
+
 class Step:
-    def __init__(self, model):
-        self.m, self.parameters, self.losses, self.loads = model, {}, {}, {}
+    def __init__(self, model, number=0, prompt=0.0, parameters=None):
+        self.m, self.losses, self.loads = model, {}, {}
+        self.parameters = {} if parameters is None else parameters
+        self.number, self.prompts = number, prompts(prompt, number)
         self.a, self.rope = model["attention"], model.get("rope", {})
         self.moe, self.extra = model["moe"], model.get("losses", {})
 
@@ -212,9 +223,10 @@ class Step:
         return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
     def run(self):
+        """The losses of targets, and those of routers."""
         vocabulary, layers = self.m["vocabulary"], self.m["layers"]
         # further ones are rolled: behind them tokens are 0, and targets count in no loss
-        stream = stream_of(vocabulary)
+        stream = stream_of(vocabulary, self.number)
 
         def rolled(stream, shift, behind):
             out = torch.full((SEQUENCES, LENGTH), behind)
@@ -226,7 +238,8 @@ class Step:
             return rolled(stream[:, :LENGTH], shift, 0)
 
         def targets(shift):
-            return rolled(stream, shift + 1, -100)
+            prompt = torch.arange(LENGTH) + shift < self.prompts[:, None]
+            return rolled(stream, shift + 1, -100).masked_fill(prompt, -100)
 
         def embed(ids):
             return self.parameter("model.embed_tokens.weight", vocabulary, self.m["hidden"])[ids]
@@ -235,6 +248,7 @@ class Step:
         for k in range(layers):
             x = self.layer(k, k >= self.m.get("dense_layers", 0), x)
         x = self.norm("model.norm", x)
+        self.valid_targets = (targets(0) != -100).sum().item()
         total = self.losses["cross_entropy"] = self.head(x, targets(0))
         depth = self.extra.get("mtp_depth", 0)
         for k in range(1, depth + 1):
@@ -244,12 +258,9 @@ class Step:
             x = self.norm(module + ".shared_head.norm", x)
             self.losses[module + ".shared_head"] = self.head(x, targets(k))
             total = total + self.extra["mtp_weight"] / depth * self.losses[module + ".shared_head"]
-        for name, loss in self.losses.items():
-            for kind in ("balance", "z"):
-                if name.endswith("." + kind):
-                    total = total + self.extra[kind + "_weight"] * loss
-        total.backward()
-        return total
+        routers = sum(self.extra[kind + "_weight"] * loss for name, loss in self.losses.items()
+                      for kind in ("balance", "z") if name.endswith("." + kind))
+        return total, routers
 
     def update(self):
         """AdamW after clipping, vectors without decay; the routers' biases follow their experts' loads."""
@@ -275,12 +286,13 @@ def main():
     expected = {}
     for path in [*sorted(MODELS.glob("*-tiny.toml")), HERE.parent / "models" / "everything.toml"]:
         step = Step(tomllib.loads(path.read_text()))
-        total = step.run().item()
+        total = sum(step.run())
+        total.backward()
         gradients = {name: sums("gradient of " + name, p.grad) for name, p in step.parameters.items()
                      if p.grad is not None}
         norm = step.update()
         updated = {name: sums("gradient of " + name, p) for name, p in step.parameters.items()}
-        expected[path.stem] = {"total": total, "losses": {k: v.item() for k, v in step.losses.items()},
+        expected[path.stem] = {"total": total.item(), "losses": {k: v.item() for k, v in step.losses.items()},
                                "gradients": gradients, "norm": norm, "updated": updated}
     (HERE / "expected.json").write_text(json.dumps(expected, indent=0) + "\n")
 

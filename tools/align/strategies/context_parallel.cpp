@@ -45,6 +45,7 @@ class Ring {
 
   Value run(Value k, Value v) {
     const std::vector<NamedValue> inputs = {{"q", q_}, {"k", k}, {"v", v}};
+    const std::size_t first = on_.nodes().size();
     for (std::int64_t turn = 0; turn < ranks_; ++turn) {
       if (turn > 0) {
         k = on_.move(module_, {Kind::shift, Axis::cp, 2}, k);
@@ -53,7 +54,7 @@ class Ring {
       attend(k, v, (on_.mesh().coordinate(Axis::cp) - turn + ranks_) % ranks_);
     }
     const std::vector<NamedValue> outputs = join();
-    on_.declare(of_, "attention", inputs, {{"is_causal", true}, {"scale", scale_}}, outputs);
+    on_.declare(first, of_, "attention", inputs, {{"is_causal", true}, {"scale", scale_}}, outputs);
     return outputs.front().value;
   }
 

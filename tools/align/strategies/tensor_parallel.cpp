@@ -56,9 +56,10 @@ Value embed_in_parallel(Machine& on, const std::string& module, const Value& tok
   const Value mask = each(
       {tokens.shape.front(), 1}, [=](std::int64_t token) { return is_own(token) ? 1 : 0; }, true);
   const std::string inside = module + "/vocabulary";
+  const std::size_t first_node = on.nodes().size();
   const Value rows = on.call(inside, "embedding", {{"weight", weight}, {"index", index}});
   const Value y = leave_region(on, inside, on.call(inside, "mul", {{"a", rows}, {"b", mask}}));
-  on.declare(module, "embedding", {{"weight", weight}, {"index", tokens}}, {}, {{"y", y}});
+  on.declare(first_node, module, "embedding", {{"weight", weight}, {"index", tokens}}, {}, {{"y", y}});
   return y;
 }
 

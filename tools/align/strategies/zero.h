@@ -13,8 +13,6 @@ class ZeroShards {
 
   /// Axes along which they are cut.
   const std::vector<Axis>& axes() const { return axes_; }
-  /// Of this rank's shard.
-  std::int64_t number() const { return me_; }
   /// This rank's shard; what does not divide is filled up with zeros.
   Tensor shard(const Tensor&) const;
   Tensor gather(const Tensor& shard, const Shape&, const std::string& name) const;

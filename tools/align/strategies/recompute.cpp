@@ -1,0 +1,63 @@
+// Recompute (facts D11). What the chosen calls and movements give is not kept between forward and backward,
+// but computed again from what is, by the same arithmetic: the same bits, and collectives take place twice.
+//   full        everything in a layer but its output
+//   mla         attention but its output projection
+//   permute     rows of experts on their way
+//   activation  of feed-forward blocks
+#include "assay/align/strategies/recompute.h"
+
+#include <map>
+#include <set>
+#include <string>
+
+namespace assay::align {
+namespace {
+
+// "model.layers.3" of "model.layers.3.mlp.gate"; "" outside of layers.
+std::string layer_of(const std::string& module) {
+  static const std::string layers = "model.layers.";
+  if (!module.starts_with(layers)) return "";
+  return module.substr(0, module.find_first_of("./", layers.size()));
+}
+
+std::set<const Machine::Node*> outputs_of_layers(const Tape& tape) {
+  std::map<std::string, const Machine::Node*> last;
+  for (const Machine::Node& node : tape.nodes()) last[layer_of(node.module)] = &node;
+  std::set<const Machine::Node*> all;
+  for (const auto& [layer, node] : last) all.insert(node);
+  return all;
+}
+
+bool is_of_attention(const Machine::Node& node) {
+  return node.module.find(".self_attn") != std::string::npos &&
+         node.module.find(".o_proj") == std::string::npos;
+}
+
+bool moves_rows(const Machine::Node& node) {
+  if (node.op == nullptr) return !node.movement && !node.retypes;
+  return node.op->name == "moe_permute" || node.op->name == "index_select";
+}
+
+}  // namespace
+
+void forget_for_recompute(Tape& tape, Recompute what) {
+  const std::set<const Machine::Node*> kept = outputs_of_layers(tape);
+  tape.forget([&](const Machine::Node& node) {
+    if (layer_of(node.module).empty()) return false;
+    switch (what) {
+      case Recompute::none:
+        return false;
+      case Recompute::full:
+        return !kept.contains(&node);
+      case Recompute::mla:
+        return is_of_attention(node);
+      case Recompute::permute:
+        return moves_rows(node);
+      case Recompute::activation:
+        return node.op != nullptr && node.op->name == "swiglu";
+    }
+    return false;
+  });
+}
+
+}  // namespace assay::align

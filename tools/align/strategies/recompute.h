@@ -1,0 +1,11 @@
+#pragma once
+
+#include "assay/align/parallel.h"
+#include "assay/align/tape.h"
+
+namespace assay::align {
+
+/// Lets go of what is computed again in backward.
+void forget_for_recompute(Tape&, Recompute);
+
+}  // namespace assay::align
