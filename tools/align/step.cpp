@@ -356,6 +356,7 @@ void Replay::update_matrices(const std::string& name, const Tensor& gradient) {
 }
 
 StepResult Replay::step(Recorder* recorder) {
+  shares_ = shares_of_step();
   gradients_.clear();
   for (const Action& action : pipeline_.actions(mesh().coordinate(Axis::pp))) {
     switch (action.kind) {
@@ -379,7 +380,6 @@ StepResult Replay::step(Recorder* recorder) {
   update(clip_coefficient(settings_.optimizer, result.grad_norm));
   if (recorder != nullptr) record_updates(*recorder);
   ++step_;
-  shares_ = shares_of_step();
   return result;
 }
 
