@@ -25,11 +25,15 @@ inline nlohmann::json expected(const std::string& file) {
 
 /// A micro-batch of a model before its first step, on a single device.
 inline void on_tape(const Model& model, const Batch& of, std::int64_t number,
-                    const std::function<void(Tape&)>& work) {
+                    const std::function<void(Tape&)>& work, Precision precision = Precision::fp64) {
   run_ranks(1, [&](Communicator& alone) {
+    const auto computes = arithmetic(precision);
     Tape tape(
-        Ranks(alone, Mesh({}, 0), arithmetic(Precision::fp64)),
-        [](const Machine::NamedParameter& p) { return initial_parameter(p.name, p.whole); },
+        Ranks(alone, Mesh({}, 0), computes),
+        [&](const Machine::NamedParameter& p) {
+          return Tensor::from_values(computes->storage(), p.whole,
+                                     initial_parameter(p.name, p.whole).values());
+        },
         [&](const std::string& name) { return initial_indices(name, of, model.vocabulary, number); });
     work(tape);
   });
@@ -49,28 +53,37 @@ inline void go_back(Tape& tape, const std::vector<Loss>& losses) {
   tape.backward(seeds);
 }
 
+struct Sums {
+  double plain = 0, weighed = 0;
+};
 /// @param what  what the weights of the second sum are drawn from
-inline void expect_sums(const std::string& what, const Tensor& tensor, const nlohmann::json& want) {
+inline Sums sums(const std::string& what, const Tensor& tensor) {
   const std::vector<double> with = drawn(what, tensor.size()), values = tensor.values();
-  double sum = 0, weighed = 0;
+  Sums all;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    sum += values[i];
-    weighed += values[i] * with[i];
+    all.plain += values[i];
+    all.weighed += values[i] * with[i];
   }
+  return all;
+}
+
+inline void expect_sums(const std::string& what, const Tensor& tensor, const nlohmann::json& want,
+                        double within = allowed) {
+  const Sums found = sums(what, tensor);
   const double scale = want[2].get<double>();
   EXPECT_GT(scale, 0) << what;
-  EXPECT_NEAR(sum, want[0].get<double>(), allowed * scale) << what;
-  EXPECT_NEAR(weighed, want[1].get<double>(), allowed * scale) << what;
+  EXPECT_NEAR(found.plain, want[0].get<double>(), within * scale) << what;
+  EXPECT_NEAR(found.weighed, want[1].get<double>(), within * scale) << what;
 }
 
 /// Of every parameter behind tape.backward.
-inline void expect_gradients(const Tape& tape, const nlohmann::json& want) {
+inline void expect_gradients(const Tape& tape, const nlohmann::json& want, double within = allowed) {
   std::size_t compared = 0;
   for (const Machine::NamedParameter& p : tape.parameters()) {
     const std::optional<Tensor> gradient = tape.gradient(p.value);
     ASSERT_EQ(gradient.has_value(), want.contains(p.name)) << p.name;
     if (!gradient) continue;
-    expect_sums("gradient of " + p.name, *gradient, want[p.name]);
+    expect_sums("gradient of " + p.name, *gradient, want[p.name], within);
     ++compared;
   }
   EXPECT_EQ(compared, want.size());

@@ -57,6 +57,17 @@ class Replay(Test):
         self.assertNotEqual(ragged[0], plain[0])
         self.assertNotEqual(ragged[0], steps("--prompt", "1", "--loss-average", "tokens")[0])
 
+    def test_mixed_precision(self):
+        def replay(precision, *words):
+            return self.expect(0, "replay", "--model", "telechat3-105b-tiny", "--precision", precision, *words).out
+
+        replay("bf16", "--dump", self.dir / "bf16")
+        dtypes = {t["name"]: t["dtype"] for t in json.loads(self.expect(0, "inspect", self.dir / "bf16", "--json").out)["tensors"]}
+        self.assertEqual(set(dtypes.values()), {"bfloat16", "float32", "int64"})
+        # Megatron-LM's first scale, 2^32, is too large for any gradient
+        self.assertIn("gradient norm nan: skipped, loss scale 4294967296", replay("fp16"))
+        self.assertNotEqual(replay("fp8"), replay("bf16"))
+
     def test_describe(self):
         out = self.expect(0, "replay", "--model", DATA / "models" / "mixtral-8x7b.json", "--describe").out
         self.assertIn("mixtral: 46.7 billion parameters, of which a token meets 12.", out)

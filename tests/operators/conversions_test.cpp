@@ -138,7 +138,11 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"fp8_block_matmul",
               {zeros("a", {2, 8}), zeros("scale_a", {2, 1}), zeros("b", {3, 8}), zeros("scale_b", {1, 2})},
               "block=0",
-              "block is 0; expected 1 or more"}),
+              "block is 0; expected 1 or more"},
+        Wrong{"fp8_block_matmul",
+              {zeros("a", {2, 8}), zeros("scale_a", {2, 1}), zeros("b", {3, 8}), zeros("scale_b", {1, 2})},
+              "rows=0",
+              "rows is 0; expected 1 or more"}),
     [](const auto& info) { return info.param.op + std::to_string(info.index); });
 
 }  // namespace

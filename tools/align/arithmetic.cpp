@@ -1,18 +1,20 @@
 #include "assay/align/arithmetic.h"
 
+#include "assay/align/mixed_precision.h"
 #include "assay/golden/error.h"
 #include "assay/operators/exact.h"
 
 namespace assay::align {
 namespace {
 
-constexpr std::string_view names[] = {"fp64", "fp32", "exact"};
+constexpr std::string_view names[] = {"fp64", "fp32", "exact", "bf16", "fp16", "fp8"};
 
 class Plain : public Arithmetic {
  public:
   explicit Plain(Level level) : level_(level) {}
   DType storage() const override { return level_ == Level::fp64 ? DType::float64 : DType::float32; }
-  std::vector<NamedTensor> compute(const Operator& op, std::span<const NamedTensor> inputs,
+  std::vector<NamedTensor> compute(const std::string&, const Operator& op,
+                                   std::span<const NamedTensor> inputs,
                                    const Attributes& attributes) const override {
     return compute_golden(op, inputs, attributes, level_);
   }
@@ -30,7 +32,8 @@ class Plain : public Arithmetic {
 class ExactSums : public Arithmetic {
  public:
   DType storage() const override { return DType::float32; }
-  std::vector<NamedTensor> compute(const Operator& op, std::span<const NamedTensor> inputs,
+  std::vector<NamedTensor> compute(const std::string&, const Operator& op,
+                                   std::span<const NamedTensor> inputs,
                                    const Attributes& attributes) const override {
     return compute_exact(op, inputs, attributes);
   }
@@ -50,20 +53,24 @@ Precision parse_precision(std::string_view text) {
   for (std::size_t k = 0; k < std::size(names); ++k) {
     if (names[k] == text) return static_cast<Precision>(k);
   }
-  throw Error("--precision is '{}'; expected fp64, fp32 or exact", text);
+  throw Error("--precision is '{}'; expected fp64, fp32, exact, bf16, fp16 or fp8", text);
 }
 
 Tensor Arithmetic::result(std::string_view op, const std::vector<NamedTensor>& inputs,
                           const Attributes& attributes) const {
-  return close(compute(find_operator(op), inputs, attributes).front().tensor);
+  return close(compute("", find_operator(op), inputs, attributes).front().tensor);
 }
 
-std::shared_ptr<const Arithmetic> arithmetic(Precision precision) {
+std::shared_ptr<const Arithmetic> arithmetic(Precision precision, RoundSum round) {
   switch (precision) {
     case Precision::fp64:
       return std::make_shared<Plain>(Level::fp64);
     case Precision::fp32:
       return std::make_shared<Plain>(Level::report);
+    case Precision::bf16:
+    case Precision::fp16:
+    case Precision::fp8:
+      return mixed_precision(precision, round);
     case Precision::exact:
       return std::make_shared<ExactSums>();
   }

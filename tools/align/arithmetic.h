@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -10,7 +11,7 @@
 
 namespace assay::align {
 
-enum class Precision : std::uint8_t { fp64, fp32, exact };
+enum class Precision : std::uint8_t { fp64, fp32, exact, bf16, fp16, fp8 };
 std::string_view name(Precision);
 /// Throws Error that lists them.
 Precision parse_precision(std::string_view);
@@ -23,8 +24,9 @@ class Arithmetic {
   virtual ~Arithmetic() = default;
   virtual DType storage() const = 0;
   /// All outputs, open; indices as they are.
-  virtual std::vector<NamedTensor> compute(const Operator&, std::span<const NamedTensor>,
-                                           const Attributes&) const = 0;
+  /// @param module  what the call belongs to; empty: the optimizer
+  virtual std::vector<NamedTensor> compute(const std::string& module, const Operator&,
+                                           std::span<const NamedTensor>, const Attributes&) const = 0;
   /// Of open tensors of one shape.
   virtual Tensor add(std::span<const Tensor> open, ReduceOrder) const = 0;
   virtual Tensor close(const Tensor& open) const = 0;
@@ -33,12 +35,12 @@ class Arithmetic {
   /// Dimensions that an open tensor has before its shape.
   virtual std::size_t leading() const = 0;
 
-  /// The first output, closed.
+  /// The first output, closed; of no module.
   Tensor result(std::string_view op, const std::vector<NamedTensor>& inputs, const Attributes& = {}) const;
 };
 
 /// fp64, fp32: the golden operators' levels, open is closed. exact: float32 tensors, every sum exact whatever
-/// the order of its terms, rounded once when it is closed.
-std::shared_ptr<const Arithmetic> arithmetic(Precision);
+/// the order of its terms, rounded once when it is closed. bf16, fp16, fp8: mixed_precision.h.
+std::shared_ptr<const Arithmetic> arithmetic(Precision, RoundSum = RoundSum::each);
 
 }  // namespace assay::align

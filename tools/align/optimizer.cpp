@@ -24,7 +24,7 @@ Update step_of(const Arithmetic& arithmetic, std::string_view op, bool by_muon, 
   std::vector<NamedTensor> inputs = of.state;
   inputs.push_back({"param", of.value});
   inputs.push_back({"grads", of.gradient.reshaped(steps)});
-  const auto next = arithmetic.compute(find_operator(op), inputs, attributes);
+  const auto next = arithmetic.compute("", find_operator(op), inputs, attributes);
   Update update = {arithmetic.close(output_named(next, "param_1")), {}};
   for (const StateName& name : state_names(by_muon))
     update.state.push_back({std::string(name.before), arithmetic.close(output_named(next, name.after))});

@@ -11,8 +11,14 @@ namespace assay::align {
 /// of the elements begins at rank k + 1 and ends at rank k; or in pairs of neighbours.
 enum class ReduceOrder : std::uint8_t { ranks, ring, tree };
 
-/// The sum of tensors of one shape, in the arithmetic of their dtype: float32 or float64.
+/// When a sum of 16-bit parts is rounded to their dtype. each: behind every addition, as an all-reduce of
+/// NCCL and PyTorch's autograd do. once: behind a float32 sum, as Megatron-LM's
+/// reduce_scatter_with_fp32_accumulation.
+enum class RoundSum : std::uint8_t { each, once };
+
+/// The sum of tensors of one shape: float32 and float64 in the arithmetic of their dtype, bfloat16 and
+/// float16 in float32.
 /// @throws Error  for another dtype, and if shapes or dtypes differ
-Tensor add_in_order(std::span<const Tensor> parts, ReduceOrder);
+Tensor add_in_order(std::span<const Tensor> parts, ReduceOrder, RoundSum = RoundSum::each);
 
 }  // namespace assay::align

@@ -67,11 +67,15 @@ Replay::Replay(const Model& model, const StepSettings& settings, Communicator& c
       settings_(settings),
       pipeline_(settings.parallel, model, of_each_rank(settings)),
       plan_(make_plan(model, settings.batch, settings.parallel, pipeline_, of_each_rank(settings))),
-      ranks_(communicator, Mesh(settings.parallel, communicator.rank()), arithmetic(settings.precision)),
+      ranks_(communicator, Mesh(settings.parallel, communicator.rank()),
+             arithmetic(settings.precision, settings.round_sum)),
       dense_shards_(ranks_, false),
       expert_shards_(ranks_, true),
       of_norm_(arithmetic(of_norm(settings.precision))),
       shares_(shares_of_step()) {
+  if (settings.bound_sums && ranks_.arithmetic().leading() > 0)
+    throw Error("the sums of {} are exact: there is no error to bound", name(settings.precision));
+  if (settings.precision == Precision::fp16) scaler_.emplace(settings.loss_scaling);
   if (communicator.size() != settings.parallel.ranks())
     throw Error("the strategy '{}' has {} ranks; there are {}", to_string(settings.parallel),
                 settings.parallel.ranks(), communicator.size());
@@ -185,7 +189,7 @@ void Replay::backward(const Action& action, Recorder* recorder) {
   if (!stage.finishes)
     seeds.push_back({running.result.x, receive("gradient", m, action.stage + 1, action.stage)});
   for (const Loss& loss : running.result.losses) {
-    const double counts = shares_.of(loss, number_of(m)) * loss.weight;
+    const double counts = loss_scale() * shares_.of(loss, number_of(m)) * loss.weight;
     seeds.push_back(
         {loss.value, Tensor::from_values(ranks_.arithmetic().storage(), {}, std::vector{counts})});
   }
@@ -207,12 +211,37 @@ void Replay::add_weights(const Action& action) {
   for (const Machine::NamedParameter& p : tape.parameters()) {
     std::optional<Tensor> gradient = tape.open_gradient(p.value);
     if (!gradient) continue;
+    if (settings_.bound_sums) add_terms(p.name, *gradient);
     if (shards(2)) gradient = shards_of(p.name).reduce_scatter(*gradient, p.name);
     const auto [sum, first] = gradients_.try_emplace(p.name, *gradient);
     if (!first)
       sum->second = ranks_.arithmetic().add(std::vector{sum->second, *gradient}, ReduceOrder::ranks);
   }
+  if (settings_.bound_sums && action.micro_batch == 0) {
+    const auto more = align::summing_collectives(tape, settings_.round_sum);
+    collectives_.insert(collectives_.end(), more.begin(), more.end());
+  }
   running_.erase(at);
+}
+
+// Magnitudes are summed as the gradients are.
+void Replay::add_terms(const std::string& name, const Tensor& gradient) {
+  const Tensor own = scaled(magnitudes(gradient), 1 / loss_scale());
+  reduced_[name].add(shards(2) ? shards_of(name).reduce_scatter(own, name) : own);
+}
+
+ReducedGradient Replay::bounded(const std::string& name, const Tensor& gradient) const {
+  const PlannedParameter& p = plan_.at(name);
+  const std::size_t ranks = mesh().group(p.summed_over).size() * p.holders.size();
+  const SumError over_ranks =
+      sum_error(gradient.dtype(), static_cast<std::int64_t>(ranks), settings_.round_sum);
+  ReducedGradient result = reduced_.at(name);
+  result.value = gradient;
+  result.terms =
+      sum_gradient(ranks_, name, p, result.terms, shards(2) ? shards_of(name).axes() : std::vector<Axis>());
+  result.error = {over_ranks.n_extra + result.error.n_extra, over_ranks.n_wire, over_ranks.u_extra,
+                  over_ranks.u_wire};
+  return result;
 }
 
 void Replay::send(std::string_view what, std::int64_t m, std::int64_t to_stage, const Tensor& t) {
@@ -290,6 +319,8 @@ void Replay::reduce_gradients() {
   for (auto& [name, gradient] : gradients_) {
     const std::vector<Axis> done = shards(2) ? shards_of(name).axes() : std::vector<Axis>();
     gradient = ranks_.arithmetic().close(sum_gradient(ranks_, name, plan_.at(name), gradient, done));
+    if (scaler_) gradient = scaled(gradient, 1 / scaler_->scale());
+    if (settings_.bound_sums) reduced_[name] = bounded(name, gradient);
   }
 }
 
@@ -300,7 +331,7 @@ double Replay::norm() const {
     if (!counts_once(mesh(), plan_.at(name), of_experts(name), distinct)) continue;
     const Tensor row = gradient.reshaped({1, gradient.size()});
     squares.push_back(
-        of_norm_->compute(find_operator("linear"), std::vector<NamedTensor>{{"x", row}, {"w", row}}, {})
+        of_norm_->compute("", find_operator("linear"), std::vector<NamedTensor>{{"x", row}, {"w", row}}, {})
             .front()
             .tensor);
   }
@@ -319,6 +350,7 @@ void Replay::update(double coefficient) {
       update_by_elements(name, gradient);
     }
   }
+  ++updates_;
 }
 
 // Of ZeRO's shard alone.
@@ -326,7 +358,7 @@ void Replay::update_by_elements(const std::string& name, const Tensor& gradient)
   Parameter& p = parameters_.at(name);
   const bool cut = shards(1);
   const ZeroShards& shards = shards_of(name);
-  const Update next = adam(ranks_.arithmetic(), settings_.optimizer, step_,
+  const Update next = adam(ranks_.arithmetic(), settings_.optimizer, updates_,
                            {cut && !this->shards(3) ? shards.shard(p.value) : p.value, p.state,
                             cut && !this->shards(2) ? shards.shard(gradient) : gradient,
                             decays(settings_.optimizer, name, p.shape)});
@@ -358,6 +390,8 @@ void Replay::update_matrices(const std::string& name, const Tensor& gradient) {
 StepResult Replay::step(Recorder* recorder) {
   shares_ = shares_of_step();
   gradients_.clear();
+  reduced_.clear();
+  collectives_.clear();
   for (const Action& action : pipeline_.actions(mesh().coordinate(Axis::pp))) {
     switch (action.kind) {
       case Action::Kind::forward:
@@ -377,7 +411,10 @@ StepResult Replay::step(Recorder* recorder) {
   if (recorder != nullptr) record_parameters(*recorder);
   balance();
   result.grad_norm = norm();
-  update(clip_coefficient(settings_.optimizer, result.grad_norm));
+  result.loss_scale = loss_scale();
+  result.skipped = scaler_ && !std::isfinite(result.grad_norm);  // the norm is of all ranks
+  if (!result.skipped) update(clip_coefficient(settings_.optimizer, result.grad_norm));
+  if (scaler_) scaler_->update(result.skipped);
   if (recorder != nullptr) record_updates(*recorder);
   ++step_;
   return result;

@@ -3,12 +3,14 @@
 #include <map>
 #include <memory>
 
+#include "assay/align/loss_scaling.h"
 #include "assay/align/loss_shares.h"
 #include "assay/align/optimizer.h"
 #include "assay/align/plan.h"
 #include "assay/align/recorder.h"
 #include "assay/align/sources.h"
 #include "assay/align/strategies/zero.h"
+#include "assay/align/sum_errors.h"
 #include "assay/align/tape.h"
 
 namespace assay::align {
@@ -17,6 +19,9 @@ struct StepSettings {
   Batch batch = {};
   std::int64_t micro_batches = 1;  ///< of a step, over all ranks of dp
   Precision precision = Precision::fp64;
+  RoundSum round_sum = RoundSum::each;  ///< of bf16, fp16 and fp8
+  LossScaling loss_scaling = {};        ///< of fp16
+  bool bound_sums = false;              ///< find out what sums over ranks can be off; not of exact
   OptimizerSettings optimizer = {};
   LossAverage loss_average = LossAverage::micro_batches;
   Parallel parallel = {};
@@ -27,6 +32,8 @@ struct StepSettings {
 struct StepResult {
   double loss = 0;
   double grad_norm = 0;  ///< before clipping
+  double loss_scale = 1;
+  bool skipped = false;  ///< for a gradient that is not finite in fp16: no parameter was updated
 };
 
 /// @throws Error  if the strategy, the model and the batch do not go together, with the reason
@@ -47,6 +54,11 @@ class Replay {
   /// Of the last step, after clipping: this rank's pieces, or its flat shards where ZeRO cuts gradients.
   const std::map<std::string, Tensor>& gradients() const { return gradients_; }
   const Plan& plan() const { return plan_; }
+
+  /// Of the last step, if its sums were bounded: the gradients that this rank updates with.
+  const std::map<std::string, ReducedGradient>& reduced_gradients() const { return reduced_; }
+  /// And the collectives of micro-batch 0 on this rank that sum activations or their gradients.
+  const std::vector<SummingCollective>& summing_collectives() const { return collectives_; }
   const Mesh& mesh() const { return ranks_.mesh(); }
 
  private:
@@ -71,6 +83,8 @@ class Replay {
   void forward(const Action&, Recorder*);
   void backward(const Action&, Recorder*);
   void add_weights(const Action&);
+  void add_terms(const std::string& name, const Tensor& gradient);
+  ReducedGradient bounded(const std::string& name, const Tensor& gradient) const;
   void send(std::string_view what, std::int64_t micro_batch, std::int64_t to_stage, const Tensor&);
   Tensor receive(std::string_view what, std::int64_t micro_batch, std::int64_t from_stage,
                  std::int64_t stage);
@@ -80,6 +94,7 @@ class Replay {
   std::vector<int> all_ranks() const;
   double sum_losses();
   void reduce_gradients();
+  double loss_scale() const { return scaler_ ? scaler_->scale() : 1; }
   double norm() const;
   void balance();
   void update(double coefficient);
@@ -97,13 +112,16 @@ class Replay {
   const Ranks ranks_;
   const ZeroShards dense_shards_, expert_shards_;
   const std::shared_ptr<const Arithmetic> of_norm_;
-  std::int64_t step_ = 0;
+  std::optional<LossScaler> scaler_;
+  std::int64_t step_ = 0, updates_ = 0;
   std::map<std::string, Parameter> parameters_;
 
   // of the step that is running
   LossShares shares_;
   std::map<std::pair<std::int64_t, std::int64_t>, std::unique_ptr<Running>> running_;  ///< micro-batch, stage
-  Gradients gradients_;                                     ///< open, in the end closed
+  Gradients gradients_;  ///< open, in the end closed
+  std::map<std::string, ReducedGradient> reduced_;
+  std::vector<SummingCollective> collectives_;
   std::map<std::string, std::vector<std::int64_t>> loads_;  ///< tokens of each expert, by the router's bias
   std::vector<double> losses_;                              ///< of this rank's stages, weighted
 };

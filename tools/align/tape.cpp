@@ -82,7 +82,7 @@ Tensor Tape::closed_share(const Node& node, const Value& v) const {
 }
 
 std::vector<NamedTensor> Tape::compute(const Node& node) const {
-  return ranks_.arithmetic().compute(*node.op, inputs_of(node), node.attributes);
+  return ranks_.arithmetic().compute(node.module, *node.op, inputs_of(node), node.attributes);
 }
 
 std::vector<NamedValue> Tape::hold_call(const Node& node) {
@@ -196,7 +196,8 @@ void Tape::go_back(const Node& node, const Watch& watch) {
     return;
   }
   tensors.insert(tensors.end(), of_outputs.begin(), of_outputs.end());
-  const std::vector<NamedTensor> results = arithmetic.compute(*node.op, tensors, node.attributes);
+  const std::vector<NamedTensor> results =
+      arithmetic.compute(node.module, *node.op, tensors, node.attributes);
   for (const NamedValue& input : node.inputs) {
     const Tensor* open = find_tensor(results, std::string(grad) + input.name);
     if (open == nullptr) continue;

@@ -185,8 +185,8 @@ void add_replay(CLI::App& app, std::function<int()>& action) {
       ->check(CLI::NonNegativeNumber)
       ->type_name("N")
       ->excludes(describe);
-  verb->add_option("--precision", o->precision, "fp64, fp32 or exact")
-      ->check(CLI::IsMember({"fp64", "fp32", "exact"}))
+  verb->add_option("--precision", o->precision, "fp64, fp32, exact, bf16, fp16 or fp8")
+      ->check(CLI::IsMember({"fp64", "fp32", "exact", "bf16", "fp16", "fp8"}))
       ->excludes(describe);
   verb->add_option("--parallel", o->parallel,
                    "the strategy: tp=2,sp=1,cp=2,dp=2,zero=1,pp=2,ep=4,dispatch=alltoall,..")

@@ -139,8 +139,9 @@ class Runs {
       const align::StepResult result = replay.step(is_recorded ? &recorder : nullptr);
       if (!verb_.dump.empty()) sink.collect(mesh, senders());
       if (communicator.rank() != 0) continue;
-      fmt::print("step {}: loss {:.12g}, gradient norm {:.12g}\n", step, result.loss, result.grad_norm);
-      finite_ = finite_ && std::isfinite(result.loss) && std::isfinite(result.grad_norm);
+      fmt::print("step {}: loss {:.12g}, gradient norm {:.12g}{}\n", step, result.loss, result.grad_norm,
+                 result.skipped ? fmt::format(": skipped, loss scale {}", result.loss_scale) : "");
+      finite_ = finite_ && std::isfinite(result.loss) && (result.skipped || std::isfinite(result.grad_norm));
     }
   }
 

@@ -132,10 +132,11 @@ for dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
                   spread, dtype, torch.finfo(dtype).max)
 
 a, b = (values(*shape, low=-400, high=400, seed=s).to(torch.float8_e4m3fn) for shape, s in (((2, 10), 6), ((5, 10), 7)))
-scale_a, scale_b = values(2, 3, low=.01, high=.1, seed=8), values(2, 3, low=.01, high=.1, seed=9)
-whole_a = a.double() * scale_a.repeat_interleave(4, 1)[:, :10]
-whole_b = b.double() * scale_b.repeat_interleave(4, 0)[:5].repeat_interleave(4, 1)[:, :10]
-write_case("fp8_block_matmul", "ragged", {"block": 4},
-           [("a", stored(a, torch.float8_e4m3fn), "input"), ("scale_a", scale_a, "input"),
-            ("b", stored(b, torch.float8_e4m3fn), "param"), ("scale_b", scale_b, "param")],
-           [("y", whole_a @ whole_b.T, "output")], {"y": 4 + 3})
+for case, attributes, rows in (("ragged", {"block": 4}, 4), ("scale_per_row", {"block": 4, "rows": 1}, 1)):
+    scale_a, scale_b = values(2, 3, low=.01, high=.1, seed=8), values(-(-5 // rows), 3, low=.01, high=.1, seed=9)
+    whole_a = a.double() * scale_a.repeat_interleave(4, 1)[:, :10]
+    whole_b = b.double() * scale_b.repeat_interleave(rows, 0)[:5].repeat_interleave(4, 1)[:, :10]
+    write_case("fp8_block_matmul", case, attributes,
+               [("a", stored(a, torch.float8_e4m3fn), "input"), ("scale_a", scale_a, "input"),
+                ("b", stored(b, torch.float8_e4m3fn), "param"), ("scale_b", scale_b, "param")],
+               [("y", whole_a @ whole_b.T, "output")], {"y": 4 + 3})
