@@ -44,8 +44,8 @@ void GivenTokens::take_recorded() {
   for (std::int64_t step = 0; step < batches_.steps; ++step) {
     for (std::int64_t number = 0; number < batches_.micro_batches; ++number) {
       const MicroBatch which = {step, number};
-      sequences_[which] = {integers(tokens.at(which, "the input index of model.embed_tokens"), shape),
-                           integers(targets.at(which, "the input target of lm_head"), shape)};
+      sequences_[which] = {integers(tokens.at(which, "input index of model.embed_tokens"), shape),
+                           integers(targets.at(which, "input target of lm_head"), shape)};
     }
   }
 }
