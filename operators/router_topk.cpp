@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <iterator>
+
 #include "assay/golden/error.h"
 #include "assay/operators/operator.h"
 #include "assay/operators/router.h"
@@ -10,6 +13,7 @@ namespace {
 // are of the scores alone; selection has no gradient. With groups, experts outside of the kept ones cannot be
 // chosen. selection_gap: how much the last expert chosen is ahead of the next that could have been; where it
 // is within twice the error of a score, either choice is right. It does not look at the choice of groups.
+// `chosen` is a choice made elsewhere, in place of this one: where it is another, the gap is below 0.
 struct RouterTopK {
   static constexpr std::string_view name = "router_topk";
   static constexpr std::string_view math =
@@ -37,6 +41,7 @@ struct RouterTopK {
   static constexpr Arg args[] = {
       {"logits", "N*,E", Role::input, -4, 4},
       {.name = "expert_bias", .shape = "E", .role = Role::param, .low = -.25, .high = .25, .optional = true},
+      {.name = "chosen", .shape = "N*,K", .role = Role::index, .optional = true, .indexes = "E"},
       {"grad_weights", "N*,K", Role::grad_output},
       {.name = "weights", .shape = "N*,K", .role = Role::output, .terms = "normalised"},
       {.name = "index", .shape = "N*,K", .role = Role::output_index},
@@ -44,11 +49,12 @@ struct RouterTopK {
       {.name = "grad_logits", .shape = "N*,E", .role = Role::grad_input, .terms = "E"},
   };
   static constexpr Example examples[] = {
-      {"N=3,E=6", "top_k=2", "expert_bias"},
-      {"N=2x2,E=5", "top_k=3,normalize=false,scaling=2.5", "expert_bias"},
-      {"N=4,E=7", "top_k=2,pre_softmax=false"},
-      {"N=3,E=8", "top_k=3,score=\"sigmoid\",groups=[4,2],group_top=2,scaling=1.5"},
-      {"N=5,E=4", "top_k=1,score=\"sigmoid\",normalize=false", "expert_bias"}};
+      {"N=3,E=6", "top_k=2", "expert_bias,chosen"},
+      {"N=2x2,E=5", "top_k=3,normalize=false,scaling=2.5", "expert_bias,chosen"},
+      {"N=4,E=7", "top_k=2,pre_softmax=false", "chosen"},
+      {"N=3,E=8", "top_k=3,score=\"sigmoid\",groups=[4,2],group_top=2,scaling=1.5", "chosen"},
+      {"N=5,E=4", "top_k=1,score=\"sigmoid\",normalize=false", "expert_bias,chosen"},
+      {"N=6,E=4,K=1", "top_k=1,normalize=false", "expert_bias"}};  // of one, any choice is free of duplicates
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     const Shape& logits = shape_of_input(inputs, "logits");
@@ -138,24 +144,47 @@ struct RouterTopK {
     return experts;
   }
 
+  // The best of them first.
   template <class T>
-  static void choose(Token<T>& token, const std::vector<T>& ranking, std::int64_t K, const Attributes& a) {
-    const std::vector<std::int64_t> experts = allowed(ranking, a);
-    const auto at = [&](std::int64_t i) -> const T& {
-      return ranking[static_cast<std::size_t>(experts[static_cast<std::size_t>(i)])];
-    };
+  static std::vector<std::int64_t> sorted(const std::vector<T>& ranking,
+                                          const std::vector<std::int64_t>& experts) {
     const std::vector<std::int64_t> order =
-        sorted_positions(static_cast<std::int64_t>(experts.size()), true, at);
-    for (std::int64_t k = 0; k < K; ++k) {
-      token.chosen.push_back(experts[static_cast<std::size_t>(order[static_cast<std::size_t>(k)])]);
-    }
-    const bool all = static_cast<std::size_t>(K) == order.size();
-    token.gap = all ? T(1) / T(0)
-                    : at(order[static_cast<std::size_t>(K - 1)]) - at(order[static_cast<std::size_t>(K)]);
+        sorted_positions(static_cast<std::int64_t>(experts.size()), true, [&](std::int64_t i) -> const T& {
+          return ranking[static_cast<std::size_t>(experts[static_cast<std::size_t>(i)])];
+        });
+    std::vector<std::int64_t> result;
+    for (const std::int64_t i : order) result.push_back(experts[static_cast<std::size_t>(i)]);
+    return result;
+  }
+
+  // @param given  the choice, if it was made elsewhere
+  template <class T>
+  static void choose(Token<T>& token, const std::vector<T>& ranking, std::int64_t K, const Attributes& a,
+                     const std::vector<std::int64_t>& given) {
+    std::vector<std::int64_t> best = sorted(ranking, allowed(ranking, a)), others;
+    token.chosen = given;
+    if (given.empty()) token.chosen.assign(best.begin(), best.begin() + K);
+    std::ranges::copy_if(best, std::back_inserter(others), [&](std::int64_t e) {
+      return std::ranges::find(token.chosen, e) == token.chosen.end();
+    });
+    const auto at = [&](std::int64_t e) -> const T& { return ranking[static_cast<std::size_t>(e)]; };
+    token.gap = others.empty() ? T(1) / T(0) : at(sorted(ranking, token.chosen).back()) - at(others.front());
     // NaN is chosen first: where there is one, the rest is no choice to rely on.
     for (const T& r : ranking) {
       if (isnan(r)) token.gap = r;
     }
+  }
+
+  template <class T>
+  static std::vector<std::int64_t> given_choice(Tensors<T>& t, std::int64_t K, std::int64_t n) {
+    std::vector<std::int64_t> experts;
+    const auto chosen = t.optional_index("chosen");
+    for (std::int64_t k = 0; chosen && k < K; ++k) {
+      if (std::ranges::find(experts, chosen(n, k)) != experts.end())
+        throw Error("router_topk: 'chosen' gives token {} the expert {} twice", n, chosen(n, k));
+      experts.push_back(chosen(n, k));
+    }
+    return experts;
   }
 
   template <class T>
@@ -172,7 +201,7 @@ struct RouterTopK {
     if (bias && (!a.has("selection_bias") || a.flag("selection_bias"))) {
       for (std::int64_t e = 0; e < E; ++e) ranking[static_cast<std::size_t>(e)] += bias(e);
     }
-    choose(token, ranking, K, a);
+    choose(token, ranking, K, a, given_choice(t, K, n));
     const auto chosen = [&](std::int64_t k) -> const T& { return token.chosen_score(k); };
     if (kind(a) == Kind::softmax_after) {
       token.weights = softmax_of<T>(K, chosen);

@@ -36,6 +36,15 @@ TEST(Router, KeepsTheOrderOfManyEqualScores) {
   EXPECT_THAT(routed["index"].indices(), ElementsAre(0, 1, 2));
 }
 
+// The last of the given experts, 1, is behind 2, which could have been chosen.
+TEST(Router, TakesTheGivenChoiceAndSaysHowFarItIsBehind) {
+  const Outputs routed =
+      golden("router_topk", {values("logits", {1, 4}, {0, 1, 2, 4}), indices("chosen", {1, 2}, {1, 3})},
+             "top_k=2,pre_softmax=false");
+  EXPECT_THAT(routed["index"].indices(), ElementsAre(1, 3));
+  EXPECT_EQ(routed["selection_gap"].value(0), -1);
+}
+
 // It is chosen first, as in torch.topk, and no gap pretends that the choice means something.
 TEST(Router, ChoosesNaNAndSaysSo) {
   const Outputs routed = golden("router_topk", {values("logits", {2, 3}, {1, std::nan(""), 2, 1, 2, 3})},
@@ -141,6 +150,10 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"router_topk", {logits}, "", "attribute 'top_k' is missing"},
         Wrong{"router_topk", {zeros("logits", {})}, "top_k=1", "logits have shape []"},
         Wrong{"router_topk", {logits}, "top_k=7", "top_k is 7 of 6 experts"},
+        Wrong{"router_topk",
+              {logits, indices("chosen", {3, 2}, {0, 1, 3, 3, 4, 5})},
+              "top_k=2",
+              "'chosen' gives token 1 the expert 3 twice"},
         Wrong{"router_topk", {logits}, "top_k=0", "top_k is 0 of 6 experts"},
         Wrong{"router_topk",
               {logits},

@@ -64,7 +64,17 @@ class Experts {
     if (moe_.bias_rate > 0)
       inputs.push_back(
           {"expert_bias", on_.parameter(module_ + ".gate.e_score_correction_bias", {moe_.experts})});
+    if (parts_.batch.is_routed) inputs.push_back({"chosen", given_choice(logits)});
     return on_.call_all(module_, "router_topk", inputs, a);
+  }
+
+  // Of the tokens of the logits.
+  Value given_choice(const Value& logits) {
+    std::vector<Sharding> shardings;
+    for (const Axis axis : placed_axes) {
+      if (logits.placement[axis] != replicated) shardings.push_back({axis, logits.placement[axis]});
+    }
+    return on_.indices(choice_of(module_), {logits.shape.front(), moe_.top_k}, shardings);
   }
 
   Value matmul(const std::string& name, const Value& rows, const Value& sizes, std::int64_t out,

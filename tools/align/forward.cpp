@@ -12,6 +12,8 @@
 namespace assay::align {
 namespace {
 
+constexpr std::string_view choice = "choice of ";
+
 class Pass {
  public:
   Pass(Machine& machine, const Model& m, const Batch& local)
@@ -90,13 +92,23 @@ class Pass {
 
 }  // namespace
 
+std::string choice_of(const std::string& module) {
+  return fmt::format("{}{}", choice, module);
+}
+
+std::optional<std::string> router_of(const std::string& indices) {
+  if (!indices.starts_with(choice)) return std::nullopt;
+  return indices.substr(choice.size());
+}
+
 Stage whole(const Model& model) {
   return {0, model.layers, true, true};
 }
 
 Forward forward(Machine& machine, const Model& model, const Batch& batch, const Stage& stage,
                 const std::optional<Value>& x) {
-  const Batch local = {batch.sequences, batch.length / machine.mesh().size(Axis::cp)};
+  Batch local = batch;
+  local.length /= machine.mesh().size(Axis::cp);
   return Pass(machine, model, local).run(stage, x);
 }
 

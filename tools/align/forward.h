@@ -10,7 +10,8 @@ namespace assay::align {
 /// The tokens of a micro-batch: token l of sequence s is row l sequences + s, Megatron's [s, b, h].
 struct Batch {
   std::int64_t sequences = 1, length = 1;
-  double prompt = 0;  ///< up to this part of a sequence, its first tokens, the targets do not count
+  double prompt = 0;       ///< up to this part of a sequence, its first tokens, the targets do not count
+  bool is_routed = false;  ///< each router's choice of experts is given with them
   std::int64_t tokens() const { return sequences * length; }
 };
 
@@ -38,9 +39,15 @@ struct Forward {
   std::vector<Loss> losses;
 };
 
+/// The name of a router's given choice among the indices of a step.
+std::string choice_of(const std::string& module);
+/// Of such a name the module; else nothing.
+std::optional<std::string> router_of(const std::string& indices);
+
 /// The forward pass (facts A) of a rank. Of the indices "tokens" and "targets" it has those of its part of
 /// the sequences; of multi-token prediction at depth k "tokens_k" and "targets_k", rolled left by k.
-/// "valid_targets" counts those of the whole micro-batch that are not left out.
+/// "valid_targets" counts those of the whole micro-batch that are not left out. Where the batch is routed,
+/// choice_of(module) are the experts [tokens here, top_k] of a router.
 /// @param batch  of the whole micro-batch
 /// @param x      what the stage before gave; of one that embeds, nothing
 Forward forward(Machine&, const Model&, const Batch& batch, const Stage&, const std::optional<Value>& x = {});

@@ -12,13 +12,6 @@ std::uint64_t fnv1a(const std::string& text) {
   return state;
 }
 
-// "targets_2" is two tokens behind "targets", which are one behind "tokens".
-std::int64_t shift_of(const std::string& name) {
-  const std::size_t at = name.find('_');
-  return (name.starts_with("targets") ? 1 : 0) +
-         (at == std::string::npos ? 0 : std::stoll(name.substr(at + 1)));
-}
-
 // What is drawn for a micro-batch.
 std::string stream(const std::string& of, std::int64_t number) {
   return number == 0 ? of : of + " of micro-batch " + std::to_string(number);
@@ -66,31 +59,38 @@ Tensor initial_parameter(const std::string& name, const Shape& shape, std::int64
   return {shape, std::span<const double>(values)};
 }
 
-Tensor initial_indices(const std::string& name, const Batch& batch, std::int64_t vocabulary,
-                       std::int64_t number, std::int64_t seed) {
+Sequences initial_sequences(const Batch& batch, std::int64_t vocabulary, std::int64_t number,
+                            std::int64_t seed) {
+  // one more of each sequence than there are tokens: the last target
+  std::vector<std::int64_t> all;
+  for (const double x : drawn(of_seed(stream("tokens", number), seed), batch.tokens() + batch.sequences))
+    all.push_back(static_cast<std::int64_t>(std::abs(x) * static_cast<double>(vocabulary)) % vocabulary);
+  Sequences result = {{all.begin(), all.end() - batch.sequences}, {all.begin() + batch.sequences, all.end()}};
+  const std::vector<std::int64_t> ends = prompts(batch, number, seed);
+  for (std::int64_t i = 0; i < batch.tokens(); ++i) {
+    // the target of token l is token l + 1
+    const bool is_prompt = i / batch.sequences + 1 <= ends[static_cast<std::size_t>(i % batch.sequences)];
+    if (is_prompt) result.targets[static_cast<std::size_t>(i)] = no_target;
+  }
+  return result;
+}
+
+Tensor indices_of(const std::string& name, const Sequences& sequences, const Batch& batch) {
   constexpr std::string_view valid = "valid_";
   if (name.starts_with(valid)) {
     const std::vector<std::int64_t> targets =
-        initial_indices(name.substr(valid.size()), batch, vocabulary, number, seed).indices();
+        indices_of(name.substr(valid.size()), sequences, batch).indices();
     return Tensor::from_indices(
         {}, std::vector{static_cast<std::int64_t>(targets.size()) - std::ranges::count(targets, no_target)});
   }
   const bool targets = name.starts_with("targets");
-  // one more of each sequence than there are tokens: the last target
-  const std::int64_t known = batch.tokens() + (targets ? batch.sequences : 0);
-  const std::vector<double> values = drawn(of_seed(stream("tokens", number), seed), known);
-  const std::vector<std::int64_t> ends = prompts(batch, number, seed);
-  std::vector<std::int64_t> out(static_cast<std::size_t>(batch.tokens()), targets ? no_target : 0);
-  const auto sequences = static_cast<std::size_t>(batch.sequences),
-             shift = static_cast<std::size_t>(shift_of(name)) * sequences;
-  for (std::size_t i = 0; i < out.size() && i + shift < values.size(); ++i) {
-    // the target of token l is token l + 1
-    if (targets && static_cast<std::int64_t>((i + shift) / sequences) <= ends[i % sequences]) continue;
-    const auto token =
-        static_cast<std::int64_t>(std::abs(values[i + shift]) * static_cast<double>(vocabulary));
-    out[i] = token % vocabulary;
-  }
-  return Tensor::from_indices({batch.tokens()}, out);
+  const std::size_t depth_at = name.find('_');
+  const std::int64_t depth = depth_at == std::string::npos ? 0 : std::stoll(name.substr(depth_at + 1));
+  std::vector<std::int64_t> rolled = targets ? sequences.targets : sequences.tokens;
+  const std::int64_t gone = std::min(depth * batch.sequences, batch.tokens());
+  rolled.erase(rolled.begin(), rolled.begin() + gone);
+  rolled.resize(static_cast<std::size_t>(batch.tokens()), targets ? no_target : 0);
+  return Tensor::from_indices({batch.tokens()}, rolled);
 }
 
 }  // namespace assay::align

@@ -21,11 +21,23 @@ Tensor initial_parameter(const std::string& name, const Shape&, std::int64_t see
 /// A target that counts in no loss: torch's ignore_index.
 inline constexpr std::int64_t no_target = -100;
 
-/// Tokens of the micro-batch with that number, "tokens", and what follows each, "targets"; rolled left by k,
-/// for multi-token prediction, "tokens_k" with zeros behind and "targets_k" with no_target behind. no_target
-/// also stands for what begins a sequence, a prompt: of each a drawn length, up to batch.prompt of it.
-/// "valid_targets", "valid_targets_k": how many of them are not no_target, a scalar.
-Tensor initial_indices(const std::string& name, const Batch&, std::int64_t vocabulary,
-                       std::int64_t number = 0, std::int64_t seed = 0);
+/// The tokens of a micro-batch, and what follows each: a token or no_target.
+struct Sequences {
+  std::vector<std::int64_t> tokens, targets;
+};
+/// Of the micro-batch with that number. no_target stands for what begins a sequence, a prompt: of each a
+/// drawn length, up to batch.prompt of it.
+Sequences initial_sequences(const Batch&, std::int64_t vocabulary, std::int64_t number = 0,
+                            std::int64_t seed = 0);
+
+/// "tokens" and "targets"; rolled left by k, for multi-token prediction, "tokens_k" with zeros behind and
+/// "targets_k" with no_target behind. "valid_targets", "valid_targets_k": how many of them are not no_target,
+/// a scalar.
+Tensor indices_of(const std::string& name, const Sequences&, const Batch&);
+
+inline Tensor initial_indices(const std::string& name, const Batch& batch, std::int64_t vocabulary,
+                              std::int64_t number = 0, std::int64_t seed = 0) {
+  return indices_of(name, initial_sequences(batch, vocabulary, number, seed), batch);
+}
 
 }  // namespace assay::align

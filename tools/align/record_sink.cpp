@@ -23,6 +23,7 @@ std::string as_text(const Tensor& t) {
 }  // namespace
 
 void RecordSink::add(const Record& record, const Tensor& tensor) {
+  if (!selection_.has(record.id)) return;
   if (writer_ != nullptr) {
     writer_->add(record, tensor);
     return;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "assay/align/communicator.h"
+#include "assay/align/selection.h"
 #include "assay/dumps/assay_dump_writer.h"
 
 namespace assay::align {
@@ -8,9 +9,10 @@ namespace assay::align {
 /// Where a rank's records go: to a writer in the same process, or to rank 0, which has one.
 class RecordSink {
  public:
-  /// @param writer  nullptr: rank 0 of the communicator has it
-  RecordSink(AssayDumpWriter* writer, Communicator& communicator)
-      : writer_(writer), communicator_(communicator) {}
+  /// @param writer     nullptr: rank 0 of the communicator has it
+  /// @param selection  what is kept
+  RecordSink(AssayDumpWriter* writer, Communicator& communicator, Selection selection = {})
+      : writer_(writer), communicator_(communicator), selection_(std::move(selection)) {}
 
   void add(const Record&, const Tensor&);
   /// Rank 0 writes what ranks without a writer have sent since the last time. All ranks must call it.
@@ -21,6 +23,7 @@ class RecordSink {
  private:
   AssayDumpWriter* writer_;
   Communicator& communicator_;
+  const Selection selection_;
   std::int64_t sent_ = 0;
 };
 

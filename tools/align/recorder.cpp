@@ -46,12 +46,14 @@ bool is_of_experts(const Value& v) {
 // Of outputs and gradients, over all ranks; copies have none, and of experts no rank knows it.
 std::optional<std::int64_t> count_of(const Tape& tape, const Machine::Node& node, const std::string& output) {
   if (output_arg(*node.op, output).terms.empty()) return std::nullopt;
+  const bool has_own_extents = node.op->name == "expand";  // an attribute: of what this rank has
   std::vector<InputShape> inputs;
   for (const NamedValue& x : node.inputs) {
     if (is_of_experts(x.value)) return std::nullopt;
     if (x.name == "positions") continue;  // of this rank alone; nothing is counted by them
-    inputs.push_back(
-        {x.name, whole_shape(x.value.shape, x.value.placement, tape.mesh()), &tape.tensor(x.value)});
+    const Shape& own = x.value.shape;
+    inputs.push_back({x.name, has_own_extents ? own : whole_shape(own, x.value.placement, tape.mesh()),
+                      &tape.tensor(x.value)});
   }
   return accumulation_count(*node.op, output, inputs, node.attributes);
 }

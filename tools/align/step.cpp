@@ -96,8 +96,9 @@ void Replay::initialize() {
 }
 
 Tensor Replay::piece_of_whole(const std::string& name, const PlannedParameter& planned) const {
-  Tensor t = Tensor::from_values(ranks_.arithmetic().storage(), planned.whole,
-                                 initial_parameter(name, planned.whole, settings_.seed).values());
+  const Tensor given = settings_.given.weights ? settings_.given.weights(name)
+                                               : initial_parameter(name, planned.whole, settings_.seed);
+  Tensor t = Tensor::from_values(ranks_.arithmetic().storage(), planned.whole, given.values());
   for (const Sharding& s : planned.shardings)
     t = piece_of(t, s.placed.dim, mesh().coordinate(s.axis), mesh().size(s.axis));
   return t;
@@ -123,30 +124,39 @@ std::int64_t Replay::number_of(std::int64_t micro_batch) const {
   return micro_batch * mesh().size(Axis::dp) + mesh().coordinate(Axis::dp);
 }
 
+// Of the whole micro-batch; `number` is global.
+Sequences Replay::sequences_of(std::int64_t number) const {
+  if (settings_.given.sequences) return settings_.given.sequences({step_, number});
+  return initial_sequences(settings_.batch, model_.vocabulary, step_ * settings_.micro_batches + number,
+                           settings_.seed);
+}
+
 LossShares Replay::shares_of_step() const {
   std::vector<std::int64_t> valid;
-  for (std::int64_t k = 0; k < settings_.micro_batches; ++k) {
-    const Tensor count = initial_indices("valid_targets", settings_.batch, model_.vocabulary,
-                                         step_ * settings_.micro_batches + k, settings_.seed);
-    valid.push_back(count.indices().front());
-  }
+  for (std::int64_t k = 0; k < settings_.micro_batches; ++k)
+    valid.push_back(indices_of("valid_targets", sequences_of(k), settings_.batch).indices().front());
   return {settings_.loss_average, settings_.batch.tokens(), valid};
 }
 
-// Of this rank's part of the sequences.
+// Of this rank's part of the sequences; of a router, of the tokens that sequence parallel gives it.
 Tensor Replay::indices(const std::string& name, std::int64_t micro_batch) const {
-  const Batch& batch = settings_.batch;
-  const Tensor whole =
-      initial_indices(name, batch, model_.vocabulary,
-                      step_ * settings_.micro_batches + number_of(micro_batch), settings_.seed);
+  const std::int64_t number = number_of(micro_batch);
+  const std::optional<std::string> router = router_of(name);
+  const Tensor whole = router ? settings_.given.routing(*router, {step_, number})
+                              : indices_of(name, sequences_of(number), settings_.batch);
   if (whole.shape().empty()) return whole;
   const std::vector<std::int64_t> all = whole.indices();
+  const std::int64_t of_position = whole.size() / settings_.batch.length;
   std::vector<std::int64_t> own;
-  for (const std::int64_t l : positions_of(mesh(), batch.length)) {
-    const auto row = all.begin() + l * batch.sequences;
-    own.insert(own.end(), row, row + batch.sequences);
+  for (const std::int64_t l : positions_of(mesh(), settings_.batch.length)) {
+    const auto row = all.begin() + l * of_position;
+    own.insert(own.end(), row, row + of_position);
   }
-  return Tensor::from_indices({static_cast<std::int64_t>(own.size())}, own);
+  Shape shape = whole.shape();
+  shape.front() /= mesh().size(Axis::cp);
+  const Tensor here = Tensor::from_indices(shape, own);
+  const bool is_cut = router && mesh().parallel().sp;
+  return is_cut ? piece_of(here, 0, mesh().coordinate(Axis::tp), mesh().size(Axis::tp)) : here;
 }
 
 void Replay::forward(const Action& action, Recorder* recorder) {
@@ -378,6 +388,7 @@ void Replay::update_matrices(const std::string& name, const Tensor& gradient) {
 }
 
 StepResult Replay::step(Recorder* recorder) {
+  shares_ = shares_of_step();
   gradients_.clear();
   reduced_.clear();
   collectives_.clear();
@@ -406,7 +417,6 @@ StepResult Replay::step(Recorder* recorder) {
   if (scaler_) scaler_->update(result.skipped);
   if (recorder != nullptr) record_updates(*recorder);
   ++step_;
-  shares_ = shares_of_step();
   return result;
 }
 

@@ -8,6 +8,7 @@
 #include "assay/align/optimizer.h"
 #include "assay/align/plan.h"
 #include "assay/align/recorder.h"
+#include "assay/align/sources.h"
 #include "assay/align/strategies/zero.h"
 #include "assay/align/sum_errors.h"
 #include "assay/align/tape.h"
@@ -24,7 +25,8 @@ struct StepSettings {
   OptimizerSettings optimizer = {};
   LossAverage loss_average = LossAverage::micro_batches;
   Parallel parallel = {};
-  std::int64_t seed = 0;  ///< of weights and tokens
+  std::int64_t seed = 0;  ///< of weights and tokens that are drawn
+  Sources given = {};     ///< with routing if the batch is routed
 };
 
 struct StepResult {
@@ -72,6 +74,7 @@ class Replay {
   Tensor value_of(const std::string& name) const;
   Tensor piece_of_whole(const std::string& name, const PlannedParameter&) const;
   Tensor indices(const std::string& name, std::int64_t micro_batch) const;
+  Sequences sequences_of(std::int64_t number) const;
   std::int64_t number_of(std::int64_t micro_batch) const;
   LossShares shares_of_step() const;
   const ZeroShards& shards_of(const std::string& name) const;

@@ -207,9 +207,23 @@ void add_replay(CLI::App& app, std::function<int()>& action) {
       ->check(CLI::Range(0., 1.))
       ->type_name("P")
       ->excludes(describe);
-  verb->add_option("--dump", o->dump, "write everything but moves as an assay-dump")
-      ->type_name("DIR")
-      ->excludes(describe);
+  const auto given = [&](const char* option, std::string& path, const char* meaning) {
+    verb->add_option(option, path, meaning)->type_name("PATH")->excludes(describe);
+  };
+  given("--weights", o->weights,
+        "start from these: a replay's dump, or a checkpoint with Hugging Face's names");
+  given("--tokens", o->tokens,
+        "integers [micro-batches, sequences, length + 1], 'tokens' and 'targets', or a replay's dump");
+  given("--routing", o->routing, "take the experts that the routers of this dump of a replay have chosen");
+  auto* dump = verb->add_option("--dump", o->dump, "write everything but moves as an assay-dump")
+                   ->type_name("DIR")
+                   ->excludes(describe);
+  verb->add_option("--dump-only", o->dump_only,
+                   "only tensors of this module, module.slot or module.slot.arg; * and ? as in a shell")
+      ->type_name("PATTERN")
+      ->allow_extra_args(false)
+      ->needs(dump);
+  verb->add_option("--dump-steps", o->dump_steps, "only these steps")->type_name("N,N-N")->needs(dump);
   verb->add_option("--tolerance", o->tolerance, "policy of the description")
       ->type_name("POLICY")
       ->needs(describe);

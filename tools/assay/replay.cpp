@@ -6,6 +6,8 @@
 
 #include "assay/align/architecture.h"
 #include "assay/align/describe.h"
+#include "assay/align/given_routing.h"
+#include "assay/align/given_weights.h"
 #include "assay/align/mpi_job.h"
 #include "assay/align/step.h"
 #include "assay/compare/report.h"
@@ -67,6 +69,14 @@ std::string producer(const align::Model& model, const align::StepSettings& setti
       text(align::to_toml(model)));
 }
 
+align::Selection select(const ReplayVerb& verb) {
+  try {
+    return {verb.dump_only, verb.dump_steps};
+  } catch (const Error& e) {
+    throw Error("--dump-steps {}", e.what());
+  }
+}
+
 // The ranks of a replay, as threads or as the processes of mpirun.
 class Runs {
  public:
@@ -85,10 +95,13 @@ class Runs {
                  .loss_average = align::parse_loss_average(verb_.loss_average),
                  .parallel = align::parse_parallel(verb_.parallel),
                  .seed = verb_.seed};
+    selection_ = select(verb_);
     check_size(model_, settings_.batch);
     align::check(model_, settings_);
     check_ranks(model_, settings_.parallel);
     check_processes();
+    settings_.given = sources();
+    settings_.batch.is_routed = static_cast<bool>(settings_.given.routing);
     std::signal(SIGXFSZ, SIG_IGN);  // a dump that grows too large is an error that says so
     if (!verb_.dump.empty() && is_first()) dump_ = std::make_unique<AssayDumpWriter>(verb_.dump, manifest());
     const auto work = [this](align::Communicator& communicator) { steps(communicator); };
@@ -108,6 +121,22 @@ class Runs {
       throw Error("mpirun has started {} processes; --parallel '{}' has {} ranks", job_->size(),
                   printable(verb_.parallel), settings_.parallel.ranks());
   }
+  align::Sources sources() {
+    const align::Batches batches = {settings_.batch, verb_.micro_batches, verb_.steps};
+    align::Sources given;
+    if (!verb_.weights.empty())
+      given.weights = [w = std::make_shared<align::GivenWeights>(verb_.weights, model_)](
+                          const std::string& name) { return w->parameter(name); };
+    if (!verb_.tokens.empty())
+      given.sequences = [t = std::make_shared<align::GivenTokens>(verb_.tokens, batches, model_.vocabulary)](
+                            const align::MicroBatch& which) { return t->of(which); };
+    if (!verb_.routing.empty())
+      given.routing = [r = std::make_shared<align::GivenRouting>(verb_.routing, model_, batches)](
+                          const std::string& module, const align::MicroBatch& which) {
+        return r->of(module, which);
+      };
+    return given;
+  }
   // Processes but the first send their records to it.
   std::vector<int> senders() const {
     std::vector<int> ranks;
@@ -118,10 +147,11 @@ class Runs {
   void steps(align::Communicator& communicator) {
     align::Replay replay(model_, settings_, communicator);
     const assay::Mesh mesh = manifest().mesh;
-    align::RecordSink sink(dump_.get(), communicator);
+    align::RecordSink sink(dump_.get(), communicator, selection_);
     align::Recorder recorder(sink, replay.mesh());
     for (long long step = 0; step < verb_.steps; ++step) {
-      const align::StepResult result = replay.step(verb_.dump.empty() ? nullptr : &recorder);
+      const bool is_recorded = !verb_.dump.empty() && selection_.has_step(step);
+      const align::StepResult result = replay.step(is_recorded ? &recorder : nullptr);
       if (!verb_.dump.empty()) sink.collect(mesh, senders());
       if (communicator.rank() != 0) continue;
       fmt::print("step {}: loss {:.12g}, gradient norm {:.12g}{}\n", step, result.loss, result.grad_norm,
@@ -134,6 +164,7 @@ class Runs {
   const align::MpiJob* job_;
   align::Model model_;
   align::StepSettings settings_;
+  align::Selection selection_;
   std::unique_ptr<AssayDumpWriter> dump_;
   bool finite_ = true;
 };

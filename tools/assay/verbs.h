@@ -73,6 +73,9 @@ int run(const OpsVerb&);
 
 struct ReplayVerb {
   std::string model, dump;
+  std::string weights, tokens, routing;  ///< files or dumps; empty: drawn, and free
+  std::vector<std::string> dump_only;    ///< patterns; none: everything
+  std::string dump_steps;                ///< empty: all
   bool describe = false;
   long long steps = 1, micro_batches = 1, sequences = 1, length = 32, seed = 0;
   std::string precision = "fp64";

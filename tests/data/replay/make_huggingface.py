@@ -8,11 +8,14 @@ The modeling code computes its norms, routers, rotary angles, attention weights 
 type is: it says torch.float32, torch.float and Tensor.float(). While it runs these names mean float64; its formulas stay as
 they are, and a tensor of a smaller float anywhere is an error.
 Of each gradient the sums of make.py are kept, under the replay's names: experts' gate and up projections are one tensor in
-the modeling code and two in the replay.
+the modeling code and two in the replay. "checkpoint" is what a model's checkpoint has, for tests/assay/given_test.py.
 """
 import json
+import tempfile
+from pathlib import Path
 from unittest import mock
 
+import safetensors
 import torch
 import transformers
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -53,6 +56,14 @@ def load(model):
                     part.copy_(initial(own, part.shape))
 
 
+def checkpoint(model):
+    """Names and shapes of the tensors that the modeling code saves."""
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        with safetensors.safe_open(Path(folder) / "model.safetensors", "pt") as file:
+            return {name: file.get_slice(name).get_shape() for name in sorted(file.keys())}
+
+
 def expected(path):
     config = transformers.AutoConfig.for_model(**json.loads(path.read_text()))
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager",
@@ -65,7 +76,8 @@ def expected(path):
     out.loss.backward()
     gradients = {own: sums("gradient of " + own, part) for name, p in model.named_parameters()
                  for own, part in parts(name, p.grad).items()}
-    return {"total": out.loss.item(), "logits": sums("logits", out.logits.transpose(0, 1)), "gradients": gradients}
+    return {"total": out.loss.item(), "logits": sums("logits", out.logits.transpose(0, 1)), "gradients": gradients,
+            "checkpoint": checkpoint(model)}
 
 
 def main():

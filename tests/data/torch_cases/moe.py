@@ -15,7 +15,7 @@ def ranked(scores):
 
 
 def router(name, logits, top_k, score="softmax", pre_softmax=True, normalize=True, scaling=1.0, groups=None,
-           group_top=None, bias=None, selection_bias=None, seed=0, counts=None):
+           group_top=None, bias=None, selection_bias=None, seed=0, counts=None, chosen=None):
     z = logits.clone().requires_grad_()
     s = torch.sigmoid(z) if score == "sigmoid" else torch.softmax(z, -1) if pre_softmax else z
     index, gaps = [], []
@@ -26,9 +26,9 @@ def router(name, logits, top_k, score="softmax", pre_softmax=True, normalize=Tru
             best = [sum(sorted(row[g * size:(g + 1) * size])[::-1][:group_top or top_k // groups[1]]) for g in range(groups[0])]
             kept = ranked(best)[:groups[1]]
             row = [v if e // size in kept else -INF for e, v in enumerate(row)]
-        order = ranked(row)
-        index.append(order[:top_k])
-        gaps.append(row[order[top_k - 1]] - (row[order[top_k]] if top_k < len(row) else -INF))
+        index.append(chosen[len(index)] if chosen else ranked(row)[:top_k])
+        others = [v for e, v in enumerate(row) if e not in index[-1]]
+        gaps.append(min(row[e] for e in index[-1]) - max(others, default=-INF))
     index = torch.tensor(index)
     w = s.gather(-1, index)
     if score == "softmax" and not pre_softmax:
@@ -44,6 +44,7 @@ def router(name, logits, top_k, score="softmax", pre_softmax=True, normalize=Tru
     if not pre_softmax:
         attributes["pre_softmax"] = False
     inputs = [("logits", logits, "input")] + ([("expert_bias", bias, "param")] if bias is not None else [])
+    inputs += [("chosen", torch.tensor(chosen), "index")] if chosen else []
     write_case("router_topk", name, attributes, inputs + [("grad_weights", g, "grad_output")],
                [("weights", w, "output"), ("index", index, "index"), ("selection_gap", torch.tensor(gaps, dtype=torch.float64), "output"),
                 ("grad_logits", z.grad, "grad_input")], counts)
@@ -64,6 +65,11 @@ router("groups_of_softmax", z, 3, groups=[4, 3], group_top=2, bias=small_bias)
 tied = torch.zeros(2, 6, dtype=torch.float64)
 tied[1, 3:] = 1
 router("ties", tied, 2, "sigmoid", groups=[3, 2])
+elsewhere = [[0, 1, 2], [7, 0, 3], [5, 2, 6], [1, 4, 7], [3, 6, 5]]
+router("given_choice_of_softmax", z, 3, chosen=elsewhere, scaling=1.5)
+router("given_choice_not_normalised", z, 3, normalize=False, chosen=elsewhere)
+router("given_choice_softmax_after", z, 3, pre_softmax=False, chosen=elsewhere)
+router("given_choice_of_sigmoid", z, 3, "sigmoid", bias=small_bias, chosen=elsewhere, scaling=2.5)
 
 
 def bias_update(name, bias, tokens, rate, center):

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "assay/dumps/dump.h"
+
+namespace assay::align {
+
+/// What of a replay is written to its dump.
+class Selection {
+ public:
+  Selection() = default;  ///< everything
+  /// @param patterns  of "module.slot.arg" or its shorter forms, as in a rules file; none: all
+  /// @param steps     "0,2-5"; empty: all
+  /// @throws Error    if that does not say steps
+  Selection(std::vector<std::string> patterns, std::string_view steps);
+
+  bool has_step(std::int64_t) const;
+  bool has(const Identity&) const;
+
+ private:
+  std::vector<std::string> patterns_;
+  std::vector<std::pair<std::int64_t, std::int64_t>> steps_;  ///< first, last
+};
+
+}  // namespace assay::align
