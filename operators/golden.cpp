@@ -139,6 +139,27 @@ void allocate(typename Tensors<T>::Slot& slot, const Operator& op, const Arg& ar
 }
 
 template <class T>
+constexpr bool is_hardware = std::is_same_v<T, float> || std::is_same_v<T, double>;
+template <class T>
+constexpr DType dtype_of = std::is_same_v<T, float> ? DType::float32 : DType::float64;
+
+template <class T>
+std::vector<T> scalars_of(const Tensor& tensor) {
+  if constexpr (is_hardware<T>) {
+    if (tensor.dtype() == dtype_of<T>) {
+      std::vector<T> scalars(static_cast<std::size_t>(tensor.size()));
+      std::ranges::copy(tensor.bytes(), std::as_writable_bytes(std::span(scalars)).begin());
+      return scalars;
+    }
+  }
+  const std::vector<double> values = tensor.values();
+  std::vector<T> scalars;
+  scalars.reserve(values.size());
+  for (const double v : values) scalars.push_back(constant<T>(v));
+  return scalars;
+}
+
+template <class T>
 typename Tensors<T>::Slot input_slot(const Operator& op, const Arg& arg, const NamedTensor& input,
                                      const Dims& dims, const Attributes& attributes) {
   typename Tensors<T>::Slot slot;
@@ -155,9 +176,7 @@ typename Tensors<T>::Slot input_slot(const Operator& op, const Arg& arg, const N
     slot.indices = input.tensor.indices();
     check_range(op, arg, slot.indices, dims, attributes);
   } else {
-    const std::vector<double> values = input.tensor.values();
-    slot.values.reserve(values.size());
-    for (const double v : values) slot.values.push_back(constant<T>(v));
+    slot.values = scalars_of<T>(input.tensor);
   }
   return slot;
 }
@@ -172,12 +191,19 @@ void run_on(const Operator& op, Tensors<T>& tensors, const Dims& dims, const Att
 }
 
 template <class T>
-std::vector<NamedTensor> golden_outputs(const Operator& op, const Tensors<T>& tensors, DType dtype) {
-  return outputs_of(op, tensors, [&](const typename Tensors<T>::Slot& slot) {
+Tensor tensor_owning(const Shape& shape, std::vector<T> elements) {
+  auto owner = std::make_shared<const std::vector<T>>(std::move(elements));
+  const auto bytes = std::as_bytes(std::span(*owner));
+  return {dtype_of<T>, shape, bytes, std::move(owner)};
+}
+
+// float32 at T = float, float64 at double.
+template <class T>
+std::vector<NamedTensor> golden_outputs(const Operator& op, Tensors<T> tensors) {
+  return outputs_of(op, tensors, [](typename Tensors<T>::Slot& slot) {
     if (holds_indices(*slot.arg)) return Tensor::from_indices(slot.shape, slot.indices);
-    std::vector<double> values(slot.values.begin(), slot.values.end());
-    for (double& v : values) v = output_value(*slot.arg, v);
-    return Tensor::from_values(dtype, slot.shape, values);
+    for (T& v : slot.values) v = output_value(*slot.arg, v);
+    return tensor_owning(slot.shape, std::move(slot.values));
   });
 }
 
@@ -246,7 +272,7 @@ template Tensors<Unrounded> evaluate<Unrounded>(const Operator&, std::span<const
 std::vector<NamedTensor> compute_golden(const Operator& op, std::span<const NamedTensor> inputs,
                                         const Attributes& attributes, Level level) {
   if (level == Level::report) {
-    return golden_outputs(op, evaluate<float>(op, inputs, attributes), DType::float32);
+    return golden_outputs(op, evaluate<float>(op, inputs, attributes));
   }
   if (level == Level::certified) {
     std::vector<NamedTensor> values;
@@ -254,7 +280,7 @@ std::vector<NamedTensor> compute_golden(const Operator& op, std::span<const Name
     return values;
   }
   if (level == Level::bound) return compute_bound(op, inputs, attributes, float32_device);
-  return golden_outputs(op, evaluate<double>(op, inputs, attributes), DType::float64);
+  return golden_outputs(op, evaluate<double>(op, inputs, attributes));
 }
 
 std::vector<NamedTensor> compute_bound(const Operator& op, std::span<const NamedTensor> inputs,
