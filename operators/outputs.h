@@ -31,11 +31,16 @@ std::vector<NamedTensor> outputs_of(const Operator& op, Slots&& tensors, F to_te
   return outputs;
 }
 
-/// A value of that output. The sign of a NaN that was computed is the machine's (x86 has -NaN for 0 / 0, ARM
-/// +NaN): it becomes the positive quiet NaN.
+/// The sign of a NaN that was computed is the machine's (x86 has -NaN for 0 / 0, ARM +NaN): it becomes the
+/// positive quiet NaN.
 template <std::floating_point T>
-T output_value(const Arg& output, T v) {
-  return std::isnan(v) && output.exact != Exact::bits ? std::numeric_limits<T>::quiet_NaN() : v;
+T with_one_nan(T v) {
+  return std::isnan(v) ? std::numeric_limits<T>::quiet_NaN() : v;
+}
+
+/// A value of that output.
+inline double output_value(const Arg& output, double v) {
+  return output.exact == Exact::bits ? v : with_one_nan(v);
 }
 
 }  // namespace assay
