@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <vector>
 
-// Wider vectors than 32 bytes would be half empty: an expert has few tokens.
+// SVE's vectors cannot be elements of an array.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "assay/golden/ordered_matmul.cpp"
@@ -19,6 +19,9 @@ namespace HWY_NAMESPACE {
 namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
+
+// Of a vector. Longer ones would be half empty: an expert has few tokens.
+constexpr std::size_t most_bytes = 32;
 
 template <class T>
 class Multiplier {
@@ -35,7 +38,7 @@ class Multiplier {
   }
 
  private:
-  using Tag = hn::CappedTag<T, 32 / sizeof(T)>;
+  using Tag = hn::CappedTag<T, most_bytes / sizeof(T)>;
   static constexpr auto lanes = static_cast<std::int64_t>(hn::MaxLanes(Tag()));
   static constexpr std::int64_t wide = 2 * lanes, most_rows = 4;
 
@@ -128,7 +131,7 @@ HWY_EXPORT(multiply_double);
 // Elements moved, one by one where they do not lie side by side.
 template <class T>
 std::int64_t cost(const OrderedMatmul<T>& of) {
-  constexpr auto lanes = static_cast<std::int64_t>(32 / sizeof(T));
+  constexpr auto lanes = static_cast<std::int64_t>(HWY_NAMESPACE::most_bytes / sizeof(T));
   return (of.N + lanes - 1) / lanes * of.M * of.K + (of.b.column == 1 ? 0 : of.K * of.N) +
          (of.y.column == 1 ? 0 : of.M * of.N);
 }

@@ -79,10 +79,13 @@ void adam_forward(Tensors<T>& t, const Dims& d, const Attributes& a, bool decoup
       const T first = correct ? m[i] / correction1 : m[i];
       param[i] = kept - lr * first / root(amsgrad ? v_max[i] : v[i]);
     }
-    give_state(t, "param", k + 1, param);
-    give_state(t, "exp_avg", k + 1, m);
-    give_state(t, "exp_avg_sq", k + 1, v);
-    if (amsgrad) give_state(t, "max_exp_avg_sq", k + 1, v_max);
+    const auto give = [&](std::string_view name, std::vector<T>& values) {
+      give_state(t, name, k + 1, k + 1 < steps ? values : std::move(values));
+    };
+    give("param", param);
+    give("exp_avg", m);
+    give("exp_avg_sq", v);
+    if (amsgrad) give("max_exp_avg_sq", v_max);
   }
 }
 

@@ -122,7 +122,9 @@ void check_range(const Operator& op, const Arg& arg, const std::vector<std::int6
 template <class T>
 void place(typename Tensors<T>::Slot& slot, std::string_view letters, const Dims& dims) {
   slot.shape = expand(letters, dims);
-  for (const Part& part : parts_of(letters)) slot.extents.push_back(part.literal ? 1 : dims.at(part.letter));
+  const std::vector<Part> parts = parts_of(letters);
+  slot.extents.reserve(parts.size());
+  for (const Part& part : parts) slot.extents.push_back(part.literal ? 1 : dims.at(part.letter));
 }
 
 template <class T>
@@ -213,6 +215,7 @@ std::vector<NamedTensor> golden_outputs(const Operator& op, Tensors<T> tensors) 
 
 std::vector<InputShape> shapes_of(std::span<const NamedTensor> inputs) {
   std::vector<InputShape> shapes;
+  shapes.reserve(inputs.size());
   for (const NamedTensor& input : inputs) {
     shapes.push_back(
         {input.name, input.tensor.shape(), is_float(input.tensor.dtype()) ? nullptr : &input.tensor});
