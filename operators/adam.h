@@ -52,7 +52,7 @@ void adam_forward(Tensors<T>& t, const Dims& d, const Attributes& a, bool decoup
   const T b1 = constant<T>(beta1), b2 = constant<T>(beta2);
   const T rest1 = constant<T>(1 - beta1), rest2 = constant<T>(1 - beta2);
   const bool maximize = a.flag("maximize"), amsgrad = a.flag("amsgrad"), correct = a.flag("bias_correction");
-  const std::string& placement = a.text("eps_placement");
+  const bool inside = a.text("eps_placement") == "inside", hat = a.text("eps_placement") == "hat";
   const T lr = constant<T>(a.real("lr")), eps = constant<T>(a.real("eps"));
   const T decay = constant<T>(a.real("weight_decay"));
   const T keep = T(1) - lr * decay;
@@ -64,10 +64,10 @@ void adam_forward(Tensors<T>& t, const Dims& d, const Attributes& a, bool decoup
     const std::int64_t step = before + k + 1;
     const T correction1 = bias_correction<T>(beta1, step), correction2 = bias_correction<T>(beta2, step);
     const auto root = [&](const T& second) {
-      const T corrected = correct && placement != "hat" ? second / correction2 : second;
-      if (placement == "inside") return sqrt(corrected + eps);
+      const T corrected = correct && !hat ? second / correction2 : second;
+      if (inside) return sqrt(corrected + eps);
       const T outside = sqrt(corrected) + eps;
-      return correct && placement == "hat" ? outside / sqrt(correction2) : outside;
+      return correct && hat ? outside / sqrt(correction2) : outside;
     };
     for (std::size_t i = 0; i < param.size(); ++i) {
       T g = maximize ? -grads(k, i) : grads(k, i);
@@ -79,10 +79,13 @@ void adam_forward(Tensors<T>& t, const Dims& d, const Attributes& a, bool decoup
       const T first = correct ? m[i] / correction1 : m[i];
       param[i] = kept - lr * first / root(amsgrad ? v_max[i] : v[i]);
     }
-    give_state(t, "param", k + 1, param);
-    give_state(t, "exp_avg", k + 1, m);
-    give_state(t, "exp_avg_sq", k + 1, v);
-    if (amsgrad) give_state(t, "max_exp_avg_sq", k + 1, v_max);
+    const auto give = [&](std::string_view name, std::vector<T>& values) {
+      give_state(t, name, k + 1, k + 1 < steps ? values : std::move(values));
+    };
+    give("param", param);
+    give("exp_avg", m);
+    give("exp_avg_sq", v);
+    if (amsgrad) give("max_exp_avg_sq", v_max);
   }
 }
 

@@ -158,7 +158,10 @@ struct Attention {
       Row<T> row;
       std::vector<T> scores;
       const T *query = q + (head * L + l) * D, *keys = k + key_head(head) * S * D;
-      for (const std::int64_t s : visible(head, l)) {
+      const std::vector<std::int64_t> seen = visible(head, l);
+      row.keys.reserve(seen.size());
+      scores.reserve(seen.size() + 1);
+      for (const std::int64_t s : seen) {
         if (bias && isinf(bias.data()[of_bias(head, l, s)]) && bias.data()[of_bias(head, l, s)] < T(0))
           continue;
         T score = sum<T>(D, [&](auto c) { return query[c] * scale * keys[s * D + c]; });
@@ -193,6 +196,8 @@ struct Attention {
       }
       const T largest = shift(scores[top]);
       std::vector<T> e;
+      e.reserve(scores.size());
+      row.p.reserve(scores.size());
       for (const T& score : scores) e.push_back(exp(score - largest));
       const T total = sum<T>(n, [&](auto i) { return at(e, i); });
       row.lse = largest + without_cancellation<T>(
@@ -267,6 +272,8 @@ struct Attention {
         const std::int64_t r = head * L + l;
         const Row<T> row = in.row(head, l);
         std::vector<T> dp, ds;
+        dp.reserve(row.keys.size());
+        ds.reserve(row.keys.size());
         for (const std::int64_t s : row.keys) {
           dp.push_back(sum<T>(V, [&](auto c) { return g[r * V + c] * in.v[(g_head * S + s) * V + c]; }));
         }

@@ -61,6 +61,7 @@ VisibleKeys::VisibleKeys(const HidingInputs& in, const Dims& d, const Attributes
 
 std::vector<std::int64_t> VisibleKeys::operator()(std::int64_t head, std::int64_t l) const {
   std::vector<std::int64_t> visible;
+  visible.reserve(keys_.size());
   const Place query = queries_[static_cast<std::size_t>(l)];
   if (query.document < 0) return visible;
   for (std::size_t i = 0; i < keys_.size(); ++i) {

@@ -1,6 +1,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "assay/golden/error.h"
 #include "assay/operators/golden.h"
@@ -110,11 +111,28 @@ std::vector<double> Attributes::list(std::string_view name) const {
   return *value;
 }
 
+namespace {
+Attributes read_initial(const Operator& op) {
+  Attributes initial;
+  for (const Attribute& attribute : op.attributes)
+    initial.set(std::string(attribute.name), parse_attribute(attribute.initial));
+  return initial;
+}
+
+// Read once: an operator may be called many thousand times.
+Attributes initial_attributes(const Operator& op) {
+  static const std::map<const Operator*, Attributes> of_listed = [] {
+    std::map<const Operator*, Attributes> initial;
+    for (const Operator* listed : operators()) initial.emplace(listed, read_initial(*listed));
+    return initial;
+  }();
+  const auto found = of_listed.find(&op);
+  return found == of_listed.end() ? read_initial(op) : found->second;
+}
+}  // namespace
+
 Attributes complete_attributes(const Operator& op, const Attributes& given) {
-  Attributes all;
-  for (const Attribute& attribute : op.attributes) {
-    all.set(std::string(attribute.name), parse_attribute(attribute.initial));
-  }
+  Attributes all = initial_attributes(op);
   for (const auto& [name, value] : given.values()) {
     const auto declared = all.values().find(name);
     if (declared == all.values().end()) {

@@ -66,6 +66,7 @@ std::vector<std::int64_t> broadcast_positions(const Shape& from, const Shape& re
     const std::size_t missing = result.size() - from.size();
     const std::int64_t extent = d < missing ? 1 : from[d - missing];
     std::vector<std::int64_t> longer;
+    longer.reserve(found.size() * static_cast<std::size_t>(result[d]));
     for (const std::int64_t position : found) {
       for (std::int64_t i = 0; i < result[d]; ++i)
         longer.push_back(position * extent + (extent == 1 ? 0 : i));

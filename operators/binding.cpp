@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
-#include <set>
+#include <vector>
 
 #include "assay/golden/error.h"
 #include "assay/operators/golden.h"
@@ -43,6 +43,7 @@ const Shape& shape_of_input(InputShapes inputs, std::string_view name) {
 
 std::vector<Part> parts_of(std::string_view shape) {
   std::vector<Part> parts;
+  parts.reserve(static_cast<std::size_t>(std::ranges::count(shape, ',')) + 1);
   while (!shape.empty()) {
     const auto comma = shape.find(',');
     const std::string_view text = shape.substr(0, comma);
@@ -78,11 +79,12 @@ std::string_view shape_letters(const Operator& op, const Arg& arg, const Attribu
 }
 
 const Arg& input_arg(const Operator& op, std::string_view name) {
+  const auto found =
+      std::ranges::find_if(op.args, [&](const Arg& arg) { return is_given(arg) && names(arg, name); });
+  if (found != op.args.end()) return *found;
   std::string known;
   for (const Arg& arg : op.args) {
-    if (!is_given(arg)) continue;
-    if (names(arg, name)) return arg;
-    known += (known.empty() ? "" : ", ") + std::string(arg.name);
+    if (is_given(arg)) known += (known.empty() ? "" : ", ") + std::string(arg.name);
   }
   throw Error("{} has no input '{}'; it has {}", op.name, name, known);
 }
@@ -127,11 +129,15 @@ void fit(const Operator& op, const InputShape& input, std::string_view letters, 
 
 // Every given name is an input, once; every input that must be there is.
 void check_presence(const Operator& op, InputShapes inputs) {
-  std::set<std::string_view> seen;
+  std::vector<std::string_view> given;
+  given.reserve(inputs.size());
   for (const InputShape& input : inputs) {
     input_arg(op, input.name);
-    if (!seen.insert(input.name).second) throw Error("{}: input '{}' is given twice", op.name, input.name);
+    given.push_back(input.name);
   }
+  std::ranges::sort(given);
+  const auto twice = std::ranges::adjacent_find(given);
+  if (twice != given.end()) throw Error("{}: input '{}' is given twice", op.name, *twice);
   for (const Arg& arg : op.args) {
     if (!is_given(arg) || arg.optional || arg.role == Role::grad_output) continue;
     if (std::ranges::none_of(inputs, [&](const InputShape& input) { return names(arg, input.name); })) {
@@ -156,8 +162,12 @@ void check_presence(const Operator& op, InputShapes inputs) {
 Shape expand(std::string_view letters, const Dims& dims) {
   Shape shape;
   for (const Part& part : parts_of(letters)) {
-    const Shape extents = part.literal ? Shape{1} : dims.extents(part.letter);
-    shape.insert(shape.end(), extents.begin(), extents.end());
+    if (part.literal) {
+      shape.push_back(1);
+    } else {
+      const Shape& extents = dims.extents(part.letter);
+      shape.insert(shape.end(), extents.begin(), extents.end());
+    }
   }
   element_count(shape);
   return shape;

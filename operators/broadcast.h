@@ -33,23 +33,35 @@ inline void bind_broadcast(Dims& d, InputShapes inputs, std::initializer_list<Op
   }
 }
 
+inline bool is_broadcast(const Dims& d, Operand o) {
+  return d.extents(o.letter) != d.extents("Y");
+}
+
 /// An operand as y sees it: its element for element i of y.
 template <class T>
 class Broadcast {
  public:
-  Broadcast(Tensors<T>& t, const Dims& d, Operand o)
-      : data_(t[o.name].data()), at_(broadcast_positions(d.extents(o.letter), d.extents("Y"))) {}
-  const T& operator()(std::int64_t i) const { return data_[at_[static_cast<std::size_t>(i)]]; }
+  Broadcast(Tensors<T>& t, const Dims& d, Operand o) : data_(t[o.name].data()) {
+    if (is_broadcast(d, o)) at_ = broadcast_positions(d.extents(o.letter), d.extents("Y"));
+  }
+  const T& operator()(std::int64_t i) const {
+    return data_[at_.empty() ? i : at_[static_cast<std::size_t>(i)]];
+  }
 
  private:
   const T* data_;
-  std::vector<std::int64_t> at_;
+  std::vector<std::int64_t> at_;  ///< none: the operand has the shape of y
 };
 
 /// The gradient of an operand: every element collects slope(i) from the elements i of y it was copied to.
 template <class T, class F>
 void collect_gradient(Tensors<T>& t, const Dims& d, Operand o, F slope) {
   std::vector<T>& grad = t.slot("grad_" + std::string(o.name)).values;
+  if (!is_broadcast(d, o)) {
+    for (std::size_t p = 0; p < grad.size(); ++p)
+      grad[p] = sum<T>(1, [&](auto) { return slope(static_cast<std::int64_t>(p)); });
+    return;
+  }
   const Copies copies(broadcast_positions(d.extents(o.letter), d.extents("Y")),
                       static_cast<std::int64_t>(grad.size()));
   for (std::size_t p = 0; p < grad.size(); ++p) {

@@ -5,7 +5,7 @@
 
 #include "assay/operators/copy.h"
 
-/// Sums of products over named indices: the core of einsum and grouped_matmul. A contraction and the
+/// Sums of products over named indices: the core of einsum. A contraction and the
 /// gradients of its factors are the same operation.
 namespace assay {
 

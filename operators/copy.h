@@ -1,9 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "assay/operators/operator.h"
@@ -73,6 +75,15 @@ T sum_at(const std::vector<T>& values, std::span<const std::int64_t> at) {
   return at.size() == 1 && whole ? value(0) : sum<T>(static_cast<std::int64_t>(at.size()), value);
 }
 
+/// Where every input has at most one copy.
+template <class T>
+void copy_back(const std::vector<T>& g, const Positions& from, std::vector<T>& grad_x) {
+  std::ranges::fill(grad_x, T(0));
+  for (std::size_t i = 0; i < g.size(); ++i) {
+    if (from[i] != nowhere) grad_x[static_cast<std::size_t>(from[i])] = g[i];
+  }
+}
+
 template <class T>
 void copy_backward(const std::vector<T>& g, const Positions& from, std::vector<T>& grad_x) {
   const Copies copies(from, static_cast<std::int64_t>(grad_x.size()));
@@ -118,8 +129,12 @@ struct Copy {
 
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes& a) {
-    copy_backward(t.slot("grad_y").values, Op::from(d.extents("X"), d.extents("Y"), a),
-                  t.slot("grad_x").values);
+    const std::vector<T>& g = t.slot("grad_y").values;
+    const Positions from = Op::from(d.extents("X"), d.extents("Y"), a);
+    if constexpr (repeats || std::is_same_v<T, Unrounded>)
+      copy_backward(g, from, t.slot("grad_x").values);
+    else
+      copy_back(g, from, t.slot("grad_x").values);
   }
 };
 

@@ -122,7 +122,9 @@ void check_range(const Operator& op, const Arg& arg, const std::vector<std::int6
 template <class T>
 void place(typename Tensors<T>::Slot& slot, std::string_view letters, const Dims& dims) {
   slot.shape = expand(letters, dims);
-  for (const Part& part : parts_of(letters)) slot.extents.push_back(part.literal ? 1 : dims.at(part.letter));
+  const std::vector<Part> parts = parts_of(letters);
+  slot.extents.reserve(parts.size());
+  for (const Part& part : parts) slot.extents.push_back(part.literal ? 1 : dims.at(part.letter));
 }
 
 template <class T>
@@ -136,6 +138,27 @@ void allocate(typename Tensors<T>::Slot& slot, const Operator& op, const Arg& ar
     slot.indices.assign(static_cast<std::size_t>(size), 0);
   else
     slot.values.assign(static_cast<std::size_t>(size), T(0));
+}
+
+template <class T>
+constexpr bool is_hardware = std::is_same_v<T, float> || std::is_same_v<T, double>;
+template <class T>
+constexpr DType dtype_of = std::is_same_v<T, float> ? DType::float32 : DType::float64;
+
+template <class T>
+std::vector<T> scalars_of(const Tensor& tensor) {
+  if constexpr (is_hardware<T>) {
+    if (tensor.dtype() == dtype_of<T>) {
+      std::vector<T> scalars(static_cast<std::size_t>(tensor.size()));
+      if (!scalars.empty()) std::memcpy(scalars.data(), tensor.bytes().data(), tensor.bytes().size());
+      return scalars;
+    }
+  }
+  const std::vector<double> values = tensor.values();
+  std::vector<T> scalars;
+  scalars.reserve(values.size());
+  for (const double v : values) scalars.push_back(constant<T>(v));
+  return scalars;
 }
 
 template <class T>
@@ -155,9 +178,7 @@ typename Tensors<T>::Slot input_slot(const Operator& op, const Arg& arg, const N
     slot.indices = input.tensor.indices();
     check_range(op, arg, slot.indices, dims, attributes);
   } else {
-    const std::vector<double> values = input.tensor.values();
-    slot.values.reserve(values.size());
-    for (const double v : values) slot.values.push_back(constant<T>(v));
+    slot.values = scalars_of<T>(input.tensor);
   }
   return slot;
 }
@@ -172,12 +193,21 @@ void run_on(const Operator& op, Tensors<T>& tensors, const Dims& dims, const Att
 }
 
 template <class T>
-std::vector<NamedTensor> golden_outputs(const Operator& op, const Tensors<T>& tensors, DType dtype) {
-  return outputs_of(op, tensors, [&](const typename Tensors<T>::Slot& slot) {
+Tensor tensor_owning(const Shape& shape, std::vector<T> elements) {
+  auto owner = std::make_shared<const std::vector<T>>(std::move(elements));
+  const auto bytes = std::as_bytes(std::span(*owner));
+  return {dtype_of<T>, shape, bytes, std::move(owner)};
+}
+
+// float32 at T = float, float64 at double.
+template <class T>
+std::vector<NamedTensor> golden_outputs(const Operator& op, Tensors<T> tensors) {
+  return outputs_of(op, tensors, [](typename Tensors<T>::Slot& slot) {
     if (holds_indices(*slot.arg)) return Tensor::from_indices(slot.shape, slot.indices);
-    std::vector<double> values(slot.values.begin(), slot.values.end());
-    for (double& v : values) v = output_value(*slot.arg, v);
-    return Tensor::from_values(dtype, slot.shape, values);
+    if (slot.arg->exact != Exact::bits) {
+      for (T& v : slot.values) v = with_one_nan(v);
+    }
+    return tensor_owning(slot.shape, std::move(slot.values));
   });
 }
 
@@ -185,6 +215,7 @@ std::vector<NamedTensor> golden_outputs(const Operator& op, const Tensors<T>& te
 
 std::vector<InputShape> shapes_of(std::span<const NamedTensor> inputs) {
   std::vector<InputShape> shapes;
+  shapes.reserve(inputs.size());
   for (const NamedTensor& input : inputs) {
     shapes.push_back(
         {input.name, input.tensor.shape(), is_float(input.tensor.dtype()) ? nullptr : &input.tensor});
@@ -246,7 +277,7 @@ template Tensors<Unrounded> evaluate<Unrounded>(const Operator&, std::span<const
 std::vector<NamedTensor> compute_golden(const Operator& op, std::span<const NamedTensor> inputs,
                                         const Attributes& attributes, Level level) {
   if (level == Level::report) {
-    return golden_outputs(op, evaluate<float>(op, inputs, attributes), DType::float32);
+    return golden_outputs(op, evaluate<float>(op, inputs, attributes));
   }
   if (level == Level::certified) {
     std::vector<NamedTensor> values;
@@ -254,7 +285,7 @@ std::vector<NamedTensor> compute_golden(const Operator& op, std::span<const Name
     return values;
   }
   if (level == Level::bound) return compute_bound(op, inputs, attributes, float32_device);
-  return golden_outputs(op, evaluate<double>(op, inputs, attributes), DType::float64);
+  return golden_outputs(op, evaluate<double>(op, inputs, attributes));
 }
 
 std::vector<NamedTensor> compute_bound(const Operator& op, std::span<const NamedTensor> inputs,

@@ -31,8 +31,7 @@ struct GroupedMatMul : GroupedMatMulBase {
     const bool transposed = a.flag("transpose_weight"), backward = t.has("grad_y");
     Proof &y = proofs["y"], *grad_x = backward ? &proofs["grad_x"] : nullptr,
           *grad_w = backward ? &proofs["grad_w"] : nullptr;
-    matmul_of(t, d, a).for_each_group([&](const Shape& extents, auto at_x, auto at_w, auto at_y) {
-      const std::int64_t rows = extents[0];
+    matmul_of(t, d, a).for_each_group([&](auto rows, auto at_x, auto at_w, auto at_y) {
       const float *x = t["x"].data() + at_x, *w = t["w"].data() + at_w;
       certify_matmul(y, dense(x, rows, K), dense(w, K, N, transposed), t["y"].data() + at_y);
       if (!backward) return;

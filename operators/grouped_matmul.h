@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "assay/operators/contract.h"
+#include "assay/operators/operator.h"
+#include "assay/operators/products.h"
 
 /// Rows of x, group by group, each group with a matrix of its own: the matmul of MoE experts.
 namespace assay {
@@ -14,36 +15,36 @@ struct GroupedMatMulOf {
   bool transposed;  ///< w is stored [G, N, K]
   const std::vector<std::int64_t>& sizes;
 
-  // Indices: rows, columns, k.
-  Indexing of_x() const { return {{K, 0, 1}, {true, false, true}}; }
-  Indexing of_w() const { return {{0, transposed ? K : 1, transposed ? 1 : N}, {false, true, true}}; }
-  Indexing of_y() const { return {{N, 1, 0}, {true, true, false}}; }
-
-  /// Calls f(extents, x of the group, w, y), each as the position of its first element.
+  /// Calls f(rows, x of the group, w, y), the last three as the position of their first element.
   template <class F>
   void for_each_group(F f) const {
     std::int64_t row = 0;
     for (std::size_t g = 0; g < sizes.size(); ++g) {
-      f(Shape{sizes[g], N, K}, row * K, static_cast<std::int64_t>(g) * K * N, row * N);
+      f(sizes[g], row * K, static_cast<std::int64_t>(g) * K * N, row * N);
       row += sizes[g];
     }
   }
 
   void forward(const T* x, const T* w, T* y) const {
-    for_each_group([&](const Shape& extents, auto at_x, auto at_w, auto at_y) {
-      const Factor<T> factors[] = {{x + at_x, of_x()}, {w + at_w, of_w()}};
-      contract<T>(extents, factors, of_y(), y + at_y);
+    for_each_group([&](auto rows, auto at_x, auto at_w, auto at_y) {
+      products<T>({rows, N, K, {x + at_x, K, 1}, of_w(w + at_w), {y + at_y, N, 1}});
     });
   }
 
   /// grad_x = g w^T and grad_w = x^T g; of an empty group grad_w is an exact 0.
   void backward(const T* x, const T* w, const T* g, T* grad_x, T* grad_w) const {
-    for_each_group([&](const Shape& extents, auto at_x, auto at_w, auto at_y) {
-      const Factor<T> of_grad_x[] = {{g + at_y, of_y()}, {w + at_w, of_w()}};
-      contract<T>(extents, of_grad_x, of_x(), grad_x + at_x);
-      const Factor<T> of_grad_w[] = {{x + at_x, of_x()}, {g + at_y, of_y()}};
-      contract<T>(extents, of_grad_w, of_w(), grad_w + at_w);
+    for_each_group([&](auto rows, auto at_x, auto at_w, auto at_y) {
+      const Strided<const T> of_x = {x + at_x, K, 1}, of_g = {g + at_y, N, 1};
+      products<T>({rows, K, N, of_g, of_w(w + at_w).transposed(), {grad_x + at_x, K, 1}});
+      products<T>({K, N, rows, of_x.transposed(), of_g, of_w(grad_w + at_w)});
     });
+  }
+
+ private:
+  // (k, n) of one group.
+  template <class U>
+  Strided<U> of_w(U* w) const {
+    return {w, transposed ? 1 : N, transposed ? K : 1};
   }
 };
 

@@ -1,4 +1,5 @@
 #include "assay/operators/certify.h"
+#include "assay/operators/products.h"
 
 namespace assay {
 namespace {
@@ -31,28 +32,20 @@ struct Linear {
 
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes&) {
-    const auto x = t["x"], w = t["w"], y = t["y"], b = t.optional("b");
-    const std::int64_t N = d.at("N"), M = d.at("M"), K = d.at("K"), terms = K + d.at("bias");
-    for (std::int64_t n = 0; n < N; ++n) {
-      for (std::int64_t m = 0; m < M; ++m) {
-        y(n, m) = sum<T>(terms, [&](auto k) { return k < K ? x(n, k) * w(m, k) : b(m); });
-      }
-    }
+    const std::int64_t N = d.at("N"), M = d.at("M"), K = d.at("K");
+    const Strided<const T> x = {t["x"].data(), K, 1}, w = {t["w"].data(), K, 1};
+    const Strided<T> y = {t["y"].data(), M, 1};
+    products<T>({N, M, K, x, w.transposed(), y, {t.optional("b").data(), 0, 1}});
   }
 
   // grad_x = grad_y w, grad_w = grad_y^T x, grad_b = sum_n grad_y
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes&) {
-    const auto x = t["x"], w = t["w"], g = t["grad_y"], grad_x = t["grad_x"], grad_w = t["grad_w"];
     const std::int64_t N = d.at("N"), M = d.at("M"), K = d.at("K");
-    for (std::int64_t k = 0; k < K; ++k) {
-      for (std::int64_t n = 0; n < N; ++n) {
-        grad_x(n, k) = sum<T>(M, [&](auto m) { return g(n, m) * w(m, k); });
-      }
-      for (std::int64_t m = 0; m < M; ++m) {
-        grad_w(m, k) = sum<T>(N, [&](auto n) { return g(n, m) * x(n, k); });
-      }
-    }
+    const Strided<const T> x = {t["x"].data(), K, 1}, w = {t["w"].data(), K, 1},
+                           g = {t["grad_y"].data(), M, 1};
+    products<T>({N, K, M, g, w, {t["grad_x"].data(), K, 1}});
+    products<T>({M, K, N, g.transposed(), x, {t["grad_w"].data(), K, 1}});
     const auto grad_b = t.optional("grad_b");
     if (!grad_b) return;
     for (std::int64_t m = 0; m < M; ++m) grad_b(m) = sum<T>(N, [&](auto n) { return g(n, m); });

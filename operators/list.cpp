@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <string>
 
 #include "assay/golden/error.h"
@@ -44,10 +45,17 @@ std::size_t distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 const Operator* known_operator(std::string_view name) {
-  for (const Operator* op : operators()) {
-    if (op->name == name || std::ranges::find(op->aliases, name) != op->aliases.end()) return op;
-  }
-  return nullptr;
+  // Of two operators with one alias the first has it.
+  static const std::map<std::string_view, const Operator*> by_name = [] {
+    std::map<std::string_view, const Operator*> found;
+    for (const Operator* op : operators()) {
+      found.emplace(op->name, op);
+      for (const std::string_view alias : op->aliases) found.emplace(alias, op);
+    }
+    return found;
+  }();
+  const auto found = by_name.find(name);
+  return found == by_name.end() ? nullptr : found->second;
 }
 
 const Operator& find_operator(std::string_view name) {

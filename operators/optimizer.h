@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "assay/operators/operator.h"
@@ -30,10 +31,10 @@ T complement(double x) {
 
 /// Makes the output NAME_STEP, of the shape of param.
 template <class T>
-void give_state(Tensors<T>& t, std::string_view name, std::int64_t step, const std::vector<T>& values) {
+void give_state(Tensors<T>& t, std::string_view name, std::int64_t step, std::vector<T> values) {
   auto& slot = t.slots()[std::string(name) + "_" + std::to_string(step)];
   slot.shape = t.shape("param");
-  slot.values = values;
+  slot.values = std::move(values);
 }
 
 }  // namespace assay

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cmath>
+#include <concepts>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -14,14 +15,15 @@
 namespace assay {
 
 /// The outputs in the order of the declaration, the members of a list by their numbers.
+/// @param tensors    Tensors of any scalar
 /// @param to_tensor  makes the tensor of one slot
-template <class T, class F>
-std::vector<NamedTensor> outputs_of(const Operator& op, const Tensors<T>& tensors, F to_tensor) {
+template <class Slots, class F>
+std::vector<NamedTensor> outputs_of(const Operator& op, Slots&& tensors, F to_tensor) {
   std::vector<NamedTensor> outputs;
   for (const Arg& arg : op.args) {
     if (is_given(arg)) continue;
     std::map<std::int64_t, NamedTensor> members;
-    for (const auto& [name, slot] : tensors.slots()) {
+    for (auto& [name, slot] : tensors.slots()) {
       if (slot.arg == &arg) members[*member_number(arg, name)] = {name, to_tensor(slot)};
     }
     for (auto& [number, member] : members) outputs.push_back(std::move(member));
@@ -29,10 +31,16 @@ std::vector<NamedTensor> outputs_of(const Operator& op, const Tensors<T>& tensor
   return outputs;
 }
 
-/// A value of that output. The sign of a NaN that was computed is the machine's (x86 has -NaN for 0 / 0, ARM
-/// +NaN): it becomes the positive quiet NaN.
+/// The sign of a NaN that was computed is the machine's (x86 has -NaN for 0 / 0, ARM +NaN): it becomes the
+/// positive quiet NaN.
+template <std::floating_point T>
+T with_one_nan(T v) {
+  return std::isnan(v) ? std::numeric_limits<T>::quiet_NaN() : v;
+}
+
+/// A value of that output.
 inline double output_value(const Arg& output, double v) {
-  return std::isnan(v) && output.exact != Exact::bits ? std::numeric_limits<double>::quiet_NaN() : v;
+  return output.exact == Exact::bits ? v : with_one_nan(v);
 }
 
 }  // namespace assay

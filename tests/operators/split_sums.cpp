@@ -105,7 +105,7 @@ std::vector<Split> splits() {
        "",
        {{"expert_out", 0}, {"sorted_index", 0}},
        {"y", "grad_probs"}},
-      {"swiglu", "N=5,C=24", "", {{"gate", 1}, {"up", 1}, {"grad_y", 1}}, {"grad_probs"}},
+      {"swiglu", "N=5,C=24", "", {{"gate", 1}, {"up", 1}, {"grad_y", 1}}, {"grad_probs"}, {}, nullptr, "x"},
       {"reduce_sum", "S=24x5", "dims=[0]", {{"x", 0}}, {"y"}},
       {"add", "A=24x5,B=5", "alpha=-0.5", {{"a", 0}, {"grad_y", 0}}, {"grad_b"}},
       {"mul", "A=24x5,B=5", "", {{"a", 0}, {"grad_y", 0}}, {"grad_b"}},
@@ -125,7 +125,7 @@ Tensor random_tensor(const Shape& shape, int spread, std::mt19937_64& random) {
 
 SplitCall make_call(const Split& split, std::mt19937_64& random) {
   const Operator& op = find_operator(split.op);
-  const Call call = parse_call({split.sizes, split.attributes});
+  const Call call = parse_call({split.sizes, split.attributes, split.leave_out});
   SplitCall made;
   made.whole = {generate_inputs(op, call, Fill::random, DType::float32, random()), call.attributes};
   constexpr int spreads[] = {1, 8, 30, 100};

@@ -23,6 +23,7 @@ struct Split {
   std::string_view only_first = {};  ///< an input that the first shard alone has
   /// What else the shard that has [begin, end) differs in; may be null.
   void (*adapt)(std::vector<NamedTensor>& shard, Attributes&, std::int64_t begin, std::int64_t end) = nullptr;
+  std::string_view leave_out = {};  ///< optional inputs that are not given
 };
 
 std::vector<Split> splits();

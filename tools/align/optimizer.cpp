@@ -54,9 +54,15 @@ OptimizerState initial_state(bool by_muon, DType dtype, const Shape& shape) {
 }
 
 Tensor scaled(const Tensor& t, double factor) {
-  std::vector<double> values = t.values();
-  for (double& x : values) x *= factor;
-  return Tensor::from_values(t.dtype(), t.shape(), values);
+  std::vector<std::byte> bytes(t.bytes().begin(), t.bytes().end());
+  const auto scale = [&]<class T>(T* x) {
+    for (std::int64_t i = 0; i < t.size(); ++i) x[i] = static_cast<T>(static_cast<double>(x[i]) * factor);
+  };
+  if (t.dtype() == DType::float32)
+    scale(reinterpret_cast<float*>(bytes.data()));
+  else
+    scale(reinterpret_cast<double*>(bytes.data()));
+  return {t.dtype(), t.shape(), std::move(bytes)};
 }
 
 // adamw and torch_adamw, adam_l2 and torch_adam differ only in the order of their roundings.

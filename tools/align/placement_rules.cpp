@@ -115,6 +115,10 @@ std::optional<Placed> find(const std::vector<Sharding>& declared, Axis axis) {
 bool all_replicated(const std::vector<NamedValue>& values) {
   return std::ranges::all_of(values, [](const NamedValue& v) { return v.value.placement.is_replicated(); });
 }
+bool all_replicated(const std::vector<NamedValue>& values, Axis axis) {
+  return std::ranges::all_of(values,
+                             [&](const NamedValue& v) { return v.value.placement[axis] == replicated; });
+}
 
 }  // namespace
 
@@ -127,7 +131,7 @@ void place_outputs(const std::string& module, const Operator& op, const std::vec
   if (all_replicated(inputs)) return;
   const Labels labels(op, inputs, attributes, outputs);
   for (const Axis axis : placed_axes) {
-    if (find(declared, axis)) continue;
+    if (find(declared, axis) || all_replicated(inputs, axis)) continue;
     const Outputs rule(module, op, inputs, axis);
     const bool is_partial = rule.partial_inputs();
     const Sharded all = rule.sharded_labels(labels);
@@ -148,6 +152,10 @@ std::vector<PlacedGradient> place_gradients(const Operator& op, const std::vecto
   if (plain) return result;
   const Labels labels(op, inputs, attributes, outputs);
   for (const Axis axis : placed_axes) {
+    if (all_replicated(inputs, axis) && std::ranges::all_of(of_outputs, [&](const PlacedGradient& g) {
+          return g.placement[axis] == replicated;
+        }))
+      continue;
     Sharded all;
     bool is_partial = false;
     for (const NamedValue& x : inputs) collect(all, labels, x.name, x.value.placement[axis]);

@@ -24,11 +24,12 @@ struct Meeting {
 // Shared by all ranks; everything is guarded by `mutex`.
 struct Hall {
   explicit Hall(int size)
-      : state(static_cast<std::size_t>(size), "has not met anyone yet"),
+      : changed(static_cast<std::size_t>(size)),
+        state(static_cast<std::size_t>(size), "has not met anyone yet"),
         waiting(static_cast<std::size_t>(size)),
         ended(static_cast<std::size_t>(size)) {}
   std::mutex mutex;
-  std::condition_variable changed;
+  std::deque<std::condition_variable> changed;  ///< of each rank: whether it can go on
   std::map<std::vector<int>, Meeting> meetings;
   std::map<std::pair<int, int>, std::map<std::string, std::deque<Tensor>>> sent;  ///< from, to; by name
   std::vector<std::string> state;              ///< of each rank, for messages
@@ -41,6 +42,10 @@ struct Hall {
       if (!ended[r] && (!waiting[r] || waiting[r]())) return false;
     }
     return true;
+  }
+  void wake(int rank) { changed[static_cast<std::size_t>(rank)].notify_one(); }
+  void wake_all() {
+    for (std::condition_variable& of_rank : changed) of_rank.notify_one();
   }
 };
 
@@ -68,12 +73,15 @@ class ThreadCommunicator : public Communicator {
     if (meeting.what != what) throw do_not_agree(group, rank_, what, meeting.what);
     meeting.given[me] = parts;
     meeting.is_given[me] = true;
-    hall_.changed.notify_all();
+    if (all(meeting.is_given)) wake(group);
     wait(lock, what, somebody_is_lost, [&] { return all(meeting.is_given); });
     std::vector<Tensor> result;
     for (const std::vector<Tensor>& from : meeting.given) result.push_back(from[me]);
     meeting.is_taken[me] = true;
-    if (all(meeting.is_taken)) meeting = {};
+    if (all(meeting.is_taken)) {
+      meeting = {};
+      wake(group);
+    }
     computes_behind(what);
     return result;
   }
@@ -81,7 +89,7 @@ class ThreadCommunicator : public Communicator {
   void send(int to, const std::string& what, const Tensor& tensor) override {
     const std::lock_guard lock(hall_.mutex);
     hall_.sent[{rank_, to}][what].push_back(tensor);
-    hall_.changed.notify_all();
+    hall_.wake(to);
   }
 
   Tensor receive(int from, const std::string& what) override {
@@ -113,15 +121,18 @@ class ThreadCommunicator : public Communicator {
   void waits(const std::string& what) { hall_.state[static_cast<std::size_t>(rank_)] = "waits in " + what; }
   void computes_behind(const std::string& what) {
     hall_.state[static_cast<std::size_t>(rank_)] = "computes behind " + what;
-    hall_.changed.notify_all();
+  }
+  void wake(const std::vector<int>& group) {
+    for (const int rank : group) hall_.wake(rank);
   }
   template <class Lost, class Done>
   void wait(std::unique_lock<std::mutex>& lock, const std::string& what, Lost who_is_lost, Done done) {
     const auto can_go_on = [&] { return done() || who_is_lost() >= 0; };
     std::function<bool()>& waiting = hall_.waiting[static_cast<std::size_t>(rank_)];
     waiting = can_go_on;
-    hall_.changed.notify_all();
-    hall_.changed.wait_for(lock, patience_, [&] { return can_go_on() || hall_.is_stuck(); });
+    if (hall_.is_stuck()) hall_.wake_all();
+    hall_.changed[static_cast<std::size_t>(rank_)].wait_for(lock, patience_,
+                                                            [&] { return can_go_on() || hall_.is_stuck(); });
     const bool stuck = hall_.is_stuck();
     waiting = nullptr;
     if (done()) return;
@@ -156,7 +167,7 @@ void run_ranks(int size, const std::function<void(Communicator&)>& work, std::ch
         hall.ended[static_cast<std::size_t>(rank)] = true;
         hall.state[static_cast<std::size_t>(rank)] = problem ? "has thrown" : "is done";
         if (problem && !first_problem) first_problem = problem;
-        hall.changed.notify_all();
+        hall.wake_all();
       });
     }
   }

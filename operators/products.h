@@ -1,0 +1,23 @@
+#pragma once
+
+#include "assay/golden/arithmetic.h"
+#include "assay/golden/ordered_matmul.h"
+
+namespace assay {
+
+/// A matmul whose sums are those of sum() at every level.
+template <class T>
+void products(const OrderedMatmul<T>& of) {
+  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
+    if (SummationScope::current() == nullptr) return multiply(of);
+  }
+  const std::int64_t terms = of.last.x == nullptr ? of.K : of.K + 1;
+  for (std::int64_t m = 0; m < of.M; ++m) {
+    for (std::int64_t n = 0; n < of.N; ++n) {
+      of.y(m, n) =
+          sum<T>(terms, [&](std::int64_t k) { return k < of.K ? of.a(m, k) * of.b(k, n) : of.last(m, n); });
+    }
+  }
+}
+
+}  // namespace assay
