@@ -98,6 +98,10 @@ class Planner {
 
 }  // namespace
 
+bool is_of_experts(const std::string& parameter) {
+  return parameter.find('*') != std::string::npos;
+}
+
 Plan make_plan(const Model& model, const Batch& batch, const Parallel& parallel, const Pipeline& pipeline,
                std::int64_t micro_batches) {
   check(model, batch, parallel);
@@ -111,8 +115,7 @@ Plan make_plan(const Model& model, const Batch& batch, const Parallel& parallel,
   }
   for (auto& [name, planned] : plan) {
     // Ranks of dp work on other micro-batches; experts' axes are over the same ranks.
-    const bool of_experts = name.find('*') != std::string::npos;
-    if (!of_experts && parallel.dp > 1) planned.summed_over.push_back(Axis::dp);
+    if (!is_of_experts(name) && parallel.dp > 1) planned.summed_over.push_back(Axis::dp);
     std::ranges::sort(planned.holders);
   }
   return plan;

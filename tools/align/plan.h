@@ -19,6 +19,9 @@ struct PlannedParameter {
 };
 using Plan = std::map<std::string, PlannedParameter>;
 
+/// Whether the parameter is one tensor for all experts; its ranks lie along etp, ep and edp.
+bool is_of_experts(const std::string& parameter);
+
 /// @throws Error  if the strategy contradicts itself, the model or the batch, with the reason
 Plan make_plan(const Model&, const Batch&, const Parallel&, const Pipeline&, std::int64_t micro_batches);
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "assay/align/initial.h"
 #include "assay/align/pieces.h"
@@ -15,16 +14,9 @@
 #include "assay/align/strategies/regions.h"
 #include "assay/align/strategies/swap.h"
 #include "assay/golden/error.h"
-#include "assay/golden/exact_sum.h"
 
 namespace assay::align {
 namespace {
-
-constexpr std::string_view router_bias = "e_score_correction_bias";
-
-bool of_experts(const std::string& parameter) {
-  return parameter.find('*') != std::string::npos;
-}
 
 std::int64_t of_each_rank(const StepSettings& s) {
   if (s.micro_batches % s.parallel.dp != 0)
@@ -105,7 +97,7 @@ Tensor Replay::piece_of_whole(const std::string& name, const PlannedParameter& p
 }
 
 const ZeroShards& Replay::shards_of(const std::string& name) const {
-  return of_experts(name) ? expert_shards_ : dense_shards_;
+  return is_of_experts(name) ? expert_shards_ : dense_shards_;
 }
 
 Tensor Replay::value_of(const std::string& name) const {
@@ -224,26 +216,6 @@ void Replay::add_weights(const Action& action) {
   running_.erase(at);
 }
 
-// Magnitudes are summed as the gradients are.
-void Replay::add_terms(const std::string& name, const Tensor& gradient) {
-  const Tensor own = scaled(magnitudes(gradient), 1 / loss_scale());
-  reduced_[name].add(shards(2) ? shards_of(name).reduce_scatter(own, name) : own);
-}
-
-ReducedGradient Replay::bounded(const std::string& name, const Tensor& gradient) const {
-  const PlannedParameter& p = plan_.at(name);
-  const std::size_t ranks = mesh().group(p.summed_over).size() * p.holders.size();
-  const SumError over_ranks =
-      sum_error(gradient.dtype(), static_cast<std::int64_t>(ranks), settings_.round_sum);
-  ReducedGradient result = reduced_.at(name);
-  result.value = gradient;
-  result.terms =
-      sum_gradient(ranks_, name, p, result.terms, shards(2) ? shards_of(name).axes() : std::vector<Axis>());
-  result.error = {over_ranks.n_extra + result.error.n_extra, over_ranks.n_wire, over_ranks.u_extra,
-                  over_ranks.u_wire};
-  return result;
-}
-
 void Replay::send(std::string_view what, std::int64_t m, std::int64_t to_stage, const Tensor& t) {
   ranks_.communicator().send(rank_of(to_stage, m), message(what, m, to_stage), t);
 }
@@ -254,137 +226,6 @@ Tensor Replay::receive(std::string_view what, std::int64_t m, std::int64_t from_
 
 int Replay::rank_of(std::int64_t stage, std::int64_t m) const {
   return mesh().group({Axis::pp})[static_cast<std::size_t>(pipeline_.rank_of(stage, m))];
-}
-
-// How many tokens each expert got, for the bias of its router: every rank counts the tokens that it has.
-void Replay::add_loads(const Tape& tape) {
-  for (const Machine::Node& node : tape.nodes()) {
-    if (node.op == nullptr || node.op->name != "router_topk") continue;
-    const std::string bias = fmt::format("{}.gate.{}", node.module, router_bias);
-    if (!parameters_.contains(bias)) continue;
-    const Value& index = value_named(node.outputs, "index");
-    std::vector<std::int64_t> load(static_cast<std::size_t>(model_.moe.experts));
-    if (counts_tokens(index.placement)) {
-      for (const std::int64_t e : tape.tensor(index).indices()) ++load[static_cast<std::size_t>(e)];
-    }
-    const auto [at, first] = loads_.try_emplace(bias, load);
-    if (first) continue;
-    for (std::size_t e = 0; e < load.size(); ++e) at->second[e] += load[e];
-  }
-}
-
-// Of ranks with the same tokens the first.
-bool Replay::counts_tokens(const Placement& placement) const {
-  return std::ranges::all_of(std::array{Axis::tp, Axis::cp}, [&](Axis axis) {
-    return placement[axis] != replicated || mesh().coordinate(axis) == 0;
-  });
-}
-
-// The bias of a router follows the load of its experts (facts A7): before the optimizer, and without
-// gradient.
-void Replay::balance() {
-  for (const auto& [name, load] : loads_) {
-    const Tensor own = Tensor::from_indices({static_cast<std::int64_t>(load.size())}, load);
-    const std::string what = "the loads of " + name;
-    const Tensor all = ranks_.sum_indices(holders_of(mesh(), plan_.at(name)), what + " over pp",
-                                          ranks_.sum_indices(mesh().group(dense_axes), what, own));
-    Parameter& bias = parameters_.at(name);
-    const Tensor updated = ranks_.arithmetic().result(
-        "expert_bias_update", {{"expert_bias", value_of(name)}, {"tokens_per_expert", all}},
-        {{"rate", model_.moe.bias_rate}});
-    bias.value = shards(3) ? shards_of(name).shard(updated) : updated;
-  }
-  loads_.clear();
-}
-
-// The sum is exact, so that it is the same whatever rank has which loss.
-double Replay::sum_losses() {
-  const bool counts = mesh().coordinate(Axis::tp) == 0 && mesh().coordinate(Axis::cp) == 0;
-  const std::vector<double> own = counts ? losses_ : std::vector<double>();
-  losses_.clear();
-  const Tensor mine({static_cast<std::int64_t>(own.size())}, std::span<const double>(own));
-  ExactSum sum;
-  for (const Tensor& part : ranks_.communicator().all_gather(all_ranks(), "the losses", mine))
-    sum.add(std::span<const double>(part.values()));
-  return sum.round();
-}
-
-std::vector<int> Replay::all_ranks() const {
-  std::vector<int> all(static_cast<std::size_t>(settings_.parallel.ranks()));
-  std::iota(all.begin(), all.end(), 0);
-  return all;
-}
-
-void Replay::reduce_gradients() {
-  for (auto& [name, gradient] : gradients_) {
-    const std::vector<Axis> done = shards(2) ? shards_of(name).axes() : std::vector<Axis>();
-    gradient = ranks_.arithmetic().close(sum_gradient(ranks_, name, plan_.at(name), gradient, done));
-    if (scaler_) gradient = scaled(gradient, 1 / scaler_->scale());
-    if (settings_.bound_sums) reduced_[name] = bounded(name, gradient);
-  }
-}
-
-double Replay::norm() const {
-  std::vector<Tensor> squares;
-  for (const auto& [name, gradient] : gradients_) {
-    const std::vector<Axis> distinct = shards(2) ? shards_of(name).axes() : std::vector<Axis>();
-    if (!counts_once(mesh(), plan_.at(name), of_experts(name), distinct)) continue;
-    const Tensor row = gradient.reshaped({1, gradient.size()});
-    squares.push_back(
-        of_norm_->compute("", find_operator("linear"), std::vector<NamedTensor>{{"x", row}, {"w", row}}, {})
-            .front()
-            .tensor);
-  }
-  squares.push_back(of_norm_->open(Tensor(of_norm_->storage(), {1, 1})));
-  const Tensor own = of_norm_->add(squares, ReduceOrder::ranks);
-  const auto all = ranks_.communicator().all_gather(all_ranks(), "the norm of the gradients", own);
-  return std::sqrt(of_norm_->close(of_norm_->add(all, settings_.parallel.reduce)).value(0));
-}
-
-void Replay::update(double coefficient) {
-  for (auto& [name, gradient] : gradients_) {
-    if (coefficient < 1) gradient = scaled(gradient, coefficient);
-    if (by_muon(settings_.optimizer, name, plan_.at(name).whole)) {
-      update_matrices(name, gradient);
-    } else {
-      update_by_elements(name, gradient);
-    }
-  }
-  ++updates_;
-}
-
-// Of ZeRO's shard alone.
-void Replay::update_by_elements(const std::string& name, const Tensor& gradient) {
-  Parameter& p = parameters_.at(name);
-  const bool cut = shards(1);
-  const ZeroShards& shards = shards_of(name);
-  const Update next = adam(ranks_.arithmetic(), settings_.optimizer, updates_,
-                           {cut && !this->shards(3) ? shards.shard(p.value) : p.value, p.state,
-                            cut && !this->shards(2) ? shards.shard(gradient) : gradient,
-                            decays(settings_.optimizer, name, p.shape)});
-  p.state = next.state;
-  p.value = cut && !this->shards(3) ? shards.gather(next.value, p.shape, name) : next.value;
-}
-
-// What is cut, by ZeRO from some stage on, and by tensor parallel, is put together before and cut again.
-void Replay::update_matrices(const std::string& name, const Tensor& gradient) {
-  Parameter& p = parameters_.at(name);
-  const MuonMatrices matrices(ranks_, plan_.at(name), settings_.optimizer.matrix);
-  const auto whole = [&](const Tensor& t, std::int64_t zero, std::string_view what) {
-    const std::string of = fmt::format("the {} of {}", what, name);
-    return matrices.gather(shards(zero) ? shards_of(name).gather(t, p.shape, of) : t, of);
-  };
-  const auto own = [&](const Tensor& t, std::int64_t zero) {
-    const Tensor piece = matrices.piece(t);
-    return shards(zero) ? shards_of(name).shard(piece) : piece;
-  };
-  OptimizerState& state = p.state;
-  const OptimizerState gathered = {{state.front().name, whole(state.front().tensor, 1, "momentum")}};
-  const Update next = muon(ranks_.arithmetic(), settings_.optimizer,
-                           {whole(p.value, 3, "value"), gathered, whole(gradient, 2, "gradient"),
-                            decays(settings_.optimizer, name, p.shape)});
-  state.front().tensor = own(next.state.front().tensor, 1);
-  p.value = own(next.value, 3);
 }
 
 StepResult Replay::step(Recorder* recorder) {
