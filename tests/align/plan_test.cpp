@@ -66,6 +66,8 @@ TEST(ParseParallel, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT([] { parse_parallel("tpp=2"); },
               ThrowsMessage<Error>(HasSubstr("no key 'tpp'; expected tp, sp")));
   EXPECT_THAT([] { parse_parallel("tp=2,dp=2,tp=4"); }, ThrowsMessage<Error>(HasSubstr("tp is given twice")));
+  EXPECT_THAT([] { parse_parallel("tp=4096,dp=4096"); },
+              ThrowsMessage<Error>(HasSubstr("more than 4096 ranks")));
   EXPECT_THAT([] { parse_parallel("tp"); }, ThrowsMessage<Error>(HasSubstr("'tp' has no value")));
   EXPECT_THAT([] { parse_parallel("tp=0"); }, ThrowsMessage<Error>(HasSubstr("expected a number from 1")));
   EXPECT_THAT([] { parse_parallel("schedule=gpipe"); },

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "assay/align/ranks.h"
 #include "assay/golden/error.h"
 
 namespace assay::align {
@@ -27,6 +28,23 @@ TEST(ReduceOrder, SumsAreAddedInTheOrderThatIsStated) {
   EXPECT_EQ(sums(ReduceOrder::tree), (std::vector<double>{1, 1, 1, 1}));
   // chunk k from rank k + 1 on: 1 + 1 - 2^24 + 2^24, 1 - 2^24 + 2^24 + 1, -2^24 + 2^24 + 1 + 1, as by rank
   EXPECT_EQ(sums(ReduceOrder::ring), (std::vector<double>{2, 2, 2, 0}));
+}
+
+// A ring leaves chunk k at rank k: what is gathered then is the all-reduce, bit for bit.
+TEST(ReduceOrder, ScatteredSumsAreThoseOfAnAllReduce) {
+  for (const char* order : {"ranks", "ring", "tree"}) {
+    const Parallel parallel = parse_parallel(std::string("tp=4,reduce=") + order);
+    run_ranks(4, [&](Communicator& on) {
+      const Ranks ranks(on, Mesh(parallel, on.rank()), arithmetic(Precision::fp32));
+      const double x = std::vector{0x1p24, 1.0, 1.0, -0x1p24}[static_cast<std::size_t>(on.rank())];
+      const Tensor mine = numbers(DType::float32, {x, x, x, x});
+      const auto move = [&](Movement::Kind kind, const Tensor& t) {
+        return ranks.move({kind, Axis::tp}, "x", t).values();
+      };
+      const Tensor piece = ranks.move({Movement::Kind::reduce_scatter, Axis::tp}, "x", mine);
+      EXPECT_EQ(move(Movement::Kind::all_gather, piece), move(Movement::Kind::all_reduce, mine)) << order;
+    });
+  }
 }
 
 TEST(ReduceOrder, PartsThatDoNotFitAreNotAddedUp) {

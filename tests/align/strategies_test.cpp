@@ -20,6 +20,14 @@ TEST_P(Strategy, GivesTheStepOfASingleDevice) {
   expect_near_single_device(run_strategy(model, settings, GetParam()), single, allowed);
 }
 
+TEST(Strategies, ARankMayHaveOneTokenOfEachSequence) {
+  const Model model = load_model(ASSAY_TEST_DATA "/models/latent.toml");
+  const StepSettings settings = {.batch = {2, 4}};
+  const StrategyRun single = run_strategy(model, settings, "");
+  for (const char* strategy : {"cp=4,context=ulysses", "cp=2", "tp=4,sp=1"})
+    expect_near_single_device(run_strategy(model, settings, strategy), single, allowed);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Facts, Strategy,
     testing::Values("dp=2", "dp=4,zero=1", "dp=2,zero=2", "dp=2,zero=3", "tp=2", "tp=2,sp=1", "tp=4,sp=1",

@@ -76,6 +76,13 @@ class Mpi(Test):
         same = run("diff", "processes", "threads", "--tolerance", "bitwise", cwd=self.dir)
         self.assertEqual(same.returncode, 0, same.out)
 
+    def test_a_dump_that_cannot_be_written_ends_all_at_once(self):
+        (self.dir / "full").mkdir()
+        (self.dir / "full" / "x").write_text("")
+        status, text = launch(2, "replay", "--model", "qwen3-moe-tiny", "--parallel", "tp=2", "--dump", "full", cwd=self.dir)
+        self.assertEqual(status, 2)
+        self.assertRegex(text, r"\Aassay: rank 0: full: .*not empty.*\n\Z")
+
     def test_a_replay_of_another_size_is_refused_once(self):
         status, text = launch(2, "replay", "--model", "qwen3-moe-tiny", "--parallel", "tp=2,dp=2", "--micro-batches", "2", cwd=self.dir)
         self.assertEqual((status, text), (2, "assay: mpirun has started 2 processes; --parallel 'tp=2,dp=2' has 4 ranks\n"))

@@ -67,10 +67,11 @@ class Attention {
   // [tokens, heads size] as [sequences, heads, length, size]; of the heads each rank has its own, or all.
   Value split_heads(const Value& x, std::int64_t heads) {
     const Placed& placed = x.placement[Axis::tp];
-    return parts_.permute(module_,
-                          parts_.reshape(module_, x, {b_.length, b_.sequences, heads, x.shape.back() / heads},
-                                         {{Axis::tp, placed == sharded(1) ? sharded(2) : placed}}),
-                          {1, 2, 0, 3});
+    return parts_.permute(
+        module_,
+        parts_.reshape(module_, x, {b_.length, b_.sequences, heads, x.shape.back() / heads},
+                       {{Axis::tp, placed == sharded(1) ? sharded(2) : placed}, {Axis::cp, sharded(0)}}),
+        {1, 2, 0, 3});
   }
   Value latent_queries(const Value& x) {
     const std::int64_t size = a_.heads * a_.query_dim();
@@ -114,7 +115,8 @@ class Attention {
   }
   Value project(const Value& out) {
     const Value joined = parts_.reshape(module_, parts_.permute(module_, out, {2, 0, 1, 3}),
-                                        {b_.tokens(), out.shape[1] * out.shape[3]}, {{Axis::tp, sharded(1)}});
+                                        {b_.tokens(), out.shape[1] * out.shape[3]},
+                                        {{Axis::tp, sharded(1)}, {Axis::cp, sharded(0)}});
     return leave_region(on_, module_, parts_.row_linear(module_, "o_proj", joined, parts_.model.hidden));
   }
 

@@ -58,6 +58,9 @@ const std::vector<Key>& keys() {
 Parallel parse_parallel(std::string_view text) {
   Parallel parallel;
   read_settings("--parallel", keys(), split(text, ','), parallel);
+  if (parallel.ranks() > most_ranks)  // each key is at most that: no overflow
+    throw Error("--parallel: tp {} times cp {} times dp {} times pp {} is more than {} ranks", parallel.tp,
+                parallel.cp, parallel.dp, parallel.pp, most_ranks);
   return parallel;
 }
 

@@ -49,6 +49,19 @@ Tensor Ranks::sum(const std::vector<int>& group, const std::string& what, const 
   return arithmetic_->add(communicator_.all_gather(group, what, open), mesh_.parallel().reduce);
 }
 
+Tensor Ranks::sum_pieces(const std::vector<int>& group, const std::string& what,
+                         const std::vector<Tensor>& pieces) const {
+  std::vector<Tensor> received = communicator_.all_to_all(group, what, pieces);
+  ReduceOrder order = mesh_.parallel().reduce;
+  if (order == ReduceOrder::ring) {
+    // Chunk k begins at rank k + 1.
+    const auto me = std::ranges::find(group, mesh_.rank()) - group.begin();
+    std::ranges::rotate(received, received.begin() + (me + 1) % ranks_in(group));
+    order = ReduceOrder::ranks;
+  }
+  return arithmetic_->add(received, order);
+}
+
 Tensor Ranks::sum_indices(const std::vector<int>& group, const std::string& what, const Tensor& mine) const {
   std::vector<std::int64_t> total(static_cast<std::size_t>(mine.size()));
   for (const Tensor& part : communicator_.all_gather(group, what, mine)) {
@@ -71,8 +84,7 @@ Tensor Ranks::move(const Movement& m, const std::string& what, const Tensor& x, 
     case Kind::all_gather:
       return join(communicator_.all_gather(group, what, x), m.dim, leading);
     case Kind::reduce_scatter:
-      return arithmetic_->add(communicator_.all_to_all(group, what, cut(x, m.dim + leading, n)),
-                              mesh_.parallel().reduce);
+      return sum_pieces(group, what, cut(x, m.dim + leading, n));
     case Kind::split:
       return piece_of(x, m.dim + leading, static_cast<std::int64_t>(me), ranks_in(group));
     case Kind::all_to_all:

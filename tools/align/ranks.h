@@ -27,6 +27,9 @@ class Ranks {
   Tensor move_open(const Movement&, const std::string& module, const Tensor& open) const;
   /// The sum of open tensors over the group.
   Tensor sum(const std::vector<int>& group, const std::string& what, const Tensor& open) const;
+  /// This rank's piece of a sum, from what each of the group has of it: of a ring it is the rank's chunk.
+  Tensor sum_pieces(const std::vector<int>& group, const std::string& what,
+                    const std::vector<Tensor>& pieces) const;
   /// Of indices.
   Tensor sum_indices(const std::vector<int>& group, const std::string& what, const Tensor&) const;
   /// The first give[0] rows go to the first rank of the node, ..; take[k] come from rank k.

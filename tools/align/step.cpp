@@ -267,16 +267,15 @@ void Replay::record_forward(const Running& running, std::int64_t micro_batch, Re
   for (const Loss& loss : running.result.losses) recorder.loss(loss.name, running.tape.tensor(loss.value));
 }
 
-Tensor Replay::whole_piece(const std::string& name, const Tensor& t) const {
-  const Shape& shape = parameters_.at(name).shape;
-  return t.shape() == shape ? t : shards_of(name).gather(t, shape, name);
+Tensor Replay::whole_piece(const std::string& name, const Tensor& t, std::int64_t cut_from) const {
+  return shards(cut_from) ? shards_of(name).gather(t, parameters_.at(name).shape, name) : t;
 }
 
 void Replay::record_parameters(Recorder& recorder) const {
   for (const auto& [name, parameter] : parameters_)
     recorder.parameter({Phase::forward, "param"}, name, plan_.at(name), value_of(name));
   for (const auto& [name, gradient] : gradients_)
-    recorder.parameter({Phase::backward, "grad"}, name, plan_.at(name), whole_piece(name, gradient));
+    recorder.parameter({Phase::backward, "grad"}, name, plan_.at(name), whole_piece(name, gradient, 2));
 }
 
 void Replay::record_updates(Recorder& recorder) const {
@@ -286,7 +285,7 @@ void Replay::record_updates(Recorder& recorder) const {
     if (!gradients_.contains(name)) continue;
     for (const NamedTensor& state : parameter.state)
       recorder.parameter({Phase::optimizer, "state", state.name}, name, planned,
-                         whole_piece(name, state.tensor));
+                         whole_piece(name, state.tensor, 1));
   }
 }
 

@@ -97,18 +97,19 @@ class Runs {
                  .seed = verb_.seed};
     selection_ = select(verb_);
     check_size(model_, settings_.batch);
-    align::check(model_, settings_);
     check_ranks(model_, settings_.parallel);
+    align::check(model_, settings_);
     check_processes();
-    settings_.given = sources();
-    settings_.batch.is_routed = static_cast<bool>(settings_.given.routing);
     std::signal(SIGXFSZ, SIG_IGN);  // a dump that grows too large is an error that says so
-    if (!verb_.dump.empty() && is_first()) dump_ = std::make_unique<AssayDumpWriter>(verb_.dump, manifest());
     const auto work = [this](align::Communicator& communicator) { steps(communicator); };
-    if (job_ != nullptr)
+    if (job_ != nullptr) {
+      // Of files one process alone may have a problem: all end with it.
+      job_->run([this](align::Communicator&) { open_files(); });
       job_->run(work, std::chrono::minutes(1));
-    else
+    } else {
+      open_files();
       align::run_ranks(static_cast<int>(settings_.parallel.ranks()), work);
+    }
     if (dump_) dump_->finish();
     return finite_ ? 0 : 1;
   }
@@ -120,6 +121,11 @@ class Runs {
     if (job_ != nullptr && job_->size() != settings_.parallel.ranks())
       throw Error("mpirun has started {} processes; --parallel '{}' has {} ranks", job_->size(),
                   printable(verb_.parallel), settings_.parallel.ranks());
+  }
+  void open_files() {
+    settings_.given = sources();
+    settings_.batch.is_routed = static_cast<bool>(settings_.given.routing);
+    if (!verb_.dump.empty() && is_first()) dump_ = std::make_unique<AssayDumpWriter>(verb_.dump, manifest());
   }
   align::Sources sources() {
     const align::Batches batches = {settings_.batch, verb_.micro_batches, verb_.steps};
@@ -171,7 +177,7 @@ class Runs {
 
 }  // namespace
 
-// All processes of mpirun have the same problem; the first says it.
+// Behind mpirun every process throws the same; the first says it.
 int run(const ReplayVerb& verb) {
   const std::unique_ptr<align::MpiJob> job = align::join_mpi_job();
   try {

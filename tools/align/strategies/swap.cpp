@@ -24,6 +24,7 @@ void SwapSpace::take(Tape& tape) {
     tensors_.push_back({id, held[id].dtype(), held[id].shape(), bytes.size()});
     held[id] = {};
   }
+  if (std::fflush(file_.get()) != 0) throw Error("swap: cannot write: {}", std::strerror(errno));
 }
 
 void SwapSpace::give_back(Tape& tape) {

@@ -48,9 +48,7 @@ Tensor ZeroShards::reduce_scatter(const Tensor& open, const std::string& name) c
   const auto n = static_cast<std::int64_t>(group_.size());
   std::vector<Tensor> parts;
   for (std::int64_t k = 0; k < n; ++k) parts.push_back(piece_of(flat, leading, k, n));
-  const auto received =
-      ranks_.communicator().all_to_all(group_, fmt::format("the gradient's shards of {}", name), parts);
-  return ranks_.arithmetic().add(received, ranks_.mesh().parallel().reduce);
+  return ranks_.sum_pieces(group_, fmt::format("the gradient's shards of {}", name), parts);
 }
 
 }  // namespace assay::align
