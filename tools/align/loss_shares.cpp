@@ -1,12 +1,10 @@
 // For N targets of the step, n of the micro-batch and its mean L, averaging over tokens counts (facts A11 to
 // A13; Megatron-LM scales every gradient by 1 / N in the end, here the losses have it from the beginning):
-//   cross entropy               n / N, so that each target counts 1 / N
-//   multi-token prediction      n / N too, though fewer targets are left at its depths: its mean counts as
-//                               much as the main one's, so that it depends a little on the grouping
-//   losses of routers (balance, z)  tokens / N: masks are of targets, a router sees every token; without
-//   masks
-//                               that is 1 / micro-batches, with them more. Of padding, which a router does
-//                               not count, there is none here.
+//   cross entropy: n / N, so that each target counts 1 / N.
+//   multi-token prediction: n / N too, though fewer targets are left at its depths: its mean counts as much
+//   as the main one's, so that it depends a little on the grouping.
+//   losses of routers (balance, z): tokens / N: masks are of targets, a router sees every token; without
+//   masks that is 1 / micro-batches, with them more. There is no padding here, which a router does not count.
 #include "assay/align/loss_shares.h"
 
 #include <algorithm>
