@@ -95,12 +95,12 @@ std::int64_t seeds() {
   return asked_seeds == nullptr ? 1 : std::atoll(asked_seeds);
 }
 
-// Without ASSAY_SEEDS every eighth.
+// Without ASSAY_SEEDS every twentieth.
 std::vector<std::string> pairs() {
   std::vector<std::string> some;
   std::size_t number = 0;
   for (const std::string& pair : all_pairs()) {
-    if (asked_seeds != nullptr || number++ % 8 == 0) some.push_back(pair);
+    if (asked_seeds != nullptr || number++ % 20 == 0) some.push_back(pair);
   }
   return some;
 }
@@ -134,7 +134,7 @@ TEST_P(ExactArithmetic, EveryStrategyGivesTheBitsOfASingleDevice) {
 TEST_P(ExactArithmetic, EveryPairOfStrategiesGivesTheBitsOfASingleDevice) {
   const int run = expect_bits(pairs());
   std::printf("%d pairs\n", run);
-  EXPECT_GE(run, (asked_seeds == nullptr ? 12 : 130) * seeds());
+  EXPECT_GE(run, (asked_seeds == nullptr ? 5 : 130) * seeds());
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ExactArithmetic, testing::Values("latent", "grouped"),
