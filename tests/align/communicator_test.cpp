@@ -175,7 +175,7 @@ TEST_P(Ranks, GroupsThatMeetInACircleAreADeadlock) {
 TEST_P(Ranks, ARankThatComputesSaysSo) {
   const auto work = [](Communicator& on) {
     gather(on, "all-reduce");
-    if (on.rank() == 1) std::this_thread::sleep_for(12 * brief);
+    if (on.rank() == 1) std::this_thread::sleep_for(4 * brief);
     gather(on, "all-gather");
   };
   EXPECT_THAT([&] { run(work, brief); },

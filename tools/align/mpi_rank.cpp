@@ -24,8 +24,6 @@ constexpr microseconds nap(50);
 // How often a process looks for letters while it computes.
 constexpr milliseconds time_between_looks(5);
 
-// So many times the patience for one that computes: its work is not lost because it is long.
-constexpr int most_looks = 10;
 constexpr const char* no_answer = "does not answer";
 
 // Between two looks for letters.
@@ -134,14 +132,9 @@ void MpiRank::deliver(int from, Letter letter) {
 
 void MpiRank::serve_while_computing(std::stop_token stop) {
   Lock lock(mutex_);
-  try {
-    while (!stop.stop_requested()) {
-      progress();
-      nap_.wait_for(lock, stop, post_.is_busy() ? nap : microseconds(time_between_looks),
-                    [] { return false; });
-    }
-  } catch (const std::exception& e) {  // nobody else would see it
-    end_all_processes(fmt::format("rank {}: {}", rank_, e.what()));
+  while (!stop.stop_requested()) {
+    progress();
+    nap_.wait_for(lock, stop, post_.is_busy() ? nap : microseconds(time_between_looks), [] { return false; });
   }
 }
 
@@ -156,7 +149,6 @@ Tensor MpiRank::take(int from, Kind kind, const std::string& address) {
 void MpiRank::wait_for_letters(Lock& lock, const std::vector<int>& senders, Kind kind,
                                const std::string& address, const std::string& what) {
   Patience patience(post_, patience_);
-  int looks = 0;
   std::string& state = states_[static_cast<std::size_t>(rank_)];
   state = "waits in " + what;
   const auto is_missing = [&](int from) { return !letters_.contains({from, kind, address}); };
@@ -171,18 +163,10 @@ void MpiRank::wait_for_letters(Lock& lock, const std::vector<int>& senders, Kind
     }
     if (patience.is_over()) {
       ask_for_states(lock);
-      if (++looks == most_looks || !somebody_computes())
-        throw has_waited(looks * patience_, rank_, what, states_);
-      patience.restart();
+      throw has_waited(patience_, rank_, what, states_);
     }
   }
   state = "computes behind " + what;
-}
-
-// And nobody is lost.
-bool MpiRank::somebody_computes() const {
-  return std::ranges::find(states_, no_answer) == states_.end() &&
-         std::ranges::any_of(states_, [](const std::string& s) { return s.starts_with("computes"); });
 }
 
 void MpiRank::check_agreement(const std::vector<int>& senders, Kind kind, const std::string& address,

@@ -39,7 +39,6 @@ class MpiRank : public Communicator {
   Tensor take(int from, Kind, const std::string& address);
   void wait_for_letters(Lock&, const std::vector<int>& senders, Kind, const std::string& address,
                         const std::string& what);
-  bool somebody_computes() const;
   void check_agreement(const std::vector<int>& senders, Kind, const std::string& address,
                        const std::string& what) const;
   void ask_for_states(Lock&);
