@@ -29,6 +29,7 @@ const std::vector<std::string> strategies = {
     "dp=2,ep=2,dispatch=allgather",
     "dp=4,ep=4,dispatch=hierarchical,node=2",
     "dp=2,etp=2",
+    "dp=2,ep=2,placement=dynamic",
     "recompute=full",
     "recompute=mla",
     "recompute=permute",

@@ -17,7 +17,7 @@ bool same_bits(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-StrategyRun run_strategy(const Model& model, StepSettings settings, const std::string& parallel) {
+StrategyRun run_strategy(const Model& model, StepSettings settings, const std::string& parallel, int steps) {
   settings.parallel = parse_parallel(parallel);
   const auto ranks = static_cast<std::size_t>(settings.parallel.ranks());
   StrategyRun result;
@@ -27,7 +27,8 @@ StrategyRun run_strategy(const Model& model, StepSettings settings, const std::s
   std::mutex mutex;
   run_ranks(static_cast<int>(ranks), [&](Communicator& communicator) {
     Replay replay(model, settings, communicator);
-    const StepResult step = replay.step(nullptr);
+    StepResult step;
+    for (int k = 0; k < steps; ++k) step = replay.step(nullptr);
     auto parameters = replay.parameters();
     const std::lock_guard lock(mutex);
     const auto rank = static_cast<std::size_t>(communicator.rank());

@@ -17,7 +17,8 @@ struct StrategyRun {
 };
 
 /// @param settings  but for the strategy
-StrategyRun run_strategy(const Model&, StepSettings settings, const std::string& parallel);
+/// @return  the last step
+StrategyRun run_strategy(const Model&, StepSettings settings, const std::string& parallel, int steps = 1);
 
 /// The piece that this rank has of a single device's tensor.
 Tensor expected_piece(const StrategyRun&, std::size_t rank, const std::string& name, const Tensor& whole);

@@ -40,6 +40,23 @@ class Replay(Test):
         out = self.expect(0, "diff", self.dir / "many", self.dir / "single", "--rules", self.dir / "rules.toml").out
         self.assertIn("0 failed, 0 inherited", out)
 
+    def test_a_function_of_the_ranks_is_said_and_replayed(self):
+        model = (DATA / "models" / "latent.toml").read_text().replace('probability_at', 'capacity_factor = 0.75\nprobability_at')
+        (self.dir / "limited.toml").write_text(model)
+        words = ["replay", "--model", self.dir / "limited.toml", "--micro-batches", "4", "--length", "8", "--steps", "2", "--dump"]
+        strategy = "tp=2,sp=1,dp=2,ep=2,redistribute=1,placement=dynamic"
+        out = self.expect(0, *words, self.dir / "many", "--parallel", strategy).out
+        self.assertIn("note: each of the 2 ranks of a micro-batch drops tokens by itself, by design", out)
+        self.assertIn("note: 2 micro-batches exchange samples", out)
+        single = self.expect(0, *words, self.dir / "single", "--modes-of", strategy).out
+        self.assertNotIn("note", single)
+        self.assertEqual([line for line in out.splitlines() if "note" not in line], single.splitlines())
+        moved = self.expect(0, "diff", self.dir / "many", self.dir / "single", "--only", "*.experts.* weight*").out
+        self.assertIn("0 failed, 0 inherited; 0 not compared", moved)
+        self.assertIn("moe_capacity_drop", self.expect(0, "inspect", self.dir / "many", "--json").out)
+        err = self.expect(2, "replay", "--model", self.dir / "limited.toml", "--modes-of", "dp=2,redistribute=1").err
+        self.assertIn("--modes-of 'dp=2,redistribute=1': 1 micro-batches do not divide over dp = 2", err)
+
     def test_optimizer_and_average(self):
         def steps(*words):
             return self.expect(0, "replay", "--model", "qwen3-moe-tiny", "--length", "8", "--sequences", "2", "--micro-batches", "2",

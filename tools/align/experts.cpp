@@ -1,7 +1,11 @@
 // A layer of experts: router, dispatch, grouped matmuls, shared expert, balance losses (facts A7 to A11).
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "assay/align/layer_parts.h"
+#include "assay/align/model_fields.h"
+#include "assay/align/strategies/capacity.h"
 #include "assay/align/strategies/expert_parallel.h"
 #include "assay/align/strategies/regions.h"
 
@@ -19,8 +23,9 @@ class Experts {
     const Value& index = value_named(routed, "index");
     balance(logits, index, losses);
     const auto own = [&](const Value& v) { return split_tokens(on_, module_, v); };
-    const Value out =
-        gather_tokens(on_, module_, feed_forward(own(x), {own(value_named(routed, "weights")), own(index)}));
+    Routed to = {own(value_named(routed, "weights")), own(index)};
+    if (moe_.capacity_factor > 0) to = within_capacity(parts_, module_, to);
+    const Value out = gather_tokens(on_, module_, feed_forward(own(x), to));
     return moe_.shared_experts > 0 ? parts_.add(module_, out, shared(x)) : out;
   }
 
@@ -74,7 +79,7 @@ class Experts {
     for (const Axis axis : placed_axes) {
       if (logits.placement[axis] != replicated) shardings.push_back({axis, logits.placement[axis]});
     }
-    return on_.indices(choice_of(module_), {logits.shape.front(), moe_.top_k}, shardings);
+    return on_.indices(name_of(OfLayer::choice, module_), {logits.shape.front(), moe_.top_k}, shardings);
   }
 
   Value matmul(const std::string& name, const Value& rows, const Value& sizes, std::int64_t out,
@@ -94,23 +99,48 @@ class Experts {
     const std::int64_t tokens = all.shape.front(), sequences = parts_.batch.sequences;
     const char* const score = moe_.score == Score::sigmoid ? "sigmoid" : "softmax";
     if (m_.losses.balance != BalanceLoss::none) {
-      // Groups of ranks are those of one device here: their loss is the micro-batch's.
       const bool by_sequence = m_.losses.balance == BalanceLoss::sequence;
       const Value chosen = gather(index);
       const Shape each = {tokens / sequences, sequences};
       const Value z = by_sequence ? parts_.reshape(module_, all, {each[0], each[1], moe_.experts}) : all,
                   k = by_sequence ? on_.view(chosen, {each[0], each[1], moe_.top_k}) : chosen;
-      losses.push_back(
-          {module_ + ".balance",
-           on_.call(
-               module_, "moe_aux_loss", {{"logits", z}, {"index", k}},
-               {{"top_k", moe_.top_k}, {"kind", by_sequence ? "sequence" : "micro_batch"}, {"score", score}}),
-           m_.losses.balance_weight, MeanOf::tokens});
+      std::vector<NamedValue> inputs = {{"logits", z}, {"index", k}};
+      const std::int64_t together = parts_.modes.counted_together;
+      // Of one micro-batch every group's loss is that of the micro-batch.
+      const BalanceLoss kind = by_sequence || together > 1 ? m_.losses.balance : BalanceLoss::micro_batch;
+      if (together > 1) inputs.push_back({"group_tokens_per_expert", count_together(chosen, together)});
+      losses.push_back({module_ + ".balance",
+                        on_.call(module_, "moe_aux_loss", inputs,
+                                 {{"top_k", moe_.top_k},
+                                  {"kind", names_of<BalanceLoss>[static_cast<std::size_t>(kind)].data()},
+                                  {"score", score},
+                                  {"group_size", static_cast<double>(together)}}),
+                        m_.losses.balance_weight, MeanOf::tokens});
     }
     if (m_.losses.z_weight > 0)
       losses.push_back({module_ + ".z", on_.call(module_, "moe_z_loss", {{"logits", all}}),
                         m_.losses.z_weight, MeanOf::tokens});
   }
+
+  // The tokens of each expert in so many micro-batches: of other ranks of dp, and of those that this rank has
+  // before or behind this one.
+  Value count_together(const Value& chosen, std::int64_t micro_batches) {
+    const std::int64_t of_ranks = std::min(micro_batches, on_.mesh().size(Axis::dp));
+    const Shape shape = {moe_.experts};
+    std::vector<Value> from = {on_.view(chosen, {element_count(chosen.shape)})};
+    if (of_ranks < micro_batches) from.push_back(on_.indices(name_of(OfLayer::other_tokens, module_), shape));
+    const Value own =
+        on_.derive(from, shape, {}, [experts = moe_.experts](const std::vector<Machine::Integers>& given) {
+          Machine::Integers counts = given.size() > 1 ? given[1] : Machine::Integers();
+          counts.resize(static_cast<std::size_t>(experts));
+          for (const std::int64_t e : given.front()) ++counts[static_cast<std::size_t>(e)];
+          return counts;
+        });
+    const Value all = on_.sum_of_neighbours(module_, own, of_ranks);
+    return on_.derive(
+        {all}, shape, {}, [](const auto& given) { return given.front(); }, true);
+  }
+
   Value gather(const Value& x) {
     const bool by_sequence_parallel = on_.mesh().parallel().sp;
     const Value of_tp =

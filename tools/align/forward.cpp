@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "assay/align/layer_parts.h"
@@ -12,7 +13,8 @@
 namespace assay::align {
 namespace {
 
-constexpr std::string_view choice = "choice of ";
+// In the order of the enumerators.
+constexpr std::array<std::string_view, 3> of_layer_names = {"choice of ", "other tokens of ", "slots of "};
 
 class Pass {
  public:
@@ -92,13 +94,16 @@ class Pass {
 
 }  // namespace
 
-std::string choice_of(const std::string& module) {
-  return fmt::format("{}{}", choice, module);
+std::string name_of(OfLayer what, const std::string& layer) {
+  return fmt::format("{}{}", of_layer_names[static_cast<std::size_t>(what)], layer);
 }
 
-std::optional<std::string> router_of(const std::string& indices) {
-  if (!indices.starts_with(choice)) return std::nullopt;
-  return indices.substr(choice.size());
+std::optional<LayerIndices> of_layer(const std::string& name) {
+  for (std::size_t k = 0; k < of_layer_names.size(); ++k) {
+    if (name.starts_with(of_layer_names[k]))
+      return LayerIndices{static_cast<OfLayer>(k), name.substr(of_layer_names[k].size())};
+  }
+  return std::nullopt;
 }
 
 Stage whole(const Model& model) {

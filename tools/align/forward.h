@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "assay/align/machine.h"
-#include "assay/align/model.h"
+#include "assay/align/modes.h"
 
 namespace assay::align {
 
@@ -12,8 +12,13 @@ struct Batch {
   std::int64_t sequences = 1, length = 1;
   double prompt = 0;       ///< up to this part of a sequence, its first tokens, the targets do not count
   bool is_routed = false;  ///< each router's choice of experts is given with them
+  std::optional<Modes> modes = {};  ///< others than those of the strategy
   std::int64_t tokens() const { return sequences * length; }
 };
+
+inline Modes modes(const Batch& batch, const Model& model, const Parallel& parallel) {
+  return batch.modes ? *batch.modes : modes_of(model, parallel);
+}
 
 /// What of a micro-batch a loss is a mean of.
 enum class MeanOf : std::uint8_t { targets, tokens };
@@ -39,15 +44,25 @@ struct Forward {
   std::vector<Loss> losses;
 };
 
-/// The name of a router's given choice among the indices of a step.
-std::string choice_of(const std::string& module);
-/// Of such a name the module; else nothing.
-std::optional<std::string> router_of(const std::string& indices);
+/// What the indices of a step say of a layer of experts.
+enum class OfLayer : std::uint8_t {
+  choice,        ///< [tokens, top_k]: the experts that its router takes
+  other_tokens,  ///< [experts]: how many tokens they get in other micro-batches of this rank that count with
+                 ///< this one for the balance loss (modes.h)
+  slots          ///< [experts]: which matrix each is, where they move (expert_placement.h)
+};
+std::string name_of(OfLayer, const std::string& layer);
+struct LayerIndices {
+  OfLayer what;
+  std::string layer;
+};
+/// Of such a name; else nothing.
+std::optional<LayerIndices> of_layer(const std::string& name);
 
 /// The forward pass (facts A) of a rank. Of the indices "tokens" and "targets" it has those of its part of
 /// the sequences; of multi-token prediction at depth k "tokens_k" and "targets_k", rolled left by k.
 /// "valid_targets" counts those of the whole micro-batch that are not left out. Where the batch is routed,
-/// choice_of(module) are the experts [tokens here, top_k] of a router.
+/// the choices of the routers are among them.
 /// @param batch  of the whole micro-batch
 /// @param x      what the stage before gave; of one that embeds, nothing
 Forward forward(Machine&, const Model&, const Batch& batch, const Stage&, const std::optional<Value>& x = {});

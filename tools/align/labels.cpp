@@ -13,7 +13,7 @@ namespace {
 using Names = std::vector<std::string>;
 
 // Letters that count the same things though their extents may differ: heads of queries and of keys, the
-// tokens of both; the rows of an operator that puts tokens in another order.
+// tokens of both; the rows of an operator that puts tokens in another order; those of what is added.
 std::string_view same_as(const Operator& op, std::string_view letter) {
   struct Alias {
     std::string_view op, letter, same;
@@ -21,7 +21,7 @@ std::string_view same_as(const Operator& op, std::string_view letter) {
   static constexpr Alias aliases[] = {
       {"attention", "G", "H"},    {"attention", "S", "L"},     {"grouped_matmul", "G", "T"},
       {"moe_permute", "P", "N"},  {"moe_unpermute", "P", "N"}, {"index_select", "R", "N"},
-      {"index_select", "C", "N"},
+      {"index_select", "C", "N"}, {"scatter_add", "I", "X"},   {"scatter_add", "S", "X"},
   };
   for (const Alias& alias : aliases) {
     if (alias.op == op.name && alias.letter == letter) return alias.same;

@@ -34,6 +34,7 @@ class LayerParts {
   Machine& on;
   const Model& model;
   const Batch batch;  ///< of this rank's part of the sequences
+  const Modes modes = align::modes(batch, model, on.mesh().parallel());
 };
 
 /// A layer's attention: [tokens, hidden] to the same.

@@ -147,6 +147,12 @@ Value Machine::exchange_rows(const std::string& module, const Value& rows, const
   return finish(std::move(node), shape, rows.placement);
 }
 
+Value Machine::sum_of_neighbours(const std::string& module, const Value& counts, std::int64_t ranks) {
+  if (ranks == 1) return counts;
+  hold_sum(module, counts, mesh_.neighbours(Axis::dp, ranks));
+  return add(counts.shape, counts.placement);
+}
+
 void Machine::place_gradients_of(const Node& node, Placements& all) const {
   if (node.declares) return;
   if (node.op == nullptr) {

@@ -83,6 +83,9 @@ class Machine {
   /// @param give, take  how many: indices, one per rank of the node
   Value exchange_rows(const std::string& module, const Value& rows, const Value& give, const Value& take);
 
+  /// Counts, summed over the micro-batches that so many neighbours along dp work on at the same time.
+  Value sum_of_neighbours(const std::string& module, const Value& counts, std::int64_t ranks);
+
   /// What has been done: a call of an operator, a movement, or rows that were exchanged.
   struct Node {
     std::string module;
@@ -117,6 +120,9 @@ class Machine {
   virtual void hold_view(const Value& of, const Shape&) { (void)of; }
   virtual Shape hold_derived(const std::vector<Value>& inputs, const Shape& shape, const Formula&,
                              bool real) = 0;
+  virtual void hold_sum(const std::string& module, const Value& counts, const std::vector<int>& group) {
+    (void)module, (void)counts, (void)group;
+  }
   /// Shapes of the outputs.
   virtual std::vector<NamedValue> hold_call(const Node&) = 0;
   virtual Shape hold_moved(const Node&) = 0;

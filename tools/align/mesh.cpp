@@ -90,10 +90,14 @@ std::int64_t Mesh::node_size() const {
   return parallel_.dispatch == Dispatch::allgather ? 1 : parallel_.node;
 }
 
+std::vector<int> Mesh::neighbours(Axis axis, std::int64_t ranks) const {
+  const std::vector<int> all = group({axis});
+  const std::int64_t first = coordinate(axis) / ranks * ranks;
+  return {all.begin() + first, all.begin() + first + ranks};
+}
+
 std::vector<int> Mesh::node_group() const {
-  const std::vector<int> all = group({Axis::ep});
-  const std::int64_t size = node_size(), first = coordinate(Axis::ep) / size * size;
-  return {all.begin() + first, all.begin() + first + size};
+  return neighbours(Axis::ep, node_size());
 }
 
 std::vector<int> Mesh::peer_group() const {

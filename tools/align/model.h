@@ -18,6 +18,10 @@ enum class Score : std::uint8_t { softmax_of_chosen, softmax, sigmoid };
 /// Where an expert's output gets its probability: between activation and second matmul, or after it.
 enum class ProbabilityAt : std::uint8_t { activation, output };
 
+/// Whom an expert keeps that may not take all of its tokens: those of the largest probabilities, or the
+/// first.
+enum class DropPolicy : std::uint8_t { probs, position };
+
 /// Over what the balance of the experts is counted.
 enum class BalanceLoss : std::uint8_t { none, sequence, micro_batch, ep_group, dp_group };
 
@@ -66,6 +70,9 @@ struct Model {
     std::int64_t groups = 0, top_groups = 0;  ///< 0: experts are not in groups
     double bias_rate = 0;                     ///< of the bias that balances without a loss; 0: there is none
     ProbabilityAt probability_at = ProbabilityAt::activation;
+    double capacity_factor = 0;  ///< of a rank's even share of tokens, the most that an expert takes; 0: all
+    DropPolicy drop_policy = DropPolicy::probs;
+    bool pad_to_capacity = false;  ///< always as many: tokens that were not routed there count 0
   } moe;
 
   struct Losses {

@@ -19,6 +19,8 @@ inline constexpr std::array<std::string_view, 3> names_of<Score> = {"softmax_of_
 template <>
 inline constexpr std::array<std::string_view, 2> names_of<ProbabilityAt> = {"activation", "output"};
 template <>
+inline constexpr std::array<std::string_view, 2> names_of<DropPolicy> = {"probs", "position"};
+template <>
 inline constexpr std::array<std::string_view, 5> names_of<BalanceLoss> = {"none", "sequence", "micro_batch",
                                                                           "ep_group", "dp_group"};
 
@@ -77,6 +79,9 @@ void for_each_field(M& m, Visit visit) {
   visit(Field{"moe", "top_groups", 0, 1 << 14}, m.moe.top_groups);
   visit(Field{"moe", "bias_rate", 0, 1}, m.moe.bias_rate);
   visit(Field{"moe", "probability_at"}, m.moe.probability_at);
+  visit(Field{"moe", "capacity_factor", 0, 1e6}, m.moe.capacity_factor);
+  visit(Field{"moe", "drop_policy"}, m.moe.drop_policy);
+  visit(Field{"moe", "pad_to_capacity"}, m.moe.pad_to_capacity);
   visit(Field{"losses", "balance"}, m.losses.balance);
   visit(Field{"losses", "balance_weight", 0, 1e6}, m.losses.balance_weight);
   visit(Field{"losses", "z_weight", 0, 1e6}, m.losses.z_weight);

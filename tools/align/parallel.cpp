@@ -46,6 +46,8 @@ const std::vector<Key>& keys() {
       choice_key("dispatch", &Parallel::dispatch, {"alltoall", "allgather", "hierarchical"}),
       count("node", &Parallel::node),
       count("etp", &Parallel::etp),
+      choice_key("placement", &Parallel::placement, {"fixed", "dynamic"}),
+      flag_key("redistribute", &Parallel::redistribute),
       choice_key("recompute", &Parallel::recompute, {"none", "full", "mla", "permute", "activation"}),
       flag_key("swap", &Parallel::swap),
       choice_key("reduce", &Parallel::reduce, {"ranks", "ring", "tree"}),
@@ -55,11 +57,11 @@ const std::vector<Key>& keys() {
 
 }  // namespace
 
-Parallel parse_parallel(std::string_view text) {
+Parallel parse_parallel(std::string_view text, std::string_view option) {
   Parallel parallel;
-  read_settings("--parallel", keys(), split(text, ','), parallel);
+  read_settings(option, keys(), split(text, ','), parallel);
   if (parallel.ranks() > most_ranks)  // each key is at most that: no overflow
-    throw Error("--parallel: tp {} times cp {} times dp {} times pp {} is more than {} ranks", parallel.tp,
+    throw Error("{}: tp {} times cp {} times dp {} times pp {} is more than {} ranks", option, parallel.tp,
                 parallel.cp, parallel.dp, parallel.pp, most_ranks);
   return parallel;
 }

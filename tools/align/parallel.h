@@ -18,6 +18,9 @@ enum class ContextMode : std::uint8_t { ring, ulysses };
 /// In which order a stage works on micro-batches (facts D8 to D10).
 enum class Schedule : std::uint8_t { one_f_one_b, interleaved, zero_bubble, dualpipe };
 
+/// Whether experts stay on their ranks, or move after each step so that the ranks have as much to do.
+enum class ExpertPlacement : std::uint8_t { fixed, dynamic };
+
 /// What is computed again in backward instead of kept.
 enum class Recompute : std::uint8_t { none, full, mla, permute, activation };
 
@@ -38,6 +41,8 @@ struct Parallel {
   Dispatch dispatch = Dispatch::alltoall;
   std::int64_t node = 1;  ///< of hierarchical dispatch: how many ranks of ep share a node
   std::int64_t etp = 1;   ///< expert tensor parallel
+  ExpertPlacement placement = ExpertPlacement::fixed;
+  bool redistribute = false;  ///< samples change ranks of dp so that attention has as much to do on each
   Recompute recompute = Recompute::none;
   bool swap = false;  ///< activations leave the device between forward and backward
   ReduceOrder reduce = ReduceOrder::ranks;
@@ -46,9 +51,10 @@ struct Parallel {
   bool operator==(const Parallel&) const = default;
 };
 
-/// "tp=2,pp=2,dispatch=allgather". Throws Error for an unknown key and for a value that it cannot have, with
-/// those it can.
-Parallel parse_parallel(std::string_view);
+/// "tp=2,pp=2,dispatch=allgather".
+/// @param option  that errors name
+/// @throws Error  for an unknown key and for a value that it cannot have, with those it can
+Parallel parse_parallel(std::string_view, std::string_view option = "--parallel");
 /// What parse_parallel reads; what has its default is left out, "" is a single device.
 std::string to_string(const Parallel&);
 

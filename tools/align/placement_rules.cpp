@@ -94,7 +94,8 @@ class Outputs {
     const Placed placed = place(all, labels.of(y));
     if (all.empty() || placed != replicated) return placed;
     // Each rank has its own: how many of its tokens an expert gets.
-    if (output_arg(op_, y).role == Role::output_index) return sharded(0);
+    if (output_arg(op_, y).role == Role::output_index)
+      return labels.of(y).empty() ? replicated : sharded(0);  // a scalar: as large on every rank
     if (sums(op_)) return partial;
     throw Error("{}: {} needs a dimension whole that is sharded over {}; gather it first", module_, op_.name,
                 name(axis_));

@@ -54,6 +54,9 @@ void check(const Model& m, const Batch& batch, const Parallel& p) {
   check_batch(batch, p);
   check_experts(m, batch, p);
   expect_divides("tokens of the vocabulary", m.vocabulary, "tp", p.tp);
+  if (p.redistribute && p.dp == 1) throw Error("--parallel: redistribute needs dp > 1");
+  if (p.placement == ExpertPlacement::dynamic && p.ep == 1)
+    throw Error("--parallel: placement=dynamic needs ep > 1");
   if (p.zero > 0 && p.dp * p.cp == 1) throw Error("--parallel: zero needs dp or cp > 1");
 }
 
@@ -105,6 +108,7 @@ bool is_of_experts(const std::string& parameter) {
 Plan make_plan(const Model& model, const Batch& batch, const Parallel& parallel, const Pipeline& pipeline,
                std::int64_t micro_batches) {
   check(model, batch, parallel);
+  check_modes(model, modes(batch, model, parallel), parallel, micro_batches * parallel.dp);
   Plan plan;
   const Planner planner(model, batch, Mesh(parallel, 0));
   for (std::size_t s = 0; s < pipeline.stages().size(); ++s) {

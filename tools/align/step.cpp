@@ -11,6 +11,7 @@
 #include "assay/align/strategies/data_parallel.h"
 #include "assay/align/strategies/muon.h"
 #include "assay/align/strategies/recompute.h"
+#include "assay/align/strategies/redistribution.h"
 #include "assay/align/strategies/regions.h"
 #include "assay/align/strategies/swap.h"
 #include "assay/golden/error.h"
@@ -57,6 +58,7 @@ struct Replay::Running {
 Replay::Replay(const Model& model, const StepSettings& settings, Communicator& communicator)
     : model_(model),
       settings_(settings),
+      modes_(modes(settings.batch, model, settings.parallel)),
       pipeline_(settings.parallel, model, of_each_rank(settings)),
       plan_(make_plan(model, settings.batch, settings.parallel, pipeline_, of_each_rank(settings))),
       ranks_(communicator, Mesh(settings.parallel, communicator.rank()),
@@ -78,6 +80,7 @@ void Replay::initialize() {
   const DType dtype = ranks_.arithmetic().storage();
   for (const auto& [name, planned] : plan_) {
     if (std::ranges::find(planned.holders, mesh().coordinate(Axis::pp)) == planned.holders.end()) continue;
+    if (is_of_experts(name)) slots_.try_emplace(layer_of(name), home_slots(model_.moe.experts));
     const Tensor whole = piece_of_whole(name, planned);
     const ZeroShards& shards = shards_of(name);
     const Tensor own = this->shards(1) ? shards.shard(whole) : whole;
@@ -107,7 +110,7 @@ Tensor Replay::value_of(const std::string& name) const {
 
 std::map<std::string, Tensor> Replay::parameters() const {
   std::map<std::string, Tensor> all;
-  for (const auto& [name, parameter] : parameters_) all.emplace(name, value_of(name));
+  for (const auto& [name, parameter] : parameters_) all.emplace(name, at_home(name, value_of(name)));
   return all;
 }
 
@@ -118,6 +121,14 @@ std::int64_t Replay::number_of(std::int64_t micro_batch) const {
 
 // Of the whole micro-batch; `number` is global.
 Sequences Replay::sequences_of(std::int64_t number) const {
+  const std::int64_t together = modes_.exchange_samples, first = number / together * together;
+  if (together == 1) return loaded_sequences(number);
+  std::vector<Sequences> all;
+  for (std::int64_t k = first; k < first + together; ++k) all.push_back(loaded_sequences(k));
+  return redistributed(all, settings_.batch)[static_cast<std::size_t>(number - first)];
+}
+
+Sequences Replay::loaded_sequences(std::int64_t number) const {
   if (settings_.given.sequences) return settings_.given.sequences({step_, number});
   return initial_sequences(settings_.batch, model_.vocabulary, step_ * settings_.micro_batches + number,
                            settings_.seed);
@@ -130,12 +141,23 @@ LossShares Replay::shares_of_step() const {
   return {settings_.loss_average, settings_.batch.tokens(), valid};
 }
 
-// Of this rank's part of the sequences; of a router, of the tokens that sequence parallel gives it.
 Tensor Replay::indices(const std::string& name, std::int64_t micro_batch) const {
   const std::int64_t number = number_of(micro_batch);
-  const std::optional<std::string> router = router_of(name);
-  const Tensor whole = router ? settings_.given.routing(*router, {step_, number})
-                              : indices_of(name, sequences_of(number), settings_.batch);
+  const std::optional<LayerIndices> of = of_layer(name);
+  if (!of) return own_positions(indices_of(name, sequences_of(number), settings_.batch));
+  switch (of->what) {
+    case OfLayer::choice:
+      return own_tokens(own_positions(settings_.given.routing(of->layer, {step_, number})));
+    case OfLayer::other_tokens:
+      return counted_by_others(of->layer, micro_batch);
+    case OfLayer::slots:
+      break;
+  }
+  return Tensor::from_indices({model_.moe.experts}, slots_of_experts(slots_.at(of->layer)));
+}
+
+// Of all tokens those of the positions that context parallel gives this rank.
+Tensor Replay::own_positions(const Tensor& whole) const {
   if (whole.shape().empty()) return whole;
   const std::vector<std::int64_t> all = whole.indices();
   const std::int64_t of_position = whole.size() / settings_.batch.length;
@@ -146,13 +168,18 @@ Tensor Replay::indices(const std::string& name, std::int64_t micro_batch) const 
   }
   Shape shape = whole.shape();
   shape.front() /= mesh().size(Axis::cp);
-  const Tensor here = Tensor::from_indices(shape, own);
-  const bool is_cut = router && mesh().parallel().sp;
-  return is_cut ? piece_of(here, 0, mesh().coordinate(Axis::tp), mesh().size(Axis::tp)) : here;
+  return Tensor::from_indices(shape, own);
+}
+
+// Of these, those that sequence parallel gives it.
+Tensor Replay::own_tokens(const Tensor& of_positions) const {
+  if (!mesh().parallel().sp) return of_positions;
+  return piece_of(of_positions, 0, mesh().coordinate(Axis::tp), mesh().size(Axis::tp));
 }
 
 void Replay::forward(const Action& action, Recorder* recorder) {
   const std::int64_t m = action.micro_batch;
+  count_ahead(action);
   auto running = std::make_unique<Running>(
       ranks_, [this](const Machine::NamedParameter& p) { return value_of(p.name); },
       [this, m](const std::string& name) { return indices(name, m); });
@@ -250,13 +277,16 @@ StepResult Replay::step(Recorder* recorder) {
   result.loss = sum_losses();
   reduce_gradients();
   if (recorder != nullptr) record_parameters(*recorder);
-  balance();
+  sum_loads();
+  update_router_biases();
   result.grad_norm = norm();
   result.loss_scale = loss_scale();
   result.skipped = scaler_ && !std::isfinite(result.grad_norm);  // the norm is of all ranks
   if (!result.skipped) update(clip_coefficient(settings_.optimizer, result.grad_norm));
   if (scaler_) scaler_->update(result.skipped);
   if (recorder != nullptr) record_updates(*recorder);
+  place_experts();
+  loads_.clear();
   ++step_;
   return result;
 }
@@ -273,19 +303,20 @@ Tensor Replay::whole_piece(const std::string& name, const Tensor& t, std::int64_
 
 void Replay::record_parameters(Recorder& recorder) const {
   for (const auto& [name, parameter] : parameters_)
-    recorder.parameter({Phase::forward, "param"}, name, plan_.at(name), value_of(name));
+    recorder.parameter({Phase::forward, "param"}, name, plan_.at(name), at_home(name, value_of(name)));
   for (const auto& [name, gradient] : gradients_)
-    recorder.parameter({Phase::backward, "grad"}, name, plan_.at(name), whole_piece(name, gradient, 2));
+    recorder.parameter({Phase::backward, "grad"}, name, plan_.at(name),
+                       at_home(name, whole_piece(name, gradient, 2)));
 }
 
 void Replay::record_updates(Recorder& recorder) const {
   for (const auto& [name, parameter] : parameters_) {
     const PlannedParameter& planned = plan_.at(name);
-    recorder.parameter({Phase::optimizer, "param"}, name, planned, value_of(name));
+    recorder.parameter({Phase::optimizer, "param"}, name, planned, at_home(name, value_of(name)));
     if (!gradients_.contains(name)) continue;
     for (const NamedTensor& state : parameter.state)
       recorder.parameter({Phase::optimizer, "state", state.name}, name, planned,
-                         whole_piece(name, state.tensor, 1));
+                         at_home(name, whole_piece(name, state.tensor, 1)));
   }
 }
 

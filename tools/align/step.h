@@ -9,6 +9,7 @@
 #include "assay/align/plan.h"
 #include "assay/align/recorder.h"
 #include "assay/align/sources.h"
+#include "assay/align/strategies/expert_placement.h"
 #include "assay/align/strategies/zero.h"
 #include "assay/align/sum_errors.h"
 #include "assay/align/tape.h"
@@ -49,7 +50,7 @@ class Replay {
   /// one.
   StepResult step(Recorder*);
 
-  /// This rank's pieces. All ranks must call it: what ZeRO has cut is gathered.
+  /// This rank's pieces, experts by their numbers. All ranks must call it: what ZeRO has cut is gathered.
   std::map<std::string, Tensor> parameters() const;
   /// Of the last step, after clipping: this rank's pieces, or its flat shards where ZeRO cuts gradients.
   const std::map<std::string, Tensor>& gradients() const { return gradients_; }
@@ -74,7 +75,10 @@ class Replay {
   Tensor value_of(const std::string& name) const;
   Tensor piece_of_whole(const std::string& name, const PlannedParameter&) const;
   Tensor indices(const std::string& name, std::int64_t micro_batch) const;
+  Tensor own_positions(const Tensor&) const;
+  Tensor own_tokens(const Tensor&) const;
   Sequences sequences_of(std::int64_t number) const;
+  Sequences loaded_sequences(std::int64_t number) const;
   std::int64_t number_of(std::int64_t micro_batch) const;
   LossShares shares_of_step() const;
   const ZeroShards& shards_of(const std::string& name) const;
@@ -89,14 +93,23 @@ class Replay {
   Tensor receive(std::string_view what, std::int64_t micro_batch, std::int64_t from_stage,
                  std::int64_t stage);
   int rank_of(std::int64_t stage, std::int64_t micro_batch) const;
+  using Loads = std::map<std::string, std::vector<std::int64_t>>;  ///< tokens of each expert, by layer
+  static std::string layer_of(const std::string& parameter);
+  Loads loads_of(const Tape&, std::string_view op) const;
   void add_loads(const Tape&);
   bool counts_tokens(const Placement&) const;
+  void sum_loads();
+  void update_router_biases();
+  bool moves_experts() const;
+  Tensor at_home(const std::string& name, const Tensor& piece) const;
+  void place_experts();
+  void count_ahead(const Action&);
+  Tensor counted_by_others(const std::string& layer, std::int64_t micro_batch) const;
   std::vector<int> all_ranks() const;
   double sum_losses();
   void reduce_gradients();
   double loss_scale() const { return scaler_ ? scaler_->scale() : 1; }
   double norm() const;
-  void balance();
   void update(double coefficient);
   void update_by_elements(const std::string& name, const Tensor& gradient);
   void update_matrices(const std::string& name, const Tensor& gradient);
@@ -108,6 +121,7 @@ class Replay {
 
   const Model model_;
   const StepSettings settings_;
+  const Modes modes_;
   const Pipeline pipeline_;
   const Plan plan_;
   const Ranks ranks_;
@@ -115,7 +129,8 @@ class Replay {
   const std::shared_ptr<const Arithmetic> of_norm_;
   std::optional<LossScaler> scaler_;
   std::int64_t step_ = 0, updates_ = 0;
-  std::map<std::string, Parameter> parameters_;
+  std::map<std::string, Parameter> parameters_;  ///< of experts by slot
+  std::map<std::string, Slots> slots_;           ///< where experts are, by layer
 
   // of the step that is running
   LossShares shares_;
@@ -123,8 +138,9 @@ class Replay {
   Gradients gradients_;  ///< open, in the end closed
   std::map<std::string, ReducedGradient> reduced_;
   std::vector<SummingCollective> collectives_;
-  std::map<std::string, std::vector<std::int64_t>> loads_;  ///< tokens of each expert, by the router's bias
-  std::vector<double> losses_;                              ///< of this rank's stages, weighted
+  Loads loads_;
+  std::map<std::int64_t, Loads> counted_;  ///< ahead, by micro-batch
+  std::vector<double> losses_;             ///< of this rank's stages, weighted
 };
 
 }  // namespace assay::align

@@ -1,4 +1,4 @@
-// What a step does once all its micro-batches are done: loads of experts, the sums of gradients, their norm,
+// What a step does once all its micro-batches are done: the sums of gradients, their norm,
 // updates.
 #include <fmt/format.h>
 
@@ -12,12 +12,6 @@
 #include "assay/golden/exact_sum.h"
 
 namespace assay::align {
-namespace {
-
-constexpr std::string_view router_bias = "e_score_correction_bias";
-
-}  // namespace
-
 // Magnitudes are summed as the gradients are.
 void Replay::add_terms(const std::string& name, const Tensor& gradient) {
   const Tensor own = scaled(magnitudes(gradient), 1 / loss_scale());
@@ -36,47 +30,6 @@ ReducedGradient Replay::bounded(const std::string& name, const Tensor& gradient)
   result.error = {over_ranks.n_extra + result.error.n_extra, over_ranks.n_wire, over_ranks.u_extra,
                   over_ranks.u_wire};
   return result;
-}
-
-// How many tokens each expert got, for the bias of its router: every rank counts the tokens that it has.
-void Replay::add_loads(const Tape& tape) {
-  for (const Machine::Node& node : tape.nodes()) {
-    if (node.op == nullptr || node.op->name != "router_topk") continue;
-    const std::string bias = fmt::format("{}.gate.{}", node.module, router_bias);
-    if (!parameters_.contains(bias)) continue;
-    const Value& index = value_named(node.outputs, "index");
-    std::vector<std::int64_t> load(static_cast<std::size_t>(model_.moe.experts));
-    if (counts_tokens(index.placement)) {
-      for (const std::int64_t e : tape.tensor(index).indices()) ++load[static_cast<std::size_t>(e)];
-    }
-    const auto [at, first] = loads_.try_emplace(bias, load);
-    if (first) continue;
-    for (std::size_t e = 0; e < load.size(); ++e) at->second[e] += load[e];
-  }
-}
-
-// Of ranks with the same tokens the first.
-bool Replay::counts_tokens(const Placement& placement) const {
-  return std::ranges::all_of(std::array{Axis::tp, Axis::cp}, [&](Axis axis) {
-    return placement[axis] != replicated || mesh().coordinate(axis) == 0;
-  });
-}
-
-// The bias of a router follows the load of its experts (facts A7): before the optimizer, and without
-// gradient.
-void Replay::balance() {
-  for (const auto& [name, load] : loads_) {
-    const Tensor own = Tensor::from_indices({static_cast<std::int64_t>(load.size())}, load);
-    const std::string what = "the loads of " + name;
-    const Tensor all = ranks_.sum_indices(holders_of(mesh(), plan_.at(name)), what + " over pp",
-                                          ranks_.sum_indices(mesh().group(dense_axes), what, own));
-    Parameter& bias = parameters_.at(name);
-    const Tensor updated = ranks_.arithmetic().result(
-        "expert_bias_update", {{"expert_bias", value_of(name)}, {"tokens_per_expert", all}},
-        {{"rate", model_.moe.bias_rate}});
-    bias.value = shards(3) ? shards_of(name).shard(updated) : updated;
-  }
-  loads_.clear();
 }
 
 // The sum is exact, so that it is the same whatever rank has which loss.

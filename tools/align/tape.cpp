@@ -9,10 +9,6 @@ namespace {
 
 constexpr std::string_view grad = "grad_";
 
-std::vector<std::int64_t> as_integers(const Tensor& t) {
-  return t.indices();
-}
-
 }  // namespace
 
 const Shape& Tape::hold(Tensor tensor) {
@@ -50,13 +46,17 @@ void Tape::hold_view(const Value& of, const Shape& shape) {
 Shape Tape::hold_derived(const std::vector<Value>& inputs, const Shape& guess, const Formula& formula,
                          bool real) {
   std::vector<Integers> given;
-  for (const Value& v : inputs) given.push_back(as_integers(tensor(v)));
+  for (const Value& v : inputs) given.push_back(tensor(v).indices());
   const Integers result = formula(given);
   Shape shape = guess;
   if (shape.size() == 1) shape = {static_cast<std::int64_t>(result.size())};
   if (!real) return hold(Tensor::from_indices(shape, result));
   const std::vector<double> numbers(result.begin(), result.end());
   return hold(Tensor::from_values(ranks_.arithmetic().storage(), shape, numbers));
+}
+
+void Tape::hold_sum(const std::string& module, const Value& counts, const std::vector<int>& group) {
+  hold(ranks_.sum_indices(group, module, tensor(counts)));
 }
 
 std::vector<NamedTensor> Tape::inputs_of(const Node& node) const {

@@ -52,6 +52,7 @@ class Tape : public Machine {
   Shape hold_indices(const std::string& name, const Shape&) override;
   void hold_view(const Value& of, const Shape&) override;
   Shape hold_derived(const std::vector<Value>&, const Shape&, const Formula&, bool real) override;
+  void hold_sum(const std::string& module, const Value& counts, const std::vector<int>& group) override;
   std::vector<NamedValue> hold_call(const Node&) override;
   Shape hold_moved(const Node&) override;
   std::optional<std::int64_t> known(const Value& v) const override { return tensor(v).indices().front(); }

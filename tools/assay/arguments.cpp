@@ -198,6 +198,11 @@ void add_replay(CLI::App& app, std::function<int()>& action) {
           "lr=1e-3,weight_decay=0.1,decay=matrices,max_norm=1,..")
       ->type_name("NAME[,KEY=VALUE,..]")
       ->excludes(describe);
+  verb->add_option("--modes-of", o->modes_of,
+                   "compute what is another function by design under that strategy as it is there: balance "
+                   "losses over groups of ranks, capacity, redistributed samples")
+      ->type_name("KEY=VALUE,..")
+      ->excludes(describe);
   verb->add_option("--loss-average", o->loss_average,
                    "over micro-batches, or over tokens as calculate_per_token_loss does")
       ->check(CLI::IsMember({"micro-batches", "tokens"}))

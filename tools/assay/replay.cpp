@@ -55,18 +55,28 @@ void check_ranks(const align::Model& model, const align::Parallel& parallel) {
         parallel.ranks(), kept, most);
 }
 
-std::string producer(const align::Model& model, const align::StepSettings& settings) {
-  const auto text = [](const std::string& value) {
-    Json json;
-    json.value_ = value;
-    return json.text();
+// What made a dump: enough to make it again.
+std::string producer(const align::Model& model, const align::StepSettings& settings, const ReplayVerb& verb) {
+  Json::Object made = {{"program", {"assay replay"}}};
+  const auto add = [&](const char* key, const std::string& value) {
+    if (!value.empty()) made.push_back({key, {value}});
   };
-  return fmt::format(
-      "{{\"program\":\"assay replay\",\"precision\":{},\"parallel\":{},\"optimizer\":{},\"loss_average\":{},"
-      "\"model\":{}}}",
-      text(std::string(name(settings.precision))), text(to_string(settings.parallel)),
-      text(to_string(settings.optimizer)), text(std::string(name(settings.loss_average))),
-      text(align::to_toml(model)));
+  add("precision", std::string(name(settings.precision)));
+  made.push_back({"parallel", {to_string(settings.parallel)}});
+  if (verb.modes_of) made.push_back({"modes_of", {*verb.modes_of}});
+  add("optimizer", to_string(settings.optimizer));
+  add("loss_average", std::string(name(settings.loss_average)));
+  for (const auto& [key, number] : {std::pair{"sequences", verb.sequences},
+                                    {"length", verb.length},
+                                    {"micro_batches", verb.micro_batches},
+                                    {"seed", verb.seed}})
+    made.push_back({key, {std::int64_t{number}}});
+  made.push_back({"prompt", {verb.prompt}});
+  add("weights", verb.weights);
+  add("tokens", verb.tokens);
+  add("routing", verb.routing);
+  add("model", align::to_toml(model));
+  return Json{made}.text();
 }
 
 align::Selection select(const ReplayVerb& verb) {
@@ -95,11 +105,13 @@ class Runs {
                  .loss_average = align::parse_loss_average(verb_.loss_average),
                  .parallel = align::parse_parallel(verb_.parallel),
                  .seed = verb_.seed};
+    if (verb_.modes_of) settings_.batch.modes = modes_of();
     selection_ = select(verb_);
     check_size(model_, settings_.batch);
     check_ranks(model_, settings_.parallel);
     align::check(model_, settings_);
     check_processes();
+    if (is_first()) declare_other_functions();
     std::signal(SIGXFSZ, SIG_IGN);  // a dump that grows too large is an error that says so
     const auto work = [this](align::Communicator& communicator) { steps(communicator); };
     if (job_ != nullptr) {
@@ -116,11 +128,30 @@ class Runs {
 
  private:
   bool is_first() const { return job_ == nullptr || job_->rank() == 0; }
-  Manifest manifest() const { return align::manifest_of(settings_.parallel, producer(model_, settings_)); }
+  Manifest manifest() const {
+    return align::manifest_of(settings_.parallel, producer(model_, settings_, verb_));
+  }
   void check_processes() const {
     if (job_ != nullptr && job_->size() != settings_.parallel.ranks())
       throw Error("mpirun has started {} processes; --parallel '{}' has {} ranks", job_->size(),
                   printable(verb_.parallel), settings_.parallel.ranks());
+  }
+  // Of a strategy that would itself be possible.
+  align::Modes modes_of() const {
+    align::StepSettings other = settings_;
+    other.parallel = align::parse_parallel(*verb_.modes_of, "--modes-of");
+    try {
+      align::check(model_, other);
+    } catch (const Error& e) {
+      throw Error("--modes-of '{}': {}", printable(*verb_.modes_of), e.what());
+    }
+    return align::modes_of(model_, other.parallel);
+  }
+  // Of a strategy that a single device does not compute, nor is asked to.
+  void declare_other_functions() const {
+    if (verb_.modes_of) return;
+    for (const std::string& what : align::other_functions(align::modes_of(model_, settings_.parallel)))
+      fmt::print("note: {}, by design: compare with --modes-of '{}'\n", what, to_string(settings_.parallel));
   }
   void open_files() {
     settings_.given = sources();

@@ -80,6 +80,7 @@ struct ReplayVerb {
   long long steps = 1, micro_batches = 1, sequences = 1, length = 32, seed = 0;
   std::string precision = "fp64";
   std::string parallel, optimizer = "adamw", loss_average = "micro-batches";
+  std::optional<std::string> modes_of;
   double prompt = 0;
   std::string tolerance = "telechat3", dtype = "bfloat16";  ///< of describe
 };

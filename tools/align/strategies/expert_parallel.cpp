@@ -13,6 +13,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "assay/align/forward.h"
+
 namespace assay::align {
 namespace {
 
@@ -84,6 +86,22 @@ Value Dispatcher::gather(const Value& x) {
   return on_.move(module_, {Kind::all_gather, Axis::ep, 0, 0, Among::peers}, of_etp);
 }
 
+// Which matrices the experts are, where they move.
+Value Dispatcher::at_their_slots(const Value& index) {
+  if (on_.mesh().parallel().placement == ExpertPlacement::fixed) return index;
+  const Shape flat = {element_count(index.shape)};
+  const Value slots =
+      on_.derive({on_.view(index, flat), on_.indices(name_of(OfLayer::slots, module_), {experts_})}, flat,
+                 index.placement, [](const std::vector<Integers>& given) {
+                   Integers chosen = given.front();
+                   for (std::int64_t& e : chosen) {
+                     if (e >= 0) e = given[1][static_cast<std::size_t>(e)];
+                   }
+                   return chosen;
+                 });
+  return on_.view(slots, index.shape);
+}
+
 // The choices of this node's experts, numbered from 0; -1 for those of others.
 Value Dispatcher::select_of_node(const Value& index) {
   if (nodes() == 1) return index;
@@ -108,7 +126,7 @@ Dispatched Dispatcher::dispatch(Value x, Routed routed, bool with_probs) {
   Dispatched d;
   d.weights = gather(routed.weights);
   d.tokens = x.shape.front();
-  const Value index = select_of_node(gather(routed.index));
+  const Value index = select_of_node(gather(at_their_slots(routed.index)));
   const std::int64_t choices = element_count(index.shape);
   const Value kept = on_.derive({on_.view(index, {choices})}, {}, {}, [](const std::vector<Integers>& given) {
     return Integers{std::ranges::count_if(given.front(), [](std::int64_t e) { return e >= 0; })};

@@ -47,6 +47,7 @@ class Dispatcher {
   std::int64_t nodes() const { return on_.mesh().size(Axis::ep) / node(); }
   std::int64_t experts_of_node() const { return experts_ / nodes(); }
   Value gather(const Value&);
+  Value at_their_slots(const Value& index);
   Value select_of_node(const Value& index);
   void exchange(Dispatched&, const Value& sizes, bool with_probs);
   Value select(const Value& x, const Value& order);

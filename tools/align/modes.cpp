@@ -1,0 +1,84 @@
+#include "assay/align/modes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "assay/align/strategies/context_parallel.h"
+#include "assay/golden/error.h"
+
+namespace assay::align {
+namespace {
+
+std::int64_t counted_together(const Model& m, const Parallel& p) {
+  if (m.moe.experts == 0) return 1;
+  if (m.losses.balance == BalanceLoss::dp_group) return p.dp;
+  if (m.losses.balance != BalanceLoss::ep_group) return 1;
+  const std::int64_t of_group = p.ep * p.etp, of_micro_batch = p.tp * p.cp;
+  if (of_micro_batch % of_group != 0 && of_group % of_micro_batch != 0)
+    throw Error(
+        "--parallel: balance losses over groups of ep {} times etp {} ranks, of which a micro-batch has tp "
+        "{} "
+        "times cp {}; expected that one divides the other",
+        p.ep, p.etp, p.tp, p.cp);
+  return std::max<std::int64_t>(1, of_group / of_micro_batch);
+}
+
+}  // namespace
+
+Modes modes_of(const Model& m, const Parallel& p) {
+  Modes modes = {.counted_together = counted_together(m, p), .exchange_samples = p.redistribute ? p.dp : 1};
+  const bool drops_tokens = m.moe.experts > 0 && m.moe.capacity_factor > 0;
+  if (!drops_tokens) return modes;
+  modes.tp = p.tp;
+  modes.cp = p.cp;
+  modes.context = p.cp > 1 ? p.context : ContextMode::ring;
+  return modes;
+}
+
+// Rows of a rank of cp are tokens l sequences + s of its positions l; a rank of tp gives its part of them.
+std::vector<std::int64_t> rows_by_rank(const Modes& m, std::int64_t sequences, std::int64_t length) {
+  const Parallel parallel = {.tp = m.tp, .cp = m.cp, .context = m.context};
+  std::vector<std::int64_t> rows;
+  for (std::int64_t c = 0; c < m.cp; ++c) {
+    for (const std::int64_t l : positions_of(Mesh(parallel, static_cast<int>(c * m.tp)), length)) {
+      for (std::int64_t s = 0; s < sequences; ++s) rows.push_back(l * sequences + s);
+    }
+  }
+  return rows;
+}
+
+std::vector<std::string> other_functions(const Modes& m) {
+  std::vector<std::string> all;
+  if (m.counted_together > 1)
+    all.push_back(fmt::format("balance losses count the tokens of experts in {} micro-batches together",
+                              m.counted_together));
+  if (m.ranks() > 1)
+    all.push_back(fmt::format("each of the {} ranks of a micro-batch drops tokens by itself", m.ranks()));
+  if (m.exchange_samples > 1)
+    all.push_back(fmt::format("{} micro-batches exchange samples", m.exchange_samples));
+  return all;
+}
+
+void check_modes(const Model& model, const Modes& m, const Parallel& p, std::int64_t micro_batches) {
+  const Modes own = modes_of(model, p);
+  if (m == own) return;
+  for (const std::int64_t together : {m.counted_together, m.exchange_samples}) {
+    if (micro_batches % together != 0)
+      throw Error("--modes-of: {} micro-batches are not groups of {}", micro_batches, together);
+  }
+  const bool drop_alike = m.tp == own.tp && m.cp == own.cp && m.context == own.context;
+  if (!drop_alike && own.ranks() > 1)
+    throw Error("--modes-of: ranks drop tokens by themselves; expected tp and cp as there, or 1");
+  if (p.dp % m.counted_together == 0) return;
+  if (m.counted_together % p.dp != 0)
+    throw Error("--modes-of: {} micro-batches count tokens together; expected a dp that divides them",
+                m.counted_together);
+  if (p.tp * p.cp * p.pp > 1)
+    throw Error(
+        "--modes-of: a rank counts the tokens of {} micro-batches before it computes them; expected tp, cp "
+        "and pp of 1",
+        m.counted_together / p.dp);
+}
+
+}  // namespace assay::align
