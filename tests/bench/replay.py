@@ -39,7 +39,7 @@ class Eager:
     def __init__(self, make):
         self.formulas = make.Step(tomllib.loads((ROOT / "tools" / "align" / "models" / f"{MODEL}.toml").read_text()))
         vocabulary, drawn, initial = self.formulas.m["vocabulary"], make.drawn, make.initial
-        make.initial = lambda name, shape: initial(name, shape).float()
+        make.initial = lambda *of: initial(*of).float()
 
         def stream(number):
             name = "tokens" if number == 0 else f"tokens of micro-batch {number}"
@@ -47,14 +47,16 @@ class Eager:
             return torch.from_numpy(tokens.astype("int64") % vocabulary)[None]
 
         self.streams, self.number = [stream(k) for k in range(MICRO_BATCHES)], 0
-        make.stream_of = lambda _: self.streams[self.number]
+        make.stream_of = lambda *_: self.streams[self.number]
         self.optimizer = None
 
     def step(self):
         loads, loss = {}, 0.0
         for self.number in range(MICRO_BATCHES):
             self.formulas.losses = {}
-            loss += self.formulas.run().item() / MICRO_BATCHES
+            targets, routers = self.formulas.run()
+            (targets + routers).backward()
+            loss += (targets + routers).item() / MICRO_BATCHES
             for module, load in self.formulas.loads.items():
                 loads[module] = loads.get(module, 0) + load
         self.update(loads)
