@@ -127,6 +127,7 @@ class ThreadCommunicator : public Communicator {
   }
   template <class Lost, class Done>
   void wait(std::unique_lock<std::mutex>& lock, const std::string& what, Lost who_is_lost, Done done) {
+    if (done()) return;
     const auto can_go_on = [&] { return done() || who_is_lost() >= 0; };
     std::function<bool()>& waiting = hall_.waiting[static_cast<std::size_t>(rank_)];
     waiting = can_go_on;

@@ -1,5 +1,6 @@
 #include "assay/align/reduce_order.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "assay/golden/error.h"
@@ -7,45 +8,47 @@
 namespace assay::align {
 namespace {
 
+// Elements [begin, end), from part `first` on, around.
 template <class T, class Round>
-struct Adder {
-  ReduceOrder order;
-  Round round;  ///< behind every addition
-  std::vector<const T*> parts;
-  std::size_t size;
-  std::vector<T> scratch = {};
-
-  T at(std::size_t i) {
-    if (order == ReduceOrder::tree) return in_pairs(i);
-    // A ring cuts the elements into as many chunks as there are ranks.
-    const std::size_t chunk = i / ((size + parts.size() - 1) / parts.size());
-    return in_turn(i, order == ReduceOrder::ring ? chunk + 1 : 0);
+void add_in_turn(const std::vector<const T*>& parts, std::size_t first, std::size_t begin, std::size_t end,
+                 Round round, std::vector<T>& total) {
+  std::copy(parts[first] + begin, parts[first] + end, total.begin() + static_cast<std::ptrdiff_t>(begin));
+  for (std::size_t k = 1; k < parts.size(); ++k) {
+    const T* part = parts[(first + k) % parts.size()];
+    for (std::size_t i = begin; i < end; ++i) total[i] = round(total[i] + part[i]);
   }
+}
 
- private:
-  // From part `first` on, around.
-  T in_turn(std::size_t i, std::size_t first) const {
-    T total = parts[first % parts.size()][i];
-    for (std::size_t k = 1; k < parts.size(); ++k)
-      total = round(total + parts[(first + k) % parts.size()][i]);
-    return total;
+template <class T, class Round>
+T add_in_pairs(const std::vector<const T*>& parts, std::size_t i, Round round, std::vector<T>& scratch) {
+  for (std::size_t k = 0; k < parts.size(); ++k) scratch[k] = parts[k][i];
+  for (std::size_t left = parts.size(); left > 1; left = (left + 1) / 2) {
+    for (std::size_t k = 0; k < left; k += 2)
+      scratch[k / 2] = k + 1 < left ? round(scratch[k] + scratch[k + 1]) : scratch[k];
   }
-  T in_pairs(std::size_t i) {
-    scratch.resize(parts.size());
-    for (std::size_t k = 0; k < parts.size(); ++k) scratch[k] = parts[k][i];
-    for (std::size_t left = parts.size(); left > 1; left = (left + 1) / 2) {
-      for (std::size_t k = 0; k < left; k += 2)
-        scratch[k / 2] = k + 1 < left ? round(scratch[k] + scratch[k + 1]) : scratch[k];
-    }
-    return scratch[0];
-  }
-};
+  return scratch[0];
+}
 
+/// @param round  behind every addition
 template <class T, class Round>
 std::vector<T> totals(const std::vector<const T*>& parts, std::size_t size, ReduceOrder order, Round round) {
-  Adder<T, Round> adder = {order, round, parts, size};
-  std::vector<T> total(size);
-  for (std::size_t i = 0; i < size; ++i) total[i] = adder.at(i);
+  const std::size_t n = parts.size();
+  std::vector<T> total(size), scratch(n);
+  switch (order) {
+    case ReduceOrder::ranks:
+      add_in_turn(parts, 0, 0, size, round, total);
+      break;
+    case ReduceOrder::ring: {  // as many chunks of the elements as there are ranks
+      const std::size_t each = (size + n - 1) / n;
+      for (std::size_t chunk = 0; chunk < n; ++chunk)
+        add_in_turn(parts, (chunk + 1) % n, std::min(size, chunk * each), std::min(size, (chunk + 1) * each),
+                    round, total);
+      break;
+    }
+    case ReduceOrder::tree:
+      for (std::size_t i = 0; i < size; ++i) total[i] = add_in_pairs(parts, i, round, scratch);
+      break;
+  }
   return total;
 }
 
