@@ -23,6 +23,7 @@ std::vector<Call> forward_calls(const Model& model, const Batch& batch) {
   for (const Machine::NamedParameter& p : machine.parameters()) parameter_of[p.value.id] = p.name;
   std::vector<Call> calls;
   for (const Machine::Node& node : machine.nodes()) {
+    if (node.is_inside()) continue;
     Call call = {node.module, node.op, {}, node.attributes};
     for (const NamedValue& x : node.inputs) {
       const auto known = parameter_of.find(x.value.id);

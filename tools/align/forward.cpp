@@ -8,6 +8,7 @@
 
 #include "assay/align/layer_parts.h"
 #include "assay/align/strategies/regions.h"
+#include "assay/align/strategies/vocabulary_parallel.h"
 #include "assay/golden/error.h"
 
 namespace assay::align {
@@ -48,9 +49,7 @@ class Pass {
                                   {m_.vocabulary, m_.hidden}, column_parallel());
     const Value shard = on_.call(module, "linear", {{"x", enter_region(on_, module, x)}, {"w", w}});
     const Value losses =
-        on_.call(module, "cross_entropy",
-                 {{"logits", gather_vocabulary(on_, module, shard)}, {"target", indices("targets" + depth)}},
-                 {{"reduction", "none"}});
+        cross_entropy_in_parallel(on_, module, shard, indices("targets" + depth), m_.vocabulary);
     const Value sum = on_.move(module, {Movement::Kind::all_reduce, Axis::cp},
                                on_.call(module, "reduce_sum", {{"x", losses}}));
     const Value count = on_.derive(

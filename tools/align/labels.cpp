@@ -22,6 +22,7 @@ std::string_view same_as(const Operator& op, std::string_view letter) {
       {"attention", "G", "H"},    {"attention", "S", "L"},     {"grouped_matmul", "G", "T"},
       {"moe_permute", "P", "N"},  {"moe_unpermute", "P", "N"}, {"index_select", "R", "N"},
       {"index_select", "C", "N"}, {"scatter_add", "I", "X"},   {"scatter_add", "S", "X"},
+      {"gather", "I", "X"},
   };
   for (const Alias& alias : aliases) {
     if (alias.op == op.name && alias.letter == letter) return alias.same;
@@ -62,12 +63,19 @@ Names broadcast(const Names& names, const Shape& x, const Shape& y) {
   return result;
 }
 
-// Without the dimensions that are summed: all if none is named.
+// Without the dimensions that are reduced, or with 1 instead: all if none is named.
 Names reduced(const Names& names, const Attributes& attributes) {
-  if (!attributes.has("dims")) return {};
+  const char* const key = attributes.has("dim") ? "dim" : "dims";
+  if (!attributes.has(key)) return {};
+  const bool keeps = attributes.has("keepdim") && attributes.flag("keepdim");
   Names result = names;
-  for (const double dim : attributes.list("dims"))
-    result.erase(std::ranges::find(result, names[dimension(dim, names.size())]));
+  for (const double dim : attributes.list(key)) {
+    const auto at = std::ranges::find(result, names[dimension(dim, names.size())]);
+    if (keeps)
+      *at = "reduced";
+    else
+      result.erase(at);
+  }
   return result;
 }
 
@@ -87,13 +95,14 @@ Labels::Labels(const Operator& op, const std::vector<NamedValue>& inputs, const 
                const std::vector<NamedValue>& outputs) {
   const NamedValue& y = outputs.front();
   static constexpr std::string_view binary[] = {"add", "sub", "mul", "div"},
-                                    rearranging[] = {"reshape", "transpose", "slice",     "concat",
-                                                     "expand",  "logsumexp", "reduce_sum"};
+                                    rearranging[] = {"reshape", "transpose", "slice",      "concat",
+                                                     "expand",  "logsumexp", "reduce_sum", "reduce_max"};
   if (std::ranges::find(binary, op.name) != std::end(binary)) {
     of_[y.name] = aligned(y.value.shape, y.value.shape, "Y");
     for (const NamedValue& x : inputs) of_[x.name] = aligned(x.value.shape, y.value.shape, x.name);
   } else if (std::ranges::find(rearranging, op.name) != std::end(rearranging)) {
     moved(op, inputs, attributes, y);
+    for (const NamedValue& other : outputs) of_[other.name] = of_[y.name];  // where the largest was
   } else {
     by_letters(op, inputs, attributes, outputs);
   }

@@ -43,7 +43,7 @@ class Machine {
   Value parameter(const std::string& name, const Shape& shape, const std::vector<Sharding>& = {});
   /// What this rank has of integers that the step is given: "tokens", "targets".
   Value indices(const std::string& name, const Shape&, const std::vector<Sharding>& = {});
-  /// Indices under another shape, in C order.
+  /// The same under another shape, in C order; without a gradient.
   Value view(const Value&, const Shape&);
 
   using Integers = std::vector<std::int64_t>;
@@ -95,6 +95,8 @@ class Machine {
     std::vector<NamedValue> inputs = {}, outputs = {};
     bool retypes = false;
     bool declares = false;  ///< computes nothing
+    /// A step of what is declared as a whole.
+    bool is_inside() const { return module.find('/') != std::string::npos; }
   };
   /// In order; they stay where they are.
   const std::deque<Node>& nodes() const { return nodes_; }

@@ -22,11 +22,6 @@ bool is_recorded_elsewhere(const Operator& op, std::string_view arg) {
   return role == Role::param || (role == Role::index && op.name != "embedding" && op.name != "cross_entropy");
 }
 
-// A step inside a strategy: what they are together is declared.
-bool is_inside(const Machine::Node& node) {
-  return node.module.find('/') != std::string::npos;
-}
-
 std::string without_grad(const std::string& name) {
   return name.substr(std::string_view("grad_").size());
 }
@@ -85,7 +80,7 @@ void Recorder::begin(std::int64_t step, std::int64_t micro_batch, const Tape& ta
   call_of_.clear();
   std::map<std::string, std::int64_t> calls;
   for (const Machine::Node& node : tape.nodes()) {
-    if (node.op != nullptr && !is_inside(node) && !moves_only(*node.op))
+    if (node.op != nullptr && !node.is_inside() && !moves_only(*node.op))
       call_of_[&node] = calls[node.module]++;
   }
 }

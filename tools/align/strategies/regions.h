@@ -26,12 +26,6 @@ Value sum_gradients(Machine&, const std::string& module, const Value& x);
 std::vector<Sharding> column_parallel();
 std::vector<Sharding> row_parallel();
 
-/// The embedding [vocabulary, hidden], cut by tokens: what another rank has is 0 here, then summed.
-Value embed_in_parallel(Machine&, const std::string& module, const Value& tokens, std::int64_t vocabulary,
-                        std::int64_t hidden);
-/// All logits of a token from those of each rank's part of the vocabulary.
-Value gather_vocabulary(Machine&, const std::string& module, const Value& logits);
-
 /// What tensor parallel ranks have twice without sequence parallel, each token once: the router's outputs on
 /// their way to the experts, and back.
 Value split_tokens(Machine&, const std::string& module, const Value& x);
