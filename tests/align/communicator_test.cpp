@@ -37,7 +37,7 @@ void gather(Communicator& on, const std::string& what) {
 class Ranks : public testing::TestWithParam<int> {
  protected:
   static void run(const std::function<void(Communicator&)>& work,
-                  std::chrono::milliseconds patience = std::chrono::seconds(10)) {
+                  std::chrono::milliseconds patience = default_patience) {
     run_ranks_under_test(GetParam(), work, patience);
   }
 };

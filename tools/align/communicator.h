@@ -10,6 +10,9 @@
 
 namespace assay::align {
 
+/// How long a rank waits for one that computes.
+constexpr std::chrono::milliseconds default_patience = std::chrono::minutes(10);
+
 /// The ranks of a strategy as one of them sees the others. It only carries tensors: what a collective
 /// computes of them, every rank computes for itself in a stated order, so that results have the same bits on
 /// any transport.
@@ -42,8 +45,7 @@ class Communicator {
 
 /// Runs `work` once for each rank, each on a thread of its own. The first problem is thrown when all have
 /// ended; who waits for a rank that has ended, or when all wait, waits no longer.
-/// @param patience  how long a rank waits for one that computes
 void run_ranks(int size, const std::function<void(Communicator&)>& work,
-               std::chrono::milliseconds patience = std::chrono::minutes(10));
+               std::chrono::milliseconds patience = default_patience);
 
 }  // namespace assay::align

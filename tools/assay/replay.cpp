@@ -105,7 +105,7 @@ class Runs {
     if (job_ != nullptr) {
       // Of files one process alone may have a problem: all end with it.
       job_->run([this](align::Communicator&) { open_files(); });
-      job_->run(work, std::chrono::minutes(10));
+      job_->run(work);
     } else {
       open_files();
       align::run_ranks(static_cast<int>(settings_.parallel.ranks()), work);
