@@ -1,5 +1,5 @@
 // A program under mpirun whose ranks get into trouble: mpi_trouble
-// killed|exits|stopped|stopped-alone|computes|stranger|throws|rounds
+// killed|exits|stopped|stopped-alone|computes|stranger|garbled|throws|rounds
 #include <fmt/format.h>
 #include <mpi.h>
 
@@ -30,6 +30,14 @@ void before_the_second_exchange(Communicator& on, const std::function<void()>& t
   gather(on, "second");
 }
 
+// Nobody waits in rank 0 when it comes.
+void garbled(Communicator& on) {
+  if (on.rank() == 0) std::this_thread::sleep_for(std::chrono::hours(1));
+  const std::string letter = "assay letter 1\n";
+  if (on.rank() == 1)
+    MPI_Send(letter.data(), static_cast<int>(letter.size()), MPI_BYTE, 0, 1, MPI_COMM_WORLD);
+}
+
 void rounds(Communicator& on) {
   constexpr int count = 1000;
   gather(on, "begin");
@@ -52,6 +60,7 @@ void run(const std::string& trouble, Communicator& on) {
     if (on.rank() == 1) std::raise(SIGSTOP);
     return;
   }
+  if (trouble == "garbled") return garbled(on);
   before_the_second_exchange(on, troubles.at(trouble));
 }
 

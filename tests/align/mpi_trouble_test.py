@@ -42,6 +42,9 @@ class Trouble(unittest.TestCase):
     def test_another_program_is_no_rank(self):
         self.assertEqual(launch("stranger"), (2, ["assay: rank 1 runs another version of assay; expected the same program on every machine"]))
 
+    def test_a_letter_that_cannot_be_read_while_the_rank_computes_ends_all(self):
+        self.expect_said("garbled", "assay: rank 0: Failed to read 1 bytes .+")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -132,9 +132,14 @@ void MpiRank::deliver(int from, Letter letter) {
 
 void MpiRank::serve_while_computing(std::stop_token stop) {
   Lock lock(mutex_);
-  while (!stop.stop_requested()) {
-    progress();
-    nap_.wait_for(lock, stop, post_.is_busy() ? nap : microseconds(time_between_looks), [] { return false; });
+  try {
+    while (!stop.stop_requested()) {
+      progress();
+      nap_.wait_for(lock, stop, post_.is_busy() ? nap : microseconds(time_between_looks),
+                    [] { return false; });
+    }
+  } catch (const std::exception& e) {
+    give_up(e);
   }
 }
 
@@ -196,9 +201,18 @@ std::string MpiRank::end(const std::string& problem) {
   if (first_problem().empty()) problems_[me] = problem;  // else it follows from the other's
   states_[me] = problem.empty() ? "is done" : "has thrown";
   ended_[me] = true;
-  announce_end();
-  wait_for_the_end_of_all(lock);
+  try {
+    announce_end();
+    wait_for_the_end_of_all(lock);
+  } catch (const std::exception& e) {
+    give_up(e);
+  }
   return first_problem();
+}
+
+// Where the others cannot be told: they would wait.
+void MpiRank::give_up(const std::exception& e) const {
+  end_all_processes(fmt::format("rank {}: {}", rank_, e.what()));
 }
 
 void MpiRank::announce_end() {

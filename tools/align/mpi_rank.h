@@ -1,6 +1,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -42,6 +43,7 @@ class MpiRank : public Communicator {
   void check_agreement(const std::vector<int>& senders, Kind, const std::string& address,
                        const std::string& what) const;
   void ask_for_states(Lock&);
+  [[noreturn]] void give_up(const std::exception&) const;
   void announce_end();
   void look_for_the_lost(Lock&);
   void wait_for_the_end_of_all(Lock&);
