@@ -26,8 +26,9 @@ class Communicator {
   /// must call it, with equal `what`; shapes and dtypes may differ.
   /// @param group  ranks, rising, this one among them
   /// @param what   names the collective in errors: "all-reduce of model.norm.weight over dp"
-  /// @throws Error  if ranks call different collectives, and if one of them does not come: after the patience
-  ///                of the communicator, or at once if it has ended. It says what every rank was at.
+  /// @throws Error  if ranks call different collectives, and if one of them does not come: at once if it has
+  ///                ended, within seconds if it is lost or if all wait for each other, else after the
+  ///                patience of the communicator. It says what every rank was at.
   virtual std::vector<Tensor> all_to_all(const std::vector<int>& group, const std::string& what,
                                          const std::vector<Tensor>& parts) = 0;
 

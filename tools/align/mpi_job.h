@@ -21,7 +21,7 @@ class MpiJob {
   ///                end (it is stopped, or computes without end), the problem is said on standard error and
   ///                all processes are ended with status 2.
   virtual void run(const std::function<void(Communicator&)>& work,
-                   std::chrono::milliseconds patience = default_patience) const = 0;
+                   std::chrono::milliseconds patience = default_patience) = 0;
 
   /// Says why on standard error and ends all processes with status 2.
   [[noreturn]] virtual void end_all(const std::string& why) const = 0;

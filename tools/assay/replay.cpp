@@ -80,7 +80,7 @@ align::Selection select(const ReplayVerb& verb) {
 // The ranks of a replay, as threads or as the processes of mpirun.
 class Runs {
  public:
-  Runs(const ReplayVerb& verb, const align::MpiJob* job) : verb_(verb), job_(job) {}
+  Runs(const ReplayVerb& verb, align::MpiJob* job) : verb_(verb), job_(job) {}
 
   int run() {
     model_ = align::load_model(verb_.model);
@@ -167,7 +167,7 @@ class Runs {
   }
 
   const ReplayVerb& verb_;
-  const align::MpiJob* job_;
+  align::MpiJob* const job_;
   align::Model model_;
   align::StepSettings settings_;
   align::Selection selection_;
