@@ -1,5 +1,6 @@
-// A program under mpirun whose ranks get into trouble: mpi_trouble
-// killed|exits|stopped|stopped-alone|computes|stranger|throws|rounds
+// A program under mpirun whose ranks get into trouble, or wait for long:
+//   mpi_trouble TROUBLE [patience in ms]
+//   killed|exits|stopped|stopped-alone|stopped-when-done|computes|computes-for-long|stranger|garbled|throws|rounds
 #include <fmt/format.h>
 #include <mpi.h>
 
@@ -30,6 +31,30 @@ void before_the_second_exchange(Communicator& on, const std::function<void()>& t
   gather(on, "second");
 }
 
+// Longer than the others need to find out that one is lost, with a core that is busy.
+void compute_for_long() {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(11);
+  while (std::chrono::steady_clock::now() < end) {
+  }
+}
+
+// The others are still at work.
+void stop_when_done(Communicator& on) {
+  if (on.rank() != 1) return std::this_thread::sleep_for(std::chrono::seconds(1));
+  std::thread([] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    std::raise(SIGSTOP);
+  }).detach();
+}
+
+// Nobody waits in rank 0 when it comes.
+void garbled(Communicator& on) {
+  if (on.rank() == 0) std::this_thread::sleep_for(std::chrono::hours(1));
+  const std::string letter = "assay letter 2\n";
+  if (on.rank() == 1)
+    MPI_Send(letter.data(), static_cast<int>(letter.size()), MPI_BYTE, 0, 1, MPI_COMM_WORLD);
+}
+
 void rounds(Communicator& on) {
   constexpr int count = 1000;
   gather(on, "begin");
@@ -45,6 +70,7 @@ void run(const std::string& trouble, Communicator& on) {
       {"exits", [] { std::_Exit(0); }},
       {"stopped", [] { std::raise(SIGSTOP); }},
       {"stranger", [] { MPI_Send("hello", 5, MPI_BYTE, 0, 1, MPI_COMM_WORLD); }},
+      {"computes-for-long", compute_for_long},
       {"computes", [] { std::this_thread::sleep_for(std::chrono::hours(1)); }},
       {"throws", [] { throw Error("w is not finite"); }}};
   if (trouble == "rounds") return rounds(on);
@@ -52,15 +78,18 @@ void run(const std::string& trouble, Communicator& on) {
     if (on.rank() == 1) std::raise(SIGSTOP);
     return;
   }
+  if (trouble == "stopped-when-done") return stop_when_done(on);
+  if (trouble == "garbled") return garbled(on);
   before_the_second_exchange(on, troubles.at(trouble));
 }
 
 }  // namespace
 
-int main(int, char** argv) {
+int main(int argc, char** argv) {
   const auto job = align::join_mpi_job();
+  const std::chrono::milliseconds patience(argc > 2 ? std::atoi(argv[2]) : 500);
   try {
-    job->run([&](Communicator& on) { run(argv[1], on); }, std::chrono::milliseconds(500));
+    job->run([&](Communicator& on) { run(argv[1], on); }, patience);
     return 0;
   } catch (const Error& e) {
     if (job->rank() == 0) fmt::print(stderr, "assay: {}\n", e.what());

@@ -6,7 +6,7 @@
 
 namespace assay::align {
 
-const MpiJob* job = nullptr;
+MpiJob* job = nullptr;
 
 std::vector<int> rank_counts() {
   return {job->size()};

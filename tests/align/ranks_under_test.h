@@ -15,6 +15,6 @@ namespace assay::align {
 std::vector<int> rank_counts();
 /// Runs `work` in that many ranks; throws the first problem, as align::run_ranks does.
 void run_ranks_under_test(int size, const std::function<void(Communicator&)>& work,
-                          std::chrono::milliseconds patience = std::chrono::seconds(10));
+                          std::chrono::milliseconds patience);
 
 }  // namespace assay::align

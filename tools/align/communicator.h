@@ -10,6 +10,9 @@
 
 namespace assay::align {
 
+/// How long a rank waits for one that computes.
+constexpr std::chrono::milliseconds default_patience = std::chrono::minutes(10);
+
 /// The ranks of a strategy as one of them sees the others. It only carries tensors: what a collective
 /// computes of them, every rank computes for itself in a stated order, so that results have the same bits on
 /// any transport.
@@ -23,8 +26,9 @@ class Communicator {
   /// must call it, with equal `what`; shapes and dtypes may differ.
   /// @param group  ranks, rising, this one among them
   /// @param what   names the collective in errors: "all-reduce of model.norm.weight over dp"
-  /// @throws Error  if ranks call different collectives, and if one of them does not come: after the patience
-  ///                of the communicator, or at once if it has ended. It says what every rank was at.
+  /// @throws Error  if ranks call different collectives, and if one of them does not come: at once if it has
+  ///                ended, within seconds if it is lost or if all wait for each other, else after the
+  ///                patience of the communicator. It says what every rank was at.
   virtual std::vector<Tensor> all_to_all(const std::vector<int>& group, const std::string& what,
                                          const std::vector<Tensor>& parts) = 0;
 
@@ -42,8 +46,7 @@ class Communicator {
 
 /// Runs `work` once for each rank, each on a thread of its own. The first problem is thrown when all have
 /// ended; who waits for a rank that has ended, or when all wait, waits no longer.
-/// @param patience  how long a rank waits for one that computes
 void run_ranks(int size, const std::function<void(Communicator&)>& work,
-               std::chrono::milliseconds patience = std::chrono::minutes(10));
+               std::chrono::milliseconds patience = default_patience);
 
 }  // namespace assay::align

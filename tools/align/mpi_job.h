@@ -17,12 +17,11 @@ class MpiJob {
   virtual int size() const = 0;
 
   /// Runs `work` as the rank that this process is. All processes must call it; it may be called again.
-  /// @param patience  how long a rank waits for another
   /// @throws Error  in every process, with the first problem of any, when all have ended. Where one does not
   ///                end (it is stopped, or computes without end), the problem is said on standard error and
   ///                all processes are ended with status 2.
   virtual void run(const std::function<void(Communicator&)>& work,
-                   std::chrono::milliseconds patience = std::chrono::seconds(10)) const = 0;
+                   std::chrono::milliseconds patience = default_patience) = 0;
 
   /// Says why on standard error and ends all processes with status 2.
   [[noreturn]] virtual void end_all(const std::string& why) const = 0;

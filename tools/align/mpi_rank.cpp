@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <optional>
+#include <ranges>
 
 #include "rank_error.h"
 
@@ -17,6 +17,11 @@ using std::chrono::milliseconds;
 
 // How long a process that runs may take to say what it is at, on a machine with fewer cores than processes.
 constexpr milliseconds time_to_answer = std::chrono::seconds(1);
+// Who waits asks the others so often. Who runs answers within milliseconds, so that two in a row without an
+// answer are no load of the machine; and it is short enough for an error within seconds.
+constexpr milliseconds time_between_checkups = std::chrono::seconds(3);
+// How long a launcher may take to end all processes.
+constexpr milliseconds time_to_end_all = std::chrono::seconds(10);
 // An exchange is answered within microseconds or only when another rank has computed: then it may take the
 // core.
 constexpr milliseconds time_to_stay_awake(1);
@@ -65,14 +70,20 @@ class Patience {
 
 }  // namespace
 
-MpiRank::MpiRank(int rank, int size, milliseconds patience)
+MpiRank::MpiRank(int rank, int size, int run, milliseconds patience)
     : rank_(rank),
       patience_(patience),
-      post_(size),
+      post_(size, run),
       states_(static_cast<std::size_t>(size), "has not met anyone yet"),
+      checkups_(rank, size),
       ended_(states_.size()),
       problems_(states_.size()),
-      servant_([this](std::stop_token stop) { serve_while_computing(std::move(stop)); }) {}
+      servant_([this](std::stop_token stop) { serve_while_computing(std::move(stop)); }) {
+  const Lock lock(mutex_);
+  for (int r = 0; r < size; ++r) {
+    if (r != rank_) post_.send(r, {.kind = Kind::begun});
+  }
+}
 
 std::vector<Tensor> MpiRank::all_to_all(const std::vector<int>& group, const std::string& what,
                                         const std::vector<Tensor>& parts) {
@@ -113,16 +124,25 @@ void MpiRank::deliver(int from, Letter letter) {
   switch (letter.kind) {
     case Kind::collective:
     case Kind::message:
+      ++steps_;
+      waits_ = false;  // before this rank has looked whether it waits for that one
       letters_[{from, letter.kind, letter.address}].push_back(std::move(letter));
       break;
-    case Kind::question:  // who has ended has said so
-      if (!ended_[static_cast<std::size_t>(rank_)])
-        post_.send(from, {Kind::answer, "", states_[static_cast<std::size_t>(rank_)]});
+    case Kind::question:
+      post_.send(from, {.kind = Kind::answer,
+                        .what = states_[static_cast<std::size_t>(rank_)],
+                        .checkup = letter.checkup,
+                        .step = step()});
       break;
     case Kind::answer:
+      checkups_.answers(from, letter.checkup, letter.step);
       states_[sender] = letter.what;
       break;
+    case Kind::begun:
+      checkups_.has_begun(from);
+      break;
     case Kind::ended:
+      checkups_.has_ended(from);
       ended_[sender] = true;
       states_[sender] = letter.what;
       problems_[sender] = letter.address;
@@ -132,9 +152,14 @@ void MpiRank::deliver(int from, Letter letter) {
 
 void MpiRank::serve_while_computing(std::stop_token stop) {
   Lock lock(mutex_);
-  while (!stop.stop_requested()) {
-    progress();
-    nap_.wait_for(lock, stop, post_.is_busy() ? nap : microseconds(time_between_looks), [] { return false; });
+  try {
+    while (!stop.stop_requested()) {
+      progress();
+      nap_.wait_for(lock, stop, post_.is_busy() ? nap : microseconds(time_between_looks),
+                    [] { return false; });
+    }
+  } catch (const std::exception& e) {
+    give_up(e);
   }
 }
 
@@ -151,21 +176,28 @@ void MpiRank::wait_for_letters(Lock& lock, const std::vector<int>& senders, Kind
   Patience patience(post_, patience_);
   std::string& state = states_[static_cast<std::size_t>(rank_)];
   state = "waits in " + what;
+  ++steps_;
+  next_checkup_ = Clock::now() + time_between_checkups;
   const auto is_missing = [&](int from) { return !letters_.contains({from, kind, address}); };
-  const auto is_lost = [&](int from) { return is_missing(from) && ended_[static_cast<std::size_t>(from)]; };
+  const auto has_gone = [&](int from) { return is_missing(from) && ended_[static_cast<std::size_t>(from)]; };
   for (Pause pause;; pause(lock, post_.is_busy())) {
     progress();
     check_agreement(senders, kind, address, what);
     if (std::ranges::none_of(senders, is_missing)) break;
-    if (const auto lost = std::ranges::find_if(senders, is_lost); lost != senders.end()) {
+    waits_ = true;
+    if (const auto gone = std::ranges::find_if(senders, has_gone); gone != senders.end()) {
       ask_for_states(lock);
-      throw has_ended(*lost, rank_, what, states_);
+      throw has_ended(*gone, rank_, what, states_);
     }
     if (patience.is_over()) {
       ask_for_states(lock);
       throw has_waited(patience_, rank_, what, states_);
     }
+    check_up();
+    if (const int lost = checkups_.lost(); lost >= 0) throw is_lost(lost, rank_, what, states_);
+    if (checkups_.is_standstill(step())) throw is_stuck(rank_, what, states_);
   }
+  waits_ = false;
   state = "computes behind " + what;
 }
 
@@ -178,16 +210,42 @@ void MpiRank::check_agreement(const std::vector<int>& senders, Kind kind, const 
   }
 }
 
-void MpiRank::ask_for_states(Lock& lock) {
-  Patience patience(post_, time_to_answer);
+// Of this rank, for the checkups.
+std::int64_t MpiRank::step() const {
+  return waits_ && !post_.carries_tensors() ? steps_ : Checkups::goes_on;
+}
+
+void MpiRank::check_up() {
+  if (Clock::now() < next_checkup_) return;
+  note_the_silent();
+  ask_all();
+}
+
+void MpiRank::ask_all() {
+  const Clock::time_point now = Clock::now();
+  const std::int64_t checkup = now.time_since_epoch().count();  // another one in every run, too
+  next_checkup_ = now + time_between_checkups;
+  checkups_.begin(checkup, step());
   for (int r = 0; r < size(); ++r) {
-    if (r == rank_ || ended_[static_cast<std::size_t>(r)]) continue;
-    states_[static_cast<std::size_t>(r)] = no_answer;
-    post_.send(r, {Kind::question, "", ""});
+    if (r != rank_) post_.send(r, {.kind = Kind::question, .checkup = checkup});
   }
-  for (Pause pause; !patience.is_over() && std::ranges::find(states_, no_answer) != states_.end();
+}
+
+void MpiRank::note_the_silent() {
+  for (int r = 0; r < size(); ++r) {
+    if (checkups_.owes_an_answer(r)) states_[static_cast<std::size_t>(r)] = no_answer;
+  }
+}
+
+// Of all, for an error that is certain.
+void MpiRank::ask_for_states(Lock& lock) {
+  ask_all();
+  const auto owes_an_answer = [this](int r) { return checkups_.owes_an_answer(r); };
+  const Clock::time_point end = Clock::now() + time_to_answer;
+  for (Pause pause; Clock::now() < end && std::ranges::any_of(std::views::iota(0, size()), owes_an_answer);
        pause(lock, post_.is_busy()))
     progress();
+  note_the_silent();
 }
 
 std::string MpiRank::end(const std::string& problem) {
@@ -195,10 +253,20 @@ std::string MpiRank::end(const std::string& problem) {
   const auto me = static_cast<std::size_t>(rank_);
   if (first_problem().empty()) problems_[me] = problem;  // else it follows from the other's
   states_[me] = problem.empty() ? "is done" : "has thrown";
+  waits_ = false;
   ended_[me] = true;
-  announce_end();
-  wait_for_the_end_of_all(lock);
+  try {
+    announce_end();
+    wait_for_the_end_of_all(lock);
+  } catch (const std::exception& e) {
+    give_up(e);
+  }
   return first_problem();
+}
+
+// Where the others cannot be told: they would wait.
+void MpiRank::give_up(const std::exception& e) const {
+  end_all_processes(fmt::format("rank {}: {}", rank_, e.what()));
 }
 
 void MpiRank::announce_end() {
@@ -208,31 +276,33 @@ void MpiRank::announce_end() {
   }
 }
 
-// Others may compute for long: who does answers, who does not is lost.
-void MpiRank::look_for_the_lost(Lock& lock) {
-  ask_for_states(lock);
-  if (std::ranges::find(states_, no_answer) == states_.end() || !first_problem().empty()) return;
-  problems_[static_cast<std::size_t>(rank_)] = has_waited(patience_, rank_, "the end of all", states_).what();
-  announce_end();
-}
-
+// Others may compute for long: who does answers, also when it has ended.
 void MpiRank::wait_for_the_end_of_all(Lock& lock) {
-  Patience patience(post_, patience_);
-  std::optional<Clock::time_point> in_trouble_since;
-  const auto is_over = [&] { return std::ranges::find(ended_, false) == ended_.end() && !post_.is_busy(); };
+  next_checkup_ = Clock::now() + time_between_checkups;
+  Clock::time_point trouble_began = Clock::now();
+  bool one_was_lost = false;
+  // Others may ask as long as one of them is not here.
+  const auto is_over = [&] {
+    return std::ranges::find(ended_, false) == ended_.end() && !post_.is_busy() && post_.has_met_all();
+  };
   for (Pause pause; !is_over(); pause(lock, post_.is_busy())) {
     progress();
-    if (first_problem().empty() && patience.is_over()) {
-      look_for_the_lost(lock);
-      patience.restart();
+    check_up();
+    const int lost = checkups_.lost();
+    if (lost >= 0 && first_problem().empty()) {
+      problems_[static_cast<std::size_t>(rank_)] = is_lost(lost, rank_, "the end of all", states_).what();
+      announce_end();
     }
     const std::string& problem = first_problem();
+    const bool one_is_lost = lost >= 0;
+    if (problem.empty() || one_is_lost != one_was_lost) trouble_began = Clock::now();
+    one_was_lost = one_is_lost;
     if (problem.empty()) continue;
-    if (!in_trouble_since) in_trouble_since = Clock::now();
     // Who has the problem says it once for all; the others if that one is not there any more.
     const bool is_mine = &problem == &problems_[static_cast<std::size_t>(rank_)];
-    const milliseconds grace = (is_mine ? 1 : 2) * (patience_ + 2 * time_to_answer);
-    if (Clock::now() - *in_trouble_since > grace) end_all_processes(problem);
+    const milliseconds grace = (one_is_lost ? milliseconds(0) : patience_) + 2 * time_to_answer;
+    if (Clock::now() - trouble_began > grace + (is_mine ? milliseconds(0) : time_to_end_all))
+      end_all_processes(problem);
   }
 }
 

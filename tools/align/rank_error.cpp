@@ -31,6 +31,11 @@ RankError is_stuck(int rank, const std::string& what, const std::vector<std::str
   return RankError("rank {} waits in {}, and all others wait too: {}", rank, what, every_rank(states));
 }
 
+RankError is_lost(int lost, int rank, const std::string& what, const std::vector<std::string>& states) {
+  return RankError("rank {} waits in {}, and rank {} does not answer: {}", rank, what, lost,
+                   every_rank(states));
+}
+
 RankError do_not_agree(const std::vector<int>& group, int rank, const std::string& what,
                        const std::string& others) {
   return RankError("the ranks of [{}] do not agree on a collective: rank {} is in {}, others in {}",

@@ -18,6 +18,7 @@ RankError has_ended(int gone, int rank, const std::string& what, const std::vect
 RankError has_waited(std::chrono::milliseconds, int rank, const std::string& what,
                      const std::vector<std::string>& states);
 RankError is_stuck(int rank, const std::string& what, const std::vector<std::string>& states);
+RankError is_lost(int lost, int rank, const std::string& what, const std::vector<std::string>& states);
 RankError do_not_agree(const std::vector<int>& group, int rank, const std::string& what,
                        const std::string& others);
 

@@ -90,7 +90,7 @@ align::Selection select(const ReplayVerb& verb) {
 // The ranks of a replay, as threads or as the processes of mpirun.
 class Runs {
  public:
-  Runs(const ReplayVerb& verb, const align::MpiJob* job) : verb_(verb), job_(job) {}
+  Runs(const ReplayVerb& verb, align::MpiJob* job) : verb_(verb), job_(job) {}
 
   int run() {
     model_ = align::load_model(verb_.model);
@@ -117,7 +117,7 @@ class Runs {
     if (job_ != nullptr) {
       // Of files one process alone may have a problem: all end with it.
       job_->run([this](align::Communicator&) { open_files(); });
-      job_->run(work, std::chrono::minutes(10));
+      job_->run(work);
     } else {
       open_files();
       align::run_ranks(static_cast<int>(settings_.parallel.ranks()), work);
@@ -198,7 +198,7 @@ class Runs {
   }
 
   const ReplayVerb& verb_;
-  const align::MpiJob* job_;
+  align::MpiJob* const job_;
   align::Model model_;
   align::StepSettings settings_;
   align::Selection selection_;
