@@ -4,6 +4,7 @@
 #include <charconv>
 #include <optional>
 
+#include "assay/align/settings_keys.h"
 #include "assay/dumps/glob.h"
 #include "assay/golden/error.h"
 
@@ -20,18 +21,15 @@ std::optional<std::int64_t> number_in(std::string_view text) {
 }  // namespace
 
 Selection::Selection(std::vector<std::string> patterns, std::string_view steps)
-    : patterns_(std::move(patterns)) {
-  for (bool more = !steps.empty(); more;) {
-    const std::size_t comma = std::min(steps.find(','), steps.size());
-    const std::string_view range = steps.substr(0, comma);
+    : patterns_(std::move(patterns)),
+      met_(std::make_shared<std::deque<std::atomic<bool>>>(patterns_.size())) {
+  for (const std::string_view range : split(steps, ',')) {
     const std::size_t dash = std::min(range.find('-'), range.size());
     const auto first = number_in(range.substr(0, dash)),
                last = dash < range.size() ? number_in(range.substr(dash + 1)) : first;
     if (!first || !last || *last < *first)
       throw Error("'{}' are no steps; expected numbers and ranges, such as 0,2-5", range);
     steps_.emplace_back(*first, *last);
-    more = comma < steps.size();
-    steps.remove_prefix(comma + (more ? 1 : 0));
   }
 }
 
@@ -42,10 +40,22 @@ bool Selection::has_step(std::int64_t step) const {
 }
 
 bool Selection::has(const Identity& id) const {
-  const bool is_wanted = patterns_.empty() || std::ranges::any_of(patterns_, [&](const std::string& pattern) {
-                           return glob_match(pattern, paths_of(id));
-                         });
-  return is_wanted && has_step(id.step);
+  if (!has_step(id.step)) return false;
+  bool is_wanted = patterns_.empty();
+  for (std::size_t k = 0; k < patterns_.size(); ++k) {
+    if (!glob_match(patterns_[k], paths_of(id))) continue;
+    (*met_)[k] = true;
+    is_wanted = true;
+  }
+  return is_wanted;
+}
+
+std::vector<std::string> Selection::unmet() const {
+  std::vector<std::string> all;
+  for (std::size_t k = 0; k < patterns_.size(); ++k) {
+    if (!(*met_)[k]) all.push_back(patterns_[k]);
+  }
+  return all;
 }
 
 }  // namespace assay::align

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <atomic>
+#include <deque>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,9 +23,12 @@ class Selection {
 
   bool has_step(std::int64_t) const;
   bool has(const Identity&) const;
+  /// The patterns that nothing asked for until now has met; copies know it together.
+  std::vector<std::string> unmet() const;
 
  private:
   std::vector<std::string> patterns_;
+  std::shared_ptr<std::deque<std::atomic<bool>>> met_;        ///< by pattern; ranks are threads
   std::vector<std::pair<std::int64_t, std::int64_t>> steps_;  ///< first, last
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 
 namespace assay::align {
@@ -23,10 +24,11 @@ std::string read_number(std::string_view text, T low, T high, T& value) {
 
 std::vector<std::string_view> split(std::string_view text, char mark) {
   std::vector<std::string_view> all;
-  while (!text.empty()) {
-    const std::size_t end = text.find(mark);
+  for (bool more = !text.empty(); more;) {
+    const std::size_t end = std::min(text.find(mark), text.size());
     all.push_back(text.substr(0, end));
-    text = end == std::string_view::npos ? "" : text.substr(end + 1);
+    more = end < text.size();
+    text.remove_prefix(end + (more ? 1 : 0));
   }
   return all;
 }

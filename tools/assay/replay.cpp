@@ -122,7 +122,7 @@ class Runs {
       open_files();
       align::run_ranks(static_cast<int>(settings_.parallel.ranks()), work);
     }
-    if (dump_) dump_->finish();
+    if (dump_) finish_dump();
     return finite_ ? 0 : 1;
   }
 
@@ -173,6 +173,11 @@ class Runs {
         return r->of(module, which);
       };
     return given;
+  }
+  void finish_dump() {
+    dump_->finish();
+    for (const std::string& pattern : selection_.unmet())
+      fmt::print("note: --dump-only '{}' names none of the tensors\n", printable(pattern));
   }
   // Processes but the first send their records to it.
   std::vector<int> senders() const {
