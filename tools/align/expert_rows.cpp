@@ -18,6 +18,11 @@ std::size_t at(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 
+// Placed along etp, ep or edp.
+bool is_of_experts(const Value& v) {
+  return std::ranges::any_of(expert_axes, [&](Axis axis) { return v.placement[axis] != replicated; });
+}
+
 bool only_moves(const Node& node) {
   return node.movement || node.retypes || (node.op != nullptr && node.op->name == "reshape");
 }
@@ -191,10 +196,6 @@ ExpertRows rows_of(const Ranks& ranks, const Tape& tape, const Node& permute, st
 }
 
 }  // namespace
-
-bool is_of_experts(const Value& v) {
-  return std::ranges::any_of(expert_axes, [&](Axis axis) { return v.placement[axis] != replicated; });
-}
 
 std::optional<DenseTokens> before_experts(const Tape& tape, const Value& v) {
   for (const Node* node = maker_of(tape, v); node != nullptr && only_moves(*node);

@@ -33,9 +33,6 @@ struct ExpertRows {
 std::map<std::string, ExpertRows> expert_rows(const Ranks&, const Tape&, std::int64_t micro_batch,
                                               const Batch&);
 
-/// Placed along etp, ep or edp: it has rows of experts, or tokens on their way to them.
-bool is_of_experts(const Value&);
-
 /// A tensor of tokens where it is placed as everything outside of experts: before ranks gather it, or behind
 /// what makes one tensor of their shares again.
 struct DenseTokens {

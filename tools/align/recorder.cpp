@@ -46,6 +46,16 @@ Shape whole_shape(Shape shape, const Placement& placement, const Mesh& mesh, con
   return shape;
 }
 
+bool is_at_experts(const Machine::Node& node) {
+  return node.module.find(of_experts) != std::string::npos;
+}
+
+// What it computes with are rows of experts, tokens on their way to them or back, and numbers of these.
+bool is_of_rows(const Machine::Node& node) {
+  constexpr std::array on_the_way = {"moe_permute", "moe_unpermute", "index_select"};
+  return is_at_experts(node) || std::ranges::find(on_the_way, node.op->name) != on_the_way.end();
+}
+
 // A rank has other experts' rows or columns of theirs.
 constexpr std::array expert_columns = {Axis::etp};
 
@@ -53,15 +63,13 @@ constexpr std::array expert_columns = {Axis::etp};
 std::optional<std::int64_t> count_of(const Tape& tape, const Machine::Node& node, const std::string& output) {
   if (output_arg(*node.op, output).terms.empty()) return std::nullopt;
   const bool has_own_extents = node.op->name == "expand";  // an attribute: of what this rank has
-  const bool has_experts =
-      std::ranges::any_of(node.inputs, [](const NamedValue& x) { return is_of_experts(x.value); });
   std::vector<InputShape> inputs;
   for (const NamedValue& x : node.inputs) {
     if (x.name == "positions") continue;  // of this rank alone; nothing is counted by them
     const Value& v = x.value;
-    const Shape shape = has_own_extents ? v.shape
-                        : has_experts   ? whole_shape(v.shape, v.placement, tape.mesh(), expert_columns)
-                                        : whole_shape(v.shape, v.placement, tape.mesh(), placed_axes);
+    const Shape shape = has_own_extents    ? v.shape
+                        : is_of_rows(node) ? whole_shape(v.shape, v.placement, tape.mesh(), expert_columns)
+                                           : whole_shape(v.shape, v.placement, tape.mesh(), placed_axes);
     inputs.push_back({x.name, shape, &tape.tensor(v)});
   }
   return accumulation_count(*node.op, output, inputs, node.attributes);
@@ -122,6 +130,9 @@ void Recorder::lay_out(Record& record, const Placement& placement) const {
       at.kind = assay::Placement::Kind::shard;
       at.dim = static_cast<int>(placed.dim);
       at.zigzag = axis == Axis::cp && zigzag;
+      // Heads are cut by tp first, then by Ulysses; tokens by cp first.
+      const bool of_heads = placed.dim > 0 && placed == placement[Axis::tp];
+      if (axis == Axis::cp && of_heads) at.split_factor = mesh_.size(Axis::tp);
     }
     record.placements.push_back(at);
     record.mesh_coordinate.push_back(mesh_.coordinate(axis));
@@ -153,17 +164,16 @@ void Recorder::add(const OfCall& what, const Tensor& tensor, const Placement& pl
   add(std::move(r), tensor);
 }
 
-// Of the node's layer, if its experts are spread over ranks.
+// Nothing of others, and where a single rank has all of the rows.
 const ExpertRows* Recorder::rows_of(const Machine::Node& node) const {
   const auto at = rows_->find(node.module.substr(0, node.module.find(of_experts)));
-  return at == rows_->end() ? nullptr : &at->second;
+  return at == rows_->end() || !is_of_rows(node) ? nullptr : &at->second;
 }
 
 // A record for each run of rows: boxes need no list of rows.
 void Recorder::add_rows(const OfCall& what, const Tensor& tensor, const Placement& placement) {
   const ExpertRows& rows = *rows_of(*what.node);
-  const bool at_experts = what.node->module.find(of_experts) != std::string::npos;
-  for (const RowRun& run : at_experts ? rows.held : rows.sent) {
+  for (const RowRun& run : is_at_experts(*what.node) ? rows.held : rows.sent) {
     const Tensor part = selected_rows(tensor, run.here);
     Record r = record(what, part);
     r.id.micro_batch = run.micro_batch;
@@ -188,7 +198,7 @@ void Recorder::forward(const Tape& tape, const OfCall& what, const Value& v) {
   const bool is_output = what.slot == std::string_view("output");
   const ExpertRows* rows = rows_of(*what.node);
   const bool is_index = is_output && output_arg(*what.node->op, what.arg).role == Role::output_index;
-  if (rows != nullptr && is_index && what.node->op->name == "moe_permute")
+  if (rows != nullptr && is_index)
     return add(what, what.arg == "sorted_index" ? rows->sorted_index : rows->tokens_per_expert, {});
   const auto tokens = rows == nullptr ? std::nullopt
                       : is_output     ? behind_experts(tape, v)
@@ -196,7 +206,7 @@ void Recorder::forward(const Tape& tape, const OfCall& what, const Value& v) {
   const Value& whole = is_output ? completed(tape, v) : v;
   if (tokens)
     add_tokens(what, tape.tensor(tokens->value), *tokens, v);
-  else if (is_of_experts(v))
+  else if (rows != nullptr)
     add_rows(what, tape.tensor(whole), whole.placement);
   else if (!whole.placement.is_partial())
     add(what, tape.tensor(whole), whole.placement);
@@ -216,10 +226,10 @@ void Recorder::backward(const Tape& tape, const Machine::Node& node,
                         const std::vector<NamedTensor>& open_of_inputs) {
   if (node.retypes) return backward_of_tokens(node, of_outputs.front().tensor);
   if (!call_of_.contains(&node)) return;
-  const bool has_experts = rows_of(node) != nullptr;
+  const bool has_rows = rows_of(node) != nullptr;
   const auto place = [&](const OfCall& what, const Value& v, const Tensor& gradient) {
     const Placement& placement = tape.gradient_placement(v);
-    if (is_of_experts(v))
+    if (has_rows)
       add_rows(what, gradient, placement);
     else
       add(what, gradient, placement);
@@ -227,7 +237,7 @@ void Recorder::backward(const Tape& tape, const Machine::Node& node,
   for (const NamedTensor& g : of_outputs) {
     const OfCall what = {&node, Phase::backward, "grad_output", without_grad(g.name), {}};
     const Value& y = output_of(node.outputs, input_arg(*node.op, g.name));
-    if (const auto tokens = has_experts ? behind_experts(tape, y) : std::nullopt)
+    if (const auto tokens = has_rows ? behind_experts(tape, y) : std::nullopt)
       add_tokens(what, tape.gradient(tokens->value).value(), *tokens, y);
     else
       place(what, y, g.tensor);
@@ -237,7 +247,7 @@ void Recorder::backward(const Tape& tape, const Machine::Node& node,
     if (is_recorded_elsewhere(*node.op, arg)) continue;
     const OfCall what = {&node, Phase::backward, "grad_input", arg, count_of(tape, node, g.name)};
     const Value& x = value_named(node.inputs, arg);
-    if (const auto tokens = has_experts ? before_experts(tape, x) : std::nullopt)
+    if (const auto tokens = has_rows ? before_experts(tape, x) : std::nullopt)
       waiting_.push_back({what, *tokens, x});
     else
       place(
