@@ -56,7 +56,7 @@ bool is_of_rows(const Machine::Node& node) {
   return is_at_experts(node) || std::ranges::find(on_the_way, node.op->name) != on_the_way.end();
 }
 
-// A rank has other experts' rows or columns of theirs.
+// What cuts the columns of experts' matrices.
 constexpr std::array expert_columns = {Axis::etp};
 
 // Of outputs and gradients, over all ranks; copies have none. No row of experts is a sum over others.
@@ -164,7 +164,7 @@ void Recorder::add(const OfCall& what, const Tensor& tensor, const Placement& pl
   add(std::move(r), tensor);
 }
 
-// Nothing of others, and where a single rank has all of the rows.
+// Nothing for what has no rows, and on a single device.
 const ExpertRows* Recorder::rows_of(const Machine::Node& node) const {
   const auto at = rows_->find(node.module.substr(0, node.module.find(of_experts)));
   return at == rows_->end() || !is_of_rows(node) ? nullptr : &at->second;
@@ -227,18 +227,23 @@ void Recorder::backward(const Tape& tape, const Machine::Node& node,
   if (node.retypes) return backward_of_tokens(node, of_outputs.front().tensor);
   if (!call_of_.contains(&node)) return;
   const bool has_rows = rows_of(node) != nullptr;
-  const auto place = [&](const OfCall& what, const Value& v, const Tensor& gradient) {
-    const Placement& placement = tape.gradient_placement(v);
+  const auto place = [&](const OfCall& what, const Value& of, const Tensor& gradient) {
+    const Placement& placement = tape.gradient_placement(of);
     if (has_rows)
       add_rows(what, gradient, placement);
     else
       add(what, gradient, placement);
+  };
+  const auto complete = [&](const NamedTensor& g, const Value& of, const Tensor& open) {
+    return tape.complete(fmt::format("{} of {}", g.name, node.module), open, tape.gradient_placement(of));
   };
   for (const NamedTensor& g : of_outputs) {
     const OfCall what = {&node, Phase::backward, "grad_output", without_grad(g.name), {}};
     const Value& y = output_of(node.outputs, input_arg(*node.op, g.name));
     if (const auto tokens = has_rows ? behind_experts(tape, y) : std::nullopt)
       add_tokens(what, tape.gradient(tokens->value).value(), *tokens, y);
+    else if (tape.gradient_placement(y).is_partial())
+      place(what, y, complete(g, y, tape.open_gradient(y).value()));
     else
       place(what, y, g.tensor);
   }
@@ -250,9 +255,7 @@ void Recorder::backward(const Tape& tape, const Machine::Node& node,
     if (const auto tokens = has_rows ? before_experts(tape, x) : std::nullopt)
       waiting_.push_back({what, *tokens, x});
     else
-      place(
-          what, x,
-          tape.complete(fmt::format("{} of {}", g.name, node.module), g.tensor, tape.gradient_placement(x)));
+      place(what, x, complete(g, x, g.tensor));
   }
 }
 
