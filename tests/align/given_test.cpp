@@ -1,4 +1,5 @@
 // A replay that is given its weights, its tokens and the choices of its routers.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "assay/align/initial.h"
@@ -68,6 +69,7 @@ TEST(Selection, HasStepsAndPatterns) {
                  input = {.step = 2, .module = "model.layers.1.mlp", .slot = "input", .arg = "y"};
   EXPECT_TRUE(selection.has(output));
   EXPECT_FALSE(selection.has(input));
+  EXPECT_THAT(Selection(selection).unmet(), testing::ElementsAre("lm_head"));
   EXPECT_TRUE(selection.has_step(0) && selection.has_step(3));
   EXPECT_FALSE(selection.has_step(1) || selection.has_step(4));
   for (const char* wrong : {",", "1,", "3-2", "-1", "1-", "a", "1-2-3"})

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "assay/align/layer_parts.h"
 #include "assay/align/model_fields.h"
@@ -100,7 +101,7 @@ class Experts {
     const char* const score = moe_.score == Score::sigmoid ? "sigmoid" : "softmax";
     if (m_.losses.balance != BalanceLoss::none) {
       const bool by_sequence = m_.losses.balance == BalanceLoss::sequence;
-      const Value chosen = gather(index);
+      const Value chosen = gather_indices(index);
       const Shape each = {tokens / sequences, sequences};
       const Value z = by_sequence ? parts_.reshape(module_, all, {each[0], each[1], moe_.experts}) : all,
                   k = by_sequence ? on_.view(chosen, {each[0], each[1], moe_.top_k}) : chosen;
@@ -141,7 +142,44 @@ class Experts {
         {all}, shape, {}, [](const auto& given) { return given.front(); }, true);
   }
 
+  // All tokens of the micro-batch, in their order.
   Value gather(const Value& x) {
+    const Value all = gather_ranks(x);
+    const std::optional<Value> order = order_of_ring();
+    if (!order) return all;
+    return on_.call(module_ + "/gather", "index_select", {{"x", all}, {"index", *order}});
+  }
+
+  Value gather_indices(const Value& x) {
+    const Value all = gather_ranks(x);
+    const std::optional<Value> order = order_of_ring();
+    if (!order) return all;
+    const std::int64_t columns = x.shape.back();
+    return on_.derive({all, *order}, all.shape, all.placement, [columns](const auto& given) {
+      Machine::Integers sorted;
+      for (const std::int64_t row : given[1]) {
+        const auto first = given[0].begin() + row * columns;
+        sorted.insert(sorted.end(), first, first + columns);
+      }
+      return sorted;
+    });
+  }
+
+  // Where each token is among those that a ring's ranks give, which have pieces from both ends.
+  std::optional<Value> order_of_ring() {
+    const Mesh& mesh = on_.mesh();
+    const std::int64_t ranks = mesh.size(Axis::cp);
+    if (ranks == 1 || mesh.parallel().context != ContextMode::ring) return std::nullopt;
+    const Machine::Integers rows =
+        rows_by_rank({.cp = ranks}, parts_.batch.sequences, parts_.batch.length * ranks);
+    Machine::Integers order(rows.size());
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      order[static_cast<std::size_t>(rows[i])] = static_cast<std::int64_t>(i);
+    return on_.derive({}, {static_cast<std::int64_t>(order.size())}, {},
+                      [order](const auto&) { return order; });
+  }
+
+  Value gather_ranks(const Value& x) {
     const bool by_sequence_parallel = on_.mesh().parallel().sp;
     const Value of_tp =
         by_sequence_parallel ? on_.move(module_, {Movement::Kind::all_gather, Axis::tp}, x) : x;

@@ -34,6 +34,19 @@ Tensor piece(const Tensor& t, std::size_t dim, std::int64_t begin, std::int64_t 
   return {t.dtype(), shape, std::move(bytes)};
 }
 
+Tensor selected_rows(const Tensor& t, std::span<const std::int64_t> rows) {
+  Shape shape = t.shape();
+  const std::size_t each = shape[0] == 0 ? 0 : t.bytes().size() / static_cast<std::size_t>(shape[0]);
+  shape[0] = static_cast<std::int64_t>(rows.size());
+  std::vector<std::byte> bytes;
+  bytes.reserve(rows.size() * each);
+  for (const std::int64_t row : rows) {
+    const auto from = t.bytes().subspan(static_cast<std::size_t>(row) * each, each);
+    bytes.insert(bytes.end(), from.begin(), from.end());
+  }
+  return {t.dtype(), shape, std::move(bytes)};
+}
+
 Tensor piece_of(const Tensor& t, std::size_t dim, std::int64_t k, std::int64_t n) {
   const std::int64_t extent = t.shape()[dim], each = extent / n;
   if (each * n != extent)

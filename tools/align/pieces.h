@@ -10,6 +10,8 @@ namespace assay::align {
 
 /// Positions [begin, end) along dim.
 Tensor piece(const Tensor&, std::size_t dim, std::int64_t begin, std::int64_t end);
+/// These along the first dimension, in this order.
+Tensor selected_rows(const Tensor&, std::span<const std::int64_t> rows);
 /// Piece k of n equal ones. Throws Error if they are not equal.
 Tensor piece_of(const Tensor&, std::size_t dim, std::int64_t k, std::int64_t n);
 /// One behind the other along dim; of one dtype. Throws Error if other extents differ.

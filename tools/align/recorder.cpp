@@ -1,9 +1,15 @@
 #include "assay/align/recorder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "assay/align/pieces.h"
 
 namespace assay::align {
 namespace {
+
+constexpr std::string_view of_experts = ".experts.";
 
 constexpr std::array mesh_axes = {Axis::pp, Axis::dp, Axis::cp, Axis::tp};
 
@@ -26,29 +32,40 @@ std::string without_grad(const std::string& name) {
   return name.substr(std::string_view("grad_").size());
 }
 
-Shape whole_shape(Shape shape, const Placement& placement, const Mesh& mesh) {
-  for (const Axis axis : placed_axes) {
+template <class Axes>
+Shape whole_shape(Shape shape, const Placement& placement, const Mesh& mesh, const Axes& axes) {
+  for (const Axis axis : axes) {
     const Placed& placed = placement[axis];
     if (placed.how == Placed::How::sharded) shape[placed.dim] *= mesh.size(axis);
   }
   return shape;
 }
 
-bool is_of_experts(const Value& v) {
-  return std::ranges::any_of(expert_axes, [&](Axis axis) { return v.placement[axis] != replicated; });
+bool is_at_experts(const Machine::Node& node) {
+  return node.module.find(of_experts) != std::string::npos;
 }
 
-// Of outputs and gradients, over all ranks; copies have none, and of experts no rank knows it.
+// What it computes with are rows of experts, tokens on their way to them or back, and numbers of these.
+bool is_of_rows(const Machine::Node& node) {
+  constexpr std::array on_the_way = {"moe_permute", "moe_unpermute", "index_select"};
+  return is_at_experts(node) || std::ranges::find(on_the_way, node.op->name) != on_the_way.end();
+}
+
+// What cuts the columns of experts' matrices.
+constexpr std::array expert_columns = {Axis::etp};
+
+// Of outputs and gradients, over all ranks; copies have none. No row of experts is a sum over others.
 std::optional<std::int64_t> count_of(const Tape& tape, const Machine::Node& node, const std::string& output) {
   if (output_arg(*node.op, output).terms.empty()) return std::nullopt;
   const bool has_own_extents = node.op->name == "expand";  // an attribute: of what this rank has
   std::vector<InputShape> inputs;
   for (const NamedValue& x : node.inputs) {
-    if (is_of_experts(x.value)) return std::nullopt;
     if (x.name == "positions") continue;  // of this rank alone; nothing is counted by them
-    const Shape& own = x.value.shape;
-    inputs.push_back({x.name, has_own_extents ? own : whole_shape(own, x.value.placement, tape.mesh()),
-                      &tape.tensor(x.value)});
+    const Value& v = x.value;
+    const Shape shape = has_own_extents    ? v.shape
+                        : is_of_rows(node) ? whole_shape(v.shape, v.placement, tape.mesh(), expert_columns)
+                                           : whole_shape(v.shape, v.placement, tape.mesh(), placed_axes);
+    inputs.push_back({x.name, shape, &tape.tensor(v)});
   }
   return accumulation_count(*node.op, output, inputs, node.attributes);
 }
@@ -74,9 +91,11 @@ Manifest manifest_of(const Parallel& p, const std::string& producer) {
   return manifest;
 }
 
-void Recorder::begin(std::int64_t step, std::int64_t micro_batch, const Tape& tape) {
+void Recorder::begin(std::int64_t step, std::int64_t micro_batch, const Tape& tape,
+                     const std::map<std::string, ExpertRows>& rows) {
   step_ = step;
   micro_batch_ = micro_batch;
+  rows_ = &rows;
   call_of_.clear();
   std::map<std::string, std::int64_t> calls;
   for (const Machine::Node& node : tape.nodes()) {
@@ -97,7 +116,7 @@ Record Recorder::record(Identity id, const std::string& op, const Tensor& tensor
 }
 
 void Recorder::lay_out(Record& record, const Placement& placement) const {
-  record.global_shape = whole_shape(record.shape, placement, mesh_);
+  record.global_shape = whole_shape(record.shape, placement, mesh_, placed_axes);
   const bool zigzag = mesh_.parallel().context == ContextMode::ring;
   for (const Axis axis : mesh_axes) {
     const Placed placed = axis == Axis::pp ? replicated : placement[axis];
@@ -106,8 +125,9 @@ void Recorder::lay_out(Record& record, const Placement& placement) const {
       at.kind = assay::Placement::Kind::shard;
       at.dim = static_cast<int>(placed.dim);
       at.zigzag = axis == Axis::cp && zigzag;
-    } else if (placed == partial) {
-      at.kind = assay::Placement::Kind::partial;
+      // Heads are cut by tp first, then by Ulysses; tokens by cp first.
+      const bool of_heads = placed.dim > 0 && placed == placement[Axis::tp];
+      if (axis == Axis::cp && of_heads) at.split_factor = mesh_.size(Axis::tp);
     }
     record.placements.push_back(at);
     record.mesh_coordinate.push_back(mesh_.coordinate(axis));
@@ -125,47 +145,121 @@ void Recorder::forward(const Tape& tape) {
   }
 }
 
+Record Recorder::record(const OfCall& what, const Tensor& tensor) const {
+  Record r = record(
+      {step_, micro_batch_, what.phase, what.node->module, what.slot, what.arg, call_of_.at(what.node)},
+      std::string(what.node->op->name), tensor);
+  r.count = what.count;
+  return r;
+}
+
+void Recorder::add(const OfCall& what, const Tensor& tensor, const Placement& placement) {
+  Record r = record(what, tensor);
+  lay_out(r, placement);
+  add(std::move(r), tensor);
+}
+
+// Nothing for what has no rows, and on a single device.
+const ExpertRows* Recorder::rows_of(const Machine::Node& node) const {
+  const auto at = rows_->find(node.module.substr(0, node.module.find(of_experts)));
+  return at == rows_->end() || !is_of_rows(node) ? nullptr : &at->second;
+}
+
+// A record for each run of rows: boxes need no list of rows.
+void Recorder::add_rows(const OfCall& what, const Tensor& tensor, const Placement& placement) {
+  const ExpertRows& rows = *rows_of(*what.node);
+  for (const RowRun& run : is_at_experts(*what.node) ? rows.held : rows.sent) {
+    const Tensor part = selected_rows(tensor, run.here);
+    Record r = record(what, part);
+    r.id.micro_batch = run.micro_batch;
+    r.global_shape = whole_shape(r.shape, placement, mesh_, expert_columns);
+    r.global_shape[0] = run.all;
+    r.offsets = Shape(r.shape.size());
+    (*r.offsets)[0] = run.first;
+    for (std::size_t d = 1; d < r.shape.size(); ++d) {
+      if (placement[Axis::etp] == sharded(d)) (*r.offsets)[d] = mesh_.coordinate(Axis::etp) * r.shape[d];
+    }
+    add(std::move(r), part);
+  }
+}
+
+void Recorder::add_tokens(const OfCall& what, const Tensor& tensor, const DenseTokens& tokens,
+                          const Value& of) {
+  const bool is_flat = of.shape.size() == 1;
+  add(what, is_flat ? tensor.reshaped({tensor.size()}) : tensor, tokens.value.placement);
+}
+
+void Recorder::forward(const Tape& tape, const OfCall& what, const Value& v) {
+  const bool is_output = what.slot == std::string_view("output");
+  const ExpertRows* rows = rows_of(*what.node);
+  const bool is_index = is_output && output_arg(*what.node->op, what.arg).role == Role::output_index;
+  if (rows != nullptr && is_index)
+    return add(what, what.arg == "sorted_index" ? rows->sorted_index : rows->tokens_per_expert, {});
+  const auto tokens = rows == nullptr ? std::nullopt
+                      : is_output     ? behind_experts(tape, v)
+                                      : before_experts(tape, v);
+  const Value& whole = is_output ? completed(tape, v) : v;
+  if (tokens)
+    add_tokens(what, tape.tensor(tokens->value), *tokens, v);
+  else if (rows != nullptr)
+    add_rows(what, tape.tensor(whole), whole.placement);
+  else if (!whole.placement.is_partial())
+    add(what, tape.tensor(whole), whole.placement);
+}
+
 void Recorder::forward(const Tape& tape, const Machine::Node& node) {
-  const auto add_value = [&](const char* slot, const std::string& arg, const Value& v,
-                             std::optional<std::int64_t> count) {
-    if (is_of_experts(v) || v.placement.is_partial()) return;
-    Record r = record({step_, micro_batch_, Phase::forward, node.module, slot, arg, call_of_.at(&node)},
-                      std::string(node.op->name), tape.tensor(v));
-    r.count = count;
-    lay_out(r, v.placement);
-    add(std::move(r), tape.tensor(v));
-  };
   for (const NamedValue& x : node.inputs) {
-    if (!is_recorded_elsewhere(*node.op, x.name)) add_value("input", x.name, x.value, {});
+    if (!is_recorded_elsewhere(*node.op, x.name))
+      forward(tape, {&node, Phase::forward, "input", x.name, {}}, x.value);
   }
   for (const NamedValue& y : node.outputs)
-    add_value("output", y.name, completed(tape, y.value), count_of(tape, node, y.name));
+    forward(tape, {&node, Phase::forward, "output", y.name, count_of(tape, node, y.name)}, y.value);
 }
 
 void Recorder::backward(const Tape& tape, const Machine::Node& node,
                         const std::vector<NamedTensor>& of_outputs,
-                        const std::vector<NamedTensor>& of_inputs) {
-  const auto known = call_of_.find(&node);
-  if (known == call_of_.end()) return;
-  const auto add_gradient = [&](const char* slot, const std::string& grad, const Value& of,
-                                const Tensor& gradient, std::optional<std::int64_t> count) {
+                        const std::vector<NamedTensor>& open_of_inputs) {
+  if (node.retypes) return backward_of_tokens(node, of_outputs.front().tensor);
+  if (!call_of_.contains(&node)) return;
+  const bool has_rows = rows_of(node) != nullptr;
+  const auto place = [&](const OfCall& what, const Value& of, const Tensor& gradient) {
     const Placement& placement = tape.gradient_placement(of);
-    // Exact shares of a sum are not rounded, and their sum is not known here.
-    if (is_of_experts(of) || (placement.is_partial() && tape.rounds_at_the_end())) return;
-    Record r =
-        record({step_, micro_batch_, Phase::backward, node.module, slot, without_grad(grad), known->second},
-               std::string(node.op->name), gradient);
-    r.count = count;
-    lay_out(r, placement);
-    add(std::move(r), gradient);
+    if (has_rows)
+      add_rows(what, gradient, placement);
+    else
+      add(what, gradient, placement);
   };
-  for (const NamedTensor& g : of_outputs)
-    add_gradient("grad_output", g.name, output_of(node.outputs, input_arg(*node.op, g.name)), g.tensor, {});
-  for (const NamedTensor& g : of_inputs) {
-    if (!is_recorded_elsewhere(*node.op, without_grad(g.name)))
-      add_gradient("grad_input", g.name, value_named(node.inputs, without_grad(g.name)), g.tensor,
-                   count_of(tape, node, g.name));
+  const auto complete = [&](const NamedTensor& g, const Value& of, const Tensor& open) {
+    return tape.complete(fmt::format("{} of {}", g.name, node.module), open, tape.gradient_placement(of));
+  };
+  for (const NamedTensor& g : of_outputs) {
+    const OfCall what = {&node, Phase::backward, "grad_output", without_grad(g.name), {}};
+    const Value& y = output_of(node.outputs, input_arg(*node.op, g.name));
+    if (const auto tokens = has_rows ? behind_experts(tape, y) : std::nullopt)
+      add_tokens(what, tape.gradient(tokens->value).value(), *tokens, y);
+    else if (tape.gradient_placement(y).is_partial())
+      place(what, y, complete(g, y, tape.open_gradient(y).value()));
+    else
+      place(what, y, g.tensor);
   }
+  for (const NamedTensor& g : open_of_inputs) {
+    const std::string arg = without_grad(g.name);
+    if (is_recorded_elsewhere(*node.op, arg)) continue;
+    const OfCall what = {&node, Phase::backward, "grad_input", arg, count_of(tape, node, g.name)};
+    const Value& x = value_named(node.inputs, arg);
+    if (const auto tokens = has_rows ? before_experts(tape, x) : std::nullopt)
+      waiting_.push_back({what, *tokens, x});
+    else
+      place(what, x, complete(g, x, g.tensor));
+  }
+}
+
+void Recorder::backward_of_tokens(const Machine::Node& border, const Tensor& gradient) {
+  const auto is_here = [&](const Waiting& w) { return w.tokens.border == &border; };
+  for (const Waiting& w : waiting_) {
+    if (is_here(w)) add_tokens(w.what, gradient, w.tokens, w.of);
+  }
+  std::erase_if(waiting_, is_here);
 }
 
 void Recorder::parameter(const OfParameter& what, const std::string& name, const PlannedParameter& planned,

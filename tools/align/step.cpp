@@ -53,6 +53,7 @@ struct Replay::Running {
   std::optional<Value> x;  ///< what came from the stage before
   Forward result;
   SwapSpace swapped;
+  std::map<std::string, ExpertRows> rows;  ///< where it is recorded
 };
 
 Replay::Replay(const Model& model, const StepSettings& settings, Communicator& communicator)
@@ -214,7 +215,7 @@ void Replay::backward(const Action& action, Recorder* recorder) {
   }
   Tape::Watch watch;
   if (recorder != nullptr) {
-    recorder->begin(step_, number_of(m), running.tape);
+    recorder->begin(step_, number_of(m), running.tape, running.rows);
     watch = [&](const auto& node, const auto& of_outputs, const auto& of_inputs) {
       recorder->backward(running.tape, node, of_outputs, of_inputs);
     };
@@ -291,8 +292,10 @@ StepResult Replay::step(Recorder* recorder) {
   return result;
 }
 
-void Replay::record_forward(const Running& running, std::int64_t micro_batch, Recorder& recorder) const {
-  recorder.begin(step_, number_of(micro_batch), running.tape);
+void Replay::record_forward(Running& running, std::int64_t micro_batch, Recorder& recorder) const {
+  const std::int64_t number = number_of(micro_batch);
+  running.rows = expert_rows(ranks_, running.tape, number, settings_.batch);
+  recorder.begin(step_, number, running.tape, running.rows);
   recorder.forward(running.tape);
   for (const Loss& loss : running.result.losses) recorder.loss(loss.name, running.tape.tensor(loss.value));
 }

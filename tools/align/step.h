@@ -113,7 +113,7 @@ class Replay {
   void update(double coefficient);
   void update_by_elements(const std::string& name, const Tensor& gradient);
   void update_matrices(const std::string& name, const Tensor& gradient);
-  void record_forward(const Running&, std::int64_t micro_batch, Recorder&) const;
+  void record_forward(Running&, std::int64_t micro_batch, Recorder&) const;
   /// @param cut_from  the zero=N from which on it is a shard
   Tensor whole_piece(const std::string& name, const Tensor&, std::int64_t cut_from) const;
   void record_parameters(Recorder&) const;

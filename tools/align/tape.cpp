@@ -167,7 +167,7 @@ void Tape::backward(const std::vector<Seed>& seeds, const Watch& watch) {
     if (node->op != nullptr) {
       go_back(*node, watch);
     } else {
-      move_back(*node);
+      move_back(*node, watch);
     }
   }
 }
@@ -190,7 +190,7 @@ void Tape::go_back(const Node& node, const Watch& watch) {
   if (!wanted) return;
   if (node.declares) {
     for (const NamedValue& input : node.inputs) {
-      const std::optional<Tensor> known = gradient(input.value);
+      const std::optional<Tensor> known = open_gradient(input.value);
       if (known) of_inputs.push_back({std::string(grad) + input.name, *known});
     }
     if (watch) watch(node, of_outputs, of_inputs);
@@ -203,15 +203,16 @@ void Tape::go_back(const Node& node, const Watch& watch) {
     const Tensor* open = find_tensor(results, std::string(grad) + input.name);
     if (open == nullptr) continue;
     contributions_[input.value.id].push_back(*open);
-    if (watch) of_inputs.push_back({std::string(grad) + input.name, arithmetic.close(*open)});
+    if (watch) of_inputs.push_back({std::string(grad) + input.name, *open});
   }
   if (watch) watch(node, of_outputs, of_inputs);
 }
 
-void Tape::move_back(const Node& node) {
+void Tape::move_back(const Node& node, const Watch& watch) {
   const Value &x = node.inputs.front().value, &y = node.outputs.front().value;
   std::optional<Tensor> known = open_gradient(y);
   if (!known) return;
+  if (watch && node.retypes) watch(node, {{"grad_y", ranks_.arithmetic().close(*known)}}, {});
   if (node.movement) {
     const auto back = adjoint(*node.movement, (*gradient_placements_[y.id])[node.movement->axis]);
     if (back) known = ranks_.move_open(*back, node.module, *known);
@@ -219,6 +220,10 @@ void Tape::move_back(const Node& node) {
     known = ranks_.exchange_rows(node.module, *known, tensor(node.inputs[2].value).indices(), true);
   }
   contributions_[x.id].push_back(std::move(*known));
+}
+
+Tensor Tape::complete(const std::string& what, const Tensor& open, const Placement& placement) const {
+  return ranks_.arithmetic().close(ranks_.sum(mesh().group(placement.partial_axes()), what, open));
 }
 
 std::optional<Tensor> Tape::open_gradient(const Value& v) const {

@@ -30,9 +30,10 @@ class Tape : public Machine {
   /// All tensors that are held, for those who keep them elsewhere meanwhile.
   std::vector<Tensor>& held() { return tensors_; }
 
-  /// Sees a call go backward: the gradients of its outputs, "grad_y", and of its inputs, "grad_x".
+  /// Sees a call go backward: the gradients of its outputs, "grad_y", and of its inputs, "grad_x", which are
+  /// open. And a change of type, with that of its output.
   using Watch = std::function<void(const Node&, const std::vector<NamedTensor>& of_outputs,
-                                   const std::vector<NamedTensor>& of_inputs)>;
+                                   const std::vector<NamedTensor>& open_of_inputs)>;
   struct Seed {
     Value value;
     Tensor gradient;  ///< closed
@@ -43,8 +44,8 @@ class Tape : public Machine {
   /// Of the last backward, open; nothing where no seed depends on the value.
   std::optional<Tensor> open_gradient(const Value&) const;
   std::optional<Tensor> gradient(const Value&) const;
-  /// Whether open tensors are not rounded yet.
-  bool rounds_at_the_end() const { return ranks_.arithmetic().leading() > 0; }
+  /// Of what is open, closed; of shares of it their sum. All ranks that have one must call it.
+  Tensor complete(const std::string& what, const Tensor& open, const Placement&) const;
   const Placement& gradient_placement(const Value& v) const { return gradient_placements_[v.id].value(); }
 
  protected:
@@ -69,7 +70,7 @@ class Tape : public Machine {
   bool is_open(const Value&) const;
   Tensor closed_share(const Node&, const Value&) const;
   void go_back(const Node&, const Watch&);
-  void move_back(const Node&);
+  void move_back(const Node&, const Watch&);
 
   const Ranks ranks_;
   ParameterSource parameters_;
