@@ -13,6 +13,7 @@ namespace {
 
 using Integers = std::vector<std::int64_t>;
 using Node = Machine::Node;
+using Kind = Node::Kind;
 
 std::size_t at(std::int64_t i) {
   return static_cast<std::size_t>(i);
@@ -24,12 +25,12 @@ bool is_of_experts(const Value& v) {
 }
 
 bool only_moves(const Node& node) {
-  return node.movement || node.retypes || (node.op != nullptr && node.op->name == "reshape");
+  return node.kind == Kind::movement || node.kind == Kind::retype || node.is_of("reshape");
 }
 
 const Node* maker_of(const Tape& tape, const Value& v) {
   for (const Node& node : tape.nodes()) {
-    if (!node.declares &&
+    if (node.kind != Kind::whole &&
         std::ranges::any_of(node.outputs, [&](const NamedValue& y) { return y.value.id == v.id; }))
       return &node;
   }
@@ -67,12 +68,12 @@ struct Choice {
 Choice choice_of(const Tape& tape, const std::string& layer) {
   Choice result;
   for (const Node& node : tape.nodes()) {
-    if (node.op == nullptr || node.module != layer) continue;
-    if (node.op->name == "router_topk") {
+    if (node.module != layer) continue;
+    if (node.is_of("router_topk")) {
       const Value& index = value_named(node.outputs, "index");
       result = {tape.tensor(index).indices(), index.shape.back(),
                 value_named(node.inputs, "logits").shape.back(), index.placement};
-    } else if (node.op->name == "moe_capacity_drop") {
+    } else if (node.is_of("moe_capacity_drop")) {
       const Value& map = value_named(node.outputs, "kept_map");
       const std::int64_t experts = map.shape.back();
       result = {tape.tensor(map).indices(), experts, experts, map.placement};
@@ -171,7 +172,7 @@ ExpertRows rows_of(const Ranks& ranks, const Tape& tape, const Node& permute, st
   // The way of the tokens until they are permuted.
   const Value& x = value_named(permute.inputs, "x");
   std::vector<const Node*> way;
-  for (const Node* node = maker_of(tape, x); node->movement;
+  for (const Node* node = maker_of(tape, x); node->kind == Kind::movement;
        node = maker_of(tape, node->inputs.front().value))
     way.push_back(node);
   const Placement& dense = before_experts(tape, x).value().value.placement;
@@ -183,12 +184,12 @@ ExpertRows rows_of(const Ranks& ranks, const Tape& tape, const Node& permute, st
   rows = select(rows, tape.tensor(value_named(permute.outputs, "sorted_index")));
   result.sent = runs(rows);
   const Node* exchange = user_of(tape, value_named(permute.outputs, "permuted"),
-                                 [](const Node& n) { return n.op == nullptr && !n.movement && !n.retypes; });
+                                 [](const Node& n) { return n.kind == Kind::exchange; });
   if (exchange != nullptr) {
     rows = ranks.exchange_rows(permute.module, rows,
                                tape.tensor(value_named(exchange->inputs, "give")).indices(), false);
     const Node* sort =
-        user_of(tape, exchange->outputs.front().value, [](const Node& n) { return n.op != nullptr; });
+        user_of(tape, exchange->outputs.front().value, [](const Node& n) { return n.kind == Kind::call; });
     rows = select(rows, tape.tensor(value_named(sort->inputs, "index")));
   }
   result.held = runs(rows);
@@ -200,7 +201,7 @@ ExpertRows rows_of(const Ranks& ranks, const Tape& tape, const Node& permute, st
 std::optional<DenseTokens> before_experts(const Tape& tape, const Value& v) {
   for (const Node* node = maker_of(tape, v); node != nullptr && only_moves(*node);
        node = maker_of(tape, node->inputs.front().value)) {
-    if (!node->retypes) continue;
+    if (node->kind != Kind::retype) continue;
     const Value& dense = node->inputs.front().value;
     return is_of_experts(dense) ? std::nullopt : std::optional(DenseTokens{dense, node});
   }
@@ -208,10 +209,10 @@ std::optional<DenseTokens> before_experts(const Tape& tape, const Value& v) {
 }
 
 std::optional<DenseTokens> behind_experts(const Tape& tape, const Value& v) {
-  const auto moves = [](const Node& n) { return n.movement || n.retypes; };
+  const auto moves = [](const Node& n) { return n.kind == Kind::movement || n.kind == Kind::retype; };
   for (const Node* node = user_of(tape, v, moves); node != nullptr;
        node = user_of(tape, node->outputs.front().value, moves)) {
-    if (!node->retypes) continue;
+    if (node->kind != Kind::retype) continue;
     const Value& dense = node->outputs.front().value;
     return is_of_experts(dense) ? std::nullopt : std::optional(DenseTokens{dense, node});
   }
@@ -222,8 +223,7 @@ std::map<std::string, ExpertRows> expert_rows(const Ranks& ranks, const Tape& ta
                                               const Batch& batch) {
   std::map<std::string, ExpertRows> result;
   for (const Node& node : tape.nodes()) {
-    const bool permutes = node.op != nullptr && node.op->name == "moe_permute";
-    if (permutes && before_experts(tape, value_named(node.inputs, "x")))
+    if (node.is_of("moe_permute") && before_experts(tape, value_named(node.inputs, "x")))
       result.emplace(node.module, rows_of(ranks, tape, node, micro_batch, batch));
   }
   return result;

@@ -102,12 +102,12 @@ std::vector<NamedValue> Machine::call_all(const std::string& module, std::string
 void Machine::declare(std::size_t first, const std::string& module, std::string_view op,
                       const std::vector<NamedValue>& inputs, const Attributes& attributes,
                       const std::vector<NamedValue>& outputs) {
-  nodes_.insert(nodes_.begin() + static_cast<std::ptrdiff_t>(first), {.module = module,
+  nodes_.insert(nodes_.begin() + static_cast<std::ptrdiff_t>(first), {.kind = Node::Kind::whole,
+                                                                      .module = module,
                                                                       .op = &find_operator(op),
                                                                       .attributes = attributes,
                                                                       .inputs = inputs,
-                                                                      .outputs = outputs,
-                                                                      .declares = true});
+                                                                      .outputs = outputs});
 }
 
 Value Machine::finish(Node node, const Shape& shape, const Placement& placement) {
@@ -121,7 +121,7 @@ Value Machine::finish(Node node, const Shape& shape, const Placement& placement)
 Value Machine::move(const std::string& module, const Movement& movement, const Value& x) {
   const bool alone = ranks_of(movement, mesh_).size() == 1;
   if (alone) return x;
-  Node node = {.module = module, .movement = movement, .inputs = {{"x", x}}};
+  Node node = {.kind = Node::Kind::movement, .module = module, .movement = movement, .inputs = {{"x", x}}};
   Placement placement = x.placement;
   try {
     placement[movement.axis] = moved(movement, x.placement[movement.axis]);
@@ -134,7 +134,7 @@ Value Machine::move(const std::string& module, const Movement& movement, const V
 
 Value Machine::retype(const std::string& module, const Value& x, const Placement& placement) {
   if (x.placement == placement) return x;
-  Node node = {.module = module, .inputs = {{"x", x}}, .retypes = true};
+  Node node = {.kind = Node::Kind::retype, .module = module, .inputs = {{"x", x}}};
   const Shape shape = hold_moved(node);
   return finish(std::move(node), shape, placement);
 }
@@ -142,7 +142,9 @@ Value Machine::retype(const std::string& module, const Value& x, const Placement
 Value Machine::exchange_rows(const std::string& module, const Value& rows, const Value& give,
                              const Value& take) {
   if (mesh_.node_group().size() == 1) return rows;
-  Node node = {.module = module, .inputs = {{"x", rows}, {"give", give}, {"take", take}}};
+  Node node = {.kind = Node::Kind::exchange,
+               .module = module,
+               .inputs = {{"x", rows}, {"give", give}, {"take", take}}};
   const Shape shape = hold_moved(node);
   return finish(std::move(node), shape, rows.placement);
 }
@@ -154,28 +156,38 @@ Value Machine::sum_of_neighbours(const std::string& module, const Value& counts,
 }
 
 void Machine::place_gradients_of(const Node& node, Placements& all) const {
-  if (node.declares) return;
-  if (node.op == nullptr) {
-    const Value &x = node.inputs.front().value, &y = node.outputs.front().value;
-    if (!all[y.id]) return;
-    Placement placement = *all[y.id];
-    if (node.retypes) {
-      if (placement != y.placement)
-        throw Error("{}: the gradient is {}; expected {}, as the tensor is", node.module,
-                    to_string(placement), to_string(y.placement));
-      placement = x.placement;
-    } else if (node.movement) {
-      const Axis axis = node.movement->axis;
-      try {
-        const std::optional<Movement> back = adjoint(*node.movement, placement[axis]);
-        if (back) placement[axis] = moved(*back, placement[axis]);
-      } catch (const Error& e) {
-        throw Error("{}: {}", node.module, e.what());
-      }
-    }
-    add_gradient(all, x, placement, node.module);
-    return;
+  switch (node.kind) {
+    case Node::Kind::whole:
+      break;
+    case Node::Kind::call:
+      place_gradients_of_call(node, all);
+      break;
+    default:
+      const Value &x = node.inputs.front().value, &y = node.outputs.front().value;
+      if (all[y.id]) add_gradient(all, x, back(node, *all[y.id]), node.module);
   }
+}
+
+// From what came out of a movement to what went in.
+Placement Machine::back(const Node& node, Placement placement) const {
+  const Value &x = node.inputs.front().value, &y = node.outputs.front().value;
+  if (node.kind == Node::Kind::retype) {
+    if (placement == y.placement) return x.placement;
+    throw Error("{}: the gradient is {}; expected {}, as the tensor is", node.module, to_string(placement),
+                to_string(y.placement));
+  }
+  if (node.kind == Node::Kind::exchange) return placement;
+  Placed& placed = placement[node.movement->axis];
+  try {
+    const std::optional<Movement> adjoint = align::adjoint(*node.movement, placed);
+    if (adjoint) placed = moved(*adjoint, placed);
+  } catch (const Error& e) {
+    throw Error("{}: {}", node.module, e.what());
+  }
+  return placement;
+}
+
+void Machine::place_gradients_of_call(const Node& node, Placements& all) const {
   std::vector<PlacedGradient> of_outputs;
   for (const Arg& arg : node.op->args) {
     if (arg.role != Role::grad_output) continue;

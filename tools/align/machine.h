@@ -86,15 +86,23 @@ class Machine {
   /// Counts, summed over the micro-batches that so many neighbours along dp work on at the same time.
   Value sum_of_neighbours(const std::string& module, const Value& counts, std::int64_t ranks);
 
-  /// What has been done: a call of an operator, a movement, or rows that were exchanged.
+  /// What has been done.
   struct Node {
+    enum class Kind : std::uint8_t {
+      call,      ///< of an operator
+      whole,     ///< what the calls behind it are together: computes nothing
+      movement,  ///< between ranks
+      retype,
+      exchange,  ///< of rows
+    };
+    Kind kind = Kind::call;
     std::string module;
-    const Operator* op = nullptr;
+    const Operator* op = nullptr;  ///< of a call, and of a whole
     Attributes attributes = {};
     std::optional<Movement> movement = {};
     std::vector<NamedValue> inputs = {}, outputs = {};
-    bool retypes = false;
-    bool declares = false;  ///< computes nothing
+
+    bool is_of(std::string_view name) const { return op != nullptr && op->name == name; }
     /// A step of what is declared as a whole.
     bool is_inside() const { return module.find('/') != std::string::npos; }
   };
@@ -136,7 +144,10 @@ class Machine {
 
  private:
   Value finish(Node, const Shape&, const Placement&);
-  void place_gradients_of(const Node&, std::vector<std::optional<Placement>>&) const;
+  using Placements = std::vector<std::optional<Placement>>;
+  void place_gradients_of(const Node&, Placements&) const;
+  void place_gradients_of_call(const Node&, Placements&) const;
+  Placement back(const Node&, Placement) const;
 
   const Mesh mesh_;
   std::size_t values_ = 0;

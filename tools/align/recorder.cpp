@@ -74,7 +74,8 @@ std::optional<std::int64_t> count_of(const Tape& tape, const Machine::Node& node
 const Value& completed(const Tape& tape, const Value& v) {
   if (!v.placement.is_partial()) return v;
   for (const Machine::Node& node : tape.nodes()) {
-    if (node.movement && node.inputs.front().value.id == v.id) return node.outputs.front().value;
+    if (node.kind == Machine::Node::Kind::movement && node.inputs.front().value.id == v.id)
+      return node.outputs.front().value;
   }
   return v;
 }
@@ -219,7 +220,7 @@ void Recorder::forward(const Tape& tape, const Machine::Node& node) {
 void Recorder::backward(const Tape& tape, const Machine::Node& node,
                         const std::vector<NamedTensor>& of_outputs,
                         const std::vector<NamedTensor>& open_of_inputs) {
-  if (node.retypes) return backward_of_tokens(node, of_outputs.front().tensor);
+  if (node.kind == Machine::Node::Kind::retype) return backward_of_tokens(node, of_outputs.front().tensor);
   if (!call_of_.contains(&node)) return;
   const bool has_rows = rows_of(node) != nullptr;
   const auto place = [&](const OfCall& what, const Value& of, const Tensor& gradient) {

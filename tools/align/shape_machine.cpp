@@ -17,7 +17,7 @@ std::vector<NamedValue> ShapeMachine::hold_call(const Node& node) {
 
 Shape ShapeMachine::hold_moved(const Node& node) {
   const Shape& shape = node.inputs.front().value.shape;
-  if (!node.movement) return shape;  // as many rows as were given
+  if (node.kind != Node::Kind::movement) return shape;  // as many rows as were given
   const std::size_t ranks = ranks_of(*node.movement, mesh()).size();
   return moved_shape(*node.movement, shape, static_cast<std::int64_t>(ranks));
 }

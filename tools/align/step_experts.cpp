@@ -32,7 +32,7 @@ std::string Replay::layer_of(const std::string& parameter) {
 Replay::Loads Replay::loads_of(const Tape& tape, std::string_view op) const {
   Loads loads;
   for (const Machine::Node& node : tape.nodes()) {
-    if (node.op == nullptr || node.op->name != op || node.is_inside()) continue;
+    if (!node.is_of(op) || node.is_inside()) continue;
     const bool is_map = op == capacity;
     const Value& chosen = value_named(node.outputs, is_map ? "kept_map" : "index");
     std::vector<std::int64_t>& load = loads[node.module];

@@ -30,7 +30,7 @@ SumError sum_error(DType dtype, std::int64_t ranks, RoundSum round) {
 std::vector<SummingCollective> summing_collectives(const Tape& tape, RoundSum round) {
   std::vector<SummingCollective> all;
   for (const Machine::Node& node : tape.nodes()) {
-    if (!node.movement) continue;
+    if (node.kind != Machine::Node::Kind::movement) continue;
     const Value &x = node.inputs.front().value, &y = node.outputs.front().value;
     const DType dtype = tape.tensor(x).dtype();
     const auto add = [&](const Movement& m, bool backward) {

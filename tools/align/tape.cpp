@@ -100,8 +100,8 @@ std::vector<NamedValue> Tape::hold_call(const Node& node) {
 
 Tensor Tape::moved(const Node& node) const {
   const Tensor& x = tensor(node.inputs.front().value);
-  if (node.retypes) return x;
-  if (!node.movement)
+  if (node.kind == Node::Kind::retype) return x;
+  if (node.kind == Node::Kind::exchange)
     return ranks_.exchange_rows(node.module, x, tensor(node.inputs[1].value).indices(), false);
   const Tensor y = ranks_.move(*node.movement, node.module, x);
   const bool is_sum = node.movement->kind == Movement::Kind::all_reduce ||
@@ -126,7 +126,7 @@ void Tape::placed(const Value& v) {
 
 void Tape::forget(const std::function<bool(const Node&)>& which) {
   for (const Node& node : nodes()) {
-    if (node.declares || !which(node)) continue;
+    if (node.kind == Node::Kind::whole || !which(node)) continue;
     for (const NamedValue& y : node.outputs) {
       tensors_[y.value.id] = {};
       forgotten_[y.value.id] = &node;
@@ -142,7 +142,7 @@ const Tensor& Tape::tensor(const Value& v) const {
 
 void Tape::compute_again(const Node& node) const {
   std::vector<Tensor> again;
-  if (node.op == nullptr) {
+  if (node.kind != Node::Kind::call) {
     again.push_back(moved(node));
   } else {
     const std::vector<NamedTensor> results = compute(node);
@@ -164,41 +164,43 @@ void Tape::backward(const std::vector<Seed>& seeds, const Watch& watch) {
   }
   gradient_placements_ = gradient_placements(of);
   for (auto node = nodes().rbegin(); node != nodes().rend(); ++node) {
-    if (node->op != nullptr) {
-      go_back(*node, watch);
-    } else {
-      move_back(*node, watch);
+    switch (node->kind) {
+      case Node::Kind::call:
+        go_back(*node, watch);
+        break;
+      case Node::Kind::whole:
+        if (watch) show(*node, watch);
+        break;
+      default:
+        move_back(*node, watch);
     }
   }
 }
 
-// An output that nothing depends on has the gradient 0 where the operator wants one.
-void Tape::go_back(const Node& node, const Watch& watch) {
-  const Arithmetic& arithmetic = ranks_.arithmetic();
-  std::vector<NamedTensor> tensors = inputs_of(node), of_outputs, of_inputs;
+// An output that nothing depends on has the gradient 0 where the operator wants one; nothing where none of
+// them has a gradient.
+std::vector<NamedTensor> Tape::gradients_of_outputs(const Node& node, bool with_optional) const {
+  std::vector<NamedTensor> gradients;
   bool wanted = false;
   for (const Arg& arg : node.op->args) {
     if (arg.role != Role::grad_output) continue;
     const Value& output = output_of(node.outputs, arg);
     const std::optional<Tensor> known = gradient(output);
     wanted |= known.has_value();
-    // What a strategy does with an optional one is its own matter.
-    if ((known && !node.declares) || !arg.optional)
-      of_outputs.push_back(
-          {std::string(arg.name), known ? *known : Tensor(arithmetic.storage(), output.shape)});
+    if ((known && with_optional) || !arg.optional)
+      gradients.push_back(
+          {std::string(arg.name), known ? *known : Tensor(ranks_.arithmetic().storage(), output.shape)});
   }
-  if (!wanted) return;
-  if (node.declares) {
-    for (const NamedValue& input : node.inputs) {
-      const std::optional<Tensor> known = open_gradient(input.value);
-      if (known) of_inputs.push_back({std::string(grad) + input.name, *known});
-    }
-    if (watch) watch(node, of_outputs, of_inputs);
-    return;
-  }
+  return wanted ? gradients : std::vector<NamedTensor>();
+}
+
+void Tape::go_back(const Node& node, const Watch& watch) {
+  const std::vector<NamedTensor> of_outputs = gradients_of_outputs(node, true);
+  if (of_outputs.empty()) return;
+  std::vector<NamedTensor> tensors = inputs_of(node), of_inputs;
   tensors.insert(tensors.end(), of_outputs.begin(), of_outputs.end());
   const std::vector<NamedTensor> results =
-      arithmetic.compute(node.module, *node.op, tensors, node.attributes);
+      ranks_.arithmetic().compute(node.module, *node.op, tensors, node.attributes);
   for (const NamedValue& input : node.inputs) {
     const Tensor* open = find_tensor(results, std::string(grad) + input.name);
     if (open == nullptr) continue;
@@ -208,16 +210,29 @@ void Tape::go_back(const Node& node, const Watch& watch) {
   if (watch) watch(node, of_outputs, of_inputs);
 }
 
+// All is known behind its steps. What a strategy does with an optional gradient is its own matter.
+void Tape::show(const Node& whole, const Watch& watch) {
+  const std::vector<NamedTensor> of_outputs = gradients_of_outputs(whole, false);
+  if (of_outputs.empty()) return;
+  std::vector<NamedTensor> of_inputs;
+  for (const NamedValue& input : whole.inputs) {
+    const std::optional<Tensor> known = open_gradient(input.value);
+    if (known) of_inputs.push_back({std::string(grad) + input.name, *known});
+  }
+  watch(whole, of_outputs, of_inputs);
+}
+
 void Tape::move_back(const Node& node, const Watch& watch) {
   const Value &x = node.inputs.front().value, &y = node.outputs.front().value;
   std::optional<Tensor> known = open_gradient(y);
   if (!known) return;
-  if (watch && node.retypes) watch(node, {{"grad_y", ranks_.arithmetic().close(*known)}}, {});
-  if (node.movement) {
+  if (node.kind == Node::Kind::retype) {
+    if (watch) watch(node, {{"grad_y", ranks_.arithmetic().close(*known)}}, {});
+  } else if (node.kind == Node::Kind::exchange) {
+    known = ranks_.exchange_rows(node.module, *known, tensor(node.inputs[2].value).indices(), true);
+  } else {
     const auto back = adjoint(*node.movement, (*gradient_placements_[y.id])[node.movement->axis]);
     if (back) known = ranks_.move_open(*back, node.module, *known);
-  } else if (!node.retypes) {
-    known = ranks_.exchange_rows(node.module, *known, tensor(node.inputs[2].value).indices(), true);
   }
   contributions_[x.id].push_back(std::move(*known));
 }

@@ -69,7 +69,9 @@ class Tape : public Machine {
   std::vector<NamedTensor> inputs_of(const Node&) const;
   bool is_open(const Value&) const;
   Tensor closed_share(const Node&, const Value&) const;
+  std::vector<NamedTensor> gradients_of_outputs(const Node&, bool with_optional) const;
   void go_back(const Node&, const Watch&);
+  void show(const Node& whole, const Watch&);
   void move_back(const Node&, const Watch&);
 
   const Ranks ranks_;

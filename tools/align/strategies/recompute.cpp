@@ -34,8 +34,8 @@ bool is_of_attention(const Machine::Node& node) {
 }
 
 bool moves_rows(const Machine::Node& node) {
-  if (node.op == nullptr) return !node.movement && !node.retypes;
-  return node.op->name == "moe_permute" || node.op->name == "index_select";
+  return node.kind == Machine::Node::Kind::exchange || node.is_of("moe_permute") ||
+         node.is_of("index_select");
 }
 
 }  // namespace
@@ -54,7 +54,7 @@ void forget_for_recompute(Tape& tape, Recompute what) {
       case Recompute::permute:
         return moves_rows(node);
       case Recompute::activation:
-        return node.op != nullptr && node.op->name == "swiglu";
+        return node.is_of("swiglu");
     }
     return false;
   });
