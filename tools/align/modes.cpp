@@ -36,14 +36,14 @@ Modes modes_of(const Model& m, const Parallel& p) {
   return modes;
 }
 
-// Rows of a rank of cp are tokens l sequences + s of its positions l; a rank of tp gives its part of them.
+// A rank of tp gives its part of the rows of its rank of cp.
 std::vector<std::int64_t> rows_by_rank(const Modes& m, std::int64_t sequences, std::int64_t length) {
   const Parallel parallel = {.tp = m.tp, .cp = m.cp, .context = m.context};
   std::vector<std::int64_t> rows;
   for (std::int64_t c = 0; c < m.cp; ++c) {
-    for (const std::int64_t l : positions_of(Mesh(parallel, static_cast<int>(c * m.tp)), length)) {
-      for (std::int64_t s = 0; s < sequences; ++s) rows.push_back(l * sequences + s);
-    }
+    const std::vector<std::int64_t> own =
+        token_rows(Mesh(parallel, static_cast<int>(c * m.tp)), sequences, length);
+    rows.insert(rows.end(), own.begin(), own.end());
   }
   return rows;
 }

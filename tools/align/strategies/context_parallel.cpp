@@ -115,6 +115,14 @@ std::vector<std::int64_t> positions_of(const Mesh& mesh, std::int64_t length) {
   return positions_at(mesh, length, mesh.coordinate(Axis::cp));
 }
 
+std::vector<std::int64_t> token_rows(const Mesh& mesh, std::int64_t sequences, std::int64_t length) {
+  std::vector<std::int64_t> rows;
+  for (const std::int64_t l : positions_of(mesh, length)) {
+    for (std::int64_t s = 0; s < sequences; ++s) rows.push_back(l * sequences + s);
+  }
+  return rows;
+}
+
 Value attend_in_parallel(Machine& on, const std::string& module, const Value& q, const Value& k,
                          const Value& v, double scale) {
   if (in_a_ring(on.mesh())) return Ring(on, module, q, scale).run(k, v);
