@@ -3,8 +3,8 @@
 
     python3 tests/bench/replay.py build/release/tools/assay/assay [STEPS]
 
-Processor time of a step, without what comes before the first: the least of interleaved runs, for others on the machine
-only add to it. PyTorch gets the model of tests/data/replay/make.py, every expert on every token, and one thread, which is
+Processor time of a step, without what comes before the first, all on one core, whose caches the ranks share: the least of
+interleaved runs, for others on the machine only add to it. PyTorch gets the model of tests/data/replay/make.py, every expert on every token, and one thread, which is
 what a rank of a replay has; the losses of both must agree.
 """
 import importlib.util
@@ -102,6 +102,7 @@ def step_of_eager(eager, steps):
 
 
 def main():
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     assay, steps = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 10
     eager = Eager(load_formulas())
     expected, loss = eager.step(), replay(assay, 1)[1]
