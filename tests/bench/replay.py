@@ -4,8 +4,8 @@
     python3 tests/bench/replay.py build/release/tools/assay/assay [STEPS]
 
 Processor time of a step, without what comes before the first, all on one core, whose caches the ranks share: the least of
-interleaved runs, for others on the machine only add to it. PyTorch gets the model of tests/data/replay/make.py, every expert on every token, and one thread, which is
-what a rank of a replay has; the losses of both must agree.
+interleaved runs, for others on the machine only add to it. PyTorch gets the model of tests/data/replay/make.py, every expert
+on every token, and one thread, which is what a rank of a replay has; the losses of both must agree.
 """
 import importlib.util
 import os
