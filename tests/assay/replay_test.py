@@ -19,6 +19,9 @@ class Replay(Test):
         self.assertEqual(first, second)
         counts = [t.get("count") for t in json.loads(self.expect(0, "inspect", self.dir / "a", "--json").out)["tensors"]]
         self.assertTrue(any(counts))
+        once = ("step loss loss", "step loss grad_norm", "lm_head grad weight", "lm_head grad weight.unreduced")
+        for name in once:
+            self.assertIn("1 compared", self.expect(0, "diff", self.dir / "fp32", self.dir / "a", "--only", name + " *").out)
 
     def test_another_model_or_step_differs(self):
         one = self.expect(0, "replay", "--model", "qwen3-moe-tiny", "--steps", "2").out.splitlines()

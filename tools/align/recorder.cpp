@@ -82,6 +82,14 @@ const Value& completed(const Tape& tape, const Value& v) {
 
 }  // namespace
 
+std::optional<std::vector<Axis>> shares_along(const PlannedParameter& planned, const Parallel& p) {
+  const auto is_of_mesh = [](Axis axis) { return std::ranges::find(mesh_axes, axis) != mesh_axes.end(); };
+  if (std::ranges::all_of(planned.summed_over, is_of_mesh)) return planned.summed_over;
+  // Where the ranks of a micro-batch have all experts between them, those of dp have the same.
+  const bool along_dp = planned.summed_over == std::vector{Axis::edp} && p.etp * p.ep == p.tp * p.cp;
+  return along_dp ? std::optional(std::vector{Axis::dp}) : std::nullopt;
+}
+
 Manifest manifest_of(const Parallel& p, const std::string& producer) {
   Manifest manifest = {.world_size = static_cast<int>(p.ranks()), .mesh = {}, .producer = producer};
   const Mesh mesh(p, 0);
@@ -263,8 +271,8 @@ void Recorder::backward_of_tokens(const Machine::Node& border, const Tensor& gra
   std::erase_if(waiting_, is_here);
 }
 
-void Recorder::parameter(const OfParameter& what, const std::string& name, const PlannedParameter& planned,
-                         const Tensor& tensor) {
+Record Recorder::record(const OfParameter& what, const std::string& name, const PlannedParameter& planned,
+                        const Tensor& tensor) const {
   const std::size_t dot = name.rfind('.');
   const std::string arg = name.substr(dot + 1);
   Record r = record({step_, -1, what.phase, name.substr(0, dot), what.slot,
@@ -274,7 +282,30 @@ void Recorder::parameter(const OfParameter& what, const std::string& name, const
   r.offsets = Shape(tensor.shape().size());
   for (const Sharding& s : planned.shardings)
     (*r.offsets)[s.placed.dim] = mesh_.coordinate(s.axis) * tensor.shape()[s.placed.dim];
-  add(std::move(r), tensor);
+  return r;
+}
+
+void Recorder::parameter(const OfParameter& what, const std::string& name, const PlannedParameter& planned,
+                         const Tensor& tensor) {
+  add(record(what, name, planned, tensor), tensor);
+}
+
+void Recorder::unreduced(const std::string& name, const PlannedParameter& planned, const Tensor& share,
+                         const std::vector<Axis>& partial_along) {
+  Record r = record({Phase::backward, "grad", "unreduced"}, name, planned, share);
+  for (const Axis axis : mesh_axes) {
+    const bool is_partial = std::ranges::find(partial_along, axis) != partial_along.end();
+    r.placements.push_back(
+        {is_partial ? assay::Placement::Kind::partial : assay::Placement::Kind::replicate});
+    r.mesh_coordinate.push_back(mesh_.coordinate(axis));
+  }
+  add(std::move(r), share);
+}
+
+void Recorder::scalar(Phase phase, const char* name, double value) {
+  if (mesh_.rank() != 0) return;
+  const Tensor tensor({}, std::span<const double>(&value, 1));
+  add(record({step_, -1, phase, "step", "loss", name, 0}, "", tensor), tensor);
 }
 
 void Recorder::loss(const std::string& name, const Tensor& tensor) {

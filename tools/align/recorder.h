@@ -15,6 +15,10 @@ namespace assay::align {
 /// The manifest of a replay's dump: its mesh is pp, dp, cp, tp.
 Manifest manifest_of(const Parallel&, const std::string& producer);
 
+/// The dimensions of a dump's mesh along which ranks have shares of a gradient; nothing if they lie
+/// otherwise.
+std::optional<std::vector<Axis>> shares_along(const PlannedParameter&, const Parallel&);
+
 /// Writes what a rank of a replay computes to an assay-dump: the inputs and outputs of every module, their
 /// gradients, parameters, their gradients, optimizer states and losses, each with its layout. Calls that only
 /// move elements (reshape, transpose, slice, ..) are left out. A sum of which ranks have shares is written
@@ -43,6 +47,11 @@ class Recorder {
   };
   /// @param piece  of this rank
   void parameter(const OfParameter&, const std::string& name, const PlannedParameter&, const Tensor& piece);
+  /// A gradient before it is reduced: arg "weight.unreduced".
+  void unreduced(const std::string& name, const PlannedParameter&, const Tensor& share,
+                 const std::vector<Axis>& partial_along);
+  /// Of the step: "loss", "grad_norm". The first rank writes it.
+  void scalar(Phase, const char* name, double);
 
  private:
   struct OfCall {
@@ -54,6 +63,7 @@ class Recorder {
   };
   Record record(Identity, const std::string& op, const Tensor&) const;
   Record record(const OfCall&, const Tensor&) const;
+  Record record(const OfParameter&, const std::string& name, const PlannedParameter&, const Tensor&) const;
   void lay_out(Record&, const Placement&) const;
   void add(Record, const Tensor&);
   void add(const OfCall&, const Tensor&, const Placement&);

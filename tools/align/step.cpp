@@ -119,18 +119,22 @@ void Replay::backward(const Action& action, Recorder* recorder) {
   if (running.x) send("gradient", m, action.stage - 1, running.tape.gradient(*running.x).value());
 }
 
+void Replay::accumulate(Gradients& sums, const std::string& name, const Tensor& gradient) const {
+  const auto [sum, first] = sums.try_emplace(name, gradient);
+  if (!first) sum->second = ranks_.arithmetic().add(std::vector{sum->second, gradient}, ReduceOrder::ranks);
+}
+
 // Gradients of the weights join those of the micro-batches before.
-void Replay::add_weights(const Action& action) {
+void Replay::add_weights(const Action& action, const Recorder* recorder) {
   const auto at = running_.find({action.micro_batch, action.stage});
   const Tape& tape = at->second->tape;
   for (const Machine::NamedParameter& p : tape.parameters()) {
     std::optional<Tensor> gradient = tape.open_gradient(p.value);
     if (!gradient) continue;
     if (settings_.bound_sums) add_terms(p.name, *gradient);
+    if (shards(2) && recorder != nullptr) accumulate(unreduced_, p.name, *gradient);
     if (shards(2)) gradient = shards_of(p.name).reduce_scatter(*gradient, p.name);
-    const auto [sum, first] = gradients_.try_emplace(p.name, *gradient);
-    if (!first)
-      sum->second = ranks_.arithmetic().add(std::vector{sum->second, *gradient}, ReduceOrder::ranks);
+    accumulate(gradients_, p.name, *gradient);
   }
   if (settings_.bound_sums && action.micro_batch == 0) {
     const auto more = align::summing_collectives(tape, settings_.round_sum);
@@ -165,12 +169,13 @@ StepResult Replay::step(Recorder* recorder) {
         backward(action, recorder);
         break;
       case Action::Kind::weights:
-        add_weights(action);
+        add_weights(action, recorder);
         break;
     }
   }
   StepResult result;
   result.loss = sum_losses();
+  if (recorder != nullptr) record_unreduced(*recorder);
   reduce_gradients();
   if (recorder != nullptr) record_parameters(*recorder);
   sum_loads();
@@ -180,7 +185,11 @@ StepResult Replay::step(Recorder* recorder) {
   result.skipped = scaler_ && !std::isfinite(result.grad_norm);  // the norm is of all ranks
   if (!result.skipped) update(clip_coefficient(settings_.optimizer, result.grad_norm));
   if (scaler_) scaler_->update(result.skipped);
-  if (recorder != nullptr) record_updates(*recorder);
+  if (recorder != nullptr) {
+    recorder->scalar(Phase::forward, "loss", result.loss);
+    recorder->scalar(Phase::backward, "grad_norm", result.grad_norm);
+    record_updates(*recorder);
+  }
   place_experts();
   loads_.clear();
   ++step_;
@@ -197,6 +206,22 @@ void Replay::record_forward(Running& running, std::int64_t micro_batch, Recorder
 
 Tensor Replay::whole_piece(const std::string& name, const Tensor& t, std::int64_t cut_from) const {
   return shards(cut_from) ? shards_of(name).gather(t, parameters_.at(name).shape, name) : t;
+}
+
+// Shares along no dimension of the mesh are summed before, and exact ones, which are not rounded.
+void Replay::record_unreduced(Recorder& recorder) {
+  const bool is_exact = ranks_.arithmetic().leading() > 0;
+  for (const auto& [name, gradient] : shards(2) ? unreduced_ : gradients_) {
+    const PlannedParameter& planned = plan_.at(name);
+    const std::string what = fmt::format("the share of the gradient of {}", name);
+    const auto along = is_exact ? std::nullopt : shares_along(planned, settings_.parallel);
+    Tensor share = ranks_.sum(holders_of(mesh(), planned), what + " over pp", gradient);
+    if (!along) share = ranks_.sum(mesh().group(planned.summed_over), what, share);
+    share = ranks_.arithmetic().close(share);
+    recorder.unreduced(name, planned, at_home(name, scaler_ ? scaled(share, 1 / scaler_->scale()) : share),
+                       along.value_or(std::vector<Axis>()));
+  }
+  unreduced_.clear();
 }
 
 void Replay::record_parameters(Recorder& recorder) const {

@@ -86,7 +86,8 @@ class Replay {
 
   void forward(const Action&, Recorder*);
   void backward(const Action&, Recorder*);
-  void add_weights(const Action&);
+  void accumulate(Gradients& sums, const std::string& name, const Tensor&) const;
+  void add_weights(const Action&, const Recorder*);
   void add_terms(const std::string& name, const Tensor& gradient);
   ReducedGradient bounded(const std::string& name, const Tensor& gradient) const;
   void send(std::string_view what, std::int64_t micro_batch, std::int64_t to_stage, const Tensor&);
@@ -116,6 +117,7 @@ class Replay {
   void record_forward(Running&, std::int64_t micro_batch, Recorder&) const;
   /// @param cut_from  the zero=N from which on it is a shard
   Tensor whole_piece(const std::string& name, const Tensor&, std::int64_t cut_from) const;
+  void record_unreduced(Recorder&);
   void record_parameters(Recorder&) const;
   void record_updates(Recorder&) const;
 
@@ -136,6 +138,7 @@ class Replay {
   LossShares shares_;
   std::map<std::pair<std::int64_t, std::int64_t>, std::unique_ptr<Running>> running_;  ///< micro-batch, stage
   Gradients gradients_;  ///< open, in the end closed
+  Gradients unreduced_;  ///< where they are recorded and ZeRO reduces those of each micro-batch
   std::map<std::string, ReducedGradient> reduced_;
   std::vector<SummingCollective> collectives_;
   Loads loads_;
