@@ -18,6 +18,23 @@ TEST(ExpertPlacement, RanksGetAsManyTokensAsCanBe) {
   EXPECT_THAT(slots_of_experts({2, 0, 1}), ElementsAre(1, 2, 0));
 }
 
+// Ranks 0 and 1 have slots 0, 1 and 2, 3; then rank 1 keeps nothing that it had.
+TEST(ExpertPlacement, RowsGoToTheirSlotsAndBack) {
+  const Slots home = home_slots(4), moved = {2, 3, 1, 0};
+  const Parallel parallel = parse_parallel("dp=2,ep=2");
+  run_ranks(2, [&](Communicator& communicator) {
+    const int me = communicator.rank();
+    const Ranks ranks(communicator, Mesh(parallel, me), arithmetic(Precision::fp64));
+    const auto rows = [](double a, double b) {
+      return Tensor({2, 1}, std::span<const double>(std::array{a, b}));
+    };
+    const Tensor at_home = me == 0 ? rows(0, 1) : rows(2, 3);
+    const Tensor there = move_experts(ranks, "w", at_home, home, moved);
+    EXPECT_EQ(there.values(), me == 0 ? std::vector({2.0, 3.0}) : std::vector({1.0, 0.0}));
+    EXPECT_EQ(move_experts(ranks, "w", there, moved, home).values(), at_home.values());
+  });
+}
+
 class MovingExperts : public testing::Test {
  protected:
   const Model model_ = load_model(ASSAY_TEST_DATA "/models/latent.toml");

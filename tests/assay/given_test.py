@@ -100,6 +100,12 @@ class Given(Test):
         self.assertEqual(many.split(",")[0], first.split(",")[0])
         from_many = ("--weights", "many", "--tokens", "many", "--routing", "many")
         self.assertEqual(self.replay(*from_many).split(",")[0], first.split(",")[0])
+        # what is recorded has been dealt out, and is not once more
+        dealing = ("--parallel", "dp=2,redistribute=1")
+        dealt = self.replay("--seed", "3", *dealing, "--dump", "dealt")
+        self.assertEqual(self.replay(*dealing, "--weights", "dealt", "--tokens", "dealt", "--routing", "dealt"), dealt)
+        err = self.expect(2, *MODEL, *dealing, "--routing", "dealt").err
+        self.assertIn("which redistribute=1 would deal out anew; give the dump's --tokens too", err)
         # other weights choose other experts, unless they are pinned
         free, pinned = self.replay("--seed", "4"), self.replay("--seed", "4", "--routing", "first")
         self.assertNotEqual(free, pinned)

@@ -8,7 +8,7 @@ namespace {
 constexpr std::int64_t has_stopped = -1;  // the step of a rank that has ended
 
 constexpr int most_unanswered = 2;
-// Processes do not begin at once: each may read its files from a slow disk before.
+// Launchers start processes one after the other: on a loaded machine seconds apart.
 constexpr int most_unanswered_before_it_begins = 10;
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <array>
 #include <numeric>
 
+#include "assay/align/pieces.h"
 #include "assay/align/strategies/context_parallel.h"
 
 namespace assay::align {
@@ -20,7 +21,7 @@ std::size_t at(std::int64_t i) {
 }
 
 // Placed along etp, ep or edp.
-bool is_of_experts(const Value& v) {
+bool is_cut_among_experts(const Value& v) {
   return std::ranges::any_of(expert_axes, [&](Axis axis) { return v.placement[axis] != replicated; });
 }
 
@@ -115,7 +116,7 @@ Integers sorted(const Integers& experts) {
 }
 
 // What goes with a row: its micro-batch, its place there, and how many rows there are.
-constexpr std::int64_t numbers = 3;
+constexpr std::int64_t numbers_of_row = 3;
 
 Tensor numbered(std::int64_t micro_batch, const Integers& tokens, std::int64_t choices, const Integers& order,
                 std::size_t all) {
@@ -126,22 +127,12 @@ Tensor numbered(std::int64_t micro_batch, const Integers& tokens, std::int64_t c
       result.insert(result.end(),
                     {micro_batch, place[at(t * choices + k)], static_cast<std::int64_t>(order.size())});
   }
-  return Tensor::from_indices({static_cast<std::int64_t>(tokens.size()) * choices, numbers}, result);
-}
-
-Tensor select(const Tensor& rows, const Tensor& order) {
-  const Integers from = rows.indices(), which = order.indices();
-  Integers result;
-  for (const std::int64_t row : which) {
-    const auto first = from.begin() + row * numbers;
-    result.insert(result.end(), first, first + numbers);
-  }
-  return Tensor::from_indices({static_cast<std::int64_t>(which.size()), numbers}, result);
+  return Tensor::from_indices({static_cast<std::int64_t>(tokens.size()) * choices, numbers_of_row}, result);
 }
 
 std::vector<RowRun> runs(const Tensor& rows) {
   const Integers of = rows.indices();
-  const auto number = [&](std::int64_t row, std::int64_t k) { return of[at(row * numbers + k)]; };
+  const auto number = [&](std::int64_t row, std::int64_t k) { return of[at(row * numbers_of_row + k)]; };
   Integers order(at(rows.shape().front()));
   std::iota(order.begin(), order.end(), std::int64_t{0});
   std::ranges::sort(order, {}, [&](std::int64_t row) { return std::array{number(row, 0), number(row, 1)}; });
@@ -178,8 +169,9 @@ ExpertRows rows_of(const Ranks& ranks, const Tape& tape, const Node& permute, st
   for (auto node = way.rbegin(); node != way.rend(); ++node)
     rows = ranks.move(*(*node)->movement, permute.module, rows);
   // And of their rows to the experts.
-  rows = select(rows, tape.tensor(value_named(permute.outputs, "sorted_index")));
+  rows = selected_rows(rows, tape.tensor(value_named(permute.outputs, "sorted_index")).indices());
   result.sent = runs(rows);
+  // Where several ranks share a node: rows are exchanged, and put in order by the call behind that.
   const Node* exchange = user_of(tape, value_named(permute.outputs, "permuted"),
                                  [](const Node& n) { return n.kind == Kind::exchange; });
   if (exchange != nullptr) {
@@ -187,7 +179,7 @@ ExpertRows rows_of(const Ranks& ranks, const Tape& tape, const Node& permute, st
                                tape.tensor(value_named(exchange->inputs, "give")).indices(), false);
     const Node* sort =
         user_of(tape, exchange->outputs.front().value, [](const Node& n) { return n.kind == Kind::call; });
-    rows = select(rows, tape.tensor(value_named(sort->inputs, "index")));
+    rows = selected_rows(rows, tape.tensor(value_named(sort->inputs, "index")).indices());
   }
   result.held = runs(rows);
   return result;
@@ -200,7 +192,7 @@ std::optional<DenseTokens> before_experts(const Tape& tape, const Value& v) {
        node = maker_of(tape, node->inputs.front().value)) {
     if (node->kind != Kind::retype) continue;
     const Value& dense = node->inputs.front().value;
-    return is_of_experts(dense) ? std::nullopt : std::optional(DenseTokens{dense, node});
+    return is_cut_among_experts(dense) ? std::nullopt : std::optional(DenseTokens{dense, node});
   }
   return std::nullopt;
 }
@@ -211,7 +203,7 @@ std::optional<DenseTokens> behind_experts(const Tape& tape, const Value& v) {
        node = user_of(tape, node->outputs.front().value, moves)) {
     if (node->kind != Kind::retype) continue;
     const Value& dense = node->outputs.front().value;
-    return is_of_experts(dense) ? std::nullopt : std::optional(DenseTokens{dense, node});
+    return is_cut_among_experts(dense) ? std::nullopt : std::optional(DenseTokens{dense, node});
   }
   return std::nullopt;
 }

@@ -30,9 +30,9 @@ std::vector<std::int64_t> turned(const std::vector<std::int64_t>& all, std::int6
 
 GivenTokens::GivenTokens(const std::string& path, const Batches& batches, std::int64_t vocabulary)
     : given_(path), batches_(batches) {
-  const bool recorded =
+  are_recorded_ =
       std::ranges::any_of(given_.tensors(), [](const LogicalTensor& t) { return !t.id.slot.empty(); });
-  recorded ? take_recorded() : take_plain();
+  are_recorded_ ? take_recorded() : take_plain();
   check(vocabulary);
 }
 

@@ -24,6 +24,8 @@ class GivenTokens {
   /// Throws Error if they are others, or beyond the vocabulary.
   GivenTokens(const std::string& path, const Batches&, std::int64_t vocabulary);
   const Sequences& of(const MicroBatch& which) const { return sequences_.at(which); }
+  /// Whether a replay has recorded them.
+  bool are_recorded() const { return are_recorded_; }
 
  private:
   void take_recorded();
@@ -34,6 +36,7 @@ class GivenTokens {
 
   const GivenDump given_;
   const Batches batches_;
+  bool are_recorded_ = false;
   std::map<MicroBatch, Sequences> sequences_;
 };
 

@@ -162,7 +162,9 @@ void Machine::place_gradients_of(const Node& node, Placements& all) const {
     case Node::Kind::call:
       place_gradients_of_call(node, all);
       break;
-    default:
+    case Node::Kind::movement:
+    case Node::Kind::retype:
+    case Node::Kind::exchange:
       const Value &x = node.inputs.front().value, &y = node.outputs.front().value;
       if (all[y.id]) add_gradient(all, x, back(node, *all[y.id]), node.module);
   }

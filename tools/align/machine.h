@@ -106,7 +106,7 @@ class Machine {
     /// A step of what is declared as a whole.
     bool is_inside() const { return module.find('/') != std::string::npos; }
   };
-  /// In order; they stay where they are.
+  /// In order; once nothing more is declared they stay where they are.
   const std::deque<Node>& nodes() const { return nodes_; }
 
   struct NamedParameter {

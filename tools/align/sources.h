@@ -18,6 +18,8 @@ struct MicroBatch {
 struct Sources {
   std::function<Tensor(const std::string& parameter)> weights;
   std::function<Sequences(const MicroBatch&)> sequences;
+  bool are_dealt =
+      false;  ///< the sequences, as a replay has recorded them: a strategy deals them out no more
   /// [tokens, top_k]: the experts of each token that the router of this module takes.
   std::function<Tensor(const std::string& module, const MicroBatch&)> routing;
 };

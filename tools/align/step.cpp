@@ -66,6 +66,10 @@ Replay::Replay(const Model& model, const StepSettings& settings, Communicator& c
       shares_(shares_of_step()) {
   if (settings.bound_sums && ranks_.arithmetic().leading() > 0)
     throw Error("the sums of {} are exact: there is no error to bound", name(settings.precision));
+  if (settings.batch.is_routed && modes_.exchange_samples > 1 && !settings.given.are_dealt)
+    throw Error(
+        "--routing: the choices are of recorded samples, which redistribute=1 would deal out anew; give the "
+        "dump's --tokens too");
   if (settings.precision == Precision::fp16) scaler_.emplace(settings.loss_scaling);
   if (communicator.size() != settings.parallel.ranks())
     throw Error("the strategy '{}' has {} ranks; there are {}", to_string(settings.parallel),

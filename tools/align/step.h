@@ -52,7 +52,8 @@ class Replay {
 
   /// This rank's pieces, experts by their numbers. All ranks must call it: what ZeRO has cut is gathered.
   std::map<std::string, Tensor> parameters() const;
-  /// Of the last step, after clipping: this rank's pieces, or its flat shards where ZeRO cuts gradients.
+  /// Of the last step, after clipping: this rank's pieces, or its flat shards where ZeRO cuts gradients, then
+  /// of experts by slot.
   const std::map<std::string, Tensor>& gradients() const { return gradients_; }
   const Plan& plan() const { return plan_; }
 

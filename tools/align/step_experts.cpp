@@ -105,7 +105,12 @@ Tensor Replay::at_home(const std::string& name, const Tensor& piece) const {
 void Replay::place_experts() {
   if (!moves_experts()) return;
   for (auto& [name, gradient] : gradients_) {
-    if (!shards(2)) gradient = at_home(name, gradient);
+    if (shards(2)) continue;
+    gradient = at_home(name, gradient);
+    if (settings_.bound_sums) {
+      reduced_[name].value = gradient;
+      reduced_[name].terms = at_home(name, reduced_[name].terms);
+    }
   }
   std::map<std::string, Slots> next;
   for (const auto& [layer, load] : loads_) next[layer] = slots_by_load(load, settings_.parallel.ep);

@@ -56,7 +56,7 @@ std::int64_t Replay::number_of(std::int64_t micro_batch) const {
 // Of the whole micro-batch; `number` is global.
 Sequences Replay::sequences_of(std::int64_t number) const {
   const std::int64_t together = modes_.exchange_samples, first = number / together * together;
-  if (together == 1) return loaded_sequences(number);
+  if (together == 1 || settings_.given.are_dealt) return loaded_sequences(number);
   std::vector<Sequences> all;
   for (std::int64_t k = first; k < first + together; ++k) all.push_back(loaded_sequences(k));
   return redistributed(all, settings_.batch)[static_cast<std::size_t>(number - first)];

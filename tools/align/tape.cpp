@@ -171,7 +171,9 @@ void Tape::backward(const std::vector<Seed>& seeds, const Watch& watch) {
       case Node::Kind::whole:
         if (watch) show(*node, watch);
         break;
-      default:
+      case Node::Kind::movement:
+      case Node::Kind::retype:
+      case Node::Kind::exchange:
         move_back(*node, watch);
     }
   }

@@ -164,9 +164,11 @@ class Runs {
     if (!verb_.weights.empty())
       given.weights = [w = std::make_shared<align::GivenWeights>(verb_.weights, model_)](
                           const std::string& name) { return w->parameter(name); };
-    if (!verb_.tokens.empty())
-      given.sequences = [t = std::make_shared<align::GivenTokens>(verb_.tokens, batches, model_.vocabulary)](
-                            const align::MicroBatch& which) { return t->of(which); };
+    if (!verb_.tokens.empty()) {
+      const auto tokens = std::make_shared<align::GivenTokens>(verb_.tokens, batches, model_.vocabulary);
+      given.sequences = [tokens](const align::MicroBatch& which) { return tokens->of(which); };
+      given.are_dealt = tokens->are_recorded();
+    }
     if (!verb_.routing.empty())
       given.routing = [r = std::make_shared<align::GivenRouting>(verb_.routing, model_, batches)](
                           const std::string& module, const align::MicroBatch& which) {

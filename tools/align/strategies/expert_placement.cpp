@@ -1,6 +1,6 @@
 // Dynamic expert placement. Each rank of ep has as many slots as without it, but which expert is in a slot
-// changes after each step by the tokens that the experts of the layer got in it: the most loaded first, each
-// to the rank with the least load that has a slot left (balanced packing, DeepSeek's EPLB). Parameters and
+// changes after each step by the tokens that the experts of the layer got in it (packing.h, the balanced
+// packing of DeepSeek's EPLB). Parameters and
 // optimizer states move to the new slots: all-to-all over ep, nothing is summed or scaled. A router's choice
 // is translated from experts to slots before the tokens are dispatched; the rows of an expert stay in their
 // order, so that it computes what it did elsewhere. Routers, balance losses and dumps know experts, not
@@ -9,10 +9,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <numeric>
 
 #include "assay/align/pieces.h"
+#include "assay/align/strategies/packing.h"
 
 namespace assay::align {
 namespace {
@@ -30,24 +30,9 @@ Slots home_slots(std::int64_t experts) {
 }
 
 Slots slots_by_load(std::span<const std::int64_t> tokens, std::int64_t ranks) {
-  const std::size_t of_rank = tokens.size() / at(ranks);
-  Slots by_load = home_slots(static_cast<std::int64_t>(tokens.size()));
-  std::ranges::stable_sort(by_load, std::ranges::greater(), [&](std::int64_t e) { return tokens[at(e)]; });
-  std::vector<Slots> of(at(ranks));
-  std::vector<std::int64_t> load(at(ranks));
-  for (const std::int64_t expert : by_load) {
-    std::size_t least = of.size();
-    for (std::size_t r = 0; r < of.size(); ++r) {
-      if (of[r].size() < of_rank && (least == of.size() || load[r] < load[least])) least = r;
-    }
-    of[least].push_back(expert);
-    load[least] += tokens[at(expert)];
-  }
   Slots slots;
-  for (Slots& experts : of) {
-    std::ranges::sort(experts);
+  for (const std::vector<std::size_t>& experts : packed(tokens, at(ranks)))
     slots.insert(slots.end(), experts.begin(), experts.end());
-  }
   return slots;
 }
 
