@@ -138,6 +138,16 @@ TEST_P(ExactArithmetic, EveryPairOfStrategiesGivesTheBitsOfASingleDevice) {
   EXPECT_GE(run, (asked_seeds == nullptr ? 5 : 130) * seeds());
 }
 
+// Extents of 1 do not say what is cut.
+TEST_P(ExactArithmetic, RanksOfOneTokenToo) {
+  const StepSettings settings = {.batch = {1, 2}, .micro_batches = 2, .precision = Precision::exact};
+  const StrategyRun single = run_strategy(model_, settings, "");
+  for (const char* strategy : {"tp=2,sp=1", "cp=2,context=ulysses", "tp=2,dp=2,ep=4"}) {
+    SCOPED_TRACE(strategy);
+    expect_bits_of_single_device(run_strategy(model_, settings, strategy), single);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, ExactArithmetic, testing::Values("latent", "grouped"),
                          [](const auto& info) { return info.param; });
 

@@ -69,7 +69,10 @@ TEST(Selection, HasStepsAndPatterns) {
                  input = {.step = 2, .module = "model.layers.1.mlp", .slot = "input", .arg = "y"};
   EXPECT_TRUE(selection.has(output));
   EXPECT_FALSE(selection.has(input));
-  EXPECT_THAT(Selection(selection).unmet(), testing::ElementsAre("lm_head"));
+  std::vector<Record> written(2);
+  written[0].id = output;
+  written[1].id = input;
+  EXPECT_THAT(selection.unmet(written), testing::ElementsAre("lm_head"));
   EXPECT_TRUE(selection.has_step(0) && selection.has_step(3));
   EXPECT_FALSE(selection.has_step(1) || selection.has_step(4));
   for (const char* wrong : {",", "1,", "3-2", "-1", "1-", "a", "1-2-3"})

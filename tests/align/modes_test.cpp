@@ -154,7 +154,7 @@ TEST(Modes, WhatCannotBeReplayedIsRefused) {
   EXPECT_THAT(refusal(limited(1), "tp=2", "cp=2"), HasSubstr("drop tokens by themselves"));
   const Model over_dp = balanced_over(BalanceLoss::dp_group);
   EXPECT_THAT(refusal(over_dp, "dp=4", "pp=2"), HasSubstr("pp of 1"));
-  EXPECT_THAT(refusal(over_dp, "dp=3", ""), HasSubstr("4 micro-batches are not groups of 3"));
+  EXPECT_THAT(refusal(over_dp, "dp=3", ""), HasSubstr("groups of 3 micro-batches; 4 are none"));
   const Model over_ep = balanced_over(BalanceLoss::ep_group);
   EXPECT_THROW(modes_of(over_ep, parse_parallel("tp=3,dp=2,ep=2")), Error);
   EXPECT_EQ(modes_of(over_ep, parse_parallel("tp=2,dp=4,ep=4")).counted_together, 2);

@@ -172,6 +172,10 @@ class Given(Test):
         self.trouble("replay", "--model", "telechat3-105b-tiny", "--routing", "one", says="expected integers [32, 4]: 4 experts of each token")
         self.trouble(*MODEL, "--dump", "x", "--dump-steps", "2-1", says="--dump-steps '2-1' are no steps")
         self.trouble(*MODEL, "--weights", "missing", says="missing")
+        out = self.replay("--dump", "typo", "--dump-only", "lm_heat", "--dump-only", "lm_head")
+        self.assertIn("note: --dump-only 'lm_heat' names nothing that was written\n", out)
+        self.assertNotIn("'lm_head'", out)
+        self.assertIn("note: nothing was written; of --dump-steps '7' the replay has those up to 0", self.replay("--dump", "late", "--dump-steps", "7"))
         self.assertIn("--dump-only requires --dump", self.expect(2, *MODEL, "--dump-only", "*").err)
 
 

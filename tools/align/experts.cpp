@@ -76,11 +76,8 @@ class Experts {
 
   // Of the tokens of the logits.
   Value given_choice(const Value& logits) {
-    std::vector<Sharding> shardings;
-    for (const Axis axis : placed_axes) {
-      if (logits.placement[axis] != replicated) shardings.push_back({axis, logits.placement[axis]});
-    }
-    return on_.indices(name_of(OfLayer::choice, module_), {logits.shape.front(), moe_.top_k}, shardings);
+    return on_.indices(name_of(OfLayer::choice, module_), {logits.shape.front(), moe_.top_k},
+                       shardings_of(logits.placement));
   }
 
   Value matmul(const std::string& name, const Value& rows, const Value& sizes, std::int64_t out,

@@ -51,8 +51,8 @@ void check_moe(const Model& m, std::string_view where) {
   expect(moe.top_k >= 1 && moe.top_k <= moe.experts, where, "moe.top_k", moe.top_k,
          fmt::format("1 to the {} experts", moe.experts));
   expect(moe.ffn > 0, where, "moe.ffn", moe.ffn, "at least 1");
-  expect(!moe.pad_to_capacity || moe.capacity_factor > 0, where, "moe.pad_to_capacity", 1,
-         "false: without moe.capacity_factor experts have no capacity");
+  if (moe.pad_to_capacity && moe.capacity_factor <= 0)
+    throw Error("{}: 'moe.pad_to_capacity' is true; expected a moe.capacity_factor above 0 with it", where);
   if (moe.groups == 0) return;
   expect(moe.experts % moe.groups == 0 && moe.experts / moe.groups >= 2, where, "moe.groups", moe.groups,
          fmt::format("groups of equally many of the {} experts, at least two", moe.experts));

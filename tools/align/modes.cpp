@@ -10,16 +10,19 @@
 namespace assay::align {
 namespace {
 
+bool has_experts(const Model& m) {
+  return m.has_experts(m.layers + m.losses.mtp_depth - 1);  // the first layers have none
+}
+
 std::int64_t counted_together(const Model& m, const Parallel& p) {
-  if (m.moe.experts == 0) return 1;
   if (m.losses.balance == BalanceLoss::dp_group) return p.dp;
   if (m.losses.balance != BalanceLoss::ep_group) return 1;
   const std::int64_t of_group = p.ep * p.etp, of_micro_batch = p.tp * p.cp;
   if (of_micro_batch % of_group != 0 && of_group % of_micro_batch != 0)
     throw Error(
-        "--parallel: balance losses over groups of ep {} times etp {} ranks, of which a micro-batch has tp "
-        "{} "
-        "times cp {}; expected that one divides the other",
+        "balance losses over groups of ep {} times etp {} ranks, of which a micro-batch has tp {} times cp "
+        "{}; "
+        "expected that one divides the other",
         p.ep, p.etp, p.tp, p.cp);
   return std::max<std::int64_t>(1, of_group / of_micro_batch);
 }
@@ -27,9 +30,9 @@ std::int64_t counted_together(const Model& m, const Parallel& p) {
 }  // namespace
 
 Modes modes_of(const Model& m, const Parallel& p) {
+  if (!has_experts(m)) return {.exchange_samples = p.redistribute ? p.dp : 1};
   Modes modes = {.counted_together = counted_together(m, p), .exchange_samples = p.redistribute ? p.dp : 1};
-  const bool drops_tokens = m.moe.experts > 0 && m.moe.capacity_factor > 0;
-  if (!drops_tokens) return modes;
+  if (m.moe.capacity_factor <= 0) return modes;
   modes.tp = p.tp;
   modes.cp = p.cp;
   modes.context = p.cp > 1 ? p.context : ContextMode::ring;
@@ -65,18 +68,23 @@ void check_modes(const Model& model, const Modes& m, const Parallel& p, std::int
   if (m == own) return;
   for (const std::int64_t together : {m.counted_together, m.exchange_samples}) {
     if (micro_batches % together != 0)
-      throw Error("--modes-of: {} micro-batches are not groups of {}", micro_batches, together);
+      throw Error("modes of a strategy with groups of {1} micro-batches; {0} are none", micro_batches,
+                  together);
   }
   const bool drop_alike = m.tp == own.tp && m.cp == own.cp && m.context == own.context;
   if (!drop_alike && own.ranks() > 1)
-    throw Error("--modes-of: ranks drop tokens by themselves; expected tp and cp as there, or 1");
+    throw Error(
+        "modes of a strategy whose ranks drop tokens by themselves; expected tp and cp as there, or 1");
   if (p.dp % m.counted_together == 0) return;
   if (m.counted_together % p.dp != 0)
-    throw Error("--modes-of: {} micro-batches count tokens together; expected a dp that divides them",
-                m.counted_together);
+    throw Error(
+        "modes of a strategy that counts tokens of {} micro-batches together; expected a dp that divides "
+        "them",
+        m.counted_together);
   if (p.tp * p.cp * p.pp > 1)
     throw Error(
-        "--modes-of: a rank counts the tokens of {} micro-batches before it computes them; expected tp, cp "
+        "modes of a strategy of which a rank here counts the tokens of {} micro-batches before it computes "
+        "them; expected tp, cp "
         "and pp of 1",
         m.counted_together / p.dp);
 }

@@ -20,6 +20,7 @@ Key count(std::string_view name, std::int64_t Parallel::*field) {
 Key stages() {
   return {"stages",
           [](Parallel& p, std::string_view text) {
+            if (text.empty()) return std::string("layers of each stage, as in 3+2");
             p.stages.clear();
             for (const std::string_view piece : split(text, '+')) {
               const std::string expected = read_integer(piece, 0, most_ranks, p.stages.emplace_back());

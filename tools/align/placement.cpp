@@ -39,4 +39,12 @@ std::string to_string(const Placement& placement) {
   return all.empty() ? "replicated" : fmt::format("{}", fmt::join(all, ", "));
 }
 
+std::vector<Sharding> shardings_of(const Placement& placement) {
+  std::vector<Sharding> all;
+  for (const Axis axis : placed_axes) {
+    if (placement[axis] != replicated) all.push_back({axis, placement[axis]});
+  }
+  return all;
+}
+
 }  // namespace assay::align

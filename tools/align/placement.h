@@ -51,4 +51,7 @@ struct Sharding {
   Placed placed;
 };
 
+/// Of every axis along which it is not replicated.
+std::vector<Sharding> shardings_of(const Placement&);
+
 }  // namespace assay::align

@@ -10,8 +10,7 @@ namespace assay::align {
 namespace {
 
 void expect_divides(std::string_view what, std::int64_t count, std::string_view axis, std::int64_t ranks) {
-  if (count % ranks != 0)
-    throw Error("--parallel: {} {} do not divide over {} = {}", count, what, axis, ranks);
+  if (count % ranks != 0) throw Error("{} {} do not divide over {} = {}", count, what, axis, ranks);
 }
 
 void check_attention(const Model& m, const Parallel& p) {
@@ -32,16 +31,15 @@ void check_batch(const Batch& batch, const Parallel& p) {
 
 void check_experts(const Model& m, const Batch& batch, const Parallel& p) {
   const bool has_experts = m.moe.experts > 0;
-  if (!has_experts && (p.ep > 1 || p.etp > 1))
-    throw Error("--parallel: the model has no experts; leave out ep and etp");
+  if (!has_experts && (p.ep > 1 || p.etp > 1)) throw Error("the model has no experts; leave out ep and etp");
   const std::int64_t ranks = p.tp * p.cp * p.dp;
   if (ranks % (p.etp * p.ep) != 0)
-    throw Error("--parallel: ep {} times etp {} does not divide tp {} times cp {} times dp {}", p.ep, p.etp,
-                p.tp, p.cp, p.dp);
+    throw Error("ep {} times etp {} does not divide tp {} times cp {} times dp {}", p.ep, p.etp, p.tp, p.cp,
+                p.dp);
   if (p.dispatch == Dispatch::hierarchical && p.ep % p.node != 0)
-    throw Error("--parallel: node = {} ranks do not divide ep = {}", p.node, p.ep);
+    throw Error("node = {} ranks do not divide ep = {}", p.node, p.ep);
   if (p.node > 1 && p.dispatch != Dispatch::hierarchical)
-    throw Error("--parallel: node is of dispatch=hierarchical alone");
+    throw Error("node is of dispatch=hierarchical alone");
   if (!has_experts) return;
   expect_divides("experts", m.moe.experts, "ep", p.ep);
   expect_divides("columns of an expert", m.moe.ffn, "etp", p.etp);
@@ -49,15 +47,14 @@ void check_experts(const Model& m, const Batch& batch, const Parallel& p) {
 }
 
 void check(const Model& m, const Batch& batch, const Parallel& p) {
-  if (p.sp && p.tp == 1) throw Error("--parallel: sp needs tp > 1");
+  if (p.sp && p.tp == 1) throw Error("sp needs tp > 1");
   check_attention(m, p);
   check_batch(batch, p);
   check_experts(m, batch, p);
   expect_divides("tokens of the vocabulary", m.vocabulary, "tp", p.tp);
-  if (p.redistribute && p.dp == 1) throw Error("--parallel: redistribute needs dp > 1");
-  if (p.placement == ExpertPlacement::dynamic && p.ep == 1)
-    throw Error("--parallel: placement=dynamic needs ep > 1");
-  if (p.zero > 0 && p.dp * p.cp == 1) throw Error("--parallel: zero needs dp or cp > 1");
+  if (p.redistribute && p.dp == 1) throw Error("redistribute needs dp > 1");
+  if (p.placement == ExpertPlacement::dynamic && p.ep == 1) throw Error("placement=dynamic needs ep > 1");
+  if (p.zero > 0 && p.dp * p.cp == 1) throw Error("zero needs dp or cp > 1");
 }
 
 class Planner {

@@ -45,7 +45,6 @@ void RecordSink::collect(const assay::Mesh& mesh, const std::vector<int>& sender
       const std::string line = as_text(communicator_.receive(rank, record_name));
       const std::string where = fmt::format("a record of rank {}", rank);
       const Record record = parse_index_entry(parse_json(line, where), where, rank, mesh);
-      selection_.has(record.id);  // is known of its rank, not here
       writer_->add(record, communicator_.receive(rank, tensor_name));
     }
   }

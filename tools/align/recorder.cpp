@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "assay/align/pieces.h"
+#include "assay/golden/error.h"
 
 namespace assay::align {
 namespace {
@@ -102,6 +103,8 @@ Manifest manifest_of(const Parallel& p, const std::string& producer) {
 
 void Recorder::begin(std::int64_t step, std::int64_t micro_batch, const Tape& tape,
                      const std::map<std::string, ExpertRows>& rows) {
+  if (!waiting_.empty())
+    throw Error("{}: the gradient of tokens has not come back", waiting_.front().what.node->module);
   step_ = step;
   micro_batch_ = micro_batch;
   rows_ = &rows;

@@ -21,8 +21,7 @@ std::optional<std::int64_t> number_in(std::string_view text) {
 }  // namespace
 
 Selection::Selection(std::vector<std::string> patterns, std::string_view steps)
-    : patterns_(std::move(patterns)),
-      met_(std::make_shared<std::deque<std::atomic<bool>>>(patterns_.size())) {
+    : patterns_(std::move(patterns)) {
   for (const std::string_view range : split(steps, ',')) {
     const std::size_t dash = std::min(range.find('-'), range.size());
     const auto first = number_in(range.substr(0, dash)),
@@ -40,22 +39,20 @@ bool Selection::has_step(std::int64_t step) const {
 }
 
 bool Selection::has(const Identity& id) const {
-  if (!has_step(id.step)) return false;
-  bool is_wanted = patterns_.empty();
-  for (std::size_t k = 0; k < patterns_.size(); ++k) {
-    if (!glob_match(patterns_[k], paths_of(id))) continue;
-    (*met_)[k] = true;
-    is_wanted = true;
-  }
-  return is_wanted;
+  const bool is_wanted = patterns_.empty() || std::ranges::any_of(patterns_, [&](const std::string& pattern) {
+                           return glob_match(pattern, paths_of(id));
+                         });
+  return is_wanted && has_step(id.step);
 }
 
-std::vector<std::string> Selection::unmet() const {
-  std::vector<std::string> all;
-  for (std::size_t k = 0; k < patterns_.size(); ++k) {
-    if (!(*met_)[k]) all.push_back(patterns_[k]);
+std::vector<std::string> Selection::unmet(std::span<const Record> written) const {
+  std::vector<std::string> unmet = patterns_;
+  for (const Record& record : written) {
+    if (unmet.empty()) break;
+    std::erase_if(unmet,
+                  [&](const std::string& pattern) { return glob_match(pattern, paths_of(record.id)); });
   }
-  return all;
+  return unmet;
 }
 
 }  // namespace assay::align

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <atomic>
-#include <deque>
-#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,12 +21,11 @@ class Selection {
 
   bool has_step(std::int64_t) const;
   bool has(const Identity&) const;
-  /// The patterns that nothing asked for until now has met; copies know it together.
-  std::vector<std::string> unmet() const;
+  /// The patterns that none of these meets.
+  std::vector<std::string> unmet(std::span<const Record> written) const;
 
  private:
   std::vector<std::string> patterns_;
-  std::shared_ptr<std::deque<std::atomic<bool>>> met_;        ///< by pattern; ranks are threads
   std::vector<std::pair<std::int64_t, std::int64_t>> steps_;  ///< first, last
 };
 

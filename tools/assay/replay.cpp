@@ -109,7 +109,7 @@ class Runs {
     selection_ = select(verb_);
     check_size(model_, settings_.batch);
     check_ranks(model_, settings_.parallel);
-    align::check(model_, settings_);
+    check_strategy("--parallel", verb_.parallel, settings_);
     check_processes();
     if (is_first()) declare_other_functions();
     std::signal(SIGXFSZ, SIG_IGN);  // a dump that grows too large is an error that says so
@@ -136,15 +136,19 @@ class Runs {
       throw Error("mpirun has started {} processes; --parallel '{}' has {} ranks", job_->size(),
                   printable(verb_.parallel), settings_.parallel.ranks());
   }
+  void check_strategy(const char* option, const std::string& text,
+                      const align::StepSettings& settings) const {
+    try {
+      align::check(model_, settings);
+    } catch (const Error& e) {
+      throw Error("{} '{}': {}", option, printable(text), e.what());
+    }
+  }
   // Of a strategy that would itself be possible.
   align::Modes modes_of() const {
     align::StepSettings other = settings_;
     other.parallel = align::parse_parallel(*verb_.modes_of, "--modes-of");
-    try {
-      align::check(model_, other);
-    } catch (const Error& e) {
-      throw Error("--modes-of '{}': {}", printable(*verb_.modes_of), e.what());
-    }
+    check_strategy("--modes-of", *verb_.modes_of, other);
     return align::modes_of(model_, other.parallel);
   }
   // Of a strategy that a single device does not compute, nor is asked to.
@@ -178,8 +182,12 @@ class Runs {
   }
   void finish_dump() {
     dump_->finish();
-    for (const std::string& pattern : selection_.unmet())
-      fmt::print("note: --dump-only '{}' names none of the tensors\n", printable(pattern));
+    const std::vector<Record> written = open_dump(verb_.dump)->records;
+    if (written.empty() && !verb_.dump_steps.empty())
+      fmt::print("note: nothing was written; of --dump-steps '{}' the replay has those up to {}\n",
+                 printable(verb_.dump_steps), verb_.steps - 1);
+    for (const std::string& pattern : selection_.unmet(written))
+      fmt::print("note: --dump-only '{}' names nothing that was written\n", printable(pattern));
   }
   // Processes but the first send their records to it.
   std::vector<int> senders() const {

@@ -137,8 +137,10 @@ Dispatched Dispatcher::dispatch(Value x, Routed routed, bool with_probs) {
   d.rows = value_named(permuted, "permuted");
   d.sorted_index = value_named(permuted, "sorted_index");
   if (with_probs) {
+    // Of a single token its extent does not say that it is the tokens that are cut.
     const Value flat = on_.call(module_, "reshape", {{"x", d.weights}},
-                                {{"shape", std::vector<double>{static_cast<double>(choices)}}});
+                                {{"shape", std::vector<double>{static_cast<double>(choices)}}},
+                                shardings_of(d.weights.placement));
     d.probs = on_.call(module_, "index_select", {{"x", flat}, {"index", d.sorted_index}});
   }
   exchange(d, value_named(permuted, "tokens_per_expert"), with_probs);

@@ -19,32 +19,30 @@ std::vector<std::int64_t> layers_of_stages(const Parallel& p, std::int64_t layer
   const std::int64_t stages = p.pp * p.vpp;
   if (p.stages.empty()) {
     if (layers < stages)
-      throw Error(
-          "--parallel: {} layers do not give {} stages (pp {} times vpp {}) one each; lower pp or vpp",
-          layers, stages, p.pp, p.vpp);
+      throw Error("{} layers do not give {} stages (pp {} times vpp {}) one each; lower pp or vpp", layers,
+                  stages, p.pp, p.vpp);
     std::vector<std::int64_t> even(static_cast<std::size_t>(stages), layers / stages);
     for (std::int64_t k = 0; k < layers % stages; ++k) ++even[static_cast<std::size_t>(k)];
     return even;
   }
   const std::int64_t sum = std::accumulate(p.stages.begin(), p.stages.end(), std::int64_t{0});
   if (static_cast<std::int64_t>(p.stages.size()) != stages || sum != layers)
-    throw Error(
-        "--parallel: stages names {} stages of {} layers together; expected {} (pp {} times vpp {}) of {}",
-        p.stages.size(), sum, stages, p.pp, p.vpp, layers);
+    throw Error("stages names {} stages of {} layers together; expected {} (pp {} times vpp {}) of {}",
+                p.stages.size(), sum, stages, p.pp, p.vpp, layers);
   return p.stages;
 }
 
 void check_schedule(const Parallel& p, std::int64_t micro_batches) {
   const bool interleaves = p.schedule == Schedule::interleaved;
   if (p.vpp > 1 && !interleaves)
-    throw Error("--parallel: vpp is {}; only schedule=interleaved has more than one chunk of layers", p.vpp);
+    throw Error("vpp is {}; only schedule=interleaved has more than one chunk of layers", p.vpp);
   if (interleaves && micro_batches % p.pp != 0)
-    throw Error("--parallel: schedule=interleaved takes micro-batches in groups of pp = {}; {} do not divide",
-                p.pp, micro_batches);
+    throw Error("schedule=interleaved takes micro-batches in groups of pp = {}; {} do not divide", p.pp,
+                micro_batches);
   if (p.schedule == Schedule::dualpipe &&
       (p.pp % 2 != 0 || micro_batches % 2 != 0 || micro_batches < 2 * p.pp))
     throw Error(
-        "--parallel: schedule=dualpipe needs an even pp and an even number of at least 2 pp micro-batches; "
+        "schedule=dualpipe needs an even pp and an even number of at least 2 pp micro-batches; "
         "there are {} and {}",
         p.pp, micro_batches);
 }
