@@ -49,6 +49,10 @@ bool Checkups::owes_an_answer(int rank) const {
   return unanswered_[static_cast<std::size_t>(rank)] > 0;
 }
 
+bool Checkups::all_have_answered() const {
+  return std::ranges::all_of(unanswered_, [](int n) { return n == 0; });
+}
+
 // The question of the checkup that begins has not been answered yet either.
 int Checkups::lost() const {
   for (std::size_t r = 0; r < unanswered_.size(); ++r) {

@@ -24,6 +24,7 @@ class Checkups {
   void has_ended(int rank);
 
   bool owes_an_answer(int rank) const;
+  bool all_have_answered() const;
   /// The first that did not answer two checkups; -1: nobody. One that has not begun may take ten.
   int lost() const;
   /// Whether nobody has gone on from the answers of the last checkup to those of this one, to which all have

@@ -163,7 +163,7 @@ ExpertRows rows_of(const Ranks& ranks, const Tape& tape, const Node& permute, st
   for (const Node* node = maker_of(tape, x); node->kind == Kind::movement;
        node = maker_of(tape, node->inputs.front().value))
     way.push_back(node);
-  const Placement& dense = before_experts(tape, x).value().value.placement;
+  const Placement dense = before_experts(tape, x).value().value.placement;
   Tensor rows =
       numbered(micro_batch, token_rows(ranks.mesh(), dense, batch), choice.choices, order, experts.size());
   for (auto node = way.rbegin(); node != way.rend(); ++node)

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <ranges>
 
 #include "rank_error.h"
 
@@ -240,10 +239,8 @@ void MpiRank::note_the_silent() {
 // Of all, for an error that is certain.
 void MpiRank::ask_for_states(Lock& lock) {
   ask_all();
-  const auto owes_an_answer = [this](int r) { return checkups_.owes_an_answer(r); };
   const Clock::time_point end = Clock::now() + time_to_answer;
-  for (Pause pause; Clock::now() < end && std::ranges::any_of(std::views::iota(0, size()), owes_an_answer);
-       pause(lock, post_.is_busy()))
+  for (Pause pause; Clock::now() < end && !checkups_.all_have_answered(); pause(lock, post_.is_busy()))
     progress();
   note_the_silent();
 }

@@ -114,7 +114,8 @@ void Replay::place_experts() {
   }
   std::map<std::string, Slots> next;
   for (const auto& [layer, load] : loads_) next[layer] = slots_by_load(load, settings_.parallel.ep);
-  for (auto& [name, parameter] : parameters_) {
+  for (auto& held : parameters_) {
+    const std::string& name = held.first;
     if (!is_of_experts(name)) continue;
     const std::string layer = layer_of(name);
     const ZeroShards& zero = shards_of(name);
@@ -123,8 +124,8 @@ void Replay::place_experts() {
           move_experts(ranks_, name, whole_piece(name, t, cut_from), slots_.at(layer), next.at(layer));
       t = shards(cut_from) ? zero.shard(moved) : moved;
     };
-    move(parameter.value, 3);
-    for (NamedTensor& state : parameter.state) move(state.tensor, 1);
+    move(held.second.value, 3);
+    for (NamedTensor& state : held.second.state) move(state.tensor, 1);
   }
   for (auto& [layer, slots] : next) slots_[layer] = std::move(slots);
 }
