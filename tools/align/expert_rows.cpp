@@ -48,7 +48,7 @@ const Node* user_of(const Tape& tape, const Value& v, Which which) {
 
 // The rows of the micro-batch, as on a single device, that a rank has of a tensor so placed.
 Integers token_rows(const Mesh& mesh, const Placement& placement, const Batch& batch) {
-  const Integers rows = token_rows(mesh, batch.sequences, batch.length);
+  Integers rows = token_rows(mesh, batch.sequences, batch.length);
   if (placement[Axis::tp] == replicated) return rows;
   const std::size_t each = rows.size() / at(mesh.size(Axis::tp)),
                     first = at(mesh.coordinate(Axis::tp)) * each;

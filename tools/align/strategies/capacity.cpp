@@ -105,8 +105,8 @@ class Capacity {
       maps.push_back(kept.map);
       capacity = kept.capacity;
     }
-    const Kept kept = {select(on_.call(module_, "concat", parts, {{"dim", 0}}), back),
-                       select_indices(maps, back), capacity};
+    Kept kept = {select(on_.call(module_, "concat", parts, {{"dim", 0}}), back), select_indices(maps, back),
+                 capacity};
     on_.declare(first, of_, "moe_capacity_drop", {{"probs", probs}, {"routing_map", map}}, attributes(),
                 {{"kept_probs", kept.probs}, {"kept_map", kept.map}, {"capacity", capacity}});
     return kept;

@@ -52,7 +52,7 @@ Value embed_in_parallel(Machine& on, const std::string& module, const Value& tok
   const std::string inside = module + "/vocabulary";
   const std::size_t first_node = on.nodes().size();
   const Value rows = on.call(inside, "embedding", {{"weight", weight}, {"index", index}});
-  const Value y = leave_region(on, inside, on.call(inside, "mul", {{"a", rows}, {"b", mask}}));
+  Value y = leave_region(on, inside, on.call(inside, "mul", {{"a", rows}, {"b", mask}}));
   on.declare(first_node, module, "embedding", {{"weight", weight}, {"index", tokens}}, {}, {{"y", y}});
   return y;
 }
