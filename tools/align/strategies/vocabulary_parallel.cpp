@@ -96,7 +96,7 @@ Value cross_entropy_in_parallel(Machine& on, const std::string& module, const Va
   const Value own = call("gather", {{"x", shifted}, {"index", index}}, {{"dim", 1}}, {{Axis::tp, partial}});
   const Value of_target = all_reduce(call("mul", {{"a", own}, {"b", is_here}}));
   const Value losses = call("sub", {{"a", call("log", {{"x", sum}})}, {"b", of_target}});
-  const Value y =
+  Value y =
       call("reshape", {{"x", call("mul", {{"a", losses}, {"b", counts}})}},
            {{"shape", std::vector{static_cast<double>(column.front())}}}, shardings_of(targets.placement));
   on.declare(first_node, module, "cross_entropy", {{"logits", logits}, {"target", targets}},
