@@ -17,7 +17,7 @@ void SwapSpace::take(Tape& tape) {
   for (const Machine::NamedParameter& p : tape.parameters()) stay.insert(p.value.id);
   std::vector<Tensor>& held = tape.held();
   for (std::size_t id = 0; id < held.size(); ++id) {
-    if (stay.contains(id)) continue;
+    if (stay.contains(id) || held[id].bytes().empty()) continue;
     const std::span<const std::byte> bytes = held[id].bytes();
     if (std::fwrite(bytes.data(), 1, bytes.size(), file_.get()) != bytes.size())
       throw Error("swap: cannot write {} bytes: {}", bytes.size(), std::strerror(errno));
