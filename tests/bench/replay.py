@@ -5,11 +5,13 @@
 
 Processor time of a step, without what comes before the first, all on one core, whose caches the ranks share: the least of
 interleaved runs, for others on the machine only add to it. PyTorch gets the model of tests/data/replay/make.py, every expert
-on every token, and one thread, which is what a rank of a replay has; the losses of both must agree.
+on every token, and one thread, which is what a rank of a replay has; the losses of both must agree. Where valgrind is
+installed the ranks' instructions are counted too: what they do, whatever they cost each other in caches and turns.
 """
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -79,12 +81,15 @@ class Eager:
         self.optimizer.zero_grad()
 
 
+def words(assay, steps):
+    return [assay, "replay", "--model", MODEL, "--precision", "fp32", "--sequences", "1", "--length", str(LENGTH),
+            "--micro-batches", str(MICRO_BATCHES), "--steps", str(steps)]
+
+
 def replay(assay, steps, *options):
     """(processor seconds, first loss)"""
     before = os.times()
-    out = subprocess.run([assay, "replay", "--model", MODEL, "--precision", "fp32", "--sequences", "1", "--length",
-                          str(LENGTH), "--micro-batches", str(MICRO_BATCHES), "--steps", str(steps), *options],
-                         check=True, capture_output=True, text=True).stdout
+    out = subprocess.run([*words(assay, steps), *options], check=True, capture_output=True, text=True).stdout
     after = os.times()
     seconds = after.children_user + after.children_system - before.children_user - before.children_system
     return seconds, float(re.search(r"loss ([^,]*)", out)[1])
@@ -92,6 +97,15 @@ def replay(assay, steps, *options):
 
 def step_of_replay(assay, steps, *options):
     return (replay(assay, 1 + steps, *options)[0] - replay(assay, 1, *options)[0]) / steps
+
+
+def instructions(assay, steps, *options):
+    command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *words(assay, steps), *options]
+    return int(re.search(r"Collected : (\d+)", subprocess.run(command, check=True, capture_output=True, text=True).stderr)[1])
+
+
+def instructions_of_step(assay, *options):
+    return instructions(assay, 2, *options) - instructions(assay, 1, *options)
 
 
 def step_of_eager(eager, steps):
@@ -120,6 +134,9 @@ def main():
         print(f"{name:14} {1e3 * seconds:8.1f} ms")
     print(f"single device against eager PyTorch: {least['single device'] / least['eager PyTorch']:.2f}")
     print(f"{PARALLEL} against single device: {least['8 ranks'] / least['single device']:.2f}")
+    if shutil.which("valgrind"):
+        ratio = instructions_of_step(assay, "--parallel", PARALLEL) / instructions_of_step(assay)
+        print(f"{PARALLEL} against single device, in instructions: {ratio:.2f}")
 
 
 main()
