@@ -118,7 +118,7 @@ TEST_P(Ranks, WhatIsSentWaitsForItsReceiver) {
 
 TEST_P(Ranks, WhatNobodyReceivesIsNoProblem) {
   run([](Communicator& on) { on.send(0, "activation", numbers(std::vector<double>(1 << 20))); });
-  run([](Communicator& on) { gather(on, "of the next run"); });
+  EXPECT_NO_THROW(run([](Communicator& on) { gather(on, "of the next run"); }));
 }
 
 TEST_P(Ranks, RanksInDifferentCollectivesAreAnError) {

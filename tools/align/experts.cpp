@@ -6,6 +6,7 @@
 
 #include "assay/align/layer_parts.h"
 #include "assay/align/model_fields.h"
+#include "assay/align/pieces.h"
 #include "assay/align/strategies/capacity.h"
 #include "assay/align/strategies/expert_parallel.h"
 #include "assay/align/strategies/regions.h"
@@ -152,14 +153,8 @@ class Experts {
     const std::optional<Value> order = order_of_ring();
     if (!order) return all;
     const std::int64_t columns = x.shape.back();
-    return on_.derive({all, *order}, all.shape, all.placement, [columns](const auto& given) {
-      Machine::Integers sorted;
-      for (const std::int64_t row : given[1]) {
-        const auto first = given[0].begin() + row * columns;
-        sorted.insert(sorted.end(), first, first + columns);
-      }
-      return sorted;
-    });
+    return on_.derive({all, *order}, all.shape, all.placement,
+                      [columns](const auto& given) { return selected_rows(given[0], columns, given[1]); });
   }
 
   // Where each token is among those that a ring's ranks give, which have pieces from both ends.
@@ -167,11 +162,8 @@ class Experts {
     const Mesh& mesh = on_.mesh();
     const std::int64_t ranks = mesh.size(Axis::cp);
     if (ranks == 1 || mesh.parallel().context != ContextMode::ring) return std::nullopt;
-    const Machine::Integers rows =
-        rows_by_rank({.cp = ranks}, parts_.batch.sequences, parts_.batch.length * ranks);
-    Machine::Integers order(rows.size());
-    for (std::size_t i = 0; i < rows.size(); ++i)
-      order[static_cast<std::size_t>(rows[i])] = static_cast<std::int64_t>(i);
+    const Machine::Integers order =
+        inverse(rows_by_rank({.cp = ranks}, parts_.batch.sequences, parts_.batch.length * ranks));
     return on_.derive({}, {static_cast<std::int64_t>(order.size())}, {},
                       [order](const auto&) { return order; });
   }

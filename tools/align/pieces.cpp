@@ -79,4 +79,21 @@ Tensor joined(std::span<const Tensor> parts, std::size_t dim) {
   return {parts.front().dtype(), shape, std::move(bytes)};
 }
 
+std::vector<std::int64_t> selected_rows(std::span<const std::int64_t> matrix, std::int64_t columns,
+                                        std::span<const std::int64_t> rows) {
+  std::vector<std::int64_t> selected;
+  for (const std::int64_t row : rows) {
+    const auto first = matrix.begin() + row * columns;
+    selected.insert(selected.end(), first, first + columns);
+  }
+  return selected;
+}
+
+std::vector<std::int64_t> inverse(std::span<const std::int64_t> permutation) {
+  std::vector<std::int64_t> result(permutation.size());
+  for (std::size_t i = 0; i < permutation.size(); ++i)
+    result[static_cast<std::size_t>(permutation[i])] = static_cast<std::int64_t>(i);
+  return result;
+}
+
 }  // namespace assay::align

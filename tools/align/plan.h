@@ -21,6 +21,9 @@ using Plan = std::map<std::string, PlannedParameter>;
 
 /// Whether the parameter is one tensor for all experts; its ranks lie along etp, ep and edp.
 bool is_of_experts(const std::string& parameter);
+/// Whether a module, or a parameter, is one of a layer's experts; and the layer: "model.layers.3.mlp".
+bool is_at_experts(const std::string& name);
+std::string layer_of_experts(const std::string& name);
 
 /// @throws Error  if the strategy contradicts itself, the model or the batch, with the reason
 Plan make_plan(const Model&, const Batch&, const Parallel&, const Pipeline&, std::int64_t micro_batches);

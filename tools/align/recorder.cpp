@@ -10,8 +10,6 @@
 namespace assay::align {
 namespace {
 
-constexpr std::string_view of_experts = ".experts.";
-
 constexpr std::array mesh_axes = {Axis::pp, Axis::dp, Axis::cp, Axis::tp};
 
 // Only a copy of elements in another place, forward and backward, without indices that say where.
@@ -42,14 +40,10 @@ Shape whole_shape(Shape shape, const Placement& placement, const Mesh& mesh, con
   return shape;
 }
 
-bool is_at_experts(const Machine::Node& node) {
-  return node.module.find(of_experts) != std::string::npos;
-}
-
 // What it computes with are rows of experts, tokens on their way to them or back, and numbers of these.
 bool is_of_rows(const Machine::Node& node) {
   constexpr std::array on_the_way = {"moe_permute", "moe_unpermute", "index_select"};
-  return is_at_experts(node) || std::ranges::find(on_the_way, node.op->name) != on_the_way.end();
+  return is_at_experts(node.module) || std::ranges::find(on_the_way, node.op->name) != on_the_way.end();
 }
 
 // What cuts the columns of experts' matrices.
@@ -173,14 +167,14 @@ void Recorder::add(const OfCall& what, const Tensor& tensor, const Placement& pl
 
 // Nothing for what has no rows, and on a single device.
 const ExpertRows* Recorder::rows_of(const Machine::Node& node) const {
-  const auto at = rows_->find(node.module.substr(0, node.module.find(of_experts)));
+  const auto at = rows_->find(layer_of_experts(node.module));
   return at == rows_->end() || !is_of_rows(node) ? nullptr : &at->second;
 }
 
 // A record for each run of rows: boxes need no list of rows.
 void Recorder::add_rows(const OfCall& what, const Tensor& tensor, const Placement& placement) {
   const ExpertRows& rows = *rows_of(*what.node);
-  for (const RowRun& run : is_at_experts(*what.node) ? rows.held : rows.sent) {
+  for (const RowRun& run : is_at_experts(what.node->module) ? rows.held : rows.sent) {
     const Tensor part = selected_rows(tensor, run.here);
     Record r = record(what, part);
     r.id.micro_batch = run.micro_batch;

@@ -96,7 +96,6 @@ class Replay {
                  std::int64_t stage);
   int rank_of(std::int64_t stage, std::int64_t micro_batch) const;
   using Loads = std::map<std::string, std::vector<std::int64_t>>;  ///< tokens of each expert, by layer
-  static std::string layer_of(const std::string& parameter);
   Loads loads_of(const Tape&, std::string_view op) const;
   void add_loads(const Tape&);
   bool counts_tokens(const Placement&) const;

@@ -10,7 +10,7 @@
 namespace assay::align {
 namespace {
 
-constexpr std::string_view router = "router_topk", capacity = "moe_capacity_drop", of_experts = ".experts.";
+constexpr std::string_view router = "router_topk", capacity = "moe_capacity_drop";
 
 std::string router_of_layer(const std::string& layer, std::string_view parameter) {
   return fmt::format("{}.gate.{}", layer, parameter);
@@ -22,10 +22,6 @@ bool is_of_others(const std::string& indices) {
 }
 
 }  // namespace
-
-std::string Replay::layer_of(const std::string& parameter) {
-  return parameter.substr(0, parameter.find(of_experts));
-}
 
 // How many tokens each expert gets of those that this rank has, by layer: as its router, or what capacity has
 // left of its choice, says.
@@ -99,7 +95,7 @@ bool Replay::moves_experts() const {
 
 Tensor Replay::at_home(const std::string& name, const Tensor& piece) const {
   if (!moves_experts() || !is_of_experts(name)) return piece;
-  return move_experts(ranks_, name, piece, slots_.at(layer_of(name)), home_slots(model_.moe.experts));
+  return move_experts(ranks_, name, piece, slots_.at(layer_of_experts(name)), home_slots(model_.moe.experts));
 }
 
 void Replay::place_experts() {
@@ -117,7 +113,7 @@ void Replay::place_experts() {
   for (auto& held : parameters_) {
     const std::string& name = held.first;
     if (!is_of_experts(name)) continue;
-    const std::string layer = layer_of(name);
+    const std::string layer = layer_of_experts(name);
     const ZeroShards& zero = shards_of(name);
     const auto move = [&](Tensor& t, std::int64_t cut_from) {
       const Tensor moved =

@@ -14,7 +14,7 @@ void Replay::initialize() {
   const DType dtype = ranks_.arithmetic().storage();
   for (const auto& [name, planned] : plan_) {
     if (std::ranges::find(planned.holders, mesh().coordinate(Axis::pp)) == planned.holders.end()) continue;
-    if (is_of_experts(name)) slots_.try_emplace(layer_of(name), home_slots(model_.moe.experts));
+    if (is_of_experts(name)) slots_.try_emplace(layer_of_experts(name), home_slots(model_.moe.experts));
     const Tensor whole = piece_of_whole(name, planned);
     const ZeroShards& shards = shards_of(name);
     const Tensor own = this->shards(1) ? shards.shard(whole) : whole;

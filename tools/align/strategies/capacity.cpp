@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "assay/align/model_fields.h"
+#include "assay/align/pieces.h"
 
 namespace assay::align {
 namespace {
@@ -86,9 +87,7 @@ class Capacity {
   Kept of_ranks(std::int64_t ranks, const Value& probs, const Value& map) {
     const std::size_t first = on_.nodes().size();
     const Integers rows = rows_by_rank(parts_.modes, parts_.batch.sequences, parts_.batch.length);
-    Integers back(rows.size());
-    for (std::size_t i = 0; i < rows.size(); ++i)
-      back[static_cast<std::size_t>(rows[i])] = static_cast<std::int64_t>(i);
+    const Integers back = inverse(rows);
     const Value sorted = select(probs, rows);
     const std::int64_t each = probs.shape.front() / ranks;
     std::vector<NamedValue> parts;
@@ -123,13 +122,9 @@ class Capacity {
     const std::int64_t columns = moe_.experts;
     return on_.derive(from, {static_cast<std::int64_t>(rows.size()), columns}, from.front().placement,
                       [rows, columns](const std::vector<Integers>& given) {
-                        Integers all, selected;
+                        Integers all;
                         for (const Integers& part : given) all.insert(all.end(), part.begin(), part.end());
-                        for (const std::int64_t row : rows) {
-                          const auto at = all.begin() + row * columns;
-                          selected.insert(selected.end(), at, at + columns);
-                        }
-                        return selected;
+                        return selected_rows(all, columns, rows);
                       });
   }
 

@@ -14,6 +14,7 @@
 #include <numeric>
 
 #include "assay/align/forward.h"
+#include "assay/align/pieces.h"
 
 namespace assay::align {
 namespace {
@@ -43,13 +44,6 @@ Integers by_expert(const Integers& counts, std::size_t ranks) {
     }
   }
   return order;
-}
-
-Integers inverse(const Integers& order) {
-  Integers result(order.size());
-  for (std::size_t i = 0; i < order.size(); ++i)
-    result[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
-  return result;
 }
 
 // Sums of `runs` runs of equal length.
@@ -164,7 +158,7 @@ void Dispatcher::exchange(Dispatched& d, const Value& sizes, bool with_probs) {
   d.take = from(counts, {node()}, of_runs);
   const Shape rows = {d.rows.shape.front()};
   const Value order = from(counts, rows, [=](const Integers& n) { return by_expert(n, ranks); });
-  d.back_order = from(order, rows, inverse);
+  d.back_order = from(order, rows, [](const Integers& n) { return inverse(n); });
   d.sizes =
       from(counts, {experts_of_node() / node()}, [=](const Integers& n) { return sums_by_expert(n, ranks); });
   d.rows = select(on_.exchange_rows(module_, d.rows, d.give, d.take), order);

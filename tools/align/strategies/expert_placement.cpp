@@ -37,9 +37,7 @@ Slots slots_by_load(std::span<const std::int64_t> tokens, std::int64_t ranks) {
 }
 
 std::vector<std::int64_t> slots_of_experts(const Slots& slots) {
-  std::vector<std::int64_t> slot(slots.size());
-  for (std::size_t s = 0; s < slots.size(); ++s) slot[at(slots[s])] = static_cast<std::int64_t>(s);
-  return slot;
+  return inverse(slots);
 }
 
 Tensor move_experts(const Ranks& ranks, const std::string& name, const Tensor& part, const Slots& from,
