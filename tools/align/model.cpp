@@ -90,7 +90,9 @@ void check_model(const Model& m, std::string_view where) {
   if (m.moe.experts > 0) check_moe(m, where);
 }
 
-Model load_model(const std::string& name_or_file) {
+namespace {
+
+Model load_unchanged(const std::string& name_or_file) {
   const auto builtin = std::ranges::find(builtin_models, name_or_file, &BuiltinModel::name);
   const bool is_builtin = builtin != std::end(builtin_models), is_json = name_or_file.ends_with(".json"),
              is_toml = name_or_file.ends_with(".toml");
@@ -107,7 +109,18 @@ Model load_model(const std::string& name_or_file) {
   }
   if (model.name.empty())
     model.name = is_builtin ? name_or_file : std::filesystem::path(name_or_file).stem().string();
-  check_model(model, name_or_file);
+  return model;
+}
+
+}  // namespace
+
+Model load_model(const std::string& name) {
+  // A file's name may have a comma.
+  const bool is_file = name.ends_with(".toml") || name.ends_with(".json");
+  const std::size_t comma = is_file ? std::string::npos : name.find(',');
+  Model model = load_unchanged(name.substr(0, comma));
+  if (comma != std::string::npos) model = changed(model, name.substr(comma + 1), name);
+  check_model(model, name);
   return model;
 }
 

@@ -86,9 +86,10 @@ struct Model {
   bool has_experts(std::int64_t layer) const { return moe.experts > 0 && layer >= dense_layers; }
 };
 
-/// A preset by its name, a TOML file (its name ends in ".toml"), or a config.json of Hugging Face.
+/// A preset by its name, a TOML file (its name ends in ".toml"), or a config.json of Hugging Face; behind it
+/// what is different: "telechat3-105b-tiny,moe.top_k=1,tied_embeddings=true".
 /// @throws Error  for an unknown name or key, and for a model that contradicts itself
-Model load_model(const std::string& name_or_file);
+Model load_model(const std::string& name);
 std::vector<std::string_view> model_names();
 
 /// The model as TOML: what load_model reads.

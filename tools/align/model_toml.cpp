@@ -5,12 +5,14 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <cctype>
 #include <functional>
 #include <set>
 #include <sstream>
 #include <type_traits>
 
 #include "assay/align/model_fields.h"
+#include "assay/align/settings_keys.h"
 #include "assay/golden/error.h"
 
 namespace assay::align {
@@ -118,18 +120,48 @@ requires std::is_enum_v<E> std::string text_of(E v) {
 
 }  // namespace
 
-Model model_from_toml(std::string_view text, const std::string& where) {
+namespace {
+
+Model read(Model model, std::string_view text, const std::string& where) {
   toml::table root;
   try {
     root = toml::parse(text);
   } catch (const toml::parse_error& e) {
     throw Error("{}:{}: {}; expected a model in TOML", where, e.source().begin.line, e.description());
   }
-  Model model;
   Reader reader(root, where);
   for_each_field(model, std::ref(reader));
   reader.check_keys();
   return model;
+}
+
+// A word is a string's value, or an enumerator's.
+bool is_word(std::string_view value) {
+  return !value.empty() && std::isalpha(static_cast<unsigned char>(value.front())) != 0 && value != "true" &&
+         value != "false";
+}
+
+}  // namespace
+
+Model model_from_toml(std::string_view text, const std::string& where) {
+  return read({}, text, where);
+}
+
+Model changed(const Model& model, std::string_view changes, const std::string& where) {
+  std::string text;
+  for (const std::string_view change : split(changes, ',')) {
+    const std::size_t equals = change.find('=');
+    if (equals == std::string_view::npos || equals == 0 || equals + 1 == change.size())
+      throw Error("{}: '{}' changes nothing; expected key=value, as in moe.top_k=1", where, change);
+    const std::string_view value = change.substr(equals + 1);
+    const char* quote = is_word(value) ? "\"" : "";
+    text += fmt::format("{} = {}{}{}\n", change.substr(0, equals), quote, value, quote);
+  }
+  try {
+    return read(model, text, where);
+  } catch (const Error& e) {
+    throw Error("{} (in what follows the first comma)", e.what());
+  }
 }
 
 std::string to_toml(const Model& model) {

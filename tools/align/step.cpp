@@ -43,8 +43,9 @@ Replay::~Replay() = default;
 
 // A micro-batch between its forward and its backward in a stage.
 struct Replay::Running {
-  Running(const Ranks& ranks, Tape::ParameterSource parameters, Tape::IndexSource indices)
-      : tape(ranks, std::move(parameters), std::move(indices)) {}
+  Running(const Ranks& ranks, Tape::ParameterSource parameters, Tape::IndexSource indices,
+          const FaultSites& faults, const Moment& now)
+      : tape(ranks, std::move(parameters), std::move(indices), &faults, now) {}
   Tape tape;
   std::optional<Value> x;  ///< what came from the stage before
   Forward result;
@@ -63,6 +64,7 @@ Replay::Replay(const Model& model, const StepSettings& settings, Communicator& c
       dense_shards_(ranks_, false),
       expert_shards_(ranks_, true),
       of_norm_(arithmetic(of_norm(settings.precision))),
+      faults_(settings.fault ? settings.fault({model_, settings_, plan_, ranks_}) : FaultSites()),
       shares_(shares_of_step()) {
   if (settings.bound_sums && ranks_.arithmetic().leading() > 0)
     throw Error("the sums of {} are exact: there is no error to bound", name(settings.precision));
@@ -77,13 +79,19 @@ Replay::Replay(const Model& model, const StepSettings& settings, Communicator& c
   initialize();
 }
 
+Stage Replay::stage_of(const Action& action) const {
+  Stage stage = pipeline_.stages()[static_cast<std::size_t>(action.stage)];
+  if (faults_.stage) faults_.stage(stage);
+  return stage;
+}
+
 void Replay::forward(const Action& action, Recorder* recorder) {
   const std::int64_t m = action.micro_batch;
   count_ahead(action);
   auto running = std::make_unique<Running>(
-      ranks_, [this](const Machine::NamedParameter& p) { return value_of(p.name); },
-      [this, m](const std::string& name) { return indices(name, m); });
-  const Stage& stage = pipeline_.stages()[static_cast<std::size_t>(action.stage)];
+      ranks_, [this, m](const Machine::NamedParameter& p) { return used(p.name, m); },
+      [this, m](const std::string& name) { return indices(name, m); }, faults_, moment_of(m));
+  const Stage stage = stage_of(action);
   if (!stage.embeds)
     running->x = running->tape.input(receive("activation", m, action.stage - 1, action.stage),
                                      residual_placement(mesh()));
@@ -92,7 +100,7 @@ void Replay::forward(const Action& action, Recorder* recorder) {
   if (!stage.finishes) send("activation", m, action.stage + 1, tape.tensor(running->result.x));
   add_loads(tape);
   for (const Loss& loss : running->result.losses)
-    losses_.push_back(shares_.of(loss, number_of(m)) * loss.weight * tape.tensor(loss.value).value(0));
+    losses_.push_back(share_of(loss, m).shown * loss.weight * tape.tensor(loss.value).value(0));
   if (recorder != nullptr) record_forward(*running, m, *recorder);
   forget_for_recompute(running->tape, settings_.parallel.recompute);
   if (settings_.parallel.swap) running->swapped.take(running->tape);
@@ -101,14 +109,14 @@ void Replay::forward(const Action& action, Recorder* recorder) {
 
 void Replay::backward(const Action& action, Recorder* recorder) {
   const std::int64_t m = action.micro_batch;
-  const Stage& stage = pipeline_.stages()[static_cast<std::size_t>(action.stage)];
+  const Stage stage = stage_of(action);
   Running& running = *running_.at({m, action.stage});
   if (settings_.parallel.swap) running.swapped.give_back(running.tape);
   std::vector<Tape::Seed> seeds;
   if (!stage.finishes)
     seeds.push_back({running.result.x, receive("gradient", m, action.stage + 1, action.stage)});
   for (const Loss& loss : running.result.losses) {
-    const double counts = loss_scale() * shares_.of(loss, number_of(m)) * loss.weight;
+    const double counts = loss_scale() * share_of(loss, m).in_gradient * loss.weight;
     seeds.push_back(
         {loss.value, Tensor::from_values(ranks_.arithmetic().storage(), {}, std::vector{counts})});
   }
@@ -123,6 +131,19 @@ void Replay::backward(const Action& action, Recorder* recorder) {
   if (running.x) send("gradient", m, action.stage - 1, running.tape.gradient(*running.x).value());
 }
 
+Tensor Replay::used(const std::string& name, std::int64_t micro_batch) const {
+  Tensor value = value_of(faults_.taken_for ? faults_.taken_for(name) : name);
+  if (faults_.parameter) faults_.parameter(moment_of(micro_batch), name, value);
+  return value;
+}
+
+Replay::LossShare Replay::share_of(const Loss& loss, std::int64_t micro_batch) const {
+  const double right = shares_.of(loss, number_of(micro_batch));
+  LossShare share = {right, right};
+  if (faults_.loss_share) faults_.loss_share(moment_of(micro_batch), loss, share.shown, share.in_gradient);
+  return share;
+}
+
 void Replay::accumulate(Gradients& sums, const std::string& name, const Tensor& gradient) const {
   const auto [sum, first] = sums.try_emplace(name, gradient);
   if (!first) sum->second = ranks_.arithmetic().add(std::vector{sum->second, gradient}, ReduceOrder::ranks);
@@ -135,6 +156,7 @@ void Replay::add_weights(const Action& action, const Recorder* recorder) {
   for (const Machine::NamedParameter& p : tape.parameters()) {
     std::optional<Tensor> gradient = tape.open_gradient(p.value);
     if (!gradient) continue;
+    if (faults_.contribution) faults_.contribution(moment_of(action.micro_batch), p.name, *gradient);
     if (settings_.bound_sums) add_terms(p.name, *gradient);
     if (shards(2) && recorder != nullptr) accumulate(unreduced_, p.name, *gradient);
     if (shards(2)) gradient = shards_of(p.name).reduce_scatter(*gradient, p.name);
@@ -152,7 +174,9 @@ void Replay::send(std::string_view what, std::int64_t m, std::int64_t to_stage, 
 }
 
 Tensor Replay::receive(std::string_view what, std::int64_t m, std::int64_t from_stage, std::int64_t stage) {
-  return ranks_.communicator().receive(rank_of(from_stage, m), message(what, m, stage));
+  Tensor t = ranks_.communicator().receive(rank_of(from_stage, m), message(what, m, stage));
+  if (faults_.received) faults_.received(moment_of(m), what, stage, t);
+  return t;
 }
 
 int Replay::rank_of(std::int64_t stage, std::int64_t m) const {

@@ -28,6 +28,7 @@ struct StepSettings {
   Parallel parallel = {};
   std::int64_t seed = 0;  ///< of weights and tokens that are drawn
   Sources given = {};     ///< with routing if the batch is routed
+  PlantFault fault = {};  ///< what is to go wrong
 };
 
 struct StepResult {
@@ -39,6 +40,9 @@ struct StepResult {
 
 /// @throws Error  if the strategy, the model and the batch do not go together, with the reason
 void check(const Model&, const StepSettings&);
+
+/// The piece of a parameter, given or drawn, that a rank begins with.
+Tensor loaded_piece(const StepSettings&, const Ranks&, const std::string& name, const PlannedParameter&);
 
 /// Training steps of a model, as one rank does them with the others.
 class Replay {
@@ -74,23 +78,31 @@ class Replay {
 
   void initialize();
   Tensor value_of(const std::string& name) const;
-  Tensor piece_of_whole(const std::string& name, const PlannedParameter&) const;
+  Tensor used(const std::string& name, std::int64_t micro_batch) const;
+  struct LossShare {
+    double shown, in_gradient;
+  };
+  LossShare share_of(const Loss&, std::int64_t micro_batch) const;
   Tensor indices(const std::string& name, std::int64_t micro_batch) const;
   Tensor own_positions(const Tensor&) const;
   Tensor own_tokens(const Tensor&) const;
   Sequences sequences_of(std::int64_t number) const;
   Sequences loaded_sequences(std::int64_t number) const;
   std::int64_t number_of(std::int64_t micro_batch) const;
+  Moment moment_of(std::int64_t micro_batch) const;
+  Moment moment_of_step() const { return {step_, -1, Moment::Pass::backward}; }
   LossShares shares_of_step() const;
   const ZeroShards& shards_of(const std::string& name) const;
   bool shards(std::int64_t stage) const { return settings_.parallel.zero >= stage; }
 
+  Stage stage_of(const Action&) const;
   void forward(const Action&, Recorder*);
   void backward(const Action&, Recorder*);
   void accumulate(Gradients& sums, const std::string& name, const Tensor&) const;
   void add_weights(const Action&, const Recorder*);
   void add_terms(const std::string& name, const Tensor& gradient);
   ReducedGradient bounded(const std::string& name, const Tensor& gradient) const;
+  PlannedParameter reduced_over(const std::string& name) const;
   void send(std::string_view what, std::int64_t micro_batch, std::int64_t to_stage, const Tensor&);
   Tensor receive(std::string_view what, std::int64_t micro_batch, std::int64_t from_stage,
                  std::int64_t stage);
@@ -129,6 +141,7 @@ class Replay {
   const Ranks ranks_;
   const ZeroShards dense_shards_, expert_shards_;
   const std::shared_ptr<const Arithmetic> of_norm_;
+  const FaultSites faults_;
   std::optional<LossScaler> scaler_;
   std::int64_t step_ = 0, updates_ = 0;
   std::map<std::string, Parameter> parameters_;  ///< of experts by slot

@@ -64,6 +64,7 @@ bool Replay::counts_tokens(const Placement& placement) const {
 void Replay::sum_loads() {
   if (model_.moe.bias_rate <= 0 && !moves_experts()) return loads_.clear();
   for (auto& [layer, load] : loads_) {
+    if (faults_.own_loads) faults_.own_loads(layer, load);
     const Tensor own = Tensor::from_indices({static_cast<std::int64_t>(load.size())}, load);
     const std::string what = "the loads of " + layer;
     const std::vector<int> holders = holders_of(mesh(), plan_.at(router_of_layer(layer, "weight")));
@@ -71,6 +72,7 @@ void Replay::sum_loads() {
         ranks_
             .sum_indices(holders, what + " over pp", ranks_.sum_indices(mesh().group(dense_axes), what, own))
             .indices();
+    if (faults_.loads) faults_.loads(layer, load);
   }
 }
 
@@ -137,7 +139,7 @@ void Replay::count_ahead(const Action& action) {
   counted_.clear();
   for (std::int64_t m = action.micro_batch; m < action.micro_batch + here; ++m) {
     Tape tape(
-        ranks_, [this](const Machine::NamedParameter& p) { return value_of(p.name); },
+        ranks_, [this, m](const Machine::NamedParameter& p) { return used(p.name, m); },
         [&](const std::string& name) { return is_of_others(name) ? none : indices(name, m); });
     align::forward(tape, model_, settings_.batch, stage);
     counted_[m] = loads_of(tape, router);

@@ -15,7 +15,8 @@ void Replay::initialize() {
   for (const auto& [name, planned] : plan_) {
     if (std::ranges::find(planned.holders, mesh().coordinate(Axis::pp)) == planned.holders.end()) continue;
     if (is_of_experts(name)) slots_.try_emplace(layer_of_experts(name), home_slots(model_.moe.experts));
-    const Tensor whole = piece_of_whole(name, planned);
+    Tensor whole = loaded_piece(settings_, ranks_, name, planned);
+    if (faults_.loaded) faults_.loaded(name, planned, whole);
     const ZeroShards& shards = shards_of(name);
     const Tensor own = this->shards(1) ? shards.shard(whole) : whole;
     const bool muon = by_muon(settings_.optimizer, name, planned.whole);
@@ -24,12 +25,13 @@ void Replay::initialize() {
   }
 }
 
-Tensor Replay::piece_of_whole(const std::string& name, const PlannedParameter& planned) const {
-  const Tensor given = settings_.given.weights ? settings_.given.weights(name)
-                                               : initial_parameter(name, planned.whole, settings_.seed);
-  Tensor t = Tensor::from_values(ranks_.arithmetic().storage(), planned.whole, given.values());
+Tensor loaded_piece(const StepSettings& settings, const Ranks& ranks, const std::string& name,
+                    const PlannedParameter& planned) {
+  const Tensor given = settings.given.weights ? settings.given.weights(name)
+                                              : initial_parameter(name, planned.whole, settings.seed);
+  Tensor t = Tensor::from_values(ranks.arithmetic().storage(), planned.whole, given.values());
   for (const Sharding& s : planned.shardings)
-    t = piece_of(t, s.placed.dim, mesh().coordinate(s.axis), mesh().size(s.axis));
+    t = piece_of(t, s.placed.dim, ranks.mesh().coordinate(s.axis), ranks.mesh().size(s.axis));
   return t;
 }
 
@@ -51,6 +53,10 @@ std::map<std::string, Tensor> Replay::parameters() const {
 // The global number of this rank's micro-batch.
 std::int64_t Replay::number_of(std::int64_t micro_batch) const {
   return micro_batch * mesh().size(Axis::dp) + mesh().coordinate(Axis::dp);
+}
+
+Moment Replay::moment_of(std::int64_t micro_batch) const {
+  return {step_, number_of(micro_batch), Moment::Pass::forward};
 }
 
 // Of the whole micro-batch; `number` is global.
@@ -78,7 +84,11 @@ LossShares Replay::shares_of_step() const {
 Tensor Replay::indices(const std::string& name, std::int64_t micro_batch) const {
   const std::int64_t number = number_of(micro_batch);
   const std::optional<LayerIndices> of = of_layer(name);
-  if (!of) return own_positions(indices_of(name, sequences_of(number), settings_.batch));
+  if (!of) {
+    Tensor own = own_positions(indices_of(name, sequences_of(number), settings_.batch));
+    if (faults_.indices) faults_.indices(moment_of(micro_batch), name, own);
+    return own;
+  }
   switch (of->what) {
     case OfLayer::choice:
       return own_tokens(own_positions(settings_.given.routing(of->layer, {step_, number})));

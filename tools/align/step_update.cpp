@@ -50,11 +50,18 @@ std::vector<int> Replay::all_ranks() const {
   return all;
 }
 
+PlannedParameter Replay::reduced_over(const std::string& name) const {
+  PlannedParameter planned = plan_.at(name);
+  if (faults_.reduction) faults_.reduction(name, planned);
+  return planned;
+}
+
 void Replay::reduce_gradients() {
   for (auto& [name, gradient] : gradients_) {
     const std::vector<Axis> done = shards(2) ? shards_of(name).axes() : std::vector<Axis>();
-    gradient = ranks_.arithmetic().close(sum_gradient(ranks_, name, plan_.at(name), gradient, done));
+    gradient = ranks_.arithmetic().close(sum_gradient(ranks_, name, reduced_over(name), gradient, done));
     if (scaler_) gradient = scaled(gradient, 1 / scaler_->scale());
+    if (faults_.gradient) faults_.gradient(moment_of_step(), name, gradient);
     if (settings_.bound_sums) reduced_[name] = bounded(name, gradient);
   }
 }
@@ -63,27 +70,38 @@ double Replay::norm() const {
   std::vector<Tensor> squares;
   for (const auto& [name, gradient] : gradients_) {
     const std::vector<Axis> distinct = shards(2) ? shards_of(name).axes() : std::vector<Axis>();
-    if (!counts_once(mesh(), plan_.at(name), is_of_experts(name), distinct)) continue;
+    double times = counts_once(mesh(), plan_.at(name), is_of_experts(name), distinct) ? 1 : 0;
+    if (faults_.norm_counts) faults_.norm_counts(name, times);
+    if (times == 0) continue;
     const Tensor row = gradient.reshaped({1, gradient.size()});
+    const Tensor weighted = times == 1 ? row : scaled(row, times);
     squares.push_back(
-        of_norm_->compute("", find_operator("linear"), std::vector<NamedTensor>{{"x", row}, {"w", row}}, {})
+        of_norm_
+            ->compute("", find_operator("linear"), std::vector<NamedTensor>{{"x", row}, {"w", weighted}}, {})
             .front()
             .tensor);
   }
   squares.push_back(of_norm_->open(Tensor(of_norm_->storage(), {1, 1})));
   const Tensor own = of_norm_->add(squares, ReduceOrder::ranks);
   const auto all = ranks_.communicator().all_gather(all_ranks(), "the norm of the gradients", own);
-  return std::sqrt(of_norm_->close(of_norm_->add(all, settings_.parallel.reduce)).value(0));
+  double norm = std::sqrt(of_norm_->close(of_norm_->add(all, settings_.parallel.reduce)).value(0));
+  if (faults_.norm) faults_.norm(norm);
+  return norm;
 }
 
 void Replay::update(double coefficient) {
   for (auto& [name, gradient] : gradients_) {
-    if (coefficient < 1) gradient = scaled(gradient, coefficient);
+    double own = std::min(coefficient, 1.0);
+    if (faults_.clip) faults_.clip(name, own);
+    if (own != 1) gradient = scaled(gradient, own);
+    const Tensor before = faults_.after_update ? parameters_.at(name).value : Tensor();
     if (by_muon(settings_.optimizer, name, plan_.at(name).whole)) {
       update_matrices(name, gradient);
     } else {
       update_by_elements(name, gradient);
     }
+    if (faults_.after_update)
+      faults_.after_update(moment_of_step(), name, before, parameters_.at(name).value);
   }
   ++updates_;
 }
@@ -93,10 +111,15 @@ void Replay::update_by_elements(const std::string& name, const Tensor& gradient)
   Parameter& p = parameters_.at(name);
   const bool cut = shards(1);
   const ZeroShards& shards = shards_of(name);
-  const Update next = adam(ranks_.arithmetic(), settings_.optimizer, updates_,
-                           {cut && !this->shards(3) ? shards.shard(p.value) : p.value, p.state,
-                            cut && !this->shards(2) ? shards.shard(gradient) : gradient,
-                            decays(settings_.optimizer, name, p.shape)});
+  OptimizerSettings optimizer = settings_.optimizer;
+  std::int64_t step = updates_;
+  bool is_decayed = decays(optimizer, name, p.shape);
+  Tensor own = cut && !this->shards(2) ? shards.shard(gradient) : gradient;
+  UpdateSite site = {optimizer, step, is_decayed, own, p.state};
+  if (faults_.before_update) faults_.before_update(moment_of_step(), name, site);
+  const Update next =
+      adam(ranks_.arithmetic(), optimizer, step,
+           {cut && !this->shards(3) ? shards.shard(p.value) : p.value, p.state, own, is_decayed});
   p.state = next.state;
   p.value = cut && !this->shards(3) ? shards.gather(next.value, p.shape, name) : next.value;
 }
@@ -104,6 +127,12 @@ void Replay::update_by_elements(const std::string& name, const Tensor& gradient)
 // What is cut, by ZeRO from some stage on, and by tensor parallel, is put together before and cut again.
 void Replay::update_matrices(const std::string& name, const Tensor& gradient) {
   Parameter& p = parameters_.at(name);
+  OptimizerSettings optimizer = settings_.optimizer;
+  std::int64_t step = updates_;
+  bool is_decayed = decays(optimizer, name, p.shape);
+  Tensor own_gradient = gradient;
+  UpdateSite site = {optimizer, step, is_decayed, own_gradient, p.state};
+  if (faults_.before_update) faults_.before_update(moment_of_step(), name, site);
   const MuonMatrices matrices(ranks_, plan_.at(name), settings_.optimizer.matrix);
   const auto whole = [&](const Tensor& t, std::int64_t zero, std::string_view what) {
     const std::string of = fmt::format("the {} of {}", what, name);
@@ -115,9 +144,9 @@ void Replay::update_matrices(const std::string& name, const Tensor& gradient) {
   };
   OptimizerState& state = p.state;
   const OptimizerState gathered = {{state.front().name, whole(state.front().tensor, 1, "momentum")}};
-  const Update next = muon(ranks_.arithmetic(), settings_.optimizer,
-                           {whole(p.value, 3, "value"), gathered, whole(gradient, 2, "gradient"),
-                            decays(settings_.optimizer, name, p.shape)});
+  const Update next =
+      muon(ranks_.arithmetic(), optimizer,
+           {whole(p.value, 3, "value"), gathered, whole(own_gradient, 2, "gradient"), is_decayed});
   state.front().tensor = own(next.state.front().tensor, 1);
   p.value = own(next.value, 3);
 }

@@ -81,14 +81,27 @@ Tensor Tape::closed_share(const Node& node, const Value& v) const {
   return closed;
 }
 
-std::vector<NamedTensor> Tape::compute(const Node& node) const {
-  return ranks_.arithmetic().compute(node.module, *node.op, inputs_of(node), node.attributes);
+Moment Tape::at(Pass pass) const {
+  Moment moment = now_;
+  moment.pass = pass;
+  return moment;
+}
+
+std::vector<NamedTensor> Tape::compute(const Node& node, std::vector<NamedTensor> inputs, Pass pass) const {
+  const Arithmetic& arithmetic = ranks_.arithmetic();
+  if (faults_ == nullptr || (!faults_->before_call && !faults_->after_call))
+    return arithmetic.compute(node.module, *node.op, inputs, node.attributes);
+  Attributes attributes = node.attributes;
+  if (faults_->before_call) faults_->before_call(at(pass), node, inputs, attributes);
+  std::vector<NamedTensor> results = arithmetic.compute(node.module, *node.op, inputs, attributes);
+  if (faults_->after_call) faults_->after_call(at(pass), node, results);
+  return results;
 }
 
 std::vector<NamedValue> Tape::hold_call(const Node& node) {
   const auto leading = static_cast<std::ptrdiff_t>(ranks_.arithmetic().leading());
   std::vector<NamedValue> outputs;
-  for (NamedTensor& y : compute(node)) {
+  for (NamedTensor& y : compute(node, inputs_of(node), Pass::forward)) {
     const bool open = output_arg(*node.op, y.name).role == Role::output;
     Shape shape = y.tensor.shape();
     if (open) shape.erase(shape.begin(), shape.begin() + leading);
@@ -98,19 +111,35 @@ std::vector<NamedValue> Tape::hold_call(const Node& node) {
   return outputs;
 }
 
-Tensor Tape::moved(const Node& node) const {
+// Indices and closed tensors; sums are open, as all is backward.
+Tensor Tape::move(const Node& node, const Movement& movement, const Tensor& x, Pass pass) const {
+  const auto right = [&](const Movement& m, const Tensor& t) {
+    return pass == Pass::backward ? ranks_.move_open(m, node.module, t) : ranks_.move(m, node.module, t);
+  };
+  if (faults_ != nullptr && faults_->movement) {
+    if (auto wrong = faults_->movement(at(pass), node, movement, x, right)) return *std::move(wrong);
+  }
+  return right(movement, x);
+}
+
+Tensor Tape::exchange(const Node& node, const Tensor& rows, const Value& give, Pass pass) const {
+  Tensor y = ranks_.exchange_rows(node.module, rows, tensor(give).indices(), pass == Pass::backward);
+  if (faults_ != nullptr && faults_->exchanged) faults_->exchanged(at(pass), node, y);
+  return y;
+}
+
+Tensor Tape::moved(const Node& node, Pass pass) const {
   const Tensor& x = tensor(node.inputs.front().value);
   if (node.kind == Node::Kind::retype) return x;
-  if (node.kind == Node::Kind::exchange)
-    return ranks_.exchange_rows(node.module, x, tensor(node.inputs[1].value).indices(), false);
-  const Tensor y = ranks_.move(*node.movement, node.module, x);
+  if (node.kind == Node::Kind::exchange) return exchange(node, x, node.inputs[1].value, pass);
+  const Tensor y = move(node, *node.movement, x, pass);
   const bool is_sum = node.movement->kind == Movement::Kind::all_reduce ||
                       node.movement->kind == Movement::Kind::reduce_scatter;
   return is_sum ? ranks_.arithmetic().close(y) : y;
 }
 
 Shape Tape::hold_moved(const Node& node) {
-  return hold(moved(node));
+  return hold(moved(node, Pass::forward));
 }
 
 // What is partial stays open: it is a share of a sum.
@@ -143,9 +172,9 @@ const Tensor& Tape::tensor(const Value& v) const {
 void Tape::compute_again(const Node& node) const {
   std::vector<Tensor> again;
   if (node.kind != Node::Kind::call) {
-    again.push_back(moved(node));
+    again.push_back(moved(node, Pass::again));
   } else {
-    const std::vector<NamedTensor> results = compute(node);
+    const std::vector<NamedTensor> results = compute(node, inputs_of(node), Pass::again);
     for (const NamedValue& y : node.outputs) again.push_back(output_named(results, y.name));
   }
   for (std::size_t k = 0; k < again.size(); ++k) {
@@ -201,8 +230,7 @@ void Tape::go_back(const Node& node, const Watch& watch) {
   if (of_outputs.empty()) return;
   std::vector<NamedTensor> tensors = inputs_of(node), of_inputs;
   tensors.insert(tensors.end(), of_outputs.begin(), of_outputs.end());
-  const std::vector<NamedTensor> results =
-      ranks_.arithmetic().compute(node.module, *node.op, tensors, node.attributes);
+  const std::vector<NamedTensor> results = compute(node, std::move(tensors), Pass::backward);
   for (const NamedValue& input : node.inputs) {
     const Tensor* open = find_tensor(results, std::string(grad) + input.name);
     if (open == nullptr) continue;
@@ -231,10 +259,10 @@ void Tape::move_back(const Node& node, const Watch& watch) {
   if (node.kind == Node::Kind::retype) {
     if (watch) watch(node, {{"grad_y", ranks_.arithmetic().close(*known)}}, {});
   } else if (node.kind == Node::Kind::exchange) {
-    known = ranks_.exchange_rows(node.module, *known, tensor(node.inputs[2].value).indices(), true);
+    known = exchange(node, *known, node.inputs[2].value, Pass::backward);
   } else {
     const auto back = adjoint(*node.movement, (*gradient_placements_[y.id])[node.movement->axis]);
-    if (back) known = ranks_.move_open(*back, node.module, *known);
+    if (back) known = move(node, *back, *known, Pass::backward);
   }
   contributions_[x.id].push_back(std::move(*known));
 }

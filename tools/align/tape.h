@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 
+#include "assay/align/faults/fault_sites.h"
 #include "assay/align/machine.h"
 #include "assay/align/ranks.h"
 
@@ -13,11 +14,15 @@ class Tape : public Machine {
  public:
   using ParameterSource = std::function<Tensor(const NamedParameter&)>;
   using IndexSource = std::function<Tensor(const std::string& name)>;
-  Tape(const Ranks& ranks, ParameterSource parameters, IndexSource indices)
+  /// @param faults  planted in the calls and movements; it must outlive this
+  Tape(const Ranks& ranks, ParameterSource parameters, IndexSource indices,
+       const FaultSites* faults = nullptr, const Moment& now = {})
       : Machine(ranks.mesh()),
         ranks_(ranks),
         parameters_(std::move(parameters)),
-        indices_(std::move(indices)) {}
+        indices_(std::move(indices)),
+        faults_(faults),
+        now_(now) {}
 
   /// What another rank gave: the activation of the stage before.
   Value input(const Tensor& closed, const Placement&);
@@ -61,8 +66,12 @@ class Tape : public Machine {
 
  private:
   const Shape& hold(Tensor);
-  std::vector<NamedTensor> compute(const Node&) const;
-  Tensor moved(const Node&) const;
+  using Pass = Moment::Pass;
+  Moment at(Pass) const;
+  std::vector<NamedTensor> compute(const Node&, std::vector<NamedTensor> inputs, Pass) const;
+  Tensor move(const Node&, const Movement&, const Tensor&, Pass) const;
+  Tensor exchange(const Node&, const Tensor& rows, const Value& give, Pass) const;
+  Tensor moved(const Node&, Pass) const;
   Tensor settled(const Value&, Tensor) const;
   void compute_again(const Node&) const;
   void check_shape(const std::string& name, const Tensor&, const Shape&) const;
@@ -77,6 +86,8 @@ class Tape : public Machine {
   const Ranks ranks_;
   ParameterSource parameters_;
   IndexSource indices_;
+  const FaultSites* faults_;
+  const Moment now_;
   mutable std::vector<Tensor> tensors_;                   ///< closed, but for what is partial
   mutable std::map<std::size_t, const Node*> forgotten_;  ///< who gave the value, by its id
   std::vector<std::vector<Tensor>> contributions_;        ///< to each gradient, open

@@ -220,6 +220,9 @@ void add_replay(CLI::App& app, std::function<int()>& action) {
   given("--tokens", o->tokens,
         "integers [micro-batches, sequences, length + 1], 'tokens' and 'targets', or a replay's dump");
   given("--routing", o->routing, "take the experts that the routers of this dump of a replay have chosen");
+  verb->add_option("--fault", o->fault, "do it wrong as a known fault does; assay faults lists them")
+      ->type_name("ID")
+      ->excludes(describe);
   auto* dump = verb->add_option("--dump", o->dump, "write everything but moves as an assay-dump")
                    ->type_name("DIR")
                    ->excludes(describe);
@@ -233,6 +236,14 @@ void add_replay(CLI::App& app, std::function<int()>& action) {
       ->type_name("POLICY")
       ->needs(describe);
   verb->add_option("--dtype", o->dtype, "of the outputs in it")->type_name("T")->needs(describe);
+  verb->callback([o, &action] { action = [o] { return run(*o); }; });
+}
+
+void add_faults(CLI::App& app, std::function<int()>& action) {
+  auto o = std::make_shared<FaultsVerb>();
+  CLI::App* verb = add_verb(app, "faults", "list the faults that a replay can be given, or describe one",
+                            "assay faults F001");
+  verb->add_option("id", o->id, "of a fault")->type_name("ID");
   verb->callback([o, &action] { action = [o] { return run(*o); }; });
 }
 
@@ -277,6 +288,7 @@ void add_verbs(CLI::App& app, const std::string& command, std::function<int()>& 
   add_inspect(app, action);
   add_diff(app, command, action);
   add_replay(app, action);
+  add_faults(app, action);
   add_tolerance(app, action);
   add_convert(app, action);
 }

@@ -6,6 +6,7 @@
 
 #include "assay/align/architecture.h"
 #include "assay/align/describe.h"
+#include "assay/align/faults/fault.h"
 #include "assay/align/given_routing.h"
 #include "assay/align/given_weights.h"
 #include "assay/align/mpi_job.h"
@@ -75,6 +76,7 @@ std::string producer(const align::Model& model, const align::StepSettings& setti
   add("weights", verb.weights);
   add("tokens", verb.tokens);
   add("routing", verb.routing);
+  add("fault", verb.fault);
   add("model", align::to_toml(model));
   return Json{made}.text();
 }
@@ -110,6 +112,7 @@ class Runs {
     check_size(model_, settings_.batch);
     check_ranks(model_, settings_.parallel);
     check_strategy("--parallel", verb_.parallel, settings_);
+    if (!verb_.fault.empty()) plant(align::find_fault(verb_.fault));
     check_processes();
     if (is_first()) declare_other_functions();
     std::signal(SIGXFSZ, SIG_IGN);  // a dump that grows too large is an error that says so
@@ -143,6 +146,10 @@ class Runs {
     } catch (const Error& e) {
       throw Error("{} '{}': {}", option, printable(text), e.what());
     }
+  }
+  void plant(const align::Fault& fault) {
+    check_fault(fault, settings_.parallel);
+    settings_.fault = fault.plant;
   }
   // Of a strategy that would itself be possible.
   align::Modes modes_of() const {

@@ -82,9 +82,15 @@ struct ReplayVerb {
   std::string parallel, optimizer = "adamw", loss_average = "micro-batches";
   std::optional<std::string> modes_of;
   double prompt = 0;
+  std::string fault;                                        ///< of the catalogue; empty: none
   std::string tolerance = "telechat3", dtype = "bfloat16";  ///< of describe
 };
 int run(const ReplayVerb&);
+
+struct FaultsVerb {
+  std::string id;  ///< empty: all
+};
+int run(const FaultsVerb&);
 
 struct ToleranceVerb {
   std::string policy, op, dtype;
