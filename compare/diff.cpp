@@ -51,8 +51,10 @@ class Differ {
     std::vector<std::string> unused = options_.rules.unused();
     if (options_.team.size > 1 && !collect(report.findings, unused)) return {};
     const Sides sides{actual_, reference_, actual_tensors_, reference_tensors_};
-    find_origins(report.findings, found, sides);
-    find_causes(report.findings, found, sides, reference_by_id_);
+    if (options_.explain) {
+      find_origins(report.findings, found, sides);
+      find_causes(report.findings, found, sides, reference_by_id_, options_.sizes);
+    }
     note_deviations(report, found, *row_dtype_);
     if (options_.only.empty()) {
       for (const std::string& rule : unused) report.notes.push_back("rule without a match: " + rule);
@@ -97,6 +99,7 @@ class Differ {
     std::vector<std::size_t> wanted;
     if (options_.only.empty()) findings.reserve(pairs.size());
     for (std::size_t i = 0; i < pairs.size(); ++i) {
+      if (pairs[i].id().step > options_.last_step) continue;
       std::string name = to_string(pairs[i].id());
       if (!options_.only.empty() && options_.only != name && !glob_match(options_.only, name)) continue;
       wanted.push_back(i);

@@ -22,9 +22,10 @@ constexpr std::size_t most_near = 64;
 
 class Causes {
  public:
-  Causes(const Sides& sides, const TensorsById& reference) : sides_(sides), reference_(reference) {
+  Causes(const Sides& sides, const TensorsById& reference, const std::vector<KnownSize>& more)
+      : sides_(sides), reference_(reference), sizes_(known_sizes()) {
     for (const LogicalTensor& t : sides.reference_tensors) by_name_[name_of(t.id)].push_back(&t);
-    sizes_ = known_sizes();
+    for (const KnownSize& size : more) add(sizes_, size);
   }
 
   void explain(Finding& f, const Pair& pair) {
@@ -176,8 +177,8 @@ class Causes {
 }  // namespace
 
 void find_causes(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides,
-                 const TensorsById& reference) {
-  Causes causes(sides, reference);
+                 const TensorsById& reference, const std::vector<KnownSize>& sizes) {
+  Causes causes(sides, reference, sizes);
   std::size_t explained = 0;
   for (std::size_t i = 0; i < pairs.size() && explained < most_explained; ++i) {
     Finding& f = findings[i];

@@ -21,7 +21,7 @@ std::optional<std::int64_t> number_in(std::string_view text) {
 }  // namespace
 
 Selection::Selection(std::vector<std::string> patterns, std::string_view steps)
-    : patterns_(std::move(patterns)) {
+    : patterns_(std::move(patterns)), text_(steps) {
   for (const std::string_view range : split(steps, ',')) {
     const std::size_t dash = std::min(range.find('-'), range.size());
     const auto first = number_in(range.substr(0, dash)),

@@ -19,6 +19,7 @@ class Selection {
   /// @throws Error    if that does not say steps
   Selection(std::vector<std::string> patterns, std::string_view steps);
 
+  const std::string& steps() const { return text_; }  ///< as they were given
   bool has_step(std::int64_t) const;
   bool has(const Identity&) const;
   /// The patterns that none of these meets.
@@ -26,6 +27,7 @@ class Selection {
 
  private:
   std::vector<std::string> patterns_;
+  std::string text_;
   std::vector<std::pair<std::int64_t, std::int64_t>> steps_;  ///< first, last
 };
 

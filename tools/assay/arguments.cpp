@@ -239,6 +239,56 @@ void add_replay(CLI::App& app, std::function<int()>& action) {
   verb->callback([o, &action] { action = [o] { return run(*o); }; });
 }
 
+void add_align(CLI::App& app, const std::string& command, std::function<int()>& action) {
+  auto o = std::make_shared<AlignVerb>();
+  o->output.command = command;
+  CLI::App* verb = add_verb(
+      app, "align", "take a subject from a single device to a full strategy, and name the first divergence",
+      "assay align --model telechat3-105b-tiny --parallel tp=2,sp=1,pp=2,dp=2,ep=2");
+  verb->add_option("plan", o->plan, "a plan in TOML (README)")->type_name("PLAN")->check(CLI::ExistingFile);
+  verb->add_option("--model", o->model, "what is trained, as replay takes it")->type_name("M");
+  verb->add_option("--parallel", o->parallel, "the strategy at the top of the ladder")->type_name("KEY=N,..");
+  verb->add_option("--precision", o->precision, "fp64, fp32, exact (the default), bf16, fp16 or fp8")
+      ->check(CLI::IsMember({"fp64", "fp32", "exact", "bf16", "fp16", "fp8"}));
+  const auto count = [&](const char* option, std::optional<long long>& value, const char* meaning,
+                         long long least) {
+    verb->add_option(option, value, meaning)->check(CLI::Range(least, 1LL << 19))->type_name("N");
+  };
+  count("--steps", o->steps, "training steps; 2 by default, so that optimizer faults show", 1);
+  count("--micro-batches", o->micro_batches, "of each step, over all ranks", 1);
+  count("--sequences", o->sequences, "of a micro-batch", 1);
+  count("--length", o->length, "tokens of a sequence", 1);
+  count("--seed", o->seed, "of weights and tokens", 0);
+  auto* subject =
+      verb->add_option("--command", o->command,
+                       "the subject is this command; {tp}, {ranks}, {dump}, .. stand for the stage's numbers")
+          ->type_name("LINE");
+  verb->add_option("--timeout", o->timeout, "seconds that a run of the command may take; 600 by default")
+      ->check(CLI::Range(1LL, 1LL << 19))
+      ->type_name("N")
+      ->needs(subject);
+  verb->add_option("--fault", o->fault,
+                   "the subject is a replay that does this wrong; assay faults lists them")
+      ->type_name("ID")
+      ->excludes(subject);
+  verb->add_option("--rules", o->rules, "of the subject's names and layouts, as diff takes them")
+      ->type_name("F")
+      ->check(CLI::ExistingFile);
+  verb->add_option("--tolerance", o->tolerances,
+                   "policies where a strategy promises no bits; the first decides")
+      ->type_name("POLICY")
+      ->allow_extra_args(false);
+  verb->add_option("--work", o->work, "folder for dumps, outputs and what passed; assay-align by default")
+      ->type_name("DIR");
+  verb->add_option("--threads", o->threads, "of comparisons; 0: one per core")
+      ->check(CLI::Range(0, 4096))
+      ->type_name("N");
+  verb->add_flag("--plan-only", o->plan_only, "print the stages and what they cost, and run nothing");
+  verb->add_flag("--keep", o->keep, "keep the dumps of stages that passed");
+  verb->add_flag("--again", o->again, "run what passed before, too");
+  verb->callback([o, &action] { action = [o] { return run(*o); }; });
+}
+
 void add_faults(CLI::App& app, std::function<int()>& action) {
   auto o = std::make_shared<FaultsVerb>();
   CLI::App* verb = add_verb(app, "faults", "list the faults that a replay can be given, or describe one",
@@ -288,6 +338,7 @@ void add_verbs(CLI::App& app, const std::string& command, std::function<int()>& 
   add_inspect(app, action);
   add_diff(app, command, action);
   add_replay(app, action);
+  add_align(app, command, action);
   add_faults(app, action);
   add_tolerance(app, action);
   add_convert(app, action);

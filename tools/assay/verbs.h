@@ -87,6 +87,17 @@ struct ReplayVerb {
 };
 int run(const ReplayVerb&);
 
+struct AlignVerb {
+  std::string plan, model, parallel, precision, fault, command, rules, work;
+  std::optional<long long> steps, micro_batches, sequences, length, seed;
+  long long timeout = 600;  ///< seconds
+  std::vector<std::string> tolerances = {"telechat3"};
+  int threads = 0;
+  bool plan_only = false, keep = false, again = false;
+  OutputOptions output;
+};
+int run(const AlignVerb&);
+
 struct FaultsVerb {
   std::string id;  ///< empty: all
 };

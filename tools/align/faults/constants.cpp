@@ -17,14 +17,13 @@ constexpr std::size_t rows_of_block = 12;
 
 std::vector<Fault> constant_faults() {
   const std::string_view area = "constants";
-  const FaultConditions tp2 = {.parallel = "tp=2"};
   return {
       {"F125",
        area,
        "attention is scaled by the size of a value's head",
        "MS b49b42bb, Mcore#848",
        FaultKind::none,
-       tp2,
+       {},
        {"forward", "*.self_attn output out*", "", "scale"},
        change_attributes({"*.self_attn", "attention"},
                          [](const FaultScene& s, const Machine::Node&, Attributes& a) {
@@ -35,7 +34,7 @@ std::vector<Fault> constant_faults() {
        "the parts with and without positions are split in the wrong order",
        "MS f31e2ca3",
        FaultKind::perm,
-       tp2,
+       {},
        {"forward", "*.self_attn *", "", ""},
        change_attributes({"*.self_attn", "slice"},
                          [](const FaultScene& s, const Machine::Node& node, Attributes& a) {
@@ -52,7 +51,7 @@ std::vector<Fault> constant_faults() {
        "rows behind the last whole block are not normalized",
        "MS 93970345",
        FaultKind::none,
-       tp2,
+       {},
        {"forward", "*.input_layernorm output y*", "", "rows|last"},
        [](const FaultScene& scene) {
          FaultSites sites;
@@ -78,7 +77,7 @@ std::vector<Fault> constant_faults() {
        "norms have the epsilon of another framework: 1e-5, not 1e-6",
        "Mcore#5750, MB#5712",
        FaultKind::none,
-       {.parallel = "tp=2", .model = "qwen3-moe-tiny"},
+       {.model = "qwen3-moe-tiny"},
        {"forward", "*norm output y*", "", "eps"},
        change_attributes({"*norm", "rms_norm"},
                          [](const FaultScene&, const Machine::Node&, Attributes& a) { a.set("eps", 1e-5); })},
@@ -87,7 +86,7 @@ std::vector<Fault> constant_faults() {
        "YaRN's mscale is of another framework: cos and sin are scaled, attention is not",
        "MLATransformerConfig against DeepSeek-V3",
        FaultKind::scale,
-       {.parallel = "tp=2", .model = "deepseek-v3-tiny"},
+       {.model = "deepseek-v3-tiny"},
        {"forward", "*.self_attn output *", "", ""},
        change_attributes({"*.self_attn", "rope"},
                          [](const FaultScene&, const Machine::Node&, Attributes& a) {

@@ -24,7 +24,7 @@ enum class FaultKind : std::uint8_t {
 };
 std::string_view name(FaultKind);
 
-/// A replay under which a fault shows.
+/// The least of a replay under which a fault shows.
 struct FaultConditions {
   std::string_view parallel = "";
   std::string_view model = "telechat3-105b-tiny";
@@ -60,7 +60,9 @@ const std::vector<Fault>& fault_catalogue();
 /// @throws Error  for an unknown id, with near ones
 const Fault& find_fault(std::string_view id);
 
-/// Whether a replay with this strategy has what the fault is about.
+/// Whether a replay under this strategy has what the fault goes wrong in: all that the catalogue's strategy
+/// has and a single device has not.
+bool shows(const Fault&, const Parallel&);
 /// @throws Error  if not: what is missing, and with which strategy the fault shows
 void check_fault(const Fault&, const Parallel&);
 

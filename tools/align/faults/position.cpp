@@ -134,7 +134,7 @@ std::vector<Fault> position_faults() {
        "lengths are rounded down: attention leaves the last token out",
        "TE#1930",
        FaultKind::none,
-       ulysses,
+       {},
        {"forward", "*.self_attn output out*", "", "zero"},
        change_results(
            {"*.self_attn", "attention"},
@@ -155,7 +155,7 @@ std::vector<Fault> position_faults() {
        "the attention kernel's gradient of the queries is wrong in every other head",
        "TE#1503, #1615; Mcore#1503",
        FaultKind::none,
-       {.parallel = "tp=2"},
+       {},
        {"backward", "*.self_attn grad_input q*", "", ""},
        change_results(
            {"*.self_attn", "attention"},

@@ -17,7 +17,6 @@ void to_bfloat16(const FaultScene& scene, const Moment&, const std::string&, Ten
 
 std::vector<Fault> precision_faults() {
   const std::string_view area = "precision";
-  const FaultConditions dp = {.parallel = "dp=2"};
   return {
       {"F117",
        area,
@@ -32,7 +31,7 @@ std::vector<Fault> precision_faults() {
        "gradients of weights are rounded to bfloat16 before they are reduced in float32",
        "Mcore#6624",
        FaultKind::none,
-       dp,
+       {},
        {"backward", "* grad weight*", "", "bfloat16"},
        change_contribution("*", to_bfloat16)},
       {"F119",
@@ -40,7 +39,7 @@ std::vector<Fault> precision_faults() {
        "the gradient of a fused cross entropy is rounded to bfloat16",
        "TE#3193",
        FaultKind::none,
-       dp,
+       {},
        {"backward", "lm_head grad_*", "", "bfloat16"},
        change_inputs({"lm_head", "linear"},
                      [](const FaultScene&, const Moment& now, const Machine::Node&, auto& inputs) {
@@ -71,7 +70,7 @@ std::vector<Fault> precision_faults() {
        "a weight is cast to the wrong dtype at one layer",
        "TTrace 10; cf. PR#1126, TE#1047",
        FaultKind::none,
-       {.parallel = "tp=2"},
+       {},
        {"forward", "model.layers.1.self_attn.o_proj output y*", "", ""},
        change_inputs({"model.layers.1.self_attn.o_proj", "linear"},
                      [](const FaultScene&, const Moment&, const Machine::Node&, auto& inputs) {

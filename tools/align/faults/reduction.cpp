@@ -281,7 +281,7 @@ std::vector<Fault> reduction_faults() {
        FaultKind::perm,
        {.parallel = "tp=2,sp=1,ep=2"},
        {"forward", "*.mlp.experts.*", "ep", ""},
-       [](const FaultScene& scene) {
+       [](const FaultScene&) {
          FaultSites sites;
          sites.exchanged = [=](const Moment& now, const Machine::Node&, Tensor& rows) {
            const std::int64_t n = rows.shape().empty() ? 0 : rows.shape().front();

@@ -89,7 +89,7 @@ std::vector<Fault> stage_faults() {
        "the offset of a virtual stage's layers is wrong: two chunks are exchanged",
        "Mcore#1583, #1584",
        FaultKind::perm,
-       {.parallel = "pp=2,vpp=2"},
+       {.parallel = "pp=2,vpp=2,schedule=interleaved"},
        {"forward", "model.layers.1*", "pp", ""},
        [](const FaultScene& scene) {
          FaultSites sites;

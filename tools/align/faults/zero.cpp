@@ -85,7 +85,7 @@ PlantFault last_micro_batch_stays_local() {
 // parameter.
 PlantFault add_what_was_there(std::string parameters, std::function<std::string(const std::string&)> whose,
                               bool is_gradient, double factor) {
-  return [=](const FaultScene& scene) {
+  return [=](const FaultScene&) {
     const auto known = std::make_shared<Tensors>();
     FaultSites sites;
     if (!is_gradient)
@@ -129,7 +129,6 @@ PlantFault stale_parameters(std::string parameters) {
 std::vector<Fault> zero_faults() {
   const std::string_view area = "zero";
   const FaultConditions zero1 = {.parallel = "dp=2,zero=1"},
-                        many = {.parallel = "dp=2,zero=1", .micro_batches = 6},
                         zero2 = {.parallel = "dp=2,zero=2"};
   const FaultAnswer params = {"optimizer", "* param *", "", ""}, grads = {"backward", "* grad *", "", ""};
   const auto same = [](const std::string& name) { return name; };
@@ -149,11 +148,21 @@ std::vector<Fault> zero_faults() {
        })},
       {"F092", area, "the id of a partition is wrong: a rank writes another rank's slice", "DS#2058",
        FaultKind::none, zero1, params, after_update(write_foreign_slice)},
-      {"F093", area, "only the gradient of the first micro-batch is copied", "DS#7967, #6550",
-       FaultKind::weights, many, grads,
+      {"F093",
+       area,
+       "only the gradient of the first micro-batch is copied",
+       "DS#7967, #6550",
+       FaultKind::weights,
+       {.micro_batches = 6},
+       grads,
        weigh_micro_batches("*",
                            [](const FaultScene&, std::int64_t m, std::int64_t) { return m == 0 ? 1 : 0; })},
-      {"F094", area, "only the gradient of the last micro-batch is kept", "DS#7981", FaultKind::weights, many,
+      {"F094",
+       area,
+       "only the gradient of the last micro-batch is kept",
+       "DS#7981",
+       FaultKind::weights,
+       {.micro_batches = 6},
        grads,
        weigh_micro_batches(
            "*", [](const FaultScene&, std::int64_t m, std::int64_t n) { return m + 1 == n ? 1 : 0; })},
@@ -222,7 +231,7 @@ std::vector<Fault> zero_faults() {
        "the first micro-batch of a step is added to the gradient of the step before",
        "TE#2936",
        FaultKind::weights,
-       {.parallel = "dp=2"},
+       {},
        {"backward", "* grad *", "", "step before"},
        add_what_was_there("*", same, true, 1)},
       {"F153",

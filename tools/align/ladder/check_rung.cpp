@@ -1,0 +1,192 @@
+#include "assay/align/ladder/check_rung.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "assay/align/model.h"
+#include "assay/align/modes.h"
+#include "assay/compare/report.h"
+#include "assay/golden/error.h"
+
+namespace assay::align {
+namespace {
+
+using State = RungResult::State;
+
+std::string key_of(const Work& w, const std::string& modes) {
+  return fmt::format("{} {} {} {} {} steps {} micro-batches {} sequences {} length {} seed {} modes {}",
+                     w.model, w.precision, w.optimizer, w.loss_average, w.prompt, w.steps, w.micro_batches,
+                     w.sequences, w.length, w.seed, modes);
+}
+
+// What a single device does not compute unless it is asked to.
+std::string own_modes(const Rung& rung) {
+  const Modes modes = modes_of(load_model(rung.work.model), rung.parallel);
+  return other_functions(modes).empty() ? "" : to_string(rung.parallel);
+}
+
+PhaseResult& of_phase(RungResult& result, Phase phase) {
+  const std::size_t at = phase == Phase::optimizer ? 2 : phase == Phase::backward ? 1 : 0;
+  return result.phases[at];
+}
+
+void count(RungResult& result, const Report& report) {
+  result.phases = {};
+  for (const Finding& f : report.findings) {
+    PhaseResult& phase = of_phase(result, f.id.phase);
+    if (f.verdict == Verdict::ignored) continue;
+    if (compared(f.verdict)) ++phase.compared;
+    if (f.verdict == Verdict::inherited)
+      ++phase.inherited;
+    else if (f.verdict == Verdict::passed)
+      phase.worst = std::max(phase.worst, f.ratio);
+    else if (compared(f.verdict))
+      ++phase.failed;
+    else
+      ++phase.not_compared;
+  }
+}
+
+std::int64_t first_failing_step(const Report& report) {
+  const Finding* first = report.first_failure();
+  std::int64_t step = first == nullptr ? 0 : first->id.step;
+  for (const Finding& f : report.findings) {
+    const bool failed = f.verdict != Verdict::passed && f.verdict != Verdict::ignored;
+    if (failed) step = std::min(step, f.id.step);
+  }
+  return step;
+}
+
+// Integers say which experts were chosen: where they differ, all behind them does.
+bool chose_otherwise(const Report& report) {
+  return std::ranges::any_of(report.findings, [](const Finding& f) {
+    return f.id.phase == Phase::forward && f.id.slot == "output" && f.id.arg == "index" &&
+           f.verdict != Verdict::passed && f.verdict != Verdict::ignored;
+  });
+}
+
+// More than half of what the subject recorded is known under no name.
+std::string renamed(const Report& report) {
+  const std::int64_t only_subject = report.count(Verdict::missing_reference),
+                     only_reference = report.count(Verdict::missing_actual);
+  if (only_reference == 0 || only_subject < report.compared() + 1) return "";
+  const auto first = [&](Verdict v) {
+    return std::ranges::find(report.findings, v, &Finding::verdict)->name;
+  };
+  return fmt::format(
+      "its tensors have other names: {} of them the reference lacks, first '{}', and {} of the reference's "
+      "it lacks, first '{}'; "
+      "expected equal names, or [[rename]] rules (--rules)",
+      only_subject, first(Verdict::missing_reference), only_reference, first(Verdict::missing_actual));
+}
+
+}  // namespace
+
+std::string_view name(State state) {
+  constexpr std::array<std::string_view, 5> names = {"passed", "failed", "trouble", "held", "left out"};
+  return names[static_cast<std::size_t>(state)];
+}
+
+std::filesystem::path RungCheck::reference_for(const Rung& rung) {
+  const std::string modes = own_modes(rung), key = key_of(rung.work, modes);
+  if (const auto known = references_.find(key); known != references_.end()) return known->second;
+  Rung single = rung;
+  single.parallel = {};
+  single.name = rung.name;
+  const std::filesystem::path folder = options_.folder / fmt::format("reference-{}", references_.size() + 1);
+  std::filesystem::create_directories(folder);
+  RunOrder order = {single, folder};
+  order.modes_of = modes;
+  const RunResult result = opponents_.reference.run(order);
+  if (result.state != RunResult::State::finished)
+    throw Error("the reference of stage '{}' {}: {}", rung.name, name(result.state), result.problem);
+  return references_[key] = result.dump;
+}
+
+// In exact arithmetic a strategy must not change a bit, but for a ring's attention, which joins rounded sums
+// (facts E).
+bool RungCheck::is_bitwise(const Rung& rung) const {
+  const bool joins = rung.parallel.cp > 1 && rung.parallel.context == ContextMode::ring;
+  return rung.work.precision == "exact" && !joins && opponents_.subject.takes_routing() &&
+         !opponents_.subject.reruns();
+}
+
+RungResult RungCheck::run(const Rung& rung) {
+  const auto begin = std::chrono::steady_clock::now();
+  RungResult result = {.rung = rung};
+  result.reference = reference_for(rung);
+  const std::filesystem::path folder = options_.folder / folder_of(rung);
+  std::filesystem::create_directories(folder);
+  RunOrder order = {rung, folder};
+  const auto run_once = [&] {
+    const RunResult ran = opponents_.subject.run(order);
+    result.subject = ran.dump;
+    if (ran.state == RunResult::State::finished) {
+      judge(result);
+    } else {
+      result.state = State::trouble;
+      result.reason = fmt::format("{}: {}", name(ran.state), ran.problem);
+    }
+  };
+  run_once();
+  if (result.state == State::failed && result.report && chose_otherwise(*result.report) &&
+      opponents_.subject.takes_routing() && !is_bitwise(rung)) {
+    order.routing = result.reference.string();
+    result.pinned = true;
+    run_once();
+    result.notes.push_back("routers chose other experts: judged with the reference's choices");
+  }
+  if (result.state == State::passed && !options_.keep) {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder / "dump", ignored);
+  }
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return result;
+}
+
+Report RungCheck::compare(RungResult& result, std::int64_t last_step, bool explain) const {
+  const auto subject = open_dump(result.subject.string()), reference = open_dump(result.reference.string());
+  if (!subject->unreadable.empty()) throw Error("{}", subject->unreadable.front());
+  for (Dump* dump : {subject.get(), reference.get()}) apply_layout(*dump, options_.rules.layout());
+  DiffOptions options;
+  options.policies = is_bitwise(result.rung) ? std::vector{load_policy("bitwise")} : options_.policies;
+  options.rules = options_.rules;
+  options.threads = options_.threads;
+  options.last_step = last_step;
+  options.explain = explain;
+  const Parallel& p = result.rung.parallel;
+  for (const auto& [size, of] :
+       {std::pair{"ep", p.ep}, {"etp", p.etp}, {"sequences", result.rung.work.sequences}}) {
+    if (of > 1) options.sizes.push_back({size, of});
+  }
+  options.repeat = fmt::format("assay diff {} {}", shell_quoted(result.subject.string()),
+                               shell_quoted(result.reference.string()));
+  Report report = diff(*subject, *reference, options);
+  if (result.rung.kind == Rung::Kind::single && !explain)
+    result.configuration = check_configuration(report, *subject, *reference);
+  return report;
+}
+
+// First whether anything differs; what does is explained up to the first step in which it did.
+void RungCheck::judge(RungResult& result) {
+  try {
+    result.rule = is_bitwise(result.rung) ? "bitwise" : options_.policies.front().name;
+    Report report = compare(result, std::numeric_limits<std::int64_t>::max(), false);
+    count(result, report);
+    result.state = report.exit_status() == 0 ? State::passed : State::failed;
+    result.reason = report.compared_nothing() ? "nothing of its dump could be compared" : renamed(report);
+    if (!result.reason.empty()) result.state = State::trouble;
+    if (result.state != State::failed) return;
+    result.report = compare(result, first_failing_step(report), true);
+    result.report->verb = "align";
+    count(result, *result.report);
+    result.reason = result.report->summary();
+  } catch (const std::exception& e) {
+    result.state = State::trouble;
+    result.reason = e.what();
+  }
+}
+
+}  // namespace assay::align

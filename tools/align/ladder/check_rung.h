@@ -1,0 +1,82 @@
+#pragma once
+
+#include <array>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "assay/align/ladder/configuration.h"
+#include "assay/align/ladder/provider.h"
+#include "assay/compare/diff.h"
+
+namespace assay::align {
+
+/// What is trained by both and judged the same way.
+struct Opponents {
+  Provider& subject;
+  Provider& reference;
+};
+
+struct CheckOptions {
+  std::filesystem::path folder;  ///< of all runs
+  std::vector<Policy> policies;  ///< for what promises no bits
+  Rules rules;                   ///< of the subject's names and layouts
+  int threads = 1;
+  bool keep = false;  ///< dumps of what passed, too
+};
+
+/// What was found of the tensors of a phase.
+struct PhaseResult {
+  std::int64_t compared = 0, failed = 0, inherited = 0, not_compared = 0;
+  double worst = 0;  ///< largest error / allowed of what passed
+};
+
+struct RungResult {
+  enum class State : std::uint8_t {
+    passed,
+    failed,
+    trouble,   ///< the subject gave nothing to judge: it crashed, hung, wrote half a dump, ..
+    held,      ///< it has what failed already in a smaller rung
+    left_out,  ///< there are no runs of it
+  };
+  Rung rung;
+  State state = State::passed;
+  std::string reason = {};                             ///< why it did not pass, or was not run
+  bool from_cache = false;                             ///< it passed before, with the same content
+  bool pinned = false;                                 ///< with the reference's choices of experts
+  std::string rule = {};                               ///< by which it was judged
+  std::array<PhaseResult, 3> phases = {};              ///< forward, backward, optimizer
+  std::vector<ConfigurationCheck> configuration = {};  ///< of the single device
+  std::vector<std::string> notes = {};
+  std::optional<Report> report = {};                   ///< of one that failed
+  std::filesystem::path subject = {}, reference = {};  ///< dumps
+  double seconds = 0;
+};
+std::string_view name(RungResult::State);
+
+/// Runs a rung on both sides and compares what they recorded. The reference runs on a single device, once for
+/// all rungs with the same work.
+class RungCheck {
+ public:
+  RungCheck(Opponents opponents, CheckOptions options)
+      : opponents_(opponents), options_(std::move(options)) {}
+
+  RungResult run(const Rung&);
+  /// The runs on a single device that a rung was judged by.
+  /// @throws Error  if the reference does not give one
+  std::filesystem::path reference_for(const Rung&);
+
+ private:
+  void judge(RungResult&);
+  bool is_bitwise(const Rung&) const;
+  Report compare(RungResult&, std::int64_t last_step, bool explain) const;
+  RunOrder order_of(const Rung&, const std::filesystem::path& folder) const;
+
+  Opponents opponents_;
+  CheckOptions options_;
+  std::map<std::string, std::filesystem::path> references_;
+};
+
+}  // namespace assay::align

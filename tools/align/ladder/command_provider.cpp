@@ -1,0 +1,241 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <thread>
+
+#include "assay/align/ladder/provider.h"
+#include "assay/compare/report.h"
+#include "assay/dumps/checksum.h"
+#include "assay/dumps/file.h"
+#include "assay/golden/error.h"
+
+namespace assay::align {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// What a process group leaves behind when it is told to end, before it is killed.
+constexpr std::chrono::seconds grace{3};
+constexpr std::chrono::milliseconds poll{20};
+
+struct Placeholder {
+  std::string_view name;
+  std::string (*value)(const RunOrder&);
+};
+
+template <class T>
+std::string text_of(const T& value) {
+  return fmt::format("{}", value);
+}
+
+constexpr Placeholder placeholders[] = {
+    {"dump", [](const RunOrder& o) { return (o.folder / "dump").string(); }},
+    {"stage", [](const RunOrder& o) { return folder_of(o.rung); }},
+    {"parallel", [](const RunOrder& o) { return to_string(o.rung.parallel); }},
+    {"ranks", [](const RunOrder& o) { return text_of(o.rung.parallel.ranks()); }},
+    {"tp", [](const RunOrder& o) { return text_of(o.rung.parallel.tp); }},
+    {"sp", [](const RunOrder& o) { return text_of(o.rung.parallel.sp ? 1 : 0); }},
+    {"cp", [](const RunOrder& o) { return text_of(o.rung.parallel.cp); }},
+    {"dp", [](const RunOrder& o) { return text_of(o.rung.parallel.dp); }},
+    {"zero", [](const RunOrder& o) { return text_of(o.rung.parallel.zero); }},
+    {"pp", [](const RunOrder& o) { return text_of(o.rung.parallel.pp); }},
+    {"vpp", [](const RunOrder& o) { return text_of(o.rung.parallel.vpp); }},
+    {"ep", [](const RunOrder& o) { return text_of(o.rung.parallel.ep); }},
+    {"etp", [](const RunOrder& o) { return text_of(o.rung.parallel.etp); }},
+    {"recompute",
+     [](const RunOrder& o) { return text_of(o.rung.parallel.recompute == Recompute::none ? 0 : 1); }},
+    {"model", [](const RunOrder& o) { return o.rung.work.model; }},
+    {"precision", [](const RunOrder& o) { return o.rung.work.precision; }},
+    {"steps", [](const RunOrder& o) { return text_of(o.rung.work.steps); }},
+    {"micro_batches", [](const RunOrder& o) { return text_of(o.rung.work.micro_batches); }},
+    {"sequences", [](const RunOrder& o) { return text_of(o.rung.work.sequences); }},
+    {"length", [](const RunOrder& o) { return text_of(o.rung.work.length); }},
+    {"seed", [](const RunOrder& o) { return text_of(o.rung.work.seed); }},
+    {"routing", [](const RunOrder& o) { return o.routing; }},
+    {"rerun", [](const RunOrder& o) { return text_of(o.rerun); }},
+};
+
+std::string names_of_placeholders() {
+  std::string all;
+  for (const Placeholder& p : placeholders) all += fmt::format("{}{{{}}}", all.empty() ? "" : ", ", p.name);
+  return all;
+}
+
+// Rungs of the plan fill in the line; this one only shows whether it can be.
+const Rung& some_rung() {
+  static const Rung rung = {.name = "single device"};
+  return rung;
+}
+
+std::string last_line(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  std::string line, last;
+  while (std::getline(in, line)) {
+    if (line.find_first_not_of(" \t\r") != std::string::npos) last = line.substr(0, 300);
+  }
+  return last;
+}
+
+// The command in a process group of its own, so that all that it started can be ended.
+pid_t start(const std::string& line, const Command& command, const std::filesystem::path& output) {
+  const int out = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (out < 0) throw Error("{}: cannot be written: {}", output.string(), std::strerror(errno));
+  const pid_t child = fork();
+  if (child < 0) {
+    close(out);
+    throw Error("no process can be started: {}", std::strerror(errno));
+  }
+  if (child == 0) {
+    setpgid(0, 0);
+    const int none = open("/dev/null", O_RDONLY);
+    dup2(none, STDIN_FILENO);
+    dup2(out, STDOUT_FILENO);
+    dup2(out, STDERR_FILENO);
+    if (!command.directory.empty() && chdir(command.directory.c_str()) != 0) _exit(126);
+    execl("/bin/sh", "sh", "-c", line.c_str(), static_cast<char*>(nullptr));
+    _exit(127);
+  }
+  setpgid(child, child);
+  close(out);
+  return child;
+}
+
+// Nothing while it runs.
+std::optional<int> status_of(pid_t child) {
+  int status = 0;
+  const pid_t ended = waitpid(child, &status, WNOHANG);
+  return ended == child ? std::optional(status) : std::nullopt;
+}
+
+std::optional<int> wait_until(pid_t child, Clock::time_point end) {
+  for (;;) {
+    if (const auto status = status_of(child)) return status;
+    if (Clock::now() >= end) return std::nullopt;
+    std::this_thread::sleep_for(poll);
+  }
+}
+
+void end_group(pid_t group) {
+  kill(-group, SIGTERM);
+  if (!wait_until(group, Clock::now() + grace)) {
+    kill(-group, SIGKILL);
+    waitpid(group, nullptr, 0);
+  }
+  kill(-group, SIGKILL);  // who has not heard of the first's end
+}
+
+class CommandProvider : public Provider {
+ public:
+  explicit CommandProvider(Command command) : command_(std::move(command)) {
+    filled_in(command_.line, {some_rung(), {}});
+    if (command_.line.find("{dump}") == std::string::npos)
+      throw Error("the command '{}' has no {{dump}}: expected the folder for its dump in its words",
+                  printable(command_.line));
+  }
+
+  RunResult run(const RunOrder& order) override {
+    const auto begin = Clock::now();
+    RunResult result;
+    result.dump = order.folder / "dump";
+    result.output = order.folder / "output.txt";
+    try {
+      std::filesystem::remove_all(result.dump);
+      const pid_t child = start(filled_in(command_.line, order), command_, result.output);
+      const auto status = wait_until(child, begin + command_.timeout);
+      end_group_of(child, status.has_value());
+      judge(result, status);
+    } catch (const std::exception& e) {
+      result.state = RunResult::State::crashed;
+      result.problem = e.what();
+    }
+    result.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    return result;
+  }
+
+  bool takes_routing() const override { return command_.line.find("{routing}") != std::string::npos; }
+  bool reruns() const override { return true; }
+  std::string content(const Rung&) const override {
+    if (command_.files.empty()) return "";
+    std::string all = command_.line + "\n" + command_.directory;
+    for (const std::string& file : command_.files)
+      all += fmt::format("\n{} {}", file, sha256(std::as_bytes(std::span(MappedFile::open(file)->text()))));
+    return all;
+  }
+  std::string text() const override { return command_.line; }
+
+ private:
+  // Ranks that outlive their launcher would disturb the next run.
+  static void end_group_of(pid_t child, bool has_ended) {
+    if (has_ended)
+      kill(-child, SIGKILL);
+    else
+      end_group(child);
+  }
+
+  void judge(RunResult& result, const std::optional<int>& status) const {
+    const std::string said = last_line(result.output);
+    const std::string hint = fmt::format("; its last line: {}; all of it: {}",
+                                         said.empty() ? "none" : printable(said), result.output.string());
+    if (!status) {
+      result.state = RunResult::State::timed_out;
+      result.problem = fmt::format("did not end within {} s and was ended{}", command_.timeout.count(), hint);
+    } else if (WIFSIGNALED(*status)) {
+      result.state = RunResult::State::crashed;
+      result.problem =
+          fmt::format("was ended by signal {} ({}){}", WTERMSIG(*status), strsignal(WTERMSIG(*status)), hint);
+    } else if (WEXITSTATUS(*status) != 0) {
+      result.state = RunResult::State::crashed;
+      result.problem = fmt::format("exited with status {}{}", WEXITSTATUS(*status), hint);
+    } else if (!std::filesystem::exists(result.dump)) {
+      result.state = RunResult::State::no_dump;
+      result.problem = fmt::format("ended well, but wrote no dump to {}{}", result.dump.string(), hint);
+    }
+  }
+
+  const Command command_;
+};
+
+}  // namespace
+
+std::string_view name(RunResult::State state) {
+  constexpr std::array<std::string_view, 4> names = {"finished", "crashed", "timed out", "no dump"};
+  return names[static_cast<std::size_t>(state)];
+}
+
+std::string filled_in(std::string_view text, const RunOrder& order) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text.substr(i, 2) == "{{" || text.substr(i, 2) == "}}") {
+      out += text[i++];
+      continue;
+    }
+    if (text[i] != '{') {
+      out += text[i];
+      continue;
+    }
+    const std::size_t end = text.find('}', i);
+    const std::string_view name = text.substr(i + 1, end == std::string_view::npos ? end : end - i - 1);
+    const auto at = std::ranges::find(placeholders, name, &Placeholder::name);
+    if (end == std::string_view::npos || at == std::end(placeholders))
+      throw Error("'{{{}' is no placeholder; expected one of {}, or {{{{ for a brace", printable(name),
+                  names_of_placeholders());
+    out += at->value(order);
+    i = end;
+  }
+  return out;
+}
+
+std::unique_ptr<Provider> command_provider(Command command) {
+  return std::make_unique<CommandProvider>(std::move(command));
+}
+
+}  // namespace assay::align

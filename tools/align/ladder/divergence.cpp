@@ -1,0 +1,50 @@
+#include "assay/align/ladder/divergence.h"
+
+#include <algorithm>
+
+namespace assay::align {
+namespace {
+
+bool is_root(const Finding& f) {
+  return f.verdict != Verdict::passed && f.verdict != Verdict::ignored && f.verdict != Verdict::inherited;
+}
+
+// What was computed and judged wrong says more than what could not be judged.
+int rank_of(const Finding& f) {
+  return compared(f.verdict) ? 0 : 1;
+}
+
+}  // namespace
+
+std::optional<Divergence> divergence_of(const RungResult& result, const std::vector<Traffic>& traffic) {
+  if (!result.report) return std::nullopt;
+  const std::vector<Finding>& findings = result.report->findings;
+  std::vector<std::size_t> roots;
+  for (std::size_t i = 0; i < findings.size(); ++i) {
+    if (is_root(findings[i])) roots.push_back(i);
+  }
+  if (roots.empty()) return std::nullopt;
+  std::ranges::stable_sort(roots, {}, [&](std::size_t i) { return rank_of(findings[i]); });
+  const Finding& f = findings[roots.front()];
+  Divergence d;
+  d.strategies = switches_of(result.rung.parallel);
+  d.phase = name(f.id.phase);
+  d.module = f.id.module;
+  d.tensor = f.name;
+  d.step = f.id.step;
+  d.micro_batch = f.id.micro_batch;
+  d.finding = roots.front();
+  d.others.assign(roots.begin() + 1, roots.end());
+  if (f.origin) d.origin = f.origin->reason;
+  if (!f.diagnoses.empty()) {
+    d.cause = f.diagnoses.front().text;
+    d.kind = f.diagnoses.front().kind;
+  } else {
+    d.cause = f.reason;
+  }
+  const bool is_gradient = f.id.slot == "grad", backward = f.id.phase != Phase::forward;
+  d.behind = behind(traffic, f.id.module, is_gradient, backward);
+  return d;
+}
+
+}  // namespace assay::align

@@ -1,0 +1,37 @@
+#include "assay/align/ladder/passed_before.h"
+
+#include <fstream>
+#include <span>
+
+#include "assay/dumps/checksum.h"
+#include "assay/dumps/file.h"
+#include "assay/golden/error.h"
+
+namespace assay::align {
+namespace {
+
+std::string hash_of(const std::string& content) {
+  return sha256(std::as_bytes(std::span(content)));
+}
+
+}  // namespace
+
+PassedBefore::PassedBefore(std::filesystem::path file) : file_(std::move(file)) {
+  if (file_.empty() || !std::filesystem::exists(file_)) return;
+  std::ifstream in(file_);
+  if (!in) throw Error("{}: cannot be read; delete it to run every stage again", file_.string());
+  for (std::string line; std::getline(in, line);) known_.insert(line);
+}
+
+bool PassedBefore::has(const std::string& content) const {
+  return !content.empty() && known_.contains(hash_of(content));
+}
+
+void PassedBefore::add(const std::string& content) {
+  if (content.empty() || file_.empty() || !known_.insert(hash_of(content)).second) return;
+  std::ofstream out(file_, std::ios::app);
+  out << hash_of(content) << '\n';
+  if (!out.flush()) throw Error("{}: cannot be written", file_.string());
+}
+
+}  // namespace assay::align

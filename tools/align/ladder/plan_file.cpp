@@ -1,0 +1,184 @@
+#include "assay/align/ladder/plan_file.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <set>
+
+#include "assay/align/arithmetic.h"
+#include "assay/align/loss_shares.h"
+#include "assay/align/optimizer_settings.h"
+#include "assay/dumps/file.h"
+#include "assay/golden/error.h"
+
+namespace assay::align {
+namespace {
+
+// A table whose keys are taken one by one; what is left nobody knows.
+class Table {
+ public:
+  Table(const toml::table& table, std::string where) : table_(table), where_(std::move(where)) {}
+
+  bool read(const char* key, std::string& value) {
+    const toml::node* node = take(key);
+    if (node == nullptr) return false;
+    const auto text = node->value_exact<std::string>();
+    if (!text || text->empty()) refuse(*node, key, "a text");
+    value = *text;
+    return true;
+  }
+  bool read(const char* key, std::int64_t& value, std::int64_t least = 1) {
+    const toml::node* node = take(key);
+    if (node == nullptr) return false;
+    const auto number = node->value_exact<std::int64_t>();
+    if (!number || *number < least || *number > most)
+      refuse(*node, key, fmt::format("an integer from {} to {}", least, most));
+    value = *number;
+    return true;
+  }
+  void read(const char* key, double& value) {
+    const toml::node* node = take(key);
+    if (node == nullptr) return;
+    const auto number = node->value<double>();
+    if (!number || !(*number >= 0 && *number <= 1)) refuse(*node, key, "a number from 0 to 1");
+    value = *number;
+  }
+  void read(const char* key, std::vector<std::string>& values) {
+    const toml::node* node = take(key);
+    if (node == nullptr) return;
+    const toml::array* list = node->as_array();
+    if (list == nullptr) refuse(*node, key, "a list of texts");
+    for (const toml::node& item : *list) {
+      const auto text = item.value_exact<std::string>();
+      if (!text) refuse(item, key, "a list of texts");
+      values.push_back(*text);
+    }
+  }
+  const toml::node* take(const char* key) {
+    known_.insert(key);
+    return table_.get(key);
+  }
+  void expect_no_more() const {
+    for (const auto& [key, node] : table_) {
+      if (!known_.contains(std::string(key.str())))
+        throw Error("{}:{}: has a key '{}'; expected one of {}", where_, node.source().begin.line, key.str(),
+                    fmt::join(known_, ", "));
+    }
+  }
+  [[noreturn]] void refuse(const toml::node& node, std::string_view key, const std::string& expected) const {
+    throw Error("{}:{}: '{}' is something else; expected {}", where_, node.source().begin.line, key,
+                expected);
+  }
+  const std::string& where() const { return where_; }
+
+ private:
+  static constexpr std::int64_t most = 1 << 19;
+  const toml::table& table_;
+  const std::string where_;
+  std::set<std::string> known_;
+};
+
+// Work and strategy of the whole plan, or of one stage.
+bool read_work(Table& table, Work& work, Parallel& parallel) {
+  table.read("model", work.model);
+  table.read("precision", work.precision);
+  table.read("optimizer", work.optimizer);
+  table.read("loss_average", work.loss_average);
+  table.read("prompt", work.prompt);
+  table.read("steps", work.steps);
+  const bool states_micro_batches = table.read("micro_batches", work.micro_batches);
+  table.read("sequences", work.sequences);
+  table.read("length", work.length);
+  table.read("seed", work.seed, 0);
+  std::string text;
+  if (table.read("parallel", text)) parallel = parse_parallel(text, table.where() + ": parallel");
+  parse_precision(work.precision);
+  parse_optimizer(work.optimizer);
+  parse_loss_average(work.loss_average);
+  return states_micro_batches;
+}
+
+ProviderSettings provider_in(const toml::node& node, const std::string& where) {
+  const toml::table* table = node.as_table();
+  if (table == nullptr)
+    throw Error("{}:{}: expected a table such as [subject]", where, node.source().begin.line);
+  Table reader(*table, where);
+  ProviderSettings settings;
+  std::int64_t timeout = settings.command.timeout.count();
+  const bool runs = reader.read("command", settings.command.line),
+             recorded = reader.read("dump", settings.path), replays = reader.read("fault", settings.fault);
+  reader.read("timeout", timeout);
+  reader.read("directory", settings.command.directory);
+  reader.read("files", settings.command.files);
+  reader.expect_no_more();
+  if (runs + recorded + replays > 1)
+    throw Error("{}:{}: is a command, a dump and a replay at once; expected one of them", where,
+                node.source().begin.line);
+  settings.command.timeout = std::chrono::seconds(timeout);
+  if (runs) settings.kind = ProviderSettings::Kind::command;
+  if (recorded) settings.kind = ProviderSettings::Kind::dump;
+  return settings;
+}
+
+std::vector<Rung> stages_in(const toml::node& node, const PlanFile& plan, const std::string& where) {
+  const toml::array* list = node.as_array();
+  if (list == nullptr || list->empty())
+    throw Error("{}:{}: expected [[stage]] tables", where, node.source().begin.line);
+  std::vector<Rung> rungs;
+  for (const toml::node& item : *list) {
+    if (!item.is_table()) throw Error("{}:{}: expected a [[stage]] table", where, item.source().begin.line);
+    Table reader(*item.as_table(), where);
+    Rung rung;
+    rung.kind = Rung::Kind::stated;
+    rung.work = plan.work;
+    read_work(reader, rung.work, rung.parallel);
+    reader.read("name", rung.name);
+    reader.expect_no_more();
+    if (rung.name.empty()) rung.name = to_string(switches_of(rung.parallel));
+    if (switches_of(rung.parallel).empty()) rung.kind = Rung::Kind::single;
+    if (std::ranges::find(rungs, folder_of(rung), folder_of) != rungs.end())
+      throw Error("{}:{}: there are two stages '{}'; expected different names", where,
+                  item.source().begin.line, rung.name);
+    rungs.push_back(std::move(rung));
+  }
+  return rungs;
+}
+
+}  // namespace
+
+PlanFile load_plan(const std::string& file) {
+  const auto mapped = MappedFile::open(file);
+  toml::table root;
+  try {
+    root = toml::parse(mapped->text());
+  } catch (const toml::parse_error& e) {
+    throw Error("{}:{}: {}; expected a plan in TOML", file, e.source().begin.line, e.description());
+  }
+  Table reader(root, file);
+  PlanFile plan;
+  plan.states_micro_batches = read_work(reader, plan.work, plan.target);
+  for (const auto& [key, side] : {std::pair{"subject", &plan.subject}, {"reference", &plan.reference}}) {
+    if (const toml::node* node = reader.take(key)) *side = provider_in(*node, file);
+  }
+  if (const toml::node* node = reader.take("stage")) plan.rungs = stages_in(*node, plan, file);
+  reader.expect_no_more();
+  if (plan.work.model.empty())
+    throw Error("{}: has no 'model'; expected a preset, a TOML file or a config.json", file);
+  return plan;
+}
+
+std::unique_ptr<Provider> make_provider(const ProviderSettings& settings) {
+  switch (settings.kind) {
+    case ProviderSettings::Kind::dump:
+      return dump_provider(settings.path);
+    case ProviderSettings::Kind::command:
+      return command_provider(settings.command);
+    case ProviderSettings::Kind::replay:
+      break;
+  }
+  return replay_provider(settings.fault);
+}
+
+}  // namespace assay::align

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "assay/align/ladder/provider.h"
+
+namespace assay::align {
+
+/// One side of an alignment as a plan describes it.
+struct ProviderSettings {
+  enum class Kind : std::uint8_t { replay, dump, command };
+  Kind kind = Kind::replay;
+  std::string fault = {};  ///< of a replay
+  std::string path = {};   ///< of dumps
+  Command command = {};
+};
+std::unique_ptr<Provider> make_provider(const ProviderSettings&);
+
+/// What an alignment is to do: a TOML file, or built from options.
+///
+///     model = "telechat3-105b-tiny"
+///     parallel = "tp=2,sp=1,pp=2"       # the target; the ladder is built from it
+///     precision = "fp32"                # and steps, micro_batches, sequences, length, seed, optimizer, ..
+///     [subject]
+///     command = "torchrun --nproc_per_node {ranks} train.py --tp {tp} --dump {dump}"
+///     timeout = 600                     # seconds; directory and files may be given too
+///     [reference]
+///     dump = "recorded/{stage}"         # or command; a replay is the default of both
+///     [[stage]]                         # instead of the ladder that is built
+///     name = "tp 2"
+///     parallel = "tp=2"                 # and whatever of the above differs
+struct PlanFile {
+  Work work = {};
+  Parallel target = {};
+  bool states_micro_batches = false;
+  std::vector<Rung> rungs = {};  ///< empty: to be built
+  ProviderSettings subject = {}, reference = {};
+};
+
+/// @throws Error  that names the file, the line, what was found and what was expected
+PlanFile load_plan(const std::string& file);
+
+}  // namespace assay::align

@@ -1,0 +1,74 @@
+#include <fmt/format.h>
+
+#include "assay/align/faults/fault.h"
+#include "assay/align/ladder/provider.h"
+#include "assay/align/model.h"
+#include "assay/align/replay_run.h"
+#include "assay/compare/version.h"
+#include "assay/golden/error.h"
+
+namespace assay::align {
+namespace {
+
+class ReplayProvider : public Provider {
+ public:
+  explicit ReplayProvider(std::string fault) : fault_(std::move(fault)) {
+    if (!fault_.empty()) find_fault(fault_);
+  }
+
+  RunResult run(const RunOrder& order) override {
+    const auto begin = std::chrono::steady_clock::now();
+    RunResult result;
+    result.dump = order.folder / "dump";
+    try {
+      std::filesystem::remove_all(result.dump);
+      ReplayRun run(order_of(order, result.dump));
+      run.run([](std::int64_t, const StepResult&) {});
+    } catch (const std::exception& e) {
+      result.state = RunResult::State::crashed;
+      result.problem = e.what();
+    }
+    result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return result;
+  }
+
+  std::string objection(const Rung& rung) const override {
+    return align::objection(rung.work, rung.parallel);
+  }
+  bool takes_routing() const override { return true; }
+  std::string content(const Rung& rung) const override {
+    return fmt::format("assay {} replay of {} fault {}", version, to_toml(load_model(rung.work.model)),
+                       fault_);
+  }
+  std::string text() const override { return fault_.empty() ? "replay" : "replay with fault " + fault_; }
+
+ private:
+  ReplayOrder order_of(const RunOrder& order, const std::filesystem::path& dump) const {
+    const Work& w = order.rung.work;
+    ReplayOrder replay;
+    replay.model = w.model;
+    replay.settings.batch = {w.sequences, w.length, w.prompt};
+    replay.settings.micro_batches = w.micro_batches;
+    replay.settings.precision = parse_precision(w.precision);
+    replay.settings.optimizer = parse_optimizer(w.optimizer);
+    replay.settings.loss_average = parse_loss_average(w.loss_average);
+    replay.settings.parallel = order.rung.parallel;
+    replay.settings.seed = w.seed;
+    replay.steps = w.steps;
+    replay.routing = order.routing;
+    replay.dump = dump.string();
+    if (!order.modes_of.empty()) replay.modes_of = order.modes_of;
+    replay.fault = fault_;
+    return replay;
+  }
+
+  const std::string fault_;
+};
+
+}  // namespace
+
+std::unique_ptr<Provider> replay_provider(std::string fault) {
+  return std::make_unique<ReplayProvider>(std::move(fault));
+}
+
+}  // namespace assay::align

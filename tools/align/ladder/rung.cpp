@@ -1,0 +1,132 @@
+#include "assay/align/ladder/rung.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "assay/align/model.h"
+#include "assay/align/step.h"
+#include "assay/golden/error.h"
+
+namespace assay::align {
+namespace {
+
+StepSettings settings_of(const Work& w, const Parallel& p) {
+  return {.batch = {w.sequences, w.length, w.prompt}, .micro_batches = w.micro_batches, .parallel = p};
+}
+
+SwitchSet joined(SwitchSet a, const SwitchSet& b) {
+  a.insert(b.begin(), b.end());
+  return a;
+}
+
+class Builder {
+ public:
+  Builder(const Work& work, const Parallel& target)
+      : work_(work), target_(target), dimensions_(dimensions_of(target)) {}
+
+  std::vector<Rung> run() {
+    add("single device", Rung::Kind::single, work_, {});
+    for (const SwitchSet& d : dimensions_) add_alone(d);
+    for (std::size_t i = 0; i < dimensions_.size(); ++i) {
+      for (std::size_t k = i + 1; k < dimensions_.size(); ++k)
+        add(joined(dimensions_[i], dimensions_[k]), Rung::Kind::pair);
+    }
+    add(switches_of(target_), Rung::Kind::full);
+    add_larger();
+    return std::move(rungs_);
+  }
+
+ private:
+  // First its main switch, then with what belongs to it.
+  void add_alone(const SwitchSet& dimension) {
+    SwitchSet on;
+    for (const Switch& s : switches()) {
+      if (!dimension.contains(s.name)) continue;
+      on.insert(s.name);
+      add(on, Rung::Kind::dimension);
+    }
+  }
+
+  // With what it cannot be without: experts need ranks to lie on.
+  void add(const SwitchSet& on, Rung::Kind kind) {
+    for (const std::string_view more : {"", "dp", "tp", "cp", "dp tp", "dp cp", "tp cp", "dp tp cp"}) {
+      SwitchSet with = on;
+      bool possible = true;
+      for (std::size_t at = 0; at + 1 < more.size(); at += 3) {
+        const std::string_view name = more.substr(at, 2);
+        possible = possible && switches_of(target_).contains(name);
+        with.insert(name);
+      }
+      const Parallel p = with_only(target_, with);
+      if (!possible || !objection(work_, p).empty()) continue;
+      return add(to_string(with), kind, work_, p);
+    }
+  }
+
+  void add(const std::string& name, Rung::Kind kind, const Work& work, const Parallel& p) {
+    const bool is_known =
+        std::ranges::any_of(rungs_, [&](const Rung& r) { return r.parallel == p && r.work == work; });
+    if (!is_known) rungs_.push_back({name, kind, work, p});
+  }
+
+  void add_larger() {
+    Work more = work_;
+    more.steps = work_.steps + 2;
+    add("full, more steps", Rung::Kind::larger, more, target_);
+    more = work_;
+    more.sequences *= 2;
+    more.length *= 2;
+    add("full, more tokens", Rung::Kind::larger, more, target_);
+  }
+
+  const Work& work_;
+  const Parallel& target_;
+  const std::vector<SwitchSet> dimensions_;
+  std::vector<Rung> rungs_;
+};
+
+}  // namespace
+
+std::string folder_of(const Rung& rung) {
+  std::string name;
+  for (const char c : rung.name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0)
+      name += c;
+    else if (!name.empty() && name.back() != '-')
+      name += '-';
+  }
+  return name;
+}
+
+std::string objection(const Work& work, const Parallel& p) {
+  try {
+    check(load_model(work.model), settings_of(work, p));
+    return "";
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+std::vector<Rung> ladder_of(const Work& work, const Parallel& target) {
+  const std::string why = objection(work, target);
+  if (!why.empty()) throw Error("--parallel '{}': {}", to_string(target), why);
+  return Builder(work, target).run();
+}
+
+std::int64_t usual_micro_batches(const Work& work, const Parallel& target) {
+  constexpr std::int64_t most = 16;  // of each rank
+  Work w = work;
+  for (std::int64_t each = 2; each <= most; ++each) {
+    w.micro_batches = std::max<std::int64_t>(each * target.dp, 3);
+    if (objection(w, target).empty()) return w.micro_batches;
+  }
+  return 2 * target.dp;
+}
+
+double cost_of(const Rung& r) {
+  return static_cast<double>(r.work.steps * r.work.micro_batches * r.work.sequences * r.work.length);
+}
+
+}  // namespace assay::align

@@ -1,0 +1,163 @@
+#include "assay/align/ladder/walk.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "assay/align/ladder/passed_before.h"
+#include "assay/golden/error.h"
+
+namespace assay::align {
+namespace {
+
+using State = RungResult::State;
+
+bool includes(const SwitchSet& all, const SwitchSet& part) {
+  return std::ranges::includes(all, part);
+}
+
+class Walk {
+ public:
+  Walk(const LadderPlan& plan, Opponents opponents, const CheckOptions& options,
+       const std::function<void(const Rung&, const RungResult*)>& tell)
+      : plan_(plan),
+        opponents_(opponents),
+        check_(opponents, options),
+        tell_(tell),
+        passed_before_(plan.cache) {}
+
+  LadderResult run() {
+    const auto begin = std::chrono::steady_clock::now();
+    for (const Rung& rung : plan_.rungs) {
+      const std::size_t at = climb(rung);
+      if (result_.rungs[at].state == State::failed) localize(at);
+    }
+    result_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return std::move(result_);
+  }
+
+ private:
+  std::size_t climb(const Rung& rung) {
+    tell_(rung, nullptr);
+    result_.rungs.push_back(result_of(rung));
+    tell_(rung, &result_.rungs.back());
+    return result_.rungs.size() - 1;
+  }
+
+  RungResult result_of(const Rung& rung) {
+    RungResult result = {.rung = rung};
+    result.reason = opponents_.subject.objection(rung);
+    if (!result.reason.empty()) {
+      result.state = State::left_out;
+      return result;
+    }
+    for (const Divergence& d : result_.divergences) {
+      if (!includes(switches_of(rung.parallel), d.strategies)) continue;
+      result.state = State::held;
+      result.reason = fmt::format("{} fails already", to_string(d.strategies));
+      return result;
+    }
+    const std::string content = content_of(rung);
+    if (passed_before_.has(content)) {
+      result.from_cache = true;
+      return result;
+    }
+    result = check_.run(rung);
+    if (result.state == State::passed) passed_before_.add(content);
+    return result;
+  }
+
+  // All that decides whether it passes.
+  std::string content_of(const Rung& rung) const {
+    const std::string subject = opponents_.subject.content(rung),
+                      reference = opponents_.reference.content(rung);
+    if (subject.empty() || reference.empty()) return "";
+    const Work& w = rung.work;
+    return fmt::format("{}\n{}\n{} {} {} {} {} {} {} {} {} {} {}", subject, reference, w.precision,
+                       w.optimizer, w.loss_average, w.prompt, w.steps, w.micro_batches, w.sequences, w.length,
+                       w.seed, to_string(rung.parallel), w.model);
+  }
+
+  // Takes strategies back one at a time, as long as what is left still fails.
+  void localize(std::size_t failing) {
+    std::vector<std::string> passing;
+    for (bool smaller = true; smaller;) {
+      smaller = false;
+      passing.clear();
+      const SwitchSet all = switches_of(result_.rungs[failing].rung.parallel);
+      for (const std::string_view taken_back : all) {
+        SwitchSet rest = all;
+        rest.erase(taken_back);
+        const std::optional<std::size_t> without = tried(result_.rungs[failing].rung, supported(rest));
+        if (!without) continue;
+        if (result_.rungs[*without].state == State::passed) passing.push_back(to_string(supported(rest)));
+        if (result_.rungs[*without].state != State::failed) continue;
+        failing = *without;
+        smaller = true;
+        break;
+      }
+    }
+    add_divergence(failing, passing);
+  }
+
+  // The rung with these strategies alone, run if it was not; nothing if there is no such.
+  std::optional<std::size_t> tried(const Rung& rung, const SwitchSet& on) {
+    Rung smaller = rung;
+    smaller.parallel = with_only(plan_.target, on);
+    smaller.name = to_string(on);
+    smaller.kind = on.empty() ? Rung::Kind::single : Rung::Kind::stated;
+    const auto known = std::ranges::find_if(result_.rungs, [&](const RungResult& r) {
+      return r.rung.parallel == smaller.parallel && r.rung.work == smaller.work;
+    });
+    if (known != result_.rungs.end()) return known - result_.rungs.begin();
+    if (!objection(smaller.work, smaller.parallel).empty() || !opponents_.subject.objection(smaller).empty())
+      return std::nullopt;
+    return climb(smaller);
+  }
+
+  void add_divergence(std::size_t failing, const std::vector<std::string>& passing) {
+    const RungResult& rung = result_.rungs[failing];
+    const auto known = [&](const Divergence& d) { return d.strategies == switches_of(rung.rung.parallel); };
+    if (std::ranges::any_of(result_.divergences, known)) return;
+    std::optional<Divergence> d = divergence_of(rung, traffic_of(rung.rung));
+    if (!d) return;
+    d->passes = fmt::format("{}", fmt::join(passing, ", "));
+    result_.divergences.push_back(*std::move(d));
+    result_.failing.push_back(failing);
+  }
+
+  const LadderPlan& plan_;
+  Opponents opponents_;
+  RungCheck check_;
+  const std::function<void(const Rung&, const RungResult*)>& tell_;
+  PassedBefore passed_before_;
+  LadderResult result_;
+};
+
+}  // namespace
+
+int LadderResult::exit_status() const {
+  const auto is = [&](State s) {
+    return std::ranges::any_of(rungs, [s](const RungResult& r) { return r.state == s; });
+  };
+  const bool configured = std::ranges::all_of(rungs, [](const RungResult& r) {
+    return std::ranges::all_of(r.configuration, &ConfigurationCheck::passed);
+  });
+  if (is(State::failed) || !configured) return is(State::trouble) ? 2 : 1;
+  if (is(State::trouble) || !is(State::passed)) return 2;
+  return is(State::left_out) ? 1 : 0;
+}
+
+std::string_view LadderResult::verdict() const {
+  const int status = exit_status();
+  return status == 0 ? "PASS" : status == 1 ? "FAIL" : "TROUBLE";
+}
+
+LadderResult walk(const LadderPlan& plan, Opponents opponents, const CheckOptions& options,
+                  const std::function<void(const Rung&, const RungResult*)>& tell) {
+  return Walk(plan, opponents, options, tell).run();
+}
+
+}  // namespace assay::align

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "assay/align/ladder/divergence.h"
+
+namespace assay::align {
+
+struct LadderPlan {
+  std::vector<Rung> rungs;
+  Parallel target;
+  std::filesystem::path cache = {};  ///< file that knows what passed before; empty: none
+};
+
+struct LadderResult {
+  std::vector<RungResult> rungs;        ///< in the plan's order, and behind them those of the search
+  std::vector<Divergence> divergences;  ///< independent ones, each of another smallest set
+  std::vector<std::size_t> failing;     ///< rungs[failing[k]] is the smallest that shows divergences[k]
+  double seconds = 0;
+
+  /// 0: every rung passed; 1: a finding; 2: nothing could be judged.
+  int exit_status() const;
+  std::string_view verdict() const;
+};
+
+/// Climbs the ladder. At a rung that fails, strategies are taken back one by one to the smallest set that
+/// still fails; rungs that contain such a set are held, the others go on.
+/// @param tell  called before each run ("tp + sp"), and after it with its result
+/// @throws Error  if the reference gives nothing to compare with
+LadderResult walk(const LadderPlan&, Opponents, const CheckOptions&,
+                  const std::function<void(const Rung&, const RungResult*)>& tell);
+
+}  // namespace assay::align
