@@ -279,7 +279,22 @@ Record Recorder::record(const OfParameter& what, const std::string& name, const 
   r.offsets = Shape(tensor.shape().size());
   for (const Sharding& s : planned.shardings)
     (*r.offsets)[s.placed.dim] = mesh_.coordinate(s.axis) * tensor.shape()[s.placed.dim];
+  if (!is_of_experts(name)) lay_out(r, planned);
   return r;
+}
+
+// Experts lie along other axes than the dump's mesh has; what they hold, offsets say.
+void Recorder::lay_out(Record& record, const PlannedParameter& planned) const {
+  for (const Axis axis : mesh_axes) {
+    const auto cut = std::ranges::find(planned.shardings, axis, &Sharding::axis);
+    assay::Placement at;
+    if (cut != planned.shardings.end() && mesh_.size(axis) > 1) {
+      at.kind = assay::Placement::Kind::shard;
+      at.dim = static_cast<int>(cut->placed.dim);
+    }
+    record.placements.push_back(at);
+    record.mesh_coordinate.push_back(mesh_.coordinate(axis));
+  }
 }
 
 void Recorder::parameter(const OfParameter& what, const std::string& name, const PlannedParameter& planned,
@@ -290,11 +305,10 @@ void Recorder::parameter(const OfParameter& what, const std::string& name, const
 void Recorder::unreduced(const std::string& name, const PlannedParameter& planned, const Tensor& share,
                          const std::vector<Axis>& partial_along) {
   Record r = record({Phase::backward, "grad", "unreduced"}, name, planned, share);
-  for (const Axis axis : mesh_axes) {
-    const bool is_partial = std::ranges::find(partial_along, axis) != partial_along.end();
-    r.placements.push_back(
-        {is_partial ? assay::Placement::Kind::partial : assay::Placement::Kind::replicate});
-    r.mesh_coordinate.push_back(mesh_.coordinate(axis));
+  if (r.placements.empty()) lay_out(r, PlannedParameter());
+  for (std::size_t k = 0; k < mesh_axes.size(); ++k) {
+    if (std::ranges::find(partial_along, mesh_axes[k]) != partial_along.end())
+      r.placements[k] = {assay::Placement::Kind::partial};
   }
   add(std::move(r), share);
 }
@@ -307,7 +321,7 @@ void Recorder::scalar(Phase phase, const char* name, double value) {
 
 void Recorder::loss(const std::string& name, const Tensor& tensor) {
   Record r = record({step_, micro_batch_, Phase::forward, name, "loss", "loss", 0}, "", tensor);
-  lay_out(r, {});
+  lay_out(r, Placement());
   add(std::move(r), tensor);
 }
 

@@ -65,6 +65,7 @@ class Recorder {
   Record record(const OfCall&, const Tensor&) const;
   Record record(const OfParameter&, const std::string& name, const PlannedParameter&, const Tensor&) const;
   void lay_out(Record&, const Placement&) const;
+  void lay_out(Record&, const PlannedParameter&) const;
   void add(Record, const Tensor&);
   void add(const OfCall&, const Tensor&, const Placement&);
   void add_rows(const OfCall&, const Tensor&, const Placement&);
