@@ -16,7 +16,7 @@ namespace {
 align::PlanFile plan_of(const AlignVerb& verb) {
   align::PlanFile plan = verb.plan.empty() ? align::PlanFile() : align::load_plan(verb.plan);
   if (!verb.model.empty()) plan.work.model = verb.model;
-  if (plan.work.model.empty())
+  if (plan.work.model.empty() && verb.plan.empty())
     throw Error(
         "there is neither a plan nor a --model; expected one, as in assay align --model telechat3-105b-tiny "
         "--parallel tp=2");

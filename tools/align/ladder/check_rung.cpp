@@ -23,6 +23,7 @@ std::string key_of(const Work& w, const std::string& modes) {
 
 // What a single device does not compute unless it is asked to.
 std::string own_modes(const Rung& rung) {
+  if (rung.work.model.empty()) return "";
   const Modes modes = modes_of(load_model(rung.work.model), rung.parallel);
   return other_functions(modes).empty() ? "" : to_string(rung.parallel);
 }

@@ -164,8 +164,10 @@ PlanFile load_plan(const std::string& file) {
   }
   if (const toml::node* node = reader.take("stage")) plan.rungs = stages_in(*node, plan, file);
   reader.expect_no_more();
-  if (plan.work.model.empty())
-    throw Error("{}: has no 'model'; expected a preset, a TOML file or a config.json", file);
+  const auto replays = [](const ProviderSettings& s) { return s.kind == ProviderSettings::Kind::replay; };
+  if (plan.work.model.empty() && (replays(plan.subject) || replays(plan.reference)))
+    throw Error("{}: has no 'model', which a replay needs; expected a preset, a TOML file or a config.json",
+                file);
   return plan;
 }
 

@@ -101,6 +101,7 @@ std::string folder_of(const Rung& rung) {
 }
 
 std::string objection(const Work& work, const Parallel& p) {
+  if (work.model.empty()) return "";
   try {
     check(load_model(work.model), settings_of(work, p));
     return "";

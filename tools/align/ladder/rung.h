@@ -10,7 +10,7 @@ namespace assay::align {
 
 /// What is trained in a rung, on whatever ranks.
 struct Work {
-  std::string model;  ///< as load_model takes it
+  std::string model;  ///< as load_model takes it; empty: nobody here knows it
   std::string precision = "exact";
   std::string optimizer = "adamw";
   std::string loss_average = "micro-batches";
@@ -40,7 +40,7 @@ std::vector<Rung> ladder_of(const Work&, const Parallel& target);
 /// So many micro-batches that the strategy can run them and that none is the first and the last at once.
 std::int64_t usual_micro_batches(const Work&, const Parallel& target);
 
-/// Whether model, work and strategy go together; why not.
+/// Whether model, work and strategy go together; why not. Of a model that is not known nothing is said.
 std::string objection(const Work&, const Parallel&);
 
 /// Tensors of activations that a rung computes times its ranks: what it costs beside another.

@@ -108,6 +108,7 @@ std::string parent_of(const std::string& module) {
 }  // namespace
 
 std::vector<Traffic> traffic_of(const Rung& rung) {
+  if (rung.work.model.empty()) return {};
   return Listing(rung).run(rung);
 }
 

@@ -18,7 +18,7 @@ struct Traffic {
 };
 
 /// Every kind of collective of a module, forward and backward, the sums of gradients, and what stages send to
-/// each other; each once.
+/// each other; each once. Nothing of a model that is not known.
 std::vector<Traffic> traffic_of(const Rung&);
 
 /// The collectives that a wrong tensor of this name may have come through, nearest first: those of its
