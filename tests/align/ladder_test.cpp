@@ -1,0 +1,299 @@
+// The ladder: its stages, how it is climbed, what is found at a failing one.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "assay/align/ladder/ladder_report.h"
+#include "assay/align/ladder/plan_file.h"
+#include "assay/align/ladder/walk.h"
+#include "assay/golden/error.h"
+
+namespace assay::align {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+using State = RungResult::State;
+
+const std::string model = ASSAY_TEST_DATA "/models/latent.toml";
+
+Work small_work(const std::string& precision = "fp32") {
+  Work w;
+  w.model = model;
+  w.precision = precision;
+  w.length = 8;
+  w.steps = 1;
+  return w;
+}
+
+std::filesystem::path fresh_folder() {
+  const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+  const std::filesystem::path folder =
+      std::filesystem::path(testing::TempDir()) / (std::string(test->test_suite_name()) + "." + test->name());
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  return folder;
+}
+
+std::vector<std::string> names_of(const std::vector<Rung>& rungs) {
+  std::vector<std::string> names;
+  for (const Rung& r : rungs) names.push_back(r.name);
+  return names;
+}
+
+LadderResult climb(const LadderPlan& plan, Provider& subject, Provider& reference) {
+  const CheckOptions options = {.folder = fresh_folder(),
+                                .policies = {load_policy("telechat3")},
+                                .rules = {},
+                                .threads = 1,
+                                .keep = false};
+  return walk(plan, {subject, reference}, options, [](const Rung&, const RungResult*) {});
+}
+
+LadderResult climb(const std::string& target, const std::string& fault) {
+  const Parallel parallel = parse_parallel(target);
+  const auto subject = replay_provider(fault), reference = replay_provider("");
+  return climb({ladder_of(small_work(), parallel), parallel, {}}, *subject, *reference);
+}
+
+std::vector<State> states_of(const LadderResult& result) {
+  std::vector<State> states;
+  for (const RungResult& r : result.rungs) states.push_back(r.state);
+  return states;
+}
+
+TEST(Switches, AStrategyIsTakenApartAndPutTogether) {
+  const Parallel p =
+      parse_parallel("tp=2,sp=1,dp=4,zero=1,pp=2,vpp=2,schedule=interleaved,ep=2,recompute=full");
+  const SwitchSet on = switches_of(p);
+  EXPECT_EQ(to_string(on), "tp + sp + dp + zero + pp + schedule + ep + recompute");
+  EXPECT_EQ(with_only(p, on), p);
+  EXPECT_EQ(to_string(with_only(p, {"tp", "ep"})), "tp=2,ep=2");
+  EXPECT_EQ(supported({"sp", "zero", "schedule", "dp"}), (SwitchSet{"dp", "zero"}));
+  EXPECT_EQ(dimensions_of(p).size(), 5u);
+  EXPECT_EQ(to_string(SwitchSet{}), "a single device");
+}
+
+TEST(Ladder, EachDimensionAloneThenPairsThenAll) {
+  EXPECT_THAT(names_of(ladder_of(small_work(), parse_parallel("tp=2,sp=1,dp=2,pp=2"))),
+              ElementsAre("single device", "tp", "tp + sp", "dp", "pp", "tp + sp + dp", "tp + sp + pp",
+                          "dp + pp", "tp + sp + dp + pp", "full, more steps", "full, more tokens"));
+  // Experts lie over the ranks of another dimension.
+  EXPECT_THAT(names_of(ladder_of(small_work(), parse_parallel("dp=2,ep=2"))),
+              ElementsAre("single device", "dp", "dp + ep", "full, more steps", "full, more tokens"));
+}
+
+TEST(Ladder, AStrategyThatDoesNotGoWithTheModelIsRefused) {
+  EXPECT_THROW(ladder_of(small_work(), parse_parallel("tp=3")), Error);
+}
+
+TEST(Ladder, TheUsualMicroBatchesAreAtLeastTwoOfEachRank) {
+  EXPECT_EQ(usual_micro_batches(small_work(), parse_parallel("dp=4")), 8);
+  EXPECT_EQ(usual_micro_batches(small_work(), {}), 3);
+}
+
+TEST(Walk, WhatIsRightPassesInExactArithmeticBitForBit) {
+  const Parallel target = parse_parallel("tp=2,dp=2");
+  const auto subject = replay_provider(""), reference = replay_provider("");
+  const LadderResult result =
+      climb({ladder_of(small_work("exact"), target), target, {}}, *subject, *reference);
+  EXPECT_EQ(result.exit_status(), 0) << ladder_text(result, {});
+  EXPECT_TRUE(result.divergences.empty());
+  for (const RungResult& r : result.rungs) EXPECT_EQ(r.rule, "bitwise");
+}
+
+TEST(Walk, TheSmallestFailingSetIsFoundAndWhatContainsItHeld) {
+  const LadderResult result = climb("tp=2,sp=1,dp=2", "F001");
+  ASSERT_EQ(result.divergences.size(), 1u) << ladder_text(result, {});
+  const Divergence& d = result.divergences.front();
+  EXPECT_EQ(to_string(d.strategies), "tp + sp");
+  EXPECT_EQ(d.tensor, "model.norm grad weight (step 0, backward)");
+  EXPECT_EQ(d.phase, "backward");
+  EXPECT_THAT(d.cause, HasSubstr("the all-reduce over tp is missing"));
+  ASSERT_EQ(d.behind.size(), 1u);
+  EXPECT_EQ(d.behind.front().what, "sum of the gradient");
+  EXPECT_EQ(d.behind.front().axis, Axis::tp);
+  EXPECT_THAT(states_of(result), ElementsAre(State::passed, State::passed, State::failed, State::passed,
+                                             State::held, State::held, State::held));
+  EXPECT_EQ(result.exit_status(), 1);
+}
+
+// The plan has only the full strategy: what it is reduced to must be run.
+TEST(Walk, StrategiesAreTakenBackWhereOnlyTheFullOneIsPlanned) {
+  const Parallel target = parse_parallel("tp=2,sp=1,dp=2");
+  Rung full = {.name = "all", .kind = Rung::Kind::stated, .work = small_work(), .parallel = target};
+  const auto subject = replay_provider("F001"), reference = replay_provider("");
+  const LadderResult result = climb({{full}, target, {}}, *subject, *reference);
+  ASSERT_EQ(result.divergences.size(), 1u);
+  EXPECT_EQ(to_string(result.divergences.front().strategies), "tp + sp");
+  EXPECT_THAT(result.divergences.front().passes, HasSubstr("tp"));
+}
+
+TEST(Walk, AFaultOfOneDeviceNeedsNoStrategy) {
+  const LadderResult result = climb("dp=2", "F125");
+  ASSERT_EQ(result.divergences.size(), 1u);
+  EXPECT_TRUE(result.divergences.front().strategies.empty());
+  EXPECT_THAT(result.divergences.front().tensor, StartsWith("model.layers.0.self_attn output"));
+  EXPECT_THAT(states_of(result), ElementsAre(State::failed, State::held, State::held, State::held));
+}
+
+TEST(Walk, WhatPassedIsNotRunAgain) {
+  const std::filesystem::path cache = fresh_folder() / "passed";
+  const Parallel target = parse_parallel("dp=2");
+  LadderPlan plan = {ladder_of(small_work(), target), target, cache};
+  const auto subject = replay_provider(""), faulty = replay_provider("F131"), reference = replay_provider("");
+  CheckOptions options = {.folder = cache.parent_path(), .policies = {load_policy("telechat3")}, .rules = {}};
+  const auto quiet = [](const Rung&, const RungResult*) {};
+  const LadderResult first = walk(plan, {*subject, *reference}, options, quiet),
+                     second = walk(plan, {*subject, *reference}, options, quiet),
+                     other = walk(plan, {*faulty, *reference}, options, quiet);
+  for (const RungResult& r : first.rungs) EXPECT_FALSE(r.from_cache);
+  for (const RungResult& r : second.rungs) EXPECT_TRUE(r.from_cache);
+  EXPECT_EQ(other.exit_status(), 1);
+}
+
+// A subject that does something else with its dump.
+class Subject : public Provider {
+ public:
+  using Run = std::function<RunResult(Provider& replay, const RunOrder&)>;
+  explicit Subject(Run run) : run_(std::move(run)) {}
+  RunResult run(const RunOrder& order) override { return run_(*replay_, order); }
+  std::string content(const Rung&) const override { return ""; }
+  std::string text() const override { return "a subject"; }
+
+ private:
+  std::unique_ptr<Provider> replay_ = replay_provider("");
+  Run run_;
+};
+
+LadderResult climb_with(const Subject::Run& run) {
+  const Parallel target = parse_parallel("tp=2,dp=2");
+  Subject subject(run);
+  const auto reference = replay_provider("");
+  return climb({ladder_of(small_work(), target), target, {}}, subject, *reference);
+}
+
+TEST(Walk, OtherStagesGoOnAfterOneThatCrashed) {
+  const LadderResult result = climb_with([](Provider& replay, const RunOrder& order) {
+    if (order.rung.name == "tp")
+      return RunResult{RunResult::State::crashed, "exited with status 3", {}, {}, 0};
+    return replay.run(order);
+  });
+  EXPECT_THAT(states_of(result), ElementsAre(State::passed, State::trouble, State::passed, State::passed,
+                                             State::passed, State::passed));
+  EXPECT_EQ(result.exit_status(), 2);
+  EXPECT_THAT(rung_line(result.rungs[1]), HasSubstr("trouble: crashed: exited with status 3"));
+}
+
+TEST(Walk, HalfADumpIsTrouble) {
+  const LadderResult result = climb_with([](Provider& replay, const RunOrder& order) {
+    RunResult r = replay.run(order);
+    if (order.rung.name == "dp") std::filesystem::remove(r.dump / "rank00001.h5");
+    return r;
+  });
+  EXPECT_EQ(result.rungs[2].state, State::trouble) << rung_line(result.rungs[2]);
+  EXPECT_EQ(result.rungs[1].state, State::passed);
+}
+
+TEST(Walk, AnEmptyDumpIsTrouble) {
+  const LadderResult result = climb_with([](Provider& replay, const RunOrder& order) {
+    RunResult r = replay.run(order);
+    std::filesystem::remove_all(r.dump);
+    std::filesystem::create_directories(r.dump);
+    return r;
+  });
+  EXPECT_EQ(result.rungs[0].state, State::trouble);
+  EXPECT_EQ(result.exit_status(), 2);
+}
+
+TEST(Commands, PlaceholdersAreFilledIn) {
+  const Rung rung = {.name = "tp + sp",
+                     .kind = Rung::Kind::stated,
+                     .work = small_work(),
+                     .parallel = parse_parallel("tp=2,sp=1,dp=2")};
+  EXPECT_EQ(filled_in("run -n {ranks} --tp {tp} {{x}} --dump {dump} {stage}", {rung, "/w"}),
+            "run -n 4 --tp 2 {x} --dump /w/dump tp-sp");
+  EXPECT_THROW(filled_in("{tq}", {rung, "/w"}), Error);
+  EXPECT_THROW(command_provider({.line = "train.sh"}), Error);
+}
+
+RunResult run_command(const std::string& line, std::int64_t seconds = 60) {
+  const Rung rung = {.name = "single device"};
+  const auto provider = command_provider({.line = line, .timeout = std::chrono::seconds(seconds)});
+  return provider->run({rung, fresh_folder()});
+}
+
+TEST(Commands, WhatBecomesOfThemIsSaid) {
+  const RunResult crashed = run_command("echo out of memory; exit 3; {dump}");
+  EXPECT_EQ(crashed.state, RunResult::State::crashed);
+  EXPECT_THAT(crashed.problem, HasSubstr("exited with status 3; its last line: out of memory"));
+  const RunResult killed = run_command("kill -9 $$; {dump}");
+  EXPECT_THAT(killed.problem, HasSubstr("signal 9"));
+  EXPECT_EQ(run_command("true {dump}").state, RunResult::State::no_dump);
+  EXPECT_EQ(run_command("mkdir {dump}").state, RunResult::State::finished);
+}
+
+TEST(Commands, OneThatHangsIsEndedWithAllThatItStarted) {
+  const RunResult hung = run_command("sleep 1000 & echo $! > {dump}.pid; sleep 1000", 1);
+  EXPECT_EQ(hung.state, RunResult::State::timed_out);
+  EXPECT_THAT(hung.problem, HasSubstr("did not end within 1 s"));
+  std::ifstream in(hung.dump.string() + ".pid");
+  int pid = 0;
+  in >> pid;
+  ASSERT_GT(pid, 0);
+  EXPECT_FALSE(std::filesystem::exists("/proc/" + std::to_string(pid) + "/status") &&
+               std::system(("grep -q '^State:.*[SR]' /proc/" + std::to_string(pid) + "/status").c_str()) ==
+                   0);
+}
+
+std::string problem_of(const std::string& text) {
+  const std::filesystem::path file = fresh_folder() / "plan.toml";
+  std::ofstream(file) << text;
+  try {
+    load_plan(file.string());
+    return "";
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+TEST(PlanFiles, WhatIsWrongIsSaidWithItsLine) {
+  EXPECT_EQ(problem_of("model = 'telechat3-105b-tiny'\nparallel = 'tp=2'\n"), "");
+  EXPECT_THAT(problem_of("parallel = 'tp=2'\n"), HasSubstr("has no 'model', which a replay needs"));
+  EXPECT_THAT(problem_of("model = 'x'\nsteps = 0\n"),
+              HasSubstr(":2: 'steps' is something else; expected an integer from 1"));
+  EXPECT_THAT(problem_of("model = 'x'\n\nstep = 1\n"), HasSubstr(":3: has a key 'step'; expected one of"));
+  EXPECT_THAT(problem_of("model = 'x'\n[subject]\ndump = 'a'\ncommand = 'b {dump}'\n"),
+              HasSubstr("a command, a dump and a replay at once"));
+  EXPECT_THAT(problem_of("model = 'x'\n[[stage]]\nname='a'\n[[stage]]\nname='a'\n"),
+              HasSubstr("two stages 'a'"));
+  EXPECT_THAT(problem_of("model = [\n"), HasSubstr("expected a plan in TOML"));
+}
+
+TEST(Configurations, OtherWeightsAreNamedBeforeTheNumbers) {
+  const Parallel target;
+  Subject subject([](Provider& replay, const RunOrder& order) {
+    Rung other = order.rung;
+    other.work.seed = 7;
+    return replay.run({other, order.folder});
+  });
+  const auto reference = replay_provider("");
+  const LadderResult result =
+      climb({{{.name = "single device", .kind = Rung::Kind::single, .work = small_work(), .parallel = {}}},
+             target,
+             {}},
+            subject, *reference);
+  std::map<std::string, bool> passed;
+  for (const ConfigurationCheck& c : result.rungs.front().configuration) passed[c.what] = c.passed;
+  EXPECT_EQ(passed, (std::map<std::string, bool>{{"hyper-parameters", false},
+                                                 {"vocabulary", true},
+                                                 {"architecture", true},
+                                                 {"initial weights", false},
+                                                 {"mixed precision", true},
+                                                 {"data", false}}));
+}
+
+}  // namespace
+}  // namespace assay::align
