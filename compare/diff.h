@@ -18,6 +18,9 @@ struct DiffOptions {
   std::string only;  ///< glob over tensor names; empty: all
   /// Tensors whose statistics agree pass, though their elements cannot be compared.
   bool accept_statistics = false;
+  /// Every result of an operator is judged by its own recorded inputs, too: a fault is found where it is
+  /// made, however small, and never blamed on what inherits it.
+  bool isolate = false;
   int threads = 1;
   bool exact_sums = false;  ///< see measure()
   int error_maps = 0;       ///< Finding::error_map for so many that do not pass, the first ones

@@ -83,6 +83,11 @@ const LogicalTensor* weight_of(const Call& params, std::string_view result) {
   return any == params.end() ? nullptr : *any;
 }
 
+// The results of a router that follow from which experts it took, not those that say which.
+bool of_choice(std::string_view result) {
+  return result == "weights";
+}
+
 std::string without_suffix(const std::string& arg) {
   constexpr std::string_view suffix = ".unreduced";
   return arg.ends_with(suffix) ? arg.substr(0, arg.size() - suffix.size()) : arg;
@@ -217,6 +222,12 @@ const LogicalTensor* CallNames::named_input(const Arg& arg, std::string_view res
     for (const LogicalTensor* t : *call) {
       if (declared_name(op_, t->id.arg) == arg.name) return t;
     }
+  }
+  // What a router made of its own choice does not depend on how it chose.
+  if (op_.name == "router_topk" && arg.name == "chosen" && of_choice(output_name(result))) {
+    const auto index = std::ranges::find_if(
+        outputs_, [&](const LogicalTensor* t) { return declared_name(op_, t->id.arg) == "index"; });
+    if (index != outputs_.end()) return *index;
   }
   // A router records its logits as a result of its own.
   if (arg.role == Role::input) {

@@ -8,8 +8,10 @@
 #include <map>
 #include <optional>
 
+#include "assay/compare/diagnosis/known_sizes.h"
 #include "assay/compare/replay/local_errors.h"
 #include "assay/compare/replay/open_failures.h"
+#include "assay/compare/report.h"
 
 namespace assay {
 namespace {
@@ -34,8 +36,9 @@ bool is_result(const Identity& id) {
 
 class Origins {
  public:
-  Origins(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides)
-      : findings_(findings), pairs_(pairs), local_(sides) {
+  Origins(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides,
+          LocalErrors::Options options)
+      : findings_(findings), pairs_(pairs), isolates_(options.isolate), local_(sides, std::move(options)) {
     const auto reference = [&](std::size_t i) { return pairs_[i].reference; };
     for (std::size_t i = 0; i < pairs_.size(); ++i) {
       torn_.push_back(findings_[i].verdict == Verdict::replicas_differ);
@@ -46,10 +49,45 @@ class Origins {
   }
 
   void find() {
-    for (std::size_t i = 0; i < pairs_.size(); ++i) find(i);
+    for (std::size_t i = 0; i < pairs_.size(); ++i) {
+      if (isolates_ && is_result(findings_[i].id) && pairs_[i].actual != nullptr) judge_alone(i);
+      find(i);
+    }
+  }
+
+  // "isolated: 812 of 1,245 results; 433 have no recorded call".
+  std::string coverage() const {
+    const LocalErrors::Unjudged& u = local_.unjudged();
+    const std::int64_t unjudged = u.no_call + u.no_fit + u.no_budget + u.unreadable;
+    std::string text = fmt::format("isolated: {} of {} results judged on their own recorded inputs",
+                                   grouped(results_ - unjudged), grouped(results_));
+    for (const auto& [count, why] : {std::pair(u.no_call, "have no recorded call with all of its inputs"),
+                                     {u.no_fit, "are of calls whose attributes the reference does not show"},
+                                     {u.unreadable, "are of calls with a tensor that cannot be read"},
+                                     {u.no_budget, "were left out, as enough was replayed before them"}}) {
+      if (count > 0) text += fmt::format("; {} {}", grouped(count), why);
+    }
+    return text;
   }
 
  private:
+  // What the operator makes of the actual side's own inputs, whatever the end-to-end comparison says.
+  void judge_alone(std::size_t i) {
+    Finding& f = findings_[i];
+    if (f.verdict == Verdict::ignored) return;
+    ++results_;
+    alone_[i] = local_.of(f, pairs_[i]);
+    const auto& local = alone_[i];
+    if (!local || local->ratio <= 1) return;
+    if (!is_failure(f))
+      f.reason = fmt::format("{}, but the operator is wrong on its own recorded inputs{}",
+                             f.verdict == Verdict::passed
+                                 ? "the end-to-end tolerance passes"
+                                 : fmt::format("end to end it is {}: {}", name(f.verdict), f.reason),
+                             local->diagnoses.empty() ? "" : ": " + local->diagnoses.front().text);
+    if (f.verdict != Verdict::replicas_differ) f.verdict = Verdict::failed;
+  }
+
   void find(std::size_t i) {
     Finding& f = findings_[i];
     // Tensors that only have a name ran in no order.
@@ -167,7 +205,8 @@ class Origins {
   std::optional<Origin> replay(std::size_t i) {
     Finding& f = findings_[i];
     if (!is_result(f.id)) return {};
-    const auto local = local_.of(f, pairs_[i]);
+    const auto known = alone_.find(i);
+    const auto local = known != alone_.end() ? known->second : local_.of(f, pairs_[i]);
     if (!local) return {};
     if (local->ratio > 1) {
       f.diagnoses.insert(f.diagnoses.end(), local->diagnoses.begin(), local->diagnoses.end());
@@ -182,7 +221,11 @@ class Origins {
   static constexpr double nan_ = std::numeric_limits<double>::quiet_NaN();
   std::vector<Finding>& findings_;
   const std::vector<Pair>& pairs_;
+  const bool isolates_;
   LocalErrors local_;
+  std::map<std::size_t, std::optional<LocalErrors::Local>>
+      alone_;                 ///< results that were judged by themselves
+  std::int64_t results_ = 0;  ///< that were to be
   std::map<const LogicalTensor*, std::size_t> by_tensor_;
   std::map<Identity, std::size_t> by_id_;
   std::int64_t first_step_ = std::numeric_limits<std::int64_t>::max();
@@ -195,7 +238,13 @@ class Origins {
 
 void find_origins(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides) {
   if (std::ranges::none_of(findings, is_failure)) return;
-  Origins(findings, pairs, sides).find();
+  Origins(findings, pairs, sides, {}).find();
+}
+
+void isolate(Report& report, const std::vector<Pair>& pairs, const Sides& sides) {
+  Origins origins(report.findings, pairs, sides, {.isolate = true, .sizes = known_sizes(sides)});
+  origins.find();
+  report.notes.push_back(origins.coverage());
 }
 
 }  // namespace assay

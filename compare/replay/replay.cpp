@@ -52,11 +52,14 @@ Replay::Replay(const Dump& dump, std::vector<RecordedCall> calls, Tensor result,
     : result_(std::move(result)) {
   for (RecordedCall& recorded : calls) {
     Call call{recorded.op, std::move(recorded.output), {}};
+    std::vector<CutInput> cuts;
     for (const RecordedCall::Input& input : recorded.inputs) {
       if (without_bits(dump, *input.tensor) != nullptr)
         throw Error("{}: has no values", to_string(input.tensor->id));
       call.inputs.push_back({input.name, merge(dump, *input.tensor).tensor.whole()});
+      if (dump.world_size > 1) cuts.push_back({input.name, parts_of(dump, *input.tensor)});
     }
+    call.shared = shared_sums(*call.op, call.output, cuts);
     calls_.push_back(std::move(call));
   }
   keep_rows(worst);
@@ -139,6 +142,10 @@ Attributes Replay::attributes_of(const Call& call, const CallVariant& variant) c
   Attributes attributes = variant.attributes;
   if (call.op->name == "router_topk" && !result_.shape().empty())
     attributes.set("top_k", static_cast<double>(result_.shape().back()));
+  // Experts behind the last one chosen get nothing.
+  const Tensor* index = call.op->name == "moe_permute" ? find_tensor(call.inputs, "index") : nullptr;
+  if (index != nullptr && index->size() > 0)
+    attributes.set("num_experts", 1 + static_cast<double>(std::ranges::max(index->indices())));
   return attributes;
 }
 
@@ -173,7 +180,9 @@ std::vector<double> Replay::allowed(const CallVariant& variant) const {
     const Call& call = calls_[c];
     const std::vector<NamedTensor> inputs = inputs_of(call, variant, {});
     const auto bound = compute_bound(*call.op, inputs, attributes_of(call, variant), device);
-    const std::vector<double> part = parts[c].values(), error = output_named(bound, call.output).values();
+    const std::vector<double> part = parts[c].values();
+    std::vector<double> error = output_named(bound, call.output).values();
+    if (is_narrow) allow_partial_sums(call, variant, stored, error);
     // Parts are stored and added up in any order; a bias is added to a product that was stored.
     const auto additions = static_cast<double>(calls_.size() - 1);
     const Tensor* b = call.output == "y" ? find_tensor(inputs, "b") : nullptr;
@@ -193,21 +202,109 @@ std::vector<double> Replay::allowed(const CallVariant& variant) const {
   return allowed;
 }
 
-std::optional<double> Replay::ratio(const CallVariant& variant, const Arithmetic& how) const {
-  const Tensor actual = permuted(result_, variant.permutation);
+// R ranks each add up their part p_r of a sum, store it in the dtype in which it is sent, and it is stored
+// again behind each of the R - 1 additions: to first order R roundings of no more than sum |p_r| (facts E.5
+// of tolerances: (n_extra + n_wire) u sum |terms|). The parts are computed from inputs that are 0 elsewhere.
+// Where no input has the sum's terms apart (the gradient of queries, whose keys lie on several ranks), the
+// terms were stored themselves, so that the error has u sum |terms| >= u sum |p_r| in it already.
+void Replay::allow_partial_sums(const Call& call, const CallVariant& variant, double stored,
+                                std::span<double> error) const {
+  for (const SharedSum& sum : call.shared) {
+    const auto ranks = static_cast<double>(sum.parts.size());
+    if (!sum.is_linear || !variant.permutation.empty()) {
+      for (double& e : error) e *= 1 + ranks;
+      continue;
+    }
+    std::vector<double> magnitude(error.size(), 0);
+    for (const Parts::value_type& part : sum.parts) {
+      std::vector<NamedTensor> inputs = inputs_of(call, variant, {});
+      for (NamedTensor& input : inputs) {
+        if (input.name == sum.input) input.tensor = only_part(input.tensor, sum.dim, part);
+      }
+      const auto outputs = compute_golden(*call.op, inputs, attributes_of(call, variant), Level::fp64);
+      const std::vector<double> of_part = output_named(outputs, call.output).values();
+      for (std::size_t i = 0; i < magnitude.size(); ++i) magnitude[i] += std::abs(of_part[i]);
+    }
+    for (std::size_t i = 0; i < error.size(); ++i) error[i] += ranks * stored * magnitude[i];
+  }
+}
+
+std::optional<Arithmetic> Replay::autocast() const {
+  constexpr std::string_view products[] = {"linear", "matmul", "grouped_matmul", "attention"};
+  if (std::ranges::find(products, op().name) == std::end(products)) return std::nullopt;
+  DType narrowest = result_.dtype(), widest = result_.dtype();
+  if (!is_float(narrowest)) return std::nullopt;
+  for (const NamedTensor& input : calls_.front().inputs) {
+    const DType dtype = input.tensor.dtype();
+    if (!is_float(dtype)) continue;
+    if (unit_roundoff(dtype) > unit_roundoff(narrowest)) narrowest = dtype;
+    if (unit_roundoff(dtype) < unit_roundoff(widest)) widest = dtype;
+  }
+  if (narrowest == widest) return std::nullopt;
+  return Arithmetic{narrowest, Rounding::nearest_even, {}};
+}
+
+std::optional<ScaleError> Replay::scale(const CallVariant& variant, const Tensor& actual,
+                                        const std::vector<double>& golden) const {
+  ScaleTest test;
+  const std::vector<double> values = actual.values();
+  test.actual = values;
+  test.golden = golden;
+  test.columns = actual.shape().empty() ? 1 : actual.shape().back();
+  test.terms = 0;
+  for (const Call& call : calls_)
+    test.terms += accumulation_count(*call.op, call.output, shapes_of(call.inputs),
+                                     complete_attributes(*call.op, attributes_of(call, variant)));
+  test.unit_roundoff = unit_roundoff(arithmetic());
+  test.stored_roundoff = unit_roundoff(result_.dtype());
+  test.may_truncate = coarsest_roundoff() > unit_roundoff(DType::float32);
+  // The turns of a position are a table that heads and sequences share.
+  std::vector<std::int64_t> units;
+  if (op().name == "rope" && actual.shape().size() >= 3 && test.columns > 0) {
+    const auto rank = static_cast<std::int64_t>(actual.shape().size());
+    const Attributes attributes = complete_attributes(op(), variant.attributes);
+    const std::int64_t given = attributes.integer("sequence_dim");
+    const auto along = static_cast<std::size_t>(given < 0 ? given + rank : given);
+    const std::int64_t stride = dense_strides(actual.shape())[along], length = actual.shape()[along];
+    for (std::int64_t i = 0; i < actual.size(); ++i)
+      units.push_back(i / stride % length * test.columns + i % test.columns);
+  }
+  test.units = units;
+  return scale_error(test);
+}
+
+std::optional<Replay::Compared> Replay::compare(const CallVariant& variant, const Arithmetic& how) const {
+  Compared c;
+  c.actual = permuted(result_, variant.permutation);
+  constexpr double infinity = std::numeric_limits<double>::infinity();
   try {
     const std::vector<double> values = golden_values(variant, how);
-    if (!is_float(actual.dtype()))
-      return actual.values() == values ? 0 : std::numeric_limits<double>::infinity();
+    c.golden = Tensor(c.actual.shape(), std::span<const double>(values));
+    if (!is_float(c.actual.dtype())) {
+      const std::vector<double> recorded = c.actual.values();
+      const auto [a, g] = std::ranges::mismatch(recorded, values);
+      if (a == recorded.end()) return c;
+      c.ratio = infinity;
+      c.worst_at = a - recorded.begin();
+      return c;
+    }
     // Inputs and sums that are rounded otherwise hardly change what may be lost.
     if (!allowed_ || allowed_of_ != variant.text) allowed_ = allowed(variant);
     allowed_of_ = variant.text;
-    const Tensor expected(actual.shape(), std::span<const double>(values));
-    const Metrics m = measure(actual, expected, {0, 0, *allowed_});
-    return m.special_mismatch > 0 ? std::numeric_limits<double>::infinity() : m.worst_ratio;
+    c.allowed = *allowed_;
+    const Metrics m = measure(c.actual, c.golden, {0, 0, c.allowed});
+    c.ratio = m.special_mismatch > 0 ? infinity : m.worst_ratio;
+    c.worst_at = worst_element(m);
+    c.scale = scale(variant, c.actual, values);
+    return c;
   } catch (const Error&) {  // not from these inputs
     return std::nullopt;
   }
+}
+
+std::optional<double> Replay::ratio(const CallVariant& variant, const Arithmetic& how) const {
+  const std::optional<Compared> compared = compare(variant, how);
+  return compared ? std::optional(compared->ratio) : std::nullopt;
 }
 
 bool Replay::may_fit(const CallVariant& variant, const Arithmetic& how) const {

@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "assay/compare/replay/call_variant.h"
+#include "assay/compare/replay/partial_sums.h"
 #include "assay/compare/replay/recorded_call.h"
+#include "assay/compare/replay/scale_test.h"
 #include "assay/operators/golden.h"
 
 namespace assay {
@@ -17,6 +19,22 @@ class Replay {
   /// Reads the inputs. Throws Error if one of them cannot be read or has no values.
   /// @param worst  flat index of the element that is off most: its row is replayed in any case
   Replay(const Dump&, std::vector<RecordedCall>, Tensor result, std::int64_t worst);
+
+  /// A recorded result beside what its operator makes of the recorded inputs.
+  struct Compared {
+    Tensor actual, golden;        ///< golden in float64
+    std::vector<double> allowed;  ///< error, per element; empty: of integers, none
+    double ratio = 0;             ///< largest error / allowed
+    std::int64_t worst_at = -1;
+    std::optional<ScaleError> scale;  ///< of floating-point results, where it can be said
+    bool within() const { return ratio <= 1 && (!scale || scale->within()); }
+  };
+  /// Nothing if the calls cannot have made a tensor of this shape.
+  std::optional<Compared> compare(const CallVariant&, const Arithmetic& = {}) const;
+
+  /// Products whose operands are wider than the result, as autocast computes them: of operands rounded to its
+  /// dtype. Nothing for other operators.
+  std::optional<Arithmetic> autocast() const;
 
   /// Largest error / allowed of the recorded result: at most 1 for a correct kernel that computes in float32
   /// (float64 results: float64) and may keep intermediate results in the dtype of the result. Infinite where
@@ -42,6 +60,7 @@ class Replay {
     const Operator* op;
     std::string output;
     std::vector<NamedTensor> inputs;
+    std::vector<SharedSum> shared = {};  ///< sums that are put together of what several ranks have
   };
   void keep_rows(std::int64_t worst);
   DType arithmetic() const;
@@ -50,6 +69,9 @@ class Replay {
   std::vector<Tensor> golden(const CallVariant&, const Arithmetic&) const;         ///< of each call
   std::vector<double> golden_values(const CallVariant&, const Arithmetic&) const;  ///< their sum
   std::vector<double> allowed(const CallVariant&) const;
+  void allow_partial_sums(const Call&, const CallVariant&, double stored, std::span<double> error) const;
+  std::optional<ScaleError> scale(const CallVariant&, const Tensor& actual,
+                                  const std::vector<double>& golden) const;
   double coarsest_roundoff() const;
 
   std::vector<Call> calls_;
