@@ -165,6 +165,7 @@ std::optional<CallVariant> LocalErrors::fitting(const Replay& reference, const K
     return known->second;
   auto found = first_fit(reference, variants_of(reference.op()));
   if (!found) found = first_fit(reference, with_fitted_epsilon(reference));
+  if (!found && !is_spent()) found = first_fit(reference, reference.with_fitted_scaling());
   if (found) known_[key] = *found;
   return found;
 }

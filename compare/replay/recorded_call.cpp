@@ -16,6 +16,7 @@ constexpr MadeIndex made_indices[] = {
     {"grouped_matmul", "group_sizes", "tokens_per_expert"},
     {"moe_unpermute", "sorted_index", "sorted_index"},
     {"moe_permute", "index", "index"},
+    {"moe_aux_loss", "index", "index"},
 };
 
 }  // namespace
@@ -61,13 +62,20 @@ std::vector<const LogicalTensor*> RecordedCalls::around(const LogicalTensor& t) 
 }
 
 void RecordedCalls::add_indices(RecordedCall& call, const LogicalTensor& made) const {
+  // Hugging Face keeps the bias of a router with the projection that makes its logits.
+  const auto gate = modules_.find({made.id.step, made.id.module + ".gate"});
+  if (call.op->name == "router_topk" && gate != modules_.end()) {
+    const auto bias = std::ranges::find_if(
+        gate->second, [](const LogicalTensor* t) { return t->id.arg == "e_score_correction_bias"; });
+    if (bias != gate->second.end()) call.inputs.push_back({"expert_bias", *bias});
+  }
   for (const MadeIndex& index : made_indices) {
     const bool given =
         std::ranges::find(call.inputs, index.arg, &RecordedCall::Input::name) != call.inputs.end();
     if (index.op != call.op->name || given) continue;
-    // A gradient of a parameter is put together of the calls of several micro-batches.
+    // A gradient of a parameter is a sum over the calls of several micro-batches.
     const std::int64_t micro_batch =
-        call.inputs.empty() ? made.id.micro_batch : call.inputs.back().tensor->id.micro_batch;
+        call.inputs.empty() ? made.id.micro_batch : call.inputs.front().tensor->id.micro_batch;
     for (std::string module = made.id.module;; module.resize(module.rfind('.'))) {
       if (const auto here = indices_.find({made.id.step, micro_batch, module}); here != indices_.end()) {
         const auto found = std::ranges::find_if(

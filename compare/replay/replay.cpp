@@ -60,9 +60,22 @@ Replay::Replay(const Dump& dump, std::vector<RecordedCall> calls, Tensor result,
       if (dump.world_size > 1) cuts.push_back({input.name, parts_of(dump, *input.tensor)});
     }
     call.shared = shared_sums(*call.op, call.output, cuts);
+    take_index_of_tokens(call);
     calls_.push_back(std::move(call));
   }
   keep_rows(worst);
+}
+
+// The loss of a router sees its tokens by sequence, its choice was recorded as one list of tokens.
+void Replay::take_index_of_tokens(Call& call) {
+  const Tensor* logits = find_tensor(call.inputs, "logits");
+  if (call.op->name != "moe_aux_loss" || logits == nullptr) return;
+  for (NamedTensor& input : call.inputs) {
+    if (input.name != "index" || input.tensor.shape().empty()) continue;
+    Shape shape = logits->shape();
+    shape.back() = input.tensor.shape().back();
+    if (element_count(shape) == input.tensor.size()) input.tensor = input.tensor.reshaped(shape);
+  }
 }
 
 void Replay::keep_rows(std::int64_t worst) {
@@ -140,12 +153,21 @@ std::vector<NamedTensor> Replay::inputs_of(const Call& call, const CallVariant& 
 
 Attributes Replay::attributes_of(const Call& call, const CallVariant& variant) const {
   Attributes attributes = variant.attributes;
+  const auto extent = [](const Tensor& t) { return static_cast<double>(t.shape().back()); };
+  const auto given = [&](const char* name) { return find_tensor(call.inputs, name); };
   if (call.op->name == "router_topk" && !result_.shape().empty())
-    attributes.set("top_k", static_cast<double>(result_.shape().back()));
+    attributes.set("top_k", extent(given("chosen") != nullptr ? *given("chosen") : result_));
+  if (call.op->name == "moe_aux_loss" && given("index") != nullptr)
+    attributes.set("top_k", extent(*given("index")));
+  if (call.op->name == "expand") {
+    const Shape& shape = given("grad_y") != nullptr ? given("grad_y")->shape() : result_.shape();
+    attributes.set("shape", std::vector<double>(shape.begin(), shape.end()));
+  }
   // Experts behind the last one chosen get nothing.
-  const Tensor* index = call.op->name == "moe_permute" ? find_tensor(call.inputs, "index") : nullptr;
-  if (index != nullptr && index->size() > 0)
-    attributes.set("num_experts", 1 + static_cast<double>(std::ranges::max(index->indices())));
+  if (call.op->name == "moe_permute" && call.output == "tokens_per_expert" && !result_.shape().empty())
+    attributes.set("num_experts", extent(result_));
+  else if (call.op->name == "moe_permute" && given("index") != nullptr && given("index")->size() > 0)
+    attributes.set("num_experts", 1 + static_cast<double>(std::ranges::max(given("index")->indices())));
   return attributes;
 }
 
@@ -166,30 +188,45 @@ std::vector<double> Replay::golden_values(const CallVariant& variant, const Arit
   return sum_of(golden(variant, how));
 }
 
-std::vector<double> Replay::allowed(const CallVariant& variant) const {
-  const DType dtype = result_.dtype();
-  ErrorModel device{unit_roundoff(arithmetic()), min_subnormal(arithmetic())};
+double Replay::stored() const {
   // A result in float32 of bfloat16 inputs may have been stored as bfloat16 first (main gradients).
-  const double stored = std::max(unit_roundoff(arithmetic()), coarsest_roundoff());
-  const bool is_narrow = stored > unit_roundoff(arithmetic());
-  if (is_narrow) device.stored_roundoff = stored;
-  const std::vector<Tensor> parts = golden(variant, {});
-  const std::vector<double> values = sum_of(parts);
+  return std::max(unit_roundoff(arithmetic()), coarsest_roundoff());
+}
+
+// Of each call, before its result is stored.
+std::vector<std::vector<double>> Replay::device_errors(const CallVariant& variant) const {
+  ErrorModel device{unit_roundoff(arithmetic()), min_subnormal(arithmetic())};
+  const bool is_narrow = stored() > unit_roundoff(arithmetic());
+  if (is_narrow) device.stored_roundoff = stored();
+  std::vector<std::vector<double>> errors;
+  for (const Call& call : calls_) {
+    const auto bound =
+        compute_bound(*call.op, inputs_of(call, variant, {}), attributes_of(call, variant), device);
+    errors.push_back(output_named(bound, call.output).values());
+    if (is_narrow) allow_partial_sums(call, variant, stored(), errors.back());
+  }
+  return errors;
+}
+
+// Inputs and sums that are rounded otherwise hardly change what a device may lose before it stores the
+// result.
+std::vector<double> Replay::allowed(const CallVariant& variant, const std::vector<Tensor>& parts,
+                                    const std::vector<double>& values) const {
+  if (device_errors_.empty() || errors_of_ != variant.text) device_errors_ = device_errors(variant);
+  errors_of_ = variant.text;
+  const DType dtype = result_.dtype();
+  const bool is_narrow = stored() > unit_roundoff(arithmetic());
   std::vector<double> allowed(values.size(), 0);
   for (std::size_t c = 0; c < calls_.size(); ++c) {
     const Call& call = calls_[c];
-    const std::vector<NamedTensor> inputs = inputs_of(call, variant, {});
-    const auto bound = compute_bound(*call.op, inputs, attributes_of(call, variant), device);
-    const std::vector<double> part = parts[c].values();
-    std::vector<double> error = output_named(bound, call.output).values();
-    if (is_narrow) allow_partial_sums(call, variant, stored, error);
+    const std::vector<double> part = parts[c].values(), &error = device_errors_[c];
     // Parts are stored and added up in any order; a bias is added to a product that was stored.
     const auto additions = static_cast<double>(calls_.size() - 1);
-    const Tensor* b = call.output == "y" ? find_tensor(inputs, "b") : nullptr;
+    const Tensor* b = call.output == "y" ? find_tensor(call.inputs, "b") : nullptr;
     const std::vector<double> bias = b != nullptr ? b->values() : std::vector<double>();
     for (std::size_t i = 0; i < part.size(); ++i) {
-      allowed[i] += error[i] + (additions + (is_narrow ? 1 : 0)) * stored * std::abs(part[i]);
-      if (!bias.empty()) allowed[i] += stored * (std::abs(part[i]) + std::abs(bias[i % bias.size()]));
+      allowed[i] += error[i] + (additions + (is_narrow ? 1 : 0)) * stored() * std::abs(part[i]);
+      if (!bias.empty()) allowed[i] += stored() * (std::abs(part[i]) + std::abs(bias[i % bias.size()]));
     }
   }
   // The golden values are float64 of the same computation, with an error of that share of the bound.
@@ -273,25 +310,43 @@ std::optional<ScaleError> Replay::scale(const CallVariant& variant, const Tensor
   return scale_error(test);
 }
 
+// The first index that is not the golden one, -1 if there is none. A router may choose either of two experts
+// whose scores are as near to each other as roundings can move them.
+std::int64_t Replay::wrong_index(const CallVariant& variant, const std::vector<double>& actual,
+                                 const std::vector<double>& golden) const {
+  std::vector<double> gap, within;
+  const Call& call = calls_.front();
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    if (actual[i] == golden[i]) continue;
+    const auto at = static_cast<std::int64_t>(i);
+    if (call.op->name != "router_topk" || call.output != "index") return at;
+    if (gap.empty()) {
+      const Attributes attributes = attributes_of(call, variant);
+      const ErrorModel device{unit_roundoff(DType::float32), min_subnormal(DType::float32)};
+      constexpr const char* name = "selection_gap";
+      gap = output_named(compute_golden(*call.op, call.inputs, attributes, Level::fp64), name).values();
+      within = output_named(compute_bound(*call.op, call.inputs, attributes, device), name).values();
+    }
+    const std::size_t row = i / static_cast<std::size_t>(result_.shape().back());
+    if (!(std::abs(gap[row]) <= within[row])) return at;
+  }
+  return -1;
+}
+
 std::optional<Replay::Compared> Replay::compare(const CallVariant& variant, const Arithmetic& how) const {
   Compared c;
   c.actual = permuted(result_, variant.permutation);
   constexpr double infinity = std::numeric_limits<double>::infinity();
   try {
-    const std::vector<double> values = golden_values(variant, how);
+    const std::vector<Tensor> parts = golden(variant, how);
+    const std::vector<double> values = sum_of(parts);
     c.golden = Tensor(c.actual.shape(), std::span<const double>(values));
     if (!is_float(c.actual.dtype())) {
-      const std::vector<double> recorded = c.actual.values();
-      const auto [a, g] = std::ranges::mismatch(recorded, values);
-      if (a == recorded.end()) return c;
-      c.ratio = infinity;
-      c.worst_at = a - recorded.begin();
+      c.worst_at = wrong_index(variant, c.actual.values(), values);
+      c.ratio = c.worst_at < 0 ? 0 : infinity;
       return c;
     }
-    // Inputs and sums that are rounded otherwise hardly change what may be lost.
-    if (!allowed_ || allowed_of_ != variant.text) allowed_ = allowed(variant);
-    allowed_of_ = variant.text;
-    c.allowed = *allowed_;
+    c.allowed = allowed(variant, parts, values);
     const Metrics m = measure(c.actual, c.golden, {0, 0, c.allowed});
     c.ratio = m.special_mismatch > 0 ? infinity : m.worst_ratio;
     c.worst_at = worst_element(m);

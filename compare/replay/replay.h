@@ -48,6 +48,8 @@ class Replay {
   /// Norms with the epsilon that comes nearest to the recorded result, to one digit, two, .. six; none for
   /// other operators, or if it would be outside 1e-15 to 1.
   std::vector<CallVariant> with_fitted_epsilon() const;
+  /// Routers with the factor of their weights that comes nearest, in the same way; none for other operators.
+  std::vector<CallVariant> with_fitted_scaling() const;
   /// Evaluations of values that this takes: 0 where there is no epsilon.
   int evaluations_to_fit_epsilon() const;
 
@@ -68,7 +70,13 @@ class Replay {
   Attributes attributes_of(const Call&, const CallVariant&) const;
   std::vector<Tensor> golden(const CallVariant&, const Arithmetic&) const;         ///< of each call
   std::vector<double> golden_values(const CallVariant&, const Arithmetic&) const;  ///< their sum
-  std::vector<double> allowed(const CallVariant&) const;
+  double stored() const;  ///< unit roundoff of what results may have been kept in
+  std::vector<std::vector<double>> device_errors(const CallVariant&) const;
+  std::vector<double> allowed(const CallVariant&, const std::vector<Tensor>& parts,
+                              const std::vector<double>& values) const;
+  std::int64_t wrong_index(const CallVariant&, const std::vector<double>& actual,
+                           const std::vector<double>& golden) const;
+  static void take_index_of_tokens(Call&);
   void allow_partial_sums(const Call&, const CallVariant&, double stored, std::span<double> error) const;
   std::optional<ScaleError> scale(const CallVariant&, const Tensor& actual,
                                   const std::vector<double>& golden) const;
@@ -76,9 +84,10 @@ class Replay {
 
   std::vector<Call> calls_;
   Tensor result_;
-  /// The last bound, which costs far more than values: that of a variant with all ways to compute it.
-  mutable std::optional<std::vector<double>> allowed_;
-  mutable std::string allowed_of_;
+  /// The last bound of each call, which costs far more than values: that of a variant with all ways to
+  /// compute it.
+  mutable std::vector<std::vector<double>> device_errors_;
+  mutable std::string errors_of_;
 };
 
 }  // namespace assay
