@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <limits>
 #include <map>
 #include <optional>
 
 #include "assay/compare/diagnosis/known_sizes.h"
+#include "assay/compare/replay/gradient_sums.h"
 #include "assay/compare/replay/local_errors.h"
 #include "assay/compare/replay/open_failures.h"
+#include "assay/compare/replay/wires.h"
 #include "assay/compare/report.h"
 
 namespace assay {
@@ -37,8 +40,9 @@ bool is_result(const Identity& id) {
 class Origins {
  public:
   Origins(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides,
-          LocalErrors::Options options)
-      : findings_(findings), pairs_(pairs), isolates_(options.isolate), local_(sides, std::move(options)) {
+          const LocalErrors::Options& options)
+      : findings_(findings), pairs_(pairs), sides_(sides), local_(sides, options) {
+    if (options.isolate) wires_.emplace(sides);
     const auto reference = [&](std::size_t i) { return pairs_[i].reference; };
     for (std::size_t i = 0; i < pairs_.size(); ++i) {
       torn_.push_back(findings_[i].verdict == Verdict::replicas_differ);
@@ -50,7 +54,7 @@ class Origins {
 
   void find() {
     for (std::size_t i = 0; i < pairs_.size(); ++i) {
-      if (isolates_ && is_result(findings_[i].id) && pairs_[i].actual != nullptr) judge_alone(i);
+      if (wires_ && pairs_[i].actual != nullptr && findings_[i].verdict != Verdict::ignored) judge_alone(i);
       find(i);
     }
   }
@@ -67,25 +71,45 @@ class Origins {
                                      {u.no_budget, "were left out, as enough was replayed before them"}}) {
       if (count > 0) text += fmt::format("; {} {}", grouped(count), why);
     }
-    return text;
+    return text + fmt::format("; {} of {} inputs are known to be what was given before them",
+                              grouped(wires_->known()), grouped(wires_->inputs()));
   }
 
  private:
   // What the operator makes of the actual side's own inputs, whatever the end-to-end comparison says.
   void judge_alone(std::size_t i) {
     Finding& f = findings_[i];
-    if (f.verdict == Verdict::ignored) return;
+    if (pairs_[i].reference != nullptr) follow_wires(i);
+    if (!is_result(f.id)) return;
     ++results_;
     alone_[i] = local_.of(f, pairs_[i]);
     const auto& local = alone_[i];
     if (!local || local->ratio <= 1) return;
-    if (!is_failure(f))
-      f.reason = fmt::format("{}, but the operator is wrong on its own recorded inputs{}",
-                             f.verdict == Verdict::passed
-                                 ? "the end-to-end tolerance passes"
-                                 : fmt::format("end to end it is {}: {}", name(f.verdict), f.reason),
-                             local->diagnoses.empty() ? "" : ": " + local->diagnoses.front().text);
+    fail(f, fmt::format("the operator is wrong on its own recorded inputs{}",
+                        local->diagnoses.empty() ? "" : ": " + local->diagnoses.front().text));
+  }
+
+  static void fail(Finding& f, const std::string& why) {
+    if (f.verdict == Verdict::passed)
+      f.reason = fmt::format("the end-to-end tolerance passes, but {}", why);
+    else if (!is_failure(f))
+      f.reason = fmt::format("{}; end to end it is {}{}", why, name(f.verdict),
+                             f.reason.empty() ? "" : ": " + f.reason);
     if (f.verdict != Verdict::replicas_differ) f.verdict = Verdict::failed;
+  }
+
+  // Whether it is what was given, or the sum of it.
+  void follow_wires(std::size_t i) {
+    const LogicalTensor &reference = *pairs_[i].reference, &actual = *pairs_[i].actual;
+    std::optional<std::string> broken;
+    try {
+      broken = wires_->broken(reference, actual);
+      if (!broken) broken = broken_sum(sides_, *wires_, reference, actual);
+    } catch (const std::exception&) {  // a tensor that cannot be read has its own finding
+    }
+    if (!broken) return;
+    fail(findings_[i], *broken);
+    broken_[i] = *broken;
   }
 
   void find(std::size_t i) {
@@ -104,6 +128,8 @@ class Origins {
   }
 
   Origin origin_of(std::size_t i) {
+    if (const auto broken = broken_.find(i); broken != broken_.end())
+      return {Origin::Kind::created, nan_, broken->second, ""};
     const std::vector<std::size_t> inputs = inputs_of(i);
     const auto failing =
         std::ranges::find_if(inputs, [&](std::size_t k) { return is_failure(findings_[k]); });
@@ -186,6 +212,11 @@ class Origins {
       add(inputs, unreduced);
       if (!inputs.empty()) return inputs;
     }
+    if (const LogicalTensor* source = wires_ ? wires_->source_of(*pairs_[i].reference) : nullptr) {
+      if (const auto found = by_tensor_.find(source); found != by_tensor_.end())
+        inputs.push_back(found->second);
+      return inputs;
+    }
     if (id.slot == "param" && id.phase == Phase::forward && id.step > 0) {
       add(inputs, {id.step - 1, -1, Phase::optimizer, id.module, "param", id.arg, 0});
       return inputs;
@@ -221,11 +252,13 @@ class Origins {
   static constexpr double nan_ = std::numeric_limits<double>::quiet_NaN();
   std::vector<Finding>& findings_;
   const std::vector<Pair>& pairs_;
-  const bool isolates_;
+  const Sides& sides_;
+  std::optional<Wires> wires_;  ///< where tensors are isolated
   LocalErrors local_;
   std::map<std::size_t, std::optional<LocalErrors::Local>>
-      alone_;                 ///< results that were judged by themselves
-  std::int64_t results_ = 0;  ///< that were to be
+      alone_;                                  ///< results that were judged by themselves
+  std::int64_t results_ = 0;                   ///< that were to be
+  std::map<std::size_t, std::string> broken_;  ///< what is not what was given
   std::map<const LogicalTensor*, std::size_t> by_tensor_;
   std::map<Identity, std::size_t> by_id_;
   std::int64_t first_step_ = std::numeric_limits<std::int64_t>::max();
