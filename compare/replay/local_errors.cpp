@@ -166,6 +166,8 @@ std::optional<CallVariant> LocalErrors::fitting(const Replay& reference, const K
   auto found = first_fit(reference, variants_of(reference.op()));
   if (!found) found = first_fit(reference, with_fitted_epsilon(reference));
   if (!found && !is_spent()) found = first_fit(reference, reference.with_fitted_scaling());
+  if (!found && !is_spent()) found = first_fit(reference, reference.with_groups());
+  if (!found && !is_spent()) found = first_fit(reference, reference.with_scales());
   if (found) known_[key] = *found;
   return found;
 }

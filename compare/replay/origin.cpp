@@ -144,8 +144,12 @@ class Origins {
     if (from_ != none) {
       return {Origin::Kind::inherited, nan_, fmt::format("{} fails already", findings_[from_].name), ""};
     }
-    const bool passed =
-        std::ranges::all_of(inputs, [&](std::size_t k) { return findings_[k].verdict == Verdict::passed; });
+    // A choice may follow from the last bit of what it is made of.
+    const bool is_choice = wires_ && !is_float(findings_[i].actual_dtype);
+    const bool passed = std::ranges::all_of(inputs, [&](std::size_t k) {
+      const Finding& f = findings_[k];
+      return f.verdict == Verdict::passed && !(is_choice && f.metrics && f.metrics->different_bits > 0);
+    });
     if (passed && knows_data(i, inputs)) {
       return {Origin::Kind::created, nan_, fmt::format("its inputs passed ({})", name_some(inputs)), ""};
     }

@@ -281,12 +281,13 @@ std::optional<Arithmetic> Replay::autocast() const {
   return Arithmetic{narrowest, Rounding::nearest_even, {}};
 }
 
-std::optional<ScaleError> Replay::scale(const CallVariant& variant, const Tensor& actual,
-                                        const std::vector<double>& golden) const {
+std::optional<ScaleError> Replay::scale(const CallVariant& variant, const Compared& c) const {
+  const Tensor& actual = c.actual;
+  const std::vector<double> values = actual.values(), golden = c.golden.values();
   ScaleTest test;
-  const std::vector<double> values = actual.values();
   test.actual = values;
   test.golden = golden;
+  test.allowed = c.allowed;
   test.columns = actual.shape().empty() ? 1 : actual.shape().back();
   test.terms = 0;
   for (const Call& call : calls_)
@@ -350,7 +351,7 @@ std::optional<Replay::Compared> Replay::compare(const CallVariant& variant, cons
     const Metrics m = measure(c.actual, c.golden, {0, 0, c.allowed});
     c.ratio = m.special_mismatch > 0 ? infinity : m.worst_ratio;
     c.worst_at = worst_element(m);
-    c.scale = scale(variant, c.actual, values);
+    c.scale = scale(variant, c);
     return c;
   } catch (const Error&) {  // not from these inputs
     return std::nullopt;

@@ -50,6 +50,10 @@ class Replay {
   std::vector<CallVariant> with_fitted_epsilon() const;
   /// Routers with the factor of their weights that comes nearest, in the same way; none for other operators.
   std::vector<CallVariant> with_fitted_scaling() const;
+  /// Attention with the scales that context extension gives it; none for other operators.
+  std::vector<CallVariant> with_scales() const;
+  /// Routers that choose among groups of experts, in every number of groups and of those kept.
+  std::vector<CallVariant> with_groups() const;
   /// Evaluations of values that this takes: 0 where there is no epsilon.
   int evaluations_to_fit_epsilon() const;
 
@@ -78,8 +82,7 @@ class Replay {
                            const std::vector<double>& golden) const;
   static void take_index_of_tokens(Call&);
   void allow_partial_sums(const Call&, const CallVariant&, double stored, std::span<double> error) const;
-  std::optional<ScaleError> scale(const CallVariant&, const Tensor& actual,
-                                  const std::vector<double>& golden) const;
+  std::optional<ScaleError> scale(const CallVariant&, const Compared&) const;
   double coarsest_roundoff() const;
 
   std::vector<Call> calls_;

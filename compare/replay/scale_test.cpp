@@ -7,7 +7,8 @@
 
 #include "assay/golden/accumulator.h"
 
-// k - 1 = sum e_i g_i / sum g_i^2 for errors e = a - g.
+// k - 1 = sum e_i g_i / sum g_i^2 for errors e = a - g, in units of the error b_i that is allowed: the least
+// squares with weights 1 / b_i^2, in which a few large elements do not drown all others.
 //
 // Errors of roundings are independent and as often up as down. Given their sizes, sum e_i g_i is a sum of
 // terms of known size and random sign: beyond z sqrt(sum e_i^2 g_i^2) it is once in 4e13 tensors for z =
@@ -46,15 +47,14 @@ double root_of_squares(std::vector<Term>& terms) {
 // What elements have in common: all of them constants, those of a row its statistic, a sum of n terms, in
 // error by at most n u and, but for one in 4e13, by z sqrt(n) u. Rows are independent of each other. A unit
 // that truncates loses less than one unit in the last place, 2 u, at each step, always downwards.
-double shared_error(const ScaleTest& t, double square) {
+double shared_error(const ScaleTest& t, const std::vector<double>& squares, double square) {
   const auto n = static_cast<double>(std::max<std::int64_t>(t.terms, 1));
   const double row_error = std::min(n, improbable * std::sqrt(n)) * t.unit_roundoff;
   const auto columns = static_cast<std::size_t>(std::max<std::int64_t>(t.columns, 1));
   double rows = 0;
-  for (std::size_t begin = 0; begin < t.golden.size(); begin += columns) {
+  for (std::size_t begin = 0; begin < squares.size(); begin += columns) {
     double row = 0;
-    for (std::size_t i = begin; i < std::min(begin + columns, t.golden.size()); ++i)
-      row += t.golden[i] * t.golden[i];
+    for (std::size_t i = begin; i < std::min(begin + columns, squares.size()); ++i) row += squares[i];
     rows += (row / square) * (row / square);
   }
   const double cut = t.may_truncate ? std::ceil(n / fewest_fused) * 2 * t.unit_roundoff : 0;
@@ -70,18 +70,23 @@ std::optional<ScaleError> scale_error(const ScaleTest& t) {
   double square = 0, product = 0;
   std::vector<Term> by_value, by_unit;
   by_value.reserve(t.actual.size());
+  std::vector<double> squares;
+  squares.reserve(t.actual.size());
   for (std::size_t i = 0; i < t.actual.size(); ++i) {
-    const double a = t.actual[i], g = t.golden[i];
+    const double a = t.actual[i], g = t.golden[i], b = t.allowed[i];
     if (!std::isfinite(a) || !std::isfinite(g)) return std::nullopt;
-    const double term = (a - g) * g;
-    square += g * g;
+    // What may not be off at all is judged by itself.
+    const bool counts = b > 0 && std::isfinite(b);
+    const double term = counts ? (a - g) / b * (g / b) : 0;
+    squares.push_back(counts ? g / b * (g / b) : 0);
+    square += squares.back();
     product += term;
     by_value.emplace_back(std::abs(a), term);
     if (!t.units.empty()) by_unit.emplace_back(static_cast<double>(t.units[i]), term);
   }
   if (!(square > 0) || !std::isfinite(square)) return std::nullopt;
   const double spread = std::max(root_of_squares(by_value), root_of_squares(by_unit));
-  return ScaleError{product / square, shared_error(t, square) + improbable * spread / square};
+  return ScaleError{product / square, shared_error(t, squares, square) + improbable * spread / square};
 }
 
 }  // namespace assay

@@ -34,4 +34,29 @@ std::vector<CallVariant> Replay::with_fitted_scaling() const {
   return fitted;
 }
 
+std::vector<CallVariant> Replay::with_groups() const {
+  std::vector<CallVariant> grouped;
+  const Tensor* logits = find_tensor(calls_.front().inputs, "logits");
+  if (op().name != "router_topk" || is_float(result_.dtype()) || logits == nullptr) return grouped;
+  const std::int64_t experts = logits->shape().back();
+  for (std::int64_t groups = 2; groups < experts; ++groups) {
+    if (experts % groups != 0) continue;
+    for (std::int64_t kept = 1; kept < groups; ++kept) {
+      for (const char* score : {"softmax", "sigmoid"}) {
+        for (const bool by_two : {true, false}) {  // DeepSeek-V3, Megatron-LM
+          CallVariant v;
+          v.attributes = {
+              {"score", score},
+              {"groups", std::vector<double>{static_cast<double>(groups), static_cast<double>(kept)}}};
+          if (by_two) v.attributes.set("group_top", 2.0);
+          v.text = fmt::format("score = \"{}\", {} of {} groups{}", score, kept, groups,
+                               by_two ? ", by their two best" : "");
+          grouped.push_back(std::move(v));
+        }
+      }
+    }
+  }
+  return grouped;
+}
+
 }  // namespace assay
