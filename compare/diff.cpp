@@ -50,10 +50,13 @@ class Differ {
     }
     std::vector<std::string> unused = options_.rules.unused();
     if (options_.team.size > 1 && !collect(report.findings, unused)) return {};
-    const Sides sides{actual_, reference_, actual_tensors_, reference_tensors_};
+    const Sides sides{actual_, reference_, actual_tensors_, reference_tensors_, options_.sizes};
     if (options_.explain) {
-      find_origins(report.findings, found, sides);
-      find_causes(report.findings, found, sides, reference_by_id_, options_.sizes);
+      if (options_.isolate)
+        isolate_results(report, found, sides);
+      else
+        find_origins(report.findings, found, sides);
+      find_causes(report.findings, found, sides, reference_by_id_);
     }
     note_deviations(report, found, *row_dtype_);
     if (options_.only.empty()) {
@@ -145,6 +148,14 @@ class Differ {
     }
     if (!options_.repeat.empty() && f.verdict != Verdict::passed)
       f.repeat = options_.repeat + only_option(f.name);
+  }
+
+  void isolate_results(Report& report, const std::vector<Pair>& found, const Sides& sides) const {
+    isolate(report, found, sides);
+    for (Finding& f : report.findings) {
+      if (!options_.repeat.empty() && f.verdict != Verdict::passed && f.repeat.empty())
+        f.repeat = options_.repeat + only_option(f.name);
+    }
   }
 
   void compare_pair(Finding& f, const Pair& pair, const std::vector<std::string>& paths) {

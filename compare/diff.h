@@ -20,6 +20,9 @@ struct DiffOptions {
   std::string only;  ///< glob over tensor names; empty: all
   /// Tensors whose statistics agree pass, though their elements cannot be compared.
   bool accept_statistics = false;
+  /// Every result of an operator is judged by its own recorded inputs, too: a fault is found where it is
+  /// made, however small, and never blamed on what inherits it.
+  bool isolate = false;
   int threads = 1;
   bool exact_sums = false;  ///< see measure()
   std::int64_t last_step = std::numeric_limits<std::int64_t>::max();  ///< later ones are left out

@@ -31,10 +31,8 @@ constexpr MatrixUnit units[] = {
     {"cdna3-fp8", 16, 24, 23},
 };
 
-// Roundings of partial sums s_k that are independent with mean 0, each within u |s_k|, add up to more than
-// lambda u sqrt(sum s_k^2) in one sum of 1 / (2 exp(-lambda^2 / 2)) = 4e13 (Hoeffding's inequality, as in
-// Higham and Mary 2019, thm 2.4).
-constexpr double lambda = 8;
+// Of the partial sums s_k, each rounding is within u |s_k|.
+constexpr double lambda = improbable;
 // Roundings stop to be independent once terms are next to nothing beside the sum (stagnation): from n u =
 // 2^-7 on only the guaranteed bound counts.
 constexpr double most_growth = 0x1p-7;

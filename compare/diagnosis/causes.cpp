@@ -9,6 +9,7 @@
 #include <map>
 #include <tuple>
 
+#include "assay/compare/diagnosis/known_sizes.h"
 #include "assay/compare/diagnosis/other_tensor.h"
 
 namespace assay {
@@ -22,10 +23,9 @@ constexpr std::size_t most_near = 64;
 
 class Causes {
  public:
-  Causes(const Sides& sides, const TensorsById& reference, const std::vector<KnownSize>& more)
-      : sides_(sides), reference_(reference), sizes_(known_sizes()) {
+  Causes(const Sides& sides, const TensorsById& reference)
+      : sides_(sides), reference_(reference), sizes_(known_sizes(sides)) {
     for (const LogicalTensor& t : sides.reference_tensors) by_name_[name_of(t.id)].push_back(&t);
-    for (const KnownSize& size : more) add(sizes_, size);
   }
 
   void explain(Finding& f, const Pair& pair) {
@@ -36,7 +36,7 @@ class Causes {
     const DiagnosisContext context{{f.atol, f.rtol, {}}, sizes_};
     const FailingPair failing(actual, reference, context);
     if (failing.over > 0) {
-      for (Diagnosis& d : assay::explain(failing)) f.diagnoses.push_back(std::move(d));
+      for (Diagnosis& d : assay::explain(failing)) add_new(f, std::move(d));
       stale(f, pair, failing);
       added(f, pair, failing);
     }
@@ -47,28 +47,15 @@ class Causes {
   }
 
  private:
+  // What was found by a sharper comparison is not said twice.
+  static void add_new(Finding& f, Diagnosis d) {
+    if (std::ranges::find(f.diagnoses, d.kind, &Diagnosis::kind) == f.diagnoses.end())
+      f.diagnoses.push_back(std::move(d));
+  }
+
   // What it is in every step and micro-batch.
   using Name = std::tuple<Phase, std::string, std::string, std::string>;
   static Name name_of(const Identity& id) { return {id.phase, id.module, id.slot, id.arg}; }
-
-  std::vector<KnownSize> known_sizes() const {
-    std::vector<KnownSize> sizes;
-    for (const Dump* dump : {&sides_.actual, &sides_.reference}) {
-      for (std::size_t m = 0; m < dump->mesh.dims.size() && m < dump->mesh.shape.size(); ++m)
-        add(sizes, {dump->mesh.dims[m], dump->mesh.shape[m]});
-      add(sizes, {"ranks", dump->world_size});
-    }
-    std::int64_t last = -1;
-    for (const LogicalTensor& t : sides_.reference_tensors) last = std::max(last, t.id.micro_batch);
-    add(sizes, {"micro-batches", last + 1});
-    return sizes;
-  }
-
-  static void add(std::vector<KnownSize>& sizes, KnownSize size) {
-    const bool known = std::ranges::any_of(
-        sizes, [&](const KnownSize& s) { return s.name == size.name && s.size == size.size; });
-    if (size.size > 1 && !known) sizes.push_back(std::move(size));
-  }
 
   // What names a mistake comes before what only describes its effect.
   static int generality(std::string_view kind) {
@@ -177,8 +164,8 @@ class Causes {
 }  // namespace
 
 void find_causes(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides,
-                 const TensorsById& reference, const std::vector<KnownSize>& sizes) {
-  Causes causes(sides, reference, sizes);
+                 const TensorsById& reference) {
+  Causes causes(sides, reference);
   std::size_t explained = 0;
   for (std::size_t i = 0; i < pairs.size() && explained < most_explained; ++i) {
     Finding& f = findings[i];

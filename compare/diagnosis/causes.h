@@ -13,8 +13,7 @@ namespace assay {
 /// micro-batch, a multiple of another tensor that was added (bias, weight decay, an old gradient). Fills
 /// Finding::diagnoses.
 /// @param pairs  of findings[i], for as many as there are
-/// @param sizes  that factors may come from, beside those in the dumps
 void find_causes(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides&,
-                 const TensorsById& reference, const std::vector<KnownSize>& sizes);
+                 const TensorsById& reference);
 
 }  // namespace assay

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "assay/compare/diagnosis.h"
 #include "assay/dumps/merge.h"
 
 namespace assay {
@@ -19,6 +20,7 @@ struct Sides {
   const Dump& reference;
   const std::vector<LogicalTensor>& actual_tensors;
   const std::vector<LogicalTensor>& reference_tensors;
+  std::vector<KnownSize> sizes = {};  ///< that neither dump says
 };
 
 }  // namespace assay

@@ -15,6 +15,7 @@ struct Alias {
 constexpr Alias aliases[] = {
     {"router_topk", "weights", "probs"},
     {"router_topk", "index", "indices"},
+    {"grouped_matmul", "w", "weight"},
 };
 
 // An operator by the name that a recorder has for it: PyTorch's modules by their class alone, and methods of
@@ -81,6 +82,19 @@ const LogicalTensor* weight_of(const Call& params, std::string_view result) {
   const auto any =
       std::ranges::find_if(params, [](const LogicalTensor* t) { return t->id.arg.ends_with(weight_suffix); });
   return any == params.end() ? nullptr : *any;
+}
+
+// Another operator of the module may have a parameter of that name: a projection's weight is none of the loss
+// behind it.
+bool may_have(const Arg& arg, const Shape& shape) {
+  if (arg.shape.find('*') != std::string_view::npos) return true;
+  const auto dims = arg.shape.empty() ? 0 : 1 + std::ranges::count(arg.shape, ',');
+  return static_cast<std::size_t>(dims) == shape.size();
+}
+
+// The results of a router that follow from which experts it took, not those that say which.
+bool of_choice(std::string_view result) {
+  return result == "weights";
 }
 
 std::string without_suffix(const std::string& arg) {
@@ -165,7 +179,7 @@ std::optional<std::vector<RecordedCall>> CallNames::backward(const LogicalTensor
 std::string CallNames::gradient_name(const LogicalTensor& gradient) const {
   const std::string param = without_suffix(gradient.id.arg);
   if (gradient.id.slot != "grad_input") {
-    if (!is_linear()) return "grad_" + param;
+    if (!is_linear()) return "grad_" + std::string(declared_name(op_, param));
     return param == "bias" ? "grad_b" : "grad_w";
   }
   const auto numbered = std::ranges::find(
@@ -215,8 +229,14 @@ const LogicalTensor* CallNames::named_input(const Arg& arg, std::string_view res
   if (is_linear() && arg.name == "b") return with_arg(params_, "bias");
   for (const Call* call : {&inputs_, &params_, &states_}) {
     for (const LogicalTensor* t : *call) {
-      if (declared_name(op_, t->id.arg) == arg.name) return t;
+      if (declared_name(op_, t->id.arg) == arg.name && may_have(arg, t->shape)) return t;
     }
+  }
+  // What a router made of its own choice does not depend on how it chose.
+  if (op_.name == "router_topk" && arg.name == "chosen" && of_choice(output_name(result))) {
+    const auto index = std::ranges::find_if(
+        outputs_, [&](const LogicalTensor* t) { return declared_name(op_, t->id.arg) == "index"; });
+    if (index != outputs_.end()) return *index;
   }
   // A router records its logits as a result of its own.
   if (arg.role == Role::input) {
@@ -227,7 +247,8 @@ const LogicalTensor* CallNames::named_input(const Arg& arg, std::string_view res
   // rope turns q and k in two calls that were recorded as one: the result has the input's name.
   if (const LogicalTensor* same = with_arg(inputs_, result); same != nullptr && arg.role == Role::input)
     return same;
-  return inputs_.size() == 1 ? inputs_.front() : nullptr;
+  const bool is_lone = inputs_.size() == 1 && is_float(inputs_.front()->dtype) == (arg.role == Role::input);
+  return is_lone ? inputs_.front() : nullptr;
 }
 
 void CallNames::add_inputs(RecordedCall& call, std::string_view result) const {

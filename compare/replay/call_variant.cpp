@@ -48,6 +48,10 @@ const std::vector<Choice>& choices() {
       {"router_topk", "pre_softmax", {"true", "false"}},
       {"router_topk", "normalize", {"true", "false"}},
       {"router_topk", "scaling", {"1", "2.5"}},
+      // [experts, in, out], or [experts, out, in] as Megatron and PyTorch store weights.
+      {"grouped_matmul", "transpose_weight", {"false", "true"}},
+      {"moe_aux_loss", "kind", {"\"micro_batch\"", "\"sequence\""}},
+      {"moe_aux_loss", "score", {"\"softmax\"", "\"sigmoid\""}},
       {"softmax", "dim", {"-1", "-2", "1", "0"}},
       {"log_softmax", "dim", {"-1", "-2", "1", "0"}},
       {"reduce_sum", "dims", {"null", "-1", "0"}},

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 
 #include "assay/compare/metrics.h"
@@ -13,6 +14,9 @@ namespace {
 // Replays of one comparison: what they may add up together, about a minute at the 1.5e7 terms a second that
 // bounds take. A root stands before what follows from it, so that little is left out that would say more.
 constexpr double most_work = 0x1p30;
+
+// Where every result is replayed: some ten minutes. A step of a tiny model of 3,500 tensors takes a tenth.
+constexpr double most_work_isolated = 0x1p33;
 
 constexpr double share_of_values = 1. / 40;  // of that of bounds: 6e8 terms a second
 
@@ -27,8 +31,15 @@ std::string text_of(const CallVariant& v) {
 
 }  // namespace
 
-LocalErrors::LocalErrors(const Sides& sides)
-    : sides_(sides), actual_calls_(sides.actual_tensors), reference_calls_(sides.reference_tensors) {}
+LocalErrors::LocalErrors(const Sides& sides, Options options)
+    : sides_(sides),
+      options_(std::move(options)),
+      actual_calls_(sides.actual_tensors),
+      reference_calls_(sides.reference_tensors) {}
+
+bool LocalErrors::is_spent() const {
+  return work_ > (options_.isolate ? most_work_isolated : most_work);
+}
 
 std::optional<Replay> LocalErrors::prepare(const Dump& dump, const RecordedCalls& calls,
                                            const LogicalTensor& tensor, const Finding& f) const {
@@ -39,49 +50,124 @@ std::optional<Replay> LocalErrors::prepare(const Dump& dump, const RecordedCalls
 }
 
 std::optional<LocalErrors::Local> LocalErrors::of(const Finding& f, const Pair& pair) {
-  if (!f.metrics || pair.actual == nullptr || pair.reference == nullptr || work_ > most_work) return {};
+  if (!f.metrics || pair.actual == nullptr || pair.reference == nullptr) {
+    ++unjudged_.no_call;
+    return {};
+  }
+  if (is_spent()) {
+    ++unjudged_.no_budget;
+    return {};
+  }
   try {
-    const auto reference = prepare(sides_.reference, reference_calls_, *pair.reference, f);
-    if (!reference) return {};
-    const auto variant = fitting(*reference, f.id);
-    if (!variant) return {};
-    const auto actual = prepare(sides_.actual, actual_calls_, *pair.actual, f);
-    if (!actual) return {};
-    work_ += actual->work();
-    const std::optional<double> ratio = actual->ratio(*variant);
-    if (!ratio) return {};
-    Local local{*ratio,
-                fmt::format("{}{} on its own recorded inputs: error/allowed {:.3g}", actual->op().name,
-                            variant->text.empty() ? "" : " (" + variant->text + ")", *ratio),
-                {}};
-    if (*ratio > 1) local.diagnoses = mistakes(*actual, *variant);
-    return local;
+    return replay(f, pair);
   } catch (const std::exception&) {  // it cannot be read, or not be held in float64: nothing can be said
+    ++unjudged_.unreadable;
     return {};
   }
 }
 
+std::optional<LocalErrors::Local> LocalErrors::replay(const Finding& f, const Pair& pair) {
+  const auto actual = prepare(sides_.actual, actual_calls_, *pair.actual, f);
+  if (!actual) {
+    ++unjudged_.no_call;
+    return {};
+  }
+  const Key key(&actual->op(), pattern(f.id.module));
+  // What is right with the attributes that fitted before needs no second look at the reference.
+  const auto known = options_.isolate ? known_.find(key) : known_.end();
+  if (known != known_.end()) {
+    const auto compared = compare(*actual, known->second);
+    if (compared && is_within(*compared)) return local(*actual, {known->second, *compared});
+  }
+  const auto reference = prepare(sides_.reference, reference_calls_, *pair.reference, f);
+  const auto variant = reference ? fitting(*reference, key) : std::nullopt;
+  const auto compared = variant ? compare(*actual, *variant) : std::nullopt;
+  if (!compared) {
+    ++(reference ? unjudged_.no_fit : unjudged_.no_call);
+    return {};
+  }
+  return local(*actual, {*variant, *compared});
+}
+
+// As declared, or as autocast has it, whichever is nearer.
+std::optional<Replay::Compared> LocalErrors::compare(const Replay& replay, const CallVariant& variant) {
+  work_ += replay.work();
+  auto compared = replay.compare(variant);
+  if (!compared || is_within(*compared)) return compared;
+  const auto narrow = replay.autocast();
+  if (!narrow) return compared;
+  work_ += replay.work() * share_of_values;
+  auto cast = replay.compare(variant, *narrow);
+  return cast && (is_within(*cast) || cast->ratio < compared->ratio) ? cast : compared;
+}
+
+bool LocalErrors::is_within(const Replay::Compared& compared) const {
+  return options_.isolate ? compared.within() : compared.ratio <= 1;
+}
+
+LocalErrors::Local LocalErrors::local(const Replay& actual, const Judged& judged) {
+  const Replay::Compared& c = judged.compared;
+  const std::string name = fmt::format("{}{}", actual.op().name,
+                                       judged.variant.text.empty() ? "" : " (" + judged.variant.text + ")");
+  Local local{c.ratio, fmt::format("{} on its own recorded inputs: error/allowed {:.3g}", name, c.ratio), {}};
+  if (c.ratio > 1) local.diagnoses = mistakes(actual, judged.variant);
+  if (!options_.isolate || is_within(c)) return local;
+  if (c.ratio <= 1) {
+    local.ratio = std::abs(c.scale->excess) / c.scale->allowed;
+    local.how = fmt::format(
+        "{} on its own recorded inputs: each element is within its bound (error/allowed {:.3g}), but as a "
+        "whole "
+        "it is off by {:.2g} of itself where roundings make no more than {:.2g}",
+        name, c.ratio, c.scale->excess, c.scale->allowed);
+    local.diagnoses.push_back(
+        {"factor",
+         fmt::format("actual = {:.6g} x what {} makes of its own inputs (+- {:.1g}); error/allowed {:.2g}",
+                     1 + c.scale->excess, actual.op().name, c.scale->allowed, c.ratio),
+         c.ratio});
+    return local;
+  }
+  if (local.diagnoses.empty()) local.diagnoses = explained(c, actual);
+  return local;
+}
+
+// By the sharpest comparison there is: what the operator makes of the same inputs, each element within the
+// bound of its rounding.
+std::vector<Diagnosis> LocalErrors::explained(const Replay::Compared& c, const Replay& actual) const {
+  if (!is_float(c.actual.dtype())) return {};
+  std::vector<Diagnosis> found = diagnose(c.actual, c.golden, {{0, 0, c.allowed}, options_.sizes});
+  for (Diagnosis& d : found)
+    d.text += fmt::format(" (against what {} makes of its own inputs)", actual.op().name);
+  return found;
+}
+
 bool LocalErrors::fits(const Replay& replay, const CallVariant& variant, const Arithmetic& arithmetic) {
-  if (work_ > most_work) return false;
+  if (is_spent()) return false;
   work_ += replay.work() * share_of_values;
   if (!replay.may_fit(variant, arithmetic)) return false;
   work_ += replay.work();
-  const std::optional<double> ratio = replay.ratio(variant, arithmetic);
-  return ratio && *ratio <= 1;
+  const auto compared = replay.compare(variant, arithmetic);
+  if (compared && is_within(*compared)) return true;
+  const auto narrow = arithmetic.inputs ? std::nullopt : replay.autocast();
+  if (!narrow) return false;
+  work_ += replay.work() * share_of_values;
+  const auto cast = replay.compare(variant, {narrow->inputs, narrow->rounding, arithmetic.sums});
+  return cast && is_within(*cast);
 }
 
 std::vector<CallVariant> LocalErrors::with_fitted_epsilon(const Replay& replay) {
   work_ += replay.evaluations_to_fit_epsilon() * replay.work() * share_of_values;
-  return work_ > most_work ? std::vector<CallVariant>() : replay.with_fitted_epsilon();
+  return is_spent() ? std::vector<CallVariant>() : replay.with_fitted_epsilon();
 }
 
 // The attributes with which the reference's recording is right.
-std::optional<CallVariant> LocalErrors::fitting(const Replay& reference, const Identity& id) {
-  const auto key = std::pair(&reference.op(), pattern(id.module));
+std::optional<CallVariant> LocalErrors::fitting(const Replay& reference, const Key& key) {
   if (const auto known = known_.find(key); known != known_.end() && fits(reference, known->second))
     return known->second;
   auto found = first_fit(reference, variants_of(reference.op()));
   if (!found) found = first_fit(reference, with_fitted_epsilon(reference));
+  if (!found && !is_spent()) found = first_fit(reference, reference.with_fitted_scaling());
+  if (!found && !is_spent()) found = first_fit(reference, reference.with_groups());
+  if (!found && !is_spent()) found = first_fit(reference, reference.with_scales());
   if (found) known_[key] = *found;
   return found;
 }

@@ -4,12 +4,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <limits>
 #include <map>
 #include <optional>
 
+#include "assay/compare/diagnosis/known_sizes.h"
+#include "assay/compare/replay/gradient_sums.h"
 #include "assay/compare/replay/local_errors.h"
 #include "assay/compare/replay/open_failures.h"
+#include "assay/compare/replay/wires.h"
+#include "assay/compare/report.h"
 
 namespace assay {
 namespace {
@@ -34,8 +39,10 @@ bool is_result(const Identity& id) {
 
 class Origins {
  public:
-  Origins(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides)
-      : findings_(findings), pairs_(pairs), local_(sides) {
+  Origins(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides,
+          const LocalErrors::Options& options)
+      : findings_(findings), pairs_(pairs), sides_(sides), local_(sides, options) {
+    if (options.isolate) wires_.emplace(sides);
     const auto reference = [&](std::size_t i) { return pairs_[i].reference; };
     for (std::size_t i = 0; i < pairs_.size(); ++i) {
       torn_.push_back(findings_[i].verdict == Verdict::replicas_differ);
@@ -46,10 +53,65 @@ class Origins {
   }
 
   void find() {
-    for (std::size_t i = 0; i < pairs_.size(); ++i) find(i);
+    for (std::size_t i = 0; i < pairs_.size(); ++i) {
+      if (wires_ && pairs_[i].actual != nullptr && findings_[i].verdict != Verdict::ignored) judge_alone(i);
+      find(i);
+    }
+  }
+
+  // "isolated: 812 of 1,245 results; 433 have no recorded call".
+  std::string coverage() const {
+    const LocalErrors::Unjudged& u = local_.unjudged();
+    const std::int64_t unjudged = u.no_call + u.no_fit + u.no_budget + u.unreadable;
+    std::string text = fmt::format("isolated: {} of {} results judged on their own recorded inputs",
+                                   grouped(results_ - unjudged), grouped(results_));
+    for (const auto& [count, why] : {std::pair(u.no_call, "have no recorded call with all of its inputs"),
+                                     {u.no_fit, "are of calls whose attributes the reference does not show"},
+                                     {u.unreadable, "are of calls with a tensor that cannot be read"},
+                                     {u.no_budget, "were left out, as enough was replayed before them"}}) {
+      if (count > 0) text += fmt::format("; {} {}", grouped(count), why);
+    }
+    return text + fmt::format("; {} of {} inputs are known to be what was given before them",
+                              grouped(wires_->known()), grouped(wires_->inputs()));
   }
 
  private:
+  // What the operator makes of the actual side's own inputs, whatever the end-to-end comparison says.
+  void judge_alone(std::size_t i) {
+    Finding& f = findings_[i];
+    if (pairs_[i].reference != nullptr) follow_wires(i);
+    if (!is_result(f.id)) return;
+    ++results_;
+    alone_[i] = local_.of(f, pairs_[i]);
+    const auto& local = alone_[i];
+    if (!local || local->ratio <= 1) return;
+    fail(f, fmt::format("the operator is wrong on its own recorded inputs{}",
+                        local->diagnoses.empty() ? "" : ": " + local->diagnoses.front().text));
+  }
+
+  static void fail(Finding& f, const std::string& why) {
+    if (f.verdict == Verdict::passed)
+      f.reason = fmt::format("the end-to-end tolerance passes, but {}", why);
+    else if (!is_failure(f))
+      f.reason = fmt::format("{}; end to end it is {}{}", why, name(f.verdict),
+                             f.reason.empty() ? "" : ": " + f.reason);
+    if (f.verdict != Verdict::replicas_differ) f.verdict = Verdict::failed;
+  }
+
+  // Whether it is what was given, or the sum of it.
+  void follow_wires(std::size_t i) {
+    const LogicalTensor &reference = *pairs_[i].reference, &actual = *pairs_[i].actual;
+    std::optional<std::string> broken;
+    try {
+      broken = wires_->broken(reference, actual);
+      if (!broken) broken = broken_sum(sides_, *wires_, reference, actual);
+    } catch (const std::exception&) {  // a tensor that cannot be read has its own finding
+    }
+    if (!broken) return;
+    fail(findings_[i], *broken);
+    broken_[i] = *broken;
+  }
+
   void find(std::size_t i) {
     Finding& f = findings_[i];
     // Tensors that only have a name ran in no order.
@@ -66,6 +128,8 @@ class Origins {
   }
 
   Origin origin_of(std::size_t i) {
+    if (const auto broken = broken_.find(i); broken != broken_.end())
+      return {Origin::Kind::created, nan_, broken->second, ""};
     const std::vector<std::size_t> inputs = inputs_of(i);
     const auto failing =
         std::ranges::find_if(inputs, [&](std::size_t k) { return is_failure(findings_[k]); });
@@ -80,8 +144,12 @@ class Origins {
     if (from_ != none) {
       return {Origin::Kind::inherited, nan_, fmt::format("{} fails already", findings_[from_].name), ""};
     }
-    const bool passed =
-        std::ranges::all_of(inputs, [&](std::size_t k) { return findings_[k].verdict == Verdict::passed; });
+    // A choice may follow from the last bit of what it is made of.
+    const bool is_choice = wires_ && !is_float(findings_[i].actual_dtype);
+    const bool passed = std::ranges::all_of(inputs, [&](std::size_t k) {
+      const Finding& f = findings_[k];
+      return f.verdict == Verdict::passed && !(is_choice && f.metrics && f.metrics->different_bits > 0);
+    });
     if (passed && knows_data(i, inputs)) {
       return {Origin::Kind::created, nan_, fmt::format("its inputs passed ({})", name_some(inputs)), ""};
     }
@@ -148,6 +216,11 @@ class Origins {
       add(inputs, unreduced);
       if (!inputs.empty()) return inputs;
     }
+    if (const LogicalTensor* source = wires_ ? wires_->source_of(*pairs_[i].reference) : nullptr) {
+      if (const auto found = by_tensor_.find(source); found != by_tensor_.end())
+        inputs.push_back(found->second);
+      return inputs;
+    }
     if (id.slot == "param" && id.phase == Phase::forward && id.step > 0) {
       add(inputs, {id.step - 1, -1, Phase::optimizer, id.module, "param", id.arg, 0});
       return inputs;
@@ -167,7 +240,8 @@ class Origins {
   std::optional<Origin> replay(std::size_t i) {
     Finding& f = findings_[i];
     if (!is_result(f.id)) return {};
-    const auto local = local_.of(f, pairs_[i]);
+    const auto known = alone_.find(i);
+    const auto local = known != alone_.end() ? known->second : local_.of(f, pairs_[i]);
     if (!local) return {};
     if (local->ratio > 1) {
       f.diagnoses.insert(f.diagnoses.end(), local->diagnoses.begin(), local->diagnoses.end());
@@ -182,7 +256,13 @@ class Origins {
   static constexpr double nan_ = std::numeric_limits<double>::quiet_NaN();
   std::vector<Finding>& findings_;
   const std::vector<Pair>& pairs_;
+  const Sides& sides_;
+  std::optional<Wires> wires_;  ///< where tensors are isolated
   LocalErrors local_;
+  std::map<std::size_t, std::optional<LocalErrors::Local>>
+      alone_;                                  ///< results that were judged by themselves
+  std::int64_t results_ = 0;                   ///< that were to be
+  std::map<std::size_t, std::string> broken_;  ///< what is not what was given
   std::map<const LogicalTensor*, std::size_t> by_tensor_;
   std::map<Identity, std::size_t> by_id_;
   std::int64_t first_step_ = std::numeric_limits<std::int64_t>::max();
@@ -195,7 +275,13 @@ class Origins {
 
 void find_origins(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides) {
   if (std::ranges::none_of(findings, is_failure)) return;
-  Origins(findings, pairs, sides).find();
+  Origins(findings, pairs, sides, {}).find();
+}
+
+void isolate(Report& report, const std::vector<Pair>& pairs, const Sides& sides) {
+  Origins origins(report.findings, pairs, sides, {.isolate = true, .sizes = known_sizes(sides)});
+  origins.find();
+  report.notes.push_back(origins.coverage());
 }
 
 }  // namespace assay

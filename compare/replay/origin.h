@@ -17,4 +17,9 @@ namespace assay {
 /// @param pairs  of findings[i], for as many as there are
 void find_origins(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides&);
 
+/// The same, but every result that an operator made is judged by itself, whatever the end-to-end tolerance
+/// says of it: one that is outside of the bound of its own inputs, or off as a whole by more than roundings
+/// can be, has failed and was created here. Fills Report::notes with how many could be judged.
+void isolate(Report&, const std::vector<Pair>& pairs, const Sides&);
+
 }  // namespace assay

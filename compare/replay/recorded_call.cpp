@@ -5,6 +5,21 @@
 #include "assay/compare/replay/call_names.h"
 
 namespace assay {
+namespace {
+
+// Indices that a call takes from where they were made, in its module or one around it: which rows go to which
+// expert is recorded by who permutes them.
+struct MadeIndex {
+  std::string_view op, arg, made;
+};
+constexpr MadeIndex made_indices[] = {
+    {"grouped_matmul", "group_sizes", "tokens_per_expert"},
+    {"moe_unpermute", "sorted_index", "sorted_index"},
+    {"moe_permute", "index", "index"},
+    {"moe_aux_loss", "index", "index"},
+};
+
+}  // namespace
 
 bool RecordedCall::is_complete() const {
   const auto is_gradient = [](std::string_view name) { return name.starts_with("grad_"); };
@@ -22,6 +37,8 @@ RecordedCalls::RecordedCalls(const std::vector<LogicalTensor>& tensors) {
       Call& call = calls_[key];
       if (call.empty()) keys_[{t.id.step, t.id.module}].push_back(key);
       call.push_back(&t);
+      if (t.id.slot == "output" && !is_float(t.dtype))
+        indices_[{t.id.step, t.id.micro_batch, t.id.module}].push_back(&t);
     }
   }
 }
@@ -42,6 +59,35 @@ std::vector<const LogicalTensor*> RecordedCalls::around(const LogicalTensor& t) 
   if (const auto module = modules_.find({t.id.step, t.id.module}); module != modules_.end())
     result.insert(result.end(), module->second.begin(), module->second.end());
   return result;
+}
+
+void RecordedCalls::add_indices(RecordedCall& call, const LogicalTensor& made) const {
+  // Hugging Face keeps the bias of a router with the projection that makes its logits.
+  const auto gate = modules_.find({made.id.step, made.id.module + ".gate"});
+  if (call.op->name == "router_topk" && gate != modules_.end()) {
+    const auto bias = std::ranges::find_if(
+        gate->second, [](const LogicalTensor* t) { return t->id.arg == "e_score_correction_bias"; });
+    if (bias != gate->second.end()) call.inputs.push_back({"expert_bias", *bias});
+  }
+  for (const MadeIndex& index : made_indices) {
+    const bool given =
+        std::ranges::find(call.inputs, index.arg, &RecordedCall::Input::name) != call.inputs.end();
+    if (index.op != call.op->name || given) continue;
+    // A gradient of a parameter is a sum over the calls of several micro-batches.
+    const std::int64_t micro_batch =
+        call.inputs.empty() ? made.id.micro_batch : call.inputs.front().tensor->id.micro_batch;
+    for (std::string module = made.id.module;; module.resize(module.rfind('.'))) {
+      if (const auto here = indices_.find({made.id.step, micro_batch, module}); here != indices_.end()) {
+        const auto found = std::ranges::find_if(
+            here->second, [&](const LogicalTensor* t) { return t->id.arg == index.made; });
+        if (found != here->second.end()) {
+          call.inputs.push_back({std::string(index.arg), *found});
+          break;
+        }
+      }
+      if (module.rfind('.') == std::string::npos) break;
+    }
+  }
 }
 
 std::vector<RecordedCall> RecordedCalls::of(const LogicalTensor& t) const {
@@ -67,6 +113,7 @@ std::vector<RecordedCall> RecordedCalls::of(const LogicalTensor& t) const {
       result.insert(result.end(), backward->begin(), backward->end());
     }
   }
+  for (RecordedCall& call : result) add_indices(call, t);
   return result;
 }
 

@@ -41,11 +41,14 @@ class RecordedCalls {
   using Key = std::tuple<std::int64_t, std::int64_t, std::string, std::int64_t>;
   using Call = std::vector<const LogicalTensor*>;
   std::vector<Key> keys_of(const LogicalTensor&) const;
+  void add_indices(RecordedCall&, const LogicalTensor& made) const;
 
   std::map<Key, Call> calls_;  ///< by step, micro-batch, module and call
   std::map<std::pair<std::int64_t, std::string>, Call>
       modules_;  ///< by step: parameters and states before it
   std::map<std::pair<std::int64_t, std::string>, std::vector<Key>> keys_;  ///< by step: the calls of a module
+  /// Integers that were made, by step, micro-batch and module.
+  std::map<std::tuple<std::int64_t, std::int64_t, std::string>, Call> indices_;
 };
 
 }  // namespace assay

@@ -52,14 +52,30 @@ Replay::Replay(const Dump& dump, std::vector<RecordedCall> calls, Tensor result,
     : result_(std::move(result)) {
   for (RecordedCall& recorded : calls) {
     Call call{recorded.op, std::move(recorded.output), {}};
+    std::vector<CutInput> cuts;
     for (const RecordedCall::Input& input : recorded.inputs) {
       if (without_bits(dump, *input.tensor) != nullptr)
         throw Error("{}: has no values", to_string(input.tensor->id));
       call.inputs.push_back({input.name, merge(dump, *input.tensor).tensor.whole()});
+      if (dump.world_size > 1) cuts.push_back({input.name, parts_of(dump, *input.tensor)});
     }
+    call.shared = shared_sums(*call.op, call.output, cuts);
+    take_index_of_tokens(call);
     calls_.push_back(std::move(call));
   }
   keep_rows(worst);
+}
+
+// The loss of a router sees its tokens by sequence, its choice was recorded as one list of tokens.
+void Replay::take_index_of_tokens(Call& call) {
+  const Tensor* logits = find_tensor(call.inputs, "logits");
+  if (call.op->name != "moe_aux_loss" || logits == nullptr) return;
+  for (NamedTensor& input : call.inputs) {
+    if (input.name != "index" || input.tensor.shape().empty()) continue;
+    Shape shape = logits->shape();
+    shape.back() = input.tensor.shape().back();
+    if (element_count(shape) == input.tensor.size()) input.tensor = input.tensor.reshaped(shape);
+  }
 }
 
 void Replay::keep_rows(std::int64_t worst) {
@@ -137,8 +153,21 @@ std::vector<NamedTensor> Replay::inputs_of(const Call& call, const CallVariant& 
 
 Attributes Replay::attributes_of(const Call& call, const CallVariant& variant) const {
   Attributes attributes = variant.attributes;
+  const auto extent = [](const Tensor& t) { return static_cast<double>(t.shape().back()); };
+  const auto given = [&](const char* name) { return find_tensor(call.inputs, name); };
   if (call.op->name == "router_topk" && !result_.shape().empty())
-    attributes.set("top_k", static_cast<double>(result_.shape().back()));
+    attributes.set("top_k", extent(given("chosen") != nullptr ? *given("chosen") : result_));
+  if (call.op->name == "moe_aux_loss" && given("index") != nullptr)
+    attributes.set("top_k", extent(*given("index")));
+  if (call.op->name == "expand") {
+    const Shape& shape = given("grad_y") != nullptr ? given("grad_y")->shape() : result_.shape();
+    attributes.set("shape", std::vector<double>(shape.begin(), shape.end()));
+  }
+  // Experts behind the last one chosen get nothing.
+  if (call.op->name == "moe_permute" && call.output == "tokens_per_expert" && !result_.shape().empty())
+    attributes.set("num_experts", extent(result_));
+  else if (call.op->name == "moe_permute" && given("index") != nullptr && given("index")->size() > 0)
+    attributes.set("num_experts", 1 + static_cast<double>(std::ranges::max(given("index")->indices())));
   return attributes;
 }
 
@@ -159,28 +188,46 @@ std::vector<double> Replay::golden_values(const CallVariant& variant, const Arit
   return sum_of(golden(variant, how));
 }
 
-std::vector<double> Replay::allowed(const CallVariant& variant) const {
-  const DType dtype = result_.dtype();
-  ErrorModel device{unit_roundoff(arithmetic()), min_subnormal(arithmetic())};
+double Replay::stored() const {
   // A result in float32 of bfloat16 inputs may have been stored as bfloat16 first (main gradients).
-  const double stored = std::max(unit_roundoff(arithmetic()), coarsest_roundoff());
-  const bool is_narrow = stored > unit_roundoff(arithmetic());
-  if (is_narrow) device.stored_roundoff = stored;
-  const std::vector<Tensor> parts = golden(variant, {});
-  const std::vector<double> values = sum_of(parts);
+  return std::max(unit_roundoff(arithmetic()), coarsest_roundoff());
+}
+
+// Of each call, before its result is stored.
+std::vector<std::vector<double>> Replay::device_errors(const CallVariant& variant) const {
+  ErrorModel device{unit_roundoff(arithmetic()), min_subnormal(arithmetic())};
+  const bool is_narrow = stored() > unit_roundoff(arithmetic());
+  if (is_narrow) device.stored_roundoff = stored();
+  std::vector<std::vector<double>> errors;
+  for (const Call& call : calls_) {
+    const auto bound =
+        compute_bound(*call.op, inputs_of(call, variant, {}), attributes_of(call, variant), device);
+    errors.push_back(output_named(bound, call.output).values());
+    // One call in float32 has its parts in the order of its sum, which is any order.
+    if (is_narrow || calls_.size() > 1) allow_partial_sums(call, variant, stored(), errors.back());
+  }
+  return errors;
+}
+
+// Inputs and sums that are rounded otherwise hardly change what a device may lose before it stores the
+// result.
+std::vector<double> Replay::allowed(const CallVariant& variant, const std::vector<Tensor>& parts,
+                                    const std::vector<double>& values) const {
+  if (device_errors_.empty() || errors_of_ != variant.text) device_errors_ = device_errors(variant);
+  errors_of_ = variant.text;
+  const DType dtype = result_.dtype();
+  const bool is_narrow = stored() > unit_roundoff(arithmetic());
   std::vector<double> allowed(values.size(), 0);
   for (std::size_t c = 0; c < calls_.size(); ++c) {
     const Call& call = calls_[c];
-    const std::vector<NamedTensor> inputs = inputs_of(call, variant, {});
-    const auto bound = compute_bound(*call.op, inputs, attributes_of(call, variant), device);
-    const std::vector<double> part = parts[c].values(), error = output_named(bound, call.output).values();
+    const std::vector<double> part = parts[c].values(), &error = device_errors_[c];
     // Parts are stored and added up in any order; a bias is added to a product that was stored.
     const auto additions = static_cast<double>(calls_.size() - 1);
-    const Tensor* b = call.output == "y" ? find_tensor(inputs, "b") : nullptr;
+    const Tensor* b = call.output == "y" ? find_tensor(call.inputs, "b") : nullptr;
     const std::vector<double> bias = b != nullptr ? b->values() : std::vector<double>();
     for (std::size_t i = 0; i < part.size(); ++i) {
-      allowed[i] += error[i] + (additions + (is_narrow ? 1 : 0)) * stored * std::abs(part[i]);
-      if (!bias.empty()) allowed[i] += stored * (std::abs(part[i]) + std::abs(bias[i % bias.size()]));
+      allowed[i] += error[i] + (additions + (is_narrow ? 1 : 0)) * stored() * std::abs(part[i]);
+      if (!bias.empty()) allowed[i] += stored() * (std::abs(part[i]) + std::abs(bias[i % bias.size()]));
     }
   }
   // The golden values are float64 of the same computation, with an error of that share of the bound.
@@ -193,21 +240,129 @@ std::vector<double> Replay::allowed(const CallVariant& variant) const {
   return allowed;
 }
 
-std::optional<double> Replay::ratio(const CallVariant& variant, const Arithmetic& how) const {
-  const Tensor actual = permuted(result_, variant.permutation);
+// R ranks each add up their part p_r of a sum, store it in the dtype in which it is sent, and it is stored
+// again behind each of the R - 1 additions: to first order R roundings of no more than sum |p_r| (facts E.5
+// of tolerances: (n_extra + n_wire) u sum |terms|). The parts are computed from inputs that are 0 elsewhere.
+// Where no input has the sum's terms apart (the gradient of queries, whose keys lie on several ranks), the
+// terms were stored themselves, so that the error has u sum |terms| >= u sum |p_r| in it already.
+void Replay::allow_partial_sums(const Call& call, const CallVariant& variant, double stored,
+                                std::span<double> error) const {
+  for (const SharedSum& sum : call.shared) {
+    // Each rank may have added up its parts of all calls before.
+    const auto ranks = static_cast<double>(sum.parts.size() + calls_.size() - 1);
+    if (!sum.is_linear || !variant.permutation.empty()) {
+      for (double& e : error) e *= 1 + ranks;
+      continue;
+    }
+    std::vector<double> magnitude(error.size(), 0);
+    for (const Parts::value_type& part : sum.parts) {
+      std::vector<NamedTensor> inputs = inputs_of(call, variant, {});
+      for (NamedTensor& input : inputs) {
+        if (input.name == sum.input) input.tensor = only_part(input.tensor, sum.dim, part);
+      }
+      const auto outputs = compute_golden(*call.op, inputs, attributes_of(call, variant), Level::fp64);
+      const std::vector<double> of_part = output_named(outputs, call.output).values();
+      for (std::size_t i = 0; i < magnitude.size(); ++i) magnitude[i] += std::abs(of_part[i]);
+    }
+    for (std::size_t i = 0; i < error.size(); ++i) error[i] += ranks * stored * magnitude[i];
+  }
+}
+
+std::optional<Arithmetic> Replay::autocast() const {
+  constexpr std::string_view products[] = {"linear", "matmul", "grouped_matmul", "attention"};
+  if (std::ranges::find(products, op().name) == std::end(products)) return std::nullopt;
+  DType narrowest = result_.dtype(), widest = result_.dtype();
+  if (!is_float(narrowest)) return std::nullopt;
+  for (const NamedTensor& input : calls_.front().inputs) {
+    const DType dtype = input.tensor.dtype();
+    if (!is_float(dtype)) continue;
+    if (unit_roundoff(dtype) > unit_roundoff(narrowest)) narrowest = dtype;
+    if (unit_roundoff(dtype) < unit_roundoff(widest)) widest = dtype;
+  }
+  if (narrowest == widest) return std::nullopt;
+  return Arithmetic{narrowest, Rounding::nearest_even, {}};
+}
+
+std::optional<ScaleError> Replay::scale(const CallVariant& variant, const Compared& c) const {
+  const Tensor& actual = c.actual;
+  const std::vector<double> values = actual.values(), golden = c.golden.values();
+  ScaleTest test;
+  test.actual = values;
+  test.golden = golden;
+  test.allowed = c.allowed;
+  test.columns = actual.shape().empty() ? 1 : actual.shape().back();
+  test.terms = 0;
+  for (const Call& call : calls_)
+    test.terms += accumulation_count(*call.op, call.output, shapes_of(call.inputs),
+                                     complete_attributes(*call.op, attributes_of(call, variant)));
+  test.unit_roundoff = unit_roundoff(arithmetic());
+  test.stored_roundoff = unit_roundoff(result_.dtype());
+  test.may_truncate = coarsest_roundoff() > unit_roundoff(DType::float32);
+  // The turns of a position are a table that heads and sequences share.
+  std::vector<std::int64_t> units;
+  if (op().name == "rope" && actual.shape().size() >= 3 && test.columns > 0) {
+    const auto rank = static_cast<std::int64_t>(actual.shape().size());
+    const Attributes attributes = complete_attributes(op(), variant.attributes);
+    const std::int64_t given = attributes.integer("sequence_dim");
+    const auto along = static_cast<std::size_t>(given < 0 ? given + rank : given);
+    const std::int64_t stride = dense_strides(actual.shape())[along], length = actual.shape()[along];
+    for (std::int64_t i = 0; i < actual.size(); ++i)
+      units.push_back(i / stride % length * test.columns + i % test.columns);
+  }
+  test.units = units;
+  return scale_error(test);
+}
+
+// The first index that is not the golden one, -1 if there is none. A router may choose either of two experts
+// whose scores are as near to each other as roundings can move them.
+std::int64_t Replay::wrong_index(const CallVariant& variant, const std::vector<double>& actual,
+                                 const std::vector<double>& golden) const {
+  std::vector<double> gap, within;
+  const Call& call = calls_.front();
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    if (actual[i] == golden[i]) continue;
+    const auto at = static_cast<std::int64_t>(i);
+    if (call.op->name != "router_topk" || call.output != "index") return at;
+    if (gap.empty()) {
+      const Attributes attributes = attributes_of(call, variant);
+      const ErrorModel device{unit_roundoff(DType::float32), min_subnormal(DType::float32)};
+      constexpr const char* name = "selection_gap";
+      gap = output_named(compute_golden(*call.op, call.inputs, attributes, Level::fp64), name).values();
+      within = output_named(compute_bound(*call.op, call.inputs, attributes, device), name).values();
+    }
+    const std::size_t row = i / static_cast<std::size_t>(result_.shape().back());
+    if (!(std::abs(gap[row]) <= within[row])) return at;
+  }
+  return -1;
+}
+
+std::optional<Replay::Compared> Replay::compare(const CallVariant& variant, const Arithmetic& how) const {
+  Compared c;
+  c.actual = permuted(result_, variant.permutation);
+  constexpr double infinity = std::numeric_limits<double>::infinity();
   try {
-    const std::vector<double> values = golden_values(variant, how);
-    if (!is_float(actual.dtype()))
-      return actual.values() == values ? 0 : std::numeric_limits<double>::infinity();
-    // Inputs and sums that are rounded otherwise hardly change what may be lost.
-    if (!allowed_ || allowed_of_ != variant.text) allowed_ = allowed(variant);
-    allowed_of_ = variant.text;
-    const Tensor expected(actual.shape(), std::span<const double>(values));
-    const Metrics m = measure(actual, expected, {0, 0, *allowed_});
-    return m.special_mismatch > 0 ? std::numeric_limits<double>::infinity() : m.worst_ratio;
+    const std::vector<Tensor> parts = golden(variant, how);
+    const std::vector<double> values = sum_of(parts);
+    c.golden = Tensor(c.actual.shape(), std::span<const double>(values));
+    if (!is_float(c.actual.dtype())) {
+      c.worst_at = wrong_index(variant, c.actual.values(), values);
+      c.ratio = c.worst_at < 0 ? 0 : infinity;
+      return c;
+    }
+    c.allowed = allowed(variant, parts, values);
+    const Metrics m = measure(c.actual, c.golden, {0, 0, c.allowed});
+    c.ratio = m.special_mismatch > 0 ? infinity : m.worst_ratio;
+    c.worst_at = worst_element(m);
+    c.scale = scale(variant, c);
+    return c;
   } catch (const Error&) {  // not from these inputs
     return std::nullopt;
   }
+}
+
+std::optional<double> Replay::ratio(const CallVariant& variant, const Arithmetic& how) const {
+  const std::optional<Compared> compared = compare(variant, how);
+  return compared ? std::optional(compared->ratio) : std::nullopt;
 }
 
 bool Replay::may_fit(const CallVariant& variant, const Arithmetic& how) const {

@@ -27,6 +27,7 @@ std::string command(const DiffVerb& verb) {
     for (const std::string& t : verb.tolerances) line += " --tolerance " + shell_quoted(t);
   }
   if (verb.accept_statistics) line += " --accept-statistics";
+  if (verb.isolate) line += " --isolate";
   return line;
 }
 
@@ -76,6 +77,7 @@ int run(const DiffVerb& verb) {
       std::max(1, thread_count(verb.threads) / (verb.threads > 0 ? 1 : processes.on_this_machine()));
   options.exact_sums = verb.exact_sums;
   options.accept_statistics = verb.accept_statistics;
+  options.isolate = verb.isolate;
   options.error_maps = error_maps(verb.output);
   options.repeat = command(verb);
   options.team = processes.team();

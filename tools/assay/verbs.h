@@ -35,6 +35,7 @@ struct DiffVerb {
   std::vector<std::string> raw;  ///< for both sides, or one for each
   std::vector<std::string> tolerances = {"telechat3"};
   bool accept_statistics = false;
+  bool isolate = false;
   int threads = 0;
   bool alone = false;  ///< not with the other processes of mpirun
   bool exact_sums = false;

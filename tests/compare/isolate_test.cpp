@@ -1,0 +1,148 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "assay/compare/replay/scale_test.h"
+#include "assay/operators/golden.h"
+#include "recorded_pair.h"
+
+namespace assay {
+namespace {
+
+using testing::HasSubstr;
+using Kind = Origin::Kind;
+
+Tensor golden(const Tensor& x, const Tensor& w) {
+  const auto outputs =
+      compute_golden(find_operator("linear"), std::vector<NamedTensor>{{"x", x}, {"w", w}}, {}, Level::fp64);
+  return output_named(outputs, "y");
+}
+
+// Two projections, one behind the other, and the gradient of the first one's weight.
+struct Chain {
+  double made = 1;     // factor of what the first one gives
+  double between = 1;  // of what the second one gets of it
+  double grad = 1;     // of the sum of both ranks' gradients
+  DType dtype = DType::float32;
+
+  void record(MemoryDump& d) const {
+    const auto add = [&](Phase phase, const char* module, const char* slot, const char* arg, std::int64_t mb,
+                         const Tensor& t) {
+      d.add({0, mb, phase, module, slot, arg, 0}, t).op = "matmul";
+    };
+    const auto times = [&](const Tensor& t, double factor) {
+      Values values = t.values();
+      for (double& v : values) v *= factor;
+      return Tensor::from_values(dtype, t.shape(), values);
+    };
+    const Tensor w = normal_tensor(dtype, {64, 64}, 1, 0.1), x = normal_tensor(dtype, {64, 64}, 2);
+    const Tensor y = times(golden(x, w), made), got = times(y, between), z = times(golden(got, w), 1);
+    add(Phase::forward, "a", "param", "weight", -1, w);
+    add(Phase::forward, "b", "param", "weight", -1, w);
+    add(Phase::forward, "a", "input", "x", 0, x);
+    add(Phase::forward, "a", "output", "y", 0, y);
+    add(Phase::forward, "b", "input", "x", 0, got);
+    add(Phase::forward, "b", "output", "y", 0, z);
+    const Tensor share = normal_tensor(dtype, {64, 64}, 3);
+    add(Phase::backward, "c", "grad", "weight.unreduced", -1, share);
+    add(Phase::backward, "c", "grad", "weight", -1, times(share, grad));
+  }
+};
+
+Report isolated(const Chain& actual, const Chain& reference = {}) {
+  MemoryDump a("a"), r("r");
+  actual.record(a), reference.record(r);
+  DiffOptions options;
+  options.policies.push_back(load_policy("telechat3"));
+  options.isolate = true;
+  return diff(a, r, options);
+}
+
+const Finding& at(const Report& r, std::string_view module, std::string_view slot, std::string_view arg) {
+  for (const Finding& f : r.findings) {
+    if (f.id.module == module && f.id.slot == slot && f.id.arg == arg) return f;
+  }
+  throw Error("no finding {} {} {}", module, slot, arg);
+}
+
+std::int64_t created(const Report& r) {
+  return std::ranges::count_if(r.findings,
+                               [](const Finding& f) { return f.origin && f.origin->kind == Kind::created; });
+}
+
+TEST(Isolate, CleanRunsHaveNoFinding) {
+  for (const DType d : {DType::float32, DType::bfloat16}) {
+    const Report report = isolated({.dtype = d});
+    EXPECT_EQ(report.exit_status(), 0) << report.first_failure()->reason;
+    ASSERT_FALSE(report.notes.empty());
+    EXPECT_EQ(
+        report.notes.back(),
+        "isolated: 2 of 4 results judged on their own recorded inputs; 2 have no recorded call with all "
+        "of its inputs; 1 of 2 inputs are known to be what was given before them");
+  }
+}
+
+TEST(Isolate, AFactorSmallerThanOneRoundingIsFoundWhereItIsMade) {
+  const std::pair<DType, double> faults[] = {{DType::float32, 1.00001},
+                                             {DType::float32, 1 - 1e-5},
+                                             {DType::bfloat16, 1.001},
+                                             {DType::bfloat16, 0.999}};
+  for (const auto& [dtype, factor] : faults) {
+    const Report report = isolated({.made = factor, .dtype = dtype}, {.dtype = dtype});
+    const Finding& f = at(report, "a", "output", "y");
+    EXPECT_EQ(f.verdict, Verdict::failed) << factor;
+    ASSERT_TRUE(f.origin) << factor;
+    EXPECT_EQ(f.origin->kind, Kind::created);
+    EXPECT_THAT(f.reason, HasSubstr("the end-to-end tolerance passes, but the operator is wrong"));
+    ASSERT_FALSE(f.diagnoses.empty());
+    EXPECT_EQ(f.diagnoses.front().kind, "factor");
+    EXPECT_EQ(created(report), 1) << "what follows from it is right";
+  }
+}
+
+TEST(Isolate, AValueThatChangesBetweenTwoModulesIsFound) {
+  for (const DType d : {DType::float32, DType::bfloat16}) {
+    const Report report = isolated({.between = 1.01, .dtype = d}, {.dtype = d});
+    const Finding& f = at(report, "b", "input", "x");
+    EXPECT_EQ(f.verdict, Verdict::failed);
+    ASSERT_TRUE(f.origin);
+    EXPECT_EQ(f.origin->kind, Kind::created);
+    EXPECT_THAT(f.origin->reason,
+                HasSubstr("it is not what a output y (step 0, micro-batch 0, forward) gave"));
+    EXPECT_EQ(created(report), 1);
+  }
+}
+
+TEST(Isolate, AGradientIsTheSumOfItsShares) {
+  const Report report = isolated({.grad = 1.001});
+  const Finding& f = at(report, "c", "grad", "weight");
+  EXPECT_EQ(f.verdict, Verdict::failed);
+  EXPECT_THAT(f.origin->reason, HasSubstr("are not the sum of c grad weight.unreduced"));
+  EXPECT_EQ(created(report), 1);
+}
+
+// Errors of a rounding up or down at random, and one of all elements beneath them.
+TEST(ScaleTest, TellsAFactorFromRoundings) {
+  Random random(7);
+  const Values g = random.normals(4096);
+  const Values allowed(g.size(), 1);
+  for (const double factor : {0.0, 1e-3, -1e-3}) {
+    Values a = g;
+    for (std::size_t i = 0; i < a.size(); ++i)
+      a[i] *= 1 + factor + 2 * noise_of(DType::bfloat16) * (2 * random.uniform() - 1);
+    ScaleTest test;
+    test.actual = a;
+    test.golden = g;
+    test.allowed = allowed;
+    test.columns = 64;
+    test.terms = 64;
+    test.unit_roundoff = 0x1p-24;
+    test.stored_roundoff = 0x1p-8;
+    const auto error = scale_error(test);
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->within(), factor == 0) << factor << ": " << error->excess << " of " << error->allowed;
+    EXPECT_NEAR(error->excess, factor, error->allowed);
+  }
+}
+
+}  // namespace
+}  // namespace assay
