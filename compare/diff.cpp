@@ -11,6 +11,7 @@
 #include "assay/compare/judge.h"
 #include "assay/compare/judge/recorded_side.h"
 #include "assay/compare/judge/replicas.h"
+#include "assay/compare/optimizer/optimizer_faults.h"
 #include "assay/compare/pairs/dump_remarks.h"
 #include "assay/compare/pairs/matching.h"
 #include "assay/compare/pairs/near_tie.h"
@@ -51,7 +52,8 @@ class Differ {
     std::vector<std::string> unused = options_.rules.unused();
     if (options_.team.size > 1 && !collect(report.findings, unused)) return {};
     const Sides sides{actual_, reference_, actual_tensors_, reference_tensors_};
-    find_origins(report.findings, found, sides);
+    const StepOrigins steps = find_optimizer_faults(report.findings, found, sides);
+    find_origins(report.findings, found, sides, steps);
     find_causes(report.findings, found, sides, reference_by_id_);
     note_deviations(report, found, *row_dtype_);
     if (options_.only.empty()) {

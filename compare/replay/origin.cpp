@@ -34,8 +34,9 @@ bool is_result(const Identity& id) {
 
 class Origins {
  public:
-  Origins(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides)
-      : findings_(findings), pairs_(pairs), local_(sides) {
+  Origins(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides,
+          const StepOrigins& steps)
+      : findings_(findings), pairs_(pairs), steps_(steps), local_(sides) {
     const auto reference = [&](std::size_t i) { return pairs_[i].reference; };
     for (std::size_t i = 0; i < pairs_.size(); ++i) {
       torn_.push_back(findings_[i].verdict == Verdict::replicas_differ);
@@ -72,6 +73,7 @@ class Origins {
     from_ = failing != inputs.end()      ? *failing
             : is_result(findings_[i].id) ? open_.inside(findings_[i].id)
                                          : none;
+    if (std::optional<Origin> step = of_step(i)) return *step;
     // Ranks that should agree and do not are no matter of the operator, and no single input of it.
     const auto is_torn = [&](std::size_t k) { return torn_[k]; };
     if (!torn_[i] && std::ranges::none_of(inputs, is_torn)) {
@@ -134,6 +136,7 @@ class Origins {
       add(inputs, {id.step, -1, Phase::backward, id.module, "grad", param, 0});
       if (inputs.empty()) return inputs;  // no part of a parameter's step
       add(inputs, {id.step, -1, Phase::forward, id.module, "param", param, 0});
+      add(inputs, {id.step, -1, Phase::backward, "step", "loss", "grad_norm", 0});
       for (const char* norm : {"norm", "clip_coeff"})
         add(inputs, {id.step, -1, Phase::optimizer, "grad_norm", "state", norm, 0});
       // A narrow parameter is a copy of its master.
@@ -163,6 +166,23 @@ class Origins {
     return inputs;
   }
 
+  // A result of an optimizer that was taken on its own inputs already.
+  std::optional<Origin> of_step(std::size_t i) {
+    const auto at = steps_.find(i);
+    if (at == steps_.end()) return {};
+    const StepOrigin& step = at->second;
+    if (step.root) {
+      from_ = *step.root;
+      return Origin{Origin::Kind::inherited, step.ratio, "the same mistake", ""};
+    }
+    const std::string how = fmt::format("{}: error/allowed {:.3g}", step.how, step.ratio);
+    if (!(step.ratio <= 1)) return Origin{Origin::Kind::created, step.ratio, how, ""};
+    if (from_ == none) from_ = open_.before(findings_[i].id);
+    if (from_ != none) return Origin{Origin::Kind::inherited, step.ratio, how, ""};
+    return Origin{Origin::Kind::unknown, step.ratio,
+                  how + ", and nothing before it fails: rounding grew here", ""};
+  }
+
   // What the operator makes of the actual side's own inputs; nothing where that cannot be said.
   std::optional<Origin> replay(std::size_t i) {
     Finding& f = findings_[i];
@@ -182,6 +202,7 @@ class Origins {
   static constexpr double nan_ = std::numeric_limits<double>::quiet_NaN();
   std::vector<Finding>& findings_;
   const std::vector<Pair>& pairs_;
+  const StepOrigins& steps_;
   LocalErrors local_;
   std::map<const LogicalTensor*, std::size_t> by_tensor_;
   std::map<Identity, std::size_t> by_id_;
@@ -193,9 +214,10 @@ class Origins {
 
 }  // namespace
 
-void find_origins(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides) {
+void find_origins(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides,
+                  const StepOrigins& steps) {
   if (std::ranges::none_of(findings, is_failure)) return;
-  Origins(findings, pairs, sides).find();
+  Origins(findings, pairs, sides, steps).find();
 }
 
 }  // namespace assay

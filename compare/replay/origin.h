@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "assay/compare/finding.h"
+#include "assay/compare/optimizer/optimizer_faults.h"
 #include "assay/compare/pairs/pair.h"
 
 namespace assay {
@@ -15,6 +16,8 @@ namespace assay {
 /// something that ran before it in the same pass, failed. Fills Finding::origin and turns inherited failures
 /// into Verdict::inherited.
 /// @param pairs  of findings[i], for as many as there are
-void find_origins(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides&);
+/// @param steps  what is known of results of optimizers, which are not replayed again
+void find_origins(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides&,
+                  const StepOrigins& steps);
 
 }  // namespace assay

@@ -1,0 +1,276 @@
+#include "assay/compare/optimizer/judge_update.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "assay/compare/optimizer/judge_moments.h"
+#include "assay/compare/optimizer/moment_fit.h"
+
+namespace assay {
+namespace {
+
+// Step counts that a program may have instead are looked for up to here.
+constexpr std::int64_t most_steps = 100'000;
+
+class Update {
+ public:
+  Update(const ParameterStep& s, const ReferenceRule& r)
+      : s_(s), a_(s.actual), r_(r), t_(r.t(s.step)), lr_(r.lr.at(s.step)), right_(r.update_form(s)) {
+    relative_ = 24 * a_.u + error_of_correction(r.rule.beta1, t_, a_.u) +
+                error_of_correction(r.rule.beta2, t_, a_.u) + storage_error(a_.first, a_.u) +
+                storage_error(a_.second, a_.u) / 2;
+  }
+
+  void judge(JudgedStage& stage) {
+    stage.known = true;
+    stage.errors = errors(right_);
+    if (stage.errors.holds()) return;
+    stage.fault = not_updated(*a_.after, &*a_.before, "the parameter", stage.errors);
+    if (!stage.fault) stage.fault = of_moments_before();
+    if (!stage.fault) stage.fault = with_floor_of_rule();
+    if (!stage.fault) stage.fault = with_own_floor();
+    if (!stage.fault) stage.fault = inside();
+  }
+
+ private:
+  StepErrors errors(const UpdateForm& form) const { return update_errors(a_, r_.rule, t_, form); }
+
+  static StepFault fault(std::string kind, std::string key, std::string text, const StepErrors& left) {
+    return {std::move(kind), std::move(key), std::move(text), left.ratio, 0, 0, 0};
+  }
+
+  std::optional<StepFault> of_moments_before() const {
+    if (a_.starts) return {};
+    StepTensors old = a_;
+    old.first = a_.first_before;
+    old.second = a_.second_before;
+    const StepErrors left = update_errors(old, r_.rule, t_, right_);
+    if (!left.holds()) return {};
+    return fault("stale", "moments of before", "the update is made of the moments of before the step", left);
+  }
+
+  // Kept part and rate are other ones; what stands beside the root is not.
+  std::optional<StepFault> with_floor_of_rule() {
+    UpdateForm form = right_;
+    const auto fit = fit_update(a_, form);
+    if (!fit) return {};
+    form.kept = fit->kept.value;
+    form.rate = fit->rate.value;
+    StepErrors left = errors(form);
+    if (auto f = without_correction(*fit)) return f;
+    if (!left.holds()) return of_another_step(*fit);
+    const Estimate ratio = {fit->rate.value / right_.rate, fit->rate.sigma / right_.rate};
+    if (is_near(ratio, 1, relative_)) return of_decay(*fit, lr_, left);
+    if (is_near(ratio, -1, relative_)) return fault("sign", "sign of update", "the update has the other sign", left);
+    const Estimate lost = {1 - fit->kept.value, fit->kept.sigma};
+    if (is_near(ratio, 2, relative_) && is_near(lost, 2 * (1 - right_.kept), 1e-3))
+      return fault("not_updated", "update twice", "the update is applied twice", left);
+    if (auto f = of_another_step(*fit)) return f;
+    return of_rate(*fit, ratio, left);
+  }
+
+  std::optional<StepFault> without_correction(const UpdateFit& fit) const {
+    if (!r_.rule.corrects) return corrected_instead();
+    AdamRule plain = r_.rule;
+    plain.corrects = false;
+    const UpdateForm form = {right_.kept, lr_, plain.floor(t_), false};
+    const Estimate ratio = {fit.rate.value / lr_, fit.rate.sigma / lr_};
+    // Of the rate alone; the rest is verified.
+    if (std::abs(ratio.value - 1) > 0.1) return {};
+    const auto own = fit_update(a_, form);
+    if (!own || !is_near(own->rate, lr_, relative_)) return {};
+    UpdateForm fitted = form;
+    fitted.kept = kept_or(own->kept);
+    const StepErrors left = errors(fitted);
+    if (!left.holds()) return {};
+    StepFault f = fault("bias_correction", "no bias correction",
+                        fmt::format("the moments' bias is not corrected: the update is (1 - beta1^{0}) / "
+                                    "sqrt(1 - beta2^{0}) = {1:.4g} of the right one",
+                                    t_, 1 / r_.rule.rate(t_)),
+                        left);
+    return with_decay(std::move(f), own->kept, lr_);
+  }
+
+  std::optional<StepFault> corrected_instead() const {
+    AdamRule with = r_.rule;
+    with.corrects = true;
+    const UpdateForm form = {right_.kept, lr_ * with.rate(t_), with.floor(t_), false};
+    const StepErrors left = errors(form);
+    if (!left.holds()) return {};
+    return fault("bias_correction", "bias correction",
+                 "the moments' bias is corrected; the reference's is not", left);
+  }
+
+  // The right one where the difference is none that shows.
+  double kept_or(const Estimate& kept) const {
+    return is_near({1 - kept.value, kept.sigma}, 1 - right_.kept, 1e-3) ? right_.kept : kept.value;
+  }
+
+  StepFault with_decay(StepFault f, const Estimate& kept, double lr) const {
+    const Estimate decay = {(1 - kept.value) / lr, kept.sigma / lr};
+    const double wanted = r_.decay_of(s_.name());
+    if (is_near(decay, wanted, 1e-3)) return f;
+    f.text += fmt::format("; and weight decay is {}, not {:.4g}", brief(decay, 1e-3), wanted);
+    return f;
+  }
+
+  // The bias is corrected as of another step: a count that was lost, or is one off.
+  std::optional<StepFault> of_another_step(const UpdateFit& fit) const {
+    if (!r_.rule.corrects) return {};
+    std::int64_t best = 0;
+    double nearest = HUGE_VAL;
+    for (std::int64_t t = 1; t <= most_steps; ++t) {
+      const double off = std::abs(fit.rate.value / lr_ / r_.rule.rate(t) - 1);
+      if (t == t_ || off >= nearest) continue;
+      nearest = off;
+      best = t;
+    }
+    constexpr double rough = 1e-2;  // only which are tried; what is found is verified
+    if (best == 0 || nearest > rough) return {};
+    const UpdateForm form = {right_.kept, lr_ * r_.rule.rate(best), r_.rule.floor(best), right_.inside};
+    const StepErrors left = errors(form);
+    if (!left.holds()) return {};
+    return fault("bias_correction", fmt::format("step {:+}", best - t_),
+                 fmt::format("the moments' bias is corrected as at step {}, where this is step {}", best, t_),
+                 left);
+  }
+
+  std::optional<StepFault> of_decay(const UpdateFit& fit, double lr, const StepErrors& left) const {
+    const Estimate decay = {(1 - fit.kept.value) / lr, fit.kept.sigma / lr};
+    const double wanted = r_.decay_of(s_.name());
+    // Digits that the rounding of this parameter's elements leaves.
+    const double shown = 1e-3;
+    const bool none = std::abs(decay.value) <= 6 * decay.sigma;
+    const std::string own = none ? "0" : brief(decay, shown);
+    StepFault f = fault("weight_decay", fmt::format("decay {} {:.4g}", own, wanted), "", left);
+    f.decay = none ? 0 : decay.value;
+    f.reference_decay = wanted;
+    f.text = none          ? fmt::format("weight decay is missing: the reference has {:.4g}", wanted)
+             : wanted == 0 ? fmt::format("weight decay {} where the reference has none", own)
+                           : fmt::format("weight decay is {}, the reference's {:.4g}", own, wanted);
+    return f;
+  }
+
+  std::optional<StepFault> of_rate(const UpdateFit& fit, const Estimate& ratio, const StepErrors& left) const {
+    const Estimate lr = {lr_ * ratio.value, lr_ * ratio.sigma};
+    const std::string own = brief(lr, relative_);
+    StepFault f = fault("learning_rate", fmt::format("lr x {:.4g}", ratio.value),
+                        fmt::format("the learning rate is {}, the reference's {:.6g} ({:.6g} times)", own, lr_,
+                                    ratio.value),
+                        left);
+    const Estimate lost = {1 - fit.kept.value, fit.kept.sigma};
+    const double wanted = 1 - right_.kept;
+    if (is_near(lost, wanted * ratio.value, 1e-3)) return f;
+    if (is_near(lost, wanted, 1e-3)) {
+      f.text += "; weight decay is as with the reference's";
+      return f;
+    }
+    return with_decay(std::move(f), fit.kept, lr.value);
+  }
+
+  std::optional<StepFault> with_own_floor() const {
+    const auto fit = fit_free_update(a_);
+    if (!fit || !(fit->floor.value >= 0)) return {};
+    UpdateForm form = {kept_or(fit->kept), fit->rate.value, fit->floor.value, false};
+    StepErrors left = errors(form);
+    if (!left.holds()) return {};
+    // Both corrections or none, and lr as it is: then the floor says where epsilon stands.
+    const bool corrected = is_near(fit->rate, lr_ * r_.rule.rate(t_), 1e-3),
+               plain = is_near(fit->rate, lr_, 1e-3);
+    if (!corrected && !plain) return {};
+    AdamRule unit = r_.rule;
+    unit.epsilon = 1;
+    unit.corrects = corrected;
+    unit.place = EpsilonPlace::outside;
+    const Estimate outside = {fit->floor.value / unit.floor(t_), fit->floor.sigma / unit.floor(t_)};
+    const double eps = r_.rule.epsilon;
+    constexpr double relative = 1e-2;  // as far as the fit of small elements goes
+    const bool was_outside = r_.rule.place == EpsilonPlace::outside;
+    if (corrected && was_outside && is_near(fit->floor, eps, relative))
+      return fault("epsilon", "hat",
+                   fmt::format("epsilon {:.3g} joins the root before its bias is corrected (\"epsilon hat\")", eps),
+                   left);
+    if (corrected && !was_outside && is_near(outside, eps, relative))
+      return fault("epsilon", "outside",
+                   fmt::format("epsilon {:.3g} joins the root after its bias is corrected", eps), left);
+    const auto number = short_number(outside, relative * outside.value);
+    const std::string own = fmt::format("{:.3g}", number.value_or(outside.value));
+    const std::string says = fmt::format("epsilon is {}, the reference's {:.3g}", own, eps);
+    if (corrected || !r_.rule.corrects) return fault("epsilon", "epsilon " + own, says, left);
+    return with_decay(
+        fault("bias_correction", "no bias correction, epsilon " + own,
+              fmt::format("the moments' bias is not corrected: the update is (1 - beta1^{0}) / "
+                          "sqrt(1 - beta2^{0}) = {1:.4g} of the right one; and {2}",
+                          t_, 1 / r_.rule.rate(t_), says),
+              left),
+        fit->kept, lr_);
+  }
+
+  // (p kept - p')^2 (v' + f) = rate^2 m'^2 is linear in rate^2 and f.
+  std::optional<StepFault> inside() const {
+    if (r_.rule.place == EpsilonPlace::inside) return {};
+    const Columns columns = {&*a_.after, &*a_.before, &*a_.first, &*a_.second};
+    const auto fit = fit_elements(columns, 2, [&](const double* x) {
+      const double change = right_.kept * x[1] - x[0];
+      Equation e;
+      e.y = change * change * x[3];
+      e.x = {x[2] * x[2], -change * change};
+      const double size = (std::abs(x[1]) + std::abs(x[0])) * std::abs(change) * x[3];
+      e.weight = size > 0 ? 1 / size : 0;
+      return e;
+    });
+    if (!fit || !((*fit)[0].value > 0) || !((*fit)[1].value > 0)) return {};
+    const double c2 = r_.rule.correction2(t_);
+    constexpr double relative = 1e-2;
+    const Estimate eps = {(*fit)[1].value / c2, (*fit)[1].sigma / c2};
+    const double number = short_number(eps, relative * eps.value).value_or(eps.value);
+    const UpdateForm form = {right_.kept, right_.rate, number * c2, true};
+    const StepErrors left = errors(form);
+    if (!left.holds()) return {};
+    return fault("epsilon", "inside",
+                 fmt::format("epsilon {:.3g} stands inside of the root; the reference's {:.3g} is added to it",
+                             number, r_.rule.epsilon),
+                 left);
+  }
+
+  const ParameterStep& s_;
+  const StepTensors& a_;
+  const ReferenceRule& r_;
+  std::int64_t t_;
+  double lr_;
+  UpdateForm right_;
+  double relative_ = 0;
+};
+
+}  // namespace
+
+void judge_update(const ParameterStep& s, const ReferenceRule& r, JudgedStep& judged) {
+  if (s.actual.before && r.reproduces(s, ReferenceRule::Stage::update)) Update(s, r).judge(judged.update);
+}
+
+// Decay that moved from the parameter to the gradient, or back, is one mistake, not two.
+JudgedStep judge_step(const ParameterStep& s, const ReferenceRule& r, double clip,
+                      const std::vector<OtherGradient>& others) {
+  JudgedStep judged;
+  judge_moments(s, r, clip, others, judged);
+  judge_update(s, r, judged);
+  auto &first = judged.first.fault, &update = judged.update.fault;
+  if (first && update && first->kind == "l2_decay" && update->kind == "weight_decay") {
+    const double l2 = first->decay, decoupled = update->decay;
+    if (l2 != 0 && decoupled == 0)
+      first->text = fmt::format(
+          "weight decay {:.4g} is added to the gradient (L2), where the reference takes it from the parameter", l2);
+    if (l2 == 0 && decoupled != 0)
+      first->text = fmt::format(
+          "weight decay {:.4g} is taken from the parameter, where the reference adds it to the gradient (L2)",
+          decoupled);
+    first->key = "moved decay";
+    first->residual = std::max(first->residual, update->residual);
+    update = first;
+  }
+  return judged;
+}
+
+}  // namespace assay
