@@ -65,8 +65,11 @@ class Moments {
     const bool starts = t_.starts;
     const bool same_kept = starts || is_near(fit.kept, b1, relative_);
     const Estimate clip = {fit.gain.value / rest, fit.gain.sigma / rest};
-    const double l2 = fit.l2_gain.value / rest;
+    double l2 = fit.l2_gain.value / rest;
     if (same_kept && is_near(clip, c, relative_)) {
+      // A short number that does is the program's own, and exact.
+      const auto number = short_number({l2, fit.l2_gain.sigma / rest}, 1e-3 * std::abs(l2));
+      if (number && first_moment_errors(t_, r_.rule, {c, *number}).holds()) l2 = *number;
       used_ = {c, l2};
       StepFault f = fault("l2_decay", fmt::format("l2 {:.3g} {:.3g}", l2, right_.l2), "", fit.errors);
       f.decay = l2;
@@ -86,9 +89,7 @@ class Moments {
                   0, 0)) {
         used_ = UsedGradient{c, 0};
         if (is_near(fit.kept, b1 * b1, relative_)) return twice(fit.errors);
-        return fault("betas", "beta1 " + brief(fit.kept, relative_),
-                     fmt::format("beta1 is {}, the reference's {:.4g}", brief(fit.kept, relative_), b1),
-                     fit.errors);
+        return of_beta1(fit.kept, relative_, fit.errors);
       }
       if (std::abs(fit.kept.value) <= sigmas * fit.kept.sigma + relative_ && is_near(clip, c, relative_)) {
         used_ = UsedGradient{c, 0};
@@ -117,9 +118,7 @@ class Moments {
         used_ = right_;
         const Estimate beta = {1 - fit.gain.value / c, fit.gain.sigma / c};
         const double shown = relative_ / std::max(1 - r_.rule.beta1, 1e-3);
-        return fault("betas", "beta1 " + brief(beta, shown),
-                     fmt::format("beta1 is {}, the reference's {:.4g}", brief(beta, shown), r_.rule.beta1),
-                     fit.errors);
+        return of_beta1(beta, shown, fit.errors);
       }
       if (is_near({ratio, 0}, 1 + r_.rule.beta1, relative_) &&
           is_near(of_square, 1 + r_.rule.beta2, relative2_)) {
@@ -128,6 +127,15 @@ class Moments {
       }
     }
     return of_scale(clip, fit.errors);
+  }
+
+  StepFault of_beta1(const Estimate& beta, double relative, const StepErrors& left) const {
+    const std::string own = brief(beta, relative);
+    StepFault f = fault("betas", "beta1 " + own,
+                        fmt::format("beta1 is {}, the reference's {:.4g}", own, r_.rule.beta1), left);
+    f.alternative = AlternativeRule{r_.rule};
+    f.alternative->rule.beta1 = std::stod(own);
+    return f;
   }
 
   static StepFault twice(const StepErrors& left) {
@@ -184,9 +192,12 @@ class Moments {
     if (starts && is_near({ratio, 0}, 1 + b2, relative2_)) return twice(fit.errors);
     if (!starts && !is_near(fit.kept, implied.value, relative2_)) return {};
     const double shown = relative2_ / std::max(rest, 1e-4);
-    return fault("betas", "beta2 " + brief(starts ? implied : fit.kept, shown),
-                 fmt::format("beta2 is {}, the reference's {:.4g}", brief(starts ? implied : fit.kept, shown), b2),
-                 fit.errors);
+    const std::string own = brief(starts ? implied : fit.kept, shown);
+    StepFault f = fault("betas", "beta2 " + own,
+                        fmt::format("beta2 is {}, the reference's {:.4g}", own, b2), fit.errors);
+    f.alternative = AlternativeRule{r_.rule};
+    f.alternative->rule.beta2 = std::stod(own);
+    return f;
   }
 
   // g' = (m' - b1 m) / (1 - b1): whatever was used, both moments should have it.

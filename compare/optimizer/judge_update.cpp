@@ -37,6 +37,12 @@ class Update {
  private:
   StepErrors errors(const UpdateForm& form) const { return update_errors(a_, r_.rule, t_, form); }
 
+  // Which all parameters may share; other numbers of it may have been fitted on a few elements.
+  static StepFault with(StepFault f, AdamRule rule, std::int64_t steps = 0, double lr = 1) {
+    f.alternative = AlternativeRule{rule, steps, lr};
+    return f;
+  }
+
   static StepFault fault(std::string kind, std::string key, std::string text, const StepErrors& left) {
     return {std::move(kind), std::move(key), std::move(text), left.ratio, 0, 0, 0};
   }
@@ -90,17 +96,18 @@ class Update {
                                     "sqrt(1 - beta2^{0}) = {1:.4g} of the right one",
                                     t_, 1 / r_.rule.rate(t_)),
                         left);
-    return with_decay(std::move(f), own->kept, lr_);
+    return with_decay(with(std::move(f), plain), own->kept, lr_);
   }
 
   std::optional<StepFault> corrected_instead() const {
-    AdamRule with = r_.rule;
-    with.corrects = true;
-    const UpdateForm form = {right_.kept, lr_ * with.rate(t_), with.floor(t_), false};
+    AdamRule corrected = r_.rule;
+    corrected.corrects = true;
+    const UpdateForm form = {right_.kept, lr_ * corrected.rate(t_), corrected.floor(t_), false};
     const StepErrors left = errors(form);
     if (!left.holds()) return {};
-    return fault("bias_correction", "bias correction",
-                 "the moments' bias is corrected; the reference's is not", left);
+    return with(fault("bias_correction", "bias correction",
+                      "the moments' bias is corrected; the reference's is not", left),
+                corrected);
   }
 
   // The right one where the difference is none that shows.
@@ -111,8 +118,10 @@ class Update {
   StepFault with_decay(StepFault f, const Estimate& kept, double lr) const {
     const Estimate decay = {(1 - kept.value) / lr, kept.sigma / lr};
     const double wanted = r_.decay_of(s_.name());
-    if (is_near(decay, wanted, 1e-3)) return f;
-    f.text += fmt::format("; and weight decay is {}, not {:.4g}", brief(decay, 1e-3), wanted);
+    const double shown = digits_of_decay(std::max(std::abs(decay.value), wanted), lr);
+    const bool none = std::abs(decay.value) <= 6 * decay.sigma + a_.u / lr;
+    if (none ? wanted == 0 : is_near(decay, wanted, shown)) return f;
+    f.text += fmt::format("; and weight decay is {}, not {:.4g}", none ? "0" : brief(decay, shown), wanted);
     return f;
   }
 
@@ -132,17 +141,24 @@ class Update {
     const UpdateForm form = {right_.kept, lr_ * r_.rule.rate(best), r_.rule.floor(best), right_.inside};
     const StepErrors left = errors(form);
     if (!left.holds()) return {};
-    return fault("bias_correction", fmt::format("step {:+}", best - t_),
-                 fmt::format("the moments' bias is corrected as at step {}, where this is step {}", best, t_),
-                 left);
+    return with(fault("bias_correction", fmt::format("step {:+}", best - t_),
+                      fmt::format("the moments' bias is corrected as at step {}, where this is step {}", best, t_),
+                      left),
+                r_.rule, best - t_);
+  }
+
+  // 1 - lr decay is rounded: so many digits of the decay are left, and those of a fit.
+  double digits_of_decay(double decay, double lr) const {
+    constexpr double of_fit = 1e-3;
+    return of_fit + 2 * a_.u / std::max(std::abs(lr * decay), a_.u);
   }
 
   std::optional<StepFault> of_decay(const UpdateFit& fit, double lr, const StepErrors& left) const {
     const Estimate decay = {(1 - fit.kept.value) / lr, fit.kept.sigma / lr};
     const double wanted = r_.decay_of(s_.name());
-    // Digits that the rounding of this parameter's elements leaves.
-    const double shown = 1e-3;
-    const bool none = std::abs(decay.value) <= 6 * decay.sigma;
+    const double shown = digits_of_decay(decay.value, lr);
+    const bool none = std::abs(decay.value) <= 6 * decay.sigma + a_.u / lr;
+    if (none ? wanted == 0 : is_near(decay, wanted, shown)) return {};
     const std::string own = none ? "0" : brief(decay, shown);
     StepFault f = fault("weight_decay", fmt::format("decay {} {:.4g}", own, wanted), "", left);
     f.decay = none ? 0 : decay.value;
@@ -162,7 +178,8 @@ class Update {
                         left);
     const Estimate lost = {1 - fit.kept.value, fit.kept.sigma};
     const double wanted = 1 - right_.kept;
-    if (is_near(lost, wanted * ratio.value, 1e-3)) return f;
+    if (is_near(lost, wanted * ratio.value, digits_of_decay(r_.decay_of(s_.name()), lr.value)))
+      return with(std::move(f), r_.rule, 0, std::stod(own) / lr_);
     if (is_near(lost, wanted, 1e-3)) {
       f.text += "; weight decay is as with the reference's";
       return f;
@@ -189,23 +206,35 @@ class Update {
     constexpr double relative = 1e-2;  // as far as the fit of small elements goes
     const bool was_outside = r_.rule.place == EpsilonPlace::outside;
     if (corrected && was_outside && is_near(fit->floor, eps, relative))
-      return fault("epsilon", "hat",
-                   fmt::format("epsilon {:.3g} joins the root before its bias is corrected (\"epsilon hat\")", eps),
-                   left);
+      return with(fault("epsilon", "hat",
+                        fmt::format("epsilon {:.3g} joins the root before its bias is corrected (\"epsilon hat\")",
+                                    eps),
+                        left),
+                  in_place(EpsilonPlace::hat, eps));
     if (corrected && !was_outside && is_near(outside, eps, relative))
-      return fault("epsilon", "outside",
-                   fmt::format("epsilon {:.3g} joins the root after its bias is corrected", eps), left);
+      return with(fault("epsilon", "outside",
+                        fmt::format("epsilon {:.3g} joins the root after its bias is corrected", eps), left),
+                  in_place(EpsilonPlace::outside, eps));
     const auto number = short_number(outside, relative * outside.value);
     const std::string own = fmt::format("{:.3g}", number.value_or(outside.value));
     const std::string says = fmt::format("epsilon is {}, the reference's {:.3g}", own, eps);
-    if (corrected || !r_.rule.corrects) return fault("epsilon", "epsilon " + own, says, left);
+    AdamRule other = in_place(EpsilonPlace::outside, std::stod(own));
+    other.corrects = corrected;
+    if (corrected || !r_.rule.corrects) return with(fault("epsilon", "epsilon " + own, says, left), other);
     return with_decay(
-        fault("bias_correction", "no bias correction, epsilon " + own,
+        with(fault("bias_correction", "no bias correction, epsilon " + own,
               fmt::format("the moments' bias is not corrected: the update is (1 - beta1^{0}) / "
                           "sqrt(1 - beta2^{0}) = {1:.4g} of the right one; and {2}",
                           t_, 1 / r_.rule.rate(t_), says),
-              left),
+              left), other),
         fit->kept, lr_);
+  }
+
+  AdamRule in_place(EpsilonPlace place, double epsilon) const {
+    AdamRule rule = r_.rule;
+    rule.place = place;
+    rule.epsilon = epsilon;
+    return rule;
   }
 
   // (p kept - p')^2 (v' + f) = rate^2 m'^2 is linear in rate^2 and f.
@@ -229,10 +258,11 @@ class Update {
     const UpdateForm form = {right_.kept, right_.rate, number * c2, true};
     const StepErrors left = errors(form);
     if (!left.holds()) return {};
-    return fault("epsilon", "inside",
-                 fmt::format("epsilon {:.3g} stands inside of the root; the reference's {:.3g} is added to it",
-                             number, r_.rule.epsilon),
-                 left);
+    return with(fault("epsilon", fmt::format("inside {:.3g}", number),
+                      fmt::format("epsilon {:.3g} stands inside of the root; the reference's {:.3g} is added to it",
+                                  number, r_.rule.epsilon),
+                      left),
+                in_place(EpsilonPlace::inside, number));
   }
 
   const ParameterStep& s_;

@@ -8,6 +8,7 @@
 #include <exception>
 #include <set>
 
+#include "assay/compare/optimizer/agree.h"
 #include "assay/compare/optimizer/explain_clip.h"
 #include "assay/compare/optimizer/gradient_norm.h"
 #include "assay/compare/optimizer/least_squares.h"
@@ -51,9 +52,11 @@ class Faults {
       if (!whole_.contains(s.step)) begin_step(s.step);
       judged_.push_back(judge_step(s, rule_, whole_.at(s.step).clip, other_gradients(s, recorded_, sides_)));
     }
+    agree(recorded_, rule_, judged_);
     for (const auto& [step, whole] : whole_) explain_clips(step, whole);
     collect();
     report();
+    hand_on();
     return std::move(origins_);
   }
 
@@ -161,6 +164,25 @@ class Faults {
       take(judged_[i].first, s.of_first);
       take(judged_[i].second, s.of_second);
       take(judged_[i].update, s.of_after);
+    }
+  }
+
+  // What was made rightly of a wrong moment is off by the moment's mistake.
+  void hand_on() {
+    for (std::size_t i = 0; i < judged_.size(); ++i) {
+      const ParameterStep& s = recorded_.steps[i];
+      const auto root_of = [&](const JudgedStage& stage, std::optional<std::size_t> finding) {
+        if (!stage.fault || !finding) return std::optional<std::size_t>();
+        const auto root = origins_.at(*finding).root;
+        return root ? root : finding;
+      };
+      auto root = root_of(judged_[i].first, s.of_first);
+      const auto inherit = [&](const JudgedStage& stage, std::optional<std::size_t> finding) {
+        if (root && finding && stage.known && stage.errors.holds()) origins_.at(*finding).root = root;
+      };
+      inherit(judged_[i].second, s.of_second);
+      if (!root) root = root_of(judged_[i].second, s.of_second);
+      inherit(judged_[i].update, s.of_after);
     }
   }
 

@@ -248,7 +248,7 @@ class Inference {
       if (!(std::abs(decay.value) > sigmas * decay.sigma)) continue;
       r.decay[name] = decay.value;
     }
-    settle(r.decay, decays);
+    settle(r);
     for (const ParameterStep& s : recorded_.steps) {
       if (!s.reference.before || !r.lr.contains(s.step)) continue;
       if (update_errors(s.reference, r.rule, r.t(s.step), r.update_form(s)).holds())
@@ -257,26 +257,14 @@ class Inference {
     return roughness;
   }
 
-  // Most parameters share one decay or none: one that is near to what another has exactly has it too.
-  static void settle(std::map<std::string, double>& decay,
-                     const std::map<std::string, std::vector<Estimate>>& all) {
-    std::vector<Estimate> decayed;
-    for (const auto& [name, estimates] : all) {
-      if (decay.contains(name)) decayed.push_back(pooled(estimates));
-    }
-    if (decayed.empty()) return;
-    std::ranges::sort(decayed, {}, &Estimate::sigma);  // the surest first
-    constexpr double relative = 1e-3;
-    std::vector<double> known;
-    for (const Estimate& e : decayed) known.push_back(short_number(e, relative * std::abs(e.value)).value_or(e.value));
-    for (auto& [name, value] : decay) {
-      const Estimate own = pooled(all.at(name));
-      for (const double k : known) {
-        if (std::abs(k - own.value) > relative * std::abs(k) + 8 * own.sigma) continue;
-        value = k;
-        break;
-      }
-    }
+  // A decay is a short number, as far as the rounding of 1 - lr decay lets it show.
+  void settle(ReferenceRule& r) const {
+    double lr = 0;
+    for (const auto& [step, rate] : r.lr) lr = std::max(lr, rate);
+    const double slack = 2 * recorded_.steps.front().reference.u / lr;
+    constexpr double relative = 1e-3;  // of fits on few elements
+    for (auto& [name, decay] : r.decay)
+      decay = short_number({decay, 0}, slack + relative * std::abs(decay)).value_or(decay);
   }
 
   const RecordedSteps& recorded_;

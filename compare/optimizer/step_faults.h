@@ -14,6 +14,15 @@ struct OtherGradient {
   std::string text;  ///< "its gradient of the step before", "the share of rank 1 alone"
 };
 
+/// The reference's rule with other numbers: what all parameters of a run may have instead.
+struct AlternativeRule {
+  AdamRule rule;
+  std::int64_t steps = 0;  ///< added to t
+  double lr = 1;           ///< times the learning rate
+
+  UpdateForm update_form(const ReferenceRule&, const ParameterStep&) const;
+};
+
 /// What was done instead of the reference's step, verified on every element.
 struct StepFault {
   std::string kind;  ///< Diagnosis::kind
@@ -22,11 +31,14 @@ struct StepFault {
   double residual = 0;
   double clip = 0;   ///< of kind "clip": the coefficient that was used
   double decay = 0, reference_decay = 0;  ///< of kinds "weight_decay" and "l2_decay"
+  std::optional<AlternativeRule> alternative = {};  ///< where it is one
 };
 
 /// One result of a step on the actual side.
 struct JudgedStage {
   bool known = false;  ///< judged: the reference's own was reproduced
+  /// Where it is not the reference's, too.
+  bool is_wrong() const { return known && !errors.holds(); }
   StepErrors errors;   ///< of the reference's step on the actual side's own inputs
   std::optional<StepFault> fault;
 };
