@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "assay/compare/optimizer/judge_update.h"
+
 namespace assay {
 namespace {
 
@@ -38,13 +40,7 @@ void settle(const ParameterStep& s, const ReferenceRule& r, const std::vector<Ca
   for (const Candidate& c : candidates) {
     const bool own = update.fault && update.fault->kind == c.fault.kind && update.fault->key == c.fault.key;
     if (own) return;
-    const AlternativeRule& rule = *c.fault.alternative;
-    const StepErrors left =
-        update_errors(s.actual, rule.rule, r.t(s.step) + rule.steps, rule.update_form(r, s));
-    if (!left.holds()) continue;
-    update.fault = c.fault;
-    update.fault->residual = left.ratio;
-    return;
+    if (takes_rule(s, r, c.fault, update)) return;
   }
 }
 

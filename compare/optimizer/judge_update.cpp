@@ -32,6 +32,27 @@ class Update {
     if (!stage.fault) stage.fault = with_floor_of_rule();
     if (!stage.fault) stage.fault = with_own_floor();
     if (!stage.fault) stage.fault = inside();
+    if (stage.fault) stage.also = also_;
+  }
+
+  bool takes(const StepFault& of_rule, JudgedStage& stage) {
+    const AlternativeRule& other = *of_rule.alternative;
+    const std::int64_t t = t_ + other.steps;
+    UpdateForm form = other.update_form(r_, s_);
+    StepErrors left = update_errors(a_, other.rule, t, form);
+    std::optional<StepFault> decay;
+    if (!left.holds()) {
+      const auto fit = fit_update(a_, form);
+      if (!fit || !is_near(fit->rate, form.rate, relative_)) return false;
+      form.kept = fit->kept.value;
+      left = update_errors(a_, other.rule, t, form);
+      decay = of_decay(*fit, lr_ * other.lr, left);
+      if (!left.holds() || !decay) return false;
+    }
+    stage.fault = of_rule;
+    stage.fault->residual = left.ratio;
+    stage.also = decay;
+    return true;
   }
 
  private:
@@ -77,7 +98,7 @@ class Update {
     return of_rate(*fit, ratio, left);
   }
 
-  std::optional<StepFault> without_correction(const UpdateFit& fit) const {
+  std::optional<StepFault> without_correction(const UpdateFit& fit) {
     if (!r_.rule.corrects) return corrected_instead();
     AdamRule plain = r_.rule;
     plain.corrects = false;
@@ -115,13 +136,10 @@ class Update {
     return is_near({1 - kept.value, kept.sigma}, 1 - right_.kept, 1e-3) ? right_.kept : kept.value;
   }
 
-  StepFault with_decay(StepFault f, const Estimate& kept, double lr) const {
-    const Estimate decay = {(1 - kept.value) / lr, kept.sigma / lr};
-    const double wanted = r_.decay_of(s_.name());
-    const double shown = digits_of_decay(std::max(std::abs(decay.value), wanted), lr);
-    const bool none = std::abs(decay.value) <= 6 * decay.sigma + a_.u / lr;
-    if (none ? wanted == 0 : is_near(decay, wanted, shown)) return f;
-    f.text += fmt::format("; and weight decay is {}, not {:.4g}", none ? "0" : brief(decay, shown), wanted);
+  StepFault with_decay(StepFault f, const Estimate& kept, double lr) {
+    StepErrors left;
+    left.ratio = f.residual;
+    also_ = of_decay({kept, {}, {}}, lr, left);
     return f;
   }
 
@@ -169,7 +187,7 @@ class Update {
     return f;
   }
 
-  std::optional<StepFault> of_rate(const UpdateFit& fit, const Estimate& ratio, const StepErrors& left) const {
+  std::optional<StepFault> of_rate(const UpdateFit& fit, const Estimate& ratio, const StepErrors& left) {
     const Estimate lr = {lr_ * ratio.value, lr_ * ratio.sigma};
     const std::string own = brief(lr, relative_);
     StepFault f = fault("learning_rate", fmt::format("lr x {:.4g}", ratio.value),
@@ -187,7 +205,7 @@ class Update {
     return with_decay(std::move(f), fit.kept, lr.value);
   }
 
-  std::optional<StepFault> with_own_floor() const {
+  std::optional<StepFault> with_own_floor() {
     const auto fit = fit_free_update(a_);
     if (!fit || !(fit->floor.value >= 0)) return {};
     UpdateForm form = {kept_or(fit->kept), fit->rate.value, fit->floor.value, false};
@@ -272,9 +290,14 @@ class Update {
   double lr_;
   UpdateForm right_;
   double relative_ = 0;
+  std::optional<StepFault> also_;
 };
 
 }  // namespace
+
+bool takes_rule(const ParameterStep& s, const ReferenceRule& r, const StepFault& of_rule, JudgedStage& update) {
+  return Update(s, r).takes(of_rule, update);
+}
 
 void judge_update(const ParameterStep& s, const ReferenceRule& r, JudgedStep& judged) {
   if (s.actual.before && r.reproduces(s, ReferenceRule::Stage::update)) Update(s, r).judge(judged.update);

@@ -160,6 +160,7 @@ class Faults {
         if (!stage.known || !finding) return;
         origins_[*finding] = {stage.errors.ratio, how(s), {}};
         if (stage.fault) add(*stage.fault, s.name(), s.step, *finding);
+        if (stage.also) add(*stage.also, s.name(), s.step, *finding);
       };
       take(judged_[i].first, s.of_first);
       take(judged_[i].second, s.of_second);

@@ -41,6 +41,7 @@ struct JudgedStage {
   bool is_wrong() const { return known && !errors.holds(); }
   StepErrors errors;   ///< of the reference's step on the actual side's own inputs
   std::optional<StepFault> fault;
+  std::optional<StepFault> also;  ///< a second mistake in the same result: another decay
 };
 struct JudgedStep {
   JudgedStage first, second, update;
