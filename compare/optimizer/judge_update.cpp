@@ -11,6 +11,8 @@
 namespace assay {
 namespace {
 
+// How near a fit must come to be asked; what it finds is verified on every element.
+constexpr double rough = 1e-2;
 // Step counts that a program may have instead are looked for up to here.
 constexpr std::int64_t most_steps = 100'000;
 
@@ -43,11 +45,12 @@ class Update {
     std::optional<StepFault> decay;
     if (!left.holds()) {
       const auto fit = fit_update(a_, form);
-      if (!fit || !is_near(fit->rate, form.rate, relative_)) return false;
-      form.kept = fit->kept.value;
-      left = update_errors(a_, other.rule, t, form);
-      decay = of_decay(*fit, lr_ * other.lr, left);
-      if (!left.holds() || !decay) return false;
+      if (!fit || !is_near(fit->rate, form.rate, rough)) return false;
+      const auto held = with_kept(form, fit->kept, lr_ * other.lr);
+      if (!held) return false;
+      left = *held;
+      decay = of_decay(1 - form.kept, lr_ * other.lr, left);
+      if (!decay) return false;
     }
     stage.fault = of_rule;
     stage.fault->residual = left.ratio;
@@ -80,44 +83,61 @@ class Update {
 
   // Kept part and rate are other ones; what stands beside the root is not.
   std::optional<StepFault> with_floor_of_rule() {
-    UpdateForm form = right_;
-    const auto fit = fit_update(a_, form);
+    const auto fit = fit_update(a_, right_);
     if (!fit) return {};
-    form.kept = fit->kept.value;
-    form.rate = fit->rate.value;
-    StepErrors left = errors(form);
     if (auto f = without_correction(*fit)) return f;
-    if (!left.holds()) return of_another_step(*fit);
-    const Estimate ratio = {fit->rate.value / right_.rate, fit->rate.sigma / right_.rate};
-    if (is_near(ratio, 1, relative_)) return of_decay(*fit, lr_, left);
-    if (is_near(ratio, -1, relative_)) return fault("sign", "sign of update", "the update has the other sign", left);
+    const double ratio = fit->rate.value / right_.rate;
     const Estimate lost = {1 - fit->kept.value, fit->kept.sigma};
-    if (is_near(ratio, 2, relative_) && is_near(lost, 2 * (1 - right_.kept), 1e-3))
-      return fault("not_updated", "update twice", "the update is applied twice", left);
+    UpdateForm form = right_;
+    if (std::abs(ratio - 1) < rough) {
+      if (const auto left = with_kept(form, fit->kept, lr_)) return of_decay(1 - form.kept, lr_, *left);
+      return of_another_step(*fit);
+    }
+    form.rate = -right_.rate;
+    if (std::abs(ratio + 1) < rough) {
+      if (const auto left = with_kept(form, fit->kept, lr_))
+        return fault("sign", "sign of update", "the update has the other sign", *left);
+    }
+    form = {1 - 2 * (1 - right_.kept), 2 * right_.rate, right_.floor, right_.inside};
+    if (std::abs(ratio - 2) < rough && (right_.kept == 1 || is_near(lost, 1 - form.kept, rough))) {
+      const StepErrors left = errors(form);
+      if (left.holds()) return fault("not_updated", "update twice", "the update is applied twice", left);
+    }
     if (auto f = of_another_step(*fit)) return f;
-    return of_rate(*fit, ratio, left);
+    return of_rate(*fit);
+  }
+
+  // Sets form.kept to a number that a program may have, near to the fitted one, or to this.
+  std::optional<StepErrors> with_kept(UpdateForm& form, const Estimate& kept, double lr) const {
+    std::vector<double> numbers = {right_.kept, 1};
+    const double decay = (1 - kept.value) / lr;
+    if (const auto brief = short_number({decay, kept.sigma / lr}, digits_of_decay(decay, lr) * std::abs(decay)))
+      numbers.push_back(1 - lr * *brief);
+    numbers.push_back(kept.value);
+    for (const double k : numbers) {
+      form.kept = k;
+      const StepErrors left = errors(form);
+      if (left.holds()) return left;
+    }
+    return {};
   }
 
   std::optional<StepFault> without_correction(const UpdateFit& fit) {
     if (!r_.rule.corrects) return corrected_instead();
     AdamRule plain = r_.rule;
     plain.corrects = false;
-    const UpdateForm form = {right_.kept, lr_, plain.floor(t_), false};
-    const Estimate ratio = {fit.rate.value / lr_, fit.rate.sigma / lr_};
-    // Of the rate alone; the rest is verified.
-    if (std::abs(ratio.value - 1) > 0.1) return {};
+    UpdateForm form = {right_.kept, lr_, plain.floor(t_), false};
     const auto own = fit_update(a_, form);
-    if (!own || !is_near(own->rate, lr_, relative_)) return {};
-    UpdateForm fitted = form;
-    fitted.kept = kept_or(own->kept);
-    const StepErrors left = errors(fitted);
-    if (!left.holds()) return {};
+    if (std::abs(fit.rate.value / lr_ - 1) > 10 * rough || !own || !is_near(own->rate, lr_, rough)) return {};
+    const auto held = with_kept(form, own->kept, lr_);
+    if (!held) return {};
+    const StepErrors left = *held;
     StepFault f = fault("bias_correction", "no bias correction",
                         fmt::format("the moments' bias is not corrected: the update is (1 - beta1^{0}) / "
                                     "sqrt(1 - beta2^{0}) = {1:.4g} of the right one",
                                     t_, 1 / r_.rule.rate(t_)),
                         left);
-    return with_decay(with(std::move(f), plain), own->kept, lr_);
+    return with_decay(with(std::move(f), plain), form.kept, lr_);
   }
 
   std::optional<StepFault> corrected_instead() const {
@@ -131,15 +151,10 @@ class Update {
                 corrected);
   }
 
-  // The right one where the difference is none that shows.
-  double kept_or(const Estimate& kept) const {
-    return is_near({1 - kept.value, kept.sigma}, 1 - right_.kept, 1e-3) ? right_.kept : kept.value;
-  }
-
-  StepFault with_decay(StepFault f, const Estimate& kept, double lr) {
+  StepFault with_decay(StepFault f, double kept, double lr) {
     StepErrors left;
     left.ratio = f.residual;
-    also_ = of_decay({kept, {}, {}}, lr, left);
+    also_ = of_decay(1 - kept, lr, left);
     return f;
   }
 
@@ -154,7 +169,6 @@ class Update {
       nearest = off;
       best = t;
     }
-    constexpr double rough = 1e-2;  // only which are tried; what is found is verified
     if (best == 0 || nearest > rough) return {};
     const UpdateForm form = {right_.kept, lr_ * r_.rule.rate(best), r_.rule.floor(best), right_.inside};
     const StepErrors left = errors(form);
@@ -171,15 +185,15 @@ class Update {
     return of_fit + 2 * a_.u / std::max(std::abs(lr * decay), a_.u);
   }
 
-  std::optional<StepFault> of_decay(const UpdateFit& fit, double lr, const StepErrors& left) const {
-    const Estimate decay = {(1 - fit.kept.value) / lr, fit.kept.sigma / lr};
-    const double wanted = r_.decay_of(s_.name());
-    const double shown = digits_of_decay(decay.value, lr);
-    const bool none = std::abs(decay.value) <= 6 * decay.sigma + a_.u / lr;
-    if (none ? wanted == 0 : is_near(decay, wanted, shown)) return {};
-    const std::string own = none ? "0" : brief(decay, shown);
+  // @param lost  1 - kept, verified
+  std::optional<StepFault> of_decay(double lost, double lr, const StepErrors& left) const {
+    const double decay = lost / lr, wanted = r_.decay_of(s_.name());
+    const double shown = digits_of_decay(std::max(std::abs(decay), wanted), lr);
+    if (lost == lr * wanted || std::abs(decay - wanted) <= shown * std::max(std::abs(decay), wanted)) return {};
+    const bool none = lost == 0;
+    const std::string own = none ? "0" : brief({decay, 0}, shown);
     StepFault f = fault("weight_decay", fmt::format("decay {} {:.4g}", own, wanted), "", left);
-    f.decay = none ? 0 : decay.value;
+    f.decay = decay;
     f.reference_decay = wanted;
     f.text = none          ? fmt::format("weight decay is missing: the reference has {:.4g}", wanted)
              : wanted == 0 ? fmt::format("weight decay {} where the reference has none", own)
@@ -187,34 +201,44 @@ class Update {
     return f;
   }
 
-  std::optional<StepFault> of_rate(const UpdateFit& fit, const Estimate& ratio, const StepErrors& left) {
-    const Estimate lr = {lr_ * ratio.value, lr_ * ratio.sigma};
+  std::optional<StepFault> of_rate(const UpdateFit& fit) {
+    const double ratio = fit.rate.value / right_.rate;
+    const Estimate lr = {lr_ * ratio, std::abs(lr_ / right_.rate) * fit.rate.sigma};
     const std::string own = brief(lr, relative_);
-    StepFault f = fault("learning_rate", fmt::format("lr x {:.4g}", ratio.value),
-                        fmt::format("the learning rate is {}, the reference's {:.6g} ({:.6g} times)", own, lr_,
-                                    ratio.value),
-                        left);
-    const Estimate lost = {1 - fit.kept.value, fit.kept.sigma};
-    const double wanted = 1 - right_.kept;
-    if (is_near(lost, wanted * ratio.value, digits_of_decay(r_.decay_of(s_.name()), lr.value)))
-      return with(std::move(f), r_.rule, 0, std::stod(own) / lr_);
-    if (is_near(lost, wanted, 1e-3)) {
+    for (const double number : {std::stod(own), lr.value}) {
+      UpdateForm form = right_;
+      form.rate = number / lr_ * right_.rate;
+      form.kept = 1 - number * r_.decay_of(s_.name());
+      StepErrors left = errors(form);
+      const bool decays_along = left.holds();
+      if (!decays_along) {
+        const auto held = with_kept(form, fit.kept, number);
+        if (!held) continue;
+        left = *held;
+      }
+      StepFault f = fault("learning_rate", fmt::format("lr x {:.4g}", ratio),
+                          fmt::format("the learning rate is {}, the reference's {:.6g} ({:.6g} times)", own, lr_,
+                                      number / lr_),
+                          left);
+      if (decays_along) return with(std::move(f), r_.rule, 0, number / lr_);
+      if (form.kept != right_.kept) return with_decay(std::move(f), form.kept, number);
       f.text += "; weight decay is as with the reference's";
       return f;
     }
-    return with_decay(std::move(f), fit.kept, lr.value);
+    return {};
   }
 
   std::optional<StepFault> with_own_floor() {
     const auto fit = fit_free_update(a_);
     if (!fit || !(fit->floor.value >= 0)) return {};
-    UpdateForm form = {kept_or(fit->kept), fit->rate.value, fit->floor.value, false};
-    StepErrors left = errors(form);
-    if (!left.holds()) return {};
     // Both corrections or none, and lr as it is: then the floor says where epsilon stands.
-    const bool corrected = is_near(fit->rate, lr_ * r_.rule.rate(t_), 1e-3),
-               plain = is_near(fit->rate, lr_, 1e-3);
+    const bool corrected = is_near(fit->rate, lr_ * corrected_rate(), rough),
+               plain = !corrected && is_near(fit->rate, lr_, rough);
     if (!corrected && !plain) return {};
+    UpdateForm form = {1, corrected ? lr_ * corrected_rate() : lr_, fit->floor.value, false};
+    auto held = with_kept(form, fit->kept, lr_);
+    if (!held) return {};
+    StepErrors left = *held;
     AdamRule unit = r_.rule;
     unit.epsilon = 1;
     unit.corrects = corrected;
@@ -223,7 +247,15 @@ class Update {
     const double eps = r_.rule.epsilon;
     constexpr double relative = 1e-2;  // as far as the fit of small elements goes
     const bool was_outside = r_.rule.place == EpsilonPlace::outside;
-    if (corrected && was_outside && is_near(fit->floor, eps, relative))
+    // The number itself, where it does.
+    const auto holds_with = [&](double floor) {
+      UpdateForm exact = form;
+      exact.floor = floor;
+      const StepErrors of_exact = errors(exact);
+      if (of_exact.holds()) left = of_exact;
+      return of_exact.holds();
+    };
+    if (corrected && was_outside && is_near(fit->floor, eps, relative) && holds_with(eps))
       return with(fault("epsilon", "hat",
                         fmt::format("epsilon {:.3g} joins the root before its bias is corrected (\"epsilon hat\")",
                                     eps),
@@ -234,18 +266,25 @@ class Update {
                         fmt::format("epsilon {:.3g} joins the root after its bias is corrected", eps), left),
                   in_place(EpsilonPlace::outside, eps));
     const auto number = short_number(outside, relative * outside.value);
+    if (number) holds_with(*number * unit.floor(t_));
     const std::string own = fmt::format("{:.3g}", number.value_or(outside.value));
     const std::string says = fmt::format("epsilon is {}, the reference's {:.3g}", own, eps);
     AdamRule other = in_place(EpsilonPlace::outside, std::stod(own));
     other.corrects = corrected;
     if (corrected || !r_.rule.corrects) return with(fault("epsilon", "epsilon " + own, says, left), other);
-    return with_decay(
-        with(fault("bias_correction", "no bias correction, epsilon " + own,
-              fmt::format("the moments' bias is not corrected: the update is (1 - beta1^{0}) / "
-                          "sqrt(1 - beta2^{0}) = {1:.4g} of the right one; and {2}",
-                          t_, 1 / r_.rule.rate(t_), says),
-              left), other),
-        fit->kept, lr_);
+    const bool same = own == fmt::format("{:.3g}", eps);
+    const std::string text =
+        fmt::format("the moments' bias is not corrected: the update is (1 - beta1^{0}) / sqrt(1 - beta2^{0}) = "
+                    "{1:.4g} of the right one{2}",
+                    t_, 1 / corrected_rate(), same ? "" : "; and " + says);
+    const std::string key = same ? "no bias correction" : "no bias correction, epsilon " + own;
+    return with_decay(with(fault("bias_correction", key, text, left), other), form.kept, lr_);
+  }
+
+  double corrected_rate() const {
+    AdamRule rule = r_.rule;
+    rule.corrects = true;
+    return rule.rate(t_);
   }
 
   AdamRule in_place(EpsilonPlace place, double epsilon) const {

@@ -73,18 +73,17 @@ class Steps {
     s.of_second = at(s.step, Phase::optimizer, "state", second);
     s.of_gradient = at(s.step, Phase::backward, "grad", s.arg);
     if (!s.of_second || !s.of_gradient) return {};
-    // What is stepped is the master, where there is one.
+    // What is stepped is the master, where there is one. Before the first step it is the parameter itself:
+    // programs make it of what is loaded.
+    const bool starts = s.step == first_step_;
     s.of_after = at(s.step, Phase::optimizer, "state", master);
     auto before = at(s.step - 1, Phase::optimizer, "state", master);
-    const bool has_master = s.of_after && before;
-    if (!has_master) {
-      s.of_after = at(s.step, Phase::optimizer, "param", s.arg);
-      before = at(s.step, Phase::forward, "param", s.arg);
-      if (!before) before = at(s.step - 1, Phase::optimizer, "param", s.arg);
-    }
+    const bool has_master = s.of_after && (before || starts);
+    if (!has_master) s.of_after = at(s.step, Phase::optimizer, "param", s.arg);
+    if (!has_master || !before) before = at(s.step, Phase::forward, "param", s.arg);
+    if (!before) before = at(s.step - 1, Phase::optimizer, "param", s.arg);
     const auto first_before = at(s.step - 1, Phase::optimizer, "state", first),
                second_before = at(s.step - 1, Phase::optimizer, "state", second);
-    const bool starts = s.step == first_step_;
     if (!starts && (!first_before || !second_before)) return {};
     for (const bool is_actual : {true, false}) {
       StepTensors& t = is_actual ? s.actual : s.reference;
