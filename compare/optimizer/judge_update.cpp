@@ -294,23 +294,24 @@ class Update {
     return rule;
   }
 
-  // (p kept - p')^2 (v' + f) = rate^2 m'^2 is linear in rate^2 and f.
+  // With the rate as it is, (p kept - p')^2 (v' + f) = rate^2 m'^2 gives f. What disturbs it is the rounding of
+  // p' times the change times (v' + f).
   std::optional<StepFault> inside() const {
     if (r_.rule.place == EpsilonPlace::inside) return {};
     const Columns columns = {&*a_.after, &*a_.before, &*a_.first, &*a_.second};
-    const auto fit = fit_elements(columns, 2, [&](const double* x) {
-      const double change = right_.kept * x[1] - x[0];
+    const auto fit = fit_elements(columns, 1, [&](const double* x) {
+      const double change = right_.kept * x[1] - x[0], square = right_.rate * x[2] * right_.rate * x[2];
       Equation e;
-      e.y = change * change * x[3];
-      e.x = {x[2] * x[2], -change * change};
-      const double size = (std::abs(x[1]) + std::abs(x[0])) * std::abs(change) * x[3];
-      e.weight = size > 0 ? 1 / size : 0;
+      e.y = square - change * change * x[3];
+      e.x = {change * change};
+      const double size = (std::abs(x[1]) + std::abs(x[0])) * square;
+      e.weight = size > 0 ? std::abs(change) / size : 0;
       return e;
     });
-    if (!fit || !((*fit)[0].value > 0) || !((*fit)[1].value > 0)) return {};
+    if (!fit || !(fit->front().value > 0)) return {};
     const double c2 = r_.rule.correction2(t_);
     constexpr double relative = 1e-2;
-    const Estimate eps = {(*fit)[1].value / c2, (*fit)[1].sigma / c2};
+    const Estimate eps = {fit->front().value / c2, fit->front().sigma / c2};
     const double number = short_number(eps, relative * eps.value).value_or(eps.value);
     const UpdateForm form = {right_.kept, right_.rate, number * c2, true};
     const StepErrors left = errors(form);
@@ -342,12 +343,60 @@ void judge_update(const ParameterStep& s, const ReferenceRule& r, JudgedStep& ju
   if (s.actual.before && r.reproduces(s, ReferenceRule::Stage::update)) Update(s, r).judge(judged.update);
 }
 
+namespace {
+
+// The whole step two times, one after the other with the same gradient: p, m and v in between are computed.
+StepErrors errors_of_two_steps(const ParameterStep& s, const ReferenceRule& r, double clip, std::int64_t t) {
+  const StepTensors& a = s.actual;
+  const AdamRule& rule = r.rule;
+  const auto form = [&](std::int64_t of) {
+    UpdateForm f = r.update_form(s);
+    f.rate = r.lr.at(s.step) * rule.rate(of);
+    f.floor = rule.floor(of);
+    return f;
+  };
+  const UpdateForm one = form(t), two = form(t == r.t(s.step) ? t : t + 1);
+  const double corrections = error_of_correction(rule.beta1, t, a.u) + error_of_correction(rule.beta2, t, a.u) +
+                             error_of_rest(rule.beta1, a.u) + error_of_rest(rule.beta2, a.u);
+  constexpr double roundings = 32;  // of two updates, and of the moments in between
+  const TensorSource *m = a.first_before ? &*a.first_before : nullptr,
+                     *v = a.second_before ? &*a.second_before : nullptr;
+  return check_elements({&*a.after, &*a.before, &*a.first, &*a.second, &*a.gradient, m, v}, [&](const double* x) {
+    const double g = clip * x[4];
+    const double between1 = rule.beta1 * x[5] + (1 - rule.beta1) * g,
+                 between2 = rule.beta2 * x[6] + (1 - rule.beta2) * g * g;
+    const double first = one.rate * direction(between1, between2, one),
+                 second = two.rate * direction(x[2], x[3], two);
+    const double value = two.kept * (one.kept * x[1] - first) - second;
+    const double size = std::abs(first) + std::abs(second);
+    return Expected{value, (roundings * a.u + corrections) * size + roundings * a.u * std::abs(x[1]) + 0x1p-126};
+  });
+}
+
+// The step counts on by itself, or does not.
+void take_twice(const ParameterStep& s, const ReferenceRule& r, double clip, JudgedStep& judged) {
+  const auto& first = judged.first.fault;
+  if (!first || first->key != "twice" || !judged.update.is_wrong()) return;
+  const std::int64_t t = r.t(s.step);
+  for (const std::int64_t of : {t, 2 * t - 1}) {
+    const StepErrors left = errors_of_two_steps(s, r, clip, of);
+    if (!left.holds()) continue;
+    judged.update.fault = first;
+    judged.update.fault->residual = left.ratio;
+    judged.update.also.reset();
+    return;
+  }
+}
+
+}  // namespace
+
 // Decay that moved from the parameter to the gradient, or back, is one mistake, not two.
 JudgedStep judge_step(const ParameterStep& s, const ReferenceRule& r, double clip,
                       const std::vector<OtherGradient>& others) {
   JudgedStep judged;
   judge_moments(s, r, clip, others, judged);
   judge_update(s, r, judged);
+  take_twice(s, r, clip, judged);
   auto &first = judged.first.fault, &update = judged.update.fault;
   if (first && update && first->kind == "l2_decay" && update->kind == "weight_decay") {
     const double l2 = first->decay, decoupled = update->decay;
