@@ -31,13 +31,13 @@ class Moments {
     const TensorSource* before = t_.first_before ? &*t_.first_before : nullptr;
     stage.fault = not_updated(*t_.first, before, "exp_avg", stage.errors);
     if (stage.fault) return;
-    if (const auto fit = fit_first_moment(t_, nullptr)) {
+    if (const auto fit = fit_first_moment(t_)) {
       stage.fault = named(*fit);
-      return;
+      if (stage.fault) return;
     }
     for (const OtherGradient& other : others_) {
-      const auto fit = fit_first_moment(t_, &other.tensor);
-      if (!fit || fit->l2_gain.value != 0) continue;
+      const auto fit = fit_other_gradient(t_, r_.rule.beta1, other.tensor);
+      if (!fit) continue;
       stage.fault = of_other(*fit, other);
       if (stage.fault) return;
     }
@@ -157,7 +157,6 @@ class Moments {
 
   std::optional<StepFault> of_other(const MomentFit& fit, const OtherGradient& other) {
     const double b1 = r_.rule.beta1, full = (1 - b1) * right_.clip;
-    if (!t_.starts && !is_near(fit.kept, b1, relative_)) return {};
     // As much of it as shows beside the rounding of the right one.
     const bool without_own = std::abs(fit.gain.value) <= sigmas * fit.gain.sigma + relative_ * full;
     const Estimate share = {fit.other_gain.value / full, fit.other_gain.sigma / full};

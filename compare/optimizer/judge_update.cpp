@@ -173,7 +173,7 @@ class Update {
     const UpdateForm form = {right_.kept, lr_ * r_.rule.rate(best), r_.rule.floor(best), right_.inside};
     const StepErrors left = errors(form);
     if (!left.holds()) return {};
-    return with(fault("bias_correction", fmt::format("step {:+}", best - t_),
+    return with(fault("bias_correction", "another step",
                       fmt::format("the moments' bias is corrected as at step {}, where this is step {}", best, t_),
                       left),
                 r_.rule, best - t_);

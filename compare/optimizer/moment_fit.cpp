@@ -37,34 +37,56 @@ std::optional<std::vector<Estimate>> fit_sum(const Columns& columns, std::size_t
 
 }  // namespace
 
-std::optional<MomentFit> fit_first_moment(const StepTensors& t, const TensorSource* other) {
+std::optional<MomentFit> fit_first_moment(const StepTensors& t) {
   const TensorSource* before = t.first_before ? &*t.first_before : nullptr;
   const TensorSource* p = t.before ? &*t.before : nullptr;
   const double stored = storage_error(t.first, t.u), given = storage_error(t.gradient, t.u);
   std::optional<MomentFit> last;
   for (const bool with_p : {false, true}) {
     if (with_p && p == nullptr) continue;
-    // Which columns there are, in this order: before, gradient, p or other.
+    // Which columns there are.
     std::vector<int> used;
     if (before != nullptr) used.push_back(1);
     used.push_back(2);
     if (with_p) used.push_back(3);
-    if (other != nullptr) used.push_back(4);
     MomentFit found;
     const auto fit = fit_sum(
-        {&*t.first, before, &*t.gradient, p, other}, used.size(), t.u, stored, given,
+        {&*t.first, before, &*t.gradient, p}, used.size(), t.u, stored, given,
         [&](const double* x, LeastSquares::Row& row) {
           for (std::size_t k = 0; k < used.size(); ++k) row[k] = x[used[k]];
         },
         found.errors);
     if (!fit) continue;
     for (std::size_t k = 0; k < used.size(); ++k) {
-      Estimate* const all[] = {nullptr, &found.kept, &found.gain, &found.l2_gain, &found.other_gain};
+      Estimate* const all[] = {nullptr, &found.kept, &found.gain, &found.l2_gain};
       *all[used[k]] = (*fit)[k];
     }
     if (found.errors.holds()) return found;
   }
   return {};
+}
+
+std::optional<MomentFit> fit_other_gradient(const StepTensors& t, double beta1, const TensorSource& x) {
+  const TensorSource* before = t.first_before ? &*t.first_before : nullptr;
+  const Columns columns = {&*t.first, before, &*t.gradient, &x};
+  const auto fit = fit_elements(columns, 2, [&](const double* e) {
+    const double size = std::abs(e[0]) + beta1 * std::abs(e[1]);
+    return Equation{e[0] - beta1 * e[1], {e[2], e[3]}, size > 0 ? 1 / size : 0};
+  });
+  if (!fit) return {};
+  MomentFit found;
+  found.kept = {beta1, 0};
+  found.gain = (*fit)[0];
+  found.other_gain = (*fit)[1];
+  const double stored = storage_error(t.first, t.u), given = storage_error(t.gradient, t.u);
+  found.errors = check_elements(columns, [&](const double* e) {
+    const double own = found.gain.value * e[2], other = found.other_gain.value * e[3];
+    const double value = beta1 * e[1] + own + other;
+    return Expected{value, (roundings_of_sum * t.u + given) * (std::abs(e[1]) + std::abs(own) + std::abs(other)) +
+                               stored * std::abs(value) + smallest};
+  });
+  if (!found.errors.holds()) return {};
+  return found;
 }
 
 std::optional<MomentFit> fit_second_moment(const StepTensors& t, const UsedGradient& used) {

@@ -7,15 +7,17 @@
 
 namespace assay {
 
-/// A moment as a sum of what was recorded: m' = kept m + gain g + l2_gain p + other_gain x. Each is within
+/// A moment as a sum of what was recorded: m' = kept m + gain g + l2_gain p. Each is within
 /// rounding on every element; fewest terms first.
 struct MomentFit {
   Estimate kept, gain, l2_gain, other_gain;
   StepErrors errors;
 };
 
-/// @param other  x, or nullptr
-std::optional<MomentFit> fit_first_moment(const StepTensors&, const TensorSource* other);
+std::optional<MomentFit> fit_first_moment(const StepTensors&);
+/// m' - beta1 m = gain g + other_gain x. At the second step m is a multiple of the gradient of the first: beta1
+/// has to be known.
+std::optional<MomentFit> fit_other_gradient(const StepTensors&, double beta1, const TensorSource& x);
 /// v' = kept v + gain g'^2.
 std::optional<MomentFit> fit_second_moment(const StepTensors&, const UsedGradient&);
 

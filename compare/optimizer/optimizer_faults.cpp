@@ -86,7 +86,7 @@ class Faults {
     std::vector<Estimate> all;
     for (const ParameterStep& s : recorded_.steps) {
       if (s.step != step) continue;
-      if (const auto fit = fit_first_moment(s.actual, nullptr)) all.push_back(fit->gain);
+      if (const auto fit = fit_first_moment(s.actual)) all.push_back(fit->gain);
     }
     const double rest = 1 - rule_.rule.beta1, used = pooled(all).value / rest;
     const double other = rule_.max_norm / (whole.norm + (rule_.clip_epsilon > 0 ? 0 : 1e-6));

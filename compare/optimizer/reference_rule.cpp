@@ -33,7 +33,7 @@ class Inference {
     std::map<std::int64_t, std::vector<Estimate>> gains, l2_gains;
     std::vector<std::pair<const ParameterStep*, MomentFit>> fits;
     for (const ParameterStep& s : recorded_.steps) {
-      const auto fit = fit_first_moment(s.reference, {});
+      const auto fit = fit_first_moment(s.reference);
       if (!fit) continue;
       if (!s.reference.starts) betas.push_back(fit->kept);
       gains[s.step].push_back(fit->gain);

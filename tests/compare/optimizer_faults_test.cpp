@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "assay/compare/diff.h"
 #include "optimizer_run.h"
@@ -46,9 +47,9 @@ std::int64_t roots_of(const Report& report) {
 }
 
 // One root that names it, and nothing else that is not inherited from it, in two or three steps.
-void expect_named(const Fault& fault) {
+void expect_named(const Fault& fault, const std::vector<int>& step_counts = {1, 2, 3}) {
   for (const Recipe recipe : recipes) {
-    for (const int steps : {1, 2, 3}) {
+    for (const int steps : step_counts) {
       const std::string what =
           fmt::format("{}, recipe {}, {} steps", fault.name, static_cast<int>(recipe), steps);
       MemoryDump actual{"actual"}, reference{"reference"};
@@ -280,6 +281,122 @@ TEST(OptimizerFaults, UpdateAppliedTwice) {
 
 TEST(OptimizerFaults, StepTakenTwice) {
   expect_named({"all twice", with([](Optimizer& o) { o.times = 2; }), "not_updated", {"the step is taken twice"}});
+}
+
+TEST(OptimizerFaults, StepCountLost) {
+  expect_named({"t = 1", with([](Optimizer& o) { o.counts_from_one = true; }), "bias_correction",
+                {"the moments' bias is corrected as at step 1, where this is step 2; all 10"}},
+               {2, 3});
+}
+
+TEST(OptimizerFaults, MomentsLost) {
+  expect_named({"m = 0", with([](Optimizer& o) {
+                  o.before = [](const std::string&, std::int64_t, Values& m, Values&) {
+                    std::ranges::fill(m, 0);
+                  };
+                }),
+                "stale", {"exp_avg starts from zero at this step: what it was before is lost; all 10"}},
+               {2, 3});
+}
+
+TEST(OptimizerFaults, SecondMomentLost) {
+  expect_named({"v = 0", with([](Optimizer& o) {
+                  o.before = [](const std::string&, std::int64_t, Values&, Values& v) {
+                    std::ranges::fill(v, 0);
+                  };
+                }),
+                "stale", {"exp_avg_sq starts from zero at this step: what it was before is lost; all 10"}},
+               {2, 3});
+}
+
+TEST(OptimizerFaults, MomentNotUpdated) {
+  expect_named({"old v", with([](Optimizer& o) {
+                  o.keeps_second = [](const std::string& name, std::int64_t step) {
+                    return name == "lm_head" && step > 0;
+                  };
+                }),
+                "not_updated", {"exp_avg_sq is not updated: it is what it was before the step; lm_head.weight"}},
+               {2, 3});
+}
+
+TEST(OptimizerFaults, GradientOfTheStepBefore) {
+  for (const bool adds : {false, true}) {
+    expect_named({"old gradient", with([adds](Optimizer& o) {
+                    auto last = std::make_shared<std::map<std::string, Values>>();
+                    o.gradient = [last, adds](const std::string& name, std::int64_t step, const Values& g) {
+                      Values used = g;
+                      if (step > 0) {
+                        for (std::size_t i = 0; i < g.size(); ++i)
+                          used[i] = last->at(name)[i] + (adds ? g[i] : 0);
+                      }
+                      (*last)[name] = g;
+                      return used;
+                    };
+                  }),
+                  "stale",
+                  {adds ? "to the gradient that is used the gradient of the step before is added; all 10"
+                        : "the gradient that is used is the gradient of the step before, not the reduced one"}},
+                 {2, 3});
+  }
+}
+
+// Shares of two ranks were recorded beside their sum.
+TEST(OptimizerFaults, GradientOfOneRank) {
+  expect_named({"one share", with([](Optimizer& o) {
+                  o.shares = 2;
+                  o.gradient = [](const std::string&, std::int64_t, const Values& g) { return share_of(g, 1); };
+                }),
+                "stale", {"the gradient that is used is the share of rank 1 alone, not the reduced one; all 10"},
+                with([](Optimizer& o) { o.shares = 2; })});
+}
+
+TEST(OptimizerFaults, DecayOfAllInTheGradient) {
+  expect_named({"L2 of vectors", with([](Optimizer& o) {
+                  o.l2 = true;
+                  o.decay_of = [](auto&, const Shape& shape) { return shape.size() == 1 ? 0.1 : 0; };
+                }),
+                "l2_decay", {"weight decay 0.1 is added to the gradient (L2); the reference adds none; the 1-D"},
+                with([](Optimizer& o) { o.decay = 0; })});
+}
+
+TEST(OptimizerFaults, TheOtherSignOfTheUpdate) {
+  expect_named({"ascent", with([](Optimizer& o) { o.update_sign = -1; }), "sign", {"the update has the other sign; all 10"}});
+}
+
+// What other frameworks do rightly, other arithmetic and wrong gradients are no faults of an optimizer.
+TEST(OptimizerFaults, CleanRunsHaveNone) {
+  const Optimizer others[] = {
+      {},
+      with([](Optimizer& o) {  // MindFormers: no 1e-6
+        o.clip = [](const std::string&, const auto& squares) { return std::min(1., 1 / std::sqrt(total(squares))); };
+      }),
+  };
+  for (const Optimizer& o : others) {
+    for (const Recipe a : recipes) {
+      for (const Recipe b : recipes) {
+        MemoryDump actual{"actual"}, reference{"reference"};
+        record_steps(actual, o, a, 3);
+        record_steps(reference, {}, b, 3);
+        for (const Diagnosis& d : diagnoses_of(diff_steps(actual, reference)))
+          EXPECT_FALSE(is_of_optimizer(d)) << static_cast<int>(a) << static_cast<int>(b) << d.text;
+      }
+    }
+  }
+}
+
+TEST(OptimizerFaults, AWrongGradientIsNoFaultOfTheOptimizer) {
+  for (const Recipe recipe : recipes) {
+    MemoryDump actual{"actual"}, reference{"reference"};
+    record_steps(actual, with([](Optimizer& o) { o.recorded_gradient = 3; }), recipe, 3);
+    record_steps(reference, {}, recipe, 3);
+    const Report report = diff_steps(actual, reference);
+    EXPECT_NE(report.first_failure(), nullptr);
+    for (const Finding& f : report.findings) {
+      const bool follows = f.verdict == Verdict::passed || f.verdict == Verdict::inherited;
+      EXPECT_TRUE(f.id.phase != Phase::optimizer || follows) << f.name;
+      for (const Diagnosis& d : f.diagnoses) EXPECT_FALSE(is_of_optimizer(d)) << d.text;
+    }
+  }
 }
 
 TEST(OptimizerFaults, GradientOfAnotherParameter) {

@@ -17,7 +17,9 @@ struct OptimizerUnderTest {
   bool l2 = false, corrects = true, inside = false, hat = false;
   double sign = 1;
   int times = 1;                    ///< the whole step
-  double update_times = 1;
+  double update_times = 1, update_sign = 1;
+  double recorded_gradient = 1;     ///< times all that is computed with, too
+  int shares = 1;                   ///< of the gradient, recorded before their sum
   std::int64_t first_step = 1;      ///< t of step 0
   bool counts_from_one = false;     ///< t = 1 in every step
   /// By name; the default: no decay of vectors.
@@ -27,6 +29,9 @@ struct OptimizerUnderTest {
   /// The gradient that is used instead.
   std::function<Values(const std::string&, std::int64_t step, const Values&)> gradient;
   std::function<double(double norm, const std::map<std::string, double>& squares)> norm;
+  std::function<bool(const std::string&, std::int64_t step)> keeps_second;  ///< exp_avg_sq as it is
+  /// Changes the moments that a step starts from.
+  std::function<void(const std::string&, std::int64_t step, Values& m, Values& v)> before;
   /// Changes what a step has left, before it is recorded.
   std::function<void(const std::string&, std::int64_t step, const Values& before, Values& after, Values& m,
                      Values& v)>
@@ -49,6 +54,15 @@ inline const std::map<std::string, Shape>& parameters_under_test() {
   return all;
 }
 
+/// Of two ranks: powers of two, so that their sum is exact.
+inline Values share_of(Values g, int rank) {
+  for (std::size_t i = 0; i < g.size(); ++i) {
+    const double first = i % 3 == 0 ? 0.5 : i % 3 == 1 ? 0.25 : 2;
+    g[i] *= rank == 0 ? first : 1 - first;
+  }
+  return g;
+}
+
 /// How a recipe stores parameters: in float64, in float32, in bfloat16 beside a master in float32.
 enum class Recipe : std::uint8_t { fp64, fp32, bf16 };
 
@@ -60,6 +74,10 @@ void record_steps(MemoryDump& dump, const OptimizerUnderTest& o, Recipe recipe, 
   struct State {
     Values p, m, v;
   };
+  if (o.shares > 1) {
+    dump.world_size = o.shares;
+    dump.mesh = {{"dp"}, {o.shares}};
+  }
   std::map<std::string, State> states;
   std::uint64_t seed = 1;
   for (const auto& [name, shape] : parameters_under_test()) {
@@ -87,9 +105,14 @@ void record_steps(MemoryDump& dump, const OptimizerUnderTest& o, Recipe recipe, 
       Values& g = all[name] = Random(100 * seed + static_cast<std::uint64_t>(step)).normals(n);
       ++seed;
       Random size(seed);  // over some orders of magnitude, as gradients are
-      for (double& x : g) x = static_cast<double>(static_cast<T>(gradients * 0.1 * x * std::pow(10., -6 * std::pow(size.uniform(), 3))));
+      for (double& x : g) x = static_cast<double>(static_cast<T>(o.recorded_gradient * gradients * 0.1 * x * std::pow(10., -6 * std::pow(size.uniform(), 3))));
       for (const double x : g) squares[name] += x * x;
       square += squares[name];
+      for (int rank = 0; rank < o.shares && o.shares > 1; ++rank) {
+        Record& r = dump.add_copy({step, -1, Phase::backward, name, "grad", "weight.unreduced", 0}, rank,
+                                  Tensor::from_values(d, parameters_under_test().at(name), share_of(g, rank)));
+        r.placements.front().kind = Placement::Kind::partial;
+      }
       add(Phase::backward, name, "grad", "weight", d, g);
     }
     const double norm = o.norm ? o.norm(std::sqrt(square), squares) : std::sqrt(square);
@@ -101,6 +124,7 @@ void record_steps(MemoryDump& dump, const OptimizerUnderTest& o, Recipe recipe, 
       const double decay = o.decay_of ? o.decay_of(name, shape) : shape.size() == 1 ? 0 : o.decay;
       const double clip = o.clip ? o.clip(name, squares) : std::min(1., o.max_norm / (norm + 1e-6));
       const Values gradient = o.gradient ? o.gradient(name, step, all.at(name)) : all.at(name);
+      if (o.before) o.before(name, step, s.m, s.v);
       const State before = s;
       for (int k = 0; k < o.times; ++k) {
         for (std::size_t i = 0; i < s.p.size(); ++i) {
@@ -109,14 +133,15 @@ void record_steps(MemoryDump& dump, const OptimizerUnderTest& o, Recipe recipe, 
           T g = static_cast<T>(o.sign * clip) * static_cast<T>(gradient[i]);
           if (o.l2) g += wd * p;
           const T m = b1 * static_cast<T>(s.m[i]) + (T(1) - b1) * g;
-          const T v = b2 * static_cast<T>(s.v[i]) + (T(1) - b2) * g * g;
+          const bool is_kept = o.keeps_second && o.keeps_second(name, step);
+          const T v = is_kept ? static_cast<T>(s.v[i]) : b2 * static_cast<T>(s.v[i]) + (T(1) - b2) * g * g;
           const T c1 = o.corrects ? T(1) - static_cast<T>(std::pow(b1, t)) : T(1);
           const T c2 = o.corrects ? T(1) - static_cast<T>(std::pow(b2, t)) : T(1);
           const T root = o.inside ? std::sqrt(v / c2 + eps)
                          : o.hat  ? (std::sqrt(v) + eps) / std::sqrt(c2)
                                   : std::sqrt(v / c2) + eps;
           const T kept = o.l2 ? p : p * (T(1) - static_cast<T>(o.update_times) * lr * wd);
-          s.p[i] = static_cast<double>(kept - static_cast<T>(o.update_times) * lr * (m / c1) / root);
+          s.p[i] = static_cast<double>(kept - static_cast<T>(o.update_sign * o.update_times) * lr * (m / c1) / root);
           s.m[i] = static_cast<double>(m);
           s.v[i] = static_cast<double>(v);
         }
