@@ -186,7 +186,8 @@ void find_causes(std::vector<Finding>& findings, const std::vector<Pair>& pairs,
                       f.verdict == Verdict::no_rule;
     // Proven on the step's own inputs: what the values look like says no more.
     const bool is_explained = std::ranges::any_of(f.diagnoses, is_of_optimizer);
-    if (!open || is_explained || !f.metrics || pairs[i].actual == nullptr || pairs[i].reference == nullptr) continue;
+    if (!open || is_explained || !f.metrics || pairs[i].actual == nullptr || pairs[i].reference == nullptr)
+      continue;
     ++explained;
     try {
       causes.explain(f, pairs[i]);

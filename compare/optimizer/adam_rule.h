@@ -23,6 +23,7 @@ struct AdamRule {
   bool corrects = true;  ///< c1 = 1 - beta1^t; else 1
   EpsilonPlace place = EpsilonPlace::outside;
 
+  bool operator==(const AdamRule&) const = default;
   double correction1(std::int64_t t) const;
   double correction2(std::int64_t t) const;
   /// The update is lr rate(t) m' / (sqrt(v') + floor(t)); of `inside` sqrt(v' + floor(t)).
@@ -42,8 +43,8 @@ struct UpdateForm {
   bool inside = false;
 };
 
-/// Each stage from what this side itself recorded, judged on every element by the rounding that the operations
-/// of any kernel make (adam_rule.cpp).
+/// Each stage from what this side itself recorded, judged on every element by the rounding that the
+/// operations of any kernel make (adam_rule.cpp).
 StepErrors first_moment_errors(const StepTensors&, const AdamRule&, const UsedGradient&);
 StepErrors second_moment_errors(const StepTensors&, const AdamRule&, const UsedGradient&);
 StepErrors update_errors(const StepTensors&, const AdamRule&, std::int64_t t, const UpdateForm&);

@@ -74,8 +74,9 @@ class Clips {
     }
     for (const ClipFault& f : faults_) {
       f.fault->key = "clip by own norms";
-      f.fault->text = fmt::format("gradients are clipped by the norms of groups, not by that of all, {:.6g}: {}{}",
-                                  s_.norm, list, groups.size() > 3 ? ", .." : "");
+      f.fault->text =
+          fmt::format("gradients are clipped by the norms of groups, not by that of all, {:.6g}: {}{}",
+                      s_.norm, list, groups.size() > 3 ? ", .." : "");
     }
     return true;
   }
@@ -102,9 +103,11 @@ class Clips {
     if (const auto brief = short_number({limit, 0}, 2 * error_ * limit)) {
       const std::string key = fmt::format("max_norm {:.4g}", *brief);
       if (clip > 1)
-        return {key, used + fmt::format(": max_norm {:.4g} / norm {:.6g}, though the norm is below it", *brief, s_.norm)};
-      return {key, used + fmt::format(": max_norm is {:.4g}{}", *brief,
-                                      has_limit() ? fmt::format(", the reference's {:.4g}", r_.max_norm) : "")};
+        return {key, used + fmt::format(": max_norm {:.4g} / norm {:.6g}, though the norm is below it",
+                                        *brief, s_.norm)};
+      return {key,
+              used + fmt::format(": max_norm is {:.4g}{}", *brief,
+                                 has_limit() ? fmt::format(", the reference's {:.4g}", r_.max_norm) : "")};
     }
     const double ratio = clip / s_.right;
     for (const NamedFactor& n : factor_names(s_.sizes)) {

@@ -83,7 +83,8 @@ std::optional<std::string> explain_norm(const GradientSquares& squares, double n
     if (is_within(wanted, k * total, slack))
       return fmt::format("sqrt({0:g}) times the norm: every gradient is counted {1} times", k, named);
     if (is_within(wanted, total / k, slack))
-      return fmt::format("1/sqrt({0:g}) of the norm: a part of every gradient, or 1/{1} of its square", k, named);
+      return fmt::format("1/sqrt({0:g}) of the norm: a part of every gradient, or 1/{1} of its square", k,
+                         named);
   }
   // A group or a single parameter, some number of times. How often must show well beside the error.
   constexpr double shows = 0.02;

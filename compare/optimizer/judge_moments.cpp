@@ -35,11 +35,14 @@ class Moments {
       stage.fault = named(*fit);
       if (stage.fault) return;
     }
-    for (const OtherGradient& other : others_) {
-      const auto fit = fit_other_gradient(t_, r_.rule.beta1, other.tensor);
-      if (!fit) continue;
-      stage.fault = of_other(*fit, other);
-      if (stage.fault) return;
+    // In its place rather than added: a sum of two shares is also one of them less than the whole.
+    for (const bool instead : {true, false}) {
+      for (const OtherGradient& other : others_) {
+        const auto fit = fit_other_gradient(t_, r_.rule.beta1, other.tensor);
+        if (!fit) continue;
+        stage.fault = of_other(*fit, other, instead);
+        if (stage.fault) return;
+      }
     }
   }
 
@@ -74,11 +77,12 @@ class Moments {
       StepFault f = fault("l2_decay", fmt::format("l2 {:.3g} {:.3g}", l2, right_.l2), "", fit.errors);
       f.decay = l2;
       f.reference_decay = right_.l2;
-      f.text = l2 == 0 ? fmt::format("weight decay {:.4g} is not added to the gradient (L2) as in the reference",
-                                     right_.l2)
-                       : fmt::format("weight decay {:.4g} is added to the gradient (L2){}", l2,
-                                     right_.l2 == 0 ? "; the reference adds none"
-                                                    : fmt::format("; the reference adds {:.4g}", right_.l2));
+      f.text = l2 == 0
+                   ? fmt::format("weight decay {:.4g} is not added to the gradient (L2) as in the reference",
+                                 right_.l2)
+                   : fmt::format("weight decay {:.4g} is added to the gradient (L2){}", l2,
+                                 right_.l2 == 0 ? "; the reference adds none"
+                                                : fmt::format("; the reference adds {:.4g}", right_.l2));
       return f;
     }
     if (fit.l2_gain.value != 0) return {};
@@ -139,26 +143,28 @@ class Moments {
   }
 
   static StepFault twice(const StepErrors& left) {
-    return fault("not_updated", "twice", "the step is taken twice: its moments took the gradient in two times",
-                 left);
+    return fault("not_updated", "twice",
+                 "the step is taken twice: its moments took the gradient in two times", left);
   }
 
   StepFault of_scale(const Estimate& clip, const StepErrors& left) {
     used_ = UsedGradient{clip.value, 0};
     if (is_near(clip, -right_.clip, relative_))
       return fault("sign", "sign of gradient", "the gradient enters with the other sign", left);
-    StepFault f = fault("clip", "clip",
-                        fmt::format("gradients are multiplied by {:.6g}, where the reference's rule gives {:.6g}",
-                                    clip.value, right_.clip),
-                        left);
+    StepFault f =
+        fault("clip", "clip",
+              fmt::format("gradients are multiplied by {:.6g}, where the reference's rule gives {:.6g}",
+                          clip.value, right_.clip),
+              left);
     f.clip = clip.value;
     return f;
   }
 
-  std::optional<StepFault> of_other(const MomentFit& fit, const OtherGradient& other) {
+  std::optional<StepFault> of_other(const MomentFit& fit, const OtherGradient& other, bool instead) {
     const double b1 = r_.rule.beta1, full = (1 - b1) * right_.clip;
     // As much of it as shows beside the rounding of the right one.
     const bool without_own = std::abs(fit.gain.value) <= sigmas * fit.gain.sigma + relative_ * full;
+    if (without_own != instead) return {};
     const Estimate share = {fit.other_gain.value / full, fit.other_gain.sigma / full};
     const std::string amount =
         is_near(share, 1, relative_) ? "" : fmt::format("{} x ", brief(share, relative_));
@@ -176,8 +182,7 @@ class Moments {
     const double b2 = r_.rule.beta2, rest = 1 - b2;
     const bool starts = t_.starts;
     const Estimate implied = {1 - fit.gain.value, fit.gain.sigma};
-    const bool is_reset =
-        !starts && std::abs(fit.kept.value) <= sigmas * fit.kept.sigma + relative2_;
+    const bool is_reset = !starts && std::abs(fit.kept.value) <= sigmas * fit.kept.sigma + relative2_;
     if (is_reset && is_near(fit.gain, rest, relative2_))
       return fault("stale", "reset exp_avg_sq",
                    "exp_avg_sq starts from zero at this step: what it was before is lost", fit.errors);
@@ -185,15 +190,15 @@ class Moments {
     const double ratio = fit.gain.value / rest;
     const double own_scale = std::sqrt(std::max(0.0, ratio)) * used_->clip;
     if (same_kept && used_->clip != 1 && is_near({own_scale, fit.gain.sigma}, 1, relative2_))
-      return fault("clip", "exp_avg_sq not clipped", "exp_avg_sq takes the gradient as it was before clipping",
-                   fit.errors);
+      return fault("clip", "exp_avg_sq not clipped",
+                   "exp_avg_sq takes the gradient as it was before clipping", fit.errors);
     if (!starts && is_near(fit.kept, b2 * b2, relative2_)) return twice(fit.errors);
     if (starts && is_near({ratio, 0}, 1 + b2, relative2_)) return twice(fit.errors);
     if (!starts && !is_near(fit.kept, implied.value, relative2_)) return {};
     const double shown = relative2_ / std::max(rest, 1e-4);
     const std::string own = brief(starts ? implied : fit.kept, shown);
-    StepFault f = fault("betas", "beta2 " + own,
-                        fmt::format("beta2 is {}, the reference's {:.4g}", own, b2), fit.errors);
+    StepFault f = fault("betas", "beta2 " + own, fmt::format("beta2 is {}, the reference's {:.4g}", own, b2),
+                        fit.errors);
     f.alternative = AlternativeRule{r_.rule};
     f.alternative->rule.beta2 = std::stod(own);
     return f;
@@ -208,8 +213,9 @@ class Moments {
     const double stored = storage_error(t_.first, t_.u), stored2 = storage_error(t_.second, t_.u);
     return check_elements({&*t_.second, v, &*t_.first, m}, [&](const double* x) {
       const double g = (x[2] - b1 * x[3]) / rest;
-      const double of_g = (roundings * t_.u * (std::abs(x[3]) + std::abs(x[2])) + stored * std::abs(x[2])) / rest +
-                          error_of_rest(b1, t_.u) * std::abs(g);
+      const double of_g =
+          (roundings * t_.u * (std::abs(x[3]) + std::abs(x[2])) + stored * std::abs(x[2])) / rest +
+          error_of_rest(b1, t_.u) * std::abs(g);
       const double value = b2 * x[1] + (1 - b2) * g * g;
       return Expected{value, (1 - b2) * of_g * (2 * std::abs(g) + of_g) + relative2_ * value +
                                  stored2 * value + 0x1p-126};
@@ -247,17 +253,27 @@ std::optional<StepFault> not_updated(const TensorSource& after, const TensorSour
   });
   const std::int64_t size = after.size(), range = over.last - over.first + 1;
   if (old == size)
-    return StepFault{"not_updated", fmt::format("{} not updated", what),
-                     fmt::format("{} is not updated: it is what it was before the step", what), 0, 0, 0, 0};
+    return StepFault{"not_updated",
+                     fmt::format("{} not updated", what),
+                     fmt::format("{} is not updated: it is what it was before the step", what),
+                     0,
+                     0,
+                     0,
+                     0};
   // Single elements may be as they were, by chance or without a gradient.
   constexpr std::int64_t fewest = 4;
   if (inside != range || range < fewest) return {};
   const bool is_part = size % range == 0 && over.first % range == 0;
   const std::string part = is_part ? fmt::format(" (part {} of {})", over.first / range, size / range) : "";
-  return StepFault{"not_updated", fmt::format("{} not updated in part", what),
-                   fmt::format("{} is not updated in elements {}..{} of {}{}: they are what they were before the step",
-                               what, over.first, over.last, size, part),
-                   0, 0, 0, 0};
+  return StepFault{
+      "not_updated",
+      fmt::format("{} not updated in part", what),
+      fmt::format("{} is not updated in elements {}..{} of {}{}: they are what they were before the step",
+                  what, over.first, over.last, size, part),
+      0,
+      0,
+      0,
+      0};
 }
 
 std::optional<UsedGradient> judge_moments(const ParameterStep& s, const ReferenceRule& r, double clip,

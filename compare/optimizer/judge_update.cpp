@@ -29,6 +29,13 @@ class Update {
     stage.known = true;
     stage.errors = errors(right_);
     if (stage.errors.holds()) return;
+    for (const AdamRule& rule : r_.as_good) {
+      const AlternativeRule as_good{rule};
+      const StepErrors left = update_errors(a_, rule, t_, as_good.update_form(r_, s_));
+      if (!left.holds()) continue;
+      stage.errors = left;
+      return;
+    }
     stage.fault = not_updated(*a_.after, &*a_.before, "the parameter", stage.errors);
     if (!stage.fault) stage.fault = of_moments_before();
     if (!stage.fault) stage.fault = with_floor_of_rule();
@@ -111,7 +118,8 @@ class Update {
   std::optional<StepErrors> with_kept(UpdateForm& form, const Estimate& kept, double lr) const {
     std::vector<double> numbers = {right_.kept, 1};
     const double decay = (1 - kept.value) / lr;
-    if (const auto brief = short_number({decay, kept.sigma / lr}, digits_of_decay(decay, lr) * std::abs(decay)))
+    if (const auto brief =
+            short_number({decay, kept.sigma / lr}, digits_of_decay(decay, lr) * std::abs(decay)))
       numbers.push_back(1 - lr * *brief);
     numbers.push_back(kept.value);
     for (const double k : numbers) {
@@ -173,10 +181,11 @@ class Update {
     const UpdateForm form = {right_.kept, lr_ * r_.rule.rate(best), r_.rule.floor(best), right_.inside};
     const StepErrors left = errors(form);
     if (!left.holds()) return {};
-    return with(fault("bias_correction", "another step",
-                      fmt::format("the moments' bias is corrected as at step {}, where this is step {}", best, t_),
-                      left),
-                r_.rule, best - t_);
+    return with(
+        fault("bias_correction", "another step",
+              fmt::format("the moments' bias is corrected as at step {}, where this is step {}", best, t_),
+              left),
+        r_.rule, best - t_);
   }
 
   // 1 - lr decay is rounded: so many digits of the decay are left, and those of a fit.
@@ -189,7 +198,8 @@ class Update {
   std::optional<StepFault> of_decay(double lost, double lr, const StepErrors& left) const {
     const double decay = lost / lr, wanted = r_.decay_of(s_.name());
     const double shown = digits_of_decay(std::max(std::abs(decay), wanted), lr);
-    if (lost == lr * wanted || std::abs(decay - wanted) <= shown * std::max(std::abs(decay), wanted)) return {};
+    if (lost == lr * wanted || std::abs(decay - wanted) <= shown * std::max(std::abs(decay), wanted))
+      return {};
     const bool none = lost == 0;
     const std::string own = none ? "0" : brief({decay, 0}, shown);
     StepFault f = fault("weight_decay", fmt::format("decay {} {:.4g}", own, wanted), "", left);
@@ -217,8 +227,8 @@ class Update {
         left = *held;
       }
       StepFault f = fault("learning_rate", fmt::format("lr x {:.4g}", ratio),
-                          fmt::format("the learning rate is {}, the reference's {:.6g} ({:.6g} times)", own, lr_,
-                                      number / lr_),
+                          fmt::format("the learning rate is {}, the reference's {:.6g} ({:.6g} times)", own,
+                                      lr_, number / lr_),
                           left);
       if (decays_along) return with(std::move(f), r_.rule, 0, number / lr_);
       if (form.kept != right_.kept) return with_decay(std::move(f), form.kept, number);
@@ -256,11 +266,12 @@ class Update {
       return of_exact.holds();
     };
     if (corrected && was_outside && is_near(fit->floor, eps, relative) && holds_with(eps))
-      return with(fault("epsilon", "hat",
-                        fmt::format("epsilon {:.3g} joins the root before its bias is corrected (\"epsilon hat\")",
-                                    eps),
-                        left),
-                  in_place(EpsilonPlace::hat, eps));
+      return with(
+          fault("epsilon", "hat",
+                fmt::format("epsilon {:.3g} joins the root before its bias is corrected (\"epsilon hat\")",
+                            eps),
+                left),
+          in_place(EpsilonPlace::hat, eps));
     if (corrected && !was_outside && is_near(outside, eps, relative))
       return with(fault("epsilon", "outside",
                         fmt::format("epsilon {:.3g} joins the root after its bias is corrected", eps), left),
@@ -273,10 +284,10 @@ class Update {
     other.corrects = corrected;
     if (corrected || !r_.rule.corrects) return with(fault("epsilon", "epsilon " + own, says, left), other);
     const bool same = own == fmt::format("{:.3g}", eps);
-    const std::string text =
-        fmt::format("the moments' bias is not corrected: the update is (1 - beta1^{0}) / sqrt(1 - beta2^{0}) = "
-                    "{1:.4g} of the right one{2}",
-                    t_, 1 / corrected_rate(), same ? "" : "; and " + says);
+    const std::string text = fmt::format(
+        "the moments' bias is not corrected: the update is (1 - beta1^{0}) / sqrt(1 - beta2^{0}) = "
+        "{1:.4g} of the right one{2}",
+        t_, 1 / corrected_rate(), same ? "" : "; and " + says);
     const std::string key = same ? "no bias correction" : "no bias correction, epsilon " + own;
     return with_decay(with(fault("bias_correction", key, text, left), other), form.kept, lr_);
   }
@@ -294,8 +305,8 @@ class Update {
     return rule;
   }
 
-  // With the rate as it is, (p kept - p')^2 (v' + f) = rate^2 m'^2 gives f. What disturbs it is the rounding of
-  // p' times the change times (v' + f).
+  // With the rate as it is, (p kept - p')^2 (v' + f) = rate^2 m'^2 gives f. What disturbs it is the rounding
+  // of p' times the change times (v' + f).
   std::optional<StepFault> inside() const {
     if (r_.rule.place == EpsilonPlace::inside) return {};
     const Columns columns = {&*a_.after, &*a_.before, &*a_.first, &*a_.second};
@@ -316,11 +327,12 @@ class Update {
     const UpdateForm form = {right_.kept, right_.rate, number * c2, true};
     const StepErrors left = errors(form);
     if (!left.holds()) return {};
-    return with(fault("epsilon", fmt::format("inside {:.3g}", number),
-                      fmt::format("epsilon {:.3g} stands inside of the root; the reference's {:.3g} is added to it",
-                                  number, r_.rule.epsilon),
-                      left),
-                in_place(EpsilonPlace::inside, number));
+    return with(
+        fault("epsilon", fmt::format("inside {:.3g}", number),
+              fmt::format("epsilon {:.3g} stands inside of the root; the reference's {:.3g} is added to it",
+                          number, r_.rule.epsilon),
+              left),
+        in_place(EpsilonPlace::inside, number));
   }
 
   const ParameterStep& s_;
@@ -335,7 +347,8 @@ class Update {
 
 }  // namespace
 
-bool takes_rule(const ParameterStep& s, const ReferenceRule& r, const StepFault& of_rule, JudgedStage& update) {
+bool takes_rule(const ParameterStep& s, const ReferenceRule& r, const StepFault& of_rule,
+                JudgedStage& update) {
   return Update(s, r).takes(of_rule, update);
 }
 
@@ -356,21 +369,24 @@ StepErrors errors_of_two_steps(const ParameterStep& s, const ReferenceRule& r, d
     return f;
   };
   const UpdateForm one = form(t), two = form(t == r.t(s.step) ? t : t + 1);
-  const double corrections = error_of_correction(rule.beta1, t, a.u) + error_of_correction(rule.beta2, t, a.u) +
-                             error_of_rest(rule.beta1, a.u) + error_of_rest(rule.beta2, a.u);
+  const double corrections = error_of_correction(rule.beta1, t, a.u) +
+                             error_of_correction(rule.beta2, t, a.u) + error_of_rest(rule.beta1, a.u) +
+                             error_of_rest(rule.beta2, a.u);
   constexpr double roundings = 32;  // of two updates, and of the moments in between
   const TensorSource *m = a.first_before ? &*a.first_before : nullptr,
                      *v = a.second_before ? &*a.second_before : nullptr;
-  return check_elements({&*a.after, &*a.before, &*a.first, &*a.second, &*a.gradient, m, v}, [&](const double* x) {
-    const double g = clip * x[4];
-    const double between1 = rule.beta1 * x[5] + (1 - rule.beta1) * g,
-                 between2 = rule.beta2 * x[6] + (1 - rule.beta2) * g * g;
-    const double first = one.rate * direction(between1, between2, one),
-                 second = two.rate * direction(x[2], x[3], two);
-    const double value = two.kept * (one.kept * x[1] - first) - second;
-    const double size = std::abs(first) + std::abs(second);
-    return Expected{value, (roundings * a.u + corrections) * size + roundings * a.u * std::abs(x[1]) + 0x1p-126};
-  });
+  return check_elements(
+      {&*a.after, &*a.before, &*a.first, &*a.second, &*a.gradient, m, v}, [&](const double* x) {
+        const double g = clip * x[4];
+        const double between1 = rule.beta1 * x[5] + (1 - rule.beta1) * g,
+                     between2 = rule.beta2 * x[6] + (1 - rule.beta2) * g * g;
+        const double first = one.rate * direction(between1, between2, one),
+                     second = two.rate * direction(x[2], x[3], two);
+        const double value = two.kept * (one.kept * x[1] - first) - second;
+        const double size = std::abs(first) + std::abs(second);
+        return Expected{value,
+                        (roundings * a.u + corrections) * size + roundings * a.u * std::abs(x[1]) + 0x1p-126};
+      });
 }
 
 // The step counts on by itself, or does not.
@@ -402,7 +418,9 @@ JudgedStep judge_step(const ParameterStep& s, const ReferenceRule& r, double cli
     const double l2 = first->decay, decoupled = update->decay;
     if (l2 != 0 && decoupled == 0)
       first->text = fmt::format(
-          "weight decay {:.4g} is added to the gradient (L2), where the reference takes it from the parameter", l2);
+          "weight decay {:.4g} is added to the gradient (L2), where the reference takes it from the "
+          "parameter",
+          l2);
     if (l2 == 0 && decoupled != 0)
       first->text = fmt::format(
           "weight decay {:.4g} is taken from the parameter, where the reference adds it to the gradient (L2)",

@@ -17,8 +17,8 @@ struct Estimate {
 /// The mean of several of one number, by their sigmas; none: 0, with an infinite sigma.
 Estimate pooled(std::vector<Estimate>);
 
-/// Programs' own numbers are short: the one of at most 4 digits that is within `slack`, float32's rounding and
-/// six sigmas, or nothing.
+/// Programs' own numbers are short: the one of at most 4 digits that is within `slack`, float32's rounding
+/// and six sigmas, or nothing.
 std::optional<double> short_number(const Estimate&, double slack);
 
 /// y = sum_k c_k x_k, each equation with a weight.

@@ -82,8 +82,9 @@ std::optional<MomentFit> fit_other_gradient(const StepTensors& t, double beta1, 
   found.errors = check_elements(columns, [&](const double* e) {
     const double own = found.gain.value * e[2], other = found.other_gain.value * e[3];
     const double value = beta1 * e[1] + own + other;
-    return Expected{value, (roundings_of_sum * t.u + given) * (std::abs(e[1]) + std::abs(own) + std::abs(other)) +
-                               stored * std::abs(value) + smallest};
+    return Expected{value,
+                    (roundings_of_sum * t.u + given) * (std::abs(e[1]) + std::abs(own) + std::abs(other)) +
+                        stored * std::abs(value) + smallest};
   });
   if (!found.errors.holds()) return {};
   return found;

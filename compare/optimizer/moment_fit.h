@@ -15,8 +15,8 @@ struct MomentFit {
 };
 
 std::optional<MomentFit> fit_first_moment(const StepTensors&);
-/// m' - beta1 m = gain g + other_gain x. At the second step m is a multiple of the gradient of the first: beta1
-/// has to be known.
+/// m' - beta1 m = gain g + other_gain x. At the second step m is a multiple of the gradient of the first:
+/// beta1 has to be known.
 std::optional<MomentFit> fit_other_gradient(const StepTensors&, double beta1, const TensorSource& x);
 /// v' = kept v + gain g'^2.
 std::optional<MomentFit> fit_second_moment(const StepTensors&, const UsedGradient&);

@@ -12,16 +12,17 @@
 #include "assay/compare/optimizer/explain_clip.h"
 #include "assay/compare/optimizer/gradient_norm.h"
 #include "assay/compare/optimizer/least_squares.h"
-#include "assay/compare/optimizer/other_gradients.h"
 #include "assay/compare/optimizer/moment_fit.h"
+#include "assay/compare/optimizer/other_gradients.h"
 #include "assay/compare/optimizer/reference_rule.h"
 #include "assay/compare/optimizer/step_faults.h"
 
 namespace assay {
 namespace {
 
-constexpr std::array kinds = {"weight_decay", "l2_decay", "bias_correction", "epsilon",     "betas", "learning_rate",
-                              "sign", "clip",     "norm",            "not_updated", "stale"};
+constexpr std::array kinds = {
+    "weight_decay", "l2_decay", "bias_correction", "epsilon", "betas", "learning_rate", "sign",
+    "clip",         "norm",     "not_updated",     "stale"};
 
 bool differs(const Finding& f) {
   return f.id.phase == Phase::optimizer && f.metrics &&
@@ -69,8 +70,8 @@ class Faults {
     whole.norm = has_norm ? *scalar->second.actual : whole.squares.norm();
     if (has_norm) judge_norm(step, whole, scalar->second);
     const bool has_limit = rule_.max_norm > 0;
-    whole.clip = has_limit ? std::min(1.0, rule_.max_norm / (whole.norm + rule_.clip_epsilon))
-                           : rule_.clip.at(step);
+    whole.clip =
+        has_limit ? std::min(1.0, rule_.max_norm / (whole.norm + rule_.clip_epsilon)) : rule_.clip.at(step);
     settle_clip(step, has_norm, whole);
   }
 
@@ -116,7 +117,8 @@ class Faults {
     f.text = fmt::format("the norm is {:.6g}, that of the recorded gradients {:.6g}: {}", norm, right,
                          why.value_or(fmt::format("{:.6g} times", norm / right)));
     const double allowed = whole.squares.error(own) + 4 * own;
-    origins_[*scalar.finding] = {std::abs(norm / right - 1) / allowed, "the norm of its own recorded gradients", {}};
+    origins_[*scalar.finding] = {
+        std::abs(norm / right - 1) / allowed, "the norm of its own recorded gradients", {}};
     add(f, "", step, *scalar.finding);
   }
 
@@ -204,8 +206,8 @@ class Faults {
       Finding& f = findings_[root];
       StepOrigin& own = origins_[root];
       if (f.verdict == Verdict::passed)
-        f.reason = fmt::format("within the rule, but not the reference's step (error/allowed {:.3g} of rounding)",
-                               own.ratio);
+        f.reason = fmt::format(
+            "within the rule, but not the reference's step (error/allowed {:.3g} of rounding)", own.ratio);
       if (f.verdict != Verdict::replicas_differ) f.verdict = Verdict::failed;
       f.diagnoses.push_back({g.fault.kind, sentence(g), g.residual});
       for (const std::size_t i : g.findings) {
@@ -216,7 +218,8 @@ class Faults {
   }
 
   std::string sentence(const Group& g) const {
-    const std::string of = g.parameters.empty() ? "" : fmt::format("; {}", describe_parameters(g.parameters, all_parameters()));
+    const std::string of =
+        g.parameters.empty() ? "" : fmt::format("; {}", describe_parameters(g.parameters, all_parameters()));
     const bool more = g.findings.size() > g.first.size();
     return fmt::format("{}{} (step {}{}; error/allowed {:.2g})", g.fault.text, of, g.step,
                        more ? " and later" : "", g.residual);
@@ -250,8 +253,14 @@ bool is_of_optimizer(const Diagnosis& d) {
 StepOrigins find_optimizer_faults(std::vector<Finding>& findings, const std::vector<Pair>& pairs,
                                   const Sides& sides) {
   // A step that has the reference's bits is the reference's step.
-  if (std::ranges::none_of(findings, differs)) return {};
-  return Faults(findings, pairs, sides).find();
+  const auto first = std::ranges::find_if(findings, differs);
+  if (first == findings.end()) return {};
+  try {
+    return Faults(findings, pairs, sides).find();
+  } catch (const std::exception& problem) {  // bad_alloc included: the comparison itself stands
+    first->notes.push_back(fmt::format("the optimizer's steps were not judged: {}", problem.what()));
+    return {};
+  }
 }
 
 }  // namespace assay

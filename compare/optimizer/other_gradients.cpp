@@ -17,7 +17,8 @@ void add_shares(std::vector<OtherGradient>& all, const ParameterStep& s, const S
                           id.module == s.module && id.arg == s.arg + ".unreduced";
     if (!is_share || without_bits(sides.actual, t) != nullptr || !is_float(t.dtype)) continue;
     if (id.micro_batch >= 0 && t.shape == s.shape)
-      all.push_back({merge(sides.actual, t).tensor, fmt::format("that of micro-batch {} alone", id.micro_batch)});
+      all.push_back(
+          {merge(sides.actual, t).tensor, fmt::format("that of micro-batch {} alone", id.micro_batch)});
     for (const std::size_t i : t.records) {
       const Record& r = sides.actual.records[i];
       if (t.records.size() < 2 || r.shape != s.shape || all.size() >= most) continue;

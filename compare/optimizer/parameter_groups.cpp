@@ -48,8 +48,8 @@ std::vector<ParameterGroup> parameter_groups(const std::vector<NamedShape>& all)
     for (const NamedShape& p : all) {
       if (has(p)) g.members.insert(p.name);
     }
-    const bool is_new = std::ranges::none_of(
-        groups, [&](const ParameterGroup& other) { return other.members == g.members; });
+    const bool is_new =
+        std::ranges::none_of(groups, [&](const ParameterGroup& other) { return other.members == g.members; });
     if (g.members.size() > 1 && g.members.size() < all.size() && is_new) groups.push_back(std::move(g));
   };
   const auto contains = [](const char* part) {

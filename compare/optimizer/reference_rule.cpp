@@ -72,8 +72,9 @@ class Inference {
       const double c = product / (1 - beta), relative = 8 * u + error_of_rest(beta, u);
       const auto norm = recorded_.grad_norms.find(step);
       const bool is_one = std::abs(c - 1) <= relative;
-      const bool clips = c < 1 && norm != recorded_.grad_norms.end() &&
-                         short_number({c * *norm->second.reference, 0}, relative * c * *norm->second.reference);
+      const bool clips =
+          c < 1 && norm != recorded_.grad_norms.end() &&
+          short_number({c * *norm->second.reference, 0}, relative * c * *norm->second.reference);
       if (is_one || clips) return beta;
     }
     return usual[0];
@@ -108,13 +109,12 @@ class Inference {
       c = rule_.clip_epsilon > 0 ? with : without;
     }
     if (!clips) rule_.max_norm = HUGE_VAL;
-    if (known && !of_steps.empty() && std::ranges::adjacent_find(of_steps, std::not_equal_to<>()) == of_steps.end())
+    if (known && !of_steps.empty() &&
+        std::ranges::adjacent_find(of_steps, std::not_equal_to<>()) == of_steps.end())
       rule_.max_norm = of_steps.front();
   }
 
-  UsedGradient used(const ParameterStep& s) const {
-    return {rule_.clip.at(s.step), rule_.l2_of(s.name())};
-  }
+  UsedGradient used(const ParameterStep& s) const { return {rule_.clip.at(s.step), rule_.l2_of(s.name())}; }
 
   bool find_second_moment() {
     std::vector<Estimate> betas;
@@ -131,8 +131,7 @@ class Inference {
     rule_.rule.beta2 = short_number(kept, 4 * u).value_or(kept.value);
     if (!(rule_.rule.beta2 >= 0 && rule_.rule.beta2 < 1)) return false;
     for (const ParameterStep& s : recorded_.steps) {
-      if (rule_.reproduces(s, Stage::first) &&
-          second_moment_errors(s.reference, rule_.rule, used(s)).holds())
+      if (rule_.reproduces(s, Stage::first) && second_moment_errors(s.reference, rule_.rule, used(s)).holds())
         rule_.reproduced.insert({s.name(), s.step, Stage::second});
     }
     return true;
@@ -171,15 +170,22 @@ class Inference {
     const Updates fitted = fit_updates();
     if (fitted.rate.empty()) return;
     std::optional<ReferenceRule> best;
-    for (const auto& [corrects, place] :
-         {std::pair(true, EpsilonPlace::outside), {false, EpsilonPlace::outside}, {true, EpsilonPlace::hat},
-          {true, EpsilonPlace::inside}}) {
+    for (const auto& [corrects, place] : {std::pair(true, EpsilonPlace::outside),
+                                          {false, EpsilonPlace::outside},
+                                          {true, EpsilonPlace::hat},
+                                          {true, EpsilonPlace::inside}}) {
       for (const double epsilon : epsilons(fitted, corrects, place)) {
         ReferenceRule candidate = rule_;
         candidate.rule.corrects = corrects;
         candidate.rule.place = place;
         candidate.rule.epsilon = epsilon;
         const double roughness = complete(candidate);
+        if (best && candidate.reproduced.size() == best->reproduced.size() &&
+            corrects == best->rule.corrects && candidate.lr == best->lr &&
+            candidate.rule.beta1 == best->rule.beta1) {
+          if (!(best->rule == candidate.rule)) best->as_good.push_back(candidate.rule);
+          continue;
+        }
         if (best && (candidate.reproduced.size() < best->reproduced.size() ||
                      (candidate.reproduced.size() == best->reproduced.size() && roughness >= roughness_)))
           continue;

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "assay/compare/optimizer/adam_rule.h"
 
@@ -14,13 +15,15 @@ namespace assay {
 /// rounding, stage by stage, is known: of the others nothing is said.
 struct ReferenceRule {
   AdamRule rule;
-  std::int64_t before_first = 0;          ///< t of a step is its number minus this
-  double max_norm = 0;                    ///< inf: it was never seen to clip; 0: clips by no norm known
-  double clip_epsilon = 1e-6;             ///< clip = max_norm / (norm + clip_epsilon)
-  std::map<std::int64_t, double> clip;    ///< coefficient of each step
-  std::map<std::int64_t, double> lr;      ///< of each step
-  std::map<std::string, double> decay;    ///< decoupled, by parameter
-  std::map<std::string, double> l2;       ///< or added to the gradient
+  /// Others that reproduce the recording as well: what tells them apart is lost in its rounding.
+  std::vector<AdamRule> as_good;
+  std::int64_t before_first = 0;        ///< t of a step is its number minus this
+  double max_norm = 0;                  ///< inf: it was never seen to clip; 0: clips by no norm known
+  double clip_epsilon = 1e-6;           ///< clip = max_norm / (norm + clip_epsilon)
+  std::map<std::int64_t, double> clip;  ///< coefficient of each step
+  std::map<std::int64_t, double> lr;    ///< of each step
+  std::map<std::string, double> decay;  ///< decoupled, by parameter
+  std::map<std::string, double> l2;     ///< or added to the gradient
   enum class Stage : std::uint8_t { first, second, update };
   std::set<std::tuple<std::string, std::int64_t, Stage>> reproduced;
 

@@ -29,8 +29,8 @@ struct StepFault {
   std::string key;   ///< the same for one mistake at several steps and parameters
   std::string text;  ///< with the numbers of this step
   double residual = 0;
-  double clip = 0;   ///< of kind "clip": the coefficient that was used
-  double decay = 0, reference_decay = 0;  ///< of kinds "weight_decay" and "l2_decay"
+  double clip = 0;                                  ///< of kind "clip": the coefficient that was used
+  double decay = 0, reference_decay = 0;            ///< of kinds "weight_decay" and "l2_decay"
   std::optional<AlternativeRule> alternative = {};  ///< where it is one
 };
 
@@ -39,7 +39,7 @@ struct JudgedStage {
   bool known = false;  ///< judged: the reference's own was reproduced
   /// Where it is not the reference's, too.
   bool is_wrong() const { return known && !errors.holds(); }
-  StepErrors errors;   ///< of the reference's step on the actual side's own inputs
+  StepErrors errors;  ///< of the reference's step on the actual side's own inputs
   std::optional<StepFault> fault;
   std::optional<StepFault> also;  ///< a second mistake in the same result: another decay
 };

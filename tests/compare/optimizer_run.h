@@ -16,12 +16,12 @@ struct OptimizerUnderTest {
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, decay = 0.1, max_norm = 1;
   bool l2 = false, corrects = true, inside = false, hat = false;
   double sign = 1;
-  int times = 1;                    ///< the whole step
+  int times = 1;  ///< the whole step
   double update_times = 1, update_sign = 1;
-  double recorded_gradient = 1;     ///< times all that is computed with, too
-  int shares = 1;                   ///< of the gradient, recorded before their sum
-  std::int64_t first_step = 1;      ///< t of step 0
-  bool counts_from_one = false;     ///< t = 1 in every step
+  double recorded_gradient = 1;  ///< times all that is computed with, too
+  int shares = 1;                ///< of the gradient, recorded before their sum
+  std::int64_t first_step = 1;   ///< t of step 0
+  bool counts_from_one = false;  ///< t = 1 in every step
   /// By name; the default: no decay of vectors.
   std::function<double(const std::string&, const Shape&)> decay_of;
   /// The coefficient, of all norms of gradients by name; the default: min(1, max_norm / (norm + 1e-6)).
@@ -90,8 +90,8 @@ void record_steps(MemoryDump& dump, const OptimizerUnderTest& o, Recipe recipe, 
     states[name] = s;
   }
   for (int step = 0; step < steps; ++step) {
-    const auto add = [&](Phase phase, const std::string& name, const char* slot, const std::string& arg, DType as,
-                         const Values& values) {
+    const auto add = [&](Phase phase, const std::string& name, const char* slot, const std::string& arg,
+                         DType as, const Values& values) {
       dump.add({step, -1, phase, name, slot, arg, 0},
                Tensor::from_values(as, parameters_under_test().at(name), values));
     };
@@ -105,12 +105,15 @@ void record_steps(MemoryDump& dump, const OptimizerUnderTest& o, Recipe recipe, 
       Values& g = all[name] = Random(100 * seed + static_cast<std::uint64_t>(step)).normals(n);
       ++seed;
       Random size(seed);  // over some orders of magnitude, as gradients are
-      for (double& x : g) x = static_cast<double>(static_cast<T>(o.recorded_gradient * gradients * 0.1 * x * std::pow(10., -6 * std::pow(size.uniform(), 3))));
+      for (double& x : g)
+        x = static_cast<double>(static_cast<T>(o.recorded_gradient * gradients * 0.1 * x *
+                                               std::pow(10., -6 * std::pow(size.uniform(), 3))));
       for (const double x : g) squares[name] += x * x;
       square += squares[name];
       for (int rank = 0; rank < o.shares && o.shares > 1; ++rank) {
-        Record& r = dump.add_copy({step, -1, Phase::backward, name, "grad", "weight.unreduced", 0}, rank,
-                                  Tensor::from_values(d, parameters_under_test().at(name), share_of(g, rank)));
+        Record& r =
+            dump.add_copy({step, -1, Phase::backward, name, "grad", "weight.unreduced", 0}, rank,
+                          Tensor::from_values(d, parameters_under_test().at(name), share_of(g, rank)));
         r.placements.front().kind = Placement::Kind::partial;
       }
       add(Phase::backward, name, "grad", "weight", d, g);
@@ -141,7 +144,8 @@ void record_steps(MemoryDump& dump, const OptimizerUnderTest& o, Recipe recipe, 
                          : o.hat  ? (std::sqrt(v) + eps) / std::sqrt(c2)
                                   : std::sqrt(v / c2) + eps;
           const T kept = o.l2 ? p : p * (T(1) - static_cast<T>(o.update_times) * lr * wd);
-          s.p[i] = static_cast<double>(kept - static_cast<T>(o.update_sign * o.update_times) * lr * (m / c1) / root);
+          s.p[i] = static_cast<double>(kept -
+                                       static_cast<T>(o.update_sign * o.update_times) * lr * (m / c1) / root);
           s.m[i] = static_cast<double>(m);
           s.v[i] = static_cast<double>(v);
         }
