@@ -12,7 +12,9 @@ namespace assay {
 struct Diagnosis {
   /// "sign", "factor", "row_factors", "zeros", "flushed", "overflow", "saturated", "precision", "permuted",
   /// "repeated", "transposed", "shifted", "rope_position", "partial_sum", "stale", "added", "attribute",
-  /// "input_precision" or "accumulator_precision": stable, for programs.
+  /// "input_precision" or "accumulator_precision"; of an optimizer's step "weight_decay", "l2_decay",
+  /// "bias_correction", "epsilon", "betas", "learning_rate", "sign", "clip", "norm", "not_updated" or
+  /// "stale": stable, for programs.
   std::string kind;
   std::string text;     ///< one sentence with its numbers: "actual = 2 x reference (2 = tp)"
   double residual = 0;  ///< largest error / allowed once it is taken into account: at most 1

@@ -11,6 +11,7 @@
 #include "assay/compare/judge.h"
 #include "assay/compare/judge/recorded_side.h"
 #include "assay/compare/judge/replicas.h"
+#include "assay/compare/optimizer/optimizer_faults.h"
 #include "assay/compare/pairs/dump_remarks.h"
 #include "assay/compare/pairs/matching.h"
 #include "assay/compare/pairs/near_tie.h"
@@ -51,11 +52,12 @@ class Differ {
     std::vector<std::string> unused = options_.rules.unused();
     if (options_.team.size > 1 && !collect(report.findings, unused)) return {};
     const Sides sides{actual_, reference_, actual_tensors_, reference_tensors_, options_.sizes};
+    const StepOrigins steps = find_optimizer_faults(report.findings, found, sides);
     if (options_.explain) {
       if (options_.isolate)
-        isolate_results(report, found, sides);
+        isolate_results(report, found, sides, steps);
       else
-        find_origins(report.findings, found, sides);
+        find_origins(report.findings, found, sides, steps);
       find_causes(report.findings, found, sides, reference_by_id_);
     }
     note_deviations(report, found, *row_dtype_);
@@ -150,8 +152,9 @@ class Differ {
       f.repeat = options_.repeat + only_option(f.name);
   }
 
-  void isolate_results(Report& report, const std::vector<Pair>& found, const Sides& sides) const {
-    isolate(report, found, sides);
+  void isolate_results(Report& report, const std::vector<Pair>& found, const Sides& sides,
+                       const StepOrigins& steps) const {
+    isolate(report, found, sides, steps);
     for (Finding& f : report.findings) {
       if (!options_.repeat.empty() && f.verdict != Verdict::passed && f.repeat.empty())
         f.repeat = options_.repeat + only_option(f.name);

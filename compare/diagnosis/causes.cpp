@@ -11,6 +11,7 @@
 
 #include "assay/compare/diagnosis/known_sizes.h"
 #include "assay/compare/diagnosis/other_tensor.h"
+#include "assay/compare/optimizer/optimizer_faults.h"
 
 namespace assay {
 namespace {
@@ -171,7 +172,10 @@ void find_causes(std::vector<Finding>& findings, const std::vector<Pair>& pairs,
     Finding& f = findings[i];
     const bool open = f.verdict == Verdict::failed || f.verdict == Verdict::replicas_differ ||
                       f.verdict == Verdict::no_rule;
-    if (!open || !f.metrics || pairs[i].actual == nullptr || pairs[i].reference == nullptr) continue;
+    // Proven on the step's own inputs: what the values look like says no more.
+    const bool is_explained = std::ranges::any_of(f.diagnoses, is_of_optimizer);
+    if (!open || is_explained || !f.metrics || pairs[i].actual == nullptr || pairs[i].reference == nullptr)
+      continue;
     ++explained;
     try {
       causes.explain(f, pairs[i]);

@@ -40,8 +40,8 @@ bool is_result(const Identity& id) {
 class Origins {
  public:
   Origins(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides,
-          const LocalErrors::Options& options)
-      : findings_(findings), pairs_(pairs), sides_(sides), local_(sides, options) {
+          const StepOrigins& steps, const LocalErrors::Options& options)
+      : findings_(findings), pairs_(pairs), sides_(sides), steps_(steps), local_(sides, options) {
     if (options.isolate) wires_.emplace(sides);
     const auto reference = [&](std::size_t i) { return pairs_[i].reference; };
     for (std::size_t i = 0; i < pairs_.size(); ++i) {
@@ -136,6 +136,7 @@ class Origins {
     from_ = failing != inputs.end()      ? *failing
             : is_result(findings_[i].id) ? open_.inside(findings_[i].id)
                                          : none;
+    if (std::optional<Origin> step = of_step(i)) return *step;
     // Ranks that should agree and do not are no matter of the operator, and no single input of it.
     const auto is_torn = [&](std::size_t k) { return torn_[k]; };
     if (!torn_[i] && std::ranges::none_of(inputs, is_torn)) {
@@ -202,6 +203,7 @@ class Origins {
       add(inputs, {id.step, -1, Phase::backward, id.module, "grad", param, 0});
       if (inputs.empty()) return inputs;  // no part of a parameter's step
       add(inputs, {id.step, -1, Phase::forward, id.module, "param", param, 0});
+      add(inputs, {id.step, -1, Phase::backward, "step", "loss", "grad_norm", 0});
       for (const char* norm : {"norm", "clip_coeff"})
         add(inputs, {id.step, -1, Phase::optimizer, "grad_norm", "state", norm, 0});
       // A narrow parameter is a copy of its master.
@@ -236,6 +238,23 @@ class Origins {
     return inputs;
   }
 
+  // A result of an optimizer that was taken on its own inputs already.
+  std::optional<Origin> of_step(std::size_t i) {
+    const auto at = steps_.find(i);
+    if (at == steps_.end()) return {};
+    const StepOrigin& step = at->second;
+    if (step.root) {
+      from_ = *step.root;
+      return Origin{Origin::Kind::inherited, step.ratio, "the same mistake", ""};
+    }
+    const std::string how = fmt::format("{}: error/allowed {:.3g}", step.how, step.ratio);
+    if (!(step.ratio <= 1)) return Origin{Origin::Kind::created, step.ratio, how, ""};
+    if (from_ == none) from_ = open_.before(findings_[i].id);
+    if (from_ != none) return Origin{Origin::Kind::inherited, step.ratio, how, ""};
+    return Origin{Origin::Kind::unknown, step.ratio,
+                  how + ", and nothing before it fails: rounding grew here", ""};
+  }
+
   // What the operator makes of the actual side's own inputs; nothing where that cannot be said.
   std::optional<Origin> replay(std::size_t i) {
     Finding& f = findings_[i];
@@ -258,6 +277,7 @@ class Origins {
   const std::vector<Pair>& pairs_;
   const Sides& sides_;
   std::optional<Wires> wires_;  ///< where tensors are isolated
+  const StepOrigins& steps_;
   LocalErrors local_;
   std::map<std::size_t, std::optional<LocalErrors::Local>>
       alone_;                                  ///< results that were judged by themselves
@@ -273,13 +293,14 @@ class Origins {
 
 }  // namespace
 
-void find_origins(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides) {
+void find_origins(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides,
+                  const StepOrigins& steps) {
   if (std::ranges::none_of(findings, is_failure)) return;
-  Origins(findings, pairs, sides, {}).find();
+  Origins(findings, pairs, sides, steps, {}).find();
 }
 
-void isolate(Report& report, const std::vector<Pair>& pairs, const Sides& sides) {
-  Origins origins(report.findings, pairs, sides, {.isolate = true, .sizes = known_sizes(sides)});
+void isolate(Report& report, const std::vector<Pair>& pairs, const Sides& sides, const StepOrigins& steps) {
+  Origins origins(report.findings, pairs, sides, steps, {.isolate = true, .sizes = known_sizes(sides)});
   origins.find();
   report.notes.push_back(origins.coverage());
 }

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "assay/compare/finding.h"
+#include "assay/compare/optimizer/optimizer_faults.h"
 #include "assay/compare/pairs/pair.h"
 
 namespace assay {
@@ -15,11 +16,13 @@ namespace assay {
 /// something that ran before it in the same pass, failed. Fills Finding::origin and turns inherited failures
 /// into Verdict::inherited.
 /// @param pairs  of findings[i], for as many as there are
-void find_origins(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides&);
+/// @param steps  what is known of results of optimizers, which are not replayed again
+void find_origins(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides&,
+                  const StepOrigins& steps);
 
 /// The same, but every result that an operator made is judged by itself, whatever the end-to-end tolerance
 /// says of it: one that is outside of the bound of its own inputs, or off as a whole by more than roundings
 /// can be, has failed and was created here. Fills Report::notes with how many could be judged.
-void isolate(Report&, const std::vector<Pair>& pairs, const Sides&);
+void isolate(Report&, const std::vector<Pair>& pairs, const Sides&, const StepOrigins&);
 
 }  // namespace assay
