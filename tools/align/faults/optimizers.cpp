@@ -45,7 +45,7 @@ std::vector<Fault> optimizer_faults() {
        "OpGuard bug 20",
        FaultKind::none,
        {},
-       {"optimizer", "* param *", "", "bias correction|step"},
+       {"optimizer", "* param *", "", "bias is corrected as at step"},
        change_update("*",
                      [](const FaultScene&, const Moment& now, UpdateSite& site) {
                        if (now.step > 0) site.step = 0;
@@ -64,7 +64,7 @@ std::vector<Fault> optimizer_faults() {
        "mindspore.nn.AdamWeightDecay",
        FaultKind::scale,
        {},
-       {"optimizer", "* param *", "", "bias correction"},
+       {"optimizer", "* param *", "", "bias is not corrected"},
        optimizer(OptimizerName::mindspore_adamw)},
       {"F141",
        area,

@@ -1,6 +1,7 @@
 #include "assay/align/ladder/divergence.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace assay::align {
 namespace {
@@ -9,9 +10,15 @@ bool is_root(const Finding& f) {
   return f.verdict != Verdict::passed && f.verdict != Verdict::ignored && f.verdict != Verdict::inherited;
 }
 
-// What was computed and judged wrong says more than what could not be judged.
-int rank_of(const Finding& f) {
-  return compared(f.verdict) ? 0 : 1;
+// The norm of the gradients is the optimizer's first number.
+Phase phase_of(const Finding& f) {
+  return f.id.slot == "loss" && f.id.arg == "grad_norm" ? Phase::optimizer : f.id.phase;
+}
+
+// In the order in which a step goes, whenever it was recorded; what is missing says less than what is wrong.
+auto order_of(const Finding& f) {
+  const bool is_measured = compared(f.verdict) || f.verdict == Verdict::no_rule;
+  return std::tuple(is_measured ? 0 : 1, f.id.step, phase_of(f));
 }
 
 }  // namespace
@@ -24,11 +31,11 @@ std::optional<Divergence> divergence_of(const RungResult& result, const std::vec
     if (is_root(findings[i])) roots.push_back(i);
   }
   if (roots.empty()) return std::nullopt;
-  std::ranges::stable_sort(roots, {}, [&](std::size_t i) { return rank_of(findings[i]); });
+  std::ranges::stable_sort(roots, {}, [&](std::size_t i) { return order_of(findings[i]); });
   const Finding& f = findings[roots.front()];
   Divergence d;
   d.strategies = switches_of(result.rung.parallel);
-  d.phase = name(f.id.phase);
+  d.phase = name(phase_of(f));
   d.module = f.id.module;
   d.tensor = f.name;
   d.step = f.id.step;
