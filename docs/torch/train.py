@@ -11,13 +11,13 @@ from record import Recorder
 from torch import nn
 
 HIDDEN, FFN, VOCABULARY, LAYERS, TOKENS, LR, DECAY = 16, 24, 32, 2, 8, 1e-2, 0.1
-BUGS = ["norm-gradients", "dp-sum", "row-output", "column-mean", "loss-share", "norm-decay"]
+BUGS = ["", "norm-gradients", "dp-sum", "row-output", "column-mean", "loss-share", "norm-decay"]
 
 options = argparse.ArgumentParser()
 for name, default in {"tp": 1, "sp": 0, "dp": 1, "steps": 2, "micro-batches": 4, "seed": 0}.items():
     options.add_argument(f"--{name}", type=int, default=default)
 options.add_argument("--dump")
-options.add_argument("--bug", choices=BUGS)
+options.add_argument("--bug", choices=BUGS, default="")
 args = options.parse_args()
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
