@@ -88,7 +88,7 @@ class Recorder:
         at = self.step, self.micro_batch, self.calls[self.step, self.micro_batch, name] - 1
         for arg, t in [("y", y)] if torch.is_tensor(y) else [(str(i), t) for i, t in enumerate(y) if torch.is_tensor(t)]:
             self.add("forward", name, "output", arg, t, type(module).__name__, at)
-            if t.requires_grad:
+            if t.requires_grad and t.dim() > 0:  # a loss's says less than that of what it was made of
                 t.register_hook(lambda g, arg=arg: self.add("backward", name, "grad_output", arg, g, type(module).__name__, at))
 
     def _parameters(self):
