@@ -3,6 +3,7 @@
 
     ASSAY=build/dev/tools/assay/assay ASSAY_TEST_DATA=tests/data python3 tests/assay/subject_test.py
 """
+import json
 import os
 import signal
 import sys
@@ -10,7 +11,7 @@ import time
 import unittest
 from pathlib import Path
 
-from program import Test
+from program import Test, write_safetensors
 from trainer import write_manifest, write_rank
 
 TRAINER = f"{sys.executable} {Path(__file__).with_name('trainer.py')}"
@@ -122,6 +123,18 @@ class Subject(Test):
         write(self.dir / "actual", [([1], 3), ([2], 5)])
         out = self.expect(1, "diff", "actual", "reference", "--all").out
         self.assertIn("\n6 compared: 3 passed, 1 failed, 2 inherited; 0 not compared\n", out)
+
+    def test_the_loss_of_pytorch_is_replayed(self):
+        for dump, loss in (("reference", 1.0986123), ("actual", 2.1972246)):
+            write_manifest(self.dir / dump, 1)
+            tensors = [("input", "input", "float32", [1, 3], [1, 1, 1]), ("input", "target", "int64", [1], [2]), ("output", "y", "float32", [], [loss])]
+            write_safetensors(self.dir / dump / "rank00000.safetensors", {arg: (dtype, shape, values) for _, arg, dtype, shape, values in tensors})
+            lines = [{"seq": i, "step": 0, "micro_batch": 0, "phase": "forward", "module": "loss", "op": "CrossEntropyLoss", "slot": slot, "arg": arg,
+                      "dtype": dtype, "shape": shape, "data": {"file": "rank00000.safetensors", "name": arg}}
+                     for i, (slot, arg, dtype, shape, _) in enumerate(tensors)]
+            (self.dir / dump / "rank00000.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        out = self.expect(1, "diff", "actual", "reference").out
+        self.assertIn("origin    created here: cross_entropy on its own recorded inputs", out)
 
 
 if __name__ == "__main__":
