@@ -52,8 +52,8 @@ std::string divergence_text(const Divergence& d, const RungResult& rung) {
                   d.passes.empty() ? "" : "; these pass: " + d.passes));
   if (!d.others.empty()) {
     add(out, "also",
-        d.others.size() == 1 ? "1 tensor more that follows from nothing recorded:"
-                             : fmt::format("{} tensors more that follow from nothing recorded:",
+        d.others.size() == 1 ? "1 tensor more that does not follow from it:"
+                             : fmt::format("{} tensors more that do not follow from it:",
                                            grouped(static_cast<std::int64_t>(d.others.size()))));
     for (std::size_t k = 0; k < std::min(d.others.size(), most_others); ++k) {
       const Finding& f = findings[d.others[k]];
