@@ -95,6 +95,11 @@ class Subject(Test):
         self.assertIn("\ntp: first wrong in forward, step 0, micro-batch 0\n", out)
         self.assertIn("\n  smallest   tp fails; these pass: a single device\n", out)
 
+    def test_stages_that_no_program_can_run_are_not_built(self):
+        out = self.align(0, self.plan(stages=[]), "--parallel", "dp=2,ep=2", "--plan-only")
+        names = [line[2:27].strip() for line in out.splitlines()[4:-1]]
+        self.assertEqual(names, ["single device", "dp", "dp + ep", "full, more steps", "full, more tokens"])
+
     def test_a_command_in_a_folder_of_its_own(self):
         (self.dir / "mine").mkdir()
         self.align(0, self.plan(file="mine/plan.toml", directory='"."'))
