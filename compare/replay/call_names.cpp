@@ -16,6 +16,8 @@ constexpr Alias aliases[] = {
     {"router_topk", "weights", "probs"},
     {"router_topk", "index", "indices"},
     {"grouped_matmul", "w", "weight"},
+    {"cross_entropy", "logits", "input"},  // the arguments of PyTorch's modules
+    {"nll_loss", "log_probs", "input"},
 };
 
 // An operator by the name that a recorder has for it: PyTorch's modules by their class alone, and methods of

@@ -139,7 +139,8 @@ class Origins {
     if (std::optional<Origin> step = of_step(i)) return *step;
     // Ranks that should agree and do not are no matter of the operator, and no single input of it.
     const auto is_torn = [&](std::size_t k) { return torn_[k]; };
-    if (!torn_[i] && std::ranges::none_of(inputs, is_torn)) {
+    if (!torn_[i] && std::ranges::none_of(inputs, is_torn) &&
+        std::ranges::none_of(inputs_of_call(i), is_torn)) {
       if (std::optional<Origin> replayed = replay(i)) return *replayed;
     }
     if (from_ != none) {
@@ -227,7 +228,14 @@ class Origins {
       add(inputs, {id.step - 1, -1, Phase::optimizer, id.module, "param", id.arg, 0});
       return inputs;
     }
-    if (!is_result(id)) return inputs;
+    return inputs_of_call(i);
+  }
+
+  // What a replay of it begins with.
+  std::vector<std::size_t> inputs_of_call(std::size_t i) const {
+    std::vector<std::size_t> inputs;
+    const Identity& id = findings_[i].id;
+    if (pairs_[i].reference == nullptr || !is_result(id) || id.phase == Phase::optimizer) return inputs;
     const bool is_backward = id.slot != "output";
     for (const LogicalTensor* t : local_.reference_calls().around(*pairs_[i].reference)) {
       const std::string& slot = t->id.slot;

@@ -63,8 +63,8 @@ int run(const AlignVerb& verb) {
   const align::LadderHead head = {verb.output.command,
                                   subject->text(),
                                   reference->text(),
-                                  file.work.model,
-                                  to_string(file.target),
+                                  file.work.model.empty() ? "the subject's model" : file.work.model,
+                                  to_string(file.rungs.empty() ? file.target : file.rungs.back().parallel),
                                   file.work.precision,
                                   ""};
   if (verb.plan_only) {

@@ -83,6 +83,18 @@ std::string renamed(const Report& report) {
       only_subject, first(Verdict::missing_reference), only_reference, first(Verdict::missing_actual));
 }
 
+// Parts are missing that its recorder did not get to, and nothing that is there is wrong.
+std::string cut_short(const Report& report) {
+  const auto is_wrong = [](const Finding& f) { return compared(f.verdict) && f.verdict != Verdict::passed; };
+  const auto is_part = [](const Finding& f) {
+    return f.id.phase == Phase::none && f.verdict == Verdict::not_comparable &&
+           f.name.starts_with("actual: ");
+  };
+  const auto part = std::ranges::find_if(report.findings, is_part);
+  if (part == report.findings.end() || std::ranges::any_of(report.findings, is_wrong)) return "";
+  return "its dump is not whole: " + part->name.substr(std::string_view("actual: ").size());
+}
+
 }  // namespace
 
 std::string_view name(State state) {
@@ -177,7 +189,10 @@ void RungCheck::judge(RungResult& result) {
     Report report = compare(result, std::numeric_limits<std::int64_t>::max(), false);
     count(result, report);
     result.state = report.exit_status() == 0 ? State::passed : State::failed;
-    result.reason = report.compared_nothing() ? "nothing of its dump could be compared" : renamed(report);
+    result.reason = renamed(report);
+    if (result.reason.empty()) result.reason = cut_short(report);
+    if (result.reason.empty() && report.compared_nothing())
+      result.reason = "nothing of its dump could be compared";
     if (!result.reason.empty()) result.state = State::trouble;
     if (result.state != State::failed) return;
     result.report = compare(result, first_failing_step(report), true);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -38,7 +39,8 @@ std::string text_of(const T& value) {
 }
 
 constexpr Placeholder placeholders[] = {
-    {"dump", [](const RunOrder& o) { return (o.folder / "dump").string(); }},
+    // A command may run in another directory.
+    {"dump", [](const RunOrder& o) { return std::filesystem::absolute(o.folder / "dump").string(); }},
     {"stage", [](const RunOrder& o) { return folder_of(o.rung); }},
     {"parallel", [](const RunOrder& o) { return to_string(o.rung.parallel); }},
     {"ranks", [](const RunOrder& o) { return text_of(o.rung.parallel.ranks()); }},
@@ -76,13 +78,22 @@ const Rung& some_rung() {
   return rung;
 }
 
-std::string last_line(const std::filesystem::path& file) {
+// What a program said of its trouble. Where ranks follow each other down, and their launcher has a page to
+// say of it, the first error is the one that counts.
+std::string last_words(const std::filesystem::path& file) {
+  constexpr std::string_view mark = "Error: ";
+  constexpr std::size_t longest = 300;
+  const auto is_word = [](unsigned char c) { return std::isalnum(c) != 0; };
   std::ifstream in(file);
   std::string line, last;
   while (std::getline(in, line)) {
-    if (line.find_first_not_of(" \t\r") != std::string::npos) last = line.substr(0, 300);
+    const std::size_t error = line.find(mark);
+    if (error != std::string::npos &&
+        std::any_of(line.begin() + static_cast<std::ptrdiff_t>(error + mark.size()), line.end(), is_word))
+      return "its first error: " + line.substr(0, longest);
+    if (std::ranges::any_of(line, is_word)) last = line.substr(0, longest);
   }
-  return last;
+  return "its last line: " + (last.empty() ? "none" : last);
 }
 
 // The command in a process group of its own, so that all that it started can be ended.
@@ -124,13 +135,15 @@ std::optional<int> wait_until(pid_t child, Clock::time_point end) {
   }
 }
 
+// A shell ends at once, but the launcher that it started needs a moment to end its ranks, which are in groups
+// of their own.
 void end_group(pid_t group) {
+  const auto end = Clock::now() + grace;
   kill(-group, SIGTERM);
-  if (!wait_until(group, Clock::now() + grace)) {
-    kill(-group, SIGKILL);
-    waitpid(group, nullptr, 0);
-  }
-  kill(-group, SIGKILL);  // who has not heard of the first's end
+  const bool has_ended = wait_until(group, end).has_value();
+  while (Clock::now() < end && kill(-group, 0) == 0) std::this_thread::sleep_for(poll);
+  kill(-group, SIGKILL);
+  if (!has_ended) waitpid(group, nullptr, 0);
 }
 
 class CommandProvider : public Provider {
@@ -140,6 +153,9 @@ class CommandProvider : public Provider {
     if (command_.line.find("{dump}") == std::string::npos)
       throw Error("the command '{}' has no {{dump}}: expected the folder for its dump in its words",
                   printable(command_.line));
+    if (!command_.directory.empty() && !std::filesystem::is_directory(command_.directory))
+      throw Error("the command '{}' is to run in {}, which is no folder", printable(command_.line),
+                  printable(command_.directory));
   }
 
   RunResult run(const RunOrder& order) override {
@@ -151,8 +167,10 @@ class CommandProvider : public Provider {
       std::filesystem::remove_all(result.dump);
       const pid_t child = start(filled_in(command_.line, order), command_, result.output);
       const auto status = wait_until(child, begin + command_.timeout);
+      const std::string said =
+          last_words(result.output);  // before it is told to end, of which it may say much
       end_group_of(child, status.has_value());
-      judge(result, status);
+      judge(result, status, said);
     } catch (const std::exception& e) {
       result.state = RunResult::State::crashed;
       result.problem = e.what();
@@ -181,10 +199,8 @@ class CommandProvider : public Provider {
       end_group(child);
   }
 
-  void judge(RunResult& result, const std::optional<int>& status) const {
-    const std::string said = last_line(result.output);
-    const std::string hint = fmt::format("; its last line: {}; all of it: {}",
-                                         said.empty() ? "none" : printable(said), result.output.string());
+  void judge(RunResult& result, const std::optional<int>& status, const std::string& said) const {
+    const std::string hint = fmt::format("; {}; all of it: {}", printable(said), result.output.string());
     if (!status) {
       result.state = RunResult::State::timed_out;
       result.problem = fmt::format("did not end within {} s and was ended{}", command_.timeout.count(), hint);
@@ -194,7 +210,11 @@ class CommandProvider : public Provider {
           fmt::format("was ended by signal {} ({}){}", WTERMSIG(*status), strsignal(WTERMSIG(*status)), hint);
     } else if (WEXITSTATUS(*status) != 0) {
       result.state = RunResult::State::crashed;
-      result.problem = fmt::format("exited with status {}{}", WEXITSTATUS(*status), hint);
+      const int code = WEXITSTATUS(*status), signal = code - 128;  // as a shell says it
+      result.problem = fmt::format(
+          "exited with status {}{}{}", code,
+          signal > 0 && signal < NSIG ? fmt::format(" (signal {}, {})", signal, strsignal(signal)) : "",
+          hint);
     } else if (!std::filesystem::exists(result.dump)) {
       result.state = RunResult::State::no_dump;
       result.problem = fmt::format("ended well, but wrote no dump to {}{}", result.dump.string(), hint);

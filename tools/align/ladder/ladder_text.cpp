@@ -48,11 +48,13 @@ std::string divergence_text(const Divergence& d, const RungResult& rung) {
         fmt::format("{} over {} of {}{}: {}", t.what, name(t.axis), t.module, t.backward ? ", backward" : "",
                     groups_text(t)));
   add(out, "smallest",
-      fmt::format("{} fails{}", to_string(d.strategies), d.passes.empty() ? "" : "; " + d.passes + " pass"));
+      fmt::format("{} fails{}", to_string(d.strategies),
+                  d.passes.empty() ? "" : "; these pass: " + d.passes));
   if (!d.others.empty()) {
     add(out, "also",
-        fmt::format("{} tensors more that follow from nothing recorded:",
-                    grouped(static_cast<std::int64_t>(d.others.size()))));
+        d.others.size() == 1 ? "1 tensor more that does not follow from it:"
+                             : fmt::format("{} tensors more that do not follow from it:",
+                                           grouped(static_cast<std::int64_t>(d.others.size()))));
     for (std::size_t k = 0; k < std::min(d.others.size(), most_others); ++k) {
       const Finding& f = findings[d.others[k]];
       add(out, "", fmt::format("{}{}", f.name, f.diagnoses.empty() ? "" : ": " + f.diagnoses.front().text));

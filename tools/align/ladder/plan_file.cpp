@@ -116,6 +116,12 @@ ProviderSettings provider_in(const toml::node& node, const std::string& where) {
   if (runs + recorded + replays > 1)
     throw Error("{}:{}: is a command, a dump and a replay at once; expected one of them", where,
                 node.source().begin.line);
+  const auto beside_plan = [&](std::string& path) {
+    path = (std::filesystem::path(where).parent_path() / path).string();
+  };
+  if (recorded) beside_plan(settings.path);
+  if (!settings.command.directory.empty()) beside_plan(settings.command.directory);
+  std::ranges::for_each(settings.command.files, beside_plan);
   settings.command.timeout = std::chrono::seconds(timeout);
   if (runs) settings.kind = ProviderSettings::Kind::command;
   if (recorded) settings.kind = ProviderSettings::Kind::dump;

@@ -19,7 +19,7 @@ struct ProviderSettings {
 };
 std::unique_ptr<Provider> make_provider(const ProviderSettings&);
 
-/// What an alignment is to do: a TOML file, or built from options.
+/// What an alignment is to do: a TOML file, or built from options. Paths in the file are relative to it.
 ///
 ///     model = "telechat3-105b-tiny"
 ///     parallel = "tp=2,sp=1,pp=2"       # the target; the ladder is built from it

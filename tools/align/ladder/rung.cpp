@@ -21,6 +21,18 @@ SwitchSet joined(SwitchSet a, const SwitchSet& b) {
   return a;
 }
 
+// What no model can be trained with.
+std::string general_objection(const Work& work, const Parallel& p) {
+  if (p.dp > 1 && work.micro_batches % p.dp != 0)
+    return fmt::format("{} micro-batches do not divide over dp = {}; expected a multiple", work.micro_batches,
+                       p.dp);
+  const std::int64_t below = p.tp * p.cp * p.dp, needed = p.ep * p.etp;
+  if (below % needed != 0)
+    return fmt::format("ep {} times etp {} does not divide the {} ranks of tp, cp and dp", p.ep, p.etp,
+                       below);
+  return "";
+}
+
 class Builder {
  public:
   Builder(const Work& work, const Parallel& target)
@@ -101,7 +113,7 @@ std::string folder_of(const Rung& rung) {
 }
 
 std::string objection(const Work& work, const Parallel& p) {
-  if (work.model.empty()) return "";
+  if (work.model.empty()) return general_objection(work, p);
   try {
     check(load_model(work.model), settings_of(work, p));
     return "";

@@ -40,7 +40,7 @@ std::vector<Rung> ladder_of(const Work&, const Parallel& target);
 /// So many micro-batches that the strategy can run them and that none is the first and the last at once.
 std::int64_t usual_micro_batches(const Work&, const Parallel& target);
 
-/// Whether model, work and strategy go together; why not. Of a model that is not known nothing is said.
+/// Whether model, work and strategy go together; why not. Of a model that is not known only what holds for all.
 std::string objection(const Work&, const Parallel&);
 
 /// Tensors of activations that a rung computes times its ranks: what it costs beside another.

@@ -105,7 +105,7 @@ class Walk {
   // The rung with these strategies alone, run if it was not; nothing if there is no such.
   std::optional<std::size_t> tried(const Rung& rung, const SwitchSet& on) {
     Rung smaller = rung;
-    smaller.parallel = with_only(plan_.target, on);
+    smaller.parallel = with_only(rung.parallel, on);
     smaller.name = to_string(on);
     smaller.kind = on.empty() ? Rung::Kind::single : Rung::Kind::stated;
     const auto known = std::ranges::find_if(result_.rungs, [&](const RungResult& r) {

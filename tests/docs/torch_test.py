@@ -1,0 +1,81 @@
+"""Runs the PyTorch example: every shell-session block of a document shows what its commands print, and each bug that
+train.py can plant is named. Where torch or safetensors is not installed it says so and ends with status 77; as they are
+no packages of the distribution, only this test wants them:
+
+    python3 -m venv venv && venv/bin/pip install torch numpy safetensors && venv/bin/python tests/docs/torch_test.py README.md path/to/assay
+"""
+import importlib.util
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+# What the first line of the report and the cause must be: (strategy, bug, tensor, cause).
+BUGS = [
+    ("--dp 2", "dp-sum", "layers.0.down grad weight (step 0, backward)", "partial sum, the all-reduce over dp is missing"),
+    ("--tp 2", "row-output", "layers.0.down output y (step 0, micro-batch 0, forward)", "partial sum, the all-reduce over tp is missing"),
+    ("--tp 2", "column-mean", "layers.1.up grad_input x (step 0, micro-batch 0, backward)", "actual = 0.5 x reference (0.5 = 1/tp or 1/ranks)"),
+    ("--dp 2", "loss-share", "loss grad_input logits (step 0, micro-batch 0, backward)", "actual = 2 x reference (2 = dp or ranks)"),
+    ("", "norm-decay", "layers.0.norm param weight (step 0, optimizer)", "weight decay that the reference does not have"),
+]
+
+
+def blocks(text):
+    """(command, expected output) of the ```shell-session blocks."""
+    for block in re.finditer(r"^```shell-session\n\$ (.*)\n((?:.*\n)*?)```$", text, re.M):
+        yield block.group(1), block.group(2)
+
+
+def without_measures(text):
+    """Times, and last places that depend on the CPU."""
+    return re.sub(r"error/allowed [-+.e0-9]+", "error/allowed E", re.sub(r" +\d+\.\d s", " T s", text))
+
+
+def shows(expected, actual):
+    lines = without_measures(expected).splitlines()
+    pattern = "".join("(?:.*\n)*?" if line == "..." else re.escape(line) + "\n" for line in lines)
+    return re.fullmatch(pattern, without_measures(actual)) is not None
+
+
+def main():
+    missing = [name for name in ("torch", "numpy", "safetensors") if importlib.util.find_spec(name) is None]
+    if missing:
+        print(f"skipped: {sys.executable} has no {', '.join(missing)}; see the head of {__file__}")
+        return 77
+    document, assay = (pathlib.Path(p).resolve() for p in sys.argv[1:])
+    example, failed = document.parent / "docs" / "torch", 0
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "torchrun").write_text(f'#!/bin/sh\nexec {sys.executable} -m torch.distributed.run "$@"\n')
+        pathlib.Path(folder, "torchrun").chmod(0o755)
+        environment = dict(os.environ, PATH=f"{folder}:{assay.parent}:{os.environ['PATH']}", NO_COLOR="1", GITHUB_ACTIONS="false",
+                           OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
+
+        def run(command, cwd):
+            print(f"$ {command}", flush=True)
+            return subprocess.run(["bash", "-c", command], cwd=cwd, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+        found = 0
+        for command, expected in blocks(document.read_text()):
+            found += 1
+            # Its dumps do not go into the tree.
+            done = run(command.replace(" align.toml", f" align.toml --work {folder}/{found}"), document.parent)
+            actual = done.stdout.replace(f"{folder}/{found}/", "assay-align/")
+            if not shows(expected, actual):
+                failed += 1
+                print(f"--- the document shows\n{expected}--- the command prints\n{actual}")
+        launch = f"torchrun --standalone --nproc_per_node {{}} {example}/train.py --dump {folder}/{{}} {{}}"
+        reference = run(launch.format(1, "reference", ""), folder)
+        for strategy, bug, tensor, cause in BUGS:
+            trained = run(launch.format(2 if strategy else 1, bug, f"{strategy} --bug {bug}"), folder)
+            report = run(f"assay diff {bug} reference", folder)
+            said = " ".join(report.stdout.split())
+            if report.returncode != 1 or f"first in execution order: {tensor} " not in said or cause not in said:
+                failed += 1
+                print(f"--- {bug} was not named\n{reference.stdout}{trained.stdout}{report.stdout}")
+    print(f"{found} commands of the document and {len(BUGS)} bugs, {failed} differ")
+    return 0 if found and not failed else 1
+
+
+sys.exit(main())
