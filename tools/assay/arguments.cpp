@@ -293,6 +293,8 @@ void add_align(CLI::App& app, const std::string& command, std::function<int()>& 
   OutputOptions& reports = o->output;
   verb->add_option("--json", reports.json, "write the report as JSON to this file; - is standard output")
       ->type_name("F");
+  verb->add_option("--html", reports.html, "one page with the ladder, the ranks and what diverged")
+      ->type_name("F");
   verb->add_option("--junit", reports.junit, "JUnit XML, one test case per stage and phase")->type_name("F");
   verb->add_option("--markdown", reports.markdown, "a summary in Markdown")->type_name("F");
   add_github_options(verb, reports);
