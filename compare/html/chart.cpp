@@ -32,7 +32,7 @@ const char* shape_of(std::string_view mark) {
 
 class Chart {
  public:
-  explicit Chart(const Report& report) : report_(report), n_(report.findings.size()) {
+  Chart(const Report& report, std::string_view id) : report_(report), id_(id), n_(report.findings.size()) {
     int low = -2, high = 1;
     for (const Finding& f : report.findings) {
       if (!is_judged(f) || !(f.ratio > 0) || std::isinf(f.ratio)) continue;
@@ -45,23 +45,30 @@ class Chart {
 
   std::string svg() {
     std::string out = fmt::format(
-        "<svg id=\"chart\" class=\"chart\" viewBox=\"0 0 1000 302\" role=\"img\" "
-        "aria-labelledby=\"chart-title chart-desc\"{}>"
-        "<title id=\"chart-title\">Error over allowed error, by execution order</title><desc "
-        "id=\"chart-desc\">"
-        "{} tensors; those above the line at 1 are outside of their tolerance. The table below has the "
+        "<svg id=\"{0}\" class=\"chart\" viewBox=\"0 0 1000 302\" role=\"img\" "
+        "aria-labelledby=\"{0}-title {0}-desc\"{1}>"
+        "<title id=\"{0}-title\">Error over allowed error, by execution order</title><desc "
+        "id=\"{0}-desc\">"
+        "{2} tensors; those above the line at 1 are outside of their tolerance. The table below has the "
         "numbers.</desc>",
-        places(), grouped(static_cast<std::int64_t>(n_)));
-    out += scale() + "<g id=\"phases\">" + phases() + "</g>";
+        id_, places(), grouped(static_cast<std::int64_t>(n_)));
+    out += scale() + fmt::format("<g id=\"{}\">", own("phases")) + phases() + "</g>";
     passes();
     marks();
     for (const auto& [id, d] : paths_)
-      out += fmt::format("<path id=\"chart-{0}\" class=\"m-{0}\" data-shape=\"{1}\" d=\"{2}\"/>", id,
-                         shape_of(id), d);
-    return out + "<rect id=\"brush\" class=\"brush\" y=\"10\" height=\"262\" width=\"0\" x=\"0\"/></svg>";
+      out += fmt::format("<path id=\"{3}-{0}\" class=\"m-{0}\" data-shape=\"{1}\" d=\"{2}\"/>", id,
+                         shape_of(id), d, id_);
+    return out +
+           fmt::format("<rect id=\"{}\" class=\"brush\" y=\"10\" height=\"262\" width=\"0\" x=\"0\"/></svg>",
+                       own("brush"));
   }
 
  private:
+  // The script's name for a part, in the chart that it knows.
+  std::string own(std::string_view part) const {
+    return id_ == "chart" ? std::string(part) : fmt::format("{}-{}", id_, part);
+  }
+
   // For chart.js.
   std::string places() const {
     std::string out;
@@ -175,6 +182,7 @@ class Chart {
   }
 
   const Report& report_;
+  std::string id_;
   std::size_t n_;
   int low_ = -2, high_ = 1;
   std::map<std::string, std::string> paths_ = {{"F", ""}, {"N", ""}, {"P", ""}, {"W", ""}, {"band", ""}};
@@ -182,8 +190,8 @@ class Chart {
 
 }  // namespace
 
-std::string chart_svg(const Report& report) {
-  return Chart(report).svg();
+std::string chart_svg(const Report& report, std::string_view id) {
+  return Chart(report, id).svg();
 }
 
 }  // namespace assay

@@ -83,7 +83,7 @@ std::string pictures(const Finding& f) {
 std::string share_outside(const Metrics& m) {
   const double share = 100 * static_cast<double>(m.over) / static_cast<double>(m.elements);
   return fmt::format("{} of {} elements ({} %)", grouped(m.over), grouped(m.elements),
-                     share < 0.01 ? "< 0.01" : fmt::format("{:.2g}", share));
+                     share < 0.01 ? "< 0.01" : fmt::format("{}", std::stod(fmt::format("{:.2g}", share))));
 }
 
 std::array<std::string, 4> statistic_cells(const ComparedStatistic& s) {

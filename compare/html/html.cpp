@@ -59,9 +59,13 @@ std::string html_item(std::string_view key, std::string_view html) {
   return html.empty() ? "" : fmt::format("<dt>{}</dt><dd>{}</dd>", key, html);
 }
 
+std::string html_badge(char mark, std::string_view word) {
+  return fmt::format("<span class=\"v v-{0}\"><i class=\"k k-{0}\"></i>{1}</span>", mark == '-' ? 'I' : mark,
+                     word);
+}
+
 std::string html_badge(Verdict v) {
-  return fmt::format("<span class=\"v v-{0}\"><i class=\"k k-{0}\"></i>{1}</span>",
-                     mark(v) == '-' ? 'I' : mark(v), name(v));
+  return html_badge(mark(v), name(v));
 }
 
 HtmlTable::HtmlTable(std::string_view caption, std::initializer_list<std::string_view> heads) {

@@ -5,6 +5,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "assay/compare/finding.h"
 #include "assay/compare/html/heat_grid.h"
@@ -19,6 +21,8 @@ std::string html_text(std::string_view);
 std::string html_code(std::string_view text);
 std::string html_item(std::string_view key, std::string_view html);
 std::string html_badge(Verdict);
+/// A word with one of these marks.
+std::string html_badge(char mark, std::string_view word);
 class HtmlTable {
  public:
   HtmlTable(std::string_view caption, std::initializer_list<std::string_view> heads);
@@ -40,7 +44,8 @@ std::string shades(const ErrorMap&);
 std::string short_number(double);
 
 /// Pictures as SVG. Each has a title and carries the numbers that the script needs to read a pointer.
-std::string chart_svg(const Report&);
+/// @param id  another one for each chart of a page; the script knows the first
+std::string chart_svg(const Report&, std::string_view id = "chart");
 std::string heat_svg(const Report&, const HeatGrid&, std::string_view id);
 std::string error_map_svg(const ErrorMap&);
 std::string histogram_svg(std::span<const std::int64_t> ulp_histogram, std::string_view dtype);
@@ -64,5 +69,11 @@ std::string worst_rows_html(const Report&);
 /// leaving out what matters least, and says what in `left_out`.
 std::string page_data(const Report&, std::span<const HeatGrid>, std::size_t budget, std::string& left_out);
 std::string base64(std::string_view bytes);
+
+/// {{name}} in the page becomes the value; values are never looked into.
+using HtmlValues = std::vector<std::pair<std::string_view, std::string>>;
+std::string html_filled(std::string_view page, const HtmlValues&);
+/// As a content security policy names a script or style: nothing else on the page runs.
+std::string html_hash_source(std::string_view sha256);
 
 }  // namespace assay

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "assay/compare/html/html.h"
@@ -15,9 +14,14 @@ namespace {
 
 constexpr std::size_t most_bytes = 5'000'000;  // of a page
 
-// {{name}} in the text becomes the value; values are never looked into.
-std::string filled(std::string_view text,
-                   const std::vector<std::pair<std::string_view, std::string>>& values) {
+std::string section(std::string_view id, std::string_view heading, const std::string& content) {
+  if (content.empty()) return "";
+  return fmt::format("<section id=\"{0}\"><h2>{1}</h2>{2}</section>", id, heading, content);
+}
+
+}  // namespace
+
+std::string html_filled(std::string_view text, const HtmlValues& values) {
   std::string out;
   for (;;) {
     const std::size_t open = text.find("{{"), close = text.find("}}");
@@ -31,20 +35,12 @@ std::string filled(std::string_view text,
   }
 }
 
-// As a content security policy names a script or style: nothing else on the page runs.
-std::string hash_source(std::string_view sha256) {
+std::string html_hash_source(std::string_view sha256) {
   std::string bytes;
   for (std::size_t i = 0; i + 1 < sha256.size(); i += 2)
     bytes += static_cast<char>(std::stoi(std::string(sha256.substr(i, 2)), nullptr, 16));
   return "'sha256-" + base64(bytes) + "'";
 }
-
-std::string section(std::string_view id, std::string_view heading, const std::string& content) {
-  if (content.empty()) return "";
-  return fmt::format("<section id=\"{0}\"><h2>{1}</h2>{2}</section>", id, heading, content);
-}
-
-}  // namespace
 
 std::string to_html(const Report& report) {
   std::vector<HeatGrid> grids;
@@ -56,11 +52,11 @@ std::string to_html(const Report& report) {
     grids.push_back(*grid);
   }
   const Finding* first = report.first_failure();
-  std::vector<std::pair<std::string_view, std::string>> values = {
+  HtmlValues values = {
       {"title", html_text(fmt::format("{} assay {}: {} against {}", report.verdict(), report.verb,
                                       report.actual, report.reference))},
-      {"style_hash", hash_source(page_css_sha256)},
-      {"script_hash", hash_source(page_js_sha256)},
+      {"style_hash", html_hash_source(page_css_sha256)},
+      {"script_hash", html_hash_source(page_js_sha256)},
       {"style", std::string(page_css)},
       {"script", std::string(page_js)},
       {"verdict", verdict_html(report)},
@@ -73,7 +69,7 @@ std::string to_html(const Report& report) {
       {"overview", overview_html(report)},
       {"rows", worst_rows_html(report)},
   };
-  const std::size_t without_data = filled(page_html, values).size();
+  const std::size_t without_data = html_filled(page_html, values).size();
   std::string left_out;
   values.emplace_back(
       "data", page_data(report, grids, most_bytes - std::min(most_bytes / 2, without_data + 1000), left_out));
@@ -82,7 +78,7 @@ std::string to_html(const Report& report) {
                         fmt::format("<p class=\"left-out\">To stay below 5 MB this page leaves out: {}. "
                                     "<code>--json</code> and <code>--csv</code> leave out nothing.</p>",
                                     left_out));
-  return filled(page_html, values);
+  return html_filled(page_html, values);
 }
 
 }  // namespace assay

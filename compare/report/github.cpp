@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "assay/compare/report.h"
+#include "assay/compare/report/for_github.h"
 
 // Workflow commands: one line each on the log, "::error title=TITLE::MESSAGE". GitHub shows ten of a kind in
 // a step and drops the rest, so there is one of each.
@@ -21,11 +22,11 @@ std::string escaped(std::string_view text, bool is_property) {
   return out;
 }
 
-std::string command(std::string_view name, std::string_view title, std::string_view message) {
+}  // namespace
+
+std::string github_command(std::string_view name, std::string_view title, std::string_view message) {
   return fmt::format("::{} title={}::{}\n", name, escaped(title, true), escaped(message, false));
 }
-
-}  // namespace
 
 std::string to_github_annotations(const Report& report) {
   std::string out;
@@ -35,13 +36,13 @@ std::string to_github_annotations(const Report& report) {
     if (first->origin)
       message += fmt::format("\n{}: {}", name(first->origin->kind), printable(first->origin->reason));
     if (!first->repeat.empty()) message += "\n" + printable(first->repeat);
-    out += command("error",
-                   fmt::format("assay {}: {}: {}", report.verb, name(first->verdict), printable(first->name)),
-                   message);
+    out += github_command(
+        "error", fmt::format("assay {}: {}: {}", report.verb, name(first->verdict), printable(first->name)),
+        message);
   } else if (report.exit_status() != 0) {
-    out += command("error", "assay " + report.verb, "nothing was compared");
+    out += github_command("error", "assay " + report.verb, "nothing was compared");
   }
-  return out + command("notice", "assay " + report.verb, report.summary());
+  return out + github_command("notice", "assay " + report.verb, report.summary());
 }
 
 }  // namespace assay

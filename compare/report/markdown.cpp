@@ -5,6 +5,7 @@
 
 #include "assay/compare/report.h"
 #include "assay/compare/report/folds.h"
+#include "assay/compare/report/for_github.h"
 #include "assay/compare/version.h"
 
 namespace assay {
@@ -15,8 +16,48 @@ constexpr std::size_t most_rows = 20, most_notes = 10;
 constexpr std::size_t most_bytes = 60'000;
 constexpr std::size_t most_text = 600;  // characters of one name or reason
 
-// Text that GitHub must show as it is: no markup, no table cell broken.
-std::string plain(std::string_view text) {
+std::string verdict(const Report& report) {
+  return fmt::format("## assay {}: {}\n\n{}\n", report.verb, report.verdict(), report.summary());
+}
+
+std::string first_failure(const Finding& f) {
+  std::string out = fmt::format("\nFirst in execution order: **{}** ({}): {}\n", markdown_text(f.name),
+                                name(f.verdict), markdown_text(f.reason));
+  for (const Diagnosis& d : f.diagnoses) out += fmt::format("\n- because {}\n", markdown_text(d.text));
+  if (f.origin) out += fmt::format("\n- {}: {}\n", name(f.origin->kind), markdown_text(f.origin->reason));
+  for (const std::string& note : f.notes) out += fmt::format("\n- {}\n", markdown_text(note));
+  if (!f.repeat.empty()) out += fmt::format("\n- repeat: {}\n", markdown_text(f.repeat));
+  return out;
+}
+
+std::string table(const Report& report) {
+  std::string out =
+      "\n| tensors | verdict | error/allowed | tensor | reason of the first |\n| ---: | --- | ---: | --- | "
+      "--- |\n";
+  for (const Fold& f : folds(report, most_rows)) {
+    out += fmt::format("| {} | {} | {} | {} | {} |\n", grouped(f.count), name(f.verdict),
+                       f.ratio > 0 ? fmt::format("{:.3g}", f.ratio) : "", markdown_text(f.name),
+                       markdown_text(f.reason));
+  }
+  return out;
+}
+
+std::string identity(const Report& report) {
+  const auto side = [](const std::string& path, const std::string& format) {
+    return markdown_text(path) + (format.empty() ? "" : fmt::format(" ({})", markdown_text(format)));
+  };
+  std::string out = fmt::format("\nactual {}, reference {}", side(report.actual, report.actual_format),
+                                side(report.reference, report.reference_format));
+  for (const PolicyUsed& p : report.policies)
+    out += fmt::format(", policy {}{}", markdown_text(p.name),
+                       p.table_sha256.empty() ? "" : fmt::format(" (table {:.12})", p.table_sha256));
+  out += fmt::format(", assay {}", version);
+  return out + (report.command.empty() ? "" : ": " + markdown_text(report.command)) + "\n";
+}
+
+}  // namespace
+
+std::string markdown_text(std::string_view text) {
   std::string shown = printable(text.substr(0, most_text));
   if (text.size() > most_text) shown += "..";
   std::string out;
@@ -34,51 +75,11 @@ std::string plain(std::string_view text) {
   return out;
 }
 
-std::string verdict(const Report& report) {
-  return fmt::format("## assay {}: {}\n\n{}\n", report.verb, report.verdict(), report.summary());
-}
-
-std::string first_failure(const Finding& f) {
-  std::string out = fmt::format("\nFirst in execution order: **{}** ({}): {}\n", plain(f.name),
-                                name(f.verdict), plain(f.reason));
-  for (const Diagnosis& d : f.diagnoses) out += fmt::format("\n- because {}\n", plain(d.text));
-  if (f.origin) out += fmt::format("\n- {}: {}\n", name(f.origin->kind), plain(f.origin->reason));
-  for (const std::string& note : f.notes) out += fmt::format("\n- {}\n", plain(note));
-  if (!f.repeat.empty()) out += fmt::format("\n- repeat: {}\n", plain(f.repeat));
-  return out;
-}
-
-std::string table(const Report& report) {
-  std::string out =
-      "\n| tensors | verdict | error/allowed | tensor | reason of the first |\n| ---: | --- | ---: | --- | "
-      "--- |\n";
-  for (const Fold& f : folds(report, most_rows)) {
-    out += fmt::format("| {} | {} | {} | {} | {} |\n", grouped(f.count), name(f.verdict),
-                       f.ratio > 0 ? fmt::format("{:.3g}", f.ratio) : "", plain(f.name), plain(f.reason));
-  }
-  return out;
-}
-
-std::string identity(const Report& report) {
-  const auto side = [](const std::string& path, const std::string& format) {
-    return plain(path) + (format.empty() ? "" : fmt::format(" ({})", plain(format)));
-  };
-  std::string out = fmt::format("\nactual {}, reference {}", side(report.actual, report.actual_format),
-                                side(report.reference, report.reference_format));
-  for (const PolicyUsed& p : report.policies)
-    out += fmt::format(", policy {}{}", plain(p.name),
-                       p.table_sha256.empty() ? "" : fmt::format(" (table {:.12})", p.table_sha256));
-  out += fmt::format(", assay {}", version);
-  return out + (report.command.empty() ? "" : ": " + plain(report.command)) + "\n";
-}
-
-}  // namespace
-
 std::string to_markdown(const Report& report) {
   std::string out = verdict(report);
   if (const Finding* first = report.first_failure()) out += first_failure(*first) + table(report);
   for (std::size_t i = 0; i < std::min(report.notes.size(), most_notes); ++i)
-    out += fmt::format("\n- {}\n", plain(report.notes[i]));
+    out += fmt::format("\n- {}\n", markdown_text(report.notes[i]));
   if (report.notes.size() > most_notes)
     out += fmt::format("\n- and {} more notes\n", report.notes.size() - most_notes);
   const std::string end = identity(report);

@@ -54,6 +54,18 @@ def write_npy(path, dtype, shape, values):
     Path(path).write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode() + pack(dtype, values))
 
 
+def strict(schema):
+    """The same, but keys that are not declared are errors: a report must not outgrow its schema."""
+    if isinstance(schema, list):
+        return [strict(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {key: strict(part) for key, part in schema.items()}
+    if schema.get("type") == "object" and "allOf" not in schema:
+        closed.setdefault("additionalProperties", False)
+    return closed
+
+
 class Test(unittest.TestCase):
     maxDiff = None
 

@@ -16,22 +16,10 @@ try:
 except ImportError:
     sys.exit(77)
 
-from program import CASES, DATA, Test, write_safetensors
+from program import CASES, DATA, Test, strict, write_safetensors
 
 SCHEMA = json.loads(Path(os.environ["ASSAY_SCHEMA"]).read_text())
 DEMO = DATA.parent.parent / "demo"
-
-
-def strict(schema):
-    """The same, but keys that are not declared are errors: a report must not outgrow its schema."""
-    if isinstance(schema, list):
-        return [strict(part) for part in schema]
-    if not isinstance(schema, dict):
-        return schema
-    closed = {key: strict(part) for key, part in schema.items()}
-    if schema.get("type") == "object" and "allOf" not in schema:
-        closed.setdefault("additionalProperties", False)
-    return closed
 
 
 class Schema(Test):

@@ -71,6 +71,7 @@ int run(const AlignVerb& verb) {
     fmt::print("{}", plan_text(plan, head));
     return 0;
   }
+  check_outputs(verb.output, {verb.plan, verb.rules, file.subject.path, file.reference.path});
   align::CheckOptions options = {.folder = folder_of(verb),
                                  .policies = load_policies(verb.tolerances),
                                  .rules = {},
@@ -78,17 +79,29 @@ int run(const AlignVerb& verb) {
                                  .keep = verb.keep};
   if (!verb.rules.empty()) options.rules = Rules::load(verb.rules);
   plan.cache = verb.again ? std::filesystem::path() : options.folder / "passed";
-  fmt::print("{} to {}: {} stages, {}; subject {}, reference {}\n", head.model,
+  // The stages as they come: progress, where a report takes standard output.
+  std::FILE* const log = takes_stdout(verb.output) ? stderr : stdout;
+  fmt::print(log, "{} to {}: {} stages, {}; subject {}, reference {}\n", head.model,
              head.target.empty() ? "a single device" : head.target, plan.rungs.size(), head.precision,
              printable(head.subject), printable(head.reference));
-  fmt::print("  {:<26} {:>5}  {:>11} {:>11} {:>11}\n", "stage", "ranks", "forward", "backward", "optimizer");
+  fmt::print(log, "  {:<26} {:>5}  {:>11} {:>11} {:>11}\n", "stage", "ranks", "forward", "backward",
+             "optimizer");
   const align::LadderResult result =
-      walk(plan, {*subject, *reference}, options, [](const align::Rung&, const align::RungResult* r) {
+      walk(plan, {*subject, *reference}, options, [&](const align::Rung&, const align::RungResult* r) {
         if (r == nullptr) return;
-        fmt::print("{}\n", rung_line(*r));
-        std::fflush(stdout);
+        fmt::print(log, "{}\n", rung_line(*r));
+        std::fflush(log);
       });
-  fmt::print("{}", ladder_text(result, head));
+  using Files = std::vector<std::string>;
+  write_reports({.json = [&] { return to_json(result, head); },
+                 .jsonl = {},
+                 .csv = {},
+                 .html = [&] { return to_html(result, head); },
+                 .junit = [&] { return to_junit(result, head); },
+                 .markdown = [&] { return to_markdown(result, head); },
+                 .github = [&] { return to_github_annotations(result); },
+                 .terminal = [&](const Files& written) { return ladder_text(result, written); }},
+                verb.output);
   return result.exit_status();
 }
 

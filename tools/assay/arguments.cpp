@@ -7,6 +7,12 @@
 namespace assay {
 namespace {
 
+void add_github_options(CLI::App* verb, OutputOptions& o) {
+  auto* github = verb->add_flag("--github", o.github,
+                                "annotations on the log and the step summary; default in a GitHub workflow");
+  verb->add_flag("--no-github", o.no_github, "none of these")->excludes(github);
+}
+
 void add_output_options(CLI::App* verb, OutputOptions& o) {
   verb->add_option("--json", o.json, "write the report as JSON to this file; - is standard output")
       ->type_name("F");
@@ -16,9 +22,7 @@ void add_output_options(CLI::App* verb, OutputOptions& o) {
       ->type_name("F");
   verb->add_option("--junit", o.junit, "JUnit XML, one test case per step, phase and module")->type_name("F");
   verb->add_option("--markdown", o.markdown, "a summary in Markdown")->type_name("F");
-  auto* github = verb->add_flag("--github", o.github,
-                                "annotations on the log and the step summary; default in a GitHub workflow");
-  verb->add_flag("--no-github", o.no_github, "none of these")->excludes(github);
+  add_github_options(verb, o);
   verb->add_option("--color", o.color, "auto, always or never")
       ->check(CLI::IsMember({"auto", "always", "never"}));
   verb->add_flag("-v,--all", o.all, "show every finding, none folded");
@@ -288,6 +292,14 @@ void add_align(CLI::App& app, const std::string& command, std::function<int()>& 
   verb->add_flag("--plan-only", o->plan_only, "print the stages and what they cost, and run nothing");
   verb->add_flag("--keep", o->keep, "keep the dumps of stages that passed");
   verb->add_flag("--again", o->again, "run what passed before, too");
+  OutputOptions& reports = o->output;
+  verb->add_option("--json", reports.json, "write the report as JSON to this file; - is standard output")
+      ->type_name("F");
+  verb->add_option("--html", reports.html, "one page with the ladder, the ranks and what diverged")
+      ->type_name("F");
+  verb->add_option("--junit", reports.junit, "JUnit XML, one test case per stage and phase")->type_name("F");
+  verb->add_option("--markdown", reports.markdown, "a summary in Markdown")->type_name("F");
+  add_github_options(verb, reports);
   verb->callback([o, &action] { action = [o] { return run(*o); }; });
 }
 

@@ -21,10 +21,10 @@ bool is_for_github(const OutputOptions& options) {
 
 namespace {
 
-void write_step_summary(const Report& report) {
+void write_step_summary(const ReportTexts& texts) {
   const char* summary = std::getenv("GITHUB_STEP_SUMMARY");
   if (summary == nullptr || *summary == '\0') return;
-  const std::string text = to_markdown(report);
+  const std::string text = texts.markdown();
   std::FILE* file = std::fopen(summary, "ab");
   bool is_written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
   if (file != nullptr) is_written = std::fclose(file) == 0 && is_written;
@@ -34,10 +34,10 @@ void write_step_summary(const Report& report) {
 
 }  // namespace
 
-void tell_github(const Report& report, const OutputOptions& options, std::FILE* log) {
-  fmt::print(log, "{}", to_github_annotations(report));
+void tell_github(const ReportTexts& texts, const OutputOptions& options, std::FILE* log) {
+  fmt::print(log, "{}", texts.github());
   try {
-    write_step_summary(report);
+    write_step_summary(texts);
   } catch (const Error& problem) {
     if (options.github) throw;
     fmt::print(stderr, "note: {}\n", printable(problem.what()));  // nobody asked: the verdict stands

@@ -2,8 +2,7 @@
 
 #include <cstdio>
 
-#include "assay/compare/finding.h"
-#include "verbs.h"
+#include "output.h"
 
 namespace assay {
 
@@ -12,6 +11,6 @@ bool is_for_github(const OutputOptions&);
 
 /// Annotations to the log, and the report to the file that GITHUB_STEP_SUMMARY names, behind what is there.
 /// If that cannot be written: throws Error where --github asked for it, else a note on standard error.
-void tell_github(const Report&, const OutputOptions&, std::FILE* log);
+void tell_github(const ReportTexts&, const OutputOptions&, std::FILE* log);
 
 }  // namespace assay

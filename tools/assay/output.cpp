@@ -56,15 +56,15 @@ constexpr int most_error_maps = 50;  // each is a second pass over its tensor
 struct Target {
   std::string_view option;
   const std::string& file;
-  std::string (*write)(const Report&);
+  std::function<std::string()> ReportTexts::*text;
 };
 std::array<Target, 6> targets_of(const OutputOptions& o) {
-  return {{{"--json", o.json, to_json},
-           {"--jsonl", o.jsonl, to_jsonl},
-           {"--csv", o.csv, to_csv},
-           {"--html", o.html, to_html},
-           {"--junit", o.junit, to_junit},
-           {"--markdown", o.markdown, to_markdown}}};
+  return {{{"--json", o.json, &ReportTexts::json},
+           {"--jsonl", o.jsonl, &ReportTexts::jsonl},
+           {"--csv", o.csv, &ReportTexts::csv},
+           {"--html", o.html, &ReportTexts::html},
+           {"--junit", o.junit, &ReportTexts::junit},
+           {"--markdown", o.markdown, &ReportTexts::markdown}}};
 }
 
 // weakly_canonical alone leaves the name of a file in this folder relative where there is none yet, and has
@@ -133,27 +133,52 @@ void check_outputs(const OutputOptions& options, const std::vector<std::string>&
   }
 }
 
-int write_report(Report report, const OutputOptions& options) {
-  report.command = options.command;
-  bool takes_stdout = false;
-  TextStyle style;
-  style.color = use_color(options.color);
-  style.all = options.all;
+bool takes_stdout(const OutputOptions& options) {
+  return std::ranges::any_of(targets_of(options), [](const Target& target) {
+    return !target.file.empty() && stream_of(target.file) == stdout;
+  });
+}
+
+void write_reports(const ReportTexts& texts, const OutputOptions& options) {
+  std::vector<std::string> written;
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is a write that fails, and is tidied up after
   std::exception_ptr trouble;     // the verdict is shown, whatever becomes of the files
   for (const Target& target : targets_of(options)) {
     if (target.file.empty()) continue;
-    takes_stdout = takes_stdout || stream_of(target.file) == stdout;
     try {
-      write_text(target.file, target.write(report));
-      if (stream_of(target.file) == nullptr) style.written.push_back(target.file);
+      write_text(target.file, (texts.*target.text)());
+      if (stream_of(target.file) == nullptr) written.push_back(target.file);
     } catch (const Error&) {
       if (!trouble) trouble = std::current_exception();
     }
   }
-  if (!takes_stdout) write_text("-", to_text(report, style));
-  if (is_for_github(options)) tell_github(report, options, takes_stdout ? stderr : stdout);
+  const bool is_taken = takes_stdout(options);
+  if (!is_taken) write_text("-", texts.terminal(written));
+  if (is_for_github(options)) tell_github(texts, options, is_taken ? stderr : stdout);
   if (trouble) std::rethrow_exception(trouble);
+}
+
+int write_report(Report report, const OutputOptions& options) {
+  report.command = options.command;
+  TextStyle style;
+  style.color = use_color(options.color);
+  style.all = options.all;
+  const auto as = [&](std::string (*write)(const Report&)) {
+    return [&report, write] { return write(report); };
+  };
+  write_reports({.json = as(to_json),
+                 .jsonl = as(to_jsonl),
+                 .csv = as(to_csv),
+                 .html = as(to_html),
+                 .junit = as(to_junit),
+                 .markdown = as(to_markdown),
+                 .github = as(to_github_annotations),
+                 .terminal =
+                     [&](const std::vector<std::string>& written) {
+                       style.written = written;
+                       return to_text(report, style);
+                     }},
+                options);
   return report.exit_status();
 }
 

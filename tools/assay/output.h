@@ -1,6 +1,7 @@
 #pragma once
 
 #include <exception>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,8 +20,21 @@ void check_outputs(const OutputOptions&, const std::vector<std::string>& inputs)
 /// Whether the path lies in that folder.
 bool is_below(const std::string& path, const std::string& folder);
 
-/// Writes the report to the terminal and wherever else was asked; returns the exit status.
+/// What each kind of report says of a result; nothing where a verb has no such.
+struct ReportTexts {
+  std::function<std::string()> json, jsonl, csv, html, junit, markdown;
+  std::function<std::string()> github;  ///< annotations
+  /// The terminal's, which names the files that were written.
+  std::function<std::string(const std::vector<std::string>& written)> terminal;
+};
+
+/// Whether a report goes to standard output, which then shows nothing else.
+bool takes_stdout(const OutputOptions&);
+
+/// Writes to the terminal and wherever else was asked.
 /// Files appear whole or not at all. Throws Error if one cannot be written.
+void write_reports(const ReportTexts&, const OutputOptions&);
+/// The same of a comparison; returns the exit status.
 int write_report(Report, const OutputOptions&);
 
 /// How many error maps the reports that were asked for can show.

@@ -8,12 +8,15 @@
 #include "assay/align/model.h"
 #include "assay/align/modes.h"
 #include "assay/compare/report.h"
+#include "assay/dumps/whole_file.h"
 #include "assay/golden/error.h"
 
 namespace assay::align {
 namespace {
 
 using State = RungResult::State;
+
+constexpr int most_error_maps = 20;  // each is a second pass over its tensor
 
 std::string key_of(const Work& w, const std::string& modes) {
   return fmt::format("{} {} {} {} {} steps {} micro-batches {} sequences {} length {} seed {} modes {}",
@@ -151,9 +154,14 @@ RungResult RungCheck::run(const Rung& rung) {
     run_once();
     result.notes.push_back("routers chose other experts: judged with the reference's choices");
   }
+  if (result.report) {
+    result.page = folder / "report.html";
+    write_whole(result.page, to_html(*result.report));
+  }
   if (result.state == State::passed && !options_.keep) {
     std::error_code ignored;
     std::filesystem::remove_all(folder / "dump", ignored);
+    result.subject.clear();
   }
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;
@@ -169,6 +177,7 @@ Report RungCheck::compare(RungResult& result, std::int64_t last_step, bool expla
   options.threads = options_.threads;
   options.last_step = last_step;
   options.explain = explain;
+  options.error_maps = explain ? most_error_maps : 0;
   const Parallel& p = result.rung.parallel;
   for (const auto& [size, of] :
        {std::pair{"ep", p.ep}, {"etp", p.etp}, {"sequences", result.rung.work.sequences}}) {
@@ -177,6 +186,7 @@ Report RungCheck::compare(RungResult& result, std::int64_t last_step, bool expla
   options.repeat = fmt::format("assay diff {} {}", shell_quoted(result.subject.string()),
                                shell_quoted(result.reference.string()));
   Report report = diff(*subject, *reference, options);
+  report.command = options.repeat;
   if (result.rung.kind == Rung::Kind::single && !explain)
     result.configuration = check_configuration(report, *subject, *reference);
   return report;

@@ -51,6 +51,7 @@ struct RungResult {
   std::vector<ConfigurationCheck> configuration = {};  ///< of the single device
   std::vector<std::string> notes = {};
   std::optional<Report> report = {};                   ///< of one that failed
+  std::filesystem::path page = {};                     ///< the same to look at, in the rung's folder
   std::filesystem::path subject = {}, reference = {};  ///< dumps
   double seconds = 0;
 };

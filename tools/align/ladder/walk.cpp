@@ -39,11 +39,18 @@ class Walk {
   }
 
  private:
-  std::size_t climb(const Rung& rung) {
+  std::size_t climb(Rung rung) {
+    const std::string name = rung.name;
+    for (int twin = 2; is_name(rung.name); ++twin) rung.name = fmt::format("{} ({})", name, twin);
     tell_(rung, nullptr);
     result_.rungs.push_back(result_of(rung));
     tell_(rung, &result_.rungs.back());
     return result_.rungs.size() - 1;
+  }
+
+  // Folders and reports go by names; a search may come to the same strategies with other work.
+  bool is_name(const std::string& name) const {
+    return std::ranges::any_of(result_.rungs, [&](const RungResult& r) { return r.rung.name == name; });
   }
 
   RungResult result_of(const Rung& rung) {
