@@ -78,6 +78,7 @@ int run(const AlignVerb& verb) {
                                  .threads = thread_count(verb.threads),
                                  .keep = verb.keep};
   if (!verb.rules.empty()) options.rules = Rules::load(verb.rules);
+  plan.jobs = static_cast<std::size_t>(options.threads);
   plan.cache = verb.again ? std::filesystem::path() : options.folder / "passed";
   // The stages as they come: progress, where a report takes standard output.
   std::FILE* const log = takes_stdout(verb.output) ? stderr : stdout;

@@ -107,6 +107,7 @@ std::string_view name(State state) {
 
 std::filesystem::path RungCheck::reference_for(const Rung& rung) {
   const std::string modes = own_modes(rung), key = key_of(rung.work, modes);
+  const std::lock_guard lock(mutex_);  // who comes while it runs waits for it
   if (const auto known = references_.find(key); known != references_.end()) return known->second;
   Rung single = rung;
   single.parallel = {};
@@ -170,10 +171,10 @@ RungResult RungCheck::run(const Rung& rung) {
 Report RungCheck::compare(RungResult& result, std::int64_t last_step, bool explain) const {
   const auto subject = open_dump(result.subject.string()), reference = open_dump(result.reference.string());
   if (!subject->unreadable.empty()) throw Error("{}", subject->unreadable.front());
-  for (Dump* dump : {subject.get(), reference.get()}) apply_layout(*dump, options_.rules.layout());
   DiffOptions options;
+  options.rules = options_.rules;  // they note their use
+  for (Dump* dump : {subject.get(), reference.get()}) apply_layout(*dump, options.rules.layout());
   options.policies = is_bitwise(result.rung) ? std::vector{load_policy("bitwise")} : options_.policies;
-  options.rules = options_.rules;
   options.threads = options_.threads;
   options.last_step = last_step;
   options.explain = explain;

@@ -3,6 +3,7 @@
 #include <array>
 #include <filesystem>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -58,7 +59,7 @@ struct RungResult {
 std::string_view name(RungResult::State);
 
 /// Runs a rung on both sides and compares what they recorded. The reference runs on a single device, once for
-/// all rungs with the same work.
+/// all rungs with the same work. Several threads may run rungs.
 class RungCheck {
  public:
   RungCheck(Opponents opponents, CheckOptions options)
@@ -77,6 +78,7 @@ class RungCheck {
 
   Opponents opponents_;
   CheckOptions options_;
+  std::mutex mutex_;  ///< of the references
   std::map<std::string, std::filesystem::path> references_;
 };
 

@@ -28,6 +28,7 @@ class DumpProvider : public Provider {
                : fmt::format("no dump was recorded of it: there is no {}", path.string());
   }
   std::string content(const Rung&) const override { return ""; }
+  bool runs_beside() const override { return true; }
   std::string text() const override { return path_; }
 
  private:

@@ -42,6 +42,8 @@ class Provider {
   virtual std::string objection(const Rung&) const { return ""; }
   /// Whether routing can be pinned.
   virtual bool takes_routing() const { return false; }
+  /// Whether several runs may take place at the same time.
+  virtual bool runs_beside() const { return false; }
   /// Another run may differ, as its order of sums is not fixed.
   virtual bool reruns() const { return false; }
   /// All that decides what a run gives: what passed once with the same need not run again. Empty: that is not

@@ -40,6 +40,7 @@ class ReplayProvider : public Provider {
     return fmt::format("assay {} replay of {} fault {}", version, to_toml(load_model(rung.work.model)),
                        fault_);
   }
+  bool runs_beside() const override { return true; }
   std::string text() const override { return fault_.empty() ? "replay" : "replay with fault " + fault_; }
 
  private:

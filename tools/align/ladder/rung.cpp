@@ -85,11 +85,10 @@ class Builder {
 
   void add_larger() {
     Work more = work_;
-    more.steps = work_.steps + 2;
+    more.steps = work_.steps + 1;
     add("full, more steps", Rung::Kind::larger, more, target_);
     more = work_;
     more.sequences *= 2;
-    more.length *= 2;
     add("full, more tokens", Rung::Kind::larger, more, target_);
   }
 

@@ -15,7 +15,7 @@ struct Work {
   std::string optimizer = "adamw";
   std::string loss_average = "micro-batches";
   double prompt = 0;
-  std::int64_t steps = 2, micro_batches = 4, sequences = 1, length = 16, seed = 0;
+  std::int64_t steps = 2, micro_batches = 4, sequences = 1, length = 8, seed = 0;
   bool operator==(const Work&) const = default;
 };
 
@@ -40,7 +40,8 @@ std::vector<Rung> ladder_of(const Work&, const Parallel& target);
 /// So many micro-batches that the strategy can run them and that none is the first and the last at once.
 std::int64_t usual_micro_batches(const Work&, const Parallel& target);
 
-/// Whether model, work and strategy go together; why not. Of a model that is not known only what holds for all.
+/// Whether model, work and strategy go together; why not. Of a model that is not known only what holds for
+/// all.
 std::string objection(const Work&, const Parallel&);
 
 /// Tensors of activations that a rung computes times its ranks: what it costs beside another.

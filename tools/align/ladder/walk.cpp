@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <future>
+#include <map>
 #include <optional>
 
 #include "assay/align/ladder/passed_before.h"
@@ -30,8 +32,9 @@ class Walk {
 
   LadderResult run() {
     const auto begin = std::chrono::steady_clock::now();
-    for (const Rung& rung : plan_.rungs) {
-      const std::size_t at = climb(rung);
+    for (std::size_t k = 0; k < plan_.rungs.size(); ++k) {
+      look_ahead(k);
+      const std::size_t at = climb(plan_.rungs[k]);
       if (result_.rungs[at].state == State::failed) localize(at);
     }
     result_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -53,7 +56,19 @@ class Walk {
     return std::ranges::any_of(result_.rungs, [&](const RungResult& r) { return r.rung.name == name; });
   }
 
-  RungResult result_of(const Rung& rung) {
+  // Stages that will be run, if nothing comes between, are run beside the one that is waited for.
+  void look_ahead(std::size_t k) {
+    const std::size_t jobs =
+        opponents_.subject.runs_beside() && opponents_.reference.runs_beside() ? plan_.jobs : 1;
+    for (std::size_t next = k; next < std::min(k + jobs, plan_.rungs.size()); ++next) {
+      const Rung& rung = plan_.rungs[next];
+      if (jobs == 1 || ahead_.contains(rung.name) || known_beforehand(rung)) continue;
+      ahead_[rung.name] = std::async(std::launch::async, [this, &rung] { return check_.run(rung); });
+    }
+  }
+
+  // What needs no run.
+  std::optional<RungResult> known_beforehand(const Rung& rung) const {
     RungResult result = {.rung = rung};
     result.reason = opponents_.subject.objection(rung);
     if (!result.reason.empty()) {
@@ -66,13 +81,17 @@ class Walk {
       result.reason = fmt::format("{} fails already", to_string(d.strategies));
       return result;
     }
-    const std::string content = content_of(rung);
-    if (passed_before_.has(content)) {
-      result.from_cache = true;
-      return result;
-    }
-    result = check_.run(rung);
-    if (result.state == State::passed) passed_before_.add(content);
+    if (!passed_before_.has(content_of(rung))) return std::nullopt;
+    result.from_cache = true;
+    return result;
+  }
+
+  RungResult result_of(const Rung& rung) {
+    if (auto known = known_beforehand(rung)) return *std::move(known);
+    const auto started = ahead_.find(rung.name);
+    RungResult result = started == ahead_.end() ? check_.run(rung) : started->second.get();
+    if (started != ahead_.end()) ahead_.erase(started);
+    if (result.state == State::passed) passed_before_.add(content_of(rung));
     return result;
   }
 
@@ -141,6 +160,7 @@ class Walk {
   const std::function<void(const Rung&, const RungResult*)>& tell_;
   PassedBefore passed_before_;
   LadderResult result_;
+  std::map<std::string, std::future<RungResult>> ahead_;  ///< of stages that are running, by name
 };
 
 }  // namespace

@@ -12,6 +12,7 @@ struct LadderPlan {
   std::vector<Rung> rungs;
   Parallel target;
   std::filesystem::path cache = {};  ///< file that knows what passed before; empty: none
+  std::size_t jobs = 1;  ///< so many stages at the same time, where runs do not disturb each other
 };
 
 struct LadderResult {
