@@ -109,6 +109,8 @@ std::filesystem::path RungCheck::reference_for(const Rung& rung) {
   const std::string modes = own_modes(rung), key = key_of(rung.work, modes);
   const std::lock_guard lock(mutex_);  // who comes while it runs waits for it
   if (const auto known = references_.find(key); known != references_.end()) return known->second;
+  if (const auto known = no_references_.find(key); known != no_references_.end())
+    throw Error("{}", known->second);
   Rung single = rung;
   single.parallel = {};
   single.name = rung.name;
@@ -117,8 +119,10 @@ std::filesystem::path RungCheck::reference_for(const Rung& rung) {
   RunOrder order = {single, folder};
   order.modes_of = modes;
   const RunResult result = opponents_.reference.run(order);
-  if (result.state != RunResult::State::finished)
-    throw Error("the reference of stage '{}' {}: {}", rung.name, name(result.state), result.problem);
+  if (result.state != RunResult::State::finished) {
+    no_references_[key] = fmt::format("the reference {}: {}", name(result.state), result.problem);
+    throw Error("{}", no_references_[key]);
+  }
   return references_[key] = result.dump;
 }
 
@@ -133,7 +137,13 @@ bool RungCheck::is_bitwise(const Rung& rung) const {
 RungResult RungCheck::run(const Rung& rung) {
   const auto begin = std::chrono::steady_clock::now();
   RungResult result = {.rung = rung};
-  result.reference = reference_for(rung);
+  try {
+    result.reference = reference_for(rung);
+  } catch (const Error& e) {
+    result.state = State::trouble;
+    result.reason = e.what();
+    return result;
+  }
   const std::filesystem::path folder = options_.folder / folder_of(rung);
   std::filesystem::create_directories(folder);
   RunOrder order = {rung, folder};

@@ -80,6 +80,7 @@ class RungCheck {
   CheckOptions options_;
   std::mutex mutex_;  ///< of the references
   std::map<std::string, std::filesystem::path> references_;
+  std::map<std::string, std::string> no_references_;  ///< why a work has none
 };
 
 }  // namespace assay::align

@@ -29,7 +29,6 @@ struct LadderResult {
 /// Climbs the ladder. At a rung that fails, strategies are taken back one by one to the smallest set that
 /// still fails; rungs that contain such a set are held, the others go on.
 /// @param tell  called before each run ("tp + sp"), and after it with its result
-/// @throws Error  if the reference gives nothing to compare with
 LadderResult walk(const LadderPlan&, Opponents, const CheckOptions&,
                   const std::function<void(const Rung&, const RungResult*)>& tell);
 
