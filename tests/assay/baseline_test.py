@@ -137,6 +137,12 @@ class Check(Baseline):
         self.write("run", {"w": ("float32", [2, 2], [1, -2, 3, math.nan])})
         self.check(1, "--tolerance", "telechat3", "--accept-statistics")
 
+    def test_a_nan_that_sums_leave_out_fails(self):
+        self.write("run", {"w": ("float32", [2], [1, 0])})
+        self.accept("--reason", "a zero")
+        self.write("run", {"w": ("float32", [2], [1, math.nan])})
+        self.assertIn("NaN 1 against 0", self.check(1, "--tolerance", "telechat3", "--accept-statistics"))
+
     def test_diff_takes_it_for_a_side(self):
         self.assertIn("3 compared: 3 passed", self.expect(0, "diff", "run", "b.json").out)
 
