@@ -15,6 +15,7 @@ constexpr FileFormat formats[] = {{"npy", {".npy"}, fits_npy, open_npy},
                                   {"npz", {".npz"}, fits_npz, open_npz},
                                   {"GGUF", {".gguf"}, fits_gguf, open_gguf},
                                   {"inspect --json", {}, fits_inspect_listing, open_inspect_listing},
+                                  {"baseline", {}, fits_fingerprint, open_fingerprint},
                                   {"safetensors index", {}, fits_safetensors_index, open_safetensors_index},
                                   {"safetensors", {".safetensors"}, fits_safetensors, open_safetensors}};
 

@@ -47,6 +47,10 @@ std::unique_ptr<Dump> open_gguf(std::shared_ptr<const MappedFile>, const OpenOpt
 bool fits_inspect_listing(const std::shared_ptr<const MappedFile>&);
 std::unique_ptr<Dump> open_inspect_listing(std::shared_ptr<const MappedFile>, const OpenOptions&);
 
+/// A baseline of `assay baseline accept`: checksums and norms.
+bool fits_fingerprint(const std::shared_ptr<const MappedFile>&);
+std::unique_ptr<Dump> open_fingerprint(std::shared_ptr<const MappedFile>, const OpenOptions&);
+
 /// What OpenOptions::raw says. Throws Error unless the file has exactly that size.
 std::unique_ptr<Dump> open_raw(std::shared_ptr<const MappedFile>, const OpenOptions&);
 

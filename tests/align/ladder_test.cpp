@@ -55,7 +55,7 @@ LadderResult climb(const LadderPlan& plan, Provider& subject, Provider& referenc
 LadderResult climb(const std::string& target, const std::string& fault) {
   const Parallel parallel = parse_parallel(target);
   const auto subject = replay_provider(fault), reference = replay_provider("");
-  return climb({ladder_of(small_work(), parallel), parallel, {}}, *subject, *reference);
+  return climb({ladder_of(small_work(), parallel)}, *subject, *reference);
 }
 
 std::vector<State> states_of(const LadderResult& result) {
@@ -97,8 +97,7 @@ TEST(Ladder, TheUsualMicroBatchesAreAtLeastTwoOfEachRank) {
 TEST(Walk, WhatIsRightPassesInExactArithmeticBitForBit) {
   const Parallel target = parse_parallel("tp=2,dp=2");
   const auto subject = replay_provider(""), reference = replay_provider("");
-  const LadderResult result =
-      climb({ladder_of(small_work("exact"), target), target, {}}, *subject, *reference);
+  const LadderResult result = climb({ladder_of(small_work("exact"), target)}, *subject, *reference);
   EXPECT_EQ(result.exit_status(), 0) << ladder_text(result, {});
   EXPECT_TRUE(result.divergences.empty());
   for (const RungResult& r : result.rungs) EXPECT_EQ(r.rule, "bitwise");
@@ -125,7 +124,7 @@ TEST(Walk, StrategiesAreTakenBackWhereOnlyTheFullOneIsPlanned) {
   const Parallel target = parse_parallel("tp=2,sp=1,dp=2");
   Rung full = {.name = "all", .kind = Rung::Kind::stated, .work = small_work(), .parallel = target};
   const auto subject = replay_provider("F001"), reference = replay_provider("");
-  const LadderResult result = climb({{full}, target, {}}, *subject, *reference);
+  const LadderResult result = climb({{full}}, *subject, *reference);
   ASSERT_EQ(result.divergences.size(), 1u);
   EXPECT_EQ(to_string(result.divergences.front().strategies), "tp + sp");
   EXPECT_THAT(result.divergences.front().passes, HasSubstr("tp"));
@@ -142,7 +141,7 @@ TEST(Walk, AFaultOfOneDeviceNeedsNoStrategy) {
 TEST(Walk, WhatPassedIsNotRunAgain) {
   const std::filesystem::path cache = fresh_folder() / "passed";
   const Parallel target = parse_parallel("dp=2");
-  LadderPlan plan = {ladder_of(small_work(), target), target, cache};
+  LadderPlan plan = {ladder_of(small_work(), target), cache};
   const auto subject = replay_provider(""), faulty = replay_provider("F131"), reference = replay_provider("");
   CheckOptions options = {.folder = cache.parent_path(), .policies = {load_policy("telechat3")}, .rules = {}};
   const auto quiet = [](const Rung&, const RungResult*) {};
@@ -172,7 +171,7 @@ LadderResult climb_with(const Subject::Run& run) {
   const Parallel target = parse_parallel("tp=2,dp=2");
   Subject subject(run);
   const auto reference = replay_provider("");
-  return climb({ladder_of(small_work(), target), target, {}}, subject, *reference);
+  return climb({ladder_of(small_work(), target)}, subject, *reference);
 }
 
 TEST(Walk, OtherStagesGoOnAfterOneThatCrashed) {

@@ -3,7 +3,7 @@ import unittest
 
 from program import CASES, Test
 
-VERBS = ["ops", "generate", "golden", "check", "inspect", "diff", "tolerance", "convert"]
+VERBS = ["ops", "generate", "golden", "check", "inspect", "diff", "align", "baseline", "faults", "tolerance", "convert"]
 
 
 class Usage(Test):

@@ -58,7 +58,7 @@ std::filesystem::path folder_of(const AlignVerb& verb) {
 
 int run(const AlignVerb& verb) {
   const align::PlanFile file = plan_of(verb);
-  align::LadderPlan plan = {file.rungs.empty() ? ladder_of(file.work, file.target) : file.rungs, file.target};
+  align::LadderPlan plan = {file.rungs.empty() ? ladder_of(file.work, file.target) : file.rungs};
   const auto subject = make_provider(file.subject), reference = make_provider(file.reference);
   const align::LadderHead head = {verb.output.command,
                                   subject->text(),

@@ -265,10 +265,9 @@ void add_align(CLI::App& app, const std::string& command, std::function<int()>& 
   count("--sequences", o->sequences, "of a micro-batch", 1);
   count("--length", o->length, "tokens of a sequence", 1);
   count("--seed", o->seed, "of weights and tokens", 0);
-  auto* subject =
-      verb->add_option("--command", o->command,
-                       "the subject is this command; {tp}, {ranks}, {dump}, .. stand for the stage's numbers")
-          ->type_name("LINE");
+  auto* subject = verb->add_option("--command", o->command,
+                                   "the subject; {tp}, {ranks}, {dump}, .. stand for the numbers of a stage")
+                      ->type_name("LINE");
   verb->add_option("--timeout", o->timeout, "seconds that a run of the command may take; 600 by default")
       ->check(CLI::Range(1LL, 1LL << 19))
       ->type_name("N")
@@ -301,6 +300,47 @@ void add_align(CLI::App& app, const std::string& command, std::function<int()>& 
   verb->add_option("--markdown", reports.markdown, "a summary in Markdown")->type_name("F");
   add_github_options(verb, reports);
   verb->callback([o, &action] { action = [o] { return run(*o); }; });
+}
+
+void add_baseline(CLI::App& app, const std::string& command, std::function<int()>& action) {
+  CLI::App* verb =
+      add_verb(app, "baseline", "keep a run's numbers in a small file, and hold later runs against it",
+               "assay baseline accept run -o baseline.json");
+  verb->require_subcommand(1);
+  const auto add = [&](const char* name, const char* what, const char* example, bool accepts) {
+    auto o = std::make_shared<BaselineVerb>();
+    o->accepts = accepts;
+    o->output.command = command;
+    CLI::App* part = add_verb(*verb, name, what, example);
+    part->add_option("dump", o->dump, "file or folder of the run")->required()->type_name("DUMP");
+    part->add_option("--rules", o->rules, "TOML file, as diff takes it")->type_name("F");
+    part->add_option("--dtype-hint", o->dtype_hint,
+                     "dtype of arrays whose file cannot say it (numpy V2: bfloat16)");
+    add_raw_option(part, o->raw);
+    part->callback([o, &action] { action = [o] { return run(*o); }; });
+    return std::pair(part, o);
+  };
+  const auto [accept, a] = add("accept", "write what is to be remembered of a run: losses, norms, hashes",
+                               "assay baseline accept run -o baseline.json --reason 'new kernels'", true);
+  accept->add_option("-o,--output", a->file, "a new file, or a baseline to replace")
+      ->required()
+      ->type_name("FILE");
+  accept->add_option("--reason", a->reason, "why these numbers are right; needed where they replace others")
+      ->type_name("TEXT");
+  accept->add_option("--only", a->only, "only tensors of this name; * and ? as in a shell")
+      ->type_name("NAME");
+  const auto [check, c] = add("check", "judge a run by a baseline",
+                              "assay baseline check run baseline.json --junit report.xml", false);
+  check->add_option("file", c->file, "the baseline")->required()->type_name("FILE");
+  check
+      ->add_option("--tolerance", c->tolerances,
+                   "bitwise (default), or another policy for what hashes do not settle; the first decides")
+      ->type_name("POLICY")
+      ->allow_extra_args(false);
+  check->add_flag("--accept-statistics", c->accept_statistics,
+                  "tensors with other bits pass where their norms agree within the tolerance");
+  check->add_option("--threads", c->threads, "0: one per core");
+  add_output_options(check, c->output);
 }
 
 void add_faults(CLI::App& app, std::function<int()>& action) {
@@ -353,6 +393,7 @@ void add_verbs(CLI::App& app, const std::string& command, std::function<int()>& 
   add_diff(app, command, action);
   add_replay(app, action);
   add_align(app, command, action);
+  add_baseline(app, command, action);
   add_faults(app, action);
   add_tolerance(app, action);
   add_convert(app, action);

@@ -28,6 +28,7 @@ std::string command_line(int argc, char** argv) {
 // An unset shell variable must not turn an option off: --actual "" is an error.
 void refuse_empty_values(CLI::App& app) {
   for (CLI::App* verb : app.get_subcommands({})) {
+    refuse_empty_values(*verb);
     for (CLI::Option* option : verb->get_options()) {
       option->check(
           [](const std::string& value) { return value.empty() ? "expected a value, got nothing" : ""; });
@@ -45,11 +46,15 @@ void refuse_options_as_values(const CLI::App& app, std::span<char*> words) {
   if (words.size() < 2) return;
   const auto verbs = app.get_subcommands([&](const CLI::App* verb) { return verb->check_name(words[1]); });
   if (verbs.empty()) return;
+  const CLI::App* verb = verbs.front();
+  for (const CLI::App* part : verb->get_subcommands([](const CLI::App*) { return true; })) {
+    if (words.size() > 2 && part->check_name(words[2])) verb = part;
+  }
   for (std::size_t i = 2; i + 1 < words.size(); ++i) {
     const std::string word = words[i], next = words[i + 1];
     if (word == "--") return;
     if (!looks_like_option(word) || !looks_like_option(next)) continue;
-    const CLI::Option* option = verbs.front()->get_option_no_throw(word);
+    const CLI::Option* option = verb->get_option_no_throw(word);
     if (option != nullptr && option->get_items_expected_min() > 0)
       throw Error("{0}: is followed by {1}, which looks like an option; expected a value, or {0}={1}", word,
                   next);

@@ -158,7 +158,7 @@ void write_reports(const ReportTexts& texts, const OutputOptions& options) {
   if (trouble) std::rethrow_exception(trouble);
 }
 
-int write_report(Report report, const OutputOptions& options) {
+int write_report(Report report, const OutputOptions& options, const std::string& before) {
   report.command = options.command;
   TextStyle style;
   style.color = use_color(options.color);
@@ -176,7 +176,7 @@ int write_report(Report report, const OutputOptions& options) {
                  .terminal =
                      [&](const std::vector<std::string>& written) {
                        style.written = written;
-                       return to_text(report, style);
+                       return before + to_text(report, style);
                      }},
                 options);
   return report.exit_status();

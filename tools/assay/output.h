@@ -35,7 +35,8 @@ bool takes_stdout(const OutputOptions&);
 /// Files appear whole or not at all. Throws Error if one cannot be written.
 void write_reports(const ReportTexts&, const OutputOptions&);
 /// The same of a comparison; returns the exit status.
-int write_report(Report, const OutputOptions&);
+/// @param before  for the terminal, above the verdict
+int write_report(Report, const OutputOptions&, const std::string& before = "");
 
 /// How many error maps the reports that were asked for can show.
 int error_maps(const OutputOptions&);

@@ -99,6 +99,16 @@ struct AlignVerb {
 };
 int run(const AlignVerb&);
 
+struct BaselineVerb {
+  bool accepts = false;  ///< else it is checked
+  std::string dump, file, reason, only, rules, dtype_hint, raw;
+  std::vector<std::string> tolerances = {"bitwise"};
+  bool accept_statistics = false;
+  int threads = 0;
+  OutputOptions output;
+};
+int run(const BaselineVerb&);
+
 struct FaultsVerb {
   std::string id;  ///< empty: all
 };

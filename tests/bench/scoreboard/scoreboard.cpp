@@ -81,7 +81,7 @@ Score score_of(const Fault& f, const align::LadderResult& result) {
 align::LadderResult climb(const Fault& f, const Options& options) {
   const align::Work work = work_of(f, options);
   const align::Parallel target = align::parse_parallel(f.conditions.parallel);
-  align::LadderPlan plan = {ladder_of(work, target), target};
+  align::LadderPlan plan = {ladder_of(work, target)};
   std::erase_if(plan.rungs, [](const align::Rung& r) { return r.kind == align::Rung::Kind::larger; });
   const auto subject = align::replay_provider(std::string(f.id)), reference = align::replay_provider("");
   align::CheckOptions check = {.folder = options.work / std::string(f.id),

@@ -10,7 +10,6 @@ namespace assay::align {
 
 struct LadderPlan {
   std::vector<Rung> rungs;
-  Parallel target;
   std::filesystem::path cache = {};  ///< file that knows what passed before; empty: none
   std::size_t jobs = 1;  ///< so many stages at the same time, where runs do not disturb each other
 };
