@@ -93,8 +93,11 @@ void record(const std::filesystem::path& to, const std::shared_ptr<const Arithme
                              const std::vector<NamedTensor>& of_inputs) {
       recorder.backward(tape, node, of_outputs, of_inputs);
     });
-    for (const auto& [name, value] : parameters)
-      recorder.parameter({Phase::forward, "param"}, name, {.whole = value.shape()}, value);
+    for (const auto& [name, value] : parameters) {
+      PlannedParameter planned;
+      planned.whole = value.shape();
+      recorder.parameter({Phase::forward, "param"}, name, planned, value);
+    }
   });
   writer.finish();
 }
