@@ -263,10 +263,9 @@ void add_align(CLI::App& app, const std::string& command, std::function<int()>& 
   count("--sequences", o->sequences, "of a micro-batch", 1);
   count("--length", o->length, "tokens of a sequence", 1);
   count("--seed", o->seed, "of weights and tokens", 0);
-  auto* subject =
-      verb->add_option("--command", o->command,
-                       "the subject; {tp}, {ranks}, {dump}, .. stand for the numbers of a stage")
-          ->type_name("LINE");
+  auto* subject = verb->add_option("--command", o->command,
+                                   "the subject; {tp}, {ranks}, {dump}, .. stand for the numbers of a stage")
+                      ->type_name("LINE");
   verb->add_option("--timeout", o->timeout, "seconds that a run of the command may take; 600 by default")
       ->check(CLI::Range(1LL, 1LL << 19))
       ->type_name("N")
