@@ -194,6 +194,7 @@ const std::vector<FuzzTarget>& fuzz_targets() {
       {"msprobe_json", msprobe_json, {"samples/msprobe/step0/proc4711/dump.json"}},
       {"mindspore_statistic", mindspore_statistic, {"msprobe_samples/kernels/rank_0/Net/1/2/statistic.csv"}},
       {"inspect_listing", any_file, {"statistics/listing.json"}},
+      {"fingerprint", any_file, {"statistics/baseline.json"}},
       {"json", json, {"samples/assay_dump/manifest.json"}},
       {"words", words, {}},
   };
