@@ -119,6 +119,26 @@ TEST(Walk, TheSmallestFailingSetIsFoundAndWhatContainsItHeld) {
   EXPECT_EQ(result.exit_status(), 1);
 }
 
+TEST(Walk, InExactArithmeticTheCauseIsNamedToo) {
+  const Parallel target = parse_parallel("tp=2,sp=1");
+  const auto subject = replay_provider("F001"), reference = replay_provider("");
+  const LadderResult result = climb({ladder_of(small_work("exact"), target)}, *subject, *reference);
+  ASSERT_EQ(result.divergences.size(), 1u);
+  EXPECT_EQ(result.divergences.front().tensor, "model.norm grad weight (step 0, backward)");
+  EXPECT_THAT(result.divergences.front().cause, HasSubstr("the all-reduce over tp is missing"));
+}
+
+// Adam turns a rounding of a gradient near zero into one of the size of a step.
+TEST(Walk, RoundingThatGrewIsNoDivergence) {
+  Work work;
+  work.model = "telechat3-105b-tiny";
+  work.precision = "fp32";
+  const Parallel target = parse_parallel("tp=2");
+  const auto subject = replay_provider(""), reference = replay_provider("");
+  const LadderResult result = climb({ladder_of(work, target)}, *subject, *reference);
+  EXPECT_EQ(result.exit_status(), 0) << ladder_text(result, {});
+}
+
 // The plan has only the full strategy: what it is reduced to must be run.
 TEST(Walk, StrategiesAreTakenBackWhereOnlyTheFullOneIsPlanned) {
   const Parallel target = parse_parallel("tp=2,sp=1,dp=2");
@@ -272,7 +292,6 @@ TEST(PlanFiles, WhatIsWrongIsSaidWithItsLine) {
 }
 
 TEST(Configurations, OtherWeightsAreNamedBeforeTheNumbers) {
-  const Parallel target;
   Subject subject([](Provider& replay, const RunOrder& order) {
     Rung other = order.rung;
     other.work.seed = 7;
@@ -280,9 +299,7 @@ TEST(Configurations, OtherWeightsAreNamedBeforeTheNumbers) {
   });
   const auto reference = replay_provider("");
   const LadderResult result =
-      climb({{{.name = "single device", .kind = Rung::Kind::single, .work = small_work(), .parallel = {}}},
-             target,
-             {}},
+      climb({{{.name = "single device", .kind = Rung::Kind::single, .work = small_work(), .parallel = {}}}},
             subject, *reference);
   std::map<std::string, bool> passed;
   for (const ConfigurationCheck& c : result.rungs.front().configuration) passed[c.what] = c.passed;

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -58,6 +59,11 @@ struct RungResult {
 };
 std::string_view name(RungResult::State);
 
+/// The findings of an explained report that follow from nothing: neither inherited, nor rounding that grew
+/// (outside the tolerance, but made by an operator that is within the bound of its own inputs, with nothing
+/// wrong before it).
+std::vector<std::size_t> roots_of(const Report&);
+
 /// Runs a rung on both sides and compares what they recorded. The reference runs on a single device, once for
 /// all rungs with the same work. Several threads may run rungs.
 class RungCheck {
@@ -73,7 +79,16 @@ class RungCheck {
  private:
   void judge(RungResult&);
   bool is_bitwise(const Rung&) const;
-  Report compare(RungResult&, std::int64_t last_step, bool explain) const;
+  std::vector<Policy> policies_for(const Rung&) const;
+  struct Asked {
+    std::vector<Policy> policies;
+    std::int64_t last_step = std::numeric_limits<std::int64_t>::max();
+    bool explain = false;
+    std::string only = {};
+  };
+  Report compare(RungResult&, const Asked&) const;
+  void explain(RungResult&, std::int64_t first_failing_step) const;
+  void diagnose_by_tolerance(RungResult&) const;
   RunOrder order_of(const Rung&, const std::filesystem::path& folder) const;
 
   Opponents opponents_;

@@ -6,10 +6,6 @@
 namespace assay::align {
 namespace {
 
-bool is_root(const Finding& f) {
-  return f.verdict != Verdict::passed && f.verdict != Verdict::ignored && f.verdict != Verdict::inherited;
-}
-
 // The norm of the gradients is the optimizer's first number.
 Phase phase_of(const Finding& f) {
   return f.id.slot == "loss" && f.id.arg == "grad_norm" ? Phase::optimizer : f.id.phase;
@@ -26,10 +22,7 @@ auto order_of(const Finding& f) {
 std::optional<Divergence> divergence_of(const RungResult& result, const std::vector<Traffic>& traffic) {
   if (!result.report) return std::nullopt;
   const std::vector<Finding>& findings = result.report->findings;
-  std::vector<std::size_t> roots;
-  for (std::size_t i = 0; i < findings.size(); ++i) {
-    if (is_root(findings[i])) roots.push_back(i);
-  }
+  std::vector<std::size_t> roots = roots_of(*result.report);
   if (roots.empty()) return std::nullopt;
   std::ranges::stable_sort(roots, {}, [&](std::size_t i) { return order_of(findings[i]); });
   const Finding& f = findings[roots.front()];
