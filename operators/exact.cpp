@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "assay/golden/arithmetic.h"
 #include "assay/golden/error.h"
 #include "assay/golden/float_environment.h"
 #include "assay/operators/outputs.h"
@@ -95,12 +96,18 @@ Tensor add_unrounded(std::span<const Tensor> tensors) {
   return tensor_of(shape, sums_of(tensors, static_cast<std::size_t>(element_count(shape))));
 }
 
+// Parts are what is left of the number by those before: the second says on which side of the first it is.
 Tensor round_unrounded(const Tensor& t, DType dtype) {
   const Shape shape = shape_of_numbers(t);
   const DefaultFloatEnvironment environment;
-  std::vector<double> values;
-  for (const Unrounded& number : sums_of({&t, 1}, static_cast<std::size_t>(element_count(shape))))
-    values.push_back(number.before(dtype));
+  std::vector<double> values = t.values();
+  const auto count = static_cast<std::size_t>(element_count(shape));
+  const bool is_wide = dtype == DType::float64 || t.shape().front() == 1;
+  for (std::size_t i = 0; i < count && !is_wide; ++i) {
+    const double rest = values[count + i];
+    if (rest != 0) values[i] = to_odd(values[i], rest < 0);
+  }
+  values.resize(count);
   return Tensor::from_values(dtype, shape, values);
 }
 

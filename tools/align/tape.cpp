@@ -273,7 +273,8 @@ Tensor Tape::complete(const std::string& what, const Tensor& open, const Placeme
 
 std::optional<Tensor> Tape::open_gradient(const Value& v) const {
   if (v.id >= contributions_.size() || contributions_[v.id].empty()) return std::nullopt;
-  return ranks_.arithmetic().add(contributions_[v.id], ReduceOrder::ranks);
+  const std::vector<Tensor>& all = contributions_[v.id];
+  return all.size() == 1 ? all.front() : ranks_.arithmetic().add(all, ReduceOrder::ranks);
 }
 
 std::optional<Tensor> Tape::gradient(const Value& v) const {

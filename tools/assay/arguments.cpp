@@ -155,7 +155,7 @@ void add_diff(CLI::App& app, const std::string& command, std::function<int()>& a
   verb->add_flag("--accept-statistics", o->accept_statistics,
                  "tensors of which only statistics were recorded pass where these agree");
   verb->add_flag("--isolate", o->isolate,
-                 "judge every operator by its own recorded inputs, too: finds faults however small and deep");
+                 "judge every operator by its own recorded inputs, too: small and deep faults");
   verb->add_option("--threads", o->threads, "0: one per core");
   verb->add_flag("--alone", o->alone, "judge everything here, also in a process that mpirun started");
   verb->add_option("--dtype-hint", o->dtype_hint,
