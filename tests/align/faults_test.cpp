@@ -95,11 +95,11 @@ class PlantedFault : public testing::TestWithParam<std::size_t> {};
 
 TEST_P(PlantedFault, ChangesTheNumbersOfItsReplay) {
   const Fault& fault = fault_catalogue()[GetParam()];
-  constexpr std::size_t one_of = 8;
+  constexpr std::size_t one_of = 16;
   if (GetParam() % one_of != 0 && std::getenv("ASSAY_EVERY_FAULT") == nullptr)
     GTEST_SKIP() << "one fault of " << one_of << " is planted; all of them in slow.faults";
   const Model model = load_model(std::string(fault.conditions.model));
-  StepSettings settings = settings_of(fault.conditions, 16);
+  StepSettings settings = settings_of(fault.conditions, 8);
   const std::string parallel(fault.conditions.parallel);
   const StrategyRun right = run_strategy(model, settings, parallel, 2);
   settings.fault = fault.plant;

@@ -130,13 +130,14 @@ TEST(Walk, InExactArithmeticTheCauseIsNamedToo) {
 
 // Adam turns a rounding of a gradient near zero into one of the size of a step.
 TEST(Walk, RoundingThatGrewIsNoDivergence) {
-  Work work;
-  work.model = "telechat3-105b-tiny";
-  work.precision = "fp32";
-  const Parallel target = parse_parallel("tp=2");
+  Rung rung = {.name = "tp", .kind = Rung::Kind::stated, .work = {}, .parallel = parse_parallel("tp=2")};
+  rung.work.model = "telechat3-105b-tiny";
+  rung.work.precision = "fp32";
+  rung.work.sequences = 2;
   const auto subject = replay_provider(""), reference = replay_provider("");
-  const LadderResult result = climb({ladder_of(work, target)}, *subject, *reference);
+  const LadderResult result = climb({{rung}}, *subject, *reference);
   EXPECT_EQ(result.exit_status(), 0) << ladder_text(result, {});
+  EXPECT_THAT(result.rungs.front().notes, testing::Contains(HasSubstr("by rounding that grew")));
 }
 
 // The plan has only the full strategy: what it is reduced to must be run.

@@ -65,6 +65,12 @@ std::optional<std::int64_t> count_of(const Tape& tape, const Machine::Node& node
   return accumulation_count(*node.op, output, inputs, node.attributes);
 }
 
+// The weight of another module: an input of this one, so that its call is known by itself.
+bool is_of_another(const Tape& tape, const Machine::Node& node, const Value& v) {
+  const auto p = std::ranges::find(tape.parameters(), v.id, [](const auto& known) { return known.value.id; });
+  return p != tape.parameters().end() && p->name.substr(0, p->name.rfind('.')) != node.module;
+}
+
 // The sum of a value of which each rank has a share: what the movement behind it makes of it.
 const Value& completed(const Tape& tape, const Value& v) {
   if (!v.placement.is_partial()) return v;
@@ -99,7 +105,6 @@ void Recorder::begin(std::int64_t step, std::int64_t micro_batch, const Tape& ta
                      const std::map<std::string, ExpertRows>& rows) {
   if (!waiting_.empty())
     throw Error("{}: the gradient of tokens has not come back", waiting_.front().what.node->module);
-  if (step != step_) shared_.clear();
   step_ = step;
   micro_batch_ = micro_batch;
   rows_ = &rows;
@@ -214,26 +219,10 @@ void Recorder::forward(const Tape& tape, const OfCall& what, const Value& v) {
     add(what, tape.tensor(whole), whole.placement);
 }
 
-// The weight of another module, which that one has recorded: here, too, so that its call is known by itself.
-void Recorder::add_shared(const Tape& tape, const Machine::Node& node, const Value& v) {
-  const auto p = std::ranges::find(tape.parameters(), v.id, [](const auto& known) { return known.value.id; });
-  if (p == tape.parameters().end()) return;
-  const std::size_t dot = p->name.rfind('.');
-  if (p->name.substr(0, dot) == node.module || !shared_.insert(node.module + p->name).second) return;
-  PlannedParameter planned;
-  planned.whole = p->whole;
-  planned.shardings = p->shardings;
-  Record r = record({Phase::forward, "param"}, p->name, planned, tape.tensor(v));
-  r.id.module = node.module;
-  add(std::move(r), tape.tensor(v));
-}
-
 void Recorder::forward(const Tape& tape, const Machine::Node& node) {
   for (const NamedValue& x : node.inputs) {
-    if (!is_recorded_elsewhere(*node.op, x.name))
+    if (!is_recorded_elsewhere(*node.op, x.name) || is_of_another(tape, node, x.value))
       forward(tape, {&node, Phase::forward, "input", x.name, {}}, x.value);
-    else if (input_arg(*node.op, x.name).role == Role::param)
-      add_shared(tape, node, x.value);
   }
   for (const NamedValue& y : node.outputs)
     forward(tape, {&node, Phase::forward, "output", y.name, count_of(tape, node, y.name)}, y.value);

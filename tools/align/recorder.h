@@ -3,7 +3,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 
 #include "assay/align/expert_rows.h"
@@ -70,7 +69,6 @@ class Recorder {
   void add(Record, const Tensor&);
   void add(const OfCall&, const Tensor&, const Placement&);
   void add_rows(const OfCall&, const Tensor&, const Placement&);
-  void add_shared(const Tape&, const Machine::Node&, const Value&);
   void add_tokens(const OfCall&, const Tensor&, const DenseTokens&, const Value& of);
   const ExpertRows* rows_of(const Machine::Node&) const;
   void forward(const Tape&, const Machine::Node&);
@@ -81,7 +79,6 @@ class Recorder {
   const Mesh mesh_;
   std::int64_t seq_ = 0, step_ = 0, micro_batch_ = -1;
   std::map<const Machine::Node*, std::int64_t> call_of_;
-  std::set<std::string> shared_;  ///< weights of other modules that this step has recorded
   const std::map<std::string, ExpertRows>* rows_ = nullptr;
   struct Waiting {
     OfCall what;
