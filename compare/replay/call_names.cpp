@@ -227,7 +227,10 @@ const LogicalTensor* CallNames::input(const Arg& arg, std::string_view result) c
 }
 
 const LogicalTensor* CallNames::named_input(const Arg& arg, std::string_view result) const {
-  if (is_linear() && arg.name == "w") return weight_of(params_, result);
+  if (is_linear() && arg.name == "w") {
+    const LogicalTensor* given = with_arg(inputs_, arg.name);  // the weight of another module
+    return given != nullptr ? given : weight_of(params_, result);
+  }
   if (is_linear() && arg.name == "b") return with_arg(params_, "bias");
   for (const Call* call : {&inputs_, &params_, &states_}) {
     for (const LogicalTensor* t : *call) {

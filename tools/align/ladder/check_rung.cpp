@@ -250,6 +250,7 @@ void RungCheck::explain(RungResult& result, std::int64_t first_failing_step) con
   count(result, report);
   if (const auto grown = std::ranges::count_if(report.findings, grew); roots_of(report).empty()) {
     result.state = State::passed;
+    for (PhaseResult& phase : result.phases) phase.inherited = 0;
     result.notes.push_back(
         fmt::format("{} tensors are outside the tolerance by rounding that grew: what made them is within "
                     "the bound of its "
