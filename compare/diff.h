@@ -24,13 +24,13 @@ struct DiffOptions {
   /// made, however small, and never blamed on what inherits it.
   bool isolate = false;
   int threads = 1;
-  bool exact_sums = false;  ///< see measure()
+  bool exact_sums = false;                                            ///< see measure()
   std::int64_t last_step = std::numeric_limits<std::int64_t>::max();  ///< later ones are left out
-  bool explain = true;           ///< find origins and causes of failures
+  bool explain = true;                                                ///< find origins and causes of failures
   std::vector<KnownSize> sizes;  ///< that a factor may come from, beside those in the dumps
-  int error_maps = 0;       ///< Finding::error_map for so many that do not pass, the first ones
-  std::string repeat;       ///< command line to which " --only 'NAME'" is added; for Finding::repeat
-  Team team;                ///< who shares the work; with the same dumps and options in each process
+  int error_maps = 0;            ///< Finding::error_map for so many that do not pass, the first ones
+  std::string repeat;            ///< command line to which " --only 'NAME'" is added; for Finding::repeat
+  Team team;                     ///< who shares the work; with the same dumps and options in each process
   /// In bytes of both sides.
   std::function<void(double done, double total, const std::string& name)> progress;
 };
