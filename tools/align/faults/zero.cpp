@@ -128,8 +128,7 @@ PlantFault stale_parameters(std::string parameters) {
 
 std::vector<Fault> zero_faults() {
   const std::string_view area = "zero";
-  const FaultConditions zero1 = {.parallel = "dp=2,zero=1"},
-                        zero2 = {.parallel = "dp=2,zero=2"};
+  const FaultConditions zero1 = {.parallel = "dp=2,zero=1"}, zero2 = {.parallel = "dp=2,zero=2"};
   const FaultAnswer params = {"optimizer", "* param *", "", ""}, grads = {"backward", "* grad *", "", ""};
   const auto same = [](const std::string& name) { return name; };
   return {
