@@ -76,18 +76,22 @@ double shortened(double x, double splitter) {
   return big - (big - x);
 }
 
+std::uint64_t exponent_bits(double x) {
+  return std::bit_cast<std::uint64_t>(x) >> 52 & 0x7ff;
+}
+
 // What the plain loop over stretches of this length loses by rounding. The losses of one binade of the sum
 // may have one sign in another loop, those of different binades need not cancel in it: their magnitudes are
 // added.
 double loss_of_loops(std::span<const Bound> terms, std::size_t length, double u) {
   const double splitter = 0.5 / u < 0x1p52 ? 0x1p53 * u + 1 : 1;
   double total = 0, loss = 0, in_binade = 0;
-  int binade = 0;
+  std::uint64_t binade = 0;
   for (std::size_t i = 0; i < terms.size(); ++i) {
     if (i % length == 0) total = 0;
     const double exact = total + terms[i].value;
     const double rounded = splitter == 1 ? exact : shortened(exact, splitter);
-    if (const int now = std::ilogb(rounded); now != binade) {
+    if (const std::uint64_t now = exponent_bits(rounded); now != binade) {
       loss += std::abs(in_binade);
       in_binade = 0;
       binade = now;

@@ -11,7 +11,7 @@ namespace {
 thread_local const ErrorModel* current_model = &float32_device;
 
 double u() {
-  return ErrorScope::current().unit_roundoff;
+  return current_model->unit_roundoff;
 }
 
 // Largest error of a conforming device function in ulp. OpenCL C 3.0, table 65 (full profile); CUDA's are no
@@ -31,7 +31,7 @@ double known_or(double exactly, double otherwise) {
 
 // The rounding of one result, of at most this magnitude: relative to it, or an underflow.
 double rounding(double magnitude, double ulp = 0.5) {
-  return 2 * ulp * u() * magnitude + ErrorScope::current().min_subnormal;
+  return 2 * ulp * u() * magnitude + current_model->min_subnormal;
 }
 
 // A result that inherits an error and is then rounded.
@@ -139,8 +139,7 @@ Bound& Bound::operator*=(const Bound& b) {
                                ? largest_change(*this, b, [](double x, double y) { return x * y; })
                                : std::abs(value) * b.error + std::abs(b.value) * error + error * b.error;
   // The remainder of a product is a float64 unless it underflows.
-  if (ErrorScope::current().own &&
-      (product == 0 ? value == 0 || b.value == 0 : std::abs(product) > 0x1p-960)) {
+  if (current_model->own && (product == 0 ? value == 0 || b.value == 0 : std::abs(product) > 0x1p-960)) {
     return *this = settled(product, inherited + std::abs(std::fma(value, b.value, -product)));
   }
   return *this = rounded(product, inherited);

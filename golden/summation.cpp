@@ -79,7 +79,7 @@ T faulty(const Summation& how, std::span<const T> terms) {
 
 SummationScope::SummationScope(const Summation& summation)
     : summation_(summation), outer_(current_summation) {
-  current_summation = &summation_;
+  current_summation = summation_ == Summation() ? nullptr : &summation_;
 }
 SummationScope::~SummationScope() {
   current_summation = outer_;

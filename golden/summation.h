@@ -17,6 +17,8 @@ struct Summation {
   bool skip_one = false;                  ///< the term of the median magnitude is left out, zeros not counted
   bool drop_tile = false;                 ///< the last 16 terms, at most half of them, are left out
   bool exact = false;                     ///< only the sum is rounded: its order does not matter
+
+  bool operator==(const Summation&) const = default;
 };
 
 /// Holds for the calling thread until the end of the scope.

@@ -252,8 +252,10 @@ Prepared<T> prepare(const Operator& op, std::span<const NamedTensor> inputs, con
 }
 
 template <class T>
-Tensors<T> evaluate(const Operator& op, std::span<const NamedTensor> inputs, const Attributes& given) {
+Tensors<T> evaluate(const Operator& op, std::span<const NamedTensor> inputs, const Attributes& given,
+                    std::string_view only) {
   auto [tensors, dims, attributes] = prepare<T>(op, inputs, given);
+  tensors.want_only(only);
   run_on(op, tensors, dims, attributes);
   for (auto& made : tensors.slots()) {
     if (made.second.arg != nullptr) continue;
@@ -267,31 +269,36 @@ Tensors<T> evaluate(const Operator& op, std::span<const NamedTensor> inputs, con
 }
 
 template Prepared<float> prepare<float>(const Operator&, std::span<const NamedTensor>, const Attributes&);
-template Tensors<float> evaluate<float>(const Operator&, std::span<const NamedTensor>, const Attributes&);
-template Tensors<double> evaluate<double>(const Operator&, std::span<const NamedTensor>, const Attributes&);
-template Tensors<Bound> evaluate<Bound>(const Operator&, std::span<const NamedTensor>, const Attributes&);
-template Tensors<Truth> evaluate<Truth>(const Operator&, std::span<const NamedTensor>, const Attributes&);
+template Tensors<float> evaluate<float>(const Operator&, std::span<const NamedTensor>, const Attributes&,
+                                        std::string_view);
+template Tensors<double> evaluate<double>(const Operator&, std::span<const NamedTensor>, const Attributes&,
+                                          std::string_view);
+template Tensors<Bound> evaluate<Bound>(const Operator&, std::span<const NamedTensor>, const Attributes&,
+                                        std::string_view);
+template Tensors<Truth> evaluate<Truth>(const Operator&, std::span<const NamedTensor>, const Attributes&,
+                                        std::string_view);
 template Tensors<Unrounded> evaluate<Unrounded>(const Operator&, std::span<const NamedTensor>,
-                                                const Attributes&);
+                                                const Attributes&, std::string_view);
 
 std::vector<NamedTensor> compute_golden(const Operator& op, std::span<const NamedTensor> inputs,
-                                        const Attributes& attributes, Level level) {
+                                        const Attributes& attributes, Level level, std::string_view only) {
   if (level == Level::report) {
-    return golden_outputs(op, evaluate<float>(op, inputs, attributes));
+    return golden_outputs(op, evaluate<float>(op, inputs, attributes, only));
   }
   if (level == Level::certified) {
     std::vector<NamedTensor> values;
     for (CertifiedTensor& t : compute_certified(op, inputs, attributes)) values.push_back(std::move(t.value));
     return values;
   }
-  if (level == Level::bound) return compute_bound(op, inputs, attributes, float32_device);
-  return golden_outputs(op, evaluate<double>(op, inputs, attributes));
+  if (level == Level::bound) return compute_bound(op, inputs, attributes, float32_device, only);
+  return golden_outputs(op, evaluate<double>(op, inputs, attributes, only));
 }
 
 std::vector<NamedTensor> compute_bound(const Operator& op, std::span<const NamedTensor> inputs,
-                                       const Attributes& attributes, const ErrorModel& device) {
+                                       const Attributes& attributes, const ErrorModel& device,
+                                       std::string_view only) {
   const ErrorScope scope(device);
-  return outputs_of(op, evaluate<Bound>(op, inputs, attributes), [](const Tensors<Bound>::Slot& slot) {
+  return outputs_of(op, evaluate<Bound>(op, inputs, attributes, only), [](const Tensors<Bound>::Slot& slot) {
     std::vector<double> errors(static_cast<std::size_t>(element_count(slot.shape)), 0);
     std::ranges::transform(slot.values, errors.begin(), &Bound::error);
     return Tensor::from_values(DType::float64, slot.shape, errors);

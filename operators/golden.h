@@ -43,14 +43,17 @@ Tensor bits_of(const Tensor&);
 /// A NaN that was computed, not copied, is the positive quiet NaN.
 /// @throws Error  for a missing or unknown input, shapes that contradict, an index out of range, an output of
 ///                more than most_output_elements
+/// @param only    nothing but this output is asked for: others may be 0
 std::vector<NamedTensor> compute_golden(const Operator&, std::span<const NamedTensor> inputs,
-                                        const Attributes&, Level);
+                                        const Attributes&, Level, std::string_view only = {});
 
 /// For each output and element the error (float64) that a correct kernel with this arithmetic may make, in
 /// any order of its sums, the rounding of inputs that its format does not hold included, that of the final
 /// store not. 0 for indices.
+/// @param only  as in compute_golden
 std::vector<NamedTensor> compute_bound(const Operator&, std::span<const NamedTensor> inputs,
-                                       const Attributes&, const ErrorModel& device);
+                                       const Attributes&, const ErrorModel& device,
+                                       std::string_view only = {});
 
 /// The tensor of that name, or nullptr.
 const Tensor* find_tensor(std::span<const NamedTensor>, std::string_view name);
@@ -87,7 +90,8 @@ Shape shape_of(const Operator&, const Arg&, const Dims&, const Attributes&);
 /// Unrounded where the operator has run_unrounded. Bound is of the arithmetic that the calling thread's
 /// ErrorScope says.
 template <class T>
-Tensors<T> evaluate(const Operator&, std::span<const NamedTensor> inputs, const Attributes&);
+Tensors<T> evaluate(const Operator&, std::span<const NamedTensor> inputs, const Attributes&,
+                    std::string_view only = {});
 
 /// What evaluate computes on: the inputs as scalars of the level, and outputs yet to be filled, but for
 /// lists.

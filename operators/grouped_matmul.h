@@ -31,12 +31,13 @@ struct GroupedMatMulOf {
     });
   }
 
-  /// grad_x = g w^T and grad_w = x^T g; of an empty group grad_w is an exact 0.
+  /// grad_x = g w^T and grad_w = x^T g, each where it is not null; of an empty group grad_w is an exact 0.
   void backward(const T* x, const T* w, const T* g, T* grad_x, T* grad_w) const {
     for_each_group([&](auto rows, auto at_x, auto at_w, auto at_y) {
       const Strided<const T> of_x = {x + at_x, K, 1}, of_g = {g + at_y, N, 1};
-      products<T>({rows, K, N, of_g, of_w(w + at_w).transposed(), {grad_x + at_x, K, 1}});
-      products<T>({K, N, rows, of_x.transposed(), of_g, of_w(grad_w + at_w)});
+      if (grad_x != nullptr)
+        products<T>({rows, K, N, of_g, of_w(w + at_w).transposed(), {grad_x + at_x, K, 1}});
+      if (grad_w != nullptr) products<T>({K, N, rows, of_x.transposed(), of_g, of_w(grad_w + at_w)});
     });
   }
 
@@ -76,12 +77,13 @@ struct GroupedMatMulBase {
 
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes& a) {
-    matmul_of(t, d, a).forward(t["x"].data(), t["w"].data(), t["y"].data());
+    if (t.wants("y")) matmul_of(t, d, a).forward(t["x"].data(), t["w"].data(), t["y"].data());
   }
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes& a) {
-    matmul_of(t, d, a).backward(t["x"].data(), t["w"].data(), t["grad_y"].data(), t["grad_x"].data(),
-                                t["grad_w"].data());
+    const auto wanted = [&](const char* grad) { return t.wants(grad) ? t[grad].data() : nullptr; };
+    matmul_of(t, d, a).backward(t["x"].data(), t["w"].data(), t["grad_y"].data(), wanted("grad_x"),
+                                wanted("grad_w"));
   }
 };
 

@@ -35,7 +35,7 @@ struct Linear {
     const std::int64_t N = d.at("N"), M = d.at("M"), K = d.at("K");
     const Strided<const T> x = {t["x"].data(), K, 1}, w = {t["w"].data(), K, 1};
     const Strided<T> y = {t["y"].data(), M, 1};
-    products<T>({N, M, K, x, w.transposed(), y, {t.optional("b").data(), 0, 1}});
+    if (t.wants("y")) products<T>({N, M, K, x, w.transposed(), y, {t.optional("b").data(), 0, 1}});
   }
 
   // grad_x = grad_y w, grad_w = grad_y^T x, grad_b = sum_n grad_y
@@ -44,8 +44,8 @@ struct Linear {
     const std::int64_t N = d.at("N"), M = d.at("M"), K = d.at("K");
     const Strided<const T> x = {t["x"].data(), K, 1}, w = {t["w"].data(), K, 1},
                            g = {t["grad_y"].data(), M, 1};
-    products<T>({N, K, M, g, w, {t["grad_x"].data(), K, 1}});
-    products<T>({M, K, N, g.transposed(), x, {t["grad_w"].data(), K, 1}});
+    if (t.wants("grad_x")) products<T>({N, K, M, g, w, {t["grad_x"].data(), K, 1}});
+    if (t.wants("grad_w")) products<T>({M, K, N, g.transposed(), x, {t["grad_w"].data(), K, 1}});
     const auto grad_b = t.optional("grad_b");
     if (!grad_b) return;
     for (std::int64_t m = 0; m < M; ++m) grad_b(m) = sum<T>(N, [&](auto n) { return g(n, m); });

@@ -199,12 +199,17 @@ class Tensors {
   /// How many members the list "grad_#" has.
   std::int64_t count(std::string_view list) const;
 
+  /// Whether this output is asked for: those that cost much and do not need each other may be left 0.
+  bool wants(std::string_view name) const { return wanted_.empty() || wanted_ == name; }
+  void want_only(std::string_view name) { wanted_ = name; }
+
   Slot& slot(std::string_view name);  ///< throws Error if there is none
   std::map<std::string, Slot, std::less<>>& slots() { return slots_; }
   const std::map<std::string, Slot, std::less<>>& slots() const { return slots_; }
 
  private:
   std::map<std::string, Slot, std::less<>> slots_;
+  std::string wanted_;
 };
 
 /// What is known of a call's inputs before it is computed; index data is null where only shapes are known.

@@ -12,6 +12,17 @@ void products(const OrderedMatmul<T>& of) {
     if (SummationScope::current() == nullptr) return multiply(of);
   }
   const std::int64_t terms = of.last.x == nullptr ? of.K : of.K + 1;
+  if constexpr (std::is_same_v<T, Bound>) {
+    std::vector<Bound> of_one(static_cast<std::size_t>(terms));
+    for (std::int64_t m = 0; m < of.M; ++m) {
+      for (std::int64_t n = 0; n < of.N; ++n) {
+        for (std::int64_t k = 0; k < of.K; ++k) of_one[static_cast<std::size_t>(k)] = of.a(m, k) * of.b(k, n);
+        if (of.last.x != nullptr) of_one.back() = of.last(m, n);
+        of.y(m, n) = accumulate(ErrorScope::current(), of_one);
+      }
+    }
+    return;
+  }
   for (std::int64_t m = 0; m < of.M; ++m) {
     for (std::int64_t n = 0; n < of.N; ++n) {
       of.y(m, n) =

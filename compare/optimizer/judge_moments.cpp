@@ -245,21 +245,24 @@ std::string brief(const Estimate& e, double relative) {
 
 std::optional<StepFault> not_updated(const TensorSource& after, const TensorSource* before, const char* what,
                                      const StepErrors& over) {
-  std::int64_t old = 0, inside = 0;
+  std::int64_t old = 0, inside = 0, zeros = 0;
   for_each_element({&after, before}, [&](std::int64_t at, const double* x) {
     if (x[0] != x[1]) return;
     ++old;
+    zeros += x[0] == 0 ? 1 : 0;
     inside += at >= over.first && at <= over.last ? 1 : 0;
   });
   const std::int64_t size = after.size(), range = over.last - over.first + 1;
   if (old == size)
-    return StepFault{"not_updated",
-                     fmt::format("{} not updated", what),
-                     fmt::format("{} is not updated: it is what it was before the step", what),
-                     0,
-                     0,
-                     0,
-                     0};
+    return StepFault{
+        "not_updated",
+        fmt::format("{} not updated", what),
+        zeros == size ? fmt::format("{} stays 0: gradients are multiplied by 0, or it is not updated", what)
+                      : fmt::format("{} is not updated: it is what it was before the step", what),
+        0,
+        0,
+        0,
+        0};
   // Single elements may be as they were, by chance or without a gradient.
   constexpr std::int64_t fewest = 4;
   if (inside != range || range < fewest) return {};

@@ -1,6 +1,7 @@
 #include "assay/compare/replay/local_errors.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -74,8 +75,7 @@ std::optional<LocalErrors::Local> LocalErrors::replay(const Finding& f, const Pa
   }
   const Key key(&actual->op(), pattern(f.id.module));
   // What is right with the attributes that fitted before needs no second look at the reference.
-  const auto known = options_.isolate ? known_.find(key) : known_.end();
-  if (known != known_.end()) {
+  if (const auto known = known_.find(key); known != known_.end()) {
     const auto compared = compare(*actual, known->second);
     if (compared && is_within(*compared)) return local(*actual, {known->second, *compared});
   }
@@ -178,12 +178,31 @@ std::optional<CallVariant> LocalErrors::first_fit(const Replay& replay,
   return found == among.end() ? std::nullopt : std::optional(*found);
 }
 
+// "micro-batches 0, 1, 2, 3 count 0, 0, 0, 1 times": where all count alike it is a factor.
+std::vector<Diagnosis> LocalErrors::weights(const Replay& actual, const CallVariant& right) {
+  work_ += actual.work();
+  const auto fit = actual.fitted_weights(right);
+  if (!fit) return {};
+  const auto [least, most] = std::ranges::minmax(fit->weights);
+  if (most - least <= fit->uncertainty * std::abs(most)) return {};
+  std::vector<std::string> counts;
+  for (const double a : fit->weights) {
+    const double whole = std::round(a);
+    counts.push_back(fmt::format("{:.4g}", std::abs(a - whole) <= fit->uncertainty ? std::abs(whole) : a));
+  }
+  return {{"weights",
+           fmt::format("micro-batches {} count {} times, each once in the reference; error/allowed {:.2g}",
+                       fmt::join(fit->micro_batches, ", "), fmt::join(counts, ", "), fit->ratio),
+           fit->ratio}};
+}
+
 std::vector<Diagnosis> LocalErrors::mistakes(const Replay& actual, const CallVariant& right) {
   const auto claim = [&](const char* kind, const CallVariant& variant, const Arithmetic& arithmetic,
                          const std::string& what) {
     const double ratio = actual.ratio(variant, arithmetic).value_or(1);
     return std::vector<Diagnosis>{{kind, fmt::format("{}; error/allowed {:.2g}", what, ratio), ratio}};
   };
+  if (auto weighed = weights(actual, right); !weighed.empty()) return weighed;
   auto mistake = first_fit(actual, mistakes_for(actual.op(), right));
   if (!mistake) mistake = first_fit(actual, with_fitted_epsilon(actual));
   if (mistake)

@@ -62,6 +62,7 @@ class LocalErrors {
   std::optional<CallVariant> first_fit(const Replay&, const std::vector<CallVariant>& among);
   bool fits(const Replay&, const CallVariant&, const Arithmetic& = {});
   std::vector<CallVariant> with_fitted_epsilon(const Replay&);
+  std::vector<Diagnosis> weights(const Replay& actual, const CallVariant& right);
   std::vector<Diagnosis> mistakes(const Replay& actual, const CallVariant& right);
   std::vector<Diagnosis> explained(const Replay::Compared&, const Replay& actual) const;
   bool is_spent() const;

@@ -22,16 +22,20 @@ class OpenFailures {
   /// The last result that failed inside this module, in the same pass.
   std::size_t inside(const Identity&) const;
   /// The last failure that ran before, of the same pass where there is one: backward after forward of the
-  /// same micro-batch, a step after the one before it.
+  /// same micro-batch, a step after the one before it. Forward does not follow from backward of its step.
   std::size_t before(const Identity&) const;
 
  private:
   using Pass = std::pair<std::int64_t, std::int64_t>;  ///< step and micro-batch
   static Pass pass_of(const Identity&);
 
+  struct Last {
+    std::size_t forward = none, any = none;
+  };
+
   std::map<std::tuple<Pass, std::string_view>, std::size_t> by_ancestor_;
-  std::map<Pass, std::size_t> by_pass_;
-  std::map<std::int64_t, std::size_t> by_step_;
+  std::map<Pass, Last> by_pass_;
+  std::map<std::int64_t, Last> by_step_;
 };
 
 }  // namespace assay

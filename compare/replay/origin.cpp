@@ -117,7 +117,10 @@ class Origins {
     // Tensors that only have a name ran in no order.
     if (f.id.phase == Phase::none || (!is_failure(f) && !is_undecided(f))) return;
     Origin origin = origin_of(i);
-    if (is_undecided(f) && origin.kind != Origin::Kind::inherited) return;
+    if (is_undecided(f) && origin.kind != Origin::Kind::inherited) {
+      if (origin.local_ratio <= 1) f.origin = std::move(origin);
+      return;
+    }
     if (origin.kind == Origin::Kind::inherited) {
       if (f.verdict != Verdict::not_comparable) f.verdict = Verdict::inherited;
       const Finding& from = findings_[from_];

@@ -59,6 +59,8 @@ Replay::Replay(const Dump& dump, std::vector<RecordedCall> calls, Tensor result,
       call.inputs.push_back({input.name, merge(dump, *input.tensor).tensor.whole()});
       if (dump.world_size > 1) cuts.push_back({input.name, parts_of(dump, *input.tensor)});
     }
+    for (const RecordedCall::Input& input : recorded.inputs)  // parameters are of none
+      call.micro_batch = std::max(call.micro_batch, input.tensor->id.micro_batch);
     call.shared = shared_sums(*call.op, call.output, cuts);
     take_index_of_tokens(call);
     calls_.push_back(std::move(call));
@@ -176,8 +178,8 @@ std::vector<Tensor> Replay::golden(const CallVariant& variant, const Arithmetic&
   const Shape expected = permuted(result_, variant.permutation).shape();
   std::vector<Tensor> parts;
   for (const Call& call : calls_) {
-    const auto outputs =
-        compute_golden(*call.op, inputs_of(call, variant, how), attributes_of(call, variant), Level::fp64);
+    const auto outputs = compute_golden(*call.op, inputs_of(call, variant, how), attributes_of(call, variant),
+                                        Level::fp64, call.output);
     parts.push_back(output_named(outputs, call.output));
     if (parts.back().shape() != expected) throw Error("{}: makes another shape", call.op->name);
   }
@@ -200,8 +202,8 @@ std::vector<std::vector<double>> Replay::device_errors(const CallVariant& varian
   if (is_narrow) device.stored_roundoff = stored();
   std::vector<std::vector<double>> errors;
   for (const Call& call : calls_) {
-    const auto bound =
-        compute_bound(*call.op, inputs_of(call, variant, {}), attributes_of(call, variant), device);
+    const auto bound = compute_bound(*call.op, inputs_of(call, variant, {}), attributes_of(call, variant),
+                                     device, call.output);
     errors.push_back(output_named(bound, call.output).values());
     // One call in float32 has its parts in the order of its sum, which is any order.
     if (is_narrow || calls_.size() > 1) allow_partial_sums(call, variant, stored(), errors.back());
@@ -260,7 +262,8 @@ void Replay::allow_partial_sums(const Call& call, const CallVariant& variant, do
       for (NamedTensor& input : inputs) {
         if (input.name == sum.input) input.tensor = only_part(input.tensor, sum.dim, part);
       }
-      const auto outputs = compute_golden(*call.op, inputs, attributes_of(call, variant), Level::fp64);
+      const auto outputs =
+          compute_golden(*call.op, inputs, attributes_of(call, variant), Level::fp64, call.output);
       const std::vector<double> of_part = output_named(outputs, call.output).values();
       for (std::size_t i = 0; i < magnitude.size(); ++i) magnitude[i] += std::abs(of_part[i]);
     }

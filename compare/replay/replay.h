@@ -54,6 +54,15 @@ class Replay {
   std::vector<CallVariant> with_scales() const;
   /// Routers that choose among groups of experts, in every number of groups and of those kept.
   std::vector<CallVariant> with_groups() const;
+  /// How often each micro-batch counts in a sum over several, if that explains the recorded result: 1 is
+  /// right.
+  struct Weights {
+    std::vector<std::int64_t> micro_batches;
+    std::vector<double> weights;
+    double ratio = 0;        ///< largest error / allowed of the sum with these weights
+    double uncertainty = 0;  ///< of a weight
+  };
+  std::optional<Weights> fitted_weights(const CallVariant&) const;
   /// Evaluations of values that this takes: 0 where there is no epsilon.
   int evaluations_to_fit_epsilon() const;
 
@@ -66,6 +75,7 @@ class Replay {
     const Operator* op;
     std::string output;
     std::vector<NamedTensor> inputs;
+    std::int64_t micro_batch = -1;
     std::vector<SharedSum> shared = {};  ///< sums that are put together of what several ranks have
   };
   void keep_rows(std::int64_t worst);

@@ -79,10 +79,12 @@ TEST(Switches, AStrategyIsTakenApartAndPutTogether) {
 TEST(Ladder, EachDimensionAloneThenPairsThenAll) {
   EXPECT_THAT(names_of(ladder_of(small_work(), parse_parallel("tp=2,sp=1,dp=2,pp=2"))),
               ElementsAre("single device", "tp", "tp + sp", "dp", "pp", "tp + sp + dp", "tp + sp + pp",
-                          "dp + pp", "tp + sp + dp + pp", "full, more steps", "full, more tokens"));
+                          "dp + pp", "tp + sp + dp + pp", "full, more steps", "full, more tokens",
+                          "full, more ranks", "full, more layers"));
   // Experts lie over the ranks of another dimension.
   EXPECT_THAT(names_of(ladder_of(small_work(), parse_parallel("dp=2,ep=2"))),
-              ElementsAre("single device", "dp", "dp + ep", "full, more steps", "full, more tokens"));
+              ElementsAre("single device", "dp", "dp + ep", "full, more steps", "full, more tokens",
+                          "full, more ranks", "full, more layers"));
 }
 
 TEST(Ladder, AStrategyThatDoesNotGoWithTheModelIsRefused) {
@@ -114,8 +116,9 @@ TEST(Walk, TheSmallestFailingSetIsFoundAndWhatContainsItHeld) {
   ASSERT_EQ(d.behind.size(), 1u);
   EXPECT_EQ(d.behind.front().what, "sum of the gradient");
   EXPECT_EQ(d.behind.front().axis, Axis::tp);
-  EXPECT_THAT(states_of(result), ElementsAre(State::passed, State::passed, State::failed, State::passed,
-                                             State::held, State::held, State::held));
+  EXPECT_THAT(states_of(result),
+              ElementsAre(State::passed, State::passed, State::failed, State::passed, State::held,
+                          State::held, State::held, State::held, State::held));
   EXPECT_EQ(result.exit_status(), 1);
 }
 
@@ -140,6 +143,15 @@ TEST(Walk, RoundingThatGrewIsNoDivergence) {
   EXPECT_THAT(result.rungs.front().notes, testing::Contains(HasSubstr("by rounding that grew")));
 }
 
+// A command that takes no number of steps would do the same again.
+TEST(Ladder, WhatASubjectCannotTellFromTheFullStrategyIsNoStage) {
+  const Parallel target = parse_parallel("dp=2");
+  std::vector<Rung> rungs = ladder_of(small_work(), target);
+  const auto command = command_provider({.line = "train --dp {dp} --sequences {sequences} --dump {dump}"});
+  drop_repeats(rungs, *command);
+  EXPECT_THAT(names_of(rungs), ElementsAre("single device", "dp", "full, more tokens", "full, more ranks"));
+}
+
 // The plan has only the full strategy: what it is reduced to must be run.
 TEST(Walk, StrategiesAreTakenBackWhereOnlyTheFullOneIsPlanned) {
   const Parallel target = parse_parallel("tp=2,sp=1,dp=2");
@@ -156,7 +168,25 @@ TEST(Walk, AFaultOfOneDeviceNeedsNoStrategy) {
   ASSERT_EQ(result.divergences.size(), 1u);
   EXPECT_TRUE(result.divergences.front().strategies.empty());
   EXPECT_THAT(result.divergences.front().tensor, StartsWith("model.layers.0.self_attn output"));
-  EXPECT_THAT(states_of(result), ElementsAre(State::failed, State::held, State::held, State::held));
+  EXPECT_THAT(states_of(result),
+              ElementsAre(State::failed, State::held, State::held, State::held, State::held, State::held));
+}
+
+TEST(Walk, ALayerThatIsNotComputedIsNamed) {
+  const LadderResult result = climb("pp=2", "F075");
+  ASSERT_EQ(result.divergences.size(), 1u);
+  EXPECT_THAT(result.divergences.front().tensor, StartsWith("model.layers."));
+  EXPECT_THAT(result.divergences.front().cause, HasSubstr("the layer was not computed"));
+}
+
+TEST(Walk, ThreeFaultsAtOnceAreThreeDivergences) {
+  const LadderResult result = climb("tp=2,sp=1,dp=2,pp=2", "F001,F131,F032");
+  std::map<std::string, std::string> found;
+  for (const Divergence& d : result.divergences) found[to_string(d.strategies)] = d.tensor;
+  using testing::Pair;
+  EXPECT_THAT(found, testing::UnorderedElementsAre(Pair("tp + sp", StartsWith("model.norm grad weight")),
+                                                   Pair("dp", HasSubstr(" grad ")),
+                                                   Pair("pp", HasSubstr("grad_output"))));
 }
 
 TEST(Walk, WhatPassedIsNotRunAgain) {
@@ -202,7 +232,7 @@ TEST(Walk, OtherStagesGoOnAfterOneThatCrashed) {
     return replay.run(order);
   });
   EXPECT_THAT(states_of(result), ElementsAre(State::passed, State::trouble, State::passed, State::passed,
-                                             State::passed, State::passed));
+                                             State::passed, State::passed, State::passed, State::passed));
   EXPECT_EQ(result.exit_status(), 2);
   EXPECT_THAT(rung_line(result.rungs[1]), HasSubstr("trouble: crashed: exited with status 3"));
 }

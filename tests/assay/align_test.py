@@ -103,7 +103,8 @@ class AFault(Reports):
     def test_json(self):
         states = {s["name"]: s["state"] for s in self.json["stages"]}
         self.assertEqual(states, {"single device": "passed", "tp": "passed", "tp + sp": "failed",
-                                  "full, more steps": "held", "full, more tokens": "held"})
+                                  "full, more steps": "held", "full, more tokens": "held",
+                                  "full, more layers": "held"})
         (divergence,) = self.json["divergences"]
         self.assertEqual(divergence["strategies"], ["sp", "tp"])
         self.assertEqual(divergence["smallest"], {"fails": "tp + sp", "passes": "tp, a single device"})

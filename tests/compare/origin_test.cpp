@@ -181,6 +181,20 @@ TEST(Origin, WithoutAReplayTheInputsDecide) {
             "block.inner output x (step 0, micro-batch 0, forward)");
 }
 
+// The loss of a step is recorded behind the backward passes of its first micro-batches.
+TEST(Origin, ForwardDoesNotFollowFromBackwardOfItsStep) {
+  struct Step : MemoryDump {
+    explicit Step(double x) : MemoryDump("d") {
+      add({0, 0, Phase::backward, "m", "grad_output", "y", 0}, float32({x}));
+      add({0, -1, Phase::forward, "step", "loss", "loss", 0}, float32({x}));
+      add({0, -1, Phase::backward, "n", "grad", "weight", 0}, float32({x}));
+    }
+  };
+  const Report report = diff(Step(2), Step(1), options());
+  EXPECT_EQ(at(report, "step", "loss").origin->kind, Kind::unknown);
+  EXPECT_EQ(at(report, "n", "grad").origin->kind, Kind::inherited);
+}
+
 TEST(Origin, TensorsThatOnlyHaveANameFollowFromNothing) {
   MemoryDump a("a"), r("r");
   for (const char* name : {"x", "y"}) a.add(name, float32({2})), r.add(name, float32({1}));
@@ -193,7 +207,7 @@ TEST(Origin, TensorsThatOnlyHaveANameFollowFromNothing) {
 
 // The gradient of a weight is a sum over micro-batches, each from what was recorded of it.
 struct Backward : MemoryDump {
-  Backward(double factor, double of_second) : MemoryDump("d") {
+  Backward(double factor, double of_second, double first_counts = 1) : MemoryDump("d") {
     const auto put = [&](Phase phase, const char* slot, const char* arg, std::int64_t mb, const Tensor& t) {
       add({0, mb, phase, "dense", slot, arg, 0}, t).op = "matmul";
     };
@@ -206,7 +220,8 @@ struct Backward : MemoryDump {
       put(Phase::forward, "input", "x", mb, x);
       put(Phase::backward, "grad_output", "y", mb, g);
       const Tensor part = result("linear", "grad_w", {{"x", x}, {"w", w}, {"grad_y", g}});
-      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += part.value(static_cast<std::int64_t>(i));
+      for (std::size_t i = 0; i < sum.size(); ++i)
+        sum[i] += (mb == 0 ? first_counts : 1) * part.value(static_cast<std::int64_t>(i));
     }
     for (double& v : sum) v *= factor;
     put(Phase::backward, "grad", "weight", -1, Tensor::from_values(DType::float32, {4, 8}, sum));
@@ -221,6 +236,19 @@ TEST(Origin, AParameterGradientIsReplayedOverItsMicroBatches) {
   const Report handed_on = diff(Backward(1, 1.5), reference, options());
   EXPECT_EQ(at(handed_on, "dense", "grad").verdict, Verdict::inherited);
   EXPECT_LE(at(handed_on, "dense", "grad").origin->local_ratio, 1);
+}
+
+TEST(Origin, MicroBatchesThatCountOtherwiseAreNamed) {
+  const Backward reference(1, 1);
+  const auto diagnosis = [&](const Backward& actual) {
+    const Report report = diff(actual, reference, options());
+    const auto& found = at(report, "dense", "grad").diagnoses;
+    return found.empty() ? "" : found.front().text;
+  };
+  EXPECT_THAT(diagnosis({1, 1, 0}),
+              HasSubstr("micro-batches 0, 1 count 0, 1 times, each once in the reference"));
+  EXPECT_THAT(diagnosis({1, 1, 0.25}), HasSubstr("count 0.25, 1 times"));
+  EXPECT_THAT(diagnosis({0.5, 1}), testing::Not(HasSubstr("count"))) << "a factor of all";
 }
 
 TEST(Origin, APartsStepFollowsFromItsGradientAndItsMaster) {

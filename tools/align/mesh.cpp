@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 
 namespace assay::align {
 namespace {
@@ -88,6 +89,12 @@ std::vector<int> Mesh::group(std::initializer_list<Axis> axes) const {
 std::int64_t Mesh::node_size() const {
   if (parallel_.dispatch == Dispatch::alltoall) return parallel_.ep;
   return parallel_.dispatch == Dispatch::allgather ? 1 : parallel_.node;
+}
+
+std::vector<int> Mesh::all_ranks() const {
+  std::vector<int> all(static_cast<std::size_t>(parallel_.ranks()));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
 }
 
 std::vector<int> Mesh::neighbours(Axis axis, std::int64_t ranks) const {

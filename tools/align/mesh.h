@@ -30,6 +30,7 @@ class Mesh {
   std::vector<int> group(std::initializer_list<Axis>) const;
   template <class Axes>
   std::vector<int> group(const Axes&) const;
+  std::vector<int> all_ranks() const;
   /// Of the ranks along the axis, in blocks of so many, the block with this one.
   std::vector<int> neighbours(Axis, std::int64_t ranks) const;
   /// Of the ranks of ep, those of the same node, and those with the same place on every node.

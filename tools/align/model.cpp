@@ -116,8 +116,12 @@ Model load_unchanged(const std::string& name_or_file) {
 
 Model load_model(const std::string& name) {
   // A file's name may have a comma.
-  const bool is_file = name.ends_with(".toml") || name.ends_with(".json");
-  const std::size_t comma = is_file ? std::string::npos : name.find(',');
+  std::size_t comma = name.find(',');
+  for (const std::string_view ending : {".toml", ".json"}) {
+    const std::size_t at = name.find(fmt::format("{},", ending));
+    if (name.ends_with(ending)) comma = std::string::npos;
+    if (at != std::string::npos) comma = at + ending.size();
+  }
   Model model = load_unchanged(name.substr(0, comma));
   if (comma != std::string::npos) model = changed(model, name.substr(comma + 1), name);
   check_model(model, name);

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include "assay/align/shape_machine.h"
-#include "assay/align/strategies/regions.h"
+#include "assay/align/shape_pass.h"
 #include "assay/golden/error.h"
 
 namespace assay::align {
@@ -63,19 +62,12 @@ class Planner {
       : model_(model), batch_(batch), mesh_(mesh) {}
 
   void add(const Stage& stage, const std::vector<std::int64_t>& ranks, Plan& plan) const {
-    ShapeMachine machine(mesh_);
-    std::optional<Value> x;
-    if (!stage.embeds) x = machine.given({tokens(), model_.hidden}, residual_placement(mesh_));
-    const Forward result = forward(machine, model_, batch_, stage, x);
-    std::vector<Value> seeds;
-    for (const Loss& loss : result.losses) seeds.push_back(loss.value);
-    if (!stage.finishes) seeds.push_back(result.x);
-    const auto gradients = machine.gradient_placements(seeds);
-    for (const Machine::NamedParameter& p : machine.parameters()) {
+    const ShapePass pass(model_, batch_, mesh_, stage);
+    for (const Machine::NamedParameter& p : pass.machine.parameters()) {
       PlannedParameter& planned = plan[p.name];
       planned.whole = p.whole;
       planned.shardings = p.shardings;
-      const std::optional<Placement>& gradient = gradients[p.value.id];
+      const std::optional<Placement>& gradient = pass.gradients[p.value.id];
       planned.has_gradient |= gradient.has_value();
       if (gradient) planned.summed_over = gradient->partial_axes();
       for (const std::int64_t rank : ranks) {
@@ -86,11 +78,6 @@ class Planner {
   }
 
  private:
-  std::int64_t tokens() const {
-    const std::int64_t here = batch_.tokens() / mesh_.size(Axis::cp);
-    return mesh_.parallel().sp ? here / mesh_.size(Axis::tp) : here;
-  }
-
   const Model& model_;
   const Batch& batch_;
   const Mesh mesh_;

@@ -6,7 +6,7 @@
 #include <csignal>
 
 #include "assay/align/architecture.h"
-#include "assay/align/faults/fault.h"
+#include "assay/align/faults/together.h"
 #include "assay/align/given_routing.h"
 #include "assay/align/given_weights.h"
 #include "assay/compare/report.h"
@@ -60,14 +60,18 @@ ReplayRun::ReplayRun(ReplayOrder order, MpiJob* job)
     throw Error("mpirun has started {} processes; --parallel '{}' has {} ranks", job_->size(),
                 to_string(settings.parallel), settings.parallel.ranks());
   if (!order_.fault.empty()) {
-    const Fault& fault = find_fault(order_.fault);
-    if (shows(fault, settings.parallel)) settings.fault = fault.plant;
+    std::vector<const Fault*> faults = faults_named(order_.fault);
+    std::erase_if(faults, [&](const Fault* f) { return !shows(*f, settings.parallel); });
+    settings.fault = together(faults);
   }
 }
 
 void ReplayRun::run(const std::function<void(std::int64_t, const StepResult&)>& tell) {
   std::signal(SIGXFSZ, SIG_IGN);  // a dump that grows too large is an error that says so
-  const auto work = [&](Communicator& communicator) { steps(communicator, tell); };
+  const auto work = [&](Communicator& communicator) {
+    const SummationScope sums(settings().sums);  // each rank is a thread
+    steps(communicator, tell);
+  };
   if (job_ != nullptr) {
     // Of files one process alone may have a problem: all end with it.
     job_->run([this](Communicator&) { open_files(); });

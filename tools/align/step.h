@@ -29,6 +29,7 @@ struct StepSettings {
   std::int64_t seed = 0;  ///< of weights and tokens that are drawn
   Sources given = {};     ///< with routing if the batch is routed
   PlantFault fault = {};  ///< what is to go wrong
+  Summation sums = {};    ///< how operators add up; exact sums have no order
 };
 
 struct StepResult {
@@ -118,7 +119,6 @@ class Replay {
   void place_experts();
   void count_ahead(const Action&);
   Tensor counted_by_others(const std::string& layer, std::int64_t micro_batch) const;
-  std::vector<int> all_ranks() const;
   double sum_losses();
   void reduce_gradients();
   double loss_scale() const { return scaler_ ? scaler_->scale() : 1; }

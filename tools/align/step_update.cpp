@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "assay/align/step.h"
 #include "assay/align/strategies/data_parallel.h"
@@ -39,15 +38,9 @@ double Replay::sum_losses() {
   losses_.clear();
   const Tensor mine({static_cast<std::int64_t>(own.size())}, std::span<const double>(own));
   ExactSum sum;
-  for (const Tensor& part : ranks_.communicator().all_gather(all_ranks(), "the losses", mine))
+  for (const Tensor& part : ranks_.communicator().all_gather(ranks_.mesh().all_ranks(), "the losses", mine))
     sum.add(std::span<const double>(part.values()));
   return sum.round();
-}
-
-std::vector<int> Replay::all_ranks() const {
-  std::vector<int> all(static_cast<std::size_t>(settings_.parallel.ranks()));
-  std::iota(all.begin(), all.end(), 0);
-  return all;
 }
 
 PlannedParameter Replay::reduced_over(const std::string& name) const {
@@ -83,7 +76,8 @@ double Replay::norm() const {
   }
   squares.push_back(of_norm_->open(Tensor(of_norm_->storage(), {1, 1})));
   const Tensor own = of_norm_->add(squares, ReduceOrder::ranks);
-  const auto all = ranks_.communicator().all_gather(all_ranks(), "the norm of the gradients", own);
+  const auto all =
+      ranks_.communicator().all_gather(ranks_.mesh().all_ranks(), "the norm of the gradients", own);
   double norm = std::sqrt(of_norm_->close(of_norm_->add(all, settings_.parallel.reduce)).value(0));
   if (faults_.norm) faults_.norm(norm);
   return norm;

@@ -30,6 +30,7 @@ align::PlanFile plan_of(const AlignVerb& verb) {
   take(verb.length, plan.work.length);
   take(verb.sequences, plan.work.sequences);
   take(verb.seed, plan.work.seed);
+  take(verb.reruns, plan.reruns);
   plan.states_micro_batches |= take(verb.micro_batches, plan.work.micro_batches);
   if (!plan.states_micro_batches) plan.work.micro_batches = usual_micro_batches(plan.work, plan.target);
   if (!verb.fault.empty()) {
@@ -60,6 +61,7 @@ int run(const AlignVerb& verb) {
   const align::PlanFile file = plan_of(verb);
   align::LadderPlan plan = {file.rungs.empty() ? ladder_of(file.work, file.target) : file.rungs};
   const auto subject = make_provider(file.subject), reference = make_provider(file.reference);
+  drop_repeats(plan.rungs, *subject);
   const align::LadderHead head = {verb.output.command,
                                   subject->text(),
                                   reference->text(),
@@ -76,7 +78,8 @@ int run(const AlignVerb& verb) {
                                  .policies = load_policies(verb.tolerances),
                                  .rules = {},
                                  .threads = thread_count(verb.threads),
-                                 .keep = verb.keep};
+                                 .keep = verb.keep,
+                                 .reruns = file.reruns};
   if (!verb.rules.empty()) options.rules = Rules::load(verb.rules);
   plan.jobs = static_cast<std::size_t>(options.threads);
   plan.cache = verb.again ? std::filesystem::path() : options.folder / "passed";

@@ -226,7 +226,8 @@ void add_replay(CLI::App& app, std::function<int()>& action) {
   given("--tokens", o->tokens,
         "integers [micro-batches, sequences, length + 1], 'tokens' and 'targets', or a replay's dump");
   given("--routing", o->routing, "take the experts that the routers of this dump of a replay have chosen");
-  verb->add_option("--fault", o->fault, "do it wrong as a known fault does; assay faults lists them")
+  verb->add_option("--fault", o->fault,
+                   "do it wrong as a known fault does, or as several: F001,F131; assay faults lists them")
       ->type_name("ID")
       ->excludes(describe);
   auto* dump = verb->add_option("--dump", o->dump, "write everything but moves as an assay-dump")
@@ -265,6 +266,9 @@ void add_align(CLI::App& app, const std::string& command, std::function<int()>& 
   count("--sequences", o->sequences, "of a micro-batch", 1);
   count("--length", o->length, "tokens of a sequence", 1);
   count("--seed", o->seed, "of weights and tokens", 0);
+  count("--reruns", o->reruns,
+        "of the reference in other orders of sums, to know its noise; 2 by default, 0: nothing is run twice",
+        0);
   auto* subject = verb->add_option("--command", o->command,
                                    "the subject; {tp}, {ranks}, {dump}, .. stand for the numbers of a stage")
                       ->type_name("LINE");

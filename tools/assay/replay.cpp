@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "assay/align/describe.h"
-#include "assay/align/faults/fault.h"
+#include "assay/align/faults/together.h"
 #include "assay/align/replay_run.h"
 #include "assay/golden/error.h"
 #include "verbs.h"
@@ -55,7 +55,10 @@ int replay(const ReplayVerb& verb, align::MpiJob* job) {
     return 0;
   }
   align::ReplayRun run(order_of(verb), job);
-  if (!verb.fault.empty()) check_fault(align::find_fault(verb.fault), run.settings().parallel);
+  if (!verb.fault.empty()) {
+    for (const align::Fault* fault : align::faults_named(verb.fault))
+      check_fault(*fault, run.settings().parallel);
+  }
   const bool is_first = job == nullptr || job->rank() == 0;
   // Of a strategy that a single device does not compute, nor is asked to.
   if (is_first && !verb.modes_of) {

@@ -90,7 +90,7 @@ int run(const ReplayVerb&);
 
 struct AlignVerb {
   std::string plan, model, parallel, precision, fault, command, rules, work;
-  std::optional<long long> steps, micro_batches, sequences, length, seed;
+  std::optional<long long> steps, micro_batches, sequences, length, seed, reruns;
   long long timeout = 600;  ///< seconds
   std::vector<std::string> tolerances = {"telechat3"};
   int threads = 0;

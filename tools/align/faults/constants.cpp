@@ -35,7 +35,8 @@ std::vector<Fault> constant_faults() {
        "MS f31e2ca3",
        FaultKind::perm,
        {},
-       {"forward", "*.self_attn *", "", ""},
+       // The norm of the latents is the first module that is given a piece.
+       {"forward", "*.self_attn *|*.self_attn.kv_a_layernorm *", "", ""},
        change_attributes({"*.self_attn", "slice"},
                          [](const FaultScene& s, const Machine::Node& node, Attributes& a) {
                            const double nope = static_cast<double>(s.model.attention.nope_dim),

@@ -149,7 +149,8 @@ std::vector<Fault> expert_faults() {
        "TT#3600, Automodel#3140, #3156",
        FaultKind::none,
        {.parallel = "recompute=full,dp=2"},
-       {"backward", "*.mlp* grad_*", "", ""},
+       // The head is recomputed behind the experts and comes before them in backward.
+       {"backward", "*.mlp* grad_*|*.shared_head grad_*", "", ""},
        change_results(routers,
                       [](const FaultScene& scene, const Moment& now, const Machine::Node&, auto& results) {
                         Tensor* w = now.pass == Pass::again ? find(results, "weights") : nullptr;

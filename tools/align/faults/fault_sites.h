@@ -72,7 +72,7 @@ struct FaultSites {
   std::function<void(const std::string& layer, std::vector<std::int64_t>& own)> own_loads;
   std::function<void(const std::string& layer, std::vector<std::int64_t>& all)> loads;
 
-  /// How often this rank counts the squares of a gradient in the norm: 0 or 1.
+  /// How often this rank counts the squares of a gradient in the norm: right is 0 or 1.
   std::function<void(const std::string& parameter, double& times)> norm_counts;
   std::function<void(double& norm)> norm;
   std::function<void(const std::string& parameter, double& coefficient)> clip;

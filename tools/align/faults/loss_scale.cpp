@@ -164,7 +164,7 @@ std::vector<Fault> loss_scale_faults() {
        "TT#1733, #1732",
        FaultKind::weights,
        {.micro_batches = 6},
-       {"backward", "* grad weight*", "", ""},
+       {"backward", "* grad weight*", "", "0.02778, 0.1667, 1 times"},
        weigh_micro_batches("*",
                            [](const FaultScene&, std::int64_t m, std::int64_t n) {
                              return std::pow(1 / static_cast<double>(n), static_cast<double>(n - 1 - m));
@@ -183,7 +183,7 @@ std::vector<Fault> loss_scale_faults() {
        "Mcore#6660",
        FaultKind::weights,
        {.micro_batches = 6},
-       {"backward", "* grad weight*", "", ""},
+       {"backward", "* grad weight*", "", "count 32, 16, 8, 4, 2, 1 times"},
        weigh_micro_batches("*", [](const FaultScene&, std::int64_t m,
                                    std::int64_t n) { return std::exp2(static_cast<double>(n - 1 - m)); })},
       {"F036",
@@ -272,7 +272,7 @@ std::vector<Fault> loss_scale_faults() {
        "schedules of moe-training",
        FaultKind::weights,
        {.parallel = "pp=2"},
-       {"backward", "* grad weight*", "", ""},
+       {"backward", "* grad weight*", "", "count 1, 0, 1, 1 times"},
        weigh_micro_batches("*",
                            [](const FaultScene&, std::int64_t m, std::int64_t) { return m == 1 ? 0 : 1; })},
   };

@@ -18,12 +18,6 @@ std::int64_t at(const FaultScene& s, Axis axis) {
   return s.ranks.mesh().coordinate(axis);
 }
 
-std::vector<int> all_ranks(const FaultScene& s) {
-  std::vector<int> all;
-  for (int rank = 0; rank < static_cast<int>(s.settings.parallel.ranks()); ++rank) all.push_back(rank);
-  return all;
-}
-
 // Each rank clips by the norm of a part of the gradients.
 /// @param together  sum the squares over all ranks
 /// @param group     of which group a parameter is
@@ -41,8 +35,9 @@ PlantFault clip_by(bool together, std::function<int(const std::string&)> group) 
     sites.norm = [=](double&) {
       *norms = {};
       if (together) {
-        for (const Tensor& t : scene.ranks.communicator().all_gather(
-                 all_ranks(scene), "the norms of groups", Tensor({2}, std::span<const double>(*squares)))) {
+        for (const Tensor& t :
+             scene.ranks.communicator().all_gather(scene.ranks.mesh().all_ranks(), "the norms of groups",
+                                                   Tensor({2}, std::span<const double>(*squares)))) {
           for (std::size_t k = 0; k < 2; ++k) (*norms)[k] += t.values()[k];
         }
       } else {

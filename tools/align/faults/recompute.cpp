@@ -38,7 +38,7 @@ std::vector<Fault> recompute_faults() {
        "Mcore fc2c81d3a6; TTrace 2",
        FaultKind::perm,
        {.parallel = "pp=2,recompute=full"},
-       {"forward", "model.layers.0*", "", ""},
+       {"forward", "model.layers.0*", "", "none of the"},
        [](const FaultScene&) {
          FaultSites sites;
          sites.stage = [](Stage& stage) {

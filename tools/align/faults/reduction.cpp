@@ -38,12 +38,10 @@ PlantFault norm_of_shares() {
         for (const double x : scene.ranks.arithmetic().close(open).values()) squares += x * x;
       }
       shares->clear();
-      std::vector<int> all;
-      for (int rank = 0; rank < static_cast<int>(scene.settings.parallel.ranks()); ++rank)
-        all.push_back(rank);
       norm = 0;
-      for (const Tensor& t : scene.ranks.communicator().all_gather(
-               all, "the norm of shares", Tensor({}, std::span<const double>(&squares, 1))))
+      for (const Tensor& t :
+           scene.ranks.communicator().all_gather(scene.ranks.mesh().all_ranks(), "the norm of shares",
+                                                 Tensor({}, std::span<const double>(&squares, 1))))
         norm += t.value(0);
       norm = std::sqrt(norm);
     };

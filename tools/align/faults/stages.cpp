@@ -80,7 +80,7 @@ std::vector<Fault> stage_faults() {
        "Mcore#468, #1304, #1778, #2718; TTrace 7",
        FaultKind::none,
        pp,
-       {"forward", "model.layers.1*", "pp", ""},
+       {"forward", "model.layers.1*", "pp", "none of the"},
        change_stage([](Stage& stage) {
          if (stage.embeds) --stage.end;
        })},
@@ -151,7 +151,7 @@ std::vector<Fault> stage_faults() {
        "Automodel#3530",
        FaultKind::weights,
        pp,
-       {"backward", "* grad weight*", "", "stale|micro-batch|"},
+       {"backward", "* grad weight*", "", "count 0, 0, 0, 1 times|stale"},
        weigh_micro_batches(
            "*", [](const FaultScene&, std::int64_t m, std::int64_t n) { return m + 1 == n ? 1 : 0; })},
       {"F082",

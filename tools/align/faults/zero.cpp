@@ -162,7 +162,7 @@ std::vector<Fault> zero_faults() {
        "DS#7981",
        FaultKind::weights,
        {.micro_batches = 6},
-       grads,
+       {"backward", "* grad *", "", "count 0, 0, 0, 0, 0, 1 times|stale"},
        weigh_micro_batches(
            "*", [](const FaultScene&, std::int64_t m, std::int64_t n) { return m + 1 == n ? 1 : 0; })},
       {"F095",

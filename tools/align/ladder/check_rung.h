@@ -11,6 +11,7 @@
 
 #include "assay/align/ladder/configuration.h"
 #include "assay/align/ladder/provider.h"
+#include "assay/align/ladder/rerun_noise.h"
 #include "assay/compare/diff.h"
 
 namespace assay::align {
@@ -27,6 +28,9 @@ struct CheckOptions {
   Rules rules;                   ///< of the subject's names and layouts
   int threads = 1;
   bool keep = false;  ///< dumps of what passed, too
+  /// Of the reference with its sums in other orders, where a failure is undecided: what they differ by is
+  /// noise. 0: nothing is run again, not for determinism either.
+  std::int64_t reruns = 2;
 };
 
 /// What was found of the tensors of a phase.
@@ -85,17 +89,22 @@ class RungCheck {
     std::int64_t last_step = std::numeric_limits<std::int64_t>::max();
     bool explain = false;
     std::string only = {};
+    bool isolate = false;
   };
   Report compare(RungResult&, const Asked&) const;
-  void explain(RungResult&, std::int64_t first_failing_step) const;
+  void explain(RungResult&, std::int64_t first_failing_step);
+  RunResult run_reference(const Rung&, const std::filesystem::path& folder, std::int64_t rerun);
+  const RerunNoise& noise_for(const Rung&);
+  Report difference(const std::filesystem::path&, const std::filesystem::path&) const;
+  void check_determinism(RungResult&, const std::string& routing);
   void diagnose_by_tolerance(RungResult&) const;
-  RunOrder order_of(const Rung&, const std::filesystem::path& folder) const;
 
   Opponents opponents_;
   CheckOptions options_;
   std::mutex mutex_;  ///< of the references
   std::map<std::string, std::filesystem::path> references_;
-  std::map<std::string, std::string> no_references_;  ///< why a work has none
+  std::map<std::string, std::string> no_references_;    ///< why a work has none
+  std::map<std::filesystem::path, RerunNoise> noises_;  ///< by the first run
 };
 
 }  // namespace assay::align

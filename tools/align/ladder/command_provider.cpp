@@ -180,7 +180,12 @@ class CommandProvider : public Provider {
   }
 
   bool takes_routing() const override { return command_.line.find("{routing}") != std::string::npos; }
-  bool reruns() const override { return true; }
+  bool tells_apart(const Work& a, const Work& b) const override {
+    const Rung of_a = {.name = "a stage", .work = a}, of_b = {.name = "a stage", .work = b};
+    return filled_in(command_.line, {of_a, {}}) != filled_in(command_.line, {of_b, {}});
+  }
+  bool reorders() const override { return command_.line.find("{rerun}") != std::string::npos; }
+  bool may_vary() const override { return true; }
   std::string content(const Rung&) const override {
     if (command_.files.empty()) return "";
     std::string all = command_.line + "\n" + command_.directory;

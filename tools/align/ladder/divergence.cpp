@@ -1,6 +1,9 @@
 #include "assay/align/ladder/divergence.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <map>
 #include <tuple>
 
 namespace assay::align {
@@ -17,6 +20,48 @@ auto order_of(const Finding& f) {
   return std::tuple(is_measured ? 0 : 1, f.id.step, phase_of(f));
 }
 
+// "model.layers.3" of "model.layers.3.mlp"; empty: of no layer.
+std::string_view layer_of(std::string_view module) {
+  constexpr std::string_view digits = "0123456789";
+  for (std::size_t dot = module.find('.'); dot != std::string_view::npos; dot = module.find('.', dot + 1)) {
+    const std::size_t end = std::min(module.find('.', dot + 1), module.size());
+    const std::string_view part = module.substr(dot + 1, end - dot - 1);
+    if (!part.empty() && part.find_first_not_of(digits) == std::string_view::npos)
+      return module.substr(0, end);
+  }
+  return {};
+}
+
+// The first tensor of a layer of which the subject has nothing in a step: it was not computed, and what comes
+// after is wrong for that.
+std::optional<std::size_t> missing_layer(const std::vector<Finding>& findings, std::size_t before,
+                                         std::string& why) {
+  struct Seen {
+    std::size_t first, count = 0;
+    bool is_there = false;
+  };
+  std::map<std::string_view, Seen> layers;
+  for (std::size_t i = 0; i < findings.size(); ++i) {
+    const Finding& f = findings[i];
+    const std::string_view layer = layer_of(f.id.module);
+    if (layer.empty() || f.id.phase != Phase::forward || f.id.slot == "param" ||
+        f.id.step != findings[before].id.step)
+      continue;
+    Seen& seen = layers.try_emplace(layer, Seen{i}).first->second;
+    ++seen.count;
+    seen.is_there |= f.verdict != Verdict::missing_actual;
+  }
+  const bool any_is_there = std::ranges::any_of(layers, [](const auto& l) { return l.second.is_there; });
+  std::optional<std::size_t> first;
+  for (const auto& [layer, seen] : layers) {
+    if (seen.is_there || !any_is_there || seen.first > before || (first && *first < seen.first)) continue;
+    first = seen.first;
+    why = fmt::format("the subject has none of the {} tensors of {}: the layer was not computed", seen.count,
+                      layer);
+  }
+  return first;
+}
+
 }  // namespace
 
 std::optional<Divergence> divergence_of(const RungResult& result, const std::vector<Traffic>& traffic) {
@@ -25,6 +70,11 @@ std::optional<Divergence> divergence_of(const RungResult& result, const std::vec
   std::vector<std::size_t> roots = roots_of(*result.report);
   if (roots.empty()) return std::nullopt;
   std::ranges::stable_sort(roots, {}, [&](std::size_t i) { return order_of(findings[i]); });
+  std::string why;
+  if (const auto missing = missing_layer(findings, roots.front(), why)) {
+    std::erase(roots, *missing);
+    roots.insert(roots.begin(), *missing);
+  }
   const Finding& f = findings[roots.front()];
   Divergence d;
   d.strategies = switches_of(result.rung.parallel);
@@ -36,7 +86,10 @@ std::optional<Divergence> divergence_of(const RungResult& result, const std::vec
   d.finding = roots.front();
   d.others.assign(roots.begin() + 1, roots.end());
   if (f.origin) d.origin = f.origin->reason;
-  if (!f.diagnoses.empty()) {
+  if (!why.empty()) {
+    d.cause = why;
+    d.kind = "missing_layer";
+  } else if (!f.diagnoses.empty()) {
     d.cause = f.diagnoses.front().text;
     d.kind = f.diagnoses.front().kind;
   } else {

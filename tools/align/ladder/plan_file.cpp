@@ -165,6 +165,7 @@ PlanFile load_plan(const std::string& file) {
   Table reader(root, file);
   PlanFile plan;
   plan.states_micro_batches = read_work(reader, plan.work, plan.target);
+  reader.read("reruns", plan.reruns, 0);
   for (const auto& [key, side] : {std::pair{"subject", &plan.subject}, {"reference", &plan.reference}}) {
     if (const toml::node* node = reader.take(key)) *side = provider_in(*node, file);
   }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "assay/align/ladder/provider.h"
+#include "assay/align/ladder/check_rung.h"
 
 namespace assay::align {
 
@@ -23,6 +23,7 @@ std::unique_ptr<Provider> make_provider(const ProviderSettings&);
 ///
 ///     model = "telechat3-105b-tiny"
 ///     parallel = "tp=2,sp=1,pp=2"       # the target; the ladder is built from it
+///     reruns = 2                        # of the reference, for its noise; 0: nothing is run twice
 ///     precision = "fp32"                # and steps, micro_batches, sequences, length, seed, optimizer, ..
 ///     [subject]
 ///     command = "torchrun --nproc_per_node {ranks} train.py --tp {tp} --dump {dump}"
@@ -36,6 +37,7 @@ struct PlanFile {
   Work work = {};
   Parallel target = {};
   bool states_micro_batches = false;
+  std::int64_t reruns = CheckOptions().reruns;
   std::vector<Rung> rungs = {};  ///< empty: to be built
   ProviderSettings subject = {}, reference = {};
 };

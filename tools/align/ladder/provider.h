@@ -15,7 +15,7 @@ struct RunOrder {
   const Rung& rung;
   std::filesystem::path folder;  ///< for all that the run writes; it exists
   std::string routing = "";      ///< a dump whose choices of experts are to be taken; empty: free
-  std::int64_t rerun = 0;        ///< so many runs of the same have been before
+  std::int64_t rerun = 0;        ///< 0: as usual; else the k-th run with sums in other orders
   std::string modes_of = "";  ///< a strategy that is another function by design, and is to be computed as it
                               ///< is there; empty: the rung's own
 };
@@ -44,8 +44,14 @@ class Provider {
   virtual bool takes_routing() const { return false; }
   /// Whether several runs may take place at the same time.
   virtual bool runs_beside() const { return false; }
-  /// Another run may differ, as its order of sums is not fixed.
-  virtual bool reruns() const { return false; }
+  /// Whether its exact precision is exact: its bits do not depend on the order of sums.
+  virtual bool computes_exactly() const { return false; }
+  /// Whether runs of these works under one strategy can differ.
+  virtual bool tells_apart(const Work&, const Work&) const { return true; }
+  /// Whether a rerun adds up in another order.
+  virtual bool reorders() const { return false; }
+  /// Whether a second run may have other bits.
+  virtual bool may_vary() const { return false; }
   /// All that decides what a run gives: what passed once with the same need not run again. Empty: that is not
   /// known.
   virtual std::string content(const Rung&) const = 0;

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
-#include "assay/align/faults/fault.h"
+#include <algorithm>
+
+#include "assay/align/faults/together.h"
 #include "assay/align/ladder/provider.h"
 #include "assay/align/model.h"
 #include "assay/align/replay_run.h"
@@ -10,10 +12,18 @@
 namespace assay::align {
 namespace {
 
+// Of a rerun: pairwise, then in smaller and smaller blocks.
+Summation sums_of(std::int64_t rerun) {
+  Summation sums;
+  sums.pairwise = rerun == 1;
+  if (rerun > 1) sums.block = std::max<std::int64_t>(2, 64 >> std::min<std::int64_t>(rerun, 6));
+  return sums;
+}
+
 class ReplayProvider : public Provider {
  public:
   explicit ReplayProvider(std::string fault) : fault_(std::move(fault)) {
-    if (!fault_.empty()) find_fault(fault_);
+    if (!fault_.empty()) faults_named(fault_);
   }
 
   RunResult run(const RunOrder& order) override {
@@ -36,6 +46,8 @@ class ReplayProvider : public Provider {
     return align::objection(rung.work, rung.parallel);
   }
   bool takes_routing() const override { return true; }
+  bool computes_exactly() const override { return true; }
+  bool reorders() const override { return true; }
   std::string content(const Rung& rung) const override {
     return fmt::format("assay {} replay of {} fault {}", version, to_toml(load_model(rung.work.model)),
                        fault_);
@@ -55,6 +67,7 @@ class ReplayProvider : public Provider {
     replay.settings.loss_average = parse_loss_average(w.loss_average);
     replay.settings.parallel = order.rung.parallel;
     replay.settings.seed = w.seed;
+    replay.settings.sums = sums_of(order.rerun);
     replay.steps = w.steps;
     replay.routing = order.routing;
     replay.dump = dump.string();

@@ -63,16 +63,12 @@ class Builder {
 
   // With what it cannot be without: experts need ranks to lie on.
   void add(const SwitchSet& on, Rung::Kind kind) {
-    for (const std::string_view more : {"", "dp", "tp", "cp", "dp tp", "dp cp", "tp cp", "dp tp cp"}) {
-      SwitchSet with = on;
-      bool possible = true;
-      for (std::size_t at = 0; at + 1 < more.size(); at += 3) {
-        const std::string_view name = more.substr(at, 2);
-        possible = possible && switches_of(target_).contains(name);
-        with.insert(name);
-      }
+    const SwitchSet all = switches_of(target_);
+    for (const SwitchSet& more : std::initializer_list<SwitchSet>{
+             {}, {"dp"}, {"tp"}, {"cp"}, {"dp", "tp"}, {"dp", "cp"}, {"tp", "cp"}, {"dp", "tp", "cp"}}) {
+      const SwitchSet with = joined(on, more);
       const Parallel p = with_only(target_, with);
-      if (!possible || !objection(work_, p).empty()) continue;
+      if (!std::ranges::includes(all, more) || !objection(work_, p).empty()) continue;
       return add(to_string(with), kind, work_, p);
     }
   }
@@ -86,10 +82,27 @@ class Builder {
   void add_larger() {
     Work more = work_;
     more.steps = work_.steps + 1;
-    add("full, more steps", Rung::Kind::larger, more, target_);
+    add_larger("full, more steps", more, target_);
     more = work_;
+    more.steps = 1;  // several were in the stages before
     more.sequences *= 2;
-    add("full, more tokens", Rung::Kind::larger, more, target_);
+    add_larger("full, more tokens", more, target_);
+    if (target_.dp > 1) {
+      Parallel wider = target_;
+      wider.dp *= 2;
+      more.sequences = work_.sequences;
+      more.micro_batches = std::max(work_.micro_batches, usual_micro_batches(work_, wider));
+      add_larger("full, more ranks", more, wider);
+    }
+    if (work_.model.empty()) return;
+    more.sequences = work_.sequences;
+    more.micro_batches = work_.micro_batches;
+    more.model += fmt::format(",layers={}", 2 * load_model(work_.model).layers);
+    add_larger("full, more layers", more, target_);
+  }
+
+  void add_larger(const std::string& name, const Work& work, const Parallel& p) {
+    if (objection(work, p).empty()) add(name, Rung::Kind::larger, work, p);
   }
 
   const Work& work_;

@@ -5,9 +5,8 @@
 #include <tuple>
 
 #include "assay/align/plan.h"
-#include "assay/align/shape_machine.h"
+#include "assay/align/shape_pass.h"
 #include "assay/align/strategies/pipeline.h"
-#include "assay/align/strategies/regions.h"
 
 namespace assay::align {
 namespace {
@@ -52,26 +51,15 @@ class Listing {
 
  private:
   void add(const Stage& stage) {
-    ShapeMachine machine(mesh_);
-    std::optional<Value> x;
-    if (!stage.embeds) {
-      const std::int64_t here = batch_.tokens() / mesh_.size(Axis::cp);
-      x = machine.given({parallel_.sp ? here / parallel_.tp : here, model_.hidden},
-                        residual_placement(mesh_));
-    }
-    const Forward result = forward(machine, model_, batch_, stage, x);
-    std::vector<Value> seeds;
-    for (const Loss& loss : result.losses) seeds.push_back(loss.value);
-    if (!stage.finishes) seeds.push_back(result.x);
-    const auto gradients = machine.gradient_placements(seeds);
-    for (const Machine::Node& node : machine.nodes()) {
+    const ShapePass pass(model_, batch_, mesh_, stage);
+    for (const Machine::Node& node : pass.machine.nodes()) {
       if (node.kind == Machine::Node::Kind::exchange) {
         for (const bool backward : {false, true})
           add(without_step(node.module), "all-to-all", Axis::ep, backward);
       } else if (node.kind == Machine::Node::Kind::movement) {
         if (talks(node.movement->kind))
           add(without_step(node.module), word(node.movement->kind), node.movement->axis, false);
-        const auto& placed = gradients[node.outputs.front().value.id];
+        const auto& placed = pass.gradients[node.outputs.front().value.id];
         const auto back = placed ? adjoint(*node.movement, (*placed)[node.movement->axis]) : std::nullopt;
         if (back && talks(back->kind)) add(without_step(node.module), word(back->kind), back->axis, true);
       }

@@ -182,6 +182,18 @@ std::string_view LadderResult::verdict() const {
   return status == 0 ? "PASS" : status == 1 ? "FAIL" : "TROUBLE";
 }
 
+void drop_repeats(std::vector<Rung>& rungs, const Provider& subject) {
+  std::vector<Rung> kept;
+  for (const Rung& rung : rungs) {
+    const auto same = std::ranges::find_if(kept, [&](const Rung& r) {
+      return rung.kind == Rung::Kind::larger && r.parallel == rung.parallel &&
+             !subject.tells_apart(r.work, rung.work);
+    });
+    if (same == kept.end()) kept.push_back(rung);
+  }
+  rungs = std::move(kept);
+}
+
 LadderResult walk(const LadderPlan& plan, Opponents opponents, const CheckOptions& options,
                   const std::function<void(const Rung&, const RungResult*)>& tell) {
   return Walk(plan, opponents, options, tell).run();

@@ -25,6 +25,10 @@ struct LadderResult {
   std::string_view verdict() const;
 };
 
+/// Takes out the larger rungs that the subject cannot tell from the full strategy: its command does not take
+/// what they have more of.
+void drop_repeats(std::vector<Rung>&, const Provider& subject);
+
 /// Climbs the ladder. At a rung that fails, strategies are taken back one by one to the smallest set that
 /// still fails; rungs that contain such a set are held, the others go on.
 /// @param tell  called before each run ("tp + sp"), and after it with its result

@@ -1,0 +1,72 @@
+#include "assay/align/ladder/rerun_noise.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+namespace assay::align {
+namespace {
+
+// For a single number whose errors are normal in all runs alike, P(|z0| > c max(|z1|, |z2|)) is about
+// E[z0^2] (2 phi(0) / c)^2 = 0.64 / c^2: 0.6 % at c = 10 with two reruns, and far less for a norm over many
+// elements. Wrong arithmetic stands further off: a clean module at 0.7 eps, the first wrong one at 8.6
+// (facts/faults.md, E.3), which relative to the noise of reordered sums, far below one eps, is more.
+constexpr double times_noise = 10;
+
+bool is_settled(const Finding& f) {
+  return (f.origin && std::isfinite(f.origin->local_ratio)) || !f.diagnoses.empty();
+}
+
+bool is_failure(const Finding& f) {
+  return (f.verdict == Verdict::failed || f.verdict == Verdict::inherited) && f.metrics;
+}
+
+}  // namespace
+
+void add_rerun(RerunNoise& noise, const Report& rerun) {
+  for (const Finding& f : rerun.findings) {
+    if (!f.metrics || !std::isfinite(f.metrics->relative_l2)) continue;
+    double& largest = noise[f.name];
+    largest = std::max(largest, f.metrics->relative_l2);
+  }
+}
+
+bool has_undecided_roots(const Report& report) {
+  return std::ranges::any_of(report.findings, [](const Finding& f) {
+    return f.verdict == Verdict::failed && f.metrics && !is_settled(f);
+  });
+}
+
+std::size_t excuse_noise(Report& report, const RerunNoise& noise) {
+  std::set<std::string> excused;
+  for (Finding& f : report.findings) {
+    if (!is_failure(f) || is_settled(f)) continue;
+    const auto at = noise.find(f.name);
+    const double allowed = at == noise.end() ? 0 : times_noise * at->second;
+    const bool was_inherited = f.verdict == Verdict::inherited;
+    if (f.metrics->relative_l2 <= allowed && allowed > 0) {
+      excused.insert(f.name);
+      f.verdict = Verdict::failed;
+      f.origin = Origin{
+          Origin::Kind::unknown, f.metrics->relative_l2 / allowed,
+          fmt::format("relative L2 {:.2g}; reruns of the reference differ by {:.2g}, of which {:g} times is "
+                      "allowed",
+                      f.metrics->relative_l2, at->second, times_noise),
+          ""};
+    } else if (was_inherited && f.origin && excused.contains(f.origin->root)) {
+      f.verdict = Verdict::failed;
+      f.origin =
+          Origin{Origin::Kind::unknown, std::numeric_limits<double>::quiet_NaN(),
+                 fmt::format("what it comes after is within the noise of reruns; this is not: relative "
+                             "L2 {:.2g}, {:.2g} between reruns",
+                             f.metrics->relative_l2, at == noise.end() ? 0 : at->second),
+                 ""};
+    }
+  }
+  return excused.size();
+}
+
+}  // namespace assay::align
