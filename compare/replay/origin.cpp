@@ -306,7 +306,8 @@ class Origins {
 
 void find_origins(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides,
                   const StepOrigins& steps) {
-  if (std::ranges::none_of(findings, is_failure)) return;
+  if (std::ranges::none_of(findings, [](const Finding& f) { return is_failure(f) || is_undecided(f); }))
+    return;
   Origins(findings, pairs, sides, steps, {}).find();
 }
 

@@ -109,6 +109,8 @@ std::vector<RecordedCall> RecordedCalls::of(const LogicalTensor& t) const {
       result.push_back(*forward);
     } else {
       const auto backward = names.backward(t);
+      // Another operator of the module, that has no such parameter: a loss beside the projection before it.
+      if (!backward && t.id.slot == "grad") continue;
       if (!backward) return {};
       result.insert(result.end(), backward->begin(), backward->end());
     }

@@ -52,10 +52,17 @@ LadderResult climb(const LadderPlan& plan, Provider& subject, Provider& referenc
   return walk(plan, {subject, reference}, options, [](const Rung&, const RungResult*) {});
 }
 
+// Without the larger ones, which show nothing new here.
+std::vector<Rung> small_ladder(const Work& work, const Parallel& target) {
+  std::vector<Rung> rungs = ladder_of(work, target);
+  std::erase_if(rungs, [](const Rung& r) { return r.kind == Rung::Kind::larger; });
+  return rungs;
+}
+
 LadderResult climb(const std::string& target, const std::string& fault) {
   const Parallel parallel = parse_parallel(target);
   const auto subject = replay_provider(fault), reference = replay_provider("");
-  return climb({ladder_of(small_work(), parallel)}, *subject, *reference);
+  return climb({small_ladder(small_work(), parallel)}, *subject, *reference);
 }
 
 std::vector<State> states_of(const LadderResult& result) {
@@ -99,7 +106,7 @@ TEST(Ladder, TheUsualMicroBatchesAreAtLeastTwoOfEachRank) {
 TEST(Walk, WhatIsRightPassesInExactArithmeticBitForBit) {
   const Parallel target = parse_parallel("tp=2,dp=2");
   const auto subject = replay_provider(""), reference = replay_provider("");
-  const LadderResult result = climb({ladder_of(small_work("exact"), target)}, *subject, *reference);
+  const LadderResult result = climb({small_ladder(small_work("exact"), target)}, *subject, *reference);
   EXPECT_EQ(result.exit_status(), 0) << ladder_text(result, {});
   EXPECT_TRUE(result.divergences.empty());
   for (const RungResult& r : result.rungs) EXPECT_EQ(r.rule, "bitwise");
@@ -117,15 +124,14 @@ TEST(Walk, TheSmallestFailingSetIsFoundAndWhatContainsItHeld) {
   EXPECT_EQ(d.behind.front().what, "sum of the gradient");
   EXPECT_EQ(d.behind.front().axis, Axis::tp);
   EXPECT_THAT(states_of(result),
-              ElementsAre(State::passed, State::passed, State::failed, State::passed, State::held,
-                          State::held, State::held, State::held, State::held));
+              ElementsAre(State::passed, State::passed, State::failed, State::passed, State::held));
   EXPECT_EQ(result.exit_status(), 1);
 }
 
 TEST(Walk, InExactArithmeticTheCauseIsNamedToo) {
   const Parallel target = parse_parallel("tp=2,sp=1");
   const auto subject = replay_provider("F001"), reference = replay_provider("");
-  const LadderResult result = climb({ladder_of(small_work("exact"), target)}, *subject, *reference);
+  const LadderResult result = climb({small_ladder(small_work("exact"), target)}, *subject, *reference);
   ASSERT_EQ(result.divergences.size(), 1u);
   EXPECT_EQ(result.divergences.front().tensor, "model.norm grad weight (step 0, backward)");
   EXPECT_THAT(result.divergences.front().cause, HasSubstr("the all-reduce over tp is missing"));
@@ -192,7 +198,7 @@ TEST(Walk, ThreeFaultsAtOnceAreThreeDivergences) {
 TEST(Walk, WhatPassedIsNotRunAgain) {
   const std::filesystem::path cache = fresh_folder() / "passed";
   const Parallel target = parse_parallel("dp=2");
-  LadderPlan plan = {ladder_of(small_work(), target), cache};
+  LadderPlan plan = {small_ladder(small_work(), target), cache};
   const auto subject = replay_provider(""), faulty = replay_provider("F131"), reference = replay_provider("");
   CheckOptions options = {.folder = cache.parent_path(), .policies = {load_policy("telechat3")}, .rules = {}};
   const auto quiet = [](const Rung&, const RungResult*) {};
@@ -222,7 +228,7 @@ LadderResult climb_with(const Subject::Run& run) {
   const Parallel target = parse_parallel("tp=2,dp=2");
   Subject subject(run);
   const auto reference = replay_provider("");
-  return climb({ladder_of(small_work(), target)}, subject, *reference);
+  return climb({small_ladder(small_work(), target)}, subject, *reference);
 }
 
 TEST(Walk, OtherStagesGoOnAfterOneThatCrashed) {
@@ -231,8 +237,7 @@ TEST(Walk, OtherStagesGoOnAfterOneThatCrashed) {
       return RunResult{RunResult::State::crashed, "exited with status 3", {}, {}, 0};
     return replay.run(order);
   });
-  EXPECT_THAT(states_of(result), ElementsAre(State::passed, State::trouble, State::passed, State::passed,
-                                             State::passed, State::passed, State::passed, State::passed));
+  EXPECT_THAT(states_of(result), ElementsAre(State::passed, State::trouble, State::passed, State::passed));
   EXPECT_EQ(result.exit_status(), 2);
   EXPECT_THAT(rung_line(result.rungs[1]), HasSubstr("trouble: crashed: exited with status 3"));
 }

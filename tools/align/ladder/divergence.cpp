@@ -94,6 +94,12 @@ std::optional<Divergence> divergence_of(const RungResult& result, const std::vec
     d.kind = f.diagnoses.front().kind;
   } else {
     d.cause = f.reason;
+    // One that says what was done may stand for it: the same mistake in a tensor of which more is known.
+    const auto told = std::ranges::find_if(d.others, [&](std::size_t i) {
+      return !findings[i].diagnoses.empty() && order_of(findings[i]) == order_of(f);
+    });
+    if (told != d.others.end())
+      d.cause += fmt::format("; of {}: {}", findings[*told].name, findings[*told].diagnoses.front().text);
   }
   const bool is_gradient = f.id.slot == "grad", backward = f.id.phase != Phase::forward;
   d.behind = behind(traffic, f.id.module, is_gradient, backward);
