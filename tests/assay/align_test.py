@@ -139,11 +139,11 @@ class AFault(Reports):
         self.assertEqual([c.split(" ")[0] for c in commands], ["::error", "::notice"])
         self.assertIn("title=assay align%3A tp + sp%3A first wrong in backward%2C step 0::", commands[0])
         self.assertIn("all-reduce over tp is missing", commands[0])
-        self.assertIn("FAIL  5 stages: 2 passed, 1 failed, 2 held", commands[1])
+        self.assertIn("FAIL  6 stages: 2 passed, 1 failed, 3 held", commands[1])
 
     def test_a_report_has_standard_output_for_itself(self):
         report = json.loads(self.again.out)
-        self.assertEqual([s["from_cache"] for s in report["stages"]], [True, True, False, False, False])
+        self.assertEqual([s["from_cache"] for s in report["stages"]], [True, True, False, False, False, False])
         self.assertIn("  tp + sp ", self.again.err)
 
     def test_the_page_of_the_stage_is_named(self):

@@ -98,7 +98,7 @@ class Subject(Test):
     def test_stages_that_no_program_can_run_are_not_built(self):
         out = self.align(0, self.plan(stages=[]), "--parallel", "dp=2,ep=2", "--plan-only")
         names = [line[2:27].strip() for line in out.splitlines()[4:-1]]
-        self.assertEqual(names, ["single device", "dp", "dp + ep", "full, more steps", "full, more tokens"])
+        self.assertEqual(names, ["single device", "dp", "dp + ep", "full, more ranks"])
 
     def test_a_command_in_a_folder_of_its_own(self):
         (self.dir / "mine").mkdir()

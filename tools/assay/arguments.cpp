@@ -266,9 +266,7 @@ void add_align(CLI::App& app, const std::string& command, std::function<int()>& 
   count("--sequences", o->sequences, "of a micro-batch", 1);
   count("--length", o->length, "tokens of a sequence", 1);
   count("--seed", o->seed, "of weights and tokens", 0);
-  count("--reruns", o->reruns,
-        "of the reference in other orders of sums, to know its noise; 2 by default, 0: nothing is run twice",
-        0);
+  count("--reruns", o->reruns, "of the reference with sums in other orders, for its noise; 2 by default", 0);
   auto* subject = verb->add_option("--command", o->command,
                                    "the subject; {tp}, {ranks}, {dump}, .. stand for the numbers of a stage")
                       ->type_name("LINE");
