@@ -60,8 +60,8 @@ class Causes {
 
   // What names a mistake comes before what only describes its effect.
   static int generality(std::string_view kind) {
-    constexpr std::string_view named[] = {"attribute", "input_precision", "accumulator_precision",
-                                          "partial_sum", "stale", "weights"};
+    constexpr std::string_view named[] = {"attribute",   "input_precision", "accumulator_precision",
+                                          "partial_sum", "stale",           "weights"};
     const bool names_it = std::ranges::find(named, kind) != std::end(named);
     return names_it ? 0 : kind == "row_factors" ? 2 : 1;
   }
