@@ -97,8 +97,9 @@ void AssayDumpWriter::add(const Record& record, const Tensor& tensor) {
   check_names(record, folder_.string());
   // What the reader would refuse must not get into a dump that looks whole.
   const std::string where = folder_.string() + ": " + to_string(record.id);
-  parse_index_entry(parse_json(index_entry(record, "", "").text(), where), where, record.rank,
-                    manifest_.mesh);
+  const Json entry = index_entry(record, "", "");
+  parse_index_entry(entry, where, record.rank, manifest_.mesh);
+  static_cast<void>(entry.text());  // throws for what is no UTF-8
   const std::lock_guard lock(mutex_);
   check_writable();
   Rank& target = rank(record.rank);

@@ -136,12 +136,27 @@ std::string without_python_numbers(std::string_view text) {
   return result;
 }
 
-std::string quoted(const std::string& text) {
+// A serializer costs more than most names are long.
+bool is_plain(char c) {
+  return c >= ' ' && c < '\x7f' && c != '"' && c != '\\';
+}
+
+void append_quoted(std::string& to, const std::string& text) {
+  if (std::ranges::all_of(text, is_plain)) {
+    to.append(1, '"').append(text).append(1, '"');
+    return;
+  }
   try {
-    return nlohmann::json(text).dump();
+    to += nlohmann::json(text).dump();
   } catch (const nlohmann::json::exception&) {
     throw Error("a name is not UTF-8 text and cannot be written as JSON; rename it");
   }
+}
+
+// Takes the place of the comma behind the last item.
+void close_with(std::string& text, char bracket) {
+  if (text.back() == ',') text.pop_back();
+  text += bracket;
 }
 
 }  // namespace
@@ -154,20 +169,38 @@ std::string_view Json::kind() const {
 
 std::string Json::text() const {
   std::string text;
+  append_to(text);
+  return text;
+}
+
+void Json::append_to(std::string& text) const {
   if (const auto* items = std::get_if<Array>(&value_)) {
-    for (const Json& item : *items) text.append(text.empty() ? "[" : ",").append(item.text());
-    return text.append(items->empty() ? "[]" : "]");
-  }
-  if (const auto* members = std::get_if<Object>(&value_)) {
-    for (const auto& [key, value] : *members) {
-      text.append(text.empty() ? "{" : ",").append(quoted(key)).append(":").append(value.text());
+    text += '[';
+    for (const Json& item : *items) {
+      item.append_to(text);
+      text += ',';
     }
-    return text.append(members->empty() ? "{}" : "}");
+    close_with(text, ']');
+  } else if (const auto* members = std::get_if<Object>(&value_)) {
+    text += '{';
+    for (const auto& [key, value] : *members) {
+      append_quoted(text, key);
+      text += ':';
+      value.append_to(text);
+      text += ',';
+    }
+    close_with(text, '}');
+  } else if (const auto* flag = std::get_if<bool>(&value_)) {
+    text += *flag ? "true" : "false";
+  } else if (const auto* whole = std::get_if<std::int64_t>(&value_)) {
+    text += std::to_string(*whole);
+  } else if (const auto* number = std::get_if<double>(&value_)) {
+    text += nlohmann::json(*number).dump();
+  } else if (is_string()) {
+    append_quoted(text, std::get<std::string>(value_));
+  } else {
+    text += "null";
   }
-  if (const auto* flag = std::get_if<bool>(&value_)) return nlohmann::json(*flag).dump();
-  if (const auto* number = std::get_if<std::int64_t>(&value_)) return nlohmann::json(*number).dump();
-  if (const auto* number = std::get_if<double>(&value_)) return nlohmann::json(*number).dump();
-  return is_string() ? quoted(std::get<std::string>(value_)) : "null";
 }
 
 std::int64_t Json::integer(std::string_view where) const {

@@ -40,6 +40,7 @@ class Json {
 
   /// The value as JSON text, without spaces.
   std::string text() const;
+  void append_to(std::string& text) const;
   /// "a string", "an object", ..: for messages.
   std::string_view kind() const;
 

@@ -81,6 +81,7 @@ class RungCheck {
   std::filesystem::path reference_for(const Rung&);
 
  private:
+  bool runs_reference();  // of any rung, now
   void judge(RungResult&);
   bool is_bitwise(const Rung&) const;
   std::vector<Policy> policies_for(const Rung&) const;
