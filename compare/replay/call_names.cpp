@@ -96,7 +96,7 @@ bool may_have(const Arg& arg, const Shape& shape) {
 
 // The results of a router that follow from which experts it took, not those that say which.
 bool of_choice(std::string_view result) {
-  return result == "weights";
+  return result == "weights" || result == "selection_gap";
 }
 
 std::string without_suffix(const std::string& arg) {

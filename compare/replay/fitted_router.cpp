@@ -37,7 +37,9 @@ std::vector<CallVariant> Replay::with_fitted_scaling() const {
 std::vector<CallVariant> Replay::with_groups() const {
   std::vector<CallVariant> grouped;
   const Tensor* logits = find_tensor(calls_.front().inputs, "logits");
-  if (op().name != "router_topk" || is_float(result_.dtype()) || logits == nullptr) return grouped;
+  // Weights are of any choice.
+  const bool shows = !is_float(result_.dtype()) || calls_.front().output == "selection_gap";
+  if (op().name != "router_topk" || !shows || logits == nullptr) return grouped;
   const std::int64_t experts = logits->shape().back();
   for (std::int64_t groups = 2; groups < experts; ++groups) {
     if (experts % groups != 0) continue;

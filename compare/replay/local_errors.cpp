@@ -8,6 +8,7 @@
 #include <exception>
 
 #include "assay/compare/metrics.h"
+#include "assay/dumps/json.h"
 
 namespace assay {
 namespace {
@@ -30,13 +31,18 @@ std::string text_of(const CallVariant& v) {
   return v.text.empty() ? "its defaults" : v.text;
 }
 
+// Its producer says so: a replay with --routing, which recorded the choice as the router's.
+bool gives_choices(const Dump& dump) {
+  return !dump.producer.empty() && parse_json(dump.producer, "manifest").find("routing") != nullptr;
+}
+
 }  // namespace
 
 LocalErrors::LocalErrors(const Sides& sides, Options options)
     : sides_(sides),
       options_(std::move(options)),
-      actual_calls_(sides.actual_tensors),
-      reference_calls_(sides.reference_tensors) {}
+      actual_calls_(sides.actual_tensors, gives_choices(sides.actual)),
+      reference_calls_(sides.reference_tensors, gives_choices(sides.reference)) {}
 
 bool LocalErrors::is_spent() const {
   return work_ > (options_.isolate ? most_work_isolated : most_work);

@@ -9,6 +9,7 @@ namespace {
 
 // Indices that a call takes from where they were made, in its module or one around it: which rows go to which
 // expert is recorded by who permutes them.
+constexpr std::string_view given_choice = "router_topk";
 struct MadeIndex {
   std::string_view op, arg, made;
 };
@@ -17,6 +18,7 @@ constexpr MadeIndex made_indices[] = {
     {"moe_unpermute", "sorted_index", "sorted_index"},
     {"moe_permute", "index", "index"},
     {"moe_aux_loss", "index", "index"},
+    {given_choice, "chosen", "index"},
 };
 
 }  // namespace
@@ -26,7 +28,8 @@ bool RecordedCall::is_complete() const {
   return !is_gradient(output) || std::ranges::any_of(inputs, is_gradient, &Input::name);
 }
 
-RecordedCalls::RecordedCalls(const std::vector<LogicalTensor>& tensors) {
+RecordedCalls::RecordedCalls(const std::vector<LogicalTensor>& tensors, bool gives_choices)
+    : gives_choices_(gives_choices) {
   for (const LogicalTensor& t : tensors) {
     if (t.id.phase == Phase::optimizer) continue;
     if (t.id.slot == "param" || t.id.slot == "state") {
@@ -62,17 +65,19 @@ std::vector<const LogicalTensor*> RecordedCalls::around(const LogicalTensor& t) 
 }
 
 void RecordedCalls::add_indices(RecordedCall& call, const LogicalTensor& made) const {
+  const auto is_given = [&](std::string_view arg) {
+    return std::ranges::find(call.inputs, arg, &RecordedCall::Input::name) != call.inputs.end();
+  };
   // Hugging Face keeps the bias of a router with the projection that makes its logits.
   const auto gate = modules_.find({made.id.step, made.id.module + ".gate"});
-  if (call.op->name == "router_topk" && gate != modules_.end()) {
+  if (call.op->name == "router_topk" && gate != modules_.end() && !is_given("expert_bias")) {
     const auto bias = std::ranges::find_if(
         gate->second, [](const LogicalTensor* t) { return t->id.arg == "e_score_correction_bias"; });
     if (bias != gate->second.end()) call.inputs.push_back({"expert_bias", *bias});
   }
   for (const MadeIndex& index : made_indices) {
-    const bool given =
-        std::ranges::find(call.inputs, index.arg, &RecordedCall::Input::name) != call.inputs.end();
-    if (index.op != call.op->name || given) continue;
+    if (index.op != call.op->name || is_given(index.arg)) continue;
+    if (index.op == given_choice && !gives_choices_) continue;
     // A gradient of a parameter is a sum over the calls of several micro-batches.
     const std::int64_t micro_batch =
         call.inputs.empty() ? made.id.micro_batch : call.inputs.front().tensor->id.micro_batch;

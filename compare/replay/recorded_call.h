@@ -29,7 +29,8 @@ struct RecordedCall {
 class RecordedCalls {
  public:
   /// @param tensors  must outlive this
-  explicit RecordedCalls(const std::vector<LogicalTensor>& tensors);
+  /// @param gives_choices  routers were told which experts to take
+  explicit RecordedCalls(const std::vector<LogicalTensor>& tensors, bool gives_choices = false);
   /// The calls whose results add up to this tensor: one, or one per micro-batch for a parameter's gradient,
   /// one per weight for the input's gradient of a fused projection. None if its operator is not known, or was
   /// recorded under names that are not the operator's.
@@ -43,6 +44,7 @@ class RecordedCalls {
   std::vector<Key> keys_of(const LogicalTensor&) const;
   void add_indices(RecordedCall&, const LogicalTensor& made) const;
 
+  bool gives_choices_;
   std::map<Key, Call> calls_;  ///< by step, micro-batch, module and call
   std::map<std::pair<std::int64_t, std::string>, Call>
       modules_;  ///< by step: parameters and states before it
