@@ -39,7 +39,7 @@ std::vector<CallVariant> Replay::with_groups() const {
   const Tensor* logits = find_tensor(calls_.front().inputs, "logits");
   // Weights are of any choice.
   const bool shows = !is_float(result_.dtype()) || calls_.front().output == "selection_gap";
-  if (op().name != "router_topk" || !shows || logits == nullptr) return grouped;
+  if (op().name != "router_topk" || !shows || logits == nullptr || logits->shape().empty()) return grouped;
   const std::int64_t experts = logits->shape().back();
   for (std::int64_t groups = 2; groups < experts; ++groups) {
     if (experts % groups != 0) continue;

@@ -71,7 +71,7 @@ Replay::Replay(const Dump& dump, std::vector<RecordedCall> calls, Tensor result,
 // The loss of a router sees its tokens by sequence, its choice was recorded as one list of tokens.
 void Replay::take_index_of_tokens(Call& call) {
   const Tensor* logits = find_tensor(call.inputs, "logits");
-  if (call.op->name != "moe_aux_loss" || logits == nullptr) return;
+  if (call.op->name != "moe_aux_loss" || logits == nullptr || logits->shape().empty()) return;
   for (NamedTensor& input : call.inputs) {
     if (input.name != "index" || input.tensor.shape().empty()) continue;
     Shape shape = logits->shape();
@@ -155,7 +155,10 @@ std::vector<NamedTensor> Replay::inputs_of(const Call& call, const CallVariant& 
 
 Attributes Replay::attributes_of(const Call& call, const CallVariant& variant) const {
   Attributes attributes = variant.attributes;
-  const auto extent = [](const Tensor& t) { return static_cast<double>(t.shape().back()); };
+  const auto extent = [&](const Tensor& t) {
+    if (t.shape().empty()) throw Error("{}: a single number, expected a last dimension", call.op->name);
+    return static_cast<double>(t.shape().back());
+  };
   const auto given = [&](const char* name) { return find_tensor(call.inputs, name); };
   if (call.op->name == "router_topk" && !result_.shape().empty())
     attributes.set("top_k", extent(given("chosen") != nullptr ? *given("chosen") : result_));

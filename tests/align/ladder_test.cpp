@@ -149,6 +149,44 @@ TEST(Walk, RoundingThatGrewIsNoDivergence) {
   EXPECT_THAT(result.rungs.front().notes, testing::Contains(HasSubstr("by rounding that grew")));
 }
 
+// A router that is given the reference's choice, against its own scores.
+TEST(Walk, AGivenChoiceIsNoDivergence) {
+  Rung rung = {.name = "tp", .kind = Rung::Kind::stated, .work = {}, .parallel = parse_parallel("tp=2")};
+  rung.work.model = "telechat3-105b-tiny,layers=3";
+  rung.work.precision = "bf16";
+  rung.work.steps = 1;
+  rung.work.sequences = 2;
+  const auto subject = replay_provider(""), reference = replay_provider("");
+  const LadderResult result = climb({{rung}}, *subject, *reference);
+  EXPECT_EQ(result.exit_status(), 0) << ladder_text(result, {});
+  EXPECT_TRUE(result.rungs.front().pinned);
+}
+
+TEST(Walk, WhereBitsAreAskedForRoundingIsNoExcuse) {
+  const Rung rung = {
+      .name = "tp", .kind = Rung::Kind::stated, .work = small_work(), .parallel = parse_parallel("tp=2")};
+  const auto subject = replay_provider(""), reference = replay_provider("");
+  const CheckOptions options = {.folder = fresh_folder(), .policies = {load_policy("bitwise")}, .rules = {}};
+  const LadderResult result =
+      walk({{rung}}, {*subject, *reference}, options, [](const Rung&, const RungResult*) {});
+  EXPECT_EQ(result.rungs.front().state, State::failed);
+}
+
+TEST(Walk, WhatSomebodyRecordedIsNotDeleted) {
+  const std::filesystem::path dump = fresh_folder() / "tp" / "dump";
+  const Rung rung = {.name = "tp", .kind = Rung::Kind::stated, .work = small_work(), .parallel = {}};
+  const auto reference = replay_provider("");
+  std::filesystem::create_directories(dump.parent_path());
+  ASSERT_EQ(reference->run({rung, dump.parent_path()}).state, RunResult::State::finished);
+  const auto subject = dump_provider(dump.string());
+  const CheckOptions options = {
+      .folder = dump.parent_path().parent_path(), .policies = {load_policy("telechat3")}, .rules = {}};
+  const LadderResult result =
+      walk({{rung}}, {*subject, *reference}, options, [](const Rung&, const RungResult*) {});
+  EXPECT_EQ(result.exit_status(), 0);
+  EXPECT_TRUE(std::filesystem::exists(dump / "manifest.json"));
+}
+
 // A command that takes no number of steps would do the same again.
 TEST(Ladder, WhatASubjectCannotTellFromTheFullStrategyIsNoStage) {
   const Parallel target = parse_parallel("dp=2");
@@ -204,9 +242,12 @@ TEST(Walk, WhatPassedIsNotRunAgain) {
   const LadderResult first = walk(plan, {*subject, *reference}, options, quiet),
                      second = walk(plan, {*subject, *reference}, options, quiet),
                      other = walk(plan, {*faulty, *reference}, options, quiet);
+  plan.judged_by = "stricter rules";
+  const LadderResult stricter = walk(plan, {*subject, *reference}, options, quiet);
   for (const RungResult& r : first.rungs) EXPECT_FALSE(r.from_cache);
   for (const RungResult& r : second.rungs) EXPECT_TRUE(r.from_cache);
   EXPECT_EQ(other.exit_status(), 1);
+  for (const RungResult& r : stricter.rungs) EXPECT_FALSE(r.from_cache);
 }
 
 // A subject that does something else with its dump.
@@ -321,8 +362,13 @@ TEST(PlanFiles, WhatIsWrongIsSaidWithItsLine) {
   EXPECT_THAT(problem_of("model = 'x'\n\nstep = 1\n"), HasSubstr(":3: has a key 'step'; expected one of"));
   EXPECT_THAT(problem_of("model = 'x'\n[subject]\ndump = 'a'\ncommand = 'b {dump}'\n"),
               HasSubstr("a command, a dump and a replay at once"));
-  EXPECT_THAT(problem_of("model = 'x'\n[[stage]]\nname='a'\n[[stage]]\nname='a'\n"),
-              HasSubstr("two stages 'a'"));
+  const std::string start = "model = 'qwen3-moe-tiny'\n[[stage]]\n";
+  EXPECT_THAT(problem_of(start + "name='a b'\n[[stage]]\nname='a-b'\n"),
+              HasSubstr(":4: the stages 'a b' and 'a-b' would both write to a folder 'a-b'"));
+  EXPECT_EQ(problem_of(start + "name='单机'\n[[stage]]\nname='张量'\n"), "");
+  EXPECT_THAT(problem_of(start + "name=\"a\\n::error::b\"\n"), HasSubstr("has control characters"));
+  EXPECT_THAT(problem_of(start + "parallel='dp=2,ep=3'\n"), HasSubstr(":2: stage 'dp + ep': ep 3"));
+  EXPECT_THAT(problem_of("[subject]\ndump='d'\ntimeout=3\n"), HasSubstr("which are of a command"));
   EXPECT_THAT(problem_of("model = [\n"), HasSubstr("expected a plan in TOML"));
 }
 

@@ -3,11 +3,15 @@
     ASSAY=build/dev/tools/assay/assay ASSAY_TEST_DATA=tests/data ASSAY_ALIGN_SCHEMA=tools/align/ladder/align.schema.json \\
         python3 tests/assay/align_test.py
 """
+import fcntl
 import json
 import os
 import re
 import shutil
+import signal
+import subprocess
 import tempfile
+import time
 import unittest
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -199,7 +203,40 @@ class Outputs(Test):
         self.trouble(*WORK, "--html", "no/such/x", says="--html no/such/x")
         (self.dir / "plan.toml").write_text('model = "telechat3-105b-tiny"\n')
         self.trouble("align", "plan.toml", "--json", "plan.toml", says="is an input")
+        self.trouble(*WORK, "--json", "work", "--work", "work", says="work: is the folder of the stages (--work)")
         self.assertEqual([p.name for p in self.dir.iterdir()], ["plan.toml"])
+
+
+class Refused(Test):
+    def test_what_a_plan_with_stages_says_itself(self):
+        (self.dir / "plan.toml").write_text('model = "telechat3-105b-tiny"\n[[stage]]\nparallel = "tp=2"\n')
+        for words in (["--steps", "3"], ["--precision", "bf16"], ["--parallel", "dp=2"]):
+            self.trouble("align", "plan.toml", *words, says=f"{words[0]}: the plan plan.toml states its own [[stage]]s")
+
+    def test_a_fault_that_no_stage_shows(self):
+        self.trouble(*WORK, "--parallel", "tp=2", "--fault", "F010", says="fault F010 does not show under 'tp=2', which lacks dp > 1")
+
+    def test_a_folder_in_which_another_alignment_works(self):
+        (self.dir / "work").mkdir()
+        with open(self.dir / "work" / "work.lock", "w") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            self.trouble(*WORK, "--parallel", "tp=2", "--work", "work", says="work: another alignment works in it")
+
+    def test_a_command_ends_with_its_alignment(self):
+        align = subprocess.Popen([os.environ["ASSAY"], *WORK, "--command", "echo $$ > pid; exec sleep 99 # {dump}"], cwd=self.dir,
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        pid = self.dir / "pid"
+        for _ in range(600):
+            if pid.exists() and pid.read_text().endswith("\n"):
+                break
+            time.sleep(0.1)
+        align.send_signal(signal.SIGTERM)
+        self.assertEqual(align.wait(), -signal.SIGTERM)
+        for _ in range(100):
+            if not Path("/proc", pid.read_text().strip()).exists():
+                return
+            time.sleep(0.1)
+        self.fail("the command still runs")
 
 
 if __name__ == "__main__":

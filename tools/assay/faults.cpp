@@ -28,10 +28,10 @@ void describe(const align::Fault& f) {
   fmt::print("  shows in  {}, {}{}\n", f.answer.phase, f.answer.tensor,
              f.answer.dimension.empty() ? "" : fmt::format(", along {}", f.answer.dimension));
   fmt::print(
-      "  plant it  assay replay {0} --parallel {1} --fault {2} --dump faulty\n"
+      "  plant it  assay replay {0}{1} --fault {2} --dump faulty\n"
       "  right is  assay replay {0} --dump right\n"
       "  find it   assay diff faulty right\n",
-      options, quoted(f.conditions.parallel), f.id);
+      options, f.conditions.parallel.empty() ? "" : " --parallel " + quoted(f.conditions.parallel), f.id);
 }
 
 }  // namespace

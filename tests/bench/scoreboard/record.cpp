@@ -60,9 +60,10 @@ std::string row_of_align(const std::vector<Record>& faults, const std::vector<Re
   const auto n = faults.size();
   const auto closed = static_cast<std::size_t>(count(&Record::is_closed));
   const auto found = share(count(&Record::found), n);
+  const bool is_quiet = std::ranges::none_of(clean, &Record::found);
   return fmt::format(
-      "| assay align | {0} | {0} | {1} | {2} | {3} | {4} | {5} |\n", found, share(count(&Record::tensor), n),
-      share(count(&Record::phase), n), share(count(&Record::dimension), n),
+      "| assay align | {} | {} | {} | {} | {} | {} | {} |\n", found, is_quiet ? found : "-",
+      share(count(&Record::tensor), n), share(count(&Record::phase), n), share(count(&Record::dimension), n),
       share(count([](const Record& r) { return r.is_closed && r.named && r.dimension; }), closed),
       share(std::ranges::count_if(clean, &Record::found), clean.size()));
 }

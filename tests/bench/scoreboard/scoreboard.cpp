@@ -43,13 +43,14 @@ Options options_of(const std::vector<std::string>& args) {
     } else if (key == "--precision") {
       o.precision = value;
     } else if (key == "--part") {
-      const auto slash = value.find('/');
+      const auto slash = std::min(value.find('/'), value.size());
       std::from_chars(value.data(), value.data() + slash, o.part);
-      std::from_chars(value.data() + slash + 1, value.data() + value.size(), o.parts);
+      std::from_chars(value.data() + std::min(slash + 1, value.size()), value.data() + value.size(), o.parts);
+      if (o.part < 1 || o.part > o.parts) throw Error("--part {}: expected K/N with K from 1 to N", value);
     } else if (key == "--only") {
       for (std::size_t begin = 0; begin < value.size();) {
         const std::size_t end = std::min(value.find(',', begin), value.size());
-        o.only.insert(value.substr(begin, end - begin));
+        o.only.insert(std::string(align::find_fault(value.substr(begin, end - begin)).id));
         begin = end + 1;
       }
     } else {

@@ -160,7 +160,7 @@ Record Trials::fault(const Fault& f, const std::string& precision) {
   const align::LadderResult result =
       walk(plan, {*subject, *reference}, check, [](const align::Rung&, const align::RungResult*) {});
   Record r;
-  r.name = f.id;
+  r.name = precision.empty() ? std::string(f.id) : fmt::format("{} {}", f.id, precision);
   r.is_closed = f.kind != align::FaultKind::none && !f.answer.says.empty();
   r.is_of_optimizer = f.answer.phase == "optimizer";
   r.seconds = result.seconds;

@@ -28,6 +28,8 @@ struct CheckOptions {
   Rules rules;                   ///< of the subject's names and layouts
   int threads = 1;
   bool keep = false;  ///< dumps of what passed, too
+  /// " --rules r.toml", " --tolerance telechat3": for the command that repeats a comparison.
+  std::string rules_as_given = {}, tolerances_as_given = {};
   /// Of the reference with its sums in other orders, where a failure is undecided: what they differ by is
   /// noise. 0: nothing is run again, not for determinism either.
   std::int64_t reruns = 2;
@@ -49,10 +51,11 @@ struct RungResult {
   };
   Rung rung;
   State state = State::passed;
-  std::string reason = {};                             ///< why it did not pass, or was not run
-  bool from_cache = false;                             ///< it passed before, with the same content
-  bool pinned = false;                                 ///< with the reference's choices of experts
-  std::string rule = {};                               ///< by which it was judged
+  std::string reason = {};  ///< why it did not pass, or was not run
+  bool from_cache = false;  ///< it passed before, with the same content
+  bool pinned = false;      ///< with the reference's choices of experts
+  std::string rule = {};    ///< by which it was judged
+  std::string exempt = {};  ///< of one that passed: ", 12 by rounding that grew", what was outside of it
   std::array<PhaseResult, 3> phases = {};              ///< forward, backward, optimizer
   std::vector<ConfigurationCheck> configuration = {};  ///< of the single device
   std::vector<std::string> notes = {};

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cctype>
 #include <cerrno>
 #include <cstring>
@@ -23,6 +24,26 @@ namespace assay::align {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// Of the command that runs. Who ends an alignment ends what it started, which is in a group of its own.
+std::atomic<pid_t> running_group = 0;
+static_assert(std::atomic<pid_t>::is_always_lock_free);
+
+extern "C" void end_with_command(int signal) {
+  if (const pid_t group = running_group; group > 0) kill(-group, SIGTERM);
+  raise(signal);  // as it was before: SA_RESETHAND
+}
+
+void end_commands_with_us() {
+  struct sigaction action = {};
+  action.sa_handler = end_with_command;
+  action.sa_flags = SA_RESETHAND | SA_NODEFER;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before = {};
+    sigaction(signal, nullptr, &before);
+    if (before.sa_handler == SIG_DFL) sigaction(signal, &action, nullptr);
+  }
+}
 
 // What a process group leaves behind when it is told to end, before it is killed.
 constexpr std::chrono::seconds grace{3};
@@ -62,7 +83,10 @@ constexpr Placeholder placeholders[] = {
     {"sequences", [](const RunOrder& o) { return text_of(o.rung.work.sequences); }},
     {"length", [](const RunOrder& o) { return text_of(o.rung.work.length); }},
     {"seed", [](const RunOrder& o) { return text_of(o.rung.work.seed); }},
-    {"routing", [](const RunOrder& o) { return o.routing; }},
+    {"routing",
+     [](const RunOrder& o) {
+       return o.routing.empty() ? "" : std::filesystem::absolute(o.routing).string();
+     }},
     {"rerun", [](const RunOrder& o) { return text_of(o.rerun); }},
 };
 
@@ -116,6 +140,7 @@ pid_t start(const std::string& line, const Command& command, const std::filesyst
     _exit(127);
   }
   setpgid(child, child);
+  running_group = child;
   close(out);
   return child;
 }
@@ -153,6 +178,7 @@ class CommandProvider : public Provider {
     if (command_.line.find("{dump}") == std::string::npos)
       throw Error("the command '{}' has no {{dump}}: expected the folder for its dump in its words",
                   printable(command_.line));
+    end_commands_with_us();
     if (!command_.directory.empty() && !std::filesystem::is_directory(command_.directory))
       throw Error("the command '{}' is to run in {}, which is no folder", printable(command_.line),
                   printable(command_.directory));
@@ -170,6 +196,7 @@ class CommandProvider : public Provider {
       const std::string said =
           last_words(result.output);  // before it is told to end, of which it may say much
       end_group_of(child, status.has_value());
+      running_group = 0;
       judge(result, status, said);
     } catch (const std::exception& e) {
       result.state = RunResult::State::crashed;
@@ -179,6 +206,7 @@ class CommandProvider : public Provider {
     return result;
   }
 
+  bool depends_on_name() const override { return command_.line.find("{stage}") != std::string::npos; }
   bool takes_routing() const override { return command_.line.find("{routing}") != std::string::npos; }
   bool tells_apart(const Work& a, const Work& b) const override {
     const Rung of_a = {.name = "a stage", .work = a}, of_b = {.name = "a stage", .work = b};

@@ -16,8 +16,8 @@ namespace {
 constexpr std::size_t most_named = 3;
 
 // Keys of a manifest that may differ between two runs of the same work.
-constexpr std::array free_keys = {"parallel", "fault",   "program", "routing",
-                                  "command",  "weights", "tokens",  "modes_of"};
+constexpr std::array free_keys = {"parallel", "fault",  "program",  "routing",  "command",
+                                  "weights",  "tokens", "modes_of", "framework"};
 
 bool is_initial(const Finding& f) {
   return f.id.slot == "param" && f.id.phase == Phase::forward && f.id.step == 0;

@@ -13,7 +13,7 @@ namespace assay::align {
 struct Divergence {
   SwitchSet strategies;     ///< the smallest set that fails
   std::string passes = {};  ///< what passes without one of them: "tp + sp fails, tp alone passes"
-  std::string phase, module, tensor, op;
+  std::string phase, module, tensor;
   std::int64_t step = 0, micro_batch = -1;
   std::string origin = {};               ///< created here, with the reason
   std::string cause = {};                ///< the diagnosis in words with its numbers; else what is wrong

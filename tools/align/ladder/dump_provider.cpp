@@ -28,6 +28,8 @@ class DumpProvider : public Provider {
                : fmt::format("no dump was recorded of it: there is no {}", path.string());
   }
   std::string content(const Rung&) const override { return ""; }
+  bool depends_on_name() const override { return path_.find("{stage}") != std::string::npos; }
+  bool makes_dumps() const override { return false; }
   bool runs_beside() const override { return true; }
   std::string text() const override { return path_; }
 

@@ -185,8 +185,9 @@ std::string configuration(const LadderResult& result) {
 // Of the strategy at the top where nothing is wrong: else each divergence has its own.
 std::string ranks(const LadderResult& result) {
   if (!result.divergences.empty() || result.rungs.empty()) return "";
-  const auto most =
-      std::ranges::max_element(result.rungs, {}, [](const RungResult& r) { return r.rung.parallel.ranks(); });
+  const auto most = std::ranges::max_element(result.rungs, {}, [](const RungResult& r) {
+    return r.state == State::left_out ? 0 : r.rung.parallel.ranks();
+  });
   const std::string talk = who_talks(most->rung, {}, "ranks");
   if (talk.empty()) return "";
   return fmt::format("<section id=\"who\"><h2>Who talks to whom in {}</h2>{}</section>",

@@ -41,8 +41,7 @@ std::vector<LadderLine> lines_of(const Divergence& d, const RungResult& rung) {
   lines.push_back({"smallest", fmt::format("{} fails{}", to_string(d.strategies),
                                            d.passes.empty() ? "" : "; these pass: " + d.passes)});
   add_others(lines, d, rung.report->findings);
-  lines.push_back({"look", fmt::format("assay diff {} {}", shell_quoted(rung.subject.string()),
-                                       shell_quoted(rung.reference.string()))});
+  lines.push_back({"look", rung.report->command});
   if (!rung.page.empty()) lines.push_back({"page", rung.page.string()});
   std::erase_if(lines, [](const LadderLine& line) { return line.text.empty(); });
   return lines;

@@ -12,7 +12,6 @@ struct LadderHead {
   std::string command;             ///< as it was given
   std::string subject, reference;  ///< Provider::text
   std::string model, target, precision;
-  std::string folder;  ///< of dumps and outputs
 };
 
 /// The stages and what they cost, and runs nothing.

@@ -47,7 +47,8 @@ std::string rung_line(const RungResult& r) {
   if (r.from_cache) return fmt::format("{} passed before", name_of);
   return fmt::format("{} {:>11} {:>11} {:>11} {:>7.1f} s  {}{}", name_of, cell_text(r.phases[0]),
                      cell_text(r.phases[1]), cell_text(r.phases[2]), r.seconds,
-                     r.state == State::passed ? r.rule : "FAIL", r.pinned ? ", pinned routing" : "");
+                     r.state == State::passed ? r.rule + r.exempt : "FAIL",
+                     r.pinned ? ", pinned routing" : "");
 }
 
 std::string ladder_text(const LadderResult& result, const std::vector<std::string>& written) {

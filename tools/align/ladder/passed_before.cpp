@@ -17,7 +17,13 @@ std::string hash_of(const std::string& content) {
 }  // namespace
 
 PassedBefore::PassedBefore(std::filesystem::path file) : file_(std::move(file)) {
-  if (file_.empty() || !std::filesystem::exists(file_)) return;
+  if (file_.empty()) return;
+  const auto status = std::filesystem::status(file_);
+  const bool is_new = !std::filesystem::exists(status);
+  if (!is_new && !std::filesystem::is_regular_file(status))
+    throw Error("{}: is no file; delete it, or take another folder with --work", file_.string());
+  if (!std::ofstream(file_, std::ios::app))
+    throw Error("{}: cannot be written; take another folder with --work", file_.string());
   std::ifstream in(file_);
   if (!in) throw Error("{}: cannot be read; delete it to run every stage again", file_.string());
   for (std::string line; std::getline(in, line);) known_.insert(line);

@@ -10,6 +10,7 @@
 #include "assay/align/arithmetic.h"
 #include "assay/align/loss_shares.h"
 #include "assay/align/optimizer_settings.h"
+#include "assay/compare/report.h"
 #include "assay/dumps/file.h"
 #include "assay/golden/error.h"
 
@@ -100,6 +101,14 @@ bool read_work(Table& table, Work& work, Parallel& parallel) {
   return states_micro_batches;
 }
 
+// A model that is a file lies beside the plan, what a preset is called is no file; "m.toml,layers=2" is one.
+void beside(std::string& model, const std::string& plan) {
+  const std::string file = model.substr(0, model.find(','));
+  const std::string ending = std::filesystem::path(file).extension().string();
+  if (ending != ".toml" && ending != ".json") return;
+  model = (std::filesystem::path(plan).parent_path() / model).string();
+}
+
 ProviderSettings provider_in(const toml::node& node, const std::string& where) {
   const toml::table* table = node.as_table();
   if (table == nullptr)
@@ -119,6 +128,11 @@ ProviderSettings provider_in(const toml::node& node, const std::string& where) {
   const auto beside_plan = [&](std::string& path) {
     path = (std::filesystem::path(where).parent_path() / path).string();
   };
+  const bool has_command_keys =
+      table->contains("timeout") || table->contains("directory") || table->contains("files");
+  if (!runs && has_command_keys)
+    throw Error("{}:{}: has timeout, directory or files, which are of a command; expected a 'command'", where,
+                node.source().begin.line);
   if (recorded) beside_plan(settings.path);
   if (!settings.command.directory.empty()) beside_plan(settings.command.directory);
   std::ranges::for_each(settings.command.files, beside_plan);
@@ -140,13 +154,20 @@ std::vector<Rung> stages_in(const toml::node& node, const PlanFile& plan, const 
     rung.kind = Rung::Kind::stated;
     rung.work = plan.work;
     read_work(reader, rung.work, rung.parallel);
+    if (rung.work.model != plan.work.model) beside(rung.work.model, where);
     reader.read("name", rung.name);
     reader.expect_no_more();
+    if (printable(rung.name) != rung.name)
+      throw Error("{}:{}: the name '{}' has control characters; expected a text for a line of the report",
+                  where, item.source().begin.line, printable(rung.name));
     if (rung.name.empty()) rung.name = to_string(switches_of(rung.parallel));
+    if (const std::string why = objection(rung.work, rung.parallel); !why.empty())
+      throw Error("{}:{}: stage '{}': {}", where, item.source().begin.line, rung.name, why);
     if (switches_of(rung.parallel).empty()) rung.kind = Rung::Kind::single;
-    if (std::ranges::find(rungs, folder_of(rung), folder_of) != rungs.end())
-      throw Error("{}:{}: there are two stages '{}'; expected different names", where,
-                  item.source().begin.line, rung.name);
+    if (const auto same = std::ranges::find(rungs, folder_of(rung), folder_of); same != rungs.end())
+      throw Error("{}:{}: the stages '{}' and '{}' would both write to a folder '{}'; expected other names",
+                  where, item.source().begin.line, printable(same->name), printable(rung.name),
+                  printable(folder_of(rung)));
     rungs.push_back(std::move(rung));
   }
   return rungs;
@@ -165,6 +186,7 @@ PlanFile load_plan(const std::string& file) {
   Table reader(root, file);
   PlanFile plan;
   plan.states_micro_batches = read_work(reader, plan.work, plan.target);
+  beside(plan.work.model, file);
   reader.read("reruns", plan.reruns, 0);
   for (const auto& [key, side] : {std::pair{"subject", &plan.subject}, {"reference", &plan.reference}}) {
     if (const toml::node* node = reader.take(key)) *side = provider_in(*node, file);

@@ -42,6 +42,12 @@ class Provider {
   virtual std::string objection(const Rung&) const { return ""; }
   /// Whether routing can be pinned.
   virtual bool takes_routing() const { return false; }
+  /// Whether its dumps are made by its runs, and may be deleted when they have been judged.
+  virtual bool makes_dumps() const { return true; }
+  /// Whether runs of the same work are others in another stage.
+  virtual bool depends_on_name() const { return false; }
+  /// @throws Error  if the rungs cannot show what it is asked to do
+  virtual void check(const std::vector<Rung>&) const {}
   /// Whether several runs may take place at the same time.
   virtual bool runs_beside() const { return false; }
   /// Whether its exact precision is exact: its bits do not depend on the order of sums.

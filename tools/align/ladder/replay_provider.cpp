@@ -12,6 +12,10 @@
 namespace assay::align {
 namespace {
 
+// That of torch.amp.GradScaler. Megatron-LM's 2^32 overflows in the first steps, until it has shrunk: nothing
+// could be judged.
+constexpr double initial_scale = 0x1p16;
+
 // Of a rerun: pairwise, then in smaller and smaller blocks.
 Summation sums_of(std::int64_t rerun) {
   Summation sums;
@@ -45,6 +49,13 @@ class ReplayProvider : public Provider {
   std::string objection(const Rung& rung) const override {
     return align::objection(rung.work, rung.parallel);
   }
+  void check(const std::vector<Rung>& rungs) const override {
+    if (fault_.empty()) return;
+    for (const Fault* fault : faults_named(fault_)) {
+      const auto is_planted = [&](const Rung& rung) { return shows(*fault, rung.parallel); };
+      if (std::ranges::none_of(rungs, is_planted)) check_fault(*fault, rungs.back().parallel);
+    }
+  }
   bool takes_routing() const override { return true; }
   bool computes_exactly() const override { return true; }
   bool reorders() const override { return true; }
@@ -68,6 +79,7 @@ class ReplayProvider : public Provider {
     replay.settings.parallel = order.rung.parallel;
     replay.settings.seed = w.seed;
     replay.settings.sums = sums_of(order.rerun);
+    replay.settings.loss_scaling.initial = initial_scale;
     replay.steps = w.steps;
     replay.routing = order.routing;
     replay.dump = dump.string();

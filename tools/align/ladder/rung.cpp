@@ -91,7 +91,8 @@ class Builder {
       Parallel wider = target_;
       wider.dp *= 2;
       more.sequences = work_.sequences;
-      more.micro_batches = std::max(work_.micro_batches, usual_micro_batches(work_, wider));
+      const std::int64_t enough = std::max(work_.micro_batches, usual_micro_batches(work_, wider));
+      more.micro_batches = (enough + wider.dp - 1) / wider.dp * wider.dp;
       add_larger("full, more ranks", more, wider);
     }
     if (work_.model.empty()) return;
@@ -116,12 +117,13 @@ class Builder {
 std::string folder_of(const Rung& rung) {
   std::string name;
   for (const char c : rung.name) {
-    if (std::isalnum(static_cast<unsigned char>(c)) != 0)
+    const auto byte = static_cast<unsigned char>(c);
+    if (std::isalnum(byte) != 0 || byte >= 0x80)  // letters of any script, in UTF-8
       name += c;
     else if (!name.empty() && name.back() != '-')
       name += '-';
   }
-  return name;
+  return name.empty() ? "stage" : name;
 }
 
 std::string objection(const Work& work, const Parallel& p) {
@@ -151,7 +153,10 @@ std::int64_t usual_micro_batches(const Work& work, const Parallel& target) {
 }
 
 double cost_of(const Rung& r) {
-  return static_cast<double>(r.work.steps * r.work.micro_batches * r.work.sequences * r.work.length);
+  double cost = 1;
+  for (const std::int64_t n : {r.work.steps, r.work.micro_batches, r.work.sequences, r.work.length})
+    cost *= static_cast<double>(n);
+  return cost;
 }
 
 }  // namespace assay::align

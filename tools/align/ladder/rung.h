@@ -29,7 +29,7 @@ struct Rung {
   Parallel parallel = {};
 };
 
-/// A file-system name for it: "tp-sp".
+/// A file-system name for it, without dots: "tp-sp".
 std::string folder_of(const Rung&);
 
 /// Single device; every dimension of the strategy alone; pairs; all; then more steps, micro-batches and

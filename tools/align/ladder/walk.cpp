@@ -20,6 +20,10 @@ bool includes(const SwitchSet& all, const SwitchSet& part) {
   return std::ranges::includes(all, part);
 }
 
+bool is_same(const Rung& a, const Rung& b) {
+  return a.parallel == b.parallel && a.work == b.work;
+}
+
 class Walk {
  public:
   Walk(const LadderPlan& plan, Opponents opponents, const CheckOptions& options,
@@ -33,8 +37,11 @@ class Walk {
   LadderResult run() {
     const auto begin = std::chrono::steady_clock::now();
     for (std::size_t k = 0; k < plan_.rungs.size(); ++k) {
+      const Rung& rung = plan_.rungs[k];
+      const auto is_it = [&](const Rung& r) { return r.name == rung.name; };
+      if (std::ranges::any_of(result_.rungs, is_it, &RungResult::rung)) continue;  // a search came to it
       look_ahead(k);
-      const std::size_t at = climb(plan_.rungs[k]);
+      const std::size_t at = climb(rung);
       if (result_.rungs[at].state == State::failed) localize(at);
     }
     result_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -42,9 +49,7 @@ class Walk {
   }
 
  private:
-  std::size_t climb(Rung rung) {
-    const std::string name = rung.name;
-    for (int twin = 2; is_name(rung.name); ++twin) rung.name = fmt::format("{} ({})", name, twin);
+  std::size_t climb(const Rung& rung) {
     tell_(rung, nullptr);
     result_.rungs.push_back(result_of(rung));
     tell_(rung, &result_.rungs.back());
@@ -52,8 +57,10 @@ class Walk {
   }
 
   // Folders and reports go by names; a search may come to the same strategies with other work.
-  bool is_name(const std::string& name) const {
-    return std::ranges::any_of(result_.rungs, [&](const RungResult& r) { return r.rung.name == name; });
+  bool is_taken(const Rung& rung) const {
+    const auto has_folder = [&](const Rung& other) { return folder_of(other) == folder_of(rung); };
+    return std::ranges::any_of(plan_.rungs, has_folder) ||
+           std::ranges::any_of(result_.rungs, has_folder, &RungResult::rung);
   }
 
   // Stages that will be run, if nothing comes between, are run beside the one that is waited for.
@@ -91,7 +98,8 @@ class Walk {
     const auto started = ahead_.find(rung.name);
     RungResult result = started == ahead_.end() ? check_.run(rung) : started->second.get();
     if (started != ahead_.end()) ahead_.erase(started);
-    if (result.state == State::passed) passed_before_.add(content_of(rung));
+    const bool is_configured = std::ranges::all_of(result.configuration, &ConfigurationCheck::passed);
+    if (result.state == State::passed && is_configured) passed_before_.add(content_of(rung));
     return result;
   }
 
@@ -101,9 +109,9 @@ class Walk {
                       reference = opponents_.reference.content(rung);
     if (subject.empty() || reference.empty()) return "";
     const Work& w = rung.work;
-    return fmt::format("{}\n{}\n{} {} {} {} {} {} {} {} {} {} {}", subject, reference, w.precision,
-                       w.optimizer, w.loss_average, w.prompt, w.steps, w.micro_batches, w.sequences, w.length,
-                       w.seed, to_string(rung.parallel), w.model);
+    return fmt::format("{}\n{}\n{}\n{} {} {} {} {} {} {} {} {} {} {}", subject, reference, plan_.judged_by,
+                       w.precision, w.optimizer, w.loss_average, w.prompt, w.steps, w.micro_batches,
+                       w.sequences, w.length, w.seed, to_string(rung.parallel), w.model);
   }
 
   // Takes strategies back one at a time, as long as what is left still fails.
@@ -134,10 +142,13 @@ class Walk {
     smaller.parallel = with_only(rung.parallel, on);
     smaller.name = to_string(on);
     smaller.kind = on.empty() ? Rung::Kind::single : Rung::Kind::stated;
-    const auto known = std::ranges::find_if(result_.rungs, [&](const RungResult& r) {
-      return r.rung.parallel == smaller.parallel && r.rung.work == smaller.work;
-    });
+    const auto is_it = [&](const Rung& r) { return is_same(r, smaller); };
+    const auto known = std::ranges::find_if(result_.rungs, is_it, &RungResult::rung);
     if (known != result_.rungs.end()) return known - result_.rungs.begin();
+    const auto planned = std::ranges::find_if(plan_.rungs, is_it);
+    if (planned != plan_.rungs.end()) return climb(*planned);
+    const std::string name = smaller.name;
+    for (int twin = 2; is_taken(smaller); ++twin) smaller.name = fmt::format("{} ({})", name, twin);
     if (!objection(smaller.work, smaller.parallel).empty() || !opponents_.subject.objection(smaller).empty())
       return std::nullopt;
     return climb(smaller);

@@ -11,7 +11,8 @@ namespace assay::align {
 struct LadderPlan {
   std::vector<Rung> rungs;
   std::filesystem::path cache = {};  ///< file that knows what passed before; empty: none
-  std::size_t jobs = 1;  ///< so many stages at the same time, where runs do not disturb each other
+  std::string judged_by = {};  ///< rules, tolerances and program: what else decides whether a rung passes
+  std::size_t jobs = 1;        ///< so many stages at the same time, where runs do not disturb each other
 };
 
 struct LadderResult {
@@ -20,7 +21,7 @@ struct LadderResult {
   std::vector<std::size_t> failing;     ///< rungs[failing[k]] is the smallest that shows divergences[k]
   double seconds = 0;
 
-  /// 0: every rung passed; 1: a finding; 2: nothing could be judged.
+  /// 0: every rung passed; 1: a finding; 2: trouble in any rung, whatever else was found.
   int exit_status() const;
   std::string_view verdict() const;
 };
