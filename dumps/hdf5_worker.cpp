@@ -113,6 +113,7 @@ Hdf5Worker::Hdf5Worker(const MappedFile& file, std::chrono::milliseconds patienc
     throw Error("{}: cannot be opened: {}", path_, std::strerror(errno));
   if (!S_ISREG(status.st_mode) || static_cast<std::uint64_t>(status.st_size) != file.bytes().size())
     throw Error("{}: has changed while it was read", path_);
+  if (status.st_size == 0) throw Error("{}: is empty, expected an HDF5 file; record it again", path_);
   int sockets[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0)
     throw Error("{}: no socket for the process that would read it: {}", path_, std::strerror(errno));

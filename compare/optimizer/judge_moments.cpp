@@ -16,7 +16,7 @@ class Moments {
  public:
   Moments(const ParameterStep& s, const ReferenceRule& r, double clip,
           const std::vector<OtherGradient>& others)
-      : s_(s), t_(s.actual), r_(r), right_{clip, r.l2_of(s.name())}, others_(others) {
+      : t_(s.actual), r_(r), right_{clip, r.l2_of(s.name())}, others_(others) {
     relative_ = 16 * t_.u + error_of_rest(r.rule.beta1, t_.u) + storage_error(t_.gradient, t_.u);
     relative2_ = 32 * t_.u + error_of_rest(r.rule.beta2, t_.u) + 2 * storage_error(t_.gradient, t_.u);
   }
@@ -222,7 +222,6 @@ class Moments {
     });
   }
 
-  const ParameterStep& s_;
   const StepTensors& t_;
   const ReferenceRule& r_;
   UsedGradient right_;

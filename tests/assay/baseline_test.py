@@ -85,6 +85,7 @@ class Accept(Baseline):
         (self.dir / "d").mkdir()
         self.write("d/run", {})
         self.trouble("baseline", "accept", "d", "-o", "d/b.json", says="lies in the dump d")
+        self.trouble("baseline", "accept", "d", "-o", "-", says="-o -: a baseline is a file")
 
     def test_part_of_a_run(self):
         self.accept("--only", "w")

@@ -30,6 +30,13 @@ std::string process_text(pid_t process, const char* what) {
   return read_text(std::filesystem::path("/proc") / std::to_string(process) / what);
 }
 
+TEST(Hdf5Worker, AnEmptyFileIsSaidToBeEmpty) {
+  const Scratch scratch;
+  const auto file = MappedFile::open(scratch.write("rank00000.h5", ""));
+  EXPECT_THAT([&] { Hdf5Worker worker(*file); },
+              ThrowsMessage<Error>(HasSubstr("is empty, expected an HDF5 file")));
+}
+
 TEST(Hdf5Worker, HoldsNothingAndMayOpenNothing) {
   ::setenv("HDF5_PLUGIN_PATH", "/tmp", 1);
   ::setenv("HDF5_PLUGIN_PRELOAD", "evil", 1);

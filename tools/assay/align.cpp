@@ -3,6 +3,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -36,6 +37,9 @@ void check_stated(const AlignVerb& verb) {
                   option, verb.plan);
   }
 }
+
+// Stages at the same time: each holds the ranks of a replay in memory.
+constexpr int most_jobs = 4;
 
 align::PlanFile plan_of(const AlignVerb& verb) {
   align::PlanFile plan = verb.plan.empty() ? align::PlanFile() : align::load_plan(verb.plan);
@@ -150,7 +154,7 @@ int run(const AlignVerb& verb) {
   if (!verb.rules.empty()) options.rules_as_given = " --rules " + shell_quoted(verb.rules);
   for (const std::string& t : verb.tolerances)
     options.tolerances_as_given += " --tolerance " + shell_quoted(t);
-  plan.jobs = static_cast<std::size_t>(options.threads);
+  plan.jobs = static_cast<std::size_t>(std::min(options.threads, most_jobs));
   plan.cache = verb.again ? std::filesystem::path() : options.folder / "passed.txt";
   plan.judged_by = judged_by(verb, options);
   // The stages as they come: progress, where a report takes standard output.

@@ -287,7 +287,7 @@ void add_align(CLI::App& app, const std::string& command, std::function<int()>& 
       ->allow_extra_args(false);
   verb->add_option("--work", o->work, "folder for dumps, outputs and what passed; assay-align by default")
       ->type_name("DIR");
-  verb->add_option("--threads", o->threads, "of comparisons; 0: one per core")
+  verb->add_option("--threads", o->threads, "of stages and comparisons; 0: one per core")
       ->check(CLI::Range(0, 4096))
       ->type_name("N");
   verb->add_flag("--plan-only", o->plan_only, "print the stages and what they cost, and run nothing");

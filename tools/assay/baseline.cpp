@@ -40,6 +40,7 @@ std::size_t changed_lines(const std::string& before, const std::string& now) {
 }
 
 int accept(const BaselineVerb& verb) {
+  if (verb.file == "-") throw Error("-o -: a baseline is a file that a repository keeps; expected its name");
   if (is_below(verb.file, verb.dump))
     throw Error(
         "-o {}: lies in the dump {}, and would be read as part of it the next time; expected a place outside "

@@ -57,7 +57,7 @@ struct Fault {
 
 /// All, by their ids.
 const std::vector<Fault>& fault_catalogue();
-/// @throws Error  for an unknown id, with near ones
+/// @throws Error  for an unknown id
 const Fault& find_fault(std::string_view id);
 
 /// Whether a replay under this strategy has what the fault goes wrong in: all that the catalogue's strategy

@@ -1,5 +1,9 @@
 #include "assay/align/faults/together.h"
 
+#include <algorithm>
+
+#include "assay/golden/error.h"
+
 namespace assay::align {
 namespace {
 
@@ -41,7 +45,10 @@ std::vector<const Fault*> faults_named(std::string_view ids) {
   std::vector<const Fault*> faults;
   for (std::size_t begin = 0; begin <= ids.size();) {
     const std::size_t end = std::min(ids.find(',', begin), ids.size());
-    faults.push_back(&find_fault(ids.substr(begin, end - begin)));
+    const Fault* fault = &find_fault(ids.substr(begin, end - begin));
+    if (std::ranges::find(faults, fault) != faults.end())
+      throw Error("fault {} is named twice in '{}'; expected each once", fault->id, ids);
+    faults.push_back(fault);
     begin = end + 1;
   }
   return faults;

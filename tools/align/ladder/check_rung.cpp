@@ -212,6 +212,7 @@ void RungCheck::check_determinism(RungResult& result, const std::string& routing
     check.found = other == 0 ? fmt::format("a second run has the same bits in {} tensors", report.compared())
                              : fmt::format("a second run has other bits in {} of {} tensors, first {}", other,
                                            report.compared(), first_other(report));
+    check.differs = other > 0;
   } catch (const std::exception& e) {
     check.passed = false;
     check.found = fmt::format("a second run {}", e.what());

@@ -95,7 +95,8 @@ class Configuration {
     }
     if (all == 0) return;
     checks_.push_back({what, wrong.empty() || may_differ,
-                       wrong.empty() ? fmt::format("{} {}", all, all_well) : some(wrong, all, text)});
+                       wrong.empty() ? fmt::format("{} {}", all, all_well) : some(wrong, all, text),
+                       !wrong.empty()});
   }
 
   // What both programs wrote into their manifests under the same key.

@@ -175,7 +175,10 @@ std::string configuration(const LadderResult& result) {
   for (const RungResult& r : result.rungs) {
     for (const ConfigurationCheck& c : r.configuration) {
       is_empty = false;
-      table.row({html_text(c.what), c.passed ? html_badge('P', "equal") : html_badge('F', "differs"),
+      table.row({html_text(c.what),
+                 !c.passed   ? html_badge('F', "differs")
+                 : c.differs ? html_badge('N', "noted")
+                             : html_badge('P', "equal"),
                  html_text(c.found)});
     }
   }

@@ -16,11 +16,13 @@ namespace {
 // could be judged.
 constexpr double initial_scale = 0x1p16;
 
-// Of a rerun: pairwise, then in smaller and smaller blocks.
+constexpr std::int64_t vector_width = 16;  // float32 in 512 bits
+
+// Of a rerun: pairwise, then in blocks as of vector units of other widths.
 Summation sums_of(std::int64_t rerun) {
   Summation sums;
   sums.pairwise = rerun == 1;
-  if (rerun > 1) sums.block = std::max<std::int64_t>(2, 64 >> std::min<std::int64_t>(rerun, 6));
+  if (rerun > 1) sums.block = vector_width * (rerun - 1);
   return sums;
 }
 
