@@ -75,6 +75,8 @@ const NamedFactor* nearest(const std::vector<NamedFactor>& names, double k) {
 bool as_good(const FailingPair& pair, double k, const Fit& fit, const Fit& best) {
   if (!(fit.residual <= 1)) return false;
   if (!(best.residual <= 1)) return true;
+  if (pair.actual.size() == 1)
+    return true;  // which any factor fits; whether the name does, is seen by its bits
   const double rounding = is_float(pair.actual.dtype()) ? unit_roundoff(pair.actual.dtype()) : 0;
   // Of values of which a k-1'th is the error without it.
   const double rounded = rounding * k / (k - 1);

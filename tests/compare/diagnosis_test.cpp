@@ -69,6 +69,10 @@ TEST(Diagnosis, OfOneNumberOnlyANamedFactorIsSaid) {
   EXPECT_EQ(first({}, 4.642000001, 2.321), "factor: actual = 2 x reference (2 = tp)");
   EXPECT_EQ(first({500}, 0.0876543, 0.7012344),
             "factor: actual = 0.125 x reference (0.125 = 1/micro-batches or 1/(tp x dp))");
+  // A loss that was computed in float32, and is kept in float64.
+  FaultyPair loss(DType::float64, {}, {7.827509666522343}, {3.913754706025123});
+  loss.context.allowed = allowed_for(DType::float32);
+  EXPECT_EQ(first_of(loss.diagnose()), "factor: actual = 0.5 x reference (0.5 = 1/tp)");
   EXPECT_EQ(first({}, 4.65, 2.321), "nothing");
   EXPECT_EQ(first({}, 4, 2), "nothing");
   EXPECT_EQ(first({500}, 1.7, 1), "nothing");
