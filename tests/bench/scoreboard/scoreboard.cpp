@@ -1,6 +1,6 @@
 // The fault catalogue, found and named by alignment, and by the rules that others use on the same dumps.
 //   bench_scoreboard RESULTS faults [--only F001,F005] [--part 1/2] [--precision bf16] [--work DIR]
-//   bench_scoreboard RESULTS clean  [--part 1/2] [--work DIR]
+//   bench_scoreboard RESULTS clean  [--part 1/2] [--precision bf16] [--work DIR]
 //   bench_scoreboard RESULTS scales [--part 1/2] [--work DIR]
 //   bench_scoreboard RESULTS table
 // Each run adds a line to the file RESULTS; `table` prints what is in it. A rule detects "at zero false
@@ -84,7 +84,7 @@ void run_clean(const Options& o, Trials& trials) {
   for (std::int64_t seed = 0; seed < 3; ++seed) {
     for (const std::string_view precision : precisions) {
       for (const std::string_view layout : layouts) {
-        if (!o.has(i++)) continue;
+        if (!o.has(i++) || (!o.precision.empty() && o.precision != precision)) continue;
         align::Work w;
         w.model = "telechat3-105b-tiny";
         w.precision = precision;
