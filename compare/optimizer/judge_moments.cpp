@@ -253,15 +253,17 @@ std::optional<StepFault> not_updated(const TensorSource& after, const TensorSour
   });
   const std::int64_t size = after.size(), range = over.last - over.first + 1;
   if (old == size)
-    return StepFault{
-        "not_updated",
-        fmt::format("{} not updated", what),
-        zeros == size ? fmt::format("{} stays 0: gradients are multiplied by 0, or it is not updated", what)
-                      : fmt::format("{} is not updated: it is what it was before the step", what),
-        0,
-        0,
-        0,
-        0};
+    return StepFault{"not_updated",
+                     fmt::format("{} not updated", what),
+                     zeros == size
+                         ? fmt::format("{} stays 0: gradients are multiplied by 0, as a clip by an infinite "
+                                       "norm does, or it is not updated",
+                                       what)
+                         : fmt::format("{} is not updated: it is what it was before the step", what),
+                     0,
+                     0,
+                     0,
+                     0};
   // Single elements may be as they were, by chance or without a gradient.
   constexpr std::int64_t fewest = 4;
   if (inside != range || range < fewest) return {};

@@ -4,7 +4,7 @@
 //   bench_scoreboard RESULTS scales [--part 1/2] [--work DIR]
 //   bench_scoreboard RESULTS table
 // Each run adds a line to the file RESULTS; `table` prints what is in it. A rule detects "at zero false
-// alarms" what is above everything that it says of the clean runs.
+// alarms" what is above everything that it says of the clean runs in the same precision.
 #include <fmt/format.h>
 
 #include <charconv>
