@@ -43,6 +43,15 @@ class Subject(Test):
         self.assertIn("the subject's model to dp=2: 3 stages, exact; subject ", out)
         self.assertIn("\nPASS  3 stages: 3 passed, 0 failed; ", out)
 
+    def test_a_folder_with_a_space(self):
+        command = f"'''{TRAINER} '' %s {{tp}}'''"
+        right = command % '"{dump}"'
+        for subject, status in ((command % "{dump}", 2), (right, 0)):
+            plan = f"[subject]\ncommand = {subject}\n[reference]\ncommand = {right}\n[[stage]]\nparallel = 'tp=2'\n"
+            (self.dir / "plan.toml").write_text(plan)
+            out = self.expect(status, "align", "plan.toml", "--work", "my work").out
+            self.assertEqual("the shell would take " in out, status == 2, out)
+
     def test_one_that_ends_badly(self):
         self.has_trouble("exits", "crashed: exited with status 1; its first error: RuntimeError: no data; all of it: work/tp/output.txt$")
         self.has_trouble("status", "crashed: exited with status 3; its last line: no data; all of it: work/tp/output.txt$")

@@ -120,6 +120,16 @@ std::string last_words(const std::filesystem::path& file) {
   return "its last line: " + (last.empty() ? "none" : last);
 }
 
+// Whether a shell would split or change what is filled in: outside of quotes.
+bool is_bare(std::string_view line, std::string_view placeholder) {
+  for (std::size_t at = line.find(placeholder); at != std::string_view::npos;
+       at = line.find(placeholder, at + 1)) {
+    const std::string_view before = line.substr(0, at);
+    if (std::ranges::count(before, '"') % 2 == 0 && std::ranges::count(before, '\'') % 2 == 0) return true;
+  }
+  return false;
+}
+
 // The command in a process group of its own, so that all that it started can be ended.
 pid_t start(const std::string& line, const Command& command, const std::filesystem::path& output) {
   const int out = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -190,6 +200,12 @@ class CommandProvider : public Provider {
     result.dump = order.folder / "dump";
     result.output = order.folder / "output.txt";
     try {
+      const std::string folder = std::filesystem::absolute(result.dump).string();
+      if (folder.find_first_of(" \t\n'\"\\$`;&|<>()*?[]#~!{}") != std::string::npos &&
+          is_bare(command_.line, "{dump}"))
+        throw Error(
+            "the shell would take {} apart; write \"{{dump}}\" in the command, or choose another --work",
+            printable(folder));
       std::filesystem::remove_all(result.dump);
       const pid_t child = start(filled_in(command_.line, order), command_, result.output);
       const auto status = wait_until(child, begin + command_.timeout);
