@@ -304,8 +304,10 @@ Report RungCheck::compare(RungResult& result, const Asked& asked) const {
   options.isolate = asked.isolate;
   options.error_maps = asked.explain ? most_error_maps : 0;
   const Parallel& p = result.rung.parallel;
+  const Work& work = result.rung.work;
+  const std::int64_t depth = work.model.empty() ? 0 : load_model(work.model).losses.mtp_depth;
   for (const auto& [size, of] :
-       {std::pair{"ep", p.ep}, {"etp", p.etp}, {"sequences", result.rung.work.sequences}}) {
+       {std::pair{"ep", p.ep}, {"etp", p.etp}, {"sequences", work.sequences}, {"mtp_depth", depth}}) {
     if (of > 1) options.sizes.push_back({size, of});
   }
   options.repeat = fmt::format(
