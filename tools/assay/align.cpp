@@ -152,8 +152,10 @@ int run(const AlignVerb& verb) {
                                  .reruns = file.reruns};
   if (!verb.rules.empty()) options.rules = Rules::load(verb.rules);
   if (!verb.rules.empty()) options.rules_as_given = " --rules " + shell_quoted(verb.rules);
-  for (const std::string& t : verb.tolerances)
-    options.tolerances_as_given += " --tolerance " + shell_quoted(t);
+  if (verb.tolerances != AlignVerb().tolerances) {
+    for (const std::string& t : verb.tolerances)
+      options.tolerances_as_given += " --tolerance " + shell_quoted(t);
+  }
   plan.jobs = static_cast<std::size_t>(std::min(options.threads, most_jobs));
   plan.cache = verb.again ? std::filesystem::path() : options.folder / "passed.txt";
   plan.judged_by = judged_by(verb, options);
