@@ -124,7 +124,10 @@ void AssayDumpWriter::write_tensor(Rank& target, const Record& record, const Ten
   target.last_seq = record.seq;
 }
 
-void AssayDumpWriter::finish() {
+void AssayDumpWriter::finish(Durability durability) {
+  const auto sync = [durability](const std::filesystem::path& path) {
+    if (durability == Durability::disk) sync_to_disk(path);
+  };
   const std::lock_guard lock(mutex_);
   check_writable();
   failed_ = true;  // unless all goes well
@@ -132,13 +135,14 @@ void AssayDumpWriter::finish() {
     Rank& target = rank(number);
     target.file->write_text("/index", target.index);
     target.file->close();
+    sync(unfinished(number));
     rename_file(unfinished(number), finished(number));
   }
   const std::filesystem::path manifest = folder_ / unfinished_manifest;
-  sync_to_disk(manifest);
-  sync_to_disk(folder_);
+  sync(manifest);
+  sync(folder_);
   rename_file(manifest, folder_ / "manifest.json");
-  sync_to_disk(folder_);
+  sync(folder_);
   finished_ = true;
   // Beside a manifest they mean nothing.
   std::error_code ignored;

@@ -14,13 +14,17 @@ namespace assay {
 /// Writes an assay-dump, version 1, in HDF5. Files get their names only when they are complete, manifest.json
 /// last of all. Until then, and for good if the process dies, the folder is an unfinished dump: open_dump
 /// reads every tensor whose add() has returned, and says that the rest is missing. (Not after a power
-/// failure: only finish() waits for the disk.)
+/// failure: only finish() waits for the disk, unless it is told not to.)
 ///
 ///   AssayDumpWriter writer("run", {.world_size = 2, .mesh = {{"tp"}, {2}}});
 ///   writer.add(record, tensor);   // from any thread; in execution order within each rank
 ///   writer.finish();
 class AssayDumpWriter {
  public:
+  /// What a finished dump withstands: a power failure, or only the end of its process, which is enough for
+  /// one that is read at once and removed.
+  enum class Durability { disk, page_cache };
+
   /// Throws Error if `folder` exists and is not empty, or cannot be made.
   AssayDumpWriter(std::filesystem::path folder, Manifest manifest);
   /// Without finish() before it, leaves an unfinished dump.
@@ -32,7 +36,7 @@ class AssayDumpWriter {
   /// the manifest or its `seq` is not higher than the last one of its rank; or if it cannot be written. After
   /// that, the dump stays unfinished: add and finish throw.
   void add(const Record& record, const Tensor& tensor);
-  void finish();
+  void finish(Durability = Durability::disk);
   /// Removes the unfinished dump.
   void discard();
 

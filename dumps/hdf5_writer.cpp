@@ -125,13 +125,10 @@ std::uint64_t Hdf5Writer::write_bytes(const std::string& name, std::int64_t type
 }
 
 void Hdf5Writer::close() {
-  {
-    const Hdf5Library library;
-    const herr_t status = H5Fclose(file_);
-    file_ = -1;
-    if (status < 0) throw Error("{}: cannot be written to the end; is the disk full?", path_.string());
-  }
-  sync_to_disk(path_);
+  const Hdf5Library library;
+  const herr_t status = H5Fclose(file_);
+  file_ = -1;
+  if (status < 0) throw Error("{}: cannot be written to the end; is the disk full?", path_.string());
 }
 
 void write_hdf5(const std::filesystem::path& path, std::span<const PlainTensor> tensors) {

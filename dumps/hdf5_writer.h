@@ -25,7 +25,7 @@ class Hdf5Writer {
   /// @return      the offset of the bytes in the file, where they lie even if it is never closed; 0 for none
   std::uint64_t write(const std::string& name, const Tensor&);
   void write_text(const std::string& name, std::string_view text);
-  /// Closes the file and waits until it is on the disk.
+  /// Closes the file; sync_to_disk waits for the disk.
   void close();
 
  private:

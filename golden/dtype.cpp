@@ -11,6 +11,7 @@
 #include <string>
 
 #include "assay/golden/error.h"
+#include "assay/golden/float_environment.h"
 
 namespace assay {
 namespace {
@@ -391,10 +392,16 @@ void encode(DType d, std::span<const double> values, std::span<std::byte> bytes)
     throw Error("{} values of {} need {} bytes; got room for {}", values.size(), name(d),
                 values.size() * size, bytes.size());
   }
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::uint64_t code = encode(d, values[i]);
-    std::memcpy(bytes.data() + i * size, &code, size);
-  }
+  const auto store = [&](auto convert) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const auto code = convert(values[i]);
+      std::memcpy(bytes.data() + i * size, &code, size);
+    }
+  };
+  if (d != DType::float32) return store([d](double v) { return encode(d, v); });
+  // The hardware's conversion keeps a NaN's sign and leading bits, too.
+  const DefaultFloatEnvironment environment;
+  store([](double v) { return static_cast<float>(v); });
 }
 
 }  // namespace assay

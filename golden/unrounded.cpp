@@ -39,7 +39,17 @@ bool separate(Levels& levels) {
 }  // namespace
 
 double Unrounded::before(DType dtype) const {
-  return dtype == DType::float64 || !rest_ ? nearest_ : to_odd(nearest_, rest_->nearest_ < 0);
+  return dtype == DType::float64 || second_ == 0 ? nearest_ : to_odd(nearest_, second_ < 0);
+}
+
+Unrounded Unrounded::operator-() const {
+  Unrounded negative(*this);
+  for (Unrounded* at = &negative; at != nullptr; at = at->further_.get()) {
+    at->nearest_ = -at->nearest_;
+    at->second_ = -at->second_;
+    at->third_ = -at->third_;
+  }
+  return negative;
 }
 
 Unrounded operator+(const Unrounded& a, const Unrounded& b) {

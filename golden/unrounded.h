@@ -18,21 +18,32 @@ class Unrounded {
  public:
   Unrounded(double value = 0) : nearest_(value) {}  // NOLINT: every double is an Unrounded
   /// @param nearest  the float64 nearest to the sum of both, if `rest` is not 0
-  Unrounded(double nearest, Unrounded rest) : nearest_(nearest) {
-    if (rest.nearest_ != 0) rest_ = std::make_unique<Unrounded>(std::move(rest));
+  Unrounded(double nearest, Unrounded rest)
+      : nearest_(nearest), second_(rest.nearest_), third_(rest.second_) {
+    if (rest.third_ != 0) further_ = std::make_unique<Unrounded>(rest.third_, rest.beyond());
   }
   Unrounded(const Unrounded& x)
-      : nearest_(x.nearest_), rest_(x.rest_ ? std::make_unique<Unrounded>(*x.rest_) : nullptr) {}
+      : nearest_(x.nearest_),
+        second_(x.second_),
+        third_(x.third_),
+        further_(x.further_ ? std::make_unique<Unrounded>(*x.further_) : nullptr) {}
   Unrounded(Unrounded&&) = default;
-  Unrounded& operator=(Unrounded x) {
-    nearest_ = x.nearest_;
-    rest_ = std::move(x.rest_);
-    return *this;
-  }
+  Unrounded& operator=(const Unrounded& x) { return *this = Unrounded(x); }
+  Unrounded& operator=(Unrounded&&) = default;
   ~Unrounded() = default;
 
   double nearest() const { return nearest_; }
-  const Unrounded* rest() const { return rest_.get(); }  ///< nullptr: nothing
+  /// f of each part but the nearest, none of them 0, in their order.
+  template <class F>
+  void for_rest(F f) const {
+    if (second_ == 0) return;
+    f(second_);
+    if (third_ == 0) return;
+    f(third_);
+    if (!further_) return;
+    f(further_->nearest_);
+    further_->for_rest(f);
+  }
   /// Rounded once, to nearest even; an integer dtype clamps.
   double round(DType dtype) const { return round_to(dtype, before(dtype)); }
   /// A float64 that rounds to this dtype as the number does.
@@ -42,7 +53,7 @@ class Unrounded {
   friend Unrounded operator-(const Unrounded& a, const Unrounded& b) { return a + -b; }
   friend Unrounded operator*(const Unrounded& a, const Unrounded& b) { return a.nearest_ * b.nearest_; }
   friend Unrounded operator/(const Unrounded& a, const Unrounded& b) { return a.nearest_ / b.nearest_; }
-  Unrounded operator-() const { return rest_ ? Unrounded(-nearest_, -*rest_) : Unrounded(-nearest_); }
+  Unrounded operator-() const;
   Unrounded& operator*=(const Unrounded& x) { return *this = *this * x; }
   Unrounded& operator/=(const Unrounded& x) { return *this = *this / x; }
   friend Unrounded sqrt(const Unrounded& x) { return std::sqrt(x.nearest_); }
@@ -50,8 +61,11 @@ class Unrounded {
   friend bool operator<(const Unrounded& a, const Unrounded& b) { return a.nearest_ < b.nearest_; }
 
  private:
-  double nearest_;
-  std::unique_ptr<Unrounded> rest_;
+  Unrounded beyond() const { return further_ ? *further_ : Unrounded(); }
+
+  // More than three parts are rare.
+  double nearest_, second_ = 0, third_ = 0;
+  std::unique_ptr<Unrounded> further_ = {};
 };
 
 /// Adds x to `sum`, and returns what that loses, exactly. Nothing may overflow.
@@ -81,8 +95,7 @@ class UnroundedSum {
       } else {
         add_aside(x);
       }
-      for (const Unrounded* rest = term.rest(); rest != nullptr; rest = rest->rest())
-        add_aside(rest->nearest());
+      term.for_rest([&](double part) { add_aside(part); });
     }
     high_ = high;
     low_ = low;

@@ -1,6 +1,7 @@
 #include "assay/operators/exact.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "assay/golden/arithmetic.h"
 #include "assay/golden/error.h"
@@ -27,18 +28,20 @@ Shape with_parts(std::int64_t parts, const Shape& shape) {
 
 std::int64_t count_parts(const Unrounded& number) {
   std::int64_t parts = 1;
-  for (const Unrounded* rest = number.rest(); rest != nullptr; rest = rest->rest()) ++parts;
+  number.for_rest([&](double) { ++parts; });
   return parts;
 }
 
-Tensor tensor_of(const Shape& shape, std::span<const Unrounded> numbers) {
+// @param output  the float64 that stands for a computed one
+template <class F>
+Tensor tensor_of(const Shape& shape, std::span<const Unrounded> numbers, F output) {
   std::int64_t parts = 1;
   for (const Unrounded& number : numbers) parts = std::max(parts, count_parts(number));
   std::vector<double> values(static_cast<std::size_t>(parts) * numbers.size(), -0.0);
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     std::size_t at = i;
-    for (const Unrounded* part = &numbers[i]; part != nullptr; part = part->rest(), at += numbers.size())
-      values[at] = part->nearest();
+    values[at] = output(numbers[i].nearest());
+    numbers[i].for_rest([&](double part) { values[at += numbers.size()] = part; });
   }
   return {with_parts(parts, shape), std::span<const double>(values)};
 }
@@ -75,11 +78,7 @@ std::vector<NamedTensor> compute_exact(const Operator& op, std::span<const Named
   }
   return outputs_of(op, evaluate<Unrounded>(op, inputs, attributes), [](const auto& slot) {
     if (holds_indices(*slot.arg)) return Tensor::from_indices(slot.shape, slot.indices);
-    std::vector<Unrounded> numbers = slot.values;
-    for (Unrounded& number : numbers) {
-      if (std::isnan(number.nearest())) number = output_value(*slot.arg, number.nearest());
-    }
-    return tensor_of(slot.shape, numbers);
+    return tensor_of(slot.shape, slot.values, [&](double v) { return output_value(*slot.arg, v); });
   });
 }
 
@@ -93,7 +92,7 @@ Tensor add_unrounded(std::span<const Tensor> tensors) {
     }
   }
   const DefaultFloatEnvironment environment;
-  return tensor_of(shape, sums_of(tensors, static_cast<std::size_t>(element_count(shape))));
+  return tensor_of(shape, sums_of(tensors, static_cast<std::size_t>(element_count(shape))), std::identity());
 }
 
 // Parts are what is left of the number by those before: the second says on which side of the first it is.

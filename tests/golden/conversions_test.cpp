@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <cfenv>
 #include <cmath>
 #include <cstring>
 #include <fstream>
 #include <limits>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "assay/golden/dtype.h"
@@ -155,6 +157,29 @@ std::vector<std::uint32_t> awkward_floats() {
   std::mt19937 random(5);
   for (int i = 0; i < 50000; ++i) bits.push_back(static_cast<std::uint32_t>(random() % 0x7f800000u));
   return bits;
+}
+
+TEST(Conversions, WholeArraysAreRoundedAsSingleNumbersInAnyEnvironment) {
+  std::mt19937_64 random(8);
+  std::vector<double> values = {0.,       -0.,       infinity,    -infinity,     0x1.fffffefffffffp127,
+                                0x1p-149, 0x1p-150,  -0x1p-150,   0x1.8p-149,    0x1.fffffep-127,
+                                0x1p128,  0x1.8p-24, 1 + 0x1p-24, 1 + 0x1.8p-23, 0x1.fffffffp127};
+  for (int i = 0; i < 20000; ++i) values.push_back(std::bit_cast<double>(random()));
+  for (int i = 0; i < 20000; ++i)
+    values.push_back(std::ldexp(1 + std::ldexp(static_cast<double>(random() >> 11), -53),
+                                static_cast<int>(random() % 300) - 160));
+  for (const std::uint64_t payload : {std::uint64_t{1}, std::uint64_t{1} << 30, std::uint64_t{1} << 50})
+    values.push_back(std::bit_cast<double>((std::uint64_t{0xfff} << 52) | payload));
+  for (const int rounding : {FE_TONEAREST, FE_UPWARD, FE_TOWARDZERO}) {
+    std::vector<float> floats(values.size());
+    std::fesetround(rounding);
+    encode(DType::float32, values, std::as_writable_bytes(std::span(floats)));
+    const int left = std::fegetround();
+    std::fesetround(FE_TONEAREST);
+    EXPECT_EQ(left, rounding);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(floats[i]), encode(DType::float32, values[i])) << values[i];
+  }
 }
 
 TEST(Conversions, ShortMantissaFormatsRoundFloat32AsTheOracle) {

@@ -21,9 +21,8 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double huge = std::numeric_limits<double>::max(), tiny = std::numeric_limits<double>::denorm_min();
 
 std::vector<double> parts_of(const Unrounded& number) {
-  std::vector<double> parts;
-  for (const Unrounded* part = &number; part != nullptr; part = part->rest())
-    parts.push_back(part->nearest());
+  std::vector<double> parts = {number.nearest()};
+  number.for_rest([&](double part) { parts.push_back(part); });
   return parts;
 }
 

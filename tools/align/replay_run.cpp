@@ -80,7 +80,7 @@ void ReplayRun::run(const std::function<void(std::int64_t, const StepResult&)>& 
     open_files();
     run_ranks(static_cast<int>(settings().parallel.ranks()), work);
   }
-  if (dump_) dump_->finish();
+  if (dump_) dump_->finish(order_.durability);
 }
 
 // What made a dump: enough to make it again.

@@ -7,6 +7,7 @@
 #include <future>
 #include <map>
 #include <optional>
+#include <semaphore>
 
 #include "assay/align/ladder/passed_before.h"
 #include "assay/golden/error.h"
@@ -24,6 +25,18 @@ bool is_same(const Rung& a, const Rung& b) {
   return a.parallel == b.parallel && a.work == b.work;
 }
 
+// One of a limited number, taken for a while.
+class Place {
+ public:
+  explicit Place(std::counting_semaphore<>& places) : places_(places) { places_.acquire(); }
+  ~Place() { places_.release(); }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+
+ private:
+  std::counting_semaphore<>& places_;
+};
+
 class Walk {
  public:
   Walk(const LadderPlan& plan, Opponents opponents, const CheckOptions& options,
@@ -32,7 +45,9 @@ class Walk {
         opponents_(opponents),
         check_(opponents, options),
         tell_(tell),
-        passed_before_(plan.cache) {}
+        passed_before_(plan.cache),
+        jobs_(opponents.subject.runs_beside() && opponents.reference.runs_beside() ? plan.jobs : 1),
+        places_(static_cast<std::ptrdiff_t>(jobs_)) {}
 
   LadderResult run() {
     const auto begin = std::chrono::steady_clock::now();
@@ -63,14 +78,17 @@ class Walk {
            std::ranges::any_of(result_.rungs, has_folder, &RungResult::rung);
   }
 
-  // Stages that will be run, if nothing comes between, are run beside the one that is waited for.
+  // Stages that will be run, if nothing comes between, are run beside the one that is waited for; one more
+  // takes the place of the first that ends.
   void look_ahead(std::size_t k) {
-    const std::size_t jobs =
-        opponents_.subject.runs_beside() && opponents_.reference.runs_beside() ? plan_.jobs : 1;
-    for (std::size_t next = k; next < std::min(k + jobs, plan_.rungs.size()); ++next) {
+    if (jobs_ == 1) return;
+    for (std::size_t next = k; next < std::min(k + jobs_ + 1, plan_.rungs.size()); ++next) {
       const Rung& rung = plan_.rungs[next];
-      if (jobs == 1 || ahead_.contains(rung.name) || known_beforehand(rung)) continue;
-      ahead_[rung.name] = std::async(std::launch::async, [this, &rung] { return check_.run(rung); });
+      if (ahead_.contains(rung.name) || known_beforehand(rung)) continue;
+      ahead_[rung.name] = std::async(std::launch::async, [this, &rung] {
+        const Place place(places_);
+        return check_.run(rung);
+      });
     }
   }
 
@@ -171,6 +189,8 @@ class Walk {
   const std::function<void(const Rung&, const RungResult*)>& tell_;
   PassedBefore passed_before_;
   LadderResult result_;
+  const std::size_t jobs_;
+  std::counting_semaphore<> places_;                      ///< for stages that are run ahead
   std::map<std::string, std::future<RungResult>> ahead_;  ///< of stages that are running, by name
 };
 
