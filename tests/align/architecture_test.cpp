@@ -1,4 +1,4 @@
-#include "assay/align/architecture.h"
+#include "assay/align/model/architecture.h"
 
 #include <gtest/gtest.h>
 

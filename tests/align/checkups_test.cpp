@@ -1,4 +1,4 @@
-#include "assay/align/checkups.h"
+#include "assay/align/ranks/checkups.h"
 
 #include <gtest/gtest.h>
 

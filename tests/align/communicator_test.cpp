@@ -1,4 +1,4 @@
-#include "assay/align/communicator.h"
+#include "assay/align/ranks/communicator.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

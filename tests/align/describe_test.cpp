@@ -1,4 +1,4 @@
-#include "assay/align/describe.h"
+#include "assay/align/model/describe.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,8 +4,8 @@
 #include <set>
 
 #include "../dumps/scratch.h"
-#include "assay/align/arithmetic.h"
-#include "assay/align/recorder.h"
+#include "assay/align/arithmetic/arithmetic.h"
+#include "assay/align/step/recorder.h"
 #include "assay/compare/diff.h"
 #include "expected.h"
 

@@ -1,9 +1,9 @@
 // fp16's scale of the loss: when it changes, and what a step does with it.
-#include "assay/align/loss_scaling.h"
+#include "assay/align/step/loss_scaling.h"
 
 #include <gmock/gmock.h>
 
-#include "assay/align/step.h"
+#include "assay/align/step/step.h"
 #include "assay/golden/error.h"
 
 namespace assay::align {

@@ -1,5 +1,5 @@
 // Whether a step depends on how samples are grouped into micro-batches.
-#include "assay/align/loss_shares.h"
+#include "assay/align/step/loss_shares.h"
 
 #include "expected.h"
 

@@ -1,12 +1,12 @@
 // What bf16, fp16 and fp8 store in which format, against PyTorch's casts: tests/data/replay/make_mixed.py.
-#include "assay/align/mixed_precision.h"
+#include "assay/align/arithmetic/mixed_precision.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <set>
 
-#include "assay/align/fp8_matmul.h"
+#include "assay/align/arithmetic/fp8_matmul.h"
 #include "expected.h"
 
 namespace assay::align {

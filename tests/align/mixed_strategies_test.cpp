@@ -5,8 +5,8 @@
 #include <cmath>
 #include <mutex>
 
-#include "assay/align/pieces.h"
-#include "assay/align/step.h"
+#include "assay/align/arithmetic/pieces.h"
+#include "assay/align/step/step.h"
 #include "assay/golden/error.h"
 
 namespace assay::align {

@@ -1,4 +1,4 @@
-#include "assay/align/model.h"
+#include "assay/align/model/model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 #include <fstream>
 
 #include "../dumps/scratch.h"
-#include "assay/align/huggingface_config.h"
-#include "assay/align/model_toml.h"
+#include "assay/align/model/huggingface_config.h"
+#include "assay/align/model/model_toml.h"
 #include "assay/golden/error.h"
 
 namespace assay::align {

@@ -1,6 +1,6 @@
 // Strategies that are another function by design: a single device in their modes has their bits, and without
 // them others.
-#include "assay/align/modes.h"
+#include "assay/align/model/modes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -11,7 +11,7 @@
 #include <string>
 #include <thread>
 
-#include "assay/align/mpi_job.h"
+#include "assay/align/ranks/mpi_job.h"
 #include "assay/golden/error.h"
 
 namespace {

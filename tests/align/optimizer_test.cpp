@@ -1,9 +1,9 @@
 // Optimizers and averages of losses against PyTorch in float64: tests/data/replay/make_training.py.
-#include "assay/align/optimizer.h"
+#include "assay/align/step/optimizer.h"
 
 #include <algorithm>
 
-#include "assay/align/step.h"
+#include "assay/align/step/step.h"
 #include "expected.h"
 
 namespace assay::align {

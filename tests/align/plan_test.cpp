@@ -1,11 +1,11 @@
 // The check of a strategy before anything runs: tensors are typed along every axis.
-#include "assay/align/plan.h"
+#include "assay/align/step/plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "assay/align/shape_machine.h"
-#include "assay/align/step.h"
+#include "assay/align/placement/shape_machine.h"
+#include "assay/align/step/step.h"
 #include "assay/golden/error.h"
 
 namespace assay::align {

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "assay/align/mpi_job.h"
+#include "assay/align/ranks/mpi_job.h"
 #include "ranks_under_test.h"
 
 namespace assay::align {

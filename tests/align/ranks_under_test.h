@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "assay/align/communicator.h"
+#include "assay/align/ranks/communicator.h"
 
 namespace assay::align {
 

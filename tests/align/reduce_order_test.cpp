@@ -1,11 +1,11 @@
-#include "assay/align/reduce_order.h"
+#include "assay/align/arithmetic/reduce_order.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "assay/align/ranks.h"
+#include "assay/align/ranks/ranks.h"
 #include "assay/golden/error.h"
 
 namespace assay::align {

@@ -1,7 +1,7 @@
 // A step against PyTorch's autograd in float64: tests/data/replay/make.py.
 #include <algorithm>
 
-#include "assay/align/step.h"
+#include "assay/align/step/step.h"
 #include "expected.h"
 
 namespace assay::align {

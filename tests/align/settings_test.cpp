@@ -1,8 +1,8 @@
 // Settings that are text: --parallel and --optimizer.
 #include <gtest/gtest.h>
 
-#include "assay/align/optimizer_settings.h"
-#include "assay/align/parallel.h"
+#include "assay/align/settings/optimizer_settings.h"
+#include "assay/align/settings/parallel.h"
 #include "assay/golden/error.h"
 
 namespace assay::align {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <mutex>
 
-#include "assay/align/pieces.h"
+#include "assay/align/arithmetic/pieces.h"
 
 namespace assay::align {
 namespace {

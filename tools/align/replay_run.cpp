@@ -5,10 +5,10 @@
 #include <cmath>
 #include <csignal>
 
-#include "assay/align/architecture.h"
 #include "assay/align/faults/together.h"
-#include "assay/align/given_routing.h"
-#include "assay/align/given_weights.h"
+#include "assay/align/given/given_routing.h"
+#include "assay/align/given/given_weights.h"
+#include "assay/align/model/architecture.h"
 #include "assay/compare/report.h"
 #include "assay/dumps/json.h"
 #include "assay/golden/error.h"

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "assay/align/mpi_job.h"
-#include "assay/align/selection.h"
-#include "assay/align/step.h"
+#include "assay/align/ranks/mpi_job.h"
+#include "assay/align/settings/selection.h"
+#include "assay/align/step/step.h"
 #include "assay/dumps/assay_dump_writer.h"
 
 namespace assay::align {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "assay/align/mpi_job.h"
+#include "assay/align/ranks/mpi_job.h"
 #include "assay/compare/team.h"
 
 namespace assay {

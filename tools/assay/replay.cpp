@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "assay/align/describe.h"
 #include "assay/align/faults/together.h"
+#include "assay/align/model/describe.h"
 #include "assay/align/replay_run.h"
 #include "assay/golden/error.h"
 #include "verbs.h"

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "assay/align/model.h"
+#include "assay/align/model/model.h"
 #include "assay/golden/error.h"
 #include "trials.h"
 

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "assay/align/ladder/walk.h"
-#include "assay/align/model.h"
+#include "assay/align/model/model.h"
 #include "assay/align/replay_run.h"
 #include "assay/dumps/glob.h"
 #include "assay/golden/error.h"

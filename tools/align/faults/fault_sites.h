@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "assay/align/optimizer.h"
-#include "assay/align/plan.h"
-#include "assay/align/ranks.h"
+#include "assay/align/ranks/ranks.h"
+#include "assay/align/step/optimizer.h"
+#include "assay/align/step/plan.h"
 #include "assay/align/strategies/pipeline.h"
 
 namespace assay::align {

@@ -1,10 +1,10 @@
 // Losses and gradients that count too much or too little.
 #include <cmath>
 
+#include "assay/align/arithmetic/pieces.h"
 #include "assay/align/faults/catalogue.h"
 #include "assay/align/faults/plants.h"
-#include "assay/align/pieces.h"
-#include "assay/align/step.h"
+#include "assay/align/step/step.h"
 
 namespace assay::align {
 namespace {

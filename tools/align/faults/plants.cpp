@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "assay/align/pieces.h"
-#include "assay/align/step.h"
+#include "assay/align/arithmetic/pieces.h"
+#include "assay/align/step/step.h"
 #include "assay/dumps/glob.h"
 #include "assay/golden/error.h"
 

@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "assay/align/arithmetic/pieces.h"
 #include "assay/align/faults/catalogue.h"
 #include "assay/align/faults/plants.h"
-#include "assay/align/pieces.h"
-#include "assay/align/step.h"
+#include "assay/align/step/step.h"
 
 namespace assay::align {
 namespace {

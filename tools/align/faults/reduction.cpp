@@ -1,8 +1,8 @@
 // Sums over ranks that are missing, done twice, or of the wrong ranks.
+#include "assay/align/arithmetic/pieces.h"
 #include "assay/align/faults/catalogue.h"
 #include "assay/align/faults/plants.h"
-#include "assay/align/pieces.h"
-#include "assay/align/step.h"
+#include "assay/align/step/step.h"
 #include "assay/align/strategies/data_parallel.h"
 
 namespace assay::align {

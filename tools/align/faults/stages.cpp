@@ -1,10 +1,10 @@
 // Vocabulary, pipeline stages, and weights that several ranks hold.
 #include <fmt/format.h>
 
+#include "assay/align/arithmetic/pieces.h"
 #include "assay/align/faults/catalogue.h"
 #include "assay/align/faults/plants.h"
-#include "assay/align/pieces.h"
-#include "assay/align/step.h"
+#include "assay/align/step/step.h"
 #include "assay/align/strategies/muon.h"
 #include "assay/dumps/glob.h"
 

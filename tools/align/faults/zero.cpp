@@ -2,11 +2,11 @@
 #include <map>
 #include <memory>
 
+#include "assay/align/arithmetic/pieces.h"
 #include "assay/align/faults/catalogue.h"
 #include "assay/align/faults/plants.h"
-#include "assay/align/initial.h"
-#include "assay/align/pieces.h"
-#include "assay/align/step.h"
+#include "assay/align/given/initial.h"
+#include "assay/align/step/step.h"
 #include "assay/dumps/glob.h"
 
 namespace assay::align {

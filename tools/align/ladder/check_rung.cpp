@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include "assay/align/model.h"
-#include "assay/align/modes.h"
+#include "assay/align/model/model.h"
+#include "assay/align/model/modes.h"
 #include "assay/compare/report.h"
 #include "assay/dumps/whole_file.h"
 #include "assay/golden/error.h"

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <set>
 
-#include "assay/align/arithmetic.h"
-#include "assay/align/loss_shares.h"
-#include "assay/align/optimizer_settings.h"
+#include "assay/align/arithmetic/arithmetic.h"
+#include "assay/align/settings/optimizer_settings.h"
+#include "assay/align/step/loss_shares.h"
 #include "assay/compare/report.h"
 #include "assay/dumps/file.h"
 #include "assay/golden/error.h"

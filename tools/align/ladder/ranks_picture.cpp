@@ -6,7 +6,7 @@
 #include <set>
 
 #include "assay/align/ladder/ladder_pictures.h"
-#include "assay/align/mesh.h"
+#include "assay/align/placement/mesh.h"
 
 // Stages are panels, beside each other; in a panel tp goes to the right, cp and dp down.
 namespace assay::align {

@@ -4,7 +4,7 @@
 
 #include "assay/align/faults/together.h"
 #include "assay/align/ladder/provider.h"
-#include "assay/align/model.h"
+#include "assay/align/model/model.h"
 #include "assay/align/replay_run.h"
 #include "assay/compare/version.h"
 #include "assay/golden/error.h"

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cctype>
 
-#include "assay/align/model.h"
-#include "assay/align/step.h"
+#include "assay/align/model/model.h"
+#include "assay/align/step/step.h"
 #include "assay/golden/error.h"
 
 namespace assay::align {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "assay/align/parallel.h"
+#include "assay/align/settings/parallel.h"
 
 namespace assay::align {
 

@@ -4,8 +4,8 @@
 #include <set>
 #include <tuple>
 
-#include "assay/align/plan.h"
-#include "assay/align/shape_pass.h"
+#include "assay/align/step/plan.h"
+#include "assay/align/step/shape_pass.h"
 #include "assay/align/strategies/pipeline.h"
 
 namespace assay::align {

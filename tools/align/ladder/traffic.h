@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "assay/align/ladder/rung.h"
-#include "assay/align/movement.h"
+#include "assay/align/placement/movement.h"
 
 namespace assay::align {
 

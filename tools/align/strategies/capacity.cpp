@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "assay/align/model_fields.h"
-#include "assay/align/pieces.h"
+#include "assay/align/arithmetic/pieces.h"
+#include "assay/align/model/model_fields.h"
 
 namespace assay::align {
 namespace {

@@ -13,8 +13,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "assay/align/forward.h"
-#include "assay/align/pieces.h"
+#include "assay/align/arithmetic/pieces.h"
+#include "assay/align/model/forward.h"
 
 namespace assay::align {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "assay/align/machine.h"
+#include "assay/align/placement/machine.h"
 
 namespace assay::align {
 

@@ -11,7 +11,7 @@
 
 #include <numeric>
 
-#include "assay/align/pieces.h"
+#include "assay/align/arithmetic/pieces.h"
 #include "assay/align/strategies/packing.h"
 
 namespace assay::align {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "assay/align/ranks.h"
+#include "assay/align/ranks/ranks.h"
 
 namespace assay::align {
 

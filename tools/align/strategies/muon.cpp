@@ -5,7 +5,7 @@
 // cuts are whole matrices.
 #include "assay/align/strategies/muon.h"
 
-#include "assay/align/pieces.h"
+#include "assay/align/arithmetic/pieces.h"
 
 namespace assay::align {
 

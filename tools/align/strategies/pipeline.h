@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "assay/align/forward.h"
-#include "assay/align/mesh.h"
+#include "assay/align/model/forward.h"
+#include "assay/align/placement/mesh.h"
 
 namespace assay::align {
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "assay/align/parallel.h"
-#include "assay/align/tape.h"
+#include "assay/align/settings/parallel.h"
+#include "assay/align/step/tape.h"
 
 namespace assay::align {
 

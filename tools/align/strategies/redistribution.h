@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "assay/align/initial.h"
+#include "assay/align/given/initial.h"
 
 namespace assay::align {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "assay/align/machine.h"
+#include "assay/align/placement/machine.h"
 
 /// What attention and feed-forward blocks do at their ends where matrices are cut (facts D3, D4). Between the
 /// two ends a rank of tp has its heads, or its columns.

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "assay/align/machine.h"
+#include "assay/align/placement/machine.h"
 
 namespace assay::align {
 

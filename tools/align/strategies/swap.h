@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "assay/align/tape.h"
+#include "assay/align/step/tape.h"
 
 namespace assay::align {
 

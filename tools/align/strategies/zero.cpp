@@ -11,7 +11,7 @@
 
 #include <algorithm>
 
-#include "assay/align/pieces.h"
+#include "assay/align/arithmetic/pieces.h"
 
 namespace assay::align {
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "assay/align/ranks.h"
+#include "assay/align/ranks/ranks.h"
 
 namespace assay::align {
 

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "assay/align/given/given_dump.h"
+#include "assay/align/given/sources.h"
+
+namespace assay::align {
+
+/// A tensor of each micro-batch of a recorded replay. Steps count from the first that has one.
+class GivenSteps {
+ public:
+  GivenSteps(const GivenDump&, const std::function<bool(const LogicalTensor&)>& is_wanted);
+  /// Throws Error if it was not recorded.
+  /// @param what  it is, for the message
+  const LogicalTensor& at(const MicroBatch&, const std::string& what) const;
+
+ private:
+  const std::string path_;
+  std::int64_t first_step_ = 0;
+  std::map<MicroBatch, const LogicalTensor*> tensors_;
+};
+
+}  // namespace assay::align

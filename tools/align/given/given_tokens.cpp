@@ -1,0 +1,108 @@
+#include "assay/align/given/given_tokens.h"
+
+#include <algorithm>
+
+#include "assay/align/given/given_steps.h"
+#include "assay/golden/error.h"
+
+namespace assay::align {
+namespace {
+
+bool is_input(const Identity& id, std::string_view module, std::string_view arg) {
+  return id.phase == Phase::forward && id.slot == "input" && id.module == module && id.arg == arg;
+}
+
+// [.., sequences, columns] of micro-batches one after the other: `length` columns from `first` on of a
+// micro-batch, token l of sequence s at l sequences + s.
+std::vector<std::int64_t> turned(const std::vector<std::int64_t>& all, std::int64_t columns,
+                                 std::int64_t micro_batch, const Batch& batch, std::int64_t first) {
+  std::vector<std::int64_t> result;
+  for (std::int64_t l = 0; l < batch.length; ++l) {
+    for (std::int64_t s = 0; s < batch.sequences; ++s) {
+      const std::int64_t row = micro_batch * batch.sequences + s;
+      result.push_back(all[static_cast<std::size_t>(row * columns + first + l)]);
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+GivenTokens::GivenTokens(const std::string& path, const Batches& batches, std::int64_t vocabulary)
+    : given_(path), batches_(batches) {
+  are_recorded_ =
+      std::ranges::any_of(given_.tensors(), [](const LogicalTensor& t) { return !t.id.slot.empty(); });
+  are_recorded_ ? take_recorded() : take_plain();
+  check(vocabulary);
+}
+
+void GivenTokens::take_recorded() {
+  const GivenSteps tokens(
+      given_, [](const LogicalTensor&t) { return is_input(t.id, "model.embed_tokens", "index"); }),
+      targets(given_, [](const LogicalTensor&t) { return is_input(t.id, "lm_head", "target"); });
+  const Shape shape = {batches_.batch.tokens()};
+  for (std::int64_t step = 0; step < batches_.steps; ++step) {
+    for (std::int64_t number = 0; number < batches_.micro_batches; ++number) {
+      const MicroBatch which = {step, number};
+      sequences_[which] = {integers(tokens.at(which, "input index of model.embed_tokens"), shape),
+                           integers(targets.at(which, "input target of lm_head"), shape)};
+    }
+  }
+}
+
+const LogicalTensor& GivenTokens::only(const std::string& name) const {
+  const auto at =
+      std::ranges::find(given_.tensors(), name, [](const LogicalTensor& t) { return t.id.module; });
+  if (at == given_.tensors().end())
+    throw Error("{}: has {} tensors, but no '{}'; expected one tensor, or 'tokens' and 'targets'",
+                given_.path(), given_.tensors().size(), name);
+  return *at;
+}
+
+void GivenTokens::take_plain() {
+  const bool is_stream = given_.tensors().size() == 1;
+  const LogicalTensor &first = is_stream ? given_.tensors().front() : only("tokens"),
+                      &second = is_stream ? first : only("targets");
+  const Batch& batch = batches_.batch;
+  const std::int64_t columns = batch.length + (is_stream ? 1 : 0);
+  const Shape shape = {batches_.all(), batch.sequences, columns};
+  const std::vector<std::int64_t> tokens = integers(first, shape), targets = integers(second, shape);
+  for (std::int64_t k = 0; k < batches_.all(); ++k)
+    sequences_[{k / batches_.micro_batches, k % batches_.micro_batches}] = {
+        turned(tokens, columns, k, batch, 0), turned(targets, columns, k, batch, is_stream ? 1 : 0)};
+}
+
+// The first dimensions of what a file holds may be one.
+std::vector<std::int64_t> GivenTokens::integers(const LogicalTensor& t, const Shape& shape) const {
+  Shape rows = shape;
+  if (shape.size() == 3) rows = {shape[0] * shape[1], shape[2]};
+  if (is_float(t.dtype) || (t.shape != shape && t.shape != rows))
+    throw Error(
+        "{}: '{}' is {} {}; expected integers {} ({} steps of {} micro-batches of {} sequences of {} "
+        "tokens{})",
+        given_.path(), to_string(t.id), name(t.dtype), assay::to_string(t.shape), assay::to_string(shape),
+        batches_.steps, batches_.micro_batches, batches_.batch.sequences, batches_.batch.length,
+        shape.back() > batches_.batch.length ? " and a last target" : "");
+  return given_.read(t).indices();
+}
+
+void GivenTokens::check(std::int64_t vocabulary) const {
+  for (const auto& [which, sequences] : sequences_) {
+    const auto check_range = [&, where = which](const char* what, const std::vector<std::int64_t>& values,
+                                                std::optional<std::int64_t> except) {
+      for (const std::int64_t token : values) {
+        if ((token < 0 || token >= vocabulary) && token != except)
+          throw Error("{}: a {} of step {}, micro-batch {} is {}; expected 0 to {}{}", given_.path(), what,
+                      where.step, where.number, token, vocabulary - 1,
+                      except ? ", or -100 where no loss counts it" : "; what is left out is a target");
+      }
+    };
+    check_range("token", sequences.tokens, std::nullopt);
+    check_range("target", sequences.targets, no_target);
+    if (std::ranges::count(sequences.targets, no_target) == batches_.batch.tokens())
+      throw Error("{}: all targets of step {}, micro-batch {} are -100; expected one that counts",
+                  given_.path(), which.step, which.number);
+  }
+}
+
+}  // namespace assay::align
