@@ -21,7 +21,7 @@ struct Measure {
 std::string disarmed(std::string_view text) {
   std::string out = printable(text);
   if (!out.empty() && std::string_view("=+-@").find(out.front()) != std::string_view::npos)
-    out.insert(0, "'");
+    out.insert(0, 1, '\'');
   return out;
 }
 

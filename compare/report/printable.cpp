@@ -94,7 +94,7 @@ std::string grouped(std::int64_t n) {
   std::string digits = std::to_string(n);
   for (auto i = static_cast<std::ptrdiff_t>(digits.size()) - 3;
        i > 0 && digits[static_cast<std::size_t>(i) - 1] != '-'; i -= 3) {
-    digits.insert(static_cast<std::size_t>(i), ",");
+    digits.insert(static_cast<std::size_t>(i), 1, ',');
   }
   return digits;
 }
