@@ -2,13 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <string>
 
 namespace assay {
 
 Estimate pooled(std::vector<Estimate> all) {
+  // Of fewer equations left the mean of 1 / variance is infinite (that of 1 / chi^2 of k is 1 / (k - 2)): a
+  // fit that is exact by accident would outweigh all others.
+  constexpr double enough = 3;
+  const auto says_sigma = [](const Estimate& e) { return e.left >= enough; };
+  if (std::ranges::any_of(all, says_sigma)) std::erase_if(all, std::not_fn(says_sigma));
   double weights = 0, sum = 0;
   for (const Estimate& e : all) {
     // No sigma is smaller than the rounding of the fit itself.
@@ -77,12 +84,13 @@ std::optional<std::vector<Estimate>> LeastSquares::solve() const {
   const Row c = solved(right);
   double rest = square_;
   for (std::size_t i = 0; i < n_; ++i) rest -= c[i] * right[i];
-  const double variance = std::max(0.0, rest) / std::max(1.0, count_ - static_cast<double>(n_));
+  const double left = count_ - static_cast<double>(n_);
+  const double variance = std::max(0.0, rest) / std::max(1.0, left);
   std::vector<Estimate> result;
   for (std::size_t i = 0; i < n_; ++i) {
     Row unit{};
     unit[i] = 1;
-    result.push_back({c[i] / scale[i], std::sqrt(variance * solved(unit)[i]) / scale[i]});
+    result.push_back({c[i] / scale[i], std::sqrt(variance * solved(unit)[i]) / scale[i], left});
   }
   return result;
 }

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -12,9 +13,12 @@ namespace assay {
 /// A number that was fitted, and how far it may be off.
 struct Estimate {
   double value = 0, sigma = 0;
+  /// Equations that the fit had more than unknowns: how far its sigma can be believed.
+  double left = std::numeric_limits<double>::infinity();
 };
 
-/// The mean of several of one number, by their sigmas; none: 0, with an infinite sigma.
+/// The mean of several of one number, by their sigmas, as far as they can be believed; none: 0, with an
+/// infinite sigma.
 Estimate pooled(std::vector<Estimate>);
 
 /// Programs' own numbers are short: the one of at most 4 digits that is within `slack`, float32's rounding
@@ -66,7 +70,7 @@ std::optional<std::vector<Estimate>> fit_elements(const Columns& columns, std::s
       continue;
     }
     for (std::size_t k = 0; k < unknowns; ++k)
-      (*fit)[k] = {(*fit)[k].value + (*found)[k].value, (*found)[k].sigma};
+      (*fit)[k] = {(*fit)[k].value + (*found)[k].value, (*found)[k].sigma, (*found)[k].left};
   }
   return fit;
 }

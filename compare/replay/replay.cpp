@@ -83,6 +83,7 @@ void Replay::take_index_of_tokens(Call& call) {
 void Replay::keep_rows(std::int64_t worst) {
   if (calls_.size() != 1 || work() <= enough_work) return;
   Call& call = calls_.front();
+  if (call.op->name.starts_with("moe_")) return;  // places and losses of its rows count all of them
   const auto has_rows = [](const Arg& arg) {
     return arg.shape.starts_with("N*,") && arg.shape.find(',', 3) == std::string_view::npos;
   };
@@ -164,6 +165,16 @@ Attributes Replay::attributes_of(const Call& call, const CallVariant& variant) c
     attributes.set("top_k", extent(given("chosen") != nullptr ? *given("chosen") : result_));
   if (call.op->name == "moe_aux_loss" && given("index") != nullptr)
     attributes.set("top_k", extent(*given("index")));
+  // Weighted before, by probs that it has not: the place of a row is t K + k.
+  if (call.op->name == "moe_unpermute" && given("probs") == nullptr && given("sorted_index") != nullptr) {
+    const Tensor& tokens = given("grad_y") != nullptr ? *given("grad_y") : result_;
+    const std::vector<std::int64_t> places = given("sorted_index")->indices();
+    if (!tokens.shape().empty() && tokens.shape().front() > 0 && !places.empty()) {
+      const std::int64_t N = tokens.shape().front();
+      attributes.set("num_tokens", static_cast<double>(N));
+      attributes.set("top_k", static_cast<double>(std::ranges::max(places) / N + 1));
+    }
+  }
   if (call.op->name == "expand") {
     const Shape& shape = given("grad_y") != nullptr ? given("grad_y")->shape() : result_.shape();
     attributes.set("shape", std::vector<double>(shape.begin(), shape.end()));

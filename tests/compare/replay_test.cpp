@@ -57,5 +57,47 @@ TEST(Replay, ALargeResultIsReplayedInSomeRowsOnly) {
   EXPECT_GT(large.work(), small.work());
 }
 
+// How far y is from the sum of its experts' rows, where the weights were applied before; nothing if that is
+// not known.
+std::optional<double> ratio_of_unpermute(const std::vector<std::int64_t>& places, const Tensor& rows,
+                                         const Tensor& y) {
+  MemoryDump dump{"experts"};
+  dump.add("rows", rows);
+  dump.add("places", Tensor::from_indices({std::ssize(places)}, places));
+  dump.add("y", y);
+  const std::vector<LogicalTensor> tensors = logical_tensors(dump);
+  const auto tensor = [&](std::string_view module) {
+    return &*std::ranges::find_if(tensors, [&](const LogicalTensor& t) { return t.id.module == module; });
+  };
+  const RecordedCall call{&find_operator("moe_unpermute"),
+                          "y",
+                          {{"expert_out", tensor("rows")}, {"sorted_index", tensor("places")}}};
+  return Replay(dump, {call}, merge(dump, *tensor("y")).tensor.whole(), 0).ratio({});
+}
+
+TEST(Replay, ExpertsThatWeighTheirRowsNeedNoWeightsBehindThem) {
+  const Tensor rows = Tensor::from_values(DType::float32, {6, 1}, Values{1, 2, 4, 8, 16, 32});
+  const Tensor y = Tensor::from_values(DType::float32, {3, 1}, Values{1 + 8, 2 + 16, 4 + 32});
+  EXPECT_EQ(ratio_of_unpermute({0, 2, 4, 1, 3, 5}, rows, y), 0);
+  EXPECT_GT(ratio_of_unpermute({0, 2, 4, 1, 5, 3}, rows, y), 1);
+  // With a capacity, choices were dropped and rows are padding.
+  const Tensor kept = Tensor::from_values(DType::float32, {3, 1}, Values{1, 2 + 16, 4});
+  EXPECT_EQ(ratio_of_unpermute({0, 2, 4, -1, 3, -1}, rows, kept), 0);
+}
+
+TEST(Replay, OfManyRowsOfExpertsNoneIsLeftOut) {
+  constexpr std::int64_t tokens = 3000, width = 2048;
+  std::vector<std::int64_t> places;
+  for (std::int64_t place = 2 * tokens; place-- > 0;) places.push_back(place);
+  const Tensor rows = normal_tensor(DType::float32, {2 * tokens, width}, 1);
+  const std::vector<NamedTensor> inputs = {{"expert_out", rows},
+                                           {"sorted_index", Tensor::from_indices({2 * tokens}, places)}};
+  Attributes attributes;
+  attributes.set("top_k", 2.);
+  const Tensor y =
+      compute_golden(find_operator("moe_unpermute"), inputs, attributes, Level::fp64).front().tensor;
+  EXPECT_LE(ratio_of_unpermute(places, rows, Tensor::from_values(DType::float32, y.shape(), y.values())), 1);
+}
+
 }  // namespace
 }  // namespace assay
