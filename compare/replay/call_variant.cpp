@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "assay/compare/replay/fp8_operands.h"
 #include "assay/compare/replay/published_values.h"
+#include "assay/operators/fp8_codes.h"
 #include "assay/operators/golden.h"
 
 namespace assay {
@@ -78,6 +80,14 @@ void add_scaled(std::vector<CallVariant>& variants, CallVariant::Weight weight, 
   }
 }
 
+void add_fp8(std::vector<CallVariant>& variants) {
+  for (std::size_t i = 0, count = variants.size(); i < count; ++i) {
+    variants.push_back(variants[i]);
+    variants.back().fp8 = true;
+    add(variants.back().text, fmt::format("float8_e4m3fn operands in blocks of {}", fp8_block));
+  }
+}
+
 }  // namespace
 
 std::vector<CallVariant> variants_of(const Operator& op) {
@@ -97,6 +107,7 @@ std::vector<CallVariant> variants_of(const Operator& op) {
     variants = std::move(wider);
   }
   if (op.name.ends_with("_norm")) add_scaled(variants, CallVariant::Weight::plus_one, "weight + 1");
+  if (has_fp8_operands(op)) add_fp8(variants);
   if (op.name != "attention") return variants;
   std::vector<CallVariant> laid_out;
   for (const Shape& layout : attention_layouts) {

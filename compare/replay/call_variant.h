@@ -22,6 +22,7 @@ struct CallVariant {
   Shape permutation;
   std::string text;  ///< "eps = 1e-06, is_causal = true": what is not the operator's default
   Weight weight = Weight::as_recorded;
+  bool fp8 = false;  ///< a product of float8_e4m3fn operands with a scale for each block (fp8_operands.h)
 };
 
 /// Every combination of what recorders leave out that training runs have, defaults first: epsilons of norms,
@@ -31,11 +32,17 @@ std::vector<CallVariant> variants_of(const Operator&);
 /// The variants that a fault may have made of the right one: the others, and RoPE at other positions.
 std::vector<CallVariant> mistakes_for(const Operator&, const CallVariant& right);
 
+/// Where fp8 blocks along the tokens end: nowhere, as in sequence parallelism, which gathers them first;
+/// where a rank's tokens do, as in context parallelism; or not known, where an expert has tokens of several
+/// micro-batches in one call.
+enum class TokenBlocks : std::uint8_t { gathered, cut, unknown };
+
 /// How a device computes, where not as declared.
 struct Arithmetic {
   std::optional<DType> inputs = {};  ///< they are rounded to it
   Rounding rounding = Rounding::nearest_even;
   Summation sums = {};
+  TokenBlocks tokens = TokenBlocks::gathered;
 };
 /// What faults make of it: narrower inputs, from the widest on, then narrower accumulators.
 const std::vector<Arithmetic>& narrow_arithmetics();

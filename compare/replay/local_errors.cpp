@@ -95,16 +95,18 @@ std::optional<LocalErrors::Local> LocalErrors::replay(const Finding& f, const Pa
   return local(*actual, {*variant, *compared});
 }
 
-// As declared, or as autocast has it, whichever is nearer.
+// As declared, or in another way that is right, whichever is nearer.
 std::optional<Replay::Compared> LocalErrors::compare(const Replay& replay, const CallVariant& variant) {
   work_ += replay.work();
   auto compared = replay.compare(variant);
   if (!compared || is_within(*compared)) return compared;
-  const auto narrow = replay.autocast();
-  if (!narrow) return compared;
-  work_ += replay.work() * share_of_values;
-  auto cast = replay.compare(variant, *narrow);
-  return cast && (is_within(*cast) || cast->ratio < compared->ratio) ? cast : compared;
+  for (const Arithmetic& way : replay.other_ways(variant)) {
+    work_ += replay.work() * share_of_values;
+    auto other = replay.compare(variant, way);
+    if (other && (is_within(*other) || other->ratio < compared->ratio)) compared = std::move(other);
+    if (is_within(*compared)) break;
+  }
+  return compared;
 }
 
 bool LocalErrors::is_within(const Replay::Compared& compared) const {
@@ -153,11 +155,13 @@ bool LocalErrors::fits(const Replay& replay, const CallVariant& variant, const A
   work_ += replay.work();
   const auto compared = replay.compare(variant, arithmetic);
   if (compared && is_within(*compared)) return true;
-  const auto narrow = arithmetic.inputs ? std::nullopt : replay.autocast();
-  if (!narrow) return false;
-  work_ += replay.work() * share_of_values;
-  const auto cast = replay.compare(variant, {narrow->inputs, narrow->rounding, arithmetic.sums});
-  return cast && is_within(*cast);
+  if (arithmetic.inputs) return false;
+  return std::ranges::any_of(replay.other_ways(variant), [&](Arithmetic way) {
+    way.sums = arithmetic.sums;
+    work_ += replay.work() * share_of_values;
+    const auto other = replay.compare(variant, way);
+    return other && is_within(*other);
+  });
 }
 
 std::vector<CallVariant> LocalErrors::with_fitted_epsilon(const Replay& replay) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "assay/compare/metrics.h"
+#include "assay/compare/replay/fp8_operands.h"
 #include "assay/dumps/layout.h"
 #include "assay/golden/bound.h"
 #include "assay/golden/error.h"
@@ -52,16 +53,15 @@ Replay::Replay(const Dump& dump, std::vector<RecordedCall> calls, Tensor result,
     : result_(std::move(result)) {
   for (RecordedCall& recorded : calls) {
     Call call{recorded.op, std::move(recorded.output), {}};
-    std::vector<CutInput> cuts;
     for (const RecordedCall::Input& input : recorded.inputs) {
       if (without_bits(dump, *input.tensor) != nullptr)
         throw Error("{}: has no values", to_string(input.tensor->id));
       call.inputs.push_back({input.name, merge(dump, *input.tensor).tensor.whole()});
-      if (dump.world_size > 1) cuts.push_back({input.name, parts_of(dump, *input.tensor)});
+      if (dump.world_size > 1) call.cuts.push_back({input.name, parts_of(dump, *input.tensor)});
     }
     for (const RecordedCall::Input& input : recorded.inputs)  // parameters are of none
       call.micro_batch = std::max(call.micro_batch, input.tensor->id.micro_batch);
-    call.shared = shared_sums(*call.op, call.output, cuts);
+    call.shared = shared_sums(*call.op, call.output, call.cuts);
     take_index_of_tokens(call);
     calls_.push_back(std::move(call));
   }
@@ -151,6 +151,7 @@ std::vector<NamedTensor> Replay::inputs_of(const Call& call, const CallVariant& 
     input.tensor = permuted(input.tensor, variant.permutation);
     if (how.inputs) input.tensor = rounded(input.tensor, *how.inputs, how.rounding);
   }
+  if (variant.fp8) take_fp8(call.output, inputs, call.cuts, how.tokens);
   return inputs;
 }
 
@@ -285,19 +286,39 @@ void Replay::allow_partial_sums(const Call& call, const CallVariant& variant, do
   }
 }
 
-std::optional<Arithmetic> Replay::autocast() const {
+void Replay::allow_any_blocks(const CallVariant& variant, const Arithmetic& how,
+                              std::span<double> error) const {
+  for (const Call& call : calls_) {
+    const Magnitudes magnitudes = magnitudes_in_any_blocks(inputs_of(call, variant, how));
+    const auto result = [&](const std::vector<NamedTensor>& inputs) {
+      const auto outputs =
+          compute_golden(*call.op, inputs, attributes_of(call, variant), Level::fp64, call.output);
+      return output_named(outputs, call.output).values();
+    };
+    const std::vector<double> least = result(magnitudes.least), most = result(magnitudes.most);
+    for (std::size_t i = 0; i < error.size(); ++i) error[i] += most[i] - least[i];
+  }
+}
+
+std::vector<Arithmetic> Replay::other_ways(const CallVariant& variant) const {
+  if (variant.fp8) {
+    const bool has_cuts = std::ranges::any_of(calls_, [](const Call& c) { return !c.cuts.empty(); });
+    if (!has_cuts || calls_.front().output != "grad_w") return {};
+    if (op().name == "linear") return {{.tokens = TokenBlocks::cut}};
+    return {{.tokens = TokenBlocks::cut}, {.tokens = TokenBlocks::unknown}};
+  }
   constexpr std::string_view products[] = {"linear", "matmul", "grouped_matmul", "attention"};
-  if (std::ranges::find(products, op().name) == std::end(products)) return std::nullopt;
+  if (std::ranges::find(products, op().name) == std::end(products)) return {};
   DType narrowest = result_.dtype(), widest = result_.dtype();
-  if (!is_float(narrowest)) return std::nullopt;
+  if (!is_float(narrowest)) return {};
   for (const NamedTensor& input : calls_.front().inputs) {
     const DType dtype = input.tensor.dtype();
     if (!is_float(dtype)) continue;
     if (unit_roundoff(dtype) > unit_roundoff(narrowest)) narrowest = dtype;
     if (unit_roundoff(dtype) < unit_roundoff(widest)) widest = dtype;
   }
-  if (narrowest == widest) return std::nullopt;
-  return Arithmetic{narrowest, Rounding::nearest_even, {}};
+  if (narrowest == widest) return {};
+  return {{.inputs = narrowest}};
 }
 
 std::optional<ScaleError> Replay::scale(const CallVariant& variant, const Compared& c) const {
@@ -367,10 +388,12 @@ std::optional<Replay::Compared> Replay::compare(const CallVariant& variant, cons
       return c;
     }
     c.allowed = allowed(variant, parts, values);
+    const bool any_blocks = how.tokens == TokenBlocks::unknown;
+    if (any_blocks) allow_any_blocks(variant, how, c.allowed);
     const Metrics m = measure(c.actual, c.golden, {0, 0, c.allowed});
     c.ratio = m.special_mismatch > 0 ? infinity : m.worst_ratio;
     c.worst_at = worst_element(m);
-    c.scale = scale(variant, c);
+    if (!any_blocks) c.scale = scale(variant, c);
     return c;
   } catch (const Error&) {  // not from these inputs
     return std::nullopt;

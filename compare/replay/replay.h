@@ -32,9 +32,10 @@ class Replay {
   /// Nothing if the calls cannot have made a tensor of this shape.
   std::optional<Compared> compare(const CallVariant&, const Arithmetic& = {}) const;
 
-  /// Products whose operands are wider than the result, as autocast computes them: of operands rounded to its
-  /// dtype. Nothing for other operators.
-  std::optional<Arithmetic> autocast() const;
+  /// How else a training framework may have computed it. Products whose operands are wider than the result,
+  /// as autocast does: of operands rounded to its dtype. Those of fp8 operands, with blocks that end where
+  /// the tokens of a rank do.
+  std::vector<Arithmetic> other_ways(const CallVariant&) const;
 
   /// Largest error / allowed of the recorded result: at most 1 for a correct kernel that computes in float32
   /// (float64 results: float64) and may keep intermediate results in the dtype of the result. Infinite where
@@ -76,6 +77,7 @@ class Replay {
     std::string output;
     std::vector<NamedTensor> inputs;
     std::int64_t micro_batch = -1;
+    std::vector<CutInput> cuts = {};
     std::vector<SharedSum> shared = {};  ///< sums that are put together of what several ranks have
   };
   void keep_rows(std::int64_t worst);
@@ -92,6 +94,7 @@ class Replay {
                            const std::vector<double>& golden) const;
   static void take_index_of_tokens(Call&);
   void allow_partial_sums(const Call&, const CallVariant&, double stored, std::span<double> error) const;
+  void allow_any_blocks(const CallVariant&, const Arithmetic&, std::span<double> error) const;
   std::optional<ScaleError> scale(const CallVariant&, const Compared&) const;
   double coarsest_roundoff() const;
 

@@ -175,6 +175,23 @@ TEST(Walk, AParameterOfFourElementsDoesNotSayTheEpsilon) {
   EXPECT_EQ(result.exit_status(), 0) << ladder_text(result, {});
 }
 
+// Half of a weight has scales of its own, and an expert's tokens of two micro-batches share theirs.
+TEST(Walk, OtherBlocksOfFp8AreNoDivergence) {
+  std::vector<Rung> rungs;
+  for (const char* parallel : {"tp=2", "dp=2,ep=2"}) {
+    Rung rung = {.name = parallel,
+                 .kind = Rung::Kind::stated,
+                 .work = small_work("fp8"),
+                 .parallel = parse_parallel(parallel)};
+    rung.work.model += ",layers=2";
+    rung.work.sequences = 2;
+    rungs.push_back(rung);
+  }
+  const auto subject = replay_provider(""), reference = replay_provider("");
+  const LadderResult result = climb({rungs}, *subject, *reference);
+  EXPECT_EQ(result.exit_status(), 0) << ladder_text(result, {});
+}
+
 TEST(Walk, WhereBitsAreAskedForRoundingIsNoExcuse) {
   const Rung rung = {
       .name = "tp", .kind = Rung::Kind::stated, .work = small_work(), .parallel = parse_parallel("tp=2")};

@@ -11,11 +11,4 @@ namespace assay::align {
 /// themselves. Each block is summed in float32, scaled and added.
 std::vector<NamedTensor> fp8_matmul(const Operator&, std::span<const NamedTensor> inputs, const Attributes&);
 
-/// What a matmul takes of [rows, K]: codes, their scales, and what both stand for.
-struct Fp8Codes {
-  Tensor code, scale, dequantized;  ///< float32
-};
-/// A scale for each box of rows x columns.
-Fp8Codes quantize_fp8(const Tensor&, std::int64_t rows, std::int64_t columns);
-
 }  // namespace assay::align
