@@ -60,8 +60,8 @@ struct Origin {
     inherited,  ///< from `root`
   };
   Kind kind = Kind::unknown;
-  /// Largest error / allowed of the golden operator on the actual side's own recorded inputs, or beside the
-  /// noise of reruns; NaN where neither is known.
+  /// Largest error / allowed of the golden operator on the actual side's own recorded inputs; where no replay
+  /// is, beside what its inputs are off by or the noise of reruns; NaN where none is known.
   double local_ratio = std::numeric_limits<double>::quiet_NaN();
   std::string reason;
   std::string root;  ///< name of the finding that it follows from

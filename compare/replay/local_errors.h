@@ -59,6 +59,8 @@ class LocalErrors {
   bool is_within(const Replay::Compared&) const;
   Local local(const Replay& actual, const Judged&);
   std::optional<CallVariant> fitting(const Replay& reference, const Key&);
+  std::optional<CallVariant> fitting_both(const Replay& actual, const Replay& reference,
+                                          const CallVariant& but);
   std::optional<CallVariant> first_fit(const Replay&, const std::vector<CallVariant>& among);
   bool fits(const Replay&, const CallVariant&, const Arithmetic& = {});
   std::vector<CallVariant> with_fitted_epsilon(const Replay&);

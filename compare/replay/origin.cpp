@@ -156,6 +156,7 @@ class Origins {
       return f.verdict == Verdict::passed && !(is_choice && f.metrics && f.metrics->different_bits > 0);
     });
     if (passed && knows_data(i, inputs)) {
+      if (std::optional<Origin> grown = handed_on(i, inputs)) return *grown;
       return {Origin::Kind::created, nan_, fmt::format("its inputs passed ({})", name_some(inputs)), ""};
     }
     if (is_initial(findings_[i].id))
@@ -260,10 +261,29 @@ class Origins {
     }
     const std::string how = fmt::format("{}: error/allowed {:.3g}", step.how, step.ratio);
     if (!(step.ratio <= 1)) return Origin{Origin::Kind::created, step.ratio, how, ""};
+    return rounding(i, step.ratio, how);
+  }
+
+  // No more than its inputs are off by. A product of two that are off alike is off by twice as much, relative
+  // to itself.
+  std::optional<Origin> handed_on(std::size_t i, const std::vector<std::size_t>& inputs) {
+    constexpr double growth = 2;
+    const auto off = [&](std::size_t k) {
+      return findings_[k].metrics ? findings_[k].metrics->relative_l2 : 0;
+    };
+    double given = 0;
+    for (const std::size_t k : inputs) given = std::max(given, off(k));
+    if (!findings_[i].metrics || !is_float(findings_[i].actual_dtype) || !(off(i) <= growth * given))
+      return {};
+    return rounding(i, off(i) / (growth * given),
+                    fmt::format("relative L2 {:.2g}, where its inputs are off by {:.2g}", off(i), given));
+  }
+
+  // Right by itself.
+  Origin rounding(std::size_t i, double ratio, const std::string& how) {
     if (from_ == none) from_ = open_.before(findings_[i].id);
-    if (from_ != none) return Origin{Origin::Kind::inherited, step.ratio, how, ""};
-    return Origin{Origin::Kind::unknown, step.ratio,
-                  how + ", and nothing before it fails: rounding grew here", ""};
+    if (from_ != none) return {Origin::Kind::inherited, ratio, how, ""};
+    return {Origin::Kind::unknown, ratio, how + ", and nothing before it fails: rounding grew here", ""};
   }
 
   // What the operator makes of the actual side's own inputs; nothing where that cannot be said.
@@ -277,10 +297,7 @@ class Origins {
       f.diagnoses.insert(f.diagnoses.end(), local->diagnoses.begin(), local->diagnoses.end());
       return Origin{Origin::Kind::created, local->ratio, local->how, ""};
     }
-    if (from_ == none) from_ = open_.before(f.id);
-    if (from_ != none) return Origin{Origin::Kind::inherited, local->ratio, local->how, ""};
-    return Origin{Origin::Kind::unknown, local->ratio,
-                  local->how + ", and nothing before it fails: rounding grew here", ""};
+    return rounding(i, local->ratio, local->how);
   }
 
   static constexpr double nan_ = std::numeric_limits<double>::quiet_NaN();

@@ -120,6 +120,41 @@ TEST(Isolate, AGradientIsTheSumOfItsShares) {
   EXPECT_EQ(created(report), 1);
 }
 
+// Both stages have a part of a tied embedding's gradient: each is summed over dp, and then both are added.
+// What dp ranks recorded is the sum of theirs, of parts that nearly cancel here and there.
+TEST(Isolate, PartsThatCancelInsideOfAShareAreRoundedToo) {
+  const Shape shape = {64, 64};
+  const auto parts = [&](std::uint64_t seed) {
+    const Tensor first = normal_tensor(DType::float32, shape, seed);
+    Values second = normal_tensor(DType::float32, shape, seed + 1).values();
+    for (std::size_t i = 0; i < second.size(); i += 64)
+      second[i] = -first.value(static_cast<std::int64_t>(i)) * (1 + 1e-5);
+    return std::pair(first, Tensor::from_values(DType::float32, shape, second));
+  };
+  const auto [a0, b0] = parts(1);
+  const auto [a1, b1] = parts(3);
+  const Tensor share0 = plus(a0, 1, b0), share1 = plus(a1, 1, b1);
+  const Identity share{0, -1, Phase::backward, "e", "grad", "weight.unreduced", 0},
+      whole{0, -1, Phase::backward, "e", "grad", "weight", 0};
+  MemoryDump reference("r");
+  reference.add(share, plus(share0, 1, share1));
+  reference.add(whole, plus(share0, 1, share1));
+  const auto created_with = [&](double factor) {
+    MemoryDump actual("a");
+    actual.mesh = {{"dp"}, {2}};
+    actual.world_size = 2;
+    actual.add_copy(share, 0, share0).placements = {{Placement::Kind::partial}};
+    actual.add_copy(share, 1, share1).placements = {{Placement::Kind::partial}};
+    actual.add_copy(whole, 0, plus(plus(a0, 1, a1), factor, plus(b0, 1, b1)));
+    DiffOptions options;
+    options.policies.push_back(load_policy("telechat3"));
+    options.isolate = true;
+    return created(diff(actual, reference, options));
+  };
+  EXPECT_EQ(created_with(1), 0);
+  EXPECT_EQ(created_with(1.001), 1);
+}
+
 // Errors of a rounding up or down at random, and one of all elements beneath them.
 TEST(ScaleTest, TellsAFactorFromRoundings) {
   Random random(7);

@@ -127,6 +127,22 @@ TEST(Origin, AttributesAreThoseThatExplainTheReference) {
   EXPECT_NE(norm.origin->kind, Kind::created);
 }
 
+// Beside the reference's large inputs no epsilon shows.
+TEST(Origin, AttributesThatTheReferenceDoesNotTellApartAreNoFault) {
+  const Layer actual, reference{.input = 1000};
+  MemoryDump a("a"), r("r");
+  actual.record(a), reference.record(r);
+  DiffOptions isolating = options();
+  isolating.isolate = true;
+  const Report report = diff(a, r, isolating);
+  EXPECT_EQ(at(report, "norm", "output").origin->kind, Kind::inherited);
+  Layer wrong;
+  wrong.after_norm = 1.001;
+  MemoryDump w("w");
+  wrong.record(w);
+  EXPECT_EQ(at(diff(w, r, isolating), "norm", "output").origin->kind, Kind::created);
+}
+
 TEST(Origin, ParametersThatDifferAreNoFaultOfTheOperator) {
   const Report report = compare({.weight = 1.1});
   const Finding& weight = at(report, "dense", "param");
@@ -179,6 +195,19 @@ TEST(Origin, WithoutAReplayTheInputsDecide) {
   const Report below = diff(Block(1, 2, 2), reference, options());
   EXPECT_EQ(at(below, "block", "output").origin->root,
             "block.inner output x (step 0, micro-batch 0, forward)");
+}
+
+TEST(Origin, WhatIsOffAsItsInputsAreWasNotMadeThere) {
+  const Block reference(1, 1, 1);
+  const auto origin_of_output = [&](double output) {
+    DiffOptions by_torch;
+    by_torch.policies.push_back(load_policy("torch"));  // float32: 1e-5 + 1.3e-6 |g|
+    return *at(diff(Block(1.00001, output, 1), reference, by_torch), "block", "output").origin;
+  };
+  EXPECT_EQ(origin_of_output(1.000013).kind, Kind::unknown);
+  EXPECT_LE(origin_of_output(1.000013).local_ratio, 1);
+  EXPECT_THAT(origin_of_output(1.000013).reason, HasSubstr("1.3e-05, where its inputs are off by 1e-05"));
+  EXPECT_EQ(origin_of_output(1.00003).kind, Kind::created);
 }
 
 // The loss of a step is recorded behind the backward passes of its first micro-batches.
