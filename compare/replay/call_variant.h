@@ -26,7 +26,7 @@ struct CallVariant {
 };
 
 /// Every combination of what recorders leave out that training runs have, defaults first: epsilons of norms,
-/// RoPE's base, style and dimension, causal masks, layouts, router scores.
+/// RoPE's base, style and dimension, causal masks, layouts, router scores, fp8 operands.
 std::vector<CallVariant> variants_of(const Operator&);
 
 /// The variants that a fault may have made of the right one: the others, and RoPE at other positions.
