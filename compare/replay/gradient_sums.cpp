@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -61,17 +62,22 @@ std::int64_t outside(const Sum& sum, const Tensor& total) {
 
 // Of several ranks a term may itself have been put together of parts that were rounded, whose sizes nobody
 // recorded: as a whole they are no more than `parts` times as large as their sum, unless nearly all of it
-// cancels. What a rank handed back has up to R parts; its share of a gradient two, of an embedding that the
-// output shares with the first stage, and 2 is in the bound of the sum already.
+// cancels. No single part of them is larger than the largest term, for the same reason. What a rank handed
+// back has up to R parts; its share of a gradient two, of an embedding that the output shares with the first
+// stage, and 2 is in the bound of the sum already.
 bool is_outside_as_a_whole(const Sum& sum, const Tensor& total, int parts) {
-  const double u = std::max(sum.roundoff, unit_roundoff(total.dtype()));
-  double square = 0, error = 0;
-  for (std::size_t i = 0; i < sum.value.size(); ++i) {
-    const double e = total.value(static_cast<std::int64_t>(i)) - sum.value[i];
-    error += e * e;
-    square += sum.magnitude[i] * sum.magnitude[i];
+  const double u = std::max(sum.roundoff, unit_roundoff(total.dtype())), rounded = 2 * parts * sum.terms * u;
+  double square = 0, error = 0, largest = 0;
+  for (const double m : sum.magnitude) {
+    square += m * m;
+    largest = std::max(largest, m);
   }
-  return !(std::sqrt(error) <= 2 * parts * sum.terms * u * std::sqrt(square));
+  for (std::size_t i = 0; i < sum.value.size(); ++i) {
+    const double e = std::abs(total.value(static_cast<std::int64_t>(i)) - sum.value[i]);
+    if (!(e <= rounded * largest)) return true;
+    error += e * e;
+  }
+  return !(std::sqrt(error) <= rounded * std::sqrt(square));
 }
 
 Tensor read(const Dump& dump, const LogicalTensor& t) {

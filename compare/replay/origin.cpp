@@ -264,19 +264,27 @@ class Origins {
     return rounding(i, step.ratio, how);
   }
 
-  // No more than its inputs are off by. A product of two that are off alike is off by twice as much, relative
-  // to itself.
+  // No more than its inputs are off by, in the whole and at the worst element: what is wrong in a few rows
+  // alone hides in the whole. A product of two that are off alike is off by twice as much, relative to itself.
   std::optional<Origin> handed_on(std::size_t i, const std::vector<std::size_t>& inputs) {
     constexpr double growth = 2;
-    const auto off = [&](std::size_t k) {
-      return findings_[k].metrics ? findings_[k].metrics->relative_l2 : 0;
-    };
-    double given = 0;
-    for (const std::size_t k : inputs) given = std::max(given, off(k));
-    if (!findings_[i].metrics || !is_float(findings_[i].actual_dtype) || !(off(i) <= growth * given))
-      return {};
-    return rounding(i, off(i) / (growth * given),
-                    fmt::format("relative L2 {:.2g}, where its inputs are off by {:.2g}", off(i), given));
+    const Finding& f = findings_[i];
+    if (torn_[i] || !f.metrics || f.metrics->special_mismatch > 0 || !is_float(f.actual_dtype)) return {};
+    double whole = 0, peak = 0;
+    for (const std::size_t k : inputs) {
+      if (!findings_[k].metrics) continue;
+      whole = std::max(whole, findings_[k].metrics->relative_l2);
+      peak = std::max(peak, relative_peak(*findings_[k].metrics));
+    }
+    const double off = f.metrics->relative_l2;
+    if (!(whole > 0 && off <= growth * whole && relative_peak(*f.metrics) <= growth * peak)) return {};
+    return rounding(i, off / (growth * whole),
+                    fmt::format("relative L2 {:.2g}, where its inputs are off by {:.2g}", off, whole));
+  }
+
+  // The largest error against the root mean square of the reference.
+  static double relative_peak(const Metrics& m) {
+    return m.max_abs == 0 ? 0 : m.max_abs / std::hypot(m.reference.mean, m.reference.std);
   }
 
   // Right by itself.

@@ -139,13 +139,17 @@ TEST(Isolate, PartsThatCancelInsideOfAShareAreRoundedToo) {
   MemoryDump reference("r");
   reference.add(share, plus(share0, 1, share1));
   reference.add(whole, plus(share0, 1, share1));
-  const auto created_with = [&](double factor) {
+  const auto created_with = [&](double factor, double one_more = 0) {
+    Tensor total = plus(plus(a0, 1, a1), factor, plus(b0, 1, b1));
+    Values values = total.values();
+    values[65] += one_more;
+    total = Tensor::from_values(DType::float32, shape, values);
     MemoryDump actual("a");
     actual.mesh = {{"dp"}, {2}};
     actual.world_size = 2;
     actual.add_copy(share, 0, share0).placements = {{Placement::Kind::partial}};
     actual.add_copy(share, 1, share1).placements = {{Placement::Kind::partial}};
-    actual.add_copy(whole, 0, plus(plus(a0, 1, a1), factor, plus(b0, 1, b1)));
+    actual.add_copy(whole, 0, total);
     DiffOptions options;
     options.policies.push_back(load_policy("telechat3"));
     options.isolate = true;
@@ -153,6 +157,7 @@ TEST(Isolate, PartsThatCancelInsideOfAShareAreRoundedToo) {
   };
   EXPECT_EQ(created_with(1), 0);
   EXPECT_EQ(created_with(1.001), 1);
+  EXPECT_EQ(created_with(1, 1e-5), 1) << "of one element, in the whole no more than rounding";
 }
 
 // Errors of a rounding up or down at random, and one of all elements beneath them.

@@ -210,6 +210,27 @@ TEST(Origin, WhatIsOffAsItsInputsAreWasNotMadeThere) {
   EXPECT_EQ(origin_of_output(1.00003).kind, Kind::created);
 }
 
+// As a whole 3e-6, less than the inputs; but one row alone, or a value that is no number, was made here.
+TEST(Origin, WhatIsWrongInOneElementWasMadeThere) {
+  struct Rows : MemoryDump {
+    Rows(double input, double last) : MemoryDump("d") {
+      std::vector<double> values(100, 1);
+      values.back() = last;
+      add({0, 0, Phase::forward, "block", "input", "x", 0}, float32(std::vector<double>(100, input)));
+      add({0, 0, Phase::forward, "block", "output", "y", 0}, float32(values));
+    }
+  };
+  DiffOptions by_torch;
+  by_torch.policies.push_back(load_policy("torch"));
+  const auto kind = [&](const Rows& actual) {
+    return at(diff(actual, Rows(1, 1), by_torch), "block", "output").origin->kind;
+  };
+  EXPECT_EQ(kind(Rows(1.00001, 1.000015)), Kind::unknown) << "as far as an input is";
+  EXPECT_EQ(kind(Rows(1.00001, 1.00003)), Kind::created);
+  EXPECT_EQ(kind(Rows(1.00001, std::nan(""))), Kind::created);
+  EXPECT_EQ(kind(Rows(1, std::nan(""))), Kind::created);
+}
+
 // The loss of a step is recorded behind the backward passes of its first micro-batches.
 TEST(Origin, ForwardDoesNotFollowFromBackwardOfItsStep) {
   struct Step : MemoryDump {
