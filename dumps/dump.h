@@ -28,7 +28,7 @@ struct Identity {
   std::string arg;
   std::int64_t call = 0;
 
-  auto operator<=>(const Identity&) const = default;
+  auto operator<=>(const Identity&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 errs
 };
 /// One line for people, unique within a dump: "layers.1.attn_norm grad weight (step 0, backward)".
 std::string to_string(const Identity&);

@@ -18,7 +18,7 @@ class Unrounded {
  public:
   Unrounded(double value = 0) : nearest_(value) {}  // NOLINT: every double is an Unrounded
   /// @param nearest  the float64 nearest to the sum of both, if `rest` is not 0
-  Unrounded(double nearest, Unrounded rest)
+  Unrounded(double nearest, const Unrounded& rest)
       : nearest_(nearest), second_(rest.nearest_), third_(rest.second_) {
     if (rest.third_ != 0) further_ = std::make_unique<Unrounded>(rest.third_, rest.beyond());
   }

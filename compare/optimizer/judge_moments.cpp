@@ -67,7 +67,7 @@ class Moments {
     const double b1 = r_.rule.beta1, rest = 1 - b1, c = right_.clip;
     const bool starts = t_.starts;
     const bool same_kept = starts || is_near(fit.kept, b1, relative_);
-    const Estimate clip = {fit.gain.value / rest, fit.gain.sigma / rest};
+    const Estimate clip = fit.gain.scaled(1 / rest);
     double l2 = fit.l2_gain.value / rest;
     if (same_kept && is_near(clip, c, relative_)) {
       // A short number that does is the program's own, and exact.
@@ -87,7 +87,7 @@ class Moments {
     }
     if (fit.l2_gain.value != 0) return {};
     if (!starts) {
-      const Estimate rest_of_it = {1 - fit.kept.value, fit.kept.sigma};
+      const Estimate rest_of_it = fit.kept.scaled(-1, 1);
       if (is_near({fit.gain.value - c * rest_of_it.value,
                    fit.gain.sigma + std::abs(c) * rest_of_it.sigma + relative_ * std::abs(fit.gain.value)},
                   0, 0)) {
@@ -117,10 +117,10 @@ class Moments {
     const auto second = fit_second_moment(t_, {1, 0});
     if (second) {
       const double right = (1 - r_.rule.beta2) * c * c;
-      const Estimate of_square = {second->gain.value / right, second->gain.sigma / right};
+      const Estimate of_square = second->gain.scaled(1 / right);
       if (ratio > 0 && is_near(of_square, 1, relative2_)) {
         used_ = right_;
-        const Estimate beta = {1 - fit.gain.value / c, fit.gain.sigma / c};
+        const Estimate beta = fit.gain.scaled(-1 / c, 1);
         const double shown = relative_ / std::max(1 - r_.rule.beta1, 1e-3);
         return of_beta1(beta, shown, fit.errors);
       }
@@ -165,7 +165,7 @@ class Moments {
     // As much of it as shows beside the rounding of the right one.
     const bool without_own = std::abs(fit.gain.value) <= sigmas * fit.gain.sigma + relative_ * full;
     if (without_own != instead) return {};
-    const Estimate share = {fit.other_gain.value / full, fit.other_gain.sigma / full};
+    const Estimate share = fit.other_gain.scaled(1 / full);
     const std::string amount =
         is_near(share, 1, relative_) ? "" : fmt::format("{} x ", brief(share, relative_));
     if (without_own)
@@ -181,7 +181,7 @@ class Moments {
   std::optional<StepFault> named_second(const MomentFit& fit) {
     const double b2 = r_.rule.beta2, rest = 1 - b2;
     const bool starts = t_.starts;
-    const Estimate implied = {1 - fit.gain.value, fit.gain.sigma};
+    const Estimate implied = fit.gain.scaled(-1, 1);
     const bool is_reset = !starts && std::abs(fit.kept.value) <= sigmas * fit.kept.sigma + relative2_;
     if (is_reset && is_near(fit.gain, rest, relative2_))
       return fault("stale", "reset exp_avg_sq",

@@ -94,7 +94,7 @@ class Update {
     if (!fit) return {};
     if (auto f = without_correction(*fit)) return f;
     const double ratio = fit->rate.value / right_.rate;
-    const Estimate lost = {1 - fit->kept.value, fit->kept.sigma};
+    const Estimate lost = fit->kept.scaled(-1, 1);
     UpdateForm form = right_;
     if (std::abs(ratio - 1) < rough) {
       if (const auto left = with_kept(form, fit->kept, lr_)) return of_decay(1 - form.kept, lr_, *left);
@@ -212,8 +212,8 @@ class Update {
   }
 
   std::optional<StepFault> of_rate(const UpdateFit& fit) {
-    const double ratio = fit.rate.value / right_.rate;
-    const Estimate lr = {lr_ * ratio, std::abs(lr_ / right_.rate) * fit.rate.sigma};
+    const Estimate lr = fit.rate.scaled(lr_ / right_.rate);
+    const double ratio = lr.value / lr_;
     const std::string own = brief(lr, relative_);
     for (const double number : {std::stod(own), lr.value}) {
       UpdateForm form = right_;
@@ -253,7 +253,7 @@ class Update {
     unit.epsilon = 1;
     unit.corrects = corrected;
     unit.place = EpsilonPlace::outside;
-    const Estimate outside = {fit->floor.value / unit.floor(t_), fit->floor.sigma / unit.floor(t_)};
+    const Estimate outside = fit->floor.scaled(1 / unit.floor(t_));
     const double eps = r_.rule.epsilon;
     constexpr double relative = 1e-2;  // as far as the fit of small elements goes
     const bool was_outside = r_.rule.place == EpsilonPlace::outside;
@@ -322,7 +322,7 @@ class Update {
     if (!fit || !(fit->front().value > 0)) return {};
     const double c2 = r_.rule.correction2(t_);
     constexpr double relative = 1e-2;
-    const Estimate eps = {fit->front().value / c2, fit->front().sigma / c2};
+    const Estimate eps = fit->front().scaled(1 / c2);
     const double number = short_number(eps, relative * eps.value).value_or(eps.value);
     const UpdateForm form = {right_.kept, right_.rate, number * c2, true};
     const StepErrors left = errors(form);

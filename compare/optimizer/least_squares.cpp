@@ -10,22 +10,27 @@
 
 namespace assay {
 
+Estimate Estimate::scaled(double factor, double offset) const {
+  return {offset + factor * value, std::abs(factor) * sigma, left};
+}
+
 Estimate pooled(std::vector<Estimate> all) {
   // Of fewer equations left the mean of 1 / variance is infinite (that of 1 / chi^2 of k is 1 / (k - 2)): a
   // fit that is exact by accident would outweigh all others.
   constexpr double enough = 3;
   const auto says_sigma = [](const Estimate& e) { return e.left >= enough; };
   if (std::ranges::any_of(all, says_sigma)) std::erase_if(all, std::not_fn(says_sigma));
-  double weights = 0, sum = 0;
+  double weights = 0, sum = 0, left = 0;
   for (const Estimate& e : all) {
     // No sigma is smaller than the rounding of the fit itself.
     const double sigma = std::max(e.sigma, std::numeric_limits<double>::epsilon() * std::abs(e.value));
     if (!(sigma > 0) || !std::isfinite(sigma) || !std::isfinite(e.value)) continue;
     weights += 1 / (sigma * sigma);
     sum += e.value / (sigma * sigma);
+    left = std::max(left, e.left);
   }
   if (weights == 0) return {0, std::numeric_limits<double>::infinity()};
-  return {sum / weights, 1 / std::sqrt(weights)};
+  return {sum / weights, 1 / std::sqrt(weights), left};
 }
 
 std::optional<double> short_number(const Estimate& e, double slack) {

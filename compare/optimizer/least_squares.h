@@ -15,6 +15,9 @@ struct Estimate {
   double value = 0, sigma = 0;
   /// Equations that the fit had more than unknowns: how far its sigma can be believed.
   double left = std::numeric_limits<double>::infinity();
+
+  /// offset + factor * this.
+  Estimate scaled(double factor, double offset = 0) const;
 };
 
 /// The mean of several of one number, by their sigmas, as far as they can be believed; none: 0, with an

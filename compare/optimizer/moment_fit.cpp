@@ -122,7 +122,7 @@ std::optional<UpdateFit> fit_update(const StepTensors& t, const UpdateForm& form
     return e;
   });
   if (!fit) return {};
-  return UpdateFit{{1 + (*fit)[0].value, (*fit)[0].sigma}, (*fit)[1], {form.floor, 0}};
+  return UpdateFit{(*fit)[0].scaled(1, 1), (*fit)[1], {form.floor, 0}};
 }
 
 // (p - p') (sqrt v + f) = rate m + lost p (sqrt v + f) is linear in rate, f, lost and lost f.
@@ -138,7 +138,7 @@ std::optional<UpdateFit> fit_free_update(const StepTensors& t) {
     return e;
   });
   if (!fit) return {};
-  return UpdateFit{{1 - (*fit)[2].value, (*fit)[2].sigma}, (*fit)[0], (*fit)[1]};
+  return UpdateFit{(*fit)[2].scaled(-1, 1), (*fit)[0], (*fit)[1]};
 }
 
 }  // namespace assay

@@ -123,7 +123,7 @@ class Inference {
       const auto fit = fit_second_moment(s.reference, used(s));
       if (!fit) continue;
       if (!s.reference.starts) betas.push_back(fit->kept);
-      betas.push_back({1 - fit->gain.value, fit->gain.sigma});
+      betas.push_back(fit->gain.scaled(-1, 1));
     }
     const Estimate kept = pooled(betas);
     if (!std::isfinite(kept.sigma)) return false;
@@ -205,8 +205,7 @@ class Inference {
     unit.epsilon = 1;
     std::vector<Estimate> all;
     for (const auto& [step, floor] : fitted.floor) {
-      const double scale = unit.floor(rule_.t(step));
-      all.push_back({floor.value / scale, floor.sigma / scale});
+      all.push_back(floor.scaled(1 / unit.floor(rule_.t(step))));
     }
     const Estimate epsilon = pooled(all);
     constexpr double sigmas = 6, relative = 1e-2;  // a fit of small elements, whose rounding is no noise
@@ -227,13 +226,13 @@ class Inference {
       const auto fit = fit_update(s.reference, form);
       if (!fit) continue;
       rates[s.step].push_back(fit->rate);
-      lost[{s.name(), s.step}] = {1 - fit->kept.value, fit->kept.sigma};
+      lost[{s.name(), s.step}] = fit->kept.scaled(-1, 1);
     }
     double roughness = 0, last = 0;
     for (const auto& [step, all] : rates) {
       const double scale = r.rule.rate(r.t(step));
       const Estimate rate = pooled(all);
-      const Estimate lr = {rate.value / scale, rate.sigma / scale};
+      const Estimate lr = rate.scaled(1 / scale);
       const double u = recorded_.steps.front().reference.u;
       const double relative = 8 * u + error_of_correction(r.rule.beta1, r.t(step), u) +
                               error_of_correction(r.rule.beta2, r.t(step), u);
@@ -245,8 +244,7 @@ class Inference {
     }
     std::map<std::string, std::vector<Estimate>> decays;
     for (const auto& [key, e] : lost) {
-      const double lr = r.lr.at(key.second);
-      decays[key.first].push_back({e.value / lr, e.sigma / lr});
+      decays[key.first].push_back(e.scaled(1 / r.lr.at(key.second)));
     }
     for (const auto& [name, all] : decays) {
       const Estimate decay = pooled(all);

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "assay/compare/replay/fp8_operands.h"
 #include "assay/compare/replay/replay.h"
 #include "assay/golden/bound.h"
 
@@ -86,20 +85,6 @@ void Replay::allow_partial_sums(const Call& call, const CallVariant& variant, do
       for (std::size_t i = 0; i < magnitude.size(); ++i) magnitude[i] += std::abs(of_part[i]);
     }
     for (std::size_t i = 0; i < error.size(); ++i) error[i] += ranks * stored * magnitude[i];
-  }
-}
-
-void Replay::allow_any_blocks(const CallVariant& variant, const Arithmetic& how,
-                              std::span<double> error) const {
-  for (const Call& call : calls_) {
-    const Magnitudes magnitudes = magnitudes_in_any_blocks(inputs_of(call, variant, how));
-    const auto result = [&](const std::vector<NamedTensor>& inputs) {
-      const auto outputs =
-          compute_golden(*call.op, inputs, attributes_of(call, variant), Level::fp64, call.output);
-      return output_named(outputs, call.output).values();
-    };
-    const std::vector<double> least = result(magnitudes.least), most = result(magnitudes.most);
-    for (std::size_t i = 0; i < error.size(); ++i) error[i] += most[i] - least[i];
   }
 }
 

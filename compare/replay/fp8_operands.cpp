@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "assay/golden/error.h"
 #include "assay/operators/fp8_codes.h"
@@ -27,9 +28,10 @@ Parts uncut(std::int64_t extent) {
 Parts cut_of(const std::vector<CutInput>& cuts, const NamedTensor& input, std::size_t from_last) {
   const auto cut = std::ranges::find(cuts, input.name, &CutInput::name);
   const Shape& shape = input.tensor.shape();
-  if (cut == cuts.end() || cut->dims.size() <= from_last) return uncut(shape[shape.size() - 1 - from_last]);
+  const Parts whole = uncut(shape[shape.size() - 1 - from_last]);
+  if (cut == cuts.end() || cut->dims.size() <= from_last) return whole;
   const Parts& parts = cut->dims[cut->dims.size() - 1 - from_last];
-  return parts.size() < 2 ? uncut(shape[shape.size() - 1 - from_last]) : parts;
+  return parts.size() < 2 ? whole : parts;
 }
 
 // Of each stretch of rows what lies in each part.
@@ -87,12 +89,13 @@ Tensor weights(const NamedTensor& w, const std::vector<CutInput>& cuts) {
   const Tensor matrix = as_matrix(w.tensor);
   Parts cut;
   for (std::int64_t begin = 0; begin < matrix.shape()[0]; begin += rows) {
-    for (Parts::value_type part : cut_of(cuts, w, 1)) {
+    Parts of_expert = cut_of(cuts, w, 1);
+    for (Parts::value_type& part : of_expert) {
       for (auto& [first, last] : part) {
         first += begin;
         last += begin;
       }
-      cut.push_back(part);
+      cut.push_back(std::move(part));
     }
   }
   return read_back(matrix, cut, cut_of(cuts, w, 0), fp8_block, fp8_block).reshaped(w.tensor.shape());
@@ -144,29 +147,6 @@ void take_fp8(const std::string& output, std::vector<NamedTensor>& inputs, const
     const bool is_cut = tokens == TokenBlocks::cut && input.tensor.shape().size() == 2;
     input.tensor = columns_of(input, experts_of(sizes, rows), is_cut ? cut_of(cuts, input, 1) : uncut(rows));
   }
-}
-
-// A code is off by the unit roundoff of its format, or by half of its smallest number, in units of a scale
-// that is the largest magnitude of the block over the largest code.
-Magnitudes magnitudes_in_any_blocks(const std::vector<NamedTensor>& inputs) {
-  const double u = unit_roundoff(DType::float8_e4m3fn);
-  const double least = min_subnormal(DType::float8_e4m3fn) / 2 / max_finite(DType::float8_e4m3fn);
-  Magnitudes found;
-  for (const NamedTensor& input : inputs) {
-    found.least.push_back(input);
-    found.most.push_back(input);
-    if (input.name != "x" && input.name != "grad_y") continue;
-    std::vector<double> values = input.tensor.values();
-    double largest = 0;
-    for (double& v : values) {
-      v = std::abs(v);
-      largest = std::max(largest, v);
-    }
-    found.least.back().tensor = Tensor::from_values(DType::float64, input.tensor.shape(), values);
-    for (double& v : values) v += u * v + least * largest;
-    found.most.back().tensor = Tensor::from_values(DType::float64, input.tensor.shape(), values);
-  }
-  return found;
 }
 
 }  // namespace assay

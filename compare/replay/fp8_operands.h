@@ -20,10 +20,4 @@ bool has_fp8_operands(const Operator&);
 void take_fp8(const std::string& output, std::vector<NamedTensor>& inputs, const std::vector<CutInput>& cuts,
               TokenBlocks tokens);
 
-/// Magnitudes of operands whose blocks are not known: as they are, and as large as any blocks make them.
-struct Magnitudes {
-  std::vector<NamedTensor> least, most;
-};
-Magnitudes magnitudes_in_any_blocks(const std::vector<NamedTensor>& inputs);
-
 }  // namespace assay

@@ -36,6 +36,20 @@ bool gives_choices(const Dump& dump) {
   return !dump.producer.empty() && parse_json(dump.producer, "manifest").find("routing") != nullptr;
 }
 
+// What is given to one side alone, a weight of rows or a bias, makes another call of it. Choices may be
+// recorded as the call's input, or be made in it.
+bool take_alike(const std::vector<RecordedCall>& actual, const std::vector<RecordedCall>& reference) {
+  if (actual.empty() || reference.empty()) return true;
+  const auto names = [](const RecordedCall& call) {
+    std::set<std::string> given;
+    for (const RecordedCall::Input& input : call.inputs) {
+      if (is_float(input.tensor->dtype)) given.insert(input.name);
+    }
+    return given;
+  };
+  return names(actual.front()) == names(reference.front());
+}
+
 }  // namespace
 
 LocalErrors::LocalErrors(const Sides& sides, Options options)
@@ -79,6 +93,10 @@ std::optional<LocalErrors::Local> LocalErrors::replay(const Finding& f, const Pa
     ++unjudged_.no_call;
     return {};
   }
+  if (!take_alike(actual_calls_.of(*pair.actual), reference_calls_.of(*pair.reference))) {
+    ++unjudged_.no_call;
+    return {};
+  }
   const Key key(&actual->op(), pattern(f.id.module));
   // What is right with the attributes that fitted before needs no second look at the reference.
   if (const auto known = known_.find(key); known != known_.end()) {
@@ -86,26 +104,25 @@ std::optional<LocalErrors::Local> LocalErrors::replay(const Finding& f, const Pa
     if (compared && is_within(*compared)) return local(*actual, {known->second, *compared});
   }
   const auto reference = prepare(sides_.reference, reference_calls_, *pair.reference, f);
-  auto variant = reference ? fitting(*reference, key) : std::nullopt;
-  auto compared = variant ? compare(*actual, *variant) : std::nullopt;
+  const auto variant = reference ? fitting(*reference, key) : std::nullopt;
+  const auto compared = variant ? compare(*actual, *variant) : std::nullopt;
   if (!compared) {
     ++(reference ? unjudged_.no_fit : unjudged_.no_call);
     return {};
   }
   if (!is_within(*compared)) {
-    if (auto other = fitting_both(*actual, *reference, *variant)) {
-      variant = std::move(other);
-      compared = compare(*actual, *variant);
-    }
+    if (const auto other = fitting_both(*actual, *reference, *variant, key)) return local(*actual, *other);
   }
   return local(*actual, {*variant, *compared});
 }
 
 // Attributes that the reference does not tell apart are no mistake: an epsilon beside large inputs.
-std::optional<CallVariant> LocalErrors::fitting_both(const Replay& actual, const Replay& reference,
-                                                     const CallVariant& but) {
+std::optional<LocalErrors::Judged> LocalErrors::fitting_both(const Replay& actual, const Replay& reference,
+                                                             const CallVariant& but, const Key& key) {
   for (const CallVariant& v : variants_of(actual.op())) {
-    if (v.text != but.text && fits(actual, v) && fits(reference, v)) return v;
+    if (v.text == but.text || v.fp8 != but.fp8 || refused_[key].contains(v.text)) continue;
+    auto compared = fit(actual, v);
+    if (compared && fit(reference, v)) return Judged{v, std::move(*compared)};
   }
   return {};
 }
@@ -119,9 +136,10 @@ std::optional<Replay::Compared> LocalErrors::compare(const Replay& replay, const
     work_ += replay.work() * share_of_values;
     auto other = replay.compare(variant, way);
     if (other && (is_within(*other) || other->ratio < compared->ratio)) compared = std::move(other);
-    if (is_within(*compared)) break;
+    if (is_within(*compared)) return compared;
   }
-  return compared;
+  auto in_any = replay.compare_in_any_blocks(variant);
+  return in_any ? in_any : compared;
 }
 
 bool LocalErrors::is_within(const Replay::Compared& compared) const {
@@ -163,20 +181,22 @@ std::vector<Diagnosis> LocalErrors::explained(const Replay::Compared& c, const R
   return found;
 }
 
-bool LocalErrors::fits(const Replay& replay, const CallVariant& variant, const Arithmetic& arithmetic) {
-  if (is_spent()) return false;
+std::optional<Replay::Compared> LocalErrors::fit(const Replay& replay, const CallVariant& variant,
+                                                 const Arithmetic& arithmetic) {
+  if (is_spent()) return {};
   work_ += replay.work() * share_of_values;
-  if (!replay.may_fit(variant, arithmetic)) return false;
+  if (!replay.may_fit(variant, arithmetic)) return {};
   work_ += replay.work();
-  const auto compared = replay.compare(variant, arithmetic);
-  if (compared && is_within(*compared)) return true;
-  if (arithmetic.inputs) return false;
-  return std::ranges::any_of(replay.other_ways(variant), [&](Arithmetic way) {
+  auto compared = replay.compare(variant, arithmetic);
+  if (compared && is_within(*compared)) return compared;
+  if (arithmetic.inputs) return {};
+  for (Arithmetic way : replay.other_ways(variant)) {
     way.sums = arithmetic.sums;
     work_ += replay.work() * share_of_values;
-    const auto other = replay.compare(variant, way);
-    return other && is_within(*other);
-  });
+    compared = replay.compare(variant, way);
+    if (compared && is_within(*compared)) return compared;
+  }
+  return {};
 }
 
 std::vector<CallVariant> LocalErrors::with_fitted_epsilon(const Replay& replay) {
@@ -184,23 +204,36 @@ std::vector<CallVariant> LocalErrors::with_fitted_epsilon(const Replay& replay) 
   return is_spent() ? std::vector<CallVariant>() : replay.with_fitted_epsilon();
 }
 
-// The attributes with which the reference's recording is right.
+// The attributes with which the reference's recording is right. Blocks that are not known prove no fp8: that
+// other results have to.
 std::optional<CallVariant> LocalErrors::fitting(const Replay& reference, const Key& key) {
-  if (const auto known = known_.find(key); known != known_.end() && fits(reference, known->second))
-    return known->second;
-  auto found = first_fit(reference, variants_of(reference.op()));
+  if (const auto known = known_.find(key); known != known_.end()) {
+    if (fit(reference, known->second)) return known->second;
+    const auto in_any = reference.compare_in_any_blocks(known->second);
+    if (in_any && is_within(*in_any)) return known->second;
+  }
+  std::optional<Judged> found;
+  for (const CallVariant& v : variants_of(reference.op())) {
+    if (auto compared = fit(reference, v)) {
+      found = {v, std::move(*compared)};
+      break;
+    }
+    if (!is_spent()) refused_[key].insert(v.text);
+  }
   if (!found) found = first_fit(reference, with_fitted_epsilon(reference));
   if (!found && !is_spent()) found = first_fit(reference, reference.with_fitted_scaling());
   if (!found && !is_spent()) found = first_fit(reference, reference.with_groups());
   if (!found && !is_spent()) found = first_fit(reference, reference.with_scales());
-  if (found) known_[key] = *found;
-  return found;
+  if (!found) return {};
+  return known_[key] = found->variant;
 }
 
-std::optional<CallVariant> LocalErrors::first_fit(const Replay& replay,
-                                                  const std::vector<CallVariant>& among) {
-  const auto found = std::ranges::find_if(among, [&](const CallVariant& v) { return fits(replay, v); });
-  return found == among.end() ? std::nullopt : std::optional(*found);
+std::optional<LocalErrors::Judged> LocalErrors::first_fit(const Replay& replay,
+                                                          const std::vector<CallVariant>& among) {
+  for (const CallVariant& v : among) {
+    if (auto compared = fit(replay, v)) return Judged{v, std::move(*compared)};
+  }
+  return {};
 }
 
 // "micro-batches 0, 1, 2, 3 count 0, 0, 0, 1 times": where all count alike it is a factor.
@@ -222,21 +255,19 @@ std::vector<Diagnosis> LocalErrors::weights(const Replay& actual, const CallVari
 }
 
 std::vector<Diagnosis> LocalErrors::mistakes(const Replay& actual, const CallVariant& right) {
-  const auto claim = [&](const char* kind, const CallVariant& variant, const Arithmetic& arithmetic,
-                         const std::string& what) {
-    const double ratio = actual.ratio(variant, arithmetic).value_or(1);
-    return std::vector<Diagnosis>{{kind, fmt::format("{}; error/allowed {:.2g}", what, ratio), ratio}};
+  const auto claim = [&](const char* kind, const Replay::Compared& c, const std::string& what) {
+    return std::vector<Diagnosis>{{kind, fmt::format("{}; error/allowed {:.2g}", what, c.ratio), c.ratio}};
   };
   if (auto weighed = weights(actual, right); !weighed.empty()) return weighed;
   auto mistake = first_fit(actual, mistakes_for(actual.op(), right));
   if (!mistake) mistake = first_fit(actual, with_fitted_epsilon(actual));
   if (mistake)
-    return claim("attribute", *mistake, {},
+    return claim("attribute", mistake->compared,
                  fmt::format("it is {} with {}, where the reference has {}", actual.op().name,
-                             text_of(*mistake), text_of(right)));
+                             text_of(mistake->variant), text_of(right)));
   for (const Arithmetic& narrow : narrow_arithmetics()) {
-    if (fits(actual, right, narrow))
-      return claim(narrow.inputs ? "input_precision" : "accumulator_precision", right, narrow,
+    if (const auto compared = fit(actual, right, narrow))
+      return claim(narrow.inputs ? "input_precision" : "accumulator_precision", *compared,
                    fmt::format("it is {} {}", actual.op().name, describe(narrow)));
   }
   return {};

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,10 +60,11 @@ class LocalErrors {
   bool is_within(const Replay::Compared&) const;
   Local local(const Replay& actual, const Judged&);
   std::optional<CallVariant> fitting(const Replay& reference, const Key&);
-  std::optional<CallVariant> fitting_both(const Replay& actual, const Replay& reference,
-                                          const CallVariant& but);
-  std::optional<CallVariant> first_fit(const Replay&, const std::vector<CallVariant>& among);
-  bool fits(const Replay&, const CallVariant&, const Arithmetic& = {});
+  std::optional<Judged> fitting_both(const Replay& actual, const Replay& reference, const CallVariant& but,
+                                     const Key&);
+  std::optional<Judged> first_fit(const Replay&, const std::vector<CallVariant>& among);
+  /// Compared if it is within.
+  std::optional<Replay::Compared> fit(const Replay&, const CallVariant&, const Arithmetic& = {});
   std::vector<CallVariant> with_fitted_epsilon(const Replay&);
   std::vector<Diagnosis> weights(const Replay& actual, const CallVariant& right);
   std::vector<Diagnosis> mistakes(const Replay& actual, const CallVariant& right);
@@ -76,6 +78,7 @@ class LocalErrors {
   Unjudged unjudged_;
   /// By operator and module without its numbers: calls of one module in all layers have the same.
   std::map<Key, CallVariant> known_;
+  std::map<Key, std::set<std::string>> refused_;  ///< texts of variants that a reference told apart
 };
 
 }  // namespace assay

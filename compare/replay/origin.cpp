@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <exception>
 #include <limits>
 #include <map>
@@ -11,6 +10,7 @@
 
 #include "assay/compare/diagnosis/known_sizes.h"
 #include "assay/compare/replay/gradient_sums.h"
+#include "assay/compare/replay/handed_on.h"
 #include "assay/compare/replay/local_errors.h"
 #include "assay/compare/replay/open_failures.h"
 #include "assay/compare/replay/wires.h"
@@ -156,7 +156,7 @@ class Origins {
       return f.verdict == Verdict::passed && !(is_choice && f.metrics && f.metrics->different_bits > 0);
     });
     if (passed && knows_data(i, inputs)) {
-      if (std::optional<Origin> grown = handed_on(i, inputs)) return *grown;
+      if (std::optional<Origin> grown = follow_inputs(i, inputs)) return *grown;
       return {Origin::Kind::created, nan_, fmt::format("its inputs passed ({})", name_some(inputs)), ""};
     }
     if (is_initial(findings_[i].id))
@@ -264,27 +264,22 @@ class Origins {
     return rounding(i, step.ratio, how);
   }
 
-  // No more than its inputs are off by, in the whole and at the worst element: what is wrong in a few rows
-  // alone hides in the whole. A product of two that are off alike is off by twice as much, relative to itself.
-  std::optional<Origin> handed_on(std::size_t i, const std::vector<std::size_t>& inputs) {
-    constexpr double growth = 2;
+  // No more than its inputs are off by. Parameters say little of what they change, and a step's change is
+  // small beside the parameter.
+  std::optional<Origin> follow_inputs(std::size_t i, const std::vector<std::size_t>& inputs) {
     const Finding& f = findings_[i];
-    if (torn_[i] || !f.metrics || f.metrics->special_mismatch > 0 || !is_float(f.actual_dtype)) return {};
-    double whole = 0, peak = 0;
+    if (torn_[i] || !is_result(f.id) || f.id.phase == Phase::optimizer || !is_float(f.actual_dtype))
+      return {};
+    std::vector<Pair> given;
     for (const std::size_t k : inputs) {
-      if (!findings_[k].metrics) continue;
-      whole = std::max(whole, findings_[k].metrics->relative_l2);
-      peak = std::max(peak, relative_peak(*findings_[k].metrics));
+      if (findings_[k].id.slot != "param" && findings_[k].metrics && is_float(findings_[k].actual_dtype))
+        given.push_back(pairs_[k]);
     }
-    const double off = f.metrics->relative_l2;
-    if (!(whole > 0 && off <= growth * whole && relative_peak(*f.metrics) <= growth * peak)) return {};
-    return rounding(i, off / (growth * whole),
-                    fmt::format("relative L2 {:.2g}, where its inputs are off by {:.2g}", off, whole));
-  }
-
-  // The largest error against the root mean square of the reference.
-  static double relative_peak(const Metrics& m) {
-    return m.max_abs == 0 ? 0 : m.max_abs / std::hypot(m.reference.mean, m.reference.std);
+    const auto found = handed_on(sides_, pairs_[i], given);
+    if (!found) return {};
+    return rounding(
+        i, found->ratio,
+        fmt::format("relative L2 {:.2g}, where its inputs are off by {:.2g}", found->error, found->given));
   }
 
   // Right by itself.

@@ -173,7 +173,8 @@ Attributes Replay::attributes_of(const Call& call, const CallVariant& variant) c
     if (!tokens.shape().empty() && tokens.shape().front() > 0 && !places.empty()) {
       const std::int64_t N = tokens.shape().front();
       attributes.set("num_tokens", static_cast<double>(N));
-      attributes.set("top_k", static_cast<double>(std::ranges::max(places) / N + 1));
+      const std::int64_t last = std::ranges::max(places) / N;
+      attributes.set("top_k", static_cast<double>(last) + 1);
     }
   }
   if (call.op->name == "expand") {
@@ -207,10 +208,9 @@ std::vector<double> Replay::golden_values(const CallVariant& variant, const Arit
 
 std::vector<Arithmetic> Replay::other_ways(const CallVariant& variant) const {
   if (variant.fp8) {
-    const bool has_cuts = std::ranges::any_of(calls_, [](const Call& c) { return !c.cuts.empty(); });
-    if (!has_cuts || calls_.front().output != "grad_w") return {};
-    if (op().name == "linear") return {{.tokens = TokenBlocks::cut}};
-    return {{.tokens = TokenBlocks::cut}, {.tokens = TokenBlocks::unknown}};
+    const bool has_ranks = std::ranges::any_of(calls_, [](const Call& c) { return !c.cuts.empty(); });
+    if (!has_ranks || calls_.front().output != "grad_w") return {};
+    return {{.tokens = TokenBlocks::cut}};
   }
   constexpr std::string_view products[] = {"linear", "matmul", "grouped_matmul", "attention"};
   if (std::ranges::find(products, op().name) == std::end(products)) return {};
@@ -293,12 +293,10 @@ std::optional<Replay::Compared> Replay::compare(const CallVariant& variant, cons
       return c;
     }
     c.allowed = allowed(variant, parts, values);
-    const bool any_blocks = how.tokens == TokenBlocks::unknown;
-    if (any_blocks) allow_any_blocks(variant, how, c.allowed);
     const Metrics m = measure(c.actual, c.golden, {0, 0, c.allowed});
     c.ratio = m.special_mismatch > 0 ? infinity : m.worst_ratio;
     c.worst_at = worst_element(m);
-    if (!any_blocks) c.scale = scale(variant, c);
+    c.scale = scale(variant, c);
     return c;
   } catch (const Error&) {  // not from these inputs
     return std::nullopt;

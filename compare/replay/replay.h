@@ -37,6 +37,11 @@ class Replay {
   /// the tokens of a rank do.
   std::vector<Arithmetic> other_ways(const CallVariant&) const;
 
+  /// A sum over several micro-batches of the gradients of experts' weights, in fp8, whose blocks may have
+  /// ended anywhere: each element, each row of the last dimension and the whole within what the errors of
+  /// codes can make. Nothing of other calls, or of a single rank.
+  std::optional<Compared> compare_in_any_blocks(const CallVariant&) const;
+
   /// Largest error / allowed of the recorded result: at most 1 for a correct kernel that computes in float32
   /// (float64 results: float64) and may keep intermediate results in the dtype of the result. Infinite where
   /// NaN or Inf differ. Nothing if the calls cannot have made a tensor of this shape.
@@ -94,7 +99,6 @@ class Replay {
                            const std::vector<double>& golden) const;
   static void take_index_of_tokens(Call&);
   void allow_partial_sums(const Call&, const CallVariant&, double stored, std::span<double> error) const;
-  void allow_any_blocks(const CallVariant&, const Arithmetic&, std::span<double> error) const;
   std::optional<ScaleError> scale(const CallVariant&, const Compared&) const;
   double coarsest_roundoff() const;
 

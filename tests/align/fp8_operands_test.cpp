@@ -149,24 +149,5 @@ TEST(Fp8Operands, GroupsThatAreNoneAreSaid) {
   }
 }
 
-// An expert has the tokens of other micro-batches in the same blocks: more tokens raise their scales.
-TEST(Fp8Operands, BlocksThatNobodyKnowsHaveABound) {
-  const Inputs all = whole_inputs();
-  Inputs taken = all;
-  take_fp8("grad_w", taken, {}, unknown);
-  const Operator& linear = find_operator("linear");
-  const auto product = [&](const Inputs& inputs) {
-    return output_named(compute_golden(linear, inputs, {}, Level::fp64, "grad_w"), "grad_w").values();
-  };
-  const Magnitudes magnitudes = magnitudes_in_any_blocks(taken);
-  const std::vector<double> found = of_rank(all, "grad_w").values(), want = product(taken),
-                            least = product(magnitudes.least), most = product(magnitudes.most);
-  double worst = 0;
-  for (std::size_t i = 0; i < want.size(); ++i)
-    worst = std::max(worst, std::abs(found[i] - want[i]) / (most[i] - least[i]));
-  EXPECT_LE(worst, 1);
-  EXPECT_GT(worst, 0.01);
-}
-
 }  // namespace
 }  // namespace assay::align

@@ -1,6 +1,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+
 #include "assay/compare/replay/scale_test.h"
 #include "assay/operators/golden.h"
 #include "recorded_pair.h"
@@ -158,6 +163,57 @@ TEST(Isolate, PartsThatCancelInsideOfAShareAreRoundedToo) {
   EXPECT_EQ(created_with(1), 0);
   EXPECT_EQ(created_with(1.001), 1);
   EXPECT_EQ(created_with(1, 1e-5), 1) << "of one element, in the whole no more than rounding";
+}
+
+// Two ranks' shares of a gradient in bfloat16.
+struct Shares {
+  Values first = normal_tensor(DType::bfloat16, {64, 64}, 1).values(),
+         second = normal_tensor(DType::bfloat16, {64, 64}, 2).values();
+
+  Report of(const std::function<void(Values&)>& fault) const {
+    const Shape shape = {64, 64};
+    const auto tensor_of = [&](const Values& v) { return Tensor::from_values(DType::bfloat16, shape, v); };
+    Values sum = first;
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += second[i];
+    const Identity share{0, -1, Phase::backward, "e", "grad", "weight.unreduced", 0},
+        whole{0, -1, Phase::backward, "e", "grad", "weight", 0};
+    MemoryDump reference("r"), actual("a");
+    reference.add(share, tensor_of(sum));
+    reference.add(whole, tensor_of(sum));
+    actual.mesh = {{"dp"}, {2}};
+    actual.world_size = 2;
+    actual.add_copy(share, 0, tensor_of(first)).placements = {{Placement::Kind::partial}};
+    actual.add_copy(share, 1, tensor_of(second)).placements = {{Placement::Kind::partial}};
+    if (fault) fault(sum);
+    actual.add_copy(whole, 0, tensor_of(sum));
+    DiffOptions options;
+    options.policies.push_back(load_policy("telechat3"));
+    options.isolate = true;
+    return diff(actual, reference, options);
+  }
+};
+
+// Of a token that is rare the gradient is small.
+TEST(Isolate, ASmallRowOfAGradientIsMissed) {
+  Shares shares;
+  for (std::size_t i = 640; i < 704; ++i) shares.first[i] /= 128, shares.second[i] /= 128;
+  EXPECT_EQ(created(shares.of({})), 0);
+  EXPECT_EQ(created(shares.of([](Values& sum) { std::fill_n(sum.begin() + 640, 64, 0); })), 1);
+  EXPECT_EQ(created(shares.of(
+                [&](Values& sum) { std::copy_n(shares.first.begin() + 640, 64, sum.begin() + 640); })),
+            1)
+      << "not reduced";
+}
+
+TEST(Isolate, ANaNOfAShareIsPassedOn) {
+  Shares shares;
+  for (std::size_t i = 640; i < 704; ++i) shares.first[i] /= 128, shares.second[i] /= 128;
+  shares.first[5] = std::nan("");
+  shares.first[6] = std::numeric_limits<double>::infinity();
+  const Report report = shares.of({});
+  EXPECT_EQ(at(report, "e", "grad", "weight").verdict, Verdict::passed)
+      << at(report, "e", "grad", "weight").reason;
+  EXPECT_EQ(created(shares.of([](Values& sum) { std::fill_n(sum.begin() + 640, 64, 0); })), 1);
 }
 
 // Errors of a rounding up or down at random, and one of all elements beneath them.
