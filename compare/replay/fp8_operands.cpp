@@ -28,7 +28,7 @@ Parts uncut(std::int64_t extent) {
 Parts cut_of(const std::vector<CutInput>& cuts, const NamedTensor& input, std::size_t from_last) {
   const auto cut = std::ranges::find(cuts, input.name, &CutInput::name);
   const Shape& shape = input.tensor.shape();
-  const Parts whole = uncut(shape[shape.size() - 1 - from_last]);
+  Parts whole = uncut(shape[shape.size() - 1 - from_last]);
   if (cut == cuts.end() || cut->dims.size() <= from_last) return whole;
   const Parts& parts = cut->dims[cut->dims.size() - 1 - from_last];
   return parts.size() < 2 ? whole : parts;
