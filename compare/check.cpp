@@ -8,12 +8,13 @@
 #include <map>
 #include <memory>
 
-#include "assay/compare/cases/case_check.h"
-#include "assay/compare/cases/prove.h"
-#include "assay/compare/report.h"
-#include "assay/compare/rules.h"
-#include "assay/dumps/merge.h"
-#include "assay/dumps/shrunk.h"
+#include "assay/compare/calls/case_check.h"
+#include "assay/compare/calls/prove.h"
+#include "assay/compare/result/finding.h"
+#include "assay/compare/result/printable.h"
+#include "assay/compare/rules/rules.h"
+#include "assay/dumps/io/shrunk.h"
+#include "assay/dumps/layout/merge.h"
 #include "assay/golden/error.h"
 
 namespace assay {

@@ -7,20 +7,22 @@
 #include <utility>
 #include <vector>
 
-#include "assay/compare/diagnosis/causes.h"
-#include "assay/compare/judge.h"
-#include "assay/compare/judge/recorded_side.h"
-#include "assay/compare/judge/replicas.h"
-#include "assay/compare/optimizer/optimizer_faults.h"
+#include "assay/compare/calls/count.h"
+#include "assay/compare/causes/causes.h"
+#include "assay/compare/causes/optimizer_faults.h"
+#include "assay/compare/measure/measure.h"
+#include "assay/compare/origin/origin.h"
 #include "assay/compare/pairs/dump_remarks.h"
+#include "assay/compare/pairs/judge.h"
 #include "assay/compare/pairs/matching.h"
 #include "assay/compare/pairs/near_tie.h"
+#include "assay/compare/pairs/recorded_side.h"
+#include "assay/compare/pairs/replicas.h"
 #include "assay/compare/pairs/row_dtype.h"
 #include "assay/compare/pairs/tensors_by_id.h"
-#include "assay/compare/replay/count.h"
-#include "assay/compare/replay/origin.h"
-#include "assay/compare/report.h"
-#include "assay/dumps/merge.h"
+#include "assay/compare/result/finding.h"
+#include "assay/compare/result/printable.h"
+#include "assay/dumps/layout/merge.h"
 
 namespace assay {
 namespace {

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "assay/compare/finding.h"
-#include "assay/compare/policy.h"
-#include "assay/compare/rules.h"
+#include "assay/compare/result/finding.h"
+#include "assay/compare/rules/policy.h"
+#include "assay/compare/rules/rules.h"
 #include "assay/compare/team.h"
-#include "assay/dumps/dump.h"
+#include "assay/dumps/record/dump.h"
 
 namespace assay {
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "assay/compare/cases/case_check.h"
-#include "assay/compare/report.h"
+#include "assay/compare/calls/case_check.h"
+#include "assay/compare/report/report.h"
 #include "assay/golden/error.h"
 
 namespace assay {

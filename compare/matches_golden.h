@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "assay/operators/golden.h"
+#include "assay/operators/engine/golden.h"
 
 /// A GoogleTest matcher for unit tests of kernels; this header needs no GoogleTest itself.
 ///

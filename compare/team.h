@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "assay/compare/finding.h"
+#include "assay/compare/result/finding.h"
 
 namespace assay {
 

@@ -7,16 +7,16 @@
 #include <set>
 
 #include "assay/dumps/assay_dump_index.h"
-#include "assay/dumps/hdf5.h"
-#include "assay/dumps/json.h"
-#include "assay/dumps/readers.h"
+#include "assay/dumps/hdf5/hdf5.h"
+#include "assay/dumps/io/json.h"
+#include "assay/dumps/record/readers.h"
 #include "assay/dumps/safetensors.h"
 #include "assay/golden/error.h"
 
 namespace assay {
 namespace {
 
-constexpr std::int64_t max_ranks = 1'000'000;
+constexpr std::int64_t max_world_size = 1'000'000;
 
 // A tensor's bits may lie in a container that has no name for their type.
 void check_stored(const std::optional<DType>& stored, std::string_view type, const Shape& stored_shape,
@@ -228,8 +228,8 @@ Manifest parse_manifest(std::string_view text, std::string_view where) {
   }
   Manifest manifest;
   const std::int64_t ranks = json.at("world_size", where).integer(where);
-  if (ranks < 1 || ranks > max_ranks)
-    throw Error("{}: world_size is {}, expected 1 to {}", where, ranks, max_ranks);
+  if (ranks < 1 || ranks > max_world_size)
+    throw Error("{}: world_size is {}, expected 1 to {}", where, ranks, max_world_size);
   manifest.world_size = static_cast<int>(ranks);
   if (const Json* mesh = json.find("mesh")) {
     for (const Json& dim : mesh->at("dims", where).array(where))

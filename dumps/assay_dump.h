@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "assay/dumps/dump.h"
+#include "assay/dumps/record/dump.h"
 
 namespace assay {
 

@@ -4,14 +4,11 @@
 
 #include <algorithm>
 
-#include "assay/dumps/readers.h"
+#include "assay/dumps/record/readers.h"
 #include "assay/golden/error.h"
 
 namespace assay {
 namespace {
-
-constexpr std::string_view slots[] = {"input", "output", "grad_input", "grad_output",
-                                      "param", "grad",   "state",      "loss"};
 
 void parse_layout(const Json& entry, const std::string& where, const Mesh& mesh, Record& record) {
   if (const Json* placements = entry.find("placements")) {
@@ -63,10 +60,6 @@ void parse_layout(const Json& entry, const std::string& where, const Mesh& mesh,
 }
 
 }  // namespace
-
-bool is_slot(std::string_view word) {
-  return std::find(std::begin(slots), std::end(slots), word) != std::end(slots);
-}
 
 Json json_numbers(const Shape& shape) {
   Json::Array items;
@@ -149,7 +142,7 @@ Record parse_index_entry(const Json& entry, const std::string& where, int rank, 
     record.count = number("count", *count);
   }
   if (entry.find("slot") != nullptr && !is_slot(record.id.slot)) {
-    throw Error("{}: slot '{}', expected one of {}", where, record.id.slot, fmt::join(slots, ", "));
+    throw Error("{}: slot '{}', expected one of {}", where, record.id.slot, fmt::join(identity_slots, ", "));
   }
   const std::optional<DType> dtype = parse_dtype(text("dtype"));
   if (!dtype) throw Error("{}: dtype '{}' is unknown", where, text("dtype"));

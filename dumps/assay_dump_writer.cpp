@@ -3,10 +3,11 @@
 #include <fmt/core.h>
 
 #include "assay/dumps/assay_dump_index.h"
-#include "assay/dumps/json.h"
-#include "assay/dumps/layout.h"
-#include "assay/dumps/readers.h"
-#include "assay/dumps/whole_file.h"
+#include "assay/dumps/io/json.h"
+#include "assay/dumps/io/unfinished.h"
+#include "assay/dumps/io/whole_file.h"
+#include "assay/dumps/layout/layout.h"
+#include "assay/dumps/record/readers.h"
 #include "assay/golden/error.h"
 
 namespace assay {

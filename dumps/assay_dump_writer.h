@@ -7,7 +7,7 @@
 #include <string>
 
 #include "assay/dumps/assay_dump.h"
-#include "assay/dumps/hdf5_writer.h"
+#include "assay/dumps/hdf5/writer.h"
 
 namespace assay {
 

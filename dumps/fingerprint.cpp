@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include "assay/dumps/checksum.h"
-#include "assay/dumps/glob.h"
-#include "assay/dumps/json.h"
-#include "assay/dumps/merge.h"
-#include "assay/dumps/statistics.h"
+#include "assay/dumps/io/checksum.h"
+#include "assay/dumps/io/json.h"
+#include "assay/dumps/layout/merge.h"
+#include "assay/dumps/record/glob.h"
+#include "assay/dumps/record/statistics.h"
 #include "assay/golden/error.h"
 
 namespace assay {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "assay/dumps/dump.h"
+#include "assay/dumps/record/dump.h"
 
 namespace assay {
 

@@ -4,14 +4,14 @@
 #include <cmath>
 
 #include "assay/dumps/fingerprint.h"
-#include "assay/dumps/json.h"
-#include "assay/dumps/readers.h"
+#include "assay/dumps/io/json.h"
+#include "assay/dumps/record/readers.h"
 #include "assay/golden/error.h"
 
 namespace assay {
 namespace {
 
-constexpr std::string_view beginning = R"({"assay_baseline":)";
+constexpr std::string_view baseline_beginning = R"({"assay_baseline":)";
 constexpr std::int64_t newest = 1;
 
 std::string text(const Json& object, std::string_view key, const std::string& where) {
@@ -132,10 +132,10 @@ class FingerprintFile : public Dump {
 bool fits_fingerprint(const std::shared_ptr<const MappedFile>& file) {
   std::string start;
   for (const char c : file->text()) {
-    if (start.size() == beginning.size()) break;
+    if (start.size() == baseline_beginning.size()) break;
     if (std::string_view(" \t\r\n").find(c) == std::string_view::npos) start += c;
   }
-  return start == beginning;
+  return start == baseline_beginning;
 }
 
 std::unique_ptr<Dump> open_fingerprint(std::shared_ptr<const MappedFile> file, const OpenOptions&) {

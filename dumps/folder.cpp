@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "assay/dumps/readers.h"
+#include "assay/dumps/record/readers.h"
 #include "assay/golden/error.h"
 
 namespace assay {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <set>
 
-#include "assay/dumps/byte_order.h"
-#include "assay/dumps/claim.h"
-#include "assay/dumps/readers.h"
+#include "assay/dumps/io/byte_order.h"
+#include "assay/dumps/io/claim.h"
+#include "assay/dumps/record/readers.h"
 #include "assay/golden/error.h"
 
 namespace assay {

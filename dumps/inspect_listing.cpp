@@ -3,16 +3,14 @@
 #include <algorithm>
 #include <limits>
 
-#include "assay/dumps/json.h"
-#include "assay/dumps/readers.h"
+#include "assay/dumps/io/json.h"
+#include "assay/dumps/record/readers.h"
 #include "assay/golden/error.h"
 
 namespace assay {
 namespace {
 
-constexpr std::string_view beginning = R"({"schema":"inspect/1")";
-constexpr std::int64_t max_ranks = 1 << 24;
-constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr std::string_view listing_beginning = R"({"schema":"inspect/1")";
 
 // JSON has no words for what is not finite: the listing writes strings.
 std::optional<double> number(const Json& object, std::string_view key, std::string_view where) {
@@ -153,10 +151,10 @@ class InspectListing : public Dump {
 bool fits_inspect_listing(const std::shared_ptr<const MappedFile>& file) {
   std::string start;
   for (const char c : file->text()) {
-    if (start.size() == beginning.size()) break;
+    if (start.size() == listing_beginning.size()) break;
     if (std::string_view(" \t\r\n").find(c) == std::string_view::npos) start += c;
   }
-  return start == beginning;
+  return start == listing_beginning;
 }
 
 std::unique_ptr<Dump> open_inspect_listing(std::shared_ptr<const MappedFile> file, const OpenOptions&) {

@@ -4,9 +4,9 @@
 #include <charconv>
 #include <cstring>
 
-#include "assay/dumps/byte_order.h"
-#include "assay/dumps/claim.h"
-#include "assay/dumps/readers.h"
+#include "assay/dumps/io/byte_order.h"
+#include "assay/dumps/io/claim.h"
+#include "assay/dumps/record/readers.h"
 #include "assay/golden/error.h"
 
 namespace assay {

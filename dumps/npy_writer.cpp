@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "assay/dumps/unfinished.h"
-#include "assay/dumps/whole_file.h"
+#include "assay/dumps/io/unfinished.h"
+#include "assay/dumps/io/whole_file.h"
 #include "assay/golden/error.h"
 
 namespace assay {

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <span>
 
-#include "assay/dumps/plain_tensor.h"
+#include "assay/dumps/record/plain_tensor.h"
 #include "assay/golden/tensor.h"
 
 namespace assay {

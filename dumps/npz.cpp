@@ -1,6 +1,6 @@
+#include "assay/dumps/io/zip.h"
 #include "assay/dumps/npy.h"
-#include "assay/dumps/readers.h"
-#include "assay/dumps/zip.h"
+#include "assay/dumps/record/readers.h"
 #include "assay/golden/error.h"
 
 namespace assay {

@@ -1,8 +1,8 @@
 #include <fmt/core.h>
 
-#include "assay/dumps/dump.h"
-#include "assay/dumps/plain_tensor.h"
-#include "assay/dumps/readers.h"
+#include "assay/dumps/record/dump.h"
+#include "assay/dumps/record/plain_tensor.h"
+#include "assay/dumps/record/readers.h"
 #include "assay/golden/error.h"
 
 namespace assay {

@@ -1,6 +1,6 @@
 #include <charconv>
 
-#include "assay/dumps/readers.h"
+#include "assay/dumps/record/readers.h"
 #include "assay/golden/error.h"
 
 namespace assay {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "assay/dumps/json.h"
-#include "assay/dumps/readers.h"
+#include "assay/dumps/io/json.h"
+#include "assay/dumps/record/readers.h"
 #include "assay/golden/error.h"
 
 namespace assay {

@@ -7,8 +7,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "assay/dumps/dump.h"
-#include "assay/dumps/file.h"
+#include "assay/dumps/io/file.h"
+#include "assay/dumps/record/dump.h"
 #include "assay/golden/tensor.h"
 
 namespace assay {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
-#include "assay/dumps/json.h"
-#include "assay/dumps/readers.h"
+#include "assay/dumps/io/json.h"
+#include "assay/dumps/record/readers.h"
 #include "assay/dumps/safetensors.h"
 #include "assay/golden/error.h"
 

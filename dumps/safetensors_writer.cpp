@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "assay/dumps/assay_dump_index.h"
-#include "assay/dumps/json.h"
-#include "assay/dumps/unfinished.h"
+#include "assay/dumps/io/json.h"
+#include "assay/dumps/io/unfinished.h"
 #include "assay/golden/error.h"
 
 namespace assay {

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <span>
 
-#include "assay/dumps/plain_tensor.h"
+#include "assay/dumps/record/plain_tensor.h"
 
 namespace assay {
 

@@ -3,7 +3,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <type_traits>
 #include <vector>
 
@@ -61,7 +60,6 @@ inline bool isinf(double x) {
 /// @param below    whether the number is below that one, or above
 inline double to_odd(double nearest, bool below) {
   const bool even = (std::bit_cast<std::uint64_t>(nearest) & 1) == 0;
-  constexpr double infinity = std::numeric_limits<double>::infinity();
   return even ? std::nextafter(nearest, below ? -infinity : infinity) : nearest;
 }
 /// The same of x; x itself where it is a float64.
@@ -145,7 +143,6 @@ T stepped(const T& x, F f) {
       return other == value ? 0 : std::abs(other - value);
     };
     if (x.error == 0) return settled(value, 0);
-    constexpr double infinity = std::numeric_limits<double>::infinity();
     return settled(value, worse(change(std::nextafter(x.value - x.error, -infinity)),
                                 change(std::nextafter(x.value + x.error, infinity))));
   } else if constexpr (std::is_same_v<T, Truth>) {

@@ -1,8 +1,8 @@
 #include "assay/golden/bound.h"
+#include "assay/golden/dtype.h"
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numbers>
 
 namespace assay {
@@ -21,8 +21,6 @@ namespace ulps {
 constexpr double divide = 2.5, square_root = 3, exp = 3, log = 3, log1p = 2, expm1 = 3, tanh = 5, erf = 16,
                  sin = 4, cos = 4, pow = 16;
 }
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // The rounding of a sum where it is known (ErrorModel::own), else what it is at most.
 double known_or(double exactly, double otherwise) {

@@ -2,11 +2,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string_view>
 
 namespace assay {
+
+inline constexpr double infinity = std::numeric_limits<double>::infinity();
 
 /// Element types, by PyTorch's names. tfloat32 (NVIDIA: 8 exponent, 10 fraction bits) and hfloat32 (Ascend: 8
 /// and 11) are stored as float32 whose low fraction bits are zero.

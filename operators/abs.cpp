@@ -1,4 +1,4 @@
-#include "assay/operators/unary.h"
+#include "assay/operators/engine/unary.h"
 
 namespace assay {
 namespace {

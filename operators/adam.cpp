@@ -1,4 +1,4 @@
-#include "assay/operators/adam.h"
+#include "assay/operators/engine/adam.h"
 
 #include "assay/golden/error.h"
 

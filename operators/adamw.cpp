@@ -1,4 +1,4 @@
-#include "assay/operators/adam.h"
+#include "assay/operators/engine/adam.h"
 
 namespace assay {
 namespace {

@@ -1,7 +1,7 @@
 #include "assay/golden/error.h"
-#include "assay/operators/axes.h"
-#include "assay/operators/collective.h"
-#include "assay/operators/order.h"
+#include "assay/operators/engine/axes.h"
+#include "assay/operators/engine/collective.h"
+#include "assay/operators/engine/order.h"
 
 namespace assay {
 namespace {

@@ -1,4 +1,4 @@
-#include "assay/operators/collective.h"
+#include "assay/operators/engine/collective.h"
 
 namespace assay {
 namespace {

@@ -1,9 +1,9 @@
 #include <string>
 
 #include "assay/golden/error.h"
-#include "assay/operators/axes.h"
-#include "assay/operators/collective.h"
-#include "assay/operators/order.h"
+#include "assay/operators/engine/axes.h"
+#include "assay/operators/engine/collective.h"
+#include "assay/operators/engine/order.h"
 
 namespace assay {
 namespace {

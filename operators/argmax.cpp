@@ -1,4 +1,4 @@
-#include "assay/operators/extremum.h"
+#include "assay/operators/engine/extremum.h"
 
 namespace assay {
 namespace {

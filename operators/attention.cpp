@@ -1,8 +1,8 @@
 #include <type_traits>
 
 #include "assay/golden/error.h"
-#include "assay/operators/attention_mask.h"
-#include "assay/operators/operator.h"
+#include "assay/operators/engine/attention_mask.h"
+#include "assay/operators/engine/operator.h"
 
 namespace assay {
 namespace {

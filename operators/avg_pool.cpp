@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "assay/golden/error.h"
-#include "assay/operators/pool.h"
+#include "assay/operators/engine/pool.h"
 
 namespace assay {
 namespace {

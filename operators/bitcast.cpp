@@ -1,4 +1,4 @@
-#include "assay/operators/operator.h"
+#include "assay/operators/engine/operator.h"
 
 namespace assay {
 namespace {

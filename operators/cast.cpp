@@ -1,7 +1,7 @@
-#include "assay/operators/cast.h"
+#include "assay/operators/engine/cast.h"
 
 #include "assay/golden/error.h"
-#include "assay/operators/copy.h"
+#include "assay/operators/engine/copy.h"
 
 namespace assay {
 

@@ -1,5 +1,5 @@
 #include "assay/golden/error.h"
-#include "assay/operators/broadcast.h"
+#include "assay/operators/engine/broadcast.h"
 
 namespace assay {
 namespace {

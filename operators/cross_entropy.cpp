@@ -1,5 +1,5 @@
-#include "assay/operators/class_loss.h"
-#include "assay/operators/sum_exp.h"
+#include "assay/operators/engine/class_loss.h"
+#include "assay/operators/engine/sum_exp.h"
 
 namespace assay {
 namespace {

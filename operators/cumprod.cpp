@@ -1,5 +1,5 @@
-#include "assay/operators/axes.h"
-#include "assay/operators/operator.h"
+#include "assay/operators/engine/axes.h"
+#include "assay/operators/engine/operator.h"
 
 namespace assay {
 namespace {

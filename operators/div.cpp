@@ -1,5 +1,5 @@
 #include "assay/golden/error.h"
-#include "assay/operators/binary.h"
+#include "assay/operators/engine/binary.h"
 
 namespace assay {
 namespace {

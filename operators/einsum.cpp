@@ -4,7 +4,7 @@
 #include <string>
 
 #include "assay/golden/error.h"
-#include "assay/operators/contract.h"
+#include "assay/operators/engine/contract.h"
 
 namespace assay {
 namespace {

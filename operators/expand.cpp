@@ -1,5 +1,5 @@
 #include "assay/golden/error.h"
-#include "assay/operators/copy.h"
+#include "assay/operators/engine/copy.h"
 
 namespace assay {
 namespace {

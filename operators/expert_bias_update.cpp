@@ -1,5 +1,5 @@
 #include "assay/golden/error.h"
-#include "assay/operators/operator.h"
+#include "assay/operators/engine/operator.h"
 
 namespace assay {
 namespace {

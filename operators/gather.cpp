@@ -1,4 +1,4 @@
-#include "assay/operators/gather.h"
+#include "assay/operators/engine/gather.h"
 
 #include "assay/golden/error.h"
 

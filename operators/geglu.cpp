@@ -1,5 +1,5 @@
-#include "assay/operators/gated.h"
-#include "assay/operators/gelu.h"
+#include "assay/operators/engine/gated.h"
+#include "assay/operators/engine/gelu.h"
 
 namespace assay {
 namespace {

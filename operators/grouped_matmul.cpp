@@ -1,6 +1,6 @@
-#include "assay/operators/grouped_matmul.h"
+#include "assay/operators/engine/grouped_matmul.h"
 
-#include "assay/operators/certify.h"
+#include "assay/operators/engine/certify.h"
 
 namespace assay {
 namespace {

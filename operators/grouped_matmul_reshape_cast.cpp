@@ -1,6 +1,6 @@
-#include "assay/operators/cast.h"
-#include "assay/operators/grouped_matmul.h"
-#include "assay/operators/reshape.h"
+#include "assay/operators/engine/cast.h"
+#include "assay/operators/engine/grouped_matmul.h"
+#include "assay/operators/engine/reshape.h"
 
 namespace assay {
 namespace {

@@ -1,6 +1,6 @@
 #include "assay/golden/error.h"
-#include "assay/operators/axes.h"
-#include "assay/operators/copy.h"
+#include "assay/operators/engine/axes.h"
+#include "assay/operators/engine/copy.h"
 
 namespace assay {
 namespace {

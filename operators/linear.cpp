@@ -1,5 +1,5 @@
-#include "assay/operators/certify.h"
-#include "assay/operators/products.h"
+#include "assay/operators/engine/certify.h"
+#include "assay/operators/engine/products.h"
 
 namespace assay {
 namespace {

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "assay/golden/error.h"
-#include "assay/operators/operator.h"
+#include "assay/operators/engine/operator.h"
 
 namespace assay {
 namespace {

@@ -1,5 +1,5 @@
-#include "assay/operators/reduce.h"
-#include "assay/operators/sum_exp.h"
+#include "assay/operators/engine/reduce.h"
+#include "assay/operators/engine/sum_exp.h"
 
 namespace assay {
 namespace {

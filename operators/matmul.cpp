@@ -1,8 +1,8 @@
 #include "assay/golden/error.h"
-#include "assay/operators/axes.h"
-#include "assay/operators/certify.h"
-#include "assay/operators/copy.h"
-#include "assay/operators/operator.h"
+#include "assay/operators/engine/axes.h"
+#include "assay/operators/engine/certify.h"
+#include "assay/operators/engine/copy.h"
+#include "assay/operators/engine/operator.h"
 
 namespace assay {
 namespace {

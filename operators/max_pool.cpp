@@ -1,6 +1,6 @@
 #include "assay/golden/error.h"
-#include "assay/operators/order.h"
-#include "assay/operators/pool.h"
+#include "assay/operators/engine/order.h"
+#include "assay/operators/engine/pool.h"
 
 namespace assay {
 namespace {

@@ -1,4 +1,4 @@
-#include "assay/operators/larger_smaller.h"
+#include "assay/operators/engine/larger_smaller.h"
 
 namespace assay {
 namespace {

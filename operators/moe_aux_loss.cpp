@@ -1,7 +1,7 @@
 #include "assay/golden/error.h"
-#include "assay/operators/operator.h"
-#include "assay/operators/router.h"
-#include "assay/operators/silu.h"
+#include "assay/operators/engine/operator.h"
+#include "assay/operators/engine/router.h"
+#include "assay/operators/engine/silu.h"
 
 namespace assay {
 namespace {

@@ -2,8 +2,8 @@
 #include <cmath>
 
 #include "assay/golden/error.h"
-#include "assay/operators/operator.h"
-#include "assay/operators/router.h"
+#include "assay/operators/engine/operator.h"
+#include "assay/operators/engine/router.h"
 
 namespace assay {
 namespace {

@@ -1,4 +1,4 @@
-#include "assay/operators/moe_plan.h"
+#include "assay/operators/engine/moe_plan.h"
 
 namespace assay {
 namespace {

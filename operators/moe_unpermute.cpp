@@ -1,6 +1,6 @@
 #include "assay/golden/error.h"
-#include "assay/operators/moe_rows.h"
-#include "assay/operators/operator.h"
+#include "assay/operators/engine/moe_rows.h"
+#include "assay/operators/engine/operator.h"
 
 namespace assay {
 namespace {

@@ -1,4 +1,4 @@
-#include "assay/operators/binary.h"
+#include "assay/operators/engine/binary.h"
 
 namespace assay {
 namespace {

@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "assay/golden/error.h"
-#include "assay/operators/newton_schulz.h"
-#include "assay/operators/optimizer.h"
+#include "assay/operators/engine/newton_schulz.h"
+#include "assay/operators/engine/optimizer.h"
 
 namespace assay {
 namespace {

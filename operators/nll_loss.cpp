@@ -1,4 +1,4 @@
-#include "assay/operators/class_loss.h"
+#include "assay/operators/engine/class_loss.h"
 
 namespace assay {
 namespace {

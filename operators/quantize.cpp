@@ -1,11 +1,11 @@
-#include "assay/operators/quantize.h"
+#include "assay/operators/engine/quantize.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "assay/golden/error.h"
-#include "assay/operators/axes.h"
-#include "assay/operators/cast.h"
+#include "assay/operators/engine/axes.h"
+#include "assay/operators/engine/cast.h"
 
 namespace assay {
 

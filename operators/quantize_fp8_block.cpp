@@ -1,4 +1,4 @@
-#include "assay/operators/quantize.h"
+#include "assay/operators/engine/quantize.h"
 
 namespace assay {
 namespace {

@@ -3,9 +3,9 @@
 #include <limits>
 
 #include "assay/golden/error.h"
-#include "assay/operators/axes.h"
-#include "assay/operators/cast.h"
-#include "assay/operators/quantize.h"
+#include "assay/operators/engine/axes.h"
+#include "assay/operators/engine/cast.h"
+#include "assay/operators/engine/quantize.h"
 
 namespace assay {
 namespace {

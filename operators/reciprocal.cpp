@@ -1,5 +1,5 @@
-#include "assay/operators/certify.h"
-#include "assay/operators/unary.h"
+#include "assay/operators/engine/certify.h"
+#include "assay/operators/engine/unary.h"
 
 namespace assay {
 namespace {

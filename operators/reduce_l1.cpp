@@ -1,4 +1,4 @@
-#include "assay/operators/reduce.h"
+#include "assay/operators/engine/reduce.h"
 
 namespace assay {
 namespace {

@@ -1,4 +1,4 @@
-#include "assay/operators/l2.h"
+#include "assay/operators/engine/l2.h"
 
 namespace assay {
 namespace {

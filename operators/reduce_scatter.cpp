@@ -1,6 +1,6 @@
 #include "assay/golden/error.h"
-#include "assay/operators/axes.h"
-#include "assay/operators/collective.h"
+#include "assay/operators/engine/axes.h"
+#include "assay/operators/engine/collective.h"
 
 namespace assay {
 namespace {

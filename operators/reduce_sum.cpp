@@ -1,5 +1,5 @@
 #include "assay/golden/exact_sum.h"
-#include "assay/operators/reduce.h"
+#include "assay/operators/engine/reduce.h"
 
 namespace assay {
 namespace {

@@ -2,8 +2,8 @@
 #include <numeric>
 
 #include "assay/golden/error.h"
-#include "assay/operators/copy.h"
-#include "assay/operators/reshape.h"
+#include "assay/operators/engine/copy.h"
+#include "assay/operators/engine/reshape.h"
 
 namespace assay {
 

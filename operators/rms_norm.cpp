@@ -1,4 +1,4 @@
-#include "assay/operators/norm.h"
+#include "assay/operators/engine/norm.h"
 
 namespace assay {
 namespace {

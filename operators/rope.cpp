@@ -3,8 +3,8 @@
 #include <numbers>
 
 #include "assay/golden/error.h"
-#include "assay/operators/axes.h"
-#include "assay/operators/operator.h"
+#include "assay/operators/engine/axes.h"
+#include "assay/operators/engine/operator.h"
 
 namespace assay {
 namespace {

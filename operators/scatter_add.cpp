@@ -1,5 +1,5 @@
 #include "assay/golden/error.h"
-#include "assay/operators/gather.h"
+#include "assay/operators/engine/gather.h"
 
 namespace assay {
 namespace {

@@ -1,5 +1,5 @@
 #include "assay/golden/error.h"
-#include "assay/operators/optimizer.h"
+#include "assay/operators/engine/optimizer.h"
 
 namespace assay {
 namespace {

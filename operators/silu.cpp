@@ -1,7 +1,7 @@
-#include "assay/operators/silu.h"
+#include "assay/operators/engine/silu.h"
 
-#include "assay/operators/certify.h"
-#include "assay/operators/unary.h"
+#include "assay/operators/engine/certify.h"
+#include "assay/operators/engine/unary.h"
 
 namespace assay {
 namespace {

@@ -1,5 +1,5 @@
-#include "assay/operators/axes.h"
-#include "assay/operators/order.h"
+#include "assay/operators/engine/axes.h"
+#include "assay/operators/engine/order.h"
 
 namespace assay {
 namespace {

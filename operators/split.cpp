@@ -2,8 +2,8 @@
 #include <string>
 
 #include "assay/golden/error.h"
-#include "assay/operators/axes.h"
-#include "assay/operators/copy.h"
+#include "assay/operators/engine/axes.h"
+#include "assay/operators/engine/copy.h"
 
 namespace assay {
 namespace {

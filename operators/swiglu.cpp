@@ -1,5 +1,5 @@
-#include "assay/operators/gated.h"
-#include "assay/operators/silu.h"
+#include "assay/operators/engine/gated.h"
+#include "assay/operators/engine/silu.h"
 
 namespace assay {
 namespace {

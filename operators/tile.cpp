@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "assay/golden/error.h"
-#include "assay/operators/copy.h"
+#include "assay/operators/engine/copy.h"
 
 namespace assay {
 namespace {

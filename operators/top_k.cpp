@@ -1,6 +1,6 @@
 #include "assay/golden/error.h"
-#include "assay/operators/axes.h"
-#include "assay/operators/order.h"
+#include "assay/operators/engine/axes.h"
+#include "assay/operators/engine/order.h"
 
 namespace assay {
 namespace {

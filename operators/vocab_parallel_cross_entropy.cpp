@@ -1,6 +1,6 @@
 #include "assay/golden/error.h"
-#include "assay/operators/operator.h"
-#include "assay/operators/sum_exp.h"
+#include "assay/operators/engine/operator.h"
+#include "assay/operators/engine/sum_exp.h"
 
 namespace assay {
 namespace {

@@ -1,4 +1,4 @@
-#include "assay/operators/broadcast.h"
+#include "assay/operators/engine/broadcast.h"
 
 namespace assay {
 namespace {

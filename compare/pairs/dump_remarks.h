@@ -3,9 +3,9 @@
 #include <string_view>
 #include <vector>
 
-#include "assay/compare/finding.h"
-#include "assay/compare/rules.h"
-#include "assay/dumps/dump.h"
+#include "assay/compare/result/finding.h"
+#include "assay/compare/rules/rules.h"
+#include "assay/dumps/record/dump.h"
 
 namespace assay {
 

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "assay/compare/pairs/pair.h"
-#include "assay/compare/rules.h"
-#include "assay/dumps/merge.h"
+#include "assay/compare/rules/rules.h"
+#include "assay/dumps/layout/merge.h"
 
 namespace assay {
 

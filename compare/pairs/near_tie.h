@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "assay/compare/pairs/tensors_by_id.h"
-#include "assay/compare/policy.h"
+#include "assay/compare/rules/policy.h"
 #include "assay/golden/tensor.h"
 
 namespace assay {

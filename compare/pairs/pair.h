@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "assay/compare/diagnosis.h"
-#include "assay/dumps/merge.h"
+#include "assay/compare/result/diagnosis.h"
+#include "assay/dumps/layout/merge.h"
 
 namespace assay {
 

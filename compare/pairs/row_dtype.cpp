@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "assay/compare/metrics.h"
+#include "assay/compare/measure/measure.h"
 
 namespace assay {
 namespace {

@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "assay/compare/expectation.h"
-#include "assay/compare/finding.h"
 #include "assay/compare/pairs/pair.h"
+#include "assay/compare/result/finding.h"
+#include "assay/compare/rules/expectation.h"
 
 namespace assay {
 

@@ -3,7 +3,7 @@
 #include <map>
 #include <vector>
 
-#include "assay/dumps/merge.h"
+#include "assay/dumps/layout/merge.h"
 
 namespace assay {
 

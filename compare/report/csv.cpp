@@ -2,7 +2,8 @@
 
 #include <string>
 
-#include "assay/compare/report.h"
+#include "assay/compare/report/report.h"
+#include "assay/compare/result/printable.h"
 
 namespace assay {
 namespace {

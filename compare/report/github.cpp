@@ -1,7 +1,8 @@
 #include <fmt/format.h>
 
-#include "assay/compare/report.h"
 #include "assay/compare/report/for_github.h"
+#include "assay/compare/report/report.h"
+#include "assay/compare/result/printable.h"
 
 // Workflow commands: one line each on the log, "::error title=TITLE::MESSAGE". GitHub shows ten of a kind in
 // a step and drops the rest, so there is one of each.

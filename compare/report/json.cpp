@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "assay/compare/report.h"
 #include "assay/compare/report/json_number.h"
-#include "assay/compare/version.h"
+#include "assay/compare/report/report.h"
+#include "assay/compare/result/version.h"
 
 namespace assay {
 namespace {

@@ -7,9 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "assay/compare/html/html.h"
-#include "assay/compare/report.h"
-#include "assay/compare/version.h"
+#include "assay/compare/report/html/html.h"
+#include "assay/compare/report/report.h"
+#include "assay/compare/result/printable.h"
+#include "assay/compare/result/version.h"
 
 namespace assay {
 namespace {

@@ -3,15 +3,16 @@
 #include <algorithm>
 #include <vector>
 
-#include "assay/compare/report.h"
 #include "assay/compare/report/folds.h"
 #include "assay/compare/report/for_github.h"
-#include "assay/compare/version.h"
+#include "assay/compare/report/report.h"
+#include "assay/compare/result/printable.h"
+#include "assay/compare/result/version.h"
 
 namespace assay {
 namespace {
 
-constexpr std::size_t most_rows = 20, most_notes = 10;
+constexpr std::size_t most_table_rows = 20, most_table_notes = 10;
 // GitHub drops a step summary beyond 1 MiB; several steps and tools share a page.
 constexpr std::size_t most_bytes = 60'000;
 constexpr std::size_t most_text = 600;  // characters of one name or reason
@@ -34,7 +35,7 @@ std::string table(const Report& report) {
   std::string out =
       "\n| tensors | verdict | error/allowed | tensor | reason of the first |\n| ---: | --- | ---: | --- | "
       "--- |\n";
-  for (const Fold& f : folds(report, most_rows)) {
+  for (const Fold& f : folds(report, most_table_rows)) {
     out += fmt::format("| {} | {} | {} | {} | {} |\n", grouped(f.count), name(f.verdict),
                        f.ratio > 0 ? fmt::format("{:.3g}", f.ratio) : "", markdown_text(f.name),
                        markdown_text(f.reason));
@@ -78,10 +79,10 @@ std::string markdown_text(std::string_view text) {
 std::string to_markdown(const Report& report) {
   std::string out = verdict(report);
   if (const Finding* first = report.first_failure()) out += first_failure(*first) + table(report);
-  for (std::size_t i = 0; i < std::min(report.notes.size(), most_notes); ++i)
+  for (std::size_t i = 0; i < std::min(report.notes.size(), most_table_notes); ++i)
     out += fmt::format("\n- {}\n", markdown_text(report.notes[i]));
-  if (report.notes.size() > most_notes)
-    out += fmt::format("\n- and {} more notes\n", report.notes.size() - most_notes);
+  if (report.notes.size() > most_table_notes)
+    out += fmt::format("\n- and {} more notes\n", report.notes.size() - most_table_notes);
   const std::string end = identity(report);
   if (out.size() + end.size() > most_bytes) {
     const std::string said = "\n- and more that does not fit\n";

@@ -6,17 +6,18 @@
 #include <string>
 #include <vector>
 
-#include "assay/compare/report.h"
 #include "assay/compare/report/folds.h"
+#include "assay/compare/report/report.h"
 #include "assay/compare/report/rule_uses.h"
 #include "assay/compare/report/text_lines.h"
-#include "assay/compare/version.h"
+#include "assay/compare/result/printable.h"
+#include "assay/compare/result/version.h"
 
 namespace assay {
 namespace {
 
 constexpr std::size_t most_lines = 20;  // so that a report fits a screen
-constexpr std::size_t most_notes = 2;   // lines of a kind
+constexpr std::size_t most_text_notes = 2;   // lines of a kind
 constexpr std::size_t rule_indent = 26;
 
 void append(Lines& to, const Lines& lines) {
@@ -164,11 +165,11 @@ class Writer {
 
   // From what was left out to the counts.
   Lines closing() const {
-    Lines lines = limited(ignored(), most_notes, "reasons to ignore tensors");
+    Lines lines = limited(ignored(), most_text_notes, "reasons to ignore tensors");
     Lines notes;
     for (const std::string& note : report_.notes) notes.push_back(printable("note: " + note));
-    append(lines, limited(notes, most_notes, "notes"));
-    append(lines, limited(notes_on_passes(), report_.exit_status() == 0 ? most_notes : 1,
+    append(lines, limited(notes, most_text_notes, "notes"));
+    append(lines, limited(notes_on_passes(), report_.exit_status() == 0 ? most_text_notes : 1,
                           "notes on tensors that passed"));
     if (style_.all) append(lines, identity());
     std::string last = report_.summary();

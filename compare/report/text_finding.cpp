@@ -4,13 +4,14 @@
 #include <cmath>
 
 #include "assay/compare/report/text_lines.h"
+#include "assay/compare/result/printable.h"
 
 namespace assay {
 namespace {
 
 constexpr std::size_t item_indent = 12;
 
-constexpr std::size_t most_lines = 9;       // half a screen
+constexpr std::size_t most_finding_lines = 9;       // half a screen
 constexpr std::uint64_t most_ulp = 10'000;  // beyond, the relative error says it better
 
 class FindingLines {
@@ -85,7 +86,7 @@ class FindingLines {
 
 Lines finding_lines(const Finding& finding, const TextStyle& style) {
   Lines lines = FindingLines(finding, style, false).write();
-  if (style.all || lines.size() <= most_lines) return lines;
+  if (style.all || lines.size() <= most_finding_lines) return lines;
   return FindingLines(finding, style, true).write();
 }
 

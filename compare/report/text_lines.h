@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "assay/compare/report.h"
+#include "assay/compare/report/report.h"
 
 /// The parts of the terminal's report.
 namespace assay {

@@ -1,5 +1,5 @@
 // What a replay of fp8 products expects, beside what a rank's matmul makes of its pieces.
-#include "assay/compare/replay/fp8_operands.h"
+#include "assay/compare/calls/fp8_operands.h"
 
 #include <gtest/gtest.h>
 

@@ -8,6 +8,7 @@
 #include "assay/align/ladder/plan_file.h"
 #include "assay/align/ladder/walk.h"
 #include "assay/golden/error.h"
+#include "assay/compare/calls/check_options.h"
 
 namespace assay::align {
 namespace {

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "assay/align/arithmetic/fp8_matmul.h"
-#include "assay/operators/fp8_codes.h"
+#include "assay/operators/engine/fp8_codes.h"
 #include "expected.h"
 
 namespace assay::align {

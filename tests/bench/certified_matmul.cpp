@@ -18,6 +18,7 @@
 
 #include "assay/golden/certified_matmul.h"
 #include "assay/golden/dtype.h"
+#include "assay/compare/measure/measure.h"
 
 namespace assay {
 namespace {

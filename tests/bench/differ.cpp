@@ -16,8 +16,8 @@
 #include <tuple>
 #include <vector>
 
-#include "assay/compare/metrics.h"
-#include "assay/compare/policy.h"
+#include "assay/compare/measure/measure.h"
+#include "assay/compare/rules/policy.h"
 
 namespace assay {
 namespace {

@@ -17,9 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "assay/compare/metrics.h"
-#include "assay/dumps/dump.h"
+#include "assay/compare/measure/measure.h"
 #include "assay/dumps/npy_writer.h"
+#include "assay/dumps/record/dump.h"
 #include "assay/dumps/safetensors_writer.h"
 
 namespace assay {

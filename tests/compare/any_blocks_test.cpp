@@ -6,9 +6,9 @@
 #include <functional>
 #include <random>
 
+#include "assay/compare/calls/fp8_operands.h"
 #include "assay/compare/diff.h"
-#include "assay/compare/replay/fp8_operands.h"
-#include "assay/operators/golden.h"
+#include "assay/operators/engine/golden.h"
 #include "memory_dump.h"
 
 namespace assay {

@@ -9,16 +9,15 @@
 #include <limits>
 #include <random>
 
-#include "assay/compare/kernels/block_kernels.h"
-#include "assay/compare/kernels/ordinals.h"
-#include "assay/compare/metrics.h"
+#include "assay/compare/measure/block_kernels.h"
+#include "assay/compare/measure/measure.h"
+#include "assay/compare/measure/ordinals.h"
 #include "instruction_sets.h"
 #include "metrics_bits.h"
 
 namespace assay {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 struct Pair {

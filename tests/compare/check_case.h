@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "../dumps/scratch.h"
-#include "assay/compare/cases/case.h"
+#include "assay/compare/calls/case.h"
 #include "assay/compare/check.h"
 
 namespace assay {

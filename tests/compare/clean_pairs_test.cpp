@@ -3,7 +3,7 @@
 
 #include <numeric>
 
-#include "assay/compare/replay/local_errors.h"
+#include "assay/compare/origin/local_errors.h"
 #include "recorded_pair.h"
 
 namespace assay {

@@ -1,4 +1,4 @@
-#include "assay/compare/error_map.h"
+#include "assay/compare/measure/error_map.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,13 +8,12 @@
 #include <vector>
 
 #include "assay/compare/diff.h"
-#include "assay/compare/html/html.h"
+#include "assay/compare/report/html/html.h"
 #include "memory_dump.h"
 
 namespace assay {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 // Zeros, and one kind of error in a block.

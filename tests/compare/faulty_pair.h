@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "assay/compare/diagnosis.h"
+#include "assay/compare/causes/diagnosis.h"
 
 namespace assay {
 

@@ -8,14 +8,13 @@
 #include <limits>
 #include <random>
 
-#include "assay/compare/metrics.h"
+#include "assay/compare/measure/measure.h"
 #include "instruction_sets.h"
 #include "metrics_bits.h"
 
 namespace assay {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 using Values = std::vector<double>;

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "assay/compare/html/heat_grid.h"
+#include "assay/compare/report/html/heat_grid.h"
 
 namespace assay {
 namespace {

@@ -6,8 +6,8 @@
 #include <functional>
 #include <limits>
 
-#include "assay/compare/replay/scale_test.h"
-#include "assay/operators/golden.h"
+#include "assay/compare/calls/scale_test.h"
+#include "assay/operators/engine/golden.h"
 #include "recorded_pair.h"
 
 namespace assay {
@@ -125,95 +125,93 @@ TEST(Isolate, AGradientIsTheSumOfItsShares) {
   EXPECT_EQ(created(report), 1);
 }
 
+// The gradient of two ranks that recorded their shares of it, against one of a single rank.
+Report diff_sum(const Tensor& total, const Tensor& first, const Tensor& second) {
+  const Identity share{0, -1, Phase::backward, "e", "grad", "weight.unreduced", 0},
+      whole{0, -1, Phase::backward, "e", "grad", "weight", 0};
+  MemoryDump reference("r"), actual("a");
+  reference.add(share, plus(first, 1, second));
+  reference.add(whole, plus(first, 1, second));
+  actual.mesh = {{"dp"}, {2}};
+  actual.world_size = 2;
+  actual.add_copy(share, 0, first).placements = {{Placement::Kind::partial}};
+  actual.add_copy(share, 1, second).placements = {{Placement::Kind::partial}};
+  actual.add_copy(whole, 0, total);
+  DiffOptions options;
+  options.policies.push_back(load_policy("telechat3"));
+  options.isolate = true;
+  return diff(actual, reference, options);
+}
+
+Tensor changed(const Tensor& t, const std::function<void(Values&)>& change) {
+  Values values = t.values();
+  change(values);
+  return Tensor::from_values(t.dtype(), t.shape(), values);
+}
+
 // Both stages have a part of a tied embedding's gradient: each is summed over dp, and then both are added.
 // What dp ranks recorded is the sum of theirs, of parts that nearly cancel here and there.
 TEST(Isolate, PartsThatCancelInsideOfAShareAreRoundedToo) {
-  const Shape shape = {64, 64};
-  const auto parts = [&](std::uint64_t seed) {
-    const Tensor first = normal_tensor(DType::float32, shape, seed);
-    Values second = normal_tensor(DType::float32, shape, seed + 1).values();
-    for (std::size_t i = 0; i < second.size(); i += 64)
-      second[i] = -first.value(static_cast<std::int64_t>(i)) * (1 + 1e-5);
-    return std::pair(first, Tensor::from_values(DType::float32, shape, second));
+  const auto parts = [](std::uint64_t seed) {
+    const Tensor first = normal_tensor(DType::float32, {64, 64}, seed);
+    const Tensor second = changed(normal_tensor(DType::float32, {64, 64}, seed + 1), [&](Values& v) {
+      for (std::size_t i = 0; i < v.size(); i += 64)
+        v[i] = -first.value(static_cast<std::int64_t>(i)) * (1 + 1e-5);
+    });
+    return std::pair(first, second);
   };
   const auto [a0, b0] = parts(1);
   const auto [a1, b1] = parts(3);
-  const Tensor share0 = plus(a0, 1, b0), share1 = plus(a1, 1, b1);
-  const Identity share{0, -1, Phase::backward, "e", "grad", "weight.unreduced", 0},
-      whole{0, -1, Phase::backward, "e", "grad", "weight", 0};
-  MemoryDump reference("r");
-  reference.add(share, plus(share0, 1, share1));
-  reference.add(whole, plus(share0, 1, share1));
-  const auto created_with = [&](double factor, double one_more = 0) {
-    Tensor total = plus(plus(a0, 1, a1), factor, plus(b0, 1, b1));
-    Values values = total.values();
-    values[65] += one_more;
-    total = Tensor::from_values(DType::float32, shape, values);
-    MemoryDump actual("a");
-    actual.mesh = {{"dp"}, {2}};
-    actual.world_size = 2;
-    actual.add_copy(share, 0, share0).placements = {{Placement::Kind::partial}};
-    actual.add_copy(share, 1, share1).placements = {{Placement::Kind::partial}};
-    actual.add_copy(whole, 0, total);
-    DiffOptions options;
-    options.policies.push_back(load_policy("telechat3"));
-    options.isolate = true;
-    return created(diff(actual, reference, options));
+  const auto created_with = [&, &a0 = a0, &a1 = a1, &b0 = b0, &b1 = b1](double factor, double one_more = 0) {
+    const Tensor total = plus(plus(a0, 1, a1), factor, plus(b0, 1, b1));
+    return created(
+        diff_sum(changed(total, [&](Values& v) { v[65] += one_more; }), plus(a0, 1, b0), plus(a1, 1, b1)));
   };
   EXPECT_EQ(created_with(1), 0);
   EXPECT_EQ(created_with(1.001), 1);
   EXPECT_EQ(created_with(1, 1e-5), 1) << "of one element, in the whole no more than rounding";
 }
 
-// Two ranks' shares of a gradient in bfloat16.
+// Two ranks' shares in bfloat16; of a token that is rare the gradient is small.
 struct Shares {
-  Values first = normal_tensor(DType::bfloat16, {64, 64}, 1).values(),
-         second = normal_tensor(DType::bfloat16, {64, 64}, 2).values();
+  static constexpr std::int64_t rare = 640;  // where its row begins
+  static Tensor drawn(std::uint64_t seed) {
+    return changed(normal_tensor(DType::bfloat16, {64, 64}, seed), [](Values& v) {
+      for (auto at = v.begin() + rare; at != v.begin() + rare + 64; ++at) *at /= 128;
+    });
+  }
+  Tensor first = drawn(1), second = drawn(2);
 
-  Report of(const std::function<void(Values&)>& fault) const {
-    const Shape shape = {64, 64};
-    const auto tensor_of = [&](const Values& v) { return Tensor::from_values(DType::bfloat16, shape, v); };
-    Values sum = first;
-    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += second[i];
-    const Identity share{0, -1, Phase::backward, "e", "grad", "weight.unreduced", 0},
-        whole{0, -1, Phase::backward, "e", "grad", "weight", 0};
-    MemoryDump reference("r"), actual("a");
-    reference.add(share, tensor_of(sum));
-    reference.add(whole, tensor_of(sum));
-    actual.mesh = {{"dp"}, {2}};
-    actual.world_size = 2;
-    actual.add_copy(share, 0, tensor_of(first)).placements = {{Placement::Kind::partial}};
-    actual.add_copy(share, 1, tensor_of(second)).placements = {{Placement::Kind::partial}};
-    if (fault) fault(sum);
-    actual.add_copy(whole, 0, tensor_of(sum));
-    DiffOptions options;
-    options.policies.push_back(load_policy("telechat3"));
-    options.isolate = true;
-    return diff(actual, reference, options);
+  Report with(const std::function<void(Values&)>& fault) const {
+    return diff_sum(changed(plus(first, 1, second), fault), first, second);
   }
 };
 
-// Of a token that is rare the gradient is small.
+void lose_rare_row(Values& sum) {
+  std::fill_n(sum.begin() + Shares::rare, 64, 0);
+}
+
 TEST(Isolate, ASmallRowOfAGradientIsMissed) {
-  Shares shares;
-  for (std::size_t i = 640; i < 704; ++i) shares.first[i] /= 128, shares.second[i] /= 128;
-  EXPECT_EQ(created(shares.of({})), 0);
-  EXPECT_EQ(created(shares.of([](Values& sum) { std::fill_n(sum.begin() + 640, 64, 0); })), 1);
-  EXPECT_EQ(created(shares.of(
-                [&](Values& sum) { std::copy_n(shares.first.begin() + 640, 64, sum.begin() + 640); })),
-            1)
-      << "not reduced";
+  const Shares shares;
+  const auto keep_own = [&](Values& sum) {
+    const Values own = shares.first.values();
+    std::copy_n(own.begin() + Shares::rare, 64, sum.begin() + Shares::rare);
+  };
+  EXPECT_EQ(created(shares.with([](Values&) {})), 0);
+  EXPECT_EQ(created(shares.with(lose_rare_row)), 1);
+  EXPECT_EQ(created(shares.with(keep_own)), 1) << "not reduced";
 }
 
 TEST(Isolate, ANaNOfAShareIsPassedOn) {
   Shares shares;
-  for (std::size_t i = 640; i < 704; ++i) shares.first[i] /= 128, shares.second[i] /= 128;
-  shares.first[5] = std::nan("");
-  shares.first[6] = std::numeric_limits<double>::infinity();
-  const Report report = shares.of({});
+  shares.first = changed(shares.first, [](Values& v) {
+    v[5] = std::nan("");
+    v[6] = std::numeric_limits<double>::infinity();
+  });
+  const Report report = shares.with([](Values&) {});
   EXPECT_EQ(at(report, "e", "grad", "weight").verdict, Verdict::passed)
       << at(report, "e", "grad", "weight").reason;
-  EXPECT_EQ(created(shares.of([](Values& sum) { std::fill_n(sum.begin() + 640, 64, 0); })), 1);
+  EXPECT_EQ(created(shares.with(lose_rare_row)), 1);
 }
 
 // Errors of a rounding up or down at random, and one of all elements beneath them.

@@ -6,12 +6,11 @@
 #include <limits>
 #include <vector>
 
-#include "assay/compare/judge.h"
+#include "assay/compare/pairs/judge.h"
 #include "memory_dump.h"
 
 namespace assay {
 
-inline constexpr double infinity = std::numeric_limits<double>::infinity();
 inline constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 /// What the judge is told; the policy lives here.

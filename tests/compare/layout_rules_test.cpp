@@ -6,9 +6,9 @@
 #include <numeric>
 
 #include "../dumps/scratch.h"
-#include "assay/compare/rules.h"
-#include "assay/dumps/layout_rules.h"
-#include "assay/dumps/merge.h"
+#include "assay/compare/rules/rules.h"
+#include "assay/dumps/layout/layout_rules.h"
+#include "assay/dumps/layout/merge.h"
 #include "memory_dump.h"
 
 // Dumps that say nothing of their ranks, put together by a rules file. Each tensor counts 0, 1, 2, ..; what a

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "assay/dumps/dump.h"
+#include "assay/dumps/record/dump.h"
 #include "assay/golden/error.h"
 
 namespace assay {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "assay/compare/metrics.h"
+#include "assay/compare/result/metrics.h"
 
 namespace assay {
 

@@ -1,4 +1,4 @@
-#include "assay/compare/metrics.h"
+#include "assay/compare/measure/measure.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "assay/dumps/dump.h"
+#include "assay/dumps/record/dump.h"
 #include "assay/golden/error.h"
 #include "metrics_bits.h"
 
@@ -19,7 +19,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 json expected_metrics() {

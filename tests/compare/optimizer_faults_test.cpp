@@ -1,4 +1,4 @@
-#include "assay/compare/optimizer/optimizer_faults.h"
+#include "assay/compare/causes/optimizer_faults.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -7,7 +7,6 @@
 #include <memory>
 
 #include "assay/compare/diff.h"
-#include "assay/compare/optimizer/least_squares.h"
 #include "optimizer_run.h"
 
 namespace assay {
@@ -487,15 +486,6 @@ TEST(OptimizerFaults, GradientOfAnotherParameter) {
                 }),
                 "stale",
                 {"the gradient that is used is the gradient of model.layers.0.self_attn.q_proj"}});
-}
-
-// Of two elements and one unknown a fit is exact by accident, and so is what is derived from it.
-TEST(Estimates, OfFewElementsAreNotBelievedMoreForBeingDerived) {
-  const Estimate by_accident = {0.1, 1e-15, 1}, fitted = {0.01, 1e-9, 60};
-  const Estimate kept = pooled({by_accident.scaled(-1, 1), fitted.scaled(-1, 1)});
-  EXPECT_NEAR(kept.value, 0.99, 1e-8);
-  EXPECT_NEAR(pooled({pooled({by_accident}), kept}).value, 0.99, 1e-8);
-  EXPECT_DOUBLE_EQ(fitted.scaled(-2).sigma, 2e-9);
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <new>
 
-#include "assay/operators/golden.h"
+#include "assay/operators/engine/golden.h"
 #include "recorded_pair.h"
 
 namespace assay {

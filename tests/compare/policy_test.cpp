@@ -1,4 +1,4 @@
-#include "assay/compare/policy.h"
+#include "assay/compare/rules/policy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-#include "assay/compare/report.h"
+#include "assay/compare/result/printable.h"
+#include "assay/compare/result/finding.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

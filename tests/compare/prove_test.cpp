@@ -1,4 +1,4 @@
-#include "assay/compare/cases/prove.h"
+#include "assay/compare/calls/prove.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <set>
 
 #include "../dumps/scratch.h"
-#include "assay/operators/generate.h"
+#include "assay/operators/engine/generate.h"
 
 namespace assay {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "../dumps/scratch.h"
 #include "assay/compare/diff.h"
-#include "assay/operators/golden.h"
+#include "assay/operators/engine/golden.h"
 #include "memory_dump.h"
 
 namespace assay {

@@ -1,4 +1,4 @@
-#include "assay/compare/judge/recorded_side.h"
+#include "assay/compare/pairs/recorded_side.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

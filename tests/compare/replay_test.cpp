@@ -1,4 +1,4 @@
-#include "assay/compare/replay/replay.h"
+#include "assay/compare/calls/replay.h"
 
 #include <gtest/gtest.h>
 

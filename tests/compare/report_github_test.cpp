@@ -1,4 +1,4 @@
-#include "assay/compare/report.h"
+#include "assay/compare/report/report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,8 +5,9 @@
 #include <random>
 #include <string>
 
-#include "assay/compare/html/html.h"
-#include "assay/compare/report.h"
+#include "assay/compare/report/html/html.h"
+#include "assay/compare/report/report.h"
+#include "assay/compare/result/printable.h"
 #include "report_samples.h"
 
 namespace assay {

@@ -15,7 +15,6 @@
 /// Reports for the tests of every format.
 namespace assay {
 
-inline constexpr double infinity = std::numeric_limits<double>::infinity();
 inline constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 /// One of each: passed, failed, NaN, other shape, missing on both sides, ignored, unreadable.

@@ -1,4 +1,4 @@
-#include "assay/compare/report.h"
+#include "assay/compare/report/report.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

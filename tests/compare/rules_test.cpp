@@ -1,4 +1,4 @@
-#include "assay/compare/rules.h"
+#include "assay/compare/rules/rules.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

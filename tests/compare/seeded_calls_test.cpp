@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "assay/golden/summation.h"
-#include "assay/operators/golden.h"
+#include "assay/operators/engine/golden.h"
 #include "recorded_pair.h"
 
 namespace assay {

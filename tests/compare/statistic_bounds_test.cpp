@@ -1,11 +1,11 @@
-#include "assay/compare/judge/statistic_bounds.h"
+#include "assay/compare/pairs/statistic_bounds.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "assay/dumps/statistics.h"
+#include "assay/dumps/record/statistics.h"
 #include "faulty_pair.h"
 #include "memory_dump.h"
 

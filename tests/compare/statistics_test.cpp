@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "assay/compare/diff.h"
-#include "assay/compare/report.h"
+#include "assay/compare/result/finding.h"
 
 namespace assay {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "../dumps/scratch.h"
 #include "assay/compare/diff.h"
-#include "assay/compare/report.h"
+#include "assay/compare/report/report.h"
 #include "memory_dump.h"
 
 namespace assay {

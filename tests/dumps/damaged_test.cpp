@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <random>
 
-#include "assay/dumps/dump.h"
+#include "assay/dumps/record/dump.h"
 #include "assay/golden/error.h"
 #include "read_all.h"
 #include "scratch.h"

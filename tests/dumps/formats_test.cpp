@@ -5,8 +5,8 @@
 #include <map>
 #include <optional>
 
-#include "assay/dumps/json.h"
-#include "assay/dumps/merge.h"
+#include "assay/dumps/io/json.h"
+#include "assay/dumps/layout/merge.h"
 #include "assay/golden/error.h"
 #include "read_all.h"
 #include "scratch.h"

@@ -3,9 +3,9 @@
 
 #include <random>
 
-#include "assay/dumps/dump.h"
-#include "assay/dumps/hdf5_windows.h"
-#include "assay/dumps/json.h"
+#include "assay/dumps/hdf5/windows.h"
+#include "assay/dumps/io/json.h"
+#include "assay/dumps/record/dump.h"
 #include "assay/golden/error.h"
 #include "scratch.h"
 

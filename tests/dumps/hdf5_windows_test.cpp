@@ -1,4 +1,4 @@
-#include "assay/dumps/hdf5_windows.h"
+#include "assay/dumps/hdf5/windows.h"
 
 #include <gmock/gmock.h>
 #include <hdf5.h>
@@ -7,8 +7,8 @@
 #include <random>
 #include <thread>
 
-#include "assay/dumps/dump.h"
-#include "assay/dumps/merge.h"
+#include "assay/dumps/layout/merge.h"
+#include "assay/dumps/record/dump.h"
 #include "assay/golden/error.h"
 #include "scratch.h"
 

@@ -1,4 +1,4 @@
-#include "assay/dumps/hdf5_worker.h"
+#include "assay/dumps/hdf5/worker.h"
 
 #include <gmock/gmock.h>
 #include <hdf5.h>
@@ -9,8 +9,8 @@
 #include <cstdlib>
 #include <thread>
 
-#include "assay/dumps/hdf5.h"
-#include "assay/dumps/hdf5_filters.h"
+#include "assay/dumps/hdf5/filters.h"
+#include "assay/dumps/hdf5/hdf5.h"
 #include "assay/golden/error.h"
 #include "scratch.h"
 

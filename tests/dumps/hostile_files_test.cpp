@@ -1,9 +1,9 @@
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 
-#include "assay/dumps/dump.h"
-#include "assay/dumps/json.h"
-#include "assay/dumps/merge.h"
+#include "assay/dumps/io/json.h"
+#include "assay/dumps/layout/merge.h"
+#include "assay/dumps/record/dump.h"
 #include "assay/golden/error.h"
 #include "read_all.h"
 #include "scratch.h"

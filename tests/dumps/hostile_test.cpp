@@ -4,11 +4,11 @@
 #include <limits>
 #include <type_traits>
 
-#include "assay/dumps/claim.h"
-#include "assay/dumps/dump.h"
-#include "assay/dumps/hdf5.h"
-#include "assay/dumps/hdf5_writer.h"
+#include "assay/dumps/hdf5/hdf5.h"
+#include "assay/dumps/hdf5/writer.h"
+#include "assay/dumps/io/claim.h"
 #include "assay/dumps/npy_writer.h"
+#include "assay/dumps/record/dump.h"
 #include "assay/dumps/safetensors.h"
 #include "assay/golden/error.h"
 #include "read_all.h"

@@ -2,11 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
-#include "assay/dumps/checksum.h"
-#include "assay/dumps/dump.h"
-#include "assay/dumps/statistics.h"
+#include "assay/dumps/io/checksum.h"
+#include "assay/dumps/record/dump.h"
+#include "assay/dumps/record/statistics.h"
 #include "assay/golden/error.h"
 #include "scratch.h"
 
@@ -17,7 +16,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 std::filesystem::path made(std::string_view name) {
   return std::filesystem::path(ASSAY_TEST_DATA) / "statistics" / name;

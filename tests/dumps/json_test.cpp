@@ -1,4 +1,4 @@
-#include "assay/dumps/json.h"
+#include "assay/dumps/io/json.h"
 
 #include <gtest/gtest.h>
 

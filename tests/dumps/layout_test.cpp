@@ -1,4 +1,4 @@
-#include "assay/dumps/layout.h"
+#include "assay/dumps/layout/layout.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "assay/dumps/merge.h"
+#include "assay/dumps/layout/merge.h"
 #include "assay/golden/error.h"
 
 namespace assay {

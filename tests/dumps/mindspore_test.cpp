@@ -1,8 +1,8 @@
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 
-#include "assay/dumps/csv.h"
-#include "assay/dumps/mindspore_names.h"
+#include "assay/dumps/io/csv.h"
+#include "assay/dumps/mindspore/names.h"
 #include "assay/dumps/npy_writer.h"
 #include "assay/golden/error.h"
 #include "scratch.h"

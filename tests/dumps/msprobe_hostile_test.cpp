@@ -1,4 +1,4 @@
-#include "assay/dumps/merge.h"
+#include "assay/dumps/layout/merge.h"
 #include "msprobe_tree.h"
 
 // Trees that nobody should have written: the rest of the dump is read, and what is wrong has a sentence.

@@ -1,4 +1,4 @@
-#include "assay/dumps/merge.h"
+#include "assay/dumps/layout/merge.h"
 #include "msprobe_tree.h"
 
 namespace assay {

@@ -1,7 +1,7 @@
 #include <cmath>
 #include <limits>
 
-#include "assay/dumps/msprobe_names.h"
+#include "assay/dumps/msprobe/names.h"
 #include "msprobe_tree.h"
 
 namespace assay {

@@ -3,8 +3,8 @@
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 
-#include "assay/dumps/dump.h"
 #include "assay/dumps/npy_writer.h"
+#include "assay/dumps/record/dump.h"
 #include "assay/golden/error.h"
 #include "scratch.h"
 

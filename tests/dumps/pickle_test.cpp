@@ -1,4 +1,4 @@
-#include "assay/dumps/pickle.h"
+#include "assay/dumps/torch/pickle.h"
 
 #include <gtest/gtest.h>
 

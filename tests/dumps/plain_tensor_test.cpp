@@ -1,12 +1,12 @@
-#include "assay/dumps/plain_tensor.h"
+#include "assay/dumps/record/plain_tensor.h"
 
 #include <gmock/gmock.h>
 
 #include <random>
 #include <set>
 
-#include "assay/dumps/dump.h"
 #include "assay/dumps/npy_writer.h"
+#include "assay/dumps/record/dump.h"
 #include "assay/dumps/safetensors_writer.h"
 #include "assay/golden/error.h"
 #include "scratch.h"

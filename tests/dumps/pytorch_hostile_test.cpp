@@ -2,8 +2,8 @@
 
 #include <random>
 
-#include "assay/dumps/json.h"
-#include "assay/dumps/merge.h"
+#include "assay/dumps/io/json.h"
+#include "assay/dumps/layout/merge.h"
 #include "assay/golden/error.h"
 #include "scratch.h"
 

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "assay/dumps/dump.h"
+#include "assay/dumps/record/dump.h"
 #include "assay/golden/error.h"
 
 namespace assay {

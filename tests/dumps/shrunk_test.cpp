@@ -1,9 +1,9 @@
-#include "assay/dumps/shrunk.h"
+#include "assay/dumps/io/shrunk.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "assay/dumps/merge.h"
+#include "assay/dumps/layout/merge.h"
 #include "assay/golden/error.h"
 #include "scratch.h"
 

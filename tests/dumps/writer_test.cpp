@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "assay/dumps/assay_dump_writer.h"
-#include "assay/dumps/merge.h"
+#include "assay/dumps/layout/merge.h"
 #include "assay/golden/error.h"
 #include "scratch.h"
 

@@ -9,11 +9,11 @@
 #include <fstream>
 #include <string>
 
-#include "assay/dumps/csv.h"
-#include "assay/dumps/json.h"
-#include "assay/dumps/layout_rules.h"
-#include "assay/dumps/merge.h"
-#include "assay/dumps/pickle.h"
+#include "assay/dumps/io/csv.h"
+#include "assay/dumps/io/json.h"
+#include "assay/dumps/layout/layout_rules.h"
+#include "assay/dumps/layout/merge.h"
+#include "assay/dumps/torch/pickle.h"
 #include "assay/golden/error.h"
 
 namespace assay {

@@ -12,7 +12,6 @@
 namespace assay {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // One step of a random straight-line program, for any scalar.
 template <class T>

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
-#include <limits>
 #include <random>
 #include <span>
 #include <vector>
@@ -18,7 +17,6 @@
 namespace assay {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr Rounding roundings[] = {Rounding::nearest_even, Rounding::nearest_away, Rounding::toward_zero};
 constexpr DType narrow[] = {DType::float16, DType::bfloat16, DType::float8_e4m3fn, DType::float8_e5m2};
 

@@ -17,7 +17,6 @@ namespace {
 
 using testing::ElementsAre;
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double huge = std::numeric_limits<double>::max(), tiny = std::numeric_limits<double>::denorm_min();
 
 std::vector<double> parts_of(const Unrounded& number) {

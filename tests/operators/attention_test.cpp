@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "calls.h"
 
@@ -11,7 +10,6 @@
 namespace assay {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 const Operator& attention() {
   return find_operator("attention");

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "assay/golden/error.h"
-#include "assay/operators/generate.h"
+#include "assay/operators/engine/generate.h"
 
 /// Calls of operators with tensors that a test writes out.
 namespace assay {

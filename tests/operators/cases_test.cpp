@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/golden/error.h"
-#include "assay/operators/golden.h"
+#include "assay/operators/engine/golden.h"
 
 // Every case of tests/data/cases and torch_cases: outputs of PyTorch in float64, and the accumulation counts
 // that belong to them.

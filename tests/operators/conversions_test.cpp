@@ -3,7 +3,6 @@
 
 #include <bit>
 #include <cmath>
-#include <limits>
 
 #include "calls.h"
 
@@ -14,7 +13,6 @@ namespace {
 using testing::Each;
 using testing::ElementsAre;
 using testing::IsNan;
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 double bound(std::string_view op, std::string_view name, const std::vector<NamedTensor>& inputs,
              std::string_view attributes) {

@@ -10,8 +10,7 @@ namespace assay {
 namespace {
 
 using testing::ElementsAre;
-constexpr double infinity = std::numeric_limits<double>::infinity(),
-                 nan = std::numeric_limits<double>::quiet_NaN();
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 std::vector<double> bound(std::string_view op, std::string_view name, const std::vector<NamedTensor>& inputs,
                           std::string_view attributes = {}) {

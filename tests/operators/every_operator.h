@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "assay/operators/binding.h"
-#include "assay/operators/generate.h"
+#include "assay/operators/engine/binding.h"
+#include "assay/operators/engine/generate.h"
 
 /// What every operator must hold to, at each of its examples: a new operator is tested by being in the list.
 namespace assay {

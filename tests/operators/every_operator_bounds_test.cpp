@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "assay/operators/certified.h"
+#include "assay/operators/engine/certified.h"
 #include "every_operator.h"
 
 namespace assay {

@@ -36,7 +36,6 @@ TEST_P(EveryOperator, NaNReachesEveryOutputThatDependsOnIt) {
 
 // Infinities: the same class of result (NaN, infinite with its sign, finite) in float and in double.
 TEST_P(EveryOperator, InfinitiesGiveTheSameKindOfResultAtEveryLevel) {
-  constexpr double infinity = std::numeric_limits<double>::infinity();
   const auto kind = [](double v) {
     return std::isnan(v) ? "NaN" : v == infinity ? "inf" : v == -infinity ? "-inf" : "finite";
   };

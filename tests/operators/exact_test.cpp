@@ -1,10 +1,9 @@
-#include "assay/operators/exact.h"
+#include "assay/operators/engine/exact.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <limits>
 #include <random>
 #include <set>
 
@@ -16,7 +15,6 @@
 namespace assay {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 std::vector<std::byte> bits(const Tensor& t) {
   return {t.bytes().begin(), t.bytes().end()};

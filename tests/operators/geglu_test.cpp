@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "assay/golden/error.h"
-#include "assay/operators/generate.h"
+#include "assay/operators/engine/generate.h"
 
 namespace assay {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "assay/operators/copy.h"
+#include "assay/operators/engine/copy.h"
 #include "calls.h"
 
 // What the operators that move elements promise beyond values: bits, counts, and errors for bad calls.
@@ -55,7 +55,6 @@ TEST(Slice, CutsWhatLiesOutside) {
 }
 
 TEST(Pad, MayBeInfinite) {
-  constexpr double infinity = std::numeric_limits<double>::infinity();
   EXPECT_THAT(output("pad", "y", {values("x", {1}, {2})}, "pad=[1,0],value=\"-inf\"").values(),
               ElementsAre(-infinity, 2));
 }

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "calls.h"
 
@@ -13,7 +12,6 @@ namespace {
 using testing::ElementsAre;
 using testing::IsNan;
 using Inputs = std::vector<NamedTensor>;
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 TEST(LogSumExp, InfinitiesAsTorch) {
   const auto y = [](std::vector<double> x) { return output("logsumexp", "y", {values("x", x)}).value(0); };

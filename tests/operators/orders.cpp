@@ -8,8 +8,8 @@
 
 #include "assay/golden/error.h"
 #include "assay/golden/summation.h"
-#include "assay/operators/binding.h"
-#include "assay/operators/generate.h"
+#include "assay/operators/engine/binding.h"
+#include "assay/operators/engine/generate.h"
 
 // Correct float32 kernels are never rejected: every operator that accumulates, at lengths up to 65536, adding
 // from left to right, in blocks and pairwise, for signed and for positive data. ASSAY_SEEDS says how many

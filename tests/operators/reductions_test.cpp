@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "calls.h"
 
@@ -13,7 +12,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-constexpr double infinity = std::numeric_limits<double>::infinity();
 const double nan = std::nan("");
 
 std::vector<std::int64_t> index(std::string_view op, const NamedTensor& x, std::string_view attributes = {}) {

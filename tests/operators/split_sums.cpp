@@ -6,8 +6,8 @@
 #include <cmath>
 #include <limits>
 
-#include "assay/operators/copy.h"
-#include "assay/operators/moe_rows.h"
+#include "assay/operators/engine/copy.h"
+#include "assay/operators/engine/moe_rows.h"
 
 namespace assay {
 namespace {
@@ -64,7 +64,6 @@ Tensor cut(const Tensor& whole, std::size_t axis, std::int64_t begin, std::int64
 }
 
 Tensor with_special_values(const Tensor& t, std::mt19937_64& random) {
-  constexpr double infinity = std::numeric_limits<double>::infinity();
   constexpr double special[] = {infinity, -infinity, std::numeric_limits<double>::quiet_NaN()};
   std::vector<double> values = t.values();
   for (double& v : values) {

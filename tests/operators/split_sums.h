@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "assay/operators/generate.h"
+#include "assay/operators/engine/generate.h"
 
 /// Calls of operators of which some sums are split, as ranks and micro-batches split them.
 namespace assay {

@@ -4,7 +4,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "calls.h"
 
@@ -13,7 +12,6 @@ namespace assay {
 namespace {
 
 using testing::ElementsAre;
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 TEST(MatMul, VectorsAndBroadcastBatchesAsTorch) {
   const auto a = values("a", {3}, {1, 2, 3}), b = values("b", {2, 3, 1}, {1, 1, 1, 1, 0, -1});

@@ -9,8 +9,8 @@
 #include "assay/align/given/given_routing.h"
 #include "assay/align/given/given_weights.h"
 #include "assay/align/model/architecture.h"
-#include "assay/compare/report.h"
-#include "assay/dumps/json.h"
+#include "assay/compare/result/printable.h"
+#include "assay/dumps/io/json.h"
 #include "assay/golden/error.h"
 
 namespace assay::align {

@@ -12,9 +12,10 @@
 
 #include "assay/align/ladder/ladder_report.h"
 #include "assay/align/ladder/plan_file.h"
-#include "assay/compare/report.h"
-#include "assay/dumps/checksum.h"
-#include "assay/dumps/file.h"
+#include "assay/compare/report/report.h"
+#include "assay/compare/result/printable.h"
+#include "assay/dumps/io/checksum.h"
+#include "assay/dumps/io/file.h"
 #include "assay/golden/error.h"
 #include "output.h"
 #include "verbs.h"

@@ -7,8 +7,10 @@
 
 #include "assay/compare/diff.h"
 #include "assay/dumps/fingerprint.h"
-#include "assay/dumps/whole_file.h"
+#include "assay/dumps/io/whole_file.h"
 #include "assay/golden/error.h"
+#include "assay/compare/result/printable.h"
+#include "assay/compare/report/report.h"
 #include "output.h"
 #include "verbs.h"
 

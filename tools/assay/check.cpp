@@ -4,8 +4,9 @@
 
 #include <utility>
 
-#include "assay/compare/cases/case.h"
+#include "assay/compare/calls/case.h"
 #include "assay/golden/error.h"
+#include "assay/compare/result/printable.h"
 #include "output.h"
 #include "terminal.h"
 #include "verbs.h"

@@ -4,16 +4,17 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "assay/compare/rules.h"
+#include "assay/compare/rules/rules.h"
 #include "assay/dumps/assay_dump_writer.h"
-#include "assay/dumps/dump.h"
-#include "assay/dumps/hdf5_writer.h"
-#include "assay/dumps/merge.h"
+#include "assay/dumps/hdf5/writer.h"
+#include "assay/dumps/io/shrunk.h"
+#include "assay/dumps/layout/merge.h"
 #include "assay/dumps/npy_writer.h"
-#include "assay/dumps/plain_tensor.h"
+#include "assay/dumps/record/dump.h"
+#include "assay/dumps/record/plain_tensor.h"
 #include "assay/dumps/safetensors_writer.h"
-#include "assay/dumps/shrunk.h"
 #include "assay/golden/error.h"
+#include "assay/compare/result/printable.h"
 #include "output.h"
 #include "terminal.h"
 #include "verbs.h"

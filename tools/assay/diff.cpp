@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "assay/golden/error.h"
+#include "assay/compare/result/printable.h"
 #include "output.h"
 #include "processes.h"
 #include "terminal.h"

@@ -1,4 +1,4 @@
-#include "assay/operators/generate.h"
+#include "assay/operators/engine/generate.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -6,8 +6,9 @@
 #include <algorithm>
 #include <set>
 
-#include "assay/compare/cases/case_writer.h"
+#include "assay/compare/calls/case_writer.h"
 #include "assay/golden/error.h"
+#include "assay/compare/result/printable.h"
 #include "output.h"
 #include "verbs.h"
 

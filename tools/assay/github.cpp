@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "assay/compare/report.h"
+#include "assay/compare/result/printable.h"
 #include "assay/golden/error.h"
 
 namespace assay {

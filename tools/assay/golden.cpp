@@ -6,11 +6,12 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "assay/compare/cases/case.h"
-#include "assay/compare/cases/case_writer.h"
+#include "assay/compare/calls/case.h"
+#include "assay/compare/calls/case_writer.h"
 #include "assay/dumps/npy_writer.h"
 #include "assay/golden/error.h"
-#include "assay/operators/certified.h"
+#include "assay/operators/engine/certified.h"
+#include "assay/compare/result/printable.h"
 #include "output.h"
 #include "verbs.h"
 

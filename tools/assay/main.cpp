@@ -10,8 +10,8 @@
 #include <string_view>
 
 #include "arguments.h"
-#include "assay/compare/report.h"
-#include "assay/compare/version.h"
+#include "assay/compare/result/printable.h"
+#include "assay/compare/result/version.h"
 #include "assay/golden/error.h"
 #include "output.h"
 

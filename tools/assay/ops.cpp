@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "assay/golden/error.h"
-#include "assay/operators/golden.h"
+#include "assay/operators/engine/golden.h"
 #include "output.h"
 #include "verbs.h"
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "assay/compare/policy.h"
-#include "assay/compare/report.h"
-#include "assay/dumps/dump.h"
+#include "assay/compare/result/finding.h"
+#include "assay/compare/rules/policy.h"
+#include "assay/dumps/record/dump.h"
 #include "verbs.h"
 
 namespace assay {

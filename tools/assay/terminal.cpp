@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "assay/compare/report.h"
+#include "assay/compare/result/printable.h"
 
 namespace assay {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <cstdio>
 
-#include "assay/compare/policy.h"
+#include "assay/compare/rules/policy.h"
 #include "assay/golden/error.h"
-#include "assay/operators/operator.h"
+#include "assay/operators/engine/operator.h"
 #include "verbs.h"
 
 namespace assay {

@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "assay/align/faults/fault.h"
-#include "assay/dumps/whole_file.h"
+#include "assay/dumps/io/whole_file.h"
 #include "assay/golden/error.h"
 #include "rivals.h"
 
@@ -19,7 +18,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Kind = Record::Kind;
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // JSON has no infinity: null.
 Json number(double x) {

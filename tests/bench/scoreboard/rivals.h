@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "assay/compare/finding.h"
+#include "assay/compare/result/finding.h"
 
 /// The rules by which others decide whether two runs agree, each on the same pairs of tensors.
 namespace assay::bench {

@@ -8,8 +8,9 @@
 #include "assay/align/ladder/walk.h"
 #include "assay/align/model/model.h"
 #include "assay/align/replay_run.h"
-#include "assay/dumps/glob.h"
+#include "assay/dumps/record/glob.h"
 #include "assay/golden/error.h"
+#include "assay/compare/calls/check_options.h"
 #include "rivals.h"
 
 namespace assay::bench {

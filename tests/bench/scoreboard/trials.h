@@ -6,7 +6,7 @@
 
 #include "assay/align/faults/fault.h"
 #include "assay/align/ladder/rung.h"
-#include "assay/compare/finding.h"
+#include "assay/compare/result/finding.h"
 #include "record.h"
 
 /// The runs of the scoreboard.

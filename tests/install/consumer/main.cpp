@@ -4,9 +4,9 @@
 #include <exception>
 #include <vector>
 
-#include "assay/compare/judge.h"
-#include "assay/compare/version.h"
-#include "assay/operators/golden.h"
+#include "assay/compare/pairs/judge.h"
+#include "assay/compare/result/version.h"
+#include "assay/operators/engine/golden.h"
 
 int main() try {
   const assay::Operator& rms_norm = assay::find_operator("rms_norm");

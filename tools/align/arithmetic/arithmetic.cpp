@@ -2,7 +2,7 @@
 
 #include "assay/align/arithmetic/mixed_precision.h"
 #include "assay/golden/error.h"
-#include "assay/operators/exact.h"
+#include "assay/operators/engine/exact.h"
 
 namespace assay::align {
 namespace {

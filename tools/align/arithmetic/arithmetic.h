@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "assay/align/arithmetic/reduce_order.h"
-#include "assay/operators/golden.h"
+#include "assay/operators/engine/golden.h"
 
 namespace assay::align {
 

@@ -2,7 +2,7 @@
 
 #include "assay/align/arithmetic/pieces.h"
 #include "assay/golden/error.h"
-#include "assay/operators/fp8_codes.h"
+#include "assay/operators/engine/fp8_codes.h"
 
 namespace assay::align {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "assay/operators/golden.h"
+#include "assay/operators/engine/golden.h"
 
 namespace assay::align {
 

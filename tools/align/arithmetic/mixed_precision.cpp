@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "assay/align/arithmetic/fp8_matmul.h"
-#include "assay/dumps/glob.h"
+#include "assay/dumps/record/glob.h"
 
 namespace assay::align {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "assay/align/arithmetic/pieces.h"
 #include "assay/align/step/step.h"
-#include "assay/dumps/glob.h"
+#include "assay/dumps/record/glob.h"
 #include "assay/golden/error.h"
 
 namespace assay::align::plant {

@@ -2,7 +2,7 @@
 #include "assay/align/faults/catalogue.h"
 #include "assay/align/faults/plants.h"
 #include "assay/align/step/step.h"
-#include "assay/dumps/glob.h"
+#include "assay/dumps/record/glob.h"
 
 namespace assay::align {
 namespace {

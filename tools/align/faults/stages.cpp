@@ -6,7 +6,7 @@
 #include "assay/align/faults/plants.h"
 #include "assay/align/step/step.h"
 #include "assay/align/strategies/muon.h"
-#include "assay/dumps/glob.h"
+#include "assay/dumps/record/glob.h"
 
 namespace assay::align {
 namespace {

@@ -7,7 +7,7 @@
 #include "assay/align/faults/plants.h"
 #include "assay/align/given/initial.h"
 #include "assay/align/step/step.h"
-#include "assay/dumps/glob.h"
+#include "assay/dumps/record/glob.h"
 
 namespace assay::align {
 namespace {

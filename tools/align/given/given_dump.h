@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "assay/dumps/merge.h"
+#include "assay/dumps/layout/merge.h"
 
 namespace assay::align {
 

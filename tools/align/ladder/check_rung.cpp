@@ -7,8 +7,9 @@
 
 #include "assay/align/model/model.h"
 #include "assay/align/model/modes.h"
-#include "assay/compare/report.h"
-#include "assay/dumps/whole_file.h"
+#include "assay/compare/report/report.h"
+#include "assay/compare/result/printable.h"
+#include "assay/dumps/io/whole_file.h"
 #include "assay/golden/error.h"
 
 namespace assay::align {

@@ -15,9 +15,9 @@
 #include <thread>
 
 #include "assay/align/ladder/provider.h"
-#include "assay/compare/report.h"
-#include "assay/dumps/checksum.h"
-#include "assay/dumps/file.h"
+#include "assay/compare/result/printable.h"
+#include "assay/dumps/io/checksum.h"
+#include "assay/dumps/io/file.h"
 #include "assay/golden/error.h"
 
 namespace assay::align {

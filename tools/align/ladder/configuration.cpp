@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <array>
 
-#include "assay/compare/report.h"
-#include "assay/dumps/json.h"
+#include "assay/compare/result/finding.h"
+#include "assay/compare/result/printable.h"
+#include "assay/golden/tensor.h"
+#include "assay/dumps/io/json.h"
 #include "assay/golden/error.h"
 
 namespace assay::align {

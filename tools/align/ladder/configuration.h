@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "assay/compare/finding.h"
-#include "assay/dumps/dump.h"
+#include "assay/compare/result/finding.h"
+#include "assay/dumps/record/dump.h"
 
 namespace assay::align {
 

@@ -8,10 +8,11 @@
 #include "assay/align/ladder/ladder_pictures.h"
 #include "assay/align/ladder/ladder_report.h"
 #include "assay/align/ladder/page.h"
-#include "assay/compare/html/html.h"
-#include "assay/compare/html/page.h"
-#include "assay/compare/report.h"
-#include "assay/compare/version.h"
+#include "assay/compare/report/html/html.h"
+#include "assay/compare/report/html/page.h"
+#include "assay/compare/report/report.h"
+#include "assay/compare/result/printable.h"
+#include "assay/compare/result/version.h"
 
 namespace assay::align {
 namespace {

@@ -3,7 +3,7 @@
 #include "assay/align/ladder/ladder_lines.h"
 #include "assay/align/ladder/ladder_report.h"
 #include "assay/compare/report/json_number.h"
-#include "assay/compare/version.h"
+#include "assay/compare/result/version.h"
 
 namespace assay::align {
 namespace {

@@ -4,7 +4,8 @@
 
 #include <algorithm>
 
-#include "assay/compare/report.h"
+#include "assay/compare/result/finding.h"
+#include "assay/compare/result/printable.h"
 
 namespace assay::align {
 namespace {

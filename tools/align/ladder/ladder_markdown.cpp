@@ -2,9 +2,10 @@
 
 #include "assay/align/ladder/ladder_lines.h"
 #include "assay/align/ladder/ladder_report.h"
-#include "assay/compare/report.h"
 #include "assay/compare/report/for_github.h"
-#include "assay/compare/version.h"
+#include "assay/compare/report/report.h"
+#include "assay/compare/result/printable.h"
+#include "assay/compare/result/version.h"
 
 namespace assay::align {
 namespace {

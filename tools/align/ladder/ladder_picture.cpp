@@ -4,7 +4,7 @@
 
 #include "assay/align/ladder/ladder_lines.h"
 #include "assay/align/ladder/ladder_pictures.h"
-#include "assay/compare/html/html.h"
+#include "assay/compare/report/html/html.h"
 
 namespace assay::align {
 namespace {

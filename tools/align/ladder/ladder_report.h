@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "assay/align/ladder/walk.h"
+#include "assay/compare/report/report.h"
 
 namespace assay::align {
 

@@ -3,7 +3,7 @@
 
 #include "assay/align/ladder/ladder_lines.h"
 #include "assay/align/ladder/ladder_report.h"
-#include "assay/compare/report.h"
+#include "assay/compare/result/printable.h"
 
 namespace assay::align {
 namespace {

@@ -3,8 +3,8 @@
 #include <fstream>
 #include <span>
 
-#include "assay/dumps/checksum.h"
-#include "assay/dumps/file.h"
+#include "assay/dumps/io/checksum.h"
+#include "assay/dumps/io/file.h"
 #include "assay/golden/error.h"
 
 namespace assay::align {

@@ -10,8 +10,8 @@
 #include "assay/align/arithmetic/arithmetic.h"
 #include "assay/align/settings/optimizer_settings.h"
 #include "assay/align/step/loss_shares.h"
-#include "assay/compare/report.h"
-#include "assay/dumps/file.h"
+#include "assay/compare/result/printable.h"
+#include "assay/dumps/io/file.h"
 #include "assay/golden/error.h"
 
 namespace assay::align {

@@ -6,7 +6,7 @@
 #include "assay/align/ladder/provider.h"
 #include "assay/align/model/model.h"
 #include "assay/align/replay_run.h"
-#include "assay/compare/version.h"
+#include "assay/compare/result/version.h"
 #include "assay/golden/error.h"
 
 namespace assay::align {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "assay/compare/report.h"
+#include "assay/compare/result/finding.h"
 
 /// What correct runs of the same differ by, where their sums are added up in other orders: for tensors of
 /// which no bound is known.

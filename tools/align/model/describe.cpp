@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "assay/compare/report.h"
 #include "assay/compare/report/folds.h"
+#include "assay/compare/result/printable.h"
 #include "assay/golden/error.h"
 
 namespace assay::align {

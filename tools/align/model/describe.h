@@ -3,7 +3,7 @@
 #include <string>
 
 #include "assay/align/model/architecture.h"
-#include "assay/compare/policy.h"
+#include "assay/compare/rules/policy.h"
 
 namespace assay::align {
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "assay/dumps/json.h"
+#include "assay/dumps/io/json.h"
 #include "assay/golden/error.h"
 
 namespace assay::align {

@@ -12,7 +12,7 @@
 #include "assay/align/model/huggingface_config.h"
 #include "assay/align/model/model_fields.h"
 #include "assay/align/model/model_toml.h"
-#include "assay/dumps/file.h"
+#include "assay/dumps/io/file.h"
 #include "assay/golden/error.h"
 
 namespace assay::align {

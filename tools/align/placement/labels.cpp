@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "assay/golden/error.h"
-#include "assay/operators/binding.h"
+#include "assay/operators/engine/binding.h"
 
 namespace assay::align {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "assay/align/placement/movement.h"
-#include "assay/operators/golden.h"
+#include "assay/operators/engine/golden.h"
 
 namespace assay::align {
 

@@ -12,7 +12,7 @@
 #include <sstream>
 #include <string_view>
 
-#include "assay/compare/report.h"
+#include "assay/compare/result/printable.h"
 
 namespace assay::align {
 namespace {

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "assay/align/settings/settings_keys.h"
-#include "assay/dumps/glob.h"
+#include "assay/dumps/record/glob.h"
 #include "assay/golden/error.h"
 
 namespace assay::align {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "assay/dumps/dump.h"
+#include "assay/dumps/record/dump.h"
 
 namespace assay::align {
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "assay/dumps/assay_dump_index.h"
-#include "assay/dumps/json.h"
+#include "assay/dumps/io/json.h"
 
 namespace assay::align {
 namespace {

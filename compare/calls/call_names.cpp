@@ -1,0 +1,266 @@
+#include "assay/compare/calls/call_names.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace assay {
+namespace {
+
+using Call = CallNames::Call;
+
+// Names that recorders have for what the operator calls otherwise.
+struct Alias {
+  std::string_view op, declared, recorded;
+};
+constexpr Alias aliases[] = {
+    {"router_topk", "weights", "probs"},
+    {"router_topk", "index", "indices"},
+    {"grouped_matmul", "w", "weight"},
+    {"cross_entropy", "logits", "input"},  // the arguments of PyTorch's modules
+    {"nll_loss", "log_probs", "input"},
+};
+
+// An operator by the name that a recorder has for it: PyTorch's modules by their class alone, and methods of
+// tensors as the function they stand for ("torch.Tensor.__mul__").
+const Operator* recorded_operator(std::string_view name) {
+  if (const Operator* op = known_operator(name)) return op;
+  constexpr std::string_view method = "torch.Tensor.", mark = "__";
+  if (!name.starts_with(method)) return known_operator(std::string("torch.nn.").append(name));
+  name.remove_prefix(method.size());
+  if (name.starts_with(mark) && name.ends_with(mark) && name.size() > 2 * mark.size())
+    name = name.substr(mark.size(), name.size() - 2 * mark.size());
+  return known_operator(std::string("torch.").append(name));
+}
+
+bool is_number(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+bool is_output(Role role) {
+  return role == Role::output || role == Role::output_index;
+}
+
+std::string_view declared_name(const Operator& op, std::string_view recorded) {
+  for (const Alias& a : aliases) {
+    if (a.op == op.name && a.recorded == recorded) return a.declared;
+  }
+  return recorded;
+}
+
+const Arg* find_arg(const Operator& op, std::string_view name) {
+  const auto found = std::ranges::find(op.args, name, &Arg::name);
+  return found == op.args.end() ? nullptr : &*found;
+}
+
+// The result that a call has first of all.
+const Arg& main_output(const Operator& op) {
+  return *std::ranges::find_if(op.args, [](const Arg& a) { return is_output(a.role); });
+}
+
+std::size_t required_inputs(const Operator& op, Role role) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(op.args, [&](const Arg& a) { return a.role == role && !a.optional; }));
+}
+
+Call in_slot(const Call& call, std::string_view slot) {
+  Call result;
+  std::ranges::copy_if(call, std::back_inserter(result),
+                       [&](const LogicalTensor* t) { return t->id.slot == slot; });
+  return result;
+}
+
+const LogicalTensor* with_arg(const Call& call, std::string_view arg) {
+  const auto found = std::ranges::find_if(call, [&](const LogicalTensor* t) { return t->id.arg == arg; });
+  return found == call.end() ? nullptr : *found;
+}
+
+constexpr std::string_view weight_suffix = "_weight";
+
+// "gate_weight" makes "gate" of a fused projection; a lone weight makes whatever the result is called. Where
+// that is not known, any of them does: they share the input width.
+const LogicalTensor* weight_of(const Call& params, std::string_view result) {
+  if (const LogicalTensor* own = with_arg(params, std::string(result).append(weight_suffix))) return own;
+  if (const LogicalTensor* lone = with_arg(params, "weight"); lone != nullptr || !result.empty()) return lone;
+  const auto any =
+      std::ranges::find_if(params, [](const LogicalTensor* t) { return t->id.arg.ends_with(weight_suffix); });
+  return any == params.end() ? nullptr : *any;
+}
+
+// Another operator of the module may have a parameter of that name: a projection's weight is none of the loss
+// behind it.
+bool may_have(const Arg& arg, const Shape& shape) {
+  if (arg.shape.find('*') != std::string_view::npos) return true;
+  const auto dims = arg.shape.empty() ? 0 : 1 + std::ranges::count(arg.shape, ',');
+  return static_cast<std::size_t>(dims) == shape.size();
+}
+
+// The results of a router that follow from which experts it took, not those that say which.
+bool of_choice(std::string_view result) {
+  return result == "weights" || result == "selection_gap";
+}
+
+std::string without_suffix(const std::string& arg) {
+  constexpr std::string_view suffix = ".unreduced";
+  return arg.ends_with(suffix) ? arg.substr(0, arg.size() - suffix.size()) : arg;
+}
+
+// "gate" of "gate_weight": the result of a fused projection that only this parameter makes; "" if all do.
+std::string_view own_result(std::string_view param) {
+  return param.ends_with(weight_suffix) ? param.substr(0, param.size() - weight_suffix.size())
+                                        : std::string_view();
+}
+
+}  // namespace
+
+const Operator* CallNames::operator_of(const Call& call, const Call& module) {
+  for (const LogicalTensor* t : call) {
+    if (t->op.empty()) continue;
+    const Operator* op = recorded_operator(t->op);
+    const bool is_linear = op != nullptr && op->name == "matmul" && !in_slot(module, "param").empty();
+    return is_linear ? known_operator("linear") : op;
+  }
+  return nullptr;
+}
+
+CallNames::CallNames(const Operator& op, const Call& call, const Call& module)
+    : op_(op),
+      inputs_(in_slot(call, "input")),
+      outputs_(in_slot(call, "output")),
+      gradients_(in_slot(call, "grad_output")),
+      params_(in_slot(module, "param")),
+      states_(in_slot(module, "state")) {
+  name_positions();
+}
+
+// Recorders of functions number arguments: "0", "1". Their order is the operator's but for indices, which
+// embedding takes first.
+void CallNames::name_positions() {
+  Call numbered;
+  std::ranges::copy_if(inputs_, std::back_inserter(numbered),
+                       [](const LogicalTensor* t) { return is_number(t->id.arg); });
+  std::ranges::sort(numbered, {}, [](const LogicalTensor* t) {
+    return std::pair<std::size_t, std::string_view>(t->id.arg.size(), t->id.arg);
+  });
+  for (const bool is_index : {false, true}) {
+    auto arg = op_.args.begin();
+    for (const LogicalTensor* t : numbered) {
+      if (is_float(t->dtype) == is_index) continue;
+      arg = std::find_if(arg, op_.args.end(), [&](const Arg& a) {
+        return is_index ? a.role == Role::index : a.role == Role::input || a.role == Role::param;
+      });
+      if (arg == op_.args.end()) break;
+      positions_.push_back({std::string((arg++)->name), t});
+    }
+  }
+}
+
+std::optional<RecordedCall> CallNames::forward(const std::string& arg) const {
+  const std::string_view declared = output_name(arg);
+  if (declared.empty()) return std::nullopt;
+  RecordedCall call{&op_, std::string(declared), {}};
+  add_inputs(call, arg);
+  return call;
+}
+
+std::optional<std::vector<RecordedCall>> CallNames::backward(const LogicalTensor& gradient) const {
+  const std::string output = gradient_name(gradient);
+  if (find_arg(op_, output) == nullptr) return std::nullopt;
+  std::vector<RecordedCall> calls;
+  for (const std::string& arg : results_behind(gradient)) {
+    const std::string handed_back = "grad_" + std::string(output_name(arg));
+    if (find_arg(op_, handed_back) == nullptr) return std::nullopt;
+    RecordedCall call{&op_, output, {}};
+    add_inputs(call, arg);
+    if (const LogicalTensor* t = with_arg(gradients_, arg)) call.inputs.push_back({handed_back, t});
+    calls.push_back(std::move(call));
+  }
+  return calls;
+}
+
+// What the operator calls the gradient of an input or a parameter: "grad_x".
+std::string CallNames::gradient_name(const LogicalTensor& gradient) const {
+  const std::string param = without_suffix(gradient.id.arg);
+  if (gradient.id.slot != "grad_input") {
+    if (!is_linear()) return "grad_" + std::string(declared_name(op_, param));
+    return param == "bias" ? "grad_b" : "grad_w";
+  }
+  const auto numbered = std::ranges::find(
+      positions_, param, [](const RecordedCall::Input& p) -> std::string_view { return p.tensor->id.arg; });
+  if (numbered != positions_.end()) return "grad_" + numbered->name;
+  if (is_linear()) return "grad_x";
+  if (find_arg(op_, "grad_" + param) != nullptr || required_inputs(op_, Role::input) != 1)
+    return "grad_" + param;
+  const auto x = std::ranges::find_if(op_.args, [](const Arg& a) { return a.role == Role::input; });
+  return "grad_" + std::string(x->name);
+}
+
+// The forward results, as they were recorded, whose gradients make this one.
+std::vector<std::string> CallNames::results_behind(const LogicalTensor& gradient) const {
+  const bool is_grad_input = gradient.id.slot == "grad_input";
+  const std::string own(is_linear() && !is_grad_input ? own_result(without_suffix(gradient.id.arg))
+                                                      : std::string_view());
+  if (gradients_.empty()) return {own};
+  const bool has_twin = is_grad_input && with_arg(gradients_, gradient.id.arg) != nullptr;
+  std::vector<std::string> results;
+  for (const LogicalTensor* t : gradients_) {
+    if (!own.empty() && t->id.arg != own) continue;
+    // The gradient of what was turned in the same call under another name is not that of this input.
+    if (!has_twin || t->id.arg == gradient.id.arg) results.push_back(t->id.arg);
+  }
+  return results;
+}
+
+std::string_view CallNames::output_name(std::string_view recorded) const {
+  const std::string_view name = declared_name(op_, recorded);
+  const Arg* arg = find_arg(op_, name);
+  if (arg != nullptr && is_output(arg->role)) return name;
+  // Of an operator with one result the recorder's name for it does not matter.
+  const bool is_alone = with_arg(inputs_, recorded) != nullptr || outputs_.size() <= 1 || is_linear();
+  return is_alone ? main_output(op_).name : std::string_view();
+}
+
+// The recorded input that the operator calls `arg`.
+const LogicalTensor* CallNames::input(const Arg& arg, std::string_view result) const {
+  if (const LogicalTensor* named = named_input(arg, result)) return named;
+  const auto found = std::ranges::find(positions_, arg.name, &RecordedCall::Input::name);
+  return found == positions_.end() ? nullptr : found->tensor;
+}
+
+const LogicalTensor* CallNames::named_input(const Arg& arg, std::string_view result) const {
+  if (is_linear() && arg.name == "w") {
+    const LogicalTensor* given = with_arg(inputs_, arg.name);  // the weight of another module
+    return given != nullptr ? given : weight_of(params_, result);
+  }
+  if (is_linear() && arg.name == "b") return with_arg(params_, "bias");
+  for (const Call* call : {&inputs_, &params_, &states_}) {
+    for (const LogicalTensor* t : *call) {
+      if (declared_name(op_, t->id.arg) == arg.name && may_have(arg, t->shape)) return t;
+    }
+  }
+  // What a router made of its own choice does not depend on how it chose.
+  if (op_.name == "router_topk" && arg.name == "chosen" && of_choice(output_name(result))) {
+    const auto index = std::ranges::find_if(
+        outputs_, [&](const LogicalTensor* t) { return declared_name(op_, t->id.arg) == "index"; });
+    if (index != outputs_.end()) return *index;
+  }
+  // A router records its logits as a result of its own.
+  if (arg.role == Role::input) {
+    if (const LogicalTensor* made = with_arg(outputs_, arg.name)) return made;
+  }
+  if (arg.optional || required_inputs(op_, arg.role) != 1) return nullptr;
+  if (arg.role != Role::input && arg.role != Role::index) return nullptr;
+  // rope turns q and k in two calls that were recorded as one: the result has the input's name.
+  if (const LogicalTensor* same = with_arg(inputs_, result); same != nullptr && arg.role == Role::input)
+    return same;
+  const bool is_lone = inputs_.size() == 1 && is_float(inputs_.front()->dtype) == (arg.role == Role::input);
+  return is_lone ? inputs_.front() : nullptr;
+}
+
+void CallNames::add_inputs(RecordedCall& call, std::string_view result) const {
+  for (const Arg& arg : op_.args) {
+    if (arg.role != Role::input && arg.role != Role::param && arg.role != Role::index) continue;
+    if (const LogicalTensor* t = input(arg, result)) call.inputs.push_back({std::string(arg.name), t});
+  }
+}
+
+}  // namespace assay

@@ -1,0 +1,266 @@
+#include "assay/compare/calls/case_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "assay/compare/pairs/judge.h"
+#include "assay/compare/pairs/replicas.h"
+#include "assay/compare/result/finding.h"
+#include "assay/compare/result/printable.h"
+#include "assay/golden/error.h"
+#include "assay/compare/measure/measure.h"
+
+namespace assay {
+namespace {
+
+// The arithmetic of a correct kernel whose result has this dtype: narrow dtypes compute in float32.
+DType arithmetic_of(DType result) {
+  return result == DType::float64 ? DType::float64 : DType::float32;
+}
+
+// What a kernel may have that is correct on its own device, from the strictest to the loosest.
+constexpr std::string_view other_devices[] = {"float32,worst", "hopper",  "ampere",  "hopper-fp8,promote=128",
+                                              "hopper-fp8",    "float16", "bfloat16"};
+
+// `t` with the NaN of `reference` where both hold one.
+Tensor with_nans_of(const Tensor& t, const Tensor& reference) {
+  std::vector<std::byte> bytes(t.bytes().begin(), t.bytes().end());
+  const std::size_t size = size_of(t.dtype());
+  for (std::int64_t i = 0; i < t.size(); ++i) {
+    if (!std::isnan(t.value(i)) || !std::isnan(reference.value(i))) continue;
+    const std::size_t at = static_cast<std::size_t>(i) * size;
+    std::copy_n(reference.bytes().data() + at, size, bytes.data() + at);
+  }
+  return {t.dtype(), t.shape(), std::move(bytes)};
+}
+
+// float64 is what references are declared in: a kernel's outputs may be of any dtype then.
+bool is_narrower(DType actual, DType declared) {
+  return is_float(actual) && is_float(declared) && declared != DType::float64 &&
+         unit_roundoff(actual) > unit_roundoff(declared);
+}
+
+std::string domain_text(const Domain& d) {
+  const std::string range = fmt::format("{:g} <= value <= {:g}", d.low, d.high);
+  return d.least > 0 ? fmt::format("{}, 0 or |value| >= {:g}", range, d.least) : range;
+}
+
+// The values of an input that lie outside of its domain, as half a sentence; "" if none does.
+std::string extremes_of(const Arg& arg, const NamedTensor& input) {
+  if (!is_float(input.tensor.dtype()) || arg.raw) return "";
+  const std::vector<double> values = input.tensor.values();
+  const auto outside = [&](double v) { return !arg.domain.contains(v); };
+  const auto first = std::ranges::find_if(values, outside);
+  if (first == values.end()) return "";
+  const std::int64_t at = first - values.begin();
+  return fmt::format("{} of the {} values of '{}' are outside of its domain ({}), first {} at {}",
+                     std::ranges::count_if(values, outside), values.size(), input.name,
+                     domain_text(arg.domain), format_value(input.tensor.dtype(), *first),
+                     to_string(unravel(at, input.tensor.shape())));
+}
+
+}  // namespace
+
+CaseCheck::CaseCheck(const Case& c, const CheckOptions& options)
+    : case_(c),
+      options_(options),
+      shapes_(shapes_of(c.inputs)),
+      golden_(compute_golden(*c.op, c.inputs, c.attributes, options.level)) {
+  for (const NamedTensor& t : c.inputs) {
+    const std::string extremes = extremes_of(input_arg(*c.op, t.name), t);
+    if (!extremes.empty()) extremes_ += (extremes_.empty() ? "" : "; ") + extremes;
+  }
+}
+
+std::string CaseCheck::outputs_not_listed() const {
+  std::string names;
+  for (const NamedTensor& t : golden_) {
+    if (std::ranges::find(case_.outputs, t.name, &CaseOutput::name) != case_.outputs.end()) continue;
+    names += (names.empty() ? "" : ", ") + t.name;
+  }
+  return names;
+}
+
+CaseCheck::Device CaseCheck::device_of(DType result) const {
+  return {arithmetic_of(result), options_.accumulator, options_.intermediate};
+}
+
+// Error bounds of all outputs on this device; computed once.
+const std::vector<NamedTensor>& CaseCheck::bounds(const Device& device) {
+  const auto [at, is_new] = bounds_.try_emplace(device);
+  if (!is_new) return at->second;
+  ErrorModel model{unit_roundoff(device.arithmetic), min_subnormal(device.arithmetic)};
+  if (!device.accumulator.empty()) model.accumulator = parse_accumulator(device.accumulator);
+  if (device.intermediate) model.stored_roundoff = unit_roundoff(*device.intermediate);
+  at->second = compute_bound(*case_.op, case_.inputs, case_.attributes, model);
+  return at->second;
+}
+
+// How far the golden values themselves may be from the real ones.
+std::vector<double> CaseCheck::golden_errors(const std::string& output, const Tensor& golden) {
+  if (options_.level != Level::certified) {
+    return output_named(bounds({options_.level == Level::fp64 ? DType::float64 : DType::float32}), output)
+        .values();
+  }
+  // Correctly rounded to float32: half a unit in the last place.
+  std::vector<double> errors = golden.values();
+  for (double& e : errors) e = 0x1p-24 * std::abs(e) + 0x1p-150;
+  return errors;
+}
+
+// What an element may be off: the kernel's own error bound, the golden value's, and the final store to a
+// narrow dtype.
+std::vector<double> CaseCheck::allowed_errors(const std::string& output, const Tensor& golden, DType result,
+                                              const Device& device) {
+  const bool stored_narrow = unit_roundoff(result) > unit_roundoff(device.arithmetic);
+  std::vector<double> allowed = output_named(bounds(device), output).values();
+  const std::vector<double> golden_error = golden_errors(output, golden), values = golden.values();
+  for (std::size_t i = 0; i < allowed.size(); ++i) {
+    allowed[i] += golden_error[i];
+    if (stored_narrow) {
+      allowed[i] += unit_roundoff(result) * (std::abs(values[i]) + allowed[i]) + min_subnormal(result) / 2;
+    }
+  }
+  return allowed;
+}
+
+// Golden in float32 arithmetic, stored in the dtype of the result: what a plain correct kernel has.
+const Tensor& CaseCheck::baseline(const std::string& output, DType stored) {
+  if (less_precise_.empty()) {
+    less_precise_ = compute_golden(*case_.op, case_.inputs, case_.attributes, Level::report);
+  }
+  const auto [at, is_new] = baselines_.try_emplace({output, stored});
+  if (is_new) {
+    const Tensor& tensor = output_named(less_precise_, output);
+    at->second = Tensor::from_values(stored, tensor.shape(), tensor.values());
+  }
+  return at->second;
+}
+
+void CaseCheck::judge_policy(Finding& f, const CaseOutput& output, const Tensor& actual, const Tensor& golden,
+                             Expectation e) {
+  std::vector<double> allowed;
+  const bool comparable = is_float(actual.dtype()) && actual.shape() == golden.shape();
+  const std::string_view op = case_.op->name;
+  if (e.policy->rule == Rule::derived && comparable) {
+    const Device device = device_of(actual.dtype());
+    const bool narrow = device.arithmetic != actual.dtype();
+    if (output_arg(*case_.op, output.name).exact == Exact::value) {
+      allowed.assign(static_cast<std::size_t>(golden.size()), 0);
+      e.bound_source = fmt::format("derived: {} rounds nothing, every value equal", op);
+    } else {
+      allowed = allowed_errors(output.name, golden, actual.dtype(), device);
+      e.bound_source = fmt::format(
+          "derived: error bound of {} in {} arithmetic{}{}{}", op, name(device.arithmetic),
+          device.accumulator.empty() ? "" : ", accumulator " + device.accumulator,
+          device.intermediate ? fmt::format(", intermediate results in {}", name(*device.intermediate)) : "",
+          narrow ? fmt::format(", stored as {}", name(actual.dtype())) : "");
+    }
+    e.bound = allowed;
+  } else if (e.policy->rule == Rule::baseline && comparable && actual.dtype() != DType::float64) {
+    e.baseline = &baseline(output.name, actual.dtype());
+  }
+  judge(f, actual, golden, e);
+}
+
+bool CaseCheck::is_within(const CaseOutput& output, const Tensor& actual, const Tensor& golden,
+                          const Device& device, int threads) {
+  const std::vector<double> allowed = allowed_errors(output.name, golden, actual.dtype(), device);
+  return measure(actual, golden, {0, 0, allowed}, threads).over == 0;
+}
+
+// A kernel that is right for what it runs on: says which device's bound it would be within.
+void CaseCheck::hint_at_device(Finding& f, const CaseOutput& output, const Tensor& actual,
+                               const Tensor& golden, const Expectation& e) {
+  const Device device = device_of(actual.dtype());
+  const bool by_bound = is_float(actual.dtype()) && f.verdict == Verdict::failed &&
+                        e.policy->rule == Rule::derived && f.metrics && f.metrics->special_mismatch == 0;
+  if (!by_bound || !device.accumulator.empty() || device.arithmetic != DType::float32) return;
+  if (!device.intermediate && actual.dtype() != device.arithmetic) {
+    Device storing = device;
+    storing.intermediate = actual.dtype();
+    if (is_within(output, actual, golden, storing, e.threads)) {
+      f.notes.push_back(fmt::format(
+          "within the bound of --intermediate {0}: state it if the kernel keeps intermediate results in {0}",
+          name(actual.dtype())));
+      return;
+    }
+  }
+  if (f.count.value_or(0) < 2) return;  // nothing is added up
+  for (const std::string_view accumulator : other_devices) {
+    Device other = device;
+    other.accumulator = accumulator;
+    if (!is_within(output, actual, golden, other, e.threads)) continue;
+    f.notes.push_back(fmt::format(
+        "within the bound of --accumulator {}: state that only if it is how the device adds", accumulator));
+    return;
+  }
+}
+
+// The report's check for extreme inputs: what such inputs lead to is no evidence, good or bad.
+void CaseCheck::distrust_extremes(Finding& f) const {
+  const bool by_tolerance = f.verdict == Verdict::passed || f.verdict == Verdict::failed;
+  if (extremes_.empty() || !by_tolerance) return;
+  f.reason = fmt::format("{}{}; a correct kernel may lose every digit there. 'assay generate' stays inside",
+                         f.verdict == Verdict::failed ? f.reason + "; but " : "", extremes_);
+  f.verdict = Verdict::mistrusted;
+}
+
+void CaseCheck::judge_output(Finding& f, const CaseOutput& output, const Merged& merged, bool map_errors) {
+  const Tensor& golden = output_named(golden_, output.name);
+  const Arg& arg = output_arg(*case_.op, output.name);
+  const Tensor actual = arg.raw ? bits_of(merged.tensor.whole()) : merged.tensor.whole();
+  if (is_narrower(actual.dtype(), output.dtype)) {
+    f.actual_dtype = actual.dtype();
+    f.reference_dtype = output.dtype;
+    f.actual_shape = f.reference_shape = actual.shape();
+    f.verdict = Verdict::not_comparable;
+    f.rule = "shape and dtype";
+    f.reason = fmt::format("{}; case.json declares {}", name(actual.dtype()), name(output.dtype));
+    return;
+  }
+  Expectation e;
+  e.row_dtype = actual.dtype();
+  e.count = accumulation_count(*case_.op, output.name, shapes_, case_.attributes);
+  e.threads = options_.threads;
+  f.count_source = fmt::format("{} {} of the inputs' shapes", case_.op->name, output.name);
+  if (arg.exact == Exact::bits) {
+    e.promises_bits = true;
+    e.bits_reason = fmt::format("{} copies: every bit equal", case_.op->name);
+  }
+  // Exactness can only be promised in the dtype of the result; golden's extra digits are zeros then.
+  // Integers are moved as values: into their dtype if they all are of it.
+  Tensor reference = golden;
+  if (arg.exact != Exact::no) {
+    reference = Tensor::from_values(actual.dtype(), golden.shape(), golden.values());
+    if (!is_float(actual.dtype()) && reference.values() != golden.values()) reference = golden;
+  }
+  // A conversion promises a NaN, but not its payload.
+  const bool converts =
+      case_.attributes.has("to") || complete_attributes(*case_.op, case_.attributes).has("to");
+  const Tensor judged =
+      converts && e.promises_bits && is_float(actual.dtype()) && actual.shape() == reference.shape()
+          ? with_nans_of(actual, reference)
+          : actual;
+  for (std::size_t i = 0; i < options_.policies.size(); ++i) {
+    e.policy = &options_.policies[i];
+    e.map_errors = map_errors && i == 0;
+    Finding other;
+    Finding& into = i == 0 ? f : other;
+    const bool bitwise = e.policy->rule == Rule::bitwise && is_float(actual.dtype());
+    judge_policy(
+        into, output, judged,
+        bitwise ? Tensor::from_values(actual.dtype(), reference.shape(), reference.values()) : reference, e);
+    if (arg.exact == Exact::no && is_float(actual.dtype())) distrust_extremes(into);
+    if (i > 0) {
+      f.others.push_back({e.policy->name, other.verdict, other.ratio});
+      continue;
+    }
+    hint_at_device(f, output, actual, reference, e);
+    judge_replicas(f, merged, nullptr, reference, e);
+  }
+}
+
+}  // namespace assay

@@ -1,0 +1,99 @@
+#include "assay/compare/calls/partial_sums.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "assay/dumps/layout/layout.h"
+#include "assay/golden/error.h"
+#include "assay/operators/engine/binding.h"
+
+namespace assay {
+namespace {
+
+// The letter of each dimension; "" where the declaration does not say it.
+std::vector<std::string_view> letters_of(const Arg& arg, std::size_t dims) {
+  const std::vector<Part> parts = parts_of(arg.shape);
+  std::vector<std::string_view> letters(dims);
+  const auto starred = static_cast<std::size_t>(std::ranges::count_if(parts, &Part::starred));
+  const std::size_t plain = parts.size() - starred;
+  if (dims < plain || (starred != 1 && dims != parts.size())) return letters;
+  std::size_t d = 0;
+  for (const Part& part : parts) {
+    const std::size_t count = part.starred && starred == 1 ? dims - plain : 1;
+    for (std::size_t i = 0; i < count && d < dims; ++i) letters[d++] = part.letter;
+  }
+  return letters;
+}
+
+// What a forward result is linear in, where it is not a product.
+constexpr std::pair<std::string_view, std::string_view> linear_inputs[] = {
+    {"linear", "x"},
+    {"matmul", "a"},
+    {"grouped_matmul", "x"},
+    {"attention", "v"},
+    {"moe_unpermute", "expert_out"},
+};
+
+bool is_linear_in(const Operator& op, const std::string& output, const std::string& input) {
+  if (output.starts_with("grad_")) return input.starts_with("grad_");
+  return std::ranges::find(linear_inputs, std::pair<std::string_view, std::string_view>(op.name, input)) !=
+         std::end(linear_inputs);
+}
+
+}  // namespace
+
+std::vector<Parts> parts_of(const Dump& dump, const LogicalTensor& tensor) {
+  std::vector<Parts> dims(tensor.shape.size());
+  std::vector<std::set<Parts::value_type>> seen(dims.size());
+  for (const std::size_t index : tensor.records) {
+    const Record& record = dump.records[index];
+    if (record.rows || record.flattened_range) return dims;  // neither is a cut of one dimension
+    const std::vector<Piece> pieces = pieces_of(record, dump.mesh);
+    for (std::size_t d = 0; d < dims.size(); ++d) {
+      Parts::value_type part;
+      for (const Piece& piece : pieces)
+        part.emplace_back(piece.box.offsets[d], piece.box.offsets[d] + piece.box.shape[d]);
+      std::ranges::sort(part);
+      part.erase(std::unique(part.begin(), part.end()), part.end());
+      if (!part.empty()) seen[d].insert(part);
+    }
+  }
+  for (std::size_t d = 0; d < dims.size(); ++d) dims[d].assign(seen[d].begin(), seen[d].end());
+  return dims;
+}
+
+std::vector<SharedSum> shared_sums(const Operator& op, const std::string& output,
+                                   const std::vector<CutInput>& inputs) {
+  const std::vector<Part> kept = parts_of(output_arg(op, output).shape);
+  std::map<std::string, SharedSum, std::less<>> by_letter;
+  for (const CutInput& input : inputs) {
+    const std::vector<std::string_view> letters = letters_of(input_arg(op, input.name), input.dims.size());
+    for (std::size_t d = 0; d < letters.size(); ++d) {
+      const bool is_kept = std::ranges::find(kept, letters[d], &Part::letter) != kept.end();
+      if (letters[d].empty() || is_kept || input.dims[d].size() < 2) continue;
+      const bool is_linear = is_linear_in(op, output, input.name);
+      const auto known = by_letter.find(letters[d]);
+      if (known != by_letter.end() && (known->second.is_linear || !is_linear)) continue;
+      by_letter[std::string(letters[d])] = {input.name, d, input.dims[d], is_linear};
+    }
+  }
+  std::vector<SharedSum> sums;
+  for (auto& [letter, sum] : by_letter) sums.push_back(std::move(sum));
+  return sums;
+}
+
+Tensor only_part(const Tensor& tensor, std::size_t dim, const Parts::value_type& part) {
+  std::vector<double> values = tensor.values();
+  const Shape strides = dense_strides(tensor.shape());
+  const std::int64_t stride = strides[dim], extent = tensor.shape()[dim];
+  for (std::int64_t i = 0; i < tensor.size(); ++i) {
+    const std::int64_t at = i / stride % extent;
+    const bool inside =
+        std::ranges::any_of(part, [&](const auto& p) { return p.first <= at && at < p.second; });
+    if (!inside) values[static_cast<std::size_t>(i)] = 0;
+  }
+  return Tensor::from_values(tensor.dtype(), tensor.shape(), values);
+}
+
+}  // namespace assay

@@ -1,0 +1,127 @@
+#include "assay/compare/calls/recorded_call.h"
+
+#include <algorithm>
+
+#include "assay/compare/calls/call_names.h"
+
+namespace assay {
+namespace {
+
+// Indices that a call takes from where they were made, in its module or one around it: which rows go to which
+// expert is recorded by who permutes them.
+constexpr std::string_view given_choice = "router_topk";
+struct MadeIndex {
+  std::string_view op, arg, made;
+};
+constexpr MadeIndex made_indices[] = {
+    {"grouped_matmul", "group_sizes", "tokens_per_expert"},
+    {"moe_unpermute", "sorted_index", "sorted_index"},
+    {"moe_permute", "index", "index"},
+    {"moe_aux_loss", "index", "index"},
+    {given_choice, "chosen", "index"},
+};
+
+}  // namespace
+
+bool RecordedCall::is_complete() const {
+  const auto is_gradient = [](std::string_view name) { return name.starts_with("grad_"); };
+  return !is_gradient(output) || std::ranges::any_of(inputs, is_gradient, &Input::name);
+}
+
+RecordedCalls::RecordedCalls(const std::vector<LogicalTensor>& tensors, bool gives_choices)
+    : gives_choices_(gives_choices) {
+  for (const LogicalTensor& t : tensors) {
+    if (t.id.phase == Phase::optimizer) continue;
+    if (t.id.slot == "param" || t.id.slot == "state") {
+      modules_[{t.id.step, t.id.module}].push_back(&t);
+    } else if (t.id.slot == "input" || t.id.slot == "output" || t.id.slot == "grad_output" ||
+               t.id.slot == "grad_input") {
+      const Key key{t.id.step, t.id.micro_batch, t.id.module, t.id.call};
+      Call& call = calls_[key];
+      if (call.empty()) keys_[{t.id.step, t.id.module}].push_back(key);
+      call.push_back(&t);
+      if (t.id.slot == "output" && !is_float(t.dtype))
+        indices_[{t.id.step, t.id.micro_batch, t.id.module}].push_back(&t);
+    }
+  }
+}
+
+std::vector<RecordedCalls::Key> RecordedCalls::keys_of(const LogicalTensor& t) const {
+  if (t.id.slot != "grad" || t.id.micro_batch >= 0)
+    return {{t.id.step, t.id.micro_batch, t.id.module, t.id.call}};
+  const auto found = keys_.find({t.id.step, t.id.module});
+  return found == keys_.end() ? std::vector<Key>() : found->second;
+}
+
+std::vector<const LogicalTensor*> RecordedCalls::around(const LogicalTensor& t) const {
+  Call result;
+  for (const Key& key : keys_of(t)) {
+    if (const auto call = calls_.find(key); call != calls_.end())
+      result.insert(result.end(), call->second.begin(), call->second.end());
+  }
+  if (const auto module = modules_.find({t.id.step, t.id.module}); module != modules_.end())
+    result.insert(result.end(), module->second.begin(), module->second.end());
+  return result;
+}
+
+void RecordedCalls::add_indices(RecordedCall& call, const LogicalTensor& made) const {
+  const auto is_given = [&](std::string_view arg) {
+    return std::ranges::find(call.inputs, arg, &RecordedCall::Input::name) != call.inputs.end();
+  };
+  // Hugging Face keeps the bias of a router with the projection that makes its logits.
+  const auto gate = modules_.find({made.id.step, made.id.module + ".gate"});
+  if (call.op->name == "router_topk" && gate != modules_.end() && !is_given("expert_bias")) {
+    const auto bias = std::ranges::find_if(
+        gate->second, [](const LogicalTensor* t) { return t->id.arg == "e_score_correction_bias"; });
+    if (bias != gate->second.end()) call.inputs.push_back({"expert_bias", *bias});
+  }
+  for (const MadeIndex& index : made_indices) {
+    if (index.op != call.op->name || is_given(index.arg)) continue;
+    if (index.op == given_choice && !gives_choices_) continue;
+    // A gradient of a parameter is a sum over the calls of several micro-batches.
+    const std::int64_t micro_batch =
+        call.inputs.empty() ? made.id.micro_batch : call.inputs.front().tensor->id.micro_batch;
+    for (std::string module = made.id.module;; module.resize(module.rfind('.'))) {
+      if (const auto here = indices_.find({made.id.step, micro_batch, module}); here != indices_.end()) {
+        const auto found = std::ranges::find_if(
+            here->second, [&](const LogicalTensor* t) { return t->id.arg == index.made; });
+        if (found != here->second.end()) {
+          call.inputs.push_back({std::string(index.arg), *found});
+          break;
+        }
+      }
+      if (module.rfind('.') == std::string::npos) break;
+    }
+  }
+}
+
+std::vector<RecordedCall> RecordedCalls::of(const LogicalTensor& t) const {
+  const bool is_output = t.id.slot == "output";
+  if (t.id.phase == Phase::optimizer || !(is_output || t.id.slot == "grad" || t.id.slot == "grad_input"))
+    return {};
+  const auto module = modules_.find({t.id.step, t.id.module});
+  static const Call no_params;
+  const Call& params = module == modules_.end() ? no_params : module->second;
+  std::vector<RecordedCall> result;
+  for (const Key& key : keys_of(t)) {
+    const auto call = calls_.find(key);
+    const Operator* op = call == calls_.end() ? nullptr : CallNames::operator_of(call->second, params);
+    if (op == nullptr) return {};
+    const CallNames names(*op, call->second, params);
+    if (is_output) {
+      const auto forward = names.forward(t.id.arg);
+      if (!forward) return {};
+      result.push_back(*forward);
+    } else {
+      const auto backward = names.backward(t);
+      // Another operator of the module, that has no such parameter: a loss beside the projection before it.
+      if (!backward && t.id.slot == "grad") continue;
+      if (!backward) return {};
+      result.insert(result.end(), backward->begin(), backward->end());
+    }
+  }
+  for (RecordedCall& call : result) add_indices(call, t);
+  return result;
+}
+
+}  // namespace assay

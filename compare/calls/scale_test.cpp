@@ -1,0 +1,92 @@
+#include "assay/compare/calls/scale_test.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "assay/golden/accumulator.h"
+
+// k - 1 = sum e_i g_i / sum g_i^2 for errors e = a - g, in units of the error b_i that is allowed: the least
+// squares with weights 1 / b_i^2, in which a few large elements do not drown all others.
+//
+// Errors of roundings are independent and as often up as down. Given their sizes, sum e_i g_i is a sum of
+// terms of known size and random sign: beyond z sqrt(sum e_i^2 g_i^2) it is once in 4e13 tensors for z =
+// `improbable` (Hoeffding's inequality on the signs; Efron 1969 for this self-normalised form). It holds
+// however large the single roundings are and however many there were on the way, of partial sums on several
+// ranks, of intermediate results: none of that needs to be known. A factor k of all elements makes the sum
+// (k - 1) sum g_i^2, which outgrows the bound as the square root of the number of elements.
+//
+// Elements that were stored as the same number have been rounded alike: they are one term, and so are those
+// that share a rounded table entry (units).
+namespace assay {
+namespace {
+
+// Constants (a scale, an epsilon, 1 / n) are rounded once each and shared by all elements: no operator has
+// more than these.
+constexpr double shared_constants = 4;
+
+// The fewest products that a matrix unit adds at a time (Volta, tf32 on Ampere: golden/accumulator.cpp).
+constexpr double fewest_fused = 4;
+
+using Term = std::pair<double, double>;  // whose terms are one; e g
+
+// sqrt(sum of the squares of the terms), after those of one key are added up.
+double root_of_squares(std::vector<Term>& terms) {
+  std::ranges::sort(terms);
+  double squares = 0;
+  for (std::size_t i = 0; i < terms.size();) {
+    double unit = 0;
+    const double key = terms[i].first;
+    for (; i < terms.size() && terms[i].first == key; ++i) unit += terms[i].second;
+    squares += unit * unit;
+  }
+  return std::sqrt(squares);
+}
+
+// What elements have in common: all of them constants, those of a row its statistic, a sum of n terms, in
+// error by at most n u and, but for one in 4e13, by z sqrt(n) u. Rows are independent of each other. A unit
+// that truncates loses less than one unit in the last place, 2 u, at each step, always downwards.
+double shared_error(const ScaleTest& t, const std::vector<double>& squares, double square) {
+  const auto n = static_cast<double>(std::max<std::int64_t>(t.terms, 1));
+  const double row_error = std::min(n, improbable * std::sqrt(n)) * t.unit_roundoff;
+  const auto columns = static_cast<std::size_t>(std::max<std::int64_t>(t.columns, 1));
+  double rows = 0;
+  for (std::size_t begin = 0; begin < squares.size(); begin += columns) {
+    double row = 0;
+    for (std::size_t i = begin; i < std::min(begin + columns, squares.size()); ++i) row += squares[i];
+    rows += (row / square) * (row / square);
+  }
+  const double cut = t.may_truncate ? std::ceil(n / fewest_fused) * 2 * t.unit_roundoff : 0;
+  // Rounding to nearest moves a sum of products with the rounded numbers themselves by the square of u.
+  const double second_order = t.stored_roundoff * t.stored_roundoff;
+  return shared_constants * t.unit_roundoff + row_error * std::min(1.0, improbable * std::sqrt(rows)) + cut +
+         second_order;
+}
+
+}  // namespace
+
+std::optional<ScaleError> scale_error(const ScaleTest& t) {
+  double square = 0, product = 0;
+  std::vector<Term> by_value, by_unit;
+  by_value.reserve(t.actual.size());
+  std::vector<double> squares;
+  squares.reserve(t.actual.size());
+  for (std::size_t i = 0; i < t.actual.size(); ++i) {
+    const double a = t.actual[i], g = t.golden[i], b = t.allowed[i];
+    if (!std::isfinite(a) || !std::isfinite(g)) return std::nullopt;
+    // What may not be off at all is judged by itself.
+    const bool counts = b > 0 && std::isfinite(b);
+    const double term = counts ? (a - g) / b * (g / b) : 0;
+    squares.push_back(counts ? g / b * (g / b) : 0);
+    square += squares.back();
+    product += term;
+    by_value.emplace_back(std::abs(a), term);
+    if (!t.units.empty()) by_unit.emplace_back(static_cast<double>(t.units[i]), term);
+  }
+  if (!(square > 0) || !std::isfinite(square)) return std::nullopt;
+  const double spread = std::max(root_of_squares(by_value), root_of_squares(by_unit));
+  return ScaleError{product / square, shared_error(t, squares, square) + improbable * spread / square};
+}
+
+}  // namespace assay

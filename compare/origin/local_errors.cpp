@@ -1,0 +1,277 @@
+#include "assay/compare/origin/local_errors.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+
+#include "assay/compare/result/metrics.h"
+#include "assay/dumps/io/json.h"
+#include "assay/compare/causes/diagnosis.h"
+
+namespace assay {
+namespace {
+
+// Replays of one comparison: what they may add up together, about a minute at the 1.5e7 terms a second that
+// bounds take. A root stands before what follows from it, so that little is left out that would say more.
+constexpr double most_work = 0x1p30;
+
+// Where every result is replayed: some ten minutes. A step of a tiny model of 3,500 tensors takes a tenth.
+constexpr double most_work_isolated = 0x1p33;
+
+constexpr double share_of_values = 1. / 40;  // of that of bounds: 6e8 terms a second
+
+std::string pattern(std::string name) {
+  std::erase_if(name, [](char c) { return c >= '0' && c <= '9'; });
+  return name;
+}
+
+std::string text_of(const CallVariant& v) {
+  return v.text.empty() ? "its defaults" : v.text;
+}
+
+// Its producer says so: a replay with --routing, which recorded the choice as the router's.
+bool gives_choices(const Dump& dump) {
+  return !dump.producer.empty() && parse_json(dump.producer, "manifest").find("routing") != nullptr;
+}
+
+// What is given to one side alone, a weight of rows or a bias, makes another call of it. Choices may be
+// recorded as the call's input, or be made in it.
+bool take_alike(const std::vector<RecordedCall>& actual, const std::vector<RecordedCall>& reference) {
+  if (actual.empty() || reference.empty()) return true;
+  const auto names = [](const RecordedCall& call) {
+    std::set<std::string> given;
+    for (const RecordedCall::Input& input : call.inputs) {
+      if (is_float(input.tensor->dtype)) given.insert(input.name);
+    }
+    return given;
+  };
+  return names(actual.front()) == names(reference.front());
+}
+
+}  // namespace
+
+LocalErrors::LocalErrors(const Sides& sides, Options options)
+    : sides_(sides),
+      options_(std::move(options)),
+      actual_calls_(sides.actual_tensors, gives_choices(sides.actual)),
+      reference_calls_(sides.reference_tensors, gives_choices(sides.reference)) {}
+
+bool LocalErrors::is_spent() const {
+  return work_ > (options_.isolate ? most_work_isolated : most_work);
+}
+
+std::optional<Replay> LocalErrors::prepare(const Dump& dump, const RecordedCalls& calls,
+                                           const LogicalTensor& tensor, const Finding& f) const {
+  std::vector<RecordedCall> made_by = calls.of(tensor);
+  if (made_by.empty() || !std::ranges::all_of(made_by, &RecordedCall::is_complete)) return {};
+  return std::make_optional<Replay>(dump, std::move(made_by), merge(dump, tensor).tensor.whole(),
+                                    worst_element(*f.metrics));
+}
+
+std::optional<LocalErrors::Local> LocalErrors::of(const Finding& f, const Pair& pair) {
+  if (!f.metrics || pair.actual == nullptr || pair.reference == nullptr) {
+    ++unjudged_.no_call;
+    return {};
+  }
+  if (is_spent()) {
+    ++unjudged_.no_budget;
+    return {};
+  }
+  try {
+    return replay(f, pair);
+  } catch (const std::exception&) {  // it cannot be read, or not be held in float64: nothing can be said
+    ++unjudged_.unreadable;
+    return {};
+  }
+}
+
+std::optional<LocalErrors::Local> LocalErrors::replay(const Finding& f, const Pair& pair) {
+  const auto actual = prepare(sides_.actual, actual_calls_, *pair.actual, f);
+  if (!actual) {
+    ++unjudged_.no_call;
+    return {};
+  }
+  if (!take_alike(actual_calls_.of(*pair.actual), reference_calls_.of(*pair.reference))) {
+    ++unjudged_.no_call;
+    return {};
+  }
+  const Key key(&actual->op(), pattern(f.id.module));
+  // What is right with the attributes that fitted before needs no second look at the reference.
+  if (const auto known = known_.find(key); known != known_.end()) {
+    const auto compared = compare(*actual, known->second);
+    if (compared && is_within(*compared)) return local(*actual, {known->second, *compared});
+  }
+  const auto reference = prepare(sides_.reference, reference_calls_, *pair.reference, f);
+  const auto variant = reference ? fitting(*reference, key) : std::nullopt;
+  const auto compared = variant ? compare(*actual, *variant) : std::nullopt;
+  if (!compared) {
+    ++(reference ? unjudged_.no_fit : unjudged_.no_call);
+    return {};
+  }
+  if (!is_within(*compared)) {
+    if (const auto other = fitting_both(*actual, *reference, *variant, key)) return local(*actual, *other);
+  }
+  return local(*actual, {*variant, *compared});
+}
+
+// Attributes that the reference does not tell apart are no mistake: an epsilon beside large inputs.
+std::optional<LocalErrors::Judged> LocalErrors::fitting_both(const Replay& actual, const Replay& reference,
+                                                             const CallVariant& but, const Key& key) {
+  for (const CallVariant& v : variants_of(actual.op())) {
+    if (v.text == but.text || v.fp8 != but.fp8 || refused_[key].contains(v.text)) continue;
+    auto compared = fit(actual, v);
+    if (compared && fit(reference, v)) return Judged{v, std::move(*compared)};
+  }
+  return {};
+}
+
+// As declared, or in another way that is right, whichever is nearer.
+std::optional<Replay::Compared> LocalErrors::compare(const Replay& replay, const CallVariant& variant) {
+  work_ += replay.work();
+  auto compared = replay.compare(variant);
+  if (!compared || is_within(*compared)) return compared;
+  for (const Arithmetic& way : replay.other_ways(variant)) {
+    work_ += replay.work() * share_of_values;
+    auto other = replay.compare(variant, way);
+    if (other && (is_within(*other) || other->ratio < compared->ratio)) compared = std::move(other);
+    if (is_within(*compared)) return compared;
+  }
+  auto in_any = replay.compare_in_any_blocks(variant);
+  return in_any ? in_any : compared;
+}
+
+bool LocalErrors::is_within(const Replay::Compared& compared) const {
+  return options_.isolate ? compared.within() : compared.ratio <= 1;
+}
+
+LocalErrors::Local LocalErrors::local(const Replay& actual, const Judged& judged) {
+  const Replay::Compared& c = judged.compared;
+  const std::string name = fmt::format("{}{}", actual.op().name,
+                                       judged.variant.text.empty() ? "" : " (" + judged.variant.text + ")");
+  Local local{c.ratio, fmt::format("{} on its own recorded inputs: error/allowed {:.3g}", name, c.ratio), {}};
+  if (c.ratio > 1) local.diagnoses = mistakes(actual, judged.variant);
+  if (!options_.isolate || is_within(c)) return local;
+  if (c.ratio <= 1) {
+    local.ratio = std::abs(c.scale->excess) / c.scale->allowed;
+    local.how = fmt::format(
+        "{} on its own recorded inputs: each element is within its bound (error/allowed {:.3g}), but as a "
+        "whole "
+        "it is off by {:.2g} of itself where roundings make no more than {:.2g}",
+        name, c.ratio, c.scale->excess, c.scale->allowed);
+    local.diagnoses.push_back(
+        {"factor",
+         fmt::format("actual = {:.6g} x what {} makes of its own inputs (+- {:.1g}); error/allowed {:.2g}",
+                     1 + c.scale->excess, actual.op().name, c.scale->allowed, c.ratio),
+         c.ratio});
+    return local;
+  }
+  if (local.diagnoses.empty()) local.diagnoses = explained(c, actual);
+  return local;
+}
+
+// By the sharpest comparison there is: what the operator makes of the same inputs, each element within the
+// bound of its rounding.
+std::vector<Diagnosis> LocalErrors::explained(const Replay::Compared& c, const Replay& actual) const {
+  if (!is_float(c.actual.dtype())) return {};
+  std::vector<Diagnosis> found = diagnose(c.actual, c.golden, {{0, 0, c.allowed}, options_.sizes});
+  for (Diagnosis& d : found)
+    d.text += fmt::format(" (against what {} makes of its own inputs)", actual.op().name);
+  return found;
+}
+
+std::optional<Replay::Compared> LocalErrors::fit(const Replay& replay, const CallVariant& variant,
+                                                 const Arithmetic& arithmetic) {
+  if (is_spent()) return {};
+  work_ += replay.work() * share_of_values;
+  if (!replay.may_fit(variant, arithmetic)) return {};
+  work_ += replay.work();
+  auto compared = replay.compare(variant, arithmetic);
+  if (compared && is_within(*compared)) return compared;
+  if (arithmetic.inputs) return {};
+  for (Arithmetic way : replay.other_ways(variant)) {
+    way.sums = arithmetic.sums;
+    work_ += replay.work() * share_of_values;
+    compared = replay.compare(variant, way);
+    if (compared && is_within(*compared)) return compared;
+  }
+  return {};
+}
+
+std::vector<CallVariant> LocalErrors::with_fitted_epsilon(const Replay& replay) {
+  work_ += replay.evaluations_to_fit_epsilon() * replay.work() * share_of_values;
+  return is_spent() ? std::vector<CallVariant>() : replay.with_fitted_epsilon();
+}
+
+// The attributes with which the reference's recording is right. Blocks that are not known prove no fp8: that
+// other results have to.
+std::optional<CallVariant> LocalErrors::fitting(const Replay& reference, const Key& key) {
+  if (const auto known = known_.find(key); known != known_.end()) {
+    if (fit(reference, known->second)) return known->second;
+    const auto in_any = reference.compare_in_any_blocks(known->second);
+    if (in_any && is_within(*in_any)) return known->second;
+  }
+  std::optional<Judged> found;
+  for (const CallVariant& v : variants_of(reference.op())) {
+    if (auto compared = fit(reference, v)) {
+      found = {v, std::move(*compared)};
+      break;
+    }
+    if (!is_spent()) refused_[key].insert(v.text);
+  }
+  if (!found) found = first_fit(reference, with_fitted_epsilon(reference));
+  if (!found && !is_spent()) found = first_fit(reference, reference.with_fitted_scaling());
+  if (!found && !is_spent()) found = first_fit(reference, reference.with_groups());
+  if (!found && !is_spent()) found = first_fit(reference, reference.with_scales());
+  if (!found) return {};
+  return known_[key] = found->variant;
+}
+
+std::optional<LocalErrors::Judged> LocalErrors::first_fit(const Replay& replay,
+                                                          const std::vector<CallVariant>& among) {
+  for (const CallVariant& v : among) {
+    if (auto compared = fit(replay, v)) return Judged{v, std::move(*compared)};
+  }
+  return {};
+}
+
+// "micro-batches 0, 1, 2, 3 count 0, 0, 0, 1 times": where all count alike it is a factor.
+std::vector<Diagnosis> LocalErrors::weights(const Replay& actual, const CallVariant& right) {
+  work_ += actual.work();
+  const auto fit = actual.fitted_weights(right);
+  if (!fit) return {};
+  const auto [least, most] = std::ranges::minmax(fit->weights);
+  if (most - least <= fit->uncertainty * std::abs(most)) return {};
+  std::vector<std::string> counts;
+  for (const double a : fit->weights) {
+    const double whole = std::round(a);
+    counts.push_back(fmt::format("{:.4g}", std::abs(a - whole) <= fit->uncertainty ? std::abs(whole) : a));
+  }
+  return {{"weights",
+           fmt::format("micro-batches {} count {} times, each once in the reference; error/allowed {:.2g}",
+                       fmt::join(fit->micro_batches, ", "), fmt::join(counts, ", "), fit->ratio),
+           fit->ratio}};
+}
+
+std::vector<Diagnosis> LocalErrors::mistakes(const Replay& actual, const CallVariant& right) {
+  const auto claim = [&](const char* kind, const Replay::Compared& c, const std::string& what) {
+    return std::vector<Diagnosis>{{kind, fmt::format("{}; error/allowed {:.2g}", what, c.ratio), c.ratio}};
+  };
+  if (auto weighed = weights(actual, right); !weighed.empty()) return weighed;
+  auto mistake = first_fit(actual, mistakes_for(actual.op(), right));
+  if (!mistake) mistake = first_fit(actual, with_fitted_epsilon(actual));
+  if (mistake)
+    return claim("attribute", mistake->compared,
+                 fmt::format("it is {} with {}, where the reference has {}", actual.op().name,
+                             text_of(mistake->variant), text_of(right)));
+  for (const Arithmetic& narrow : narrow_arithmetics()) {
+    if (const auto compared = fit(actual, right, narrow))
+      return claim(narrow.inputs ? "input_precision" : "accumulator_precision", *compared,
+                   fmt::format("it is {} {}", actual.op().name, describe(narrow)));
+  }
+  return {};
+}
+
+}  // namespace assay

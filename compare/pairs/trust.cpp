@@ -1,0 +1,78 @@
+#include "assay/compare/pairs/trust.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace assay {
+
+bool judge_finite(Finding& f) {
+  const Metrics& m = *f.metrics;
+  if (m.elements == 0 || m.reference.nan + m.overflowed < m.elements) return true;
+  f.verdict = Verdict::mistrusted;
+  f.reason = "no element is a number on both sides: nothing was judged";
+  return false;
+}
+
+void judge_row_trust(Finding& f, const TensorSource& actual, const TensorSource& reference, const Row& row) {
+  const Metrics& m = *f.metrics;
+  const double largest = std::max(std::abs(m.reference.min), std::abs(m.reference.max));
+  const bool sees_some = row.atol + row.rtol * largest < largest;
+  if (m.different_bits == 0 || (sees_some && m.relative_l2 <= row.rtol && m.relative_l2 < 1)) return;
+  double hidden = 0, norm = 0;
+  std::int64_t blind = 0, finite = 0;
+  actual.for_each_window([&](const Tensor& window, std::int64_t begin) {
+    const std::vector<double> a = window.values(), r = reference.window(begin, window.size()).values();
+    for (std::size_t i = 0; i < r.size(); ++i) {
+      if (!std::isfinite(a[i]) || !std::isfinite(r[i])) continue;
+      ++finite;
+      norm = std::hypot(norm, r[i]);
+      if (row.atol + row.rtol * std::abs(r[i]) < std::abs(r[i])) continue;
+      ++blind;
+      hidden = std::hypot(hidden, a[i] - r[i]);
+    }
+  });
+  // Zeros have hidden == norm: they never pass, however generous the table.
+  if (hidden == 0 || (hidden <= row.rtol * norm && hidden < norm)) {
+    if (blind != finite) return;
+    for (std::string* text : {&f.rule, &f.row}) *text += "; all below it: by relative L2";
+    return;
+  }
+  f.verdict = Verdict::mistrusted;
+  f.reason = fmt::format(
+      "{} of {} values are below their allowed error, and their errors make a relative L2 of {:.2g}, over "
+      "{:g}",
+      blind, m.elements, hidden / norm, row.rtol);
+}
+
+void judge_bound_trust(Finding& f, const TensorSource& actual, const TensorSource& reference,
+                       std::span<const double> bound) {
+  const Metrics& m = *f.metrics;
+  if (m.different_bits == 0) return;
+  const std::vector<double> values = reference.whole().values();
+  bool zeros_pass = true, only_zeros = true, unbounded = false;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (!std::isfinite(values[i])) continue;
+    zeros_pass = zeros_pass && std::abs(values[i]) <= bound[i];
+    only_zeros = only_zeros && values[i] == 0;
+    unbounded =
+        unbounded || (std::isinf(bound[i]) && actual.value(static_cast<std::int64_t>(i)) != values[i]);
+  }
+  if (unbounded) {
+    f.verdict = Verdict::mistrusted;
+    f.reason = "the error bound is infinite where elements differ: it guarantees nothing";
+  } else if (zeros_pass && !only_zeros) {
+    const std::string text =
+        fmt::format("every value is below the allowed error; relative L2 is {:.2g}", m.relative_l2);
+    if (m.relative_l2 < 1) {
+      f.notes.push_back(text);
+    } else {
+      f.verdict = Verdict::mistrusted;
+      f.reason = text + ", no better than zeros";
+    }
+  }
+}
+
+}  // namespace assay

@@ -1,0 +1,90 @@
+#include "assay/compare/result/finding.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "assay/compare/result/printable.h"
+
+namespace assay {
+
+std::string_view name(Verdict v) {
+  constexpr std::string_view names[verdict_count] = {
+      "passed",         "failed",           "inherited",      "replicas differ",   "no rule",    "mistrusted",
+      "not comparable", "statistics agree", "missing actual", "missing reference", "unreadable", "ignored"};
+  return names[static_cast<std::size_t>(v)];
+}
+
+bool compared(Verdict v) {
+  return v == Verdict::passed || v == Verdict::failed || v == Verdict::inherited ||
+         v == Verdict::replicas_differ || v == Verdict::mistrusted;
+}
+
+std::string_view name(Origin::Kind kind) {
+  constexpr std::string_view names[] = {"unknown", "created here", "inherited"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+bool is_inherited(const Finding& f) {
+  return f.origin && f.origin->kind == Origin::Kind::inherited;
+}
+
+bool is_judged(const Finding& f) {
+  return f.metrics || !f.statistics.empty();
+}
+
+std::int64_t Report::count(Verdict v) const {
+  return std::ranges::count(findings, v, &Finding::verdict);
+}
+
+std::int64_t Report::compared() const {
+  return std::ranges::count_if(findings, [](const Finding& f) { return assay::compared(f.verdict); });
+}
+
+bool Report::compared_nothing() const {
+  return std::ranges::none_of(findings, [](const Finding& f) {
+    return assay::compared(f.verdict) || f.verdict == Verdict::statistics_agree ||
+           (f.verdict == Verdict::no_rule && is_judged(f));
+  });
+}
+
+std::int64_t Report::not_compared() const {
+  return static_cast<std::int64_t>(findings.size()) - compared() - count(Verdict::ignored);
+}
+
+const Finding* Report::first_failure() const {
+  const Finding* without_numbers = nullptr;
+  for (const Finding& f : findings) {
+    if (f.verdict == Verdict::passed || f.verdict == Verdict::ignored || f.verdict == Verdict::inherited)
+      continue;
+    if (f.metrics || assay::compared(f.verdict)) return &f;
+    if (without_numbers == nullptr) without_numbers = &f;
+  }
+  return without_numbers;
+}
+
+int Report::exit_status() const {
+  if (count(Verdict::unreadable) > 0 || compared_nothing()) return 2;
+  return count(Verdict::passed) + count(Verdict::ignored) == static_cast<std::int64_t>(findings.size()) ? 0
+                                                                                                        : 1;
+}
+
+std::string_view Report::verdict() const {
+  constexpr std::string_view words[] = {"PASS", "FAIL", "TROUBLE"};
+  return words[exit_status()];
+}
+
+std::string Report::summary() const {
+  const std::int64_t inherited = count(Verdict::inherited);
+  const std::int64_t failed = compared() - count(Verdict::passed) - inherited;
+  std::string line = fmt::format("{} compared: {} passed, {} failed, {} inherited; {} not compared",
+                                 grouped(compared()), grouped(count(Verdict::passed)), grouped(failed),
+                                 grouped(inherited), grouped(not_compared()));
+  if (const std::int64_t agree = count(Verdict::statistics_agree))
+    line += fmt::format(", {} of them agree by statistics", grouped(agree));
+  if (const std::int64_t ignored = count(Verdict::ignored))
+    line += fmt::format("; {} ignored by rule", grouped(ignored));
+  return line;
+}
+
+}  // namespace assay

@@ -1,0 +1,159 @@
+#include "assay/compare/rules/rules.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "assay/compare/rules/policy.h"
+#include "assay/compare/rules/required_text.h"
+#include "assay/compare/rules/rules_layout.h"
+#include "assay/golden/error.h"
+#include "assay/operators/engine/operator.h"
+
+namespace assay {
+namespace {
+
+// The kinds of rule, each with the keys it has; the first says what it matches.
+struct Kind {
+  std::string_view name, match, value;
+};
+constexpr Kind kinds[] = {{"rename", "from", "to"},
+                          {"operator", "match", "op"},
+                          {"count", "match", "count"},
+                          {"tolerance", "match", "policy"},
+                          {"ignore", "match", "reason"}};
+
+void expect_keys(const toml::table& rule, const Kind& kind, const std::string& where) {
+  for (const auto& [key, node] : rule) {
+    if (key.str() != kind.match && key.str() != kind.value)
+      throw Error("{}: has a key '{}'; expected '{}' and '{}' only", where, key.str(), kind.match,
+                  kind.value);
+  }
+}
+
+}  // namespace
+
+Rules Rules::load(const std::string& file) {
+  if (!std::filesystem::is_regular_file(file))
+    throw Error("{}: is no file; expected a rules file in TOML", file);
+  toml::table table;
+  try {
+    table = toml::parse_file(file);
+  } catch (const toml::parse_error& e) {
+    throw Error("{}:{}: {}; expected a rules file in TOML", file, e.source().begin.line, e.description());
+  }
+  Rules rules;
+  const std::string short_name = std::filesystem::path(file).filename();
+  for (const auto& [key, node] : table) {
+    const std::string kind(key.str());
+    const auto no_kind = [&] {
+      return Error(
+          "{}: '{}' is no kind of rule; expected [[rename]], [[operator]], [[count]], [[tolerance]], "
+          "[[ignore]], "
+          "[[mesh]], [[renumber]] or [[layout]]",
+          file, kind);
+    };
+    if (!node.is_array_of_tables()) throw no_kind();
+    const Kind* known = std::ranges::find(kinds, kind, &Kind::name);
+    std::int64_t index = 0;
+    for (const toml::node& entry : *node.as_array()) {
+      const toml::table& t = *entry.as_table();
+      const std::string where = fmt::format("{}: [[{}]] {}", file, kind, ++index);
+      Rule rule;
+      rule.source = fmt::format("{}, [[{}]] {}", short_name, kind, index);
+      if (read_layout_rule(rules.layout_, kind, t, where, rule.source)) continue;
+      if (known == std::end(kinds)) throw no_kind();
+      rule.pattern = required_text(t, known->match, where);
+      expect_keys(t, *known, where);
+      if (kind == "rename") {
+        const std::optional<std::string> to = t["to"].value<std::string>();
+        if (!to) throw Error("{}: 'to' is missing; expected a string, '' to remove what matches", where);
+        rule.text = *to;
+        try {
+          rule.from = Pattern(rule.pattern);
+          rule.from->check_replacement(rule.text);
+        } catch (const Error& e) {
+          throw Error("{}: {}", where, e.what());
+        }
+        rules.renames_.push_back(rule);
+      } else if (kind == "operator") {
+        rule.text = required_text(t, "op", where);
+        try {
+          find_operator(rule.text);
+        } catch (const Error& e) {
+          throw Error("{}: {}", where, e.what());
+        }
+        rules.operators_.push_back(rule);
+      } else if (kind == "count") {
+        const std::optional<std::int64_t> count = t["count"].value<std::int64_t>();
+        if (!count || *count < 0) throw Error("{}: 'count' is missing; expected an integer >= 0", where);
+        rule.number = *count;
+        rules.counts_.push_back(rule);
+      } else if (kind == "tolerance") {
+        const std::string name = required_text(t, "policy", where);
+        try {
+          rule.policy = load_policy(name);
+        } catch (const Error& e) {
+          throw Error("{}: {}", where, e.what());
+        }
+        rules.tolerances_.push_back(rule);
+      } else {
+        rule.text = required_text(t, "reason", where);
+        rules.ignores_.push_back(rule);
+      }
+    }
+  }
+  return rules;
+}
+
+std::string Rules::renamed(const std::string& module) const {
+  std::string name = module;
+  for (const Rule& rule : renames_) {
+    if (rule.from->replace(name, rule.text)) rule.used = true;
+  }
+  return name;
+}
+
+const Rules::Rule* Rules::first(const std::vector<Rule>& rules, const std::vector<std::string>& paths) {
+  for (const Rule& rule : rules) {
+    if (!glob_match(rule.pattern, paths)) continue;
+    rule.used = true;
+    return &rule;
+  }
+  return nullptr;
+}
+
+std::optional<std::string> Rules::operator_of(const std::vector<std::string>& paths) const {
+  const Rule* rule = first(operators_, paths);
+  return rule == nullptr ? std::nullopt : std::optional(rule->text);
+}
+
+std::optional<Rules::Count> Rules::count_of(const std::vector<std::string>& paths) const {
+  const Rule* rule = first(counts_, paths);
+  return rule == nullptr ? std::nullopt : std::optional<Count>({rule->number, rule->source});
+}
+
+const Policy* Rules::policy_of(const std::vector<std::string>& paths) const {
+  const Rule* rule = first(tolerances_, paths);
+  return rule == nullptr ? nullptr : &rule->policy;
+}
+
+std::optional<std::string> Rules::ignored(const std::vector<std::string>& paths) const {
+  const Rule* rule = first(ignores_, paths);
+  return rule == nullptr ? std::nullopt : std::optional(rule->source + ": " + rule->text);
+}
+
+std::vector<std::string> Rules::unused() const {
+  std::vector<std::string> sources;
+  for (const auto* rules : {&renames_, &operators_, &counts_, &tolerances_, &ignores_}) {
+    for (const Rule& rule : *rules) {
+      if (!rule.used) sources.push_back(rule.source + " ('" + rule.pattern + "')");
+    }
+  }
+  const std::vector<std::string> of_layout = layout_.unused();
+  sources.insert(sources.end(), of_layout.begin(), of_layout.end());
+  return sources;
+}
+
+}  // namespace assay

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "assay/dumps/layout/layout_rules.h"
+
+namespace assay {
+
+/// Gives every record that a layout rule matches its place in the whole tensor.
+void cut_by_rules(Dump&, const std::vector<LayoutRules::Layout>&);
+
+}  // namespace assay
