@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "assay/compare/measure/measure.h"
 #include "assay/compare/pairs/judge.h"
 #include "assay/compare/pairs/replicas.h"
 #include "assay/compare/result/finding.h"
 #include "assay/compare/result/printable.h"
 #include "assay/golden/error.h"
-#include "assay/compare/measure/measure.h"
 
 namespace assay {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "assay/compare/calls/case.h"
 #include "assay/compare/calls/check_options.h"
+#include "assay/compare/result/finding.h"
 #include "assay/compare/rules/expectation.h"
 #include "assay/dumps/layout/merge.h"
-#include "assay/compare/result/finding.h"
 
 namespace assay {
 

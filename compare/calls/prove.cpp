@@ -7,8 +7,8 @@
 #include <set>
 #include <string>
 
-#include "assay/golden/summation.h"
 #include "assay/compare/measure/measure.h"
+#include "assay/golden/summation.h"
 
 namespace assay {
 namespace {

@@ -9,7 +9,6 @@
 namespace assay {
 namespace {
 
-
 // How a value was stored in a narrower dtype.
 struct Storage {
   DType dtype;

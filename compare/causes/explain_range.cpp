@@ -8,7 +8,6 @@
 namespace assay {
 namespace {
 
-
 bool all_wrong_are(const FailingPair& pair, auto&& holds) {
   for (std::size_t i = 0; i < pair.wrong.at.size(); ++i) {
     if (!holds(pair.wrong.actual[i], pair.wrong.reference[i])) return false;

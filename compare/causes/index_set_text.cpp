@@ -1,5 +1,4 @@
 #include "assay/compare/causes/index_set_text.h"
-#include "assay/compare/report/report.h"
 
 #include <fmt/format.h>
 

@@ -5,13 +5,12 @@
 #include <limits>
 #include <utility>
 
+#include "assay/compare/measure/measure.h"
 #include "assay/compare/measure/ordinals.h"
 #include "assay/compare/measure/overflow.h"
-#include "assay/compare/measure/measure.h"
 
 namespace assay {
 namespace {
-
 
 // Whether float64 holds every value of an integer dtype, and every difference of two.
 bool fits_float64(DType d) {

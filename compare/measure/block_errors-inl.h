@@ -22,7 +22,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::CappedTag<double, block_lanes>;
 using Doubles = hn::Vec<D>;
 
-
 HWY_INLINE std::int64_t count_true(hn::Mask<D> mask) {
   return static_cast<std::int64_t>(hn::CountTrue(D(), mask));
 }

@@ -5,15 +5,12 @@
 #include <cstring>
 #include <span>
 
+#include "assay/compare/measure/measure.h"
 #include "assay/compare/measure/ordinals.h"
 #include "assay/compare/measure/overflow.h"
-#include "assay/compare/measure/measure.h"
 
 namespace assay {
-namespace {
-
-
-}  // namespace
+namespace {}  // namespace
 
 PairValues::PairValues(DType left, DType right, const std::byte* left_bytes, const std::byte* right_bytes,
                        std::size_t count)

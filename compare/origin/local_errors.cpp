@@ -7,9 +7,9 @@
 #include <cmath>
 #include <exception>
 
+#include "assay/compare/causes/diagnosis.h"
 #include "assay/compare/result/metrics.h"
 #include "assay/dumps/io/json.h"
-#include "assay/compare/causes/diagnosis.h"
 
 namespace assay {
 namespace {

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "assay/compare/measure/measure.h"
 #include "assay/compare/measure/ordinals.h"
 #include "assay/compare/pairs/baseline.h"
 #include "assay/compare/pairs/map_errors.h"
 #include "assay/compare/pairs/trust.h"
 #include "assay/compare/result/finding.h"
 #include "assay/compare/result/printable.h"
-#include "assay/compare/measure/measure.h"
 
 namespace assay {
 namespace {

@@ -16,8 +16,8 @@
 namespace assay {
 namespace {
 
-constexpr std::size_t most_lines = 20;  // so that a report fits a screen
-constexpr std::size_t most_text_notes = 2;   // lines of a kind
+constexpr std::size_t most_lines = 20;      // so that a report fits a screen
+constexpr std::size_t most_text_notes = 2;  // lines of a kind
 constexpr std::size_t rule_indent = 26;
 
 void append(Lines& to, const Lines& lines) {

@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::size_t item_indent = 12;
 
-constexpr std::size_t most_finding_lines = 9;       // half a screen
-constexpr std::uint64_t most_ulp = 10'000;  // beyond, the relative error says it better
+constexpr std::size_t most_finding_lines = 9;  // half a screen
+constexpr std::uint64_t most_ulp = 10'000;     // beyond, the relative error says it better
 
 class FindingLines {
  public:

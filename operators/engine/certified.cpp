@@ -17,7 +17,6 @@ const ErrorModel own_arithmetic{.unit_roundoff = 0x1p-53, .min_subnormal = 0x1p-
 // error is computed in. A proof takes the guaranteed bound of its sums.
 const ErrorModel truth_arithmetic{0x1p-160, 0, Accumulator{.unit_roundoff = 0x1p-160, .worst_case = true}};
 
-
 // The next float32 away from zero or towards it, on and on beyond the largest finite one: 2^128 stands for
 // infinity, to which what is half way rounds.
 double neighbour(float f, float towards) {

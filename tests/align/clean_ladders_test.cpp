@@ -7,7 +7,6 @@
 
 #include "assay/align/ladder/ladder_report.h"
 #include "assay/align/ladder/walk.h"
-#include "assay/compare/calls/check_options.h"
 
 namespace assay::align {
 namespace {

@@ -8,7 +8,6 @@
 #include "assay/align/ladder/plan_file.h"
 #include "assay/align/ladder/walk.h"
 #include "assay/golden/error.h"
-#include "assay/compare/calls/check_options.h"
 
 namespace assay::align {
 namespace {

@@ -18,7 +18,6 @@
 
 #include "assay/golden/certified_matmul.h"
 #include "assay/golden/dtype.h"
-#include "assay/compare/measure/measure.h"
 
 namespace assay {
 namespace {

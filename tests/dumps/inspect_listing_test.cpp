@@ -16,7 +16,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-
 std::filesystem::path made(std::string_view name) {
   return std::filesystem::path(ASSAY_TEST_DATA) / "statistics" / name;
 }

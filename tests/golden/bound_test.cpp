@@ -12,7 +12,6 @@
 namespace assay {
 namespace {
 
-
 // One step of a random straight-line program, for any scalar.
 template <class T>
 T step(int operation, const T& a, const T& b) {

@@ -10,7 +10,6 @@
 namespace assay {
 namespace {
 
-
 const Operator& attention() {
   return find_operator("attention");
 }

@@ -15,7 +15,6 @@
 namespace assay {
 namespace {
 
-
 std::vector<std::byte> bits(const Tensor& t) {
   return {t.bytes().begin(), t.bytes().end()};
 }

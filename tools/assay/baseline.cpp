@@ -6,11 +6,10 @@
 #include <sstream>
 
 #include "assay/compare/diff.h"
+#include "assay/compare/result/printable.h"
 #include "assay/dumps/fingerprint.h"
 #include "assay/dumps/io/whole_file.h"
 #include "assay/golden/error.h"
-#include "assay/compare/result/printable.h"
-#include "assay/compare/report/report.h"
 #include "output.h"
 #include "verbs.h"
 

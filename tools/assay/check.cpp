@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "assay/compare/calls/case.h"
-#include "assay/golden/error.h"
 #include "assay/compare/result/printable.h"
+#include "assay/golden/error.h"
 #include "output.h"
 #include "terminal.h"
 #include "verbs.h"

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "assay/compare/result/printable.h"
 #include "assay/compare/rules/rules.h"
 #include "assay/dumps/assay_dump_writer.h"
 #include "assay/dumps/hdf5/writer.h"
@@ -14,7 +15,6 @@
 #include "assay/dumps/record/plain_tensor.h"
 #include "assay/dumps/safetensors_writer.h"
 #include "assay/golden/error.h"
-#include "assay/compare/result/printable.h"
 #include "output.h"
 #include "terminal.h"
 #include "verbs.h"

@@ -7,8 +7,8 @@
 #include <memory>
 #include <utility>
 
-#include "assay/golden/error.h"
 #include "assay/compare/result/printable.h"
+#include "assay/golden/error.h"
 #include "output.h"
 #include "processes.h"
 #include "terminal.h"

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "assay/compare/calls/case_writer.h"
-#include "assay/golden/error.h"
 #include "assay/compare/result/printable.h"
+#include "assay/golden/error.h"
 #include "output.h"
 #include "verbs.h"
 

@@ -8,10 +8,10 @@
 
 #include "assay/compare/calls/case.h"
 #include "assay/compare/calls/case_writer.h"
+#include "assay/compare/result/printable.h"
 #include "assay/dumps/npy_writer.h"
 #include "assay/golden/error.h"
 #include "assay/operators/engine/certified.h"
-#include "assay/compare/result/printable.h"
 #include "output.h"
 #include "verbs.h"
 

@@ -5,12 +5,11 @@
 #include <optional>
 
 #include "assay/compare/report/json_number.h"
+#include "assay/compare/result/printable.h"
 #include "assay/compare/rules/rules.h"
 #include "assay/dumps/io/checksum.h"
 #include "assay/dumps/layout/merge.h"
 #include "assay/dumps/record/statistics.h"
-#include "assay/compare/result/printable.h"
-#include "assay/compare/measure/measure.h"
 #include "output.h"
 #include "verbs.h"
 

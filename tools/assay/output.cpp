@@ -15,9 +15,9 @@
 #include <system_error>
 #include <thread>
 
+#include "assay/compare/report/report.h"
 #include "assay/dumps/io/whole_file.h"
 #include "assay/golden/error.h"
-#include "assay/compare/report/report.h"
 #include "github.h"
 #include "terminal.h"
 

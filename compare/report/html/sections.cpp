@@ -98,7 +98,8 @@ std::string overview_html(const Report& r) {
     out += "<section id=\"notes\"><h2>Notes</h2><ul>";
     for (std::size_t i = 0; i < std::min(r.notes.size(), most_section_notes); ++i)
       out += fmt::format("<li>{}</li>", html_text(r.notes[i]));
-    if (r.notes.size() > most_section_notes) out += fmt::format("<li>and {} more</li>", r.notes.size() - most_section_notes);
+    if (r.notes.size() > most_section_notes)
+      out += fmt::format("<li>and {} more</li>", r.notes.size() - most_section_notes);
     out += "</ul></section>";
   }
   return out;

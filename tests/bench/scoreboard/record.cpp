@@ -18,7 +18,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Kind = Record::Kind;
 
-
 // JSON has no infinity: null.
 Json number(double x) {
   return std::isfinite(x) ? Json(x) : Json();

@@ -10,7 +10,6 @@
 #include "assay/align/replay_run.h"
 #include "assay/dumps/record/glob.h"
 #include "assay/golden/error.h"
-#include "assay/compare/calls/check_options.h"
 #include "rivals.h"
 
 namespace assay::bench {

@@ -13,7 +13,6 @@
 #include "assay/align/ladder/provider.h"
 #include "assay/align/ladder/rerun_noise.h"
 #include "assay/compare/diff.h"
-#include "assay/compare/calls/check_options.h"
 
 namespace assay::align {
 

@@ -8,9 +8,9 @@
 
 #include "assay/compare/result/finding.h"
 #include "assay/compare/result/printable.h"
-#include "assay/golden/tensor.h"
 #include "assay/dumps/io/json.h"
 #include "assay/golden/error.h"
+#include "assay/golden/tensor.h"
 
 namespace assay::align {
 namespace {

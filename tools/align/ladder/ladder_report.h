@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "assay/align/ladder/walk.h"
-#include "assay/compare/report/report.h"
 
 namespace assay::align {
 
