@@ -1,5 +1,5 @@
 // Of operators that no replay knows: whether a result is off as its inputs are.
-#include "assay/compare/replay/handed_on.h"
+#include "assay/compare/origin/handed_on.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
