@@ -18,6 +18,16 @@ packages_browser=""
 if grep -qs '^ID=debian' /etc/os-release; then packages_browser="chromium"; fi
 
 say() { printf '== %s\n' "$*"; }
+# step TEXT: what comes now, and how long the step before took. finish TEXT: the last one, and the whole.
+step() {
+  if [ -n "${step_text:-}" ]; then say "  $((SECONDS - step_start)) s"; fi
+  step_text=$1 step_start=$SECONDS
+  say "$1"
+}
+finish() {
+  if [ -n "${step_text:-}" ]; then say "  $((SECONDS - step_start)) s"; fi
+  say "$1, in $SECONDS s"
+}
 die() {
   printf 'error: %s\n' "$*" >&2
   exit 2

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "assay/compare/report/html/html.h"
 #include "assay/compare/report/report.h"
 #include "assay/compare/result/printable.h"
 #include "assay/compare/result/version.h"

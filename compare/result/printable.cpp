@@ -68,6 +68,32 @@ std::string printable(std::string_view text) {
   return shown(text, [](char c) { return fmt::format("\\x{:02x}", static_cast<unsigned char>(c)); });
 }
 
+std::string html_text(std::string_view text) {
+  std::string out;
+  for (const char c : printable(text)) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
 std::string only_option(std::string_view name) {
   const std::string_view between = name.starts_with('-') ? "=" : " ";  // else it would be taken for an option
   return fmt::format(" --only{}{}", between, shell_quoted(shown(name, [](char) { return "?"; })));

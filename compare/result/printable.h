@@ -11,6 +11,8 @@ namespace assay {
 
 /// Control characters, invalid UTF-8 and direction overrides as \x1b, the rest as it is.
 std::string printable(std::string_view);
+/// The same for an element or a quoted attribute of HTML or XML: its marks as &lt; and so on.
+std::string html_text(std::string_view);
 /// The shortest digits that read back to the same value of that dtype: 0.1 for a float32.
 std::string format_value(DType, double);
 /// A word for a shell to read back: quoted where it needs quotes.

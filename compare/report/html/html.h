@@ -10,12 +10,10 @@
 
 #include "assay/compare/report/html/heat_grid.h"
 #include "assay/compare/result/finding.h"
+#include "assay/compare/result/printable.h"
 
 /// The parts of the HTML report that are written by the program itself; the script of the page adds to them.
 namespace assay {
-
-/// Text of any origin for an element or a quoted attribute; what cannot be shown as \x1b.
-std::string html_text(std::string_view);
 
 /// <code>, <dt> and <dd> (nothing for an empty value), a verdict with its mark.
 std::string html_code(std::string_view text);
