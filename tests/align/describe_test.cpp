@@ -1,4 +1,4 @@
-#include "assay/align/model/describe.h"
+#include "assay/align/forward/describe.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "assay/align/given/initial.h"
-#include "assay/align/model/forward.h"
-#include "assay/align/step/tape.h"
+#include "assay/align/forward/forward.h"
+#include "assay/align/step/initial.h"
+#include "assay/align/tape/tape.h"
 
 /// What Python computed, as tests/data/replay keeps it: losses, and sums of tensors.
 namespace assay::align {

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "assay/align/faults/fault.h"
-#include "assay/align/replay_run.h"
+#include "assay/align/replay/replay_run.h"
 #include "assay/golden/error.h"
 #include "strategy_run.h"
 

@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "assay/align/given/initial.h"
 #include "assay/align/settings/selection.h"
+#include "assay/align/step/initial.h"
 #include "assay/golden/error.h"
 #include "strategy_run.h"
 

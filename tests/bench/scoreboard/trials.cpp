@@ -7,7 +7,7 @@
 
 #include "assay/align/ladder/walk.h"
 #include "assay/align/model/model.h"
-#include "assay/align/replay_run.h"
+#include "assay/align/replay/replay_run.h"
 #include "assay/dumps/record/glob.h"
 #include "assay/golden/error.h"
 #include "rivals.h"

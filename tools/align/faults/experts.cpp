@@ -15,7 +15,6 @@ using namespace plant;
 double tokens_of_sequence(const FaultScene& s) {
   return static_cast<double>(s.settings.batch.length);
 }
-const FactorOf one = constant(1);
 const Calls routers = {"*.mlp", "router_topk"}, combined = {"*.mlp", "moe_unpermute"};
 
 PlantFault router_attribute(std::string name, AttributeValue value) {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "assay/align/faults/fault_sites.h"
+#include "assay/align/tape/fault_sites.h"
 
 /// Faults that parallel training programs have had, each as the arithmetic that went wrong, to be planted in
 /// a replay: what an alignment must find and name.

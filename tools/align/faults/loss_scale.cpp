@@ -23,7 +23,6 @@ double etp_over_tp(const FaultScene& s) {
 double mtp_depths(const FaultScene& s) {
   return static_cast<double>(s.model.losses.mtp_depth);
 }
-const FactorOf one = constant(1);
 
 // A stage does with the gradient from the next what it did with the loss already.
 PlantFault divide_at_every_stage() {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "assay/align/faults/fault_sites.h"
+#include "assay/align/tape/fault_sites.h"
 
 /// The few ways in which most faults of the catalogue go wrong. Patterns are globs over the names of
 /// parameters, or of modules; one that matches nothing of a replay's model is an Error.
@@ -22,6 +22,7 @@ double micro_batches(const FaultScene&);  ///< of each rank
 FactorOf one_over(FactorOf);
 FactorOf times(FactorOf, FactorOf);
 FactorOf constant(double);
+inline const FactorOf one = constant(1);
 
 /// A closed tensor of the same dtype, each element made of its place and value.
 Tensor changed(const Tensor&, const std::function<double(std::size_t, double)>&);

@@ -1,6 +1,6 @@
 #include "assay/align/given/given_routing.h"
 
-#include "assay/align/model/architecture.h"
+#include "assay/align/forward/architecture.h"
 #include "assay/golden/error.h"
 
 namespace assay::align {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "assay/align/given/given_dump.h"
-#include "assay/align/given/sources.h"
+#include "assay/align/step/sources.h"
 
 namespace assay::align {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "assay/align/forward/architecture.h"
 #include "assay/align/given/given_dump.h"
-#include "assay/align/model/architecture.h"
 
 namespace assay::align {
 

@@ -53,17 +53,18 @@ class Configuration {
     check(
         "vocabulary", is_embedding, [](const Finding& f) { return f.actual_shape == f.reference_shape; },
         [](const Finding& f) {
-          return fmt::format("{} has {}, the reference {}", f.id.module, to_string(f.actual_shape),
-                             to_string(f.reference_shape));
+          return fmt::format("{} has {}, the reference {}", f.id.module, assay::to_string(f.actual_shape),
+                             assay::to_string(f.reference_shape));
         },
         "tables of equal size");
     check(
         "architecture", is_initial,
         [](const Finding& f) { return !is_missing(f) && f.actual_shape == f.reference_shape; },
         [](const Finding& f) {
-          return is_missing(f) ? f.name + " is " + f.reason
-                               : fmt::format("{} is {}, the reference's {}", f.name,
-                                             to_string(f.actual_shape), to_string(f.reference_shape));
+          return is_missing(f)
+                     ? f.name + " is " + f.reason
+                     : fmt::format("{} is {}, the reference's {}", f.name, assay::to_string(f.actual_shape),
+                                   assay::to_string(f.reference_shape));
         },
         "parameters of equal names and shapes");
     check(

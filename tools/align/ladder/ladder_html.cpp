@@ -19,7 +19,7 @@ namespace {
 
 using State = RungResult::State;
 
-constexpr std::size_t most_others = 200, most_modules = 3;
+constexpr std::size_t most_others_on_page = 200, most_modules = 3;
 
 std::string badge(State state) {
   return html_badge(mark(state), name(state));
@@ -106,17 +106,17 @@ std::string others(const Divergence& d, const Report& report) {
   std::string out = fmt::format(
       "<details><summary>{} tensors more that follow from nothing recorded</summary><ul class=\"others\">",
       grouped(static_cast<std::int64_t>(d.others.size())));
-  for (std::size_t i = 0; i < std::min(d.others.size(), most_others); ++i) {
+  for (std::size_t i = 0; i < std::min(d.others.size(), most_others_on_page); ++i) {
     const Finding& f = report.findings[d.others[i]];
     out += fmt::format("<li>{}: {}</li>", html_code(f.name),
                        html_text(f.diagnoses.empty() ? f.reason : f.diagnoses.front().text));
   }
-  if (d.others.size() > most_others)
-    out += fmt::format("<li>and {} more</li>", d.others.size() - most_others);
+  if (d.others.size() > most_others_on_page)
+    out += fmt::format("<li>and {} more</li>", d.others.size() - most_others_on_page);
   return out + "</ul></details>";
 }
 
-std::string divergence(const Divergence& d, const RungResult& r, std::size_t number) {
+std::string divergence_section(const Divergence& d, const RungResult& r, std::size_t number) {
   const std::string id = fmt::format("divergence-{}", number);
   std::string out = fmt::format("<section id=\"{}\" class=\"card\"><h2>{}</h2><dl class=\"facts\">", id,
                                 html_text(headline(d)));
@@ -203,7 +203,7 @@ std::string ranks(const LadderResult& result) {
 std::string to_html(const LadderResult& result, const LadderHead& head) {
   std::string divergences;
   for (std::size_t k = 0; k < result.divergences.size(); ++k)
-    divergences += divergence(result.divergences[k], result.rungs[result.failing[k]], k + 1);
+    divergences += divergence_section(result.divergences[k], result.rungs[result.failing[k]], k + 1);
   const HtmlValues values = {
       {"title", html_text(fmt::format("{} assay align: {} to {}", result.verdict(), head.model,
                                       head.target.empty() ? "a single device" : head.target))},

@@ -47,7 +47,7 @@ Json stage(const RungResult& r) {
   return j;
 }
 
-Json divergence(const Divergence& d, const RungResult& r) {
+Json divergence_object(const Divergence& d, const RungResult& r) {
   Json j = {{"strategies", std::vector<std::string>(d.strategies.begin(), d.strategies.end())},
             {"stage", r.rung.name},
             {"smallest", {{"fails", to_string(d.strategies)}, {"passes", d.passes}}},
@@ -93,7 +93,7 @@ std::string to_json(const LadderResult& result, const LadderHead& head) {
             {"divergences", Json::array()}};
   for (const RungResult& r : result.rungs) j["stages"].push_back(stage(r));
   for (std::size_t k = 0; k < result.divergences.size(); ++k)
-    j["divergences"].push_back(divergence(result.divergences[k], result.rungs[result.failing[k]]));
+    j["divergences"].push_back(divergence_object(result.divergences[k], result.rungs[result.failing[k]]));
   // In ASCII, so that no name can move a terminal's cursor.
   return j.dump(1, ' ', true, Json::error_handler_t::replace) + "\n";
 }

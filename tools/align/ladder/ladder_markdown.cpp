@@ -14,7 +14,7 @@ using State = RungResult::State;
 
 constexpr std::size_t most_bytes = 60'000;  // several steps and tools share GitHub's page
 
-std::string divergence(const Divergence& d, const RungResult& r) {
+std::string divergence_lines(const Divergence& d, const RungResult& r) {
   std::string out = fmt::format("\n**{}**\n", markdown_text(headline(d)));
   for (const LadderLine& line : lines_of(d, r)) {
     if (line.what.empty())
@@ -49,7 +49,7 @@ std::string to_markdown(const LadderResult& result, const LadderHead& head) {
     }
   }
   for (std::size_t k = 0; k < result.divergences.size(); ++k)
-    out += divergence(result.divergences[k], result.rungs[result.failing[k]]);
+    out += divergence_lines(result.divergences[k], result.rungs[result.failing[k]]);
   out +=
       "\n| stage | ranks | | forward | backward | optimizer | time | |\n"
       "| --- | ---: | --- | ---: | ---: | ---: | ---: | --- |\n";

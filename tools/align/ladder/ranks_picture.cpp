@@ -16,7 +16,7 @@ constexpr std::int64_t most_ranks = 128;
 constexpr double across = 92, down = 76, node_width = 54, node_height = 44, between_dp = 16;
 constexpr double panel_top = 58, panel_edge = 28, between_panels = 40, widest = 1400;
 
-struct Place {
+struct Point {
   double x = 0, y = 0;
 };
 
@@ -57,13 +57,13 @@ class RanksPicture {
   }
 
  private:
-  Place corner(std::int64_t stage) const {
+  Point corner(std::int64_t stage) const {
     return {2 + static_cast<double>(stage % columns_) * (panel_width_ + between_panels),
             2 + static_cast<double>(stage / columns_) * (panel_height_ + between_panels)};
   }
-  Place place(int rank) const {
+  Point place(int rank) const {
     const Mesh at(p_, rank);
-    const Place c = corner(at.coordinate(Axis::pp));
+    const Point c = corner(at.coordinate(Axis::pp));
     const std::int64_t row = at.coordinate(Axis::cp) + p_.cp * at.coordinate(Axis::dp);
     return {c.x + row_names_ + node_width / 2 + static_cast<double>(at.coordinate(Axis::tp)) * across,
             c.y + panel_top + node_height / 2 + static_cast<double>(row) * down +
@@ -71,7 +71,7 @@ class RanksPicture {
   }
 
   std::string panel(std::int64_t stage) const {
-    const Place c = corner(stage);
+    const Point c = corner(stage);
     std::string out =
         fmt::format("<rect class=\"panel\" x=\"{}\" y=\"{}\" width=\"{:.0f}\" height=\"{:.0f}\" rx=\"8\"/>",
                     c.x, c.y, panel_width_, panel_height_);
@@ -93,7 +93,7 @@ class RanksPicture {
     return out;
   }
 
-  bool are_neighbours(const Place& a, const Place& b) const {
+  bool are_neighbours(const Point& a, const Point& b) const {
     return std::hypot(b.x - a.x, b.y - a.y) < 1.05 * (down + between_dp) &&
            (std::abs(a.x - b.x) < 1 || std::abs(a.y - b.y) < 1);
   }
@@ -105,7 +105,7 @@ class RanksPicture {
       for (const std::vector<int>& group : t.groups) {
         std::string d;
         for (std::size_t i = 0; i < group.size(); ++i) {
-          const Place to = place(group[i]);
+          const Point to = place(group[i]);
           const bool goes_on = i > 0 && are_neighbours(place(group[i - 1]), to);
           d += fmt::format("{}{:.1f} {:.1f}", goes_on ? "L" : "M", to.x, to.y) + (goes_on ? "" : "h.1");
         }
@@ -121,7 +121,7 @@ class RanksPicture {
   }
 
   std::string curve(int from, int to, Axis axis) const {
-    const Place a = place(from), b = place(to);
+    const Point a = place(from), b = place(to);
     const double bend = bend_of(axis) * (std::hypot(b.x - a.x, b.y - a.y) > 1.5 * across ? .7 : 1);
     return fmt::format("M{:.1f} {:.1f}Q{:.1f} {:.1f} {:.1f} {:.1f}", a.x, a.y,
                        (a.x + b.x) / 2 - bend * (b.y - a.y), (a.y + b.y) / 2 + bend * (b.x - a.x), b.x, b.y);
@@ -159,7 +159,7 @@ class RanksPicture {
     std::string out;
     for (int rank = 0; rank < static_cast<int>(p_.ranks()); ++rank) {
       const Mesh at(p_, rank);
-      const Place c = place(rank);
+      const Point c = place(rank);
       const bool has_experts = p_.ep > 1 || p_.etp > 1;
       std::string title;
       for (const Axis axis : {Axis::pp, Axis::dp, Axis::cp, Axis::tp, Axis::ep, Axis::etp, Axis::edp}) {

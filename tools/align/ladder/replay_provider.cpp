@@ -5,7 +5,7 @@
 #include "assay/align/faults/together.h"
 #include "assay/align/ladder/provider.h"
 #include "assay/align/model/model.h"
-#include "assay/align/replay_run.h"
+#include "assay/align/replay/replay_run.h"
 #include "assay/compare/result/version.h"
 #include "assay/golden/error.h"
 

@@ -26,12 +26,12 @@ bool is_same(const Rung& a, const Rung& b) {
 }
 
 // One of a limited number, taken for a while.
-class Place {
+class HeldPlace {
  public:
-  explicit Place(std::counting_semaphore<>& places) : places_(places) { places_.acquire(); }
-  ~Place() { places_.release(); }
-  Place(const Place&) = delete;
-  Place& operator=(const Place&) = delete;
+  explicit HeldPlace(std::counting_semaphore<>& places) : places_(places) { places_.acquire(); }
+  ~HeldPlace() { places_.release(); }
+  HeldPlace(const HeldPlace&) = delete;
+  HeldPlace& operator=(const HeldPlace&) = delete;
 
  private:
   std::counting_semaphore<>& places_;
@@ -86,7 +86,7 @@ class Walk {
       const Rung& rung = plan_.rungs[next];
       if (ahead_.contains(rung.name) || known_beforehand(rung)) continue;
       ahead_[rung.name] = std::async(std::launch::async, [this, &rung] {
-        const Place place(places_);
+        const HeldPlace place(places_);
         return check_.run(rung);
       });
     }

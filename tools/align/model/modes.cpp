@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "assay/align/strategies/context_parallel.h"
+#include "assay/align/placement/token_rows.h"
 #include "assay/golden/error.h"
 
 namespace assay::align {

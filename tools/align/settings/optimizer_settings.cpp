@@ -20,7 +20,7 @@ const std::vector<std::string_view>& names() {
   return all;
 }
 
-const std::vector<SettingsKey<S>>& keys() {
+const std::vector<SettingsKey<S>>& optimizer_keys() {
   constexpr double most = std::numeric_limits<double>::max(),
                    below_one = 1 - std::numeric_limits<double>::epsilon() / 2;
   static const std::vector<SettingsKey<S>> all = {
@@ -61,12 +61,12 @@ OptimizerSettings parse_optimizer(std::string_view text) {
   if (!expected.empty()) throw Error("--optimizer: begins with '{}'; expected {}", pieces.front(), expected);
   OptimizerSettings settings = defaults_of(static_cast<OptimizerName>(name));
   pieces.erase(pieces.begin());
-  read_settings("--optimizer", keys(), pieces, settings);
+  read_settings("--optimizer", optimizer_keys(), pieces, settings);
   return settings;
 }
 
 std::string to_string(const OptimizerSettings& o) {
-  std::vector<std::string> all = written_settings(keys(), o, defaults_of(o.name));
+  std::vector<std::string> all = written_settings(optimizer_keys(), o, defaults_of(o.name));
   all.insert(all.begin(), std::string(names()[static_cast<std::size_t>(o.name)]));
   return fmt::format("{}", fmt::join(all, ","));
 }

@@ -31,7 +31,7 @@ Key stages() {
           [](const Parallel& p) { return fmt::format("{}", fmt::join(p.stages, "+")); }};
 }
 
-const std::vector<Key>& keys() {
+const std::vector<Key>& parallel_keys() {
   static const std::vector<Key> all = {
       count("tp", &Parallel::tp),
       flag_key("sp", &Parallel::sp),
@@ -60,7 +60,7 @@ const std::vector<Key>& keys() {
 
 Parallel parse_parallel(std::string_view text, std::string_view option) {
   Parallel parallel;
-  read_settings(option, keys(), split(text, ','), parallel);
+  read_settings(option, parallel_keys(), split(text, ','), parallel);
   if (parallel.ranks() > most_ranks)  // each key is at most that: no overflow
     throw Error("{}: tp {} times cp {} times dp {} times pp {} is more than {} ranks", option, parallel.tp,
                 parallel.cp, parallel.dp, parallel.pp, most_ranks);
@@ -68,7 +68,7 @@ Parallel parse_parallel(std::string_view text, std::string_view option) {
 }
 
 std::string to_string(const Parallel& parallel) {
-  return fmt::format("{}", fmt::join(written_settings(keys(), parallel, Parallel()), ","));
+  return fmt::format("{}", fmt::join(written_settings(parallel_keys(), parallel, Parallel()), ","));
 }
 
 }  // namespace assay::align

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "assay/align/arithmetic/pieces.h"
-#include "assay/align/strategies/context_parallel.h"
+#include "assay/align/placement/token_rows.h"
 
 namespace assay::align {
 namespace {

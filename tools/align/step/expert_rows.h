@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "assay/align/model/forward.h"
-#include "assay/align/step/tape.h"
+#include "assay/align/forward/forward.h"
+#include "assay/align/tape/tape.h"
 
 /// Where the rows of experts, which each rank has of several micro-batches and in an order of its own, lie on
 /// a single device: those of a micro-batch by (expert, token, choice).

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "assay/align/model/forward.h"
+#include "assay/align/forward/forward.h"
 
 namespace assay::align {
 

@@ -85,20 +85,6 @@ class Planner {
 
 }  // namespace
 
-bool is_of_experts(const std::string& parameter) {
-  return parameter.find('*') != std::string::npos;
-}
-
-constexpr std::string_view of_experts = ".experts.";
-
-bool is_at_experts(const std::string& name) {
-  return name.find(of_experts) != std::string::npos;
-}
-
-std::string layer_of_experts(const std::string& name) {
-  return name.substr(0, name.find(of_experts));
-}
-
 Plan make_plan(const Model& model, const Batch& batch, const Parallel& parallel, const Pipeline& pipeline,
                std::int64_t micro_batches) {
   check(model, batch, parallel);

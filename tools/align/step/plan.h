@@ -1,29 +1,10 @@
 #pragma once
 
-#include <map>
-#include <string>
-#include <vector>
-
+#include "assay/align/model/batch.h"
+#include "assay/align/placement/planned_parameter.h"
 #include "assay/align/strategies/pipeline.h"
 
 namespace assay::align {
-
-/// What a strategy makes of a model, found by typing every tensor of the step along every axis, without
-/// computing it.
-struct PlannedParameter {
-  Shape whole;
-  std::vector<Sharding> shardings;
-  std::vector<Axis> summed_over;      ///< axes along which a micro-batch's gradient is partial
-  std::vector<std::int64_t> holders;  ///< ranks of pp
-  bool has_gradient = false;
-};
-using Plan = std::map<std::string, PlannedParameter>;
-
-/// Whether the parameter is one tensor for all experts; its ranks lie along etp, ep and edp.
-bool is_of_experts(const std::string& parameter);
-/// Whether a module, or a parameter, is one of a layer's experts; and the layer: "model.layers.3.mlp".
-bool is_at_experts(const std::string& name);
-std::string layer_of_experts(const std::string& name);
 
 /// @throws Error  if the strategy contradicts itself, the model or the batch, with the reason
 Plan make_plan(const Model&, const Batch&, const Parallel&, const Pipeline&, std::int64_t micro_batches);

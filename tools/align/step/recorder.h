@@ -8,7 +8,7 @@
 #include "assay/align/step/expert_rows.h"
 #include "assay/align/step/plan.h"
 #include "assay/align/step/record_sink.h"
-#include "assay/align/step/tape.h"
+#include "assay/align/tape/tape.h"
 
 namespace assay::align {
 

@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "assay/align/model/forward.h"
+#include "assay/align/forward/forward.h"
 #include "assay/align/placement/shape_machine.h"
 #include "assay/align/strategies/pipeline.h"
 

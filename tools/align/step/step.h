@@ -3,16 +3,16 @@
 #include <map>
 #include <memory>
 
-#include "assay/align/given/sources.h"
 #include "assay/align/step/loss_scaling.h"
 #include "assay/align/step/loss_shares.h"
 #include "assay/align/step/optimizer.h"
 #include "assay/align/step/plan.h"
 #include "assay/align/step/recorder.h"
+#include "assay/align/step/sources.h"
 #include "assay/align/step/sum_errors.h"
-#include "assay/align/step/tape.h"
 #include "assay/align/strategies/expert_placement.h"
 #include "assay/align/strategies/zero.h"
+#include "assay/align/tape/tape.h"
 
 namespace assay::align {
 

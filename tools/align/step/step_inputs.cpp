@@ -2,9 +2,9 @@
 #include <algorithm>
 
 #include "assay/align/arithmetic/pieces.h"
-#include "assay/align/given/initial.h"
+#include "assay/align/placement/token_rows.h"
+#include "assay/align/step/initial.h"
 #include "assay/align/step/step.h"
-#include "assay/align/strategies/context_parallel.h"
 #include "assay/align/strategies/muon.h"
 #include "assay/align/strategies/redistribution.h"
 

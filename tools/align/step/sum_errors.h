@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "assay/align/ranks/ranks.h"
-#include "assay/align/step/tape.h"
+#include "assay/align/tape/tape.h"
 
 /// How far sums over ranks and micro-batches are from the exact sums of their terms (facts E). What the terms
 /// themselves have from activations and gradients that were rounded otherwise upstream has no such bound.

@@ -8,30 +8,12 @@
 
 #include <fmt/format.h>
 
+#include "assay/align/placement/token_rows.h"
+
 namespace assay::align {
 namespace {
 
 using Kind = Movement::Kind;
-
-bool in_a_ring(const Mesh& mesh) {
-  return mesh.size(Axis::cp) > 1 && mesh.parallel().context == ContextMode::ring;
-}
-
-std::vector<std::int64_t> positions_at(const Mesh& mesh, std::int64_t length, std::int64_t rank) {
-  std::vector<std::int64_t> positions;
-  const auto append = [&](std::int64_t chunk, std::int64_t chunks) {
-    const std::int64_t size = length / chunks;
-    for (std::int64_t i = 0; i < size; ++i) positions.push_back(chunk * size + i);
-  };
-  const std::int64_t c = mesh.size(Axis::cp);
-  if (in_a_ring(mesh)) {
-    append(rank, 2 * c);
-    append(2 * c - 1 - rank, 2 * c);
-  } else {
-    append(rank, c);
-  }
-  return positions;
-}
 
 class Ring {
  public:
@@ -63,7 +45,7 @@ class Ring {
   void attend(const Value& k, const Value& v, std::int64_t rank_of_keys) {
     const std::int64_t length = q_.shape[2] * ranks_;
     const std::vector<std::int64_t> mine = positions_of(on_.mesh(), length),
-                                    theirs = positions_at(on_.mesh(), length, rank_of_keys);
+                                    theirs = positions_of(on_.mesh(), length, rank_of_keys);
     const Value mask = on_.derive({}, {q_.shape[2], k.shape[2]}, {}, [=](const auto&) {
       Machine::Integers visible;
       for (const std::int64_t query : mine) {
@@ -111,21 +93,9 @@ class Ring {
 
 }  // namespace
 
-std::vector<std::int64_t> positions_of(const Mesh& mesh, std::int64_t length) {
-  return positions_at(mesh, length, mesh.coordinate(Axis::cp));
-}
-
-std::vector<std::int64_t> token_rows(const Mesh& mesh, std::int64_t sequences, std::int64_t length) {
-  std::vector<std::int64_t> rows;
-  for (const std::int64_t l : positions_of(mesh, length)) {
-    for (std::int64_t s = 0; s < sequences; ++s) rows.push_back(l * sequences + s);
-  }
-  return rows;
-}
-
 Value attend_in_parallel(Machine& on, const std::string& module, const Value& q, const Value& k,
                          const Value& v, double scale) {
-  if (in_a_ring(on.mesh())) return Ring(on, module, q, scale).run(k, v);
+  if (is_ring(on.mesh())) return Ring(on, module, q, scale).run(k, v);
   const auto whole = [&](const Value& x) { return on.move(module, {Kind::all_to_all, Axis::cp, 2, 1}, x); };
   const Value out = on.call(module, "attention", {{"q", whole(q)}, {"k", whole(k)}, {"v", whole(v)}},
                             {{"is_causal", true}, {"scale", scale}});

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "assay/align/placement/planned_parameter.h"
 #include "assay/align/ranks/ranks.h"
-#include "assay/align/step/plan.h"
 
 namespace assay::align {
 

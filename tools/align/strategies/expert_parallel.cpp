@@ -14,7 +14,7 @@
 #include <numeric>
 
 #include "assay/align/arithmetic/pieces.h"
-#include "assay/align/model/forward.h"
+#include "assay/align/model/batch.h"
 
 namespace assay::align {
 namespace {

@@ -1,8 +1,8 @@
 #pragma once
 
+#include "assay/align/placement/planned_parameter.h"
 #include "assay/align/ranks/ranks.h"
 #include "assay/align/settings/optimizer_settings.h"
-#include "assay/align/step/plan.h"
 
 namespace assay::align {
 

@@ -13,8 +13,6 @@
 namespace assay::align {
 namespace {
 
-using Kind = Action::Kind;
-
 std::vector<std::int64_t> layers_of_stages(const Parallel& p, std::int64_t layers) {
   const std::int64_t stages = p.pp * p.vpp;
   if (p.stages.empty()) {
@@ -83,11 +81,11 @@ std::vector<Action> Pipeline::actions(std::int64_t rank) const {
 std::vector<Action> Pipeline::one_f_one_b(std::int64_t rank) const {
   std::vector<Action> all;
   const std::int64_t ahead = std::min(parallel_.pp - rank - 1, micro_batches_);
-  for (std::int64_t m = 0; m < ahead; ++m) all.push_back({Kind::forward, m, rank});
+  for (std::int64_t m = 0; m < ahead; ++m) all.push_back({Action::Kind::forward, m, rank});
   for (std::int64_t m = 0; m < micro_batches_; ++m) {
-    if (m + ahead < micro_batches_) all.push_back({Kind::forward, m + ahead, rank});
-    all.push_back({Kind::backward, m, rank});
-    all.push_back({Kind::weights, m, rank});
+    if (m + ahead < micro_batches_) all.push_back({Action::Kind::forward, m + ahead, rank});
+    all.push_back({Action::Kind::backward, m, rank});
+    all.push_back({Action::Kind::weights, m, rank});
   }
   return all;
 }
@@ -97,11 +95,11 @@ std::vector<Action> Pipeline::interleaved(std::int64_t rank) const {
   const std::int64_t p = parallel_.pp, v = parallel_.vpp, all_chunks = micro_batches_ * v;
   const auto forward = [&](std::int64_t k) {
     const std::int64_t group = k / (p * v), in_group = k % (p * v);
-    return Action{Kind::forward, group * p + in_group % p, in_group / p * p + rank};
+    return Action{Action::Kind::forward, group * p + in_group % p, in_group / p * p + rank};
   };
   const auto backward = [&](std::int64_t k) {
     const Action f = forward(k);
-    return Action{Kind::backward, f.micro_batch, (v - 1 - f.stage / p) * p + rank};
+    return Action{Action::Kind::backward, f.micro_batch, (v - 1 - f.stage / p) * p + rank};
   };
   const std::int64_t ahead = std::min(2 * (p - rank - 1) + (v - 1) * p, all_chunks);
   std::vector<Action> all;
@@ -110,7 +108,7 @@ std::vector<Action> Pipeline::interleaved(std::int64_t rank) const {
     if (k + ahead < all_chunks) all.push_back(forward(k + ahead));
     const Action b = backward(k);
     all.push_back(b);
-    all.push_back({Kind::weights, b.micro_batch, b.stage});
+    all.push_back({Action::Kind::weights, b.micro_batch, b.stage});
   }
   return all;
 }
@@ -121,12 +119,12 @@ std::vector<Action> Pipeline::zero_bubble(std::int64_t rank) const {
   std::vector<Action> all;
   std::deque<std::int64_t> waiting;
   const auto weights = [&] {
-    all.push_back({Kind::weights, waiting.front(), rank});
+    all.push_back({Action::Kind::weights, waiting.front(), rank});
     waiting.pop_front();
   };
   for (const Action& action : one_f_one_b(rank)) {
-    if (action.kind != Kind::weights) all.push_back(action);
-    if (action.kind == Kind::backward) waiting.push_back(action.micro_batch);
+    if (action.kind != Action::Kind::weights) all.push_back(action);
+    if (action.kind == Action::Kind::backward) waiting.push_back(action.micro_batch);
     if (static_cast<std::int64_t>(waiting.size()) > rank) weights();
   }
   while (!waiting.empty()) weights();
@@ -149,13 +147,13 @@ std::vector<Action> Pipeline::dualpipe(std::int64_t rank) const {
   std::deque<Action> waiting;
   const auto forward = [&](int d) {
     Direction& way = directions[d];
-    all.push_back({Kind::forward, way.first + way.forwards++, way.stage});
+    all.push_back({Action::Kind::forward, way.first + way.forwards++, way.stage});
   };
   const auto backward = [&](int d, bool weights_later) {
     Direction& way = directions[d];
     const std::int64_t m = way.first + way.backwards++;
-    all.push_back({Kind::backward, m, way.stage});
-    const Action weights = {Kind::weights, m, way.stage};
+    all.push_back({Action::Kind::backward, m, way.stage});
+    const Action weights = {Action::Kind::weights, m, way.stage};
     if (weights_later) {
       waiting.push_back(weights);
     } else {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "assay/align/model/forward.h"
+#include "assay/align/model/stage.h"
 #include "assay/align/placement/mesh.h"
 
 namespace assay::align {

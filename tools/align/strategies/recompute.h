@@ -1,7 +1,7 @@
 #pragma once
 
 #include "assay/align/settings/parallel.h"
-#include "assay/align/step/tape.h"
+#include "assay/align/tape/tape.h"
 
 namespace assay::align {
 

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "assay/align/given/initial.h"
+#include "assay/align/model/batch.h"
 
 namespace assay::align {
 

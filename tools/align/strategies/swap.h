@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "assay/align/step/tape.h"
+#include "assay/align/tape/tape.h"
 
 namespace assay::align {
 

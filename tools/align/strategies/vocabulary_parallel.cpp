@@ -5,7 +5,7 @@
 // No scaling. A single device takes the same steps, so that exact sums round where they do on many.
 #include "assay/align/strategies/vocabulary_parallel.h"
 
-#include "assay/align/given/initial.h"
+#include "assay/align/model/batch.h"
 #include "assay/align/strategies/regions.h"
 
 namespace assay::align {

@@ -3,7 +3,7 @@
 // takes so many, of which some count 0. What is left is not normalised again. No collective. What is dropped
 // depends on how tp (with sequence parallel or without), cp and dp cut the tokens: to replay that elsewhere
 // the tokens of each rank are taken one after the other.
-#include "assay/align/strategies/capacity.h"
+#include "assay/align/forward/capacity.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "assay/align/model/layer_parts.h"
+#include "assay/align/forward/layer_parts.h"
 #include "assay/align/strategies/expert_parallel.h"
 
 namespace assay::align {

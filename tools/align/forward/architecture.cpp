@@ -1,4 +1,4 @@
-#include "assay/align/model/architecture.h"
+#include "assay/align/forward/architecture.h"
 
 #include <algorithm>
 #include <map>

@@ -1,21 +1,17 @@
-#include "assay/align/model/forward.h"
+#include "assay/align/forward/forward.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
-#include "assay/align/model/layer_parts.h"
+#include "assay/align/forward/layer_parts.h"
 #include "assay/align/strategies/regions.h"
 #include "assay/align/strategies/vocabulary_parallel.h"
 #include "assay/golden/error.h"
 
 namespace assay::align {
 namespace {
-
-// In the order of the enumerators.
-constexpr std::array<std::string_view, 3> of_layer_names = {"choice of ", "other tokens of ", "slots of "};
 
 class Pass {
  public:
@@ -92,22 +88,6 @@ class Pass {
 };
 
 }  // namespace
-
-std::string name_of(OfLayer what, const std::string& layer) {
-  return fmt::format("{}{}", of_layer_names[static_cast<std::size_t>(what)], layer);
-}
-
-std::optional<LayerIndices> of_layer(const std::string& name) {
-  for (std::size_t k = 0; k < of_layer_names.size(); ++k) {
-    if (name.starts_with(of_layer_names[k]))
-      return LayerIndices{static_cast<OfLayer>(k), name.substr(of_layer_names[k].size())};
-  }
-  return std::nullopt;
-}
-
-Stage whole(const Model& model) {
-  return {0, model.layers, true, true};
-}
 
 Forward forward(Machine& machine, const Model& model, const Batch& batch, const Stage& stage,
                 const std::optional<Value>& x) {

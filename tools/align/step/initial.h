@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "assay/align/model/forward.h"
+#include "assay/align/model/batch.h"
 
 /// Weights and tokens for a replay that is given none: the same on every machine, and easily made elsewhere.
 namespace assay::align {
@@ -18,15 +18,8 @@ std::vector<double> drawn(const std::string& name, std::int64_t count);
 /// @param seed  others draw other numbers
 Tensor initial_parameter(const std::string& name, const Shape&, std::int64_t seed = 0);
 
-/// A target that counts in no loss: torch's ignore_index.
-inline constexpr std::int64_t no_target = -100;
-
-/// The tokens of a micro-batch, and what follows each: a token or no_target.
-struct Sequences {
-  std::vector<std::int64_t> tokens, targets;
-};
-/// Of the micro-batch with that number. no_target stands for what begins a sequence, a prompt: of each a
-/// drawn length, up to batch.prompt of it.
+/// The sequences of the micro-batch with that number. no_target stands for what begins a sequence, a prompt:
+/// of each a drawn length, up to batch.prompt of it.
 Sequences initial_sequences(const Batch&, std::int64_t vocabulary, std::int64_t number = 0,
                             std::int64_t seed = 0);
 

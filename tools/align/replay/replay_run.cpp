@@ -1,4 +1,4 @@
-#include "assay/align/replay_run.h"
+#include "assay/align/replay/replay_run.h"
 
 #include <fmt/format.h>
 
@@ -6,9 +6,9 @@
 #include <csignal>
 
 #include "assay/align/faults/together.h"
+#include "assay/align/forward/architecture.h"
 #include "assay/align/given/given_routing.h"
 #include "assay/align/given/given_weights.h"
-#include "assay/align/model/architecture.h"
 #include "assay/compare/result/printable.h"
 #include "assay/dumps/io/json.h"
 #include "assay/golden/error.h"

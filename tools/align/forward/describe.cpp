@@ -1,4 +1,4 @@
-#include "assay/align/model/describe.h"
+#include "assay/align/forward/describe.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -3,9 +3,9 @@
 #include <functional>
 #include <optional>
 
-#include "assay/align/faults/fault_sites.h"
 #include "assay/align/placement/machine.h"
 #include "assay/align/ranks/ranks.h"
+#include "assay/align/tape/fault_sites.h"
 
 namespace assay::align {
 

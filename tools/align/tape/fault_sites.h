@@ -6,10 +6,12 @@
 #include <string_view>
 #include <vector>
 
+#include "assay/align/model/loss.h"
+#include "assay/align/model/model.h"
+#include "assay/align/model/stage.h"
+#include "assay/align/placement/planned_parameter.h"
 #include "assay/align/ranks/ranks.h"
-#include "assay/align/step/optimizer.h"
-#include "assay/align/step/plan.h"
-#include "assay/align/strategies/pipeline.h"
+#include "assay/align/settings/optimizer_settings.h"
 
 namespace assay::align {
 
@@ -26,8 +28,8 @@ struct UpdateSite {
   OptimizerSettings& settings;
   std::int64_t& step;  ///< 0 is the first: of the bias correction
   bool& decays;
-  Tensor& gradient;  ///< after clipping
-  OptimizerState& state;
+  Tensor& gradient;                 ///< after clipping
+  std::vector<NamedTensor>& state;  ///< of the optimizer, by name
 };
 
 /// The points of a step at which a fault can get in, on one rank: each is called there and may change what it

@@ -3,11 +3,15 @@
 #include <string>
 #include <vector>
 
-#include "assay/align/model/forward.h"
+#include "assay/align/forward/forward.h"
 
 namespace assay::align {
 
-/// What the layers of a model are made of.
+inline double real(std::int64_t n) {
+  return static_cast<double>(n);
+}
+
+/// The parts that the layers of a model share.
 class LayerParts {
  public:
   LayerParts(Machine& machine, const Model& m, const Batch& b) : on(machine), model(m), batch(b) {}

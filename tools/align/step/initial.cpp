@@ -1,4 +1,4 @@
-#include "assay/align/given/initial.h"
+#include "assay/align/step/initial.h"
 
 #include <algorithm>
 #include <cmath>

@@ -3,7 +3,7 @@
 #include <functional>
 #include <string>
 
-#include "assay/align/given/initial.h"
+#include "assay/align/step/initial.h"
 
 namespace assay::align {
 

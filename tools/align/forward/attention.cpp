@@ -1,16 +1,13 @@
 // Multi-head latent attention and grouped-query attention (facts A4, A5), each rank with its heads.
 #include <cmath>
 
-#include "assay/align/model/layer_parts.h"
+#include "assay/align/forward/layer_parts.h"
+#include "assay/align/placement/token_rows.h"
 #include "assay/align/strategies/context_parallel.h"
 #include "assay/align/strategies/regions.h"
 
 namespace assay::align {
 namespace {
-
-double real(std::int64_t n) {
-  return static_cast<double>(n);
-}
 
 // YaRN's attention factor, m of scale s (arXiv 2309.00071, eq. 22, as DeepSeek-V2 uses it).
 double mscale(double scale, double weight) {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "assay/align/model/forward.h"
+#include "assay/align/forward/forward.h"
 #include "assay/align/placement/shape_machine.h"
 
 /// What a model of any size is made of, without computing it.

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "assay/align/model/architecture.h"
+#include "assay/align/forward/architecture.h"
 #include "assay/compare/rules/policy.h"
 
 namespace assay::align {

@@ -5,9 +5,9 @@
 #include <optional>
 
 #include "assay/align/arithmetic/pieces.h"
-#include "assay/align/model/layer_parts.h"
+#include "assay/align/forward/capacity.h"
+#include "assay/align/forward/layer_parts.h"
 #include "assay/align/model/model_fields.h"
-#include "assay/align/strategies/capacity.h"
 #include "assay/align/strategies/expert_parallel.h"
 #include "assay/align/strategies/regions.h"
 

@@ -1,4 +1,4 @@
-#include "assay/align/step/tape.h"
+#include "assay/align/tape/tape.h"
 
 #include <algorithm>
 

@@ -1,16 +1,8 @@
-#include "assay/align/model/layer_parts.h"
+#include "assay/align/forward/layer_parts.h"
 
 #include "assay/align/strategies/regions.h"
 
 namespace assay::align {
-
-namespace {
-
-double real(std::int64_t n) {
-  return static_cast<double>(n);
-}
-
-}  // namespace
 
 Value LayerParts::linear(const std::string& module, const std::string& name, const Value& x, std::int64_t out,
                          const std::vector<Sharding>& shardings) {
