@@ -9,7 +9,7 @@
 
 #include "assay/compare/calls/count.h"
 #include "assay/compare/causes/causes.h"
-#include "assay/compare/causes/optimizer_faults.h"
+#include "assay/compare/causes/optimizer/optimizer_faults.h"
 #include "assay/compare/measure/measure.h"
 #include "assay/compare/origin/origin.h"
 #include "assay/compare/pairs/dump_remarks.h"

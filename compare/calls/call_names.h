@@ -12,15 +12,15 @@ namespace assay {
 /// One recorded call, translated into the names that its operator has for arguments and results.
 class CallNames {
  public:
-  using Call = std::vector<const LogicalTensor*>;
+  using TensorList = std::vector<const LogicalTensor*>;
 
   /// The operator of a call; nullptr if it is not known. A matmul with a parameter is a linear layer,
   /// y = x w^T, as PyTorch and Megatron store weights.
   /// @param call    all that was recorded of it, forward and backward
   /// @param module  parameters and states of the module
-  static const Operator* operator_of(const Call& call, const Call& module);
+  static const Operator* operator_of(const TensorList& call, const TensorList& module);
 
-  CallNames(const Operator&, const Call& call, const Call& module);
+  CallNames(const Operator&, const TensorList& call, const TensorList& module);
 
   /// The call that makes the forward result `arg`; nothing if the operator has none of that name.
   std::optional<RecordedCall> forward(const std::string& arg) const;
@@ -39,7 +39,7 @@ class CallNames {
   void add_inputs(RecordedCall&, std::string_view result) const;
 
   const Operator& op_;
-  Call inputs_, outputs_, gradients_, params_, states_;
+  TensorList inputs_, outputs_, gradients_, params_, states_;
   std::vector<RecordedCall::Input> positions_;  ///< what was recorded by a number
 };
 

@@ -33,7 +33,7 @@ std::vector<CallVariant> variants_of(const Operator&);
 std::vector<CallVariant> mistakes_for(const Operator&, const CallVariant& right);
 
 /// Where fp8 blocks along the tokens end: nowhere, as in sequence parallelism, which gathers them first;
-/// where a rank's tokens do, as in context parallelism; or not known (Replay::compare_in_any_blocks).
+/// where a rank's tokens do, as in context parallelism; or not known (JudgedCall::compare_in_any_blocks).
 enum class TokenBlocks : std::uint8_t { gathered, cut, unknown };
 
 /// How a device computes, where not as declared.

@@ -34,23 +34,23 @@ class RecordedCalls {
   /// The calls whose results add up to this tensor: one, or one per micro-batch for a parameter's gradient,
   /// one per weight for the input's gradient of a fused projection. None if its operator is not known, or was
   /// recorded under names that are not the operator's.
-  std::vector<RecordedCall> of(const LogicalTensor&) const;
+  std::vector<RecordedCall> producers(const LogicalTensor&) const;
   /// All tensors that were recorded of the same call; for a parameter's gradient of its calls.
   std::vector<const LogicalTensor*> around(const LogicalTensor&) const;
 
  private:
   using Key = std::tuple<std::int64_t, std::int64_t, std::string, std::int64_t>;
-  using Call = std::vector<const LogicalTensor*>;
+  using TensorList = std::vector<const LogicalTensor*>;
   std::vector<Key> keys_of(const LogicalTensor&) const;
   void add_indices(RecordedCall&, const LogicalTensor& made) const;
 
   bool gives_choices_;
-  std::map<Key, Call> calls_;  ///< by step, micro-batch, module and call
-  std::map<std::pair<std::int64_t, std::string>, Call>
+  std::map<Key, TensorList> calls_;  ///< by step, micro-batch, module and call
+  std::map<std::pair<std::int64_t, std::string>, TensorList>
       modules_;  ///< by step: parameters and states before it
   std::map<std::pair<std::int64_t, std::string>, std::vector<Key>> keys_;  ///< by step: the calls of a module
   /// Integers that were made, by step, micro-batch and module.
-  std::map<std::tuple<std::int64_t, std::int64_t, std::string>, Call> indices_;
+  std::map<std::tuple<std::int64_t, std::int64_t, std::string>, TensorList> indices_;
 };
 
 }  // namespace assay

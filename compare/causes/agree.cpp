@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "assay/compare/causes/judge_update.h"
+#include "assay/compare/causes/optimizer/judge_update.h"
 
 namespace assay {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "assay/compare/causes/step_faults.h"
+#include "assay/compare/causes/optimizer/step_faults.h"
 
 namespace assay {
 

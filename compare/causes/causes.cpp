@@ -10,7 +10,7 @@
 #include <tuple>
 
 #include "assay/compare/causes/known_sizes.h"
-#include "assay/compare/causes/optimizer_faults.h"
+#include "assay/compare/causes/optimizer/optimizer_faults.h"
 #include "assay/compare/causes/other_tensor.h"
 
 namespace assay {

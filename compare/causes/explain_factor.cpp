@@ -73,7 +73,7 @@ const NamedFactor* nearest(const std::vector<NamedFactor>& names, double k) {
 }
 
 // k is right where the fit is not much worse than with the best factor, rounding aside.
-bool as_good(const FailingPair& pair, double k, const Fit& fit, const Fit& best) {
+bool fits_equally(const FailingPair& pair, double k, const Fit& fit, const Fit& best) {
   if (!(fit.residual <= 1)) return false;
   if (!(best.residual <= 1)) return true;
   if (pair.actual.size() == 1)
@@ -120,7 +120,7 @@ std::optional<Factor> fitted(const FailingPair& pair, const std::vector<NamedFac
   const Fit best_fit = factor.fit;
   const auto accept = [&](double candidate) {
     const Fit fit = verify(pair, times(pair, candidate, reach));
-    if (!as_good(pair, candidate, fit, best_fit)) return false;
+    if (!fits_equally(pair, candidate, fit, best_fit)) return false;
     factor.fit = fit;
     return true;
   };

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "assay/compare/calls/recorded_call.h"
-#include "assay/compare/calls/replay.h"
+#include "assay/compare/calls/judged_call.h"
 #include "assay/compare/pairs/pair.h"
 #include "assay/compare/result/finding.h"
 
@@ -29,16 +29,16 @@ class LocalErrors {
   LocalErrors(const Sides& sides, Options options);
   explicit LocalErrors(const Sides& sides) : LocalErrors(sides, Options()) {}
 
-  struct Local {
+  struct Judgement {
     double ratio;                      ///< largest error / allowed: at most 1 for a correct kernel
     std::string how;                   ///< "rms_norm (eps = 1e-6) on its own recorded inputs: .."
     std::vector<Diagnosis> diagnoses;  ///< another call of the operator that makes just this result
   };
   /// Nothing where the call, its inputs or its attributes are not known, or too much was replayed already.
-  std::optional<Local> of(const Finding&, const Pair&);
+  std::optional<Judgement> judge(const Finding&, const Pair&);
 
   const RecordedCalls& reference_calls() const { return reference_calls_; }
-  /// Why of() had nothing to say of results, and of how many.
+  /// Why judge() had nothing to say of results, and of how many.
   struct Unjudged {
     std::int64_t no_call = 0;     ///< no operator is known to have made them, or not all of its inputs
     std::int64_t no_fit = 0;      ///< the reference's own recording is outside, with any attributes
@@ -51,24 +51,24 @@ class LocalErrors {
   using Key = std::pair<const Operator*, std::string>;
   struct Judged {
     CallVariant variant;
-    Replay::Compared compared;
+    JudgedCall::Compared compared;
   };
-  std::optional<Replay> prepare(const Dump&, const RecordedCalls&, const LogicalTensor&,
+  std::optional<JudgedCall> recorded_call(const Dump&, const RecordedCalls&, const LogicalTensor&,
                                 const Finding&) const;
-  std::optional<Local> replay(const Finding&, const Pair&);
-  std::optional<Replay::Compared> compare(const Replay&, const CallVariant&);
-  bool is_within(const Replay::Compared&) const;
-  Local local(const Replay& actual, const Judged&);
-  std::optional<CallVariant> fitting(const Replay& reference, const Key&);
-  std::optional<Judged> fitting_both(const Replay& actual, const Replay& reference, const CallVariant& but,
+  std::optional<Judgement> judge_call(const Finding&, const Pair&);
+  std::optional<JudgedCall::Compared> compare(const JudgedCall&, const CallVariant&);
+  bool is_within(const JudgedCall::Compared&) const;
+  Judgement judgement(const JudgedCall& actual, const Judged&);
+  std::optional<CallVariant> fitted_variant(const JudgedCall& reference, const Key&);
+  std::optional<Judged> variant_of_both(const JudgedCall& actual, const JudgedCall& reference, const CallVariant& but,
                                      const Key&);
-  std::optional<Judged> first_fit(const Replay&, const std::vector<CallVariant>& among);
+  std::optional<Judged> first_fit(const JudgedCall&, const std::vector<CallVariant>& among);
   /// Compared if it is within.
-  std::optional<Replay::Compared> fit(const Replay&, const CallVariant&, const Arithmetic& = {});
-  std::vector<CallVariant> with_fitted_epsilon(const Replay&);
-  std::vector<Diagnosis> weights(const Replay& actual, const CallVariant& right);
-  std::vector<Diagnosis> mistakes(const Replay& actual, const CallVariant& right);
-  std::vector<Diagnosis> explained(const Replay::Compared&, const Replay& actual) const;
+  std::optional<JudgedCall::Compared> fit(const JudgedCall&, const CallVariant&, const Arithmetic& = {});
+  std::vector<CallVariant> with_fitted_epsilon(const JudgedCall&);
+  std::vector<Diagnosis> weight_diagnoses(const JudgedCall& actual, const CallVariant& right);
+  std::vector<Diagnosis> mistake_diagnoses(const JudgedCall& actual, const CallVariant& right);
+  std::vector<Diagnosis> value_diagnoses(const JudgedCall::Compared&, const JudgedCall& actual) const;
   bool is_spent() const;
 
   Sides sides_;
@@ -77,8 +77,8 @@ class LocalErrors {
   double work_ = 0;  ///< terms so far
   Unjudged unjudged_;
   /// By operator and module without its numbers: calls of one module in all layers have the same.
-  std::map<Key, CallVariant> known_;
-  std::map<Key, std::set<std::string>> refused_;  ///< texts of variants that a reference told apart
+  std::map<Key, CallVariant> known_variants_;
+  std::map<Key, std::set<std::string>> refused_variants_;  ///< texts of variants that a reference told apart
 };
 
 }  // namespace assay

@@ -11,7 +11,7 @@
 #include "assay/compare/calls/gradient_sums.h"
 #include "assay/compare/calls/wires.h"
 #include "assay/compare/causes/known_sizes.h"
-#include "assay/compare/origin/handed_on.h"
+#include "assay/compare/origin/propagated_error.h"
 #include "assay/compare/origin/local_errors.h"
 #include "assay/compare/origin/open_failures.h"
 #include "assay/compare/result/finding.h"
@@ -23,7 +23,7 @@ namespace {
 constexpr std::size_t none = OpenFailures::none;
 
 // Wrong for certain: others may follow from it.
-bool is_failure(const Finding& f) {
+bool is_certain_failure(const Finding& f) {
   return f.verdict == Verdict::failed || f.verdict == Verdict::replicas_differ ||
          f.verdict == Verdict::inherited;
 }
@@ -46,7 +46,7 @@ class Origins {
     if (options.isolate) wires_.emplace(sides);
     const auto reference = [&](std::size_t i) { return pairs_[i].reference; };
     for (std::size_t i = 0; i < pairs_.size(); ++i) {
-      torn_.push_back(findings_[i].verdict == Verdict::replicas_differ);
+      replicas_differ_.push_back(findings_[i].verdict == Verdict::replicas_differ);
       if (reference(i) != nullptr) by_tensor_.emplace(reference(i), i);
       by_id_.emplace(pairs_[i].id(), i);
       first_step_ = std::min(first_step_, pairs_[i].id().step);
@@ -55,7 +55,7 @@ class Origins {
 
   void find() {
     for (std::size_t i = 0; i < pairs_.size(); ++i) {
-      if (wires_ && pairs_[i].actual != nullptr && findings_[i].verdict != Verdict::ignored) judge_alone(i);
+      if (wires_ && pairs_[i].actual != nullptr && findings_[i].verdict != Verdict::ignored) judge_isolated(i);
       find(i);
     }
   }
@@ -78,13 +78,13 @@ class Origins {
 
  private:
   // What the operator makes of the actual side's own inputs, whatever the end-to-end comparison says.
-  void judge_alone(std::size_t i) {
+  void judge_isolated(std::size_t i) {
     Finding& f = findings_[i];
     if (pairs_[i].reference != nullptr) follow_wires(i);
     if (!is_result(f.id)) return;
     ++results_;
-    alone_[i] = local_.of(f, pairs_[i]);
-    const auto& local = alone_[i];
+    isolated_[i] = local_.judge(f, pairs_[i]);
+    const auto& local = isolated_[i];
     if (!local || local->ratio <= 1) return;
     fail(f, fmt::format("the operator is wrong on its own recorded inputs{}",
                         local->diagnoses.empty() ? "" : ": " + local->diagnoses.front().text));
@@ -93,7 +93,7 @@ class Origins {
   static void fail(Finding& f, const std::string& why) {
     if (f.verdict == Verdict::passed)
       f.reason = fmt::format("the end-to-end tolerance passes, but {}", why);
-    else if (!is_failure(f))
+    else if (!is_certain_failure(f))
       f.reason = fmt::format("{}; end to end it is {}{}", why, name(f.verdict),
                              f.reason.empty() ? "" : ": " + f.reason);
     if (f.verdict != Verdict::replicas_differ) f.verdict = Verdict::failed;
@@ -110,13 +110,13 @@ class Origins {
     }
     if (!broken) return;
     fail(findings_[i], *broken);
-    broken_[i] = *broken;
+    broken_wires_[i] = *broken;
   }
 
   void find(std::size_t i) {
     Finding& f = findings_[i];
     // Tensors that only have a name ran in no order.
-    if (f.id.phase == Phase::none || (!is_failure(f) && !is_undecided(f))) return;
+    if (f.id.phase == Phase::none || (!is_certain_failure(f) && !is_undecided(f))) return;
     Origin origin = origin_of(i);
     if (is_undecided(f) && origin.kind != Origin::Kind::inherited) {
       if (origin.local_ratio <= 1) f.origin = std::move(origin);
@@ -132,20 +132,20 @@ class Origins {
   }
 
   Origin origin_of(std::size_t i) {
-    if (const auto broken = broken_.find(i); broken != broken_.end())
+    if (const auto broken = broken_wires_.find(i); broken != broken_wires_.end())
       return {Origin::Kind::created, nan_, broken->second, ""};
     const std::vector<std::size_t> inputs = inputs_of(i);
     const auto failing =
-        std::ranges::find_if(inputs, [&](std::size_t k) { return is_failure(findings_[k]); });
+        std::ranges::find_if(inputs, [&](std::size_t k) { return is_certain_failure(findings_[k]); });
     from_ = failing != inputs.end()      ? *failing
             : is_result(findings_[i].id) ? open_.inside(findings_[i].id)
                                          : none;
-    if (std::optional<Origin> step = of_step(i)) return *step;
+    if (std::optional<Origin> step = step_origin(i)) return *step;
     // Ranks that should agree and do not are no matter of the operator, and no single input of it.
-    const auto is_torn = [&](std::size_t k) { return torn_[k]; };
-    if (!torn_[i] && std::ranges::none_of(inputs, is_torn) &&
-        std::ranges::none_of(inputs_of_call(i), is_torn)) {
-      if (std::optional<Origin> replayed = replay(i)) return *replayed;
+    const auto replicas_differ = [&](std::size_t k) { return replicas_differ_[k]; };
+    if (!replicas_differ_[i] && std::ranges::none_of(inputs, replicas_differ) &&
+        std::ranges::none_of(inputs_of_call(i), replicas_differ)) {
+      if (std::optional<Origin> judged = judge_call(i)) return *judged;
     }
     if (from_ != none) {
       return {Origin::Kind::inherited, nan_, fmt::format("{} fails already", findings_[from_].name), ""};
@@ -157,7 +157,7 @@ class Origins {
       return f.verdict == Verdict::passed && !(is_choice && f.metrics && f.metrics->different_bits > 0);
     });
     if (passed && knows_data(i, inputs)) {
-      if (std::optional<Origin> grown = follow_inputs(i, inputs)) return *grown;
+      if (std::optional<Origin> propagated = follow_inputs(i, inputs)) return *propagated;
       return {Origin::Kind::created, nan_, fmt::format("its inputs passed ({})", name_some(inputs)), ""};
     }
     if (is_initial(findings_[i].id))
@@ -252,7 +252,7 @@ class Origins {
   }
 
   // A result of an optimizer that was taken on its own inputs already.
-  std::optional<Origin> of_step(std::size_t i) {
+  std::optional<Origin> step_origin(std::size_t i) {
     const auto at = steps_.find(i);
     if (at == steps_.end()) return {};
     const StepOrigin& step = at->second;
@@ -262,46 +262,46 @@ class Origins {
     }
     const std::string how = fmt::format("{}: error/allowed {:.3g}", step.how, step.ratio);
     if (!(step.ratio <= 1)) return Origin{Origin::Kind::created, step.ratio, how, ""};
-    return rounding(i, step.ratio, how);
+    return rounding_origin(i, step.ratio, how);
   }
 
   // No more than its inputs are off by. Parameters say little of what they change, and a step's change is
   // small beside the parameter.
   std::optional<Origin> follow_inputs(std::size_t i, const std::vector<std::size_t>& inputs) {
     const Finding& f = findings_[i];
-    if (torn_[i] || !is_result(f.id) || f.id.phase == Phase::optimizer || !is_float(f.actual_dtype))
+    if (replicas_differ_[i] || !is_result(f.id) || f.id.phase == Phase::optimizer || !is_float(f.actual_dtype))
       return {};
     std::vector<Pair> given;
     for (const std::size_t k : inputs) {
       if (findings_[k].id.slot != "param" && findings_[k].metrics && is_float(findings_[k].actual_dtype))
         given.push_back(pairs_[k]);
     }
-    const auto found = handed_on(sides_, pairs_[i], given);
+    const auto found = propagated_error(sides_, pairs_[i], given);
     if (!found) return {};
-    return rounding(
+    return rounding_origin(
         i, found->ratio,
         fmt::format("relative L2 {:.2g}, where its inputs are off by {:.2g}", found->error, found->given));
   }
 
   // Right by itself.
-  Origin rounding(std::size_t i, double ratio, const std::string& how) {
+  Origin rounding_origin(std::size_t i, double ratio, const std::string& how) {
     if (from_ == none) from_ = open_.before(findings_[i].id);
     if (from_ != none) return {Origin::Kind::inherited, ratio, how, ""};
     return {Origin::Kind::unknown, ratio, how + ", and nothing before it fails: rounding grew here", ""};
   }
 
   // What the operator makes of the actual side's own inputs; nothing where that cannot be said.
-  std::optional<Origin> replay(std::size_t i) {
+  std::optional<Origin> judge_call(std::size_t i) {
     Finding& f = findings_[i];
     if (!is_result(f.id)) return {};
-    const auto known = alone_.find(i);
-    const auto local = known != alone_.end() ? known->second : local_.of(f, pairs_[i]);
+    const auto known = isolated_.find(i);
+    const auto local = known != isolated_.end() ? known->second : local_.judge(f, pairs_[i]);
     if (!local) return {};
     if (local->ratio > 1) {
       f.diagnoses.insert(f.diagnoses.end(), local->diagnoses.begin(), local->diagnoses.end());
       return Origin{Origin::Kind::created, local->ratio, local->how, ""};
     }
-    return rounding(i, local->ratio, local->how);
+    return rounding_origin(i, local->ratio, local->how);
   }
 
   static constexpr double nan_ = std::numeric_limits<double>::quiet_NaN();
@@ -311,14 +311,14 @@ class Origins {
   std::optional<Wires> wires_;  ///< where tensors are isolated
   const StepOrigins& steps_;
   LocalErrors local_;
-  std::map<std::size_t, std::optional<LocalErrors::Local>>
-      alone_;                                  ///< results that were judged by themselves
+  std::map<std::size_t, std::optional<LocalErrors::Judgement>>
+      isolated_;                                  ///< results that were judged by themselves
   std::int64_t results_ = 0;                   ///< that were to be
-  std::map<std::size_t, std::string> broken_;  ///< what is not what was given
+  std::map<std::size_t, std::string> broken_wires_;  ///< what is not what was given
   std::map<const LogicalTensor*, std::size_t> by_tensor_;
   std::map<Identity, std::size_t> by_id_;
   std::int64_t first_step_ = std::numeric_limits<std::int64_t>::max();
-  std::vector<bool> torn_;   // ranks disagree
+  std::vector<bool> replicas_differ_;   // ranks disagree
   OpenFailures open_;        // so far
   std::size_t from_ = none;  // the failure that the present one follows from
 };
@@ -327,7 +327,7 @@ class Origins {
 
 void find_origins(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides,
                   const StepOrigins& steps) {
-  if (std::ranges::none_of(findings, [](const Finding& f) { return is_failure(f) || is_undecided(f); }))
+  if (std::ranges::none_of(findings, [](const Finding& f) { return is_certain_failure(f) || is_undecided(f); }))
     return;
   Origins(findings, pairs, sides, steps, {}).find();
 }

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "assay/compare/causes/optimizer_faults.h"
+#include "assay/compare/causes/optimizer/optimizer_faults.h"
 #include "assay/compare/pairs/pair.h"
 #include "assay/compare/result/finding.h"
 

@@ -46,7 +46,7 @@ class Rules {
   std::vector<std::string> unused() const;
 
  private:
-  struct Rule {
+  struct Entry {
     std::string pattern, text;
     std::int64_t number = 0;
     std::string source;
@@ -54,8 +54,8 @@ class Rules {
     Policy policy;                ///< of [[tolerance]]
     mutable bool used = false;
   };
-  static const Rule* first(const std::vector<Rule>&, const std::vector<std::string>& paths);
-  std::vector<Rule> renames_, operators_, counts_, tolerances_, ignores_;
+  static const Entry* first(const std::vector<Entry>&, const std::vector<std::string>& paths);
+  std::vector<Entry> renames_, operators_, counts_, tolerances_, ignores_;
   LayoutRules layout_;
 };
 

@@ -1,4 +1,4 @@
-#include "assay/compare/causes/optimizer_faults.h"
+#include "assay/compare/causes/optimizer/optimizer_faults.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
