@@ -19,8 +19,8 @@ std::vector<std::vector<double>> JudgedCall::device_errors(const CallVariant& va
   if (is_narrow) device.stored_roundoff = stored();
   std::vector<std::vector<double>> errors;
   for (const Summand& summand : summands_) {
-    const auto bound = compute_bound(*summand.op, inputs_of(summand, variant, {}), attributes_of(summand, variant),
-                                     device, summand.output);
+    const auto bound = compute_bound(*summand.op, inputs_of(summand, variant, {}),
+                                     attributes_of(summand, variant), device, summand.output);
     errors.push_back(output_named(bound, summand.output).values());
     // One call in float32 has its parts in the order of its sum, which is any order.
     if (is_narrow || summands_.size() > 1) allow_partial_sums(summand, variant, stored(), errors.back());
@@ -31,7 +31,7 @@ std::vector<std::vector<double>> JudgedCall::device_errors(const CallVariant& va
 // Inputs and sums that are rounded otherwise hardly change what a device may lose before it stores the
 // result.
 std::vector<double> JudgedCall::allowed(const CallVariant& variant, const std::vector<Tensor>& parts,
-                                    const std::vector<double>& values) const {
+                                        const std::vector<double>& values) const {
   if (device_errors_.empty() || errors_of_ != variant.text) device_errors_ = device_errors(variant);
   errors_of_ = variant.text;
   const DType dtype = result_.dtype();
@@ -65,7 +65,7 @@ std::vector<double> JudgedCall::allowed(const CallVariant& variant, const std::v
 // Where no input has the sum's terms apart (the gradient of queries, whose keys lie on several ranks), the
 // terms were stored themselves, so that the error has u sum |terms| >= u sum |p_r| in it already.
 void JudgedCall::allow_partial_sums(const Summand& summand, const CallVariant& variant, double stored,
-                                std::span<double> error) const {
+                                    std::span<double> error) const {
   for (const SharedSum& sum : summand.shared) {
     // Each rank may have added up its parts of all calls before.
     const auto ranks = static_cast<double>(sum.parts.size() + summands_.size() - 1);

@@ -104,11 +104,11 @@ class NoiseOf {
 
 }  // namespace
 
-// Errors of codes are as often up as down. Of a row of the result from n tokens they are at most sqrt(2 n S)
-// together, S the sum of the squares of the largest errors of its elements, and sqrt(S / 3) in the mean where
-// tokens are independent: 2 sqrt(S) is 3.5 of these, and all that three tokens can make. Where tokens are
-// alike so are their errors, but then they are a share of 2 u of the row itself. As a whole they are beyond
-// `improbable` roots of their squares once in 4e13 tensors (Hoeffding's inequality).
+// The errors of codes have either sign equally often. In a row of the result from n tokens they are at most
+// sqrt(2 n S) together, with S the sum of the squares of the largest errors of the elements, and sqrt(S / 3)
+// on average if tokens are independent. The bound 2 sqrt(S) is 3.5 times that, and the largest error that
+// three tokens can make. Equal tokens have equal errors, but these are a share of 2 u of the row itself. The
+// error as a whole exceeds `improbable` roots of the squares once in 4e13 tensors (Hoeffding's inequality).
 std::optional<JudgedCall::Compared> JudgedCall::compare_in_any_blocks(const CallVariant& variant) const {
   const bool has_ranks = std::ranges::any_of(summands_, [](const Summand& c) { return !c.cuts.empty(); });
   if (!variant.fp8 || !has_ranks || summands_.size() < 2 || op().name != "grouped_matmul" ||
@@ -122,7 +122,8 @@ std::optional<JudgedCall::Compared> JudgedCall::compare_in_any_blocks(const Call
   double noise = 0, excess = 0, whole = 0, rounded = 0;
   for (const Summand& summand : summands_) {
     const CodeNoise of_call =
-        NoiseOf(*summand.op, inputs_of(summand, variant, how), attributes_of(summand, variant)).along(found->golden);
+        NoiseOf(*summand.op, inputs_of(summand, variant, how), attributes_of(summand, variant))
+            .along(found->golden);
     for (std::size_t i = 0; i < golden.size(); ++i) {
       found->allowed[i] += of_call.largest.at(i);
       squares[i] += of_call.squares.at(i);

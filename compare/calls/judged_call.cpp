@@ -132,8 +132,8 @@ double JudgedCall::work() const {
   for (const Summand& summand : summands_) {
     double count = 1;
     try {
-      count = std::max(
-          1.0, static_cast<double>(accumulation_count(*summand.op, summand.output, shapes_of(summand.inputs), {})));
+      count = std::max(1.0, static_cast<double>(accumulation_count(*summand.op, summand.output,
+                                                                   shapes_of(summand.inputs), {})));
     } catch (const Error&) {  // it needs attributes: the inputs' sizes have to do
     }
     work += count * static_cast<double>(result_.size());
@@ -143,7 +143,7 @@ double JudgedCall::work() const {
 }
 
 std::vector<NamedTensor> JudgedCall::inputs_of(const Summand& summand, const CallVariant& variant,
-                                           const Arithmetic& how) const {
+                                               const Arithmetic& how) const {
   std::vector<NamedTensor> inputs = summand.inputs;
   for (NamedTensor& input : inputs) {
     if (input.name == "weight" && variant.weight != CallVariant::Weight::as_recorded)
@@ -194,8 +194,8 @@ std::vector<Tensor> JudgedCall::golden(const CallVariant& variant, const Arithme
   const Shape expected = permuted(result_, variant.permutation).shape();
   std::vector<Tensor> parts;
   for (const Summand& summand : summands_) {
-    const auto outputs = compute_golden(*summand.op, inputs_of(summand, variant, how), attributes_of(summand, variant),
-                                        Level::fp64, summand.output);
+    const auto outputs = compute_golden(*summand.op, inputs_of(summand, variant, how),
+                                        attributes_of(summand, variant), Level::fp64, summand.output);
     parts.push_back(output_named(outputs, summand.output));
     if (parts.back().shape() != expected) throw Error("{}: makes another shape", summand.op->name);
   }
@@ -259,7 +259,7 @@ std::optional<ScaleError> JudgedCall::scale(const CallVariant& variant, const Co
 // The first index that is not the golden one, -1 if there is none. A router may choose either of two experts
 // whose scores are as near to each other as roundings can move them.
 std::int64_t JudgedCall::first_wrong_index(const CallVariant& variant, const std::vector<double>& actual,
-                                 const std::vector<double>& golden) const {
+                                           const std::vector<double>& golden) const {
   std::vector<double> gap, within;
   const Summand& summand = summands_.front();
   for (std::size_t i = 0; i < actual.size(); ++i) {
@@ -279,7 +279,8 @@ std::int64_t JudgedCall::first_wrong_index(const CallVariant& variant, const std
   return -1;
 }
 
-std::optional<JudgedCall::Compared> JudgedCall::compare(const CallVariant& variant, const Arithmetic& how) const {
+std::optional<JudgedCall::Compared> JudgedCall::compare(const CallVariant& variant,
+                                                        const Arithmetic& how) const {
   Compared c;
   c.actual = permuted(result_, variant.permutation);
   try {

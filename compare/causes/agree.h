@@ -6,9 +6,9 @@
 
 namespace assay {
 
-/// All parameters are stepped by one program: an alternative rule that most parameters show, or the moments,
-/// is asked of all that fail. What single parameters seemed to show instead, with fewer elements, gives way.
-/// @param judged  of recorded.steps
+/// One program steps all parameters. An alternative rule that most parameters or moments show is therefore
+/// tried on all that fail; the explanations of single parameters, found on fewer elements, give way.
+/// @param judged  one entry per entry of recorded.steps
 void agree(const RecordedSteps& recorded, const ReferenceRule&, std::vector<JudgedStep>& judged);
 
 }  // namespace assay

@@ -9,22 +9,23 @@
 
 namespace assay {
 
-/// What is known about a failing pair besides its elements.
+/// Facts about a failing pair besides its elements.
 struct DiagnosisContext {
-  Allowed allowed;               ///< as in the rule that judged the pair
+  Allowed allowed;               ///< the allowed error of the rule that judged the pair
   std::vector<KnownSize> sizes;  ///< mesh dimensions, micro-batches, ranks, ..
 };
 
-/// The explanations that hold, most specific first; empty if none does. Each is a model of what the actual
-/// tensor is given the reference: every element is within the tolerance of the pair under it, elements that
-/// fail without it are not explained by accident (a code that names the model is shorter than one that lists
-/// them), and their error falls to a quarter at least. A pair that passes needs none and gets none.
-/// Memory beside the sources: at most some 64 MB.
+/// Returns the explanations that hold, most specific first.
+/// An explanation is a model that computes the actual tensor from the reference. It holds if every element is
+/// within the tolerance of the pair, if the failing elements are not explained by accident (a code that names
+/// the model is shorter than one that lists them), and if their error falls to a quarter at least. A pair
+/// that passes gets no explanation.
+/// Needs at most about 64 MB beside the sources.
 std::vector<Diagnosis> diagnose(const TensorSource& actual, const TensorSource& reference,
                                 const DiagnosisContext&);
 
-/// Where the elements over tolerance lie, if that says something: "rows 48..63 and columns 80..95: 256 of 256
-/// wrong there, none elsewhere". A description, not a proof; empty if they lie everywhere or at random.
+/// Describes the place of the elements over tolerance: "rows 48..63 and columns 80..95: 256 of 256 wrong
+/// there, none elsewhere". Empty if they lie everywhere or at random. This is a description, not a proof.
 std::string error_pattern(const TensorSource& actual, const TensorSource& reference, const DiagnosisContext&);
 
 }  // namespace assay

@@ -38,19 +38,19 @@ void for_each_element(const Columns& columns, F f) {
   }
 }
 
-/// What an element should be and how far rounding may take it from there.
+/// The right value of an element, and its allowed rounding error.
 struct Expected {
   double value, allowed;
 };
 
-/// Elements that are not what they should be.
+/// The elements outside their allowed error.
 struct StepErrors {
   double ratio = 0;  ///< largest error / allowed
   std::int64_t over = 0, first = -1, last = -1;
   bool holds() const { return ratio <= 1; }
 };
 
-/// @param expected  of x, where x[0] is the element that is judged
+/// @param expected  the right value, as a function of x; x[0] is the judged element
 template <class F>
 StepErrors check_elements(const Columns& columns, F expected) {
   StepErrors errors;

@@ -17,7 +17,7 @@ struct NamedFactor {
   int far_fetched = 0;  ///< 0: a size, a product; 1: a ratio, a power of two; 2: a root
 };
 
-/// All of them, by rising value; of equal values the least far-fetched first.
+/// Returns all factors by rising value; of equal values the least far-fetched first.
 std::vector<NamedFactor> factor_names(std::span<const KnownSize>);
 
 /// A program's own numbers are short: the value in as few digits as `fits` accepts, at most 3, or as it is.

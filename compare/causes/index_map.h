@@ -8,22 +8,22 @@
 
 namespace assay {
 
-/// The actual tensor as a reordered reference: seen as [outer, count, inner], slice j of the middle dimension
-/// holds what is slice source(j) of the reference's. -1: it comes from nowhere.
+/// The actual tensor as a reordered reference. Both are seen as [outer, count, inner]; slice j of the middle
+/// dimension is slice source(j) of the reference. -1: it comes from no slice.
 struct IndexMap {
   std::int64_t count, inner;
   std::function<std::int64_t(std::int64_t)> source;
-  bool zero_elsewhere = false;  ///< what comes from nowhere is zero; else nothing is said of it
+  bool zero_elsewhere = false;  ///< slices without a source are zero; else they are not judged
 
-  /// The flat position whose element is expected at `position`, or -1.
+  /// Returns the flat position of the reference whose element is expected at `position`, or -1.
   std::int64_t operator()(std::int64_t position) const {
     const std::int64_t row = position / inner, j = row % count, from = source(j);
     return from < 0 ? -1 : position + (from - j) * inner;
   }
 };
 
-/// Elements of the reference in any order. A source that does not lie in one place is read as a whole where
-/// it is small; of a larger one only long runs are taken.
+/// Reads elements of the reference in any order. A source without contiguous storage is read as a whole if it
+/// is small; of a larger one, only long runs are read.
 class Reordering {
  public:
   /// @param any_place  the maps may send each slice anywhere: that it fits somewhere is part of the accident
@@ -32,10 +32,10 @@ class Reordering {
   double value(std::int64_t position) const;
   /// Whether maps with such an inner extent can be verified.
   bool affordable(std::int64_t inner) const { return whole_ || inner >= 256; }
-  /// Explains some of the wrong elements.
+  /// Returns whether the map explains a sample of the wrong elements.
   bool plausible(const IndexMap&) const;
-  /// Takes the map to every element. Nothing if it does not hold, or is no more than accident.
-  /// @param parameters  bits that choose this map among those that were tried
+  /// Applies the map to every element. Returns nothing if it does not hold, or is no more than an accident.
+  /// @param parameters  bits that choose this map among the tried ones
   std::optional<Fit> proven(const IndexMap&, double parameters, std::int64_t explained) const;
 
  private:

@@ -4,7 +4,7 @@
 
 #include "assay/compare/causes/failing_pair.h"
 
-/// Explanations of a failing pair by a tensor that was recorded elsewhere in the run.
+/// Explanations of a failing pair by another recorded tensor of the run.
 namespace assay {
 
 /// Largest error / allowed with `other` in the reference's place; nothing unless it is the actual tensor.

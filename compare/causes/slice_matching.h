@@ -7,11 +7,11 @@
 
 namespace assay {
 
-/// Which slice of the reference each slice of the actual tensor is, along one dimension.
+/// The slices of the reference that the slices of the actual tensor are, along one dimension.
 struct SliceMatch {
-  std::vector<std::int64_t> source;  ///< empty: some slice has no match
-  std::int64_t moved = 0;            ///< slices that are not their own
-  bool bijective = false;            ///< every slice of the reference is there
+  std::vector<std::int64_t> source;  ///< empty if a slice has no match
+  std::int64_t moved = 0;            ///< slices at another place
+  bool bijective = false;            ///< every slice of the reference occurs once
 };
 
 /// Matches the slices that hold wrong elements by random projections of each, nearest first. A match is a
@@ -24,7 +24,7 @@ struct PermutationText {
   std::string text;
   double bits;
 };
-/// @param one, many  what is permuted: "row", "rows"
+/// @param one, many  the permuted things: "row", "rows"
 PermutationText describe_permutation(const SliceMatch&, const std::string& one, const std::string& many);
 
 }  // namespace assay

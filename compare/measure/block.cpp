@@ -208,7 +208,8 @@ template <class V, class ValueAt>
 void BlockPass::keep(V& best, std::int64_t& best_at, V largest, std::size_t first, ValueAt value_at) {
   if (best_at >= 0 && best_at < begin_ && !(largest > best)) return;
   for (std::size_t i = first; i < padded_; ++i) {
-    if (value_at(i) == largest) return keep_larger(best, best_at, largest, begin_ + static_cast<std::int64_t>(i));
+    if (value_at(i) == largest)
+      return keep_larger(best, best_at, largest, begin_ + static_cast<std::int64_t>(i));
   }
 }
 

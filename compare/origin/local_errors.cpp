@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
 
 #include "assay/compare/causes/diagnosis.h"
 #include "assay/compare/result/metrics.h"
+#include "assay/compare/result/trouble.h"
 #include "assay/dumps/io/json.h"
 
 namespace assay {
@@ -64,14 +64,14 @@ bool LocalErrors::is_spent() const {
 }
 
 std::optional<JudgedCall> LocalErrors::recorded_call(const Dump& dump, const RecordedCalls& calls,
-                                           const LogicalTensor& tensor, const Finding& f) const {
+                                                     const LogicalTensor& tensor, const Finding& f) const {
   std::vector<RecordedCall> made_by = calls.producers(tensor);
   if (made_by.empty() || !std::ranges::all_of(made_by, &RecordedCall::is_complete)) return {};
   return std::make_optional<JudgedCall>(dump, std::move(made_by), merge(dump, tensor).tensor.whole(),
-                                    worst_element(*f.metrics));
+                                        worst_element(*f.metrics));
 }
 
-std::optional<LocalErrors::Judgement> LocalErrors::judge(const Finding& f, const Pair& pair) {
+std::optional<LocalErrors::Judgement> LocalErrors::judge(Finding& f, const Pair& pair) {
   if (!f.metrics || pair.actual == nullptr || pair.reference == nullptr) {
     ++unjudged_.no_call;
     return {};
@@ -80,12 +80,12 @@ std::optional<LocalErrors::Judgement> LocalErrors::judge(const Finding& f, const
     ++unjudged_.no_budget;
     return {};
   }
-  try {
-    return judge_call(f, pair);
-  } catch (const std::exception&) {  // it cannot be read, or not be held in float64: nothing can be said
+  std::optional<Judgement> judgement;
+  if (const auto trouble = trouble_in([&] { judgement = judge_call(f, pair); })) {
     ++unjudged_.unreadable;
-    return {};
+    f.notes.push_back(fmt::format("not judged on its own recorded inputs: {}", *trouble));
   }
+  return judgement;
 }
 
 std::optional<LocalErrors::Judgement> LocalErrors::judge_call(const Finding& f, const Pair& pair) {
@@ -112,14 +112,16 @@ std::optional<LocalErrors::Judgement> LocalErrors::judge_call(const Finding& f, 
     return {};
   }
   if (!is_within(*compared)) {
-    if (const auto other = variant_of_both(*actual, *reference, *variant, key)) return judgement(*actual, *other);
+    if (const auto other = variant_of_both(*actual, *reference, *variant, key))
+      return judgement(*actual, *other);
   }
   return judgement(*actual, {*variant, *compared});
 }
 
 // Attributes that the reference does not tell apart are no mistake: an epsilon beside large inputs.
-std::optional<LocalErrors::Judged> LocalErrors::variant_of_both(const JudgedCall& actual, const JudgedCall& reference,
-                                                             const CallVariant& but, const Key& key) {
+std::optional<LocalErrors::Judged> LocalErrors::variant_of_both(const JudgedCall& actual,
+                                                                const JudgedCall& reference,
+                                                                const CallVariant& but, const Key& key) {
   for (const CallVariant& v : variants_of(actual.op())) {
     if (v.text == but.text || v.fp8 != but.fp8 || refused_variants_[key].contains(v.text)) continue;
     auto compared = fit(actual, v);
@@ -151,30 +153,32 @@ LocalErrors::Judgement LocalErrors::judgement(const JudgedCall& actual, const Ju
   const JudgedCall::Compared& c = judged.compared;
   const std::string name = fmt::format("{}{}", actual.op().name,
                                        judged.variant.text.empty() ? "" : " (" + judged.variant.text + ")");
-  Judgement local{c.ratio, fmt::format("{} on its own recorded inputs: error/allowed {:.3g}", name, c.ratio), {}};
-  if (c.ratio > 1) local.diagnoses = mistake_diagnoses(actual, judged.variant);
-  if (!options_.isolate || is_within(c)) return local;
+  Judgement found{
+      c.ratio, fmt::format("{} on its own recorded inputs: error/allowed {:.3g}", name, c.ratio), {}};
+  if (!(c.ratio <= 1)) found.diagnoses = mistake_diagnoses(actual, judged.variant);
+  if (!options_.isolate || is_within(c)) return found;
   if (c.ratio <= 1) {
-    local.ratio = std::abs(c.scale->excess) / c.scale->allowed;
-    local.how = fmt::format(
+    found.ratio = std::abs(c.scale->excess) / c.scale->allowed;
+    found.how = fmt::format(
         "{} on its own recorded inputs: each element is within its bound (error/allowed {:.3g}), but as a "
         "whole "
         "it is off by {:.2g} of itself where roundings make no more than {:.2g}",
         name, c.ratio, c.scale->excess, c.scale->allowed);
-    local.diagnoses.push_back(
+    found.diagnoses.push_back(
         {"factor",
          fmt::format("actual = {:.6g} x what {} makes of its own inputs (+- {:.1g}); error/allowed {:.2g}",
                      1 + c.scale->excess, actual.op().name, c.scale->allowed, c.ratio),
          c.ratio});
-    return local;
+    return found;
   }
-  if (local.diagnoses.empty()) local.diagnoses = value_diagnoses(c, actual);
-  return local;
+  if (found.diagnoses.empty()) found.diagnoses = value_diagnoses(c, actual);
+  return found;
 }
 
 // By the sharpest comparison there is: what the operator makes of the same inputs, each element within the
 // bound of its rounding.
-std::vector<Diagnosis> LocalErrors::value_diagnoses(const JudgedCall::Compared& c, const JudgedCall& actual) const {
+std::vector<Diagnosis> LocalErrors::value_diagnoses(const JudgedCall::Compared& c,
+                                                    const JudgedCall& actual) const {
   if (!is_float(c.actual.dtype())) return {};
   std::vector<Diagnosis> found = diagnose(c.actual, c.golden, {{0, 0, c.allowed}, options_.sizes});
   for (Diagnosis& d : found)
@@ -183,7 +187,7 @@ std::vector<Diagnosis> LocalErrors::value_diagnoses(const JudgedCall::Compared& 
 }
 
 std::optional<JudgedCall::Compared> LocalErrors::fit(const JudgedCall& call, const CallVariant& variant,
-                                                 const Arithmetic& arithmetic) {
+                                                     const Arithmetic& arithmetic) {
   if (is_spent()) return {};
   work_ += call.work() * share_of_values;
   if (!call.may_fit(variant, arithmetic)) return {};

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <exception>
 #include <limits>
 #include <map>
 #include <optional>
@@ -11,11 +10,12 @@
 #include "assay/compare/calls/gradient_sums.h"
 #include "assay/compare/calls/wires.h"
 #include "assay/compare/causes/known_sizes.h"
-#include "assay/compare/origin/propagated_error.h"
 #include "assay/compare/origin/local_errors.h"
 #include "assay/compare/origin/open_failures.h"
+#include "assay/compare/origin/propagated_error.h"
 #include "assay/compare/result/finding.h"
 #include "assay/compare/result/printable.h"
+#include "assay/compare/result/trouble.h"
 
 namespace assay {
 namespace {
@@ -55,7 +55,8 @@ class Origins {
 
   void find() {
     for (std::size_t i = 0; i < pairs_.size(); ++i) {
-      if (wires_ && pairs_[i].actual != nullptr && findings_[i].verdict != Verdict::ignored) judge_isolated(i);
+      if (wires_ && pairs_[i].actual != nullptr && findings_[i].verdict != Verdict::ignored)
+        judge_isolated(i);
       find(i);
     }
   }
@@ -72,8 +73,12 @@ class Origins {
                                      {u.no_budget, "were left out, as enough was replayed before them"}}) {
       if (count > 0) text += fmt::format("; {} {}", grouped(count), why);
     }
-    return text + fmt::format("; {} of {} inputs are known to be what was given before them",
-                              grouped(wires_->known()), grouped(wires_->inputs()));
+    text += fmt::format("; {} of {} inputs are known to be what was given before them",
+                        grouped(wires_->known()), grouped(wires_->inputs()));
+    if (const auto& troubles = wires_->troubles(); !troubles.empty())
+      text += fmt::format("; {} of the reference cannot be read ({}{})", grouped(std::ssize(troubles)),
+                          troubles.front(), troubles.size() > 1 ? ", .." : "");
+    return text;
   }
 
  private:
@@ -90,6 +95,12 @@ class Origins {
                         local->diagnoses.empty() ? "" : ": " + local->diagnoses.front().text));
   }
 
+  // A tensor that is unreadable itself has its reason already.
+  void add_note(std::size_t i, std::string_view consequence, const std::string& trouble) {
+    Finding& f = findings_[i];
+    if (f.verdict != Verdict::unreadable) f.notes.push_back(fmt::format("{}: {}", consequence, trouble));
+  }
+
   static void fail(Finding& f, const std::string& why) {
     if (f.verdict == Verdict::passed)
       f.reason = fmt::format("the end-to-end tolerance passes, but {}", why);
@@ -103,11 +114,11 @@ class Origins {
   void follow_wires(std::size_t i) {
     const LogicalTensor &reference = *pairs_[i].reference, &actual = *pairs_[i].actual;
     std::optional<std::string> broken;
-    try {
+    const auto trouble = trouble_in([&] {
       broken = wires_->broken(reference, actual);
       if (!broken) broken = broken_sum(sides_, *wires_, reference, actual);
-    } catch (const std::exception&) {  // a tensor that cannot be read has its own finding
-    }
+    });
+    if (trouble) add_note(i, "not compared with the result that it comes from", *trouble);
     if (!broken) return;
     fail(findings_[i], *broken);
     broken_wires_[i] = *broken;
@@ -269,14 +280,17 @@ class Origins {
   // small beside the parameter.
   std::optional<Origin> follow_inputs(std::size_t i, const std::vector<std::size_t>& inputs) {
     const Finding& f = findings_[i];
-    if (replicas_differ_[i] || !is_result(f.id) || f.id.phase == Phase::optimizer || !is_float(f.actual_dtype))
+    if (replicas_differ_[i] || !is_result(f.id) || f.id.phase == Phase::optimizer ||
+        !is_float(f.actual_dtype))
       return {};
     std::vector<Pair> given;
     for (const std::size_t k : inputs) {
       if (findings_[k].id.slot != "param" && findings_[k].metrics && is_float(findings_[k].actual_dtype))
         given.push_back(pairs_[k]);
     }
-    const auto found = propagated_error(sides_, pairs_[i], given);
+    std::optional<PropagatedError> found;
+    const auto trouble = trouble_in([&] { found = propagated_error(sides_, pairs_[i], given); });
+    if (trouble) add_note(i, "not compared with the errors of its inputs", *trouble);
     if (!found) return {};
     return rounding_origin(
         i, found->ratio,
@@ -297,7 +311,7 @@ class Origins {
     const auto known = isolated_.find(i);
     const auto local = known != isolated_.end() ? known->second : local_.judge(f, pairs_[i]);
     if (!local) return {};
-    if (local->ratio > 1) {
+    if (!(local->ratio <= 1)) {
       f.diagnoses.insert(f.diagnoses.end(), local->diagnoses.begin(), local->diagnoses.end());
       return Origin{Origin::Kind::created, local->ratio, local->how, ""};
     }
@@ -312,22 +326,23 @@ class Origins {
   const StepOrigins& steps_;
   LocalErrors local_;
   std::map<std::size_t, std::optional<LocalErrors::Judgement>>
-      isolated_;                                  ///< results that were judged by themselves
-  std::int64_t results_ = 0;                   ///< that were to be
+      isolated_;                                     ///< results that were judged by themselves
+  std::int64_t results_ = 0;                         ///< that were to be
   std::map<std::size_t, std::string> broken_wires_;  ///< what is not what was given
   std::map<const LogicalTensor*, std::size_t> by_tensor_;
   std::map<Identity, std::size_t> by_id_;
   std::int64_t first_step_ = std::numeric_limits<std::int64_t>::max();
-  std::vector<bool> replicas_differ_;   // ranks disagree
-  OpenFailures open_;        // so far
-  std::size_t from_ = none;  // the failure that the present one follows from
+  std::vector<bool> replicas_differ_;  // ranks disagree
+  OpenFailures open_;                  // so far
+  std::size_t from_ = none;            // the failure that the present one follows from
 };
 
 }  // namespace
 
 void find_origins(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides,
                   const StepOrigins& steps) {
-  if (std::ranges::none_of(findings, [](const Finding& f) { return is_certain_failure(f) || is_undecided(f); }))
+  if (std::ranges::none_of(findings,
+                           [](const Finding& f) { return is_certain_failure(f) || is_undecided(f); }))
     return;
   Origins(findings, pairs, sides, steps, {}).find();
 }

@@ -61,7 +61,8 @@ class TomlTable {
   const std::string& where_;
 };
 
-void read_mesh(LayoutRules& rules, const TomlTable& table, const std::string& where, const std::string& source) {
+void read_mesh(LayoutRules& rules, const TomlTable& table, const std::string& where,
+               const std::string& source) {
   LayoutRules::MeshRule rule{
       {table.texts("dims"), table.numbers("shape", 1)}, table.text_or_none("rank"), source};
   if (rule.mesh.dims.size() != rule.mesh.shape.size())
@@ -151,7 +152,7 @@ void check_pattern(const std::string& pattern, std::size_t groups, const std::st
 }
 
 bool read_layout_table(LayoutRules& rules, std::string_view kind, const toml::table& t,
-                      const std::string& where, const std::string& source) {
+                       const std::string& where, const std::string& source) {
   if (kind == "mesh") {
     read_mesh(rules, {t, where, {"dims", "shape", "rank"}}, where, source);
   } else if (kind == "renumber") {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "assay/compare/rules/layout_tables.h"
 #include "assay/compare/rules/policy.h"
 #include "assay/compare/rules/required_text.h"
-#include "assay/compare/rules/layout_tables.h"
 #include "assay/golden/error.h"
 #include "assay/operators/engine/operator.h"
 

@@ -11,12 +11,11 @@
 
 namespace assay {
 
-/// The elements of a dataset in chunks, or of none but its fill value, as they are asked for: unfiltered
-/// chunks are never copied as a whole, and others are decoded when a window touches them. What is kept of
-/// them is a row of chunks, or 64 MiB if that is less.
-/// @param dtype  the bits are taken as it
-/// @throws Error for chunks of another size than they must have; the windows throw for those that do not
-///         inflate
+/// The elements of a dataset in chunks, or with nothing but its fill value, as they are asked for. Unfiltered
+/// chunks are never copied as a whole; other chunks are decoded when a window touches them. The cache holds a
+/// row of chunks, or 64 MiB if that is less.
+/// @param dtype   the type of the bits
+/// @throws Error  for chunks of a wrong size; a window throws for chunks that do not inflate
 TensorSource windows_of(Hdf5Chunks, const Hdf5File::Dataset&, DType dtype, std::shared_ptr<const MappedFile>);
 
 /// A tensor in C order that is cut into chunks in C order; trailing dimensions that are not cut are one with

@@ -108,7 +108,7 @@ class PieceRuns {
 /// Everything that assembles one tensor.
 struct Assembly {
   std::vector<Share> parts;
-  std::vector<PieceRuns> runs;                 // by their first element
+  std::vector<PieceRuns> runs;            // by their first element
   std::vector<std::int64_t> last_so_far;  // of runs[0..i]
 
   Assembly(const Shape& shape, std::vector<Share> given) : parts(std::move(given)) {

@@ -70,8 +70,8 @@ std::optional<double> ratio_of_unpermute(const std::vector<std::int64_t>& places
     return &*std::ranges::find_if(tensors, [&](const LogicalTensor& t) { return t.id.module == module; });
   };
   const RecordedCall recorded{&find_operator("moe_unpermute"),
-                          "y",
-                          {{"expert_out", tensor("rows")}, {"sorted_index", tensor("places")}}};
+                              "y",
+                              {{"expert_out", tensor("rows")}, {"sorted_index", tensor("places")}}};
   return JudgedCall(dump, {recorded}, merge(dump, *tensor("y")).tensor.whole(), 0).ratio({});
 }
 

@@ -36,15 +36,14 @@ struct UsedGradient {
   double clip = 1, l2 = 0;
 };
 
-/// How the update is made of the moments after the step: p' = kept p - rate m' / (sqrt(v') + floor), or
-/// / sqrt(v' + floor).
+/// The form of the update: p' = kept p - rate m' / (sqrt(v') + floor), or / sqrt(v' + floor).
 struct UpdateForm {
   double kept = 1, rate = 0, floor = 0;
   bool inside = false;
 };
 
-/// Each stage from what this side itself recorded, judged on every element by the rounding that the
-/// operations of any kernel make (adam_rule.cpp).
+/// The errors of each stage, computed from the recorded values of the same side. Every element is judged by
+/// the rounding of any kernel (adam_rule.cpp).
 StepErrors first_moment_errors(const StepTensors&, const AdamRule&, const UsedGradient&);
 StepErrors second_moment_errors(const StepTensors&, const AdamRule&, const UsedGradient&);
 StepErrors update_errors(const StepTensors&, const AdamRule&, std::int64_t t, const UpdateForm&);
@@ -52,10 +51,10 @@ StepErrors update_errors(const StepTensors&, const AdamRule&, std::int64_t t, co
 /// m' / (sqrt(v') + floor), 0 where both are 0.
 double direction(double first, double second, const UpdateForm&);
 
-/// Relative errors of what a kernel has for 1 - beta and for 1 - beta^t.
+/// The relative errors of 1 - beta and 1 - beta^t in a kernel.
 double error_of_rest(double beta, double u);
 double error_of_correction(double beta, std::int64_t t, double u);
-/// Of a dtype narrower than the arithmetic: what is recorded is a rounding of what was used; else 0.
+/// The relative error of a tensor that was recorded in a narrower dtype than the arithmetic; else 0.
 double storage_error(const std::optional<TensorSource>&, double u);
 
 }  // namespace assay

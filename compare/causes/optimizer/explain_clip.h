@@ -10,23 +10,23 @@
 
 namespace assay {
 
-/// Of one step on the actual side.
+/// One step of the actual side.
 struct ClipOfStep {
   std::int64_t step;
-  double norm;   ///< that it recorded, or that of its gradients
-  double right;  ///< the coefficient that it should have used
+  double norm;   ///< the recorded norm, or that of the recorded gradients
+  double right;  ///< the right coefficient
   const GradientSquares& squares;
   double u;
   std::span<const KnownSize> sizes;
 };
 
-/// A fault of kind "clip", and whose it is.
+/// A fault of kind "clip", and the parameter that shows it.
 struct ClipFault {
   std::string name;
   StepFault* fault;
 };
 
-/// Says which norm is behind coefficients that are not the reference's min(1, max_norm / (norm + 1e-6)).
+/// Explains the norm behind coefficients that differ from min(1, max_norm / (norm + 1e-6)) of the reference.
 void explain_clip(const std::vector<ClipFault>&, const ReferenceRule&, const ClipOfStep&);
 
 }  // namespace assay

@@ -32,7 +32,7 @@ std::string layer_prefix(const std::string& name) {
 
 double GradientSquares::norm() const {
   double sum = 0;
-  for (const auto& [name, square] : of) sum += square;
+  for (const auto& [name, square] : by_parameter) sum += square;
   return std::sqrt(sum);
 }
 
@@ -50,7 +50,8 @@ double GradientSquares::norm_of(const std::set<std::string>& names) const {
 double GradientSquares::error(double u) const {
   constexpr double deviations = 6;
   return deviations * u *
-         (std::sqrt(static_cast<double>(largest)) + std::sqrt(static_cast<double>(by_parameter.size())) + 2) / 2;
+         (std::sqrt(static_cast<double>(largest)) + std::sqrt(static_cast<double>(by_parameter.size())) + 2) /
+         2;
 }
 
 GradientSquares gradient_squares(const std::vector<ReducedGradient>& gradients, bool is_actual) {

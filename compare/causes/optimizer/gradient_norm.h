@@ -13,7 +13,7 @@
 
 namespace assay {
 
-/// The norm of all gradients of a step, from the recorded ones.
+/// The norm of all recorded gradients of a step.
 struct GradientSquares {
   std::map<std::string, double> by_parameter;  ///< sums of squares
   std::vector<NamedShape> parameters;
@@ -21,16 +21,16 @@ struct GradientSquares {
 
   double norm() const;
   double norm_of(const std::set<std::string>&) const;
-  /// By how much, relative, a program's own norm may differ: the rounding of its sums, those of a parameter
-  /// and that over parameters.
+  /// The relative rounding error of the norm in a program: its sums over the elements of a parameter and over
+  /// parameters.
   double error(double u) const;
 };
 GradientSquares gradient_squares(const std::vector<ReducedGradient>&, bool is_actual);
 
-/// Which gradients a wrong norm has counted more than once, or not at all: "the experts 2 times (2 = tp)",
-/// "sqrt(2) times the norm", "without lm_head.weight", "of the layers .. only". Nothing if no such sum has
-/// this norm.
-/// @param error  relative, of `norm`
+/// Names the gradients that a wrong norm counts more than once or not at all: "the experts 2 times (2 = tp)",
+/// "sqrt(2) times the norm", "without lm_head.weight", "of the layers .. only". Returns nothing if no such
+/// sum has this norm.
+/// @param error  the relative error of `norm`
 std::optional<std::string> explain_norm(const GradientSquares&, double norm, double error,
                                         std::span<const KnownSize>);
 

@@ -4,10 +4,11 @@
 
 namespace assay {
 
-/// Judges the parameter after the step, given the side's own moments after it.
+/// Judges the parameter after the step, given the moments after the step on the same side.
 void judge_update(const ParameterStep&, const ReferenceRule&, JudgedStep&);
 
-/// Whether the update is that of another rule, perhaps with another weight decay; sets both faults then.
+/// Returns whether the update follows another rule, perhaps with another weight decay; if so, sets both
+/// faults.
 bool takes_rule(const ParameterStep&, const ReferenceRule&, const StepFault& of_rule, JudgedStage& update);
 
 }  // namespace assay

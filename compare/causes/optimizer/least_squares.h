@@ -10,22 +10,22 @@
 
 namespace assay {
 
-/// A number that was fitted, and how far it may be off.
+/// A fitted number and its standard deviation.
 struct Estimate {
   double value = 0, sigma = 0;
-  /// Equations that the fit had more than unknowns: how far its sigma can be believed.
+  /// The number of equations beyond the unknowns: it limits the trust in sigma.
   double left = std::numeric_limits<double>::infinity();
 
   /// offset + factor * this.
   Estimate scaled(double factor, double offset = 0) const;
 };
 
-/// The mean of several of one number, by their sigmas, as far as they can be believed; none: 0, with an
-/// infinite sigma.
+/// Returns the mean of several estimates of one number, weighted by their sigmas as far as these can be
+/// trusted. Without estimates: 0 with an infinite sigma.
 Estimate pooled(std::vector<Estimate>);
 
-/// Programs' own numbers are short: the one of at most 4 digits that is within `slack`, float32's rounding
-/// and six sigmas, or nothing.
+/// Returns the short number (at most 4 digits) within `slack`, the rounding of float32 and six sigmas, if
+/// there is one. The settings of a program are short numbers.
 std::optional<double> short_number(const Estimate&, double slack);
 
 /// y = sum_k c_k x_k, each equation with a weight.
@@ -36,7 +36,7 @@ class LeastSquares {
 
   explicit LeastSquares(std::size_t unknowns) : n_(unknowns) {}
   void add(double y, const Row& x, double weight);
-  /// Nothing where the columns do not tell the unknowns apart.
+  /// Returns nothing if the columns do not separate the unknowns.
   std::optional<std::vector<Estimate>> solve() const;
 
  private:
@@ -53,8 +53,8 @@ struct Equation {
   double weight = 0;
 };
 
-/// Fits the equations of all elements. The residual is fitted once more: what normal equations lose to
-/// rounding comes back.
+/// Fits the equations of all elements. A second fit of the residual recovers the accuracy that normal
+/// equations lose to rounding.
 template <class F>
 std::optional<std::vector<Estimate>> fit_elements(const Columns& columns, std::size_t unknowns, F equation) {
   std::optional<std::vector<Estimate>> fit;

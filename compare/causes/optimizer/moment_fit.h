@@ -7,8 +7,8 @@
 
 namespace assay {
 
-/// A moment as a sum of what was recorded: m' = kept m + gain g + l2_gain p. Each is within
-/// rounding on every element; fewest terms first.
+/// A moment as a sum of recorded tensors: m' = kept m + gain g + l2_gain p, with every element within
+/// rounding. Forms with fewer terms are tried first.
 struct MomentFit {
   Estimate kept, gain, l2_gain, other_gain;
   StepErrors errors;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <exception>
 #include <set>
 
 #include "assay/compare/causes/agree.h"
@@ -16,6 +15,7 @@
 #include "assay/compare/causes/optimizer/other_gradients.h"
 #include "assay/compare/causes/optimizer/reference_rule.h"
 #include "assay/compare/causes/optimizer/step_faults.h"
+#include "assay/compare/result/trouble.h"
 
 namespace assay {
 namespace {
@@ -255,12 +255,11 @@ StepOrigins find_optimizer_faults(std::vector<Finding>& findings, const std::vec
   // A step that has the reference's bits is the reference's step.
   const auto first = std::ranges::find_if(findings, differs);
   if (first == findings.end()) return {};
-  try {
-    return Faults(findings, pairs, sides).find();
-  } catch (const std::exception& problem) {  // bad_alloc included: the comparison itself stands
-    first->notes.push_back(fmt::format("the optimizer's steps were not judged: {}", problem.what()));
-    return {};
-  }
+  StepOrigins origins;
+  // The verdicts of the comparison stand without a judgement of the steps.
+  if (const auto trouble = trouble_in([&] { origins = Faults(findings, pairs, sides).find(); }))
+    first->notes.push_back(fmt::format("the optimizer's steps were not judged: {}", *trouble));
+  return origins;
 }
 
 }  // namespace assay

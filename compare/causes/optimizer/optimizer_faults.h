@@ -10,25 +10,25 @@
 
 namespace assay {
 
-/// What the reference's optimizer, on the actual side's own recorded gradient, states and parameter, says of
-/// one of its results.
+/// The judgement of one result of an optimizer: the optimizer of the reference is applied to the recorded
+/// gradient, states and parameter of the actual side.
 struct StepOrigin {
-  double ratio = 0;  ///< largest error / allowed: at most 1 where this side took the same step
+  double ratio = 0;  ///< largest error / allowed: at most 1 if this side took the same step
   std::string how;
-  std::optional<std::size_t> root;  ///< the finding that reports the mistake which this one shows, too
+  std::optional<std::size_t> root;  ///< the finding that reports the same mistake
 };
 using StepOrigins = std::map<std::size_t, StepOrigin>;  ///< by finding
 
-/// Judges every parameter's step by itself. The optimizer's numbers, which dumps do not hold, are those with
-/// which the reference's own recording is reproduced within rounding; where none do, nothing is said. A
-/// mistake that many parameters share, or several steps, is one failure: Finding::diagnoses of the first, who
-/// fails even where its difference is within the rule. Kinds: "weight_decay", "l2_decay", "bias_correction",
-/// "epsilon", "betas", "learning_rate", "sign", "clip", "norm", "not_updated", "stale".
-/// @param pairs  of findings[i], for as many as there are
+/// Judges the step of every parameter by itself. The settings of the optimizer, which dumps do not hold, are
+/// those that reproduce the recording of the reference within rounding; if none do, no step is judged.
+/// A mistake that several parameters or steps share is one failure, in Finding::diagnoses of the first
+/// finding, which fails even if its difference is within the rule. Kinds: "weight_decay", "l2_decay",
+/// "bias_correction", "epsilon", "betas", "learning_rate", "sign", "clip", "norm", "not_updated", "stale".
+/// @param pairs  the pairs of the first findings, in order
 StepOrigins find_optimizer_faults(std::vector<Finding>& findings, const std::vector<Pair>& pairs,
                                   const Sides&);
 
-/// Whether a diagnosis is one of these.
+/// Returns whether a diagnosis has one of these kinds.
 bool is_of_optimizer(const Diagnosis&);
 
 }  // namespace assay

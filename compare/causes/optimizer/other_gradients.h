@@ -7,8 +7,9 @@
 
 namespace assay {
 
-/// Gradients beside the right one that the actual side recorded: that of the step before, shares of ranks and
-/// micro-batches before they were added up, those of other parameters of the same shape.
+/// Returns the recorded gradients of the actual side that a program may have used by mistake: the gradient of
+/// the step before, shares of ranks and micro-batches before their sum, gradients of other parameters of the
+/// same shape.
 std::vector<OtherGradient> other_gradients(const ParameterStep&, const RecordedSteps&, const Sides&);
 
 }  // namespace assay

@@ -11,16 +11,17 @@
 
 namespace assay {
 
-/// What one side recorded of one step of one parameter. Without values: not recorded.
+/// The recorded tensors of one side for one step of one parameter. Without a value: not recorded.
 struct StepTensors {
   std::optional<TensorSource> before, after, gradient;
   std::optional<TensorSource> first_before, first, second_before, second;  ///< moments: exp_avg, exp_avg_sq
   bool starts = false;  ///< no step was recorded before: moments that were not recorded are zeros
-  /// Of the arithmetic of the step: float32's, or float64's where all is recorded in float64.
+  /// The unit roundoff of the step: that of float64 if all tensors were recorded in float64, else that of
+  /// float32.
   double u = 0;
 };
 
-/// One step of one parameter on both sides, and which findings have its results.
+/// One step of one parameter on both sides, and the findings of its results.
 struct ParameterStep {
   std::string module, arg;
   std::int64_t step = 0;
@@ -31,7 +32,7 @@ struct ParameterStep {
   std::string name() const { return module + "." + arg; }
 };
 
-/// A scalar of a step, where a side recorded it.
+/// A scalar of a step, on each side that recorded it.
 struct StepScalar {
   std::optional<double> actual, reference;
   std::optional<std::size_t> finding;
@@ -44,7 +45,7 @@ struct ReducedGradient {
   TensorSource actual, reference;
 };
 
-/// Steps of Adam's kind: those of parameters whose moments both sides recorded, in the order of steps.
+/// The steps of optimizers like Adam, in order: of parameters with recorded moments on both sides.
 struct RecordedSteps {
   std::vector<ParameterStep> steps;
   std::map<std::int64_t, StepScalar> grad_norms;

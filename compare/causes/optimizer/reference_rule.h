@@ -11,14 +11,14 @@
 
 namespace assay {
 
-/// The optimizer that the reference's own recording shows. Which parameters' steps it reproduces within
-/// rounding, stage by stage, is known: of the others nothing is said.
+/// The optimizer rule that the recording of the reference shows. It lists the parameters and stages that the
+/// rule reproduces within rounding; the others are not judged.
 struct ReferenceRule {
   AdamRule rule;
-  /// Others that reproduce the recording as well: what tells them apart is lost in its rounding.
+  /// Other rules that reproduce the recording equally well: rounding hides the difference between them.
   std::vector<AdamRule> equivalent_rules;
-  std::int64_t before_first = 0;        ///< t of a step is its number minus this
-  double max_norm = 0;                  ///< inf: it was never seen to clip; 0: clips by no norm known
+  std::int64_t before_first = 0;        ///< t of a step is the number of the step minus this
+  double max_norm = 0;                  ///< inf: it never clipped; 0: the norm of clipping is not known
   double clip_epsilon = 1e-6;           ///< clip = max_norm / (norm + clip_epsilon)
   std::map<std::int64_t, double> clip;  ///< coefficient of each step
   std::map<std::int64_t, double> lr;    ///< of each step
@@ -36,7 +36,7 @@ struct ReferenceRule {
   UpdateForm update_form(const ParameterStep&) const;
 };
 
-/// Nothing where the reference's steps are not those of one Adam.
+/// Returns nothing if no single rule of Adam makes the steps of the reference.
 std::optional<ReferenceRule> reference_rule(const RecordedSteps&);
 
 }  // namespace assay

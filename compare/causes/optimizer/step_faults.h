@@ -14,7 +14,7 @@ struct OtherGradient {
   std::string text;  ///< "its gradient of the step before", "the share of rank 1 alone"
 };
 
-/// The reference's rule with other numbers: what all parameters of a run may have instead.
+/// The rule of the reference with other numbers, which all parameters of a run may share.
 struct AlternativeRule {
   AdamRule rule;
   std::int64_t steps = 0;  ///< added to t
@@ -23,23 +23,23 @@ struct AlternativeRule {
   UpdateForm update_form(const ReferenceRule&, const ParameterStep&) const;
 };
 
-/// What was done instead of the reference's step, verified on every element.
+/// A mistake in a step, verified on every element.
 struct StepFault {
   std::string kind;  ///< Diagnosis::kind
-  std::string key;   ///< the same for one mistake at several steps and parameters
-  std::string text;  ///< with the numbers of this step
+  std::string key;   ///< equal for the same mistake at several steps and parameters
+  std::string text;  ///< a sentence with the numbers of this step
   double residual = 0;
-  double clip = 0;                                  ///< of kind "clip": the coefficient that was used
-  double decay = 0, reference_decay = 0;            ///< of kinds "weight_decay" and "l2_decay"
-  std::optional<AlternativeRule> alternative = {};  ///< where it is one
+  double clip = 0;                                  ///< kind "clip": the used coefficient
+  double decay = 0, reference_decay = 0;            ///< kinds "weight_decay" and "l2_decay"
+  std::optional<AlternativeRule> alternative = {};  ///< if the mistake is another rule
 };
 
 /// One result of a step on the actual side.
 struct JudgedStage {
-  bool known = false;  ///< judged: the reference's own was reproduced
-  /// Where it is not the reference's, too.
+  bool known = false;  ///< whether it is judged: the reference's own result was reproduced
+  /// Whether it is judged and differs from the step of the reference.
   bool is_wrong() const { return known && !errors.holds(); }
-  StepErrors errors;  ///< of the reference's step on the actual side's own inputs
+  StepErrors errors;  ///< against the reference's step on the actual side's own inputs
   std::optional<StepFault> fault;
   std::optional<StepFault> also;  ///< a second mistake in the same result: another decay
 };
@@ -47,10 +47,10 @@ struct JudgedStep {
   JudgedStage first, second, update;
 };
 
-/// Takes the reference's step on what the actual side recorded before it, and finds what was done where the
-/// result is another.
-/// @param clip    the coefficient that this side should have used
-/// @param others  asked where neither gradient nor parameter explain the moments
+/// Takes the step of the reference on the recorded inputs of the actual side, and finds the mistake if the
+/// result differs.
+/// @param clip    the right clipping coefficient of this side
+/// @param others  gradients to try if neither gradient nor parameter explain the moments
 JudgedStep judge_step(const ParameterStep&, const ReferenceRule&, double clip,
                       const std::vector<OtherGradient>& others);
 

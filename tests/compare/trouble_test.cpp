@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <new>
+#include <stdexcept>
 
 #include "assay/operators/engine/golden.h"
 #include "recorded_pair.h"
@@ -10,15 +12,16 @@
 namespace assay {
 namespace {
 
-// A dump whose reading runs out of memory after so many reads of slots of a name.
-class ScarceDump : public MemoryDump {
+// A dump that reads tensors of one slot so many times, and fails at the next.
+class FailingDump : public MemoryDump {
  public:
   using MemoryDump::MemoryDump;
   std::string slot;
   mutable int reads_left = 1 << 20;
+  std::function<void()> fail = [] { throw std::bad_alloc(); };
 
   Tensor read(std::size_t index) const override {
-    if (records[index].id.slot == slot && reads_left-- <= 0) throw std::bad_alloc();
+    if (records[index].id.slot == slot && reads_left-- <= 0) fail();
     return MemoryDump::read(index);
   }
 };
@@ -26,7 +29,7 @@ class ScarceDump : public MemoryDump {
 // A norm whose result is 1 % too large.
 struct FaultyNorm {
   MemoryDump actual{"actual"};
-  ScarceDump reference{"reference"};
+  FailingDump reference{"reference"};
 
   FaultyNorm() {
     const Tensor x = normal_tensor(DType::float32, {8, 32}, 1);
@@ -52,15 +55,16 @@ struct FaultyNorm {
   }
 };
 
-TEST(OutOfMemory, WithoutAReplayTheReportStands) {
+TEST(OutOfMemory, WithoutAJudgedCallTheReportStands) {
   FaultyNorm norm;
-  ASSERT_TRUE(std::isfinite(norm.finding().origin->local_ratio)) << "it is replayed";
+  ASSERT_TRUE(std::isfinite(norm.finding().origin->local_ratio)) << "the call is judged";
   norm.reference.slot = "input";
   norm.reference.reads_left = 1;  // the comparison's own
   const Finding f = norm.finding();
   EXPECT_EQ(f.verdict, Verdict::failed);
   EXPECT_TRUE(std::isnan(f.origin->local_ratio));
   EXPECT_THAT(first_of(f.diagnoses), testing::HasSubstr("1.01")) << "nor is the search for causes ended";
+  EXPECT_THAT(f.notes, testing::Contains(testing::StartsWith("not judged on its own recorded inputs: ")));
 }
 
 TEST(OutOfMemory, WithoutADiagnosisTheReportStands) {
@@ -74,6 +78,34 @@ TEST(OutOfMemory, WithoutADiagnosisTheReportStands) {
   const Finding f = norm.finding();
   EXPECT_EQ(f.verdict, Verdict::failed);
   EXPECT_THAT(f.notes, testing::Contains(testing::StartsWith("no diagnosis: ")));
+}
+
+TEST(DamagedInput, IsSaidByTheTensorThatNeedsIt) {
+  FaultyNorm norm;
+  norm.reference.slot = "input";
+  norm.reference.reads_left = 1;
+  norm.reference.fail = [] { throw Error("x.npy: damaged"); };
+  EXPECT_THAT(norm.finding().notes,
+              testing::Contains("not judged on its own recorded inputs: x.npy: damaged"));
+}
+
+// A bug is no trouble of one tensor: neither the comparison, nor a judged call, nor the search for causes
+// keeps it for itself.
+TEST(Bug, LeavesTheComparison) {
+  FaultyNorm norm;
+  norm.reference.fail = [] { throw std::out_of_range("a bug"); };
+  for (const char* slot : {"input", "output"}) {
+    norm.reference.slot = slot;
+    constexpr int many = 1 << 20;
+    norm.reference.reads_left = many;
+    norm.finding();
+    const int reads = many - norm.reference.reads_left;
+    ASSERT_GE(reads, 2) << slot;
+    for (int before = 0; before < reads; ++before) {
+      norm.reference.reads_left = before;
+      EXPECT_THROW(norm.finding(), std::out_of_range) << slot << ", read " << before;
+    }
+  }
 }
 
 }  // namespace
