@@ -12,7 +12,7 @@
 namespace assay {
 namespace {
 
-// Larger results are replayed in some rows only: a second or so each.
+// Larger results are judged in some rows only. This amount of work takes about a second.
 constexpr double enough_work = 0x1p24;
 
 Tensor permuted(const Tensor& t, const Shape& order) {

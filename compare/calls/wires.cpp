@@ -60,8 +60,8 @@ Wires::Wires(const Sides& sides)
   find_parameters();
 }
 
-// In execution order, so that of several results with the same bits the last one before counts: what lies
-// between them only handed it on.
+// In execution order: of several results with the same bits the last one counts. The operations between them
+// only passed the value on.
 void Wires::find_sources() {
   std::vector<const LogicalTensor*> order;
   for (const LogicalTensor& t : sides_.reference_tensors) {

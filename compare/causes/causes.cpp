@@ -10,7 +10,7 @@
 
 #include "assay/compare/causes/known_sizes.h"
 #include "assay/compare/causes/optimizer/optimizer_faults.h"
-#include "assay/compare/causes/other_tensor.h"
+#include "assay/compare/causes/values/other_tensor.h"
 #include "assay/compare/result/trouble.h"
 
 namespace assay {

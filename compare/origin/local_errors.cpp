@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "assay/compare/causes/diagnosis.h"
+#include "assay/compare/causes/values/diagnosis.h"
 #include "assay/compare/result/metrics.h"
 #include "assay/compare/result/trouble.h"
 #include "assay/dumps/io/json.h"
@@ -14,11 +14,12 @@
 namespace assay {
 namespace {
 
-// Replays of one comparison: what they may add up together, about a minute at the 1.5e7 terms a second that
-// bounds take. A root stands before what follows from it, so that little is left out that would say more.
+// The budget of one comparison, in terms of all judged calls: about a minute at the 1.5e7 terms a second of
+// bounds. A root comes before its consequences, so the budget leaves out little that would say more.
 constexpr double most_work = 0x1p30;
 
-// Where every result is replayed: some ten minutes. A step of a tiny model of 3,500 tensors takes a tenth.
+// The budget if every result is judged: about ten minutes. A step of a tiny model of 3,500 tensors takes a
+// tenth of it.
 constexpr double most_work_isolated = 0x1p33;
 
 constexpr double share_of_values = 1. / 40;  // of that of bounds: 6e8 terms a second
@@ -32,13 +33,14 @@ std::string text_of(const CallVariant& v) {
   return v.text.empty() ? "its defaults" : v.text;
 }
 
-// Its producer says so: a replay with --routing, which recorded the choice as the router's.
+// Whether the producer says so: a training step with --routing, which recorded the choice as the result of
+// the router.
 bool gives_choices(const Dump& dump) {
   return !dump.producer.empty() && parse_json(dump.producer, "manifest").find("routing") != nullptr;
 }
 
-// What is given to one side alone, a weight of rows or a bias, makes another call of it. Choices may be
-// recorded as the call's input, or be made in it.
+// Whether both calls have the same floating-point inputs. An input of one side alone (a weight of rows, a
+// bias) makes it another call. Choices may be recorded as an input, or be made in the call.
 bool same_inputs(const std::vector<RecordedCall>& actual, const std::vector<RecordedCall>& reference) {
   if (actual.empty() || reference.empty()) return true;
   const auto names = [](const RecordedCall& call) {
@@ -99,7 +101,7 @@ std::optional<LocalErrors::Judgement> LocalErrors::judge_call(const Finding& f, 
     return {};
   }
   const Key key(&actual->op(), pattern(f.id.module));
-  // What is right with the attributes that fitted before needs no second look at the reference.
+  // A call that is right with the known attributes needs no second look at the reference.
   if (const auto known = known_variants_.find(key); known != known_variants_.end()) {
     const auto compared = compare(*actual, known->second);
     if (compared && is_within(*compared)) return judgement(*actual, {known->second, *compared});
@@ -175,7 +177,7 @@ LocalErrors::Judgement LocalErrors::judgement(const JudgedCall& actual, const Ju
   return found;
 }
 
-// By the sharpest comparison there is: what the operator makes of the same inputs, each element within the
+// Diagnoses by the sharpest comparison: the golden result of the same inputs, with each element within the
 // bound of its rounding.
 std::vector<Diagnosis> LocalErrors::value_diagnoses(const JudgedCall::Compared& c,
                                                     const JudgedCall& actual) const {

@@ -22,13 +22,13 @@ namespace {
 
 constexpr std::size_t none = OpenFailures::none;
 
-// Wrong for certain: others may follow from it.
+// Certainly wrong: other failures may follow from it.
 bool is_certain_failure(const Finding& f) {
   return f.verdict == Verdict::failed || f.verdict == Verdict::replicas_differ ||
          f.verdict == Verdict::inherited;
 }
 
-// Not passed for want of a judgement; a failure before it explains that.
+// Not passed because it could not be judged; an earlier failure explains that.
 bool is_undecided(const Finding& f) {
   return f.verdict == Verdict::mistrusted || f.verdict == Verdict::no_rule ||
          f.verdict == Verdict::not_comparable;
@@ -82,7 +82,7 @@ class Origins {
   }
 
  private:
-  // What the operator makes of the actual side's own inputs, whatever the end-to-end comparison says.
+  // Judges a result on the actual side's own inputs, whatever the end-to-end comparison says.
   void judge_isolated(std::size_t i) {
     Finding& f = findings_[i];
     if (pairs_[i].reference != nullptr) follow_wires(i);
@@ -110,7 +110,7 @@ class Origins {
     if (f.verdict != Verdict::replicas_differ) f.verdict = Verdict::failed;
   }
 
-  // Whether it is what was given, or the sum of it.
+  // Checks that the value is the result that it comes from, or the sum of its terms.
   void follow_wires(std::size_t i) {
     const LogicalTensor &reference = *pairs_[i].reference, &actual = *pairs_[i].actual;
     std::optional<std::string> broken;
@@ -152,7 +152,7 @@ class Origins {
             : is_result(findings_[i].id) ? open_.inside(findings_[i].id)
                                          : none;
     if (std::optional<Origin> step = step_origin(i)) return *step;
-    // Ranks that should agree and do not are no matter of the operator, and no single input of it.
+    // Ranks that disagree are no fault of the operator or of a single input.
     const auto replicas_differ = [&](std::size_t k) { return replicas_differ_[k]; };
     if (!replicas_differ_[i] && std::ranges::none_of(inputs, replicas_differ) &&
         std::ranges::none_of(inputs_of_call(i), replicas_differ)) {
@@ -161,7 +161,7 @@ class Origins {
     if (from_ != none) {
       return {Origin::Kind::inherited, nan_, fmt::format("{} fails already", findings_[from_].name), ""};
     }
-    // A choice may follow from the last bit of what it is made of.
+    // A choice may depend on the last bit of its inputs.
     const bool is_choice = wires_ && !is_float(findings_[i].actual_dtype);
     const bool passed = std::ranges::all_of(inputs, [&](std::size_t k) {
       const Finding& f = findings_[k];
@@ -186,7 +186,7 @@ class Origins {
     return id.slot == "param" && id.phase == Phase::forward && id.step == first_step_;
   }
 
-  // Parameters alone do not make a result, nor does a gradient come without the one that is handed back.
+  // A result needs more than parameters, and a gradient needs the gradient that was handed back.
   bool knows_data(std::size_t i, const std::vector<std::size_t>& inputs) const {
     const Identity& id = findings_[i].id;
     if (!is_result(id) || id.phase == Phase::optimizer) return !inputs.empty();
@@ -210,7 +210,7 @@ class Origins {
     if (const auto found = by_id_.find(id); found != by_id_.end()) inputs.push_back(found->second);
   }
 
-  // The findings of what this tensor was computed from, as far as it was recorded.
+  // The findings of the recorded inputs of this tensor.
   std::vector<std::size_t> inputs_of(std::size_t i) const {
     std::vector<std::size_t> inputs;
     const Identity& id = findings_[i].id;
@@ -247,7 +247,7 @@ class Origins {
     return inputs_of_call(i);
   }
 
-  // What a replay of it begins with.
+  // The findings of the inputs of its call.
   std::vector<std::size_t> inputs_of_call(std::size_t i) const {
     std::vector<std::size_t> inputs;
     const Identity& id = findings_[i].id;
@@ -262,7 +262,7 @@ class Origins {
     return inputs;
   }
 
-  // A result of an optimizer that was taken on its own inputs already.
+  // A result of an optimizer, which was judged on its own inputs already.
   std::optional<Origin> step_origin(std::size_t i) {
     const auto at = steps_.find(i);
     if (at == steps_.end()) return {};
@@ -276,8 +276,8 @@ class Origins {
     return rounding_origin(i, step.ratio, how);
   }
 
-  // No more than its inputs are off by. Parameters say little of what they change, and a step's change is
-  // small beside the parameter.
+  // Whether the error is no larger than that of the inputs. Parameters do not count: they say little about
+  // the result that they change, and the change in a step is small beside the parameter.
   std::optional<Origin> follow_inputs(std::size_t i, const std::vector<std::size_t>& inputs) {
     const Finding& f = findings_[i];
     if (replicas_differ_[i] || !is_result(f.id) || f.id.phase == Phase::optimizer ||
@@ -304,7 +304,7 @@ class Origins {
     return {Origin::Kind::unknown, ratio, how + ", and nothing before it fails: rounding grew here", ""};
   }
 
-  // What the operator makes of the actual side's own inputs; nothing where that cannot be said.
+  // Judges the call on the actual side's own inputs; nothing if it cannot be judged.
   std::optional<Origin> judge_call(std::size_t i) {
     Finding& f = findings_[i];
     if (!is_result(f.id)) return {};
@@ -322,13 +322,13 @@ class Origins {
   std::vector<Finding>& findings_;
   const std::vector<Pair>& pairs_;
   const Sides& sides_;
-  std::optional<Wires> wires_;  ///< where tensors are isolated
+  std::optional<Wires> wires_;  ///< if results are isolated
   const StepOrigins& steps_;
   LocalErrors local_;
   std::map<std::size_t, std::optional<LocalErrors::Judgement>>
       isolated_;                                     ///< results that were judged by themselves
   std::int64_t results_ = 0;                         ///< that were to be
-  std::map<std::size_t, std::string> broken_wires_;  ///< what is not what was given
+  std::map<std::size_t, std::string> broken_wires_;  ///< tensors that are not the result that they come from
   std::map<const LogicalTensor*, std::size_t> by_tensor_;
   std::map<Identity, std::size_t> by_id_;
   std::int64_t first_step_ = std::numeric_limits<std::int64_t>::max();

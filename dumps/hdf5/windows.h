@@ -36,7 +36,7 @@ class ChunkGrid {
   void for_each_run(std::int64_t begin, std::int64_t end, F&& f) const {
     const std::int64_t row = shape_.back(), piece = extents_.back();
     for (std::int64_t at = begin; at < end;) {
-      const Row start = row_of(at / row);
+      const RowStart start = row_of(at / row);
       const std::int64_t row_begin = at - at % row, row_end = std::min(end, row_begin + row);
       for (std::int64_t k = (at - row_begin) / piece; at < row_end; ++k) {
         const std::int64_t piece_begin = row_begin + k * piece;
@@ -48,10 +48,10 @@ class ChunkGrid {
   }
 
  private:
-  struct Row {
+  struct RowStart {
     std::int64_t chunk, from;  ///< the first chunk of the row, and where the row starts in its chunks
   };
-  Row row_of(std::int64_t index) const;
+  RowStart row_of(std::int64_t index) const;
 
   Shape shape_, extents_, along_;  ///< along: how many chunks
 };

@@ -1,4 +1,4 @@
-// Of operators that no replay knows: whether a result is off as its inputs are.
+// Results of unknown operators: whether their error is that of their inputs.
 #include "assay/compare/origin/propagated_error.h"
 
 #include <gmock/gmock.h>

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "assay/compare/causes/elements.h"
 #include "assay/compare/causes/optimizer/parameter_steps.h"
+#include "assay/compare/causes/values/elements.h"
 
 namespace assay {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <utility>
 
-#include "assay/compare/causes/factor_names.h"
 #include "assay/compare/causes/optimizer/least_squares.h"
+#include "assay/compare/causes/values/factor_names.h"
 
 namespace assay {
 namespace {

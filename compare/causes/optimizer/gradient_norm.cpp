@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "assay/compare/causes/elements.h"
-#include "assay/compare/causes/factor_names.h"
+#include "assay/compare/causes/values/elements.h"
+#include "assay/compare/causes/values/factor_names.h"
 
 namespace assay {
 namespace {

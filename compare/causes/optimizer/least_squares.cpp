@@ -45,7 +45,7 @@ std::optional<double> short_number(const Estimate& e, double slack) {
   return {};
 }
 
-void LeastSquares::add(double y, const Row& x, double weight) {
+void LeastSquares::add(double y, const Coefficients& x, double weight) {
   const double w = weight * weight;
   for (std::size_t i = 0; i < n_; ++i) {
     for (std::size_t k = 0; k <= i; ++k) products_[i][k] += w * x[i] * x[k];
@@ -64,7 +64,7 @@ std::optional<std::vector<Estimate>> LeastSquares::solve() const {
     if (!(products_[i][i] > 0) || !std::isfinite(products_[i][i])) return {};
     scale[i] = std::sqrt(products_[i][i]);
   }
-  std::array<Row, most> l{};
+  std::array<Coefficients, most> l{};
   for (std::size_t i = 0; i < n_; ++i) {
     for (std::size_t k = 0; k <= i; ++k) {
       double rest = products_[i][k] / scale[i] / scale[k];
@@ -73,7 +73,7 @@ std::optional<std::vector<Estimate>> LeastSquares::solve() const {
       l[i][k] = i == k ? std::sqrt(rest) : rest / l[k][k];
     }
   }
-  const auto solved = [&](Row b) {
+  const auto solved = [&](Coefficients b) {
     for (std::size_t i = 0; i < n_; ++i) {
       for (std::size_t k = 0; k < i; ++k) b[i] -= l[i][k] * b[k];
       b[i] /= l[i][i];
@@ -84,16 +84,16 @@ std::optional<std::vector<Estimate>> LeastSquares::solve() const {
     }
     return b;
   };
-  Row right{};
+  Coefficients right{};
   for (std::size_t i = 0; i < n_; ++i) right[i] = with_y_[i] / scale[i];
-  const Row c = solved(right);
+  const Coefficients c = solved(right);
   double rest = square_;
   for (std::size_t i = 0; i < n_; ++i) rest -= c[i] * right[i];
   const double left = count_ - static_cast<double>(n_);
   const double variance = std::max(0.0, rest) / std::max(1.0, left);
   std::vector<Estimate> result;
   for (std::size_t i = 0; i < n_; ++i) {
-    Row unit{};
+    Coefficients unit{};
     unit[i] = 1;
     result.push_back({c[i] / scale[i], std::sqrt(variance * solved(unit)[i]) / scale[i], left});
   }

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "assay/compare/causes/elements.h"
+#include "assay/compare/causes/values/elements.h"
 
 namespace assay {
 
@@ -32,24 +32,24 @@ std::optional<double> short_number(const Estimate&, double slack);
 class LeastSquares {
  public:
   static constexpr std::size_t most = 4;
-  using Row = std::array<double, most>;
+  using Coefficients = std::array<double, most>;
 
   explicit LeastSquares(std::size_t unknowns) : n_(unknowns) {}
-  void add(double y, const Row& x, double weight);
+  void add(double y, const Coefficients& x, double weight);
   /// Returns nothing if the columns do not separate the unknowns.
   std::optional<std::vector<Estimate>> solve() const;
 
  private:
   std::size_t n_;
-  std::array<Row, most> products_{};
-  Row with_y_{};
+  std::array<Coefficients, most> products_{};
+  Coefficients with_y_{};
   double square_ = 0, count_ = 0;
 };
 
 /// One equation for an element: y, its columns, its weight; a weight of 0 leaves it out.
 struct Equation {
   double y = 0;
-  LeastSquares::Row x{};
+  LeastSquares::Coefficients x{};
   double weight = 0;
 };
 

@@ -23,7 +23,7 @@ std::optional<std::vector<Estimate>> fit_sum(const Columns& columns, std::size_t
   });
   if (!fit) return {};
   errors = check_elements(columns, [&](const double* x) {
-    LeastSquares::Row row{};
+    LeastSquares::Coefficients row{};
     terms(x, row);
     double value = 0, size = 0;
     for (std::size_t k = 0; k < n; ++k) {
@@ -52,7 +52,7 @@ std::optional<MomentFit> fit_first_moment(const StepTensors& t) {
     MomentFit found;
     const auto fit = fit_sum(
         {&*t.first, before, &*t.gradient, p}, used.size(), t.u, stored, given,
-        [&](const double* x, LeastSquares::Row& row) {
+        [&](const double* x, LeastSquares::Coefficients& row) {
           for (std::size_t k = 0; k < used.size(); ++k) row[k] = x[used[k]];
         },
         found.errors);
@@ -98,7 +98,7 @@ std::optional<MomentFit> fit_second_moment(const StepTensors& t, const UsedGradi
   const auto fit = fit_sum(
       {&*t.second, before, &*t.gradient, p}, n, t.u, storage_error(t.second, t.u),
       2 * storage_error(t.gradient, t.u),
-      [&](const double* x, LeastSquares::Row& row) {
+      [&](const double* x, LeastSquares::Coefficients& row) {
         const double g = used.clip * x[2] + used.l2 * x[3];
         row[0] = g * g;
         row[1] = x[1];

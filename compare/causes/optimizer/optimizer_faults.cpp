@@ -7,7 +7,7 @@
 #include <cmath>
 #include <set>
 
-#include "assay/compare/causes/agree.h"
+#include "assay/compare/causes/optimizer/agree.h"
 #include "assay/compare/causes/optimizer/explain_clip.h"
 #include "assay/compare/causes/optimizer/gradient_norm.h"
 #include "assay/compare/causes/optimizer/least_squares.h"

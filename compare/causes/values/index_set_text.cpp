@@ -1,4 +1,4 @@
-#include "assay/compare/causes/index_set_text.h"
+#include "assay/compare/causes/values/index_set_text.h"
 
 #include <fmt/format.h>
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "assay/compare/causes/failing_pair.h"
+#include "assay/compare/causes/values/failing_pair.h"
 
 /// Rotary position embeddings, recognised in their results.
 namespace assay {

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "assay/compare/causes/failing_pair.h"
+#include "assay/compare/causes/values/failing_pair.h"
 
 /// Explanations of a failing pair by another recorded tensor of the run.
 namespace assay {

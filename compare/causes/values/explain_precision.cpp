@@ -4,7 +4,7 @@
 #include <array>
 #include <optional>
 
-#include "assay/compare/causes/failing_pair.h"
+#include "assay/compare/causes/values/failing_pair.h"
 
 namespace assay {
 namespace {

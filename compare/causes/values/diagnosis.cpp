@@ -1,6 +1,6 @@
-#include "assay/compare/causes/diagnosis.h"
+#include "assay/compare/causes/values/diagnosis.h"
 
-#include "assay/compare/causes/failing_pair.h"
+#include "assay/compare/causes/values/failing_pair.h"
 
 namespace assay {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "assay/compare/causes/slice_matching.h"
+#include "assay/compare/causes/values/slice_matching.h"
 
 namespace assay {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "assay/compare/causes/index_map.h"
+#include "assay/compare/causes/values/index_map.h"
 
 namespace assay {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "assay/compare/causes/failing_pair.h"
+#include "assay/compare/causes/values/failing_pair.h"
 
 namespace assay {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "assay/compare/causes/slice_matching.h"
+#include "assay/compare/causes/values/slice_matching.h"
 
 namespace assay {
 namespace {

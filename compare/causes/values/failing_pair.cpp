@@ -1,4 +1,4 @@
-#include "assay/compare/causes/failing_pair.h"
+#include "assay/compare/causes/values/failing_pair.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "assay/compare/causes/slice_matching.h"
+#include "assay/compare/causes/values/slice_matching.h"
 
 #include <algorithm>
 #include <array>

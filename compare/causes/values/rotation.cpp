@@ -1,4 +1,4 @@
-#include "assay/compare/causes/rotation.h"
+#include "assay/compare/causes/values/rotation.h"
 
 #include <algorithm>
 #include <numbers>

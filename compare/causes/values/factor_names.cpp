@@ -1,4 +1,4 @@
-#include "assay/compare/causes/factor_names.h"
+#include "assay/compare/causes/values/factor_names.h"
 
 #include <fmt/format.h>
 

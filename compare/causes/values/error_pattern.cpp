@@ -5,8 +5,8 @@
 #include <cmath>
 #include <optional>
 
-#include "assay/compare/causes/diagnosis.h"
-#include "assay/compare/causes/index_set_text.h"
+#include "assay/compare/causes/values/diagnosis.h"
+#include "assay/compare/causes/values/index_set_text.h"
 
 namespace assay {
 namespace {

@@ -1,4 +1,4 @@
-#include "assay/compare/causes/index_map.h"
+#include "assay/compare/causes/values/index_map.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "assay/compare/causes/agree.h"
+#include "assay/compare/causes/optimizer/agree.h"
 
 #include <algorithm>
 #include <map>

@@ -1,8 +1,8 @@
-#include "assay/compare/causes/other_tensor.h"
+#include "assay/compare/causes/values/other_tensor.h"
 
 #include <algorithm>
 
-#include "assay/compare/causes/factor_names.h"
+#include "assay/compare/causes/values/factor_names.h"
 
 namespace assay {
 namespace {

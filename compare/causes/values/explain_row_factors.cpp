@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "assay/compare/causes/factor_names.h"
-#include "assay/compare/causes/failing_pair.h"
+#include "assay/compare/causes/values/factor_names.h"
+#include "assay/compare/causes/values/failing_pair.h"
 
 namespace assay {
 namespace {

@@ -4,7 +4,7 @@
 #include <functional>
 #include <optional>
 
-#include "assay/compare/causes/failing_pair.h"
+#include "assay/compare/causes/values/failing_pair.h"
 
 namespace assay {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "assay/compare/calls/published_values.h"
-#include "assay/compare/causes/rotation.h"
+#include "assay/compare/causes/values/rotation.h"
 
 namespace assay {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "assay/compare/causes/factor_names.h"
-#include "assay/compare/causes/failing_pair.h"
+#include "assay/compare/causes/values/factor_names.h"
+#include "assay/compare/causes/values/failing_pair.h"
 #include "assay/compare/measure/measure.h"
 
 namespace assay {
