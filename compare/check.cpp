@@ -12,6 +12,7 @@
 #include "assay/compare/calls/prove.h"
 #include "assay/compare/result/finding.h"
 #include "assay/compare/result/printable.h"
+#include "assay/compare/result/trouble.h"
 #include "assay/compare/rules/rules.h"
 #include "assay/dumps/io/shrunk.h"
 #include "assay/dumps/layout/merge.h"
@@ -106,12 +107,12 @@ Finding named_finding(const Case& c, const CaseOutput& output) {
   return f;
 }
 
-Finding unreadable(std::string name, const std::exception& e) {
+Finding unreadable(std::string name, std::string why) {
   Finding f;
   f.name = name;
   f.id.module = std::move(name);
   f.verdict = Verdict::unreadable;
-  f.reason = e.what();
+  f.reason = std::move(why);
   return f;
 }
 
@@ -121,7 +122,7 @@ void check_case(const fs::path& folder, bool single_case, const CheckOptions& op
   std::unique_ptr<Case> c;
   std::unique_ptr<CaseCheck> golden;
   std::unique_ptr<ActualOutputs> outputs;
-  try {
+  auto trouble = trouble_in([&] {
     c = std::make_unique<Case>(load_case(folder));
     if (options.actual && names.try_emplace(c->name, folder).first->second != folder) {
       throw Error(
@@ -132,8 +133,9 @@ void check_case(const fs::path& folder, bool single_case, const CheckOptions& op
     outputs = std::make_unique<ActualOutputs>(*c, options, single_case);
     if (c->outputs.empty())
       throw Error("{}: lists no outputs; expected at least one to judge", (folder / "case.json").string());
-  } catch (const std::exception& e) {  // bad_alloc included: the other cases go on
-    report.findings.push_back(unreadable(c ? c->name : folder.string(), e));
+  });
+  if (trouble) {  // the other cases go on
+    report.findings.push_back(unreadable(c ? c->name : folder.string(), std::move(*trouble)));
     return;
   }
   report.actual_format = outputs->format();
@@ -146,13 +148,14 @@ void check_case(const fs::path& folder, bool single_case, const CheckOptions& op
     if (!options.only.empty() && !glob_match(options.only, f.name)) continue;
     const auto mapped = std::ranges::count_if(
         report.findings, [](const Finding& before) { return before.error_map.has_value(); });
-    try {
+    trouble = trouble_in([&] {
       golden->judge_output(f, output, outputs->read(output), mapped < options.error_maps);
       check_not_shrunk(folder.string());
       if (options.actual) check_not_shrunk(options.actual->string());
-    } catch (const std::exception& e) {
+    });
+    if (trouble) {  // the other outputs go on
       f.verdict = Verdict::unreadable;
-      f.reason = e.what();
+      f.reason = std::move(*trouble);
     }
     f.repeat = "assay check " + shell_quoted(folder.string());
     if (options.actual) f.repeat += " --actual " + shell_quoted(options.actual->string());

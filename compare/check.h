@@ -8,8 +8,9 @@
 
 namespace assay {
 
-/// Judges the outputs of operator cases against golden values computed from their inputs.
-/// A case that cannot be read is one unreadable finding; the others go on.
+/// Judges the outputs of operator cases against golden values, which it computes from the inputs of each
+/// case.
+/// A case that cannot be read becomes one unreadable finding; the other cases go on.
 Report check(const std::vector<std::filesystem::path>& cases, const CheckOptions&);
 
 }  // namespace assay

@@ -9,7 +9,7 @@
 
 #include "assay/compare/calls/count.h"
 #include "assay/compare/causes/causes.h"
-#include "assay/compare/causes/optimizer_faults.h"
+#include "assay/compare/causes/optimizer/optimizer_faults.h"
 #include "assay/compare/measure/measure.h"
 #include "assay/compare/origin/origin.h"
 #include "assay/compare/pairs/dump_remarks.h"
@@ -22,6 +22,7 @@
 #include "assay/compare/pairs/tensors_by_id.h"
 #include "assay/compare/result/finding.h"
 #include "assay/compare/result/printable.h"
+#include "assay/compare/result/trouble.h"
 #include "assay/dumps/layout/merge.h"
 
 namespace assay {
@@ -143,11 +144,10 @@ class Differ {
       f.verdict = Verdict::missing_reference;
       f.reason = "only in " + actual_.path.string();
     } else {
-      try {
-        compare_pair(f, pair, paths);
-      } catch (const std::exception& e) {  // bad_alloc included: the other tensors go on
+      // This tensor is unreadable; the others go on.
+      if (auto trouble = trouble_in([&] { compare_pair(f, pair, paths); })) {
         f.verdict = Verdict::unreadable;
-        f.reason = e.what();
+        f.reason = std::move(*trouble);
       }
     }
     if (!options_.repeat.empty() && f.verdict != Verdict::passed)

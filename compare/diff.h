@@ -18,26 +18,28 @@ struct DiffOptions {
   std::vector<Policy> policies;  ///< the first decides, the others are reported beside it
   Rules rules;
   std::string only;  ///< glob over tensor names; empty: all
-  /// Tensors whose statistics agree pass, though their elements cannot be compared.
+  /// Accepts a pair without values on one side if its statistics agree.
   bool accept_statistics = false;
-  /// Every result of an operator is judged by its own recorded inputs, too: a fault is found where it is
-  /// made, however small, and never blamed on what inherits it.
+  /// Also judges every result of an operator on its own recorded inputs. This finds a fault where it is made,
+  /// however small it is, and blames no tensor that inherits it.
   bool isolate = false;
   int threads = 1;
   bool exact_sums = false;                                            ///< see measure()
-  std::int64_t last_step = std::numeric_limits<std::int64_t>::max();  ///< later ones are left out
+  std::int64_t last_step = std::numeric_limits<std::int64_t>::max();  ///< later steps are left out
   bool explain = true;                                                ///< find origins and causes of failures
-  std::vector<KnownSize> sizes;  ///< that a factor may come from, beside those in the dumps
-  int error_maps = 0;            ///< Finding::error_map for so many that do not pass, the first ones
-  std::string repeat;            ///< command line to which " --only 'NAME'" is added; for Finding::repeat
-  Team team;                     ///< who shares the work; with the same dumps and options in each process
-  /// In bytes of both sides.
+  std::vector<KnownSize> sizes;  ///< possible factors, besides the sizes that the dumps state
+  int error_maps = 0;            ///< the first so many findings that do not pass get a Finding::error_map
+  std::string repeat;            ///< the command line of Finding::repeat, without " --only 'NAME'"
+  Team team;                     ///< the processes that share the work; each has the same dumps and options
+  /// `done` and `total` are bytes of both sides.
   std::function<void(double done, double total, const std::string& name)> progress;
 };
 
-/// Matches two dumps by identity, merges the ranks of both sides and judges every pair, in execution order of
-/// the reference; tensors that one side lacks stand where their neighbours in execution order do.
-/// Of a team the first process has the report, the same as from one alone; the others' has no findings.
+/// Matches the tensors of two dumps by identity, merges the ranks of each side and judges every pair. The
+/// findings are in the execution order of the reference; a tensor that the reference lacks stands beside its
+/// neighbours in the actual side's order.
+/// In a team, the first process returns the report that a single process would return. The reports of the
+/// other processes have no findings.
 Report diff(const Dump& actual, const Dump& reference, const DiffOptions&);
 
 }  // namespace assay

@@ -10,30 +10,32 @@
 
 namespace assay {
 
-/// The processes that judge one pair of dumps together, as mpirun starts them; by default one alone.
+/// The processes that judge one pair of dumps together. mpirun starts them; the default is a single process.
 struct Team {
   int rank = 0, size = 1;
-  /// What all processes say, by rank, in process 0; nothing elsewhere. Every process must call it.
+  /// Collects the text of every process, by rank. Process 0 gets all texts, the others get none. Every
+  /// process must call it.
   std::function<std::vector<std::string>(const std::string& own)> gather;
 };
 
-/// Which process judges which tensor: the largest goes to the process that has least so far.
+/// Returns the process of each tensor: the largest tensor goes to the process that has the least work so far.
 /// @param sizes  in any unit, at least 0
 std::vector<int> share_out(std::span<const double> sizes, int processes);
 
-/// What one process found.
+/// The findings of one process.
 struct Share {
-  std::vector<std::size_t> at;  ///< where its findings stand in the report
+  std::vector<std::size_t> at;  ///< the position of each finding in the report
   std::vector<Finding> findings;
   std::vector<std::string> unused_rules;
 };
-/// Puts the findings of all processes into those of process 0, and leaves the rules that none of them used.
-/// @param own  which of the findings this process has; they are moved from
+/// Moves the findings of all processes into `findings` of process 0, and keeps the rules that no process
+/// used.
+/// @param own  the indices of this process' findings, which are moved from
 /// @return  false in the other processes
 bool gather_findings(const Team&, const std::vector<std::size_t>& own, std::vector<Finding>& findings,
                      std::vector<std::string>& unused_rules);
 
-/// For a process of the same program: no format that lasts.
+/// Packs a share for another process of the same program. The format may change with any version.
 std::string pack(const Share&);
 Share unpack_share(const std::string&);
 

@@ -11,30 +11,30 @@
 
 namespace assay {
 
-/// Writes an assay-dump, version 1, in HDF5. Files get their names only when they are complete, manifest.json
-/// last of all. Until then, and for good if the process dies, the folder is an unfinished dump: open_dump
-/// reads every tensor whose add() has returned, and says that the rest is missing. (Not after a power
-/// failure: only finish() waits for the disk, unless it is told not to.)
+/// Writes an assay-dump, version 1, in HDF5. The files get their names when they are complete, manifest.json
+/// last. Until then, or if the process dies, the folder is an unfinished dump: open_dump reads every tensor
+/// whose add() has returned, and says that the rest is missing. (A power failure can lose more: only finish()
+/// waits for the disk, unless it is told not to.)
 ///
 ///   AssayDumpWriter writer("run", {.world_size = 2, .mesh = {{"tp"}, {2}}});
 ///   writer.add(record, tensor);   // from any thread; in execution order within each rank
 ///   writer.finish();
 class AssayDumpWriter {
  public:
-  /// What a finished dump withstands: a power failure, or only the end of its process, which is enough for
-  /// one that is read at once and removed.
+  /// The event that a finished dump survives: a power failure, or only the end of its process. The latter is
+  /// enough for a dump that is read at once and removed.
   enum class Durability { disk, page_cache };
 
   /// Throws Error if `folder` exists and is not empty, or cannot be made.
   AssayDumpWriter(std::filesystem::path folder, Manifest manifest);
-  /// Without finish() before it, leaves an unfinished dump.
+  /// Leaves an unfinished dump if finish() was not called.
   ~AssayDumpWriter();
   AssayDumpWriter(const AssayDumpWriter&) = delete;
   AssayDumpWriter& operator=(const AssayDumpWriter&) = delete;
 
-  /// Throws Error if the record does not describe the tensor or could not be read back, its rank is not in
-  /// the manifest or its `seq` is not higher than the last one of its rank; or if it cannot be written. After
-  /// that, the dump stays unfinished: add and finish throw.
+  /// Throws Error if the record does not describe the tensor or could not be read back, if its rank is not in
+  /// the manifest, if its `seq` is not higher than the last one of the rank, or if the tensor cannot be
+  /// written. After an Error the dump stays unfinished: add and finish throw.
   void add(const Record& record, const Tensor& tensor);
   void finish(Durability = Durability::disk);
   /// Removes the unfinished dump.

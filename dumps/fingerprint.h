@@ -9,9 +9,10 @@
 
 namespace assay {
 
-/// What is remembered of a run to know it again: small, for a repository, a line for each tensor.
+/// A fingerprint of a run, by which the run is recognised later: one line per tensor, small enough for a
+/// repository.
 struct Fingerprint {
-  /// A scalar that tells how the training goes, for people to read; judged it is as a tensor.
+  /// A scalar that shows the progress of the training, for people. It is judged like any tensor.
   struct Loss {
     std::string name;  ///< to_string(Identity)
     DType dtype = DType::float32;
@@ -23,31 +24,34 @@ struct Fingerprint {
     std::optional<std::int64_t> count;
     DType dtype = DType::float32;
     Shape shape;
-    std::string sha256;              ///< of the little-endian elements in C order, merged
+    std::string sha256;              ///< of the merged little-endian elements in C order
     double abs_sum = 0;              ///< exact, rounded once
-    std::optional<double> l2;        ///< nothing where its squares leave the range of float64
-    std::optional<double> sum = {};  ///< of a scalar: its value
+    std::optional<double> l2;        ///< nothing if the squares leave the range of float64
+    std::optional<double> sum = {};  ///< the value of a scalar
   };
-  std::string only;      ///< of which tensors; empty: all
-  std::string producer;  ///< JSON text of the dump's, or empty
+  std::string only;      ///< glob over tensor names; empty: all
+  std::string producer;  ///< JSON text of the dump's producer, or empty
   std::string reason;    ///< why these numbers are right
   std::vector<Loss> losses;
   std::vector<Entry> tensors;
 };
 
-/// Losses and norms of gradients: scalars in the slot "loss", and those of files that have nothing but names.
+/// Whether a tensor is a loss or a norm of gradients: a scalar in the slot "loss", or one in a file that has
+/// nothing but names.
 bool is_loss(const Identity&, const Shape&);
-/// Of all of them, or those whose name fits the glob.
+/// Returns the losses of a dump whose names match the glob; empty: all.
 std::vector<Fingerprint::Loss> losses_of(const Dump&, const std::string& only);
 
-/// @throws Error  for a tensor that cannot be read, whose copies differ, that holds NaN or Inf or no values,
-/// and where no tensor has that name: nothing of that could be trusted later
+/// Computes the fingerprint of a dump.
+/// @throws Error  for a tensor that cannot be read, has different copies, holds NaN or Inf or has no values,
+///                and if no tensor has that name: such a fingerprint could not be trusted later
 Fingerprint fingerprint_of(const Dump&, const std::string& only);
 
-/// The same text for the same run, on every machine: keys sorted, tensors in execution order, no date.
+/// Returns the same text for the same run on every machine: sorted keys, tensors in execution order, no date.
 std::string to_text(const Fingerprint&);
 
-/// @throws Error  that names file, key, what was found and expected
+/// Reads a fingerprint file.
+/// @throws Error  that names the file, the key, the found and the expected value
 Fingerprint read_fingerprint(const std::filesystem::path&);
 bool is_fingerprint(const std::filesystem::path&);
 

@@ -11,7 +11,7 @@
 
 namespace assay {
 
-/// What a .npy header says. numpy.lib.format, versions 1 to 3.
+/// The content of a .npy header. numpy.lib.format, versions 1 to 3.
 struct NpyHeader {
   std::string descr;           ///< "<f4"
   std::optional<DType> dtype;  ///< nothing if descr cannot say it (V2, V1) and no hint was given

@@ -2,47 +2,47 @@
 #include <algorithm>
 #include <cmath>
 
-#include "assay/compare/calls/replay.h"
+#include "assay/compare/calls/judged_call.h"
 #include "assay/golden/bound.h"
 
 namespace assay {
 
-double Replay::stored() const {
+double JudgedCall::stored() const {
   // A result in float32 of bfloat16 inputs may have been stored as bfloat16 first (main gradients).
   return std::max(unit_roundoff(arithmetic()), coarsest_roundoff());
 }
 
 // Of each call, before its result is stored.
-std::vector<std::vector<double>> Replay::device_errors(const CallVariant& variant) const {
+std::vector<std::vector<double>> JudgedCall::device_errors(const CallVariant& variant) const {
   ErrorModel device{unit_roundoff(arithmetic()), min_subnormal(arithmetic())};
   const bool is_narrow = stored() > unit_roundoff(arithmetic());
   if (is_narrow) device.stored_roundoff = stored();
   std::vector<std::vector<double>> errors;
-  for (const Call& call : calls_) {
-    const auto bound = compute_bound(*call.op, inputs_of(call, variant, {}), attributes_of(call, variant),
-                                     device, call.output);
-    errors.push_back(output_named(bound, call.output).values());
+  for (const Summand& summand : summands_) {
+    const auto bound = compute_bound(*summand.op, inputs_of(summand, variant, {}),
+                                     attributes_of(summand, variant), device, summand.output);
+    errors.push_back(output_named(bound, summand.output).values());
     // One call in float32 has its parts in the order of its sum, which is any order.
-    if (is_narrow || calls_.size() > 1) allow_partial_sums(call, variant, stored(), errors.back());
+    if (is_narrow || summands_.size() > 1) allow_partial_sums(summand, variant, stored(), errors.back());
   }
   return errors;
 }
 
 // Inputs and sums that are rounded otherwise hardly change what a device may lose before it stores the
 // result.
-std::vector<double> Replay::allowed(const CallVariant& variant, const std::vector<Tensor>& parts,
-                                    const std::vector<double>& values) const {
+std::vector<double> JudgedCall::allowed(const CallVariant& variant, const std::vector<Tensor>& parts,
+                                        const std::vector<double>& values) const {
   if (device_errors_.empty() || errors_of_ != variant.text) device_errors_ = device_errors(variant);
   errors_of_ = variant.text;
   const DType dtype = result_.dtype();
   const bool is_narrow = stored() > unit_roundoff(arithmetic());
   std::vector<double> allowed(values.size(), 0);
-  for (std::size_t c = 0; c < calls_.size(); ++c) {
-    const Call& call = calls_[c];
+  for (std::size_t c = 0; c < summands_.size(); ++c) {
+    const Summand& summand = summands_[c];
     const std::vector<double> part = parts[c].values(), &error = device_errors_[c];
     // Parts are stored and added up in any order; a bias is added to a product that was stored.
-    const auto additions = static_cast<double>(calls_.size() - 1);
-    const Tensor* b = call.output == "y" ? find_tensor(call.inputs, "b") : nullptr;
+    const auto additions = static_cast<double>(summands_.size() - 1);
+    const Tensor* b = summand.output == "y" ? find_tensor(summand.inputs, "b") : nullptr;
     const std::vector<double> bias = b != nullptr ? b->values() : std::vector<double>();
     for (std::size_t i = 0; i < part.size(); ++i) {
       allowed[i] += error[i] + (additions + (is_narrow ? 1 : 0)) * stored() * std::abs(part[i]);
@@ -64,24 +64,24 @@ std::vector<double> Replay::allowed(const CallVariant& variant, const std::vecto
 // of tolerances: (n_extra + n_wire) u sum |terms|). The parts are computed from inputs that are 0 elsewhere.
 // Where no input has the sum's terms apart (the gradient of queries, whose keys lie on several ranks), the
 // terms were stored themselves, so that the error has u sum |terms| >= u sum |p_r| in it already.
-void Replay::allow_partial_sums(const Call& call, const CallVariant& variant, double stored,
-                                std::span<double> error) const {
-  for (const SharedSum& sum : call.shared) {
+void JudgedCall::allow_partial_sums(const Summand& summand, const CallVariant& variant, double stored,
+                                    std::span<double> error) const {
+  for (const SharedSum& sum : summand.shared) {
     // Each rank may have added up its parts of all calls before.
-    const auto ranks = static_cast<double>(sum.parts.size() + calls_.size() - 1);
+    const auto ranks = static_cast<double>(sum.parts.size() + summands_.size() - 1);
     if (!sum.is_linear || !variant.permutation.empty()) {
       for (double& e : error) e *= 1 + ranks;
       continue;
     }
     std::vector<double> magnitude(error.size(), 0);
     for (const Parts::value_type& part : sum.parts) {
-      std::vector<NamedTensor> inputs = inputs_of(call, variant, {});
+      std::vector<NamedTensor> inputs = inputs_of(summand, variant, {});
       for (NamedTensor& input : inputs) {
         if (input.name == sum.input) input.tensor = only_part(input.tensor, sum.dim, part);
       }
       const auto outputs =
-          compute_golden(*call.op, inputs, attributes_of(call, variant), Level::fp64, call.output);
-      const std::vector<double> of_part = output_named(outputs, call.output).values();
+          compute_golden(*summand.op, inputs, attributes_of(summand, variant), Level::fp64, summand.output);
+      const std::vector<double> of_part = output_named(outputs, summand.output).values();
       for (std::size_t i = 0; i < magnitude.size(); ++i) magnitude[i] += std::abs(of_part[i]);
     }
     for (std::size_t i = 0; i < error.size(); ++i) error[i] += ranks * stored * magnitude[i];

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <functional>
 
-#include "assay/compare/calls/replay.h"
+#include "assay/compare/calls/judged_call.h"
 #include "assay/compare/measure/measure.h"
 #include "assay/golden/accumulator.h"
 #include "assay/golden/error.h"
@@ -53,7 +53,7 @@ struct CodeNoise {
 class NoiseOf {
  public:
   NoiseOf(const Operator& op, std::vector<NamedTensor> inputs, const Attributes& attributes)
-      : op_(op), inputs_(std::move(inputs)), attributes_(attributes), x_(of("x")), g_(of("grad_y")) {}
+      : op_(op), inputs_(std::move(inputs)), attributes_(attributes), x_(input("x")), g_(input("grad_y")) {}
 
   CodeNoise along(const Tensor& whole) const {
     const Tensor dx = code_errors(x_), dg = code_errors(g_), x = mapped(x_, absolute),
@@ -74,7 +74,7 @@ class NoiseOf {
   }
 
  private:
-  Tensor of(const char* name) const {
+  Tensor input(const char* name) const {
     const Tensor* t = find_tensor(inputs_, name);
     if (t == nullptr) throw Error("{}: {} was not recorded", op_.name, name);
     return *t;
@@ -104,15 +104,15 @@ class NoiseOf {
 
 }  // namespace
 
-// Errors of codes are as often up as down. Of a row of the result from n tokens they are at most sqrt(2 n S)
-// together, S the sum of the squares of the largest errors of its elements, and sqrt(S / 3) in the mean where
-// tokens are independent: 2 sqrt(S) is 3.5 of these, and all that three tokens can make. Where tokens are
-// alike so are their errors, but then they are a share of 2 u of the row itself. As a whole they are beyond
-// `improbable` roots of their squares once in 4e13 tensors (Hoeffding's inequality).
-std::optional<Replay::Compared> Replay::compare_in_any_blocks(const CallVariant& variant) const {
-  const bool has_ranks = std::ranges::any_of(calls_, [](const Call& c) { return !c.cuts.empty(); });
-  if (!variant.fp8 || !has_ranks || calls_.size() < 2 || op().name != "grouped_matmul" ||
-      calls_.front().output != "grad_w")
+// The errors of codes have either sign equally often. In a row of the result from n tokens they are at most
+// sqrt(2 n S) together, with S the sum of the squares of the largest errors of the elements, and sqrt(S / 3)
+// on average if tokens are independent. The bound 2 sqrt(S) is 3.5 times that, and the largest error that
+// three tokens can make. Equal tokens have equal errors, but these are a share of 2 u of the row itself. The
+// error as a whole exceeds `improbable` roots of the squares once in 4e13 tensors (Hoeffding's inequality).
+std::optional<JudgedCall::Compared> JudgedCall::compare_in_any_blocks(const CallVariant& variant) const {
+  const bool has_ranks = std::ranges::any_of(summands_, [](const Summand& c) { return !c.cuts.empty(); });
+  if (!variant.fp8 || !has_ranks || summands_.size() < 2 || op().name != "grouped_matmul" ||
+      summands_.front().output != "grad_w")
     return std::nullopt;
   const Arithmetic how = {.tokens = TokenBlocks::unknown};
   std::optional<Compared> found = compare(variant, how);
@@ -120,9 +120,10 @@ std::optional<Replay::Compared> Replay::compare_in_any_blocks(const CallVariant&
   const Values rounding = found->allowed, actual = found->actual.values(), golden = found->golden.values();
   Values squares(golden.size(), 0);
   double noise = 0, excess = 0, whole = 0, rounded = 0;
-  for (const Call& call : calls_) {
+  for (const Summand& summand : summands_) {
     const CodeNoise of_call =
-        NoiseOf(*call.op, inputs_of(call, variant, how), attributes_of(call, variant)).along(found->golden);
+        NoiseOf(*summand.op, inputs_of(summand, variant, how), attributes_of(summand, variant))
+            .along(found->golden);
     for (std::size_t i = 0; i < golden.size(); ++i) {
       found->allowed[i] += of_call.largest.at(i);
       squares[i] += of_call.squares.at(i);

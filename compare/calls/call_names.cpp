@@ -6,7 +6,7 @@
 namespace assay {
 namespace {
 
-using Call = CallNames::Call;
+using TensorList = CallNames::TensorList;
 
 // Names that recorders have for what the operator calls otherwise.
 struct Alias {
@@ -62,14 +62,14 @@ std::size_t required_inputs(const Operator& op, Role role) {
       std::ranges::count_if(op.args, [&](const Arg& a) { return a.role == role && !a.optional; }));
 }
 
-Call in_slot(const Call& call, std::string_view slot) {
-  Call result;
+TensorList in_slot(const TensorList& call, std::string_view slot) {
+  TensorList result;
   std::ranges::copy_if(call, std::back_inserter(result),
                        [&](const LogicalTensor* t) { return t->id.slot == slot; });
   return result;
 }
 
-const LogicalTensor* with_arg(const Call& call, std::string_view arg) {
+const LogicalTensor* with_arg(const TensorList& call, std::string_view arg) {
   const auto found = std::ranges::find_if(call, [&](const LogicalTensor* t) { return t->id.arg == arg; });
   return found == call.end() ? nullptr : *found;
 }
@@ -78,7 +78,7 @@ constexpr std::string_view weight_suffix = "_weight";
 
 // "gate_weight" makes "gate" of a fused projection; a lone weight makes whatever the result is called. Where
 // that is not known, any of them does: they share the input width.
-const LogicalTensor* weight_of(const Call& params, std::string_view result) {
+const LogicalTensor* weight_of(const TensorList& params, std::string_view result) {
   if (const LogicalTensor* own = with_arg(params, std::string(result).append(weight_suffix))) return own;
   if (const LogicalTensor* lone = with_arg(params, "weight"); lone != nullptr || !result.empty()) return lone;
   const auto any =
@@ -112,7 +112,7 @@ std::string_view own_result(std::string_view param) {
 
 }  // namespace
 
-const Operator* CallNames::operator_of(const Call& call, const Call& module) {
+const Operator* CallNames::operator_of(const TensorList& call, const TensorList& module) {
   for (const LogicalTensor* t : call) {
     if (t->op.empty()) continue;
     const Operator* op = recorded_operator(t->op);
@@ -122,7 +122,7 @@ const Operator* CallNames::operator_of(const Call& call, const Call& module) {
   return nullptr;
 }
 
-CallNames::CallNames(const Operator& op, const Call& call, const Call& module)
+CallNames::CallNames(const Operator& op, const TensorList& call, const TensorList& module)
     : op_(op),
       inputs_(in_slot(call, "input")),
       outputs_(in_slot(call, "output")),
@@ -135,7 +135,7 @@ CallNames::CallNames(const Operator& op, const Call& call, const Call& module)
 // Recorders of functions number arguments: "0", "1". Their order is the operator's but for indices, which
 // embedding takes first.
 void CallNames::name_positions() {
-  Call numbered;
+  TensorList numbered;
   std::ranges::copy_if(inputs_, std::back_inserter(numbered),
                        [](const LogicalTensor* t) { return is_number(t->id.arg); });
   std::ranges::sort(numbered, {}, [](const LogicalTensor* t) {
@@ -232,7 +232,7 @@ const LogicalTensor* CallNames::named_input(const Arg& arg, std::string_view res
     return given != nullptr ? given : weight_of(params_, result);
   }
   if (is_linear() && arg.name == "b") return with_arg(params_, "bias");
-  for (const Call* call : {&inputs_, &params_, &states_}) {
+  for (const TensorList* call : {&inputs_, &params_, &states_}) {
     for (const LogicalTensor* t : *call) {
       if (declared_name(op_, t->id.arg) == arg.name && may_have(arg, t->shape)) return t;
     }

@@ -9,23 +9,23 @@
 
 namespace assay {
 
-/// One recorded call, translated into the names that its operator has for arguments and results.
+/// Translates the recorded names of one call into the argument and result names of its operator.
 class CallNames {
  public:
-  using Call = std::vector<const LogicalTensor*>;
+  using TensorList = std::vector<const LogicalTensor*>;
 
-  /// The operator of a call; nullptr if it is not known. A matmul with a parameter is a linear layer,
+  /// Returns the operator of a call; nullptr if it is not known. A matmul with a parameter is a linear layer,
   /// y = x w^T, as PyTorch and Megatron store weights.
-  /// @param call    all that was recorded of it, forward and backward
+  /// @param call    all recorded tensors of the call, forward and backward
   /// @param module  parameters and states of the module
-  static const Operator* operator_of(const Call& call, const Call& module);
+  static const Operator* operator_of(const TensorList& call, const TensorList& module);
 
-  CallNames(const Operator&, const Call& call, const Call& module);
+  CallNames(const Operator&, const TensorList& call, const TensorList& module);
 
-  /// The call that makes the forward result `arg`; nothing if the operator has none of that name.
+  /// Returns the call that makes the forward result `arg`; nothing if the operator has no such result.
   std::optional<RecordedCall> forward(const std::string& arg) const;
-  /// The calls whose results add up to the gradient of an input or a parameter: one for each result of the
-  /// forward call that has handed a gradient back. Nothing if one of them cannot be told.
+  /// Returns the calls that sum to the gradient of an input or a parameter: one for each forward result with
+  /// a recorded gradient. Nothing if one of them is not known.
   std::optional<std::vector<RecordedCall>> backward(const LogicalTensor& gradient) const;
 
  private:
@@ -39,8 +39,8 @@ class CallNames {
   void add_inputs(RecordedCall&, std::string_view result) const;
 
   const Operator& op_;
-  Call inputs_, outputs_, gradients_, params_, states_;
-  std::vector<RecordedCall::Input> positions_;  ///< what was recorded by a number
+  TensorList inputs_, outputs_, gradients_, params_, states_;
+  std::vector<RecordedCall::Input> positions_;  ///< inputs that were recorded by position
 };
 
 }  // namespace assay

@@ -30,7 +30,8 @@ std::vector<std::string> yarn_texts() {
 }
 
 // Epsilons: 1e-5 TeleChat3, Llama, torch.nn.LayerNorm; 1e-6 Qwen, DeepSeek-V3, T5; 1e-8 the RMSNorm paper's
-// code; 1e-12 BERT; 1e-3 Keras; 2^-23 torch.nn.RMSNorm. Any other is fitted (Replay::with_fitted_epsilon).
+// code; 1e-12 BERT; 1e-3 Keras; 2^-23 torch.nn.RMSNorm. Any other is fitted
+// (JudgedCall::with_fitted_epsilon).
 const std::vector<Choice>& choices() {
   static const std::vector<Choice> list = {
       {"rms_norm", "eps", {"1e-5", "1e-6", "1e-8", "1e-12", "1.1920928955078125e-07", "1e-3"}},

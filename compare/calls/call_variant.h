@@ -11,39 +11,40 @@
 
 namespace assay {
 
-/// What a recording does not say of a call: its attributes, and in which order attention's tensors have their
-/// dimensions.
+/// The unrecorded part of a call: its attributes, and the order of dimensions in the tensors of attention.
 struct CallVariant {
-  /// What a norm scales by: some keep the weight around 0 (layernorm_zero_centered_gamma).
+  /// The scale of a norm. Some frameworks store the weight minus 1 (layernorm_zero_centered_gamma).
   enum class Weight : std::uint8_t { as_recorded, plus_one, left_out };
 
   Attributes attributes;
-  /// Of the dimensions of every tensor of the call, to the operator's; empty: as recorded.
+  /// Permutes the dimensions of every tensor of the call to the order of the operator; empty: as recorded.
   Shape permutation;
-  std::string text;  ///< "eps = 1e-06, is_causal = true": what is not the operator's default
+  std::string text;  ///< the non-default values: "eps = 1e-06, is_causal = true"
   Weight weight = Weight::as_recorded;
   bool fp8 = false;  ///< a product of float8_e4m3fn operands with a scale for each block (fp8_operands.h)
 };
 
-/// Every combination of what recorders leave out that training runs have, defaults first: epsilons of norms,
-/// RoPE's base, style and dimension, causal masks, layouts, router scores, fp8 operands.
+/// Returns the variants that occur in training, defaults first: combinations of norm epsilons, RoPE bases,
+/// styles and dimensions, causal masks, layouts, router scores and fp8 operands.
 std::vector<CallVariant> variants_of(const Operator&);
 
-/// The variants that a fault may have made of the right one: the others, and RoPE at other positions.
+/// Returns the variants that a fault may have used instead of the right one: all others, and RoPE at other
+/// positions.
 std::vector<CallVariant> mistakes_for(const Operator&, const CallVariant& right);
 
-/// Where fp8 blocks along the tokens end: nowhere, as in sequence parallelism, which gathers them first;
-/// where a rank's tokens do, as in context parallelism; or not known (Replay::compare_in_any_blocks).
+/// The ends of fp8 blocks along the tokens. Sequence parallelism gathers the tokens first, so that no block
+/// ends early; context parallelism ends blocks at the last token of each rank; or the ends are unknown
+/// (JudgedCall::compare_in_any_blocks).
 enum class TokenBlocks : std::uint8_t { gathered, cut, unknown };
 
-/// How a device computes, where not as declared.
+/// The arithmetic of a device, as far as it differs from the declared one.
 struct Arithmetic {
-  std::optional<DType> inputs = {};  ///< they are rounded to it
+  std::optional<DType> inputs = {};  ///< the dtype to which inputs are rounded
   Rounding rounding = Rounding::nearest_even;
   Summation sums = {};
   TokenBlocks tokens = TokenBlocks::gathered;
 };
-/// What faults make of it: narrower inputs, from the widest on, then narrower accumulators.
+/// Returns the arithmetics of precision faults: narrower inputs, widest first, then narrower accumulators.
 const std::vector<Arithmetic>& narrow_arithmetics();
 /// "of inputs truncated to bfloat16", "with sums kept in bfloat16, added up pairwise".
 std::string describe(const Arithmetic&);

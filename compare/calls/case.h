@@ -9,7 +9,7 @@
 
 namespace assay {
 
-/// An output that a case wants judged, as its case.json declares it.
+/// An output to be judged, as case.json declares it.
 struct CaseOutput {
   std::string name;
   std::string file;
@@ -17,26 +17,26 @@ struct CaseOutput {
   Shape shape;
 };
 
-/// One call of an operator with the outputs that somebody computed: a folder with case.json and .npy files
+/// One call of an operator and the outputs that a kernel computed: a folder with case.json and .npy files
 /// (design 3.2).
 struct Case {
   std::filesystem::path folder;
   std::string name;  ///< "rms_norm/n6_c40"
   const Operator* op = nullptr;
-  Attributes attributes;            ///< as given; nested objects flattened: "yarn.factor"
-  std::vector<NamedTensor> inputs;  ///< views gathered
+  Attributes attributes;            ///< as given; a nested object is flattened: "yarn.factor"
+  std::vector<NamedTensor> inputs;  ///< dense: strided and broadcast inputs are gathered
   std::vector<CaseOutput> outputs;
   std::string json;  ///< the text of case.json
 
-  /// The bytes of one of the outputs. Throws Error if the file is missing or not what case.json declares.
+  /// Reads one output. Throws Error if its file is missing or does not hold the declared array.
   Tensor read(const CaseOutput&) const;
 };
 
-/// Throws Error that names the file and what was found and expected; unknown operators and attributes
-/// included.
+/// Reads case.json and the inputs. Throws Error for an unreadable file, an unknown operator or an unknown
+/// attribute; the message names the file, the found and the expected text.
 Case load_case(const std::filesystem::path& folder);
 
-/// The folder itself if it holds a case.json, else every folder below that does, in order of their names.
+/// Returns the folder itself if it holds a case.json, else every folder below it that does, sorted by name.
 /// Throws Error if there is none.
 std::vector<std::filesystem::path> find_cases(const std::filesystem::path&);
 

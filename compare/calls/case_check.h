@@ -26,7 +26,7 @@ class CaseCheck {
   void judge_output(Finding&, const CaseOutput&, const Merged& actual, bool map_errors = false);
 
   const Case& subject() const { return case_; }
-  /// "grad_a, grad_b": what the operator makes from these inputs beside the case's outputs.
+  /// Names the golden outputs that the case does not list: "grad_a, grad_b".
   std::string outputs_not_listed() const;
 
  private:

@@ -8,21 +8,21 @@
 
 namespace assay {
 
-/// An operator case to be written (design 3.2).
+/// An operator case that is to be written (design 3.2).
 struct NewCase {
   const Operator* op = nullptr;
-  std::string name;  ///< letters, digits, '_', '.' and '-'
+  std::string name;  ///< consists of letters, digits, '_', '.' and '-'
   Attributes attributes;
   std::vector<NamedTensor> inputs, outputs;
-  /// Else the outputs are only declared: whoever computes them writes the files.
+  /// False: case.json declares the outputs, and the program under test writes their files.
   bool with_outputs = false;
 };
 
-/// Writes case.json and a .npy file for each tensor into a folder that is new or empty.
-/// @throws Error  if it is not, or cannot be written; then nothing stays
+/// Writes case.json and one .npy file per tensor into a new or empty folder.
+/// @throws Error  if the folder is not empty or cannot be written; no file is left then
 void write_case(const NewCase&, const std::filesystem::path& folder);
 
-/// Throws Error unless the folder is not there yet or empty.
+/// Throws Error if the folder exists and is not empty.
 void expect_new_folder(const std::filesystem::path&);
 
 }  // namespace assay

@@ -44,7 +44,7 @@ std::optional<KnownCount> CountOf::operator()(const LogicalTensor& t) const {
   if (t.count) return KnownCount{*t.count, "the dump"};
   if (t.id.phase == Phase::optimizer) return optimizer_count(t);
   std::optional<KnownCount> total;
-  for (const RecordedCall& call : calls_.of(t)) {
+  for (const RecordedCall& call : calls_.producers(t)) {
     std::vector<InputShape> inputs;
     for (const RecordedCall::Input& input : call.inputs)
       inputs.push_back({input.name, input.tensor->shape, nullptr});

@@ -16,8 +16,8 @@ struct KnownCount {
   std::string source;
 };
 
-/// Accumulation counts of a dump's tensors, from what the dump itself says: the recorder's own count, or the
-/// recorded operator and the shapes recorded around it.
+/// Accumulation counts of the tensors of a dump, by the information in the dump itself: the recorded count,
+/// or the recorded operator and the shapes around it.
 class CountOf {
  public:
   /// @param tensors  must outlive this

@@ -1,7 +1,7 @@
 #include <cmath>
 #include <map>
 
-#include "assay/compare/calls/replay.h"
+#include "assay/compare/calls/judged_call.h"
 #include "assay/compare/measure/measure.h"
 #include "assay/golden/error.h"
 
@@ -58,13 +58,13 @@ std::vector<double> weighted(const Columns& columns, const std::vector<double>& 
 
 }  // namespace
 
-std::optional<Replay::Weights> Replay::fitted_weights(const CallVariant& variant) const try {
+std::optional<JudgedCall::Weights> JudgedCall::fitted_weights(const CallVariant& variant) const try {
   constexpr std::size_t most = 64, elements_each = 4;
-  if (calls_.size() < 2 || !is_float(result_.dtype()) || !variant.permutation.empty()) return std::nullopt;
+  if (summands_.size() < 2 || !is_float(result_.dtype()) || !variant.permutation.empty()) return std::nullopt;
   const std::vector<Tensor> parts = golden(variant, {});
   std::map<std::int64_t, std::vector<double>> by_micro_batch;
-  for (std::size_t c = 0; c < calls_.size(); ++c) {
-    std::vector<double>& sum = by_micro_batch[calls_[c].micro_batch];
+  for (std::size_t c = 0; c < summands_.size(); ++c) {
+    std::vector<double>& sum = by_micro_batch[summands_[c].micro_batch];
     sum.resize(static_cast<std::size_t>(parts[c].size()), 0);
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += parts[c].value(static_cast<std::int64_t>(i));
   }

@@ -8,15 +8,15 @@
 
 namespace assay {
 
-/// linear and grouped_matmul: what DeepSeek-V3 computes in fp8.
+/// Whether DeepSeek-V3 computes the operator in fp8: linear and grouped_matmul.
 bool has_fp8_operands(const Operator&);
 
-/// The operands of `output` as their codes are read back. DeepSeek-V3 (arXiv:2412.19437 sec. 3.3.2, 3.5.2):
-/// activations and gradients have a scale for 128 elements along the summed dimension, weights for 128 x 128;
-/// for the gradient by w, x as the codes of the forward are read back is quantized again along the tokens,
-/// those of each expert for themselves. A rank has blocks of its own: none crosses a cut of a row or a
-/// weight.
-/// @param tokens  `unknown`: those of blocks along the tokens stay as they were
+/// Replaces the operands of `output` by their values after fp8 quantization, as DeepSeek-V3 does it
+/// (arXiv:2412.19437 sec. 3.3.2, 3.5.2). Activations and gradients have one scale per 128 elements along the
+/// summed dimension, weights one per 128 x 128. For the gradient by w, the quantized x of the forward pass is
+/// quantized again along the tokens, separately for each expert. Every rank has its own blocks: no block
+/// crosses a cut of a row or a weight.
+/// @param tokens  `unknown` leaves operands with blocks along the tokens unchanged
 void take_fp8(const std::string& output, std::vector<NamedTensor>& inputs, const std::vector<CutInput>& cuts,
               TokenBlocks tokens);
 

@@ -54,7 +54,7 @@ void add(Sum& sum, const Tensor& value, const Tensor& magnitude, double terms) {
   sum.roundoff = std::max(sum.roundoff, unit_roundoff(value.dtype()));
 }
 
-// What is no number, or infinite, in both is right.
+// NaN in both and equal infinities are right.
 double error(const Sum& sum, const Tensor& total, std::size_t i) {
   const double actual = total.value(static_cast<std::int64_t>(i)), right = sum.value[i];
   return actual == right || (std::isnan(actual) && std::isnan(right)) ? 0 : std::abs(actual - right);
@@ -70,11 +70,11 @@ std::int64_t outside(const Sum& sum, const Tensor& total) {
   return count;
 }
 
-// Of several ranks a term may itself have been put together of parts that were rounded, whose sizes nobody
-// recorded: a row of them is no more than `parts` times as large as its sum, unless nearly all of it cancels,
-// and none of its elements is larger than the largest term, for the same reason. What a rank handed back has
-// up to R parts; its share of a gradient two, of an embedding that the output shares with the first stage,
-// and 2 is in the bound of the sum already.
+// A term of several ranks may itself be a sum of rounded parts with unrecorded sizes. Unless nearly
+// everything cancels, a row of parts is no more than `parts` times as large as its sum, and none of its
+// elements is larger than the largest term. A value handed back by a rank has up to R parts. A share of a
+// gradient has two (that of an embedding which the output shares with the first stage), and the bound of the
+// sum contains this 2 already.
 bool is_outside_by_rows(const Sum& sum, const Tensor& total, int parts) {
   if (total.shape().size() < 2) return outside(sum, total) > 0;
   const double rounding = parts * sum.rounding(total);
@@ -99,7 +99,7 @@ Tensor read(const Dump& dump, const LogicalTensor& t) {
   return merge(dump, t).tensor.whole();
 }
 
-// Of each element: shards of one addend are no further terms.
+// The number of addends of each element. Shards of one addend are no further terms.
 double addends(const Dump& dump, const LogicalTensor& t) {
   const Record& first = dump.records[t.records.front()];
   double count = 1;
@@ -118,7 +118,7 @@ std::optional<Sum> shares(const Dump& dump, const LogicalTensor* unreduced) {
   return sum;
 }
 
-// What the uses of a value handed back.
+// The gradients that the uses of a value handed back.
 using Terms = std::vector<const LogicalTensor*>;
 std::optional<Sum> handed_back(const Dump& dump, const Terms& terms, std::int64_t size) {
   Sum sum;

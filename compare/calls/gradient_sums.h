@@ -7,9 +7,10 @@
 
 namespace assay {
 
-/// A gradient that is a sum of recorded ones: that of a parameter of its `.unreduced` shares, that of a value
-/// of what all its uses handed back. Nothing if it is their sum to within the rounding of each addition and
-/// of each term, or if that does not hold in the reference; else a sentence that names them.
+/// Checks a gradient that is a sum of recorded gradients: a parameter's gradient is the sum of its
+/// `.unreduced` shares, and the gradient of a value is the sum over all its uses. Returns nothing if the sum
+/// holds to within the rounding of each addition and each term, or if it does not hold in the reference
+/// either; else a sentence that names the terms.
 std::optional<std::string> broken_sum(const Sides&, const Wires&, const LogicalTensor& reference,
                                       const LogicalTensor& actual);
 

@@ -10,30 +10,30 @@
 
 namespace assay {
 
-/// How the ranks have cut one dimension of a tensor: each part the stretches [first, last) of it that a rank
-/// holds. Fewer than two parts: it was not cut.
+/// The cut of one dimension among ranks. A part consists of the stretches [first, last) of one rank. Fewer
+/// than two parts mean an uncut dimension.
 using Parts = std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>>;
 std::vector<Parts> parts_of(const Dump&, const LogicalTensor&);
 
-/// An input of a call, and how each of its dimensions was cut among ranks.
+/// An input of a call, and the cut of each of its dimensions.
 struct CutInput {
   std::string name;
   std::vector<Parts> dims;
 };
 
-/// The sum behind a result that several ranks share, each with the terms of its part.
+/// A sum whose terms lie on several ranks, and the part of each rank.
 struct SharedSum {
-  std::string input;  ///< the terms are linear in this one
+  std::string input;  ///< the input in which the terms are linear
   std::size_t dim = 0;
   Parts parts;
-  /// False: there is no such input, and only the number of parts is known.
+  /// False: no such input exists, and only the number of parts is known.
   bool is_linear = true;
 };
 
-/// The sums behind `output` along dimensions that it does not have and that ranks have cut.
+/// Returns the sums behind `output` over dimensions that ranks have cut.
 std::vector<SharedSum> shared_sums(const Operator&, const std::string& output, const std::vector<CutInput>&);
 
-/// The tensor with zeros outside of the part.
+/// Returns the tensor with zeros outside the part.
 Tensor only_part(const Tensor&, std::size_t dim, const Parts::value_type& part);
 
 }  // namespace assay

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Values that published models and frameworks' defaults have for attributes which no recorder writes.
+/// Attribute values of published models and of framework defaults. No recorder writes these attributes.
 namespace assay {
 
 /// RoFormer (arXiv:2104.09864) and TeleChat3 1e4; Llama 3 5e5; Mixtral, Qwen2 and GLM-4.5 1e6; Moonlight and

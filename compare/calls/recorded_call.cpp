@@ -37,7 +37,7 @@ RecordedCalls::RecordedCalls(const std::vector<LogicalTensor>& tensors, bool giv
     } else if (t.id.slot == "input" || t.id.slot == "output" || t.id.slot == "grad_output" ||
                t.id.slot == "grad_input") {
       const Key key{t.id.step, t.id.micro_batch, t.id.module, t.id.call};
-      Call& call = calls_[key];
+      TensorList& call = calls_[key];
       if (call.empty()) keys_[{t.id.step, t.id.module}].push_back(key);
       call.push_back(&t);
       if (t.id.slot == "output" && !is_float(t.dtype))
@@ -54,7 +54,7 @@ std::vector<RecordedCalls::Key> RecordedCalls::keys_of(const LogicalTensor& t) c
 }
 
 std::vector<const LogicalTensor*> RecordedCalls::around(const LogicalTensor& t) const {
-  Call result;
+  TensorList result;
   for (const Key& key : keys_of(t)) {
     if (const auto call = calls_.find(key); call != calls_.end())
       result.insert(result.end(), call->second.begin(), call->second.end());
@@ -95,13 +95,13 @@ void RecordedCalls::add_indices(RecordedCall& call, const LogicalTensor& made) c
   }
 }
 
-std::vector<RecordedCall> RecordedCalls::of(const LogicalTensor& t) const {
+std::vector<RecordedCall> RecordedCalls::producers(const LogicalTensor& t) const {
   const bool is_output = t.id.slot == "output";
   if (t.id.phase == Phase::optimizer || !(is_output || t.id.slot == "grad" || t.id.slot == "grad_input"))
     return {};
   const auto module = modules_.find({t.id.step, t.id.module});
-  static const Call no_params;
-  const Call& params = module == modules_.end() ? no_params : module->second;
+  static const TensorList no_params;
+  const TensorList& params = module == modules_.end() ? no_params : module->second;
   std::vector<RecordedCall> result;
   for (const Key& key : keys_of(t)) {
     const auto call = calls_.find(key);

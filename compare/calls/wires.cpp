@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <exception>
 #include <string_view>
 #include <tuple>
+
+#include "assay/compare/result/trouble.h"
 
 namespace assay {
 namespace {
@@ -27,15 +28,15 @@ std::string_view bytes_of(const Tensor& t) {
   return {reinterpret_cast<const char*>(t.bytes().data()), t.bytes().size()};
 }
 
-// One number, or the same one everywhere, may be anything: zeros, ones, a loss.
-bool says_nothing(const Tensor& t) {
+// One number, or the same number everywhere (zeros, ones, a loss), does not show which result it is.
+bool is_uniform(const Tensor& t) {
   const std::string_view bytes = bytes_of(t);
   const std::size_t size = size_of(t.dtype());
   return t.size() < 2 || !is_float(t.dtype()) || bytes.substr(size) == bytes.substr(0, bytes.size() - size);
 }
 
-// Elements that are not what was given, in the coarser of both dtypes; -1: another number of them.
-std::int64_t changed(const Tensor& given, const Tensor& got) {
+// The number of elements that differ once both are rounded to the coarser dtype; -1 if the sizes differ.
+std::int64_t changed_elements(const Tensor& given, const Tensor& got) {
   if (given.size() != got.size()) return -1;
   if (given.dtype() == got.dtype() && bytes_of(given) == bytes_of(got)) return 0;
   const DType narrow =
@@ -59,8 +60,8 @@ Wires::Wires(const Sides& sides)
   find_parameters();
 }
 
-// In execution order, so that of several results with the same bits the last one before counts: what lies
-// between them only handed it on.
+// In execution order: of several results with the same bits the last one counts. The operations between them
+// only passed the value on.
 void Wires::find_sources() {
   std::vector<const LogicalTensor*> order;
   for (const LogicalTensor& t : sides_.reference_tensors) {
@@ -73,9 +74,9 @@ void Wires::find_sources() {
   std::map<Content, const LogicalTensor*> made;
   for (const LogicalTensor* t : order) {
     if (is_use(t->id)) ++inputs_;
-    try {
+    const auto trouble = trouble_in([&] {
       const Tensor tensor = merge(sides_.reference, *t).tensor.whole();
-      if (says_nothing(tensor)) continue;
+      if (is_uniform(tensor)) return;
       const Content content{t->id.step, t->id.micro_batch, tensor.dtype(), tensor.size(),
                             std::hash<std::string_view>()(bytes_of(tensor))};
       if (is_source(t->id)) {
@@ -84,8 +85,8 @@ void Wires::find_sources() {
         sources_[t] = found->second;
         uses_[found->second].push_back(t);
       }
-    } catch (const std::exception&) {  // the comparison itself has said so
-    }
+    });
+    if (trouble) troubles_.push_back(*trouble);
   }
 }
 
@@ -97,11 +98,11 @@ void Wires::find_parameters() {
         reference({t.id.step - 1, -1, Phase::optimizer, t.id.module, "param", t.id.arg, 0});
     if (before == nullptr) continue;
     ++inputs_;
-    try {
+    const auto trouble = trouble_in([&] {
       const Tensor left = merge(sides_.reference, *before).tensor.whole();
-      if (changed(left, merge(sides_.reference, t).tensor.whole()) == 0) sources_[&t] = before;
-    } catch (const std::exception&) {
-    }
+      if (changed_elements(left, merge(sides_.reference, t).tensor.whole()) == 0) sources_[&t] = before;
+    });
+    if (trouble) troubles_.push_back(*trouble);
   }
 }
 
@@ -133,8 +134,8 @@ std::optional<std::string> Wires::broken(const LogicalTensor& input, const Logic
   const LogicalTensor* source = source_of(input);
   const LogicalTensor* given = source == nullptr ? nullptr : this->actual(source->id);
   if (given == nullptr || without_bits(sides_.actual, actual) != nullptr) return std::nullopt;
-  const std::int64_t count =
-      changed(merge(sides_.actual, *given).tensor.whole(), merge(sides_.actual, actual).tensor.whole());
+  const std::int64_t count = changed_elements(merge(sides_.actual, *given).tensor.whole(),
+                                              merge(sides_.actual, actual).tensor.whole());
   if (count == 0) return std::nullopt;
   const std::string how = count < 0 ? "it has another number of elements"
                                     : fmt::format("{} of {} elements were changed between them", count,

@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
 #include <map>
 #include <tuple>
 
 #include "assay/compare/causes/known_sizes.h"
-#include "assay/compare/causes/optimizer_faults.h"
-#include "assay/compare/causes/other_tensor.h"
+#include "assay/compare/causes/optimizer/optimizer_faults.h"
+#include "assay/compare/causes/values/other_tensor.h"
+#include "assay/compare/result/trouble.h"
 
 namespace assay {
 namespace {
@@ -177,11 +177,9 @@ void find_causes(std::vector<Finding>& findings, const std::vector<Pair>& pairs,
     if (!open || is_explained || !f.metrics || pairs[i].actual == nullptr || pairs[i].reference == nullptr)
       continue;
     ++explained;
-    try {
-      causes.explain(f, pairs[i]);
-    } catch (const std::exception& problem) {  // bad_alloc included: the comparison itself stands
-      f.notes.push_back(fmt::format("no diagnosis: {}", problem.what()));
-    }
+    // The verdict stands without a diagnosis.
+    if (const auto trouble = trouble_in([&] { causes.explain(f, pairs[i]); }))
+      f.notes.push_back(fmt::format("no diagnosis: {}", *trouble));
   }
 }
 

@@ -7,8 +7,8 @@
 
 namespace assay {
 
-/// Sizes of both runs that a wrong factor may come from: mesh dimensions, ranks, micro-batches, and those
-/// that the sides state.
+/// Returns the sizes of both runs that may explain a wrong factor: mesh dimensions, ranks, micro-batches, and
+/// the sizes that the sides state.
 std::vector<KnownSize> known_sizes(const Sides&);
 
 }  // namespace assay

@@ -204,11 +204,12 @@ void BlockPass::errors(const ErrorTotals& t) {
 }
 
 // The first from `first` on that is the block's largest, if that is more than in the blocks before.
-template <class V, class Of>
-void BlockPass::keep(V& best, std::int64_t& best_at, V largest, std::size_t first, Of of) {
+template <class V, class ValueAt>
+void BlockPass::keep(V& best, std::int64_t& best_at, V largest, std::size_t first, ValueAt value_at) {
   if (best_at >= 0 && best_at < begin_ && !(largest > best)) return;
   for (std::size_t i = first; i < padded_; ++i) {
-    if (of(i) == largest) return keep_larger(best, best_at, largest, begin_ + static_cast<std::int64_t>(i));
+    if (value_at(i) == largest)
+      return keep_larger(best, best_at, largest, begin_ + static_cast<std::int64_t>(i));
   }
 }
 

@@ -15,15 +15,15 @@ struct Chunk {
   std::int64_t begin, count;
 };
 
-/// All elements of a tensor, shared out among threads in chunks of a fixed size: what is kept by chunk can be
-/// merged in an order that does not depend on the threads.
+/// The elements of a tensor, divided into chunks of a fixed size for several threads. Results kept by chunk
+/// can be merged in an order that does not depend on the threads.
 class Chunks {
  public:
   explicit Chunks(std::int64_t size);
   std::size_t count() const { return count_; }
 
-  /// worker() in up to `threads` threads, fewer where there is little to do; it shall take() what it can.
-  /// Throws what a chunk has thrown; of several the first, with any number of threads.
+  /// Runs worker() in up to `threads` threads, or fewer for little work. The worker takes chunks with take().
+  /// Throws the exception of the first chunk that threw one, with any number of threads.
   void run(int threads, const std::function<void()>& worker);
 
   /// f(chunk) for chunks that no other thread has taken, until none is left or one of them threw.

@@ -6,7 +6,8 @@
 
 namespace assay {
 
-/// A second pass over a pair that can be measured: shapes are equal, and the kinds of dtype.
+/// Maps the errors of a pair in a second pass. The pair must be measurable: equal shapes, and dtypes of one
+/// kind.
 /// The result is the same for any number of threads.
 ErrorMap error_map(const TensorSource& actual, const TensorSource& reference, const Allowed&,
                    int threads = 1);

@@ -8,8 +8,8 @@
 
 namespace assay {
 
-/// The sums behind the means, norms and deviations of a pair, without error: each is rounded once, at the
-/// end. In any order, so that threads add what they come across. Of relative errors the sum is exact, the
+/// The exact sums behind the means, norms and deviations of a pair; each is rounded once, at the end. The
+/// order does not matter, so threads add elements as they come. The sum of relative errors is exact, its
 /// quotients are float64.
 class ExactSums {
  public:

@@ -39,8 +39,8 @@ struct FusedSide {
   std::int64_t zero, subnormal, nan, infinite;
 };
 
-/// What float32 arithmetic says of a block: counts and ulps are exact, sums are float64 sums of float32 sums
-/// (of 16 terms in a lane, then of 8 steps, then of two lanes), the largest errors are rounded.
+/// The result of a block in float32 arithmetic. Counts and ulps are exact, sums are float64 sums of float32
+/// sums (of 16 terms in a lane, then of 8 steps, then of two lanes), the largest errors are rounded.
 struct FusedResult {
   FusedSide actual, reference;
   double abs, square, relative, cross;
@@ -55,7 +55,8 @@ struct FusedResult {
   std::array<std::int64_t, 33> histogram;
 };
 
-/// What float64 arithmetic says: the largest errors by definition, and the number over the allowed error.
+/// The result in float64 arithmetic: the exact largest errors, and the number of elements over the allowed
+/// error.
 struct ExactErrors {
   double max_abs, max_rel, worst_ratio;
   std::int64_t over;
@@ -75,7 +76,7 @@ FusedResult fused_any(DType actual, DType reference, const FusedBlock&);
 WideResult fused_wide(DType actual, DType reference, const FusedBlock&);
 /// The exact number over the allowed error, and the exact largest errors as far as they reach the floors.
 ExactErrors fused_errors(DType actual, DType reference, const FusedBlock&);
-/// One side of a pair whose bits are equal.
+/// One side of a pair with equal bits.
 FusedSide fused_side(DType, const FusedBlock&);
 
 }  // namespace assay

@@ -10,13 +10,13 @@
 namespace assay {
 
 /// One thread's pass over windows of a pair in ascending order, block by block, in float32 vectors. Counts,
-/// ulps and largest errors are those of float64 arithmetic: what float32 cannot decide is computed again in
-/// float64. Sums are within 2^-19 of themselves (15 + 7 + 1 additions in float32 and two roundings of a
-/// term), most within 1e-8; mean and standard deviation, whose shift may be sqrt(8) deviations away, within
-/// 2^-15 of the standard deviation.
+/// ulps and largest errors are those of float64 arithmetic: results that float32 cannot decide are computed
+/// again in float64. Sums are within 2^-19 of themselves (15 + 7 + 1 additions in float32 and two roundings
+/// of a term), most within 1e-8. Mean and standard deviation, with a shift up to sqrt(8) deviations away, are
+/// within 2^-15 of the standard deviation.
 class FusedPass {
  public:
-  /// Whether it knows the pair and what is allowed.
+  /// Whether it supports this pair and this allowed error.
   static bool takes(DType actual, DType reference, const Allowed&);
   FusedPass(DType actual, DType reference, const Allowed&);
   /// A largest error that an earlier window of this pass has reached is not reported again. Positions, but

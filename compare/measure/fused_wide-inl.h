@@ -44,8 +44,8 @@ class LargestErrors {
   }
   HWY_INLINE void add_over(std::size_t count) { over_ += count; }
   HWY_INLINE ExactErrors result() const {
-    const auto of = [](Doubles x) HWY_ATTR { return hn::GetLane(hn::MaxOfLanes(D(), x)); };
-    return {of(abs_), of(relative_), of(ratio_), static_cast<std::int64_t>(over_)};
+    const auto largest = [](Doubles x) HWY_ATTR { return hn::GetLane(hn::MaxOfLanes(D(), x)); };
+    return {largest(abs_), largest(relative_), largest(ratio_), static_cast<std::int64_t>(over_)};
   }
 
  private:
@@ -55,10 +55,10 @@ class LargestErrors {
 };
 
 template <class Left, class Right>
-struct Pair {
+struct LanePair {
   Floats a, r;
   Mask finite;
-  HWY_INLINE Pair(const FusedBlock& block, std::size_t i) {
+  HWY_INLINE LanePair(const FusedBlock& block, std::size_t i) {
     Ints code;
     a = Left::load(block.actual, i, code);
     r = Right::load(block.reference, i, code);
@@ -77,7 +77,7 @@ WideResult wide(const FusedBlock& block) {
                 r_shift = hn::Set(D(), static_cast<double>(block.reference_shift));
   const std::size_t half = hn::Lanes(D());
   for (std::size_t i = 0; i < block.count; i += hn::Lanes(F())) {
-    const Pair<Left, Right> pair(block, i);
+    const LanePair<Left, Right> pair(block, i);
     // 1 where both are finite
     const Floats counts = hn::IfThenElseZero(pair.finite, hn::Set(F(), 1.0f));
     const auto part = [&](Doubles x, Doubles y, Doubles count, std::size_t at) HWY_ATTR {
@@ -104,7 +104,7 @@ template <class Left, class Right>
 ExactErrors exact_errors(const FusedBlock& block) {
   LargestErrors errors(block);
   for (std::size_t i = 0; i < block.count; i += hn::Lanes(F())) {
-    const Pair<Left, Right> pair(block, i);
+    const LanePair<Left, Right> pair(block, i);
     const Floats error = hn::Abs(hn::Sub(pair.a, pair.r)), size = hn::Abs(pair.r);
     const auto limit = [&](float atol, float rtol) HWY_ATTR {
       return hn::Add(hn::Mul(size, hn::Set(F(), rtol)), hn::Set(F(), atol));

@@ -9,7 +9,7 @@
 
 namespace assay {
 
-/// Some elements of a pair, decoded: for what is looked up once in a while.
+/// Some decoded elements of a pair, for rare lookups.
 struct PairValues {
   DType actual;
   std::vector<double> a, r;

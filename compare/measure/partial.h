@@ -8,7 +8,7 @@
 /// Metrics of a part of the pair, and how parts are put together in order.
 namespace assay {
 
-/// A sum whose error stays at one rounding of the total: Knuth's TwoSum keeps what each addition loses.
+/// A sum with the error of a single rounding: TwoSum of Knuth keeps the loss of each addition.
 struct CompensatedSum {
   double high = 0, low = 0;
   void add(double x) {
@@ -28,7 +28,7 @@ struct Moments {
   void merge(double count, const Moments& from, double from_count);
 };
 
-/// Metrics whose means and roots are still to be taken from the sums over the finite pairs.
+/// Metrics before means and roots are computed from the sums over the finite pairs.
 struct Partial {
   Metrics metrics;
   CompensatedSum abs, square, relative, actual_square, reference_square;

@@ -5,20 +5,21 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
 
-#include "assay/compare/causes/diagnosis.h"
+#include "assay/compare/causes/values/diagnosis.h"
 #include "assay/compare/result/metrics.h"
+#include "assay/compare/result/trouble.h"
 #include "assay/dumps/io/json.h"
 
 namespace assay {
 namespace {
 
-// Replays of one comparison: what they may add up together, about a minute at the 1.5e7 terms a second that
-// bounds take. A root stands before what follows from it, so that little is left out that would say more.
+// The budget of one comparison, in terms of all judged calls: about a minute at the 1.5e7 terms a second of
+// bounds. A root comes before its consequences, so the budget leaves out little that would say more.
 constexpr double most_work = 0x1p30;
 
-// Where every result is replayed: some ten minutes. A step of a tiny model of 3,500 tensors takes a tenth.
+// The budget if every result is judged: about ten minutes. A step of a tiny model of 3,500 tensors takes a
+// tenth of it.
 constexpr double most_work_isolated = 0x1p33;
 
 constexpr double share_of_values = 1. / 40;  // of that of bounds: 6e8 terms a second
@@ -32,14 +33,15 @@ std::string text_of(const CallVariant& v) {
   return v.text.empty() ? "its defaults" : v.text;
 }
 
-// Its producer says so: a replay with --routing, which recorded the choice as the router's.
+// Whether the producer says so: a training step with --routing, which recorded the choice as the result of
+// the router.
 bool gives_choices(const Dump& dump) {
   return !dump.producer.empty() && parse_json(dump.producer, "manifest").find("routing") != nullptr;
 }
 
-// What is given to one side alone, a weight of rows or a bias, makes another call of it. Choices may be
-// recorded as the call's input, or be made in it.
-bool take_alike(const std::vector<RecordedCall>& actual, const std::vector<RecordedCall>& reference) {
+// Whether both calls have the same floating-point inputs. An input of one side alone (a weight of rows, a
+// bias) makes it another call. Choices may be recorded as an input, or be made in the call.
+bool same_inputs(const std::vector<RecordedCall>& actual, const std::vector<RecordedCall>& reference) {
   if (actual.empty() || reference.empty()) return true;
   const auto names = [](const RecordedCall& call) {
     std::set<std::string> given;
@@ -63,15 +65,15 @@ bool LocalErrors::is_spent() const {
   return work_ > (options_.isolate ? most_work_isolated : most_work);
 }
 
-std::optional<Replay> LocalErrors::prepare(const Dump& dump, const RecordedCalls& calls,
-                                           const LogicalTensor& tensor, const Finding& f) const {
-  std::vector<RecordedCall> made_by = calls.of(tensor);
+std::optional<JudgedCall> LocalErrors::recorded_call(const Dump& dump, const RecordedCalls& calls,
+                                                     const LogicalTensor& tensor, const Finding& f) const {
+  std::vector<RecordedCall> made_by = calls.producers(tensor);
   if (made_by.empty() || !std::ranges::all_of(made_by, &RecordedCall::is_complete)) return {};
-  return std::make_optional<Replay>(dump, std::move(made_by), merge(dump, tensor).tensor.whole(),
-                                    worst_element(*f.metrics));
+  return std::make_optional<JudgedCall>(dump, std::move(made_by), merge(dump, tensor).tensor.whole(),
+                                        worst_element(*f.metrics));
 }
 
-std::optional<LocalErrors::Local> LocalErrors::of(const Finding& f, const Pair& pair) {
+std::optional<LocalErrors::Judgement> LocalErrors::judge(Finding& f, const Pair& pair) {
   if (!f.metrics || pair.actual == nullptr || pair.reference == nullptr) {
     ++unjudged_.no_call;
     return {};
@@ -80,48 +82,50 @@ std::optional<LocalErrors::Local> LocalErrors::of(const Finding& f, const Pair& 
     ++unjudged_.no_budget;
     return {};
   }
-  try {
-    return replay(f, pair);
-  } catch (const std::exception&) {  // it cannot be read, or not be held in float64: nothing can be said
+  std::optional<Judgement> judgement;
+  if (const auto trouble = trouble_in([&] { judgement = judge_call(f, pair); })) {
     ++unjudged_.unreadable;
-    return {};
+    f.notes.push_back(fmt::format("not judged on its own recorded inputs: {}", *trouble));
   }
+  return judgement;
 }
 
-std::optional<LocalErrors::Local> LocalErrors::replay(const Finding& f, const Pair& pair) {
-  const auto actual = prepare(sides_.actual, actual_calls_, *pair.actual, f);
+std::optional<LocalErrors::Judgement> LocalErrors::judge_call(const Finding& f, const Pair& pair) {
+  const auto actual = recorded_call(sides_.actual, actual_calls_, *pair.actual, f);
   if (!actual) {
     ++unjudged_.no_call;
     return {};
   }
-  if (!take_alike(actual_calls_.of(*pair.actual), reference_calls_.of(*pair.reference))) {
+  if (!same_inputs(actual_calls_.producers(*pair.actual), reference_calls_.producers(*pair.reference))) {
     ++unjudged_.no_call;
     return {};
   }
   const Key key(&actual->op(), pattern(f.id.module));
-  // What is right with the attributes that fitted before needs no second look at the reference.
-  if (const auto known = known_.find(key); known != known_.end()) {
+  // A call that is right with the known attributes needs no second look at the reference.
+  if (const auto known = known_variants_.find(key); known != known_variants_.end()) {
     const auto compared = compare(*actual, known->second);
-    if (compared && is_within(*compared)) return local(*actual, {known->second, *compared});
+    if (compared && is_within(*compared)) return judgement(*actual, {known->second, *compared});
   }
-  const auto reference = prepare(sides_.reference, reference_calls_, *pair.reference, f);
-  const auto variant = reference ? fitting(*reference, key) : std::nullopt;
+  const auto reference = recorded_call(sides_.reference, reference_calls_, *pair.reference, f);
+  const auto variant = reference ? fitted_variant(*reference, key) : std::nullopt;
   const auto compared = variant ? compare(*actual, *variant) : std::nullopt;
   if (!compared) {
     ++(reference ? unjudged_.no_fit : unjudged_.no_call);
     return {};
   }
   if (!is_within(*compared)) {
-    if (const auto other = fitting_both(*actual, *reference, *variant, key)) return local(*actual, *other);
+    if (const auto other = variant_of_both(*actual, *reference, *variant, key))
+      return judgement(*actual, *other);
   }
-  return local(*actual, {*variant, *compared});
+  return judgement(*actual, {*variant, *compared});
 }
 
 // Attributes that the reference does not tell apart are no mistake: an epsilon beside large inputs.
-std::optional<LocalErrors::Judged> LocalErrors::fitting_both(const Replay& actual, const Replay& reference,
-                                                             const CallVariant& but, const Key& key) {
+std::optional<LocalErrors::Judged> LocalErrors::variant_of_both(const JudgedCall& actual,
+                                                                const JudgedCall& reference,
+                                                                const CallVariant& but, const Key& key) {
   for (const CallVariant& v : variants_of(actual.op())) {
-    if (v.text == but.text || v.fp8 != but.fp8 || refused_[key].contains(v.text)) continue;
+    if (v.text == but.text || v.fp8 != but.fp8 || refused_variants_[key].contains(v.text)) continue;
     auto compared = fit(actual, v);
     if (compared && fit(reference, v)) return Judged{v, std::move(*compared)};
   }
@@ -129,52 +133,54 @@ std::optional<LocalErrors::Judged> LocalErrors::fitting_both(const Replay& actua
 }
 
 // As declared, or in another way that is right, whichever is nearer.
-std::optional<Replay::Compared> LocalErrors::compare(const Replay& replay, const CallVariant& variant) {
-  work_ += replay.work();
-  auto compared = replay.compare(variant);
+std::optional<JudgedCall::Compared> LocalErrors::compare(const JudgedCall& call, const CallVariant& variant) {
+  work_ += call.work();
+  auto compared = call.compare(variant);
   if (!compared || is_within(*compared)) return compared;
-  for (const Arithmetic& way : replay.other_ways(variant)) {
-    work_ += replay.work() * share_of_values;
-    auto other = replay.compare(variant, way);
+  for (const Arithmetic& way : call.admissible_arithmetics(variant)) {
+    work_ += call.work() * share_of_values;
+    auto other = call.compare(variant, way);
     if (other && (is_within(*other) || other->ratio < compared->ratio)) compared = std::move(other);
     if (is_within(*compared)) return compared;
   }
-  auto in_any = replay.compare_in_any_blocks(variant);
+  auto in_any = call.compare_in_any_blocks(variant);
   return in_any ? in_any : compared;
 }
 
-bool LocalErrors::is_within(const Replay::Compared& compared) const {
+bool LocalErrors::is_within(const JudgedCall::Compared& compared) const {
   return options_.isolate ? compared.within() : compared.ratio <= 1;
 }
 
-LocalErrors::Local LocalErrors::local(const Replay& actual, const Judged& judged) {
-  const Replay::Compared& c = judged.compared;
+LocalErrors::Judgement LocalErrors::judgement(const JudgedCall& actual, const Judged& judged) {
+  const JudgedCall::Compared& c = judged.compared;
   const std::string name = fmt::format("{}{}", actual.op().name,
                                        judged.variant.text.empty() ? "" : " (" + judged.variant.text + ")");
-  Local local{c.ratio, fmt::format("{} on its own recorded inputs: error/allowed {:.3g}", name, c.ratio), {}};
-  if (c.ratio > 1) local.diagnoses = mistakes(actual, judged.variant);
-  if (!options_.isolate || is_within(c)) return local;
+  Judgement found{
+      c.ratio, fmt::format("{} on its own recorded inputs: error/allowed {:.3g}", name, c.ratio), {}};
+  if (!(c.ratio <= 1)) found.diagnoses = mistake_diagnoses(actual, judged.variant);
+  if (!options_.isolate || is_within(c)) return found;
   if (c.ratio <= 1) {
-    local.ratio = std::abs(c.scale->excess) / c.scale->allowed;
-    local.how = fmt::format(
+    found.ratio = std::abs(c.scale->excess) / c.scale->allowed;
+    found.how = fmt::format(
         "{} on its own recorded inputs: each element is within its bound (error/allowed {:.3g}), but as a "
         "whole "
         "it is off by {:.2g} of itself where roundings make no more than {:.2g}",
         name, c.ratio, c.scale->excess, c.scale->allowed);
-    local.diagnoses.push_back(
+    found.diagnoses.push_back(
         {"factor",
          fmt::format("actual = {:.6g} x what {} makes of its own inputs (+- {:.1g}); error/allowed {:.2g}",
                      1 + c.scale->excess, actual.op().name, c.scale->allowed, c.ratio),
          c.ratio});
-    return local;
+    return found;
   }
-  if (local.diagnoses.empty()) local.diagnoses = explained(c, actual);
-  return local;
+  if (found.diagnoses.empty()) found.diagnoses = value_diagnoses(c, actual);
+  return found;
 }
 
-// By the sharpest comparison there is: what the operator makes of the same inputs, each element within the
+// Diagnoses by the sharpest comparison: the golden result of the same inputs, with each element within the
 // bound of its rounding.
-std::vector<Diagnosis> LocalErrors::explained(const Replay::Compared& c, const Replay& actual) const {
+std::vector<Diagnosis> LocalErrors::value_diagnoses(const JudgedCall::Compared& c,
+                                                    const JudgedCall& actual) const {
   if (!is_float(c.actual.dtype())) return {};
   std::vector<Diagnosis> found = diagnose(c.actual, c.golden, {{0, 0, c.allowed}, options_.sizes});
   for (Diagnosis& d : found)
@@ -182,33 +188,33 @@ std::vector<Diagnosis> LocalErrors::explained(const Replay::Compared& c, const R
   return found;
 }
 
-std::optional<Replay::Compared> LocalErrors::fit(const Replay& replay, const CallVariant& variant,
-                                                 const Arithmetic& arithmetic) {
+std::optional<JudgedCall::Compared> LocalErrors::fit(const JudgedCall& call, const CallVariant& variant,
+                                                     const Arithmetic& arithmetic) {
   if (is_spent()) return {};
-  work_ += replay.work() * share_of_values;
-  if (!replay.may_fit(variant, arithmetic)) return {};
-  work_ += replay.work();
-  auto compared = replay.compare(variant, arithmetic);
+  work_ += call.work() * share_of_values;
+  if (!call.may_fit(variant, arithmetic)) return {};
+  work_ += call.work();
+  auto compared = call.compare(variant, arithmetic);
   if (compared && is_within(*compared)) return compared;
   if (arithmetic.inputs) return {};
-  for (Arithmetic way : replay.other_ways(variant)) {
+  for (Arithmetic way : call.admissible_arithmetics(variant)) {
     way.sums = arithmetic.sums;
-    work_ += replay.work() * share_of_values;
-    compared = replay.compare(variant, way);
+    work_ += call.work() * share_of_values;
+    compared = call.compare(variant, way);
     if (compared && is_within(*compared)) return compared;
   }
   return {};
 }
 
-std::vector<CallVariant> LocalErrors::with_fitted_epsilon(const Replay& replay) {
-  work_ += replay.evaluations_to_fit_epsilon() * replay.work() * share_of_values;
-  return is_spent() ? std::vector<CallVariant>() : replay.with_fitted_epsilon();
+std::vector<CallVariant> LocalErrors::with_fitted_epsilon(const JudgedCall& call) {
+  work_ += call.evaluations_to_fit_epsilon() * call.work() * share_of_values;
+  return is_spent() ? std::vector<CallVariant>() : call.with_fitted_epsilon();
 }
 
 // The attributes with which the reference's recording is right. Blocks that are not known prove no fp8: that
 // other results have to.
-std::optional<CallVariant> LocalErrors::fitting(const Replay& reference, const Key& key) {
-  if (const auto known = known_.find(key); known != known_.end()) {
+std::optional<CallVariant> LocalErrors::fitted_variant(const JudgedCall& reference, const Key& key) {
+  if (const auto known = known_variants_.find(key); known != known_variants_.end()) {
     if (fit(reference, known->second)) return known->second;
     const auto in_any = reference.compare_in_any_blocks(known->second);
     if (in_any && is_within(*in_any)) return known->second;
@@ -219,26 +225,26 @@ std::optional<CallVariant> LocalErrors::fitting(const Replay& reference, const K
       found = {v, std::move(*compared)};
       break;
     }
-    if (!is_spent()) refused_[key].insert(v.text);
+    if (!is_spent()) refused_variants_[key].insert(v.text);
   }
   if (!found) found = first_fit(reference, with_fitted_epsilon(reference));
   if (!found && !is_spent()) found = first_fit(reference, reference.with_fitted_scaling());
   if (!found && !is_spent()) found = first_fit(reference, reference.with_groups());
   if (!found && !is_spent()) found = first_fit(reference, reference.with_scales());
   if (!found) return {};
-  return known_[key] = found->variant;
+  return known_variants_[key] = found->variant;
 }
 
-std::optional<LocalErrors::Judged> LocalErrors::first_fit(const Replay& replay,
+std::optional<LocalErrors::Judged> LocalErrors::first_fit(const JudgedCall& call,
                                                           const std::vector<CallVariant>& among) {
   for (const CallVariant& v : among) {
-    if (auto compared = fit(replay, v)) return Judged{v, std::move(*compared)};
+    if (auto compared = fit(call, v)) return Judged{v, std::move(*compared)};
   }
   return {};
 }
 
 // "micro-batches 0, 1, 2, 3 count 0, 0, 0, 1 times": where all count alike it is a factor.
-std::vector<Diagnosis> LocalErrors::weights(const Replay& actual, const CallVariant& right) {
+std::vector<Diagnosis> LocalErrors::weight_diagnoses(const JudgedCall& actual, const CallVariant& right) {
   work_ += actual.work();
   const auto fit = actual.fitted_weights(right);
   if (!fit) return {};
@@ -255,11 +261,11 @@ std::vector<Diagnosis> LocalErrors::weights(const Replay& actual, const CallVari
            fit->ratio}};
 }
 
-std::vector<Diagnosis> LocalErrors::mistakes(const Replay& actual, const CallVariant& right) {
-  const auto claim = [&](const char* kind, const Replay::Compared& c, const std::string& what) {
+std::vector<Diagnosis> LocalErrors::mistake_diagnoses(const JudgedCall& actual, const CallVariant& right) {
+  const auto claim = [&](const char* kind, const JudgedCall::Compared& c, const std::string& what) {
     return std::vector<Diagnosis>{{kind, fmt::format("{}; error/allowed {:.2g}", what, c.ratio), c.ratio}};
   };
-  if (auto weighed = weights(actual, right); !weighed.empty()) return weighed;
+  if (auto weighed = weight_diagnoses(actual, right); !weighed.empty()) return weighed;
   auto mistake = first_fit(actual, mistakes_for(actual.op(), right));
   if (!mistake) mistake = first_fit(actual, with_fitted_epsilon(actual));
   if (mistake)

@@ -7,42 +7,43 @@
 #include <utility>
 #include <vector>
 
+#include "assay/compare/calls/judged_call.h"
 #include "assay/compare/calls/recorded_call.h"
-#include "assay/compare/calls/replay.h"
 #include "assay/compare/pairs/pair.h"
 #include "assay/compare/result/finding.h"
 
 namespace assay {
 
-/// What operators did wrong themselves: the golden operator on the inputs that the actual side recorded,
-/// against the result that it recorded. Attributes that no recorder writes are those with which the
-/// reference's own recording is inside the bound; where none does, nothing is said.
+/// Errors that operators made themselves: the golden operator on the recorded inputs of the actual side,
+/// against the recorded result. Unrecorded attributes are those with which the recording of the reference is
+/// inside the bound; if none fit, the call is not judged.
 class LocalErrors {
  public:
   struct Options {
-    /// Every result is judged, by its scale, too, and a failure is explained by its own golden values.
+    /// Judges every result, also by its scale, and explains a failure by its own golden values.
     bool isolate = false;
-    std::vector<KnownSize> sizes = {};  ///< that a factor may come from
+    std::vector<KnownSize> sizes = {};  ///< possible factors
   };
 
-  /// @param sides  what it refers to must outlive this
+  /// @param sides  its dumps and tensors must outlive this
   LocalErrors(const Sides& sides, Options options);
   explicit LocalErrors(const Sides& sides) : LocalErrors(sides, Options()) {}
 
-  struct Local {
+  struct Judgement {
     double ratio;                      ///< largest error / allowed: at most 1 for a correct kernel
     std::string how;                   ///< "rms_norm (eps = 1e-6) on its own recorded inputs: .."
-    std::vector<Diagnosis> diagnoses;  ///< another call of the operator that makes just this result
+    std::vector<Diagnosis> diagnoses;  ///< other calls of the operator that make this result
   };
-  /// Nothing where the call, its inputs or its attributes are not known, or too much was replayed already.
-  std::optional<Local> of(const Finding&, const Pair&);
+  /// Judges one result. Returns nothing if the call, its inputs or its attributes are not known, if the
+  /// budget is spent, or if a tensor cannot be read; the finding gets a note about the last.
+  std::optional<Judgement> judge(Finding&, const Pair&);
 
   const RecordedCalls& reference_calls() const { return reference_calls_; }
-  /// Why of() had nothing to say of results, and of how many.
+  /// The numbers of results without a judgement, by reason.
   struct Unjudged {
-    std::int64_t no_call = 0;     ///< no operator is known to have made them, or not all of its inputs
-    std::int64_t no_fit = 0;      ///< the reference's own recording is outside, with any attributes
-    std::int64_t no_budget = 0;   ///< too much was replayed already
+    std::int64_t no_call = 0;     ///< the operator or one of its inputs is not known
+    std::int64_t no_fit = 0;      ///< the recording of the reference is outside the bound with any attributes
+    std::int64_t no_budget = 0;   ///< the budget is spent
     std::int64_t unreadable = 0;  ///< a tensor of the call cannot be read
   };
   const Unjudged& unjudged() const { return unjudged_; }
@@ -51,24 +52,24 @@ class LocalErrors {
   using Key = std::pair<const Operator*, std::string>;
   struct Judged {
     CallVariant variant;
-    Replay::Compared compared;
+    JudgedCall::Compared compared;
   };
-  std::optional<Replay> prepare(const Dump&, const RecordedCalls&, const LogicalTensor&,
-                                const Finding&) const;
-  std::optional<Local> replay(const Finding&, const Pair&);
-  std::optional<Replay::Compared> compare(const Replay&, const CallVariant&);
-  bool is_within(const Replay::Compared&) const;
-  Local local(const Replay& actual, const Judged&);
-  std::optional<CallVariant> fitting(const Replay& reference, const Key&);
-  std::optional<Judged> fitting_both(const Replay& actual, const Replay& reference, const CallVariant& but,
-                                     const Key&);
-  std::optional<Judged> first_fit(const Replay&, const std::vector<CallVariant>& among);
-  /// Compared if it is within.
-  std::optional<Replay::Compared> fit(const Replay&, const CallVariant&, const Arithmetic& = {});
-  std::vector<CallVariant> with_fitted_epsilon(const Replay&);
-  std::vector<Diagnosis> weights(const Replay& actual, const CallVariant& right);
-  std::vector<Diagnosis> mistakes(const Replay& actual, const CallVariant& right);
-  std::vector<Diagnosis> explained(const Replay::Compared&, const Replay& actual) const;
+  std::optional<JudgedCall> recorded_call(const Dump&, const RecordedCalls&, const LogicalTensor&,
+                                          const Finding&) const;
+  std::optional<Judgement> judge_call(const Finding&, const Pair&);
+  std::optional<JudgedCall::Compared> compare(const JudgedCall&, const CallVariant&);
+  bool is_within(const JudgedCall::Compared&) const;
+  Judgement judgement(const JudgedCall& actual, const Judged&);
+  std::optional<CallVariant> fitted_variant(const JudgedCall& reference, const Key&);
+  std::optional<Judged> variant_of_both(const JudgedCall& actual, const JudgedCall& reference,
+                                        const CallVariant& but, const Key&);
+  std::optional<Judged> first_fit(const JudgedCall&, const std::vector<CallVariant>& among);
+  /// Returns the comparison if it is within the bound.
+  std::optional<JudgedCall::Compared> fit(const JudgedCall&, const CallVariant&, const Arithmetic& = {});
+  std::vector<CallVariant> with_fitted_epsilon(const JudgedCall&);
+  std::vector<Diagnosis> weight_diagnoses(const JudgedCall& actual, const CallVariant& right);
+  std::vector<Diagnosis> mistake_diagnoses(const JudgedCall& actual, const CallVariant& right);
+  std::vector<Diagnosis> value_diagnoses(const JudgedCall::Compared&, const JudgedCall& actual) const;
   bool is_spent() const;
 
   Sides sides_;
@@ -76,9 +77,11 @@ class LocalErrors {
   RecordedCalls actual_calls_, reference_calls_;
   double work_ = 0;  ///< terms so far
   Unjudged unjudged_;
-  /// By operator and module without its numbers: calls of one module in all layers have the same.
-  std::map<Key, CallVariant> known_;
-  std::map<Key, std::set<std::string>> refused_;  ///< texts of variants that a reference told apart
+  /// The key is the operator and the module without numbers: calls of one module have the same variant in all
+  /// layers.
+  std::map<Key, CallVariant> known_variants_;
+  std::map<Key, std::set<std::string>>
+      refused_variants_;  ///< texts of the variants that a reference excluded
 };
 
 }  // namespace assay

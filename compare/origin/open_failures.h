@@ -11,7 +11,7 @@
 
 namespace assay {
 
-/// Failures in execution order, found again by where they were: what a later tensor may follow from.
+/// Failures in execution order, found by their place: the possible causes of a later failure.
 class OpenFailures {
  public:
   static constexpr std::size_t none = std::numeric_limits<std::size_t>::max();

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <exception>
 #include <limits>
 #include <map>
 #include <optional>
@@ -11,24 +10,25 @@
 #include "assay/compare/calls/gradient_sums.h"
 #include "assay/compare/calls/wires.h"
 #include "assay/compare/causes/known_sizes.h"
-#include "assay/compare/origin/handed_on.h"
 #include "assay/compare/origin/local_errors.h"
 #include "assay/compare/origin/open_failures.h"
+#include "assay/compare/origin/propagated_error.h"
 #include "assay/compare/result/finding.h"
 #include "assay/compare/result/printable.h"
+#include "assay/compare/result/trouble.h"
 
 namespace assay {
 namespace {
 
 constexpr std::size_t none = OpenFailures::none;
 
-// Wrong for certain: others may follow from it.
-bool is_failure(const Finding& f) {
+// Certainly wrong: other failures may follow from it.
+bool is_certain_failure(const Finding& f) {
   return f.verdict == Verdict::failed || f.verdict == Verdict::replicas_differ ||
          f.verdict == Verdict::inherited;
 }
 
-// Not passed for want of a judgement; a failure before it explains that.
+// Not passed because it could not be judged; an earlier failure explains that.
 bool is_undecided(const Finding& f) {
   return f.verdict == Verdict::mistrusted || f.verdict == Verdict::no_rule ||
          f.verdict == Verdict::not_comparable;
@@ -46,7 +46,7 @@ class Origins {
     if (options.isolate) wires_.emplace(sides);
     const auto reference = [&](std::size_t i) { return pairs_[i].reference; };
     for (std::size_t i = 0; i < pairs_.size(); ++i) {
-      torn_.push_back(findings_[i].verdict == Verdict::replicas_differ);
+      replicas_differ_.push_back(findings_[i].verdict == Verdict::replicas_differ);
       if (reference(i) != nullptr) by_tensor_.emplace(reference(i), i);
       by_id_.emplace(pairs_[i].id(), i);
       first_step_ = std::min(first_step_, pairs_[i].id().step);
@@ -55,7 +55,8 @@ class Origins {
 
   void find() {
     for (std::size_t i = 0; i < pairs_.size(); ++i) {
-      if (wires_ && pairs_[i].actual != nullptr && findings_[i].verdict != Verdict::ignored) judge_alone(i);
+      if (wires_ && pairs_[i].actual != nullptr && findings_[i].verdict != Verdict::ignored)
+        judge_isolated(i);
       find(i);
     }
   }
@@ -72,51 +73,61 @@ class Origins {
                                      {u.no_budget, "were left out, as enough was replayed before them"}}) {
       if (count > 0) text += fmt::format("; {} {}", grouped(count), why);
     }
-    return text + fmt::format("; {} of {} inputs are known to be what was given before them",
-                              grouped(wires_->known()), grouped(wires_->inputs()));
+    text += fmt::format("; {} of {} inputs are known to be what was given before them",
+                        grouped(wires_->known()), grouped(wires_->inputs()));
+    if (const auto& troubles = wires_->troubles(); !troubles.empty())
+      text += fmt::format("; {} of the reference cannot be read ({}{})", grouped(std::ssize(troubles)),
+                          troubles.front(), troubles.size() > 1 ? ", .." : "");
+    return text;
   }
 
  private:
-  // What the operator makes of the actual side's own inputs, whatever the end-to-end comparison says.
-  void judge_alone(std::size_t i) {
+  // Judges a result on the actual side's own inputs, whatever the end-to-end comparison says.
+  void judge_isolated(std::size_t i) {
     Finding& f = findings_[i];
     if (pairs_[i].reference != nullptr) follow_wires(i);
     if (!is_result(f.id)) return;
     ++results_;
-    alone_[i] = local_.of(f, pairs_[i]);
-    const auto& local = alone_[i];
+    isolated_[i] = local_.judge(f, pairs_[i]);
+    const auto& local = isolated_[i];
     if (!local || local->ratio <= 1) return;
     fail(f, fmt::format("the operator is wrong on its own recorded inputs{}",
                         local->diagnoses.empty() ? "" : ": " + local->diagnoses.front().text));
   }
 
+  // A tensor that is unreadable itself has its reason already.
+  void add_note(std::size_t i, std::string_view consequence, const std::string& trouble) {
+    Finding& f = findings_[i];
+    if (f.verdict != Verdict::unreadable) f.notes.push_back(fmt::format("{}: {}", consequence, trouble));
+  }
+
   static void fail(Finding& f, const std::string& why) {
     if (f.verdict == Verdict::passed)
       f.reason = fmt::format("the end-to-end tolerance passes, but {}", why);
-    else if (!is_failure(f))
+    else if (!is_certain_failure(f))
       f.reason = fmt::format("{}; end to end it is {}{}", why, name(f.verdict),
                              f.reason.empty() ? "" : ": " + f.reason);
     if (f.verdict != Verdict::replicas_differ) f.verdict = Verdict::failed;
   }
 
-  // Whether it is what was given, or the sum of it.
+  // Checks that the value is the result that it comes from, or the sum of its terms.
   void follow_wires(std::size_t i) {
     const LogicalTensor &reference = *pairs_[i].reference, &actual = *pairs_[i].actual;
     std::optional<std::string> broken;
-    try {
+    const auto trouble = trouble_in([&] {
       broken = wires_->broken(reference, actual);
       if (!broken) broken = broken_sum(sides_, *wires_, reference, actual);
-    } catch (const std::exception&) {  // a tensor that cannot be read has its own finding
-    }
+    });
+    if (trouble) add_note(i, "not compared with the result that it comes from", *trouble);
     if (!broken) return;
     fail(findings_[i], *broken);
-    broken_[i] = *broken;
+    broken_wires_[i] = *broken;
   }
 
   void find(std::size_t i) {
     Finding& f = findings_[i];
     // Tensors that only have a name ran in no order.
-    if (f.id.phase == Phase::none || (!is_failure(f) && !is_undecided(f))) return;
+    if (f.id.phase == Phase::none || (!is_certain_failure(f) && !is_undecided(f))) return;
     Origin origin = origin_of(i);
     if (is_undecided(f) && origin.kind != Origin::Kind::inherited) {
       if (origin.local_ratio <= 1) f.origin = std::move(origin);
@@ -132,32 +143,32 @@ class Origins {
   }
 
   Origin origin_of(std::size_t i) {
-    if (const auto broken = broken_.find(i); broken != broken_.end())
+    if (const auto broken = broken_wires_.find(i); broken != broken_wires_.end())
       return {Origin::Kind::created, nan_, broken->second, ""};
     const std::vector<std::size_t> inputs = inputs_of(i);
     const auto failing =
-        std::ranges::find_if(inputs, [&](std::size_t k) { return is_failure(findings_[k]); });
+        std::ranges::find_if(inputs, [&](std::size_t k) { return is_certain_failure(findings_[k]); });
     from_ = failing != inputs.end()      ? *failing
             : is_result(findings_[i].id) ? open_.inside(findings_[i].id)
                                          : none;
-    if (std::optional<Origin> step = of_step(i)) return *step;
-    // Ranks that should agree and do not are no matter of the operator, and no single input of it.
-    const auto is_torn = [&](std::size_t k) { return torn_[k]; };
-    if (!torn_[i] && std::ranges::none_of(inputs, is_torn) &&
-        std::ranges::none_of(inputs_of_call(i), is_torn)) {
-      if (std::optional<Origin> replayed = replay(i)) return *replayed;
+    if (std::optional<Origin> step = step_origin(i)) return *step;
+    // Ranks that disagree are no fault of the operator or of a single input.
+    const auto replicas_differ = [&](std::size_t k) { return replicas_differ_[k]; };
+    if (!replicas_differ_[i] && std::ranges::none_of(inputs, replicas_differ) &&
+        std::ranges::none_of(inputs_of_call(i), replicas_differ)) {
+      if (std::optional<Origin> judged = judge_call(i)) return *judged;
     }
     if (from_ != none) {
       return {Origin::Kind::inherited, nan_, fmt::format("{} fails already", findings_[from_].name), ""};
     }
-    // A choice may follow from the last bit of what it is made of.
+    // A choice may depend on the last bit of its inputs.
     const bool is_choice = wires_ && !is_float(findings_[i].actual_dtype);
     const bool passed = std::ranges::all_of(inputs, [&](std::size_t k) {
       const Finding& f = findings_[k];
       return f.verdict == Verdict::passed && !(is_choice && f.metrics && f.metrics->different_bits > 0);
     });
     if (passed && knows_data(i, inputs)) {
-      if (std::optional<Origin> grown = follow_inputs(i, inputs)) return *grown;
+      if (std::optional<Origin> propagated = follow_inputs(i, inputs)) return *propagated;
       return {Origin::Kind::created, nan_, fmt::format("its inputs passed ({})", name_some(inputs)), ""};
     }
     if (is_initial(findings_[i].id))
@@ -175,7 +186,7 @@ class Origins {
     return id.slot == "param" && id.phase == Phase::forward && id.step == first_step_;
   }
 
-  // Parameters alone do not make a result, nor does a gradient come without the one that is handed back.
+  // A result needs more than parameters, and a gradient needs the gradient that was handed back.
   bool knows_data(std::size_t i, const std::vector<std::size_t>& inputs) const {
     const Identity& id = findings_[i].id;
     if (!is_result(id) || id.phase == Phase::optimizer) return !inputs.empty();
@@ -199,7 +210,7 @@ class Origins {
     if (const auto found = by_id_.find(id); found != by_id_.end()) inputs.push_back(found->second);
   }
 
-  // The findings of what this tensor was computed from, as far as it was recorded.
+  // The findings of the recorded inputs of this tensor.
   std::vector<std::size_t> inputs_of(std::size_t i) const {
     std::vector<std::size_t> inputs;
     const Identity& id = findings_[i].id;
@@ -236,7 +247,7 @@ class Origins {
     return inputs_of_call(i);
   }
 
-  // What a replay of it begins with.
+  // The findings of the inputs of its call.
   std::vector<std::size_t> inputs_of_call(std::size_t i) const {
     std::vector<std::size_t> inputs;
     const Identity& id = findings_[i].id;
@@ -251,8 +262,8 @@ class Origins {
     return inputs;
   }
 
-  // A result of an optimizer that was taken on its own inputs already.
-  std::optional<Origin> of_step(std::size_t i) {
+  // A result of an optimizer, which was judged on its own inputs already.
+  std::optional<Origin> step_origin(std::size_t i) {
     const auto at = steps_.find(i);
     if (at == steps_.end()) return {};
     const StepOrigin& step = at->second;
@@ -262,72 +273,76 @@ class Origins {
     }
     const std::string how = fmt::format("{}: error/allowed {:.3g}", step.how, step.ratio);
     if (!(step.ratio <= 1)) return Origin{Origin::Kind::created, step.ratio, how, ""};
-    return rounding(i, step.ratio, how);
+    return rounding_origin(i, step.ratio, how);
   }
 
-  // No more than its inputs are off by. Parameters say little of what they change, and a step's change is
-  // small beside the parameter.
+  // Whether the error is no larger than that of the inputs. Parameters do not count: they say little about
+  // the result that they change, and the change in a step is small beside the parameter.
   std::optional<Origin> follow_inputs(std::size_t i, const std::vector<std::size_t>& inputs) {
     const Finding& f = findings_[i];
-    if (torn_[i] || !is_result(f.id) || f.id.phase == Phase::optimizer || !is_float(f.actual_dtype))
+    if (replicas_differ_[i] || !is_result(f.id) || f.id.phase == Phase::optimizer ||
+        !is_float(f.actual_dtype))
       return {};
     std::vector<Pair> given;
     for (const std::size_t k : inputs) {
       if (findings_[k].id.slot != "param" && findings_[k].metrics && is_float(findings_[k].actual_dtype))
         given.push_back(pairs_[k]);
     }
-    const auto found = handed_on(sides_, pairs_[i], given);
+    std::optional<PropagatedError> found;
+    const auto trouble = trouble_in([&] { found = propagated_error(sides_, pairs_[i], given); });
+    if (trouble) add_note(i, "not compared with the errors of its inputs", *trouble);
     if (!found) return {};
-    return rounding(
+    return rounding_origin(
         i, found->ratio,
         fmt::format("relative L2 {:.2g}, where its inputs are off by {:.2g}", found->error, found->given));
   }
 
   // Right by itself.
-  Origin rounding(std::size_t i, double ratio, const std::string& how) {
+  Origin rounding_origin(std::size_t i, double ratio, const std::string& how) {
     if (from_ == none) from_ = open_.before(findings_[i].id);
     if (from_ != none) return {Origin::Kind::inherited, ratio, how, ""};
     return {Origin::Kind::unknown, ratio, how + ", and nothing before it fails: rounding grew here", ""};
   }
 
-  // What the operator makes of the actual side's own inputs; nothing where that cannot be said.
-  std::optional<Origin> replay(std::size_t i) {
+  // Judges the call on the actual side's own inputs; nothing if it cannot be judged.
+  std::optional<Origin> judge_call(std::size_t i) {
     Finding& f = findings_[i];
     if (!is_result(f.id)) return {};
-    const auto known = alone_.find(i);
-    const auto local = known != alone_.end() ? known->second : local_.of(f, pairs_[i]);
+    const auto known = isolated_.find(i);
+    const auto local = known != isolated_.end() ? known->second : local_.judge(f, pairs_[i]);
     if (!local) return {};
-    if (local->ratio > 1) {
+    if (!(local->ratio <= 1)) {
       f.diagnoses.insert(f.diagnoses.end(), local->diagnoses.begin(), local->diagnoses.end());
       return Origin{Origin::Kind::created, local->ratio, local->how, ""};
     }
-    return rounding(i, local->ratio, local->how);
+    return rounding_origin(i, local->ratio, local->how);
   }
 
   static constexpr double nan_ = std::numeric_limits<double>::quiet_NaN();
   std::vector<Finding>& findings_;
   const std::vector<Pair>& pairs_;
   const Sides& sides_;
-  std::optional<Wires> wires_;  ///< where tensors are isolated
+  std::optional<Wires> wires_;  ///< if results are isolated
   const StepOrigins& steps_;
   LocalErrors local_;
-  std::map<std::size_t, std::optional<LocalErrors::Local>>
-      alone_;                                  ///< results that were judged by themselves
-  std::int64_t results_ = 0;                   ///< that were to be
-  std::map<std::size_t, std::string> broken_;  ///< what is not what was given
+  std::map<std::size_t, std::optional<LocalErrors::Judgement>>
+      isolated_;                                     ///< results that were judged by themselves
+  std::int64_t results_ = 0;                         ///< that were to be
+  std::map<std::size_t, std::string> broken_wires_;  ///< tensors that are not the result that they come from
   std::map<const LogicalTensor*, std::size_t> by_tensor_;
   std::map<Identity, std::size_t> by_id_;
   std::int64_t first_step_ = std::numeric_limits<std::int64_t>::max();
-  std::vector<bool> torn_;   // ranks disagree
-  OpenFailures open_;        // so far
-  std::size_t from_ = none;  // the failure that the present one follows from
+  std::vector<bool> replicas_differ_;  // ranks disagree
+  OpenFailures open_;                  // so far
+  std::size_t from_ = none;            // the failure that the present one follows from
 };
 
 }  // namespace
 
 void find_origins(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides,
                   const StepOrigins& steps) {
-  if (std::ranges::none_of(findings, [](const Finding& f) { return is_failure(f) || is_undecided(f); }))
+  if (std::ranges::none_of(findings,
+                           [](const Finding& f) { return is_certain_failure(f) || is_undecided(f); }))
     return;
   Origins(findings, pairs, sides, steps, {}).find();
 }

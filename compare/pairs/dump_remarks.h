@@ -9,11 +9,10 @@
 
 namespace assay {
 
-/// Which dumps a report is of, and what their readers have to say.
+/// Adds the names of the compared dumps to a report, and the remarks of their readers.
 void describe_dumps(Report&, const Dump& actual, const Dump& reference);
 
-/// What a reader could not take as a tensor is not compared, and stands in the report like any tensor that is
-/// not.
+/// Returns findings for the possible tensors that a reader could not take. They are not compared.
 /// @param side  "actual" or "reference"
 void add_left_out(std::vector<Finding>&, const Dump&, std::string_view side, const Rules&);
 

@@ -6,13 +6,13 @@
 
 namespace assay {
 
-/// Whether there is a rule for a pair of these shapes and dtypes (Finding::actual_*, reference_*); else fills
-/// verdict, rule and reason.
+/// Returns whether a rule exists for the shapes and dtypes of the pair (Finding::actual_*, reference_*). If
+/// not, fills verdict, rule and reason.
 bool may_judge(Finding&, const Expectation&);
 
-/// Judges a pair in the order of design: shape and dtype, NaN and Inf pattern, bits where they are promised,
-/// tolerance per element, trust. Error balance is noted where a pair fails, never decided by. Fills verdict,
-/// rule, reason, metrics, ratio, required and the worst values.
+/// Judges a pair in the order of the design: shape and dtype, NaN and Inf pattern, promised bits, tolerance
+/// per element, trust. The error balance of a failing pair is noted and decides nothing. Fills verdict, rule,
+/// reason, metrics, ratio, required and the worst values.
 void judge(Finding&, const TensorSource& actual, const TensorSource& reference, const Expectation&);
 
 }  // namespace assay

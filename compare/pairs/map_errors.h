@@ -6,7 +6,8 @@
 
 namespace assay {
 
-/// Fills Finding::error_map by the tolerance that judged the pair, if one was asked for and it did not pass.
+/// Fills Finding::error_map by the tolerance that judged the pair, if the caller asked for it and the pair
+/// did not pass.
 void map_errors(Finding&, const TensorSource& actual, const TensorSource& reference, const Expectation&);
 
 }  // namespace assay

@@ -9,21 +9,22 @@
 
 namespace assay {
 
-/// All tensors of a side; of which operator, a rule may know better than the recorder.
+/// Returns all tensors of a side. A rule may name another operator of a tensor than the recorder did.
 std::vector<LogicalTensor> tensors_of(const Dump&, const Rules&, bool is_actual);
 
-/// One array on each side that has no name but its file's: the two are meant to be compared, whatever the
-/// files are called. The actual one becomes what the reference's is; returns the note that says so, else "".
+/// Matches single arrays that have no name but that of their file, if each side has one: they are compared
+/// although the names of the files differ. The actual array takes the identity of the reference array.
+/// Returns a note about it, else "".
 std::string match_lone_arrays(const Dump& actual, std::vector<LogicalTensor>& actual_tensors,
                               const Dump& reference, const std::vector<LogicalTensor>& reference_tensors);
 
-/// Pairs in the reference's execution order; what only the actual side has follows the tensor it followed
-/// there. Both must outlive the result.
-/// @throws Error if rules give two tensors of the actual side the name of one of the reference
+/// Returns the pairs in the execution order of the reference. A tensor of the actual side alone follows its
+/// predecessor on that side. Both arguments must outlive the result.
+/// @throws Error  if rules give two tensors of the actual side the same name of the reference
 std::vector<Pair> match(const std::vector<LogicalTensor>& actual, const std::vector<LogicalTensor>& reference,
                         const Rules&);
 
-/// What judging a pair reads: all copies of both sides; 0 where one is missing.
+/// The number of bytes that judging the pair reads: all copies on both sides; 0 if a side is missing.
 double bytes_of(const Pair&);
 
 }  // namespace assay

@@ -7,20 +7,20 @@
 
 namespace assay {
 
-/// One tensor of the comparison; null where a side lacks it.
+/// One tensor of the comparison; nullptr for a side that lacks it.
 struct Pair {
   const LogicalTensor* actual = nullptr;
   const LogicalTensor* reference = nullptr;
   const Identity& id() const { return reference != nullptr ? reference->id : actual->id; }
 };
 
-/// What is compared with what.
+/// The two sides of a comparison.
 struct Sides {
   const Dump& actual;
   const Dump& reference;
   const std::vector<LogicalTensor>& actual_tensors;
   const std::vector<LogicalTensor>& reference_tensors;
-  std::vector<KnownSize> sizes = {};  ///< that neither dump says
+  std::vector<KnownSize> sizes = {};  ///< sizes that the dumps do not state
 };
 
 }  // namespace assay

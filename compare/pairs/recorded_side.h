@@ -10,25 +10,24 @@
 
 namespace assay {
 
-/// One side of a pair of which at least one side has no values.
+/// One side of a pair with missing values on at least one side.
 struct RecordedSide {
-  std::optional<TensorSource> values;    ///< where they were recorded
-  std::optional<Statistics> statistics;  ///< what stands for them where not
+  std::optional<TensorSource> values;    ///< if they were recorded
+  std::optional<Statistics> statistics;  ///< instead of the values, if they were not recorded
   std::string checksum;
-  std::string lacking;        ///< "only statistics were" recorded; empty: it has values
-  std::string copies_differ;  ///< ranks that should hold one tensor do not: how that shows
+  std::string lacking;        ///< "only statistics were" recorded; empty for a side with values
+  std::string copies_differ;  ///< how copies show that they differ; empty if they agree
 };
 
-/// @param side  "actual" or "reference"
-/// @throws Error as merge does, and where the statistics contradict each other
+/// @param side    "actual" or "reference"
+/// @throws Error  as merge does, and if the statistics contradict each other
 RecordedSide recorded_side(const Dump&, const LogicalTensor&, std::string_view side);
 
-/// Judges a pair by what both sides have: its shape and dtype, the statistics, the checksum. Equal checksums
-/// pass, a statistic outside of what the rule allows fails, and one inside says that statistics agree.
-/// Finding::actual_* and reference_* are filled before.
+/// Judges a pair by its shape, dtype, statistics and checksum. Equal checksums pass. A statistic outside the
+/// rule fails; one inside only shows that statistics agree. Finding::actual_* and reference_* must be filled.
 void judge_recorded(Finding&, const RecordedSide& actual, const RecordedSide& reference, const Expectation&);
 
-/// The user takes statistics for a comparison: where they agree, the tensor passes, and its rule says so.
+/// Accepts agreeing statistics as a comparison: the tensor passes, and its rule says so.
 void accept_statistics(Finding&);
 
 }  // namespace assay

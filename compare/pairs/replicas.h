@@ -10,9 +10,9 @@
 
 namespace assay {
 
-/// Copies that disagree are a finding of their own, whatever the tolerance said of the copy that was judged.
-/// Where their exact sum passes instead, the finding says that an all-reduce is missing.
-/// @param reference  null: the reference has no ranks
+/// Judges copies that disagree, whatever the tolerance says about the judged copy. If their exact sum passes,
+/// the finding says that an all-reduce is missing.
+/// @param reference  nullptr: the reference has no ranks
 /// @param judged_by  the tensor that `actual` was judged by
 void judge_replicas(Finding&, const Merged& actual, const Merged* reference, const TensorSource& judged_by,
                     const Expectation&);

@@ -11,10 +11,10 @@
 
 namespace assay {
 
-/// By whose rows a pair is judged. Rounding made by a narrow dtype stays in everything computed from it,
-/// whatever dtype it is stored in: end to end, by those of the coarsest dtype that either side has used so
-/// far. But where most tensors of a phase and slot have one dtype on both sides, another in a few of them is
-/// no precision that the run was meant to have: it relaxes nothing.
+/// The dtype whose table rows judge a pair. The rounding of a narrow dtype stays in everything computed from
+/// it, in any dtype. End to end, the rows of the coarsest dtype that either side has used so far apply. But
+/// if most tensors of a phase and slot have the same dtype on both sides, a different dtype in a few of them
+/// is no intended precision: it relaxes nothing.
 class RowDType {
  public:
   explicit RowDType(const std::vector<Pair>&);

@@ -9,24 +9,24 @@
 
 namespace assay {
 
-/// Statistics of one side, and how they came about.
+/// Statistics of one side, and their origin.
 struct KnownStatistics {
   Statistics values;
   DType dtype = DType::float32;
-  bool is_computed = false;  ///< here, from the values: nothing but the last bits is rounded
+  bool is_computed = false;  ///< computed here from the values: only the last bits are rounded
 };
 
-/// What no tensor of so many elements can have of these statistics, in words; empty: nothing.
+/// Describes a contradiction in the statistics of a tensor with this number of elements; empty: none.
 std::string contradiction(const KnownStatistics&, std::int64_t elements);
 
-/// The statistics that both sides have, with the difference that they may have where every element differs by
-/// no more than atol + rtol |reference|. One that differs by more (or is NaN on one side) proves that an
-/// element does; the converse proves nothing.
+/// Returns the common statistics of both sides, each with the largest difference that elements within atol +
+/// rtol |reference| can make. A larger difference (or NaN on one side) proves that an element is outside; a
+/// smaller one proves nothing.
 std::vector<ComparedStatistic> compare_statistics(const KnownStatistics& actual,
                                                   const KnownStatistics& reference, std::int64_t elements,
                                                   double atol, double rtol);
 
-/// |actual - reference| / allowed; 0 where no bound holds.
+/// |actual - reference| / allowed; 0 if no bound holds.
 double ratio(const ComparedStatistic&);
 
 }  // namespace assay

@@ -7,7 +7,7 @@
 
 namespace assay {
 
-/// The tensors of a side by what they are; of several of one identity the first.
+/// The tensors of a side by identity. Of several tensors with one identity, the first counts.
 class TensorsById {
  public:
   /// @param tensors  must outlive this

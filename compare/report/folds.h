@@ -10,21 +10,21 @@
 
 namespace assay {
 
-/// Which numbers, in a few words: "0-3,7,9"; "*" if there are more than `most` such runs.
+/// Describes a set of numbers: "0-3,7,9"; "*" if it has more than `most` runs.
 std::string runs(const std::set<int>& numbers, std::size_t most);
 
-/// Findings that are alike: layers, experts and micro-batches fold into one line.
+/// Similar findings of several layers, experts and micro-batches, folded into one line.
 struct Fold {
-  /// What they share: "layers.3-59.moe.router grad weight (step 0, backward)", or only the module.
+  /// The common name: "layers.3-59.moe.router grad weight (step 0, backward)", or only the module.
   std::string name;
   Verdict verdict = Verdict::failed;
   std::int64_t count = 0;
   double ratio = 0, required = 0;  ///< the largest
-  std::string reason;              ///< of the first
+  std::string reason;              ///< the reason of the first finding
 };
-/// Of what neither passed nor was ignored, nor follows from another failure: the worst kinds of verdict
-/// first, each in execution order. Where that takes more lines, tensors fold by module and then up the module
-/// tree; no kind of verdict is left out for it.
+/// Folds the findings that did not pass, were not ignored and do not follow from another failure. The worst
+/// kinds of verdict come first, each in execution order. If that takes too many lines, tensors fold by module
+/// and then up the module tree; no kind of verdict is left out.
 std::vector<Fold> folds(const Report&, std::size_t most_lines);
 
 }  // namespace assay

@@ -3,11 +3,11 @@
 #include <string>
 #include <string_view>
 
-/// What GitHub's pages and logs could misread, escaped.
+/// Escapes for the pages and logs of GitHub.
 namespace assay {
 
-/// Text for Markdown that is shown as it is: no markup, no table cell broken, nobody notified; so many
-/// characters of it at most.
+/// Escapes text for Markdown, so that it is shown as it is: no markup, no broken table cell, no notified
+/// user. Cuts it to the given number of characters.
 std::string markdown_text(std::string_view);
 
 /// A line for the log of a workflow, "::error title=TITLE::MESSAGE".

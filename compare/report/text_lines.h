@@ -19,10 +19,11 @@ using Lines = std::vector<std::string>;
 Lines wrapped(std::string_view text, std::size_t room,
               std::size_t most = std::numeric_limits<std::size_t>::max());
 
-/// What is left of the style's width behind so many columns.
+/// Returns the width of the style minus this number of columns.
 std::size_t room_behind(std::size_t columns, const TextStyle&);
 
-/// What is wrong with one tensor, why, and the command that repeats it, some dozen lines.
+/// Returns the report of one tensor in about a dozen lines: the difference, its cause, and the command that
+/// repeats it.
 Lines finding_lines(const Finding&, const TextStyle&);
 
 }  // namespace assay

@@ -6,7 +6,7 @@
 
 namespace assay {
 
-/// Why a tensor is not what it should be, as far as the numbers prove it.
+/// The cause of a difference, as far as the numbers prove it.
 struct Diagnosis {
   /// "sign", "factor", "row_factors", "zeros", "flushed", "overflow", "saturated", "precision", "permuted",
   /// "repeated", "transposed", "shifted", "rope_position", "partial_sum", "stale", "added", "attribute",
@@ -15,10 +15,10 @@ struct Diagnosis {
   /// "stale": stable, for programs.
   std::string kind;
   std::string text;     ///< one sentence with its numbers: "actual = 2 x reference (2 = tp)"
-  double residual = 0;  ///< largest error / allowed once it is taken into account: at most 1
+  double residual = 0;  ///< largest error / allowed that this cause leaves: at most 1
 };
 
-/// A size that a wrong factor or a cut may come from: {"tp", 2}, {"micro-batches", 4}.
+/// A size that may explain a wrong factor or a wrong cut: {"tp", 2}, {"micro-batches", 4}.
 struct KnownSize {
   std::string name;
   std::int64_t size = 1;

@@ -6,19 +6,19 @@
 
 #include "assay/golden/dtype.h"
 
-/// Numbers and names as texts for people. Names come from files that nobody vouches for.
+/// Numbers and names as texts for people. Names come from files that are not trusted.
 namespace assay {
 
-/// Control characters, invalid UTF-8 and direction overrides as \x1b, the rest as it is.
+/// Replaces control characters, invalid UTF-8 and direction overrides by escapes like \x1b.
 std::string printable(std::string_view);
-/// The same for an element or a quoted attribute of HTML or XML: its marks as &lt; and so on.
+/// Escapes text for an element or a quoted attribute of HTML or XML, after printable().
 std::string html_text(std::string_view);
-/// The shortest digits that read back to the same value of that dtype: 0.1 for a float32.
+/// Returns the shortest decimal that reads back as the same value of that dtype: 0.1 for a float32.
 std::string format_value(DType, double);
-/// A word for a shell to read back: quoted where it needs quotes.
+/// Quotes a word for a shell, if it needs quotes.
 std::string shell_quoted(std::string_view);
-/// " --only 'NAME'" for a shell to read back. What a terminal should not be shown becomes '?', which matches
-/// it.
+/// Returns " --only 'NAME'", quoted for a shell. A character that a terminal must not show becomes '?', a
+/// glob that matches it.
 std::string only_option(std::string_view name);
 /// 12390 -> "12,390".
 std::string grouped(std::int64_t);

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "assay/compare/rules/layout_tables.h"
 #include "assay/compare/rules/policy.h"
 #include "assay/compare/rules/required_text.h"
-#include "assay/compare/rules/rules_layout.h"
 #include "assay/golden/error.h"
 #include "assay/operators/engine/operator.h"
 
@@ -60,9 +60,9 @@ Rules Rules::load(const std::string& file) {
     for (const toml::node& entry : *node.as_array()) {
       const toml::table& t = *entry.as_table();
       const std::string where = fmt::format("{}: [[{}]] {}", file, kind, ++index);
-      Rule rule;
+      Entry rule;
       rule.source = fmt::format("{}, [[{}]] {}", short_name, kind, index);
-      if (read_layout_rule(rules.layout_, kind, t, where, rule.source)) continue;
+      if (read_layout_table(rules.layout_, kind, t, where, rule.source)) continue;
       if (known == std::end(kinds)) throw no_kind();
       rule.pattern = required_text(t, known->match, where);
       expect_keys(t, *known, where);
@@ -109,14 +109,14 @@ Rules Rules::load(const std::string& file) {
 
 std::string Rules::renamed(const std::string& module) const {
   std::string name = module;
-  for (const Rule& rule : renames_) {
+  for (const Entry& rule : renames_) {
     if (rule.from->replace(name, rule.text)) rule.used = true;
   }
   return name;
 }
 
-const Rules::Rule* Rules::first(const std::vector<Rule>& rules, const std::vector<std::string>& paths) {
-  for (const Rule& rule : rules) {
+const Rules::Entry* Rules::first(const std::vector<Entry>& rules, const std::vector<std::string>& paths) {
+  for (const Entry& rule : rules) {
     if (!glob_match(rule.pattern, paths)) continue;
     rule.used = true;
     return &rule;
@@ -125,29 +125,29 @@ const Rules::Rule* Rules::first(const std::vector<Rule>& rules, const std::vecto
 }
 
 std::optional<std::string> Rules::operator_of(const std::vector<std::string>& paths) const {
-  const Rule* rule = first(operators_, paths);
+  const Entry* rule = first(operators_, paths);
   return rule == nullptr ? std::nullopt : std::optional(rule->text);
 }
 
 std::optional<Rules::Count> Rules::count_of(const std::vector<std::string>& paths) const {
-  const Rule* rule = first(counts_, paths);
+  const Entry* rule = first(counts_, paths);
   return rule == nullptr ? std::nullopt : std::optional<Count>({rule->number, rule->source});
 }
 
 const Policy* Rules::policy_of(const std::vector<std::string>& paths) const {
-  const Rule* rule = first(tolerances_, paths);
+  const Entry* rule = first(tolerances_, paths);
   return rule == nullptr ? nullptr : &rule->policy;
 }
 
 std::optional<std::string> Rules::ignored(const std::vector<std::string>& paths) const {
-  const Rule* rule = first(ignores_, paths);
+  const Entry* rule = first(ignores_, paths);
   return rule == nullptr ? std::nullopt : std::optional(rule->source + ": " + rule->text);
 }
 
 std::vector<std::string> Rules::unused() const {
   std::vector<std::string> sources;
   for (const auto* rules : {&renames_, &operators_, &counts_, &tolerances_, &ignores_}) {
-    for (const Rule& rule : *rules) {
+    for (const Entry& rule : *rules) {
       if (!rule.used) sources.push_back(rule.source + " ('" + rule.pattern + "')");
     }
   }

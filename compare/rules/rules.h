@@ -13,19 +13,19 @@
 
 namespace assay {
 
-/// What the user says of tensors that dumps do not say themselves (design 3.5): a TOML file of [[rename]],
+/// Statements of the user about tensors, where dumps lack them (design 3.5): a TOML file of [[rename]],
 /// [[operator]], [[count]], [[tolerance]], [[ignore]], [[mesh]], [[renumber]] and [[layout]] tables. `match`
-/// is a glob over the tensor's path, "module.slot" or "module.slot.arg": "*.experts.*.fc2.output". The first
-/// matching rule of a kind holds.
+/// is a glob over the path of a tensor, "module.slot" or "module.slot.arg": "*.experts.*.fc2.output". The
+/// first matching rule of a kind applies.
 class Rules {
  public:
-  /// Throws Error that names the file, the line and what was expected.
+  /// Throws Error for a damaged file; the message names the file, the line and the expected text.
   static Rules load(const std::string& file);
 
-  /// The actual side's module name as the reference calls it.
+  /// Returns the reference's name of a module of the actual side.
   std::string renamed(const std::string& module) const;
 
-  /// The operator that makes the tensor, if a rule says so: its name in OPERATORS.md, or an alias.
+  /// Returns the operator that a rule names for the tensor: a name or an alias of OPERATORS.md.
   std::optional<std::string> operator_of(const std::vector<std::string>& paths) const;
   bool has_operators() const { return !operators_.empty(); }
 
@@ -34,19 +34,19 @@ class Rules {
     std::string source;  ///< "rules.toml, [[count]] 2"
   };
   std::optional<Count> count_of(const std::vector<std::string>& paths) const;
-  /// The policy for this tensor if a rule gives one, else nullptr.
+  /// Returns the policy that a rule gives the tensor, or nullptr.
   const Policy* policy_of(const std::vector<std::string>& paths) const;
-  /// Why the tensor is left out, if a rule says so.
+  /// Returns the reason of the rule that leaves the tensor out, if there is one.
   std::optional<std::string> ignored(const std::vector<std::string>& paths) const;
 
-  /// To be applied to both sides before they are compared (apply_layout).
+  /// The layout rules. Both sides take them before they are compared (apply_layout).
   const LayoutRules& layout() const { return layout_; }
 
-  /// Rules that no tensor has matched, for the report: a typing error hides here.
+  /// Returns the rules that no tensor matched, for the report: they may hold a typing error.
   std::vector<std::string> unused() const;
 
  private:
-  struct Rule {
+  struct Entry {
     std::string pattern, text;
     std::int64_t number = 0;
     std::string source;
@@ -54,8 +54,8 @@ class Rules {
     Policy policy;                ///< of [[tolerance]]
     mutable bool used = false;
   };
-  static const Rule* first(const std::vector<Rule>&, const std::vector<std::string>& paths);
-  std::vector<Rule> renames_, operators_, counts_, tolerances_, ignores_;
+  static const Entry* first(const std::vector<Entry>&, const std::vector<std::string>& paths);
+  std::vector<Entry> renames_, operators_, counts_, tolerances_, ignores_;
   LayoutRules layout_;
 };
 

@@ -15,8 +15,8 @@
 
 namespace assay {
 
-/// The chunks of one dataset with their filters undone. Several threads may ask at a time: each undoes what
-/// no other has begun, and the chunks that were asked for last are kept.
+/// The chunks of one dataset with their filters undone. Several threads may ask at the same time: each
+/// decodes chunks that no other thread has begun. The most recently used chunks are kept.
 class Hdf5ChunkCache {
  public:
   class Chunk {

@@ -9,7 +9,7 @@
 
 namespace assay {
 
-/// How a dataset is cut into chunks, and where they lie.
+/// The chunks of a dataset, and their places in the file.
 struct Hdf5Chunks {
   struct Place {
     std::uint64_t offset = 0, size = 0;  ///< in the file; hdf5_none: not stored, all fill value
@@ -24,8 +24,8 @@ struct Hdf5Chunks {
 
 /// A worker's answer to Hdf5Question::chunks, checked. Throws Error.
 Hdf5Chunks parse_chunks(MessageReader, const Hdf5File::Dataset&, const MappedFile&);
-/// Where the chunks stand in the file in C order, one behind the other, unfiltered, so that they are the
-/// elements in place; hdf5_none where they are not.
+/// Returns the offset of the chunks if they lie in the file in C order, contiguous and unfiltered, so that
+/// they are the elements in place; else hdf5_none.
 std::uint64_t elements_in_place(const Hdf5Chunks&, const Hdf5File::Dataset&);
 std::size_t bytes_of_chunk(const Hdf5Chunks&);
 /// The index of the first element of places[place].

@@ -17,10 +17,10 @@ namespace assay {
 
 class Hdf5Sources;
 
-/// An HDF5 file. The HDF5 library sees it only in a worker process (hdf5_worker.h), which says where the
-/// elements lie; they are read here, from the mapped file, and every place is checked. Whoever wrote the file
-/// makes no difference: it could lie about that. Bits are never converted: the library decodes 14 of 256
-/// codes of float8_e4m3fn wrongly.
+/// An HDF5 file. The HDF5 library sees it only in a worker process (worker.h), which reports the places of
+/// the elements. The elements are read here, from the mapped file, and every place is checked, as the file
+/// may have taken over the worker. Bits are never converted: the library decodes 14 of 256 codes of
+/// float8_e4m3fn wrongly.
 class Hdf5File {
  public:
   struct Dataset {
@@ -30,14 +30,14 @@ class Hdf5File {
     bool big_endian = false;
     Shape shape;
     Hdf5Storage storage = Hdf5Storage::in_file;
-    std::uint64_t offset = 0;  ///< in the file, of what is stored `in_file`
-    std::uint64_t stored = 0;  ///< bytes in the file; of chunks unknown: 0
-    std::string problem;       ///< why it cannot be read, if that is known already
+    std::uint64_t offset = 0;  ///< in the file, of elements stored `in_file`
+    std::uint64_t stored = 0;  ///< bytes in the file; 0 for chunks, whose size is not known
+    std::string problem;       ///< the reason if it is known to be unreadable
   };
   struct Listing {
     std::vector<Dataset> datasets;      ///< of numbers, in order of names
-    std::vector<std::string> notes;     ///< second names of datasets, which are left out
-    std::vector<std::string> left_out;  ///< what holds no numbers, and links out of the file
+    std::vector<std::string> notes;     ///< further names of datasets, which are left out
+    std::vector<std::string> left_out;  ///< objects without numbers, and links out of the file
   };
 
   explicit Hdf5File(std::shared_ptr<const MappedFile> file);

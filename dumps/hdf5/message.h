@@ -12,12 +12,12 @@
 
 namespace assay {
 
-// What the reader of HDF5 files and its worker process say to each other: 64-bit numbers in the byte order of
-// the machine, and texts behind their length. A message is preceded by its length. The reader takes the
-// worker for hostile, as a file may have taken it over: it checks whatever it is told.
+// The messages between the reader of HDF5 files and its worker process: 64-bit numbers in the byte order of
+// the machine, and texts behind their length. The length of a message precedes it. The reader treats the
+// worker as hostile, since a file may have taken it over: it checks everything that it receives.
 
-/// The worker answers `failed` and a text, or `done` and what is asked for; the question's memory allowance
-/// in bytes and the name of a dataset stand behind the question.
+/// A question is followed by its memory allowance in bytes and by the name of a dataset. The worker answers
+/// `failed` and a text, or `done` and the requested data.
 enum class Hdf5Question : std::uint64_t {
   list,      ///< one dataset, or all (empty name): Hdf5Item, ..; see Hdf5File::Dataset for the fields
   chunks,    ///< fill value, extents of a chunk, edges are unfiltered, filters, then place of every chunk

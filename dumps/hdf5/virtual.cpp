@@ -12,25 +12,25 @@ namespace assay {
 namespace {
 
 /// The elements that a regular hyperslab selects, as runs in C order.
-class Runs {
+class Hyperslab {
  public:
   struct Run {
     std::size_t at = 0, size = 0;  ///< in elements
   };
 
-  static Runs all(const Shape& shape) {
-    Runs runs;
+  static Hyperslab all(const Shape& shape) {
+    Hyperslab runs;
     runs.shape_ = shape;
     for (const std::int64_t extent : shape) runs.dims_.push_back({0, 1, 1, extent});
     return runs.begin();
   }
   /// Throws Error if it is no regular part of `shape`.
-  static Runs parse(MessageReader& message, const Shape& shape, const std::string& where) {
+  static Hyperslab parse(MessageReader& message, const Shape& shape, const std::string& where) {
     const auto kind = message.choice(Hdf5Selection::other);
     if (kind == Hdf5Selection::all) return all(shape);
     if (kind == Hdf5Selection::other)
       throw Error("{}: is put together in an irregular way: copy it with h5repack -l CONTI", where);
-    Runs runs;
+    Hyperslab runs;
     runs.shape_ = shape;
     constexpr std::uint64_t most = std::uint64_t{1} << 62;
     const bool same_rank = message.number_to(hdf5_max_rank) == shape.size();
@@ -88,7 +88,7 @@ class Runs {
   struct Dim {
     std::int64_t start, stride, count, block;
   };
-  Runs begin() {
+  Hyperslab begin() {
     at_.assign(dims_.size(), 0);
     done_ = count() == 0;
     return *this;
@@ -100,14 +100,14 @@ class Runs {
   bool done_ = false;
 };
 
-void copy(std::span<std::byte> target, Runs to, std::span<const std::byte> source, Runs from,
+void copy(std::span<std::byte> target, Hyperslab to, std::span<const std::byte> source, Hyperslab from,
           std::size_t element) {
-  Runs::Run write = to.next(), read = from.next();
+  Hyperslab::Run write = to.next(), read = from.next();
   while (write.size != 0 && read.size != 0) {
     const std::size_t size = std::min(write.size, read.size);
     std::memcpy(target.data() + write.at * element, source.data() + read.at * element, size * element);
-    write = write.size == size ? to.next() : Runs::Run{write.at + size, write.size - size};
-    read = read.size == size ? from.next() : Runs::Run{read.at + size, read.size - size};
+    write = write.size == size ? to.next() : Hyperslab::Run{write.at + size, write.size - size};
+    read = read.size == size ? from.next() : Hyperslab::Run{read.at + size, read.size - size};
   }
 }
 
@@ -149,24 +149,24 @@ Pages Hdf5Sources::assemble(const Hdf5File& file, const Hdf5File::Dataset& datas
   const std::size_t element = size_of(*dataset.dtype);
   if (fill.size() != element) message.fail();
 
-  struct Part {
+  struct MappedSource {
     Tensor tensor;
-    Runs to, from;
+    Hyperslab to, from;
   };
-  std::vector<Part> parts;
+  std::vector<MappedSource> parts;
   std::uint64_t stored = 0;
   const std::uint64_t count = message.number_to(hdf5_max_sources);
   for (std::uint64_t i = 0; i < count; ++i) {
     Source source;
     source.file = message.text();
     source.dataset = message.text();
-    Runs to = Runs::parse(message, dataset.shape, where);
+    Hyperslab to = Hyperslab::parse(message, dataset.shape, where);
     const Tensor tensor = read(file, source, where);
     if (tensor.dtype() != *dataset.dtype) {
       throw Error("{}: holds {}, but its source '{}' in {} holds {}", where, name(*dataset.dtype),
                   source.dataset, source.file, name(tensor.dtype()));
     }
-    Runs from = Runs::parse(message, tensor.shape(), where);
+    Hyperslab from = Hyperslab::parse(message, tensor.shape(), where);
     if (to.count() != from.count()) {
       throw Error("{}: takes {} elements of its source '{}' for {} of its own", where, from.count(),
                   source.dataset, to.count());
@@ -183,7 +183,7 @@ Pages Hdf5Sources::assemble(const Hdf5File& file, const Hdf5File::Dataset& datas
   if (dataset.big_endian) swap_bytes(value, element);
   const bool is_zero = std::ranges::all_of(value, [](std::byte b) { return b == std::byte{0}; });
   if (!is_zero) fill_with(pages.bytes, value);
-  for (const Part& part : parts) copy(pages.bytes, part.to, part.tensor.bytes(), part.from, element);
+  for (const MappedSource& part : parts) copy(pages.bytes, part.to, part.tensor.bytes(), part.from, element);
   return pages;
 }
 

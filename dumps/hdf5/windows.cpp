@@ -190,8 +190,8 @@ std::size_t ChunkGrid::open_chunks() const {
   return chunks;
 }
 
-ChunkGrid::Row ChunkGrid::row_of(std::int64_t index) const {
-  Row row{0, 0};
+ChunkGrid::RowStart ChunkGrid::row_of(std::int64_t index) const {
+  RowStart row{0, 0};
   std::int64_t chunks = along_.back(), elements = extents_.back();
   for (std::size_t d = shape_.size() - 1; d-- > 0;) {
     const std::int64_t at = index % shape_[d], chunk = at / extents_[d];

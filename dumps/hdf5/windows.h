@@ -11,12 +11,11 @@
 
 namespace assay {
 
-/// The elements of a dataset in chunks, or of none but its fill value, as they are asked for: unfiltered
-/// chunks are never copied as a whole, and others are decoded when a window touches them. What is kept of
-/// them is a row of chunks, or 64 MiB if that is less.
-/// @param dtype  the bits are taken as it
-/// @throws Error for chunks of another size than they must have; the windows throw for those that do not
-///         inflate
+/// The elements of a dataset in chunks, or with nothing but its fill value, as they are asked for. Unfiltered
+/// chunks are never copied as a whole; other chunks are decoded when a window touches them. The cache holds a
+/// row of chunks, or 64 MiB if that is less.
+/// @param dtype   the type of the bits
+/// @throws Error  for chunks of a wrong size; a window throws for chunks that do not inflate
 TensorSource windows_of(Hdf5Chunks, const Hdf5File::Dataset&, DType dtype, std::shared_ptr<const MappedFile>);
 
 /// A tensor in C order that is cut into chunks in C order; trailing dimensions that are not cut are one with
@@ -37,7 +36,7 @@ class ChunkGrid {
   void for_each_run(std::int64_t begin, std::int64_t end, F&& f) const {
     const std::int64_t row = shape_.back(), piece = extents_.back();
     for (std::int64_t at = begin; at < end;) {
-      const Row start = row_of(at / row);
+      const RowStart start = row_of(at / row);
       const std::int64_t row_begin = at - at % row, row_end = std::min(end, row_begin + row);
       for (std::int64_t k = (at - row_begin) / piece; at < row_end; ++k) {
         const std::int64_t piece_begin = row_begin + k * piece;
@@ -49,10 +48,10 @@ class ChunkGrid {
   }
 
  private:
-  struct Row {
+  struct RowStart {
     std::int64_t chunk, from;  ///< the first chunk of the row, and where the row starts in its chunks
   };
-  Row row_of(std::int64_t index) const;
+  RowStart row_of(std::int64_t index) const;
 
   Shape shape_, extents_, along_;  ///< along: how many chunks
 };

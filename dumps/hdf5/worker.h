@@ -21,7 +21,7 @@ namespace assay {
 /// which the library itself may have to be found.
 class Hdf5Worker {
  public:
-  /// @param patience  how long an answer may take beyond what its size explains
+  /// @param patience  how long an answer may take beyond the time for its size
   explicit Hdf5Worker(const MappedFile& file, std::chrono::milliseconds patience = std::chrono::minutes(1));
   ~Hdf5Worker();
   Hdf5Worker(const Hdf5Worker&) = delete;

@@ -11,18 +11,20 @@
 
 namespace assay {
 
-/// A new HDF5 file of contiguous datasets. Throws Error where the library or the disk refuses.
+/// Writes a new HDF5 file of contiguous datasets. Throws Error if the library or the disk refuses.
 class Hdf5Writer {
  public:
-  /// Replaces what is there.
+  /// Replaces an existing file.
   explicit Hdf5Writer(std::filesystem::path path);
   ~Hdf5Writer();
   Hdf5Writer(const Hdf5Writer&) = delete;
   Hdf5Writer& operator=(const Hdf5Writer&) = delete;
 
-  /// Raw bits under the native type of the same size: bfloat16 as uint16, float8 as uint8; bool as h5py does.
-  /// @param name  "/x" or "/group/x"; groups are made where they are missing
-  /// @return      the offset of the bytes in the file, where they lie even if it is never closed; 0 for none
+  /// Writes raw bits under the native type of the same size: bfloat16 as uint16, float8 as uint8, bool as
+  /// h5py writes it.
+  /// @param name  "/x" or "/group/x"; missing groups are made
+  /// @return      the offset of the bytes in the file, which holds even if the file is never closed; 0 for a
+  ///              tensor without bytes
   std::uint64_t write(const std::string& name, const Tensor&);
   void write_text(const std::string& name, std::string_view text);
   /// Closes the file; sync_to_disk waits for the disk.
@@ -37,7 +39,7 @@ class Hdf5Writer {
 };
 
 /// Writes a new HDF5 file, which appears whole or not at all; a '/' in a name makes a group. Throws Error
-/// that names the file if it is there already, a name does not fit or it cannot be written.
+/// that names the file if it exists, a name does not fit, or it cannot be written.
 void write_hdf5(const std::filesystem::path&, std::span<const PlainTensor>);
 
 }  // namespace assay

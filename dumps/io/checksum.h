@@ -10,15 +10,16 @@
 
 namespace assay {
 
-/// Hexadecimal.
+/// Returns the hexadecimal SHA-256 of bytes.
 std::string sha256(std::span<const std::byte>);
-/// Of a tensor's little-endian elements in C order.
+/// Returns the SHA-256 of the little-endian elements of a tensor in C order.
 std::string sha256(const TensorSource&);
 
-/// Of a Record::checksum what stands before the colon: "sha256", "crc32", "crc32(float32)", "md5", "xor".
+/// Returns the part of a Record::checksum before the colon: "sha256", "crc32", "crc32(float32)", "md5",
+/// "xor".
 std::string_view checksum_kind(std::string_view checksum);
-/// Whether the tensor has this checksum; nothing where that cannot be said: a kind that is not known.
-/// bfloat16 may have been widened to float32 before, as some recorders do.
+/// Returns whether the tensor has this checksum; nothing for a kind that is not known. Some recorders widen
+/// bfloat16 to float32 first.
 std::optional<bool> has_checksum(const TensorSource&, std::string_view checksum);
 
 }  // namespace assay

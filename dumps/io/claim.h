@@ -11,8 +11,8 @@
 
 namespace assay {
 
-/// What a file may claim to unpack to: any size up to max_claim, and beyond it max_expansion times the bytes
-/// that are stored for it. Deflate reaches 1032 at most, for zeros only.
+/// The size that a file may claim to unpack to: any size up to max_claim, and beyond it max_expansion times
+/// its stored bytes. Deflate reaches at most 1032, and only for zeros.
 #ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
 inline constexpr std::uint64_t max_claim = std::uint64_t{16} << 20;  // zeros take time
 #else
@@ -23,8 +23,8 @@ inline constexpr std::uint64_t max_expansion = 1000;
 /// Throws Error ("<where>: ...") if `claimed` bytes are more than `stored` ones may stand for.
 void check_claim(std::uint64_t claimed, std::uint64_t stored, std::string_view where);
 
-/// What `work` returns. Throws Error ("<where>: needs <bytes> ..") if it runs out of memory: sizes come from
-/// files, and a file with holes has any size.
+/// Returns the result of `work`. Throws Error ("<where>: needs <bytes> ..") if it runs out of memory: sizes
+/// come from files, and a sparse file can have any size.
 template <class Work>
 auto within_memory(std::uint64_t bytes, std::string_view where, Work&& work) {
   try {

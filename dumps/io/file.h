@@ -13,16 +13,16 @@
 
 namespace assay {
 
-/// A regular file, mapped read-only (small ones are read). Tensors keep their file alive and point into it,
+/// A regular file, mapped read-only (a small file is read). Tensors keep their file alive and point into it,
 /// so reading copies nothing.
 ///
-/// The length is taken once, at opening, and every range is checked against it. What another process cuts off
-/// afterwards reads as zeros; check_not_shrunk (shrunk.h) tells.
+/// The length is taken once, at opening, and every range is checked against it. Bytes that another process
+/// cuts off later read as zeros, and check_not_shrunk (shrunk.h) reports them.
 class MappedFile {
  public:
   /// Throws Error if `path` is not a regular file or cannot be read.
   static std::shared_ptr<const MappedFile> open(const std::filesystem::path& path);
-  /// A file whose name came from another file: it must be a plain name (is_plain_name) in `folder`, and no
+  /// Opens a file that another file names. The name must be a plain name (is_plain_name) in `folder`, and no
   /// link.
   static std::shared_ptr<const MappedFile> open_in(const std::filesystem::path& folder,
                                                    std::string_view name);
@@ -33,7 +33,7 @@ class MappedFile {
   const std::filesystem::path& path() const { return path_; }
   std::span<const std::byte> bytes() const { return bytes_; }
   std::string_view text() const { return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()}; }
-  /// `length` bytes from `offset`. Throws Error that calls them `what` if the file is shorter.
+  /// Returns `length` bytes from `offset`. Throws Error that calls them `what` if the file is shorter.
   std::span<const std::byte> range(std::uint64_t offset, std::uint64_t length, std::string_view what) const;
 
  private:
@@ -42,8 +42,8 @@ class MappedFile {
 
   std::filesystem::path path_;
   std::span<const std::byte> bytes_;
-  std::vector<std::byte> copy_;  ///< of a file that is not mapped
-  std::optional<Watch> watch_;   ///< of one that is
+  std::vector<std::byte> copy_;  ///< the bytes of a file that is not mapped
+  std::optional<Watch> watch_;   ///< of a mapped file
 };
 
 /// Letters, digits, '_', '.', '-' only, and not "." or "..": a name that stays in its folder.

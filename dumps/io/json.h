@@ -11,8 +11,8 @@
 
 namespace assay {
 
-/// A parsed JSON value whose objects keep the order of their keys. Every accessor takes `where` (file, line
-/// or tensor), which starts the message of the Error that it throws if the value is of another kind.
+/// A parsed JSON value; objects keep the order of their keys. Every accessor takes `where` (a file, line or
+/// tensor). It begins the message of the Error for a value of another kind.
 class Json {
  public:
   using Array = std::vector<Json>;

@@ -8,8 +8,8 @@
 
 namespace assay {
 
-/// Fresh memory of zeros. Unlike a vector's it is touched by whoever writes it first, so that threads share
-/// that cost, which is as high as that of a copy.
+/// Fresh memory of zeros. Unlike the memory of a vector, each page is touched first by the thread that writes
+/// it first, so that threads share that cost, which is as high as the cost of a copy.
 struct Pages {
   std::span<std::byte> bytes;
   std::shared_ptr<void> owner;

@@ -12,24 +12,24 @@ class RE2;
 
 namespace assay {
 
-/// A regular expression over the bytes of a name, in RE2's syntax (github.com/google/re2/wiki/Syntax): that
-/// of ECMAScript without lookaround and backreferences, so that no pattern takes more than linear time.
+/// A regular expression over the bytes of a name, in the syntax of RE2 (github.com/google/re2/wiki/Syntax):
+/// ECMAScript without lookaround and backreferences. No pattern takes more than linear time.
 class Pattern {
  public:
-  /// Throws Error that shows the text and says what is wrong with it.
+  /// Throws Error for an invalid expression; the message shows the text and the mistake.
   explicit Pattern(const std::string& text);
 
   std::size_t groups() const;
 
-  /// The first match and its groups, as parts of the name; empty where there is no match. A group that took
-  /// no part in it is empty.
+  /// Returns the first match and its groups, as parts of the name; empty if there is no match. A group
+  /// without a part in the match is empty.
   std::vector<std::string_view> find(std::string_view name) const;
 
-  /// Replaces every match by `to`, in which $1 to $9 are its groups, $& is the match and $$ a dollar sign.
-  /// False: there is none.
+  /// Replaces every match by `to`. $1 to $9 are the groups, $& is the match, $$ is a dollar sign. Returns
+  /// false if there is no match.
   bool replace(std::string& name, std::string_view to) const;
 
-  /// Throws Error if `to` has a group that the pattern has not.
+  /// Throws Error if `to` names a group that the pattern lacks.
   void check_replacement(std::string_view to) const;
 
  private:

@@ -6,9 +6,9 @@
 
 namespace assay {
 
-/// A mapped file that another process shortens raises SIGBUS when what it has lost is read. While a Watch
-/// lives, its bytes read as zeros instead, and check_not_shrunk says so afterwards; a SIGBUS from elsewhere
-/// goes to whoever handled it before.
+/// A mapped file that another process shortens raises SIGBUS when the lost bytes are read. While a Watch
+/// lives, its lost bytes read as zeros instead, and check_not_shrunk reports them afterwards. A SIGBUS from
+/// elsewhere goes to the handler before.
 class Watch {
  public:
   Watch(const void* address, std::size_t size, const std::filesystem::path&);
@@ -21,8 +21,8 @@ class Watch {
   friend struct Mapping;
 };
 
-/// Throws Error if a file that `location` names ("run/rank00000.h5: t3", or a folder it is in) has shrunk
-/// while it was mapped. To be asked after reading, and before anything is believed.
+/// Throws Error if a file in `location` ("run/rank00000.h5: t3", or a folder) has shrunk while it was mapped.
+/// Call it after reading, before any result is believed.
 void check_not_shrunk(std::string_view location);
 
 }  // namespace assay

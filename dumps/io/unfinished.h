@@ -4,19 +4,19 @@
 
 namespace assay {
 
-/// A file or folder in the making, under a name of its own beside its place. It gets its true name when it is
-/// complete, and is removed if it never is; what a killed process leaves is no dump by its name.
+/// A file or folder that is being written, under a temporary name beside its place. It gets its true name
+/// when it is complete, and is removed if it never is. A killed process leaves no file under the true name.
 class Unfinished {
  public:
   enum class Kind { file, folder };
-  /// Makes it, empty. Throws Error if something is at `target` already.
+  /// Makes it, empty. Throws Error if `target` exists.
   Unfinished(std::filesystem::path target, Kind);
   ~Unfinished();
   Unfinished(const Unfinished&) = delete;
   Unfinished& operator=(const Unfinished&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  /// Waits for the disk, then renames. Throws Error if something has come to be at `target` meanwhile.
+  /// Waits for the disk, then renames. Throws Error if `target` exists meanwhile.
   void finish();
 
  private:

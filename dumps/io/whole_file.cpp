@@ -32,16 +32,16 @@ int write_and_close(std::FILE* out, std::initializer_list<std::span<const std::b
 }
 
 // What becomes `target` once it is whole.
-struct Part {
+struct PartialFile {
   std::filesystem::path target;
   std::string name;
   int descriptor;
 };
 
-Part begin_part(const std::filesystem::path& path) {
+PartialFile begin_partial_file(const std::filesystem::path& path) {
   // Through a link to what it names: the link stays a link.
   std::error_code none;
-  Part part{std::filesystem::exists(path, none) ? std::filesystem::canonical(path) : path, "", -1};
+  PartialFile part{std::filesystem::exists(path, none) ? std::filesystem::canonical(path) : path, "", -1};
   part.name = part.target.string() + ".XXXXXX";
   part.descriptor = mkstemp(part.name.data());
   if (part.descriptor < 0) fail(path, errno);
@@ -59,7 +59,7 @@ void write_whole(const std::filesystem::path& path, std::initializer_list<std::s
     if (reason != 0) fail(path, reason);
     return;
   }
-  const Part part = begin_part(path);
+  const PartialFile part = begin_partial_file(path);
   // mkstemp makes files for the owner alone; a report is for whom the umask says.
   const mode_t mask = umask(0);
   umask(mask);
@@ -72,7 +72,7 @@ void write_whole(const std::filesystem::path& path, std::initializer_list<std::s
 }
 
 void check_can_write_whole(const std::filesystem::path& path) {
-  const Part part = begin_part(path);
+  const PartialFile part = begin_partial_file(path);
   ::close(part.descriptor);
   std::remove(part.name.c_str());
 }

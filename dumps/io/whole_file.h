@@ -8,9 +8,9 @@
 
 namespace assay {
 
-/// Writes the parts, one after the other, as a file that appears whole or not at all: under a name of its own
-/// beside its place, then renamed. What is there and is no regular file (a device, a pipe) is written to
-/// directly. Throws Error that names the file if it cannot be written.
+/// Writes the parts, one after the other, to a file that appears whole or not at all: under a temporary name
+/// beside its place, then renamed. An existing device or pipe is written to directly. Throws Error that names
+/// the file if it cannot be written.
 void write_whole(const std::filesystem::path&, std::initializer_list<std::span<const std::byte>> parts);
 void write_whole(const std::filesystem::path&, std::string_view text);
 

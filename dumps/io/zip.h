@@ -51,7 +51,7 @@ class ZipArchive {
   /// member.
   /// @param zero_crc_is_unknown  torch can be told to write 0 for every checksum
   Content read(const Member&, bool zero_crc_is_unknown = false) const;
-  /// At most the first `limit` bytes of the content, unchecked: enough to see what it is.
+  /// Returns at most the first `limit` bytes of the content, unchecked: enough to recognise it.
   Content read_head(const Member&, std::size_t limit) const;
 
  private:

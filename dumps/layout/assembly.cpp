@@ -24,9 +24,9 @@ bool overlap(const Box& a, const Box& b) {
 }
 
 /// A piece as runs of elements that lie side by side both in the global tensor and in the part.
-class Runs {
+class PieceRuns {
  public:
-  Runs(const Share& part, const Piece& piece, const Shape& global)
+  PieceRuns(const Share& part, const Piece& piece, const Shape& global)
       : part_(&part), piece_(&piece), global_strides_(global.size(), 1), run_dim_(global.size()) {
     for (std::size_t d = global.size(); d-- > 1;) global_strides_[d - 1] = global_strides_[d] * global[d];
     while (run_dim_ > 0) {
@@ -108,16 +108,16 @@ class Runs {
 /// Everything that assembles one tensor.
 struct Assembly {
   std::vector<Share> parts;
-  std::vector<Runs> runs;                 // by their first element
+  std::vector<PieceRuns> runs;            // by their first element
   std::vector<std::int64_t> last_so_far;  // of runs[0..i]
 
   Assembly(const Shape& shape, std::vector<Share> given) : parts(std::move(given)) {
     for (const Share& part : parts) {
       for (const Piece& piece : part.pieces) runs.emplace_back(part, piece, shape);
     }
-    std::ranges::sort(runs, {}, &Runs::first);
+    std::ranges::sort(runs, {}, &PieceRuns::first);
     std::int64_t last = 0;
-    for (const Runs& r : runs) last_so_far.push_back(last = std::max(last, r.last()));
+    for (const PieceRuns& r : runs) last_so_far.push_back(last = std::max(last, r.last()));
   }
 
   void fill(std::int64_t begin, std::span<std::byte> out, std::size_t element) const {

@@ -7,18 +7,18 @@
 
 namespace assay {
 
-/// What one rank, or the ranks of a sum, hold of a tensor.
+/// The share of one rank, or of the ranks of a sum, in a tensor.
 struct Share {
   std::vector<Piece> pieces;
-  std::vector<Tensor> addends;  ///< their exact sum counts; all laid out alike
+  std::vector<Tensor> addends;  ///< the share is their exact sum; all have the same layout
   int rank = 0;
 };
 
-/// Throws Error that names the ranks unless the parts cover `shape` exactly: no element is missing, none is
-/// there twice.
+/// Throws Error that names the ranks if the parts do not cover `shape` exactly: an element is missing or
+/// occurs twice.
 void check_cover(const std::vector<Share>&, const Shape& shape, const std::string& tensor);
 
-/// The tensor that parts which cover it exactly make up, put together as it is read.
+/// Assembles a tensor from parts that cover it exactly, as it is read.
 TensorSource assemble(DType, const Shape&, std::vector<Share>);
 
 }  // namespace assay

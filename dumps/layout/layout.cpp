@@ -153,11 +153,11 @@ class Placed {
       : record_(record), indices_(indices), strides_(std::move(strides)), first_(first) {}
 
   void add(const Box& local, std::vector<Piece>& pieces) const {
-    struct Part {
+    struct Overlap {
       std::int64_t begin, local, length;
     };
     const std::size_t rank = indices_.size();
-    std::vector<std::vector<Part>> parts(rank);
+    std::vector<std::vector<Overlap>> parts(rank);
     for (std::size_t d = 0; d < rank; ++d) {
       std::int64_t position = 0;
       for (const Interval& i : indices_[d]) {
@@ -177,7 +177,7 @@ class Placed {
                     max_pieces);
       Piece piece{{}, -first_, strides_};
       for (std::size_t d = 0; d < rank; ++d) {
-        const Part& part = parts[d][at[d]];
+        const Overlap& part = parts[d][at[d]];
         piece.box.offsets.push_back(part.begin);
         piece.box.shape.push_back(part.length);
         piece.at += part.local * strides_[d];

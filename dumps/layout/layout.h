@@ -18,26 +18,26 @@ std::string to_string(const Box&);
 /// Of a dense tensor in C order, in elements. Throws Error if its extents' product overflows.
 Shape dense_strides(const Shape&);
 
-/// A box of the global tensor, and where its elements lie in the tensor that a rank recorded.
+/// A box of the global tensor, and the place of its elements in the recorded tensor of a rank.
 struct Piece {
   Box box;
   std::int64_t at = 0;  ///< of its first element
   Shape strides;        ///< in elements
 };
 
-/// What the record holds of its global tensor: none if it is empty, several boxes if its placement takes it
-/// apart. Its local box is given by `offsets`, or by torch.chunk's cut (pieces of ceil(n / parts), later ones
-/// shorter or empty) of each sharded dimension, in the order of the mesh dimensions. What lies in `cut`'s
-/// padding belongs to no piece.
-/// @param rows    the row of the global tensor for each local row, where Record::rows says so; else empty
-/// @throws Error  if the local shape contradicts that
+/// Returns the pieces of the global tensor in a record: none if it is empty, several boxes if its placement
+/// separates them. The local box is given by `offsets`, or by the cut of torch.chunk (pieces of ceil(n /
+/// parts), later ones shorter or empty) in each sharded dimension, in the order of the mesh dimensions. The
+/// padding of `cut` belongs to no piece.
+/// @param rows    the global row of each local row, if Record::rows is set; else empty
+/// @throws Error  if the local shape contradicts the placement
 std::vector<Piece> pieces_of(const Record&, const Mesh&, const std::vector<std::int64_t>& rows = {});
 
-/// The local box, by the placements or as recorded beside `offsets`; of one in several pieces its extents,
-/// and where the first starts.
+/// Returns the local box, by the placements or by `offsets`. For a box in several pieces: its extents, and
+/// the start of the first piece.
 Box box_of(const Record&, const Mesh&);
 
-/// Extents of the tensor, without padding.
+/// Returns the extents of the tensor without padding.
 const Shape& shape_of(const Record&);
 
 }  // namespace assay

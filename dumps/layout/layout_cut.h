@@ -7,7 +7,7 @@
 
 namespace assay {
 
-/// Gives every record that a layout rule matches its place in the whole tensor.
+/// Gives every record that matches a layout rule its place in the whole tensor.
 void cut_by_rules(Dump&, const std::vector<LayoutRules::Layout>&);
 
 }  // namespace assay

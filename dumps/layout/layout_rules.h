@@ -9,28 +9,31 @@
 
 namespace assay {
 
-/// How a user says what a dump does not say itself: which ranks there are, how they have cut tensors, and
-/// where numbers in names count from (design 3.5).
+/// Statements of the user about a dump that carries no layout: its ranks, how they cut tensors, and the start
+/// of the numbers in names (design 3.5).
 struct LayoutRules {
-  /// Ranks counted in C order: the last dimension is the fastest. It holds for dumps of so many ranks; finer
-  /// than any one tensor needs where tensors are cut over different groups (dp as edp and ep).
+  /// A mesh whose ranks count in C order: the last dimension is the fastest. The rule applies to dumps with
+  /// this number of ranks. The mesh may be finer than any single tensor needs, if tensors are cut over
+  /// different groups (dp as edp and ep).
   struct MeshRule {
     Mesh mesh;
-    std::string rank;  ///< regex: its first group is the rank in a tensor's name, where nothing else says it
+    std::string
+        rank;  ///< regex: its first group is the rank in the name of a tensor, if the dump has no other rank
     std::string source;
   };
-  /// A number in a name, or the micro-batch, that each coordinate of `axis` counts from 0.
+  /// A number in a name, or the micro-batch, that starts at 0 on each coordinate of `axis`.
   struct Renumber {
-    std::string pattern;  ///< regex; its last group is the number, one before it a virtual pipeline's chunk
-    std::string to;  ///< what the match becomes, $n being the global number; empty: only the number changes
+    std::string pattern;  ///< regex; the last group is the number, a group before it is the chunk of a
+                          ///< virtual pipeline
+    std::string to;       ///< replaces the match; $n is the global number; empty: only the number changes
     std::string axis;
-    std::vector<std::int64_t> starts;  ///< of each coordinate; of chunk c and coordinate p: entry c P + p
-    std::int64_t per = 0;              ///< if there are no starts: equally many each; 0: interleaved
+    std::vector<std::int64_t> starts;  ///< one per coordinate; chunk c of coordinate p has entry c P + p
+    std::int64_t per = 0;              ///< without `starts`: how many each coordinate has; 0: interleaved
     bool micro_batch = false;
     std::string source;
     mutable bool used = false;
   };
-  /// One dimension of a tensor, or no dimension: a sum over an axis.
+  /// One dimension of a tensor, or a sum over an axis, which is no dimension.
   struct Token {
     enum class How : std::uint8_t { blocks, zigzag, rows, partial };
     std::string name;  ///< empty for a sum
@@ -43,10 +46,10 @@ struct LayoutRules {
   struct Layout {
     std::string match;  ///< glob
     std::vector<Token> dims;
-    Shape shape;       ///< of the tensor, where it is recorded flat; else empty
-    std::string flat;  ///< axis over which it is flattened and cut; else empty
-    Shape cut;         ///< extents without padding, 0: as they are; else empty
-    std::string rows;  ///< glob: the tensor that holds the global row of each row; else empty
+    Shape shape;       ///< of a tensor that was recorded flat; else empty
+    std::string flat;  ///< the axis over which a flat tensor is cut; else empty
+    Shape cut;         ///< extents without padding, 0: unchanged; else empty
+    std::string rows;  ///< glob: the tensor with the global row of each row; else empty
     std::string source;
     mutable bool used = false;
   };
@@ -56,16 +59,16 @@ struct LayoutRules {
   std::vector<Layout> layouts;
 
   bool empty() const { return meshes.empty() && renumbers.empty() && layouts.empty(); }
-  /// Those that nothing has matched, as their sources.
+  /// Returns the sources of the rules that matched nothing.
   std::vector<std::string> unused() const;
 };
 
-/// "out[tp] in", "s[cp:zigzag,tp] h", "t[ep:rows] h", "out in [dp:partial]". Throws Error that shows the part
-/// it cannot read.
+/// Parses dimensions like "out[tp] in", "s[cp:zigzag,tp] h", "t[ep:rows] h", "out in [dp:partial]". Throws
+/// Error that shows the unreadable part.
 std::vector<LayoutRules::Token> parse_dims(const std::string&);
 
-/// Gives the records of a dump their ranks, numbers and cuts. A dump of one rank stays as it is.
-/// @throws Error that names the rule, if no mesh has as many ranks, or a tensor does not fit its rule
+/// Gives the records of a dump their ranks, numbers and cuts. A dump of one rank stays unchanged.
+/// @throws Error  that names the rule, if no mesh has this number of ranks or a tensor does not fit its rule
 void apply_layout(Dump&, const LayoutRules&);
 
 }  // namespace assay

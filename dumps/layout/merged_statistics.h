@@ -8,15 +8,15 @@
 
 namespace assay {
 
-/// What recorders computed of a tensor whose values they did not keep on every rank.
+/// The recorded statistics of a tensor whose values were not kept on every rank.
 struct MergedStatistics {
   std::optional<Statistics> statistics;
-  std::string checksum;       ///< of a tensor that is not cut
-  std::string copies_differ;  ///< ranks that should hold the same bits do not: how that shows
+  std::string checksum;       ///< of an uncut tensor
+  std::string copies_differ;  ///< how copies show that they differ; empty if they agree
 };
 
-/// The statistics of the whole tensor: of parts the extremes and the norm, as their means and sums would be
-/// rounded once more. Nothing can be said of partial sums, of padded parts and of permuted rows.
+/// Computes the statistics of the whole tensor. A tensor in parts gets its extremes and its norm only: means
+/// and sums would be rounded once more. Partial sums, padded parts and permuted rows get no statistics.
 /// @throws Error  as merge does, if parts are missing or overlap
 MergedStatistics merge_statistics(const Dump&, const LogicalTensor&);
 

@@ -12,17 +12,17 @@ struct RankCopy {
   Tensor tensor;
 };
 
-/// Compares the copies of one box that must be bitwise equal: those whose coordinates differ in no partial
-/// dimension. Appends to `mismatches` and marks the mesh dimensions over which ranks disagree.
+/// Compares the copies of one box that must be bitwise equal: copies with equal coordinates in all partial
+/// dimensions. Appends to `mismatches` and marks the mesh dimensions over which ranks disagree.
 void compare_replicas(std::vector<RankCopy>&, const Mesh&, std::vector<ReplicaMismatch>& mismatches,
                       std::vector<bool>& disagreeing);
 
-/// What is to be added up over the partial mesh dimensions, and over those marked in `also`; of equal copies
-/// the lowest rank's is taken. Without a partial dimension: the copy of the lowest rank.
+/// Returns the addends over the partial mesh dimensions, and over the dimensions marked in `also`. Of equal
+/// copies, the lowest rank counts. Without a partial dimension it is the copy of the lowest rank.
 std::vector<Tensor> addends_of(const std::vector<RankCopy>&, const std::vector<bool>& also);
 
-/// The exact sum of tensors of one shape and dtype, rounded once. Throws Error where it is no integer of the
-/// dtype, and for booleans.
+/// Returns the exact sum of tensors of one shape and dtype, rounded once. Throws Error if the sum of integers
+/// leaves the dtype, and for booleans.
 Tensor exact_sum(const std::vector<Tensor>&);
 
 }  // namespace assay

@@ -33,18 +33,17 @@ struct KernelStatistics {
   std::optional<Statistics> statistics;
   std::string checksum;
 };
-/// What the rows of a statistic.csv say. Rows that cannot be read, and what is wrong, become one sentence in
-/// `left_out`.
+/// The rows of a statistic.csv. Unreadable rows and their errors become one sentence in `left_out`.
 std::vector<KernelStatistics> parse_statistics(std::string_view text, std::string_view where,
                                                std::vector<std::string>& left_out);
 /// "Op Type,Op Name,..": the beginning of a statistic.csv.
 bool is_statistics_header(std::string_view text);
 
-/// mapping.csv: names longer than a file name may be, by the files that stand for them.
+/// mapping.csv: the long names of tensors, by the short file names that replace them.
 std::map<std::string, std::string> parse_mapping(std::string_view text);
 
-/// Where a folder stands in the tree: rank_{rank}/{net}/{graph}/{iteration}, or with CANN's graph engine
-/// {step}/{time}/{device}/{model}/{model id}/{iteration}; either with constants/ below.
+/// The place of a folder in the tree: rank_{rank}/{net}/{graph}/{iteration}, or with the graph engine of CANN
+/// {step}/{time}/{device}/{model}/{model id}/{iteration}; either may have constants/ below.
 struct KernelFolder {
   std::int64_t step = 0;
   int rank = 0;

@@ -10,12 +10,12 @@
 
 namespace assay {
 
-/// How a tensor lies on its ranks, as its entry in dump.json says it.
+/// The layout of a tensor over its ranks, as its entry in dump.json describes it.
 struct RecordedLayout {
   Mesh mesh;
   std::vector<std::int64_t> ranks;    ///< of the mesh, in C order; empty: 0, 1, 2, ..
   std::vector<Placement> placements;  ///< one per mesh dimension
-  /// Of each tensor dimension the mesh dimensions that cut it, the outermost cut first.
+  /// For each tensor dimension, the mesh dimensions that cut it, the outermost cut first.
   std::vector<std::vector<std::size_t>> cuts;
 };
 
@@ -29,9 +29,10 @@ class Layouts {
   /// The record that will be Dump::records[record].
   void add(std::size_t record, RecordedLayout);
   bool empty() const { return of_.empty(); }
-  /// Gives each record its place in the whole tensor, whose shape nobody recorded: it follows from the parts.
-  /// With one mesh of all ranks that is Dump::mesh; where tensors lie on different meshes, their parts get
-  /// offsets and the meshes are a note. Returns (record, reason) of those that cannot be placed.
+  /// Gives each record its place in the whole tensor. No recorder writes the global shape: it follows from
+  /// the parts. If one mesh has all ranks, it becomes Dump::mesh; if tensors lie on different meshes, their
+  /// parts get offsets, and the meshes become a note. Returns (record, reason) of the records without a
+  /// place.
   std::vector<std::pair<std::size_t, std::string>> place(Dump&) const;
 
  private:

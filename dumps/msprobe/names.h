@@ -20,7 +20,7 @@ struct MsprobeName {
   enum class Kind : std::uint8_t { forward, backward, grad, debug, other };
   Kind kind = Kind::other;
   std::string module;  ///< without a module's class: platforms name classes differently
-  std::string stem;    ///< what all calls of this module or API share
+  std::string stem;    ///< the common part of all calls of this module or API
   /// The module's class, "RMSNorm", or the API as its framework calls it, "torch.nn.functional.linear"; empty
   /// where neither is known.
   std::string op;
@@ -48,11 +48,11 @@ std::optional<SavedVariable> parse_saved_variable(std::string_view file);
 /// of appearance.
 class CallNumbers {
  public:
-  /// To be told of all recomputed calls before the first number is asked for.
+  /// Call it for every recomputed call before asking for the first number.
   void add_recomputed(const MsprobeName&);
-  /// Backward calls count in order of appearance, as msprobe's own compare does it: a module that is
-  /// recomputed runs backward as its second call. Forward calls that are no recomputation count among
-  /// themselves, and recomputed ones too. In a micro-batch (not -1) all counts start at 0.
+  /// Backward calls count in order of appearance, as in msprobe's own compare: a recomputed module runs
+  /// backward as its second call. Forward calls count among themselves, and so do recomputed ones. In a
+  /// micro-batch (not -1) all counts start at 0.
   std::int64_t number(const MsprobeName&, bool is_recomputed, std::int64_t micro_batch);
 
  private:

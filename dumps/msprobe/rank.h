@@ -22,22 +22,22 @@ struct MsprobePlace {
   std::string file;  ///< empty: only statistics or a checksum were recorded
 };
 
-/// What the folders of ranks hold, beside the records themselves.
+/// The contents of the folders of ranks, beside the records themselves.
 struct MsprobeContents {
   std::vector<std::filesystem::path> folders;
   std::vector<MsprobePlace> places;  ///< one per record
   Layouts layouts;
   std::set<RankGroup> groups;
-  std::size_t jsons = 0;          ///< that could be read
-  std::size_t recomputed = 0;     ///< calls
-  std::size_t missing_files = 0;  ///< named by a JSON and not there
+  std::size_t jsons = 0;          ///< readable ones
+  std::size_t recomputed = 0;     ///< recomputed calls
+  std::size_t missing_files = 0;  ///< files that a JSON names and that are missing
   std::string first_missing;
 };
 
-/// The folder holds a dump.json or a debug.json.
+/// Whether the folder holds a dump.json or a debug.json.
 bool has_msprobe_json(const std::filesystem::path& folder);
 
-/// Adds what a rank's folder holds to the dump's records, and what cannot be read to its left_out.
+/// Adds the tensors in the folder of a rank to the records of the dump, and unreadable parts to its left_out.
 void read_msprobe_rank(const std::filesystem::path& folder, std::int64_t step, int rank, const OpenOptions&,
                        Dump&, MsprobeContents&);
 

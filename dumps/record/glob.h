@@ -8,13 +8,14 @@
 
 namespace assay {
 
-/// Whether `text` matches a pattern in which '*' stands for any run of characters and '?' for one.
+/// Returns whether `text` matches a pattern. '*' stands for any characters, '?' for one character.
 bool glob_match(std::string_view pattern, std::string_view text);
 
-/// What the globs of a rules file are held against: "module.slot.arg" and its shorter forms.
+/// Returns the texts that the globs of a rules file are matched with: "module.slot.arg" and its shorter
+/// forms.
 std::vector<std::string> paths_of(const Identity&);
 
-/// The pattern matches one of the paths.
+/// Returns whether the pattern matches one of the paths.
 bool glob_match(std::string_view pattern, const std::vector<std::string>& paths);
 
 }  // namespace assay

@@ -8,15 +8,15 @@
 
 namespace assay {
 
-/// What a plain file (npy, safetensors, HDF5), which has nothing but names, calls a tensor: its module and,
-/// behind the last '@', whatever else its identity says:
-/// "layers.1.norm@step=3,phase=backward,slot=grad,arg=weight". Fields that keep their default are left out,
-/// so that the name of a plain tensor stays as it is.
+/// Returns the name of a tensor in a plain file (npy, safetensors, HDF5), which has nothing but names: the
+/// module and, behind the last '@', the other fields of the identity:
+/// "layers.1.norm@step=3,phase=backward,slot=grad,arg=weight". Fields with default values are left out, so
+/// that the name of a plain tensor stays unchanged.
 std::string plain_name(const Identity&);
-/// The inverse: any other name is a module. No two identities share a name.
+/// Parses a name of plain_name; any other name is a module. Two identities never share a name.
 Identity parse_plain_name(std::string_view name);
 
-/// A whole tensor that goes into a plain file. The writers call `read` for one at a time.
+/// A whole tensor for a plain file. The writers call `read` for one tensor at a time.
 struct PlainTensor {
   std::string name;
   DType dtype = DType::float32;
@@ -24,7 +24,7 @@ struct PlainTensor {
   std::function<Tensor()> read;
 };
 
-/// Throws Error ("<where>: ..") unless the parts of the name between '/' can name files and groups.
+/// Throws Error ("<where>: ..") if a part of the name between '/' cannot name a file or a group.
 void check_path_name(std::string_view name, std::string_view where);
 
 }  // namespace assay

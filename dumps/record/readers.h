@@ -13,8 +13,8 @@
 namespace assay {
 
 // The readers behind open_dump, one per format, each with the test that recognises its content. A test reads
-// no more than it must; a reader throws Error if the content is damaged. A tensor that has no name in its
-// file (npy, or one tensor in a .pt) gets an empty one; the caller knows what to call it.
+// as little as possible; a reader throws Error for damaged content. A tensor without a name in its file (npy,
+// or one tensor in a .pt) gets an empty name, which the caller replaces.
 
 bool fits_npy(const std::shared_ptr<const MappedFile>&);
 std::unique_ptr<Dump> open_npy(std::shared_ptr<const MappedFile>, const OpenOptions&);
@@ -43,7 +43,7 @@ std::unique_ptr<Dump> open_safetensors_folder(const std::filesystem::path& folde
 bool fits_gguf(const std::shared_ptr<const MappedFile>&);
 std::unique_ptr<Dump> open_gguf(std::shared_ptr<const MappedFile>, const OpenOptions&);
 
-/// The listing of `assay inspect --json`: records without values, with what --stats and --hash say of them.
+/// The listing of `assay inspect --json`: records without values, with the results of --stats and --hash.
 bool fits_inspect_listing(const std::shared_ptr<const MappedFile>&);
 std::unique_ptr<Dump> open_inspect_listing(std::shared_ptr<const MappedFile>, const OpenOptions&);
 
@@ -51,7 +51,7 @@ std::unique_ptr<Dump> open_inspect_listing(std::shared_ptr<const MappedFile>, co
 bool fits_fingerprint(const std::shared_ptr<const MappedFile>&);
 std::unique_ptr<Dump> open_fingerprint(std::shared_ptr<const MappedFile>, const OpenOptions&);
 
-/// What OpenOptions::raw says. Throws Error unless the file has exactly that size.
+/// The array of OpenOptions::raw. Throws Error if the file has another size.
 std::unique_ptr<Dump> open_raw(std::shared_ptr<const MappedFile>, const OpenOptions&);
 
 bool fits_assay_dump(const std::filesystem::path& folder);
@@ -77,28 +77,28 @@ std::unique_ptr<Dump> open_folder(const std::filesystem::path& folder, const Ope
 /// A format of single files.
 struct FileFormat {
   std::string_view name;
-  std::string_view extensions[3];  ///< files in a folder that are looked into; unused ones are empty
+  std::string_view extensions[3];  ///< of files to open in a folder; unused ones are empty
   bool (*fits)(const std::shared_ptr<const MappedFile>&);
   std::unique_ptr<Dump> (*open)(std::shared_ptr<const MappedFile>, const OpenOptions&);
 };
-/// In the order in which they are asked.
+/// The formats, in the order of their tests.
 std::span<const FileFormat> file_formats();
 /// Opens one file by its content; nullptr if no format fits.
 std::unique_ptr<Dump> open_file(std::shared_ptr<const MappedFile>, const OpenOptions&);
 
-/// The record of a tensor in a file that says no more than this. It is whole, on rank 0.
+/// Returns the record of a tensor in a file without further information: a whole tensor on rank 0.
 Record plain_record(std::string name, DType dtype, Shape shape, std::size_t seq);
-/// What a stored type stands for under OpenOptions::dtype_hint: the hint, where the file could not have said
-/// so itself, else `stored`.
+/// Returns the dtype of a stored type under OpenOptions::dtype_hint: the hint if the file could not have
+/// named it, else `stored`.
 DType hinted(DType stored, std::optional<DType> hint);
-/// The tensor that a file holds, as the dump's record describes it. MindSpore widens what numpy lacks to
-/// float32: `may_be_widened` files are narrowed again, which must lose nothing. Throws Error ("<where>: ..")
-/// if dtype or shape differ from the record's, which `source` gave.
+/// Reads the tensor in a file as the record of the dump describes it. MindSpore widens dtypes that numpy
+/// lacks to float32; `may_be_widened` files are narrowed again, which must be exact. Throws Error ("<where>:
+/// ..") if dtype or shape differ from those of the record, which came from `source`.
 Tensor as_recorded(Tensor stored, bool may_be_widened, const Record&, std::string_view where,
                    std::string_view source);
-/// Throws Error ("<where>: ..") unless it is forward, backward or optimizer.
+/// Parses forward, backward or optimizer. Throws Error ("<where>: ..") for any other text.
 Phase parse_phase(std::string_view, std::string_view where);
-/// The bytes of `file` at `at` are `magic`.
+/// Whether the bytes of `file` at `at` are `magic`.
 bool has_magic(const MappedFile& file, std::string_view magic, std::size_t at = 0);
 /// Throws Error ("<where>: ...") if a name in the record is longer than max_name_length.
 void check_names(const Record&, std::string_view where);

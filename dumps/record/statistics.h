@@ -7,10 +7,10 @@
 
 namespace assay {
 
-/// Of all elements: counts, smallest, largest and the exact sums; no mean and no norm.
+/// Computes the counts, the extremes and the exact sums of all elements, without mean and norm.
 Statistics statistics_of(const TensorSource&);
-/// sqrt(sum x^2), within two roundings of float64. Nothing if an element is not finite, or the squares leave
-/// the range of float64.
+/// Returns sqrt(sum x^2) within two roundings of float64; nothing if an element is not finite, or if the
+/// squares leave the range of float64.
 std::optional<double> l2_norm(const TensorSource&);
 
 }  // namespace assay

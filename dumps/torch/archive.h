@@ -17,7 +17,7 @@ class TorchArchive : public TorchStorages {
 
   std::optional<std::uint64_t> size(std::string_view key) const override;
   ZipArchive::Content read(std::string_view key) const override;
-  /// What was saved. It points into this.
+  /// The saved value. It points into this object.
   Pickle pickle() const;
 
  private:

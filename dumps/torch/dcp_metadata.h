@@ -24,7 +24,7 @@ struct DcpMetadata {
   std::vector<std::string> notes, left_out;
 };
 
-/// What the pickle in .metadata says. Throws Error ("<where>: ...") if it is another object or contradicts
+/// Reads the pickle in .metadata. Throws Error ("<where>: ...") if it is another object or contradicts
 /// itself.
 DcpMetadata read_dcp_metadata(const Pickle&, std::string_view where);
 

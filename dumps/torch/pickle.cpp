@@ -55,7 +55,7 @@ class PickleMachine {
     return rest.substr(0, end);
   }
 
-  static Value of(Kind kind) {
+  static Value with_kind(Kind kind) {
     Value value;
     value.kind = kind;
     return value;
@@ -67,12 +67,12 @@ class PickleMachine {
   }
   void push(Value value) { stack_.push_back(make(std::move(value))); }
   void push_text(Kind kind, std::string_view text) {
-    Value value = of(kind);
+    Value value = with_kind(kind);
     value.text = text;
     push(std::move(value));
   }
   void push_integer(std::int64_t integer, Kind kind = Kind::integer) {
-    Value value = of(kind);
+    Value value = with_kind(kind);
     value.integer = integer;
     push(std::move(value));
   }
@@ -94,7 +94,7 @@ class PickleMachine {
     return items;
   }
   void push_items(Kind kind, std::vector<Ref> items) {
-    Value value = of(kind);
+    Value value = with_kind(kind);
     value.items = std::move(items);
     push(std::move(value));
   }
@@ -156,7 +156,7 @@ class PickleMachine {
     push_global(result_.at(module).text, result_.at(name).text);
   }
   void push_global(std::string_view module, std::string_view name) {
-    Value value = of(Kind::global);
+    Value value = with_kind(Kind::global);
     value.text = module;
     value.text2 = name;
     push(std::move(value));
@@ -171,7 +171,7 @@ class PickleMachine {
       case '.': return false;                                                        // STOP
       case 'c': { const auto module = line(); push_global(module, line()); break; }  // GLOBAL
       case 0x93: stack_global(); break;                                              // STACK_GLOBAL
-      case '(': push(of(Kind::mark)); break;                                      // MARK
+      case '(': push(with_kind(Kind::mark)); break;                                      // MARK
       case '0': pop(); break;                                                        // POP
       case '1': pop_to_mark(); break;                                                // POP_MARK
       case '2': stack_.push_back(top()); break;                                      // DUP
@@ -206,8 +206,8 @@ class PickleMachine {
       case 'M': push_integer(number<std::uint16_t>()); break;                        // BININT2
       case 0x8a: long_integer(number<std::uint8_t>()); break;                        // LONG1
       case 0x8b: long_integer(number<std::uint32_t>()); break;                       // LONG4
-      case 'G': take(8); push(of(Kind::real)); break;                             // BINFLOAT
-      case 'N': push(of(Kind::none)); break;                                      // NONE
+      case 'G': take(8); push(with_kind(Kind::real)); break;                             // BINFLOAT
+      case 'N': push(with_kind(Kind::none)); break;                                      // NONE
       case 0x88: push_integer(1, Kind::boolean); break;                              // NEWTRUE
       case 0x89: push_integer(0, Kind::boolean); break;                              // NEWFALSE
       case 'Q': { const Ref id = pop(); push_items(Kind::persistent, {id}); break; }  // BINPERSID

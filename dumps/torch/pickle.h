@@ -11,9 +11,9 @@
 
 namespace assay {
 
-/// A pickle taken apart: what it would build, as inert data. Nothing is imported, called or constructed, so
-/// there is nothing an evil file could run. Python's pickletools describes the opcodes; those that torch.save
-/// and pickle protocols 2 to 5 use are known here.
+/// A pickle as inert data: the values that it would build. Nothing is imported, called or constructed, so a
+/// hostile file cannot run anything. The opcodes are described by pickletools of Python; those of torch.save
+/// and of pickle protocols 2 to 5 are known here.
 class Pickle {
  public:
   enum class Kind : std::uint8_t {
@@ -22,7 +22,7 @@ class Pickle {
     integer,
     text,
     bytes,
-    real,  ///< whose value nothing needs
+    real,  ///< its value is not needed
     tuple,
     list,
     set,
@@ -40,8 +40,8 @@ class Pickle {
     std::vector<Ref> items;
   };
 
-  /// Reads one pickle from the start of `bytes`; what follows its end is left alone.
-  /// Throws Error ("<where>: ...") if the pickle is damaged, too large or uses other opcodes.
+  /// Reads one pickle from the start of `bytes`, and ignores the bytes after its end. Throws Error ("<where>:
+  /// ...") if the pickle is damaged, too large or uses other opcodes.
   Pickle(std::span<const std::byte> bytes, std::string_view where);
 
   /// Bytes that the pickle took.

@@ -12,7 +12,7 @@
 
 namespace assay {
 
-/// The numpy arrays and scalars in a pickle, whose elements stand in the pickle itself.
+/// The numpy arrays and scalars in a pickle; their elements lie in the pickle itself.
 class PickledArrays {
  public:
   explicit PickledArrays(const Pickle& pickle) : pickle_(pickle) {}

@@ -10,7 +10,8 @@
 
 namespace assay {
 
-/// The tensors in what torch.save was given: nested dicts and lists in their order, names joined by '.'.
+/// The tensors in an object given to torch.save: nested dicts and lists in their order, with names joined by
+/// '.'.
 struct TorchTree {
   std::vector<Record> records;
   std::vector<TorchView> views;  ///< one per record

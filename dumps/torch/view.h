@@ -38,9 +38,9 @@ struct TorchView {
   bool big_endian = false;      ///< the order of `content`
 };
 
-/// What torch._utils.<function> (_rebuild_tensor, _v2, _v3) makes of the arguments. Nothing, and `why`, if
-/// that is no tensor of a known dtype; Error ("<where>: ...") for a tensor that contradicts itself or its
-/// storage.
+/// Returns the tensor that torch._utils.<function> (_rebuild_tensor, _v2, _v3) makes of the arguments.
+/// Nothing, and `why`, for an object that is no tensor of a known dtype. Throws Error ("<where>: ...") for a
+/// tensor that contradicts itself or its storage.
 std::optional<TorchView> parse_torch_view(const Pickle&, std::string_view function,
                                           const std::vector<Pickle::Ref>& arguments, const TorchStorages&,
                                           std::string_view where, std::string& why);

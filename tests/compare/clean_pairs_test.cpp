@@ -127,10 +127,10 @@ Inputs inputs_of(const Kernel& kernel, DType dtype, std::int64_t K, bool positiv
 }
 
 // Of the last tensor, by the derived bound: the golden operator on its own recorded inputs.
-double local_ratio(const RecordedPair& run, const Finding& f) {
+double local_ratio(const RecordedPair& run, Finding f) {
   const auto actual = logical_tensors(run.actual), reference = logical_tensors(run.reference);
   LocalErrors errors({run.actual, run.reference, actual, reference});
-  const auto local = errors.of(f, {&actual.back(), &reference.back()});
+  const auto local = errors.judge(f, {&actual.back(), &reference.back()});
   return local ? local->ratio : std::numeric_limits<double>::quiet_NaN();
 }
 

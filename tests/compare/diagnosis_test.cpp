@@ -1,4 +1,4 @@
-#include "assay/compare/causes/diagnosis.h"
+#include "assay/compare/causes/values/diagnosis.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "assay/compare/causes/diagnosis.h"
+#include "assay/compare/causes/values/diagnosis.h"
 
 namespace assay {
 

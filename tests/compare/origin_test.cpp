@@ -273,9 +273,9 @@ TEST(Origin, AParameterGradientIsReplayedOverItsMicroBatches) {
   const Report halved = diff(Backward(0.5, 1), reference, options());
   EXPECT_EQ(at(halved, "dense", "grad").origin->kind, Kind::created);
   EXPECT_THAT(at(halved, "dense", "grad").origin->reason, HasSubstr("linear on its own recorded inputs"));
-  const Report handed_on = diff(Backward(1, 1.5), reference, options());
-  EXPECT_EQ(at(handed_on, "dense", "grad").verdict, Verdict::inherited);
-  EXPECT_LE(at(handed_on, "dense", "grad").origin->local_ratio, 1);
+  const Report propagated = diff(Backward(1, 1.5), reference, options());
+  EXPECT_EQ(at(propagated, "dense", "grad").verdict, Verdict::inherited);
+  EXPECT_LE(at(propagated, "dense", "grad").origin->local_ratio, 1);
 }
 
 TEST(Origin, MicroBatchesThatCountOtherwiseAreNamed) {

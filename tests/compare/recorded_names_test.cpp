@@ -67,8 +67,8 @@ Report compare(const Call& call, double factor, const std::string& rules = "") {
   return diff(a, r, options);
 }
 
-// Every result was replayed from what was recorded under numbers.
-void expect_replayed(const Call& call, const std::string& rules = "") {
+// Every result was judged by its inputs, which were recorded under numbers.
+void expect_judged(const Call& call, const std::string& rules = "") {
   const Report report = compare(call, 1.01, rules);
   for (const auto& [name, recorded] : call.results) {
     const auto f = std::ranges::find_if(report.findings, [r = &recorded](const Finding& finding) {
@@ -87,52 +87,52 @@ void expect_replayed(const Call& call, const std::string& rules = "") {
 const Tensor x = random({6, 16}, 1), w = random({8, 16}, 2), b = random({8}, 3), grad = random({6, 8}, 4);
 
 TEST(RecordedNames, AFunctionsArgumentsAreNumbered) {
-  expect_replayed({"torch.nn.functional.linear",
-                   {{"input", "0", x}, {"input", "1", w}, {"input", "2", b}, {"grad_output", "0", grad}},
-                   "linear",
-                   {{"x", x}, {"w", w}, {"b", b}, {"grad_y", grad}},
-                   {{"y", {"output", "0", {}}},
-                    {"grad_x", {"grad_input", "0", {}}},
-                    {"grad_w", {"grad_input", "1", {}}},
-                    {"grad_b", {"grad_input", "2", {}}}}});
+  expect_judged({"torch.nn.functional.linear",
+                 {{"input", "0", x}, {"input", "1", w}, {"input", "2", b}, {"grad_output", "0", grad}},
+                 "linear",
+                 {{"x", x}, {"w", w}, {"b", b}, {"grad_y", grad}},
+                 {{"y", {"output", "0", {}}},
+                  {"grad_x", {"grad_input", "0", {}}},
+                  {"grad_w", {"grad_input", "1", {}}},
+                  {"grad_b", {"grad_input", "2", {}}}}});
 }
 
 TEST(RecordedNames, NumbersMaySkipWhatIsNoTensor) {
   // torch.nn.functional.rms_norm(x, normalized_shape, weight)
   const Tensor weight = random({16}, 5);
-  expect_replayed({"torch.nn.functional.rms_norm",
-                   {{"input", "0", x}, {"input", "2", weight}},
-                   "rms_norm",
-                   {{"x", x}, {"weight", weight}},
-                   {{"y", {"output", "0", {}}}}});
+  expect_judged({"torch.nn.functional.rms_norm",
+                 {{"input", "0", x}, {"input", "2", weight}},
+                 "rms_norm",
+                 {{"x", x}, {"weight", weight}},
+                 {{"y", {"output", "0", {}}}}});
 }
 
 TEST(RecordedNames, IndicesAreToldByTheirDtype) {
   const Tensor index = Tensor::from_values(DType::int64, {5}, std::vector<double>{0, 7, 3, 3, 1});
-  expect_replayed({"torch.nn.functional.embedding",
-                   {{"input", "0", index}, {"input", "1", w}},
-                   "embedding",
-                   {{"weight", w}, {"index", index}},
-                   {{"y", {"output", "0", {}}}}});
+  expect_judged({"torch.nn.functional.embedding",
+                 {{"input", "0", index}, {"input", "1", w}},
+                 "embedding",
+                 {{"weight", w}, {"index", index}},
+                 {{"y", {"output", "0", {}}}}});
 }
 
 TEST(RecordedNames, MethodsOfTensorsAreFunctions) {
   const Tensor other = random({6, 16}, 6);
   for (const char* name : {"torch.Tensor.__mul__", "torch.Tensor.mul", "torch.mul"}) {
-    expect_replayed({name,
-                     {{"input", "0", x}, {"input", "1", other}},
-                     "mul",
-                     {{"a", x}, {"b", other}},
-                     {{"y", {"output", "0", {}}}}});
+    expect_judged({name,
+                   {{"input", "0", x}, {"input", "1", other}},
+                   "mul",
+                   {{"a", x}, {"b", other}},
+                   {{"y", {"output", "0", {}}}}});
   }
 }
 
 TEST(RecordedNames, AModuleIsKnownByItsClass) {
-  expect_replayed({"Linear",
-                   {{"param", "weight", w}, {"param", "bias", b}, {"input", "0", x}},
-                   "linear",
-                   {{"x", x}, {"w", w}, {"b", b}},
-                   {{"y", {"output", "0", {}}}}});
+  expect_judged({"Linear",
+                 {{"param", "weight", w}, {"param", "bias", b}, {"input", "0", x}},
+                 "linear",
+                 {{"x", x}, {"w", w}, {"b", b}},
+                 {{"y", {"output", "0", {}}}}});
 }
 
 TEST(RecordedNames, ARuleSaysWhatAClassOfOnesOwnComputes) {
@@ -143,7 +143,7 @@ TEST(RecordedNames, ARuleSaysWhatAClassOfOnesOwnComputes) {
                   {{"x", x}, {"weight", weight}},
                   {{"y", {"output", "0", {}}}}};
   EXPECT_TRUE(std::isnan(compare(norm, 1.01).findings.back().origin->local_ratio));
-  expect_replayed(norm, "[[operator]]\nmatch = 'call.*'\nop = 'rms_norm'");
+  expect_judged(norm, "[[operator]]\nmatch = 'call.*'\nop = 'rms_norm'");
 }
 
 TEST(RecordedNames, AParametersGradientNeedsTheOneThatIsHandedBack) {

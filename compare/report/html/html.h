@@ -58,13 +58,14 @@ std::string share_outside(const Metrics&);
 std::array<std::string, 4> statistic_cells(const ComparedStatistic&);
 /// "256 outside, within rows 48 to 63, columns 80 to 95: all of the elements there."
 std::string extent_of_errors(const ErrorMap&);
-/// Failures with layers folded, rules that decided, what was not compared and why, notes.
+/// The failures with folded layers, the deciding rules, the tensors that were not compared with their
+/// reasons, and the notes.
 std::string overview_html(const Report&);
-/// The rows that are there without a script: the worst of what did not pass.
+/// The table rows that are shown without a script: the worst findings that did not pass.
 std::string worst_rows_html(const Report&);
 
-/// All findings for the script: JSON and columns, deflated, in base64. Takes no more than `budget` bytes by
-/// leaving out what matters least, and says what in `left_out`.
+/// All findings for the script: JSON and columns, deflated, in base64. Stays within `budget` bytes by leaving
+/// out the least important data, which `left_out` names.
 std::string page_data(const Report&, std::span<const HeatGrid>, std::size_t budget, std::string& left_out);
 std::string base64(std::string_view bytes);
 

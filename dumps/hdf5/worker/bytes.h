@@ -6,7 +6,7 @@
 
 namespace assay {
 
-/// Bytes from the front; once there are too few, all are 0 and `failed` says so.
+/// Reads bytes from the front. After the end all numbers are 0, and `failed` is true.
 class Bytes {
  public:
   explicit Bytes(std::span<const std::byte> bytes) : rest_(bytes) {}

@@ -8,7 +8,7 @@
 namespace assay {
 namespace {
 
-struct Table {
+struct SymbolTable {
   std::uint64_t tree = 0, heap = 0;
 };
 
@@ -27,7 +27,7 @@ std::optional<Bytes> signed_at(std::span<const std::byte> file, std::uint64_t ad
 }
 
 // From the header of the group, version 1.
-std::optional<Table> table_of(std::span<const std::byte> file, std::uint64_t address) {
+std::optional<SymbolTable> table_of(std::span<const std::byte> file, std::uint64_t address) {
   constexpr unsigned space = 1, datatype = 3, continuation = 16, table = 17;
   auto bytes = at(file, address);
   if (!bytes || bytes->take<std::uint8_t>() != 1) return std::nullopt;
@@ -37,7 +37,7 @@ std::optional<Table> table_of(std::span<const std::byte> file, std::uint64_t add
   const auto size = bytes->take<std::uint32_t>();
   bytes->take<std::uint32_t>();
   Bytes messages(bytes->take(size));
-  std::optional<Table> found;
+  std::optional<SymbolTable> found;
   for (unsigned i = 0; i < count; ++i) {
     const auto type = messages.take<std::uint16_t>(), length = messages.take<std::uint16_t>();
     const auto flags = messages.take<std::uint8_t>();
@@ -47,7 +47,7 @@ std::optional<Table> table_of(std::span<const std::byte> file, std::uint64_t add
       return std::nullopt;
     if (type != table) continue;
     if (found || flags > 1) return std::nullopt;
-    found = Table{};
+    found = SymbolTable{};
     found->tree = content.take<std::uint64_t>();
     found->heap = content.take<std::uint64_t>();
     if (content.failed()) return std::nullopt;
@@ -59,7 +59,7 @@ class Group {
  public:
   Group(std::span<const std::byte> file, std::vector<PlainLink>& links) : file_(file), links_(links) {}
 
-  bool read(const Table& table) { return find_names(table.heap) && read_tree(table.tree, -1); }
+  bool read(const SymbolTable& table) { return find_names(table.heap) && read_tree(table.tree, -1); }
 
  private:
   bool find_names(std::uint64_t heap) {

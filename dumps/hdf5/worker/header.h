@@ -8,7 +8,7 @@
 
 namespace assay {
 
-/// A dataset whose elements lie in the file as they are, as nearly all of a dump do, or in chunks.
+/// A dataset with elements that lie in the file unchanged (nearly all of a dump do), or in chunks.
 struct PlainDataset {
   DType dtype;
   bool big_endian = false;

@@ -29,7 +29,7 @@ Hdf5Handle open_dataset(hid_t file, const std::string& name);
 /// The answer to Hdf5Question::list.
 void list(hid_t file, const std::string& name, MessageWriter&);
 
-// What a dataset holds.
+// The content of a dataset.
 
 void describe_chunks(hid_t file, const std::string& name, MessageWriter&);
 void describe_sources(hid_t file, const std::string& name, MessageWriter&);

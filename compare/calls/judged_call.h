@@ -1,0 +1,116 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "assay/compare/calls/call_variant.h"
+#include "assay/compare/calls/partial_sums.h"
+#include "assay/compare/calls/recorded_call.h"
+#include "assay/compare/calls/scale_test.h"
+#include "assay/operators/engine/golden.h"
+
+namespace assay {
+
+/// A recorded result and the call that made it, with the inputs that the same dump recorded. A gradient of
+/// several micro-batches is the sum of several calls. Of a large result whose rows depend on single rows of
+/// the inputs, some rows are judged instead of all.
+class JudgedCall {
+ public:
+  /// Reads the inputs. Throws Error if one of them cannot be read or has no values.
+  /// @param worst  flat index of the element with the largest error; its row is always judged
+  JudgedCall(const Dump&, std::vector<RecordedCall>, Tensor result, std::int64_t worst);
+
+  /// A recorded result and the golden result of the same inputs.
+  struct Compared {
+    Tensor actual, golden;        ///< golden in float64
+    std::vector<double> allowed;  ///< allowed error of each element; empty for integers
+    double ratio = 0;             ///< largest error / allowed
+    std::int64_t worst_at = -1;
+    std::optional<ScaleError> scale;  ///< of floating-point results, if it can be computed
+    bool within() const { return ratio <= 1 && (!scale || scale->within()); }
+  };
+  /// Returns nothing if the calls make a tensor of another shape.
+  std::optional<Compared> compare(const CallVariant&, const Arithmetic& = {}) const;
+
+  /// Returns other arithmetics that a training framework may use. Products with operands wider than the
+  /// result may round them to its dtype first, as autocast does. Products of fp8 operands may end blocks at
+  /// the last token of each rank.
+  std::vector<Arithmetic> admissible_arithmetics(const CallVariant&) const;
+
+  /// Compares a gradient of expert weights that sums fp8 products of several micro-batches, with blocks that
+  /// may end at any token. Each element, each row of the last dimension and the whole must be within the
+  /// error that the codes can make. Returns nothing for other calls, and for a single rank.
+  std::optional<Compared> compare_in_any_blocks(const CallVariant&) const;
+
+  /// Returns the largest error / allowed of the recorded result: at most 1 for a correct kernel that computes
+  /// in float32 (float64 for a float64 result) and may keep intermediate results in the dtype of the result.
+  /// Infinite if NaN or Inf differ; nothing if the calls make a tensor of another shape.
+  std::optional<double> ratio(const CallVariant&, const Arithmetic& = {}) const;
+
+  /// Returns false if the golden values are so far from the recorded ones that only a meaningless bound could
+  /// cover them. Costs a small share of ratio().
+  bool may_fit(const CallVariant&, const Arithmetic& = {}) const;
+
+  /// Returns variants of a norm with the epsilon that fits the recorded result best, to 1, 2, 3 and 6 digits.
+  /// Empty for other operators, and for an epsilon outside 1e-15 to 1.
+  std::vector<CallVariant> with_fitted_epsilon() const;
+  /// Returns variants of a router with the weight factor that fits best, in the same digits. Empty for other
+  /// operators.
+  std::vector<CallVariant> with_fitted_scaling() const;
+  /// Returns variants of attention with the scales of context extension. Empty for other operators.
+  std::vector<CallVariant> with_scales() const;
+  /// Returns variants of a router with every number of expert groups and of kept groups.
+  std::vector<CallVariant> with_groups() const;
+  /// The weight of each micro-batch in a sum over several, if such weights explain the recorded result. A
+  /// correct sum has weights of 1.
+  struct Weights {
+    std::vector<std::int64_t> micro_batches;
+    std::vector<double> weights;
+    double ratio = 0;        ///< largest error / allowed of the sum with these weights
+    double uncertainty = 0;  ///< of each weight
+  };
+  std::optional<Weights> fitted_weights(const CallVariant&) const;
+  /// The number of evaluations that fitting an epsilon takes; 0 for a call without an epsilon.
+  int evaluations_to_fit_epsilon() const;
+
+  /// The approximate number of terms that one evaluation adds up.
+  double work() const;
+  const Operator& op() const { return *summands_.front().op; }
+
+ private:
+  struct Summand {
+    const Operator* op;
+    std::string output;
+    std::vector<NamedTensor> inputs;
+    std::int64_t micro_batch = -1;
+    std::vector<CutInput> cuts = {};
+    std::vector<SharedSum> shared = {};  ///< sums over terms of several ranks
+  };
+  void sample_rows(std::int64_t worst);
+  DType arithmetic() const;
+  std::vector<NamedTensor> inputs_of(const Summand&, const CallVariant&, const Arithmetic&) const;
+  Attributes attributes_of(const Summand&, const CallVariant&) const;
+  std::vector<Tensor> golden(const CallVariant&, const Arithmetic&) const;  ///< one per summand
+  std::vector<double> golden_values(const CallVariant&,
+                                    const Arithmetic&) const;  ///< the sum of the golden results
+  double stored() const;  ///< unit roundoff of the dtype in which results may have been kept
+  std::vector<std::vector<double>> device_errors(const CallVariant&) const;
+  std::vector<double> allowed(const CallVariant&, const std::vector<Tensor>& parts,
+                              const std::vector<double>& values) const;
+  std::int64_t first_wrong_index(const CallVariant&, const std::vector<double>& actual,
+                                 const std::vector<double>& golden) const;
+  static void reshape_token_index(Summand&);
+  void allow_partial_sums(const Summand&, const CallVariant&, double stored, std::span<double> error) const;
+  std::optional<ScaleError> scale(const CallVariant&, const Compared&) const;
+  double coarsest_roundoff() const;
+
+  std::vector<Summand> summands_;
+  Tensor result_;
+  /// The last computed bound of each summand, which costs far more than its values. It holds for one variant
+  /// and all its arithmetics.
+  mutable std::vector<std::vector<double>> device_errors_;
+  mutable std::string errors_of_;
+};
+
+}  // namespace assay

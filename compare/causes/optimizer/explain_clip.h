@@ -1,0 +1,32 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "assay/compare/causes/optimizer/gradient_norm.h"
+#include "assay/compare/causes/optimizer/reference_rule.h"
+#include "assay/compare/causes/optimizer/step_faults.h"
+
+namespace assay {
+
+/// One step of the actual side.
+struct ClipOfStep {
+  std::int64_t step;
+  double norm;   ///< the recorded norm, or that of the recorded gradients
+  double right;  ///< the right coefficient
+  const GradientSquares& squares;
+  double u;
+  std::span<const KnownSize> sizes;
+};
+
+/// A fault of kind "clip", and the parameter that shows it.
+struct ClipFault {
+  std::string name;
+  StepFault* fault;
+};
+
+/// Explains the norm behind coefficients that differ from min(1, max_norm / (norm + 1e-6)) of the reference.
+void explain_clip(const std::vector<ClipFault>&, const ReferenceRule&, const ClipOfStep&);
+
+}  // namespace assay

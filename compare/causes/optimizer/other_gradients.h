@@ -1,0 +1,15 @@
+#pragma once
+
+#include <vector>
+
+#include "assay/compare/causes/optimizer/parameter_steps.h"
+#include "assay/compare/causes/optimizer/step_faults.h"
+
+namespace assay {
+
+/// Returns the recorded gradients of the actual side that a program may have used by mistake: the gradient of
+/// the step before, shares of ranks and micro-batches before their sum, gradients of other parameters of the
+/// same shape.
+std::vector<OtherGradient> other_gradients(const ParameterStep&, const RecordedSteps&, const Sides&);
+
+}  // namespace assay

@@ -1,0 +1,112 @@
+#include "assay/compare/causes/values/other_tensor.h"
+
+#include <algorithm>
+
+#include "assay/compare/causes/values/factor_names.h"
+
+namespace assay {
+namespace {
+
+// Its elements [begin, begin + count) repeated for every row.
+void read(const TensorSource& term, std::int64_t begin, std::span<double> out) {
+  for (std::size_t done = 0; done < out.size();) {
+    const std::int64_t at = (begin + static_cast<std::int64_t>(done)) % term.size();
+    const std::int64_t count = std::min(static_cast<std::int64_t>(out.size() - done), term.size() - at);
+    const Tensor part = term.window(at, count);
+    decode(part.dtype(), part.bytes(), out.subspan(done, static_cast<std::size_t>(count)));
+    done += static_cast<std::size_t>(count);
+  }
+}
+
+double bits_of_choice(std::size_t tried) {
+  return std::log2(static_cast<double>(std::max<std::size_t>(tried, 1)));
+}
+
+// Of errors onto the term, in units of the tolerance.
+class LineFit {
+ public:
+  void add(double error, double term, double limit) {
+    if (!std::isfinite(error) || !std::isfinite(term) || !(limit > 0)) return;
+    product_ += error / limit * (term / limit);
+    square_ += term / limit * (term / limit);
+  }
+  double factor() const { return square_ > 0 ? product_ / square_ : 0; }
+
+ private:
+  double product_ = 0, square_ = 0;
+};
+
+double fitted_factor(const FailingPair& pair, const TensorSource& term) {
+  LineFit fit;
+  std::vector<double> t;
+  pair.actual.for_each_window([&](const Tensor& window, std::int64_t begin) {
+    const std::vector<double> a = window.values();
+    const std::vector<double> r = pair.reference.window(begin, window.size()).values();
+    t.resize(a.size());
+    read(term, begin, t);
+    for (std::size_t i = 0; i < a.size(); ++i)
+      fit.add(a[i] - r[i], t[i], pair.allowed(r[i], pair.bound(begin + static_cast<std::int64_t>(i))));
+  });
+  return fit.factor();
+}
+
+// Some multiple of the term may explain the sample: with twice the tolerance, as it is not fitted yet.
+bool plausible(const FailingPair& pair, const TensorSource& other) {
+  const Sample& w = pair.wrong;
+  std::vector<double> term;
+  for (const std::int64_t at : w.at) term.push_back(other.value(at % other.size()));
+  LineFit fit;
+  for (std::size_t i = 0; i < w.at.size(); ++i)
+    fit.add(w.actual[i] - w.reference[i], term[i], pair.allowed(w.reference[i], pair.bound(w.at[i])));
+  for (std::size_t i = 0; i < w.at.size(); ++i) {
+    const double expected = w.reference[i] + fit.factor() * term[i];
+    if (!(pair.ratio(w.actual[i], expected, pair.bound(w.at[i])) <= 2)) return false;
+  }
+  return true;
+}
+
+Fit verify_sum(const FailingPair& pair, double factor, const TensorSource& term) {
+  return verify(pair, [&](const ElementWindow& w) {
+    read(term, w.begin, w.expected);
+    for (std::size_t i = 0; i < w.expected.size(); ++i)
+      w.expected[i] = w.reference[i] + factor * w.expected[i];
+  });
+}
+
+}  // namespace
+
+std::optional<double> equals(const FailingPair& pair, const TensorSource& other, std::size_t tried) {
+  for (std::size_t i = 0; i < pair.wrong.at.size(); ++i) {
+    const std::int64_t at = pair.wrong.at[i];
+    if (!(pair.ratio(pair.wrong.actual[i], other.value(at), pair.bound(at)) <= 1)) return {};
+  }
+  const Fit fit = verify(pair, [&](const ElementWindow& w) { read(other, w.begin, w.expected); });
+  const double accident = chance(pair, pair.wrong.actual, other, 1, fit.residual);
+  if (!convincing(fit, accident, bits_of_choice(tried), pair.over)) return {};
+  return fit.residual;
+}
+
+std::optional<AddedTerm> added_term(const FailingPair& pair, const TensorSource& term, std::size_t tried) {
+  if (!plausible(pair, term)) return {};
+  double factor = fitted_factor(pair, term);
+  Fit fit = verify_sum(pair, factor, term);
+  if (!(fit.residual <= 1)) return {};
+  const double largest_rest = 2 * fit.after;  // rounding alone leaves as much
+  factor = shortened(factor, [&](double candidate) {
+    const Fit shorter = verify_sum(pair, candidate, term);
+    if (!(shorter.residual <= 1) || shorter.after > largest_rest) return false;
+    fit = shorter;
+    return true;
+  });
+  std::vector<double> errors;
+  for (std::size_t i = 0; i < pair.wrong.at.size(); ++i)
+    errors.push_back(pair.wrong.actual[i] - pair.wrong.reference[i]);
+  // A row that is added to all others is no more evidence than one of them.
+  const std::int64_t explained = std::min(pair.over, term.size());
+  constexpr double bits_of_a_factor = 20;
+  const double parameters = bits_of_a_factor + bits_of_choice(tried);
+  if (!convincing(fit, chance(pair, errors, term, factor, fit.residual), parameters, explained)) return {};
+  return AddedTerm{factor, fit.residual};
+}
+
+}  // namespace assay

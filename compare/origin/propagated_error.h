@@ -1,0 +1,23 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "assay/compare/pairs/pair.h"
+
+namespace assay {
+
+/// The error of a result beside the errors of its inputs.
+struct PropagatedError {
+  double error = 0, given = 0;  ///< relative L2 of the result, and the largest one of an input
+  double ratio = 0;             ///< error / the error that the inputs explain
+};
+
+/// Judges a result of an operator that is not known. Returns nothing if the result added an error: if it is
+/// off by more than twice its inputs, as a whole or in a row of the last dimension (without rows: in an
+/// element) beside the usual size of a row, or if a value is no number on one side. A product of two inputs
+/// with equal errors is off by twice as much, relative to itself. Throws Error if a tensor cannot be read.
+std::optional<PropagatedError> propagated_error(const Sides&, const Pair& result,
+                                                const std::vector<Pair>& inputs);
+
+}  // namespace assay

@@ -1,0 +1,103 @@
+#include "assay/compare/calls/judged_call.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "recorded_pair.h"
+
+namespace assay {
+namespace {
+
+// y = rms_norm(x) with weights of one, and one element of it that is off.
+struct RecordedNorm {
+  static constexpr std::int64_t columns = 256;
+  MemoryDump dump{"norm"};
+  std::vector<LogicalTensor> tensors;
+
+  RecordedNorm(std::int64_t rows, std::int64_t fault_at) {
+    const Tensor x = normal_tensor(DType::float32, {rows, columns}, 1);
+    const Tensor weight = Tensor::from_values(DType::float32, {columns}, Values(columns, 1));
+    const Operator& op = find_operator("rms_norm");
+    Values y = compute_golden(op, std::vector<NamedTensor>{{"x", x}, {"weight", weight}}, {}, Level::fp64)
+                   .front()
+                   .tensor.values();
+    y[static_cast<std::size_t>(fault_at)] += 0.5;
+    dump.add("x", x);
+    dump.add("weight", weight);
+    dump.add("y", Tensor::from_values(DType::float32, {rows, columns}, y));
+    tensors = logical_tensors(dump);
+  }
+
+  const LogicalTensor* tensor(std::string_view module) const {
+    return &*std::ranges::find_if(tensors, [&](const LogicalTensor& t) { return t.id.module == module; });
+  }
+
+  JudgedCall call(std::int64_t worst) const {
+    const RecordedCall recorded{
+        &find_operator("rms_norm"), "y", {{"x", tensor("x")}, {"weight", tensor("weight")}}};
+    return JudgedCall(dump, {recorded}, merge(dump, *tensor("y")).tensor.whole(), worst);
+  }
+};
+
+// Work of some 300 * 256^2 terms is above what is judged whole: rows are left out, but never the worst.
+TEST(JudgedCall, TheRowOfTheWorstElementIsJudged) {
+  constexpr std::int64_t rows = 300;
+  for (const std::int64_t row : {std::int64_t{0}, std::int64_t{1}, std::int64_t{150}, rows - 2, rows - 1}) {
+    const std::int64_t fault = row * RecordedNorm::columns + 7;
+    const auto ratio = RecordedNorm(rows, fault).call(fault).ratio({});
+    ASSERT_TRUE(ratio) << row;
+    EXPECT_GT(*ratio, 1) << row;
+  }
+}
+
+TEST(JudgedCall, ALargeResultIsJudgedInSomeRowsOnly) {
+  const JudgedCall large = RecordedNorm(3000, 0).call(0), small = RecordedNorm(100, 0).call(0);
+  EXPECT_LE(large.work(), 0x1p24);
+  EXPECT_GT(large.work(), small.work());
+}
+
+// How far y is from the sum of its experts' rows, where the weights were applied before; nothing if that is
+// not known.
+std::optional<double> ratio_of_unpermute(const std::vector<std::int64_t>& places, const Tensor& rows,
+                                         const Tensor& y) {
+  MemoryDump dump{"experts"};
+  dump.add("rows", rows);
+  dump.add("places", Tensor::from_indices({std::ssize(places)}, places));
+  dump.add("y", y);
+  const std::vector<LogicalTensor> tensors = logical_tensors(dump);
+  const auto tensor = [&](std::string_view module) {
+    return &*std::ranges::find_if(tensors, [&](const LogicalTensor& t) { return t.id.module == module; });
+  };
+  const RecordedCall recorded{&find_operator("moe_unpermute"),
+                              "y",
+                              {{"expert_out", tensor("rows")}, {"sorted_index", tensor("places")}}};
+  return JudgedCall(dump, {recorded}, merge(dump, *tensor("y")).tensor.whole(), 0).ratio({});
+}
+
+TEST(JudgedCall, ExpertsThatWeighTheirRowsNeedNoWeightsBehindThem) {
+  const Tensor rows = Tensor::from_values(DType::float32, {6, 1}, Values{1, 2, 4, 8, 16, 32});
+  const Tensor y = Tensor::from_values(DType::float32, {3, 1}, Values{1 + 8, 2 + 16, 4 + 32});
+  EXPECT_EQ(ratio_of_unpermute({0, 2, 4, 1, 3, 5}, rows, y), 0);
+  EXPECT_GT(ratio_of_unpermute({0, 2, 4, 1, 5, 3}, rows, y), 1);
+  // With a capacity, choices were dropped and rows are padding.
+  const Tensor kept = Tensor::from_values(DType::float32, {3, 1}, Values{1, 2 + 16, 4});
+  EXPECT_EQ(ratio_of_unpermute({0, 2, 4, -1, 3, -1}, rows, kept), 0);
+}
+
+TEST(JudgedCall, OfManyRowsOfExpertsNoneIsLeftOut) {
+  constexpr std::int64_t tokens = 3000, width = 2048;
+  std::vector<std::int64_t> places;
+  for (std::int64_t place = 2 * tokens; place-- > 0;) places.push_back(place);
+  const Tensor rows = normal_tensor(DType::float32, {2 * tokens, width}, 1);
+  const std::vector<NamedTensor> inputs = {{"expert_out", rows},
+                                           {"sorted_index", Tensor::from_indices({2 * tokens}, places)}};
+  Attributes attributes;
+  attributes.set("top_k", 2.);
+  const Tensor y =
+      compute_golden(find_operator("moe_unpermute"), inputs, attributes, Level::fp64).front().tensor;
+  EXPECT_LE(ratio_of_unpermute(places, rows, Tensor::from_values(DType::float32, y.shape(), y.values())), 1);
+}
+
+}  // namespace
+}  // namespace assay

@@ -1,0 +1,145 @@
+// Results of a step that are old, were made twice, or were made of the wrong tensor.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "optimizer_fault.h"
+
+namespace assay {
+namespace {
+
+using Optimizer = OptimizerUnderTest;
+
+TEST(OptimizerStale, NotUpdated) {
+  expect_named(
+      {"old",
+       with([](Optimizer& o) {
+         o.after = [](const std::string& name, std::int64_t, const Values& before, Values& after, Values&,
+                      Values&) {
+           if (is_expert(name)) after = before;
+         };
+       }),
+       "not_updated",
+       {"the parameter is not updated: it is what it was before the step; model.layers.1.mlp.experts"}});
+}
+
+TEST(OptimizerStale, ShardNotGathered) {
+  expect_named({"part",
+                with([](Optimizer& o) {
+                  o.after = [](const std::string&, std::int64_t, const Values& before, Values& after, Values&,
+                               Values&) {
+                    const auto half = static_cast<std::ptrdiff_t>(after.size() / 2);
+                    std::copy(before.begin() + half, before.end(), after.begin() + half);
+                  };
+                }),
+                "not_updated",
+                {"(part 1 of 2): they are what they were before the step; all 10"}});
+}
+
+TEST(OptimizerStale, UpdateAppliedTwice) {
+  expect_named({"twice",
+                with([](Optimizer& o) { o.update_times = 2; }),
+                "not_updated",
+                {"the update is applied twice; all 10"}});
+}
+
+TEST(OptimizerStale, StepTakenTwice) {
+  expect_named(
+      {"all twice", with([](Optimizer& o) { o.times = 2; }), "not_updated", {"the step is taken twice"}});
+}
+
+TEST(OptimizerStale, StepCountLost) {
+  expect_named({"t = 1",
+                with([](Optimizer& o) { o.counts_from_one = true; }),
+                "bias_correction",
+                {"the moments' bias is corrected as at step 1, where this is step 2; all 10"}},
+               {2, 3});
+}
+
+TEST(OptimizerStale, MomentsLost) {
+  expect_named({"m = 0",
+                with([](Optimizer& o) {
+                  o.before = [](const std::string&, std::int64_t, Values& m, Values&) {
+                    std::ranges::fill(m, 0);
+                  };
+                }),
+                "stale",
+                {"exp_avg starts from zero at this step: what it was before is lost; all 10"}},
+               {2, 3});
+}
+
+TEST(OptimizerStale, SecondMomentLost) {
+  expect_named({"v = 0",
+                with([](Optimizer& o) {
+                  o.before = [](const std::string&, std::int64_t, Values&, Values& v) {
+                    std::ranges::fill(v, 0);
+                  };
+                }),
+                "stale",
+                {"exp_avg_sq starts from zero at this step: what it was before is lost; all 10"}},
+               {2, 3});
+}
+
+TEST(OptimizerStale, MomentNotUpdated) {
+  expect_named({"old v",
+                with([](Optimizer& o) {
+                  o.keeps_second = [](const std::string& name, std::int64_t step) {
+                    return name == "lm_head" && step > 0;
+                  };
+                }),
+                "not_updated",
+                {"exp_avg_sq is not updated: it is what it was before the step; lm_head.weight"}},
+               {2, 3});
+}
+
+TEST(OptimizerStale, GradientOfTheStepBefore) {
+  for (const bool adds : {false, true}) {
+    expect_named(
+        {"old gradient",
+         with([adds](Optimizer& o) {
+           auto last = std::make_shared<std::map<std::string, Values>>();
+           o.gradient = [last, adds](const std::string& name, std::int64_t step, const Values& g) {
+             Values used = g;
+             if (step > 0) {
+               for (std::size_t i = 0; i < g.size(); ++i) used[i] = last->at(name)[i] + (adds ? g[i] : 0);
+             }
+             (*last)[name] = g;
+             return used;
+           };
+         }),
+         "stale",
+         {adds ? "to the gradient that is used the gradient of the step before is added; all 10"
+               : "the gradient that is used is the gradient of the step before, not the reduced one"}},
+        {2, 3});
+  }
+}
+
+// Shares of two ranks were recorded beside their sum.
+TEST(OptimizerStale, GradientOfOneRank) {
+  expect_named(
+      {"one share",
+       with([](Optimizer& o) {
+         o.shares = 2;
+         o.gradient = [](const std::string&, std::int64_t, const Values& g) { return share_of(g, 1); };
+       }),
+       "stale",
+       {"the gradient that is used is the share of rank 1 alone, not the reduced one of this step; all 10"},
+       with([](Optimizer& o) { o.shares = 2; })});
+}
+
+TEST(OptimizerStale, GradientOfAnotherParameter) {
+  expect_named({"other gradient",
+                with([](Optimizer& o) {
+                  auto seen = std::make_shared<std::map<std::int64_t, Values>>();
+                  o.gradient = [seen](const std::string& name, std::int64_t step, const Values& g) {
+                    if (name == "model.layers.0.self_attn.q_proj") (*seen)[step] = g;
+                    return name == "model.layers.1.self_attn.q_proj" ? (*seen)[step] : g;
+                  };
+                }),
+                "stale",
+                {"the gradient that is used is the gradient of model.layers.0.self_attn.q_proj"}});
+}
+
+}  // namespace
+}  // namespace assay
