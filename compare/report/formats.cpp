@@ -2,8 +2,8 @@
 
 namespace assay {
 
-std::span<const ReportFormat> report_formats() {
-  static constexpr ReportFormat formats[] = {
+std::span<const ReportFormat<Report>> report_formats() {
+  static constexpr ReportFormat<Report> formats[] = {
       {"json", "write the report as JSON to this file; - is standard output", to_json},
       {"jsonl", "the same as JSON Lines, one finding a line", to_jsonl},
       {"csv", "one row per tensor", to_csv},

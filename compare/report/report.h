@@ -40,15 +40,14 @@ std::string to_html(const Report&);
 /// A format of reports, of which the command line has an option: "json" is written by --json FILE.
 /// @tparam Subject  that a report is made from: a Report, or the result of an alignment
 template <class... Subject>
-struct Format {
+struct ReportFormat {
   std::string_view name;
   std::string_view help;
   std::string (*write)(const Subject&...);
   bool shows_error_maps = false;  ///< Finding::error_map, each a second pass over its tensor
 };
-using ReportFormat = Format<Report>;
 
 /// All formats of a Report that go into a file, in the order of --help. A new one has a row here and a file.
-std::span<const ReportFormat> report_formats();
+std::span<const ReportFormat<Report>> report_formats();
 
 }  // namespace assay

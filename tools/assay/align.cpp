@@ -35,7 +35,7 @@ struct AlignVerb {
   OutputOptions output;
 };
 
-using LadderFormat = Format<align::LadderResult, align::LadderHead>;
+using LadderFormat = ReportFormat<align::LadderResult, align::LadderHead>;
 
 // In the order of --help.
 std::span<const LadderFormat> ladder_formats() {

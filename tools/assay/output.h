@@ -16,7 +16,7 @@ namespace assay {
 
 /// Where one report goes.
 struct ReportFile {
-  std::string_view format;  ///< Format::name
+  std::string_view format;  ///< ReportFormat::name
   std::string path;         ///< empty: it is not asked for; "-": standard output
   bool shows_error_maps = false;
 };
@@ -35,8 +35,8 @@ void add_report(Options&, ReportFile&, const std::string& help);
 void add_github(Options&, OutputOptions&);
 /// --json and its like, one for each format, and --github with its like.
 template <class... Subject>
-void add_reports(Options& options, OutputOptions& output, std::span<const Format<Subject...>> formats) {
-  for (const Format<Subject...>& f : formats) output.files.push_back({f.name, "", f.shows_error_maps});
+void add_reports(Options& options, OutputOptions& output, std::span<const ReportFormat<Subject...>> formats) {
+  for (const ReportFormat<Subject...>& f : formats) output.files.push_back({f.name, "", f.shows_error_maps});
   for (std::size_t i = 0; i < formats.size(); ++i)
     add_report(options, output.files[i], std::string(formats[i].help));
   add_github(options, output);
@@ -54,16 +54,16 @@ bool is_below(const std::string& path, const std::string& folder);
 
 /// What each report says of a result.
 struct ReportTexts {
-  std::map<std::string_view, std::function<std::string()>> formats;  ///< by Format::name
+  std::map<std::string_view, std::function<std::string()>> formats;  ///< by ReportFormat::name
   std::function<std::string()> github;                               ///< annotations
   /// The terminal's, which names the files that were written.
   std::function<std::string(const std::vector<std::string>& written)> terminal;
 };
 /// ReportTexts::formats of a result, which has to outlive them.
 template <class... Subject>
-auto texts_of(std::span<const Format<Subject...>> formats, const Subject&... subject) {
+auto texts_of(std::span<const ReportFormat<Subject...>> formats, const Subject&... subject) {
   std::map<std::string_view, std::function<std::string()>> texts;
-  for (const Format<Subject...>& f : formats)
+  for (const ReportFormat<Subject...>& f : formats)
     texts[f.name] = [write = f.write, &subject...] { return write(subject...); };
   return texts;
 }
