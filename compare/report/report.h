@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,5 +36,18 @@ std::string to_github_annotations(const Report&);
 std::string to_junit(const Report&);
 /// One page that needs nothing else, offline and below 5 MB: what it must leave out for that, it says.
 std::string to_html(const Report&);
+
+/// A format of reports, of which the command line has an option: "json" is written by --json FILE.
+/// @tparam Subject  that a report is made from: a Report, or the result of an alignment
+template <class... Subject>
+struct ReportFormat {
+  std::string_view name;
+  std::string_view help;
+  std::string (*write)(const Subject&...);
+  bool shows_error_maps = false;  ///< Finding::error_map, each a second pass over its tensor
+};
+
+/// All formats of a Report that go into a file, in the order of --help. A new one has a row here and a file.
+std::span<const ReportFormat<Report>> report_formats();
 
 }  // namespace assay

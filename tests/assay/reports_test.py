@@ -78,7 +78,21 @@ class Github(Test):
             self.assertEqual([c[0] for c in commands], ["error", "notice"])
 
 
+def formats(*verb):
+    """As --help names them."""
+    return [name for name in re.findall(r"(?m)^  --(\w+) F ", run(*verb, "--help").out) if name != "rules"]
+
+
 class Files(Test):
+    def test_every_format_is_one_of_every_verb_that_compares(self):
+        a, r = self.pair()
+        known = formats("diff")
+        self.assertEqual(formats("check"), known)
+        self.assertEqual(formats("baseline", "check"), known)
+        out = self.expect(1, "diff", a, r, *(f"--{name}=r.{name}" for name in known)).out
+        self.assertTrue(out.endswith("; wrote " + ", ".join(f"r.{name}" for name in known) + "\n"), out)
+        self.assertEqual(len({(self.dir / f"r.{name}").read_text() for name in known}), len(known))
+
     def test_the_last_line_names_the_files(self):
         a, r = self.pair()
         out = self.expect(1, "diff", a, r, "--json", "r.json", "--csv", "r.csv", "--html", "r.html").out
@@ -142,7 +156,7 @@ class Files(Test):
         (self.dir / "folder").mkdir()
         os.mkfifo(self.dir / "pipe")
         before = set(self.dir.iterdir())
-        for option in ("--json", "--jsonl", "--csv", "--html", "--junit", "--markdown"):
+        for option in (f"--{name}" for name in formats("diff")):
             self.trouble("diff", a, a, option, "no/such/folder/report",
                          says=f"{option} no/such/folder/report: cannot be written (No such file or directory)")
             for special in ("folder", "pipe", "/dev/full", "/dev/tty0/x", "n" * 300):

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <span>
 
 #include "assay/align/ladder/ladder_report.h"
@@ -18,33 +19,51 @@
 #include "assay/dumps/io/file.h"
 #include "assay/golden/error.h"
 #include "output.h"
-#include "verbs.h"
+#include "shared_options.h"
+#include "verb.h"
 
 namespace assay {
 namespace {
 
+struct AlignVerb {
+  std::string plan, model, parallel, precision, fault, command, rules, work;
+  std::optional<long long> steps, micro_batches, sequences, length, seed, reruns;
+  long long timeout = 600;  ///< seconds
+  std::vector<std::string> tolerances = {"telechat3"};
+  int threads = 0;
+  bool plan_only = false, keep = false, again = false;
+  OutputOptions output;
+};
+
+using LadderFormat = ReportFormat<align::LadderResult, align::LadderHead>;
+
+// In the order of --help.
+std::span<const LadderFormat> ladder_formats() {
+  static constexpr LadderFormat formats[] = {
+      {"json", "write the report as JSON to this file; - is standard output", align::to_json},
+      {"html", "one page with the ladder, the ranks and what diverged", align::to_html},
+      {"junit", "JUnit XML, one test case per stage and phase", align::to_junit},
+      {"markdown", "a summary in Markdown", align::to_markdown},
+  };
+  return formats;
+}
+
 // Stages that a plan states have their work with them.
-void check_stated(const AlignVerb& verb) {
-  for (const auto& [option, is_given] : {std::pair{"--model", !verb.model.empty()},
-                                         {"--parallel", !verb.parallel.empty()},
-                                         {"--precision", !verb.precision.empty()},
-                                         {"--steps", verb.steps.has_value()},
-                                         {"--micro-batches", verb.micro_batches.has_value()},
-                                         {"--sequences", verb.sequences.has_value()},
-                                         {"--length", verb.length.has_value()},
-                                         {"--seed", verb.seed.has_value()}}) {
-    if (is_given)
+void check_stated(const std::string& plan, const Options& given) {
+  for (const char* option : {"--model", "--parallel", "--precision", "--steps", "--micro-batches",
+                             "--sequences", "--length", "--seed"}) {
+    if (given.is_given(option))
       throw Error("{}: the plan {} states its own [[stage]]s; change it there, or take them out for a ladder",
-                  option, verb.plan);
+                  option, plan);
   }
 }
 
 // Stages at the same time: each holds the ranks of a replay in memory.
 constexpr int most_jobs = 4;
 
-align::PlanFile plan_of(const AlignVerb& verb) {
+align::PlanFile plan_of(const AlignVerb& verb, const Options& given) {
   align::PlanFile plan = verb.plan.empty() ? align::PlanFile() : align::load_plan(verb.plan);
-  if (!plan.rungs.empty()) check_stated(verb);
+  if (!plan.rungs.empty()) check_stated(verb.plan, given);
   if (!verb.model.empty()) plan.work.model = verb.model;
   if (plan.work.model.empty() && verb.plan.empty())
     throw Error(
@@ -118,10 +137,51 @@ std::string judged_by(const AlignVerb& verb, const align::CheckOptions& options)
   return all;
 }
 
-}  // namespace
+void declare(AlignVerb& verb, Options& options) {
+  options.option("plan", verb.plan, "a plan in TOML (README)").holds("PLAN").existing_file();
+  options.option("--model", verb.model, "what is trained, as replay takes it").holds("M");
+  options.option("--parallel", verb.parallel, "the strategy at the top of the ladder").holds("KEY=N,..");
+  options.option("--precision", verb.precision, "fp64, fp32, exact (the default), bf16, fp16 or fp8")
+      .one_of({"fp64", "fp32", "exact", "bf16", "fp16", "fp8"});
+  const auto count = [&](const char* name, std::optional<long long>& value, const char* meaning,
+                         long long least) {
+    options.option(name, value, meaning).within(least, 1LL << 19).holds("N");
+  };
+  count("--steps", verb.steps, "training steps; 2 by default, so that optimizer faults show", 1);
+  count("--micro-batches", verb.micro_batches, "of each step, over all ranks", 1);
+  count("--sequences", verb.sequences, "of a micro-batch", 1);
+  count("--length", verb.length, "tokens of a sequence", 1);
+  count("--seed", verb.seed, "of weights and tokens", 0);
+  count("--reruns", verb.reruns, "of the reference with sums in other orders, for its noise; 2 by default",
+        0);
+  const Option& command =
+      options
+          .option("--command", verb.command,
+                  "the subject; {tp}, {ranks}, {dump}, .. stand for the numbers of a stage")
+          .holds("LINE");
+  options.option("--timeout", verb.timeout, "seconds that a run of the command may take; 600 by default")
+      .within(1LL, 1LL << 19)
+      .holds("N")
+      .needs(command);
+  options
+      .option("--fault", verb.fault, "the subject is a replay that does this wrong; assay faults lists them")
+      .holds("ID")
+      .excludes(command);
+  add_rules(options, verb.rules, "of the subject's names and layouts, as diff takes them").existing_file();
+  add_tolerances(options, verb.tolerances, "policies where a strategy promises no bits; the first decides");
+  options.option("--work", verb.work, "folder for dumps, outputs and what passed; assay-align by default")
+      .holds("DIR");
+  options.option("--threads", verb.threads, "of stages and comparisons; 0: one per core")
+      .within(0LL, 4096LL)
+      .holds("N");
+  options.flag("--plan-only", verb.plan_only, "print the stages and what they cost, and run nothing");
+  options.flag("--keep", verb.keep, "keep the dumps of stages that passed");
+  options.flag("--again", verb.again, "run what passed before, too");
+  add_reports(options, verb.output, ladder_formats());
+}
 
-int run(const AlignVerb& verb) {
-  const align::PlanFile file = plan_of(verb);
+int run(const AlignVerb& verb, const Options& given) {
+  const align::PlanFile file = plan_of(verb, given);
   align::LadderPlan plan = {file.rungs.empty() ? ladder_of(file.work, file.target) : file.rungs};
   const auto subject = make_provider(file.subject), reference = make_provider(file.reference);
   drop_repeats(plan.rungs, *subject);
@@ -138,25 +198,20 @@ int run(const AlignVerb& verb) {
   subject->check(plan.rungs);
   const std::filesystem::path folder = folder_of(verb);
   check_outputs(verb.output, {verb.plan, verb.rules, file.subject.path, file.reference.path});
-  for (const std::string* output :
-       {&verb.output.json, &verb.output.html, &verb.output.junit, &verb.output.markdown}) {
-    if (!output->empty() && *output != "-" &&
-        std::filesystem::weakly_canonical(*output) == std::filesystem::weakly_canonical(folder))
-      throw Error("{}: is the folder of the stages (--work); expected another place for a report", *output);
+  for (const auto& [format, path, shows_error_maps] : verb.output.files) {
+    if (!path.empty() && path != "-" &&
+        std::filesystem::weakly_canonical(path) == std::filesystem::weakly_canonical(folder))
+      throw Error("{}: is the folder of the stages (--work); expected another place for a report", path);
   }
   const WorkFolder locked(folder);
   align::CheckOptions options = {.folder = folder,
                                  .policies = load_policies(verb.tolerances),
-                                 .rules = {},
+                                 .rules = load_rules(verb.rules),
                                  .threads = thread_count(verb.threads),
                                  .keep = verb.keep,
+                                 .rules_as_given = given.repeated_option("--rules"),
+                                 .tolerances_as_given = given.repeated_option("--tolerance"),
                                  .reruns = file.reruns};
-  if (!verb.rules.empty()) options.rules = Rules::load(verb.rules);
-  if (!verb.rules.empty()) options.rules_as_given = " --rules " + shell_quoted(verb.rules);
-  if (verb.tolerances != AlignVerb().tolerances) {
-    for (const std::string& t : verb.tolerances)
-      options.tolerances_as_given += " --tolerance " + shell_quoted(t);
-  }
   plan.jobs = static_cast<std::size_t>(std::min(options.threads, most_jobs));
   plan.cache = verb.again ? std::filesystem::path() : options.folder / "passed.txt";
   plan.judged_by = judged_by(verb, options);
@@ -173,17 +228,19 @@ int run(const AlignVerb& verb) {
         fmt::print(log, "{}\n", rung_line(*r));
         std::fflush(log);
       });
-  using Files = std::vector<std::string>;
-  write_reports({.json = [&] { return to_json(result, head); },
-                 .jsonl = {},
-                 .csv = {},
-                 .html = [&] { return to_html(result, head); },
-                 .junit = [&] { return to_junit(result, head); },
-                 .markdown = [&] { return to_markdown(result, head); },
+  write_reports({.formats = texts_of(ladder_formats(), result, head),
                  .github = [&] { return to_github_annotations(result); },
-                 .terminal = [&](const Files& written) { return ladder_text(result, written); }},
+                 .terminal = [&](const auto& written) { return ladder_text(result, written); }},
                 verb.output);
   return result.exit_status();
+}
+
+}  // namespace
+
+namespace verbs {
+extern constexpr Verb align = {
+    "align", "take a subject from a single device to a full strategy, and name the first divergence",
+    "assay align --model telechat3-105b-tiny --parallel tp=2,sp=1,pp=2,dp=2,ep=2", declared<AlignVerb>};
 }
 
 }  // namespace assay

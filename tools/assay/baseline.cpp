@@ -11,17 +11,42 @@
 #include "assay/dumps/io/whole_file.h"
 #include "assay/golden/error.h"
 #include "output.h"
-#include "verbs.h"
+#include "shared_options.h"
+#include "verb.h"
 
 namespace assay {
 namespace {
+
+// What both parts are told of the run.
+struct BaselineRun {
+  std::string dump, rules, dtype_hint, raw;
+};
+
+struct AcceptVerb : BaselineRun {
+  std::string file, reason, only;
+};
+
+struct BaselineCheckVerb : BaselineRun {
+  std::string file;
+  std::vector<std::string> tolerances = {"bitwise"};
+  bool accept_statistics = false;
+  int threads = 0;
+  OutputOptions output;
+};
+
+void add_run(Options& options, BaselineRun& run) {
+  options.option("dump", run.dump, "file or folder of the run").required().holds("DUMP");
+  add_rules(options, run.rules, "TOML file, as diff takes it");
+  add_dtype_hint(options, run.dtype_hint);
+  add_raw(options, run.raw);
+}
 
 constexpr std::size_t most_losses = 10;
 
 using Loss = Fingerprint::Loss;
 
-std::unique_ptr<Dump> opened(const BaselineVerb& verb, const Rules& rules) {
-  auto dump = open_dump(verb.dump, open_options(verb.dtype_hint, verb.raw));
+std::unique_ptr<Dump> opened(const BaselineRun& run, const Rules& rules) {
+  auto dump = open_dump(run.dump, open_options(run.dtype_hint, run.raw));
   apply_layout(*dump, rules.layout());
   return dump;
 }
@@ -40,14 +65,22 @@ std::size_t changed_lines(const std::string& before, const std::string& now) {
   return changed;
 }
 
-int accept(const BaselineVerb& verb) {
+void declare(AcceptVerb& verb, Options& options) {
+  add_run(options, verb);
+  options.option("-o,--output", verb.file, "a new file, or a baseline to replace").required().holds("FILE");
+  options.option("--reason", verb.reason, "why these numbers are right; needed where they replace others")
+      .holds("TEXT");
+  add_only(options, verb.only);
+}
+
+int run(const AcceptVerb& verb, const Options&) {
   if (verb.file == "-") throw Error("-o -: a baseline is a file that a repository keeps; expected its name");
   if (is_below(verb.file, verb.dump))
     throw Error(
         "-o {}: lies in the dump {}, and would be read as part of it the next time; expected a place outside "
         "of it",
         verb.file, verb.dump);
-  const Rules rules = verb.rules.empty() ? Rules() : Rules::load(verb.rules);
+  const Rules rules = load_rules(verb.rules);
   std::error_code none;
   const bool is_there = std::filesystem::exists(verb.file, none);
   std::optional<Fingerprint> known;
@@ -97,25 +130,33 @@ std::string losses_text(const std::vector<Loss>& accepted, const std::vector<Los
   return fmt::format("losses and gradient norms: {} of {} differ\n", different, accepted.size()) + out;
 }
 
-// Of one tensor: diff takes a baseline for a side.
-std::string repeat(const BaselineVerb& verb) {
-  std::string line = fmt::format("assay diff {} {}", shell_quoted(verb.dump), shell_quoted(verb.file));
-  if (!verb.rules.empty()) line += " --rules " + shell_quoted(verb.rules);
-  for (const std::string& t : verb.tolerances) line += " --tolerance " + shell_quoted(t);
-  if (verb.accept_statistics) line += " --accept-statistics";
-  return line;
+void declare(BaselineCheckVerb& verb, Options& options) {
+  add_run(options, verb);
+  options.option("file", verb.file, "the baseline").required().holds("FILE");
+  add_tolerances(options, verb.tolerances,
+                 "bitwise (default), or another policy for what hashes do not settle; the first decides");
+  options.flag("--accept-statistics", verb.accept_statistics,
+               "tensors with other bits pass where their norms agree within the tolerance");
+  add_threads(options, verb.threads);
+  add_output(options, verb.output);
 }
 
-int check(const BaselineVerb& verb) {
+// Of one tensor: diff takes a baseline for a side, and all options that decide a verdict here.
+std::string repeated(const Options& given) {
+  const std::string by_default = given.is_given("--tolerance") ? "" : " --tolerance bitwise";
+  return given.repeated_command("assay diff") + by_default;
+}
+
+int run(const BaselineCheckVerb& verb, const Options& given) {
   check_outputs(verb.output, {verb.dump, verb.file, verb.rules});
   const Fingerprint accepted = read_fingerprint(verb.file);
   DiffOptions options;
   options.policies = load_policies(verb.tolerances);
-  if (!verb.rules.empty()) options.rules = Rules::load(verb.rules);
+  options.rules = load_rules(verb.rules);
   options.only = accepted.only;
   options.threads = thread_count(verb.threads);
   options.accept_statistics = verb.accept_statistics;
-  options.repeat = repeat(verb);
+  options.repeat = repeated(given);
   const auto dump = opened(verb, options.rules), baseline = open_dump(verb.file);
   Report report = diff(*dump, *baseline, options);
   report.verb = "baseline";
@@ -124,10 +165,18 @@ int check(const BaselineVerb& verb) {
                       losses_text(accepted.losses, losses_of(*dump, accepted.only)));
 }
 
+constexpr Verb parts[] = {
+    {"accept", "write what is to be remembered of a run: losses, norms, hashes",
+     "assay baseline accept run -o baseline.json --reason 'new kernels'", declared<AcceptVerb>},
+    {"check", "judge a run by a baseline", "assay baseline check run baseline.json --junit report.xml",
+     declared<BaselineCheckVerb>}};
+
 }  // namespace
 
-int run(const BaselineVerb& verb) {
-  return verb.accepts ? accept(verb) : check(verb);
+namespace verbs {
+extern constexpr Verb baseline = {"baseline",
+                                  "keep a run's numbers in a small file, and hold later runs against it",
+                                  "assay baseline accept run -o baseline.json", nullptr, parts};
 }
 
 }  // namespace assay

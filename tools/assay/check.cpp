@@ -8,29 +8,42 @@
 #include "assay/compare/result/printable.h"
 #include "assay/golden/error.h"
 #include "output.h"
+#include "shared_options.h"
 #include "terminal.h"
-#include "verbs.h"
+#include "verb.h"
 
 namespace assay {
 namespace {
 
-// The options as they were given that decide a verdict.
-std::string verdict_options(const CheckVerb& verb) {
-  std::string text;
-  if (verb.tolerances != CheckVerb().tolerances) {
-    for (const std::string& t : verb.tolerances) text += " --tolerance " + shell_quoted(t);
-  }
-  if (!verb.dtype_hint.empty()) text += " --dtype-hint " + shell_quoted(verb.dtype_hint);
-  if (verb.level != CheckVerb().level) text += " --level " + shell_quoted(verb.level);
-  if (!verb.accumulator.empty()) text += " --accumulator " + shell_quoted(verb.accumulator);
-  if (!verb.intermediate.empty()) text += " --intermediate " + shell_quoted(verb.intermediate);
-  if (verb.prove) text += " --prove";
-  return text;
+struct CheckVerb {
+  std::vector<std::string> cases;
+  std::string actual, only, dtype_hint;
+  std::vector<std::string> tolerances = {"derived"};
+  std::string level = "fp64";
+  std::string accumulator, intermediate;
+  bool prove = false;
+  int threads = 0;  ///< 0: one per core
+  OutputOptions output;
+};
+
+void declare(CheckVerb& verb, Options& options) {
+  add_cases(options, verb.cases);
+  // check() names the folders in the command of a finding.
+  options.option("--actual", verb.actual, "judge the outputs found here, in any readable format")
+      .holds("DIR")
+      .not_repeated();
+  add_tolerances(options, verb.tolerances,
+                 "derived (default), another policy or a .toml file; the first decides");
+  options.option("--level", verb.level, "of the golden values: report (float32), fp64 or certified");
+  add_device(options, verb.accumulator, verb.intermediate);
+  options.flag("--prove", verb.prove, "show that the gate can fail: injected faults must be rejected");
+  add_dtype_hint(options, verb.dtype_hint, "--actual arrays whose file cannot say it");
+  add_only(options, verb.only, "outputs");
+  add_threads(options, verb.threads);
+  add_output(options, verb.output);
 }
 
-}  // namespace
-
-int run(const CheckVerb& verb) {
+int run(const CheckVerb& verb, const Options& given) {
   check_outputs(verb.output, verb.cases);
   CheckOptions options;
   options.policies = load_policies(verb.tolerances);
@@ -45,23 +58,26 @@ int run(const CheckVerb& verb) {
   if (!verb.actual.empty()) options.actual = verb.actual;
   options.dtype_hint = parse_dtype_option("--dtype-hint", verb.dtype_hint);
   options.only = verb.only;
-  options.repeat = verdict_options(verb);
+  options.repeat = given.repeated_options();
   options.threads = thread_count(verb.threads);
   options.error_maps = error_maps(verb.output);
-  std::vector<std::filesystem::path> cases;
-  for (const std::string& path : verb.cases) {
-    const auto found = find_cases(path);
-    cases.insert(cases.end(), found.begin(), found.end());
-  }
   Report report;
   {
     Progress progress("checking", Progress::Unit::items);
     options.progress = [&](std::size_t done, std::size_t total, const std::string& name) {
       progress.show(done, total, name);
     };
-    report = check(cases, options);
+    report = check(find_all_cases(verb.cases), options);
   }
   return write_report(std::move(report), verb.output);
+}
+
+}  // namespace
+
+namespace verbs {
+extern constexpr Verb check = {"check", "judge the outputs of operator cases against golden values",
+                               "assay check cases/rms_norm/rows_6x33 --actual my_kernel_output",
+                               declared<CheckVerb>};
 }
 
 }  // namespace assay

@@ -16,11 +16,17 @@
 #include "assay/dumps/safetensors_writer.h"
 #include "assay/golden/error.h"
 #include "output.h"
+#include "shared_options.h"
 #include "terminal.h"
-#include "verbs.h"
+#include "verb.h"
 
 namespace assay {
 namespace {
+
+struct ConvertVerb {
+  std::string input, output, dtype_hint, raw, rules;
+  std::string to;  ///< assay-dump, safetensors, npy or hdf5; empty: as the output's name says
+};
 
 std::string format_of(const ConvertVerb& verb) {
   if (!verb.to.empty()) return verb.to;
@@ -146,14 +152,27 @@ std::size_t write_plain(const Dump& input, const ConvertVerb& verb, const std::s
   return written;
 }
 
-}  // namespace
+void declare(ConvertVerb& verb, Options& options) {
+  options.option("in", verb.input, "file or folder").required().holds("IN");
+  options.option("out", verb.output, "what to make: x.safetensors, x.npy, x.h5, or else a folder")
+      .required()
+      .holds("OUT");
+  options
+      .option("--to", verb.to,
+              "assay-dump, safetensors, npy (a folder of them) or hdf5; default: by OUT's name")
+      .one_of({"assay-dump", "safetensors", "npy", "hdf5"})
+      .holds("F");
+  add_dtype_hint(options, verb.dtype_hint);
+  add_raw(options, verb.raw);
+  add_rules(options, verb.rules);
+}
 
-int run(const ConvertVerb& verb) {
+int run(const ConvertVerb& verb, const Options&) {
   const std::string format = format_of(verb);
   if (is_below(verb.output, verb.input))
     throw Error("{}: lies in the input {}; expected a place of its own", verb.output, verb.input);
   const auto input = open_dump(verb.input, open_options(verb.dtype_hint, verb.raw));
-  const Rules rules = verb.rules.empty() ? Rules() : Rules::load(verb.rules);
+  const Rules rules = load_rules(verb.rules);
   apply_layout(*input, rules.layout());
   if (!input->records.empty() && std::ranges::none_of(input->records, &Record::has_bits)) {
     throw Error(
@@ -185,6 +204,14 @@ int run(const ConvertVerb& verb) {
   for (const std::string& what : input->unreadable)
     fmt::print(stderr, "assay: not converted: {}\n", printable(what));
   return input->unreadable.empty() ? 0 : 2;
+}
+
+}  // namespace
+
+namespace verbs {
+extern constexpr Verb convert = {"convert",
+                                 "rewrite any readable dump as assay-dump, safetensors, npy or HDF5",
+                                 "assay convert run run.safetensors", declared<ConvertVerb>};
 }
 
 }  // namespace assay

@@ -11,26 +11,25 @@
 #include "assay/golden/error.h"
 #include "output.h"
 #include "processes.h"
+#include "shared_options.h"
 #include "terminal.h"
-#include "verbs.h"
+#include "verb.h"
 
 namespace assay {
 namespace {
 
-// The command as it was given, without what only says where reports go.
-std::string command(const DiffVerb& verb) {
-  std::string line = fmt::format("assay diff {} {}", shell_quoted(verb.actual), shell_quoted(verb.reference));
-  if (!verb.rules.empty()) line += " --rules " + shell_quoted(verb.rules);
-  if (!verb.dtype_hint.empty()) line += " --dtype-hint " + shell_quoted(verb.dtype_hint);
-  if (verb.exact_sums) line += " --exact-sums";
-  for (const std::string& raw : verb.raw) line += " --raw " + shell_quoted(raw);
-  if (verb.tolerances != DiffVerb().tolerances) {
-    for (const std::string& t : verb.tolerances) line += " --tolerance " + shell_quoted(t);
-  }
-  if (verb.accept_statistics) line += " --accept-statistics";
-  if (verb.isolate) line += " --isolate";
-  return line;
-}
+struct DiffVerb {
+  std::string actual, reference, rules, only;
+  std::string dtype_hint;
+  std::vector<std::string> raw;  ///< for both sides, or one for each
+  std::vector<std::string> tolerances = {"telechat3"};
+  bool accept_statistics = false;
+  bool isolate = false;
+  int threads = 0;
+  bool alone = false;  ///< not with the other processes of mpirun
+  bool exact_sums = false;
+  OutputOptions output;
+};
 
 // Both sides, opened.
 struct Dumps {
@@ -39,7 +38,7 @@ struct Dumps {
 
 Dumps open_dumps(const DiffVerb& verb, DiffOptions& options) {
   options.policies = load_policies(verb.tolerances);
-  if (!verb.rules.empty()) options.rules = Rules::load(verb.rules);
+  options.rules = load_rules(verb.rules);
   if (verb.raw.size() > 2)
     throw Error("--raw is given {} times; expected one for both sides, or one for each", verb.raw.size());
   const auto open = [&](const std::string& path, bool first) {
@@ -65,9 +64,30 @@ Report compare(const Dumps& dumps, DiffOptions& options) {
   return diff(*dumps.actual, *dumps.reference, options);
 }
 
-}  // namespace
+void declare(DiffVerb& verb, Options& options) {
+  options.option("actual", verb.actual, "file or folder to judge").required().holds("ACTUAL");
+  options.option("reference", verb.reference, "file or folder to judge it by").required().holds("REFERENCE");
+  add_rules(options, verb.rules,
+            "TOML file: rename, operator, count, tolerance, ignore, mesh, renumber, layout");
+  add_tolerances(options, verb.tolerances,
+                 "telechat3 (default), torch, bitwise or a .toml file; the first decides");
+  add_only(options, verb.only);
+  options.flag("--exact-sums", verb.exact_sums, "sums behind means and norms without any rounding; slower");
+  options.flag("--accept-statistics", verb.accept_statistics,
+               "tensors of which only statistics were recorded pass where these agree");
+  options.flag("--isolate", verb.isolate,
+               "judge every operator by its own recorded inputs, too: small and deep faults");
+  add_threads(options, verb.threads);
+  options.flag("--alone", verb.alone, "judge everything here, also in a process that mpirun started")
+      .not_repeated();
+  add_dtype_hint(options, verb.dtype_hint);
+  options
+      .option("--raw", verb.raw, "what files of no known format hold: float32:4,8; twice if the sides differ")
+      .holds("T:N,N");
+  add_output(options, verb.output);
+}
 
-int run(const DiffVerb& verb) {
+int run(const DiffVerb& verb, const Options& given) {
   const Processes processes(verb.alone);
   OutputOptions output = verb.output;
   // Open MPI gives the first process a terminal, wherever its output goes.
@@ -80,7 +100,7 @@ int run(const DiffVerb& verb) {
   options.accept_statistics = verb.accept_statistics;
   options.isolate = verb.isolate;
   options.error_maps = error_maps(verb.output);
-  options.repeat = command(verb);
+  options.repeat = given.repeated_command("assay diff");
   options.team = processes.team();
   Dumps dumps;
   std::string problem;
@@ -98,6 +118,13 @@ int run(const DiffVerb& verb) {
     processes.give_up(sentence(e));
     throw;
   }
+}
+
+}  // namespace
+
+namespace verbs {
+extern constexpr Verb diff = {"diff", "judge two files or dumps, tensor by tensor",
+                              "assay diff npu_dump gpu_dump --junit report.xml", declared<DiffVerb>};
 }
 
 }  // namespace assay

@@ -2,10 +2,14 @@
 
 #include <fmt/format.h>
 
-#include "verbs.h"
+#include "verb.h"
 
 namespace assay {
 namespace {
+
+struct FaultsVerb {
+  std::string id;  ///< empty: all
+};
 
 std::string quoted(std::string_view text) {
   return text.find_first_of("* ,") == std::string_view::npos ? std::string(text) : fmt::format("'{}'", text);
@@ -34,9 +38,11 @@ void describe(const align::Fault& f) {
       options, f.conditions.parallel.empty() ? "" : " --parallel " + quoted(f.conditions.parallel), f.id);
 }
 
-}  // namespace
+void declare(FaultsVerb& verb, Options& options) {
+  options.option("id", verb.id, "of a fault").holds("ID");
+}
 
-int run(const FaultsVerb& verb) {
+int run(const FaultsVerb& verb, const Options&) {
   if (!verb.id.empty()) {
     describe(align::find_fault(verb.id));
     return 0;
@@ -45,6 +51,13 @@ int run(const FaultsVerb& verb) {
     fmt::print("{}  {:<10}  {:<8} {}\n", f.id, f.area, name(f.kind), f.title);
   fmt::print("{} faults; assay faults ID says how to plant one\n", align::fault_catalogue().size());
   return 0;
+}
+
+}  // namespace
+
+namespace verbs {
+extern constexpr Verb faults = {"faults", "list the faults that a replay can be given, or describe one",
+                                "assay faults F001", declared<FaultsVerb>};
 }
 
 }  // namespace assay

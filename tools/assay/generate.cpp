@@ -10,10 +10,19 @@
 #include "assay/compare/result/printable.h"
 #include "assay/golden/error.h"
 #include "output.h"
-#include "verbs.h"
+#include "verb.h"
 
 namespace assay {
 namespace {
+
+struct GenerateVerb {
+  std::string op;
+  std::vector<std::string> sizes, attributes;
+  std::string leave_out, output;
+  std::string dtype = "float32", fill = "random";
+  unsigned long long seed = 1;
+  bool golden = false;
+};
 
 // The operator's first example that has all extents the user gives: it fills in the others, and says which
 // optional inputs go together.
@@ -67,9 +76,23 @@ NamedTensor as_stored(const Operator& op, const NamedTensor& golden, DType dtype
           Tensor::from_values(to.value_or(dtype), golden.tensor.shape(), golden.tensor.values())};
 }
 
-}  // namespace
+void declare(GenerateVerb& verb, Options& options) {
+  options.option("op", verb.op, "operator or alias").required().holds("OP");
+  options.option("size", verb.sizes, "extents by letter (assay ops OP); the rest from an example")
+      .holds("DIM=N");
+  options.option("--attr", verb.attributes, "an attribute").holds("K=V");
+  options.option("--leave-out", verb.leave_out, "optional inputs that are not made, comma-separated")
+      .holds("NAMES");
+  options.option("--dtype", verb.dtype, "of inputs and outputs").holds("T");
+  options.option("--fill", verb.fill, "random, integer (nothing is rounded) or special (NaN, Inf, extremes)");
+  options.option("--seed", verb.seed, "another seed, other numbers, on every machine alike")
+      .holds("N")
+      .within(0ULL, 1ULL << 53);
+  options.flag("--golden", verb.golden, "write golden outputs too");
+  options.option("-o,--output", verb.output, "a new folder").required().holds("DIR");
+}
 
-int run(const GenerateVerb& verb) {
+int run(const GenerateVerb& verb, const Options&) {
   const Operator& op = find_operator(verb.op);
   const auto dtype = parse_dtype(verb.dtype);
   if (!dtype || !is_float(*dtype)) {
@@ -98,6 +121,14 @@ int run(const GenerateVerb& verb) {
   fmt::print("written to {}{}\n", printable(verb.output),
              verb.golden ? "" : "; now let the kernel write the outputs there, or judge them with --actual");
   return 0;
+}
+
+}  // namespace
+
+namespace verbs {
+extern constexpr Verb generate = {
+    "generate", "make an operator case: inputs from a seed, the outputs declared",
+    "assay generate matmul M=128 K=4096 N=64 --dtype bfloat16 -o case", declared<GenerateVerb>};
 }
 
 }  // namespace assay

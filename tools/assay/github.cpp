@@ -24,7 +24,7 @@ namespace {
 void write_step_summary(const ReportTexts& texts) {
   const char* summary = std::getenv("GITHUB_STEP_SUMMARY");
   if (summary == nullptr || *summary == '\0') return;
-  const std::string text = texts.markdown();
+  const std::string text = texts.formats.at("markdown")();
   std::FILE* file = std::fopen(summary, "ab");
   bool is_written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
   if (file != nullptr) is_written = std::fclose(file) == 0 && is_written;

@@ -13,10 +13,17 @@
 #include "assay/golden/error.h"
 #include "assay/operators/engine/certified.h"
 #include "output.h"
-#include "verbs.h"
+#include "shared_options.h"
+#include "verb.h"
 
 namespace assay {
 namespace {
+
+struct GoldenVerb {
+  std::vector<std::string> cases;
+  std::string output, accumulator, intermediate;
+  std::string level = "fp64";
+};
 
 namespace fs = std::filesystem;
 
@@ -90,16 +97,19 @@ ErrorModel device_of(const GoldenVerb& verb, Level level) {
   return device;
 }
 
-}  // namespace
+void declare(GoldenVerb& verb, Options& options) {
+  add_cases(options, verb.cases);
+  options.option("-o,--output", verb.output, "write the case with golden outputs into this folder")
+      .holds("DIR");
+  options.option("--level", verb.level,
+                 "report (float32), fp64, certified (float32 with proof) or bound (errors)");
+  add_device(options, verb.accumulator, verb.intermediate);
+}
 
-int run(const GoldenVerb& verb) {
+int run(const GoldenVerb& verb, const Options&) {
   const Level level = parse_level(verb.level);
   const ErrorModel device = device_of(verb, level);
-  std::vector<fs::path> cases;
-  for (const std::string& path : verb.cases) {
-    const auto found = find_cases(path);
-    cases.insert(cases.end(), found.begin(), found.end());
-  }
+  const std::vector<fs::path> cases = find_all_cases(verb.cases);
   for (const fs::path& folder : cases) {
     const Case c = load_case(folder);
     const fs::path target = cases.size() == 1 ? fs::path(verb.output) : fs::path(verb.output) / c.name;
@@ -122,6 +132,13 @@ int run(const GoldenVerb& verb) {
     fmt::print("  written to {}\n", printable(target.string()));
   }
   return 0;
+}
+
+}  // namespace
+
+namespace verbs {
+extern constexpr Verb golden = {"golden", "compute golden outputs of operator cases",
+                                "assay golden cases/rms_norm/rows_6x33 -o golden", declared<GoldenVerb>};
 }
 
 }  // namespace assay

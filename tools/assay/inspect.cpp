@@ -11,10 +11,16 @@
 #include "assay/dumps/layout/merge.h"
 #include "assay/dumps/record/statistics.h"
 #include "output.h"
-#include "verbs.h"
+#include "shared_options.h"
+#include "verb.h"
 
 namespace assay {
 namespace {
+
+struct InspectVerb {
+  std::string path, dtype_hint, rules, raw;
+  bool json = false, stats = false, hash = false, ranks = false;
+};
 
 using Json = nlohmann::ordered_json;
 
@@ -204,11 +210,20 @@ void print_table(const Dump& dump, const std::vector<Entry>& entries) {
   write_text("-", out);
 }
 
-}  // namespace
+void declare(InspectVerb& verb, Options& options) {
+  options.option("path", verb.path, "file or folder").required().holds("PATH");
+  options.flag("--json", verb.json, "as JSON");
+  options.flag("--stats", verb.stats, "sum, absolute sum, smallest, largest, NaN and Inf counts");
+  options.flag("--hash", verb.hash, "SHA-256 of the little-endian elements in C order");
+  options.flag("--ranks", verb.ranks, "what each rank holds, not merged");
+  add_rules(options, verb.rules);
+  add_dtype_hint(options, verb.dtype_hint);
+  add_raw(options, verb.raw);
+}
 
-int run(const InspectVerb& verb) {
+int run(const InspectVerb& verb, const Options&) {
   const auto dump = open_dump(verb.path, open_options(verb.dtype_hint, verb.raw));
-  const Rules rules = verb.rules.empty() ? Rules() : Rules::load(verb.rules);
+  const Rules rules = load_rules(verb.rules);
   apply_layout(*dump, rules.layout());
   const std::vector<Entry> entries = entries_of(*dump, verb, rules);
   if (verb.json) {
@@ -218,6 +233,13 @@ int run(const InspectVerb& verb) {
   }
   const bool is_whole = std::ranges::all_of(entries, [](const Entry& e) { return e.trouble.empty(); });
   return is_whole && dump->unreadable.empty() ? 0 : 2;
+}
+
+}  // namespace
+
+namespace verbs {
+extern constexpr Verb inspect = {"inspect", "list the tensors of any file or dump",
+                                 "assay inspect run --stats", declared<InspectVerb>};
 }
 
 }  // namespace assay

@@ -11,10 +11,15 @@
 #include "assay/golden/error.h"
 #include "assay/operators/engine/golden.h"
 #include "output.h"
-#include "verbs.h"
+#include "verb.h"
 
 namespace assay {
 namespace {
+
+struct OpsVerb {
+  std::string name;
+  bool markdown = false, json = false;
+};
 
 bool is_output(const Arg& arg) {
   return arg.role == Role::output || arg.role == Role::output_index || arg.role == Role::grad_input;
@@ -103,9 +108,13 @@ void print_json(std::span<const Operator* const> listed) {
   write_text("-", list.dump(1) + "\n");
 }
 
-}  // namespace
+void declare(OpsVerb& verb, Options& options) {
+  options.option("name", verb.name, "operator or alias").holds("NAME");
+  const Option& markdown = options.flag("--markdown", verb.markdown, "as Markdown: OPERATORS.md");
+  options.flag("--json", verb.json, "as JSON").excludes(markdown);
+}
 
-int run(const OpsVerb& verb) {
+int run(const OpsVerb& verb, const Options&) {
   std::vector<const Operator*> listed(operators().begin(), operators().end());
   if (!verb.name.empty()) listed = {&find_operator(verb.name)};
   if (verb.markdown) {
@@ -120,6 +129,13 @@ int run(const OpsVerb& verb) {
     }
   }
   return 0;
+}
+
+}  // namespace
+
+namespace verbs {
+extern constexpr Verb ops = {"ops", "list the operators, or describe one", "assay ops rms_norm",
+                             declared<OpsVerb>};
 }
 
 }  // namespace assay

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -13,15 +12,34 @@
 #include <new>
 #include <stdexcept>
 #include <system_error>
-#include <thread>
 
-#include "assay/compare/report/report.h"
 #include "assay/dumps/io/whole_file.h"
 #include "assay/golden/error.h"
 #include "github.h"
 #include "terminal.h"
 
 namespace assay {
+
+void add_report(Options& options, ReportFile& file, const std::string& help) {
+  options.option(fmt::format("--{}", file.format), file.path, help).holds("F").not_repeated();
+}
+
+void add_github(Options& options, OutputOptions& o) {
+  const Option& github =
+      options
+          .flag("--github", o.github,
+                "annotations on the log and the step summary; default in a GitHub workflow")
+          .not_repeated();
+  options.flag("--no-github", o.no_github, "none of these").excludes(github).not_repeated();
+}
+
+void add_output(Options& options, OutputOptions& o) {
+  add_reports(options, o, report_formats());
+  options.option("--color", o.color, "auto, always or never")
+      .one_of({"auto", "always", "never"})
+      .not_repeated();
+  options.flag("-v,--all", o.all, "show every finding, none folded").not_repeated();
+}
 
 std::string sentence(const std::exception& problem) {
   const bool is_memory = dynamic_cast<const std::bad_alloc*>(&problem) != nullptr ||
@@ -54,18 +72,8 @@ namespace {
 
 constexpr int most_error_maps = 50;  // each is a second pass over its tensor
 
-struct Target {
-  std::string_view option;
-  const std::string& file;
-  std::function<std::string()> ReportTexts::*text;
-};
-std::array<Target, 6> targets_of(const OutputOptions& o) {
-  return {{{"--json", o.json, &ReportTexts::json},
-           {"--jsonl", o.jsonl, &ReportTexts::jsonl},
-           {"--csv", o.csv, &ReportTexts::csv},
-           {"--html", o.html, &ReportTexts::html},
-           {"--junit", o.junit, &ReportTexts::junit},
-           {"--markdown", o.markdown, &ReportTexts::markdown}}};
+std::string option_of(const ReportFile& file) {
+  return fmt::format("--{}", file.format);
 }
 
 // weakly_canonical alone leaves the name of a file in this folder relative where there is none yet, and has
@@ -85,19 +93,19 @@ bool same_file(const std::string& a, const std::string& b) {
 
 // A pipe without a reader would stop the run at its end, a full device waste it. /dev/fd/N is one that the
 // caller has open: >(gzip) of a shell.
-void check_target(const Target& target) {
-  if (stream_of(target.file) != nullptr) return;
+void check_file(const ReportFile& file) {
+  if (stream_of(file.path) != nullptr) return;
   std::error_code none;
-  const auto status = std::filesystem::status(target.file, none);
+  const auto status = std::filesystem::status(file.path, none);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-    if (target.file == "/dev/null" || target.file.starts_with("/dev/fd/")) return;
+    if (file.path == "/dev/null" || file.path.starts_with("/dev/fd/")) return;
     throw Error("{} {}: is no regular file; expected one to replace, a new one, or - for standard output",
-                target.option, target.file);
+                option_of(file), file.path);
   }
   try {
-    check_can_write_whole(target.file);
+    check_can_write_whole(file.path);
   } catch (const Error& problem) {
-    throw Error("{} {}", target.option, problem.what());
+    throw Error("{} {}", option_of(file), problem.what());
   }
 }
 
@@ -112,31 +120,31 @@ bool is_below(const std::string& file, const std::string& folder) {
 }
 
 void check_outputs(const OutputOptions& options, const std::vector<std::string>& inputs) {
-  const auto targets = targets_of(options);
-  for (std::size_t i = 0; i < targets.size(); ++i) {
-    const std::string_view option = targets[i].option;
-    const std::string& file = targets[i].file;
-    if (file.empty()) continue;
+  const std::vector<ReportFile>& files = options.files;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const std::string option = option_of(files[i]);
+    const std::string& path = files[i].path;
+    if (path.empty()) continue;
     for (std::size_t k = 0; k < i; ++k) {
-      if (!targets[k].file.empty() && same_file(file, targets[k].file)) {
-        throw Error("{} and {} both write to '{}'; expected a file each", targets[k].option, option, file);
+      if (!files[k].path.empty() && same_file(path, files[k].path)) {
+        throw Error("{} and {} both write to '{}'; expected a file each", option_of(files[k]), option, path);
       }
     }
     for (const std::string& input : inputs) {
-      if (same_file(file, input)) throw Error("{} {}: is an input; expected another file", option, file);
-      if (is_below(file, input))
+      if (same_file(path, input)) throw Error("{} {}: is an input; expected another file", option, path);
+      if (is_below(path, input))
         throw Error(
             "{} {}: lies in the input {}, and would be read as part of it the next time; expected a "
             "place outside of it",
-            option, file, input);
+            option, path, input);
     }
-    check_target(targets[i]);
+    check_file(files[i]);
   }
 }
 
 bool takes_stdout(const OutputOptions& options) {
-  return std::ranges::any_of(targets_of(options), [](const Target& target) {
-    return !target.file.empty() && stream_of(target.file) == stdout;
+  return std::ranges::any_of(options.files, [](const ReportFile& file) {
+    return !file.path.empty() && stream_of(file.path) == stdout;
   });
 }
 
@@ -144,11 +152,11 @@ void write_reports(const ReportTexts& texts, const OutputOptions& options) {
   std::vector<std::string> written;
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is a write that fails, and is tidied up after
   std::exception_ptr trouble;     // the verdict is shown, whatever becomes of the files
-  for (const Target& target : targets_of(options)) {
-    if (target.file.empty()) continue;
+  for (const ReportFile& file : options.files) {
+    if (file.path.empty()) continue;
     try {
-      write_text(target.file, (texts.*target.text)());
-      if (stream_of(target.file) == nullptr) written.push_back(target.file);
+      write_text(file.path, texts.formats.at(file.format)());
+      if (stream_of(file.path) == nullptr) written.push_back(file.path);
     } catch (const Error&) {
       if (!trouble) trouble = std::current_exception();
     }
@@ -164,16 +172,8 @@ int write_report(Report report, const OutputOptions& options, const std::string&
   TextStyle style;
   style.color = use_color(options.color);
   style.all = options.all;
-  const auto as = [&](std::string (*write)(const Report&)) {
-    return [&report, write] { return write(report); };
-  };
-  write_reports({.json = as(to_json),
-                 .jsonl = as(to_jsonl),
-                 .csv = as(to_csv),
-                 .html = as(to_html),
-                 .junit = as(to_junit),
-                 .markdown = as(to_markdown),
-                 .github = as(to_github_annotations),
+  write_reports({.formats = texts_of(report_formats(), report),
+                 .github = [&] { return to_github_annotations(report); },
                  .terminal =
                      [&](const std::vector<std::string>& written) {
                        style.written = written;
@@ -184,39 +184,9 @@ int write_report(Report report, const OutputOptions& options, const std::string&
 }
 
 int error_maps(const OutputOptions& options) {
-  return options.html.empty() ? 0 : most_error_maps;
-}
-
-std::vector<Policy> load_policies(const std::vector<std::string>& names) {
-  std::vector<Policy> policies;
-  for (const std::string& name : names) policies.push_back(load_policy(name));
-  return policies;
-}
-
-int thread_count(int option) {
-  if (option < 0) throw Error("--threads {}: expected a number >= 0", option);
-  return option > 0 ? option : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-}
-
-std::optional<DType> parse_dtype_option(std::string_view option, const std::string& text) {
-  if (text.empty()) return std::nullopt;
-  const std::optional<DType> dtype = parse_dtype(text);
-  if (!dtype || (option == "--intermediate" && !is_float(*dtype))) {
-    throw Error("{} {}: is no dtype for it; expected a torch name such as bfloat16", option, text);
-  }
-  return dtype;
-}
-
-OpenOptions open_options(const std::string& dtype_hint, const std::string& raw) {
-  OpenOptions options;
-  options.dtype_hint = parse_dtype_option("--dtype-hint", dtype_hint);
-  if (raw.empty()) return options;
-  try {
-    options.raw = parse_raw(raw);
-  } catch (const Error& problem) {
-    throw Error("--raw {}", problem.what());
-  }
-  return options;
+  const bool are_shown = std::ranges::any_of(
+      options.files, [](const ReportFile& file) { return file.shows_error_maps && !file.path.empty(); });
+  return are_shown ? most_error_maps : 0;
 }
 
 }  // namespace assay

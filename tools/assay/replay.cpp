@@ -6,10 +6,25 @@
 #include "assay/align/model/describe.h"
 #include "assay/align/replay_run.h"
 #include "assay/golden/error.h"
-#include "verbs.h"
+#include "verb.h"
 
 namespace assay {
 namespace {
+
+struct ReplayVerb {
+  std::string model, dump;
+  std::string weights, tokens, routing;  ///< files or dumps; empty: drawn, and free
+  std::vector<std::string> dump_only;    ///< patterns; none: everything
+  std::string dump_steps;                ///< empty: all
+  bool describe = false;
+  long long steps = 1, micro_batches = 1, sequences = 1, length = 32, seed = 0;
+  std::string precision = "fp64";
+  std::string parallel, optimizer = "adamw", loss_average = "micro-batches";
+  std::optional<std::string> modes_of;
+  double prompt = 0;
+  std::string fault;                                        ///< of the catalogue; empty: none
+  std::string tolerance = "telechat3", dtype = "bfloat16";  ///< of describe
+};
 
 void print_description(const align::Model& model, const align::Batch& batch, const ReplayVerb& verb) {
   const auto dtype = parse_dtype(verb.dtype);
@@ -71,10 +86,84 @@ int replay(const ReplayVerb& verb, align::MpiJob* job) {
   return run.is_finite() ? 0 : 1;
 }
 
-}  // namespace
+void declare(ReplayVerb& verb, Options& options) {
+  options.option("--model", verb.model, "a preset, a TOML file, or a config.json of Hugging Face")
+      .required()
+      .holds("M");
+  const Option& describe = options.flag(
+      "--describe", verb.describe, "print parameters, accumulation counts and tolerances, and run nothing");
+  const auto count = [&](const char* name, long long& value, const char* meaning) -> Option& {
+    return options.option(name, value, meaning).within(1LL, 1LL << 19).holds("N");
+  };
+  count("--sequences", verb.sequences, "of a micro-batch");
+  count("--length", verb.length, "tokens of a sequence");
+  count("--steps", verb.steps, "training steps").excludes(describe);
+  count("--micro-batches", verb.micro_batches,
+        "of each step, over all ranks; their gradients are accumulated")
+      .excludes(describe);
+  options.option("--seed", verb.seed, "of weights and tokens; 0 by default")
+      .not_negative()
+      .holds("N")
+      .excludes(describe);
+  options.option("--precision", verb.precision, "fp64, fp32, exact, bf16, fp16 or fp8")
+      .one_of({"fp64", "fp32", "exact", "bf16", "fp16", "fp8"})
+      .excludes(describe);
+  options
+      .option("--parallel", verb.parallel,
+              "the strategy: tp=2,sp=1,cp=2,dp=2,zero=1,pp=2,ep=4,dispatch=alltoall,..")
+      .holds("KEY=N,..")
+      .excludes(describe);
+  options
+      .option("--optimizer", verb.optimizer,
+              "adamw, adam-l2, torch-adamw, torch-adam, mindspore-adamw, eps-hat or muon, and what differs: "
+              "lr=1e-3,weight_decay=0.1,decay=matrices,max_norm=1,..")
+      .holds("NAME[,KEY=VALUE,..]")
+      .excludes(describe);
+  options
+      .option("--modes-of", verb.modes_of,
+              "compute what is another function by design under that strategy as it is there: balance "
+              "losses over groups of ranks, capacity, redistributed samples")
+      .holds("KEY=VALUE,..")
+      .excludes(describe);
+  options
+      .option("--loss-average", verb.loss_average,
+              "over micro-batches, or over tokens as calculate_per_token_loss does")
+      .one_of({"micro-batches", "tokens"})
+      .excludes(describe);
+  options
+      .option("--prompt", verb.prompt,
+              "of each sequence up to this part, at its beginning, is a prompt without targets")
+      .within(0., 1.)
+      .holds("P")
+      .excludes(describe);
+  const auto given = [&](const char* name, std::string& path, const char* meaning) {
+    options.option(name, path, meaning).holds("PATH").excludes(describe);
+  };
+  given("--weights", verb.weights,
+        "start from these: a replay's dump, or a checkpoint with Hugging Face's names");
+  given("--tokens", verb.tokens,
+        "integers [micro-batches, sequences, length + 1], 'tokens' and 'targets', or a replay's dump");
+  given("--routing", verb.routing, "take the experts that the routers of this dump of a replay have chosen");
+  options
+      .option("--fault", verb.fault,
+              "do it wrong as a known fault does, or as several: F001,F131; assay faults lists them")
+      .holds("ID")
+      .excludes(describe);
+  const Option& dump = options.option("--dump", verb.dump, "write everything but moves as an assay-dump")
+                           .holds("DIR")
+                           .excludes(describe);
+  options
+      .option("--dump-only", verb.dump_only,
+              "only tensors of this module, module.slot or module.slot.arg; * and ? as in a shell")
+      .holds("PATTERN")
+      .needs(dump);
+  options.option("--dump-steps", verb.dump_steps, "only these steps").holds("N,N-N").needs(dump);
+  options.option("--tolerance", verb.tolerance, "policy of the description").holds("POLICY").needs(describe);
+  options.option("--dtype", verb.dtype, "of the outputs in it").holds("T").needs(describe);
+}
 
 // Behind mpirun every process throws the same; the first says it.
-int run(const ReplayVerb& verb) {
+int run(const ReplayVerb& verb, const Options&) {
   const std::unique_ptr<align::MpiJob> job = align::join_mpi_job();
   try {
     return replay(verb, job.get());
@@ -82,6 +171,14 @@ int run(const ReplayVerb& verb) {
     if (job == nullptr || job->rank() == 0) throw;
     return 2;
   }
+}
+
+}  // namespace
+
+namespace verbs {
+extern constexpr Verb replay = {
+    "replay", "compute training steps of a model with golden operators, on one device or under a strategy",
+    "assay replay --model telechat3-105b-tiny --parallel tp=2,pp=2 --dump run", declared<ReplayVerb>};
 }
 
 }  // namespace assay

@@ -5,10 +5,15 @@
 #include "assay/compare/rules/policy.h"
 #include "assay/golden/error.h"
 #include "assay/operators/engine/operator.h"
-#include "verbs.h"
+#include "verb.h"
 
 namespace assay {
 namespace {
+
+struct ToleranceVerb {
+  std::string policy, op, dtype;
+  std::optional<long long> count;
+};
 
 void print_policy(const Policy& policy) {
   fmt::print("{}: {}\n", policy.name, policy.source);
@@ -41,9 +46,14 @@ void explain(const Policy& policy, const ToleranceVerb& verb) {
              to_string(policy, *row), row->source);
 }
 
-}  // namespace
+void declare(ToleranceVerb& verb, Options& options) {
+  options.option("policy", verb.policy, "a policy's name or a .toml file; none: all").holds("POLICY");
+  options.option("--op", verb.op, "operator").holds("O");
+  options.option("--dtype", verb.dtype, "dtype of the tensor").holds("T");
+  options.option("--count", verb.count, "accumulation count").holds("N");
+}
 
-int run(const ToleranceVerb& verb) {
+int run(const ToleranceVerb& verb, const Options&) {
   const bool is_lookup = !verb.dtype.empty() || !verb.op.empty() || verb.count.has_value();
   if (is_lookup && verb.dtype.empty())
     throw Error("--dtype is missing; expected the dtype to look up, such as bfloat16");
@@ -59,6 +69,14 @@ int run(const ToleranceVerb& verb) {
     }
   }
   return 0;
+}
+
+}  // namespace
+
+namespace verbs {
+extern constexpr Verb tolerance = {"tolerance", "show the tolerance tables, or explain one lookup",
+                                   "assay tolerance telechat3 --dtype bfloat16 --count 4096",
+                                   declared<ToleranceVerb>};
 }
 
 }  // namespace assay
