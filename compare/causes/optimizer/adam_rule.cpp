@@ -14,8 +14,6 @@ constexpr double roundings_of_moment = 8;
 constexpr double roundings_of_update = 9;
 // 1 - lr decay, rounded twice, its product with p, and the difference; or decay joins the update first.
 constexpr double roundings_of_decay = 4;
-// What flushes subnormal numbers to zero loses so much in float32.
-constexpr double smallest = 0x1p-126;
 
 }  // namespace
 
@@ -59,7 +57,7 @@ StepErrors first_moment_errors(const StepTensors& t, const AdamRule& rule, const
     const double value = rule.beta1 * x[1] + gain;
     return Expected{value, roundings_of_moment * t.u * (std::abs(x[1]) + size) + of_rest * size +
                                given * rest * std::abs(used.clip * x[2]) + stored * std::abs(value) +
-                               smallest};
+                               flush_error};
   });
 }
 
@@ -75,7 +73,7 @@ StepErrors second_moment_errors(const StepTensors& t, const AdamRule& rule, cons
     // The error of g' counts twice in its square.
     return Expected{value, 2 * roundings_of_moment * t.u * (x[1] + rest * size * size) +
                                of_rest * rest * size * size + 2 * given * rest * size * size +
-                               stored * value + smallest};
+                               stored * value + flush_error};
   });
 }
 
@@ -98,7 +96,7 @@ StepErrors update_errors(const StepTensors& t, const AdamRule& rule, std::int64_
     const double value = form.kept * x[1] - update;
     return Expected{value, of_update * std::abs(update) +
                                t.u * (roundings_of_decay * std::abs(x[1]) + std::abs(value)) +
-                               narrow * (std::abs(x[1]) + std::abs(value)) + smallest};
+                               narrow * (std::abs(x[1]) + std::abs(value)) + flush_error};
   });
 }
 

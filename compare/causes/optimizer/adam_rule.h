@@ -51,6 +51,9 @@ StepErrors update_errors(const StepTensors&, const AdamRule&, std::int64_t t, co
 /// m' / (sqrt(v') + floor), 0 where both are 0.
 double direction(double first, double second, const UpdateForm&);
 
+/// The error that flushing to zero makes: the smallest normal float32.
+inline constexpr double flush_error = 0x1p-126;
+
 /// The relative errors of 1 - beta and 1 - beta^t in a kernel.
 double error_of_rest(double beta, double u);
 double error_of_correction(double beta, std::int64_t t, double u);

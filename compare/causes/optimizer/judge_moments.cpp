@@ -218,7 +218,7 @@ class Moments {
           error_of_rest(b1, t_.u) * std::abs(g);
       const double value = b2 * x[1] + (1 - b2) * g * g;
       return Expected{value, (1 - b2) * of_g * (2 * std::abs(g) + of_g) + relative2_ * value +
-                                 stored2 * value + 0x1p-126};
+                                 stored2 * value + flush_error};
     });
   }
 

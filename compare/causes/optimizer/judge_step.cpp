@@ -35,8 +35,8 @@ StepErrors errors_of_two_steps(const ParameterStep& s, const ReferenceRule& r, d
                      second = two.rate * direction(x[2], x[3], two);
         const double value = two.kept * (one.kept * x[1] - first) - second;
         const double size = std::abs(first) + std::abs(second);
-        return Expected{value,
-                        (roundings * a.u + corrections) * size + roundings * a.u * std::abs(x[1]) + 0x1p-126};
+        return Expected{
+            value, (roundings * a.u + corrections) * size + roundings * a.u * std::abs(x[1]) + flush_error};
       });
 }
 

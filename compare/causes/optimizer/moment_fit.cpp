@@ -7,7 +7,6 @@ namespace {
 
 // As in adam_rule.cpp, and as many again for the factors, which are those of a program only after rounding.
 constexpr double roundings_of_sum = 16;
-constexpr double smallest = 0x1p-126;  // what flushing to zero loses
 
 // y = sum of coefficients times columns: fitted by relative errors, then judged on every element.
 template <class Terms>
@@ -30,7 +29,7 @@ std::optional<std::vector<Estimate>> fit_sum(const Columns& columns, std::size_t
       value += (*fit)[k].value * row[k];
       size += std::abs((*fit)[k].value * row[k]);
     }
-    return Expected{value, (roundings_of_sum * u + given) * size + stored * std::abs(value) + smallest};
+    return Expected{value, (roundings_of_sum * u + given) * size + stored * std::abs(value) + flush_error};
   });
   return fit;
 }
@@ -84,7 +83,7 @@ std::optional<MomentFit> fit_other_gradient(const StepTensors& t, double beta1, 
     const double value = beta1 * e[1] + own + other;
     return Expected{value,
                     (roundings_of_sum * t.u + given) * (std::abs(e[1]) + std::abs(own) + std::abs(other)) +
-                        stored * std::abs(value) + smallest};
+                        stored * std::abs(value) + flush_error};
   });
   if (!found.errors.holds()) return {};
   return found;
