@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "assay/align/faults/together.h"
-#include "assay/align/model/describe.h"
-#include "assay/align/replay_run.h"
+#include "assay/align/forward/describe.h"
+#include "assay/align/replay/replay_run.h"
 #include "assay/golden/error.h"
 #include "verb.h"
 
