@@ -115,14 +115,14 @@ void declare(ReplayVerb& verb, Options& options) {
       .excludes(describe);
   options
       .option("--optimizer", verb.optimizer,
-              "adamw, adam-l2, torch-adamw, torch-adam, mindspore-adamw, eps-hat or muon, and what differs: "
-              "lr=1e-3,weight_decay=0.1,decay=matrices,max_norm=1,..")
+              "adamw, adam-l2, torch-adamw, torch-adam, mindspore-adamw, eps-hat or muon,\n"
+              "and what differs: lr=1e-3,weight_decay=0.1,decay=matrices,max_norm=1,..")
       .holds("NAME[,KEY=VALUE,..]")
       .excludes(describe);
   options
       .option("--modes-of", verb.modes_of,
-              "compute what is another function by design under that strategy as it is there: balance "
-              "losses over groups of ranks, capacity, redistributed samples")
+              "compute what is another function by design under that strategy as it is there:\n"
+              "balance losses over groups of ranks, capacity, redistributed samples")
       .holds("KEY=VALUE,..")
       .excludes(describe);
   options
@@ -142,11 +142,9 @@ void declare(ReplayVerb& verb, Options& options) {
   given("--weights", verb.weights,
         "start from these: a replay's dump, or a checkpoint with Hugging Face's names");
   given("--tokens", verb.tokens,
-        "integers [micro-batches, sequences, length + 1], 'tokens' and 'targets', or a replay's dump");
+        "integers [micro-batches, sequences, length + 1], 'tokens' and 'targets',\nor a replay's dump");
   given("--routing", verb.routing, "take the experts that the routers of this dump of a replay have chosen");
-  options
-      .option("--fault", verb.fault,
-              "do it wrong as a known fault does, or as several: F001,F131; assay faults lists them")
+  options.option("--fault", verb.fault, "do it wrong as known faults do: F001,F131; assay faults lists them")
       .holds("ID")
       .excludes(describe);
   const Option& dump = options.option("--dump", verb.dump, "write everything but moves as an assay-dump")
@@ -154,7 +152,7 @@ void declare(ReplayVerb& verb, Options& options) {
                            .excludes(describe);
   options
       .option("--dump-only", verb.dump_only,
-              "only tensors of this module, module.slot or module.slot.arg; * and ? as in a shell")
+              "only this module, module.slot or module.slot.arg; * and ? as in a shell")
       .holds("PATTERN")
       .needs(dump);
   options.option("--dump-steps", verb.dump_steps, "only these steps").holds("N,N-N").needs(dump);
