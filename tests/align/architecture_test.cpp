@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace assay::align {
+namespace assay::align::architecture_test {
 namespace {
 
 std::int64_t total(const std::string& model) {
@@ -59,4 +59,4 @@ TEST(Architecture, TermsAreThoseOfTheFullModel) {
 }
 
 }  // namespace
-}  // namespace assay::align
+}  // namespace assay::align::architecture_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace assay::align {
+namespace assay::align::checkups_test {
 namespace {
 
 // Rank 0 of three asks; the others answer with these steps.
@@ -107,4 +107,4 @@ TEST(Checkups, WhoHasNotBegunMayTakeLonger) {
 }
 
 }  // namespace
-}  // namespace assay::align
+}  // namespace assay::align::checkups_test

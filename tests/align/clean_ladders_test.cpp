@@ -8,7 +8,7 @@
 #include "assay/align/ladder/ladder_report.h"
 #include "assay/align/ladder/walk.h"
 
-namespace assay::align {
+namespace assay::align::clean_ladders_test {
 namespace {
 
 struct Case {
@@ -64,4 +64,4 @@ INSTANTIATE_TEST_SUITE_P(Models, CleanLadder, testing::ValuesIn(cases()),
                          [](const auto& info) { return info.param.model + "_" + info.param.precision; });
 
 }  // namespace
-}  // namespace assay::align
+}  // namespace assay::align::clean_ladders_test

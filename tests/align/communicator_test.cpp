@@ -10,7 +10,7 @@
 #include "assay/golden/error.h"
 #include "ranks_under_test.h"
 
-namespace assay::align {
+namespace assay::align::communicator_test {
 namespace {
 
 using testing::AllOf;
@@ -200,4 +200,4 @@ TEST_P(Ranks, WhoIsDoneWaitsForWhoComputes) {
 }
 
 }  // namespace
-}  // namespace assay::align
+}  // namespace assay::align::communicator_test

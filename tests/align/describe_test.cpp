@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace assay::align {
+namespace assay::align::describe_test {
 namespace {
 
 using testing::HasSubstr;
@@ -34,4 +34,4 @@ TEST(Describe, GivesEachCountItsRow) {
 }
 
 }  // namespace
-}  // namespace assay::align
+}  // namespace assay::align::describe_test

@@ -10,7 +10,7 @@
 #include "assay/golden/error.h"
 #include "strategy_run.h"
 
-namespace assay::align {
+namespace assay::align::exact_test {
 namespace {
 
 const std::vector<std::string> strategies = {
@@ -152,4 +152,4 @@ INSTANTIATE_TEST_SUITE_P(Models, ExactArithmetic, testing::Values("latent", "gro
                          [](const auto& info) { return info.param; });
 
 }  // namespace
-}  // namespace assay::align
+}  // namespace assay::align::exact_test

@@ -6,7 +6,7 @@
 
 #include "strategy_run.h"
 
-namespace assay::align {
+namespace assay::align::expert_placement_test {
 namespace {
 
 using testing::ElementsAre;
@@ -63,4 +63,4 @@ TEST_F(MovingExperts, MuonsMomentumGoesWithThem) {
 }
 
 }  // namespace
-}  // namespace assay::align
+}  // namespace assay::align::expert_placement_test

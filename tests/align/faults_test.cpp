@@ -10,7 +10,7 @@
 #include "assay/golden/error.h"
 #include "strategy_run.h"
 
-namespace assay::align {
+namespace assay::align::faults_test {
 namespace {
 
 using testing::HasSubstr;
@@ -114,4 +114,4 @@ INSTANTIATE_TEST_SUITE_P(Catalogue, PlantedFault, testing::Range(std::size_t{0},
                          id_of);
 
 }  // namespace
-}  // namespace assay::align
+}  // namespace assay::align::faults_test

@@ -11,7 +11,7 @@
 #include "assay/golden/error.h"
 #include "expected.h"
 
-namespace assay::align {
+namespace assay::align::fp8_operands_test {
 namespace {
 
 using enum TokenBlocks;
@@ -150,4 +150,4 @@ TEST(Fp8Operands, GroupsThatAreNoneAreSaid) {
 }
 
 }  // namespace
-}  // namespace assay::align
+}  // namespace assay::align::fp8_operands_test

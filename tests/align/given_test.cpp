@@ -7,7 +7,7 @@
 #include "assay/golden/error.h"
 #include "strategy_run.h"
 
-namespace assay::align {
+namespace assay::align::given_test {
 namespace {
 
 const Batch routed = {.sequences = 2, .length = 16, .is_routed = true};
@@ -80,4 +80,4 @@ TEST(Selection, HasStepsAndPatterns) {
 }
 
 }  // namespace
-}  // namespace assay::align
+}  // namespace assay::align::given_test

@@ -3,7 +3,7 @@
 
 #include "expected.h"
 
-namespace assay::align {
+namespace assay::align::huggingface_test {
 namespace {
 
 class ModelingCode : public testing::TestWithParam<std::string> {};
@@ -30,4 +30,4 @@ INSTANTIATE_TEST_SUITE_P(Families, ModelingCode, testing::Values("deepseek_v3", 
                          [](const auto& info) { return info.param; });
 
 }  // namespace
-}  // namespace assay::align
+}  // namespace assay::align::huggingface_test

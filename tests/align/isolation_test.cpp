@@ -10,7 +10,7 @@
 #include "assay/compare/diff.h"
 #include "expected.h"
 
-namespace assay::align {
+namespace assay::align::isolation_test {
 namespace {
 
 // What is wrong: this result of this operator, there.
@@ -171,4 +171,4 @@ INSTANTIATE_TEST_SUITE_P(Precisions, Isolation,
                          [](const auto& info) { return std::string(name(info.param.precision)); });
 
 }  // namespace
-}  // namespace assay::align
+}  // namespace assay::align::isolation_test

@@ -9,7 +9,7 @@
 #include "assay/align/ladder/walk.h"
 #include "assay/golden/error.h"
 
-namespace assay::align {
+namespace assay::align::ladder_test {
 namespace {
 
 using testing::ElementsAre;
@@ -423,4 +423,4 @@ TEST(Configurations, OtherWeightsAreNamedBeforeTheNumbers) {
 }
 
 }  // namespace
-}  // namespace assay::align
+}  // namespace assay::align::ladder_test

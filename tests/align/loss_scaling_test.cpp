@@ -6,7 +6,7 @@
 #include "assay/align/step/step.h"
 #include "assay/golden/error.h"
 
-namespace assay::align {
+namespace assay::align::loss_scaling_test {
 namespace {
 
 using testing::ElementsAre;
@@ -112,4 +112,4 @@ TEST(LossScaling, IsTakenOutOfTheGradients) {
 }
 
 }  // namespace
-}  // namespace assay::align
+}  // namespace assay::align::loss_scaling_test

@@ -3,7 +3,7 @@
 
 #include "expected.h"
 
-namespace assay::align {
+namespace assay::align::loss_shares_test {
 namespace {
 
 using Gradients = std::map<std::string, std::vector<double>>;
@@ -125,4 +125,4 @@ TEST(InitialIndices, APromptHasNoTargetsAtAnyDepth) {
 }
 
 }  // namespace
-}  // namespace assay::align
+}  // namespace assay::align::loss_shares_test

@@ -10,7 +10,7 @@
 #include "assay/operators/engine/fp8_codes.h"
 #include "expected.h"
 
-namespace assay::align {
+namespace assay::align::mixed_precision_test {
 namespace {
 
 using testing::ElementsAre;
@@ -203,4 +203,4 @@ TEST(RoundSum, IsBehindEachAdditionOrOnce) {
 }
 
 }  // namespace
-}  // namespace assay::align
+}  // namespace assay::align::mixed_precision_test

@@ -9,7 +9,7 @@
 #include "assay/align/step/step.h"
 #include "assay/golden/error.h"
 
-namespace assay::align {
+namespace assay::align::mixed_strategies_test {
 namespace {
 
 struct Outcome {
@@ -227,4 +227,4 @@ TEST(ReducedGradients, CountTheAdditionsBehindEachOther) {
 }
 
 }  // namespace
-}  // namespace assay::align
+}  // namespace assay::align::mixed_strategies_test

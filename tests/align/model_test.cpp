@@ -10,7 +10,7 @@
 #include "assay/align/model/model_toml.h"
 #include "assay/golden/error.h"
 
-namespace assay::align {
+namespace assay::align::model_test {
 namespace {
 
 using testing::AllOf;
@@ -127,4 +127,4 @@ TEST(Model, AnUnknownNameListsThePresets) {
 }
 
 }  // namespace
-}  // namespace assay::align
+}  // namespace assay::align::model_test

@@ -8,7 +8,7 @@
 #include "assay/golden/error.h"
 #include "strategy_run.h"
 
-namespace assay::align {
+namespace assay::align::modes_test {
 namespace {
 
 using testing::ElementsAre;
@@ -161,4 +161,4 @@ TEST(Modes, WhatCannotBeReplayedIsRefused) {
 }
 
 }  // namespace
-}  // namespace assay::align
+}  // namespace assay::align::modes_test

@@ -5,7 +5,7 @@
 
 #include "strategy_run.h"
 
-namespace assay::align {
+namespace assay::align::optimizer_strategies_test {
 namespace {
 
 // float64: a few hundred sums of some hundred terms in another order.
@@ -85,4 +85,4 @@ TEST(Muon, OfTheBlocksOfAMatrixIsAnotherFunction) {
 }
 
 }  // namespace
-}  // namespace assay::align
+}  // namespace assay::align::optimizer_strategies_test

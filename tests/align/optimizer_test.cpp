@@ -6,7 +6,7 @@
 #include "assay/align/step/step.h"
 #include "expected.h"
 
-namespace assay::align {
+namespace assay::align::optimizer_test {
 namespace {
 
 const nlohmann::json& training() {
@@ -119,4 +119,4 @@ TEST(Average, OfAStepIsOverItsOwnTargets) {
 }
 
 }  // namespace
-}  // namespace assay::align
+}  // namespace assay::align::optimizer_test

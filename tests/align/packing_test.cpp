@@ -5,7 +5,7 @@
 
 #include "assay/align/strategies/redistribution.h"
 
-namespace assay::align {
+namespace assay::align::packing_test {
 namespace {
 
 using testing::ElementsAre;
@@ -51,4 +51,4 @@ TEST(Redistribution, SamplesWithoutTargetsAreNoWork) {
 }
 
 }  // namespace
-}  // namespace assay::align
+}  // namespace assay::align::packing_test

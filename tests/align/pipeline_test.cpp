@@ -10,7 +10,7 @@
 
 #include "assay/golden/error.h"
 
-namespace assay::align {
+namespace assay::align::pipeline_test {
 namespace {
 
 using testing::HasSubstr;
@@ -132,4 +132,4 @@ TEST(Pipeline, WhatDoesNotFitIsAnErrorThatSaysWhy) {
 }
 
 }  // namespace
-}  // namespace assay::align
+}  // namespace assay::align::pipeline_test

@@ -8,7 +8,7 @@
 #include "assay/align/step/step.h"
 #include "assay/golden/error.h"
 
-namespace assay::align {
+namespace assay::align::plan_test {
 namespace {
 
 using testing::ElementsAre;
@@ -160,4 +160,4 @@ TEST_F(Types, ItsReductionMakesItRight) {
 }
 
 }  // namespace
-}  // namespace assay::align
+}  // namespace assay::align::plan_test

@@ -8,7 +8,7 @@
 #include "assay/align/ranks/ranks.h"
 #include "assay/golden/error.h"
 
-namespace assay::align {
+namespace assay::align::reduce_order_test {
 namespace {
 
 using testing::HasSubstr;
@@ -56,4 +56,4 @@ TEST(ReduceOrder, PartsThatDoNotFitAreNotAddedUp) {
 }
 
 }  // namespace
-}  // namespace assay::align
+}  // namespace assay::align::reduce_order_test

@@ -4,7 +4,7 @@
 #include "assay/align/step/step.h"
 #include "expected.h"
 
-namespace assay::align {
+namespace assay::align::replay_test {
 namespace {
 
 Model load(const std::string& name) {
@@ -92,4 +92,4 @@ INSTANTIATE_TEST_SUITE_P(Presets, Step,
                          });
 
 }  // namespace
-}  // namespace assay::align
+}  // namespace assay::align::replay_test

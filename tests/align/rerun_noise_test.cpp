@@ -8,7 +8,7 @@
 
 #include "assay/align/ladder/check_rung.h"
 
-namespace assay::align {
+namespace assay::align::rerun_noise_test {
 namespace {
 
 using testing::Each;
@@ -131,4 +131,4 @@ TEST(Determinism, ASecondRunIsComparedBitForBit) {
 }
 
 }  // namespace
-}  // namespace assay::align
+}  // namespace assay::align::rerun_noise_test

@@ -5,7 +5,7 @@
 #include "assay/align/settings/parallel.h"
 #include "assay/golden/error.h"
 
-namespace assay::align {
+namespace assay::align::settings_test {
 namespace {
 
 template <class F>
@@ -90,4 +90,4 @@ TEST(OptimizerRules, ClippingBringsTheNormToItsLimit) {
 }
 
 }  // namespace
-}  // namespace assay::align
+}  // namespace assay::align::settings_test

@@ -5,7 +5,7 @@
 
 #include "strategy_run.h"
 
-namespace assay::align {
+namespace assay::align::strategies_test {
 namespace {
 
 // float64: a few hundred sums of some hundred terms in another order.
@@ -45,4 +45,4 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 }  // namespace
-}  // namespace assay::align
+}  // namespace assay::align::strategies_test

@@ -6,7 +6,7 @@
 
 #include "assay/golden/error.h"
 
-namespace assay::align {
+namespace assay::align::together_test {
 namespace {
 
 TEST(Together, AListOfFaultsIsTakenApart) {
@@ -19,4 +19,4 @@ TEST(Together, AListOfFaultsIsTakenApart) {
 }
 
 }  // namespace
-}  // namespace assay::align
+}  // namespace assay::align::together_test

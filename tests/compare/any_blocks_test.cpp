@@ -11,7 +11,7 @@
 #include "assay/operators/engine/golden.h"
 #include "memory_dump.h"
 
-namespace assay {
+namespace assay::any_blocks_test {
 namespace {
 
 constexpr std::int64_t in = 24, out = 16, experts = 2;
@@ -147,4 +147,4 @@ TEST(AnyBlocks, AreOfFp8Alone) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::any_blocks_test

@@ -15,7 +15,7 @@
 #include "instruction_sets.h"
 #include "metrics_bits.h"
 
-namespace assay {
+namespace assay::block_test {
 namespace {
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
@@ -156,4 +156,4 @@ TEST(Block, KeepsTheFirstOfTheLargest) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::block_test

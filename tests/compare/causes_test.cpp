@@ -3,7 +3,7 @@
 
 #include "recorded_pair.h"
 
-namespace assay {
+namespace assay::causes_test {
 namespace {
 
 using testing::HasSubstr;
@@ -156,4 +156,4 @@ TEST(Causes, ConstantsAndScalarsProveNothing) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::causes_test

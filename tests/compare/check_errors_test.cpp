@@ -1,7 +1,7 @@
 #include "check_case.h"
 
 // Cases that are not what case.json declares.
-namespace assay {
+namespace assay::check_errors_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -104,4 +104,4 @@ TEST_F(Check, OutputsThatAreNotWhatIsDeclared) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::check_errors_test

@@ -5,7 +5,7 @@
 #include "check_case.h"
 
 // The committed cases as a kernel might return them: right values, and each element wrong in turn.
-namespace assay {
+namespace assay::check_every_case_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -149,4 +149,4 @@ TEST_P(EveryCase, PassesWithAllElementsAsFarOffAsTheyMayBe) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::check_every_case_test

@@ -5,7 +5,7 @@
 #include "assay/golden/error.h"
 #include "check_case.h"
 
-namespace assay {
+namespace assay::check_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -226,4 +226,4 @@ TEST(FindCases, TakesACaseOrAFolderOfCases) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::check_test

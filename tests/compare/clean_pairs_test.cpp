@@ -6,7 +6,7 @@
 #include "assay/compare/origin/local_errors.h"
 #include "recorded_pair.h"
 
-namespace assay {
+namespace assay::clean_pairs_test {
 namespace {
 
 // Right results, added up in the orders that kernels have: no failure, and no operator to blame. The kernels
@@ -179,4 +179,4 @@ TEST(CleanPairs, GiveNoFailure) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::clean_pairs_test

@@ -5,7 +5,7 @@
 
 #include "faulty_pair.h"
 
-namespace assay {
+namespace assay::diagnosis_negative_test {
 namespace {
 
 // What has no explanation must get none. Each case is run with many seeds, shapes and dtypes.
@@ -295,4 +295,4 @@ TEST(NoDiagnosis, WhereThePairPasses) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::diagnosis_negative_test

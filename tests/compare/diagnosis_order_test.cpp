@@ -6,7 +6,7 @@
 
 #include "faulty_pair.h"
 
-namespace assay {
+namespace assay::diagnosis_order_test {
 namespace {
 
 using testing::HasSubstr;
@@ -189,4 +189,4 @@ TEST(DiagnosisOfOrder, RopePosition) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::diagnosis_order_test

@@ -8,7 +8,7 @@
 
 #include "faulty_pair.h"
 
-namespace assay {
+namespace assay::diagnosis_test {
 namespace {
 
 using testing::HasSubstr;
@@ -289,4 +289,4 @@ TEST(Diagnosis, AnInfinityWithoutALimitInSightSaysNothing) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::diagnosis_test

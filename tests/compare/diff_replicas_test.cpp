@@ -1,6 +1,6 @@
 #include "diff_dumps.h"
 
-namespace assay {
+namespace assay::diff_replicas_test {
 namespace {
 
 using testing::ElementsAre;
@@ -70,4 +70,4 @@ TEST(Diff, ReplicasOfTheReferenceCountToo) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::diff_replicas_test

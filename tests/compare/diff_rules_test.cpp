@@ -1,7 +1,7 @@
 #include "diff_dumps.h"
 
 // What decides a verdict: rules, counts and policies.
-namespace assay {
+namespace assay::diff_rules_test {
 namespace {
 
 using testing::ElementsAre;
@@ -160,4 +160,4 @@ TEST(Diff, DerivedBoundsNeedAnOperator) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::diff_rules_test

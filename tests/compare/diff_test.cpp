@@ -1,6 +1,6 @@
 #include "diff_dumps.h"
 
-namespace assay {
+namespace assay::diff_test {
 namespace {
 
 using testing::ElementsAre;
@@ -200,4 +200,4 @@ TEST(Diff, ExpertsThatNearlyTieAreExplained) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::diff_test

@@ -11,7 +11,7 @@
 #include "assay/compare/report/html/html.h"
 #include "memory_dump.h"
 
-namespace assay {
+namespace assay::error_map_test {
 namespace {
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
@@ -160,4 +160,4 @@ TEST(ErrorMap, OnlyOfTheFirstThatDoNotPass) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::error_map_test

@@ -3,7 +3,7 @@
 
 #include "faulty_pair.h"
 
-namespace assay {
+namespace assay::error_pattern_test {
 namespace {
 
 std::string pattern(const Shape& shape, const std::function<bool(const Shape&)>& wrong) {
@@ -62,4 +62,4 @@ TEST(ErrorPattern, NothingToSay) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::error_pattern_test

@@ -5,7 +5,7 @@
 
 #include "assay/compare/report/folds.h"
 
-namespace assay {
+namespace assay::folds_test {
 namespace {
 
 using testing::ElementsAre;
@@ -105,4 +105,4 @@ TEST(Folds, NothingIsLost) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::folds_test

@@ -12,14 +12,14 @@
 #include "instruction_sets.h"
 #include "metrics_bits.h"
 
-namespace assay {
+namespace assay::fused_test {
 namespace {
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 using Values = std::vector<double>;
 
-Tensor tensor(DType dtype, const Values& values) {
+Tensor tensor_of(DType dtype, const Values& values) {
   return Tensor::from_values(dtype, {static_cast<std::int64_t>(values.size())}, values);
 }
 
@@ -247,7 +247,7 @@ TEST(Fused, IsThePlainLoop) {
           const std::size_t size = sizes[random() % std::size(sizes)];
           Values a(size), r(size);
           kind.make(a, r, random);
-          const Tensor actual = tensor(left, a), reference = tensor(right, r);
+          const Tensor actual = tensor_of(left, a), reference = tensor_of(right, r);
           const Allowed& allowed = tolerances[random() % std::size(tolerances)];
           SCOPED_TRACE(testing::Message()
                        << name(left) << " against " << name(right) << ", " << kind.name << ", " << size
@@ -269,7 +269,7 @@ TEST(Fused, GivesTheSameBitsOnEveryInstructionSetAndForAnyNumberOfThreads) {
     for (const Kind& kind : kinds) {
       Values a(600'007), r(a.size());
       kind.make(a, r, random);
-      const Tensor actual = tensor(left, a), reference = tensor(right, r);
+      const Tensor actual = tensor_of(left, a), reference = tensor_of(right, r);
       const Allowed& allowed = tolerances[random() % std::size(tolerances)];
       const Metrics one = measure(actual, reference, allowed, 1);
       for (const int threads : {2, 3, 4, 5}) {
@@ -285,4 +285,4 @@ TEST(Fused, GivesTheSameBitsOnEveryInstructionSetAndForAnyNumberOfThreads) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::fused_test

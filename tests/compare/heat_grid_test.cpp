@@ -6,7 +6,7 @@
 
 #include "assay/compare/report/html/heat_grid.h"
 
-namespace assay {
+namespace assay::heat_grid_test {
 namespace {
 
 std::optional<HeatGrid> kinds_of(const std::vector<std::string>& modules) {
@@ -61,4 +61,4 @@ TEST(HeatGrid, NumbersThatAreNoLayersDoNotMatter) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::heat_grid_test

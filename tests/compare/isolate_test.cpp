@@ -10,7 +10,7 @@
 #include "assay/operators/engine/golden.h"
 #include "recorded_pair.h"
 
-namespace assay {
+namespace assay::isolate_test {
 namespace {
 
 using testing::HasSubstr;
@@ -239,4 +239,4 @@ TEST(ScaleTest, TellsAFactorFromRoundings) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::isolate_test

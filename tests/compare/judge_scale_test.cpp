@@ -2,7 +2,7 @@
 
 // What is left of a tolerance for a tensor that is smaller than it, and bounds that each element has of its
 // own.
-namespace assay {
+namespace assay::judge_scale_test {
 namespace {
 
 using testing::ElementsAre;
@@ -98,4 +98,4 @@ TEST(Judge, ZerosNeverPassForATensorBelowItsBound) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::judge_scale_test

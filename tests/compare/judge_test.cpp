@@ -5,7 +5,7 @@
 
 #include "judged.h"
 
-namespace assay {
+namespace assay::judge_test {
 namespace {
 
 using testing::ElementsAre;
@@ -235,4 +235,4 @@ TEST(Judge, NanThatPassesIsSaid) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::judge_test

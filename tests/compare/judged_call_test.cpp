@@ -6,7 +6,7 @@
 
 #include "recorded_pair.h"
 
-namespace assay {
+namespace assay::judged_call_test {
 namespace {
 
 // y = rms_norm(x) with weights of one, and one element of it that is off.
@@ -100,4 +100,4 @@ TEST(JudgedCall, OfManyRowsOfExpertsNoneIsLeftOut) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::judged_call_test

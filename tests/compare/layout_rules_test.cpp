@@ -13,7 +13,7 @@
 
 // Dumps that say nothing of their ranks, put together by a rules file. Each tensor counts 0, 1, 2, ..; what a
 // rank holds of it stands here as plain index arithmetic.
-namespace assay {
+namespace assay::layout_rules_test {
 namespace {
 
 using testing::HasSubstr;
@@ -283,4 +283,4 @@ TEST(LayoutRules, ErrorsNameTheRuleAndWhatItLacks) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::layout_rules_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace assay {
+namespace assay::least_squares_test {
 namespace {
 
 // Of two elements and one unknown a fit is exact by accident, and so is what is derived from it.
@@ -15,4 +15,4 @@ TEST(Estimates, OfFewElementsAreNotBelievedMoreForBeingDerived) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::least_squares_test

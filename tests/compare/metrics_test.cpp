@@ -14,7 +14,7 @@
 #include "assay/golden/error.h"
 #include "metrics_bits.h"
 
-namespace assay {
+namespace assay::metrics_test {
 namespace {
 
 using nlohmann::json;
@@ -285,4 +285,4 @@ TEST(Metrics, AWindowThatCannotBeReadIsAnErrorOnEveryThread) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::metrics_test

@@ -6,7 +6,7 @@
 
 #include "optimizer_fault.h"
 
-namespace assay {
+namespace assay::optimizer_clip_test {
 namespace {
 
 using Optimizer = OptimizerUnderTest;
@@ -109,4 +109,4 @@ TEST(OptimizerClip, GroupsClippedByTheirOwnNorms) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::optimizer_clip_test

@@ -6,7 +6,7 @@
 
 #include "optimizer_fault.h"
 
-namespace assay {
+namespace assay::optimizer_faults_test {
 namespace {
 
 using Optimizer = OptimizerUnderTest;
@@ -191,4 +191,4 @@ TEST(OptimizerFaults, AWrongGradientIsNoFaultOfTheOptimizer) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::optimizer_faults_test

@@ -6,7 +6,7 @@
 
 #include "optimizer_fault.h"
 
-namespace assay {
+namespace assay::optimizer_stale_test {
 namespace {
 
 using Optimizer = OptimizerUnderTest;
@@ -142,4 +142,4 @@ TEST(OptimizerStale, GradientOfAnotherParameter) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::optimizer_stale_test

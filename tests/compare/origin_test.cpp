@@ -10,7 +10,7 @@
 #include "assay/operators/engine/golden.h"
 #include "memory_dump.h"
 
-namespace assay {
+namespace assay::origin_test {
 namespace {
 
 using testing::HasSubstr;
@@ -323,4 +323,4 @@ TEST(Causes, AFactorIsNamed) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::origin_test

@@ -2,7 +2,7 @@
 
 #include "recorded_pair.h"
 
-namespace assay {
+namespace assay::planted_faults_test {
 namespace {
 
 using testing::HasSubstr;
@@ -137,4 +137,4 @@ TEST(PlantedFaults, TinyErrorsOfTinyValuesAreNone) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::planted_faults_test

@@ -10,7 +10,7 @@
 #include "../dumps/scratch.h"
 #include "assay/golden/error.h"
 
-namespace assay {
+namespace assay::policy_test {
 namespace {
 
 using testing::ElementsAre;
@@ -207,4 +207,4 @@ TEST(Policies, AFileThatIsNotThereIsOneClearError) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::policy_test

@@ -6,7 +6,7 @@
 
 #include "report_samples.h"
 
-namespace assay {
+namespace assay::printable_test {
 namespace {
 
 TEST(Printable, EscapesWhatMisleadsAndKeepsTheRest) {
@@ -61,4 +61,4 @@ TEST(Reports, CommandsToRepeatAreSafeToShow) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::printable_test

@@ -11,7 +11,7 @@
 #include "memory_dump.h"
 #include "recorded_pair.h"
 
-namespace assay {
+namespace assay::propagated_error_test {
 namespace {
 
 using Kind = Origin::Kind;
@@ -106,4 +106,4 @@ TEST(PropagatedError, AGradientThatIsOffExplainsNoStep) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::propagated_error_test

@@ -10,7 +10,7 @@
 #include "../dumps/scratch.h"
 #include "assay/operators/engine/generate.h"
 
-namespace assay {
+namespace assay::prove_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -327,4 +327,4 @@ TEST(Baseline, IsNotThereForFloat64) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::prove_test

@@ -10,7 +10,7 @@
 #include "assay/operators/engine/golden.h"
 #include "memory_dump.h"
 
-namespace assay {
+namespace assay::recorded_names_test {
 namespace {
 
 using testing::HasSubstr;
@@ -164,4 +164,4 @@ TEST(RecordedNames, AParametersGradientNeedsTheOneThatIsHandedBack) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::recorded_names_test

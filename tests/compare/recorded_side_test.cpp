@@ -10,7 +10,7 @@
 #include "assay/compare/diff.h"
 #include "memory_dump.h"
 
-namespace assay {
+namespace assay::recorded_side_test {
 namespace {
 
 using testing::HasSubstr;
@@ -204,4 +204,4 @@ TEST(RecordedSide, ANanOnOneSideFails) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::recorded_side_test

@@ -5,7 +5,7 @@
 
 #include "report_samples.h"
 
-namespace assay {
+namespace assay::report_csv_test {
 namespace {
 
 using testing::Not;
@@ -84,4 +84,4 @@ TEST(Csv, DisarmsFormulas) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::report_csv_test

@@ -5,7 +5,7 @@
 
 #include "report_samples.h"
 
-namespace assay {
+namespace assay::report_github_test {
 namespace {
 
 using testing::HasSubstr;
@@ -40,4 +40,4 @@ TEST(Github, NoNameBreaksALine) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::report_github_test

@@ -10,7 +10,7 @@
 #include "assay/compare/result/printable.h"
 #include "report_samples.h"
 
-namespace assay {
+namespace assay::report_html_test {
 namespace {
 
 using testing::HasSubstr;
@@ -234,4 +234,4 @@ TEST(Html, ShadesTurnAtTheLimit) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::report_html_test

@@ -7,7 +7,7 @@
 
 #include "report_samples.h"
 
-namespace assay {
+namespace assay::report_json_test {
 namespace {
 
 using nlohmann::json;
@@ -73,4 +73,4 @@ TEST(JsonReport, KeepsNamesAndPrintsNoControlCharacters) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::report_json_test

@@ -7,7 +7,7 @@
 
 #include "report_samples.h"
 
-namespace assay {
+namespace assay::report_junit_test {
 namespace {
 
 using testing::HasSubstr;
@@ -174,4 +174,4 @@ TEST(Junit, EscapesMarkup) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::report_junit_test

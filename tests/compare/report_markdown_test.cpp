@@ -5,7 +5,7 @@
 
 #include "report_samples.h"
 
-namespace assay {
+namespace assay::report_markdown_test {
 namespace {
 
 using testing::HasSubstr;
@@ -75,4 +75,4 @@ TEST(Markdown, EscapesMarkup) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::report_markdown_test

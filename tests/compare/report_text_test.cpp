@@ -7,7 +7,7 @@
 #include "assay/compare/report/text_lines.h"
 #include "report_samples.h"
 
-namespace assay {
+namespace assay::report_text_test {
 namespace {
 
 using testing::ElementsAre;
@@ -177,4 +177,4 @@ TEST(Text, DisarmsHostileNames) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::report_text_test

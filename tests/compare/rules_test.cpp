@@ -6,7 +6,7 @@
 #include "../dumps/scratch.h"
 #include "assay/golden/error.h"
 
-namespace assay {
+namespace assay::rules_test {
 namespace {
 
 using testing::ElementsAre;
@@ -214,4 +214,4 @@ TEST(Rules, AFileThatIsNotThereIsOneClearError) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::rules_test

@@ -5,7 +5,7 @@
 #include "assay/operators/engine/golden.h"
 #include "recorded_pair.h"
 
-namespace assay {
+namespace assay::seeded_calls_test {
 namespace {
 
 using testing::HasSubstr;
@@ -212,4 +212,4 @@ TEST(SeededCalls, UnrelatedErrorsHaveNoSuchCause) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::seeded_calls_test

@@ -2,7 +2,7 @@
 
 #include "seeded_fault.h"
 
-namespace assay {
+namespace assay::seeded_faults_test {
 namespace {
 
 Fault cleared(const std::string& name, const std::function<bool(std::int64_t)>& region,
@@ -91,4 +91,4 @@ TEST(SeededFaults, FlushedSubnormals) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::seeded_faults_test

@@ -2,7 +2,7 @@
 
 #include "seeded_fault.h"
 
-namespace assay {
+namespace assay::seeded_places_test {
 namespace {
 
 // Slice j of the middle dimension of [outer, count, inner] holds the right slice source(j); -1: zeros.
@@ -108,4 +108,4 @@ TEST(SeededFaults, Places) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::seeded_places_test

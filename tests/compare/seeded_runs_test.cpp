@@ -3,7 +3,7 @@
 
 #include "recorded_pair.h"
 
-namespace assay {
+namespace assay::seeded_runs_test {
 namespace {
 
 using testing::HasSubstr;
@@ -142,4 +142,4 @@ TEST(SeededRuns, AddedTerms) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::seeded_runs_test

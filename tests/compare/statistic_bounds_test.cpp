@@ -9,7 +9,7 @@
 #include "faulty_pair.h"
 #include "memory_dump.h"
 
-namespace assay {
+namespace assay::statistic_bounds_test {
 namespace {
 
 // As a device may: one accumulator, from the first element to the last; the results in the tensor's dtype.
@@ -188,4 +188,4 @@ TEST(StatisticBounds, OfSumsWithoutAToleranceAreZero) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::statistic_bounds_test

@@ -9,7 +9,7 @@
 #include "assay/compare/diff.h"
 #include "assay/compare/result/finding.h"
 
-namespace assay {
+namespace assay::statistics_test {
 namespace {
 
 using testing::ElementsAre;
@@ -129,4 +129,4 @@ TEST(Statistics, AreAcceptedAsAComparisonOnlyIfTheUserSaysSo) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::statistics_test

@@ -14,7 +14,7 @@
 #include "assay/compare/report/report.h"
 #include "memory_dump.h"
 
-namespace assay {
+namespace assay::team_test {
 namespace {
 
 using testing::Each;
@@ -111,4 +111,4 @@ TEST_F(TeamOfThreads, TheReportIsThatOfOneAlone) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::team_test

@@ -9,7 +9,7 @@
 #include "assay/operators/engine/golden.h"
 #include "recorded_pair.h"
 
-namespace assay {
+namespace assay::trouble_test {
 namespace {
 
 // A dump that reads tensors of one slot so many times, and fails at the next.
@@ -109,4 +109,4 @@ TEST(Bug, LeavesTheComparison) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::trouble_test

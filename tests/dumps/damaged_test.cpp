@@ -8,7 +8,7 @@
 #include "read_all.h"
 #include "scratch.h"
 
-namespace assay {
+namespace assay::damaged_test {
 namespace {
 
 /// True if everything was read; false if Error was thrown. Anything else ends the test program.
@@ -226,4 +226,4 @@ TEST(Damaged, SafetensorsHeadersThatLie) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::damaged_test

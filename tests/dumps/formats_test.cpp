@@ -11,7 +11,7 @@
 #include "read_all.h"
 #include "scratch.h"
 
-namespace assay {
+namespace assay::formats_test {
 namespace {
 
 using testing::HasSubstr;
@@ -232,4 +232,4 @@ TEST(Formats, MsprobeMustAgreeWithItsFiles) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::formats_test

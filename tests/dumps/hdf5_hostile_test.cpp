@@ -9,7 +9,7 @@
 #include "assay/golden/error.h"
 #include "scratch.h"
 
-namespace assay {
+namespace assay::hdf5_hostile_test {
 namespace {
 
 using testing::HasSubstr;
@@ -179,4 +179,4 @@ TEST(Hdf5Hostile, WhatWasNeverWrittenBehindAUserBlockIsFill) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::hdf5_hostile_test

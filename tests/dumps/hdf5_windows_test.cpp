@@ -12,7 +12,7 @@
 #include "assay/golden/error.h"
 #include "scratch.h"
 
-namespace assay {
+namespace assay::hdf5_windows_test {
 namespace {
 
 using testing::HasSubstr;
@@ -241,4 +241,4 @@ TEST(Hdf5Windows, ChunksAreDecodedOnceAndNotKeptForEver) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::hdf5_windows_test

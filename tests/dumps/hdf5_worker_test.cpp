@@ -14,7 +14,7 @@
 #include "assay/golden/error.h"
 #include "scratch.h"
 
-namespace assay {
+namespace assay::hdf5_worker_test {
 namespace {
 
 using testing::HasSubstr;
@@ -222,4 +222,4 @@ TEST(Hdf5Chunks, Fletcher32IsTheDefinition) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::hdf5_worker_test

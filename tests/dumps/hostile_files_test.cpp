@@ -8,7 +8,7 @@
 #include "read_all.h"
 #include "scratch.h"
 
-namespace assay {
+namespace assay::hostile_files_test {
 namespace {
 
 using testing::HasSubstr;
@@ -140,4 +140,4 @@ TEST(HostileFiles, EveryCutOfGgufIsAnError) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::hostile_files_test

@@ -14,7 +14,7 @@
 #include "read_all.h"
 #include "scratch.h"
 
-namespace assay {
+namespace assay::hostile_test {
 namespace {
 
 using testing::HasSubstr;
@@ -195,4 +195,4 @@ TEST(Hints, WideIntegersKeepTheirType) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::hostile_test

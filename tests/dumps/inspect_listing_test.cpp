@@ -9,7 +9,7 @@
 #include "assay/golden/error.h"
 #include "scratch.h"
 
-namespace assay {
+namespace assay::inspect_listing_test {
 namespace {
 
 using testing::ElementsAre;
@@ -136,4 +136,4 @@ TEST(Checksum, AreThoseOfTheStandards) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::inspect_listing_test

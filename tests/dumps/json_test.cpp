@@ -7,7 +7,7 @@
 
 #include "assay/golden/error.h"
 
-namespace assay {
+namespace assay::json_test {
 namespace {
 
 TEST(Json, KeepsTheOrderOfKeys) {
@@ -75,4 +75,4 @@ TEST(Json, AccessorsNameThePlaceAndTheKind) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::json_test

@@ -11,7 +11,7 @@
 #include "assay/golden/error.h"
 #include "scratch.h"
 
-namespace assay {
+namespace assay::killed_test {
 namespace {
 
 using testing::HasSubstr;
@@ -240,4 +240,4 @@ TEST(Killed, TheSecondContainerSaysWhatIsMissing) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::killed_test

@@ -7,7 +7,7 @@
 
 // What parts of real layouts make up is tested on the samples of tests/data/layout_samples, which PyTorch has
 // cut; here stands where each part lies.
-namespace assay {
+namespace assay::layout_test {
 namespace {
 
 using testing::ElementsAre;
@@ -121,4 +121,4 @@ TEST(Layout, HugeClaimsEndSoon) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::layout_test

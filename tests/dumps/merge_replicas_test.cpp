@@ -3,7 +3,7 @@
 #include "merged_dump.h"
 
 // Ranks that hold the same tensor, or the addends of its sum.
-namespace assay {
+namespace assay::merge_replicas_test {
 namespace {
 
 using testing::ElementsAre;
@@ -164,4 +164,4 @@ TEST(Merge, SumsOfIntegersDoNotWrap) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::merge_replicas_test

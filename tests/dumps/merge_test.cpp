@@ -3,7 +3,7 @@
 #include "merged_dump.h"
 
 // Ranks that hold a part each.
-namespace assay {
+namespace assay::merge_test {
 namespace {
 
 using testing::ElementsAre;
@@ -170,4 +170,4 @@ TEST(Merge, PaddingIsNobodys) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::merge_test

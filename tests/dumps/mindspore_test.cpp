@@ -7,7 +7,7 @@
 #include "assay/golden/error.h"
 #include "scratch.h"
 
-namespace assay {
+namespace assay::mindspore_test {
 namespace {
 
 using testing::ElementsAre;
@@ -184,4 +184,4 @@ TEST(MindSpore, ProtobufsNameTheToolThatConvertsThem) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::mindspore_test

@@ -2,7 +2,7 @@
 #include "msprobe_tree.h"
 
 // Trees that nobody should have written: the rest of the dump is read, and what is wrong has a sentence.
-namespace assay {
+namespace assay::msprobe_hostile_test {
 namespace {
 
 using testing::ElementsAre;
@@ -202,4 +202,4 @@ TEST(MsprobeHostile, ConstructOfAnotherKind) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::msprobe_hostile_test

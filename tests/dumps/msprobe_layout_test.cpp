@@ -1,7 +1,7 @@
 #include "assay/dumps/layout/merge.h"
 #include "msprobe_tree.h"
 
-namespace assay {
+namespace assay::msprobe_layout_test {
 namespace {
 
 using testing::ElementsAre;
@@ -109,4 +109,4 @@ TEST(MsprobeLayout, PartsThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::msprobe_layout_test

@@ -4,7 +4,7 @@
 #include "assay/dumps/msprobe/names.h"
 #include "msprobe_tree.h"
 
-namespace assay {
+namespace assay::msprobe_test {
 namespace {
 
 using testing::ElementsAre;
@@ -110,4 +110,4 @@ TEST(Msprobe, GroupsAreCollectedOnce) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::msprobe_test

@@ -4,7 +4,7 @@
 
 #include "assay/golden/error.h"
 
-namespace assay {
+namespace assay::pickle_test {
 namespace {
 
 using namespace std::string_view_literals;
@@ -103,4 +103,4 @@ TEST(Pickle, CirclesAndDepthAreHarmless) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::pickle_test

@@ -11,7 +11,7 @@
 #include "assay/golden/error.h"
 #include "scratch.h"
 
-namespace assay {
+namespace assay::plain_tensor_test {
 namespace {
 
 Identity plain(std::string module) {
@@ -123,4 +123,4 @@ TEST(PlainWriter, ATensorThatCannotBeReadLeavesNoFile) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::plain_tensor_test

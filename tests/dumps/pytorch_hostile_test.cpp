@@ -7,7 +7,7 @@
 #include "assay/golden/error.h"
 #include "scratch.h"
 
-namespace assay {
+namespace assay::pytorch_hostile_test {
 namespace {
 
 using testing::HasSubstr;
@@ -104,4 +104,4 @@ TEST(PytorchHostile, EveryCutOfAStreamIsAnError) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::pytorch_hostile_test

@@ -3,7 +3,7 @@
 #include "assay/dumps/record/dump.h"
 #include "assay/golden/error.h"
 
-namespace assay {
+namespace assay::record_test {
 namespace {
 
 TEST(Record, PlacementsReadBack) {
@@ -27,4 +27,4 @@ TEST(Record, IdentitiesReadWell) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::record_test

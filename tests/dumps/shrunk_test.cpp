@@ -7,7 +7,7 @@
 #include "assay/golden/error.h"
 #include "scratch.h"
 
-namespace assay {
+namespace assay::shrunk_test {
 namespace {
 
 using testing::HasSubstr;
@@ -53,4 +53,4 @@ TEST(ShrunkDeathTest, OtherBusErrorsStillEndTheProgram) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::shrunk_test

@@ -7,7 +7,7 @@
 #include "assay/golden/error.h"
 #include "scratch.h"
 
-namespace assay {
+namespace assay::writer_test {
 namespace {
 
 Record record_of(const Tensor& tensor, std::int64_t seq = 0, int rank = 0) {
@@ -136,4 +136,4 @@ TEST(Writer, EqualDumpsAreEqualFiles) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::writer_test

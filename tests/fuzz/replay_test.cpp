@@ -10,7 +10,7 @@
 
 // Replays what fuzzing has found (tests/data/fuzz/TARGET/*), and changes the seeds of every target a little
 // at random: the same bytes on every run.
-namespace assay {
+namespace assay::replay_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -73,4 +73,4 @@ INSTANTIATE_TEST_SUITE_P(Fuzz, EveryTarget, testing::ValuesIn(fuzz_targets()),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::replay_test

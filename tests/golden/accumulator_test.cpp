@@ -10,7 +10,7 @@
 #include "assay/golden/error.h"
 #include "assay/golden/exact_sum.h"
 
-namespace assay {
+namespace assay::accumulator_test {
 namespace {
 
 using testing::HasSubstr;
@@ -227,4 +227,4 @@ TEST(Accumulator, SaysWhatItDoesNotKnow) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::accumulator_test

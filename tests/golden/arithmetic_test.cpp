@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-namespace assay {
+namespace assay::arithmetic_test {
 namespace {
 
 TEST(Sum, IsWrittenLeftToRight) {
@@ -111,4 +111,4 @@ TEST(WithoutCancellation, TakesTheValueOfOneAndTheErrorOfTheOther) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::arithmetic_test

@@ -9,7 +9,7 @@
 
 #include "assay/golden/arithmetic.h"
 
-namespace assay {
+namespace assay::bound_test {
 namespace {
 
 // One step of a random straight-line program, for any scalar.
@@ -155,4 +155,4 @@ TEST(ErrorScope, NestsAndEnds) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::bound_test

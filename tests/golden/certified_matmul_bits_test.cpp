@@ -10,7 +10,7 @@
 #include "certified_product.h"
 
 // The same bits for any number of threads, instruction set and kernel of OpenBLAS.
-namespace assay {
+namespace assay::certified_matmul_bits_test {
 namespace {
 
 Product mixed_product(int threads) {
@@ -96,4 +96,4 @@ TEST(CertifiedMatmul, SameBitsForEveryKernelOfOpenBlas) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::certified_matmul_bits_test

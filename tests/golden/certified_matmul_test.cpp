@@ -9,7 +9,7 @@
 #include "assay/golden/error.h"
 #include "certified_product.h"
 
-namespace assay {
+namespace assay::certified_matmul_test {
 namespace {
 
 /// By MPFR: 770 bits hold every sum of float32 products (2^-298 to 2^256, K < 2^200). mpfr_get_flt rounds
@@ -245,4 +245,4 @@ TEST(CertifiedMatmul, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::certified_matmul_test

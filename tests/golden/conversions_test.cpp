@@ -14,7 +14,7 @@
 
 // encode() against an oracle that knows only the list of a format's numbers, and against PyTorch and
 // ml_dtypes.
-namespace assay {
+namespace assay::conversions_test {
 namespace {
 
 constexpr Rounding roundings[] = {Rounding::nearest_even, Rounding::nearest_away, Rounding::toward_zero};
@@ -280,4 +280,4 @@ TEST(Conversions, SpansAgreeWithSingleElements) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::conversions_test

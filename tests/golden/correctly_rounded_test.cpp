@@ -15,7 +15,7 @@
 #include "instruction_sets.h"
 #include "mpfr_oracle.h"
 
-namespace assay {
+namespace assay::correctly_rounded_test {
 namespace {
 
 constexpr float inf = std::numeric_limits<float>::infinity();
@@ -241,4 +241,4 @@ TEST(CorrectlyRounded, RefusesOtherLengths) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::correctly_rounded_test

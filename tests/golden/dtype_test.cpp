@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace assay {
+namespace assay::dtype_test {
 namespace {
 
 TEST(DType, NamesReadBack) {
@@ -13,4 +13,4 @@ TEST(DType, NamesReadBack) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::dtype_test

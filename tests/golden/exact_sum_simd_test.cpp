@@ -17,7 +17,7 @@
 #include "assay/golden/exact_sum.h"
 #include "instruction_sets.h"
 
-namespace assay {
+namespace assay::exact_sum_simd_test {
 namespace {
 
 using Integer = boost::multiprecision::cpp_int;
@@ -332,4 +332,4 @@ TEST(ExactSum, RefusesVectorsOfDifferentLengths) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::exact_sum_simd_test

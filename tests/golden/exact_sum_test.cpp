@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-namespace assay {
+namespace assay::exact_sum_test {
 namespace {
 
 using Integer = boost::multiprecision::cpp_int;
@@ -130,4 +130,4 @@ TEST(ExactSum, ClearStartsAgain) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::exact_sum_test

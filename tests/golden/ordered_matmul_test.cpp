@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace assay {
+namespace assay::ordered_matmul_test {
 namespace {
 
 // Magnitudes so far apart that another order, or a product that is not rounded, changes the sum.
@@ -65,4 +65,4 @@ TEST(OrderedMatmul, HasTheBitsOfThePlainLoops) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::ordered_matmul_test

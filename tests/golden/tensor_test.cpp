@@ -7,7 +7,7 @@
 
 #include "assay/golden/error.h"
 
-namespace assay {
+namespace assay::tensor_test {
 namespace {
 
 using testing::ElementsAre;
@@ -99,4 +99,4 @@ TEST(GatherView, NeverReachesOutside) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::tensor_test

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-namespace assay {
+namespace assay::truth_test {
 namespace {
 
 // Digits from DLMF and OEIS: A002193, A001113, A002162, A049469, A049470, A073744, A019704 and erf(1) from
@@ -58,4 +58,4 @@ TEST(Truth, CopiesAreIndependent) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::truth_test

@@ -12,7 +12,7 @@
 #include "assay/golden/arithmetic.h"
 #include "assay/golden/error.h"
 
-namespace assay {
+namespace assay::unrounded_test {
 namespace {
 
 using testing::ElementsAre;
@@ -159,4 +159,4 @@ TEST(Summation, ExactRoundsTheSumAlone) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::unrounded_test

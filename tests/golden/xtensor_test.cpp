@@ -5,7 +5,7 @@
 #include <xtensor/xmath.hpp>
 #include <xtensor/xview.hpp>
 
-namespace assay {
+namespace assay::xtensor_test {
 namespace {
 
 const std::vector<double> six = {1, 2, 3, 4, 5, 6};
@@ -52,4 +52,4 @@ TEST(XTensor, RefusesUnalignedBytes) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::xtensor_test

@@ -7,7 +7,7 @@
 #include "calls.h"
 
 // Attention beyond what every operator must hold to: what is masked goes nowhere, whatever it holds.
-namespace assay {
+namespace assay::attention_test {
 namespace {
 
 const Operator& attention() {
@@ -173,4 +173,4 @@ INSTANTIATE_TEST_SUITE_P(
             "decay has 3 channels; expected one for each of 2 heads, or 4 for each"}));
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::attention_test

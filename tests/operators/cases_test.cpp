@@ -11,7 +11,7 @@
 
 // Every case of tests/data/cases and torch_cases: outputs of PyTorch in float64, and the accumulation counts
 // that belong to them.
-namespace assay {
+namespace assay::cases_test {
 namespace {
 
 using nlohmann::json;
@@ -127,4 +127,4 @@ INSTANTIATE_TEST_SUITE_P(Cases, Case, testing::ValuesIn(case_folders()),
                          [](const auto& info) { return title(info.param); });
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::cases_test

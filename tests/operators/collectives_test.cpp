@@ -5,7 +5,7 @@
 
 // Collectives: orders of additions, told apart by sums whose rounding depends on them, and calls that cannot
 // be right.
-namespace assay {
+namespace assay::collectives_test {
 namespace {
 
 using testing::ElementsAre;
@@ -97,4 +97,4 @@ INSTANTIATE_TEST_SUITE_P(
               "concat_dim equal to split_dim"}));
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::collectives_test

@@ -1,7 +1,7 @@
 #include "calls.h"
 
 // Sums of products: exact zeros, agreement with matmul, and errors for bad calls.
-namespace assay {
+namespace assay::contractions_test {
 namespace {
 
 using testing::ElementsAre;
@@ -100,4 +100,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.op + std::to_string(info.index); });
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::contractions_test

@@ -7,7 +7,7 @@
 #include "calls.h"
 
 // Roundings to other formats, where they are easily wrong, and what a rounding does to a bound.
-namespace assay {
+namespace assay::conversions_test {
 namespace {
 
 using testing::Each;
@@ -144,4 +144,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.op + std::to_string(info.index); });
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::conversions_test

@@ -6,7 +6,7 @@
 #include "calls.h"
 
 // What the suite's smooth random inputs do not reach: ties, poles, steps, NaN.
-namespace assay {
+namespace assay::elementwise_test {
 namespace {
 
 using testing::ElementsAre;
@@ -100,4 +100,4 @@ TEST(Clip, NaNStaysAndMaxWinsOverMin) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::elementwise_test

@@ -1,7 +1,7 @@
 #include "calls.h"
 
 // A call that cannot be right ends in one Error that says what is wrong; never in a crash.
-namespace assay {
+namespace assay::errors_test {
 namespace {
 
 using testing::HasSubstr;
@@ -142,4 +142,4 @@ TEST(Generate, SaysWhatIsMissing) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::errors_test

@@ -3,7 +3,7 @@
 #include "assay/operators/engine/certified.h"
 #include "every_operator.h"
 
-namespace assay {
+namespace assay::every_operator_bounds_test {
 namespace {
 
 TEST_P(EveryOperator, Float64IsWithinItsBoundOfTheTruth) {
@@ -135,4 +135,4 @@ TEST_P(EveryOperator, ExactFillNeedsNoTolerance) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::every_operator_bounds_test

@@ -3,7 +3,7 @@
 #include "assay/golden/error.h"
 #include "every_operator.h"
 
-namespace assay {
+namespace assay::every_operator_declarations_test {
 namespace {
 
 TEST_P(EveryOperator, IsDeclaredSoundly) {
@@ -112,4 +112,4 @@ TEST(Operators, NamesAndAliasesAreUnique) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::every_operator_declarations_test

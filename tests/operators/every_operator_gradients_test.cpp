@@ -1,6 +1,6 @@
 #include "every_operator.h"
 
-namespace assay {
+namespace assay::every_operator_gradients_test {
 namespace {
 
 TEST_P(EveryOperator, BackwardIsTheDerivativeOfForward) {
@@ -65,4 +65,4 @@ TEST_P(EveryOperator, BackwardIsTheDerivativeOfForward) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::every_operator_gradients_test

@@ -1,6 +1,6 @@
 #include "every_operator.h"
 
-namespace assay {
+namespace assay::every_operator_special_values_test {
 namespace {
 
 // Every output element that feels a small change of an input must be NaN when the input is; where the input
@@ -75,4 +75,4 @@ TEST_P(EveryOperator, SpecialValuesNeverCrash) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::every_operator_special_values_test

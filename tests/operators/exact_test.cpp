@@ -12,7 +12,7 @@
 #include "split_sums.h"
 
 // The exact arithmetic: what is split over ranks and micro-batches has the bits of the whole.
-namespace assay {
+namespace assay::exact_test {
 namespace {
 
 std::vector<std::byte> bits(const Tensor& t) {
@@ -191,4 +191,4 @@ TEST(Exact, ASumBeyondFloat64IsAnError) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::exact_test

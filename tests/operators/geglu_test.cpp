@@ -4,7 +4,7 @@
 #include "assay/golden/error.h"
 #include "assay/operators/engine/generate.h"
 
-namespace assay {
+namespace assay::geglu_test {
 namespace {
 
 Tensor geglu(const std::vector<NamedTensor>& inputs, std::string_view attributes) {
@@ -25,4 +25,4 @@ TEST(GeGlu, AsksWhichHalfIsTheGate) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::geglu_test

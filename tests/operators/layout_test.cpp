@@ -9,7 +9,7 @@
 #include "calls.h"
 
 // What the operators that move elements promise beyond values: bits, counts, and errors for bad calls.
-namespace assay {
+namespace assay::layout_test {
 namespace {
 
 using testing::ElementsAre;
@@ -162,4 +162,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.op + std::to_string(info.index); });
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::layout_test

@@ -6,7 +6,7 @@
 #include "calls.h"
 
 // Losses over classes and norms: infinities, zeros, small losses, and what is shared between operators.
-namespace assay {
+namespace assay::losses_test {
 namespace {
 
 using testing::ElementsAre;
@@ -112,4 +112,4 @@ TEST(GroupNorm, NeedsGroupsOfEqualSize) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::losses_test

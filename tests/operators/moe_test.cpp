@@ -8,7 +8,7 @@
 
 // Routing and what moves tokens: how the operators of one MoE layer belong together, and calls that are
 // wrong.
-namespace assay {
+namespace assay::moe_test {
 namespace {
 
 using testing::ElementsAre;
@@ -242,4 +242,4 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"moe_aux_loss", {zeros("logits", {6})}, "top_k=1,kind=\"sequence\"", "expected [T, B, E]"}));
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::moe_test

@@ -6,7 +6,7 @@
 #include "calls.h"
 
 // Optimizers: what the suite's random inputs do not show, and calls that cannot be right.
-namespace assay {
+namespace assay::optimizers_test {
 namespace {
 
 using testing::Each;
@@ -132,4 +132,4 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"muon", matrix_inputs, "coefficients=[1,2,3,4,5,6]", "expected 3, or 3 for each of 5 steps"}));
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::optimizers_test

@@ -7,7 +7,7 @@
 
 // Reductions, scans, choices and pooling: what the suite's random inputs do not show, and calls that cannot
 // be right.
-namespace assay {
+namespace assay::reductions_test {
 namespace {
 
 using testing::ElementsAre;
@@ -136,4 +136,4 @@ INSTANTIATE_TEST_SUITE_P(
               "window 0 holds nothing but padding"}));
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::reductions_test

@@ -8,7 +8,7 @@
 #include "calls.h"
 
 // Values that are known by hand, at the places where an operator is easily wrong.
-namespace assay {
+namespace assay::values_test {
 namespace {
 
 using testing::ElementsAre;
@@ -242,4 +242,4 @@ TEST(Report, ComputesInFloat32) {
 }
 
 }  // namespace
-}  // namespace assay
+}  // namespace assay::values_test
