@@ -15,7 +15,7 @@ namespace assay {
 
 inline const std::filesystem::path all_cases = std::filesystem::path(ASSAY_TEST_DATA) / "cases";
 
-inline CheckOptions options(std::vector<std::string> policies = {"derived"}) {
+inline CheckOptions check_options(std::vector<std::string> policies = {"derived"}) {
   CheckOptions o;
   for (const std::string& p : policies) o.policies.push_back(load_policy(p));
   return o;
@@ -36,7 +36,7 @@ class Check : public testing::Test {
   // The only finding of a case that is trouble as a whole.
   std::string trouble() const {
     save();
-    const Report report = check({folder_}, options());
+    const Report report = check({folder_}, check_options());
     EXPECT_EQ(report.exit_status(), 2);
     EXPECT_EQ(report.findings.size(), 1u);
     EXPECT_EQ(report.findings.front().verdict, Verdict::unreadable);

@@ -12,7 +12,7 @@ TEST_F(Check, TroubleInOneCaseDoesNotStopTheOthers) {
   const fs::path good = scratch_.path() / "good";
   fs::copy(folder_, good);
   fs::remove(folder_ / "input_0.npy");
-  const Report report = check({folder_, good}, options());
+  const Report report = check({folder_, good}, check_options());
   EXPECT_EQ(report.exit_status(), 2);
   EXPECT_EQ(report.count(Verdict::unreadable), 1);
   EXPECT_EQ(report.count(Verdict::passed), 3);
@@ -31,7 +31,7 @@ TEST_F(Check, UnknownOperatorsAndAttributes) {
 
 TEST_F(Check, DamagedCases) {
   std::ofstream(folder_ / "case.json") << "{";
-  Report report = check({folder_}, options());
+  Report report = check({folder_}, check_options());
   EXPECT_EQ(report.exit_status(), 2);
   EXPECT_THAT(report.findings[0].reason, HasSubstr("case.json"));
   const json whole = json_;
@@ -84,7 +84,7 @@ TEST_F(Check, OutputsThatAreNotWhatIsDeclared) {
   const json whole = json_;
   const auto first = [&] {
     save();
-    const Report report = check({folder_}, options());
+    const Report report = check({folder_}, check_options());
     EXPECT_EQ(report.exit_status(), 2);
     EXPECT_EQ(report.findings[0].verdict, Verdict::unreadable);
     EXPECT_EQ(report.count(Verdict::passed), 2) << "the others are judged";

@@ -26,7 +26,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, EveryCase, testing::ValuesIn(case_names()), [](c
 });
 
 TEST_P(EveryCase, PassesAsTheFrameworkComputedIt) {
-  const Report report = check({all_cases / GetParam()}, options({"derived", "telechat3", "torch"}));
+  const Report report = check({all_cases / GetParam()}, check_options({"derived", "telechat3", "torch"}));
   EXPECT_EQ(report.exit_status(), 0) << to_string(report.findings.front().id)
                                      << report.findings.front().reason;
   for (const Finding& f : report.findings) {
@@ -74,7 +74,7 @@ void expect_every_element_to_matter(const fs::path& folder, DType dtype) {
   const Scratch scratch;
   std::size_t longest = 0;
   for (const auto& values : kernel.values) longest = std::max(longest, values.size());
-  CheckOptions o = options();
+  CheckOptions o = check_options();
   o.actual = scratch.path();
   for (std::size_t i = 0; i < longest; ++i) {
     // The i-th element of every output at once: each output has a finding of its own.
@@ -141,7 +141,7 @@ TEST_P(EveryCase, PassesWithAllElementsAsFarOffAsTheyMayBe) {
     write_npy(scratch.path() / (kernel.golden[t].name + ".npy"),
               Tensor::from_values(DType::float32, kernel.golden[t].tensor.shape(), values));
   }
-  CheckOptions o = options();
+  CheckOptions o = check_options();
   o.actual = scratch.path();
   for (const Finding& f : check({all_cases / GetParam()}, o).findings) {
     EXPECT_EQ(f.verdict, Verdict::passed) << f.name << ": " << f.reason;

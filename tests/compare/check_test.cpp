@@ -32,7 +32,7 @@ void write_safetensors(const fs::path& file, const std::vector<NamedTensor>& ten
 }
 
 TEST_F(Check, FindingsAreNamedAfterCaseAndOutput) {
-  const Report report = check({folder_}, options());
+  const Report report = check({folder_}, check_options());
   ASSERT_EQ(report.findings.size(), 3u);
   EXPECT_EQ(report.findings[0].name, "matmul/trans_both " + json_["outputs"][0]["name"].get<std::string>());
   EXPECT_EQ(report.verb, "check");
@@ -40,7 +40,7 @@ TEST_F(Check, FindingsAreNamedAfterCaseAndOutput) {
 }
 
 TEST_F(Check, ActualOutputsMayBeCalledLikeOutputsOrTheirFiles) {
-  CheckOptions o = options();
+  CheckOptions o = check_options();
   o.actual = actual_;
   for (const bool by_file : {false, true}) {
     for (const bool safetensors : {false, true}) {
@@ -72,7 +72,7 @@ TEST_F(Check, AnOutputThatIsNotThereIsTroubleAndTheOthersGoOn) {
   fs::create_directories(actual_);
   for (std::size_t i = 1; i < golden_.size(); ++i)
     write_npy(actual_ / (golden_[i].name + ".npy"), golden_[i].tensor);
-  CheckOptions o = options();
+  CheckOptions o = check_options();
   o.actual = actual_;
   const Report report = check({folder_}, o);
   EXPECT_EQ(report.exit_status(), 2);
@@ -83,7 +83,7 @@ TEST_F(Check, AnOutputThatIsNotThereIsTroubleAndTheOthersGoOn) {
 }
 
 TEST_F(Check, ActualFoldersOfSeveralCasesLieBelow) {
-  CheckOptions o = options();
+  CheckOptions o = check_options();
   o.actual = actual_;
   for (const char* below : {"matmul/trans_both", "case"}) {
     fs::remove_all(actual_);
@@ -102,7 +102,7 @@ TEST_F(Check, ActualFoldersOfSeveralCasesLieBelow) {
 
 TEST_F(Check, NarrowOutputsMayBeOffByTheirStore) {
   fs::create_directories(actual_);
-  CheckOptions o = options();
+  CheckOptions o = check_options();
   const auto& [name, golden] = golden_[0];
   const Tensor narrow = Tensor::from_values(DType::float16, golden.shape(), golden.values());
   o.actual = actual_;
@@ -125,7 +125,7 @@ TEST_F(Check, ZerosNeverPass) {
   for (const auto& [name, t] : golden_)
     write_npy(actual_ / (name + ".npy"), Tensor(DType::float32, t.shape()));
   for (const char* policy : {"derived", "telechat3", "torch", "bitwise"}) {
-    CheckOptions o = options({policy});
+    CheckOptions o = check_options({policy});
     o.actual = actual_;
     const Report report = check({folder_}, o);
     EXPECT_EQ(report.count(Verdict::passed), 0) << policy;
@@ -134,7 +134,7 @@ TEST_F(Check, ZerosNeverPass) {
 }
 
 TEST_F(Check, OnlyTakesAGlobOverNames) {
-  CheckOptions o = options();
+  CheckOptions o = check_options();
   o.only = "*" + golden_[1].name;
   const Report report = check({folder_}, o);
   ASSERT_EQ(report.findings.size(), 1u);
@@ -151,7 +151,7 @@ TEST_F(Check, CopiesArePromisedBitForBit) {
   std::vector<double> values = c.read(y).values();
   values[3] = std::nextafter(values[3], INFINITY);
   write_npy(embedding / y.file, Tensor::from_values(DType::float64, y.shape, values));
-  const Report report = check({embedding}, options({"telechat3"}));
+  const Report report = check({embedding}, check_options({"telechat3"}));
   EXPECT_EQ(report.exit_status(), 1);
   EXPECT_EQ(report.first_failure()->rule, "embedding copies: every bit equal");
   EXPECT_EQ(worst_element(*report.first_failure()->metrics), 3);
@@ -176,7 +176,7 @@ TEST_F(Check, IntegersAreMovedAndBitsViewed) {
              {"inputs", json::array({entry("x", x)})},
              {"outputs", json::array({entry("y", y)})}};
     save();
-    return check({folder_}, options()).findings.at(0).verdict;
+    return check({folder_}, check_options()).findings.at(0).verdict;
   };
   const std::vector<double> ids = {1, 2, 3, -4}, swapped = {1, 3, 2, -4}, floats = {1, 2},
                             bits = {0x3f800000, 0x40000000};
@@ -195,7 +195,7 @@ TEST_F(Check, IntegersAreMovedAndBitsViewed) {
 }
 
 TEST_F(Check, RepeatNamesCaseOutputAndOptions) {
-  CheckOptions o = options();
+  CheckOptions o = check_options();
   o.actual = folder_;
   o.repeat = " --level report";
   const Report report = check({folder_}, o);
@@ -208,7 +208,7 @@ TEST_F(Check, AShapeThatIsNotTheOperatorsIsAFinding) {
   const auto& [name, golden] = golden_[0];
   fs::create_directories(actual_);
   write_npy(actual_ / (name + ".npy"), golden.reshaped({golden.size()}));
-  CheckOptions o = options();
+  CheckOptions o = check_options();
   o.actual = actual_;
   o.only = "*" + name;
   const Report report = check({folder_}, o);
