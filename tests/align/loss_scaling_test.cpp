@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "assay/align/step/step.h"
+#include "assay/align/step/training_step.h"
 #include "assay/golden/error.h"
 
 namespace assay::align::loss_scaling_test {
@@ -57,7 +57,7 @@ Steps train(const LossScaling& scaling, int steps, const std::string& parallel =
                                  .parallel = parse_parallel(parallel)};
   Steps all;
   run_ranks(static_cast<int>(settings.parallel.ranks()), [&](Communicator& communicator) {
-    Replay replay(load_model("qwen3-moe-tiny"), settings, communicator);
+    TrainingStep replay(load_model("qwen3-moe-tiny"), settings, communicator);
     std::vector<std::map<std::string, Tensor>> parameters = {replay.parameters()};
     std::vector<StepResult> results;
     for (int k = 0; k < steps; ++k) {

@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "assay/align/arithmetic/pieces.h"
-#include "assay/align/step/step.h"
+#include "assay/align/step/training_step.h"
 #include "assay/golden/error.h"
 
 namespace assay::align::mixed_strategies_test {
@@ -33,7 +33,7 @@ Outcome run(const Model& model, Precision precision, const std::string& parallel
   result.gradients.resize(ranks);
   std::mutex mutex;
   run_ranks(static_cast<int>(ranks), [&](Communicator& communicator) {
-    Replay replay(model, settings, communicator);
+    TrainingStep replay(model, settings, communicator);
     const StepResult step = replay.step(nullptr);
     const std::lock_guard lock(mutex);
     result.gradients[static_cast<std::size_t>(communicator.rank())] = replay.reduced_gradients();

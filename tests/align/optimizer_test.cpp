@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "assay/align/step/step.h"
+#include "assay/align/step/training_step.h"
 #include "expected.h"
 
 namespace assay::align::optimizer_test {
@@ -77,7 +77,7 @@ TEST_P(AverageOver, RaggedMicroBatchesTrainsAsPyTorchDoes) {
                            .optimizer = parse_optimizer("muon"),
                            .loss_average = GetParam()};
   run_ranks(1, [&](Communicator& alone) {
-    Replay replay(load_model(ASSAY_TEST_DATA "/models/everything.toml"), settings, alone);
+    TrainingStep replay(load_model(ASSAY_TEST_DATA "/models/everything.toml"), settings, alone);
     const StepResult result = replay.step(nullptr);
     EXPECT_NEAR(result.loss, want["total"].get<double>(), allowed * result.loss);
     EXPECT_NEAR(result.grad_norm, want["norm"].get<double>(), allowed * result.grad_norm);
@@ -112,7 +112,7 @@ TEST(Average, OfAStepIsOverItsOwnTargets) {
     });
   }
   run_ranks(1, [&](Communicator& alone) {
-    Replay replay(model, settings, alone);
+    TrainingStep replay(model, settings, alone);
     replay.step(nullptr);
     EXPECT_NEAR(replay.step(nullptr).loss, second, allowed * second);
   });

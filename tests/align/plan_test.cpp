@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "assay/align/placement/shape_machine.h"
-#include "assay/align/step/step.h"
+#include "assay/align/step/training_step.h"
 #include "assay/golden/error.h"
 
 namespace assay::align::plan_test {
@@ -99,7 +99,7 @@ class Types : public testing::Test {
 TEST_F(Types, AreThoseOfTheFormulas) {
   EXPECT_EQ(columns().placement[Axis::tp], sharded(1));
   EXPECT_EQ(rows().placement[Axis::tp], partial);
-  EXPECT_EQ(on_.move("down", {Kind::all_reduce, Axis::tp}, rows()).placement, Placement());
+  EXPECT_EQ(on_.move("down", {Kind::all_reduce, Axis::tp}, rows()).placement, MeshPlacement());
 }
 
 TEST_F(Types, ASumThatIsNotReducedIsRefused) {
@@ -156,7 +156,7 @@ TEST_F(Types, ItsReductionMakesItRight) {
       on_.call("down", "linear", {{"x", up}, {"w", on_.parameter("down", {8, 6}, {{Axis::tp, sharded(1)}})}});
   const Value y = on_.move("down", {Kind::all_reduce, Axis::tp}, down);
   const Value sum = on_.call("residual", "add", {{"a", x_}, {"b", y}});
-  EXPECT_EQ(on_.gradient_placements({sum}).at(x_.id), Placement());
+  EXPECT_EQ(on_.gradient_placements({sum}).at(x_.id), MeshPlacement());
 }
 
 }  // namespace

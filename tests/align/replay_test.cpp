@@ -1,7 +1,7 @@
 // A step against PyTorch's autograd in float64: tests/data/replay/make.py.
 #include <algorithm>
 
-#include "assay/align/step/step.h"
+#include "assay/align/step/training_step.h"
 #include "expected.h"
 
 namespace assay::align::replay_test {
@@ -37,7 +37,7 @@ struct Trained {
 Trained train(const Model& model, const StepSettings& settings, int steps = 1) {
   Trained result;
   run_ranks(1, [&](Communicator& alone) {
-    Replay replay(model, settings, alone);
+    TrainingStep replay(model, settings, alone);
     for (int k = 0; k < steps; ++k) result.steps.push_back(replay.step(nullptr));
     result.parameters = replay.parameters();
   });

@@ -26,7 +26,7 @@ StrategyRun run_strategy(const Model& model, StepSettings settings, const std::s
   for (std::size_t r = 0; r < ranks; ++r) result.meshes.emplace_back(settings.parallel, static_cast<int>(r));
   std::mutex mutex;
   run_ranks(static_cast<int>(ranks), [&](Communicator& communicator) {
-    Replay replay(model, settings, communicator);
+    TrainingStep replay(model, settings, communicator);
     StepResult step;
     for (int k = 0; k < steps; ++k) step = replay.step(nullptr);
     auto parameters = replay.parameters();

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "assay/align/step/step.h"
+#include "assay/align/step/training_step.h"
 
 /// A step under a strategy beside the same step on a single device.
 namespace assay::align {

@@ -8,8 +8,8 @@ namespace assay::align {
 namespace {
 
 // A tensor as `outer` runs of bytes, one for each index before dim.
-struct Runs {
-  Runs(const Tensor& t, std::size_t dim) {
+struct Slices {
+  Slices(const Tensor& t, std::size_t dim) {
     const Shape& shape = t.shape();
     for (std::size_t d = 0; d < dim; ++d) outer *= static_cast<std::size_t>(shape[d]);
     const std::size_t runs = outer == 0 ? 1 : outer;
@@ -21,7 +21,7 @@ struct Runs {
 }  // namespace
 
 Tensor piece(const Tensor& t, std::size_t dim, std::int64_t begin, std::int64_t end) {
-  const Runs from(t, dim);
+  const Slices from(t, dim);
   Shape shape = t.shape();
   const std::int64_t extent = shape[dim];
   shape[dim] = end - begin;
@@ -57,7 +57,7 @@ Tensor piece_of(const Tensor& t, std::size_t dim, std::int64_t k, std::int64_t n
 Tensor joined(std::span<const Tensor> parts, std::size_t dim) {
   Shape shape = parts.front().shape();
   shape[dim] = 0;
-  std::vector<Runs> from;
+  std::vector<Slices> from;
   for (const Tensor& part : parts) {
     Shape rest = part.shape();
     rest[dim] = 0;

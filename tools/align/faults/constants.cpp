@@ -3,7 +3,7 @@
 
 #include "assay/align/faults/catalogue.h"
 #include "assay/align/faults/plants.h"
-#include "assay/align/step/step.h"
+#include "assay/align/step/training_step.h"
 
 namespace assay::align {
 namespace {

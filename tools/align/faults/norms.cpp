@@ -6,7 +6,7 @@
 
 #include "assay/align/faults/catalogue.h"
 #include "assay/align/faults/plants.h"
-#include "assay/align/step/step.h"
+#include "assay/align/step/training_step.h"
 #include "assay/align/strategies/data_parallel.h"
 
 namespace assay::align {

@@ -1,7 +1,7 @@
 // Which parameters decay, and by what they are updated.
 #include "assay/align/faults/catalogue.h"
 #include "assay/align/faults/plants.h"
-#include "assay/align/step/step.h"
+#include "assay/align/step/training_step.h"
 
 namespace assay::align {
 namespace {

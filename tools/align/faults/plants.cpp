@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "assay/align/arithmetic/pieces.h"
-#include "assay/align/step/step.h"
+#include "assay/align/step/training_step.h"
 #include "assay/dumps/record/glob.h"
 #include "assay/golden/error.h"
 

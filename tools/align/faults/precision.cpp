@@ -1,7 +1,7 @@
 // Roundings that should not take place, or not there.
 #include "assay/align/faults/catalogue.h"
 #include "assay/align/faults/plants.h"
-#include "assay/align/step/step.h"
+#include "assay/align/step/training_step.h"
 #include "assay/dumps/record/glob.h"
 
 namespace assay::align {

@@ -103,7 +103,7 @@ class Attention {
   }
   Value positions() {
     const std::int64_t length = b_.length * on_.mesh().size(Axis::cp);
-    return on_.derive({}, {b_.length}, Placement().with(Axis::cp, sharded(0)),
+    return on_.derive({}, {b_.length}, MeshPlacement().with(Axis::cp, sharded(0)),
                       [length, mesh = on_.mesh()](const auto&) { return positions_of(mesh, length); });
   }
   Value attend(const Value& q, const Value& k, const Value& v) {

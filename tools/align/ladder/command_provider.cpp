@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "assay/align/ladder/provider.h"
+#include "assay/align/settings/strategy.h"
 #include "assay/compare/result/printable.h"
 #include "assay/dumps/io/checksum.h"
 #include "assay/dumps/io/file.h"
@@ -51,7 +52,7 @@ constexpr std::chrono::milliseconds poll{20};
 
 struct Placeholder {
   std::string_view name;
-  std::string (*value)(const RunOrder&);
+  std::function<std::string(const RunOrder&)> value;
 };
 
 template <class T>
@@ -59,40 +60,51 @@ std::string text_of(const T& value) {
   return fmt::format("{}", value);
 }
 
-constexpr Placeholder placeholders[] = {
-    // A command may run in another directory.
-    {"dump", [](const RunOrder& o) { return std::filesystem::absolute(o.folder / "dump").string(); }},
-    {"stage", [](const RunOrder& o) { return folder_of(o.rung); }},
-    {"parallel", [](const RunOrder& o) { return to_string(o.rung.parallel); }},
-    {"ranks", [](const RunOrder& o) { return text_of(o.rung.parallel.ranks()); }},
-    {"tp", [](const RunOrder& o) { return text_of(o.rung.parallel.tp); }},
-    {"sp", [](const RunOrder& o) { return text_of(o.rung.parallel.sp ? 1 : 0); }},
-    {"cp", [](const RunOrder& o) { return text_of(o.rung.parallel.cp); }},
-    {"dp", [](const RunOrder& o) { return text_of(o.rung.parallel.dp); }},
-    {"zero", [](const RunOrder& o) { return text_of(o.rung.parallel.zero); }},
-    {"pp", [](const RunOrder& o) { return text_of(o.rung.parallel.pp); }},
-    {"vpp", [](const RunOrder& o) { return text_of(o.rung.parallel.vpp); }},
-    {"ep", [](const RunOrder& o) { return text_of(o.rung.parallel.ep); }},
-    {"etp", [](const RunOrder& o) { return text_of(o.rung.parallel.etp); }},
-    {"recompute",
-     [](const RunOrder& o) { return text_of(o.rung.parallel.recompute == Recompute::none ? 0 : 1); }},
-    {"model", [](const RunOrder& o) { return o.rung.work.model; }},
-    {"precision", [](const RunOrder& o) { return o.rung.work.precision; }},
-    {"steps", [](const RunOrder& o) { return text_of(o.rung.work.steps); }},
-    {"micro_batches", [](const RunOrder& o) { return text_of(o.rung.work.micro_batches); }},
-    {"sequences", [](const RunOrder& o) { return text_of(o.rung.work.sequences); }},
-    {"length", [](const RunOrder& o) { return text_of(o.rung.work.length); }},
-    {"seed", [](const RunOrder& o) { return text_of(o.rung.work.seed); }},
-    {"routing",
-     [](const RunOrder& o) {
-       return o.routing.empty() ? "" : std::filesystem::absolute(o.routing).string();
-     }},
-    {"rerun", [](const RunOrder& o) { return text_of(o.rerun); }},
-};
+void add_strategies(std::vector<Placeholder>& all) {
+  using Kind = Strategy::Placeholder;
+  for (const Strategy& s : strategies()) {
+    if (s.placeholder == Kind::value)
+      all.push_back({s.key(), [&s](const RunOrder& o) { return s.value(o.rung.parallel); }});
+    if (s.placeholder == Kind::is_on)
+      all.push_back({s.key(), [&s](const RunOrder& o) { return s.is_default(o.rung.parallel) ? "0" : "1"; }});
+  }
+}
+
+std::vector<Placeholder> all_placeholders() {
+  std::vector<Placeholder> all = {
+      // A command may run in another directory.
+      {"dump", [](const RunOrder& o) { return std::filesystem::absolute(o.folder / "dump").string(); }},
+      {"stage", [](const RunOrder& o) { return folder_of(o.rung); }},
+      {"parallel", [](const RunOrder& o) { return to_string(o.rung.parallel); }},
+      {"ranks", [](const RunOrder& o) { return text_of(o.rung.parallel.ranks()); }},
+  };
+  add_strategies(all);
+  const std::vector<Placeholder> of_work = {
+      {"model", [](const RunOrder& o) { return o.rung.work.model; }},
+      {"precision", [](const RunOrder& o) { return o.rung.work.precision; }},
+      {"steps", [](const RunOrder& o) { return text_of(o.rung.work.steps); }},
+      {"micro_batches", [](const RunOrder& o) { return text_of(o.rung.work.micro_batches); }},
+      {"sequences", [](const RunOrder& o) { return text_of(o.rung.work.sequences); }},
+      {"length", [](const RunOrder& o) { return text_of(o.rung.work.length); }},
+      {"seed", [](const RunOrder& o) { return text_of(o.rung.work.seed); }},
+      {"routing",
+       [](const RunOrder& o) {
+         return o.routing.empty() ? "" : std::filesystem::absolute(o.routing).string();
+       }},
+      {"rerun", [](const RunOrder& o) { return text_of(o.rerun); }},
+  };
+  all.insert(all.end(), of_work.begin(), of_work.end());
+  return all;
+}
+
+const std::vector<Placeholder>& placeholders() {
+  static const std::vector<Placeholder> all = all_placeholders();
+  return all;
+}
 
 std::string names_of_placeholders() {
   std::string all;
-  for (const Placeholder& p : placeholders) all += fmt::format("{}{{{}}}", all.empty() ? "" : ", ", p.name);
+  for (const Placeholder& p : placeholders()) all += fmt::format("{}{{{}}}", all.empty() ? "" : ", ", p.name);
   return all;
 }
 
@@ -293,8 +305,8 @@ std::string filled_in(std::string_view text, const RunOrder& order) {
     }
     const std::size_t end = text.find('}', i);
     const std::string_view name = text.substr(i + 1, end == std::string_view::npos ? end : end - i - 1);
-    const auto at = std::ranges::find(placeholders, name, &Placeholder::name);
-    if (end == std::string_view::npos || at == std::end(placeholders))
+    const auto at = std::ranges::find(placeholders(), name, &Placeholder::name);
+    if (end == std::string_view::npos || at == placeholders().end())
       throw Error("'{{{}' is no placeholder; expected one of {}, or {{{{ for a brace", printable(name),
                   names_of_placeholders());
     out += at->value(order);

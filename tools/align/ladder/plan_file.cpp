@@ -18,9 +18,9 @@ namespace assay::align {
 namespace {
 
 // A table whose keys are taken one by one; what is left nobody knows.
-class Table {
+class PlanTable {
  public:
-  Table(const toml::table& table, std::string where) : table_(table), where_(std::move(where)) {}
+  PlanTable(const toml::table& table, std::string where) : table_(table), where_(std::move(where)) {}
 
   bool read(const char* key, std::string& value) {
     const toml::node* node = take(key);
@@ -82,7 +82,7 @@ class Table {
 };
 
 // Work and strategy of the whole plan, or of one stage.
-bool read_work(Table& table, Work& work, Parallel& parallel) {
+bool read_work(PlanTable& table, Work& work, Parallel& parallel) {
   table.read("model", work.model);
   table.read("precision", work.precision);
   table.read("optimizer", work.optimizer);
@@ -113,7 +113,7 @@ ProviderSettings provider_in(const toml::node& node, const std::string& where) {
   const toml::table* table = node.as_table();
   if (table == nullptr)
     throw Error("{}:{}: expected a table such as [subject]", where, node.source().begin.line);
-  Table reader(*table, where);
+  PlanTable reader(*table, where);
   ProviderSettings settings;
   std::int64_t timeout = settings.command.timeout.count();
   const bool runs = reader.read("command", settings.command.line),
@@ -149,7 +149,7 @@ std::vector<Rung> stages_in(const toml::node& node, const PlanFile& plan, const 
   std::vector<Rung> rungs;
   for (const toml::node& item : *list) {
     if (!item.is_table()) throw Error("{}:{}: expected a [[stage]] table", where, item.source().begin.line);
-    Table reader(*item.as_table(), where);
+    PlanTable reader(*item.as_table(), where);
     Rung rung;
     rung.kind = Rung::Kind::stated;
     rung.work = plan.work;
@@ -183,7 +183,7 @@ PlanFile load_plan(const std::string& file) {
   } catch (const toml::parse_error& e) {
     throw Error("{}:{}: {}; expected a plan in TOML", file, e.source().begin.line, e.description());
   }
-  Table reader(root, file);
+  PlanTable reader(root, file);
   PlanFile plan;
   plan.states_micro_batches = read_work(reader, plan.work, plan.target);
   beside(plan.work.model, file);

@@ -6,7 +6,7 @@
 #include <cctype>
 
 #include "assay/align/model/model.h"
-#include "assay/align/step/step.h"
+#include "assay/align/step/training_step.h"
 #include "assay/golden/error.h"
 
 namespace assay::align {

@@ -3,72 +3,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 namespace assay::align {
 
+namespace {
+
+std::vector<Switch> parts_of_strategies() {
+  std::vector<Switch> all;
+  for (const Strategy& s : strategies()) {
+    if (s.key() != s.part) continue;
+    auto behind = all.end();  // the last of its dimension
+    while (behind != all.begin() && std::prev(behind)->dimension != s.dimension) --behind;
+    all.insert(behind == all.begin() ? all.end() : behind, {s.part, s.dimension, s.needs});
+  }
+  return all;
+}
+
+}  // namespace
+
 const std::vector<Switch>& switches() {
-  using P = Parallel;
-  static const std::vector<Switch> all = {
-      {"tp", "tp", [](const P& p) { return p.tp > 1; }, [](P& p, const P& t) { p.tp = t.tp; }, {}},
-      {"sp", "tp", [](const P& p) { return p.sp; }, [](P& p, const P&) { p.sp = true; }, {"tp"}},
-      {"cp",
-       "cp",
-       [](const P& p) { return p.cp > 1; },
-       [](P& p, const P& t) {
-         p.cp = t.cp;
-         p.context = t.context;
-       },
-       {}},
-      {"dp", "dp", [](const P& p) { return p.dp > 1; }, [](P& p, const P& t) { p.dp = t.dp; }, {}},
-      {"zero",
-       "dp",
-       [](const P& p) { return p.zero > 0; },
-       [](P& p, const P& t) { p.zero = t.zero; },
-       {"dp", "cp"}},
-      {"redistribute",
-       "dp",
-       [](const P& p) { return p.redistribute; },
-       [](P& p, const P&) { p.redistribute = true; },
-       {"dp"}},
-      {"pp",
-       "pp",
-       [](const P& p) { return p.pp > 1; },
-       [](P& p, const P& t) {
-         p.pp = t.pp;
-         if (t.vpp == 1) p.stages = t.stages;
-       },
-       {}},
-      {"schedule",
-       "pp",
-       [](const P& p) { return p.vpp > 1 || p.schedule != Schedule::one_f_one_b; },
-       [](P& p, const P& t) {
-         p.vpp = t.vpp;
-         p.schedule = t.schedule;
-         p.stages = t.stages;
-       },
-       {"pp"}},
-      {"ep",
-       "ep",
-       [](const P& p) { return p.ep > 1; },
-       [](P& p, const P& t) {
-         p.ep = t.ep;
-         p.dispatch = t.dispatch;
-         p.node = t.node;
-       },
-       {}},
-      {"etp", "ep", [](const P& p) { return p.etp > 1; }, [](P& p, const P& t) { p.etp = t.etp; }, {}},
-      {"placement",
-       "ep",
-       [](const P& p) { return p.placement != ExpertPlacement::fixed; },
-       [](P& p, const P& t) { p.placement = t.placement; },
-       {"ep"}},
-      {"recompute",
-       "recompute",
-       [](const P& p) { return p.recompute != Recompute::none; },
-       [](P& p, const P& t) { p.recompute = t.recompute; },
-       {}},
-      {"swap", "swap", [](const P& p) { return p.swap; }, [](P& p, const P&) { p.swap = true; }, {}},
-  };
+  static const std::vector<Switch> all = parts_of_strategies();
   return all;
 }
 
@@ -82,10 +37,10 @@ SwitchSet switches_of(const Parallel& p) {
 
 Parallel with_only(const Parallel& target, const SwitchSet& on) {
   Parallel p;
-  p.reduce = target.reduce;
-  for (const Switch& s : switches()) {
-    if (on.contains(s.name)) s.turn_on(p, target);
+  for (const Strategy& s : strategies()) {
+    if (s.part.empty() || on.contains(s.part)) s.copy(p, target);
   }
+  if (p.vpp != target.vpp) p.stages.clear();  // they are the layers of as many chunks
   return p;
 }
 

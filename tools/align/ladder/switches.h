@@ -6,20 +6,17 @@
 #include <string_view>
 #include <vector>
 
-#include "assay/align/settings/parallel.h"
+#include "assay/align/settings/strategy.h"
 
 namespace assay::align {
 
-/// A part of a strategy that can be on or off by itself: "tp", "sp", "zero", "recompute", ..
+/// A part of a strategy that can be on or off by itself: "tp", "sp", "zero", "recompute", .. (strategy.h).
 struct Switch {
-  std::string_view name;
-  /// What it is a part of: "tp" of sp. Dimensions are alone in one rung, and paired with others in the next.
-  std::string_view dimension;
-  bool (*is_on)(const Parallel&);
-  void (*turn_on)(Parallel&, const Parallel& as_in);
-  /// One of these must be on with it; empty: it stands alone.
+  std::string_view name, dimension;
   std::vector<std::string_view> needs;
+  bool is_on(const Parallel& p) const { return align::is_on(name, p); }
 };
+/// All, dimension after dimension.
 const std::vector<Switch>& switches();
 
 using SwitchSet = std::set<std::string_view>;

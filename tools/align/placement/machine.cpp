@@ -8,18 +8,18 @@
 namespace assay::align {
 namespace {
 
-using Placements = std::vector<std::optional<Placement>>;
+using Placements = std::vector<std::optional<MeshPlacement>>;
 
-Placement placement_of(const std::vector<Sharding>& shardings, const Mesh& mesh) {
-  Placement placement;
+MeshPlacement placement_of(const std::vector<Sharding>& shardings, const Mesh& mesh) {
+  MeshPlacement placement;
   for (const Sharding& s : shardings) {
     if (mesh.size(s.axis) > 1) placement[s.axis] = s.placed;
   }
   return placement;
 }
 
-void add_gradient(Placements& all, const Value& v, const Placement& more, const std::string& module) {
-  std::optional<Placement>& known = all[v.id];
+void add_gradient(Placements& all, const Value& v, const MeshPlacement& more, const std::string& module) {
+  std::optional<MeshPlacement>& known = all[v.id];
   if (known && *known != more)
     throw Error("{}: gradients of one tensor are added up, one of them {}, the other {}", module,
                 to_string(*known), to_string(more));
@@ -52,7 +52,7 @@ Shape local_shape(Shape whole, const std::vector<Sharding>& shardings, const Mes
   return whole;
 }
 
-Value Machine::add(const Shape& shape, const Placement& placement) {
+Value Machine::add(const Shape& shape, const MeshPlacement& placement) {
   return {values_++, shape, placement};
 }
 
@@ -79,7 +79,7 @@ Value Machine::view(const Value& v, const Shape& shape) {
   return add(shape, v.placement);
 }
 
-Value Machine::derive(const std::vector<Value>& inputs, const Shape& shape, const Placement& placement,
+Value Machine::derive(const std::vector<Value>& inputs, const Shape& shape, const MeshPlacement& placement,
                       const Formula& formula, bool real) {
   return add(hold_derived(inputs, shape, formula, real), placement);
 }
@@ -110,7 +110,7 @@ void Machine::declare(std::size_t first, const std::string& module, std::string_
                                                                       .outputs = outputs});
 }
 
-Value Machine::finish(Node node, const Shape& shape, const Placement& placement) {
+Value Machine::finish(Node node, const Shape& shape, const MeshPlacement& placement) {
   const Value y = add(shape, placement);
   node.outputs.push_back({"y", y});
   placed(y);
@@ -122,7 +122,7 @@ Value Machine::move(const std::string& module, const Movement& movement, const V
   const bool alone = ranks_of(movement, mesh_).size() == 1;
   if (alone) return x;
   Node node = {.kind = Node::Kind::movement, .module = module, .movement = movement, .inputs = {{"x", x}}};
-  Placement placement = x.placement;
+  MeshPlacement placement = x.placement;
   try {
     placement[movement.axis] = moved(movement, x.placement[movement.axis]);
   } catch (const Error& e) {
@@ -132,7 +132,7 @@ Value Machine::move(const std::string& module, const Movement& movement, const V
   return finish(std::move(node), shape, placement);
 }
 
-Value Machine::retype(const std::string& module, const Value& x, const Placement& placement) {
+Value Machine::retype(const std::string& module, const Value& x, const MeshPlacement& placement) {
   if (x.placement == placement) return x;
   Node node = {.kind = Node::Kind::retype, .module = module, .inputs = {{"x", x}}};
   const Shape shape = hold_moved(node);
@@ -171,7 +171,7 @@ void Machine::place_gradients_of(const Node& node, Placements& all) const {
 }
 
 // From what came out of a movement to what went in.
-Placement Machine::back(const Node& node, Placement placement) const {
+MeshPlacement Machine::back(const Node& node, MeshPlacement placement) const {
   const Value &x = node.inputs.front().value, &y = node.outputs.front().value;
   if (node.kind == Node::Kind::retype) {
     if (placement == y.placement) return x.placement;

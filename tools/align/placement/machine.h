@@ -17,7 +17,7 @@ namespace assay::align {
 struct Value {
   std::size_t id = 0;
   Shape shape = {};
-  Placement placement = {};
+  MeshPlacement placement = {};
 };
 
 struct NamedValue {
@@ -50,7 +50,7 @@ class Machine {
   using Formula = std::function<Integers(const std::vector<Integers>&)>;
   /// Integers that follow from others. Where only shapes are known, `shape` is the guess.
   /// @param real  whether they are used as numbers, not as indices
-  Value derive(const std::vector<Value>& inputs, const Shape& shape, const Placement&, const Formula&,
+  Value derive(const std::vector<Value>& inputs, const Shape& shape, const MeshPlacement&, const Formula&,
                bool real = false);
 
   /// One of the integers of the step, for an attribute; the guess where only shapes are known.
@@ -78,7 +78,7 @@ class Machine {
   /// Nothing where the axis has one rank.
   Value move(const std::string& module, const Movement&, const Value&);
   /// The same tensor, typed for other axes of the same ranks.
-  Value retype(const std::string& module, const Value&, const Placement&);
+  Value retype(const std::string& module, const Value&, const MeshPlacement&);
   /// Rows for each rank of the node in turn, from each in turn; backward the other way.
   /// @param give, take  how many: indices, one per rank of the node
   Value exchange_rows(const std::string& module, const Value& rows, const Value& give, const Value& take);
@@ -121,7 +121,7 @@ class Machine {
   /// How the gradient of each value is placed, by id, if the gradients of these are replicated scalars, or as
   /// the values are.
   /// @throws Error  if somewhere gradients are added up that are placed differently
-  std::vector<std::optional<Placement>> gradient_placements(const std::vector<Value>& of) const;
+  std::vector<std::optional<MeshPlacement>> gradient_placements(const std::vector<Value>& of) const;
 
  protected:
   /// What the machine knows of a value beside shape and placement, behind the last; ids count up.
@@ -140,14 +140,14 @@ class Machine {
   /// The placement is known now.
   virtual void placed(const Value&) {}
 
-  Value add(const Shape&, const Placement& = {});
+  Value add(const Shape&, const MeshPlacement& = {});
 
  private:
-  Value finish(Node, const Shape&, const Placement&);
-  using Placements = std::vector<std::optional<Placement>>;
+  Value finish(Node, const Shape&, const MeshPlacement&);
+  using Placements = std::vector<std::optional<MeshPlacement>>;
   void place_gradients_of(const Node&, Placements&) const;
   void place_gradients_of_call(const Node&, Placements&) const;
-  Placement back(const Node&, Placement) const;
+  MeshPlacement back(const Node&, MeshPlacement) const;
 
   const Mesh mesh_;
   std::size_t values_ = 0;

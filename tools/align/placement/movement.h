@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "assay/align/placement/placement.h"
+#include "assay/align/placement/mesh_placement.h"
 #include "assay/golden/tensor.h"
 
 namespace assay::align {

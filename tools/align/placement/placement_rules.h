@@ -20,7 +20,7 @@ void place_outputs(const std::string& module, const Operator&, const std::vector
 
 struct PlacedGradient {
   std::string name;  ///< of the output, or the input
-  Placement placement;
+  MeshPlacement placement;
 };
 
 /// Of every input that has one.

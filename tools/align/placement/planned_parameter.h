@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "assay/align/placement/placement.h"
+#include "assay/align/placement/mesh_placement.h"
 #include "assay/golden/tensor.h"
 
 namespace assay::align {

@@ -9,7 +9,7 @@ class ShapeMachine : public Machine {
  public:
   using Machine::Machine;
   /// What another rank gives.
-  Value given(const Shape& shape, const Placement& placement) { return add(shape, placement); }
+  Value given(const Shape& shape, const MeshPlacement& placement) { return add(shape, placement); }
 
  protected:
   Shape hold_indices(const std::string&, const Shape& shape) override { return shape; }

@@ -179,7 +179,7 @@ std::vector<int> ReplayRun::senders() const {
 
 void ReplayRun::steps(Communicator& communicator,
                       const std::function<void(std::int64_t, const StepResult&)>& tell) {
-  Replay replay(model_, settings(), communicator);
+  TrainingStep replay(model_, settings(), communicator);
   const assay::Mesh mesh = manifest().mesh;
   RecordSink sink(dump_.get(), communicator, order_.selection);
   Recorder recorder(sink, replay.mesh());

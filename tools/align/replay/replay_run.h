@@ -7,7 +7,7 @@
 
 #include "assay/align/ranks/mpi_job.h"
 #include "assay/align/settings/selection.h"
-#include "assay/align/step/step.h"
+#include "assay/align/step/training_step.h"
 #include "assay/dumps/assay_dump_writer.h"
 
 namespace assay::align {

@@ -51,6 +51,9 @@ struct Parallel {
   bool operator==(const Parallel&) const = default;
 };
 
+/// More ranks than any replay on a machine can have.
+constexpr std::int64_t largest_world_size = 4096;
+
 /// "tp=2,pp=2,dispatch=allgather".
 /// @param option  that errors name
 /// @throws Error  for an unknown key and for a value that it cannot have, with those it can

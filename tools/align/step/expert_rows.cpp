@@ -47,7 +47,7 @@ const Node* user_of(const Tape& tape, const Value& v, Which which) {
 }
 
 // The rows of the micro-batch, as on a single device, that a rank has of a tensor so placed.
-Integers token_rows(const Mesh& mesh, const Placement& placement, const Batch& batch) {
+Integers token_rows(const Mesh& mesh, const MeshPlacement& placement, const Batch& batch) {
   Integers rows = token_rows(mesh, batch.sequences, batch.length);
   if (placement[Axis::tp] == replicated) return rows;
   const std::size_t each = rows.size() / at(mesh.size(Axis::tp)),
@@ -60,7 +60,7 @@ Integers token_rows(const Mesh& mesh, const Placement& placement, const Batch& b
 struct Choice {
   Integers experts;
   std::int64_t choices = 0, of = 0;
-  Placement placement;
+  MeshPlacement placement;
 };
 
 Choice choice_of(const Tape& tape, const std::string& layer) {
@@ -163,7 +163,7 @@ ExpertRows rows_of(const Ranks& ranks, const Tape& tape, const Node& permute, st
   for (const Node* node = maker_of(tape, x); node->kind == Kind::movement;
        node = maker_of(tape, node->inputs.front().value))
     way.push_back(node);
-  const Placement dense = before_experts(tape, x).value().value.placement;
+  const MeshPlacement dense = before_experts(tape, x).value().value.placement;
   Tensor rows =
       numbered(micro_batch, token_rows(ranks.mesh(), dense, batch), choice.choices, order, experts.size());
   for (auto node = way.rbegin(); node != way.rend(); ++node)

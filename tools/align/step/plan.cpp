@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "assay/align/settings/strategy.h"
 #include "assay/align/step/shape_pass.h"
 #include "assay/golden/error.h"
 
@@ -46,14 +47,11 @@ void check_experts(const Model& m, const Batch& batch, const Parallel& p) {
 }
 
 void check(const Model& m, const Batch& batch, const Parallel& p) {
-  if (p.sp && p.tp == 1) throw Error("sp needs tp > 1");
+  check_needs(p);
   check_attention(m, p);
   check_batch(batch, p);
   check_experts(m, batch, p);
   expect_divides("tokens of the vocabulary", m.vocabulary, "tp", p.tp);
-  if (p.redistribute && p.dp == 1) throw Error("redistribute needs dp > 1");
-  if (p.placement == ExpertPlacement::dynamic && p.ep == 1) throw Error("placement=dynamic needs ep > 1");
-  if (p.zero > 0 && p.dp * p.cp == 1) throw Error("zero needs dp or cp > 1");
 }
 
 class Planner {
@@ -67,7 +65,7 @@ class Planner {
       PlannedParameter& planned = plan[p.name];
       planned.whole = p.whole;
       planned.shardings = p.shardings;
-      const std::optional<Placement>& gradient = pass.gradients[p.value.id];
+      const std::optional<MeshPlacement>& gradient = pass.gradients[p.value.id];
       planned.has_gradient |= gradient.has_value();
       if (gradient) planned.summed_over = gradient->partial_axes();
       for (const std::int64_t rank : ranks) {

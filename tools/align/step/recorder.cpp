@@ -32,7 +32,7 @@ std::string without_grad(const std::string& name) {
 }
 
 template <class Axes>
-Shape whole_shape(Shape shape, const Placement& placement, const Mesh& mesh, const Axes& axes) {
+Shape whole_shape(Shape shape, const MeshPlacement& placement, const Mesh& mesh, const Axes& axes) {
   for (const Axis axis : axes) {
     const Placed& placed = placement[axis];
     if (placed.how == Placed::How::sharded) shape[placed.dim] *= mesh.size(axis);
@@ -127,14 +127,14 @@ Record Recorder::record(Identity id, const std::string& op, const Tensor& tensor
   return record;
 }
 
-void Recorder::lay_out(Record& record, const Placement& placement) const {
+void Recorder::lay_out(Record& record, const MeshPlacement& placement) const {
   record.global_shape = whole_shape(record.shape, placement, mesh_, placed_axes);
   const bool zigzag = mesh_.parallel().context == ContextMode::ring;
   for (const Axis axis : mesh_axes) {
     const Placed placed = axis == Axis::pp ? replicated : placement[axis];
-    assay::Placement at;
+    Placement at;
     if (placed.how == Placed::How::sharded) {
-      at.kind = assay::Placement::Kind::shard;
+      at.kind = Placement::Kind::shard;
       at.dim = static_cast<int>(placed.dim);
       at.zigzag = axis == Axis::cp && zigzag;
       // Heads are cut by tp first, then by Ulysses; tokens by cp first.
@@ -165,7 +165,7 @@ Record Recorder::record(const OfCall& what, const Tensor& tensor) const {
   return r;
 }
 
-void Recorder::add(const OfCall& what, const Tensor& tensor, const Placement& placement) {
+void Recorder::add(const OfCall& what, const Tensor& tensor, const MeshPlacement& placement) {
   Record r = record(what, tensor);
   lay_out(r, placement);
   add(std::move(r), tensor);
@@ -178,7 +178,7 @@ const ExpertRows* Recorder::rows_of(const Machine::Node& node) const {
 }
 
 // A record for each run of rows: boxes need no list of rows.
-void Recorder::add_rows(const OfCall& what, const Tensor& tensor, const Placement& placement) {
+void Recorder::add_rows(const OfCall& what, const Tensor& tensor, const MeshPlacement& placement) {
   const ExpertRows& rows = *rows_of(*what.node);
   for (const RowRun& run : is_at_experts(what.node->module) ? rows.held : rows.sent) {
     const Tensor part = selected_rows(tensor, run.here);
@@ -235,7 +235,7 @@ void Recorder::backward(const Tape& tape, const Machine::Node& node,
   if (!call_of_.contains(&node)) return;
   const bool has_rows = rows_of(node) != nullptr;
   const auto place = [&](const OfCall& what, const Value& of, const Tensor& gradient) {
-    const Placement& placement = tape.gradient_placement(of);
+    const MeshPlacement& placement = tape.gradient_placement(of);
     if (has_rows)
       add_rows(what, gradient, placement);
     else
@@ -293,9 +293,9 @@ Record Recorder::record(const OfParameter& what, const std::string& name, const 
 void Recorder::lay_out(Record& record, const PlannedParameter& planned) const {
   for (const Axis axis : mesh_axes) {
     const auto cut = std::ranges::find(planned.shardings, axis, &Sharding::axis);
-    assay::Placement at;
+    Placement at;
     if (cut != planned.shardings.end() && mesh_.size(axis) > 1) {
-      at.kind = assay::Placement::Kind::shard;
+      at.kind = Placement::Kind::shard;
       at.dim = static_cast<int>(cut->placed.dim);
     }
     record.placements.push_back(at);
@@ -314,7 +314,7 @@ void Recorder::unreduced(const std::string& name, const PlannedParameter& planne
   if (r.placements.empty()) lay_out(r, PlannedParameter());
   for (std::size_t k = 0; k < mesh_axes.size(); ++k) {
     if (std::ranges::find(partial_along, mesh_axes[k]) != partial_along.end())
-      r.placements[k] = {assay::Placement::Kind::partial};
+      r.placements[k] = {Placement::Kind::partial};
   }
   add(std::move(r), share);
 }
@@ -327,7 +327,7 @@ void Recorder::scalar(Phase phase, const char* name, double value) {
 
 void Recorder::loss(const std::string& name, const Tensor& tensor) {
   Record r = record({step_, micro_batch_, Phase::forward, name, "loss", "loss", 0}, "", tensor);
-  lay_out(r, Placement());
+  lay_out(r, MeshPlacement());
   add(std::move(r), tensor);
 }
 

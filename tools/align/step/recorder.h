@@ -64,11 +64,11 @@ class Recorder {
   Record record(Identity, const std::string& op, const Tensor&) const;
   Record record(const OfCall&, const Tensor&) const;
   Record record(const OfParameter&, const std::string& name, const PlannedParameter&, const Tensor&) const;
-  void lay_out(Record&, const Placement&) const;
+  void lay_out(Record&, const MeshPlacement&) const;
   void lay_out(Record&, const PlannedParameter&) const;
   void add(Record, const Tensor&);
-  void add(const OfCall&, const Tensor&, const Placement&);
-  void add_rows(const OfCall&, const Tensor&, const Placement&);
+  void add(const OfCall&, const Tensor&, const MeshPlacement&);
+  void add_rows(const OfCall&, const Tensor&, const MeshPlacement&);
   void add_tokens(const OfCall&, const Tensor&, const DenseTokens&, const Value& of);
   const ExpertRows* rows_of(const Machine::Node&) const;
   void forward(const Tape&, const Machine::Node&);

@@ -14,7 +14,7 @@ struct ShapePass {
   ShapePass(const Model&, const Batch&, const Mesh&, const Stage&);
 
   ShapeMachine machine;
-  std::vector<std::optional<Placement>> gradients;  ///< by Value::id; nothing: it has none
+  std::vector<std::optional<MeshPlacement>> gradients;  ///< by Value::id; nothing: it has none
 };
 
 }  // namespace assay::align

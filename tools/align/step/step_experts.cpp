@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "assay/align/step/step.h"
+#include "assay/align/step/training_step.h"
 #include "assay/align/strategies/data_parallel.h"
 
 namespace assay::align {
@@ -25,7 +25,7 @@ bool is_of_others(const std::string& indices) {
 
 // How many tokens each expert gets of those that this rank has, by layer: as its router, or what capacity has
 // left of its choice, says.
-Replay::Loads Replay::loads_of(const Tape& tape, std::string_view op) const {
+TrainingStep::Loads TrainingStep::loads_of(const Tape& tape, std::string_view op) const {
   Loads loads;
   for (const Machine::Node& node : tape.nodes()) {
     if (!node.is_of(op) || node.is_inside()) continue;
@@ -45,7 +45,7 @@ Replay::Loads Replay::loads_of(const Tape& tape, std::string_view op) const {
   return loads;
 }
 
-void Replay::add_loads(const Tape& tape) {
+void TrainingStep::add_loads(const Tape& tape) {
   for (const auto& [layer, load] : loads_of(tape, model_.moe.capacity_factor > 0 ? capacity : router)) {
     std::vector<std::int64_t>& all = loads_[layer];
     all.resize(load.size());
@@ -54,14 +54,14 @@ void Replay::add_loads(const Tape& tape) {
 }
 
 // Of ranks with the same tokens the first.
-bool Replay::counts_tokens(const Placement& placement) const {
+bool TrainingStep::counts_tokens(const MeshPlacement& placement) const {
   return std::ranges::all_of(std::array{Axis::tp, Axis::cp}, [&](Axis axis) {
     return placement[axis] != replicated || mesh().coordinate(axis) == 0;
   });
 }
 
 // Over the ranks and the micro-batches of the step.
-void Replay::sum_loads() {
+void TrainingStep::sum_loads() {
   if (model_.moe.bias_rate <= 0 && !moves_experts()) return loads_.clear();
   for (auto& [layer, load] : loads_) {
     if (faults_.own_loads) faults_.own_loads(layer, load);
@@ -78,7 +78,7 @@ void Replay::sum_loads() {
 
 // The bias of a router follows the load of its experts (facts A7): before the optimizer, and without
 // gradient.
-void Replay::update_router_biases() {
+void TrainingStep::update_router_biases() {
   for (const auto& [layer, load] : loads_) {
     const std::string name = router_of_layer(layer, "e_score_correction_bias");
     const auto bias = parameters_.find(name);
@@ -91,16 +91,16 @@ void Replay::update_router_biases() {
   }
 }
 
-bool Replay::moves_experts() const {
+bool TrainingStep::moves_experts() const {
   return settings_.parallel.placement == ExpertPlacement::dynamic;
 }
 
-Tensor Replay::at_home(const std::string& name, const Tensor& piece) const {
+Tensor TrainingStep::at_home(const std::string& name, const Tensor& piece) const {
   if (!moves_experts() || !is_of_experts(name)) return piece;
   return move_experts(ranks_, name, piece, slots_.at(layer_of_experts(name)), home_slots(model_.moe.experts));
 }
 
-void Replay::place_experts() {
+void TrainingStep::place_experts() {
   if (!moves_experts()) return;
   for (auto& [name, gradient] : gradients_) {
     if (shards(2)) continue;
@@ -130,7 +130,7 @@ void Replay::place_experts() {
 
 // Of micro-batches that count tokens together and are all this rank's, each has to know the others' before it
 // is computed: they are routed once for that, which changes nothing.
-void Replay::count_ahead(const Action& action) {
+void TrainingStep::count_ahead(const Action& action) {
   const std::int64_t here = modes_.counted_together / settings_.parallel.dp;
   if (here <= 1 || action.micro_batch % here != 0) return;
   const Stage& stage = pipeline_.stages()[static_cast<std::size_t>(action.stage)];
@@ -146,7 +146,7 @@ void Replay::count_ahead(const Action& action) {
   }
 }
 
-Tensor Replay::counted_by_others(const std::string& layer, std::int64_t micro_batch) const {
+Tensor TrainingStep::counted_by_others(const std::string& layer, std::int64_t micro_batch) const {
   std::vector<std::int64_t> total(static_cast<std::size_t>(model_.moe.experts));
   for (const auto& [m, loads] : counted_) {
     if (m == micro_batch) continue;

@@ -4,13 +4,13 @@
 #include "assay/align/arithmetic/pieces.h"
 #include "assay/align/placement/token_rows.h"
 #include "assay/align/step/initial.h"
-#include "assay/align/step/step.h"
+#include "assay/align/step/training_step.h"
 #include "assay/align/strategies/muon.h"
 #include "assay/align/strategies/redistribution.h"
 
 namespace assay::align {
 
-void Replay::initialize() {
+void TrainingStep::initialize() {
   const DType dtype = ranks_.arithmetic().storage();
   for (const auto& [name, planned] : plan_) {
     if (std::ranges::find(planned.holders, mesh().coordinate(Axis::pp)) == planned.holders.end()) continue;
@@ -35,32 +35,32 @@ Tensor loaded_piece(const StepSettings& settings, const Ranks& ranks, const std:
   return t;
 }
 
-const ZeroShards& Replay::shards_of(const std::string& name) const {
+const ZeroShards& TrainingStep::shards_of(const std::string& name) const {
   return is_of_experts(name) ? expert_shards_ : dense_shards_;
 }
 
-Tensor Replay::value_of(const std::string& name) const {
+Tensor TrainingStep::value_of(const std::string& name) const {
   const Parameter& p = parameters_.at(name);
   return shards(3) ? shards_of(name).gather(p.value, p.shape, name) : p.value;
 }
 
-std::map<std::string, Tensor> Replay::parameters() const {
+std::map<std::string, Tensor> TrainingStep::parameters() const {
   std::map<std::string, Tensor> all;
   for (const auto& [name, parameter] : parameters_) all.emplace(name, at_home(name, value_of(name)));
   return all;
 }
 
 // The global number of this rank's micro-batch.
-std::int64_t Replay::number_of(std::int64_t micro_batch) const {
+std::int64_t TrainingStep::number_of(std::int64_t micro_batch) const {
   return micro_batch * mesh().size(Axis::dp) + mesh().coordinate(Axis::dp);
 }
 
-Moment Replay::moment_of(std::int64_t micro_batch) const {
+Moment TrainingStep::moment_of(std::int64_t micro_batch) const {
   return {step_, number_of(micro_batch), Moment::Pass::forward};
 }
 
 // Of the whole micro-batch; `number` is global.
-Sequences Replay::sequences_of(std::int64_t number) const {
+Sequences TrainingStep::sequences_of(std::int64_t number) const {
   const std::int64_t together = modes_.exchange_samples, first = number / together * together;
   if (together == 1 || settings_.given.are_dealt) return loaded_sequences(number);
   std::vector<Sequences> all;
@@ -68,20 +68,20 @@ Sequences Replay::sequences_of(std::int64_t number) const {
   return redistributed(all, settings_.batch)[static_cast<std::size_t>(number - first)];
 }
 
-Sequences Replay::loaded_sequences(std::int64_t number) const {
+Sequences TrainingStep::loaded_sequences(std::int64_t number) const {
   if (settings_.given.sequences) return settings_.given.sequences({step_, number});
   return initial_sequences(settings_.batch, model_.vocabulary, step_ * settings_.micro_batches + number,
                            settings_.seed);
 }
 
-LossShares Replay::shares_of_step() const {
+LossShares TrainingStep::shares_of_step() const {
   std::vector<std::int64_t> valid;
   for (std::int64_t k = 0; k < settings_.micro_batches; ++k)
     valid.push_back(indices_of("valid_targets", sequences_of(k), settings_.batch).indices().front());
   return {settings_.loss_average, settings_.batch.tokens(), valid};
 }
 
-Tensor Replay::indices(const std::string& name, std::int64_t micro_batch) const {
+Tensor TrainingStep::indices(const std::string& name, std::int64_t micro_batch) const {
   const std::int64_t number = number_of(micro_batch);
   const std::optional<LayerIndices> of = of_layer(name);
   if (!of) {
@@ -101,7 +101,7 @@ Tensor Replay::indices(const std::string& name, std::int64_t micro_batch) const 
 }
 
 // Of all tokens those of the positions that context parallel gives this rank.
-Tensor Replay::own_positions(const Tensor& whole) const {
+Tensor TrainingStep::own_positions(const Tensor& whole) const {
   if (whole.shape().empty()) return whole;
   const std::vector<std::int64_t> all = whole.indices(), rows = token_rows(mesh(), settings_.batch.sequences,
                                                                            settings_.batch.length);
@@ -115,7 +115,7 @@ Tensor Replay::own_positions(const Tensor& whole) const {
 }
 
 // Of these, those that sequence parallel gives it.
-Tensor Replay::own_tokens(const Tensor& of_positions) const {
+Tensor TrainingStep::own_tokens(const Tensor& of_positions) const {
   if (!mesh().parallel().sp) return of_positions;
   return piece_of(of_positions, 0, mesh().coordinate(Axis::tp), mesh().size(Axis::tp));
 }

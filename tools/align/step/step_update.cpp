@@ -5,19 +5,19 @@
 #include <algorithm>
 #include <cmath>
 
-#include "assay/align/step/step.h"
+#include "assay/align/step/training_step.h"
 #include "assay/align/strategies/data_parallel.h"
 #include "assay/align/strategies/muon.h"
 #include "assay/golden/exact_sum.h"
 
 namespace assay::align {
 // Magnitudes are summed as the gradients are.
-void Replay::add_terms(const std::string& name, const Tensor& gradient) {
+void TrainingStep::add_terms(const std::string& name, const Tensor& gradient) {
   const Tensor own = scaled(magnitudes(gradient), 1 / loss_scale());
   reduced_[name].add(shards(2) ? shards_of(name).reduce_scatter(own, name) : own);
 }
 
-ReducedGradient Replay::bounded(const std::string& name, const Tensor& gradient) const {
+ReducedGradient TrainingStep::bounded(const std::string& name, const Tensor& gradient) const {
   const PlannedParameter& p = plan_.at(name);
   const std::size_t ranks = mesh().group(p.summed_over).size() * p.holders.size();
   const SumError over_ranks =
@@ -32,7 +32,7 @@ ReducedGradient Replay::bounded(const std::string& name, const Tensor& gradient)
 }
 
 // The sum is exact, so that it is the same whatever rank has which loss.
-double Replay::sum_losses() {
+double TrainingStep::sum_losses() {
   const bool counts = mesh().coordinate(Axis::tp) == 0 && mesh().coordinate(Axis::cp) == 0;
   const std::vector<double> own = counts ? losses_ : std::vector<double>();
   losses_.clear();
@@ -43,13 +43,13 @@ double Replay::sum_losses() {
   return sum.round();
 }
 
-PlannedParameter Replay::reduced_over(const std::string& name) const {
+PlannedParameter TrainingStep::reduced_over(const std::string& name) const {
   PlannedParameter planned = plan_.at(name);
   if (faults_.reduction) faults_.reduction(name, planned);
   return planned;
 }
 
-void Replay::reduce_gradients() {
+void TrainingStep::reduce_gradients() {
   for (auto& [name, gradient] : gradients_) {
     const std::vector<Axis> done = shards(2) ? shards_of(name).axes() : std::vector<Axis>();
     gradient = ranks_.arithmetic().close(sum_gradient(ranks_, name, reduced_over(name), gradient, done));
@@ -59,7 +59,7 @@ void Replay::reduce_gradients() {
   }
 }
 
-double Replay::norm() const {
+double TrainingStep::norm() const {
   std::vector<Tensor> squares;
   for (const auto& [name, gradient] : gradients_) {
     const std::vector<Axis> distinct = shards(2) ? shards_of(name).axes() : std::vector<Axis>();
@@ -83,7 +83,7 @@ double Replay::norm() const {
   return norm;
 }
 
-void Replay::update(double coefficient) {
+void TrainingStep::update(double coefficient) {
   for (auto& [name, gradient] : gradients_) {
     double own = std::min(coefficient, 1.0);
     if (faults_.clip) faults_.clip(name, own);
@@ -101,7 +101,7 @@ void Replay::update(double coefficient) {
 }
 
 // Of ZeRO's shard alone.
-void Replay::update_by_elements(const std::string& name, const Tensor& gradient) {
+void TrainingStep::update_by_elements(const std::string& name, const Tensor& gradient) {
   Parameter& p = parameters_.at(name);
   const bool cut = shards(1);
   const ZeroShards& shards = shards_of(name);
@@ -119,7 +119,7 @@ void Replay::update_by_elements(const std::string& name, const Tensor& gradient)
 }
 
 // What is cut, by ZeRO from some stage on, and by tensor parallel, is put together before and cut again.
-void Replay::update_matrices(const std::string& name, const Tensor& gradient) {
+void TrainingStep::update_matrices(const std::string& name, const Tensor& gradient) {
   Parameter& p = parameters_.at(name);
   OptimizerSettings optimizer = settings_.optimizer;
   std::int64_t step = updates_;

@@ -24,8 +24,8 @@ using Among = Movement::Among;
 using Integers = Machine::Integers;
 
 // All tokens of these ranks are different: pieces along the first dimension.
-Placement by_token(const Mesh& mesh) {
-  Placement placement;
+MeshPlacement by_token(const Mesh& mesh) {
+  MeshPlacement placement;
   for (const Axis axis : expert_axes) {
     if (mesh.size(axis) > 1) placement[axis] = sharded(0);
   }

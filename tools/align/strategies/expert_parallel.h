@@ -55,7 +55,7 @@ class Dispatcher {
   Machine& on_;
   const std::string module_;
   const std::int64_t experts_;
-  Placement dense_;  ///< of the tokens before the dispatch
+  MeshPlacement dense_;  ///< of the tokens before the dispatch
 };
 
 }  // namespace assay::align

@@ -32,6 +32,6 @@ Value split_tokens(Machine&, const std::string& module, const Value& x);
 Value gather_tokens(Machine&, const std::string& module, const Value& x);
 
 /// What is between the blocks: tokens, cut by context parallel and sequence parallel.
-Placement residual_placement(const Mesh&);
+MeshPlacement residual_placement(const Mesh&);
 
 }  // namespace assay::align

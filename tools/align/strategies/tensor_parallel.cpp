@@ -42,8 +42,8 @@ Value gather_tokens(Machine& on, const std::string& module, const Value& x) {
   return on.mesh().parallel().sp ? x : on.move(module, {Kind::all_gather, Axis::tp}, x);
 }
 
-Placement residual_placement(const Mesh& mesh) {
-  Placement placement;
+MeshPlacement residual_placement(const Mesh& mesh) {
+  MeshPlacement placement;
   if (mesh.size(Axis::cp) > 1) placement[Axis::cp] = sharded(0);
   if (mesh.parallel().sp && mesh.size(Axis::tp) > 1) placement[Axis::tp] = sharded(0);
   return placement;

@@ -15,8 +15,8 @@ using Kind = Movement::Kind;
 using Integers = Machine::Integers;
 
 // The part of the vocabulary that is here.
-struct Part {
-  Part(const Mesh& mesh, std::int64_t whole)
+struct VocabularyRows {
+  VocabularyRows(const Mesh& mesh, std::int64_t whole)
       : size(whole / mesh.size(Axis::tp)), first(size * mesh.coordinate(Axis::tp)) {}
   bool has(std::int64_t token) const { return token >= first && token < first + size; }
   /// Its number here; of others 0.
@@ -43,7 +43,7 @@ Value embed_in_parallel(Machine& on, const std::string& module, const Value& tok
   const Value weight = on.parameter("model.embed_tokens.weight", {vocabulary, hidden}, column_parallel());
   if (on.mesh().size(Axis::tp) == 1)
     return on.call(module, "embedding", {{"weight", weight}, {"index", tokens}});
-  const Part part(on.mesh(), vocabulary);
+  const VocabularyRows part(on.mesh(), vocabulary);
   const Value index = each(
       on, tokens, tokens.shape, [=](std::int64_t token) { return part.number(token); }, false);
   const Value mask = each(
@@ -81,7 +81,7 @@ Value cross_entropy_in_parallel(Machine& on, const std::string& module, const Va
     return on.call(inside, op, inputs, a, placed);
   };
   const auto all_reduce = [&](const Value& x) { return on.move(inside, {Kind::all_reduce, Axis::tp}, x); };
-  const Part part(on.mesh(), vocabulary);
+  const VocabularyRows part(on.mesh(), vocabulary);
   const Shape column = {targets.shape.front(), 1};
   const Value index = each(
       on, targets, column, [=](std::int64_t token) { return part.number(token); }, false);

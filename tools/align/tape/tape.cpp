@@ -22,7 +22,7 @@ void Tape::check_shape(const std::string& name, const Tensor& tensor, const Shap
                 assay::to_string(expected));
 }
 
-Value Tape::input(const Tensor& closed, const Placement& placement) {
+Value Tape::input(const Tensor& closed, const MeshPlacement& placement) {
   return add(hold(closed), placement);
 }
 
@@ -267,7 +267,7 @@ void Tape::move_back(const Node& node, const Watch& watch) {
   contributions_[x.id].push_back(std::move(*known));
 }
 
-Tensor Tape::complete(const std::string& what, const Tensor& open, const Placement& placement) const {
+Tensor Tape::complete(const std::string& what, const Tensor& open, const MeshPlacement& placement) const {
   return ranks_.arithmetic().close(ranks_.sum(mesh().group(placement.partial_axes()), what, open));
 }
 

@@ -25,7 +25,7 @@ class Tape : public Machine {
         now_(now) {}
 
   /// What another rank gave: the activation of the stage before.
-  Value input(const Tensor& closed, const Placement&);
+  Value input(const Tensor& closed, const MeshPlacement&);
   /// What has been forgotten is computed again.
   const Tensor& tensor(const Value& v) const;
 
@@ -50,8 +50,8 @@ class Tape : public Machine {
   std::optional<Tensor> open_gradient(const Value&) const;
   std::optional<Tensor> gradient(const Value&) const;
   /// Of what is open, closed; of shares of it their sum. All ranks that have one must call it.
-  Tensor complete(const std::string& what, const Tensor& open, const Placement&) const;
-  const Placement& gradient_placement(const Value& v) const { return gradient_placements_[v.id].value(); }
+  Tensor complete(const std::string& what, const Tensor& open, const MeshPlacement&) const;
+  const MeshPlacement& gradient_placement(const Value& v) const { return gradient_placements_[v.id].value(); }
 
  protected:
   void hold_parameter(const NamedParameter&) override;
@@ -91,7 +91,7 @@ class Tape : public Machine {
   mutable std::vector<Tensor> tensors_;                   ///< closed, but for what is partial
   mutable std::map<std::size_t, const Node*> forgotten_;  ///< who gave the value, by its id
   std::vector<std::vector<Tensor>> contributions_;        ///< to each gradient, open
-  std::vector<std::optional<Placement>> gradient_placements_;
+  std::vector<std::optional<MeshPlacement>> gradient_placements_;
 };
 
 }  // namespace assay::align

@@ -1,4 +1,4 @@
-#include "assay/align/placement/placement.h"
+#include "assay/align/placement/mesh_placement.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,13 +7,13 @@
 
 namespace assay::align {
 
-Placement Placement::with(Axis axis, Placed placed) const {
-  Placement changed = *this;
+MeshPlacement MeshPlacement::with(Axis axis, Placed placed) const {
+  MeshPlacement changed = *this;
   changed[axis] = placed;
   return changed;
 }
 
-std::vector<Axis> Placement::partial_axes() const {
+std::vector<Axis> MeshPlacement::partial_axes() const {
   std::vector<Axis> axes;
   for (const Axis axis : placed_axes) {
     if ((*this)[axis] == partial) axes.push_back(axis);
@@ -21,7 +21,7 @@ std::vector<Axis> Placement::partial_axes() const {
   return axes;
 }
 
-bool Placement::is_partial() const {
+bool MeshPlacement::is_partial() const {
   return std::ranges::find(at_, partial) != at_.end();
 }
 
@@ -30,7 +30,7 @@ std::string to_string(const Placed& placed) {
   return placed == partial ? "partial" : fmt::format("sharded along dim {}", placed.dim);
 }
 
-std::string to_string(const Placement& placement) {
+std::string to_string(const MeshPlacement& placement) {
   std::vector<std::string> all;
   for (const Axis axis : placed_axes) {
     if (placement[axis] != replicated)
@@ -39,7 +39,7 @@ std::string to_string(const Placement& placement) {
   return all.empty() ? "replicated" : fmt::format("{}", fmt::join(all, ", "));
 }
 
-std::vector<Sharding> shardings_of(const Placement& placement) {
+std::vector<Sharding> shardings_of(const MeshPlacement& placement) {
   std::vector<Sharding> all;
   for (const Axis axis : placed_axes) {
     if (placement[axis] != replicated) all.push_back({axis, placement[axis]});

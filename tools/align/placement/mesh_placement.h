@@ -26,15 +26,15 @@ constexpr Placed sharded(std::size_t dim) {
 
 /// A tensor's type: how it is placed along every axis but pp, and dp, along which ranks work on other
 /// micro-batches: other tensors, not pieces of one.
-class Placement {
+class MeshPlacement {
  public:
   Placed& operator[](Axis axis) { return at_[static_cast<std::size_t>(axis)]; }
   const Placed& operator[](Axis axis) const { return at_[static_cast<std::size_t>(axis)]; }
-  Placement with(Axis, Placed) const;
-  bool is_replicated() const { return *this == Placement(); }
+  MeshPlacement with(Axis, Placed) const;
+  bool is_replicated() const { return *this == MeshPlacement(); }
   bool is_partial() const;
   std::vector<Axis> partial_axes() const;
-  bool operator==(const Placement&) const = default;
+  bool operator==(const MeshPlacement&) const = default;
 
  private:
   std::array<Placed, 7> at_ = {};
@@ -42,7 +42,7 @@ class Placement {
 inline constexpr std::array placed_axes = {Axis::tp, Axis::cp, Axis::etp, Axis::ep, Axis::edp};
 
 /// "replicated", "sharded along dim 0 over cp, partial over tp"
-std::string to_string(const Placement&);
+std::string to_string(const MeshPlacement&);
 std::string to_string(const Placed&);
 
 /// One axis of a placement that is known beforehand: a parameter's, or where data and not shapes say it.
@@ -52,6 +52,6 @@ struct Sharding {
 };
 
 /// Of every axis along which it is not replicated.
-std::vector<Sharding> shardings_of(const Placement&);
+std::vector<Sharding> shardings_of(const MeshPlacement&);
 
 }  // namespace assay::align

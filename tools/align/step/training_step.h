@@ -46,11 +46,11 @@ void check(const Model&, const StepSettings&);
 Tensor loaded_piece(const StepSettings&, const Ranks&, const std::string& name, const PlannedParameter&);
 
 /// Training steps of a model, as one rank does them with the others.
-class Replay {
+class TrainingStep {
  public:
   /// @throws Error  as check does, and if there are other than the strategy's ranks
-  Replay(const Model&, const StepSettings&, Communicator&);
-  ~Replay();
+  TrainingStep(const Model&, const StepSettings&, Communicator&);
+  ~TrainingStep();
   /// The next one; all ranks get the same result. What this rank computes goes to the recorder, if there is
   /// one.
   StepResult step(Recorder*);
@@ -111,7 +111,7 @@ class Replay {
   using Loads = std::map<std::string, std::vector<std::int64_t>>;  ///< tokens of each expert, by layer
   Loads loads_of(const Tape&, std::string_view op) const;
   void add_loads(const Tape&);
-  bool counts_tokens(const Placement&) const;
+  bool counts_tokens(const MeshPlacement&) const;
   void sum_loads();
   void update_router_biases();
   bool moves_experts() const;

@@ -1,4 +1,4 @@
-#include "assay/align/step/step.h"
+#include "assay/align/step/training_step.h"
 
 #include <fmt/format.h>
 
@@ -39,10 +39,10 @@ void check(const Model& model, const StepSettings& settings) {
   make_plan(model, settings.batch, settings.parallel, pipeline, of_each_rank(settings));
 }
 
-Replay::~Replay() = default;
+TrainingStep::~TrainingStep() = default;
 
 // A micro-batch between its forward and its backward in a stage.
-struct Replay::Running {
+struct TrainingStep::Running {
   Running(const Ranks& ranks, Tape::ParameterSource parameters, Tape::IndexSource indices,
           const FaultSites& faults, const Moment& now)
       : tape(ranks, std::move(parameters), std::move(indices), &faults, now) {}
@@ -53,7 +53,7 @@ struct Replay::Running {
   std::map<std::string, ExpertRows> rows;  ///< where it is recorded
 };
 
-Replay::Replay(const Model& model, const StepSettings& settings, Communicator& communicator)
+TrainingStep::TrainingStep(const Model& model, const StepSettings& settings, Communicator& communicator)
     : model_(model),
       settings_(settings),
       modes_(modes(settings.batch, model, settings.parallel)),
@@ -79,13 +79,13 @@ Replay::Replay(const Model& model, const StepSettings& settings, Communicator& c
   initialize();
 }
 
-Stage Replay::stage_of(const Action& action) const {
+Stage TrainingStep::stage_of(const Action& action) const {
   Stage stage = pipeline_.stages()[static_cast<std::size_t>(action.stage)];
   if (faults_.stage) faults_.stage(stage);
   return stage;
 }
 
-void Replay::forward(const Action& action, Recorder* recorder) {
+void TrainingStep::forward(const Action& action, Recorder* recorder) {
   const std::int64_t m = action.micro_batch;
   count_ahead(action);
   auto running = std::make_unique<Running>(
@@ -107,7 +107,7 @@ void Replay::forward(const Action& action, Recorder* recorder) {
   running_[{m, action.stage}] = std::move(running);
 }
 
-void Replay::backward(const Action& action, Recorder* recorder) {
+void TrainingStep::backward(const Action& action, Recorder* recorder) {
   const std::int64_t m = action.micro_batch;
   const Stage stage = stage_of(action);
   Running& running = *running_.at({m, action.stage});
@@ -131,26 +131,26 @@ void Replay::backward(const Action& action, Recorder* recorder) {
   if (running.x) send("gradient", m, action.stage - 1, running.tape.gradient(*running.x).value());
 }
 
-Tensor Replay::used(const std::string& name, std::int64_t micro_batch) const {
+Tensor TrainingStep::used(const std::string& name, std::int64_t micro_batch) const {
   Tensor value = value_of(faults_.taken_for ? faults_.taken_for(name) : name);
   if (faults_.parameter) faults_.parameter(moment_of(micro_batch), name, value);
   return value;
 }
 
-Replay::LossShare Replay::share_of(const Loss& loss, std::int64_t micro_batch) const {
+TrainingStep::LossShare TrainingStep::share_of(const Loss& loss, std::int64_t micro_batch) const {
   const double right = shares_.of(loss, number_of(micro_batch));
   LossShare share = {right, right};
   if (faults_.loss_share) faults_.loss_share(moment_of(micro_batch), loss, share.shown, share.in_gradient);
   return share;
 }
 
-void Replay::accumulate(Gradients& sums, const std::string& name, const Tensor& gradient) const {
+void TrainingStep::accumulate(Gradients& sums, const std::string& name, const Tensor& gradient) const {
   const auto [sum, first] = sums.try_emplace(name, gradient);
   if (!first) sum->second = ranks_.arithmetic().add(std::vector{sum->second, gradient}, ReduceOrder::ranks);
 }
 
 // Gradients of the weights join those of the micro-batches before.
-void Replay::add_weights(const Action& action, const Recorder* recorder) {
+void TrainingStep::add_weights(const Action& action, const Recorder* recorder) {
   const auto at = running_.find({action.micro_batch, action.stage});
   const Tape& tape = at->second->tape;
   for (const Machine::NamedParameter& p : tape.parameters()) {
@@ -169,21 +169,22 @@ void Replay::add_weights(const Action& action, const Recorder* recorder) {
   running_.erase(at);
 }
 
-void Replay::send(std::string_view what, std::int64_t m, std::int64_t to_stage, const Tensor& t) {
+void TrainingStep::send(std::string_view what, std::int64_t m, std::int64_t to_stage, const Tensor& t) {
   ranks_.communicator().send(rank_of(to_stage, m), message(what, m, to_stage), t);
 }
 
-Tensor Replay::receive(std::string_view what, std::int64_t m, std::int64_t from_stage, std::int64_t stage) {
+Tensor TrainingStep::receive(std::string_view what, std::int64_t m, std::int64_t from_stage,
+                             std::int64_t stage) {
   Tensor t = ranks_.communicator().receive(rank_of(from_stage, m), message(what, m, stage));
   if (faults_.received) faults_.received(moment_of(m), what, stage, t);
   return t;
 }
 
-int Replay::rank_of(std::int64_t stage, std::int64_t m) const {
+int TrainingStep::rank_of(std::int64_t stage, std::int64_t m) const {
   return mesh().group({Axis::pp})[static_cast<std::size_t>(pipeline_.rank_of(stage, m))];
 }
 
-StepResult Replay::step(Recorder* recorder) {
+StepResult TrainingStep::step(Recorder* recorder) {
   shares_ = shares_of_step();
   gradients_.clear();
   reduced_.clear();
@@ -224,7 +225,7 @@ StepResult Replay::step(Recorder* recorder) {
   return result;
 }
 
-void Replay::record_forward(Running& running, std::int64_t micro_batch, Recorder& recorder) const {
+void TrainingStep::record_forward(Running& running, std::int64_t micro_batch, Recorder& recorder) const {
   const std::int64_t number = number_of(micro_batch);
   running.rows = expert_rows(ranks_, running.tape, number, settings_.batch);
   recorder.begin(step_, number, running.tape, running.rows);
@@ -232,12 +233,12 @@ void Replay::record_forward(Running& running, std::int64_t micro_batch, Recorder
   for (const Loss& loss : running.result.losses) recorder.loss(loss.name, running.tape.tensor(loss.value));
 }
 
-Tensor Replay::whole_piece(const std::string& name, const Tensor& t, std::int64_t cut_from) const {
+Tensor TrainingStep::whole_piece(const std::string& name, const Tensor& t, std::int64_t cut_from) const {
   return shards(cut_from) ? shards_of(name).gather(t, parameters_.at(name).shape, name) : t;
 }
 
 // Shares along no dimension of the mesh are summed before, and exact ones, which are not rounded.
-void Replay::record_unreduced(Recorder& recorder) {
+void TrainingStep::record_unreduced(Recorder& recorder) {
   const bool is_exact = ranks_.arithmetic().leading() > 0;
   for (const auto& [name, gradient] : shards(2) ? unreduced_ : gradients_) {
     const PlannedParameter& planned = plan_.at(name);
@@ -252,7 +253,7 @@ void Replay::record_unreduced(Recorder& recorder) {
   unreduced_.clear();
 }
 
-void Replay::record_parameters(Recorder& recorder) const {
+void TrainingStep::record_parameters(Recorder& recorder) const {
   for (const auto& [name, parameter] : parameters_)
     recorder.parameter({Phase::forward, "param"}, name, plan_.at(name), at_home(name, value_of(name)));
   for (const auto& [name, gradient] : gradients_)
@@ -260,7 +261,7 @@ void Replay::record_parameters(Recorder& recorder) const {
                        at_home(name, whole_piece(name, gradient, 2)));
 }
 
-void Replay::record_updates(Recorder& recorder) const {
+void TrainingStep::record_updates(Recorder& recorder) const {
   for (const auto& [name, parameter] : parameters_) {
     const PlannedParameter& planned = plan_.at(name);
     recorder.parameter({Phase::optimizer, "param"}, name, planned, at_home(name, value_of(name)));
