@@ -86,6 +86,7 @@ std::optional<LocalErrors::Judgement> LocalErrors::judge(Finding& f, const Pair&
   if (const auto trouble = trouble_in([&] { judgement = judge_call(f, pair); })) {
     ++unjudged_.unreadable;
     f.notes.push_back(fmt::format("not judged on its own recorded inputs: {}", *trouble));
+    return {};
   }
   return judgement;
 }

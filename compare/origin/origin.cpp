@@ -118,7 +118,7 @@ class Origins {
       broken = wires_->broken(reference, actual);
       if (!broken) broken = broken_sum(sides_, *wires_, reference, actual);
     });
-    if (trouble) add_note(i, "not compared with the result that it comes from", *trouble);
+    if (trouble) return add_note(i, "not compared with the result that it comes from", *trouble);
     if (!broken) return;
     fail(findings_[i], *broken);
     broken_wires_[i] = *broken;
@@ -290,7 +290,10 @@ class Origins {
     }
     std::optional<PropagatedError> found;
     const auto trouble = trouble_in([&] { found = propagated_error(sides_, pairs_[i], given); });
-    if (trouble) add_note(i, "not compared with the errors of its inputs", *trouble);
+    if (trouble) {
+      add_note(i, "not compared with the errors of its inputs", *trouble);
+      return {};  // g++ 12 may have written to `found` before the exception
+    }
     if (!found) return {};
     return rounding_origin(
         i, found->ratio,
