@@ -3,6 +3,7 @@
 
 #include "assay/align/settings/optimizer_settings.h"
 #include "assay/align/settings/parallel.h"
+#include "assay/align/settings/strategy.h"
 #include "assay/golden/error.h"
 
 namespace assay::align::settings_test {
@@ -37,6 +38,22 @@ TEST(ParallelText, ErrorsSayWhatIsExpected) {
             "--parallel: stages is '1+x'; expected layers of each stage, as in 3+2, each a number from 0 to "
             "4096");
   EXPECT_TRUE(error("world=2").starts_with("--parallel: there is no key 'world'; expected tp, sp, cp,"));
+}
+
+TEST(Strategies, ARowIsReadByAll) {
+  const Parallel p = parse_parallel("tp=2,sp=1,dp=2,swap=1,recompute=mla,pp=2,vpp=2,schedule=interleaved");
+  EXPECT_TRUE(is_on("swap", p));
+  EXPECT_TRUE(is_on("schedule", parse_parallel("vpp=2")));
+  EXPECT_FALSE(is_on("cp", parse_parallel("context=ulysses")));
+  EXPECT_EQ(lacking(p, parse_parallel("tp=2,recompute=full")),
+            (std::vector<std::string_view>{"sp=1", "dp > 1", "pp > 1", "vpp > 1"}));
+  EXPECT_EQ(lacking(parse_parallel("cp=2"), parse_parallel("cp=2,context=ulysses")),
+            std::vector<std::string_view>{"its context"});
+  EXPECT_EQ(error_of([] { check_needs(parse_parallel("placement=dynamic")); }),
+            "placement=dynamic needs ep > 1");
+  EXPECT_EQ(error_of([] { check_needs(parse_parallel("zero=1,tp=2")); }), "zero needs dp or cp > 1");
+  EXPECT_EQ(error_of([] { check_needs(parse_parallel("schedule=zero-bubble")); }), "none");
+  EXPECT_EQ(error_of([] { check_needs(parse_parallel("zero=1,cp=2")); }), "none");
 }
 
 TEST(OptimizerText, ANameStandsForItsFrameworksRules) {

@@ -5,6 +5,7 @@
 #include "assay/align/faults/together.h"
 #include "assay/align/forward/describe.h"
 #include "assay/align/replay/replay_run.h"
+#include "assay/align/settings/strategy.h"
 #include "assay/golden/error.h"
 #include "verb.h"
 
@@ -108,9 +109,7 @@ void declare(ReplayVerb& verb, Options& options) {
   options.option("--precision", verb.precision, "fp64, fp32, exact, bf16, fp16 or fp8")
       .one_of({"fp64", "fp32", "exact", "bf16", "fp16", "fp8"})
       .excludes(describe);
-  options
-      .option("--parallel", verb.parallel,
-              "the strategy: tp=2,sp=1,cp=2,dp=2,zero=1,pp=2,ep=4,dispatch=alltoall,..")
+  options.option("--parallel", verb.parallel, "the strategy, tp=2,sp=1,pp=2:" + align::strategies_text())
       .holds("KEY=N,..")
       .excludes(describe);
   options

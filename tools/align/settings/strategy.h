@@ -51,7 +51,7 @@ std::vector<std::string_view> lacking(const Parallel& shown, const Parallel&);
 /// @throws Error  if a part is on without one that it needs: "sp needs tp > 1"
 void check_needs(const Parallel&);
 
-/// "tp=N", a line for each key with what it is: for the help.
+/// A line for each key, "tp=N: tensor parallel", each behind a line break: for the help.
 std::string strategies_text();
 
 }  // namespace assay::align
