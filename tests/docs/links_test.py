@@ -1,4 +1,5 @@
-"""README fits a page, and every relative link of the documents leads to a file and a heading that exist.
+"""README fits a page; every relative link of the documents leads to a file and a heading that exist, and every section that
+a comment cites ("docs/semantics.md D5") is there.
 
 usage: links_test.py path/to/the/tree
 """
@@ -7,6 +8,7 @@ import re
 import sys
 
 README_LINES = 150
+SOURCES = ("golden", "operators", "dumps", "compare", "tools", "tests")
 
 
 def anchors(text):
@@ -38,7 +40,15 @@ def main():
             elif anchor and anchor not in anchors(target.read_text()):
                 failed += 1
                 print(f"{document}: {link}: no such heading")
-    print(f"{found} links and README's length, {failed} fail")
+    for folder in SOURCES:
+        for source in [*root.glob(f"{folder}/**/*.cpp"), *root.glob(f"{folder}/**/*.h")]:
+            for page, section in re.findall(r"\b(docs/\w+\.md)[\s/]+([A-Z]\d*)\b", source.read_text()):
+                found += 1
+                target = root / page
+                if not target.exists() or not re.search(f"^#+ {section} ", target.read_text(), re.M):
+                    failed += 1
+                    print(f"{source}: cites {page} {section}, which is not there")
+    print(f"{found} links and citations, README's length, {failed} fail")
     return 0 if found and not failed else 1
 
 
