@@ -60,10 +60,10 @@ std::vector<double> JudgedCall::allowed(const CallVariant& variant, const std::v
 }
 
 // R ranks each add up their part p_r of a sum, store it in the dtype in which it is sent, and it is stored
-// again behind each of the R - 1 additions: to first order R roundings of no more than sum |p_r| (facts E.5
-// of tolerances: (n_extra + n_wire) u sum |terms|). The parts are computed from inputs that are 0 elsewhere.
-// Where no input has the sum's terms apart (the gradient of queries, whose keys lie on several ranks), the
-// terms were stored themselves, so that the error has u sum |terms| >= u sum |p_r| in it already.
+// again behind each of the R - 1 additions: to first order R roundings of no more than sum |p_r|
+// (docs/semantics.md E: (n_extra + n_wire) u sum |terms|). The parts are computed from inputs that are 0
+// elsewhere. Where no input has the sum's terms apart (the gradient of queries, whose keys lie on several
+// ranks), the terms were stored themselves, so that the error has u sum |terms| >= u sum |p_r| in it already.
 void JudgedCall::allow_partial_sums(const Summand& summand, const CallVariant& variant, double stored,
                                     std::span<double> error) const {
   for (const SharedSum& sum : summand.shared) {

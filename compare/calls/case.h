@@ -18,7 +18,7 @@ struct CaseOutput {
 };
 
 /// One call of an operator and the outputs that a kernel computed: a folder with case.json and .npy files
-/// (design 3.2).
+/// (docs/design.md, "Operator case").
 struct Case {
   std::filesystem::path folder;
   std::string name;  ///< "rms_norm/n6_c40"

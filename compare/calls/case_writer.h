@@ -8,7 +8,7 @@
 
 namespace assay {
 
-/// An operator case that is to be written (design 3.2).
+/// An operator case that is to be written (docs/design.md, "Operator case").
 struct NewCase {
   const Operator* op = nullptr;
   std::string name;  ///< consists of letters, digits, '_', '.' and '-'

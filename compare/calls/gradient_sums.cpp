@@ -35,7 +35,7 @@ struct Sum {
   double terms = 0;
   double roundoff = 0;  // of the coarsest term
 
-  // n terms, each rounded once, and each of n - 1 additions: facts E.5 of tolerances,
+  // n terms, each rounded once, and each of n - 1 additions: docs/semantics.md E,
   // |delta| <= (n_extra + n_wire) u sum |terms|; another for the store of the result itself.
   double rounding(const Tensor& total) const {
     return 2 * terms * std::max(roundoff, unit_roundoff(total.dtype()));

@@ -13,7 +13,7 @@
 
 namespace assay {
 
-/// Statements of the user about tensors, where dumps lack them (design 3.5): a TOML file of [[rename]],
+/// Statements of the user about tensors, where dumps lack them (docs/rules.md): a TOML file of [[rename]],
 /// [[operator]], [[count]], [[tolerance]], [[ignore]], [[mesh]], [[renumber]] and [[layout]] tables. `match`
 /// is a glob over the path of a tensor, "module.slot" or "module.slot.arg": "*.experts.*.fc2.output". The
 /// first matching rule of a kind applies.

@@ -10,7 +10,7 @@
 namespace assay {
 
 /// Statements of the user about a dump that carries no layout: its ranks, how they cut tensors, and the start
-/// of the numbers in names (design 3.5).
+/// of the numbers in names (docs/rules.md).
 struct LayoutRules {
   /// A mesh whose ranks count in C order: the last dimension is the fastest. The rule applies to dumps with
   /// this number of ranks. The mesh may be finer than any single tensor needs, if tensors are cut over

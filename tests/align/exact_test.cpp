@@ -1,5 +1,5 @@
-// In exact arithmetic every strategy that facts E calls X0 or X1, and every pair of them, gives the bits of a
-// single device. ASSAY_SEEDS: of how many seeds; without it one seed, and some of the pairs.
+// In exact arithmetic every strategy that docs/semantics.md E calls X0 or X1, and every pair of them, gives
+// the bits of a single device. ASSAY_SEEDS: of how many seeds; without it one seed, and some of the pairs.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -53,7 +53,7 @@ TEST(Faults, CoverEveryAreaPhaseAndDimension) {
   // pipeline's accumulation; RoPE's offset under sequence parallel; routing and combine; weight decay.
   for (const char* id : {"F001", "F005", "F032", "F142", "F053", "F146", "F110"})
     EXPECT_TRUE(ids.contains(id)) << id;
-  // TTrace's bugs that are arithmetic (facts E.2).
+  // TTrace's bugs that are arithmetic (docs/semantics.md F).
   for (const char* id : {"F151", "F083", "F023", "F024", "F078", "F002", "F075", "F090", "F152", "F153",
                          "F001", "F060", "F005"})
     EXPECT_TRUE(ids.contains(id)) << id;

@@ -1,4 +1,5 @@
-// Muon, and losses averaged over tokens, under parallel strategies against the single device (facts E).
+// Muon, and losses averaged over tokens, under parallel strategies against the single device
+// (docs/semantics.md E).
 #include <gtest/gtest.h>
 
 #include <algorithm>

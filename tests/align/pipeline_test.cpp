@@ -1,4 +1,4 @@
-// Orders of work in a pipeline (facts D8 to D10).
+// Orders of work in a pipeline (docs/semantics.md D8 to D10).
 #include "assay/align/strategies/pipeline.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Every parallel strategy against the single device (facts E).
+// Every parallel strategy against the single device (docs/semantics.md E).
 #include <gtest/gtest.h>
 
 #include <algorithm>

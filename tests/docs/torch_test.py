@@ -2,7 +2,7 @@
 train.py can plant is named. Where torch or safetensors is not installed it says so and ends with status 77; as they are
 no packages of the distribution, only this test wants them:
 
-    python3 -m venv venv && venv/bin/pip install torch numpy safetensors && venv/bin/python tests/docs/torch_test.py README.md path/to/assay
+    python3 -m venv venv && venv/bin/pip install torch numpy safetensors && venv/bin/python tests/docs/torch_test.py docs/torch.md path/to/assay
 """
 import importlib.util
 import os
@@ -45,7 +45,7 @@ def main():
         print(f"skipped: {sys.executable} has no {', '.join(missing)}; see the head of {__file__}")
         return 77
     document, assay = (pathlib.Path(p).resolve() for p in sys.argv[1:])
-    example, failed = document.parent / "docs" / "torch", 0
+    example, failed = document.parent / "torch", 0
     with tempfile.TemporaryDirectory() as folder:
         pathlib.Path(folder, "torchrun").write_text(f'#!/bin/sh\nexec {sys.executable} -m torch.distributed.run "$@"\n')
         pathlib.Path(folder, "torchrun").chmod(0o755)
@@ -60,7 +60,7 @@ def main():
         for command, expected in blocks(document.read_text()):
             found += 1
             # Its dumps do not go into the tree.
-            done = run(command.replace(" align.toml", f" align.toml --work {folder}/{found}"), document.parent)
+            done = run(command.replace(" align.toml", f" align.toml --work {folder}/{found}"), document.parent.parent)
             actual = done.stdout.replace(f"{folder}/{found}/", "assay-align/")
             if not shows(expected, actual):
                 failed += 1

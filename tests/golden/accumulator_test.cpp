@@ -108,7 +108,7 @@ TEST(Accumulator, AFinerOneIsRoundedAtTheEnd) {
   }
 }
 
-// The faults of facts that tolerances by accumulation count alone let through: K = 4096, weights of 0.02.
+// Faults that tolerances by accumulation count alone let through: K = 4096, weights of 0.02.
 TEST(Accumulator, AllowsNoCoarserArithmetic) {
   std::mt19937 generator(1);
   std::normal_distribution<float> normal, small(0, 0.02f);

@@ -138,7 +138,7 @@ std::string judged_by(const AlignVerb& verb, const align::CheckOptions& options)
 }
 
 void declare(AlignVerb& verb, Options& options) {
-  options.option("plan", verb.plan, "a plan in TOML (README)").holds("PLAN").existing_file();
+  options.option("plan", verb.plan, "a plan in TOML (docs/align.md)").holds("PLAN").existing_file();
   options.option("--model", verb.model, "what is trained, as replay takes it").holds("M");
   options.option("--parallel", verb.parallel, "the strategy at the top of the ladder").holds("KEY=N,..");
   options.option("--precision", verb.precision, "fp64, fp32, exact (the default), bf16, fp16 or fp8")

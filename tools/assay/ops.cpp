@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "assay/golden/error.h"
@@ -57,6 +59,38 @@ std::string cell(std::string_view text) {
   return out;
 }
 
+/// The groups of the index: each begins with this operator, in the order of operators/CMakeLists.txt.
+struct Group {
+  std::string_view first, heading;
+};
+constexpr Group groups[] = {{"matmul", "Matrix products"},
+                            {"embedding", "Embedding, norms, positions"},
+                            {"add", "Elementwise"},
+                            {"sigmoid", "Activations"},
+                            {"softmax", "Softmax and losses"},
+                            {"attention", "Attention"},
+                            {"router_topk", "Mixture of experts"},
+                            {"reduce_sum", "Reductions, scans, order, pooling"},
+                            {"transpose", "Shapes and indices"},
+                            {"cast", "Casts and quantization"},
+                            {"clip_grad_norm", "Optimizers"},
+                            {"all_reduce", "Collectives"}};
+
+std::string index_of(std::span<const Operator* const> listed) {
+  std::string out = "\n| group | operators |\n| --- | --- |";
+  std::string_view separator = "\n| | ";
+  for (const Operator* op : listed) {
+    const auto* group = std::ranges::find(groups, op->name, &Group::first);
+    if (group != std::end(groups)) {
+      out += fmt::format("{}\n| {} | ", out.ends_with('|') ? "" : " |", group->heading);
+      separator = "";
+    }
+    out += fmt::format("{0}[{1}](#{1})", separator, op->name);
+    separator = ", ";
+  }
+  return out + " |\n";
+}
+
 void print_markdown(std::span<const Operator* const> listed) {
   std::string out =
       "# Operators\n\nWritten by `assay ops --markdown` from the declarations in `operators/`; a test fails "
@@ -66,6 +100,7 @@ void print_markdown(std::span<const Operator* const> listed) {
       "accumulation\ncount behind one element, from extents by letter and from words that the operator's "
       "file "
       "explains; `#` is the\nmember's number. A copy is judged bit for bit.\n";
+  out += index_of(listed);
   for (const Operator* op : listed) {
     out += fmt::format("\n## {}\n\n`{}`\n\nSource: {}.", op->name, op->math, op->source);
     if (!op->aliases.empty()) out += fmt::format(" Also known as {}.", fmt::join(op->aliases, ", "));

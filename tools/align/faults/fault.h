@@ -11,7 +11,7 @@
 /// a replay: what an alignment must find and name.
 namespace assay::align {
 
-/// What the numbers of a fault look like, and by what it can be told (facts A).
+/// What the numbers of a fault look like, and by what it can be told (docs/semantics.md F).
 enum class FaultKind : std::uint8_t {
   scale,    ///< a factor: sizes of the strategy, or a known constant
   partial,  ///< ranks hold shares of a sum that should be whole

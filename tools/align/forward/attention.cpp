@@ -1,4 +1,5 @@
-// Multi-head latent attention and grouped-query attention (facts A4, A5), each rank with its heads.
+// Multi-head latent attention and grouped-query attention (docs/semantics.md A4, A5), each rank with its
+// heads.
 #include <cmath>
 
 #include "assay/align/forward/layer_parts.h"

@@ -1,8 +1,8 @@
-// Capacity (GShard, arXiv 2006.16668, section 2.2; facts A8). Each rank by itself: of its own T tokens an
-// expert takes the first ceil(factor T top_k / experts), by probability or by position; padded it always
-// takes so many, of which some count 0. What is left is not normalised again. No collective. What is dropped
-// depends on how tp (with sequence parallel or without), cp and dp cut the tokens: to replay that elsewhere
-// the tokens of each rank are taken one after the other.
+// Capacity (GShard, arXiv 2006.16668, section 2.2; docs/semantics.md A8). Each rank by itself: of its own T
+// tokens an expert takes the first ceil(factor T top_k / experts), by probability or by position; padded it
+// always takes so many, of which some count 0. What is left is not normalised again. No collective. What is
+// dropped depends on how tp (with sequence parallel or without), cp and dp cut the tokens: to replay that
+// elsewhere the tokens of each rank are taken one after the other.
 #include "assay/align/forward/capacity.h"
 
 #include <fmt/format.h>

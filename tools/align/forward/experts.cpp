@@ -1,4 +1,5 @@
-// A layer of experts: router, dispatch, grouped matmuls, shared expert, balance losses (facts A7 to A11).
+// A layer of experts: router, dispatch, grouped matmuls, shared expert, balance losses (docs/semantics.md A7
+// to A11).
 #include <fmt/format.h>
 
 #include <algorithm>

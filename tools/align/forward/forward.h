@@ -14,9 +14,9 @@ struct Forward {
   std::vector<Loss> losses;
 };
 
-/// The forward pass (facts A) of a rank. Of the indices "tokens" and "targets" it has those of its part of
-/// the sequences; of multi-token prediction at depth k "tokens_k" and "targets_k", rolled left by k.
-/// "valid_targets" counts those of the whole micro-batch that are not left out. Where the batch is routed,
+/// The forward pass (docs/semantics.md A) of a rank. Of the indices "tokens" and "targets" it has those of
+/// its part of the sequences; of multi-token prediction at depth k "tokens_k" and "targets_k", rolled left by
+/// k. "valid_targets" counts those of the whole micro-batch that are not left out. Where the batch is routed,
 /// the choices of the routers are among them.
 /// @param batch  of the whole micro-batch
 /// @param x      what the stage before gave; of one that embeds, nothing

@@ -224,7 +224,7 @@ void RungCheck::check_determinism(RungResult& result, const std::string& routing
 }
 
 // In exact arithmetic a strategy must not change a bit, but for a ring's attention, which joins rounded sums
-// (facts E).
+// (docs/semantics.md E).
 bool RungCheck::is_bitwise(const Rung& rung) const {
   const bool joins = rung.parallel.cp > 1 && rung.parallel.context == ContextMode::ring;
   return rung.work.precision == "exact" && !joins && opponents_.subject.computes_exactly();

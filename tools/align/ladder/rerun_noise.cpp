@@ -13,7 +13,7 @@ namespace {
 // For a single number whose errors are normal in all runs alike, P(|z0| > c max(|z1|, |z2|)) is about
 // E[z0^2] (2 phi(0) / c)^2 = 0.64 / c^2: 0.6 % at c = 10 with two reruns, and far less for a norm over many
 // elements. Wrong arithmetic stands further off: a clean module at 0.7 eps, the first wrong one at 8.6
-// (facts/faults.md, E.3), which relative to the noise of reordered sums, far below one eps, is more.
+// (docs/semantics.md F), which relative to the noise of reordered sums, far below one eps, is more.
 constexpr double times_noise = 10;
 
 bool is_settled(const Finding& f) {

@@ -6,8 +6,8 @@
 #include "assay/align/model/model.h"
 #include "assay/align/settings/parallel.h"
 
-/// What some strategies are another function for, by design (facts E, "N"): each rank decides by the tokens
-/// that it sees. Another strategy can replay it, a single device too.
+/// What some strategies are another function for, by design (docs/semantics.md E, "N"): each rank decides by
+/// the tokens that it sees. Another strategy can replay it, a single device too.
 namespace assay::align {
 
 struct Modes {

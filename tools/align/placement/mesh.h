@@ -16,8 +16,8 @@ inline constexpr std::array dense_axes = {Axis::tp, Axis::cp, Axis::dp};
 inline constexpr std::array expert_axes = {Axis::etp, Axis::ep, Axis::edp};
 std::string_view name(Axis);
 
-/// Where a rank is (facts D0): rank = tp + t (cp + c (dp + d pp)), the first axis fastest; and over the same
-/// ranks of a stage etp + t' (ep + e edp).
+/// Where a rank is (docs/semantics.md D0): rank = tp + t (cp + c (dp + d pp)), the first axis fastest; and
+/// over the same ranks of a stage etp + t' (ep + e edp).
 class Mesh {
  public:
   Mesh(const Parallel&, int rank);

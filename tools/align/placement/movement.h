@@ -8,7 +8,7 @@
 
 namespace assay::align {
 
-/// What the ranks along an axis do with a tensor: a type goes in, another comes out (facts D1).
+/// What the ranks along an axis do with a tensor: a type goes in, another comes out (docs/semantics.md D1).
 struct Movement {
   enum class Kind : std::uint8_t {
     copy,            ///< nothing; in backward the sum of the partial gradients: Megatron's f

@@ -9,13 +9,13 @@
 
 namespace assay::align {
 
-/// How the tokens of an expert find its rank (facts D6).
+/// How the tokens of an expert find its rank (docs/semantics.md D6).
 enum class Dispatch : std::uint8_t { alltoall, allgather, hierarchical };
 
-/// How attention sees the whole of a sequence that is cut (facts D5).
+/// How attention sees the whole of a sequence that is cut (docs/semantics.md D5).
 enum class ContextMode : std::uint8_t { ring, ulysses };
 
-/// In which order a stage works on micro-batches (facts D8 to D10).
+/// In which order a stage works on micro-batches (docs/semantics.md D8 to D10).
 enum class Schedule : std::uint8_t { one_f_one_b, interleaved, zero_bubble, dualpipe };
 
 /// Whether experts stay on their ranks, or move after each step so that the ranks have as much to do.

@@ -1,5 +1,6 @@
-// For N targets of the step, n of the micro-batch and its mean L, averaging over tokens counts (facts A11 to
-// A13; Megatron-LM scales every gradient by 1 / N in the end, here the losses have it from the beginning):
+// For N targets of the step, n of the micro-batch and its mean L, averaging over tokens counts
+// (docs/semantics.md A11 to A13; Megatron-LM scales every gradient by 1 / N in the end, here the losses have
+// it from the beginning):
 //   cross entropy: n / N, so that each target counts 1 / N.
 //   multi-token prediction: n / N too, though fewer targets are left at its depths: its mean counts as much
 //   as the main one's, so that it depends a little on the grouping.

@@ -76,8 +76,8 @@ void TrainingStep::sum_loads() {
   }
 }
 
-// The bias of a router follows the load of its experts (facts A7): before the optimizer, and without
-// gradient.
+// The bias of a router follows the load of its experts (docs/semantics.md A7): before the optimizer, and
+// without gradient.
 void TrainingStep::update_router_biases() {
   for (const auto& [layer, load] : loads_) {
     const std::string name = router_of_layer(layer, "e_score_correction_bias");

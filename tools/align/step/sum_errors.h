@@ -6,8 +6,9 @@
 #include "assay/align/ranks/ranks.h"
 #include "assay/align/tape/tape.h"
 
-/// How far sums over ranks and micro-batches are from the exact sums of their terms (facts E). What the terms
-/// themselves have from activations and gradients that were rounded otherwise upstream has no such bound.
+/// How far sums over ranks and micro-batches are from the exact sums of their terms (docs/semantics.md E).
+/// What the terms themselves have from activations and gradients that were rounded otherwise upstream has no
+/// such bound.
 namespace assay::align {
 
 /// A sum of n terms, each rounded to the dtype in which it is sent.

@@ -1,9 +1,9 @@
-// Context parallel (facts D5). Every rank of cp holds all parameters and its tokens of each sequence; all but
-// attention is local, gradients of parameters are summed over cp.
-// ulysses (Jacobs 2023, arXiv 2309.14509): tokens in order; all-to-all over cp turns [tokens / c, heads] into
-// [tokens, heads / c] and back: attention of a head is that of one device.
-// ring (Liu 2023, arXiv 2310.01889): of 2c chunks rank r holds r and 2c - 1 - r, so that all have as much to
-// do; keys and values go around, c - 1 turns over cp, and what each turn gives is joined by its log-sum-exp.
+// Context parallel (docs/semantics.md D5). Every rank of cp holds all parameters and its tokens of each
+// sequence; all but attention is local, gradients of parameters are summed over cp. ulysses (Jacobs 2023,
+// arXiv 2309.14509): tokens in order; all-to-all over cp turns [tokens / c, heads] into [tokens, heads / c]
+// and back: attention of a head is that of one device. ring (Liu 2023, arXiv 2310.01889): of 2c chunks rank r
+// holds r and 2c - 1 - r, so that all have as much to do; keys and values go around, c - 1 turns over cp, and
+// what each turn gives is joined by its log-sum-exp.
 #include "assay/align/strategies/context_parallel.h"
 
 #include <fmt/format.h>

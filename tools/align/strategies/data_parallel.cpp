@@ -1,8 +1,8 @@
-// Data parallel (facts D2). Every rank of dp holds all parameters and works on other micro-batches: of M on
-// each of d ranks, rank r has the global micro-batches r, r + d, .. The loss of one counts 1 / (M d), or by
-// its targets (loss_shares.cpp), so that gradients are summed and not scaled: SUM over dp and over all axes
-// along which a micro-batch's gradient is partial (cp, sequence parallel's tp, of experts edp), then over the
-// ranks of pp that hold the parameter.
+// Data parallel (docs/semantics.md D2). Every rank of dp holds all parameters and works on other
+// micro-batches: of M on each of d ranks, rank r has the global micro-batches r, r + d, .. The loss of one
+// counts 1 / (M d), or by its targets (loss_shares.cpp), so that gradients are summed and not scaled: SUM
+// over dp and over all axes along which a micro-batch's gradient is partial (cp, sequence parallel's tp, of
+// experts edp), then over the ranks of pp that hold the parameter.
 #include "assay/align/strategies/data_parallel.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
-// Expert parallel (facts D6, D7). Over the same ranks as tp, cp and dp, whose tokens are all different here,
-// lie etp, ep and edp. A rank holds experts / ep experts, of each of their matrices 1 / etp; edp have the
-// same. The ranks of ep are nodes of `node` ranks:
+// Expert parallel (docs/semantics.md D6, D7). Over the same ranks as tp, cp and dp, whose tokens are all
+// different here, lie etp, ep and edp. A rank holds experts / ep experts, of each of their matrices 1 / etp;
+// edp have the same. The ranks of ep are nodes of `node` ranks:
 //   allgather: one rank each; all-gather of tokens and routing over ep, and reduce-scatter SUM back.
 //   alltoall: one node; all-to-all of each expert's rows, and back; a token's sum is made where it is.
 //   hierarchical: both (TeleChat3-MoE section 4.3); all-gather between nodes, of those tokens the ones for

@@ -25,7 +25,7 @@ struct Dispatched {
   std::int64_t tokens = 0;
 };
 
-/// The way of the tokens to their experts and back (facts D6, D7).
+/// The way of the tokens to their experts and back (docs/semantics.md D6, D7).
 class Dispatcher {
  public:
   Dispatcher(Machine& on, std::string module, std::int64_t experts)

@@ -1,8 +1,8 @@
-// Muon where matrices are cut (facts C, E). An orthogonalized matrix is no matter of its elements: every rank
-// all-gathers value, gradient and momentum, along the dimension in which the matrix is cut, over tp, of an
-// expert's over etp; before that, what ZeRO has cut, over dp and cp, of experts over edp. All ranks of these
-// groups compute the same whole update, and each keeps its piece; nothing is summed. What expert parallel
-// cuts are whole matrices.
+// Muon where matrices are cut (docs/semantics.md C, E). An orthogonalized matrix is no matter of its
+// elements: every rank all-gathers value, gradient and momentum, along the dimension in which the matrix is
+// cut, over tp, of an expert's over etp; before that, what ZeRO has cut, over dp and cp, of experts over edp.
+// All ranks of these groups compute the same whole update, and each keeps its piece; nothing is summed. What
+// expert parallel cuts are whole matrices.
 #include "assay/align/strategies/muon.h"
 
 #include "assay/align/arithmetic/pieces.h"

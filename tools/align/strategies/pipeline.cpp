@@ -1,7 +1,8 @@
-// Pipeline parallel (facts D8 to D12). The layers are cut into pp vpp stages; stage g is on rank g mod pp. A
-// rank holds the parameters of its stages; the embedding is also where multi-token prediction or a tied head
-// needs it. Between stages go activations and their gradients, point to point, as they are stored. Gradients
-// of what several stages hold are summed over them; each counts once in the norm. No scaling.
+// Pipeline parallel (docs/semantics.md D8 to D12). The layers are cut into pp vpp stages; stage g is on rank
+// g mod pp. A rank holds the parameters of its stages; the embedding is also where multi-token prediction or
+// a tied head needs it. Between stages go activations and their gradients, point to point, as they are
+// stored. Gradients of what several stages hold are summed over them; each counts once in the norm. No
+// scaling.
 #include "assay/align/strategies/pipeline.h"
 
 #include <algorithm>

@@ -16,7 +16,8 @@ struct Action {
   bool operator==(const Action&) const = default;
 };
 
-/// A model cut into stages of layers, and the order in which the ranks of pp work on them (facts D8 to D10).
+/// A model cut into stages of layers, and the order in which the ranks of pp work on them (docs/semantics.md
+/// D8 to D10).
 class Pipeline {
  public:
   /// @throws Error  if the strategy, the layers and the number of micro-batches do not go together

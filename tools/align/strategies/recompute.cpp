@@ -1,5 +1,6 @@
-// Recompute (facts D11). What the chosen calls and movements give is not kept between forward and backward,
-// but computed again from what is, by the same arithmetic: the same bits, and collectives take place twice.
+// Recompute (docs/semantics.md D11). What the chosen calls and movements give is not kept between forward and
+// backward, but computed again from what is, by the same arithmetic: the same bits, and collectives take
+// place twice.
 //   full        everything in a layer but its output
 //   mla         attention but its output projection
 //   permute     rows of experts on their way

@@ -5,8 +5,8 @@
 
 #include "assay/align/placement/machine.h"
 
-/// What attention and feed-forward blocks do at their ends where matrices are cut (facts D3, D4). Between the
-/// two ends a rank of tp has its heads, or its columns.
+/// What attention and feed-forward blocks do at their ends where matrices are cut (docs/semantics.md D3, D4).
+/// Between the two ends a rank of tp has its heads, or its columns.
 namespace assay::align {
 
 /// What the columns are multiplied with: all tokens.

@@ -1,5 +1,5 @@
-// Swap (facts D11). Between forward and backward the activations of a micro-batch lie outside of the device
-// (in a file, for there is no other memory here), byte for byte. Parameters stay.
+// Swap (docs/semantics.md D11). Between forward and backward the activations of a micro-batch lie outside of
+// the device (in a file, for there is no other memory here), byte for byte. Parameters stay.
 #include "assay/align/strategies/swap.h"
 
 #include <cerrno>

@@ -1,7 +1,8 @@
 """Runs every console block of a document and compares what it shows with what the commands print, and has
 assay read every block of rules.
 
-A line "..." in a block stands for any lines.  usage: readme_test.py README.md path/to/assay
+A line "..." in a block stands for any lines, and a time for any time. Commands run in the root of the tree.
+usage: document_test.py README.md path/to/assay
 """
 import os
 import pathlib
@@ -19,9 +20,14 @@ def blocks(text):
             yield line + block.group(1)[: part.start()].count("\n"), part.group(1), part.group(2)
 
 
+def without_times(text):
+    return re.sub(r" +\d+\.\d s\b", " T s", text)
+
+
 def shows(expected, actual):
-    pattern = "".join("(?:.*\n)*?" if line == "..." else re.escape(line) + "\n" for line in expected.splitlines())
-    return re.fullmatch(pattern, actual) is not None
+    lines = without_times(expected).splitlines()
+    pattern = "".join("(?:.*\n)*?" if line == "..." else re.escape(line) + "\n" for line in lines)
+    return re.fullmatch(pattern, without_times(actual)) is not None
 
 
 def rules_blocks(text):
@@ -45,11 +51,12 @@ def complaint_about(rules, assay):
 
 def main():
     document, assay = (pathlib.Path(p).resolve() for p in sys.argv[1:])
+    root = pathlib.Path(__file__).resolve().parents[2]
     environment = dict(os.environ, PATH=f"{assay.parent}:{os.environ['PATH']}", NO_COLOR="1", GITHUB_ACTIONS="false")
     found = failed = 0
     for line, command, expected in blocks(document.read_text()):
         found += 1
-        run = subprocess.run(["bash", "-c", command], cwd=document.parent, env=environment, text=True,
+        run = subprocess.run(["bash", "-c", command], cwd=root, env=environment, text=True,
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if not shows(expected, run.stdout):
             failed += 1
