@@ -43,8 +43,10 @@ std::size_t Pattern::groups() const {
 }
 
 std::vector<std::string_view> Pattern::find(std::string_view name) const {
+  // Debian 13's is Abseil's own string_view, which takes no std::string_view.
+  const re2::StringPiece text(name.data(), name.size());
   std::vector<re2::StringPiece> found(groups() + 1);
-  if (!program_->Match(name, 0, name.size(), re2::RE2::UNANCHORED, found.data(),
+  if (!program_->Match(text, 0, text.size(), re2::RE2::UNANCHORED, found.data(),
                        static_cast<int>(found.size())))
     return {};
   std::vector<std::string_view> parts;
