@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -41,5 +43,22 @@ struct DiffOptions {
 /// In a team, the first process returns the report that a single process would return. The reports of the
 /// other processes have no findings.
 Report diff(const Dump& actual, const Dump& reference, const DiffOptions&);
+
+/// A tensor in memory, whole. Its name is a module's, or as in plain files (plain_tensor.h):
+/// "layers.1.norm@phase=backward,slot=grad,arg=weight".
+struct NamedSource {
+  std::string name;
+  TensorSource tensor;
+};
+
+/// The same for tensors in memory, which are read where they lie: {{"y", y}} with an array of xtensor's in
+/// any layout.
+/// @throws Error  if two tensors of a side have one name
+Report diff(std::span<const NamedSource> actual, std::span<const NamedSource> reference, const DiffOptions&);
+inline Report diff(std::initializer_list<NamedSource> actual, std::initializer_list<NamedSource> reference,
+                   const DiffOptions& options) {
+  return diff(std::span(actual.begin(), actual.size()), std::span(reference.begin(), reference.size()),
+              options);
+}
 
 }  // namespace assay

@@ -39,7 +39,7 @@ MatchesGolden MatchesGolden::accumulator(std::string text) const {
   return other;
 }
 
-bool MatchesGolden::MatchAndExplain(const Tensor& actual, std::ostream* explanation) const {
+bool MatchesGolden::MatchAndExplain(const TensorSource& actual, std::ostream* explanation) const {
   CheckOptions options;
   options.policies = {load_policy(policy_)};
   options.accumulator = accumulator_;

@@ -6,11 +6,13 @@
 #include <utility>
 #include <vector>
 
+#include "assay/golden/tensor_source.h"
 #include "assay/operators/engine/golden.h"
 
 /// A GoogleTest matcher for unit tests of kernels; this header needs no GoogleTest itself.
 ///
-///   const std::vector<assay::NamedTensor> inputs = {{"x", {{6, 33}, x}}, {"weight", {{33}, weight}}};
+///   xt::xarray<float> x = .., weight = .., y = my_kernel(x, weight);      // #include
+///   "assay/golden/xtensor.h" const std::vector<assay::NamedTensor> inputs = {{"x", x}, {"weight", weight}};
 ///   EXPECT_THAT(y, assay::MatchesGolden("rms_norm", inputs, {{"eps", 1e-5}}));
 ///   EXPECT_THAT(grad_x, assay::MatchesGolden("rms_norm", inputs, {{"eps", 1e-5}}).output("grad_x"));
 namespace assay {
@@ -33,7 +35,12 @@ class MatchesGolden {
   /// How the device adds: "hopper", "bfloat16,tree" (parse_accumulator).
   MatchesGolden accumulator(std::string) const;
 
-  bool MatchAndExplain(const Tensor& actual, std::ostream* explanation) const;
+  bool MatchAndExplain(const TensorSource& actual, std::ostream* explanation) const;
+  /// An array of another library in any layout, read in place: with golden/xtensor.h xtensor's.
+  template <Array E>
+  bool MatchAndExplain(const E& actual, std::ostream* explanation) const {
+    return MatchAndExplain(TensorSource(actual), explanation);
+  }
   /// Elements in C order, of the output's shape; indices are matched as a Tensor.
   bool MatchAndExplain(std::span<const float> actual, std::ostream* explanation) const;
   bool MatchAndExplain(std::span<const double> actual, std::ostream* explanation) const;

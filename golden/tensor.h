@@ -5,6 +5,8 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "assay/golden/dtype.h"
@@ -20,6 +22,22 @@ std::int64_t element_count(const Shape&);
 std::string to_string(const Shape&);
 /// C-order index of a flat position: "[3, 17]" for position 3*C+17.
 Shape unravel(std::int64_t position, const Shape&);
+
+class Tensor;
+class TensorSource;
+
+/// How the arrays of another library are read: whoever specialises it makes them acceptable wherever a Tensor
+/// or a TensorSource is expected. golden/xtensor.h does so for xtensor's expressions.
+///   static Tensor tensor(E&&)         dense; the array's own memory where it lies in C order, else packed
+///   once static TensorSource source(E&&)   the array's own memory in any layout, read in windows
+/// E is deduced as a forwarding reference is: an lvalue must outlive both and stay as it is; an rvalue is
+/// kept.
+template <class E>
+struct ArrayOf;
+template <class E>
+concept Array = requires(E&& array) {
+  ArrayOf<std::remove_cvref_t<E>>::tensor(std::forward<E>(array));
+};
 
 /// An n-dimensional array of one dtype: dense, C order, little-endian. The bytes are shared and never written
 /// after construction, so copies are cheap and a tensor may lie in a mapped file.
@@ -38,6 +56,10 @@ class Tensor {
   /// float64 values rounded to nearest even into dtype.
   static Tensor from_values(DType, Shape, std::span<const double> values);
   static Tensor from_indices(Shape, std::span<const std::int64_t> values);
+  /// An array of another library (ArrayOf).
+  template <Array E>
+  Tensor(E&& array)  // NOLINT: it is a tensor
+      : Tensor(ArrayOf<std::remove_cvref_t<E>>::tensor(std::forward<E>(array))) {}
 
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }

@@ -1,7 +1,10 @@
 #include "assay/golden/tensor_source.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
+
+#include "assay/golden/error.h"
 
 namespace assay {
 
@@ -45,6 +48,30 @@ double TensorSource::value(std::int64_t position) const {
 
 Tensor TensorSource::whole() const {
   return whole_ ? *whole_ : window(0, size_).reshaped(shape_);
+}
+
+TensorSource strided_source(DType dtype, Shape shape, const std::byte* first, Shape strides,
+                            std::shared_ptr<const void> owner) {
+  if (strides.size() != shape.size()) {
+    throw Error("array has {} strides for shape {}; expected one each", strides.size(), to_string(shape));
+  }
+  return {dtype, shape,
+          TensorSource::Fill([shape, first, strides = std::move(strides), owner = std::move(owner),
+                              size = static_cast<std::ptrdiff_t>(size_of(dtype))](std::int64_t begin,
+                                                                                  std::span<std::byte> out) {
+            Shape index = unravel(begin, shape);
+            std::ptrdiff_t at = 0;
+            for (std::size_t d = 0; d < shape.size(); ++d) at += index[d] * strides[d];
+            for (std::size_t written = 0; written < out.size(); written += static_cast<std::size_t>(size)) {
+              std::memcpy(out.data() + written, first + at * size, static_cast<std::size_t>(size));
+              for (std::size_t d = shape.size(); d-- > 0;) {
+                at += strides[d];
+                if (++index[d] < shape[d]) break;
+                at -= strides[d] * shape[d];
+                index[d] = 0;
+              }
+            }
+          })};
 }
 
 }  // namespace assay

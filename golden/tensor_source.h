@@ -22,6 +22,10 @@ class TensorSource {
 
   TensorSource() = default;
   TensorSource(Tensor whole);  // NOLINT: a tensor is the source of its own elements
+  /// An array of another library (ArrayOf).
+  template <Array E>
+  TensorSource(E&& array)  // NOLINT: it has elements
+      : TensorSource(ArrayOf<std::remove_cvref_t<E>>::source(std::forward<E>(array))) {}
   TensorSource(DType, Shape, Fill);
   TensorSource(DType, Shape, Window);
 
@@ -54,5 +58,12 @@ class TensorSource {
   std::shared_ptr<const Tensor> whole_;  ///< one of the two
   std::shared_ptr<const Window> window_;
 };
+
+/// The elements of a strided array in memory that `owner` keeps alive, gathered window by window.
+/// @param first    of element [0, .., 0]
+/// @param strides  in elements; 0 for a broadcast dimension, negative for a reversed one
+/// @throws Error   unless there is a stride for each extent
+TensorSource strided_source(DType, Shape, const std::byte* first, Shape strides,
+                            std::shared_ptr<const void> owner);
 
 }  // namespace assay

@@ -3,10 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <random>
 #include <vector>
+#include <xtensor/xrandom.hpp>
 
 #include "assay/compare/matches_golden.h"
+#include "assay/golden/xtensor.h"
 
 namespace {
 
@@ -14,16 +15,14 @@ using assay::MatchesGolden;
 using testing::Not;
 
 struct RmsNorm : testing::Test {
-  static constexpr int rows = 32, channels = 4096;
-
-  RmsNorm() : x(rows * channels), w(channels), y(x.size()) {
-    std::mt19937 generator(1);
-    std::normal_distribution<float> normal;
-    for (float& v : x) v = normal(generator);
-    for (float& v : w) v = 1 + normal(generator) / 8;
-    inputs = {{"x", {{rows, channels}, x}}, {"weight", {{channels}, w}}};
+  RmsNorm() {
+    xt::random::seed(1);
+    x = xt::random::randn<float>({32, 4096});
+    w = 1.f + xt::random::randn<float>({4096}) / 8.f;
+    y = xt::empty_like(x);
+    inputs = {{"x", x}, {"weight", w}};  // where they lie: nothing is copied
   }
-  std::vector<float> x, w, y;
+  xt::xarray<float> x, w, y;
   std::vector<assay::NamedTensor> inputs;
 };
 

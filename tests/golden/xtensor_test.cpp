@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <xtensor/xbuilder.hpp>
+#include <xtensor/xmanipulation.hpp>
 #include <xtensor/xmath.hpp>
+#include <xtensor/xvectorize.hpp>
 #include <xtensor/xview.hpp>
 
 namespace assay::xtensor_test {
@@ -34,14 +37,16 @@ TEST(XTensor, ExpressionsComeBackInCOrder) {
 }
 
 TEST(XTensor, ScalarsAndEmptyTensors) {
-  EXPECT_EQ(as_xtensor<double>(Tensor(DType::float64, {}))(), 0);
-  EXPECT_EQ(to_tensor(as_xtensor<float>(Tensor(DType::float32, {0, 3}))).shape(), (Shape{0, 3}));
+  const Tensor scalar(DType::float64, {}), empty(DType::float32, {0, 3});
+  EXPECT_EQ(as_xtensor<double>(scalar)(), 0);
+  EXPECT_EQ(to_tensor(as_xtensor<float>(empty)).shape(), (Shape{0, 3}));
 }
 
 TEST(XTensor, RefusesAnotherElementType) {
   const Tensor t = Tensor::from_values(DType::bfloat16, {6}, six);
   EXPECT_THROW(as_xtensor<float>(t), Error);
-  EXPECT_THROW(as_xtensor<double>(Tensor(DType::float32, {2})), Error);
+  const Tensor narrower(DType::float32, {2});
+  EXPECT_THROW(as_xtensor<double>(narrower), Error);
   EXPECT_EQ(as_xtensor<std::uint16_t>(t)(0), 0x3f80);
 }
 
@@ -49,6 +54,83 @@ TEST(XTensor, RefusesUnalignedBytes) {
   const auto owner = std::make_shared<std::vector<std::byte>>(16);
   const Tensor t(DType::float32, {2}, std::span<const std::byte>(*owner).subspan(1, 8), owner);
   EXPECT_THROW(as_xtensor<float>(t), Error);
+}
+
+xt::xarray<float> numbers() {
+  return xt::arange<float>(24).reshape({2, 3, 4});
+}
+
+TEST(XTensor, AnArrayInCOrderIsATensorInPlace) {
+  const xt::xarray<float> x = numbers();
+  const Tensor t(x);
+  EXPECT_EQ(static_cast<const void*>(t.bytes().data()), x.data());
+  EXPECT_EQ(t.shape(), (Shape{2, 3, 4}));
+  const Tensor rows(xt::view(x, 1));
+  EXPECT_EQ(static_cast<const void*>(rows.bytes().data()), &x(1, 0, 0));
+  EXPECT_EQ(rows.shape(), (Shape{3, 4}));
+}
+
+// Whatever the layout, the source has the elements in C order, and sees what is written into the array
+// afterwards: there is no copy.
+template <class E>
+void expect_in_place(const E& view, float& element, std::int64_t position) {
+  const TensorSource source(view);
+  const Tensor copy = to_tensor(view);
+  EXPECT_EQ(source.shape(), copy.shape());
+  EXPECT_EQ(source.whole().values(), copy.values());
+  std::vector<double> in_windows;
+  for (std::int64_t begin = 0; begin < source.size(); begin += 5) {
+    const auto part = source.window(begin, std::min<std::int64_t>(5, source.size() - begin)).values();
+    in_windows.insert(in_windows.end(), part.begin(), part.end());
+  }
+  EXPECT_EQ(in_windows, copy.values());
+  element = 1000;
+  EXPECT_EQ(source.value(position), 1000);
+}
+
+TEST(XTensor, EveryLayoutIsReadInPlace) {
+  auto x = numbers();
+  expect_in_place(xt::transpose(x), x(0, 1, 0), 2);
+  x = numbers();
+  expect_in_place(xt::view(x, xt::all(), xt::range(0, 3, 2), xt::range(1, 4)), x(0, 2, 1), 3);
+  x = numbers();
+  expect_in_place(xt::view(x, xt::all(), xt::all(), xt::range(3, xt::placeholders::_, -1)), x(0, 0, 0), 3);
+  xt::xarray<float, xt::layout_type::column_major> fortran = numbers();
+  expect_in_place(fortran, fortran(0, 0, 1), 1);
+  xt::xarray<float> row = {1, 2, 3};
+  expect_in_place(xt::broadcast(row, {2, 3}), row(2), 5);
+}
+
+TEST(XTensor, AnRvalueIsKept) {
+  const auto source = [] {
+    xt::xarray<float, xt::layout_type::column_major> x = numbers();
+    return TensorSource(std::move(x));
+  }();
+  EXPECT_EQ(source.value(13), 13);
+  const Tensor tensor(numbers());
+  EXPECT_EQ(tensor.value(13), 13);
+}
+
+TEST(XTensor, WhatIsComputedIsComputedOnce) {
+  int calls = 0;
+  const xt::xarray<double> x = {1, 2, 3, 4};
+  const TensorSource source(xt::make_lambda_xfunction(
+      [&calls](double v) {
+        ++calls;
+        return v * v;
+      },
+      x));
+  EXPECT_EQ(source.whole().values(), (std::vector<double>{1, 4, 9, 16}));
+  EXPECT_EQ(source.value(3), 16);
+  EXPECT_EQ(calls, 4);
+}
+
+TEST(XTensor, BitsOfAnotherDtype) {
+  const xt::xarray<std::uint16_t> bits = {0x3f80, 0xc000};
+  const TensorSource source = with_dtype(DType::bfloat16, bits);
+  EXPECT_EQ(source.whole().values(), (std::vector<double>{1, -2}));
+  EXPECT_EQ(static_cast<const void*>(source.whole().bytes().data()), bits.data());
+  EXPECT_THROW(with_dtype(DType::float8_e4m3fn, bits), Error);
 }
 
 }  // namespace

@@ -6,13 +6,14 @@
 
 #include "assay/compare/pairs/judge.h"
 #include "assay/compare/result/version.h"
+#include "assay/golden/xtensor.h"
 #include "assay/operators/engine/golden.h"
 
 int main() try {
   const assay::Operator& rms_norm = assay::find_operator("rms_norm");
   const std::vector<assay::NamedTensor> inputs = {
-      {"x", assay::Tensor::from_values(assay::DType::float32, {1, 4}, std::vector{1., -1., 7., 7.})},
-      {"weight", assay::Tensor::from_values(assay::DType::float32, {4}, std::vector{1., 2., 1., .5})},
+      {"x", xt::xarray<float>{{1, -1, 7, 7}}},
+      {"weight", xt::xarray<float>{1, 2, 1, .5}},
   };
   assay::Attributes attributes;
   attributes.set("eps", 0.);
