@@ -57,7 +57,7 @@ int thread_count(int option) {
 void add_device(Options& options, std::string& accumulator, std::string& intermediate) {
   options
       .option("--accumulator", accumulator,
-              "how the device adds: float32 (default), bfloat16,tree, hopper, .. (docs/check.md)")
+              "how the device adds: float32 (default), bfloat16, hopper, .. (docs/check.md)")
       .holds("A");
   options
       .option("--intermediate", intermediate,
