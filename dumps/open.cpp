@@ -32,7 +32,7 @@ constexpr FolderFormat folder_formats[] = {
 
 void log_opened(const Dump& dump, std::chrono::steady_clock::time_point start, const Log& log) {
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-  log.info("opened {}: {}, {} ranks, {} records, in {:.3f} s", dump.path.string(), dump.format,
+  log.info("opened {}: {}, world size {}, {} records, in {:.3f} s", dump.path.string(), dump.format,
            dump.world_size, dump.records.size(), taken.count());
   for (const std::string& note : dump.notes) log.debug("{}", note);
   for (const std::string& what : dump.left_out) log.debug("left out: {}", what);

@@ -164,7 +164,8 @@ Log RungCheck::log_of(const std::filesystem::path& folder) const {
 
 RunResult RungCheck::run_side(Provider& side, RunOrder order) const {
   order.log = log_of(order.folder);
-  order.log.debug("runs {} with strategy '{}'{}", side.text(), to_string(order.rung.parallel),
+  const std::string strategy = to_string(order.rung.parallel);
+  order.log.debug("runs {} on {}{}", side.text(), strategy.empty() ? "a single device" : strategy,
                   order.routing.empty() ? "" : ", choices of experts from " + order.routing);
   RunResult result = side.run(order);
   order.log.info("{} in {:.3f} s{}", name(result.state), result.seconds,

@@ -81,10 +81,12 @@ void ReplayRun::run(const std::function<void(std::int64_t, const StepResult&)>& 
       throw;
     }
   };
+  const std::string strategy = to_string(settings().parallel);
   if (is_first())
-    order_.log.info("replay of {}: strategy '{}', {} ranks, {}, {} steps, seed {}{}", model_.name,
-                    to_string(settings().parallel), settings().parallel.ranks(), name(settings().precision),
-                    order_.steps, settings().seed, order_.fault.empty() ? "" : ", fault " + order_.fault);
+    order_.log.info("replay of {}: {}, {} ranks, {}, {} steps, seed {}{}", model_.name,
+                    strategy.empty() ? "a single device" : strategy, settings().parallel.ranks(),
+                    name(settings().precision), order_.steps, settings().seed,
+                    order_.fault.empty() ? "" : ", fault " + order_.fault);
   if (job_ != nullptr) {
     // Of files one process alone may have a problem: all end with it.
     job_->run([this](Communicator&) { open_files(); });
