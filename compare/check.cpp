@@ -29,7 +29,7 @@ class ActualOutputs {
   ActualOutputs(const Case& c, const CheckOptions& options, bool single_case) : case_(c) {
     if (!options.actual) return;
     const auto hint = options.dtype_hint ? options.dtype_hint : declared_hint();
-    dump_ = open_dump(folder_of(*options.actual, single_case), {hint});
+    dump_ = open_dump(folder_of(*options.actual, single_case), {.dtype_hint = hint, .log = options.log});
     tensors_ = logical_tensors(*dump_);
   }
 
@@ -136,6 +136,7 @@ void check_case(const fs::path& folder, bool single_case, const CheckOptions& op
   });
   if (trouble) {  // the other cases go on
     report.findings.push_back(unreadable(c ? c->name : folder.string(), std::move(*trouble)));
+    options.log.debug("{} is not checked: {}", report.findings.back().name, report.findings.back().reason);
     return;
   }
   report.actual_format = outputs->format();
@@ -156,7 +157,10 @@ void check_case(const fs::path& folder, bool single_case, const CheckOptions& op
     if (trouble) {  // the other outputs go on
       f.verdict = Verdict::unreadable;
       f.reason = std::move(*trouble);
+      options.log.debug("{} is not checked: {}", f.name, f.reason);
     }
+    options.log.trace("{}: {}, {:.3g} of what is allowed by {}", f.name, name(f.verdict), f.ratio,
+                      f.rule.empty() ? "no rule" : f.rule);
     f.repeat = "assay check " + shell_quoted(folder.string());
     if (options.actual) f.repeat += " --actual " + shell_quoted(options.actual->string());
     f.repeat += options.repeat + only_option(f.name);
@@ -185,6 +189,7 @@ Report check(const std::vector<fs::path>& cases, const CheckOptions& options) {
     check_case(cases[i], cases.size() == 1, options, names, report);
   }
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  options.log.info("{}, in {:.3f} s", report.summary(), report.seconds);
   return report;
 }
 

@@ -68,6 +68,7 @@ class Differ {
       for (const std::string& rule : unused) report.notes.push_back("rule without a match: " + rule);
     }
     report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    options_.log.info("{}, in {:.3f} s", report.summary(), report.seconds);
     return report;
   }
 
@@ -78,6 +79,9 @@ class Differ {
     const std::vector<Pair> pairs = match(actual_tensors_, reference_tensors_, options_.rules);
     row_dtype_.emplace(pairs);
     const std::vector<std::size_t> wanted = begin_findings(pairs, findings);
+    options_.log.debug("matched {} tensors of {} with {} of {}: {} pairs, {} of them asked for",
+                       actual_tensors_.size(), actual_.path.string(), reference_tensors_.size(),
+                       reference_.path.string(), pairs.size(), wanted.size());
     std::vector<Pair> found;
     std::vector<double> bytes;
     for (const std::size_t i : wanted) {
@@ -148,8 +152,11 @@ class Differ {
       if (auto trouble = trouble_in([&] { compare_pair(f, pair, paths); })) {
         f.verdict = Verdict::unreadable;
         f.reason = std::move(*trouble);
+        options_.log.debug("{} is not compared: {}", f.name, f.reason);
       }
     }
+    options_.log.trace("{}: {}, {:.3g} of what is allowed by {}", f.name, name(f.verdict), f.ratio,
+                       f.rule.empty() ? "no rule" : f.rule);
     if (!options_.repeat.empty() && f.verdict != Verdict::passed)
       f.repeat = options_.repeat + only_option(f.name);
   }

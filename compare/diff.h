@@ -32,6 +32,7 @@ struct DiffOptions {
   std::vector<KnownSize> sizes;  ///< possible factors, besides the sizes that the dumps state
   int error_maps = 0;            ///< the first so many findings that do not pass get a Finding::error_map
   std::string repeat;            ///< the command line of Finding::repeat, without " --only 'NAME'"
+  Log log;                       ///< counts at info, every tensor at trace
   Team team;                     ///< the processes that share the work; each has the same dumps and options
   /// `done` and `total` are bytes of both sides.
   std::function<void(double done, double total, const std::string& name)> progress;

@@ -42,11 +42,11 @@ struct Place {
 class Container {
  public:
   /// @param unfinished  the HDF5 file was never closed: its bits are there, but the library cannot read it
-  Container(std::shared_ptr<const MappedFile> file, bool unfinished) {
+  Container(std::shared_ptr<const MappedFile> file, bool unfinished, const Log& log) {
     if (unfinished) {
       unfinished_ = std::move(file);
     } else if (file->path().extension() == ".h5") {
-      hdf5_ = std::make_unique<Hdf5File>(std::move(file));
+      hdf5_ = std::make_unique<Hdf5File>(std::move(file), log);
     } else {
       safetensors_ = std::make_unique<SafetensorsFile>(std::move(file));
     }
@@ -95,7 +95,7 @@ class Container {
 
 class AssayDump : public Dump {
  public:
-  explicit AssayDump(const std::filesystem::path& folder) {
+  AssayDump(const std::filesystem::path& folder, const Log& log) : log_(log) {
     path = folder;
     format = "assay-dump";
     const bool finished = exists(folder / "manifest.json");
@@ -130,7 +130,8 @@ class AssayDump : public Dump {
   Containers::iterator container(std::string_view file, bool unfinished) {
     const auto known = containers_.find(file);
     if (known != containers_.end()) return known;
-    return containers_.try_emplace(std::string(file), MappedFile::open_in(path, file), unfinished).first;
+    return containers_.try_emplace(std::string(file), MappedFile::open_in(path, file), unfinished, log_)
+        .first;
   }
 
   void read_rank(int rank) {
@@ -210,6 +211,7 @@ class AssayDump : public Dump {
     }
   }
 
+  const Log log_;
   Containers containers_;
   std::vector<std::pair<Containers::const_iterator, Place>> places_;
 };
@@ -258,8 +260,8 @@ bool fits_assay_dump(const std::filesystem::path& folder) {
   return format != nullptr && format->is_string() && format->string("") == "assay-dump";
 }
 
-std::unique_ptr<Dump> open_assay_dump(const std::filesystem::path& folder, const OpenOptions&) {
-  return std::make_unique<AssayDump>(folder);
+std::unique_ptr<Dump> open_assay_dump(const std::filesystem::path& folder, const OpenOptions& options) {
+  return std::make_unique<AssayDump>(folder, options.log);
 }
 
 }  // namespace assay

@@ -1,5 +1,7 @@
 #include <fmt/core.h>
 
+#include <chrono>
+
 #include "assay/dumps/record/dump.h"
 #include "assay/dumps/record/plain_tensor.h"
 #include "assay/dumps/record/readers.h"
@@ -27,6 +29,15 @@ constexpr FolderFormat folder_formats[] = {
     {fits_assay_dump, open_assay_dump}, {fits_msprobe, open_msprobe},
     {fits_mindspore, open_mindspore},   {fits_dcp, open_dcp},
     {fits_deepspeed, open_deepspeed},   {fits_safetensors_folder, open_safetensors_folder}};
+
+void log_opened(const Dump& dump, std::chrono::steady_clock::time_point start, const Log& log) {
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  log.info("opened {}: {}, world size {}, {} records, in {:.3f} s", dump.path.string(), dump.format,
+           dump.world_size, dump.records.size(), taken.count());
+  for (const std::string& note : dump.notes) log.debug("{}", note);
+  for (const std::string& what : dump.left_out) log.debug("left out: {}", what);
+  for (const std::string& what : dump.unreadable) log.debug("unreadable: {}", what);
+}
 
 std::unique_ptr<Dump> open_any(const std::filesystem::path& path, const OpenOptions& options) {
   const auto status = std::filesystem::status(path);
@@ -67,6 +78,7 @@ std::unique_ptr<Dump> open_file(std::shared_ptr<const MappedFile> file, const Op
 }
 
 std::unique_ptr<Dump> open_dump(const std::filesystem::path& path, const OpenOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
   try {
     auto dump = open_any(path, options);
     // Here and not in each reader, so that none can forget it.
@@ -78,6 +90,7 @@ std::unique_ptr<Dump> open_dump(const std::filesystem::path& path, const OpenOpt
       if (dump->format != "assay-dump" && record.id == plain) record.id = parse_plain_name(plain.module);
     }
     check_not_shrunk(path.string());
+    log_opened(*dump, start, options.log);
     return dump;
   } catch (const std::filesystem::filesystem_error& problem) {
     throw Error("{}: {}", path.string(), problem.code().message());

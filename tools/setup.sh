@@ -7,7 +7,7 @@ packages_build="
   g++ cmake ninja-build ccache pkgconf
   libfmt-dev nlohmann-json3-dev libtomlplusplus-dev libcli11-dev
   libboost-dev libcereal-dev libmpfr-dev libgmp-dev libopenblas-dev libhwy-dev libsleef-dev libxtensor-dev
-  libhdf5-dev libopenmpi-dev openmpi-bin libre2-dev zlib1g-dev libssl-dev"
+  libspdlog-dev libhdf5-dev libopenmpi-dev openmpi-bin libre2-dev zlib1g-dev libssl-dev"
 # shellcheck disable=SC2034
 packages_test="
   libgtest-dev libgmock-dev libbenchmark-dev

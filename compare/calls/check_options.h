@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "assay/compare/rules/policy.h"
+#include "assay/golden/log.h"
 #include "assay/operators/engine/golden.h"
 
 namespace assay {
@@ -26,6 +27,7 @@ struct CheckOptions {
   int error_maps = 0;  ///< the first so many findings that do not pass get a Finding::error_map
   /// Further options of the command in Finding::repeat, with a leading space.
   std::string repeat;
+  Log log;  ///< counts at info, every output at trace
   /// `done` and `total` count cases.
   std::function<void(std::size_t done, std::size_t total, const std::string& name)> progress;
 };

@@ -85,7 +85,8 @@ std::string where(const MappedFile& file, const std::string& dataset) {
   return file.path().string() + ": dataset '" + dataset + "'";
 }
 
-Hdf5File::Hdf5File(std::shared_ptr<const MappedFile> file) : file_(std::move(file)) {}
+Hdf5File::Hdf5File(std::shared_ptr<const MappedFile> file, Log log)
+    : file_(std::move(file)), log_(std::move(log)) {}
 
 Hdf5File::~Hdf5File() {
   rest();
@@ -123,6 +124,7 @@ std::vector<std::byte> Hdf5File::ask(Hdf5Question question, const std::string& n
       }
     }
     worker_ = std::make_unique<Hdf5Worker>(*file_);
+    log_.debug("process {} reads {} with the HDF5 library", worker_->process(), file_->path().string());
     working.push_back(this);
   }
   return worker_->ask(question, name, allowance);

@@ -11,6 +11,7 @@
 #include "assay/dumps/hdf5/message.h"
 #include "assay/dumps/hdf5/worker.h"
 #include "assay/dumps/io/file.h"
+#include "assay/golden/log.h"
 #include "assay/golden/tensor_source.h"
 
 namespace assay {
@@ -40,7 +41,7 @@ class Hdf5File {
     std::vector<std::string> left_out;  ///< objects without numbers, and links out of the file
   };
 
-  explicit Hdf5File(std::shared_ptr<const MappedFile> file);
+  explicit Hdf5File(std::shared_ptr<const MappedFile> file, Log log = {});
   ~Hdf5File();
   Hdf5File(const Hdf5File&) = delete;
   Hdf5File& operator=(const Hdf5File&) = delete;
@@ -75,6 +76,7 @@ class Hdf5File {
   Tensor read_by_library(const Dataset&, DType dtype) const;
 
   std::shared_ptr<const MappedFile> file_;
+  const Log log_;
   mutable std::mutex mutex_;  ///< of the two below
   mutable std::unique_ptr<Hdf5Worker> worker_;
   mutable std::unique_ptr<const Listing> listing_;

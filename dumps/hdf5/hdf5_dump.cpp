@@ -6,7 +6,8 @@ namespace {
 
 class Hdf5Dump : public Dump {
  public:
-  Hdf5Dump(std::shared_ptr<const MappedFile> file, const OpenOptions& options) : file_(std::move(file)) {
+  Hdf5Dump(std::shared_ptr<const MappedFile> file, const OpenOptions& options)
+      : file_(std::move(file), options.log) {
     path = file_.file().path();
     format = "hdf5";
     const Hdf5File::Listing& listing = file_.list();

@@ -128,7 +128,7 @@ Tensor Hdf5Sources::read(const Hdf5File& file, const Source& source, const std::
     if (file_name != own_name) {
       std::unique_ptr<Hdf5File>& opened = files_[file_name];
       if (opened == nullptr)
-        opened = std::make_unique<Hdf5File>(MappedFile::open_in(path.parent_path(), file_name));
+        opened = std::make_unique<Hdf5File>(MappedFile::open_in(path.parent_path(), file_name), file.log_);
       from = opened.get();
     }
     const Hdf5File::Dataset& dataset = from->describe(name);

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "assay/golden/log.h"
 #include "assay/golden/tensor_source.h"
 
 namespace assay {
@@ -167,6 +168,7 @@ struct OpenOptions {
   std::optional<DType> dtype_hint = std::nullopt;
   /// The array in a file of no known format; in a folder, in files that end in .bin or .raw.
   std::optional<RawArray> raw = std::nullopt;
+  Log log = {};
 };
 
 /// Opens a file or folder of any format in dumps/, recognised by its content and never by its name alone.

@@ -19,7 +19,7 @@ CODES = {"float64": ("F64", "d"), "float32": ("F32", "f"), "int64": ("I64", "q")
 
 def environment(**extra):
     env = {k: v for k, v in os.environ.items()
-           if k not in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "CI", "TERM", "GITHUB_ACTIONS")}
+           if k not in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "CI", "TERM", "GITHUB_ACTIONS", "ASSAY_LOG")}
     env["PATH"] = f"{ASSAY.parent}:{env['PATH']}"
     env.update(extra)
     return env

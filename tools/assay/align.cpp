@@ -15,9 +15,11 @@
 #include "assay/align/ladder/plan_file.h"
 #include "assay/compare/report/report.h"
 #include "assay/compare/result/printable.h"
+#include "assay/compare/result/version.h"
 #include "assay/dumps/io/checksum.h"
 #include "assay/dumps/io/file.h"
 #include "assay/golden/error.h"
+#include "log.h"
 #include "output.h"
 #include "shared_options.h"
 #include "verb.h"
@@ -204,6 +206,10 @@ int run(const AlignVerb& verb, const Options& given) {
       throw Error("{}: is the folder of the stages (--work); expected another place for a report", path);
   }
   const WorkFolder locked(folder);
+  const Log log = with_log_file(folder / "align.log");
+  log.debug("assay {}: {}", version, verb.output.command);
+  log.debug("{} stages in {}; subject {}, reference {}", plan.rungs.size(), folder.string(), head.subject,
+            head.reference);
   align::CheckOptions options = {.folder = folder,
                                  .policies = load_policies(verb.tolerances),
                                  .rules = load_rules(verb.rules),
@@ -211,23 +217,25 @@ int run(const AlignVerb& verb, const Options& given) {
                                  .keep = verb.keep,
                                  .rules_as_given = given.repeated_option("--rules"),
                                  .tolerances_as_given = given.repeated_option("--tolerance"),
-                                 .reruns = file.reruns};
+                                 .reruns = file.reruns,
+                                 .log = log};
   plan.jobs = static_cast<std::size_t>(std::min(options.threads, most_jobs));
   plan.cache = verb.again ? std::filesystem::path() : options.folder / "passed.txt";
   plan.judged_by = judged_by(verb, options);
   // The stages as they come: progress, where a report takes standard output.
-  std::FILE* const log = takes_stdout(verb.output) ? stderr : stdout;
-  fmt::print(log, "{} to {}: {} stages, {}; subject {}, reference {}\n", printable(head.model),
+  std::FILE* const stages = takes_stdout(verb.output) ? stderr : stdout;
+  fmt::print(stages, "{} to {}: {} stages, {}; subject {}, reference {}\n", printable(head.model),
              head.target.empty() ? "a single device" : head.target, plan.rungs.size(), head.precision,
              printable(head.subject), printable(head.reference));
-  fmt::print(log, "  {:<26} {:>5}  {:>11} {:>11} {:>11}\n", "stage", "ranks", "forward", "backward",
+  fmt::print(stages, "  {:<26} {:>5}  {:>11} {:>11} {:>11}\n", "stage", "ranks", "forward", "backward",
              "optimizer");
   const align::LadderResult result =
       walk(plan, {*subject, *reference}, options, [&](const align::Rung&, const align::RungResult* r) {
         if (r == nullptr) return;
-        fmt::print(log, "{}\n", rung_line(*r));
-        std::fflush(log);
+        fmt::print(stages, "{}\n", rung_line(*r));
+        std::fflush(stages);
       });
+  log.info("{}: exit status {} after {:.3f} s", result.verdict(), result.exit_status(), result.seconds);
   write_reports({.formats = texts_of(ladder_formats(), result, head),
                  .github = [&] { return to_github_annotations(result); },
                  .terminal = [&](const auto& written) { return ladder_text(result, written); }},

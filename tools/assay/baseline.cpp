@@ -10,6 +10,7 @@
 #include "assay/dumps/fingerprint.h"
 #include "assay/dumps/io/whole_file.h"
 #include "assay/golden/error.h"
+#include "log.h"
 #include "output.h"
 #include "shared_options.h"
 #include "verb.h"
@@ -155,6 +156,7 @@ int run(const BaselineCheckVerb& verb, const Options& given) {
   options.rules = load_rules(verb.rules);
   options.only = accepted.only;
   options.threads = thread_count(verb.threads);
+  options.log = program_log();
   options.accept_statistics = verb.accept_statistics;
   options.repeat = repeated(given);
   const auto dump = opened(verb, options.rules), baseline = open_dump(verb.file);

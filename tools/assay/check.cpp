@@ -7,6 +7,7 @@
 #include "assay/compare/calls/case.h"
 #include "assay/compare/result/printable.h"
 #include "assay/golden/error.h"
+#include "log.h"
 #include "output.h"
 #include "shared_options.h"
 #include "terminal.h"
@@ -60,6 +61,7 @@ int run(const CheckVerb& verb, const Options& given) {
   options.only = verb.only;
   options.repeat = given.repeated_options();
   options.threads = thread_count(verb.threads);
+  options.log = program_log();
   options.error_maps = error_maps(verb.output);
   Report report;
   {

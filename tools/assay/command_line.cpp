@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "assay/compare/result/printable.h"
 #include "assay/compare/result/version.h"
 #include "assay/golden/error.h"
+#include "log.h"
 
 namespace assay {
 
@@ -160,7 +162,7 @@ class CommandLine {
     command_ = "assay";
     for (const char* word : words_.subspan(std::min<std::size_t>(words_.size(), 1)))
       command_ += " " + shell_quoted(word);
-    for (const Verb* verb : verbs) add(app_, *verb);
+    for (const Verb* verb : verbs) add(app_, *verb, std::string(verb->name));
   }
 
   int run() {
@@ -170,18 +172,57 @@ class CommandLine {
     } catch (const CLI::ParseError& problem) {
       return app_.exit(problem) == 0 ? 0 : 2;
     }
-    return named_();
+    return run_logged();
   }
 
  private:
-  void add(CLI::App& above, const Verb& verb) {
+  int run_logged() {
+    open_log(log_, named_verb_);
+    const auto begin = std::chrono::steady_clock::now();
+    const auto say_end = [&](int status, const std::string& why) {
+      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+      program_log().info("exit status {} after {:.3f} s{}", status, taken.count(), why);
+      close_log();
+    };
+    program_log().info("assay {}: {}", version, command_);
+    try {
+      const int status = named_();
+      say_end(status, "");
+      return status;
+    } catch (const std::exception& problem) {
+      say_end(2, std::string(": ") + problem.what());
+      throw;
+    }
+  }
+
+  // --log-level and --log-file, which every verb has.
+  void add_log(Options& options) {
+    options
+        .option("--log-level", log_.level,
+                "what the program says of its work: off, error, warn, info, debug or trace;\n"
+                "by default what ASSAY_LOG says, else warn")
+        .holds("LEVEL")
+        .not_repeated();
+    options
+        .option("--log-file", log_.file,
+                "add the log to this file; standard error then gets warnings and errors only")
+        .holds("F")
+        .not_repeated();
+  }
+
+  /// @param name  "diff", "baseline-check"
+  void add(CLI::App& above, const Verb& verb, const std::string& name) {
     CLI::App* app = above.add_subcommand(std::string(verb.name), std::string(verb.meaning));
     app->footer(fmt::format("example:  {}", verb.example));
     if (!verb.parts.empty()) app->require_subcommand(1);
-    for (const Verb& part : verb.parts) add(*app, part);
+    for (const Verb& part : verb.parts) add(*app, part, fmt::format("{}-{}", name, part.name));
     if (verb.declare == nullptr) return;
     Options& options = options_.emplace_back(*app, command_);
-    app->callback([this, action = verb.declare(options)] { named_ = action; });
+    app->callback([this, name, action = verb.declare(options)] {
+      named_ = action;
+      named_verb_ = name;
+    });
+    add_log(options);
   }
 
   // CLI11 takes the word behind an option for its value: --json --csv would write a file "--csv".
@@ -211,7 +252,9 @@ class CommandLine {
   std::span<char*> words_;
   std::string command_;
   std::deque<Options> options_;
+  LogOptions log_;
   std::function<int()> named_;  ///< runs the verb that the command line names
+  std::string named_verb_;
 };
 
 }  // namespace

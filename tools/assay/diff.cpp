@@ -43,7 +43,9 @@ Dumps open_dumps(const DiffVerb& verb, DiffOptions& options) {
     throw Error("--raw is given {} times; expected one for both sides, or one for each", verb.raw.size());
   const auto open = [&](const std::string& path, bool first) {
     const std::string raw = verb.raw.empty() ? std::string() : first ? verb.raw.front() : verb.raw.back();
-    return open_dump(path, open_options(verb.dtype_hint, raw));
+    OpenOptions how = open_options(verb.dtype_hint, raw);
+    how.log = options.log;
+    return open_dump(path, how);
   };
   // At the same time: an HDF5 file waits for its worker to start.
   std::future reference = std::async(std::launch::async, open, verb.reference, false);
@@ -102,6 +104,7 @@ int run(const DiffVerb& verb, const Options& given) {
   options.error_maps = error_maps(verb.output);
   options.repeat = given.repeated_command("assay diff");
   options.team = processes.team();
+  options.log = processes.log();
   Dumps dumps;
   std::string problem;
   try {

@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "assay/compare/result/printable.h"
 #include "assay/golden/error.h"
+#include "log.h"
 
 namespace assay {
 
@@ -40,7 +40,7 @@ void tell_github(const ReportTexts& texts, const OutputOptions& options, std::FI
     write_step_summary(texts);
   } catch (const Error& problem) {
     if (options.github) throw;
-    fmt::print(stderr, "note: {}\n", printable(problem.what()));  // nobody asked: the verdict stands
+    program_log().warn("{}", problem.what());  // nobody asked: the verdict stands
   }
 }
 

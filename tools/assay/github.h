@@ -10,7 +10,7 @@ namespace assay {
 bool is_for_github(const OutputOptions&);
 
 /// Annotations to the log, and the report to the file that GITHUB_STEP_SUMMARY names, behind what is there.
-/// If that cannot be written: throws Error where --github asked for it, else a note on standard error.
+/// If that cannot be written: throws Error where --github asked for it, else a warning of the log.
 void tell_github(const ReportTexts&, const OutputOptions&, std::FILE* log);
 
 }  // namespace assay

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "assay/golden/error.h"
+#include "log.h"
 
 #ifdef ASSAY_MPI
 #define OMPI_SKIP_MPICXX 1
@@ -68,6 +69,10 @@ Processes::Processes(bool alone) {
     return gather_at_first(own, rank, size);
   };
 #endif
+}
+
+Log Processes::log() const {
+  return team_.size > 1 ? program_log().of_rank(team_.rank) : program_log();
 }
 
 bool Processes::can_begin(const std::string& problem) const {

@@ -5,6 +5,7 @@
 
 #include "assay/align/ranks/mpi_job.h"
 #include "assay/compare/team.h"
+#include "assay/golden/log.h"
 
 namespace assay {
 
@@ -16,6 +17,8 @@ class Processes {
   explicit Processes(bool alone);
 
   const Team& team() const { return team_; }
+  /// The program's log, whose lines name this process where there are several.
+  Log log() const;
   bool is_first() const { return team_.rank == 0; }
   /// How many of them share this machine's cores.
   int on_this_machine() const { return on_this_machine_; }

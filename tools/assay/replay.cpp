@@ -7,6 +7,7 @@
 #include "assay/align/replay/replay_run.h"
 #include "assay/align/settings/strategy.h"
 #include "assay/golden/error.h"
+#include "log.h"
 #include "verb.h"
 
 namespace assay {
@@ -57,7 +58,8 @@ align::ReplayOrder order_of(const ReplayVerb& verb) {
           .dump = verb.dump,
           .selection = select(verb),
           .modes_of = verb.modes_of,
-          .fault = verb.fault};
+          .fault = verb.fault,
+          .log = program_log()};
 }
 
 void print_step(std::int64_t step, const align::StepResult& result) {

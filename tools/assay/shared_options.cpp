@@ -5,6 +5,7 @@
 
 #include "assay/compare/calls/case.h"
 #include "assay/golden/error.h"
+#include "log.h"
 
 namespace assay {
 
@@ -85,6 +86,7 @@ void add_raw(Options& options, std::string& raw) {
 
 OpenOptions open_options(const std::string& dtype_hint, const std::string& raw) {
   OpenOptions options;
+  options.log = program_log();
   options.dtype_hint = parse_dtype_option("--dtype-hint", dtype_hint);
   if (raw.empty()) return options;
   try {

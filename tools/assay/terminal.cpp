@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 #include <string_view>
 #include <utility>
 
@@ -35,7 +36,21 @@ std::string amount(std::size_t done, std::size_t total, double seconds, Progress
                      is_large ? 1 : 0, is_large ? "GB" : "MB", static_cast<double>(done) / 1e6 / seconds);
 }
 
+constexpr std::string_view clear_line = "\r\x1b[K";
+
+// Of standard error: lines of the log come from threads of their own.
+std::mutex standard_error;
+bool is_progress_shown = false;
+
 }  // namespace
+
+void write_above_progress(std::string_view lines) {
+  const std::lock_guard lock(standard_error);
+  std::string text(is_progress_shown ? clear_line : "");
+  text += lines;
+  is_progress_shown = false;
+  std::fwrite(text.data(), 1, text.size(), stderr);  // unbuffered: one write, which no other process parts
+}
 
 bool use_color(const std::string& option) {
   if (option != "auto") return option == "always";
@@ -52,19 +67,20 @@ Progress::Progress(std::string what, Unit unit)
 }
 
 Progress::~Progress() {
-  if (shown_) fmt::print(stderr, "\r\x1b[K");
+  if (enabled_) write_above_progress("");
 }
 
 void Progress::show(std::size_t done, std::size_t total, const std::string& item) {
   const auto now = std::chrono::steady_clock::now();
   if (!enabled_ || now - last_ < update_interval) return;
   last_ = now;
-  shown_ = true;
   const double seconds = std::chrono::duration<double>(now - start_).count();
   const double left = done == 0 ? 0 : seconds * static_cast<double>(total - done) / static_cast<double>(done);
   const std::string name = printable(item);
-  fmt::print(stderr, "\r\x1b[K{} {}, {:.0f} s left  {}", what_, amount(done, total, seconds, unit_), left,
-             name.size() <= item_width ? name : name.substr(0, item_width - 3) + "...");
+  const std::lock_guard lock(standard_error);
+  is_progress_shown = true;
+  fmt::print(stderr, "{}{} {}, {:.0f} s left  {}", clear_line, what_, amount(done, total, seconds, unit_),
+             left, name.size() <= item_width ? name : name.substr(0, item_width - 3) + "...");
   std::fflush(stderr);
 }
 

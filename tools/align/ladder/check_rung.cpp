@@ -142,7 +142,10 @@ std::filesystem::path RungCheck::reference_for(const Rung& rung) {
                     key = key_of(rung.work, modes) +
                           (opponents_.reference.depends_on_name() ? " stage " + rung.name : "");
   const std::lock_guard lock(mutex_);  // who comes while it runs waits for it
-  if (const auto known = references_.find(key); known != references_.end()) return known->second;
+  if (const auto known = references_.find(key); known != references_.end()) {
+    log_of(options_.folder / folder_of(rung)).debug("judged by the reference in {}", known->second.string());
+    return known->second;
+  }
   if (const auto known = no_references_.find(key); known != no_references_.end())
     throw Error("{}", known->second);
   const std::size_t number = references_.size() + no_references_.size() + 1;
@@ -152,6 +155,22 @@ std::filesystem::path RungCheck::reference_for(const Rung& rung) {
     throw Error("{}", no_references_[key]);
   }
   return references_[key] = result.dump;
+}
+
+// Its lines name the folder of a run or of a stage, below that of all: "tp-sp", "reference.1/rerun-1".
+Log RungCheck::log_of(const std::filesystem::path& folder) const {
+  return options_.log.of_stage(folder.lexically_relative(options_.folder).string());
+}
+
+RunResult RungCheck::run_side(Provider& side, RunOrder order) const {
+  order.log = log_of(order.folder);
+  const std::string strategy = to_string(order.rung.parallel);
+  order.log.debug("runs {} on {}{}", side.text(), strategy.empty() ? "a single device" : strategy,
+                  order.routing.empty() ? "" : ", choices of experts from " + order.routing);
+  RunResult result = side.run(order);
+  order.log.info("{} in {:.3f} s{}", name(result.state), result.seconds,
+                 result.problem.empty() ? "" : ": " + result.problem);
+  return result;
 }
 
 bool RungCheck::runs_reference() {
@@ -166,7 +185,7 @@ RunResult RungCheck::run_reference(const Rung& rung, const std::filesystem::path
   RunOrder order = {single, folder};
   order.modes_of = own_modes(rung);
   order.rerun = rerun;
-  return opponents_.reference.run(order);
+  return run_side(opponents_.reference, std::move(order));
 }
 
 // What a rerun does not give is no noise: the comparison stays as sharp as it was.
@@ -179,7 +198,8 @@ const RerunNoise& RungCheck::noise_for(const Rung& rung) {
     const RunResult run = run_reference(rung, folder, k);
     try {
       if (run.state == RunResult::State::finished) add_rerun(at->second, difference(run.dump, first));
-    } catch (const std::exception&) {  // of a dump that cannot be read nothing is known
+    } catch (const std::exception& problem) {  // of a dump that cannot be read nothing is known
+      log_of(folder).debug("gives no noise: {}", problem.what());
     }
     std::error_code ignored;
     if (!options_.keep) std::filesystem::remove_all(run.dump, ignored);
@@ -189,8 +209,10 @@ const RerunNoise& RungCheck::noise_for(const Rung& rung) {
 
 // Of two runs of one side, nothing explained.
 Report RungCheck::difference(const std::filesystem::path& a, const std::filesystem::path& b) const {
-  const auto actual = open_dump(a.string()), reference = open_dump(b.string());
+  const Log log = log_of(a.parent_path());
+  const auto actual = open_dump(a.string(), {.log = log}), reference = open_dump(b.string(), {.log = log});
   DiffOptions options;
+  options.log = log;
   options.rules = options_.rules;
   for (Dump* dump : {actual.get(), reference.get()}) apply_layout(*dump, options.rules.layout());
   options.policies = {load_policy("bitwise")};
@@ -203,7 +225,7 @@ Report RungCheck::difference(const std::filesystem::path& a, const std::filesyst
 void RungCheck::check_determinism(RungResult& result, const std::string& routing) {
   const std::filesystem::path folder = options_.folder / folder_of(result.rung) / "again";
   std::filesystem::create_directories(folder);
-  const RunResult again = opponents_.subject.run({result.rung, folder, routing});
+  const RunResult again = run_side(opponents_.subject, {result.rung, folder, routing});
   ConfigurationCheck check = {"determinism", true, ""};
   try {
     if (again.state != RunResult::State::finished) throw Error("{}: {}", name(again.state), again.problem);
@@ -218,6 +240,7 @@ void RungCheck::check_determinism(RungResult& result, const std::string& routing
     check.passed = false;
     check.found = fmt::format("a second run {}", e.what());
   }
+  log_of(folder).info("{}", check.found);
   result.configuration.push_back(std::move(check));
   std::error_code ignored;
   if (!options_.keep) std::filesystem::remove_all(folder, ignored);
@@ -257,7 +280,7 @@ RungResult RungCheck::run(const Rung& rung) {
     result.reason.clear();
     result.notes.clear();
     result.exempt.clear();
-    const RunResult ran = opponents_.subject.run(order);
+    const RunResult ran = run_side(opponents_.subject, order);
     result.subject = ran.dump;
     if (!is_referred()) return;
     if (ran.state == RunResult::State::finished) {
@@ -268,8 +291,10 @@ RungResult RungCheck::run(const Rung& rung) {
     }
   };
   run_once();
+  const Log log = log_of(folder);
   if (result.state == State::failed && result.report && chose_otherwise(*result.report) &&
       opponents_.subject.takes_routing() && !is_bitwise(rung)) {
+    log.info("routers chose other experts: runs again with the reference's choices");
     order.routing = result.reference.string();
     result.pinned = true;
     run_once();
@@ -292,9 +317,12 @@ RungResult RungCheck::run(const Rung& rung) {
 }
 
 Report RungCheck::compare(RungResult& result, const Asked& asked) const {
-  const auto subject = open_dump(result.subject.string()), reference = open_dump(result.reference.string());
+  const Log log = log_of(options_.folder / folder_of(result.rung));
+  const auto subject = open_dump(result.subject.string(), {.log = log}),
+             reference = open_dump(result.reference.string(), {.log = log});
   if (!subject->unreadable.empty()) throw Error("{}", subject->unreadable.front());
   DiffOptions options;
+  options.log = log;
   options.rules = options_.rules;  // they note their use
   for (Dump* dump : {subject.get(), reference.get()}) apply_layout(*dump, options.rules.layout());
   options.policies = asked.policies;
@@ -339,10 +367,15 @@ void RungCheck::judge(RungResult& result) {
     result.state = State::trouble;
     result.reason = e.what();
   }
+  log_of(options_.folder / folder_of(result.rung))
+      .info("judged by {}: {}{}{}", result.rule.empty() ? "no rule" : result.rule, name(result.state),
+            result.exempt, result.reason.empty() ? "" : ": " + result.reason);
 }
 
 void RungCheck::explain(RungResult& result, std::int64_t first_failing_step) {
   const std::vector<Policy> policies = policies_for(result.rung);
+  log_of(options_.folder / folder_of(result.rung))
+      .debug("fails first in step {}: explained up to it", first_failing_step);
   Report report = compare(result, {.policies = policies, .last_step = first_failing_step, .explain = true});
   if (roots_of(report).empty()) report = compare(result, {.policies = policies, .explain = true});
   const auto excuse = [&]() -> std::size_t {

@@ -33,6 +33,7 @@ struct CheckOptions {
   /// Of the reference with its sums in other orders, where a failure is undecided: what they differ by is
   /// noise. 0: nothing is run again, not for determinism either.
   std::int64_t reruns = 2;
+  Log log = {};  ///< what is run, by which rule it is judged, what is decided
 };
 
 /// What was found of the tensors of a phase.
@@ -84,6 +85,7 @@ class RungCheck {
   std::filesystem::path reference_for(const Rung&);
 
  private:
+  Log log_of(const std::filesystem::path& folder) const;
   bool runs_reference();  // of any rung, now
   void judge(RungResult&);
   bool is_bitwise(const Rung&) const;
@@ -97,6 +99,7 @@ class RungCheck {
   };
   Report compare(RungResult&, const Asked&) const;
   void explain(RungResult&, std::int64_t first_failing_step);
+  RunResult run_side(Provider&, RunOrder) const;
   RunResult run_reference(const Rung&, const std::filesystem::path& folder, std::int64_t rerun);
   const RerunNoise& noise_for(const Rung&);
   Report difference(const std::filesystem::path&, const std::filesystem::path&) const;

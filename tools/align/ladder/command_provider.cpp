@@ -193,6 +193,13 @@ void end_group(pid_t group) {
   if (!has_ended) waitpid(group, nullptr, 0);
 }
 
+// @param status  nothing: the command did not end by itself
+std::string ending_of(const std::optional<int>& status) {
+  if (!status) return "ended by the timeout";
+  return WIFSIGNALED(*status) ? fmt::format("signal {}", WTERMSIG(*status))
+                              : fmt::format("exit status {}", WEXITSTATUS(*status));
+}
+
 class CommandProvider : public Provider {
  public:
   explicit CommandProvider(Command command) : command_(std::move(command)) {
@@ -219,12 +226,17 @@ class CommandProvider : public Provider {
             "the shell would take {} apart; write \"{{dump}}\" in the command, or choose another --work",
             printable(folder));
       std::filesystem::remove_all(result.dump);
-      const pid_t child = start(filled_in(command_.line, order), command_, result.output);
+      const std::string line = filled_in(command_.line, order);
+      const pid_t child = start(line, command_, result.output);
+      order.log.info("command: {}", line);
+      order.log.debug("process {}; output in {}", child, result.output.string());
       const auto status = wait_until(child, begin + command_.timeout);
       const std::string said =
           last_words(result.output);  // before it is told to end, of which it may say much
       end_group_of(child, status.has_value());
       running_group = 0;
+      const std::chrono::duration<double> taken = Clock::now() - begin;
+      order.log.info("{} after {:.3f} s", ending_of(status), taken.count());
       judge(result, status, said);
     } catch (const std::exception& e) {
       result.state = RunResult::State::crashed;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "assay/align/ladder/rung.h"
+#include "assay/golden/log.h"
 
 namespace assay::align {
 
@@ -18,6 +19,7 @@ struct RunOrder {
   std::int64_t rerun = 0;        ///< 0: as usual; else the k-th run with sums in other orders
   std::string modes_of = "";  ///< a strategy that is another function by design, and is to be computed as it
                               ///< is there; empty: the rung's own
+  Log log = {};               ///< what is started, and what becomes of it
 };
 
 /// What became of it.

@@ -88,6 +88,7 @@ class ReplayProvider : public Provider {
     replay.durability = AssayDumpWriter::Durability::page_cache;
     if (!order.modes_of.empty()) replay.modes_of = order.modes_of;
     replay.fault = fault_;
+    replay.log = order.log;
     return replay;
   }
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <semaphore>
 
+#include "assay/align/ladder/ladder_lines.h"
 #include "assay/align/ladder/passed_before.h"
 #include "assay/golden/error.h"
 
@@ -44,6 +45,7 @@ class Walk {
       : plan_(plan),
         opponents_(opponents),
         check_(opponents, options),
+        log_(options.log),
         tell_(tell),
         passed_before_(plan.cache),
         jobs_(opponents.subject.runs_beside() && opponents.reference.runs_beside() ? plan.jobs : 1),
@@ -66,9 +68,18 @@ class Walk {
  private:
   std::size_t climb(const Rung& rung) {
     tell_(rung, nullptr);
+    log_.of_stage(folder_of(rung)).debug("begins: {}", rung.name);
     result_.rungs.push_back(result_of(rung));
+    log_result(result_.rungs.back());
     tell_(rung, &result_.rungs.back());
     return result_.rungs.size() - 1;
+  }
+
+  void log_result(const RungResult& r) const {
+    log_.of_stage(folder_of(r.rung))
+        .info("{} after {:.3f} s{}{}{}", name(r.state), r.seconds,
+              r.from_cache ? ", without a run: it passed before with the same content (passed.txt)" : "",
+              r.rule.empty() ? "" : ", by rule " + r.rule, r.reason.empty() ? "" : ": " + r.reason);
   }
 
   // Folders and reports go by names; a search may come to the same strategies with other work.
@@ -142,6 +153,7 @@ class Walk {
       for (const std::string_view taken_back : all) {
         SwitchSet rest = all;
         rest.erase(taken_back);
+        log_.of_stage(folder_of(result_.rungs[failing].rung)).info("does it fail without {}?", taken_back);
         const std::optional<std::size_t> without = tried(result_.rungs[failing].rung, supported(rest));
         if (!without) continue;
         if (result_.rungs[*without].state == State::passed) passing.push_back(to_string(supported(rest)));
@@ -179,6 +191,7 @@ class Walk {
     std::optional<Divergence> d = divergence_of(rung, traffic_of(rung.rung));
     if (!d) return;
     d->passes = fmt::format("{}", fmt::join(passing, ", "));
+    log_.of_stage(folder_of(rung.rung)).info("the smallest set that fails: {}", headline(*d));
     result_.divergences.push_back(*std::move(d));
     result_.failing.push_back(failing);
   }
@@ -186,6 +199,7 @@ class Walk {
   const LadderPlan& plan_;
   Opponents opponents_;
   RungCheck check_;
+  const Log log_;
   const std::function<void(const Rung&, const RungResult*)>& tell_;
   PassedBefore passed_before_;
   LadderResult result_;

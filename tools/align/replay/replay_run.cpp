@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cmath>
 #include <csignal>
 
@@ -9,6 +10,7 @@
 #include "assay/align/forward/architecture.h"
 #include "assay/align/given/given_routing.h"
 #include "assay/align/given/given_weights.h"
+#include "assay/align/ranks/logged_communicator.h"
 #include "assay/compare/result/printable.h"
 #include "assay/dumps/io/json.h"
 #include "assay/golden/error.h"
@@ -70,8 +72,21 @@ void ReplayRun::run(const std::function<void(std::int64_t, const StepResult&)>& 
   std::signal(SIGXFSZ, SIG_IGN);  // a dump that grows too large is an error that says so
   const auto work = [&](Communicator& communicator) {
     const SummationScope sums(settings().sums);  // each rank is a thread
-    steps(communicator, tell);
+    const Log log = order_.log.of_rank(communicator.rank());
+    LoggedCommunicator logged(communicator, log);
+    try {
+      steps(logged, log, tell);
+    } catch (const std::exception& problem) {
+      log.debug("has thrown: {}", problem.what());
+      throw;
+    }
   };
+  const std::string strategy = to_string(settings().parallel);
+  if (is_first())
+    order_.log.info("replay of {}: {}, {} ranks, {}, {} steps, seed {}{}", model_.name,
+                    strategy.empty() ? "a single device" : strategy, settings().parallel.ranks(),
+                    name(settings().precision), order_.steps, settings().seed,
+                    order_.fault.empty() ? "" : ", fault " + order_.fault);
   if (job_ != nullptr) {
     // Of files one process alone may have a problem: all end with it.
     job_->run([this](Communicator&) { open_files(); });
@@ -177,7 +192,7 @@ std::vector<int> ReplayRun::senders() const {
   return ranks;
 }
 
-void ReplayRun::steps(Communicator& communicator,
+void ReplayRun::steps(Communicator& communicator, const Log& log,
                       const std::function<void(std::int64_t, const StepResult&)>& tell) {
   TrainingStep replay(model_, settings(), communicator);
   const assay::Mesh mesh = manifest().mesh;
@@ -185,8 +200,12 @@ void ReplayRun::steps(Communicator& communicator,
   Recorder recorder(sink, replay.mesh());
   for (std::int64_t step = 0; step < order_.steps; ++step) {
     const bool is_recorded = !order_.dump.empty() && order_.selection.has_step(step);
+    const auto begin = std::chrono::steady_clock::now();
     const StepResult result = replay.step(is_recorded ? &recorder : nullptr);
     if (!order_.dump.empty()) sink.collect(mesh, senders());
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    log.debug("step {}: loss {:.12g}, gradient norm {:.12g}{}, in {:.3f} s", step, result.loss,
+              result.grad_norm, result.skipped ? ", skipped" : "", taken.count());
     if (communicator.rank() != 0) continue;
     tell(step, result);
     finite_ = finite_ && std::isfinite(result.loss) && (result.skipped || std::isfinite(result.grad_norm));

@@ -9,6 +9,7 @@
 #include "assay/align/settings/selection.h"
 #include "assay/align/step/training_step.h"
 #include "assay/dumps/assay_dump_writer.h"
+#include "assay/golden/log.h"
 
 namespace assay::align {
 
@@ -23,6 +24,7 @@ struct ReplayOrder {
   Selection selection = {};
   std::optional<std::string> modes_of = {};  ///< the strategy whose modes are replayed
   std::string fault = {};                    ///< of the catalogue, planted where it can show; empty: none
+  Log log = {};                              ///< steps at debug, what ranks send at trace
 };
 
 /// The ranks of a replay, as threads or as the processes of mpirun.
@@ -55,7 +57,7 @@ class ReplayRun {
   void open_files();
   Sources sources() const;
   std::vector<int> senders() const;
-  void steps(Communicator&, const std::function<void(std::int64_t, const StepResult&)>& tell);
+  void steps(Communicator&, const Log&, const std::function<void(std::int64_t, const StepResult&)>& tell);
 
   ReplayOrder order_;
   MpiJob* const job_;
