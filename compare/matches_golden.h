@@ -11,8 +11,10 @@
 
 /// A GoogleTest matcher for unit tests of kernels; this header needs no GoogleTest itself.
 ///
-///   xt::xarray<float> x = .., weight = .., y = my_kernel(x, weight);      // #include
-///   "assay/golden/xtensor.h" const std::vector<assay::NamedTensor> inputs = {{"x", x}, {"weight", weight}};
+///   #include "assay/golden/xtensor.h"
+///
+///   xt::xarray<float> x = .., weight = .., y = my_kernel(x, weight);
+///   const std::vector<assay::NamedTensor> inputs = {{"x", x}, {"weight", weight}};
 ///   EXPECT_THAT(y, assay::MatchesGolden("rms_norm", inputs, {{"eps", 1e-5}}));
 ///   EXPECT_THAT(grad_x, assay::MatchesGolden("rms_norm", inputs, {{"eps", 1e-5}}).output("grad_x"));
 namespace assay {
