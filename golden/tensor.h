@@ -28,10 +28,10 @@ class TensorSource;
 
 /// How the arrays of another library are read: whoever specialises it makes them acceptable wherever a Tensor
 /// or a TensorSource is expected. golden/xtensor.h does so for xtensor's expressions.
-///   static Tensor tensor(E&&)         dense; the array's own memory where it lies in C order, else packed
-///   once static TensorSource source(E&&)   the array's own memory in any layout, read in windows
-/// E is deduced as a forwarding reference is: an lvalue must outlive both and stay as it is; an rvalue is
-/// kept.
+/// It has two functions. `static Tensor tensor(E&&)` gives a dense tensor: the array's own memory where it
+/// lies in C order, else packed once. `static TensorSource source(E&&)` reads the array's own memory in any
+/// layout, window by window. E is deduced as a forwarding reference: an lvalue must outlive both and stay as
+/// it is; an rvalue is kept.
 template <class E>
 struct ArrayOf;
 template <class E>
