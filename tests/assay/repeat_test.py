@@ -9,7 +9,7 @@ from program import CaseTest, Test, environment, write_safetensors
 
 # Where reports go and who does the work; --only is set to the finding's name, --actual stands before.
 NOT_REPEATED = {"--help", "--json", "--jsonl", "--csv", "--html", "--junit", "--markdown", "--github", "--no-github", "--color", "--all",
-                "--threads", "--alone", "--only", "--actual"}
+                "--threads", "--alone", "--only", "--actual", "--log-level", "--log-file"}
 # An option that is not here is given without a value.
 VALUES = {"--tolerance": "torch", "--rules": "rules.toml", "--dtype-hint": "bfloat16", "--raw": "float32:4", "--level": "report",
           "--accumulator": "hopper", "--intermediate": "bfloat16"}
@@ -55,7 +55,8 @@ class Diff(Repeat):
         self.check_each_is_repeated(["diff"], self.words, lambda given: " ".join(["assay diff", *self.words, *given]))
 
     def test_options_that_decide_none_are_left_out(self):
-        shown = ["--jsonl", "r.jsonl", "--html=r.html", "--no-github", "--color", "never", "-v", "--threads", "2", "--alone", "--only", "*"]
+        shown = ["--jsonl", "r.jsonl", "--html=r.html", "--no-github", "--color", "never", "-v", "--threads", "2", "--alone", "--only", "*",
+                 "--log-level", "off", "--log-file", "log"]
         for f in self.findings("diff", *shown, *self.words):
             self.assertEqual(f["repeat"], "assay diff a.safetensors r.safetensors --only " + f["name"])
 

@@ -50,8 +50,10 @@ TEST(Log, LinesNameTheirRankAndStageAndStopAtTheLevel) {
 TEST(Log, WithoutAWriterNothingIsTaken) {
   const Log silent;
   EXPECT_FALSE(silent.takes(LogLevel::error));
+  testing::internal::CaptureStderr();
   silent.warn("{}", 1);
   silent.of_rank(1).of_stage("tp").warn("{}", 1);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
 // Of what the process itself would show.
