@@ -26,7 +26,7 @@ bool overlap(const Box& a, const Box& b) {
 /// A piece as runs of elements that lie side by side both in the global tensor and in the part.
 class PieceRuns {
  public:
-  PieceRuns(const Share& part, const Piece& piece, const Shape& global)
+  PieceRuns(const RankPart& part, const Piece& piece, const Shape& global)
       : part_(&part), piece_(&piece), global_strides_(global.size(), 1), run_dim_(global.size()) {
     for (std::size_t d = global.size(); d-- > 1;) global_strides_[d - 1] = global_strides_[d] * global[d];
     while (run_dim_ > 0) {
@@ -97,7 +97,7 @@ class PieceRuns {
     std::memcpy(out, exact_sum(windows).bytes().data(), bytes);
   }
 
-  const Share* part_;
+  const RankPart* part_;
   const Piece* piece_;
   Shape global_strides_;
   std::size_t run_dim_;
@@ -107,12 +107,12 @@ class PieceRuns {
 
 /// Everything that assembles one tensor.
 struct Assembly {
-  std::vector<Share> parts;
+  std::vector<RankPart> parts;
   std::vector<PieceRuns> runs;            // by their first element
   std::vector<std::int64_t> last_so_far;  // of runs[0..i]
 
-  Assembly(const Shape& shape, std::vector<Share> given) : parts(std::move(given)) {
-    for (const Share& part : parts) {
+  Assembly(const Shape& shape, std::vector<RankPart> given) : parts(std::move(given)) {
+    for (const RankPart& part : parts) {
       for (const Piece& piece : part.pieces) runs.emplace_back(part, piece, shape);
     }
     std::ranges::sort(runs, {}, &PieceRuns::first);
@@ -132,14 +132,14 @@ struct Assembly {
 
 // Boxes in the order of one dimension can meet only while the next one starts before the current one ends: of
 // all dimensions the one that tells most of them apart.
-void check_cover(const std::vector<Share>& parts, const Shape& shape, const std::string& tensor) {
+void check_cover(const std::vector<RankPart>& parts, const Shape& shape, const std::string& tensor) {
   struct Held {
     const Box* box;
     int rank;
   };
   std::vector<Held> held;
   std::int64_t covered = 0;
-  for (const Share& part : parts) {
+  for (const RankPart& part : parts) {
     for (const Piece& piece : part.pieces) {
       held.push_back({&piece.box, part.rank});
       // Each lies inside the shape; more than all of it is an overlap, which is found below.
@@ -176,8 +176,8 @@ void check_cover(const std::vector<Share>& parts, const Shape& shape, const std:
               element_count(shape), to_string(shape), words);
 }
 
-TensorSource assemble(DType dtype, const Shape& shape, std::vector<Share> parts) {
-  for (const Share& part : parts) {
+TensorSource assemble(DType dtype, const Shape& shape, std::vector<RankPart> parts) {
+  for (const RankPart& part : parts) {
     // In place, where one recorded tensor is all of it.
     const bool is_whole = part.addends.size() == 1 && part.pieces.size() == 1 &&
                           part.pieces.front().box.shape == shape && part.addends.front().shape() == shape;

@@ -8,7 +8,7 @@
 namespace assay {
 
 /// The share of one rank, or of the ranks of a sum, in a tensor.
-struct Share {
+struct RankPart {
   std::vector<Piece> pieces;
   std::vector<Tensor> addends;  ///< the share is their exact sum; all have the same layout
   int rank = 0;
@@ -16,9 +16,9 @@ struct Share {
 
 /// Throws Error that names the ranks if the parts do not cover `shape` exactly: an element is missing or
 /// occurs twice.
-void check_cover(const std::vector<Share>&, const Shape& shape, const std::string& tensor);
+void check_cover(const std::vector<RankPart>&, const Shape& shape, const std::string& tensor);
 
 /// Assembles a tensor from parts that cover it exactly, as it is read.
-TensorSource assemble(DType, const Shape&, std::vector<Share>);
+TensorSource assemble(DType, const Shape&, std::vector<RankPart>);
 
 }  // namespace assay

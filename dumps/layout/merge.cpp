@@ -167,8 +167,8 @@ std::vector<Group> groups_of(const Dump& dump, const LogicalTensor& tensor) {
   return result;
 }
 
-std::vector<Share> parts_of(const std::vector<Group>& groups, const std::vector<bool>& summed_dims) {
-  std::vector<Share> parts;
+std::vector<RankPart> parts_of(const std::vector<Group>& groups, const std::vector<bool>& summed_dims) {
+  std::vector<RankPart> parts;
   for (const Group& group : groups)
     parts.push_back({group.pieces, addends_of(group.copies, summed_dims), group.copies.front().record->rank});
   return parts;
@@ -220,7 +220,7 @@ Merged merge(const Dump& dump, const LogicalTensor& tensor) {
   Merged merged;
   std::vector<bool> disagreeing(std::max<std::size_t>(dump.mesh.dims.size(), 1), false);
   for (Group& group : groups) compare_replicas(group.copies, dump.mesh, merged.replicas, disagreeing);
-  std::vector<Share> parts = parts_of(groups, {});
+  std::vector<RankPart> parts = parts_of(groups, {});
   check_cover(parts, tensor.shape, to_string(tensor.id));
   merged.tensor = assemble(tensor.dtype, tensor.shape, std::move(parts));
   if (!merged.replicas.empty())

@@ -35,7 +35,7 @@ std::string difference(const Record& a, const Record& b) {
 std::map<std::vector<Box>, const Record*> parts_of(const Dump& dump, const LogicalTensor& tensor,
                                                    std::string& copies_differ) {
   std::map<std::vector<Box>, const Record*> parts;
-  std::vector<Share> shares;
+  std::vector<RankPart> shares;
   for (const std::size_t index : tensor.records) {
     const Record& record = dump.records[index];
     std::vector<Piece> pieces = pieces_of(record, dump.mesh);
