@@ -59,9 +59,10 @@ class TensorSource {
   std::shared_ptr<const Window> window_;
 };
 
-/// The elements of a strided array in memory that `owner` keeps alive, gathered window by window.
+/// The elements of a strided array in memory that `owner` keeps alive (null: the caller): in place where they
+/// lie in C order, else gathered window by window.
 /// @param first    of element [0, .., 0]
-/// @param strides  in elements; 0 for a broadcast dimension, negative for a reversed one
+/// @param strides  in elements; 0 for a broadcast dimension, negative for a reversed one; of extents of 1 any
 /// @throws Error   unless there is a stride for each extent
 TensorSource strided_source(DType, Shape, const std::byte* first, Shape strides,
                             std::shared_ptr<const void> owner);

@@ -1,21 +1,31 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
-#include <cstring>
 #include <memory>
+#include <optional>
+#include <span>
 #include <type_traits>
 #include <utility>
 
 #if __has_include(<xtensor/containers/xarray.hpp>)  // 0.26 and later
 #include <xtensor/containers/xadapt.hpp>
 #include <xtensor/containers/xarray.hpp>
+#include <xtensor/containers/xfixed.hpp>
+#include <xtensor/containers/xtensor.hpp>
 #include <xtensor/core/xexpression.hpp>
 #include <xtensor/views/xbroadcast.hpp>
+#include <xtensor/views/xstrided_view.hpp>
+#include <xtensor/views/xview.hpp>
 #else
 #include <xtensor/xadapt.hpp>
 #include <xtensor/xarray.hpp>
 #include <xtensor/xbroadcast.hpp>
 #include <xtensor/xexpression.hpp>
+#include <xtensor/xfixed.hpp>
+#include <xtensor/xstrided_view.hpp>
+#include <xtensor/xtensor.hpp>
+#include <xtensor/xview.hpp>
 #endif
 
 #include "assay/golden/error.h"
@@ -36,39 +46,33 @@
 /// a view of an lvalue still borrows that.
 namespace assay {
 
-/// The dtype whose stored elements are T. The 16- and 8-bit floats have no C++ type: their bits are uint16_t,
-/// uint8_t (with_dtype).
+/// What elements of type T are where nothing else is said: float32 for float, uint16 (never bfloat16) for
+/// uint16_t, int64 for long and long long. Nothing for a type that no dtype is stored as.
 template <class T>
-constexpr bool is_stored_as(DType d) {
-  if constexpr (std::is_same_v<T, double>) return d == DType::float64;
-  if constexpr (std::is_same_v<T, float>)
-    return d == DType::float32 || d == DType::tfloat32 || d == DType::hfloat32;
-  if constexpr (std::is_same_v<T, std::int64_t>) return d == DType::int64;
-  if constexpr (std::is_same_v<T, std::int32_t>) return d == DType::int32;
-  if constexpr (std::is_same_v<T, std::int16_t>) return d == DType::int16;
-  if constexpr (std::is_same_v<T, std::int8_t>) return d == DType::int8;
-  if constexpr (std::is_same_v<T, std::uint64_t>) return d == DType::uint64;
-  if constexpr (std::is_same_v<T, std::uint32_t>) return d == DType::uint32;
-  if constexpr (std::is_same_v<T, std::uint16_t>)
-    return d == DType::uint16 || d == DType::float16 || d == DType::bfloat16;
-  if constexpr (std::is_same_v<T, std::uint8_t>)
-    return d == DType::uint8 || d == DType::boolean || d == DType::float8_e4m3fn || d == DType::float8_e5m2;
-  return false;
+constexpr std::optional<DType> dtype_of() {
+  if constexpr (std::is_same_v<T, bool>) return DType::boolean;
+  if constexpr (std::is_same_v<T, double>) return DType::float64;
+  if constexpr (std::is_same_v<T, float>) return DType::float32;
+  if constexpr (std::is_integral_v<T>) {
+    constexpr bool is_signed = std::is_signed_v<T>;
+    if constexpr (sizeof(T) == 8) return is_signed ? DType::int64 : DType::uint64;
+    if constexpr (sizeof(T) == 4) return is_signed ? DType::int32 : DType::uint32;
+    if constexpr (sizeof(T) == 2) return is_signed ? DType::int16 : DType::uint16;
+    if constexpr (sizeof(T) == 1) return is_signed ? DType::int8 : DType::uint8;
+  }
+  return std::nullopt;
 }
 
-/// What elements of type T are where nothing else is said: float32 for float, uint16 (never bfloat16) for
-/// uint16_t.
+/// Whether elements of this dtype are stored as T. The 16- and 8-bit floats have no C++ type: their bits are
+/// uint16_t, uint8_t (with_dtype).
 template <class T>
-constexpr DType dtype_of() {
-  if constexpr (std::is_same_v<T, bool>) return DType::boolean;
-  for (const DType d : {DType::float64, DType::float32, DType::int64, DType::int32, DType::int16, DType::int8,
-                        DType::uint64, DType::uint32, DType::uint16}) {
-    if (is_stored_as<T>(d)) return d;
-  }
-  static_assert(std::is_same_v<T, bool> || std::is_same_v<T, double> || std::is_same_v<T, float> ||
-                    (std::is_integral_v<T> && sizeof(T) <= 8),
-                "no dtype is stored as this type");
-  return DType::uint8;
+constexpr bool is_stored_as(DType d) {
+  if (dtype_of<T>() == d) return true;
+  if constexpr (std::is_same_v<T, float>) return d == DType::tfloat32 || d == DType::hfloat32;
+  if constexpr (std::is_same_v<T, std::uint16_t>) return d == DType::float16 || d == DType::bfloat16;
+  if constexpr (std::is_same_v<T, std::uint8_t>)
+    return d == DType::boolean || d == DType::float8_e4m3fn || d == DType::float8_e5m2;
+  return false;
 }
 
 /// A read-only view of the tensor's elements; the tensor must outlive it.
@@ -90,12 +94,50 @@ auto as_xtensor(const Tensor& tensor) {
 template <class T>
 auto as_xtensor(Tensor&&) = delete;
 
+/// Whether an expression is memory with strides: a container, or views and broadcasts of one.
+template <class E>
+inline constexpr bool is_of_container = false;
+template <class C, xt::layout_type L, class S, class Tag>
+inline constexpr bool is_of_container<xt::xarray_container<C, L, S, Tag>> = true;
+template <class C, xt::layout_type L, class S, class Tag>
+inline constexpr bool is_of_container<xt::xarray_adaptor<C, L, S, Tag>> = true;
+template <class C, std::size_t N, xt::layout_type L, class Tag>
+inline constexpr bool is_of_container<xt::xtensor_container<C, N, L, Tag>> = true;
+template <class C, std::size_t N, xt::layout_type L, class Tag>
+inline constexpr bool is_of_container<xt::xtensor_adaptor<C, N, L, Tag>> = true;
+template <class T, class S, xt::layout_type L, bool shared, class Tag>
+inline constexpr bool is_of_container<xt::xfixed_container<T, S, L, shared, Tag>> = true;
+template <class C, class... S>
+inline constexpr bool is_of_container<xt::xview<C, S...>> = is_of_container<std::remove_cvref_t<C>>;
+template <class C, class S, xt::layout_type L, class Getter>
+inline constexpr bool is_of_container<xt::xstrided_view<C, S, L, Getter>> =
+    is_of_container<std::remove_cvref_t<C>>;
+
+/// A view of chosen indices (xt::keep) has no strides, and not every container has its elements in memory:
+/// std::vector<bool> has bits.
+template <class E>
+concept StridedArray = is_of_container<E> && xt::has_data_interface<const E>::value &&
+    xt::has_strides<const E>::value &&
+    requires(const std::remove_cvref_t<typename E::storage_type>& storage) {
+  { storage.data() } -> std::convertible_to<const typename E::value_type*>;
+};
+
+/// What has the memory behind a broadcast; void for what is no broadcast.
+template <class E>
+struct BroadcastOf {
+  using type = void;
+};
+template <class C, class S>
+struct BroadcastOf<xt::xbroadcast<C, S>> {
+  using type = std::remove_cvref_t<C>;
+};
+
 /// Reads xtensor expressions; E is without reference.
 template <class E>
 struct Expression {
   using Element = std::remove_const_t<typename E::value_type>;
-  static constexpr bool lies_in_memory =
-      xt::has_data_interface<const E>::value && xt::has_strides<const E>::value;
+  static_assert(dtype_of<Element>().has_value(), "no dtype is stored as this type");
+  static constexpr bool lies_in_memory = StridedArray<E> || StridedArray<typename BroadcastOf<E>::type>;
 
   template <class F>
   static TensorSource source(F&& expression, DType dtype) {
@@ -103,67 +145,47 @@ struct Expression {
       throw Error("elements of {} bytes cannot be {}, which has {}", sizeof(Element), name(dtype),
                   size_of(dtype));
     }
-    if constexpr (!lies_in_memory && !is_broadcast<E>::value) {
+    if constexpr (!lies_in_memory) {
       return evaluated(expression, dtype);
+    } else if constexpr (std::is_lvalue_reference_v<F>) {
+      return in_place(expression, nullptr, dtype);
     } else {
-      // Shared by all windows: an rvalue itself, of an lvalue its address.
-      std::shared_ptr<const E> held;
-      if constexpr (std::is_lvalue_reference_v<F>) {
-        held = std::shared_ptr<const E>(std::shared_ptr<const void>(), std::addressof(expression));
-      } else {
-        held = std::make_shared<const E>(std::forward<F>(expression));
-      }
-      if constexpr (lies_in_memory) {
-        return in_place(*held, held, dtype);
-      } else {
-        return {dtype, shape_of(*held),
-                TensorSource::Fill([held](std::int64_t begin, std::span<std::byte> out) {
-                  auto at = held->template cbegin<xt::layout_type::row_major>() + begin;
-                  for (std::size_t i = 0; i < out.size(); i += sizeof(Element), ++at) {
-                    const Element value = *at;
-                    std::memcpy(out.data() + i, &value, sizeof(Element));
-                  }
-                })};
-      }
+      const auto held = std::make_shared<const E>(std::forward<F>(expression));
+      return in_place(*held, held, dtype);
     }
   }
 
  private:
-  template <class X>
-  struct is_broadcast : std::false_type {};
-  template <class C, class X>
-  struct is_broadcast<xt::xbroadcast<C, X>> : std::true_type {};
-
-  static Shape shape_of(const E& e) {
+  template <class Extents>
+  static Shape shape_of(const Extents& extents) {
     Shape shape;
-    for (const auto extent : e.shape()) shape.push_back(static_cast<std::int64_t>(extent));
+    for (const auto extent : extents) shape.push_back(static_cast<std::int64_t>(extent));
     return shape;
   }
 
   static TensorSource in_place(const E& e, std::shared_ptr<const void> owner, DType dtype) {
-    const Shape shape = shape_of(e);
-    Shape strides;
-    for (const auto stride : e.strides()) strides.push_back(static_cast<std::int64_t>(stride));
-    const auto* first = reinterpret_cast<const std::byte*>(e.data() + e.data_offset());
-    std::int64_t dense = 1;
-    bool in_c_order = true;
-    for (std::size_t d = shape.size(); d-- > 0; dense *= shape[d])
-      in_c_order = in_c_order && (shape[d] == 1 || strides[d] == dense);
-    const std::int64_t count = element_count(shape);
-    if (!in_c_order && count > 0)
-      return strided_source(dtype, shape, first, std::move(strides), std::move(owner));
-    return Tensor(dtype, shape, {first, static_cast<std::size_t>(count) * sizeof(Element)}, std::move(owner));
+    if constexpr (StridedArray<E>) {
+      return strided_source(dtype, shape_of(e.shape()), first_of(e), shape_of(e.strides()), std::move(owner));
+    } else {
+      // Its last dimensions are those of what is broadcast, which has a stride of 0 where its extent is 1.
+      const auto& narrow = e.expression();
+      const Shape shape = shape_of(e.shape()), extents = shape_of(narrow.shape());
+      Shape strides = shape_of(narrow.strides());
+      for (std::size_t d = 0; d < strides.size(); ++d) strides[d] = extents[d] == 1 ? 0 : strides[d];
+      strides.insert(strides.begin(), shape.size() - strides.size(), 0);
+      return strided_source(dtype, shape, first_of(narrow), std::move(strides), std::move(owner));
+    }
+  }
+  template <class Strided>
+  static const std::byte* first_of(const Strided& e) {
+    return reinterpret_cast<const std::byte*>(e.data() + e.data_offset());
   }
 
   static TensorSource evaluated(const E& e, DType dtype) {
-    const xt::xarray<Element, xt::layout_type::row_major> dense = e;
-    std::vector<std::byte> bytes(dense.size() * sizeof(Element));
-    if constexpr (std::is_same_v<Element, bool>) {
-      for (std::size_t i = 0; i < dense.size(); ++i) bytes[i] = std::byte{dense.flat(i)};
-    } else if (!bytes.empty()) {
-      std::memcpy(bytes.data(), dense.data(), bytes.size());
-    }
-    return Tensor(dtype, shape_of(e), std::move(bytes));
+    auto dense = std::make_shared<const xt::xarray<Element, xt::layout_type::row_major>>(e);
+    const Shape shape = shape_of(dense->shape());
+    const std::span<const Element> elements(dense->data(), dense->size());
+    return Tensor(dtype, shape, std::as_bytes(elements), std::move(dense));
   }
 };
 
@@ -172,7 +194,7 @@ requires std::is_base_of_v<xt::xexpression<E>, E>
 struct ArrayOf<E> {
   template <class F>
   static TensorSource source(F&& expression) {
-    return Expression<E>::source(std::forward<F>(expression), dtype_of<typename Expression<E>::Element>());
+    return Expression<E>::source(std::forward<F>(expression), *dtype_of<typename Expression<E>::Element>());
   }
   template <class F>
   static Tensor tensor(F&& expression) {
