@@ -46,7 +46,9 @@ class ActualOutputs {
       throw Error("{}: holds neither '{}' nor '{}'; expected the output under one of these names",
                   dump_->path.string(), output.name, stem);
     }
-    return merge(*dump_, by_name != nullptr ? *by_name : *by_file);
+    Merged merged = merge(*dump_, by_name != nullptr ? *by_name : *by_file);
+    merged.tensor = merged.tensor.whole();  // judged several times; a file may be slow to read
+    return merged;
   }
   std::string format() const { return dump_ ? dump_->format : "case"; }
   std::vector<std::string> notes() const {

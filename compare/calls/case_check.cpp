@@ -139,8 +139,8 @@ const Tensor& CaseCheck::baseline(const std::string& output, DType stored) {
   return at->second;
 }
 
-void CaseCheck::judge_policy(Finding& f, const CaseOutput& output, const Tensor& actual, const Tensor& golden,
-                             Expectation e) {
+void CaseCheck::judge_policy(Finding& f, const CaseOutput& output, const TensorSource& actual,
+                             const Tensor& golden, Expectation e) {
   std::vector<double> allowed;
   const bool comparable = is_float(actual.dtype()) && actual.shape() == golden.shape();
   const std::string_view op = case_.op->name;
@@ -165,14 +165,14 @@ void CaseCheck::judge_policy(Finding& f, const CaseOutput& output, const Tensor&
   judge(f, actual, golden, e);
 }
 
-bool CaseCheck::is_within(const CaseOutput& output, const Tensor& actual, const Tensor& golden,
+bool CaseCheck::is_within(const CaseOutput& output, const TensorSource& actual, const Tensor& golden,
                           const Device& device, int threads) {
   const std::vector<double> allowed = allowed_errors(output.name, golden, actual.dtype(), device);
   return measure(actual, golden, {0, 0, allowed}, threads).over == 0;
 }
 
 // A kernel that is right for what it runs on: says which device's bound it would be within.
-void CaseCheck::hint_at_device(Finding& f, const CaseOutput& output, const Tensor& actual,
+void CaseCheck::hint_at_device(Finding& f, const CaseOutput& output, const TensorSource& actual,
                                const Tensor& golden, const Expectation& e) {
   const Device device = device_of(actual.dtype());
   const bool by_bound = is_float(actual.dtype()) && f.verdict == Verdict::failed &&
@@ -211,7 +211,7 @@ void CaseCheck::distrust_extremes(Finding& f) const {
 void CaseCheck::judge_output(Finding& f, const CaseOutput& output, const Merged& merged, bool map_errors) {
   const Tensor& golden = output_named(golden_, output.name);
   const Arg& arg = output_arg(*case_.op, output.name);
-  const Tensor actual = arg.raw ? bits_of(merged.tensor.whole()) : merged.tensor.whole();
+  const TensorSource actual = arg.raw ? bits_of(merged.tensor.whole()) : merged.tensor;
   if (is_narrower(actual.dtype(), output.dtype)) {
     f.actual_dtype = actual.dtype();
     f.reference_dtype = output.dtype;
@@ -240,9 +240,9 @@ void CaseCheck::judge_output(Finding& f, const CaseOutput& output, const Merged&
   // A conversion promises a NaN, but not its payload.
   const bool converts =
       case_.attributes.has("to") || complete_attributes(*case_.op, case_.attributes).has("to");
-  const Tensor judged =
+  const TensorSource judged =
       converts && e.promises_bits && is_float(actual.dtype()) && actual.shape() == reference.shape()
-          ? with_nans_of(actual, reference)
+          ? with_nans_of(actual.whole(), reference)
           : actual;
   for (std::size_t i = 0; i < options_.policies.size(); ++i) {
     e.policy = &options_.policies[i];

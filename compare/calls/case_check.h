@@ -42,9 +42,11 @@ class CaseCheck {
   std::vector<double> golden_errors(const std::string& output, const Tensor& golden);
   std::vector<double> allowed_errors(const std::string& output, const Tensor& golden, DType result,
                                      const Device&);
-  bool is_within(const CaseOutput&, const Tensor& actual, const Tensor& golden, const Device&, int threads);
-  void judge_policy(Finding&, const CaseOutput&, const Tensor& actual, const Tensor& golden, Expectation);
-  void hint_at_device(Finding&, const CaseOutput&, const Tensor& actual, const Tensor& golden,
+  bool is_within(const CaseOutput&, const TensorSource& actual, const Tensor& golden, const Device&,
+                 int threads);
+  void judge_policy(Finding&, const CaseOutput&, const TensorSource& actual, const Tensor& golden,
+                    Expectation);
+  void hint_at_device(Finding&, const CaseOutput&, const TensorSource& actual, const Tensor& golden,
                       const Expectation&);
   void distrust_extremes(Finding&) const;
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <xtensor/xbuilder.hpp>
 #include <xtensor/xmanipulation.hpp>
 #include <xtensor/xmath.hpp>
@@ -10,6 +12,27 @@
 
 #include "assay/compare/diff.h"
 #include "assay/compare/matches_golden.h"
+
+namespace assay {
+
+// An array of nobody's library that tells how much of it was asked for at once.
+struct WatchedArray {
+  TensorSource elements;
+  std::int64_t* longest;
+};
+template <>
+struct ArrayOf<WatchedArray> {
+  static TensorSource source(const WatchedArray& array) {
+    return {array.elements.dtype(), array.elements.shape(),
+            TensorSource::Window([array](std::int64_t begin, std::int64_t count) {
+              *array.longest = std::max(*array.longest, count);
+              return array.elements.window(begin, count);
+            })};
+  }
+  static Tensor tensor(const WatchedArray& array) { return source(array).whole(); }
+};
+
+}  // namespace assay
 
 namespace assay::xtensor_test {
 namespace {
@@ -81,6 +104,21 @@ TEST(ArraysInMemory, AreMatchedByGoldenValues) {
   const xt::xarray<float> of_transposed = xt::transpose(x);
   EXPECT_THAT(
       y, MatchesGolden("rms_norm", {{"x", xt::transpose(of_transposed)}, {"weight", w}}, {{"eps", 1e-5}}));
+}
+
+// 2^18 elements in Fortran order: what is judged is read window by window, never copied as a whole.
+TEST(ArraysInMemory, AreNeverPackedAsAWhole) {
+  const xt::xarray<float> x = xt::arange<float>(1 << 18).reshape({512, 512});
+  const xt::xarray<float, xt::layout_type::column_major> y = -x;
+  std::int64_t longest = 0;
+  const WatchedArray watched = {y, &longest};
+  EXPECT_THAT(watched, MatchesGolden("neg", {{"x", x}}));
+  EXPECT_GT(longest, 0);
+  EXPECT_LE(longest, 1 << 16);
+  longest = 0;
+  EXPECT_EQ(diff({{"y", watched}}, {{"y", xt::xarray<float>(y)}}, bitwise()).exit_status(), 0);
+  EXPECT_GT(longest, 0);
+  EXPECT_LE(longest, 1 << 16);
 }
 
 TEST(ArraysInMemory, GoldenOutputsAreArrays) {

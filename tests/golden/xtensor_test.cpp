@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
 #include <xtensor/xbuilder.hpp>
 #include <xtensor/xmanipulation.hpp>
 #include <xtensor/xmath.hpp>
+#include <xtensor/xstrided_view.hpp>
 #include <xtensor/xvectorize.hpp>
 #include <xtensor/xview.hpp>
 
@@ -99,6 +102,40 @@ TEST(XTensor, EveryLayoutIsReadInPlace) {
   expect_in_place(fortran, fortran(0, 0, 1), 1);
   xt::xarray<float> row = {1, 2, 3};
   expect_in_place(xt::broadcast(row, {2, 3}), row(2), 5);
+  xt::xarray<float> column = xt::arange<float>(3).reshape({3, 1});
+  expect_in_place(xt::broadcast(column, {2, 3, 4}), column(1, 0), 16);
+  std::vector<float> own(24);
+  std::iota(own.begin(), own.end(), 0.f);
+  auto flat = xt::adapt(own);
+  expect_in_place(xt::strided_view(flat, std::vector<std::size_t>{3, 2}, std::vector<std::ptrdiff_t>{8, 2}, 1,
+                                   xt::layout_type::dynamic),
+                  own[11], 3);
+}
+
+TEST(XTensor, WhatHasNoStridesIsEvaluated) {
+  const auto x = numbers();
+  const xt::xarray<float, xt::layout_type::column_major> fortran = x;
+  EXPECT_EQ(Tensor(xt::ravel(fortran)).values(), Tensor(x).values());
+  EXPECT_EQ(Tensor(xt::view(x, 0, xt::keep(2, 0), 1)).values(), (std::vector<double>{9, 1}));
+  EXPECT_EQ(TensorSource(xt::broadcast(x + x, {2, 2, 3, 4})).value(47), 46);
+  std::vector<bool> bits = {true, false, true};
+  const auto adapted = xt::adapt(bits, std::vector<std::size_t>{3});
+  EXPECT_EQ(Tensor(adapted).dtype(), DType::boolean);
+  EXPECT_EQ(Tensor(adapted).values(), (std::vector<double>{1, 0, 1}));
+}
+
+TEST(XTensor, ElementsOfEveryIntegerType) {
+  const auto expect = [](const auto& x, DType dtype, std::vector<double> values) {
+    EXPECT_EQ(Tensor(x).dtype(), dtype);
+    EXPECT_EQ(Tensor(x).values(), values);
+    EXPECT_EQ(to_tensor(x).values(), values);
+  };
+  expect(xt::xarray<long>{1, -2}, DType::int64, {1, -2});
+  expect(xt::xarray<long long>{1, -2}, DType::int64, {1, -2});
+  expect(xt::xarray<unsigned long long>{1, 2}, DType::uint64, {1, 2});
+  expect(xt::xarray<signed char>{1, -2}, DType::int8, {1, -2});
+  expect(xt::xarray<char>{1, 2}, std::is_signed_v<char> ? DType::int8 : DType::uint8, {1, 2});
+  expect(xt::xarray<bool>{true, false}, DType::boolean, {1, 0});
 }
 
 TEST(XTensor, AnRvalueIsKept) {
@@ -109,6 +146,10 @@ TEST(XTensor, AnRvalueIsKept) {
   EXPECT_EQ(source.value(13), 13);
   const Tensor tensor(numbers());
   EXPECT_EQ(tensor.value(13), 13);
+  const TensorSource turned(xt::transpose(numbers()));
+  EXPECT_EQ(turned.value(1), 12);
+  const TensorSource repeated(xt::broadcast(xt::xarray<float>{1, 2, 3}, {2, 3}));
+  EXPECT_EQ(repeated.whole().values(), (std::vector<double>{1, 2, 3, 1, 2, 3}));
 }
 
 TEST(XTensor, WhatIsComputedIsComputedOnce) {
@@ -131,6 +172,27 @@ TEST(XTensor, BitsOfAnotherDtype) {
   EXPECT_EQ(source.whole().values(), (std::vector<double>{1, -2}));
   EXPECT_EQ(static_cast<const void*>(source.whole().bytes().data()), bits.data());
   EXPECT_THROW(with_dtype(DType::float8_e4m3fn, bits), Error);
+}
+
+// Every part of every order of a box against the elements themselves, one by one.
+TEST(XTensor, WindowsOfAnyLayoutHoldTheElements) {
+  const xt::xarray<float> box = xt::arange<float>(3 * 4 * 5 * 2).reshape({3, 4, 5, 2});
+  std::vector<std::size_t> order = {0, 1, 2, 3};
+  do {
+    const auto turned = xt::transpose(box, order);
+    const auto view =
+        xt::strided_view(turned, {xt::ellipsis(), xt::range(xt::placeholders::_, xt::placeholders::_, -1)});
+    const TensorSource source(view);
+    const xt::xarray<float> copy = view;
+    for (std::int64_t begin = 0; begin < source.size(); begin += 7) {
+      for (std::int64_t count : {std::int64_t{1}, std::int64_t{13}, source.size() - begin}) {
+        count = std::min(count, source.size() - begin);
+        const std::vector<double> window = source.window(begin, count).values();
+        ASSERT_TRUE(std::equal(window.begin(), window.end(), copy.data() + begin))
+            << to_string(Shape(order.begin(), order.end())) << " from " << begin << ", " << count;
+      }
+    }
+  } while (std::ranges::next_permutation(order).found);
 }
 
 }  // namespace

@@ -6,11 +6,11 @@
 #include <functional>
 #include <map>
 #include <numbers>
+#include <tuple>
 #include <xtensor/xbuilder.hpp>
 #include <xtensor/xindex_view.hpp>
 #include <xtensor/xmanipulation.hpp>
 #include <xtensor/xmath.hpp>
-#include <xtensor/xpad.hpp>
 #include <xtensor/xsort.hpp>
 #include <xtensor/xview.hpp>
 
@@ -99,8 +99,11 @@ Named group_norm(const Named& in) {  // N, C, D = 2, 6, 5 in 2 groups
   const Values rstd = 1. / xt::sqrt(xt::mean(centred * centred, {-1}) + 1e-5);
   const Values normal = xt::reshape_view(centred * last(rstd), {2, 6, 5});
   const Values w = last(in.at("weight")), b = last(in.at("bias"));
+  const Values gw = xt::reshape_view(in.at("grad_y") * w, {2, 2, 15}), n = centred * last(rstd);
+  const Values grad = last(rstd) * (gw - last(xt::mean(gw, {-1})) - n * last(xt::mean(gw * n, {-1})));
   return {{"y", normal * w + b},
           {"rstd", rstd},
+          {"grad_x", xt::reshape_view(grad, {2, 6, 5})},
           {"grad_bias", xt::sum(in.at("grad_y"), {0, 2})},
           {"grad_weight", xt::sum(in.at("grad_y") * normal, {0, 2})}};
 }
@@ -223,7 +226,8 @@ const Opinion opinions[] = {
     {"nll_loss", "N=9,V=17,D=", "", "weight", nll_loss},
     {"reduce_sum", "S=5x11", "dims=[1]", "",
      [](const Named& in) {
-       return Named{{"y", sum_over(in.at("x"))}};
+       return Named{{"y", sum_over(in.at("x"))},
+                    {"grad_x", xt::zeros_like(in.at("x")) + last(in.at("grad_y"))}};
      }},
     {"reduce_mean", "S=5x11", "dims=[0]", "",
      [](const Named& in) {
@@ -240,7 +244,8 @@ const Opinion opinions[] = {
      }},
     {"cumsum", "A=3,C=11,B=", "", "",
      [](const Named& in) {
-       return Named{{"y", xt::cumsum(in.at("x"), 1)}};
+       const Values backwards = xt::flip(in.at("grad_y"), 1), sums = xt::cumsum(backwards, 1);
+       return Named{{"y", xt::cumsum(in.at("x"), 1)}, {"grad_x", xt::flip(sums, 1)}};
      }},
     {"cumprod", "A=3,C=5,B=", "", "",
      [](const Named& in) {
@@ -254,6 +259,45 @@ const Opinion opinions[] = {
      [](const Named& in) {
        return Named{{"y", xt::concatenate(xt::xtuple(in.at("x_0"), in.at("x_1")), 1)},
                     {"grad_x_1", xt::view(in.at("grad_y"), xt::all(), xt::range(3, 8))}};
+     }},
+    {"split", "X=7x2,grad_y_0=3x2,grad_y_1=3x2,grad_y_2=1x2", "split_size=3", "",
+     [](const Named& in) {
+       const Values& x = in.at("x");
+       const auto& [g0, g1, g2] = std::tie(in.at("grad_y_0"), in.at("grad_y_1"), in.at("grad_y_2"));
+       return Named{{"y_0", xt::view(x, xt::range(0, 3))},
+                    {"y_1", xt::view(x, xt::range(3, 6))},
+                    {"y_2", xt::view(x, xt::range(6, 7))},
+                    {"grad_x", xt::concatenate(xt::xtuple(g0, g1, g2), 0)}};
+     }},
+    {"slice", "X=7x5", "starts=[1],ends=[6],steps=[2]", "",
+     [](const Named& in) {
+       Values grad = xt::zeros_like(in.at("x"));
+       xt::view(grad, xt::range(1, 6, 2)) = in.at("grad_y");
+       return Named{{"y", xt::view(in.at("x"), xt::range(1, 6, 2))}, {"grad_x", grad}};
+     }},
+    {"pad", "X=3x5", "pad=[2,1,1,0],value=-1.5", "",
+     [](const Named& in) {
+       Values y = -1.5 * xt::ones<double>({4, 8});
+       xt::view(y, xt::range(1, 4), xt::range(2, 7)) = in.at("x");
+       return Named{{"y", y}, {"grad_x", xt::view(in.at("grad_y"), xt::range(1, 4), xt::range(2, 7))}};
+     }},
+    {"expand", "X=3x1", "shape=[2,3,4]", "",
+     [](const Named& in) {
+       return Named{{"y", xt::broadcast(in.at("x"), {2, 3, 4})},
+                    {"grad_x", last(xt::sum(in.at("grad_y"), {0, 2}))}};
+     }},
+    {"gather", "X=4x3,I=9x3", "", "",
+     [](const Named& in) {  // [I, X, columns]: whether the row of x is the one that index chooses
+       const Values rows = last(xt::arange<double>(4));
+       const Values hot = xt::equal(xt::view(in.at("index"), xt::all(), xt::newaxis()), rows) * 1.;
+       return Named{
+           {"y", xt::sum(hot * in.at("x"), {1})},
+           {"grad_x", xt::sum(hot * xt::view(in.at("grad_y"), xt::all(), xt::newaxis(), xt::all()), {0})}};
+     }},
+    {"index_select", "A=,C=5,B=3,N=9", "", "",
+     [](const Named& in) {
+       const Values hot = xt::equal(last(in.at("index")), xt::arange<double>(5)) * 1.;
+       return Named{{"y", product(hot, in.at("x"))}, {"grad_x", product(transposed(hot), in.at("grad_y"))}};
      }},
     {"tile", "X=2x3", "repeats=[2,3]", "",
      [](const Named& in) {
