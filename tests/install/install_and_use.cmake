@@ -48,3 +48,17 @@ run(${SCRATCH}/kernel_test/kernel_test)
 if(NOT out MATCHES "PASSED  . 2 tests")
   message(FATAL_ERROR "the example's tests did not pass")
 endif()
+
+# The program of docs/cpp.md, and what the page says that it prints.
+run(${CMAKE_COMMAND} -S ${SOURCE}/examples/arrays -B ${SCRATCH}/arrays -G ${GENERATOR}
+    -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_BUILD_TYPE=${CONFIG} "-DCMAKE_PREFIX_PATH=${prefix}")
+run(${CMAKE_COMMAND} --build ${SCRATCH}/arrays --config ${CONFIG})
+run(${SCRATCH}/arrays/arrays)
+file(READ ${SOURCE}/docs/cpp.md page)
+file(READ ${SOURCE}/examples/arrays/main.cpp program)
+foreach(shown IN ITEMS "```cpp\n${program}```" "```\n${out}```")
+  string(FIND "${page}" "${shown}" at)
+  if(at EQUAL -1)
+    message(FATAL_ERROR "docs/cpp.md does not show\n${shown}")
+  endif()
+endforeach()
