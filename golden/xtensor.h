@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -182,10 +181,8 @@ struct Expression {
   }
 
   static TensorSource evaluated(const E& e, DType dtype) {
-    auto dense = std::make_shared<const xt::xarray<Element, xt::layout_type::row_major>>(e);
-    const Shape shape = shape_of(dense->shape());
-    const std::span<const Element> elements(dense->data(), dense->size());
-    return Tensor(dtype, shape, std::as_bytes(elements), std::move(dense));
+    using Dense = xt::xarray<Element, xt::layout_type::row_major>;
+    return Expression<Dense>::source(Dense(e), dtype);
   }
 };
 
@@ -213,11 +210,8 @@ with_dtype(DType dtype, E&& expression) {
 /// The expression's values as a tensor of its own, in C order: a copy, whatever becomes of the expression.
 template <class E>
 Tensor to_tensor(const xt::xexpression<E>& expression) {
-  const xt::xarray<std::remove_const_t<typename E::value_type>, xt::layout_type::row_major> dense =
-      expression.derived_cast();
-  const Tensor borrowed(dense);
-  return {borrowed.dtype(), borrowed.shape(),
-          std::vector<std::byte>(borrowed.bytes().begin(), borrowed.bytes().end())};
+  return xt::xarray<std::remove_const_t<typename E::value_type>, xt::layout_type::row_major>(
+      expression.derived_cast());
 }
 
 }  // namespace assay
