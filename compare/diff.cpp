@@ -57,10 +57,8 @@ class Differ {
     const Sides sides{actual_, reference_, actual_tensors_, reference_tensors_, options_.sizes};
     const StepOrigins steps = find_optimizer_faults(report.findings, found, sides);
     if (options_.explain) {
-      if (options_.isolate)
-        isolate_results(report, found, sides, steps);
-      else
-        find_origins(report.findings, found, sides, steps);
+      find_origins(report, found, sides, steps, {.isolate = options_.isolate, .noise = options_.noise});
+      if (!options_.repeat.empty()) add_repeats(report.findings);
       find_causes(report.findings, found, sides, reference_by_id_);
     }
     note_deviations(report, found, *row_dtype_);
@@ -161,12 +159,10 @@ class Differ {
       f.repeat = options_.repeat + only_option(f.name);
   }
 
-  void isolate_results(Report& report, const std::vector<Pair>& found, const Sides& sides,
-                       const StepOrigins& steps) const {
-    isolate(report, found, sides, steps);
-    for (Finding& f : report.findings) {
-      if (!options_.repeat.empty() && f.verdict != Verdict::passed && f.repeat.empty())
-        f.repeat = options_.repeat + only_option(f.name);
+  // Of results that fail only on their own inputs.
+  void add_repeats(std::vector<Finding>& findings) const {
+    for (Finding& f : findings) {
+      if (f.verdict != Verdict::passed && f.repeat.empty()) f.repeat = options_.repeat + only_option(f.name);
     }
   }
 
@@ -191,6 +187,7 @@ class Differ {
     const Policy* by_rule = options_.rules.policy_of(paths);
     Expectation e;
     e.policy = by_rule != nullptr ? by_rule : &options_.policies.front();
+    f.asks_for_bits = e.policy->rule == Rule::bitwise;
     e.threads = options_.threads;
     e.exact_sums = options_.exact_sums;
     if (const auto count = options_.rules.count_of(paths)) {
@@ -271,6 +268,16 @@ class Differ {
 
 Report diff(const Dump& actual, const Dump& reference, const DiffOptions& options) {
   return Differ(actual, reference, options).run();
+}
+
+Report bitwise_difference(const Dump& a, const Dump& b, const Rules& rules, int threads, const Log& log) {
+  DiffOptions options;
+  options.policies = {load_policy("bitwise")};
+  options.rules = rules.without_renames();
+  options.threads = threads;
+  options.explain = false;
+  options.log = log;
+  return diff(a, b, options);
 }
 
 }  // namespace assay

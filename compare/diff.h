@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "assay/compare/origin/rerun_noise.h"
 #include "assay/compare/result/finding.h"
 #include "assay/compare/rules/policy.h"
 #include "assay/compare/rules/rules.h"
@@ -25,6 +26,8 @@ struct DiffOptions {
   /// Also judges every result of an operator on its own recorded inputs. This finds a fault where it is made,
   /// however small it is, and blames no tensor that inherits it.
   bool isolate = false;
+  /// The noise of reruns of the reference (bitwise_difference), asked for only where a failure is undecided.
+  std::function<RerunNoise()> noise;
   int threads = 1;
   bool exact_sums = false;                                            ///< see measure()
   std::int64_t last_step = std::numeric_limits<std::int64_t>::max();  ///< later steps are left out
@@ -44,6 +47,10 @@ struct DiffOptions {
 /// In a team, the first process returns the report that a single process would return. The reports of the
 /// other processes have no findings.
 Report diff(const Dump& actual, const Dump& reference, const DiffOptions&);
+
+/// Compares two runs of one program bit for bit, and explains nothing: the difference of reruns is their
+/// noise (add_rerun).
+Report bitwise_difference(const Dump&, const Dump&, const Rules&, int threads, const Log&);
 
 /// A tensor in memory, whole. Its name is a module's, or as in plain files (plain_tensor.h):
 /// "layers.1.norm@phase=backward,slot=grad,arg=weight".

@@ -23,6 +23,10 @@ void serialize(Archive& archive, Origin& o) {
   archive(o.kind, o.local_ratio, o.reason, o.root);
 }
 template <class Archive>
+void serialize(Archive& archive, Exemption& e) {
+  archive(e.kind, e.measured, e.allowed, e.source);
+}
+template <class Archive>
 void serialize(Archive& archive, Diagnosis& d) {
   archive(d.kind, d.text, d.residual);
 }
@@ -56,10 +60,10 @@ void serialize(Archive& archive, ErrorMap& m) {
 }
 template <class Archive>
 void serialize(Archive& archive, Finding& f) {
-  archive(f.name, f.id, f.verdict, f.rule, f.row, f.reason, f.origin, f.diagnoses, f.notes, f.injected,
-          f.count, f.count_source, f.actual_dtype, f.reference_dtype, f.actual_shape, f.reference_shape,
-          f.metrics, f.statistics, f.ratio, f.atol, f.rtol, f.required, f.actual_value, f.reference_value,
-          f.error_map, f.others, f.repeat);
+  archive(f.name, f.id, f.verdict, f.rule, f.row, f.reason, f.asks_for_bits, f.exemption, f.origin,
+          f.diagnoses, f.notes, f.injected, f.count, f.count_source, f.actual_dtype, f.reference_dtype,
+          f.actual_shape, f.reference_shape, f.metrics, f.statistics, f.ratio, f.atol, f.rtol, f.required,
+          f.actual_value, f.reference_value, f.error_map, f.others, f.repeat);
 }
 template <class Archive>
 void serialize(Archive& archive, Share& s) {

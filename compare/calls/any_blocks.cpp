@@ -152,6 +152,7 @@ std::optional<JudgedCall::Compared> JudgedCall::compare_in_any_blocks(const Call
       found->worst_at = static_cast<std::int64_t>(begin);
     }
   }
+  found->in_any_blocks = true;
   found->scale.reset();
   if (whole > 0) found->scale = {excess / whole, (improbable * std::sqrt(noise) + rounded) / whole};
   return found;

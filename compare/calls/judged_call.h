@@ -28,6 +28,7 @@ class JudgedCall {
     double ratio = 0;             ///< largest error / allowed
     std::int64_t worst_at = -1;
     std::optional<ScaleError> scale;  ///< of floating-point results, if it can be computed
+    bool in_any_blocks = false;       ///< by compare_in_any_blocks
     bool within() const { return ratio <= 1 && (!scale || scale->within()); }
   };
   /// Returns nothing if the calls make a tensor of another shape.

@@ -128,7 +128,7 @@ std::optional<LocalErrors::Judged> LocalErrors::variant_of_both(const JudgedCall
   for (const CallVariant& v : variants_of(actual.op())) {
     if (v.text == but.text || v.fp8 != but.fp8 || refused_variants_[key].contains(v.text)) continue;
     auto compared = fit(actual, v);
-    if (compared && fit(reference, v)) return Judged{v, std::move(*compared)};
+    if (compared && fit(reference, v)) return Judged{v, std::move(*compared), true};
   }
   return {};
 }
@@ -152,12 +152,20 @@ bool LocalErrors::is_within(const JudgedCall::Compared& compared) const {
   return options_.isolate ? compared.within() : compared.ratio <= 1;
 }
 
+Exemption::Kind LocalErrors::exemption_of(const Judged& judged) {
+  using Kind = Exemption::Kind;
+  if (!is_float(judged.compared.actual.dtype())) return Kind::legal_tie;
+  if (judged.is_equivalent) return Kind::equivalent_attribute;
+  return judged.compared.in_any_blocks ? Kind::order_of_blocks : Kind::amplified_rounding;
+}
+
 LocalErrors::Judgement LocalErrors::judgement(const JudgedCall& actual, const Judged& judged) {
   const JudgedCall::Compared& c = judged.compared;
   const std::string name = fmt::format("{}{}", actual.op().name,
                                        judged.variant.text.empty() ? "" : " (" + judged.variant.text + ")");
   Judgement found{
       c.ratio, fmt::format("{} on its own recorded inputs: error/allowed {:.3g}", name, c.ratio), {}};
+  found.exemption = exemption_of(judged);
   if (!(c.ratio <= 1)) found.diagnoses = mistake_diagnoses(actual, judged.variant);
   if (!options_.isolate || is_within(c)) return found;
   if (c.ratio <= 1) {

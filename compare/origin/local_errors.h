@@ -33,6 +33,8 @@ class LocalErrors {
     double ratio;                      ///< largest error / allowed: at most 1 for a correct kernel
     std::string how;                   ///< "rms_norm (eps = 1e-6) on its own recorded inputs: .."
     std::vector<Diagnosis> diagnoses;  ///< other calls of the operator that make this result
+    /// Of a right result: its exemption where the end-to-end rule refuses it.
+    Exemption::Kind exemption = Exemption::Kind::amplified_rounding;
   };
   /// Judges one result. Returns nothing if the call, its inputs or its attributes are not known, if the
   /// budget is spent, or if a tensor cannot be read; the finding gets a note about the last.
@@ -53,6 +55,7 @@ class LocalErrors {
   struct Judged {
     CallVariant variant;
     JudgedCall::Compared compared;
+    bool is_equivalent = false;  ///< the reference is right with other attributes, too
   };
   std::optional<JudgedCall> recorded_call(const Dump&, const RecordedCalls&, const LogicalTensor&,
                                           const Finding&) const;
@@ -60,6 +63,7 @@ class LocalErrors {
   std::optional<JudgedCall::Compared> compare(const JudgedCall&, const CallVariant&);
   bool is_within(const JudgedCall::Compared&) const;
   Judgement judgement(const JudgedCall& actual, const Judged&);
+  static Exemption::Kind exemption_of(const Judged&);
   std::optional<CallVariant> fitted_variant(const JudgedCall& reference, const Key&);
   std::optional<Judged> variant_of_both(const JudgedCall& actual, const JudgedCall& reference,
                                         const CallVariant& but, const Key&);

@@ -3,13 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
+#include <utility>
+#include <variant>
 
 #include "assay/compare/calls/gradient_sums.h"
-#include "assay/compare/calls/wires.h"
 #include "assay/compare/causes/known_sizes.h"
+#include "assay/compare/origin/inputs.h"
 #include "assay/compare/origin/local_errors.h"
 #include "assay/compare/origin/open_failures.h"
 #include "assay/compare/origin/propagated_error.h"
@@ -22,10 +25,10 @@ namespace {
 
 constexpr std::size_t none = OpenFailures::none;
 
-// Certainly wrong: other failures may follow from it.
-bool is_certain_failure(const Finding& f) {
+// Outside its rule for certain: what is computed from it may be outside, too.
+bool is_off(const Finding& f) {
   return f.verdict == Verdict::failed || f.verdict == Verdict::replicas_differ ||
-         f.verdict == Verdict::inherited;
+         f.verdict == Verdict::inherited || f.verdict == Verdict::exempt;
 }
 
 // Not passed because it could not be judged; an earlier failure explains that.
@@ -34,23 +37,22 @@ bool is_undecided(const Finding& f) {
          f.verdict == Verdict::not_comparable;
 }
 
-bool is_result(const Identity& id) {
-  return id.slot == "output" || id.slot == "grad_input" || id.slot == "grad";
-}
+// Where a difference comes from, or why it is none.
+using Decision = std::variant<Origin, Exemption>;
 
 class Origins {
  public:
   Origins(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides,
           const StepOrigins& steps, const LocalErrors::Options& options)
-      : findings_(findings), pairs_(pairs), sides_(sides), steps_(steps), local_(sides, options) {
-    if (options.isolate) wires_.emplace(sides);
-    const auto reference = [&](std::size_t i) { return pairs_[i].reference; };
-    for (std::size_t i = 0; i < pairs_.size(); ++i) {
+      : findings_(findings),
+        pairs_(pairs),
+        sides_(sides),
+        steps_(steps),
+        local_(sides, options),
+        wires_(options.isolate ? std::optional<Wires>(sides) : std::nullopt),
+        inputs_(findings, pairs, local_.reference_calls(), wires_ ? &*wires_ : nullptr) {
+    for (std::size_t i = 0; i < pairs_.size(); ++i)
       replicas_differ_.push_back(findings_[i].verdict == Verdict::replicas_differ);
-      if (reference(i) != nullptr) by_tensor_.emplace(reference(i), i);
-      by_id_.emplace(pairs_[i].id(), i);
-      first_step_ = std::min(first_step_, pairs_[i].id().step);
-    }
   }
 
   void find() {
@@ -104,7 +106,7 @@ class Origins {
   static void fail(Finding& f, const std::string& why) {
     if (f.verdict == Verdict::passed)
       f.reason = fmt::format("the end-to-end tolerance passes, but {}", why);
-    else if (!is_certain_failure(f))
+    else if (!is_off(f))
       f.reason = fmt::format("{}; end to end it is {}{}", why, name(f.verdict),
                              f.reason.empty() ? "" : ": " + f.reason);
     if (f.verdict != Verdict::replicas_differ) f.verdict = Verdict::failed;
@@ -127,10 +129,15 @@ class Origins {
   void find(std::size_t i) {
     Finding& f = findings_[i];
     // Tensors that only have a name ran in no order.
-    if (f.id.phase == Phase::none || (!is_certain_failure(f) && !is_undecided(f))) return;
-    Origin origin = origin_of(i);
+    if (f.id.phase == Phase::none || (!is_off(f) && !is_undecided(f))) return;
+    Decision decision = decide(i);
+    if (auto* const exemption = std::get_if<Exemption>(&decision)) return exempt(i, std::move(*exemption));
+    Origin origin = std::get<Origin>(std::move(decision));
+    if (origin.kind == Origin::Kind::inherited && findings_[from_].verdict == Verdict::exempt &&
+        !f.asks_for_bits)
+      return exempt(i, follows_exempt(origin));
     if (is_undecided(f) && origin.kind != Origin::Kind::inherited) {
-      if (origin.local_ratio <= 1) f.origin = std::move(origin);
+      if (origin.local_ratio <= 1) f.origin = std::move(origin);  // bits were asked for
       return;
     }
     if (origin.kind == Origin::Kind::inherited) {
@@ -140,26 +147,56 @@ class Origins {
     }
     f.origin = std::move(origin);
     open_.add(i, f.id, is_result(f.id));
+    if (replicas_differ_[i]) open_replicas_.add(i, f.id, is_result(f.id));
   }
 
-  Origin origin_of(std::size_t i) {
+  void exempt(std::size_t i, Exemption exemption) {
+    Finding& f = findings_[i];
+    if (f.verdict == Verdict::not_comparable) return;
+    if (f.verdict == Verdict::no_rule && exemption.measured <= exemption.allowed) {
+      // Its own call is its rule.
+      f.verdict = Verdict::passed;
+      f.rule = std::move(exemption.source);
+      f.row = "the bound of its own recorded inputs";
+      f.ratio = exemption.measured;
+      f.reason.clear();
+      return;
+    }
+    f.verdict = Verdict::exempt;
+    f.exemption = std::move(exemption);
+    open_.add(i, f.id, is_result(f.id));
+  }
+
+  // Not judged itself, and computed from what is exempt.
+  Exemption follows_exempt(const Origin& origin) const {
+    const Finding& from = findings_[from_];
+    return {from.exemption->kind, nan_, 1, fmt::format("{}; {} is exempt", origin.reason, from.name)};
+  }
+
+  Decision decide(std::size_t i) {
     if (const auto broken = broken_wires_.find(i); broken != broken_wires_.end())
-      return {Origin::Kind::created, nan_, broken->second, ""};
-    const std::vector<std::size_t> inputs = inputs_of(i);
-    const auto failing =
-        std::ranges::find_if(inputs, [&](std::size_t k) { return is_certain_failure(findings_[k]); });
+      return Origin{Origin::Kind::created, nan_, broken->second, ""};
+    const std::vector<std::size_t> inputs = inputs_.of(i);
+    const auto failing = std::ranges::find_if(inputs, [&](std::size_t k) { return is_off(findings_[k]); });
     from_ = failing != inputs.end()      ? *failing
             : is_result(findings_[i].id) ? open_.inside(findings_[i].id)
                                          : none;
-    if (std::optional<Origin> step = step_origin(i)) return *step;
+    const auto step = steps_.find(i);
+    if (replicas_differ_[i] && (step == steps_.end() || step->second.is_right()))
+      return replica_origin(i, inputs);
+    if (step != steps_.end()) return step_decision(i, step->second);
     // Ranks that disagree are no fault of the operator or of a single input.
     const auto replicas_differ = [&](std::size_t k) { return replicas_differ_[k]; };
-    if (!replicas_differ_[i] && std::ranges::none_of(inputs, replicas_differ) &&
-        std::ranges::none_of(inputs_of_call(i), replicas_differ)) {
-      if (std::optional<Origin> judged = judge_call(i)) return *judged;
+    if (std::ranges::none_of(inputs, replicas_differ) &&
+        std::ranges::none_of(inputs_.of_call(i), replicas_differ)) {
+      if (std::optional<Decision> judged = judge_call(i)) return *judged;
     }
     if (from_ != none) {
-      return {Origin::Kind::inherited, nan_, fmt::format("{} fails already", findings_[from_].name), ""};
+      return Origin{
+          Origin::Kind::inherited, nan_,
+          fmt::format("{} {} already", findings_[from_].name,
+                      findings_[from_].verdict == Verdict::exempt ? "is outside of its rule" : "fails"),
+          ""};
     }
     // A choice may depend on the last bit of its inputs.
     const bool is_choice = wires_ && !is_float(findings_[i].actual_dtype);
@@ -167,122 +204,62 @@ class Origins {
       const Finding& f = findings_[k];
       return f.verdict == Verdict::passed && !(is_choice && f.metrics && f.metrics->different_bits > 0);
     });
-    if (passed && knows_data(i, inputs)) {
-      if (std::optional<Origin> propagated = follow_inputs(i, inputs)) return *propagated;
-      return {Origin::Kind::created, nan_, fmt::format("its inputs passed ({})", name_some(inputs)), ""};
+    if (passed && inputs_.hold_data(i, inputs)) {
+      if (std::optional<Decision> propagated = follow_inputs(i, inputs)) return *propagated;
+      return Origin{Origin::Kind::created, nan_, fmt::format("its inputs passed ({})", inputs_.names(inputs)),
+                    ""};
     }
-    if (is_initial(findings_[i].id))
-      return {Origin::Kind::unknown, nan_, "a parameter as it was before the run; nothing made it", ""};
+    if (inputs_.is_initial(findings_[i].id))
+      return Origin{Origin::Kind::unknown, nan_, "a parameter as it was before the run; nothing made it", ""};
     from_ = open_.before(findings_[i].id);
-    if (from_ == none) return {Origin::Kind::unknown, nan_, "nothing before it fails", ""};
+    if (from_ == none) return Origin{Origin::Kind::unknown, nan_, "nothing before it fails", ""};
+    return Origin{
+        Origin::Kind::inherited, nan_,
+        fmt::format("runs after {}, which {}; what it was computed from was not recorded",
+                    findings_[from_].name,
+                    findings_[from_].verdict == Verdict::exempt ? "is outside of its rule" : "fails"),
+        ""};
+  }
+
+  // Ranks that disagree made the difference, unless what they made it from differs between them, too.
+  Origin replica_origin(std::size_t i, std::vector<std::size_t> inputs) {
+    const Identity& id = findings_[i].id;
+    std::ranges::copy(inputs_.of_call(i), std::back_inserter(inputs));
+    const auto torn = std::ranges::find_if(inputs, [&](std::size_t k) { return replicas_differ_[k]; });
+    from_ = torn != inputs.end() ? *torn : none;
+    if (from_ != none)
+      return {Origin::Kind::inherited, nan_,
+              fmt::format("replicas of {} differ already", findings_[from_].name), ""};
+    if (inputs_.is_initial(id))
+      return {Origin::Kind::unknown, nan_, "a parameter as it was before the run; nothing made it", ""};
+    if (inputs_.hold_data(i, inputs))
+      return {Origin::Kind::created, nan_,
+              fmt::format("the replicas of its inputs agree ({})", inputs_.names(inputs)), ""};
+    from_ = open_replicas_.inside(id);
+    if (from_ == none) from_ = open_replicas_.before(id);
+    if (from_ == none) return {Origin::Kind::created, nan_, "no replicas before it differ", ""};
     return {Origin::Kind::inherited, nan_,
-            fmt::format("runs after {}, which fails; what it was computed from was not recorded",
+            fmt::format("runs after {}, whose replicas differ; what it was computed from was not recorded",
                         findings_[from_].name),
             ""};
   }
 
-  // Loaded, not computed: a parameter of the first step that was recorded.
-  bool is_initial(const Identity& id) const {
-    return id.slot == "param" && id.phase == Phase::forward && id.step == first_step_;
-  }
-
-  // A result needs more than parameters, and a gradient needs the gradient that was handed back.
-  bool knows_data(std::size_t i, const std::vector<std::size_t>& inputs) const {
-    const Identity& id = findings_[i].id;
-    if (!is_result(id) || id.phase == Phase::optimizer) return !inputs.empty();
-    return std::ranges::any_of(inputs, [&](std::size_t k) {
-      const std::string& slot = findings_[k].id.slot;
-      return id.slot == "output" ? slot == "input" : slot == "grad_output" || slot == "grad";
-    });
-  }
-
-  std::string name_some(const std::vector<std::size_t>& inputs) const {
-    constexpr std::size_t most = 3;
-    std::string names;
-    for (std::size_t i = 0; i < std::min(inputs.size(), most); ++i) {
-      const Identity& id = findings_[inputs[i]].id;
-      names += fmt::format("{}{} {}", names.empty() ? "" : ", ", id.slot, id.arg);
-    }
-    return names + (inputs.size() > most ? fmt::format(" and {} more", inputs.size() - most) : "");
-  }
-
-  void add(std::vector<std::size_t>& inputs, const Identity& id) const {
-    if (const auto found = by_id_.find(id); found != by_id_.end()) inputs.push_back(found->second);
-  }
-
-  // The findings of the recorded inputs of this tensor.
-  std::vector<std::size_t> inputs_of(std::size_t i) const {
-    std::vector<std::size_t> inputs;
-    const Identity& id = findings_[i].id;
-    if (pairs_[i].reference == nullptr) return inputs;
-    if (id.phase == Phase::optimizer) {
-      const std::string param = id.arg.substr(0, id.arg.find('.'));
-      add(inputs, {id.step, -1, Phase::backward, id.module, "grad", param, 0});
-      if (inputs.empty()) return inputs;  // no part of a parameter's step
-      add(inputs, {id.step, -1, Phase::forward, id.module, "param", param, 0});
-      add(inputs, {id.step, -1, Phase::backward, "step", "loss", "grad_norm", 0});
-      for (const char* norm : {"norm", "clip_coeff"})
-        add(inputs, {id.step, -1, Phase::optimizer, "grad_norm", "state", norm, 0});
-      // A narrow parameter is a copy of its master.
-      if (id.slot == "param")
-        add(inputs, {id.step, -1, Phase::optimizer, id.module, "state", id.arg + ".master", 0});
-      std::erase(inputs, i);
-      return inputs;
-    }
-    if (id.slot == "grad" && id.arg.find(".unreduced") == std::string::npos) {
-      Identity unreduced = id;
-      unreduced.arg += ".unreduced";
-      add(inputs, unreduced);
-      if (!inputs.empty()) return inputs;
-    }
-    if (const LogicalTensor* source = wires_ ? wires_->source_of(*pairs_[i].reference) : nullptr) {
-      if (const auto found = by_tensor_.find(source); found != by_tensor_.end())
-        inputs.push_back(found->second);
-      return inputs;
-    }
-    if (id.slot == "param" && id.phase == Phase::forward && id.step > 0) {
-      add(inputs, {id.step - 1, -1, Phase::optimizer, id.module, "param", id.arg, 0});
-      return inputs;
-    }
-    return inputs_of_call(i);
-  }
-
-  // The findings of the inputs of its call.
-  std::vector<std::size_t> inputs_of_call(std::size_t i) const {
-    std::vector<std::size_t> inputs;
-    const Identity& id = findings_[i].id;
-    if (pairs_[i].reference == nullptr || !is_result(id) || id.phase == Phase::optimizer) return inputs;
-    const bool is_backward = id.slot != "output";
-    for (const LogicalTensor* t : local_.reference_calls().around(*pairs_[i].reference)) {
-      const std::string& slot = t->id.slot;
-      const bool counts = slot == "input" || slot == "param" || (is_backward && slot == "grad_output");
-      if (!counts) continue;
-      if (const auto found = by_tensor_.find(t); found != by_tensor_.end()) inputs.push_back(found->second);
-    }
-    return inputs;
-  }
-
   // A result of an optimizer, which was judged on its own inputs already.
-  std::optional<Origin> step_origin(std::size_t i) {
-    const auto at = steps_.find(i);
-    if (at == steps_.end()) return {};
-    const StepOrigin& step = at->second;
+  Decision step_decision(std::size_t i, const StepOrigin& step) {
     if (step.root) {
       from_ = *step.root;
       return Origin{Origin::Kind::inherited, step.ratio, "the same mistake", ""};
     }
     const std::string how = fmt::format("{}: error/allowed {:.3g}", step.how, step.ratio);
-    if (!(step.ratio <= 1)) return Origin{Origin::Kind::created, step.ratio, how, ""};
-    return rounding_origin(i, step.ratio, how);
+    if (!step.is_right()) return Origin{Origin::Kind::created, step.ratio, how, ""};
+    return by_itself_right(i, {Exemption::Kind::amplified_rounding, step.ratio, 1, how});
   }
 
   // Whether the error is no larger than that of the inputs. Parameters do not count: they say little about
   // the result that they change, and the change in a step is small beside the parameter.
-  std::optional<Origin> follow_inputs(std::size_t i, const std::vector<std::size_t>& inputs) {
+  std::optional<Decision> follow_inputs(std::size_t i, const std::vector<std::size_t>& inputs) {
     const Finding& f = findings_[i];
-    if (replicas_differ_[i] || !is_result(f.id) || f.id.phase == Phase::optimizer ||
-        !is_float(f.actual_dtype))
-      return {};
+    if (!is_result(f.id) || f.id.phase == Phase::optimizer || !is_float(f.actual_dtype)) return {};
     std::vector<Pair> given;
     for (const std::size_t k : inputs) {
       if (findings_[k].id.slot != "param" && findings_[k].metrics && is_float(findings_[k].actual_dtype))
@@ -295,20 +272,30 @@ class Origins {
       return {};  // g++ 12 may have written to `found` before the exception
     }
     if (!found) return {};
-    return rounding_origin(
-        i, found->ratio,
-        fmt::format("relative L2 {:.2g}, where its inputs are off by {:.2g}", found->error, found->given));
+    return by_itself_right(i, {Exemption::Kind::amplified_rounding, found->ratio, 1,
+                               fmt::format("relative L2 {:.2g}, where its inputs are off by {:.2g}",
+                                           found->error, found->given)});
   }
 
-  // Right by itself.
-  Origin rounding_origin(std::size_t i, double ratio, const std::string& how) {
+  // It follows from a failure before it, or is exempt where there is none. What an undecided input made of it
+  // is no rounding.
+  Decision by_itself_right(std::size_t i, Exemption exemption) {
     if (from_ == none) from_ = open_.before(findings_[i].id);
-    if (from_ != none) return {Origin::Kind::inherited, ratio, how, ""};
-    return {Origin::Kind::unknown, ratio, how + ", and nothing before it fails: rounding grew here", ""};
+    if (from_ != none && findings_[from_].verdict != Verdict::exempt)
+      return Origin{Origin::Kind::inherited, exemption.measured, exemption.source, ""};
+    const std::vector<std::size_t> inputs = inputs_.of(i);
+    const auto open = std::ranges::find_if(inputs, [&](std::size_t k) { return is_undecided(findings_[k]); });
+    if (open != inputs.end())
+      return Origin{Origin::Kind::unknown, exemption.measured,
+                    fmt::format("{}; its input is not decided: {}", exemption.source, findings_[*open].name),
+                    ""};
+    if (!findings_[i].asks_for_bits) return exemption;
+    return Origin{Origin::Kind::unknown, exemption.measured,
+                  exemption.source + ", and nothing before it fails: rounding was amplified here", ""};
   }
 
   // Judges the call on the actual side's own inputs; nothing if it cannot be judged.
-  std::optional<Origin> judge_call(std::size_t i) {
+  std::optional<Decision> judge_call(std::size_t i) {
     Finding& f = findings_[i];
     if (!is_result(f.id)) return {};
     const auto known = isolated_.find(i);
@@ -318,42 +305,49 @@ class Origins {
       f.diagnoses.insert(f.diagnoses.end(), local->diagnoses.begin(), local->diagnoses.end());
       return Origin{Origin::Kind::created, local->ratio, local->how, ""};
     }
-    return rounding_origin(i, local->ratio, local->how);
+    return by_itself_right(i, {local->exemption, local->ratio, 1, local->how});
   }
 
   static constexpr double nan_ = std::numeric_limits<double>::quiet_NaN();
   std::vector<Finding>& findings_;
   const std::vector<Pair>& pairs_;
   const Sides& sides_;
-  std::optional<Wires> wires_;  ///< if results are isolated
   const StepOrigins& steps_;
   LocalErrors local_;
+  std::optional<Wires> wires_;  ///< if results are isolated
+  Inputs inputs_;
   std::map<std::size_t, std::optional<LocalErrors::Judgement>>
       isolated_;                                     ///< results that were judged by themselves
   std::int64_t results_ = 0;                         ///< that were to be
   std::map<std::size_t, std::string> broken_wires_;  ///< tensors that are not the result that they come from
-  std::map<const LogicalTensor*, std::size_t> by_tensor_;
-  std::map<Identity, std::size_t> by_id_;
-  std::int64_t first_step_ = std::numeric_limits<std::int64_t>::max();
-  std::vector<bool> replicas_differ_;  // ranks disagree
-  OpenFailures open_;                  // so far
-  std::size_t from_ = none;            // the failure that the present one follows from
+  std::vector<bool> replicas_differ_;                // ranks disagree
+  OpenFailures open_, open_replicas_;                // so far, exempt results among them; those of replicas
+  std::size_t from_ = none;                          // the failure that the present one follows from
 };
 
 }  // namespace
 
-void find_origins(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides,
-                  const StepOrigins& steps) {
-  if (std::ranges::none_of(findings,
-                           [](const Finding& f) { return is_certain_failure(f) || is_undecided(f); }))
-    return;
+void find_origins(Report& report, const std::vector<Pair>& pairs, const Sides& sides,
+                  const StepOrigins& steps, const OriginOptions& options) {
+  std::vector<Finding>& findings = report.findings;
+  const auto exempt_reruns = [&] {
+    if (options.noise && has_undecided_roots(findings)) exempt_noise(findings, options.noise());
+  };
+  const auto isolate = [&] {
+    Origins isolated(findings, pairs, sides, steps, {.isolate = true, .sizes = known_sizes(sides)});
+    isolated.find();
+    exempt_reruns();
+    report.notes.push_back(isolated.coverage());
+  };
+  if (options.isolate) return isolate();
+  if (std::ranges::none_of(findings, [](const Finding& f) { return is_off(f) || is_undecided(f); })) return;
+  const std::vector<Finding> judged = findings;
   Origins(findings, pairs, sides, steps, {}).find();
-}
-
-void isolate(Report& report, const std::vector<Pair>& pairs, const Sides& sides, const StepOrigins& steps) {
-  Origins origins(report.findings, pairs, sides, steps, {.isolate = true, .sizes = known_sizes(sides)});
-  origins.find();
-  report.notes.push_back(origins.coverage());
+  exempt_reruns();
+  const bool has_exempt = report.count(Verdict::exempt) > 0;
+  if (!has_exempt || report.first_failure() != nullptr) return;
+  findings = judged;
+  isolate();
 }
 
 }  // namespace assay

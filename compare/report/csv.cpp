@@ -96,6 +96,8 @@ constexpr Column why[] = {
     {"rule", [](const Finding& f) { return disarmed(f.rule); }},
     {"count", [](const Finding& f) { return f.count ? fmt::to_string(*f.count) : std::string(); }},
     {"reason", [](const Finding& f) { return disarmed(f.reason); }},
+    {"exemption",
+     [](const Finding& f) { return disarmed(f.exemption ? sentence(*f.exemption) : std::string()); }},
     {"origin", [](const Finding& f) { return f.origin ? std::string(name(f.origin->kind)) : std::string(); }},
     {"root", [](const Finding& f) { return disarmed(f.origin ? f.origin->root : std::string()); }},
     {"because",

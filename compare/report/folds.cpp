@@ -183,7 +183,7 @@ class TreeFolder {
 std::vector<Fold> folds(const Report& report, std::size_t most_lines) {
   Groups by_name;
   for (const Finding& f : report.findings) {
-    if (f.verdict == Verdict::passed || f.verdict == Verdict::ignored || is_inherited(f)) continue;
+    if (is_fine(f.verdict) || is_inherited(f)) continue;
     const double required = f.required > 0 ? f.required : 0;  // NaN: the rule is of another form
     const Pattern name(f.name);
     by_name.add({name, Pattern(f.id.module), {f.id.phase}, {"", f.verdict, 1, f.ratio, required, f.reason}},

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "assay/compare/report/exemption_uses.h"
 #include "assay/compare/report/for_github.h"
 #include "assay/compare/report/report.h"
 #include "assay/compare/result/printable.h"
@@ -43,7 +44,9 @@ std::string to_github_annotations(const Report& report) {
   } else if (report.exit_status() != 0) {
     out += github_command("error", "assay " + report.verb, "nothing was compared");
   }
-  return out + github_command("notice", "assay " + report.verb, report.summary());
+  std::string notice = report.summary();
+  for (const ExemptionUse& use : exemption_uses(report)) notice += "\n" + printable(use.text());
+  return out + github_command("notice", "assay " + report.verb, notice);
 }
 
 }  // namespace assay

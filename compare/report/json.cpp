@@ -101,6 +101,12 @@ Json finding(const Finding& f) {
     diagnoses.push_back(
         {{"kind", d.kind}, {"text", d.text}, {"error_over_allowed", json_number(d.residual)}});
   j["diagnoses"] = std::move(diagnoses);
+  if (f.exemption) {
+    j["exemption"] = {{"kind", name(f.exemption->kind)},
+                      {"measured", json_number(f.exemption->measured)},
+                      {"allowed", json_number(f.exemption->allowed)},
+                      {"source", f.exemption->source}};
+  }
   if (f.origin) {
     j["origin"] = {{"kind", name(f.origin->kind)},
                    {"local_error_over_allowed", json_number(f.origin->local_ratio)},

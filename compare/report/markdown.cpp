@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "assay/compare/report/exemption_uses.h"
 #include "assay/compare/report/folds.h"
 #include "assay/compare/report/for_github.h"
 #include "assay/compare/report/report.h"
@@ -79,6 +80,8 @@ std::string markdown_text(std::string_view text) {
 std::string to_markdown(const Report& report) {
   std::string out = verdict(report);
   if (const Finding* first = report.first_failure()) out += first_failure(*first) + table(report);
+  for (const ExemptionUse& use : exemption_uses(report))
+    out += fmt::format("\n- {}\n", markdown_text(use.text()));
   for (std::size_t i = 0; i < std::min(report.notes.size(), most_table_notes); ++i)
     out += fmt::format("\n- {}\n", markdown_text(report.notes[i]));
   if (report.notes.size() > most_table_notes)

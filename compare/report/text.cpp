@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "assay/compare/report/exemption_uses.h"
 #include "assay/compare/report/folds.h"
 #include "assay/compare/report/report.h"
 #include "assay/compare/report/rule_uses.h"
@@ -68,11 +69,13 @@ class Writer {
   }
 
   std::string agreement() const {
+    const std::int64_t exempt = report_.count(Verdict::exempt);
     const auto rejected = std::ranges::count_if(
         report_.findings, [](const Finding& f) { return f.injected && f.verdict == Verdict::passed; });
     return fmt::format(
-        "{} tensors of {} agree with {}{}", grouped(report_.compared() - rejected), report_.actual,
+        "{} tensors of {} agree with {}{}{}", grouped(report_.compared() - rejected), report_.actual,
         report_.reference,
+        exempt == 0 ? "" : fmt::format(", {} of them exempt from the tolerance", grouped(exempt)),
         rejected == 0 ? "" : fmt::format("; {} injected faults were rejected", grouped(rejected)));
   }
 
@@ -80,10 +83,9 @@ class Writer {
     std::string what;
     for (int v = 1; v < verdict_count; ++v) {
       const std::int64_t n = report_.count(static_cast<Verdict>(v));
-      const bool is_told_elsewhere =
-          static_cast<Verdict>(v) == Verdict::ignored || static_cast<Verdict>(v) == Verdict::inherited;
-      if (n == 0 || is_told_elsewhere) continue;
-      what += fmt::format("{}{} {}", what.empty() ? "" : ", ", grouped(n), name(static_cast<Verdict>(v)));
+      const auto verdict = static_cast<Verdict>(v);
+      if (n == 0 || is_fine(verdict) || verdict == Verdict::inherited) continue;
+      what += fmt::format("{}{} {}", what.empty() ? "" : ", ", grouped(n), name(verdict));
     }
     if (what.empty()) what = "nothing was compared";
     return fmt::format("{}: {} against {}", what, report_.actual, report_.reference);
@@ -95,9 +97,8 @@ class Writer {
   }
 
   void table(std::size_t room) {
-    const std::int64_t open = static_cast<std::int64_t>(report_.findings.size()) -
-                              report_.count(Verdict::passed) - report_.count(Verdict::ignored);
-    if (open == 1) return;  // it stands above
+    const auto fine = std::ranges::count_if(report_.findings, is_fine, &Finding::verdict);
+    if (std::ssize(report_.findings) - fine == 1) return;  // it stands above
     line("");
     line(fmt::format("{:>7}  {:<17} {:>13}  {}", "TENSORS", "VERDICT", "ERROR/ALLOWED",
                      style_.all ? "IN EXECUTION ORDER" : "WORST KIND FIRST; --all LISTS EACH"));
@@ -138,7 +139,7 @@ class Writer {
 
   void each() {
     for (const Finding& f : report_.findings) {
-      if (f.verdict != Verdict::passed && f.verdict != Verdict::ignored) row(1, f.verdict, f.ratio, f.name);
+      if (!is_fine(f.verdict)) row(1, f.verdict, f.ratio, f.name);
     }
   }
 
@@ -165,7 +166,8 @@ class Writer {
 
   // From what was left out to the counts.
   Lines closing() const {
-    Lines lines = limited(ignored(), most_text_notes, "reasons to ignore tensors");
+    Lines lines = exempt();
+    append(lines, limited(ignored(), most_text_notes, "reasons to ignore tensors"));
     Lines notes;
     for (const std::string& note : report_.notes) notes.push_back(printable("note: " + note));
     append(lines, limited(notes, most_text_notes, "notes"));
@@ -196,6 +198,17 @@ class Writer {
     const std::size_t left = lines.size() - most + 1;
     lines.resize(most - 1);
     lines.push_back(dim(fmt::format("and {}{} {}: --all shows them", left, most == 1 ? "" : " more", what)));
+    return lines;
+  }
+
+  // A line for each kind of exemption; with --all one for each tensor.
+  Lines exempt() const {
+    Lines lines;
+    for (const ExemptionUse& use : exemption_uses(report_)) lines.push_back(printable(use.text()));
+    for (const Finding& f : report_.findings) {
+      if (style_.all && f.verdict == Verdict::exempt)
+        lines.push_back(printable(fmt::format("exempt: {}: {}", f.name, sentence(*f.exemption))));
+    }
     return lines;
   }
 

@@ -10,14 +10,19 @@ namespace assay {
 
 std::string_view name(Verdict v) {
   constexpr std::string_view names[verdict_count] = {
-      "passed",         "failed",           "inherited",      "replicas differ",   "no rule",    "mistrusted",
-      "not comparable", "statistics agree", "missing actual", "missing reference", "unreadable", "ignored"};
+      "passed",     "exempt",         "failed",           "inherited",      "replicas differ",   "no rule",
+      "mistrusted", "not comparable", "statistics agree", "missing actual", "missing reference", "unreadable",
+      "ignored"};
   return names[static_cast<std::size_t>(v)];
 }
 
 bool compared(Verdict v) {
-  return v == Verdict::passed || v == Verdict::failed || v == Verdict::inherited ||
+  return v == Verdict::passed || v == Verdict::exempt || v == Verdict::failed || v == Verdict::inherited ||
          v == Verdict::replicas_differ || v == Verdict::mistrusted;
+}
+
+bool is_fine(Verdict v) {
+  return v == Verdict::passed || v == Verdict::exempt || v == Verdict::ignored;
 }
 
 std::string_view name(Origin::Kind kind) {
@@ -55,8 +60,7 @@ std::int64_t Report::not_compared() const {
 const Finding* Report::first_failure() const {
   const Finding* without_numbers = nullptr;
   for (const Finding& f : findings) {
-    if (f.verdict == Verdict::passed || f.verdict == Verdict::ignored || f.verdict == Verdict::inherited)
-      continue;
+    if (is_fine(f.verdict) || f.verdict == Verdict::inherited) continue;
     if (f.metrics || assay::compared(f.verdict)) return &f;
     if (without_numbers == nullptr) without_numbers = &f;
   }
@@ -65,8 +69,7 @@ const Finding* Report::first_failure() const {
 
 int Report::exit_status() const {
   if (count(Verdict::unreadable) > 0 || compared_nothing()) return 2;
-  return count(Verdict::passed) + count(Verdict::ignored) == static_cast<std::int64_t>(findings.size()) ? 0
-                                                                                                        : 1;
+  return std::ranges::all_of(findings, is_fine, &Finding::verdict) ? 0 : 1;
 }
 
 std::string_view Report::verdict() const {
@@ -76,10 +79,12 @@ std::string_view Report::verdict() const {
 
 std::string Report::summary() const {
   const std::int64_t inherited = count(Verdict::inherited);
-  const std::int64_t failed = compared() - count(Verdict::passed) - inherited;
-  std::string line = fmt::format("{} compared: {} passed, {} failed, {} inherited; {} not compared",
-                                 grouped(compared()), grouped(count(Verdict::passed)), grouped(failed),
-                                 grouped(inherited), grouped(not_compared()));
+  const std::int64_t exempt = count(Verdict::exempt);
+  const std::int64_t failed = compared() - count(Verdict::passed) - exempt - inherited;
+  std::string line = fmt::format("{} compared: {} passed, {}{} failed, {} inherited; {} not compared",
+                                 grouped(compared()), grouped(count(Verdict::passed)),
+                                 exempt == 0 ? "" : fmt::format("{} exempt, ", grouped(exempt)),
+                                 grouped(failed), grouped(inherited), grouped(not_compared()));
   if (const std::int64_t agree = count(Verdict::statistics_agree))
     line += fmt::format(", {} of them agree by statistics", grouped(agree));
   if (const std::int64_t ignored = count(Verdict::ignored))

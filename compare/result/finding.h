@@ -9,6 +9,7 @@
 
 #include "assay/compare/result/diagnosis.h"
 #include "assay/compare/result/error_map.h"
+#include "assay/compare/result/exemption.h"
 #include "assay/compare/result/metrics.h"
 #include "assay/dumps/record/dump.h"
 
@@ -16,6 +17,7 @@ namespace assay {
 
 enum class Verdict : std::uint8_t {
   passed,
+  exempt,           ///< outside its rule, but right: Finding::exemption
   failed,           ///< outside its rule
   inherited,        ///< outside its rule because its inputs were wrong already: Finding::origin
   replicas_differ,  ///< ranks that should hold equal bits hold different bits
@@ -31,11 +33,13 @@ enum class Verdict : std::uint8_t {
   unreadable,
   ignored,  ///< by an [[ignore]] rule
 };
-inline constexpr int verdict_count = 12;
+inline constexpr int verdict_count = 13;
 /// "passed", "failed", "replicas differ", .. as reports print it.
 std::string_view name(Verdict);
-/// Whether the verdict is a decision: passed, failed, inherited, replicas_differ or mistrusted.
+/// Whether the verdict is a decision: passed, exempt, failed, inherited, replicas_differ or mistrusted.
 bool compared(Verdict);
+/// Whether there is nothing to report: passed, exempt or ignored.
+bool is_fine(Verdict);
 
 /// The verdict of another policy on the same pair.
 struct Opinion {
@@ -60,7 +64,7 @@ struct Origin {
   };
   Kind kind = Kind::unknown;
   /// The largest error / allowed of the result on the actual side's own recorded inputs. Where the call
-  /// cannot be judged: against the errors of its inputs, or the noise of reruns. NaN: unknown.
+  /// cannot be judged: against the errors of its inputs. NaN: unknown.
   double local_ratio = std::numeric_limits<double>::quiet_NaN();
   std::string reason;
   std::string root;  ///< the name of the finding that made the difference
@@ -82,8 +86,10 @@ struct Finding {
   std::string rule;                    ///< the table row, bound or promise that decided, as a sentence
   std::string row;     ///< the part of `rule` that is common to all tensors judged by one row or bound
   std::string reason;  ///< why it did not pass; empty if it passed
-  std::optional<Origin> origin;      ///< of failures only
-  std::vector<Diagnosis> diagnoses;  ///< causes, most specific first
+  bool asks_for_bits = false;          ///< the rule demands equal bits: rounding exempts nothing
+  std::optional<Exemption> exemption;  ///< of Verdict::exempt
+  std::optional<Origin> origin;        ///< of failures only
+  std::vector<Diagnosis> diagnoses;    ///< causes, most specific first
   std::vector<std::string> notes;
   bool injected = false;  ///< an output with a planted fault (check --prove): passed if the gate rejected it
   std::optional<std::int64_t> count;  ///< accumulation count
@@ -133,6 +139,7 @@ struct Report {
   int exit_status() const;
   std::string_view verdict() const;  ///< exit_status() in a word: "PASS", "FAIL" or "TROUBLE"
   /// "4,976 compared: 4,970 passed, 6 failed, 0 inherited; 2 not compared": the last line of every report.
+  /// Exempt tensors are counted behind those that passed, where there are any.
   std::string summary() const;
 };
 

@@ -144,6 +144,12 @@ std::optional<std::string> Rules::ignored(const std::vector<std::string>& paths)
   return rule == nullptr ? std::nullopt : std::optional(rule->source + ": " + rule->text);
 }
 
+Rules Rules::without_renames() const {
+  Rules rules = *this;
+  rules.renames_.clear();
+  return rules;
+}
+
 std::vector<std::string> Rules::unused() const {
   std::vector<std::string> sources;
   for (const auto* rules : {&renames_, &operators_, &counts_, &tolerances_, &ignores_}) {

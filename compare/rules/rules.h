@@ -39,6 +39,9 @@ class Rules {
   /// Returns the reason of the rule that leaves the tensor out, if there is one.
   std::optional<std::string> ignored(const std::vector<std::string>& paths) const;
 
+  /// The same rules for two dumps of one side, whose names meet.
+  Rules without_renames() const;
+
   /// The layout rules. Both sides take them before they are compared (apply_layout).
   const LayoutRules& layout() const { return layout_; }
 

@@ -138,7 +138,7 @@ TEST(Walk, InExactArithmeticTheCauseIsNamedToo) {
 }
 
 // Adam turns a rounding of a gradient near zero into one of the size of a step.
-TEST(Walk, RoundingThatGrewIsNoDivergence) {
+TEST(Walk, AmplifiedRoundingIsNoDivergence) {
   Rung rung = {
       .name = "tp", .kind = Rung::Kind::stated, .work = small_work(), .parallel = parse_parallel("tp=2")};
   rung.work.sequences = 2;
@@ -146,7 +146,7 @@ TEST(Walk, RoundingThatGrewIsNoDivergence) {
   const auto subject = replay_provider(""), reference = replay_provider("");
   const LadderResult result = climb({{rung}}, *subject, *reference);
   EXPECT_EQ(result.exit_status(), 0) << ladder_text(result, {});
-  EXPECT_THAT(result.rungs.front().notes, testing::Contains(HasSubstr("by rounding that grew")));
+  EXPECT_THAT(result.rungs.front().notes, testing::Contains(HasSubstr("by amplified rounding")));
 }
 
 // A router that is given the reference's choice, against its own scores.

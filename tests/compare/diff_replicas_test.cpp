@@ -69,5 +69,51 @@ TEST(Diff, ReplicasOfTheReferenceCountToo) {
   EXPECT_THAT(f.reason, HasSubstr("reference: ranks 0 and 1 (dp)"));
 }
 
+// Three modules in a row whose results two ranks should hold alike.
+struct TornChain : MemoryDump {
+  explicit TornChain(std::vector<std::string> torn, bool follows = false) : MemoryDump("d") {
+    world_size = 2;
+    mesh = row_of("tp");
+    Tensor given = float32({1, 2}), given_to_other = given;
+    for (const char* module : {"one", "two", "three"}) {
+      copies(module, "input", "x", given, given_to_other);
+      const bool differs = std::ranges::find(torn, module) != torn.end();
+      const Tensor y = float32({3, 4});
+      const Tensor of_other = differs || (follows && given_to_other.value(0) != 1) ? float32({3, 5}) : y;
+      copies(module, "output", "y", y, of_other);
+      given = float32({1, 2}), given_to_other = follows && differs ? float32({7, 2}) : given;
+    }
+  }
+  void copies(const char* module, const char* slot, const char* arg, const Tensor& first,
+              const Tensor& second) {
+    const Identity id{0, 0, Phase::forward, module, slot, arg, 0};
+    add_copy(id, 0, first), add_copy(id, 1, second);
+  }
+};
+
+std::vector<std::string> roots(const Report& report) {
+  std::vector<std::string> names;
+  for (const Finding& f : report.findings) {
+    if (f.verdict == Verdict::replicas_differ) names.push_back(f.id.module + " " + f.id.slot);
+  }
+  return names;
+}
+
+TEST(Diff, EachOfThreeTornResultsIsARoot) {
+  const Report report =
+      diff(TornChain({"one", "two", "three"}), TornChain({}), options("[[count]]\nmatch='*'\ncount=1"));
+  EXPECT_THAT(roots(report), ElementsAre("one output", "two output", "three output"));
+}
+
+TEST(Diff, WhatIsMadeOfTornReplicasInheritsFromThem) {
+  const Report report =
+      diff(TornChain({"one"}, true), TornChain({}), options("[[count]]\nmatch='*'\ncount=1"));
+  EXPECT_THAT(roots(report), ElementsAre("one output"));
+  for (const Finding& f : report.findings) {
+    if (f.verdict == Verdict::inherited) EXPECT_EQ(f.origin->root, report.first_failure()->name) << f.name;
+  }
+  EXPECT_EQ(report.count(Verdict::inherited), 2) << "what is given to two, and what two makes of it";
+}
+
 }  // namespace
 }  // namespace assay::diff_replicas_test

@@ -23,6 +23,7 @@ struct DiffVerb {
   std::string dtype_hint;
   std::vector<std::string> raw;  ///< for both sides, or one for each
   std::vector<std::string> tolerances = {"telechat3"};
+  std::vector<std::string> reruns;
   bool accept_statistics = false;
   bool isolate = false;
   int threads = 0;
@@ -66,6 +67,19 @@ Report compare(const Dumps& dumps, DiffOptions& options) {
   return diff(*dumps.actual, *dumps.reference, options);
 }
 
+// What reruns of the reference differ from it by.
+RerunNoise noise_of(const DiffVerb& verb, const Dump& reference, const DiffOptions& options) {
+  RerunNoise noise;
+  for (const std::string& path : verb.reruns) {
+    OpenOptions how = open_options(verb.dtype_hint, verb.raw.empty() ? "" : verb.raw.back());
+    how.log = options.log;
+    const std::unique_ptr<Dump> rerun = open_dump(path, how);
+    apply_layout(*rerun, options.rules.layout());
+    add_rerun(noise, bitwise_difference(*rerun, reference, options.rules, options.threads, options.log));
+  }
+  return noise;
+}
+
 void declare(DiffVerb& verb, Options& options) {
   options.option("actual", verb.actual, "file or folder to judge").required().holds("ACTUAL");
   options.option("reference", verb.reference, "file or folder to judge it by").required().holds("REFERENCE");
@@ -79,6 +93,12 @@ void declare(DiffVerb& verb, Options& options) {
                "tensors of which only statistics were recorded pass where these agree");
   options.flag("--isolate", verb.isolate,
                "judge every operator by its own recorded inputs, too: small and deep faults");
+  options
+      .option("--rerun", verb.reruns,
+              "a rerun of the reference with its sums in other orders: a failure within ten times their "
+              "difference "
+              "is exempt")
+      .holds("DUMP");
   add_threads(options, verb.threads);
   options.flag("--alone", verb.alone, "judge everything here, also in a process that mpirun started")
       .not_repeated();
@@ -114,6 +134,7 @@ int run(const DiffVerb& verb, const Options& given) {
     problem = sentence(e);
   }
   if (!processes.can_begin(problem)) return 2;
+  if (!verb.reruns.empty()) options.noise = [&] { return noise_of(verb, *dumps.reference, options); };
   try {
     Report report = compare(dumps, options);
     return processes.is_first() ? write_report(std::move(report), output) : 0;

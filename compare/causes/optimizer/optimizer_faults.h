@@ -16,6 +16,7 @@ struct StepOrigin {
   double ratio = 0;  ///< largest error / allowed: at most 1 if this side took the same step
   std::string how;
   std::optional<std::size_t> root;  ///< the finding that reports the same mistake
+  bool is_right() const { return !root && ratio <= 1; }
 };
 using StepOrigins = std::map<std::size_t, StepOrigin>;  ///< by finding
 

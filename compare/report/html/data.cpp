@@ -107,6 +107,7 @@ std::string causes_of(const Finding& f) {
 }
 
 std::string origin_of(const Finding& f) {
+  if (f.exemption) return sentence(*f.exemption);
   return f.origin ? fmt::format("{}: {}", name(f.origin->kind), f.origin->reason) : "";
 }
 
@@ -128,7 +129,7 @@ class Packer {
     for (std::size_t i = 0; i < report_.findings.size(); ++i) {
       if (i / 64 % sample_ != 0) continue;
       const Finding& f = report_.findings[i];
-      const bool open = f.verdict != Verdict::passed && f.verdict != Verdict::ignored;
+      const bool open = !is_fine(f.verdict);
       if (!open && detail_ >= Detail::only_open) continue;
       if (names_.size() >= most_rows_) break;
       add(f, i, open);

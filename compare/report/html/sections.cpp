@@ -5,6 +5,7 @@
 #include <map>
 #include <vector>
 
+#include "assay/compare/report/exemption_uses.h"
 #include "assay/compare/report/folds.h"
 #include "assay/compare/report/html/html.h"
 #include "assay/compare/report/rule_uses.h"
@@ -26,11 +27,13 @@ std::string verdict_html(const Report& r) {
   std::string sentence = r.compared_nothing() ? "Nothing was compared. " : "";
   if (status == 0) {
     const std::int64_t ignored = r.count(Verdict::ignored);
-    sentence = fmt::format("{} of {} tensors were compared, and every one is inside of its tolerance{}.",
+    const std::int64_t exempt = r.count(Verdict::exempt);
+    sentence = fmt::format("{} of {} tensors were compared, and every one is inside of its tolerance{}{}.",
                            grouped(r.compared()), grouped(total),
+                           exempt == 0 ? "" : fmt::format(" or exempt ({})", grouped(exempt)),
                            ignored == 0 ? "" : fmt::format("; {} were left out by rule", grouped(ignored)));
   } else if (first != nullptr) {
-    const std::int64_t open = total - r.count(Verdict::passed) - r.count(Verdict::ignored);
+    const std::int64_t open = total - std::ranges::count_if(r.findings, is_fine, &Finding::verdict);
     const auto follow = std::ranges::count_if(r.findings, is_inherited);
     sentence += fmt::format(
         "{} of {} tensors did not pass{}. The first in execution order is <a "
@@ -73,6 +76,14 @@ std::string overview_html(const Report& r) {
       table.row({html_badge(f.verdict), grouped(f.count), f.ratio > 0 ? short_number(f.ratio) : "",
                  html_code(f.name)});
     out += "<section id=\"folds\">" + table.end() + "</section>";
+  }
+  if (const std::vector<ExemptionUse> uses = exemption_uses(r); !uses.empty()) {
+    HtmlTable table("Outside of the tolerance, but right",
+                    {"tensors", "exemption", "error / allowed", "furthest"});
+    for (const ExemptionUse& use : uses)
+      table.row({grouped(use.count), html_text(sentence(*use.furthest->exemption)),
+                 short_number(use.furthest->ratio), html_code(use.furthest->name)});
+    out += "<section id=\"exempt\">" + table.end() + "</section>";
   }
   if (const std::vector<RuleUse> uses = rule_uses(r); !uses.empty()) {
     HtmlTable table("Rules by which tensors passed", {"tensors", "largest error / allowed", "rule", "in"});

@@ -34,15 +34,12 @@ std::string own_modes(const Rung& rung) {
 bool chose_otherwise(const Report& report) {
   return std::ranges::any_of(report.findings, [](const Finding& f) {
     return f.id.phase == Phase::forward && f.id.slot == "output" && f.id.arg == "index" &&
-           f.verdict != Verdict::passed && f.verdict != Verdict::ignored;
+           !is_fine(f.verdict);
   });
 }
 
 const std::string& first_other(const Report& report) {
-  return std::ranges::find_if(
-             report.findings,
-             [](const Finding& f) { return f.verdict != Verdict::passed && f.verdict != Verdict::ignored; })
-      ->name;
+  return std::ranges::find_if(report.findings, [](const Finding& f) { return !is_fine(f.verdict); })->name;
 }
 
 }  // namespace
@@ -125,14 +122,8 @@ const RerunNoise& RungCheck::noise_for(const Rung& rung) {
 Report RungCheck::difference(const std::filesystem::path& a, const std::filesystem::path& b) const {
   const Log log = log_of(a.parent_path());
   const auto actual = open_dump(a.string(), {.log = log}), reference = open_dump(b.string(), {.log = log});
-  DiffOptions options;
-  options.log = log;
-  options.rules = options_.rules;
-  for (Dump* dump : {actual.get(), reference.get()}) apply_layout(*dump, options.rules.layout());
-  options.policies = {load_policy("bitwise")};
-  options.explain = false;
-  options.threads = options_.threads;
-  return diff(*actual, *reference, options);
+  for (Dump* dump : {actual.get(), reference.get()}) apply_layout(*dump, options_.rules.layout());
+  return bitwise_difference(*actual, *reference, options_.rules, options_.threads, log);
 }
 
 // Whether bits mean anything: the tolerances hold for a program that is not deterministic, too.
@@ -144,8 +135,8 @@ void RungCheck::check_determinism(RungResult& result, const std::string& routing
   try {
     if (again.state != RunResult::State::finished) throw Error("{}: {}", name(again.state), again.problem);
     const Report report = difference(again.dump, result.subject);
-    const auto other = static_cast<std::int64_t>(report.findings.size()) - report.count(Verdict::passed) -
-                       report.count(Verdict::ignored);
+    const std::int64_t other =
+        std::ssize(report.findings) - std::ranges::count_if(report.findings, is_fine, &Finding::verdict);
     check.found = other == 0 ? fmt::format("a second run has the same bits in {} tensors", report.compared())
                              : fmt::format("a second run has other bits in {} of {} tensors, first {}", other,
                                            report.compared(), first_other(report));

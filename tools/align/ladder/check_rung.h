@@ -11,7 +11,6 @@
 
 #include "assay/align/ladder/configuration.h"
 #include "assay/align/ladder/provider.h"
-#include "assay/align/ladder/rerun_noise.h"
 #include "assay/compare/diff.h"
 
 namespace assay::align {
@@ -52,12 +51,12 @@ struct RungResult {
   };
   Rung rung;
   State state = State::passed;
-  std::string reason = {};  ///< why it did not pass, or was not run
-  bool from_cache = false;  ///< it passed before, with the same content
-  bool pinned = false;      ///< with the reference's choices of experts
-  std::string rule = {};    ///< by which it was judged
-  std::string exempt = {};  ///< of one that passed: ", 12 by rounding that grew", what was outside of it
-  std::array<PhaseResult, 3> phases = {};              ///< forward, backward, optimizer
+  std::string reason = {};                 ///< why it did not pass, or was not run
+  bool from_cache = false;                 ///< it passed before, with the same content
+  bool pinned = false;                     ///< with the reference's choices of experts
+  std::string rule = {};                   ///< by which it was judged
+  std::string exempt = {};                 ///< of one that passed: ", 12 exempt by amplified rounding"
+  std::array<PhaseResult, 3> phases = {};  ///< forward, backward, optimizer
   std::vector<ConfigurationCheck> configuration = {};  ///< of the single device
   std::vector<std::string> notes = {};
   std::optional<Report> report = {};                   ///< of one that failed
@@ -67,9 +66,7 @@ struct RungResult {
 };
 std::string_view name(RungResult::State);
 
-/// The findings of an explained report that follow from nothing: neither inherited, nor rounding that grew
-/// (outside the tolerance, but made by an operator that is within the bound of its own inputs, with nothing
-/// wrong before it).
+/// The findings of an explained report that are neither right nor inherited.
 std::vector<std::size_t> roots_of(const Report&);
 
 /// Runs a rung on both sides and compares what they recorded. The reference runs on a single device, once for
@@ -95,16 +92,15 @@ class RungCheck {
     std::int64_t last_step = std::numeric_limits<std::int64_t>::max();
     bool explain = false;
     std::string only = {};
-    bool isolate = false;
   };
-  Report compare(RungResult&, const Asked&) const;
+  Report compare(RungResult&, const Asked&);
   void explain(RungResult&, std::int64_t first_failing_step);
   RunResult run_side(Provider&, RunOrder) const;
   RunResult run_reference(const Rung&, const std::filesystem::path& folder, std::int64_t rerun);
   const RerunNoise& noise_for(const Rung&);
   Report difference(const std::filesystem::path&, const std::filesystem::path&) const;
   void check_determinism(RungResult&, const std::string& routing);
-  void diagnose_by_tolerance(RungResult&) const;
+  void diagnose_by_tolerance(RungResult&);
 
   Opponents opponents_;
   CheckOptions options_;

@@ -4,6 +4,7 @@
 
 #include "assay/align/ladder/check_rung.h"
 #include "assay/align/model/model.h"
+#include "assay/compare/report/exemption_uses.h"
 #include "assay/compare/result/printable.h"
 #include "assay/golden/error.h"
 
@@ -14,23 +15,9 @@ using State = RungResult::State;
 
 constexpr int most_error_maps = 20;  // each is a second pass over its tensor
 
-bool asks_for_bits(const std::string& policy) {
-  return policy == "bitwise";
-}
-
 PhaseResult& of_phase(RungResult& result, Phase phase) {
   const std::size_t at = phase == Phase::optimizer ? 2 : phase == Phase::backward ? 1 : 0;
   return result.phases[at];
-}
-
-// Outside the tolerance, or not decided by it for want of a count. Where bits were asked for, roundings are
-// no excuse.
-bool is_amplified(const Report& report, const Finding& f) {
-  const bool is_open =
-      f.verdict == Verdict::failed || f.verdict == Verdict::no_rule || f.verdict == Verdict::mistrusted;
-  const bool is_lax = report.policies.empty() || !asks_for_bits(report.policies.front().name);
-  return is_open && is_lax && f.origin && f.origin->kind == Origin::Kind::unknown &&
-         f.origin->local_ratio <= 1;
 }
 
 void count(RungResult& result, const Report& report) {
@@ -41,7 +28,7 @@ void count(RungResult& result, const Report& report) {
     if (compared(f.verdict)) ++phase.compared;
     if (f.verdict == Verdict::inherited)
       ++phase.inherited;
-    else if (f.verdict == Verdict::passed || is_amplified(report, f))
+    else if (is_fine(f.verdict))
       phase.worst = std::max(phase.worst, f.ratio);
     else if (compared(f.verdict))
       ++phase.failed;
@@ -54,8 +41,7 @@ std::int64_t first_failing_step(const Report& report) {
   const Finding* first = report.first_failure();
   std::int64_t step = first == nullptr ? 0 : first->id.step;
   for (const Finding& f : report.findings) {
-    const bool failed = f.verdict != Verdict::passed && f.verdict != Verdict::ignored;
-    if (failed) step = std::min(step, f.id.step);
+    if (!is_fine(f.verdict)) step = std::min(step, f.id.step);
   }
   return step;
 }
@@ -93,8 +79,7 @@ std::vector<std::size_t> roots_of(const Report& report) {
   std::vector<std::size_t> roots;
   for (std::size_t i = 0; i < report.findings.size(); ++i) {
     const Finding& f = report.findings[i];
-    const bool is_fine = f.verdict == Verdict::passed || f.verdict == Verdict::ignored;
-    if (!is_fine && f.verdict != Verdict::inherited && !is_amplified(report, f)) roots.push_back(i);
+    if (!is_fine(f.verdict) && f.verdict != Verdict::inherited) roots.push_back(i);
   }
   return roots;
 }
@@ -110,7 +95,7 @@ std::vector<Policy> RungCheck::policies_for(const Rung& rung) const {
   return is_bitwise(rung) ? std::vector{load_policy("bitwise")} : options_.policies;
 }
 
-Report RungCheck::compare(RungResult& result, const Asked& asked) const {
+Report RungCheck::compare(RungResult& result, const Asked& asked) {
   const Log log = log_of(options_.folder / folder_of(result.rung));
   const auto subject = open_dump(result.subject.string(), {.log = log}),
              reference = open_dump(result.reference.string(), {.log = log});
@@ -124,7 +109,8 @@ Report RungCheck::compare(RungResult& result, const Asked& asked) const {
   options.threads = options_.threads;
   options.last_step = asked.last_step;
   options.explain = asked.explain;
-  options.isolate = asked.isolate;
+  if (asked.explain && opponents_.reference.reorders())
+    options.noise = [&] { return noise_for(result.rung); };
   options.error_maps = asked.explain ? most_error_maps : 0;
   const Parallel& p = result.rung.parallel;
   const Work& work = result.rung.work;
@@ -172,33 +158,14 @@ void RungCheck::explain(RungResult& result, std::int64_t first_failing_step) {
       .debug("fails first in step {}: explained up to it", first_failing_step);
   Report report = compare(result, {.policies = policies, .last_step = first_failing_step, .explain = true});
   if (roots_of(report).empty()) report = compare(result, {.policies = policies, .explain = true});
-  const auto excuse = [&]() -> std::size_t {
-    const bool may = !asks_for_bits(policies.front().name) && opponents_.reference.reorders();
-    return may && has_undecided_roots(report) ? excuse_noise(report, noise_for(result.rung)) : 0;
-  };
-  std::size_t noisy = excuse();
-  // That it is rounding alone must hold for every operator, by its own inputs.
-  if (!asks_for_bits(policies.front().name) && roots_of(report).empty()) {
-    report = compare(result, {.policies = policies, .explain = true, .isolate = true});
-    noisy = excuse();
-  }
   report.verb = "align";
-  const auto grown =
-      std::ranges::count_if(report.findings, [&](const Finding& f) { return is_amplified(report, f); });
   count(result, report);
-  if (roots_of(report).empty()) {
+  if (report.first_failure() == nullptr) {
     result.state = State::passed;
-    for (PhaseResult& phase : result.phases) phase.inherited = 0;
-    const auto exempt = [&](auto count, const char* why, const char* in_full) {
-      if (count == 0) return;
-      result.exempt += fmt::format(", {} {}", count, why);
-      result.notes.push_back(fmt::format("{} tensors are outside the tolerance, {}", count, in_full));
-    };
-    exempt(grown, "by rounding that grew",
-           "by rounding that grew: what made them is within the bound of its own inputs, and nothing before "
-           "them is wrong");
-    exempt(noisy, "by noise",
-           "but near to what reruns of the reference with their sums in other orders change");
+    for (const ExemptionUse& use : exemption_uses(report)) {
+      result.exempt += fmt::format(", {} exempt by {}", grouped(use.count), name(use.kind));
+      result.notes.push_back(use.text());
+    }
     return;
   }
   result.reason = report.summary();
@@ -207,7 +174,7 @@ void RungCheck::explain(RungResult& result, std::int64_t first_failing_step) {
 }
 
 // Which model of a mistake makes a tensor cannot be told bit for bit: it rounds elsewhere.
-void RungCheck::diagnose_by_tolerance(RungResult& result) const {
+void RungCheck::diagnose_by_tolerance(RungResult& result) {
   constexpr std::size_t most = 3;
   const std::vector<std::size_t> roots = roots_of(*result.report);
   for (std::size_t k = 0; k < std::min(most, roots.size()); ++k) {

@@ -1,4 +1,4 @@
-#include "assay/align/ladder/rerun_noise.h"
+#include "assay/compare/origin/rerun_noise.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <limits>
 #include <set>
 
-namespace assay::align {
+namespace assay {
 namespace {
 
 // For a single number whose errors are normal in all runs alike, P(|z0| > c max(|z1|, |z2|)) is about
@@ -17,7 +17,7 @@ namespace {
 constexpr double times_noise = 10;
 
 bool is_settled(const Finding& f) {
-  return (f.origin && std::isfinite(f.origin->local_ratio)) || !f.diagnoses.empty();
+  return (f.origin && std::isfinite(f.origin->local_ratio)) || !f.diagnoses.empty() || f.asks_for_bits;
 }
 
 bool is_failure(const Finding& f) {
@@ -34,39 +34,37 @@ void add_rerun(RerunNoise& noise, const Report& rerun) {
   }
 }
 
-bool has_undecided_roots(const Report& report) {
-  return std::ranges::any_of(report.findings, [](const Finding& f) {
+bool has_undecided_roots(const std::vector<Finding>& findings) {
+  return std::ranges::any_of(findings, [](const Finding& f) {
     return f.verdict == Verdict::failed && f.metrics && !is_settled(f);
   });
 }
 
-std::size_t excuse_noise(Report& report, const RerunNoise& noise) {
-  std::set<std::string> excused;
-  for (Finding& f : report.findings) {
+void exempt_noise(std::vector<Finding>& findings, const RerunNoise& noise) {
+  std::set<std::string> exempt;
+  for (Finding& f : findings) {
     if (!is_failure(f) || is_settled(f)) continue;
     const auto at = noise.find(f.name);
-    const double allowed = at == noise.end() ? 0 : times_noise * at->second;
-    const bool was_inherited = f.verdict == Verdict::inherited;
-    if (f.metrics->relative_l2 <= allowed && allowed > 0) {
-      excused.insert(f.name);
-      f.verdict = Verdict::failed;
-      f.origin = Origin{
-          Origin::Kind::unknown, f.metrics->relative_l2 / allowed,
+    const double between_reruns = at == noise.end() ? 0 : at->second, allowed = times_noise * between_reruns;
+    const double error = f.metrics->relative_l2;
+    if (error <= allowed && allowed > 0) {
+      exempt.insert(f.name);
+      f.verdict = Verdict::exempt;
+      f.origin.reset();
+      f.exemption = Exemption{
+          Exemption::Kind::noise_of_reruns, error, allowed,
           fmt::format("relative L2 {:.2g}; reruns of the reference differ by {:.2g}, of which {:g} times is "
                       "allowed",
-                      f.metrics->relative_l2, at->second, times_noise),
-          ""};
-    } else if (was_inherited && f.origin && excused.contains(f.origin->root)) {
+                      error, between_reruns, times_noise)};
+    } else if (f.origin && exempt.contains(f.origin->root)) {
       f.verdict = Verdict::failed;
-      f.origin =
-          Origin{Origin::Kind::unknown, std::numeric_limits<double>::quiet_NaN(),
-                 fmt::format("what it comes after is within the noise of reruns; this is not: relative "
-                             "L2 {:.2g}, {:.2g} between reruns",
-                             f.metrics->relative_l2, at == noise.end() ? 0 : at->second),
-                 ""};
+      f.origin = Origin{Origin::Kind::unknown, std::numeric_limits<double>::quiet_NaN(),
+                        fmt::format("{} is within the noise of reruns; this is not: relative L2 {:.2g}, "
+                                    "{:.2g} between reruns",
+                                    f.origin->root, error, between_reruns),
+                        ""};
     }
   }
-  return excused.size();
 }
 
-}  // namespace assay::align
+}  // namespace assay

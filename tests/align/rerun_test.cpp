@@ -1,65 +1,16 @@
-// What reruns with other orders of sums change is noise; what they do not is a finding.
-#include "assay/align/ladder/rerun_noise.h"
-
+// A rerun of a replay adds up in other orders; a second run of a program that is not deterministic has other
+// bits.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "assay/align/ladder/check_rung.h"
 
-namespace assay::align::rerun_noise_test {
+namespace assay::align::rerun_test {
 namespace {
 
 using testing::Each;
 using testing::Field;
 using testing::HasSubstr;
-
-Finding failure(const std::string& name, double relative_l2, Verdict verdict = Verdict::failed) {
-  Finding f;
-  f.name = name;
-  f.verdict = verdict;
-  f.metrics.emplace();
-  f.metrics->relative_l2 = relative_l2;
-  return f;
-}
-
-Report report_of(std::vector<Finding> findings) {
-  Report r;
-  r.findings = std::move(findings);
-  return r;
-}
-
-TEST(RerunNoise, WhatRerunsChangeIsNoFailure) {
-  Report r = report_of({failure("a", 1e-6), failure("b", 1e-2)});
-  EXPECT_TRUE(has_undecided_roots(r));
-  EXPECT_EQ(excuse_noise(r, {{"a", 2e-7}, {"b", 2e-7}}), 1u);
-  EXPECT_THAT(roots_of(r), testing::ElementsAre(1u));
-  EXPECT_THAT(r.findings[0].origin->reason,
-              HasSubstr("relative L2 1e-06; reruns of the reference differ by 2e-07"));
-}
-
-TEST(RerunNoise, ADeterministicReferenceExcusesNothing) {
-  Report r = report_of({failure("a", 1e-12), failure("b", 1e-12)});
-  EXPECT_EQ(excuse_noise(r, {{"a", 0}}), 0u);
-  EXPECT_EQ(roots_of(r).size(), 2u);
-}
-
-TEST(RerunNoise, WhatOnlyCameAfterNoiseStandsForItself) {
-  Report r = report_of({failure("a", 1e-6), failure("b", 1e-2, Verdict::inherited)});
-  r.findings[1].origin = Origin{Origin::Kind::inherited, std::nan(""), "runs after a, which fails", "a"};
-  EXPECT_EQ(excuse_noise(r, {{"a", 2e-7}, {"b", 2e-7}}), 1u);
-  EXPECT_THAT(roots_of(r), testing::ElementsAre(1u));
-}
-
-TEST(RerunNoise, WhatAReplayOrADiagnosisSettledStays) {
-  Report r = report_of({failure("a", 1e-8), failure("b", 1e-8)});
-  r.findings[0].origin = Origin{Origin::Kind::created, 5, "linear on its own inputs", ""};
-  r.findings[1].diagnoses.push_back({"factor", "actual = 1.00000001 x reference", 0.1});
-  EXPECT_FALSE(has_undecided_roots(r));
-  EXPECT_EQ(excuse_noise(r, {{"a", 1e-6}, {"b", 1e-6}}), 0u);
-  EXPECT_EQ(roots_of(r).size(), 2u);
-}
 
 Rung single_device(const std::string& precision) {
   Rung rung = {.name = "single device", .kind = Rung::Kind::single};
@@ -70,7 +21,7 @@ Rung single_device(const std::string& precision) {
 }
 
 std::filesystem::path folder(const std::string& name) {
-  const auto path = std::filesystem::path(testing::TempDir()) / "rerun_noise" / name;
+  const auto path = std::filesystem::path(testing::TempDir()) / "rerun" / name;
   std::filesystem::remove_all(path);
   std::filesystem::create_directories(path);
   return path;
@@ -89,7 +40,7 @@ std::size_t different_bits(const std::string& precision) {
   return report.findings.size() - static_cast<std::size_t>(report.count(Verdict::passed));
 }
 
-TEST(RerunNoise, ARerunOfAReplayAddsUpInAnotherOrder) {
+TEST(Rerun, ARerunOfAReplayAddsUpInAnotherOrder) {
   EXPECT_GT(different_bits("fp32"), 0u);
   EXPECT_EQ(different_bits("exact"), 0u);
 }
@@ -131,4 +82,4 @@ TEST(Determinism, ASecondRunIsComparedBitForBit) {
 }
 
 }  // namespace
-}  // namespace assay::align::rerun_noise_test
+}  // namespace assay::align::rerun_test

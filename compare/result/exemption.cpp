@@ -1,0 +1,40 @@
+#include "assay/compare/result/exemption.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace assay {
+namespace {
+
+using Kind = Exemption::Kind;
+
+constexpr ExemptionRow rows[] = {
+    {Kind::amplified_rounding, "amplified rounding",
+     "what made it is within the bound of its own inputs, and nothing before it is wrong"},
+    {Kind::legal_tie, "legal tie", "the choice is a legal one for its own scores, within their bound"},
+    {Kind::equivalent_attribute, "equivalent attribute",
+     "it is right with an attribute that the reference does not tell from its own"},
+    {Kind::order_of_blocks, "order of blocks", "it is right with blocks that end at other tokens"},
+    {Kind::noise_of_reruns, "noise of reruns",
+     "reruns of the reference with their sums in other orders differ by nearly as much"},
+};
+
+const ExemptionRow& row_of(Kind kind) {
+  return *std::ranges::find(rows, kind, &ExemptionRow::kind);
+}
+
+}  // namespace
+
+std::span<const ExemptionRow> exemption_rows() {
+  return rows;
+}
+
+std::string_view name(Kind kind) {
+  return row_of(kind).name;
+}
+
+std::string sentence(const Exemption& e) {
+  return std::string(name(e.kind)) + ": " + e.source;
+}
+
+}  // namespace assay
