@@ -56,11 +56,7 @@ class Differ {
     if (options_.team.size > 1 && !collect(report.findings, unused)) return {};
     const Sides sides{actual_, reference_, actual_tensors_, reference_tensors_, options_.sizes};
     const StepOrigins steps = find_optimizer_faults(report.findings, found, sides);
-    if (options_.explain) {
-      find_origins(report, found, sides, steps, {.isolate = options_.isolate, .noise = options_.noise});
-      if (!options_.repeat.empty()) add_repeats(report.findings);
-      find_causes(report.findings, found, sides, reference_by_id_);
-    }
+    if (options_.explain) explain(report, found, sides, steps);
     note_deviations(report, found, *row_dtype_);
     if (options_.only.empty()) {
       for (const std::string& rule : unused) report.notes.push_back("rule without a match: " + rule);
@@ -157,6 +153,25 @@ class Differ {
                        f.rule.empty() ? "no rule" : f.rule);
     if (!options_.repeat.empty() && f.verdict != Verdict::passed)
       f.repeat = options_.repeat + only_option(f.name);
+  }
+
+  // Where only exemptions are left, every result is isolated: they stand where none is wrong on its own
+  // inputs.
+  void explain(Report& report, const std::vector<Pair>& found, const Sides& sides,
+               const StepOrigins& steps) const {
+    const std::vector<Finding> judged = options_.isolate ? std::vector<Finding>() : report.findings;
+    const auto explain_once = [&](bool isolate) {
+      find_origins(report, found, sides, steps, isolate);
+      find_causes(report.findings, found, sides, reference_by_id_);
+      if (options_.noise && has_undecided_roots(report.findings))
+        exempt_noise(report.findings, options_.noise());
+    };
+    explain_once(options_.isolate);
+    if (!options_.isolate && report.count(Verdict::exempt) > 0 && report.first_failure() == nullptr) {
+      report.findings = judged;
+      explain_once(true);
+    }
+    if (!options_.repeat.empty()) add_repeats(report.findings);
   }
 
   // Of results that fail only on their own inputs.

@@ -135,15 +135,14 @@ class Origins {
     Origin origin = std::get<Origin>(std::move(decision));
     if (origin.kind == Origin::Kind::inherited && findings_[from_].verdict == Verdict::exempt &&
         !f.asks_for_bits)
-      return exempt(i, follows_exempt(origin));
+      return exempt(i, follows_exempt(i));
     if (is_undecided(f) && origin.kind != Origin::Kind::inherited) {
       if (origin.local_ratio <= 1) f.origin = std::move(origin);  // bits were asked for
       return;
     }
     if (origin.kind == Origin::Kind::inherited) {
       if (f.verdict != Verdict::not_comparable) f.verdict = Verdict::inherited;
-      const Finding& from = findings_[from_];
-      origin.root = from.origin && !from.origin->root.empty() ? from.origin->root : from.name;
+      origin.root = root_of(findings_[from_]);
     }
     f.origin = std::move(origin);
     open_.add(i, f.id, is_result(f.id));
@@ -153,24 +152,23 @@ class Origins {
   void exempt(std::size_t i, Exemption exemption) {
     Finding& f = findings_[i];
     if (f.verdict == Verdict::not_comparable) return;
-    if (f.verdict == Verdict::no_rule && exemption.measured <= exemption.allowed) {
-      // Its own call is its rule.
-      f.verdict = Verdict::passed;
-      f.rule = std::move(exemption.source);
-      f.row = "the bound of its own recorded inputs";
-      f.ratio = exemption.measured;
-      f.reason.clear();
-      return;
-    }
     f.verdict = Verdict::exempt;
     f.exemption = std::move(exemption);
     open_.add(i, f.id, is_result(f.id));
   }
 
+  // What made the difference that this one has.
+  static const std::string& root_of(const Finding& f) {
+    return f.origin && !f.origin->root.empty() ? f.origin->root : f.name;
+  }
+
   // Not judged itself, and computed from what is exempt.
-  Exemption follows_exempt(const Origin& origin) const {
-    const Finding& from = findings_[from_];
-    return {from.exemption->kind, nan_, 1, fmt::format("{}; {} is exempt", origin.reason, from.name)};
+  Exemption follows_exempt(std::size_t i) {
+    const auto known = exempt_root_.find(from_);
+    const std::size_t root = known == exempt_root_.end() ? from_ : known->second;
+    exempt_root_.emplace(i, root);
+    const Finding& from = findings_[root];
+    return {from.exemption->kind, nan_, 1, fmt::format("it comes after {}, which is exempt", from.name)};
   }
 
   Decision decide(std::size_t i) {
@@ -320,6 +318,7 @@ class Origins {
       isolated_;                                     ///< results that were judged by themselves
   std::int64_t results_ = 0;                         ///< that were to be
   std::map<std::size_t, std::string> broken_wires_;  ///< tensors that are not the result that they come from
+  std::map<std::size_t, std::size_t> exempt_root_;   ///< of those that follow from an exempt one
   std::vector<bool> replicas_differ_;                // ranks disagree
   OpenFailures open_, open_replicas_;                // so far, exempt results among them; those of replicas
   std::size_t from_ = none;                          // the failure that the present one follows from
@@ -328,26 +327,15 @@ class Origins {
 }  // namespace
 
 void find_origins(Report& report, const std::vector<Pair>& pairs, const Sides& sides,
-                  const StepOrigins& steps, const OriginOptions& options) {
+                  const StepOrigins& steps, bool isolate) {
   std::vector<Finding>& findings = report.findings;
-  const auto exempt_reruns = [&] {
-    if (options.noise && has_undecided_roots(findings)) exempt_noise(findings, options.noise());
-  };
-  const auto isolate = [&] {
+  if (isolate) {
     Origins isolated(findings, pairs, sides, steps, {.isolate = true, .sizes = known_sizes(sides)});
     isolated.find();
-    exempt_reruns();
     report.notes.push_back(isolated.coverage());
-  };
-  if (options.isolate) return isolate();
-  if (std::ranges::none_of(findings, [](const Finding& f) { return is_off(f) || is_undecided(f); })) return;
-  const std::vector<Finding> judged = findings;
-  Origins(findings, pairs, sides, steps, {}).find();
-  exempt_reruns();
-  const bool has_exempt = report.count(Verdict::exempt) > 0;
-  if (!has_exempt || report.first_failure() != nullptr) return;
-  findings = judged;
-  isolate();
+  } else if (std::ranges::any_of(findings, [](const Finding& f) { return is_off(f) || is_undecided(f); })) {
+    Origins(findings, pairs, sides, steps, {}).find();
+  }
 }
 
 }  // namespace assay

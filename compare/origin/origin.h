@@ -1,23 +1,12 @@
 #pragma once
 
-#include <functional>
 #include <vector>
 
 #include "assay/compare/causes/optimizer/optimizer_faults.h"
-#include "assay/compare/origin/rerun_noise.h"
 #include "assay/compare/pairs/pair.h"
 #include "assay/compare/result/finding.h"
 
 namespace assay {
-
-struct OriginOptions {
-  /// Judges every result of an operator on its own inputs, whatever the end-to-end tolerance says. A result
-  /// outside the bound of its own inputs, or off as a whole by more than roundings can be, has failed and was
-  /// created here. Report::notes gets the number of judged results.
-  bool isolate = false;
-  /// Returns the noise of reruns of the reference. Called only if a failure is undecided. Empty: no reruns.
-  std::function<RerunNoise()> noise = {};
-};
 
 /// Separates failures that were made in their own call from those that were propagated, and exempts results
 /// that are right. If an operator and its inputs were recorded, the golden operator computes the result from
@@ -33,6 +22,6 @@ struct OriginOptions {
 /// @param pairs  the pairs of the first findings, in order
 /// @param steps  the judged results of optimizers, which are not judged again
 void find_origins(Report&, const std::vector<Pair>& pairs, const Sides&, const StepOrigins& steps,
-                  const OriginOptions&);
+                  bool isolate);
 
 }  // namespace assay

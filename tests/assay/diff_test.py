@@ -161,6 +161,20 @@ class Diff(Test):
         self.assertIn("loose float32", out)
         self.assertTrue(out.endswith("; 1 ignored by rule\n"))
 
+    def test_reruns_of_the_reference_exempt_what_is_within_their_noise(self):
+        values = {"r": [1, 2, 3, -4], "again": [1.0005, 1.999, 3.001, -4.001], "a": [0.999, 2.003, 2.997, -4.002], "wrong": [1, 2, 3, -4.1]}
+        for name, elements in values.items():
+            write_safetensors(self.dir / f"{name}.safetensors", {"x": ("float32", [4], elements)})
+        (self.dir / "count.toml").write_text("[[count]]\nmatch = '*'\ncount = 1\n")
+        self.expect(1, "diff", "a.safetensors", "r.safetensors", "--rules", "count.toml")
+        by_rerun = ["r.safetensors", "--rules", "count.toml", "--rerun", "again.safetensors"]
+        done = self.expect(0, "diff", "a.safetensors", *by_rerun)
+        self.assertIn("exempt: 1 by noise of reruns", done.out)
+        self.assertTrue(done.out.endswith("1 compared: 0 passed, 1 exempt, 0 failed, 0 inherited; 0 not compared\n"), done.out)
+        self.expect(1, "diff", "wrong.safetensors", *by_rerun)
+        self.expect(1, "diff", "a.safetensors", *by_rerun, "--tolerance", "bitwise")
+        self.assertIn("none.safetensors", self.expect(2, "diff", "a.safetensors", "r.safetensors", "--rerun", "none.safetensors").err)
+
     def test_threads_change_nothing(self):
         values = [math.sin(i) for i in range(200_000)]
         write_npy(self.dir / "a.npy", "float32", [len(values)], values)

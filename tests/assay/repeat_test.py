@@ -11,7 +11,7 @@ from program import CaseTest, Test, environment, write_safetensors
 NOT_REPEATED = {"--help", "--json", "--jsonl", "--csv", "--html", "--junit", "--markdown", "--github", "--no-github", "--color", "--all",
                 "--threads", "--alone", "--only", "--actual", "--log-level", "--log-file"}
 # An option that is not here is given without a value.
-VALUES = {"--tolerance": "torch", "--rules": "rules.toml", "--dtype-hint": "bfloat16", "--raw": "float32:4", "--level": "report",
+VALUES = {"--tolerance": "torch", "--rules": "rules.toml", "--dtype-hint": "bfloat16", "--raw": "float32:4", "--rerun": "r.safetensors", "--level": "report",
           "--accumulator": "hopper", "--intermediate": "bfloat16"}
 
 

@@ -32,9 +32,10 @@ struct DiffVerb {
   OutputOptions output;
 };
 
-// Both sides, opened.
+// Both sides and reruns of the reference, opened.
 struct Dumps {
   std::unique_ptr<Dump> actual, reference;
+  std::vector<std::unique_ptr<Dump>> reruns = {};
 };
 
 Dumps open_dumps(const DiffVerb& verb, DiffOptions& options) {
@@ -54,6 +55,8 @@ Dumps open_dumps(const DiffVerb& verb, DiffOptions& options) {
   dumps.actual = open(verb.actual, true);
   dumps.reference = reference.get();
   for (Dump* dump : {dumps.actual.get(), dumps.reference.get()}) apply_layout(*dump, options.rules.layout());
+  for (const std::string& path : verb.reruns)
+    apply_layout(*dumps.reruns.emplace_back(open(path, false)), options.rules.layout());
   return dumps;
 }
 
@@ -68,15 +71,11 @@ Report compare(const Dumps& dumps, DiffOptions& options) {
 }
 
 // What reruns of the reference differ from it by.
-RerunNoise noise_of(const DiffVerb& verb, const Dump& reference, const DiffOptions& options) {
+RerunNoise noise_of(const Dumps& dumps, const DiffOptions& options) {
   RerunNoise noise;
-  for (const std::string& path : verb.reruns) {
-    OpenOptions how = open_options(verb.dtype_hint, verb.raw.empty() ? "" : verb.raw.back());
-    how.log = options.log;
-    const std::unique_ptr<Dump> rerun = open_dump(path, how);
-    apply_layout(*rerun, options.rules.layout());
-    add_rerun(noise, bitwise_difference(*rerun, reference, options.rules, options.threads, options.log));
-  }
+  for (const std::unique_ptr<Dump>& rerun : dumps.reruns)
+    add_rerun(noise,
+              bitwise_difference(*rerun, *dumps.reference, options.rules, options.threads, options.log));
   return noise;
 }
 
@@ -95,9 +94,7 @@ void declare(DiffVerb& verb, Options& options) {
                "judge every operator by its own recorded inputs, too: small and deep faults");
   options
       .option("--rerun", verb.reruns,
-              "a rerun of the reference with its sums in other orders: a failure within ten times their "
-              "difference "
-              "is exempt")
+              "the reference again, its sums in other orders: their difference is noise")
       .holds("DUMP");
   add_threads(options, verb.threads);
   options.flag("--alone", verb.alone, "judge everything here, also in a process that mpirun started")
@@ -134,7 +131,7 @@ int run(const DiffVerb& verb, const Options& given) {
     problem = sentence(e);
   }
   if (!processes.can_begin(problem)) return 2;
-  if (!verb.reruns.empty()) options.noise = [&] { return noise_of(verb, *dumps.reference, options); };
+  if (!verb.reruns.empty()) options.noise = [&] { return noise_of(dumps, options); };
   try {
     Report report = compare(dumps, options);
     return processes.is_first() ? write_report(std::move(report), output) : 0;

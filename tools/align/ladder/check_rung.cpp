@@ -30,11 +30,11 @@ std::string own_modes(const Rung& rung) {
   return other_functions(modes).empty() ? "" : to_string(rung.parallel);
 }
 
-// Integers say which experts were chosen: where they differ, all behind them does.
+// Integers say which experts were chosen: where they differ, a legal tie or not, all behind them does.
 bool chose_otherwise(const Report& report) {
   return std::ranges::any_of(report.findings, [](const Finding& f) {
     return f.id.phase == Phase::forward && f.id.slot == "output" && f.id.arg == "index" &&
-           !is_fine(f.verdict);
+           f.verdict != Verdict::passed && f.verdict != Verdict::ignored;
   });
 }
 
