@@ -220,8 +220,9 @@ class Origins {
   }
 
   // Ranks that disagree made the difference, unless what they made it from differs between them, too.
-  Origin replica_origin(std::size_t i, std::vector<std::size_t> inputs) {
+  Origin replica_origin(std::size_t i, const std::vector<std::size_t>& direct) {
     const Identity& id = findings_[i].id;
+    std::vector<std::size_t> inputs = direct;
     std::ranges::copy(inputs_.of_call(i), std::back_inserter(inputs));
     const auto torn = std::ranges::find_if(inputs, [&](std::size_t k) { return replicas_differ_[k]; });
     from_ = torn != inputs.end() ? *torn : none;
@@ -232,7 +233,9 @@ class Origins {
       return {Origin::Kind::unknown, nan_, "a parameter as it was before the run; nothing made it", ""};
     if (inputs_.hold_data(i, inputs))
       return {Origin::Kind::created, nan_,
-              fmt::format("the replicas of its inputs agree ({})", inputs_.names(inputs)), ""};
+              fmt::format("the replicas of its inputs agree ({})",
+                          inputs_.names(direct.empty() ? inputs : direct)),
+              ""};
     from_ = open_replicas_.inside(id);
     if (from_ == none) from_ = open_replicas_.before(id);
     if (from_ == none) return {Origin::Kind::created, nan_, "no replicas before it differ", ""};
