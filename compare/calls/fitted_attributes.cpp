@@ -24,7 +24,8 @@ CallVariant with(CallVariant variant, const Candidate& more) {
 
 Candidate number(std::string_view attribute, double value, int digits) {
   const std::string text = fmt::format("{:.{}g}", value, digits);
-  Candidate solved{.text = fmt::format("{} = {}", attribute, text)};
+  Candidate solved;
+  solved.text = fmt::format("{} = {}", attribute, text);
   solved.attributes.set(std::string(attribute), std::stod(text));
   return solved;
 }
