@@ -85,8 +85,8 @@ class HypothesesOf {
   }
 
   void arithmetics() {
-    admit("arithmetic", "float32 with sums in any order, float64 for a float64 result",
-          "docs/semantics.md; steps between may be kept in the dtype of the result");
+    admit("arithmetic", "float32, sums in any order",
+          "float64 for a float64 result; steps between may be kept in the dtype of the result");
     if (op_.narrowing != Narrowing::none)
       admit("arithmetic", "operands rounded to the dtype of the result", "torch.autocast");
     if (op_.narrowing == Narrowing::to_result_fp8)
@@ -100,6 +100,9 @@ class HypothesesOf {
   }
 
   void mistakes() {
+    if (op_.has_backward)
+      mistake("weights", "micro-batches that do not count once each",
+              "solved from a gradient that sums several");
     if (!op_.attributes.empty()) mistake("attribute", "one of the above", "where the reference has another");
     if (!op_.gain.empty()) mistake("gain", fmt::format("no {}", op_.gain), "left out");
     for (const Seen& row : op_.mistaken)

@@ -12,7 +12,7 @@ struct HypothesisRow {
   /// An admissible row makes a result right. A mistake is tried on a wrong one: if it makes the result within
   /// its bound it is the cause.
   bool admissible = true;
-  std::string kind;    ///< "attribute", "layout", "gain", "arithmetic" or "choice"
+  std::string kind;    ///< "attribute", "layout", "gain", "arithmetic", "choice" or "weights"
   std::string what;    ///< "eps = 1e-6"
   std::string source;  ///< who uses it, or who says so
 };
