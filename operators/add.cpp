@@ -14,6 +14,7 @@ struct Add : Binary {
       {"A=3x4,B="}, {"A=2x1x3,B=5x1", "alpha=-0.5"}, {"A=4,B=2x4", "alpha=3"}};
   static constexpr ExactFill exact_fill = ExactFill::small_integers;
   static constexpr bool sums_continue = true;
+  static constexpr Shares takes_shares = Shares::of_all;
 
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes& attr) {

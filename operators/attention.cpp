@@ -1,8 +1,12 @@
+#include <fmt/format.h>
+
+#include <cmath>
 #include <type_traits>
 
 #include "assay/golden/error.h"
 #include "assay/operators/engine/attention_mask.h"
-#include "assay/operators/engine/operator.h"
+#include "assay/operators/engine/list.h"
+#include "assay/operators/engine/recorded.h"
 
 namespace assay {
 namespace {
@@ -74,6 +78,31 @@ struct Attention {
        "mask,bias,sink,document_k,cu_seqlens_q,cu_seqlens_k,grad_lse"},
       {"B=2,H=3,L=1,D=2,G=1,S=4,V=1", "is_causal=true,alignment=\"bottom_right\"",
        "mask,bias,document_q,document_k,cu_seqlens_q,cu_seqlens_k"}};
+  static constexpr std::string_view linear_in = "v";
+  static constexpr Narrowing narrowing = Narrowing::to_result;
+  static constexpr SameAxis same_axis[] = {{"G", "H"}, {"S", "L"}};
+  static constexpr Seen seen[] = {{"is_causal", "true", "decoders"}};
+  static constexpr Layout layouts[] = {{"[s, b, h, d]", {1, 2, 0, 3}, "Megatron-LM"},
+                                       {"[b, s, h, d]", {0, 2, 1, 3}, "flash-attention"}};
+  static constexpr Solved solved[] = {{.attribute = "scale",
+                                       .by = Solved::By::candidates,
+                                       .how = "YaRN's (0.1 w ln s + 1)^2 / sqrt(D), w = 1 (DeepSeek-V3, Kimi "
+                                              "K2) or 0.707 (DeepSeek-V2), s as in "
+                                              "rope (arXiv:2309.00071 eq. 22, modeling_deepseek.py)"}};
+
+  static std::vector<Candidate> candidates(const Attributes&, InputShapes inputs, std::string_view) {
+    std::vector<Candidate> scales;
+    const InputShape* q = find_input(inputs, "q");
+    if (q == nullptr || q->shape.empty()) return scales;
+    for (const double s : seen_numbers(ops::rope, "yarn.factor")) {
+      for (const double w : {1., .707}) {
+        const double m = 0.1 * w * std::log(s) + 1;
+        const double scale = m * m / std::sqrt(static_cast<double>(q->shape.back()));
+        scales.push_back({{{"scale", scale}}, fmt::format("scale = {:.6g}", scale)});
+      }
+    }
+    return scales;
+  }
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     const Shape &q = shape_of_input(inputs, "q"), &k = shape_of_input(inputs, "k");

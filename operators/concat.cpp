@@ -1,3 +1,4 @@
+#include <numeric>
 #include <string>
 
 #include "assay/golden/error.h"
@@ -22,6 +23,14 @@ struct Concat {
   static constexpr Example examples[] = {
       {"x_0=2x3,x_1=4x3,x_2=1x3"}, {"x_0=2x3x2,x_1=2x5x2", "dim=-2"}, {"x_0=7"}};
   static constexpr ExactFill exact_fill = ExactFill::small_integers;
+  static constexpr Shares takes_shares = Shares::of_all;
+
+  static Shape dims_in_result(const Shape& x, const Shape&, const Attributes& a) {
+    Shape dims(x.size());
+    std::iota(dims.begin(), dims.end(), std::int64_t{0});
+    dims[axis(a.integer("dim"), x.size())] = not_in_result;
+    return dims;
+  }
 
   static std::string member(std::string_view list, std::int64_t k) {
     return std::string(list) + std::to_string(k);

@@ -23,6 +23,10 @@ struct CrossEntropy : ClassLoss {
       {"label_smoothing", "0", "s: share of the target that is spread over all classes"},
       {"reduction", "\"mean\"",
        "mean (over the weight of target, or the tokens of target_probs), sum or none"}};
+  static constexpr Seen seen[] = {
+      {"reduction", "\"none\"", "Megatron-LM, which masks the losses of tokens"},
+      {"reduction", "\"sum\"", "Hugging Face, where it divides by the tokens of all micro-batches"}};
+  static constexpr RecordedAs recorded_as[] = {{"logits", "input"}};  // torch.nn.CrossEntropyLoss
   static constexpr Arg args[] = {
       {"logits", "N*,V,D*", Role::input, -8, 8},
       {.name = "target",

@@ -21,6 +21,7 @@ struct Div : Binary {
                                          {"A=5,B=3x1", "rounding_mode=\"floor\""},
                                          {"A=6,B=1", "rounding_mode=\"trunc\""}};
   static constexpr ExactFill exact_fill = ExactFill::powers_of_two;
+  static constexpr Shares takes_shares = Shares::of_one;
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     Binary::bind(d, inputs, a);

@@ -26,7 +26,7 @@ struct Embedding {
   };
   static constexpr Example examples[] = {{"V=7,C=5,N=6"}, {"V=4,C=3,N=2x9"}};
   static constexpr ExactFill exact_fill = ExactFill::small_integers;
-  static constexpr bool sums_continue = true;
+  static constexpr bool sums_continue = true, makes_shares = true;
 
   // The row without gradient, or V if there is none.
   static std::int64_t padding(std::int64_t rows, const Attributes& a) {

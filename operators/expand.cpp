@@ -1,5 +1,7 @@
 #include "assay/golden/error.h"
+#include "assay/operators/engine/axes.h"
 #include "assay/operators/engine/copy.h"
+#include "assay/operators/engine/recorded.h"
 
 namespace assay {
 namespace {
@@ -15,6 +17,16 @@ struct Expand : Copy<Expand, true> {
   static constexpr Example examples[] = {
       {"X=3x1", "shape=[2,3,4]"}, {"X=1x5", "shape=[6,-1]"}, {"X=", "shape=[7]"}};
   static constexpr bool sums_continue = true;
+  static constexpr Shares takes_shares = Shares::of_all;
+
+  static void infer(Recorded& call) {
+    const Tensor* grad_y = call.input("grad_y");
+    const Shape& y = grad_y != nullptr ? grad_y->shape() : call.result.shape();
+    call.attributes.set("shape", std::vector<double>(y.begin(), y.end()));
+  }
+  static Shape dims_in_result(const Shape& x, const Shape& y, const Attributes&) {
+    return broadcast_dims(x, y);
+  }
 
   static Shape shape(const Shape& x, const Attributes& a) {
     const Shape wanted = a.integers("shape");

@@ -55,6 +55,7 @@ struct Gather {
   };
   static constexpr Example examples[] = {{"X=4x3,I=9x2"}, {"X=2x5x3,I=2x7x3", "dim=-2"}, {"X=,I="}};
   static constexpr ExactFill exact_fill = ExactFill::small_integers;
+  static constexpr SameAxis same_axis[] = {{"I", "X"}};
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     bind_gather(d, inputs, name, a.integer("dim"));

@@ -17,6 +17,7 @@ struct Gelu {
       {"approximate", "\"none\"", "none: erf; tanh: the approximation"}};
   static constexpr auto args = unary_args(-8, 8);
   static constexpr Example examples[] = {{"N=24"}, {"N=3x5", "approximate=\"tanh\""}};
+  static constexpr Seen seen[] = {{"approximate", "\"tanh\"", "GPT-2, Gemma"}};
 
   static void bind(Dims&, InputShapes, const Attributes& a) { function<double>(a); }
 

@@ -31,6 +31,11 @@ struct GroupNorm {
                                          {"N=3,C=4,D=2x3", "num_groups=4,eps=1e-6"},
                                          {"N=5,C=8,D=", "num_groups=2", "bias"},
                                          {"N=2,C=3,D=4", "", "weight,bias"}};
+  static constexpr Seen seen[] = {{"eps", "1e-5", "torch.nn.GroupNorm"},
+                                  {"eps", "1e-6", "Stable Diffusion's autoencoder"},
+                                  {"eps", "1e-3", "Keras"}};
+  static constexpr Solved solved[] = {any_epsilon};
+  static constexpr std::string_view gain = "weight";
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     const Shape& x = shape_of_input(inputs, "x");

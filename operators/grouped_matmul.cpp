@@ -25,6 +25,14 @@ struct GroupedMatMul : GroupedMatMulBase {
   static constexpr Example examples[] = {{"T=8,K=5,G=3,N=4"}, {"T=6,K=3,G=4,N=2", "transpose_weight=true"}};
   static constexpr ExactFill exact_fill = ExactFill::small_integers;
   static constexpr bool sums_continue = true;
+  static constexpr std::string_view linear_in = "x";
+  static constexpr Narrowing narrowing = Narrowing::to_result_fp8;
+  static constexpr Seen seen[] = {{"transpose_weight", "true", "Megatron-LM, PyTorch: [experts, out, in]"}};
+  static constexpr RecordedAs recorded_as[] = {{"w", "weight"},
+                                               {"group_sizes", "tokens_per_expert", made_around}};
+  static constexpr Rows rows = Rows::routed;
+  static constexpr SameAxis same_axis[] = {{"G", "T"}};
+  static constexpr bool makes_shares = true;
 
   static void certify(Tensors<float>& t, const Dims& d, const Attributes& a, Proofs& proofs) {
     const std::int64_t K = d.at("K"), N = d.at("N");

@@ -23,6 +23,9 @@ struct IndexSelect {
       {"A=,C=5,B=3,N=9"}, {"A=2x3,C=4,B=2,N=7", "dim=2"}, {"A=2,C=6,B=,N=3", "dim=-1"}};
   static constexpr ExactFill exact_fill = ExactFill::small_integers;
   static constexpr bool sums_continue = true;
+  static constexpr Shares takes_shares = Shares::of_all;
+  static constexpr Rows rows = Rows::routed;
+  static constexpr SameAxis same_axis[] = {{"R", "N"}, {"C", "N"}};
 
   // R*: the extent of dim in y; a scalar has none. "hits": the most that one index occurs.
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {

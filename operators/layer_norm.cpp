@@ -32,6 +32,13 @@ struct LayerNorm {
                                          {"N=2x3,C=16", "eps=1e-6"},
                                          {"N=5,C=2x4", "normalized_shape=[2,4]", "weight,bias"},
                                          {"N=4,C=3x5", "", "bias"}};
+  static constexpr Seen seen[] = {{"eps", "1e-5", "torch.nn.LayerNorm, GPT-2"},
+                                  {"eps", "1e-6", "ViT"},
+                                  {"eps", "1e-8", "the RMSNorm paper's code"},
+                                  {"eps", "1e-12", "BERT"},
+                                  {"eps", "1e-3", "Keras"}};
+  static constexpr Solved solved[] = {any_epsilon};
+  static constexpr std::string_view gain = "weight";
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) { bind_norm(name, d, inputs, a); }
 

@@ -24,6 +24,9 @@ struct LogSumExp {
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     bind_reduction(d, shape_of_input(inputs, "x"), a, "dims");
   }
+  static Shape dims_in_result(const Shape& x, const Shape&, const Attributes& a) {
+    return dims_left(x, a, "dims");
+  }
 
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes& a) {

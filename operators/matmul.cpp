@@ -33,6 +33,9 @@ struct MatMul {
   };
   static constexpr ExactFill exact_fill = ExactFill::small_integers;
   static constexpr bool sums_continue = true;
+  static constexpr std::string_view linear_in = "a";
+  static constexpr Narrowing narrowing = Narrowing::to_result;
+  static constexpr std::string_view with_parameter = "linear";  // as PyTorch and Megatron-LM store weights
 
   static std::string_view shape_of(const Arg& arg, const Attributes& a) {
     if (arg.name.ends_with("a") && a.flag("transpose_a")) return "A*,K,M*";

@@ -1,5 +1,5 @@
 #include "assay/golden/error.h"
-#include "assay/operators/engine/operator.h"
+#include "assay/operators/engine/recorded.h"
 #include "assay/operators/engine/router.h"
 #include "assay/operators/engine/silu.h"
 
@@ -46,6 +46,25 @@ struct MoeAuxLoss {
       {"N=4x2,E=3,K=1", "top_k=1,kind=\"sequence\",score=\"sigmoid\",coefficient=0.001",
        "group_tokens_per_expert,grad_y"},
       {"N=6,E=4,K=2", "top_k=2,kind=\"ep_group\",group_size=3", "index"}};
+  static constexpr Seen seen[] = {{"kind", "\"sequence\"", "DeepSeek-V3"},
+                                  {"score", "\"sigmoid\"", "DeepSeek-V3"}};
+  static constexpr RecordedAs recorded_as[] = {{"index", "index", made_around}};
+  static constexpr Rows rows = Rows::together;
+
+  // The loss sees its tokens by sequence; the choice was recorded as one list of tokens.
+  static void infer(Recorded& call) {
+    const Tensor *logits = call.input("logits"), *index = call.index("index");
+    if (index == nullptr || index->shape().empty()) return;
+    const std::int64_t K = index->shape().back();
+    call.attributes.set("top_k", static_cast<double>(K));
+    if (logits == nullptr || logits->shape().empty()) return;
+    Shape by_sequence = logits->shape();
+    by_sequence.back() = K;
+    if (element_count(by_sequence) != index->size()) return;
+    for (NamedTensor& input : call.inputs) {
+      if (input.name == "index") input.tensor = input.tensor.reshaped(by_sequence);
+    }
+  }
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     const Shape& logits = shape_of_input(inputs, "logits");

@@ -38,6 +38,7 @@ struct MoeCapacityDrop {
   static constexpr Example examples[] = {{"N=7,E=3", "top_k=1"},
                                          {"N=6,E=4", "top_k=2,drop_policy=\"position\",capacity_factor=0.5"},
                                          {"N=5,E=2", "top_k=1,pad_to_capacity=true,capacity_factor=1.5"}};
+  static constexpr Rows rows = Rows::together;
 
   static void bind(Dims&, InputShapes, const Attributes& a) {
     if (!a.has("top_k") || a.integer("top_k") < 1) {

@@ -27,6 +27,7 @@ struct MoeDispatch {
   static constexpr Example examples[] = {{"R=2,N=3,C=4,K=2", "num_experts=6", "placement"},
                                          {"R=3,N=2,C=1,K=3,E=4", "num_experts=4,order=\"rank\""}};
   static constexpr ExactFill exact_fill = ExactFill::small_integers;
+  static constexpr Rows rows = Rows::routed;
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) { bind_plan(name, d, inputs, a); }
 

@@ -1,6 +1,8 @@
+#include <algorithm>
+
 #include "assay/golden/error.h"
 #include "assay/operators/engine/moe_rows.h"
-#include "assay/operators/engine/operator.h"
+#include "assay/operators/engine/recorded.h"
 
 namespace assay {
 namespace {
@@ -31,6 +33,18 @@ struct MoePermute {
                                          {"N=2x3,C=2,K=3", "num_experts=5,num_out_tokens=13,top_k=3"}};
   static constexpr ExactFill exact_fill = ExactFill::small_integers;
   static constexpr bool sums_continue = true;
+  static constexpr RecordedAs recorded_as[] = {{"index", "index", made_around}};
+  static constexpr Rows rows = Rows::routed;
+  static constexpr SameAxis same_axis[] = {{"P", "N"}};
+
+  // Experts behind the last one chosen get nothing.
+  static void infer(Recorded& call) {
+    const Tensor* index = call.index("index");
+    if (call.output == "tokens_per_expert" && !call.result.shape().empty())
+      call.attributes.set("num_experts", static_cast<double>(call.result.shape().back()));
+    else if (index != nullptr && index->size() > 0)
+      call.attributes.set("num_experts", 1 + static_cast<double>(std::ranges::max(index->indices())));
+  }
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     const Shape& index = shape_of_input(inputs, "index");

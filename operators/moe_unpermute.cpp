@@ -1,6 +1,8 @@
+#include <algorithm>
+
 #include "assay/golden/error.h"
 #include "assay/operators/engine/moe_rows.h"
-#include "assay/operators/engine/operator.h"
+#include "assay/operators/engine/recorded.h"
 
 namespace assay {
 namespace {
@@ -32,6 +34,22 @@ struct MoeUnpermute {
                                          {"P=5,C=2", "top_k=2,num_tokens=4", "probs"}};
   static constexpr ExactFill exact_fill = ExactFill::small_integers;
   static constexpr bool sums_continue = true;
+  static constexpr std::string_view linear_in = "expert_out";
+  static constexpr Shares takes_shares = Shares::of_all;
+  static constexpr RecordedAs recorded_as[] = {{"sorted_index", "sorted_index", made_around}};
+  static constexpr Rows rows = Rows::routed;
+  static constexpr SameAxis same_axis[] = {{"P", "N"}};
+
+  // Rows that were weighted before come without probs: the place of a row is t K + k.
+  static void infer(Recorded& call) {
+    const Tensor *sorted = call.index("sorted_index"), *grad_y = call.input("grad_y");
+    const Shape& tokens = grad_y != nullptr ? grad_y->shape() : call.result.shape();
+    if (call.input("probs") != nullptr || sorted == nullptr || sorted->size() == 0) return;
+    if (tokens.empty() || tokens.front() == 0) return;
+    const std::int64_t N = tokens.front(), last = std::ranges::max(sorted->indices()) / N;
+    call.attributes.set("num_tokens", static_cast<double>(N));
+    call.attributes.set("top_k", static_cast<double>(last) + 1);
+  }
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     const InputShape* probs = find_input(inputs, "probs");

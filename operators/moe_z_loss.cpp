@@ -20,6 +20,7 @@ struct MoeZLoss {
       {.name = "grad_logits", .shape = "N*,E", .role = Role::grad_input, .terms = "E"},
   };
   static constexpr Example examples[] = {{"N=5,E=3"}, {"N=2x3,E=4", "coefficient=0.001", "grad_y"}};
+  static constexpr Rows rows = Rows::together;
 
   static void bind(Dims&, InputShapes inputs, const Attributes&) {
     const Shape& logits = shape_of_input(inputs, "logits");

@@ -12,6 +12,7 @@ struct NllLoss : ClassLoss {
   static constexpr std::string_view aliases[] = {"torch.nn.functional.nll_loss", "torch.nn.NLLLoss",
                                                  "NLLLoss", "NegativeLogLikelihoodLoss"};
   static constexpr Attribute attributes[] = {ignore_index, reduction};
+  static constexpr RecordedAs recorded_as[] = {{"log_probs", "input"}};  // torch.nn.NLLLoss
   static constexpr Arg args[] = {
       {"log_probs", "N*,V,D*", Role::input, -8, 0},
       {.name = "target", .shape = "N*,D*", .role = Role::index, .indexes = "V", .except = "ignore_index"},

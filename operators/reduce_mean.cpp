@@ -19,6 +19,9 @@ struct ReduceMean {
   };
   static constexpr Example examples[] = {
       {"S=3x5x7"}, {"S=5x11", "dims=[1]"}, {"S=2x3x4x5", "dims=[-1,1],keepdim=true"}};
+  static constexpr Seen seen[] = {{"dims", "-1", "over channels"},
+                                  {"dims", "0", "over tokens, as the gradient of a bias"},
+                                  {"keepdim", "true", "where the result meets its input again"}};
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     bind_reduction(d, shape_of_input(inputs, "x"), a, "dims");

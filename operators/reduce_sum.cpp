@@ -20,11 +20,18 @@ struct ReduceSum {
   };
   static constexpr Example examples[] = {
       {"S=3x5x7"}, {"S=5x37", "dims=[1]"}, {"S=2x3x4x2", "dims=[-1,1],keepdim=true"}};
+  static constexpr Seen seen[] = {{"dims", "-1", "over channels"},
+                                  {"dims", "0", "over tokens, as the gradient of a bias"},
+                                  {"keepdim", "true", "where the result meets its input again"}};
   static constexpr ExactFill exact_fill = ExactFill::small_integers;
-  static constexpr bool sums_continue = true;
+  static constexpr bool sums_continue = true, makes_shares = true;
+  static constexpr Shares takes_shares = Shares::of_all;
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     bind_reduction(d, shape_of_input(inputs, "x"), a, "dims");
+  }
+  static Shape dims_in_result(const Shape& x, const Shape&, const Attributes& a) {
+    return dims_left(x, a, "dims");
   }
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes& a) {

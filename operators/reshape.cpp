@@ -37,6 +37,24 @@ struct Reshape : Copy<Reshape> {
       {"shape", "null", "extents of y; one -1 is what the others leave"}};
   static constexpr Example examples[] = {
       {"X=4x6", "shape=[2,-1,3]"}, {"X=2x5", "shape=[10]"}, {"X=1", "shape=[]"}};
+  static constexpr Shares takes_shares = Shares::of_all;
+
+  // Dimension i of x is dimension j of y if as many elements stand before both; the last such i, for those
+  // before it have extent 1.
+  static Shape dims_in_result(const Shape& x, const Shape& y, const Attributes&) {
+    Shape of_y(y.size(), not_in_result), of_x(x.size(), not_in_result);
+    std::int64_t before_x = 1;
+    for (std::size_t i = 0; i < x.size(); before_x *= x[i++]) {
+      std::int64_t before_y = 1;
+      for (std::size_t j = 0; j < y.size(); before_y *= y[j++]) {
+        if (before_x == before_y && (y[j] != 1 || x[i] == 1)) of_y[j] = static_cast<std::int64_t>(i);
+      }
+    }
+    for (std::size_t j = y.size(); j-- > 0;) {
+      if (of_y[j] != not_in_result) of_x[static_cast<std::size_t>(of_y[j])] = static_cast<std::int64_t>(j);
+    }
+    return of_x;
+  }
 
   static Shape shape(const Shape& x, const Attributes& a) { return reshaped(x, a.integers("shape"), name); }
   static Positions from(const Shape&, const Shape& y, const Attributes&) {

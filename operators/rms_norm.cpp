@@ -30,6 +30,14 @@ struct RmsNorm {
                                          {"N=3,C=2x5"},
                                          {"N=5,C=2x4", "normalized_shape=[2,4]", "weight"}};
   static constexpr bool sums_continue = true;
+  static constexpr Seen seen[] = {{"eps", "1e-5", "TeleChat3, Llama"},
+                                  {"eps", "1e-6", "Qwen, DeepSeek-V3, T5"},
+                                  {"eps", "1e-8", "the RMSNorm paper's code"},
+                                  {"eps", "1e-12", "BERT's epsilon"},
+                                  {"eps", "1.1920928955078125e-07", "torch.nn.RMSNorm: 2^-23"},
+                                  {"eps", "1e-3", "Keras' epsilon"}};
+  static constexpr Solved solved[] = {any_epsilon};
+  static constexpr std::string_view gain = "weight";
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     bind_norm(name, d, inputs, a);

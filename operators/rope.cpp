@@ -4,6 +4,7 @@
 
 #include "assay/golden/error.h"
 #include "assay/operators/engine/axes.h"
+#include "assay/operators/engine/copy.h"
 #include "assay/operators/engine/operator.h"
 
 namespace assay {
@@ -42,6 +43,42 @@ struct Rope {
       {"A=2,T=5,B=,C=8", "style=\"interleaved\",rotary_dim=6,offset=3", "positions"},
       {"A=,T=4,B=2x2,C=6", "sequence_dim=0"},
       {"A=1,T=7,B=,C=64", "yarn.factor=40", "positions"}};
+  // Bases: rope_theta of config.json.
+  static constexpr Seen seen[] = {{"style", "\"half\"", "Hugging Face, Megatron-LM"},
+                                  {"style", "\"interleaved\"", "Meta's and DeepSeek's own code"},
+                                  {"base_theta", "10000", "RoFormer (arXiv:2104.09864), TeleChat3"},
+                                  {"base_theta", "500000", "Llama 3"},
+                                  {"base_theta", "1000000", "Mixtral, Qwen2, GLM-4.5"},
+                                  {"base_theta", "50000", "Moonlight, Kimi K2"},
+                                  {"base_theta", "100000", "DeepSeek-Coder"},
+                                  {"base_theta", "150000", "gpt-oss"},
+                                  {"base_theta", "5000000", "Yi"},
+                                  {"base_theta", "8000000", "Command R"},
+                                  {"base_theta", "10000000", "Qwen2.5-1M"},
+                                  {"sequence_dim", "-2", "torch's [b, h, s, d]"},
+                                  {"sequence_dim", "0", "Megatron-LM's [s, b, h, d]"},
+                                  {"sequence_dim", "1", "flash-attention's [b, s, h, d]"},
+                                  {"yarn.factor", "40", "DeepSeek-V3"},
+                                  {"yarn.factor", "32", "Kimi K2"},
+                                  {"yarn.mscale_all_dim", "1", "DeepSeek-V3, Kimi K2"}};
+  static constexpr std::string_view by_one = "positions that are off by one",
+                                    by_ranks = "positions that do not begin where the rank's tokens do";
+  static constexpr Seen mistaken[] = {
+      {"offset", "1", by_one},      {"offset", "-1", by_one},    {"offset", "2", by_ranks},
+      {"offset", "4", by_ranks},    {"offset", "8", by_ranks},   {"offset", "16", by_ranks},
+      {"offset", "32", by_ranks},   {"offset", "64", by_ranks},  {"offset", "128", by_ranks},
+      {"offset", "256", by_ranks},  {"offset", "512", by_ranks}, {"offset", "1024", by_ranks},
+      {"offset", "2048", by_ranks}, {"offset", "4096", by_ranks}};
+
+  // The turns of a position are a table that heads and sequences share.
+  static std::vector<std::int64_t> shared_roundings(const Shape& y, const Attributes& a) {
+    std::vector<std::int64_t> turns;
+    if (y.size() < 3 || y.back() == 0) return turns;
+    const std::size_t t = axis(a.integer("sequence_dim"), y.size());
+    const std::int64_t stride = strides_of(y)[t], C = y.back();
+    for (std::int64_t i = 0; i < element_count(y); ++i) turns.push_back(i / stride % y[t] * C + i % C);
+    return turns;
+  }
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     const Shape& x = shape_of_input(inputs, "x");

@@ -1,8 +1,10 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 
 #include "assay/golden/error.h"
-#include "assay/operators/engine/operator.h"
+#include "assay/operators/engine/recorded.h"
 #include "assay/operators/engine/router.h"
 #include "assay/operators/engine/silu.h"
 
@@ -44,7 +46,7 @@ struct RouterTopK {
       {.name = "chosen", .shape = "N*,K", .role = Role::index, .optional = true, .indexes = "E"},
       {"grad_weights", "N*,K", Role::grad_output},
       {.name = "weights", .shape = "N*,K", .role = Role::output, .terms = "normalised"},
-      {.name = "index", .shape = "N*,K", .role = Role::output_index},
+      {.name = "index", .shape = "N*,K", .role = Role::output_index, .gap = "selection_gap"},
       {.name = "selection_gap", .shape = "N*", .role = Role::output, .terms = "scored"},
       {.name = "grad_logits", .shape = "N*,E", .role = Role::grad_input, .terms = "E"},
   };
@@ -55,6 +57,56 @@ struct RouterTopK {
       {"N=3,E=8", "top_k=3,score=\"sigmoid\",groups=[4,2],group_top=2,scaling=1.5", "chosen"},
       {"N=5,E=4", "top_k=1,score=\"sigmoid\",normalize=false", "expert_bias,chosen"},
       {"N=6,E=4,K=1", "top_k=1,normalize=false", "expert_bias"}};  // of one, any choice is free of duplicates
+  static constexpr Seen seen[] = {{"score", "\"softmax\"", "Mixtral"},
+                                  {"score", "\"sigmoid\"", "DeepSeek-V3"},
+                                  {"pre_softmax", "false", "Megatron-LM by default, gpt-oss"},
+                                  {"normalize", "false", "DeepSeek-V2, Qwen1.5-MoE"},
+                                  {"scaling", "2.5", "DeepSeek-V3"}};
+  static constexpr Solved solved[] = {
+      {.attribute = "scaling", .by = Solved::By::factor},
+      {.attribute = "groups",
+       .by = Solved::By::candidates,
+       .how =
+           "every number of groups and of kept ones, by their two best (DeepSeek-V3) or their top_k / kept "
+           "(Megatron-LM)"}};
+  static constexpr RecordedAs recorded_as[] = {
+      {"weights", "probs"},
+      {"index", "indices"},
+      {"expert_bias", "e_score_correction_bias", "gate"},  // Hugging Face: with the projection to logits
+      {"chosen", "index", made_around}};
+
+  static void infer(Recorded& call) {
+    const Tensor* chosen = call.index("chosen");
+    const Shape& tokens = chosen != nullptr ? chosen->shape() : call.result.shape();
+    if (!tokens.empty()) call.attributes.set("top_k", static_cast<double>(tokens.back()));
+  }
+
+  // The choice shows score and groups, and nothing else.
+  static std::vector<Candidate> candidates(const Attributes& seen_beside, InputShapes inputs,
+                                           std::string_view output) {
+    std::vector<Candidate> grouped;
+    const InputShape* logits = find_input(inputs, "logits");
+    const bool shows = output == "index" || output == "selection_gap";
+    if (!seen_beside.values().empty() || !shows || logits == nullptr || logits->shape.empty()) return grouped;
+    const std::int64_t E = logits->shape.back();
+    for (std::int64_t n = 2; n < E; ++n) {
+      for (std::int64_t kept = 1; E % n == 0 && kept < n; ++kept) {
+        for (const char* score : {"softmax", "sigmoid"}) {
+          for (const bool by_two : {true, false}) {
+            Candidate c;
+            c.attributes = {
+                {"score", score},
+                {"groups", std::vector<double>{static_cast<double>(n), static_cast<double>(kept)}}};
+            if (by_two) c.attributes.set("group_top", 2.0);
+            c.text = fmt::format("score = \"{}\", {} of {} groups{}", score, kept, n,
+                                 by_two ? ", by their two best" : "");
+            grouped.push_back(std::move(c));
+          }
+        }
+      }
+    }
+    return grouped;
+  }
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     const Shape& logits = shape_of_input(inputs, "logits");

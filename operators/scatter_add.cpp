@@ -23,6 +23,7 @@ struct ScatterAdd {
   static constexpr Example examples[] = {
       {"X=4x3,I=9x2,S=9x2"}, {"X=2x5x3,I=2x7x3,S=4x7x3", "dim=-2"}, {"X=,I=,S="}};
   static constexpr ExactFill exact_fill = ExactFill::small_integers;
+  static constexpr SameAxis same_axis[] = {{"I", "X"}, {"S", "X"}};
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     bind_gather(d, inputs, name, a.integer("dim"));

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "assay/golden/error.h"
 #include "assay/operators/engine/axes.h"
@@ -24,6 +25,7 @@ struct Slice : Copy<Slice> {
                                          {"X=4x9", "starts=[-1,1],ends=[-4,100],dims=[1,0],steps=[-2,1]"},
                                          {"X=6", "starts=[10],steps=[-1]"},
                                          {"X=3x4", "starts=[2],ends=[1]"}};
+  static constexpr Shares takes_shares = Shares::of_all;
 
   struct Cut {
     std::int64_t start = 0, step = 1, count = 0;
@@ -40,6 +42,20 @@ struct Slice : Copy<Slice> {
     return positions;
   }
 
+  static std::vector<std::int64_t> cut_dims(const Attributes& a) {
+    if (a.has("dims")) return a.integers("dims");
+    std::vector<std::int64_t> leading(a.list("starts").size());
+    std::iota(leading.begin(), leading.end(), std::int64_t{0});
+    return leading;
+  }
+
+  static Shape dims_in_result(const Shape& x, const Shape&, const Attributes& a) {
+    Shape dims(x.size());
+    std::iota(dims.begin(), dims.end(), std::int64_t{0});
+    for (const std::int64_t dim : cut_dims(a)) dims[axis(dim, x.size())] = not_in_result;
+    return dims;
+  }
+
   static std::vector<Cut> cuts(const Shape& x, const Attributes& a) {
     std::vector<Cut> all;
     for (const std::int64_t extent : x) all.push_back({.count = extent});
@@ -48,9 +64,8 @@ struct Slice : Copy<Slice> {
       if (size != starts.size())
         throw Error("slice: {} has {} entries, starts {}; expected as many", attribute, size, starts.size());
     };
-    std::vector<std::int64_t> dims(starts.size()), steps(starts.size(), 1), ends;
-    for (std::size_t i = 0; i < dims.size(); ++i) dims[i] = static_cast<std::int64_t>(i);
-    if (a.has("dims")) dims = a.integers("dims");
+    const std::vector<std::int64_t> dims = cut_dims(a);
+    std::vector<std::int64_t> steps(starts.size(), 1), ends;
     if (a.has("steps")) steps = a.integers("steps");
     if (a.has("ends")) ends = bounded(a, "ends");
     fits("dims", dims.size());

@@ -21,6 +21,9 @@ struct Softmax {
   };
   static constexpr Example examples[] = {
       {"A=4,C=15,B="}, {"A=2,C=5,B=3", "dim=1"}, {"A=,C=6,B=2x2", "dim=-3"}};
+  static constexpr Seen seen[] = {{"dim", "-2", "keys before the last dimension"},
+                                  {"dim", "1", "classes behind the batch, where PyTorch's losses have them"},
+                                  {"dim", "0", "a tensor without a batch"}};
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     bind_axis(d, shape_of_input(inputs, "x"), a.integer("dim"));

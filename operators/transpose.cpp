@@ -20,6 +20,7 @@ struct Transpose : Copy<Transpose> {
       {"dim1", "null", "the other one"}};
   static constexpr Example examples[] = {
       {"X=3x5x4", "perm=[2,0,1]"}, {"X=2x3x4", "dim0=0,dim1=-1"}, {"X=6x7"}, {"X=5"}};
+  static constexpr Shares takes_shares = Shares::of_all;
 
   // Which dimension of x each one of y is.
   static std::vector<std::size_t> permutation(std::size_t rank, const Attributes& a) {
@@ -41,6 +42,13 @@ struct Transpose : Copy<Transpose> {
       std::ranges::reverse(perm);
     }
     return perm;
+  }
+
+  static Shape dims_in_result(const Shape& x, const Shape&, const Attributes& a) {
+    const std::vector<std::size_t> perm = permutation(x.size(), a);
+    Shape dims(x.size());
+    for (std::size_t d = 0; d < perm.size(); ++d) dims[perm[d]] = static_cast<std::int64_t>(d);
+    return dims;
   }
 
   static Shape shape(const Shape& x, const Attributes& a) {

@@ -111,7 +111,7 @@ class NoiseOf {
 // error as a whole exceeds `improbable` roots of the squares once in 4e13 tensors (Hoeffding's inequality).
 std::optional<JudgedCall::Compared> JudgedCall::compare_in_any_blocks(const CallVariant& variant) const {
   const bool has_ranks = std::ranges::any_of(summands_, [](const Summand& c) { return !c.cuts.empty(); });
-  if (!variant.fp8 || !has_ranks || summands_.size() < 2 || op().name != "grouped_matmul" ||
+  if (!variant.fp8 || !has_ranks || summands_.size() < 2 || op().rows != Rows::routed ||
       summands_.front().output != "grad_w")
     return std::nullopt;
   const Arithmetic how = {.tokens = TokenBlocks::unknown};

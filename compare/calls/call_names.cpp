@@ -8,18 +8,6 @@ namespace {
 
 using TensorList = CallNames::TensorList;
 
-// Names that recorders have for what the operator calls otherwise.
-struct Alias {
-  std::string_view op, declared, recorded;
-};
-constexpr Alias aliases[] = {
-    {"router_topk", "weights", "probs"},
-    {"router_topk", "index", "indices"},
-    {"grouped_matmul", "w", "weight"},
-    {"cross_entropy", "logits", "input"},  // the arguments of PyTorch's modules
-    {"nll_loss", "log_probs", "input"},
-};
-
 // An operator by the name that a recorder has for it: PyTorch's modules by their class alone, and methods of
 // tensors as the function they stand for ("torch.Tensor.__mul__").
 const Operator* recorded_operator(std::string_view name) {
@@ -41,15 +29,19 @@ bool is_output(Role role) {
 }
 
 std::string_view declared_name(const Operator& op, std::string_view recorded) {
-  for (const Alias& a : aliases) {
-    if (a.op == op.name && a.recorded == recorded) return a.declared;
-  }
-  return recorded;
+  const auto row = std::ranges::find_if(
+      op.recorded_as, [&](const RecordedAs& r) { return r.module.empty() && r.name == recorded; });
+  return row == op.recorded_as.end() ? recorded : row->arg;
 }
 
 const Arg* find_arg(const Operator& op, std::string_view name) {
   const auto found = std::ranges::find(op.args, name, &Arg::name);
   return found == op.args.end() ? nullptr : &*found;
+}
+
+// The parameter of an operator whose parameters are named after results.
+const Arg& weight(const Operator& op) {
+  return *std::ranges::find(op.args, Role::param, &Arg::role);
 }
 
 // The result that a call has first of all.
@@ -94,11 +86,6 @@ bool may_have(const Arg& arg, const Shape& shape) {
   return static_cast<std::size_t>(dims) == shape.size();
 }
 
-// The results of a router that follow from which experts it took, not those that say which.
-bool of_choice(std::string_view result) {
-  return result == "weights" || result == "selection_gap";
-}
-
 std::string without_suffix(const std::string& arg) {
   constexpr std::string_view suffix = ".unreduced";
   return arg.ends_with(suffix) ? arg.substr(0, arg.size() - suffix.size()) : arg;
@@ -112,12 +99,17 @@ std::string_view own_result(std::string_view param) {
 
 }  // namespace
 
+bool is_own_result(const Operator& op, const RecordedAs& row) {
+  const Arg* arg = row.module == made_around ? find_arg(op, row.name) : nullptr;
+  return arg != nullptr && is_output(arg->role);
+}
+
 const Operator* CallNames::operator_of(const TensorList& call, const TensorList& module) {
   for (const LogicalTensor* t : call) {
     if (t->op.empty()) continue;
     const Operator* op = recorded_operator(t->op);
-    const bool is_linear = op != nullptr && op->name == "matmul" && !in_slot(module, "param").empty();
-    return is_linear ? known_operator("linear") : op;
+    const bool is_other = op != nullptr && !op->with_parameter.empty() && !in_slot(module, "param").empty();
+    return is_other ? known_operator(op->with_parameter) : op;
   }
   return nullptr;
 }
@@ -181,15 +173,15 @@ std::optional<std::vector<RecordedCall>> CallNames::backward(const LogicalTensor
 std::string CallNames::gradient_name(const LogicalTensor& gradient) const {
   const std::string param = without_suffix(gradient.id.arg);
   if (gradient.id.slot != "grad_input") {
-    if (!is_linear()) return "grad_" + std::string(declared_name(op_, param));
-    return param == "bias" ? "grad_b" : "grad_w";
+    const std::string_view name = declared_name(op_, param);
+    return "grad_" +
+           std::string(op_.fused_by_name && find_arg(op_, name) == nullptr ? weight(op_).name : name);
   }
   const auto numbered = std::ranges::find(
       positions_, param, [](const RecordedCall::Input& p) -> std::string_view { return p.tensor->id.arg; });
   if (numbered != positions_.end()) return "grad_" + numbered->name;
-  if (is_linear()) return "grad_x";
-  if (find_arg(op_, "grad_" + param) != nullptr || required_inputs(op_, Role::input) != 1)
-    return "grad_" + param;
+  const bool is_named = find_arg(op_, "grad_" + param) != nullptr || required_inputs(op_, Role::input) != 1;
+  if (is_named && !op_.fused_by_name) return "grad_" + param;
   const auto x = std::ranges::find_if(op_.args, [](const Arg& a) { return a.role == Role::input; });
   return "grad_" + std::string(x->name);
 }
@@ -197,8 +189,8 @@ std::string CallNames::gradient_name(const LogicalTensor& gradient) const {
 // The forward results, as they were recorded, whose gradients make this one.
 std::vector<std::string> CallNames::results_behind(const LogicalTensor& gradient) const {
   const bool is_grad_input = gradient.id.slot == "grad_input";
-  const std::string own(is_linear() && !is_grad_input ? own_result(without_suffix(gradient.id.arg))
-                                                      : std::string_view());
+  const std::string own(op_.fused_by_name && !is_grad_input ? own_result(without_suffix(gradient.id.arg))
+                                                            : std::string_view());
   if (gradients_.empty()) return {own};
   const bool has_twin = is_grad_input && with_arg(gradients_, gradient.id.arg) != nullptr;
   std::vector<std::string> results;
@@ -215,7 +207,7 @@ std::string_view CallNames::output_name(std::string_view recorded) const {
   const Arg* arg = find_arg(op_, name);
   if (arg != nullptr && is_output(arg->role)) return name;
   // Of an operator with one result the recorder's name for it does not matter.
-  const bool is_alone = with_arg(inputs_, recorded) != nullptr || outputs_.size() <= 1 || is_linear();
+  const bool is_alone = with_arg(inputs_, recorded) != nullptr || outputs_.size() <= 1 || op_.fused_by_name;
   return is_alone ? main_output(op_).name : std::string_view();
 }
 
@@ -227,20 +219,22 @@ const LogicalTensor* CallNames::input(const Arg& arg, std::string_view result) c
 }
 
 const LogicalTensor* CallNames::named_input(const Arg& arg, std::string_view result) const {
-  if (is_linear() && arg.name == "w") {
+  if (op_.fused_by_name && arg.name == weight(op_).name) {
     const LogicalTensor* given = with_arg(inputs_, arg.name);  // the weight of another module
     return given != nullptr ? given : weight_of(params_, result);
   }
-  if (is_linear() && arg.name == "b") return with_arg(params_, "bias");
   for (const TensorList* call : {&inputs_, &params_, &states_}) {
     for (const LogicalTensor* t : *call) {
       if (declared_name(op_, t->id.arg) == arg.name && may_have(arg, t->shape)) return t;
     }
   }
-  // What a router made of its own choice does not depend on how it chose.
-  if (op_.name == "router_topk" && arg.name == "chosen" && of_choice(output_name(result))) {
+  // What a call made of its own choice does not depend on how it chose.
+  const Arg* made = find_arg(op_, output_name(result));
+  const auto choice = std::ranges::find_if(
+      op_.recorded_as, [&](const RecordedAs& row) { return row.arg == arg.name && is_own_result(op_, row); });
+  if (made != nullptr && made->role == Role::output && choice != op_.recorded_as.end()) {
     const auto index = std::ranges::find_if(
-        outputs_, [&](const LogicalTensor* t) { return declared_name(op_, t->id.arg) == "index"; });
+        outputs_, [&](const LogicalTensor* t) { return declared_name(op_, t->id.arg) == choice->name; });
     if (index != outputs_.end()) return *index;
   }
   // A router records its logits as a result of its own.

@@ -9,13 +9,15 @@
 
 namespace assay {
 
+/// Whether an index is one that the call makes itself: it is an input only if the call was told its choice.
+bool is_own_result(const Operator&, const RecordedAs&);
+
 /// Translates the recorded names of one call into the argument and result names of its operator.
 class CallNames {
  public:
   using TensorList = std::vector<const LogicalTensor*>;
 
-  /// Returns the operator of a call; nullptr if it is not known. A matmul with a parameter is a linear layer,
-  /// y = x w^T, as PyTorch and Megatron store weights.
+  /// Returns the operator of a call; nullptr if it is not known.
   /// @param call    all recorded tensors of the call, forward and backward
   /// @param module  parameters and states of the module
   static const Operator* operator_of(const TensorList& call, const TensorList& module);
@@ -29,7 +31,6 @@ class CallNames {
   std::optional<std::vector<RecordedCall>> backward(const LogicalTensor& gradient) const;
 
  private:
-  bool is_linear() const { return op_.name == "linear"; }
   void name_positions();
   std::string_view output_name(std::string_view recorded) const;
   std::string gradient_name(const LogicalTensor&) const;

@@ -2,72 +2,32 @@
 
 #include <fmt/format.h>
 
-#include "assay/compare/calls/fp8_operands.h"
-#include "assay/compare/calls/published_values.h"
+#include <algorithm>
+
 #include "assay/operators/engine/fp8_codes.h"
 #include "assay/operators/engine/golden.h"
 
 namespace assay {
 namespace {
 
-// Values of an attribute that no recorder writes; the first is the operator's default.
+// Values of an attribute as texts, the default first.
 struct Choice {
-  std::string_view op, attribute;
-  std::vector<std::string> values;
+  std::string_view attribute;
+  std::vector<std::string_view> values;
 };
 
-template <class Values>
-std::vector<std::string> texts_of(const Values& values) {
-  std::vector<std::string> texts;
-  for (const double v : values) texts.push_back(fmt::format("{:.15g}", v));
-  return texts;
+std::vector<Choice> choices_of(const Operator& op) {
+  std::vector<Choice> choices;
+  for (const Seen& row : op.seen) {
+    const std::string_view initial =
+        std::ranges::find(op.attributes, row.attribute, &Attribute::name)->initial;
+    if (std::ranges::find(choices, row.attribute, &Choice::attribute) == choices.end())
+      choices.push_back({row.attribute, {initial}});
+    const auto choice = std::ranges::find(choices, row.attribute, &Choice::attribute);
+    if (parse_attribute(row.value) != parse_attribute(initial)) choice->values.push_back(row.value);
+  }
+  return choices;
 }
-
-std::vector<std::string> yarn_texts() {
-  std::vector<std::string> texts = texts_of(yarn_factors);
-  texts.insert(texts.begin(), "null");
-  return texts;
-}
-
-// Epsilons: 1e-5 TeleChat3, Llama, torch.nn.LayerNorm; 1e-6 Qwen, DeepSeek-V3, T5; 1e-8 the RMSNorm paper's
-// code; 1e-12 BERT; 1e-3 Keras; 2^-23 torch.nn.RMSNorm. Any other is fitted
-// (JudgedCall::with_fitted_epsilon).
-const std::vector<Choice>& choices() {
-  static const std::vector<Choice> list = {
-      {"rms_norm", "eps", {"1e-5", "1e-6", "1e-8", "1e-12", "1.1920928955078125e-07", "1e-3"}},
-      {"layer_norm", "eps", {"1e-5", "1e-6", "1e-8", "1e-12", "1e-3"}},
-      {"group_norm", "eps", {"1e-5", "1e-6", "1e-3"}},
-      // Halves: Hugging Face, Megatron; interleaved: Meta's and DeepSeek's own code.
-      {"rope", "style", {"\"half\"", "\"interleaved\""}},
-      {"rope", "base_theta", texts_of(rope_bases)},
-      // Torch's [b, h, s, d], Megatron's [s, b, h, d], flash-attention's [b, s, h, d].
-      {"rope", "sequence_dim", {"-2", "0", "1"}},
-      {"rope", "yarn.factor", yarn_texts()},
-      {"rope", "yarn.mscale_all_dim", {"0", "1"}},
-      {"attention", "is_causal", {"false", "true"}},
-      {"cross_entropy", "reduction", {"\"mean\"", "\"none\"", "\"sum\""}},
-      // Mixtral scores by softmax, DeepSeek-V3 by sigmoid, normalised and scaled by 2.5.
-      {"router_topk", "score", {"\"softmax\"", "\"sigmoid\""}},
-      {"router_topk", "pre_softmax", {"true", "false"}},
-      {"router_topk", "normalize", {"true", "false"}},
-      {"router_topk", "scaling", {"1", "2.5"}},
-      // [experts, in, out], or [experts, out, in] as Megatron and PyTorch store weights.
-      {"grouped_matmul", "transpose_weight", {"false", "true"}},
-      {"moe_aux_loss", "kind", {"\"micro_batch\"", "\"sequence\""}},
-      {"moe_aux_loss", "score", {"\"softmax\"", "\"sigmoid\""}},
-      {"softmax", "dim", {"-1", "-2", "1", "0"}},
-      {"log_softmax", "dim", {"-1", "-2", "1", "0"}},
-      {"reduce_sum", "dims", {"null", "-1", "0"}},
-      {"reduce_sum", "keepdim", {"false", "true"}},
-      {"reduce_mean", "dims", {"null", "-1", "0"}},
-      {"reduce_mean", "keepdim", {"false", "true"}},
-      {"gelu", "approximate", {"\"none\"", "\"tanh\""}},
-  };
-  return list;
-}
-
-// torch's [.., heads, tokens, width], Megatron's [s, b, h, d], flash-attention's [b, s, h, d].
-const Shape attention_layouts[] = {{}, {1, 2, 0, 3}, {0, 2, 1, 3}};
 
 void add(std::string& text, const std::string& more) {
   text += (text.empty() ? "" : ", ") + more;
@@ -93,10 +53,9 @@ void add_fp8(std::vector<CallVariant>& variants) {
 
 std::vector<CallVariant> variants_of(const Operator& op) {
   std::vector<CallVariant> variants(1);
-  for (const Choice& choice : choices()) {
-    if (choice.op != op.name) continue;
+  for (const Choice& choice : choices_of(op)) {
     std::vector<CallVariant> wider;
-    for (const std::string& value : choice.values) {
+    for (const std::string_view value : choice.values) {
       for (CallVariant variant : variants) {
         if (value != choice.values.front()) {
           variant.attributes.set(std::string(choice.attribute), parse_attribute(value));
@@ -107,39 +66,31 @@ std::vector<CallVariant> variants_of(const Operator& op) {
     }
     variants = std::move(wider);
   }
-  if (op.name.ends_with("_norm")) add_scaled(variants, CallVariant::Weight::plus_one, "weight + 1");
-  if (has_fp8_operands(op)) add_fp8(variants);
-  if (op.name != "attention") return variants;
-  std::vector<CallVariant> laid_out;
-  for (const Shape& layout : attention_layouts) {
-    for (CallVariant variant : variants) {
-      variant.permutation = layout;
-      if (!layout.empty()) add(variant.text, layout.front() == 1 ? "[s, b, h, d]" : "[b, s, h, d]");
-      laid_out.push_back(std::move(variant));
-    }
+  if (!op.gain.empty()) add_scaled(variants, CallVariant::Weight::plus_one, fmt::format("{} + 1", op.gain));
+  if (op.narrowing == Narrowing::to_result_fp8) add_fp8(variants);
+  for (std::size_t i = 0, count = variants.size(); i < count * op.layouts.size(); ++i) {
+    const Layout& layout = op.layouts[i / count];
+    variants.push_back(variants[i % count]);
+    variants.back().permutation.assign(layout.order.begin(), layout.order.end());
+    add(variants.back().text, std::string(layout.dims));
   }
-  return laid_out;
+  return variants;
 }
 
 std::vector<CallVariant> mistakes_for(const Operator& op, const CallVariant& right) {
-  // Positions off by one, and by what sequence-parallel ranks hold.
-  constexpr double offsets[] = {1, -1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096};
   std::vector<CallVariant> mistakes;
   for (CallVariant& variant : variants_of(op)) {
     if (variant.text != right.text) mistakes.push_back(std::move(variant));
   }
-  if (op.name.ends_with("_norm")) {
-    std::vector<CallVariant> bare = {right};
-    bare.front().weight = CallVariant::Weight::as_recorded;
-    add_scaled(bare, CallVariant::Weight::left_out, "no weight");
-    mistakes.push_back(bare.back());
+  if (!op.gain.empty()) {
+    mistakes.push_back(right);
+    mistakes.back().weight = CallVariant::Weight::left_out;
+    add(mistakes.back().text, fmt::format("no {}", op.gain));
   }
-  if (op.name != "rope") return mistakes;
-  for (const double offset : offsets) {
-    CallVariant variant = right;
-    variant.attributes.set("offset", offset);
-    add(variant.text, fmt::format("offset = {}", offset));
-    mistakes.push_back(std::move(variant));
+  for (const Seen& row : op.mistaken) {
+    mistakes.push_back(right);
+    mistakes.back().attributes.set(std::string(row.attribute), parse_attribute(row.value));
+    add(mistakes.back().text, fmt::format("{} = {}", row.attribute, row.value));
   }
   return mistakes;
 }

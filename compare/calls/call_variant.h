@@ -11,9 +11,9 @@
 
 namespace assay {
 
-/// The unrecorded part of a call: its attributes, and the order of dimensions in the tensors of attention.
+/// The unrecorded part of a call: its attributes, and the order of dimensions in its tensors.
 struct CallVariant {
-  /// The scale of a norm. Some frameworks store the weight minus 1 (layernorm_zero_centered_gamma).
+  /// The operator's gain. Some frameworks store it minus 1 (layernorm_zero_centered_gamma).
   enum class Weight : std::uint8_t { as_recorded, plus_one, left_out };
 
   Attributes attributes;
@@ -24,12 +24,12 @@ struct CallVariant {
   bool fp8 = false;  ///< a product of float8_e4m3fn operands with a scale for each block (fp8_operands.h)
 };
 
-/// Returns the variants that occur in training, defaults first: combinations of norm epsilons, RoPE bases,
-/// styles and dimensions, causal masks, layouts, router scores and fp8 operands.
+/// Returns the variants that occur in training, defaults first: the combinations of what the operator
+/// declares as seen, of its layouts, of a gain that is stored minus 1 and of fp8 operands.
 std::vector<CallVariant> variants_of(const Operator&);
 
-/// Returns the variants that a fault may have used instead of the right one: all others, and RoPE at other
-/// positions.
+/// Returns the variants that a fault may have used instead of the right one: all others, the right one
+/// without its gain, and what the operator declares as mistaken.
 std::vector<CallVariant> mistakes_for(const Operator&, const CallVariant& right);
 
 /// The ends of fp8 blocks along the tokens. Sequence parallelism gathers the tokens first, so that no block

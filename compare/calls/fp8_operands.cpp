@@ -114,7 +114,7 @@ std::vector<Stretch> experts_of(const Tensor* sizes, std::int64_t rows) {
   std::int64_t begin = 0;
   for (const std::int64_t size : sizes->indices()) {
     if (size < 0 || size > rows - begin)
-      throw Error("grouped_matmul: a group of {} rows, where {} are left", size, rows - begin);
+      throw Error("group_sizes: a group of {} rows, where {} are left", size, rows - begin);
     experts.emplace_back(begin, begin + size);
     begin += size;
   }
@@ -129,10 +129,6 @@ Tensor columns_of(const NamedTensor& x, const std::vector<Stretch>& experts, con
 }
 
 }  // namespace
-
-bool has_fp8_operands(const Operator& op) {
-  return op.name == "linear" || op.name == "grouped_matmul";
-}
 
 void take_fp8(const std::string& output, std::vector<NamedTensor>& inputs, const std::vector<CutInput>& cuts,
               TokenBlocks tokens) {

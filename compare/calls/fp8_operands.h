@@ -8,9 +8,6 @@
 
 namespace assay {
 
-/// Whether DeepSeek-V3 computes the operator in fp8: linear and grouped_matmul.
-bool has_fp8_operands(const Operator&);
-
 /// Replaces the operands of `output` by their values after fp8 quantization, as DeepSeek-V3 does it
 /// (arXiv:2412.19437 sec. 3.3.2, 3.5.2). Activations and gradients have one scale per 128 elements along the
 /// summed dimension, weights one per 128 x 128. For the gradient by w, the quantized x of the forward pass is

@@ -8,6 +8,7 @@
 #include "assay/dumps/layout/layout.h"
 #include "assay/golden/bound.h"
 #include "assay/golden/error.h"
+#include "assay/operators/engine/recorded.h"
 
 namespace assay {
 namespace {
@@ -62,28 +63,20 @@ JudgedCall::JudgedCall(const Dump& dump, std::vector<RecordedCall> calls, Tensor
     for (const RecordedCall::Input& input : recorded.inputs)  // parameters are of none
       summand.micro_batch = std::max(summand.micro_batch, input.tensor->id.micro_batch);
     summand.shared = shared_sums(*summand.op, summand.output, summand.cuts);
-    reshape_token_index(summand);
+    if (recorded.op->infer != nullptr) {
+      Recorded call{summand.inputs, summand.output, result_};
+      recorded.op->infer(call);
+      summand.inferred = std::move(call.attributes);
+    }
     summands_.push_back(std::move(summand));
   }
   sample_rows(worst);
 }
 
-// The loss of a router sees its tokens by sequence, its choice was recorded as one list of tokens.
-void JudgedCall::reshape_token_index(Summand& summand) {
-  const Tensor* logits = find_tensor(summand.inputs, "logits");
-  if (summand.op->name != "moe_aux_loss" || logits == nullptr || logits->shape().empty()) return;
-  for (NamedTensor& input : summand.inputs) {
-    if (input.name != "index" || input.tensor.shape().empty()) continue;
-    Shape shape = logits->shape();
-    shape.back() = input.tensor.shape().back();
-    if (element_count(shape) == input.tensor.size()) input.tensor = input.tensor.reshaped(shape);
-  }
-}
-
 void JudgedCall::sample_rows(std::int64_t worst) {
   if (summands_.size() != 1 || work() <= enough_work) return;
   Summand& summand = summands_.front();
-  if (summand.op->name.starts_with("moe_")) return;  // places and losses of its rows count all of them
+  if (summand.op->rows != Rows::apart) return;
   const auto has_rows = [](const Arg& arg) {
     return arg.shape.starts_with("N*,") && arg.shape.find(',', 3) == std::string_view::npos;
   };
@@ -146,7 +139,7 @@ std::vector<NamedTensor> JudgedCall::inputs_of(const Summand& summand, const Cal
                                                const Arithmetic& how) const {
   std::vector<NamedTensor> inputs = summand.inputs;
   for (NamedTensor& input : inputs) {
-    if (input.name == "weight" && variant.weight != CallVariant::Weight::as_recorded)
+    if (input.name == summand.op->gain && variant.weight != CallVariant::Weight::as_recorded)
       input.tensor = scale_of(input.tensor, variant.weight);
     input.tensor = permuted(input.tensor, variant.permutation);
     if (how.inputs) input.tensor = rounded(input.tensor, *how.inputs, how.rounding);
@@ -155,37 +148,9 @@ std::vector<NamedTensor> JudgedCall::inputs_of(const Summand& summand, const Cal
   return inputs;
 }
 
-Attributes JudgedCall::attributes_of(const Summand& summand, const CallVariant& variant) const {
+Attributes JudgedCall::attributes_of(const Summand& summand, const CallVariant& variant) {
   Attributes attributes = variant.attributes;
-  const auto extent = [&](const Tensor& t) {
-    if (t.shape().empty()) throw Error("{}: a single number, expected a last dimension", summand.op->name);
-    return static_cast<double>(t.shape().back());
-  };
-  const auto given = [&](const char* name) { return find_tensor(summand.inputs, name); };
-  if (summand.op->name == "router_topk" && !result_.shape().empty())
-    attributes.set("top_k", extent(given("chosen") != nullptr ? *given("chosen") : result_));
-  if (summand.op->name == "moe_aux_loss" && given("index") != nullptr)
-    attributes.set("top_k", extent(*given("index")));
-  // Weighted before, by probs that it has not: the place of a row is t K + k.
-  if (summand.op->name == "moe_unpermute" && given("probs") == nullptr && given("sorted_index") != nullptr) {
-    const Tensor& tokens = given("grad_y") != nullptr ? *given("grad_y") : result_;
-    const std::vector<std::int64_t> places = given("sorted_index")->indices();
-    if (!tokens.shape().empty() && tokens.shape().front() > 0 && !places.empty()) {
-      const std::int64_t N = tokens.shape().front();
-      attributes.set("num_tokens", static_cast<double>(N));
-      const std::int64_t last = std::ranges::max(places) / N;
-      attributes.set("top_k", static_cast<double>(last) + 1);
-    }
-  }
-  if (summand.op->name == "expand") {
-    const Shape& shape = given("grad_y") != nullptr ? given("grad_y")->shape() : result_.shape();
-    attributes.set("shape", std::vector<double>(shape.begin(), shape.end()));
-  }
-  // Experts behind the last one chosen get nothing.
-  if (summand.op->name == "moe_permute" && summand.output == "tokens_per_expert" && !result_.shape().empty())
-    attributes.set("num_experts", extent(result_));
-  else if (summand.op->name == "moe_permute" && given("index") != nullptr && given("index")->size() > 0)
-    attributes.set("num_experts", 1 + static_cast<double>(std::ranges::max(given("index")->indices())));
+  for (const auto& [name, value] : summand.inferred.values()) attributes.set(name, value);
   return attributes;
 }
 
@@ -212,8 +177,7 @@ std::vector<Arithmetic> JudgedCall::admissible_arithmetics(const CallVariant& va
     if (!has_ranks || summands_.front().output != "grad_w") return {};
     return {{.tokens = TokenBlocks::cut}};
   }
-  constexpr std::string_view products[] = {"linear", "matmul", "grouped_matmul", "attention"};
-  if (std::ranges::find(products, op().name) == std::end(products)) return {};
+  if (op().narrowing == Narrowing::none) return {};
   DType narrowest = result_.dtype(), widest = result_.dtype();
   if (!is_float(narrowest)) return {};
   for (const NamedTensor& input : summands_.front().inputs) {
@@ -241,37 +205,30 @@ std::optional<ScaleError> JudgedCall::scale(const CallVariant& variant, const Co
   test.unit_roundoff = unit_roundoff(arithmetic());
   test.stored_roundoff = unit_roundoff(result_.dtype());
   test.may_truncate = coarsest_roundoff() > unit_roundoff(DType::float32);
-  // The turns of a position are a table that heads and sequences share.
   std::vector<std::int64_t> units;
-  if (op().name == "rope" && actual.shape().size() >= 3 && test.columns > 0) {
-    const auto rank = static_cast<std::int64_t>(actual.shape().size());
-    const Attributes attributes = complete_attributes(op(), variant.attributes);
-    const std::int64_t given = attributes.integer("sequence_dim");
-    const auto along = static_cast<std::size_t>(given < 0 ? given + rank : given);
-    const std::int64_t stride = dense_strides(actual.shape())[along], length = actual.shape()[along];
-    for (std::int64_t i = 0; i < actual.size(); ++i)
-      units.push_back(i / stride % length * test.columns + i % test.columns);
-  }
+  if (op().shared_roundings != nullptr)
+    units = op().shared_roundings(actual.shape(), complete_attributes(op(), variant.attributes));
   test.units = units;
   return scale_error(test);
 }
 
-// The first index that is not the golden one, -1 if there is none. A router may choose either of two experts
-// whose scores are as near to each other as roundings can move them.
+// The first index that is not the golden one, -1 if there is none. A row may choose either of two whose
+// scores are as near to each other as roundings can move them.
 std::int64_t JudgedCall::first_wrong_index(const CallVariant& variant, const std::vector<double>& actual,
                                            const std::vector<double>& golden) const {
   std::vector<double> gap, within;
   const Summand& summand = summands_.front();
+  const std::string_view of_gap = output_arg(*summand.op, summand.output).gap;
   for (std::size_t i = 0; i < actual.size(); ++i) {
     if (actual[i] == golden[i]) continue;
     const auto at = static_cast<std::int64_t>(i);
-    if (summand.op->name != "router_topk" || summand.output != "index") return at;
+    if (of_gap.empty()) return at;
     if (gap.empty()) {
       const Attributes attributes = attributes_of(summand, variant);
       const ErrorModel device{unit_roundoff(DType::float32), min_subnormal(DType::float32)};
-      constexpr const char* name = "selection_gap";
-      gap = output_named(compute_golden(*summand.op, summand.inputs, attributes, Level::fp64), name).values();
-      within = output_named(compute_bound(*summand.op, summand.inputs, attributes, device), name).values();
+      gap =
+          output_named(compute_golden(*summand.op, summand.inputs, attributes, Level::fp64), of_gap).values();
+      within = output_named(compute_bound(*summand.op, summand.inputs, attributes, device), of_gap).values();
     }
     const std::size_t row = i / static_cast<std::size_t>(result_.shape().back());
     if (!(std::abs(gap[row]) <= within[row])) return at;

@@ -53,16 +53,13 @@ class JudgedCall {
   /// cover them. Costs a small share of ratio().
   bool may_fit(const CallVariant&, const Arithmetic& = {}) const;
 
-  /// Returns variants of a norm with the epsilon that fits the recorded result best, to 1, 2, 3 and 6 digits.
-  /// Empty for other operators, and for an epsilon outside 1e-15 to 1.
-  std::vector<CallVariant> with_fitted_epsilon() const;
-  /// Returns variants of a router with the weight factor that fits best, in the same digits. Empty for other
-  /// operators.
-  std::vector<CallVariant> with_fitted_scaling() const;
-  /// Returns variants of attention with the scales of context extension. Empty for other operators.
-  std::vector<CallVariant> with_scales() const;
-  /// Returns variants of a router with every number of expert groups and of kept groups.
-  std::vector<CallVariant> with_groups() const;
+  /// Returns variants with the value of the attribute that is solved by bisection which fits the recorded
+  /// result best, to 1, 2, 3 and 6 digits. Empty if the operator has none, and outside of its range.
+  std::vector<CallVariant> with_bisected() const;
+  /// Returns variants with the factor that fits best, in the same digits. Empty if the operator has none.
+  std::vector<CallVariant> with_factor() const;
+  /// Returns variants with the values that the operator lists for this call.
+  std::vector<CallVariant> with_candidates() const;
   /// The weight of each micro-batch in a sum over several, if such weights explain the recorded result. A
   /// correct sum has weights of 1.
   struct Weights {
@@ -72,8 +69,8 @@ class JudgedCall {
     double uncertainty = 0;  ///< of each weight
   };
   std::optional<Weights> fitted_weights(const CallVariant&) const;
-  /// The number of evaluations that fitting an epsilon takes; 0 for a call without an epsilon.
-  int evaluations_to_fit_epsilon() const;
+  /// The number of evaluations that a bisection takes; 0 for a call without one.
+  int evaluations_to_bisect() const;
 
   /// The approximate number of terms that one evaluation adds up.
   double work() const;
@@ -87,11 +84,12 @@ class JudgedCall {
     std::int64_t micro_batch = -1;
     std::vector<CutInput> cuts = {};
     std::vector<SharedSum> shared = {};  ///< sums over terms of several ranks
+    Attributes inferred = {};            ///< those that shapes and index data tell
   };
   void sample_rows(std::int64_t worst);
   DType arithmetic() const;
   std::vector<NamedTensor> inputs_of(const Summand&, const CallVariant&, const Arithmetic&) const;
-  Attributes attributes_of(const Summand&, const CallVariant&) const;
+  static Attributes attributes_of(const Summand&, const CallVariant&);
   std::vector<Tensor> golden(const CallVariant&, const Arithmetic&) const;  ///< one per summand
   std::vector<double> golden_values(const CallVariant&,
                                     const Arithmetic&) const;  ///< the sum of the golden results
@@ -101,8 +99,8 @@ class JudgedCall {
                               const std::vector<double>& values) const;
   std::int64_t first_wrong_index(const CallVariant&, const std::vector<double>& actual,
                                  const std::vector<double>& golden) const;
-  static void reshape_token_index(Summand&);
   void allow_partial_sums(const Summand&, const CallVariant&, double stored, std::span<double> error) const;
+  const Solved* solved(Solved::By) const;
   std::optional<ScaleError> scale(const CallVariant&, const Compared&) const;
   double coarsest_roundoff() const;
 

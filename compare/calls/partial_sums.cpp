@@ -26,19 +26,9 @@ std::vector<std::string_view> letters_of(const Arg& arg, std::size_t dims) {
   return letters;
 }
 
-// What a forward result is linear in, where it is not a product.
-constexpr std::pair<std::string_view, std::string_view> linear_inputs[] = {
-    {"linear", "x"},
-    {"matmul", "a"},
-    {"grouped_matmul", "x"},
-    {"attention", "v"},
-    {"moe_unpermute", "expert_out"},
-};
-
 bool is_linear_in(const Operator& op, const std::string& output, const std::string& input) {
   if (output.starts_with("grad_")) return input.starts_with("grad_");
-  return std::ranges::find(linear_inputs, std::pair<std::string_view, std::string_view>(op.name, input)) !=
-         std::end(linear_inputs);
+  return input == op.linear_in;
 }
 
 }  // namespace

@@ -1,27 +1,12 @@
 #include "assay/compare/calls/recorded_call.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "assay/compare/calls/call_names.h"
 
 namespace assay {
-namespace {
-
-// Indices that a call takes from where they were made, in its module or one around it: which rows go to which
-// expert is recorded by who permutes them.
-constexpr std::string_view given_choice = "router_topk";
-struct MadeIndex {
-  std::string_view op, arg, made;
-};
-constexpr MadeIndex made_indices[] = {
-    {"grouped_matmul", "group_sizes", "tokens_per_expert"},
-    {"moe_unpermute", "sorted_index", "sorted_index"},
-    {"moe_permute", "index", "index"},
-    {"moe_aux_loss", "index", "index"},
-    {given_choice, "chosen", "index"},
-};
-
-}  // namespace
 
 bool RecordedCall::is_complete() const {
   const auto is_gradient = [](std::string_view name) { return name.starts_with("grad_"); };
@@ -64,29 +49,36 @@ std::vector<const LogicalTensor*> RecordedCalls::around(const LogicalTensor& t) 
   return result;
 }
 
-void RecordedCalls::add_indices(RecordedCall& call, const LogicalTensor& made) const {
+void RecordedCalls::add_from_submodule(RecordedCall& call, const RecordedAs& row,
+                                       const LogicalTensor& made) const {
+  const auto held = modules_.find({made.id.step, fmt::format("{}.{}", made.id.module, row.module)});
+  if (held == modules_.end()) return;
+  const auto found =
+      std::ranges::find_if(held->second, [&](const LogicalTensor* t) { return t->id.arg == row.name; });
+  if (found != held->second.end()) call.inputs.push_back({std::string(row.arg), *found});
+}
+
+// Indices are recorded by who makes them: which rows go to which expert by who permutes them.
+void RecordedCalls::add_inputs_from_elsewhere(RecordedCall& call, const LogicalTensor& made) const {
   const auto is_given = [&](std::string_view arg) {
     return std::ranges::find(call.inputs, arg, &RecordedCall::Input::name) != call.inputs.end();
   };
-  // Hugging Face keeps the bias of a router with the projection that makes its logits.
-  const auto gate = modules_.find({made.id.step, made.id.module + ".gate"});
-  if (call.op->name == "router_topk" && gate != modules_.end() && !is_given("expert_bias")) {
-    const auto bias = std::ranges::find_if(
-        gate->second, [](const LogicalTensor* t) { return t->id.arg == "e_score_correction_bias"; });
-    if (bias != gate->second.end()) call.inputs.push_back({"expert_bias", *bias});
-  }
-  for (const MadeIndex& index : made_indices) {
-    if (index.op != call.op->name || is_given(index.arg)) continue;
-    if (index.op == given_choice && !gives_choices_) continue;
+  for (const RecordedAs& row : call.op->recorded_as) {
+    if (row.module.empty() || is_given(row.arg)) continue;
+    if (row.module != made_around) {
+      add_from_submodule(call, row, made);
+      continue;
+    }
+    if (is_own_result(*call.op, row) && !gives_choices_) continue;
     // A gradient of a parameter is a sum over the calls of several micro-batches.
     const std::int64_t micro_batch =
         call.inputs.empty() ? made.id.micro_batch : call.inputs.front().tensor->id.micro_batch;
     for (std::string module = made.id.module;; module.resize(module.rfind('.'))) {
       if (const auto here = indices_.find({made.id.step, micro_batch, module}); here != indices_.end()) {
-        const auto found = std::ranges::find_if(
-            here->second, [&](const LogicalTensor* t) { return t->id.arg == index.made; });
+        const auto found =
+            std::ranges::find_if(here->second, [&](const LogicalTensor* t) { return t->id.arg == row.name; });
         if (found != here->second.end()) {
-          call.inputs.push_back({std::string(index.arg), *found});
+          call.inputs.push_back({std::string(row.arg), *found});
           break;
         }
       }
@@ -120,7 +112,7 @@ std::vector<RecordedCall> RecordedCalls::producers(const LogicalTensor& t) const
       result.insert(result.end(), backward->begin(), backward->end());
     }
   }
-  for (RecordedCall& call : result) add_indices(call, t);
+  for (RecordedCall& call : result) add_inputs_from_elsewhere(call, t);
   return result;
 }
 

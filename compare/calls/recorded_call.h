@@ -41,7 +41,8 @@ class RecordedCalls {
   using Key = std::tuple<std::int64_t, std::int64_t, std::string, std::int64_t>;
   using TensorList = std::vector<const LogicalTensor*>;
   std::vector<Key> keys_of(const LogicalTensor&) const;
-  void add_indices(RecordedCall&, const LogicalTensor& made) const;
+  void add_inputs_from_elsewhere(RecordedCall&, const LogicalTensor& made) const;
+  void add_from_submodule(RecordedCall&, const RecordedAs&, const LogicalTensor& made) const;
 
   bool gives_choices_;
   std::map<Key, TensorList> calls_;  ///< by step, micro-batch, module and call

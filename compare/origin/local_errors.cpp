@@ -216,8 +216,8 @@ std::optional<JudgedCall::Compared> LocalErrors::fit(const JudgedCall& call, con
 }
 
 std::vector<CallVariant> LocalErrors::with_fitted_epsilon(const JudgedCall& call) {
-  work_ += call.evaluations_to_fit_epsilon() * call.work() * share_of_values;
-  return is_spent() ? std::vector<CallVariant>() : call.with_fitted_epsilon();
+  work_ += call.evaluations_to_bisect() * call.work() * share_of_values;
+  return is_spent() ? std::vector<CallVariant>() : call.with_bisected();
 }
 
 // The attributes with which the reference's recording is right. Blocks that are not known prove no fp8: that
@@ -237,9 +237,8 @@ std::optional<CallVariant> LocalErrors::fitted_variant(const JudgedCall& referen
     if (!is_spent()) refused_variants_[key].insert(v.text);
   }
   if (!found) found = first_fit(reference, with_fitted_epsilon(reference));
-  if (!found && !is_spent()) found = first_fit(reference, reference.with_fitted_scaling());
-  if (!found && !is_spent()) found = first_fit(reference, reference.with_groups());
-  if (!found && !is_spent()) found = first_fit(reference, reference.with_scales());
+  if (!found && !is_spent()) found = first_fit(reference, reference.with_factor());
+  if (!found && !is_spent()) found = first_fit(reference, reference.with_candidates());
   if (!found) return {};
   return known_variants_[key] = found->variant;
 }

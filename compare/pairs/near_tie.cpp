@@ -5,38 +5,15 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <numeric>
 #include <vector>
+
+#include "assay/operators/engine/scoring.h"
 
 namespace assay {
 namespace {
 
 using Scores = std::vector<double>;  // of one token, by expert
 using Choice = std::vector<std::int64_t>;
-
-// How a router turns logits into what it ranks, and how much a score moves per unit of a logit at most:
-// sigmoid' <= 1/4; of softmax, |dp_i| <= 2 p_i (1 - p_i) max |dz| <= 1/2 max |dz|.
-struct Scoring {
-  std::string_view name;
-  double slope;
-  void (*apply)(Scores&);
-};
-
-void softmax(Scores& z) {
-  const double largest = *std::ranges::max_element(z);
-  for (double& v : z) v = std::exp(v - largest);
-  const double total = std::accumulate(z.begin(), z.end(), 0.0);
-  for (double& v : z) v /= total;
-}
-
-constexpr Scoring scorings[] = {
-    {"sigmoid", 0.25,
-     [](Scores& z) {
-       std::ranges::transform(z, z.begin(), [](double v) { return 1 / (1 + std::exp(-v)); });
-     }},
-    {"softmax", 0.5, softmax},
-    {"logit", 1, [](Scores&) {}},
-};
 
 class Router {
  public:

@@ -60,6 +60,15 @@ Shape broadcast(const Shape& a, const Shape& b) {
   return result;
 }
 
+Shape broadcast_dims(const Shape& from, const Shape& result) {
+  Shape dims;
+  for (std::size_t d = 0; d < from.size(); ++d) {
+    const std::size_t at = d + result.size() - from.size();
+    dims.push_back(from[d] == result[at] ? static_cast<std::int64_t>(at) : not_in_result);
+  }
+  return dims;
+}
+
 std::vector<std::int64_t> broadcast_positions(const Shape& from, const Shape& result) {
   std::vector<std::int64_t> found = {0};
   for (std::size_t d = 0; d < result.size(); ++d) {

@@ -24,6 +24,10 @@ std::vector<std::int64_t> positions(const Shape& shape, const std::vector<bool>&
 /// The shape that both broadcast to, NumPy's rule. Throws Error if they do not.
 Shape broadcast(const Shape& a, const Shape& b);
 
+/// The dimension of `result` that each of `from` is, counted from the back; not_in_result where it is
+/// repeated.
+Shape broadcast_dims(const Shape& from, const Shape& result);
+
 /// For every element of `result` in C order, the position in `from` that it is broadcast from.
 std::vector<std::int64_t> broadcast_positions(const Shape& from, const Shape& result);
 

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "assay/operators/engine/axes.h"
 #include "assay/operators/engine/broadcast.h"
 
 /// What the operators of two tensors share: y = f(a, b) element by element, a and b broadcast.
@@ -24,6 +25,9 @@ struct Binary {
 
   static void bind(Dims& d, InputShapes inputs, const Attributes&) {
     bind_broadcast(d, inputs, {operand_a, operand_b});
+  }
+  static Shape dims_in_result(const Shape& x, const Shape& y, const Attributes&) {
+    return broadcast_dims(x, y);
   }
 
   /// y = f(a, b)

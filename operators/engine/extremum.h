@@ -34,6 +34,10 @@ struct Extremum {
                                          {"S=2x3x5", "dim=-1,keepdim=true"},
                                          {"S=2x3x4", "dim=[0,2],ties=\"even\""}};
 
+  static Shape dims_in_result(const Shape& x, const Shape&, const Attributes& a) {
+    return dims_left(x, a, "dim");
+  }
+
   static bool even(const Attributes& a) { return a.text("ties") == "even"; }
 
   // The first that wins, of the elements behind y(r).

@@ -1,19 +1,12 @@
+#include "assay/operators/engine/list.h"
+
 #include <algorithm>
 #include <map>
 #include <string>
 
 #include "assay/golden/error.h"
-#include "assay/operators/engine/operator.h"
 
 namespace assay {
-
-// operator_names.h is written by CMakeLists.txt: one ASSAY_OPERATOR(name) for each, in the order of
-// OPERATORS.md.
-namespace ops {
-#define ASSAY_OPERATOR(name) extern const Operator name;
-#include "assay/operators/engine/operator_names.h"
-#undef ASSAY_OPERATOR
-}  // namespace ops
 
 std::span<const Operator* const> operators() {
 #define ASSAY_OPERATOR(name) &ops::name,

@@ -12,6 +12,9 @@ inline constexpr Domain norm_domain = {.low = -0x1p42, .high = 0x1p42};
 constexpr Attribute normalized_shape = {"normalized_shape", "null",
                                         "the extents normalised over, where weight does not tell"};
 
+/// Any epsilon.
+constexpr Solved any_epsilon = {.attribute = "eps", .by = Solved::By::bisection, .low = 1e-15, .high = 1};
+
 /// Splits x into N* and C*, the extents normalised over: as many as weight, bias or normalized_shape has; one
 /// if there are none of them.
 inline void bind_norm(std::string_view op, Dims& d, InputShapes inputs, const Attributes& a) {

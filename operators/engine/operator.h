@@ -19,6 +19,7 @@
 #include "assay/golden/arithmetic.h"
 #include "assay/golden/tensor.h"
 #include "assay/operators/engine/proof.h"
+#include "assay/operators/engine/usage.h"
 
 /// How an operator is declared: one struct, one file, one name in CMakeLists.txt. See rms_norm.cpp for the
 /// pattern.
@@ -70,6 +71,9 @@ struct Arg {
   std::string_view terms = {};
   Exact exact = Exact::no;  ///< value and bits have no terms
   Domain domain = {};       ///< of an input; indices have none
+  /// Role::output_index: the output that says by how much the choice of a row was made. Where its error bound
+  /// covers it, another choice is as right.
+  std::string_view gap = {};
 };
 
 /// An attribute with its default, written as in case.json: "1e-5", "false", "\"mean\"", "[0.9, 0.999]";
@@ -225,8 +229,9 @@ const InputShape* find_input(InputShapes, std::string_view name);
 /// Its shape. Throws Error if it is missing.
 const Shape& shape_of_input(InputShapes, std::string_view name);
 
-/// An operator as the rest of the project sees it: its declaration, and its code at every level.
-struct Operator {
+/// An operator as the rest of the project sees it: its declaration, how it is used, and its code at every
+/// level.
+struct Operator : Usage {
   std::string_view name, math, source;
   std::span<const std::string_view> aliases;
   std::span<const Arg> args;
@@ -285,6 +290,7 @@ template <class Op>
 constexpr Operator describe() {
   static_assert(most_letters(Op::args) <= View<double>::most_letters, "a View holds no more extents");
   Operator o{};
+  static_cast<Usage&>(o) = usage_of<Op>();
   o.name = Op::name;
   o.math = Op::math;
   o.source = Op::source;

@@ -28,6 +28,16 @@ void bind_reduction_over_one(Dims& d, const Shape& x, const Attributes& a) {
   bind_reduction(d, x, a, "dim");
 }
 
+Shape dims_left(const Shape& x, const Attributes& a, std::string_view attribute) {
+  Shape dims;
+  std::int64_t next = 0;
+  for (const bool gone : reduced_axes(x, a, attribute)) {
+    dims.push_back(gone ? not_in_result : next);
+    next += !gone || a.flag("keepdim") ? 1 : 0;
+  }
+  return dims;
+}
+
 Groups::Groups(const Shape& x, const Attributes& a, std::string_view attribute) {
   std::vector<bool> gone = reduced_axes(x, a, attribute);
   offsets_ = positions(x, gone);

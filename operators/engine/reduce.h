@@ -19,6 +19,9 @@ void bind_reduction(Dims&, const Shape& x, const Attributes&, std::string_view a
 /// The same where `dim` names one axis: throws Error for a list.
 void bind_reduction_over_one(Dims&, const Shape& x, const Attributes&);
 
+/// The dimension of y that each of x is, or not_in_result where it is reduced.
+Shape dims_left(const Shape& x, const Attributes&, std::string_view attribute);
+
 /// Where the elements lie: element i of x behind element r of y.
 class Groups {
  public:

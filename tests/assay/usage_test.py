@@ -4,7 +4,7 @@ import unittest
 
 from program import CASES, Test
 
-VERBS = ["ops", "golden", "check", "generate", "inspect", "diff", "replay", "align", "baseline", "faults", "tolerance", "convert"]
+VERBS = ["ops", "hypotheses", "golden", "check", "generate", "inspect", "diff", "replay", "align", "baseline", "faults", "tolerance", "convert"]
 
 
 class Usage(Test):
@@ -28,7 +28,7 @@ class Usage(Test):
     def test_usage_errors_are_trouble(self):
         for words in ([], ["no_such_verb"], ["check"], ["diff", "a"], ["diff", "a", "b", "--no-such-option"], ["golden"], ["inspect"],
                       ["convert", "a"], ["diff", "a", "b", "c"], ["diff", "a", "b", "--color", "blue"],
-                      ["diff", "a", "b", "--threads", "many"], ["ops", "--json", "--markdown"], ["tolerance", "--count", "x"]):
+                      ["diff", "a", "b", "--threads", "many"], ["ops", "--json", "--markdown"], ["tolerance", "--count", "x"], ["hypotheses"]):
             self.expect(2, *words)
 
     def test_an_option_is_no_value(self):

@@ -40,6 +40,7 @@ void describe(const Operator& op) {
   if (!op.aliases.empty()) fmt::print("  aliases   {}\n", fmt::join(op.aliases, ", "));
   for (const Attribute& a : op.attributes)
     fmt::print("  attribute {} = {}: {}\n", a.name, a.initial, a.meaning);
+  for (const Seen& row : op.seen) fmt::print("  seen      {} = {}: {}\n", row.attribute, row.value, row.who);
   for (const Arg& arg : op.args) {
     if (is_output(arg)) {
       const std::string count = arg.exact == Exact::bits    ? ", a copy"
@@ -113,6 +114,10 @@ void print_markdown(std::span<const Operator* const> listed) {
     out += "\n| attribute | default | meaning |\n| --- | --- | --- |\n";
     for (const Attribute& a : op->attributes)
       out += fmt::format("| {} | `{}` | {} |\n", a.name, a.initial, cell(a.meaning));
+    if (op->seen.empty()) continue;
+    out += "\n| seen | who uses it |\n| --- | --- |\n";
+    for (const Seen& row : op->seen)
+      out += fmt::format("| `{} = {}` | {} |\n", row.attribute, row.value, cell(row.who));
   }
   write_text("-", out);
 }
@@ -130,6 +135,10 @@ void print_json(std::span<const Operator* const> listed) {
     for (const Attribute& a : op->attributes) {
       j["attributes"].push_back(
           {{"name", a.name}, {"default", Json::parse(a.initial)}, {"meaning", a.meaning}});
+      for (const Seen& row : op->seen) {
+        if (row.attribute == a.name)
+          j["attributes"].back()["seen"].push_back({{"value", Json::parse(row.value)}, {"who", row.who}});
+      }
     }
     j["args"] = Json::array();
     for (const Arg& arg : op->args) {

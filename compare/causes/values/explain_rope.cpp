@@ -2,8 +2,9 @@
 
 #include <algorithm>
 
-#include "assay/compare/calls/published_values.h"
 #include "assay/compare/causes/values/rotation.h"
+#include "assay/operators/engine/list.h"
+#include "assay/operators/engine/recorded.h"
 
 namespace assay {
 namespace {
@@ -49,9 +50,9 @@ class Rope {
       frequencies_ = frequencies_of(r);
       return turns(r, a, g) && proven(r);
     };
-    for (const double base : rope_bases) {
+    for (const double base : seen_numbers(ops::rope, "base_theta")) {
       r.base = base;
-      if (explains(0) || std::ranges::any_of(yarn_factors, explains)) return true;
+      if (explains(0) || std::ranges::any_of(seen_numbers(ops::rope, "yarn.factor"), explains)) return true;
     }
     return false;
   }

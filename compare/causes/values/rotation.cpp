@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "assay/operators/engine/golden.h"
+#include "assay/operators/engine/list.h"
 
 namespace assay {
 
@@ -14,7 +15,7 @@ std::vector<double> frequencies_of(const Rotation& r) {
   std::vector<double> x(static_cast<std::size_t>(r.rotated), 0);
   std::fill_n(x.begin(), r.pairs(), 1);
   const NamedTensor input{"x", Tensor::from_values(DType::float64, {1, r.rotated}, x)};
-  const auto golden = compute_golden(find_operator("rope"), {&input, 1}, attributes, Level::fp64);
+  const auto golden = compute_golden(ops::rope, {&input, 1}, attributes, Level::fp64);
   const Tensor& y = output_named(golden, "y");
   std::vector<double> frequencies;
   for (std::int64_t j = 0; j < r.pairs(); ++j)

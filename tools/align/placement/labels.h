@@ -8,8 +8,9 @@
 
 namespace assay::align {
 
-/// The dimensions of a call's tensors by name: equal names are the same index of the formula. "K0" of x and w
-/// in a linear, but what is moved (reshape, transpose, ..) keeps the names that it had in x.
+/// The dimensions of a call's tensors by name: equal names are the same index of the formula. They are its
+/// letters, "K0" of both factors of a product, or of operators that say which dimensions of the result their
+/// inputs have (Usage::dims_in_result) the numbers of those, "Y0".
 class Labels {
  public:
   Labels(const Operator&, const std::vector<NamedValue>& inputs, const Attributes&,
@@ -19,8 +20,8 @@ class Labels {
  private:
   void by_letters(const Operator&, const std::vector<NamedValue>& inputs, const Attributes&,
                   const std::vector<NamedValue>& outputs);
-  void moved(const Operator&, const std::vector<NamedValue>& inputs, const Attributes&,
-             const NamedValue& output);
+  void by_dims(const Operator&, const std::vector<NamedValue>& inputs, const Attributes&,
+               const std::vector<NamedValue>& outputs);
   std::map<std::string, std::vector<std::string>, std::less<>> of_;
 };
 

@@ -11,31 +11,6 @@
 namespace assay::align {
 namespace {
 
-bool any_of(std::string_view name, std::initializer_list<std::string_view> names) {
-  return std::ranges::find(names, name) != names.end();
-}
-
-// What is summed in forward, so that shards of what is summed give shards of the sum.
-bool sums(const Operator& op) {
-  return any_of(op.name, {"linear", "grouped_matmul", "embedding", "reduce_sum"});
-}
-
-// f(x + x') = f(x) + f(x'), with all inputs but index and parameters together.
-bool is_linear(const Operator& op) {
-  return any_of(op.name, {"add", "reshape", "transpose", "slice", "concat", "expand", "index_select",
-                          "moe_unpermute", "reduce_sum"});
-}
-
-// In these, index data and not shapes say which rows and matrices meet: inputs need not be sharded alike.
-bool moves_rows(const Operator& op) {
-  return any_of(op.name, {"moe_permute", "moe_unpermute", "index_select", "grouped_matmul"});
-}
-
-// Linear in one of two factors.
-bool is_product(const Operator& op) {
-  return any_of(op.name, {"mul", "div"});
-}
-
 std::size_t find_label(const std::vector<std::string>& labels, const std::string& label) {
   return static_cast<std::size_t>(std::ranges::find(labels, label) - labels.begin());
 }
@@ -67,7 +42,8 @@ class Outputs {
       partials += x.value.placement[axis_] == partial ? 1 : 0;
     }
     if (partials == 0) return false;
-    if ((is_linear(op_) && partials == all) || (is_product(op_) && partials == 1)) return true;
+    if (op_.takes_shares == Shares::of_all && partials == all) return true;
+    if (op_.takes_shares == Shares::of_one && partials == 1) return true;
     const auto first = std::ranges::find_if(
         inputs_, [&](const NamedValue& x) { return x.value.placement[axis_] == partial; });
     throw Error(
@@ -78,7 +54,7 @@ class Outputs {
   Sharded sharded_labels(const Labels& labels) const {
     Sharded all;
     for (const NamedValue& x : inputs_) collect(all, labels, x.name, x.value.placement[axis_]);
-    if (moves_rows(op_)) return all;
+    if (op_.rows == Rows::routed) return all;  // index data say which rows meet: inputs need not be cut alike
     for (const NamedValue& x : inputs_) {
       for (const std::string& label : all) {
         const std::size_t dim = find_label(labels.of(x.name), label);
@@ -96,7 +72,7 @@ class Outputs {
     // Each rank has its own: how many of its tokens an expert gets.
     if (output_arg(op_, y).role == Role::output_index)
       return labels.of(y).empty() ? replicated : sharded(0);  // a scalar: as large on every rank
-    if (sums(op_)) return partial;
+    if (op_.makes_shares) return partial;
     throw Error("{}: {} needs a dimension whole that is sharded over {}; gather it first", module_, op_.name,
                 name(axis_));
   }

@@ -1,0 +1,146 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "assay/golden/tensor.h"
+
+/// How the world uses an operator: what its struct may declare beside the formula. A recorded call is
+/// recognised and judged by it, and a strategy places tensors by it; what a struct leaves out has an empty
+/// default.
+namespace assay {
+
+class Attributes;
+struct Candidate;
+struct InputShape;
+struct Recorded;
+
+/// A value of an attribute, written as in case.json, and who uses it. No recorder writes attributes.
+struct Seen {
+  std::string_view attribute, value, who;
+};
+
+/// An order of dimensions in which all tensors of a call may be kept.
+struct Layout {
+  std::string_view dims;              ///< "[s, b, h, d]"
+  std::array<std::int64_t, 4> order;  ///< dimension d of the operator is order[d] of what was recorded
+  std::string_view who;
+};
+
+/// An attribute that is solved from a recorded result where no value seen makes it.
+struct Solved {
+  enum class By : std::uint8_t {
+    bisection,   ///< of its logarithm, between low and high: results change with it in one direction
+    factor,      ///< results are proportional to it
+    candidates,  ///< Op::candidates lists them
+  };
+  std::string_view attribute;
+  By by;
+  double low = 0, high = 0;
+  std::string_view how = {};  ///< the family of candidates, and who uses it
+};
+
+/// A name that recorders have for an argument.
+struct RecordedAs {
+  std::string_view arg, name;
+  /// "": it is recorded with the call. made_around: an index that another call made. Else the submodule whose
+  /// parameters and states hold it ("gate").
+  std::string_view module = {};
+};
+/// In the module of the call, or one around it.
+inline constexpr std::string_view made_around = "..";
+
+/// What frameworks may do to the operands of a product first, if they are told to.
+enum class Narrowing : std::uint8_t {
+  none,
+  to_result,      ///< torch.autocast: to the dtype of the result
+  to_result_fp8,  ///< the same; or to float8_e4m3fn with a scale for each block, as DeepSeek-V3
+};
+
+/// Where a row of a result comes from, beside what the letters of the shapes say.
+enum class Rows : std::uint8_t {
+  apart,     ///< from the same row of the inputs
+  together,  ///< from all rows: a loss, a count
+  routed,    ///< index data say which rows, and which matrices, meet
+};
+
+/// Of what an operator takes shares of a sum that ranks hold, and makes shares of its result.
+enum class Shares : std::uint8_t {
+  none,
+  of_all,  ///< f(x + x') = f(x) + f(x'), with all inputs but indices and parameters together
+  of_one,  ///< linear in one of two factors
+};
+
+/// Letters that count the same things though their extents may differ.
+struct SameAxis {
+  std::string_view letter, same;
+};
+
+/// Op::dims_in_result: a dimension that the result does not have, or not as a whole.
+inline constexpr std::int64_t not_in_result = -1;
+
+struct Usage {
+  std::span<const Seen> seen;  ///< admissible, in the order in which they are tried; the default always is
+  std::span<const Seen> mistaken;  ///< values that nobody wants, and by what mistake they come
+  std::span<const Layout> layouts;
+  std::span<const Solved> solved;
+  /// Values for Solved::candidates.
+  /// @param seen    attributes that are tried together with them
+  /// @param output  the recorded result
+  std::vector<Candidate> (*candidates)(const Attributes& seen, std::span<const InputShape>,
+                                       std::string_view output);
+  /// Sets the attributes that shapes and index data of a recorded call tell.
+  void (*infer)(Recorded&);
+  /// The parameter that scales the result. Some frameworks store it minus 1.
+  std::string_view gain;
+  Narrowing narrowing;
+
+  std::span<const RecordedAs> recorded_as;
+  /// Modules fuse several calls with one input: their parameter "gate_weight" makes their result "gate".
+  bool fused_by_name;
+  /// The operator that a call is instead if its module has a parameter.
+  std::string_view with_parameter;
+
+  /// The input that the terms of a forward sum are linear in.
+  std::string_view linear_in;
+  Rows rows;
+  /// Elements of a result of this shape that share a rounding have equal numbers; empty: none do.
+  std::vector<std::int64_t> (*shared_roundings)(const Shape&, const Attributes&);
+
+  std::span<const SameAxis> same_axis;
+  /// The dimension of the result that each dimension of an input is, or not_in_result. Null: that of the same
+  /// letter.
+  Shape (*dims_in_result)(const Shape& input, const Shape& result, const Attributes&);
+  Shares takes_shares;
+  /// Inputs that are cut along a dimension which a result does not have make shares of it.
+  bool makes_shares;
+};
+
+template <class Op>
+constexpr Usage usage_of() {
+  Usage u{};
+  if constexpr (requires { Op::seen; }) u.seen = Op::seen;
+  if constexpr (requires { Op::mistaken; }) u.mistaken = Op::mistaken;
+  if constexpr (requires { Op::layouts; }) u.layouts = Op::layouts;
+  if constexpr (requires { Op::solved; }) u.solved = Op::solved;
+  if constexpr (requires { &Op::candidates; }) u.candidates = &Op::candidates;
+  if constexpr (requires { &Op::infer; }) u.infer = &Op::infer;
+  if constexpr (requires { Op::gain; }) u.gain = Op::gain;
+  if constexpr (requires { Op::narrowing; }) u.narrowing = Op::narrowing;
+  if constexpr (requires { Op::recorded_as; }) u.recorded_as = Op::recorded_as;
+  if constexpr (requires { Op::fused_by_name; }) u.fused_by_name = Op::fused_by_name;
+  if constexpr (requires { Op::with_parameter; }) u.with_parameter = Op::with_parameter;
+  if constexpr (requires { Op::linear_in; }) u.linear_in = Op::linear_in;
+  if constexpr (requires { Op::rows; }) u.rows = Op::rows;
+  if constexpr (requires { &Op::shared_roundings; }) u.shared_roundings = &Op::shared_roundings;
+  if constexpr (requires { Op::same_axis; }) u.same_axis = Op::same_axis;
+  if constexpr (requires { &Op::dims_in_result; }) u.dims_in_result = &Op::dims_in_result;
+  if constexpr (requires { Op::takes_shares; }) u.takes_shares = Op::takes_shares;
+  if constexpr (requires { Op::makes_shares; }) u.makes_shares = Op::makes_shares;
+  return u;
+}
+
+}  // namespace assay
