@@ -17,7 +17,7 @@ using testing::StartsWith;
 void expect_first(const FaultyPair& pair, const std::string& text) {
   const auto found = pair.diagnose();
   EXPECT_THAT(first_of(found), StartsWith(text)) << name(pair.dtype) << ' ' << to_string(pair.shape);
-  for (const Diagnosis& d : found) EXPECT_LE(d.residual, 1) << d.text;
+  for (const Diagnosis& d : found) EXPECT_LE(d.residual, 1) << sentence(d);
 }
 
 TEST(Diagnosis, FactorsAreNamed) {

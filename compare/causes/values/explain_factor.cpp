@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <optional>
 
@@ -147,13 +145,6 @@ bool far_over(const FailingPair& pair) {
   return 2 * count >= pair.wrong.at.size();
 }
 
-// "2 x reference (2 = tp)"
-std::string multiple(double k, const std::vector<NamedFactor>& names) {
-  const std::string described = describe_factor(k, names);
-  return fmt::format("{:.7g} x reference{}", k,
-                     described.find('=') != std::string::npos ? " (" + described + ")" : "");
-}
-
 }  // namespace
 
 void explain_factor(const FailingPair& pair, std::vector<Diagnosis>& found) {
@@ -165,9 +156,10 @@ void explain_factor(const FailingPair& pair, std::vector<Diagnosis>& found) {
       (f->value == -1 ? pair.over >= 16 : name_is_evidence(pair, f->best, *f->name, names.size()));
   if (!proven(pair, *f) && !named_number) return;
   if (f->value == -1) {
-    found.push_back({"sign", "actual = -reference: the sign is flipped", f->fit.residual});
+    found.push_back({Cause::sign, {}, f->fit.residual});
   } else {
-    found.push_back({"factor", "actual = " + multiple(f->value, names), f->fit.residual});
+    found.push_back(
+        {Cause::factor, {.factor = f->value, .factor_names = names_of(f->value, names)}, f->fit.residual});
   }
 }
 
@@ -176,9 +168,11 @@ void explain_factor_of_some(const FailingPair& pair, std::vector<Diagnosis>& fou
   const std::vector<NamedFactor> names = factor_names(pair.context.sizes);
   const auto f = fitted(pair, names, Reach::wrong);
   if (!f || !proven(pair, *f)) return;
-  found.push_back({"factor",
-                   fmt::format("{} of {} elements are {}, all others pass", pair.over, pair.actual.size(),
-                               multiple(f->value, names)),
+  found.push_back({Cause::factor,
+                   {.factor = f->value,
+                    .factor_names = names_of(f->value, names),
+                    .elements = pair.over,
+                    .of = pair.actual.size()},
                    f->fit.residual});
 }
 

@@ -79,7 +79,10 @@ bool explain_slices(const FailingPair& pair, const Reordering& reference, std::i
   if (!reference.plausible(map) || ambiguous(pair, reference, map, match, description.bits)) return false;
   const auto fit = reference.proven(map, description.bits + 8, pair.over);
   if (!fit) return false;
-  found.push_back({match.bijective ? "permuted" : "repeated", description.text, fit->residual});
+  CauseParameters p = {.along = one, .how = description.text};
+  constexpr std::size_t most_listed = 64;
+  if (match.source.size() <= most_listed) p.positions = match.source;
+  found.push_back({match.bijective ? Cause::permuted : Cause::repeated, std::move(p), fit->residual});
   return true;
 }
 

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "assay/compare/causes/values/factor_names.h"
 #include "assay/compare/causes/values/failing_pair.h"
@@ -109,37 +111,41 @@ double chance_within(const FailingPair& pair, const Groups& groups, const std::v
   return (hits + 1) / (trials + 2);
 }
 
-std::string describe(const FailingPair& pair, const Groups& groups, const std::vector<double>& factors) {
+std::optional<CauseParameters> parameters_of(const FailingPair& pair, const Groups& groups,
+                                             const std::vector<double>& factors) {
   const double slack = std::max(pair.context.allowed.rtol, 1e-6);
   std::vector<std::size_t> changed;
   for (std::size_t g = 0; g < factors.size(); ++g) {
     if (factors[g] != 1) changed.push_back(g);
   }
-  if (changed.empty()) return "";
+  if (changed.empty()) return std::nullopt;
   double low = factors[changed.front()], high = low;
   for (const std::size_t g : changed) {
     low = std::min(low, factors[g]);
     high = std::max(high, factors[g]);
   }
-  std::string text = fmt::format("every {} is a multiple of the reference's: ", groups.of);
-  const std::string how_many = changed.size() == factors.size()
-                                   ? fmt::format("all {}", factors.size())
-                                   : fmt::format("{} of {}", changed.size(), factors.size());
-  if (changed.size() > 4) {
+  CauseParameters p = {.elements = static_cast<std::int64_t>(changed.size()),
+                       .of = static_cast<std::int64_t>(factors.size()),
+                       .along = groups.of};
+  constexpr std::size_t most_listed = 4;
+  if (changed.size() > most_listed) {
     // One factor for many is the finding; many are a range.
-    const char* others = changed.size() == factors.size() ? "" : ", the others are right";
     if (high - low <= 2 * slack * std::abs(high))
-      return text + fmt::format("{} times {:.6g}{}", how_many, (low + high) / 2, others);
-    return text + fmt::format("{} by factors of their own from {:.6g} to {:.6g}", how_many, low, high);
+      p.factor = (low + high) / 2;
+    else
+      p.factors = {low, high};
+    return p;
   }
   const std::vector<NamedFactor> names = factor_names(pair.context.sizes);
-  for (std::size_t i = 0; i < changed.size(); ++i) {
-    double k = factors[changed[i]];
+  for (const std::size_t g : changed) {
+    double k = factors[g];
     for (const NamedFactor& n : names)
       k = std::abs(std::abs(k) / n.value - 1) <= 0.1 * slack ? std::copysign(n.value, k) : k;
-    text += fmt::format("{}[{}] times {}", i == 0 ? "" : ", ", changed[i], describe_factor(k, names));
+    p.positions.push_back(static_cast<std::int64_t>(g));
+    p.factors.push_back(k);
+    p.factor_names.push_back(fmt::format("{}", fmt::join(names_of(k, names), " or ")));
   }
-  return changed.size() == factors.size() ? text : text + ", the others are right";
+  return p;
 }
 
 }  // namespace
@@ -159,9 +165,9 @@ void explain_row_factors(const FailingPair& pair, std::vector<Diagnosis>& found)
     constexpr double bits_of_a_factor = 20;
     const double parameters = bits_of_a_factor * static_cast<double>(needed);
     if (!convincing(fit, chance_within(pair, groups, factors), parameters, pair.over)) continue;
-    const std::string text = describe(pair, groups, factors);
-    if (text.empty()) continue;
-    found.push_back({"row_factors", text, fit.residual});
+    auto parameters_of_cause = parameters_of(pair, groups, factors);
+    if (!parameters_of_cause) continue;
+    found.push_back({Cause::row_factors, std::move(*parameters_of_cause), fit.residual});
     return;
   }
 }
