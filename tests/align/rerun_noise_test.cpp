@@ -55,7 +55,7 @@ TEST(RerunNoise, WhatOnlyCameAfterNoiseStandsForItself) {
 TEST(RerunNoise, WhatAReplayOrADiagnosisSettledStays) {
   Report r = report_of({failure("a", 1e-8), failure("b", 1e-8)});
   r.findings[0].origin = Origin{Origin::Kind::created, 5, "linear on its own inputs", ""};
-  r.findings[1].diagnoses.push_back({"factor", "actual = 1.00000001 x reference", 0.1});
+  r.findings[1].diagnoses.push_back({Cause::factor, {.factor = 1.00000001}, 0.1});
   EXPECT_FALSE(has_undecided_roots(r));
   EXPECT_EQ(excuse_noise(r, {{"a", 1e-6}, {"b", 1e-6}}), 0u);
   EXPECT_EQ(roots_of(r).size(), 2u);

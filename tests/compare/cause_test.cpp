@@ -117,8 +117,9 @@ TEST(CauseRows, AgreeWithAnExpectedOneInWhatItStates) {
 
 TEST(CauseRows, HaveTheirNumbersInJson) {
   const auto j = json_diagnosis(samples[1].diagnosis);
-  EXPECT_EQ(j.dump(), R"({"cause":"factor","text":"actual = 0.25 x reference (0.25 = 1/dp or 1/pp)",)"
-                      R"("error_over_allowed":0.0,"parameters":{"factor":0.25,"factor_names":["1/dp","1/pp"]}})");
+  EXPECT_EQ(j["cause"], "factor");
+  EXPECT_EQ(j["text"], samples[1].sentence);
+  EXPECT_EQ(j["parameters"].dump(), R"({"factor":0.25,"factor_names":["1/dp","1/pp"]})");
   const auto limit = json_diagnosis(
       {Cause::overflow, {.elements = 5, .dtype = DType::float16, .limit = HUGE_VAL, .from = 7e4}});
   EXPECT_EQ(limit["parameters"]["limit"], "inf");
