@@ -33,7 +33,7 @@ class Causes {
     const TensorSource reference = merge(sides_.reference, *pair.reference).tensor;
     if (actual.shape() != reference.shape() || !is_float(actual.dtype()) || !is_float(reference.dtype()))
       return;
-    const DiagnosisContext context{{f.atol, f.rtol, {}}, sizes_};
+    const DiagnosisContext context{allowed_for_causes(f), sizes_};
     const FailingPair failing(actual, reference, context);
     if (failing.over > 0) {
       for (Diagnosis& d : assay::explain(failing)) add_new(f, std::move(d));
@@ -42,11 +42,19 @@ class Causes {
     }
     std::ranges::stable_sort(f.diagnoses, {},
                              [](const Diagnosis& d) { return std::pair(says(d.cause), d.residual); });
+    if (f.verdict == Verdict::mistrusted) return;
     std::string where = error_pattern(actual, reference, context);
     if (!where.empty()) f.notes.push_back("errors: " + where);
   }
 
  private:
+  // A rule that the values are below says nothing of them: they are held to it on their own scale.
+  static Allowed allowed_for_causes(const Finding& f) {
+    if (f.verdict != Verdict::mistrusted) return {f.atol, f.rtol, {}};
+    const Side& r = f.metrics->reference;
+    return {std::min(f.atol, f.rtol * std::hypot(r.mean, r.std)), f.rtol, {}};
+  }
+
   // What was found by a sharper comparison is not said twice.
   static void add_new(Finding& f, Diagnosis d) {
     if (std::ranges::find(f.diagnoses, d.cause, &Diagnosis::cause) == f.diagnoses.end())
@@ -152,7 +160,7 @@ void find_causes(std::vector<Finding>& findings, const std::vector<Pair>& pairs,
   for (std::size_t i = 0; i < pairs.size() && explained < most_explained; ++i) {
     Finding& f = findings[i];
     const bool open = f.verdict == Verdict::failed || f.verdict == Verdict::replicas_differ ||
-                      f.verdict == Verdict::no_rule;
+                      f.verdict == Verdict::no_rule || f.verdict == Verdict::mistrusted;
     // Proven on the step's own inputs: what the values look like says no more.
     const bool is_explained = std::ranges::any_of(f.diagnoses, is_of_optimizer, &Diagnosis::cause);
     if (!open || is_explained || !f.metrics || pairs[i].actual == nullptr || pairs[i].reference == nullptr)

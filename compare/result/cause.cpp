@@ -65,6 +65,14 @@ std::string row_factors(const Parameters& p, double) {
   return fmt::format("{}{}", text, others);
 }
 
+std::string not_normalized(const Parameters& p, double) {
+  return fmt::format(
+      "every row is the reference's before it is divided by its sum: rows of the reference sum to {:.6g}, "
+      "these "
+      "to {:.6g} to {:.6g}",
+      p.reference_value.value(), p.factors.at(0), p.factors.at(1));
+}
+
 std::string zeros(const Parameters& p, double) {
   if (!p.elements) return "every element is zero";
   return fmt::format("{} of {} elements are outside, all of them exactly zero where the reference is not",
@@ -195,6 +203,7 @@ constexpr Row rows[] = {
      [](const Parameters&, double) { return std::string("actual = -reference: the sign is flipped"); }},
     {Cause::factor, "factor", Says::effect, factor},
     {Cause::row_factors, "row_factors", Says::description, row_factors},
+    {Cause::not_normalized, "not_normalized", Says::effect, not_normalized},
     {Cause::zeros, "zeros", Says::effect, zeros},
     {Cause::flushed, "flushed", Says::effect, flushed},
     {Cause::overflow, "overflow", Says::effect, beyond_limit},
@@ -284,6 +293,8 @@ bool is_of_optimizer(Cause cause) {
 
 std::string sentence(const Diagnosis& d) {
   std::string text = row_of(d.cause).sentence(d.parameters, d.residual);
+  if (d.parameters.evidence)
+    text += fmt::format(" (of one number: {:.0f} bits of evidence)", *d.parameters.evidence);
   if (!d.parameters.against.empty())
     text += fmt::format(" (against what {} makes of its own inputs)", d.parameters.against);
   return text;

@@ -19,6 +19,7 @@ enum class Cause : std::uint8_t {
   sign,
   factor,
   row_factors,
+  not_normalized,
   zeros,
   flushed,
   overflow,
@@ -106,6 +107,8 @@ struct CauseParameters {
   std::optional<double> value = {}, reference_value = {};  ///< of an attribute, a setting, what fills a gap
   std::optional<double> rope_base = {}, yarn_factor = {};
 
+  std::optional<double> evidence = {};  ///< bits, where they are less than a proof: golden/evidence.h
+
   std::string how = {};  ///< the part of the sentence that the other parameters do not say
 };
 
@@ -151,6 +154,7 @@ void for_each_parameter(F f, P&... p) {
   f("reference_value", p.reference_value...);
   f("rope_base", p.rope_base...);
   f("yarn_factor", p.yarn_factor...);
+  f("evidence", p.evidence...);
 }
 
 /// "2 = tp or pp"; just the number without names. The sign of the factor is kept.

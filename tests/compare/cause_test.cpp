@@ -36,6 +36,8 @@ const Sample samples[] = {
      "actual = 0.25 x reference (0.25 = 1/dp or 1/pp)"},
     {{Cause::factor, {.factor = -4, .factor_names = {"dp"}, .elements = 3, .of = 7}},
      "3 of 7 elements are -4 x reference (-4 = -dp), all others pass"},
+    {{Cause::factor, {.factor = 0.5, .factor_names = {"1/tp"}, .evidence = 19.7}},
+     "actual = 0.5 x reference (0.5 = 1/tp) (of one number: 20 bits of evidence)"},
     {{Cause::factor, {.factor = 2, .factor_names = {"tp"}, .against = "rms_norm"}},
      "actual = 2 x reference (2 = tp) (against what rms_norm makes of its own inputs)"},
     {{Cause::factor, {.factor = 1.001, .uncertainty = 1e-5, .op = "linear"}, 0.5},
@@ -52,6 +54,10 @@ const Sample samples[] = {
      "every row is a multiple of the reference's: [7] times 2 = tp, [9] times 3, the others are right"},
     {{Cause::row_factors, {.factor = 3, .elements = 9, .of = 64, .along = "column"}},
      "every column is a multiple of the reference's: 9 of 64 times 3, the others are right"},
+    {{Cause::not_normalized, {.factors = {0.31, 0.77}, .reference_value = 1}},
+     "every row is the reference's before it is divided by its sum: rows of the reference sum to 1, these to "
+     "0.31 "
+     "to 0.77"},
     {{Cause::zeros}, "every element is zero"},
     {{Cause::zeros, {.elements = 2, .of = 9}},
      "2 of 9 elements are outside, all of them exactly zero where the reference is not"},

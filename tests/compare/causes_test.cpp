@@ -108,6 +108,26 @@ TEST(Causes, ABiasThatIsAddedOnEveryRankIsATerm) {
   }
 }
 
+// Of gradients of 1e-5 a bfloat16 tolerance of 3.2e-2 (1 + |g|) says nothing. On their own scale they are
+// half.
+TEST(Causes, SmallTensorsAreExplainedOnTheirOwnScale) {
+  const auto pair = [](double factor, double noise) {
+    const Tensor right = normal_tensor(DType::bfloat16, {24, 40}, 1, 1e-5);
+    Values values = normal_tensor(DType::bfloat16, {24, 40}, 2, noise).values();
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] += factor * right.value(static_cast<std::int64_t>(i));
+    RecordedPair run;
+    for (MemoryDump* dump : {&run.actual, &run.reference}) dump->mesh = {{"dp"}, {2}};
+    run.add(output(0), Tensor::from_values(DType::bfloat16, right.shape(), values), right, "", 1000);
+    return run.diff().findings.back();
+  };
+  const Finding half = pair(0.5, 0), noise = pair(1, 1e-5);
+  EXPECT_EQ(half.verdict, Verdict::mistrusted) << half.reason;
+  EXPECT_THAT(text_of(half, Cause::factor), HasSubstr("actual = 0.5 x reference (0.5 = 1/dp"));
+  EXPECT_EQ(noise.verdict, Verdict::mistrusted) << noise.reason;
+  EXPECT_EQ(first_of(noise.diagnoses), "nothing");
+}
+
 // What was recorded beside a failing tensor explains nothing of it.
 void expect_no_other_tensor(const RecordedPair& run, const std::string& what) {
   const Report report = run.diff();

@@ -6,11 +6,10 @@
 #include <cmath>
 
 #include "assay/compare/causes/optimizer/moment_fit.h"
+#include "assay/golden/evidence.h"
 
 namespace assay {
 namespace {
-
-constexpr double sigmas = 6;
 
 class Moments {
  public:
@@ -95,7 +94,8 @@ class Moments {
         if (is_near(fit.kept, b1 * b1, relative_)) return twice(fit.errors);
         return of_beta1(fit.kept, relative_, fit.errors);
       }
-      if (std::abs(fit.kept.value) <= sigmas * fit.kept.sigma + relative_ && is_near(clip, c, relative_)) {
+      if (std::abs(fit.kept.value) <= improbable * fit.kept.sigma + relative_ &&
+          is_near(clip, c, relative_)) {
         used_ = UsedGradient{c, 0};
         return fault(Cause::step_stale, "reset exp_avg",
                      "exp_avg starts from zero at this step: what it was before is lost", fit.errors);
@@ -165,7 +165,7 @@ class Moments {
   std::optional<StepFault> of_other(const MomentFit& fit, const OtherGradient& other, bool instead) {
     const double b1 = r_.rule.beta1, full = (1 - b1) * right_.clip;
     // As much of it as shows beside the rounding of the right one.
-    const bool without_own = std::abs(fit.gain.value) <= sigmas * fit.gain.sigma + relative_ * full;
+    const bool without_own = std::abs(fit.gain.value) <= improbable * fit.gain.sigma + relative_ * full;
     if (without_own != instead) return {};
     const Estimate share = fit.other_gain.scaled(1 / full);
     const std::string amount =
@@ -184,7 +184,7 @@ class Moments {
     const double b2 = r_.rule.beta2, rest = 1 - b2;
     const bool starts = t_.starts;
     const Estimate implied = fit.gain.scaled(-1, 1);
-    const bool is_reset = !starts && std::abs(fit.kept.value) <= sigmas * fit.kept.sigma + relative2_;
+    const bool is_reset = !starts && std::abs(fit.kept.value) <= improbable * fit.kept.sigma + relative2_;
     if (is_reset && is_near(fit.gain, rest, relative2_))
       return fault(Cause::step_stale, "reset exp_avg_sq",
                    "exp_avg_sq starts from zero at this step: what it was before is lost", fit.errors);
@@ -237,7 +237,7 @@ class Moments {
 
 bool is_near(const Estimate& e, double target, double relative) {
   return std::abs(e.value - target) <=
-         sigmas * e.sigma + relative * std::max(std::abs(e.value), std::abs(target));
+         improbable * e.sigma + relative * std::max(std::abs(e.value), std::abs(target));
 }
 
 std::string brief(const Estimate& e, double relative) {

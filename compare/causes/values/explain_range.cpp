@@ -2,6 +2,7 @@
 #include <optional>
 
 #include "assay/compare/causes/values/failing_pair.h"
+#include "assay/golden/evidence.h"
 
 namespace assay {
 namespace {
@@ -62,8 +63,7 @@ void explain_zeros(const FailingPair& pair, std::vector<Diagnosis>& found) {
   }
   // Where zeros are common among the elements that pass, a few more are no evidence.
   const double usual = static_cast<double>(pair.zeros + 1) / static_cast<double>(passing + 2);
-  constexpr double enough = 10;  // bits
-  if (-std::log2(usual) * static_cast<double>(pair.over) < enough) return;
+  if (!proves(-std::log2(usual) * static_cast<double>(pair.over), 0)) return;
   found.push_back({Cause::zeros, {.elements = pair.over, .of = size}, fit.residual});
 }
 

@@ -223,7 +223,10 @@ std::vector<Fault> expert_faults() {
        "router variants of moe-training",
        FaultKind::scale,
        {},
-       {"forward", "*.mlp output weights*", "", {other_attribute("router_topk", "normalize", 0, 1)}},
+       {"forward",
+        "*.mlp output weights*",
+        "",
+        {other_attribute("router_topk", "normalize", 0, 1), {Cause::not_normalized}}},
        router_attribute("normalize", false)},
   };
 }
