@@ -28,7 +28,8 @@ void serialize(Archive& archive, Exemption& e) {
 }
 template <class Archive>
 void serialize(Archive& archive, Diagnosis& d) {
-  archive(d.kind, d.text, d.residual);
+  archive(d.cause, d.parameters.how, d.residual);
+  for_each_parameter([&](std::string_view, auto& parameter) { archive(parameter); }, d.parameters);
 }
 template <class Archive>
 void serialize(Archive& archive, Opinion& o) {

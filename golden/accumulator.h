@@ -4,15 +4,12 @@
 #include <span>
 #include <string_view>
 
+#include "assay/golden/evidence.h"
+
 namespace assay {
 
 struct Bound;
 struct ErrorModel;
-
-/// Roundings that are independent with mean 0, the k-th within b_k, add up to more than
-/// `improbable` sqrt(sum b_k^2) in one sum of 1 / (2 exp(-improbable^2 / 2)) = 4e13 (Hoeffding's inequality,
-/// as in Higham and Mary 2019, thm 2.4).
-inline constexpr double improbable = 8;
 
 /// How a device adds up the terms of one sum.
 struct Accumulator {

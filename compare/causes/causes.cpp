@@ -1,7 +1,6 @@
 #include "assay/compare/causes/causes.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -34,7 +33,7 @@ class Causes {
     const TensorSource reference = merge(sides_.reference, *pair.reference).tensor;
     if (actual.shape() != reference.shape() || !is_float(actual.dtype()) || !is_float(reference.dtype()))
       return;
-    const DiagnosisContext context{{f.atol, f.rtol, {}}, sizes_};
+    const DiagnosisContext context{allowed_for_causes(f), sizes_};
     const FailingPair failing(actual, reference, context);
     if (failing.over > 0) {
       for (Diagnosis& d : assay::explain(failing)) add_new(f, std::move(d));
@@ -42,29 +41,29 @@ class Causes {
       added(f, pair, failing);
     }
     std::ranges::stable_sort(f.diagnoses, {},
-                             [](const Diagnosis& d) { return std::pair(generality(d.kind), d.residual); });
+                             [](const Diagnosis& d) { return std::pair(says(d.cause), d.residual); });
+    if (f.verdict == Verdict::mistrusted) return;
     std::string where = error_pattern(actual, reference, context);
     if (!where.empty()) f.notes.push_back("errors: " + where);
   }
 
  private:
+  // A rule that the values are below says nothing of them: they are held to it on their own scale.
+  static Allowed allowed_for_causes(const Finding& f) {
+    if (f.verdict != Verdict::mistrusted) return {f.atol, f.rtol, {}};
+    const Side& r = f.metrics->reference;
+    return {std::min(f.atol, f.rtol * std::hypot(r.mean, r.std)), f.rtol, {}};
+  }
+
   // What was found by a sharper comparison is not said twice.
   static void add_new(Finding& f, Diagnosis d) {
-    if (std::ranges::find(f.diagnoses, d.kind, &Diagnosis::kind) == f.diagnoses.end())
+    if (std::ranges::find(f.diagnoses, d.cause, &Diagnosis::cause) == f.diagnoses.end())
       f.diagnoses.push_back(std::move(d));
   }
 
   // What it is in every step and micro-batch.
   using Name = std::tuple<Phase, std::string, std::string, std::string>;
   static Name name_of(const Identity& id) { return {id.phase, id.module, id.slot, id.arg}; }
-
-  // What names a mistake comes before what only describes its effect.
-  static int generality(std::string_view kind) {
-    constexpr std::string_view named[] = {"attribute",   "input_precision", "accumulator_precision",
-                                          "partial_sum", "stale",           "weights"};
-    const bool names_it = std::ranges::find(named, kind) != std::end(named);
-    return names_it ? 0 : kind == "row_factors" ? 2 : 1;
-  }
 
   const LogicalTensor* find(const Identity& id) const { return reference_.with_values(sides_.reference, id); }
 
@@ -92,14 +91,11 @@ class Causes {
       const Identity& id = tensor->id;
       const auto left = equals(failing, read(*tensor), candidates.size());
       if (!left) continue;
-      std::vector<std::string> which;
-      if (id.step != own.step) which.push_back(fmt::format("step {}", id.step));
-      if (id.micro_batch != own.micro_batch) which.push_back(fmt::format("micro-batch {}", id.micro_batch));
-      if (id.call != own.call) which.push_back(fmt::format("call {}", id.call));
-      f.diagnoses.push_back({"stale",
-                             fmt::format("it is the reference's tensor of {} (error/allowed {:.2g})",
-                                         fmt::join(which, ", "), *left),
-                             *left});
+      CauseParameters which;
+      if (id.step != own.step) which.step = id.step;
+      if (id.micro_batch != own.micro_batch) which.micro_batch = id.micro_batch;
+      if (id.call != own.call) which.call = id.call;
+      f.diagnoses.push_back({Cause::stale, std::move(which), *left});
       return;
     }
   }
@@ -139,21 +135,14 @@ class Causes {
       if (tensor->shape != shape && !is_row) continue;
       const auto sum = added_term(failing, read(*tensor), terms.size());
       if (!sum) continue;
+      const bool decays =
+          own.phase == Phase::optimizer && term.id.slot == "param" && std::abs(sum->factor) < 1;
       f.diagnoses.push_back(
-          {"added",
-           fmt::format("actual = reference {} {:.6g} x {} ({}){}; error/allowed {:.2g}",
-                       sum->factor < 0 ? "-" : "+", std::abs(sum->factor), term.name, to_string(term.id),
-                       decays(term.id, own, sum->factor), sum->residual),
+          {Cause::added,
+           {.factor = sum->factor, .term = term.name, .decays = decays, .tensor = to_string(term.id)},
            sum->residual});
       return;
     }
-  }
-
-  static std::string_view decays(const Identity& term, const Identity& own, double c) {
-    const bool is_decay = own.phase == Phase::optimizer && term.slot == "param" && std::abs(c) < 1;
-    return !is_decay ? ""
-           : c < 0   ? ": weight decay that the reference does not have"
-                     : ": the reference's weight decay is missing";
   }
 
   const Sides& sides_;
@@ -171,9 +160,9 @@ void find_causes(std::vector<Finding>& findings, const std::vector<Pair>& pairs,
   for (std::size_t i = 0; i < pairs.size() && explained < most_explained; ++i) {
     Finding& f = findings[i];
     const bool open = f.verdict == Verdict::failed || f.verdict == Verdict::replicas_differ ||
-                      f.verdict == Verdict::no_rule;
+                      f.verdict == Verdict::no_rule || f.verdict == Verdict::mistrusted;
     // Proven on the step's own inputs: what the values look like says no more.
-    const bool is_explained = std::ranges::any_of(f.diagnoses, is_of_optimizer);
+    const bool is_explained = std::ranges::any_of(f.diagnoses, is_of_optimizer, &Diagnosis::cause);
     if (!open || is_explained || !f.metrics || pairs[i].actual == nullptr || pairs[i].reference == nullptr)
       continue;
     ++explained;

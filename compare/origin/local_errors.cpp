@@ -1,7 +1,6 @@
 #include "assay/compare/origin/local_errors.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +9,7 @@
 #include "assay/compare/result/metrics.h"
 #include "assay/compare/result/trouble.h"
 #include "assay/dumps/io/json.h"
+#include "assay/operators/engine/golden.h"
 
 namespace assay {
 namespace {
@@ -29,8 +29,31 @@ std::string pattern(std::string name) {
   return name;
 }
 
-std::string text_of(const CallVariant& v) {
-  return v.text.empty() ? "its defaults" : v.text;
+// A flag is 0 or 1.
+std::optional<double> number_of(const AttributeValue& v) {
+  if (const bool* flag = std::get_if<bool>(&v)) return *flag ? 1 : 0;
+  const double* number = std::get_if<double>(&v);
+  return number != nullptr ? std::optional(*number) : std::nullopt;
+}
+
+AttributeValue value_of(const CallVariant& v, const Attribute& attribute) {
+  const auto given = v.attributes.values().find(attribute.name);
+  return given == v.attributes.values().end() ? parse_attribute(attribute.initial) : given->second;
+}
+
+// What a call has in the place of the right attributes; of one alone its name and both numbers, too.
+CauseParameters other_attributes(const Operator& op, const CallVariant& actual, const CallVariant& right) {
+  CauseParameters p = {
+      .op = std::string(op.name), .actual_attributes = actual.text, .reference_attributes = right.text};
+  std::vector<const Attribute*> different;
+  for (const Attribute& a : op.attributes) {
+    if (value_of(actual, a) != value_of(right, a)) different.push_back(&a);
+  }
+  if (different.size() != 1) return p;
+  p.attribute = different.front()->name;
+  p.value = number_of(value_of(actual, *different.front()));
+  p.reference_value = number_of(value_of(right, *different.front()));
+  return p;
 }
 
 // Whether the producer says so: a training step with --routing, which recorded the choice as the result of
@@ -175,11 +198,11 @@ LocalErrors::Judgement LocalErrors::judgement(const JudgedCall& actual, const Ju
         "whole "
         "it is off by {:.2g} of itself where roundings make no more than {:.2g}",
         name, c.ratio, c.scale->excess, c.scale->allowed);
-    found.diagnoses.push_back(
-        {"factor",
-         fmt::format("actual = {:.6g} x what {} makes of its own inputs (+- {:.1g}); error/allowed {:.2g}",
-                     1 + c.scale->excess, actual.op().name, c.scale->allowed, c.ratio),
-         c.ratio});
+    found.diagnoses.push_back({Cause::factor,
+                               {.factor = 1 + c.scale->excess,
+                                .uncertainty = c.scale->allowed,
+                                .op = std::string(actual.op().name)},
+                               c.ratio});
     return found;
   }
   if (found.diagnoses.empty()) found.diagnoses = value_diagnoses(c, actual);
@@ -192,8 +215,7 @@ std::vector<Diagnosis> LocalErrors::value_diagnoses(const JudgedCall::Compared& 
                                                     const JudgedCall& actual) const {
   if (!is_float(c.actual.dtype())) return {};
   std::vector<Diagnosis> found = diagnose(c.actual, c.golden, {{0, 0, c.allowed}, options_.sizes});
-  for (Diagnosis& d : found)
-    d.text += fmt::format(" (against what {} makes of its own inputs)", actual.op().name);
+  for (Diagnosis& d : found) d.parameters.against = actual.op().name;
   return found;
 }
 
@@ -258,32 +280,28 @@ std::vector<Diagnosis> LocalErrors::weight_diagnoses(const JudgedCall& actual, c
   if (!fit) return {};
   const auto [least, most] = std::ranges::minmax(fit->weights);
   if (most - least <= fit->uncertainty * std::abs(most)) return {};
-  std::vector<std::string> counts;
+  std::vector<double> counts;
   for (const double a : fit->weights) {
     const double whole = std::round(a);
-    counts.push_back(fmt::format("{:.4g}", std::abs(a - whole) <= fit->uncertainty ? std::abs(whole) : a));
+    counts.push_back(std::abs(a - whole) <= fit->uncertainty ? std::abs(whole) : a);
   }
-  return {{"weights",
-           fmt::format("micro-batches {} count {} times, each once in the reference; error/allowed {:.2g}",
-                       fmt::join(fit->micro_batches, ", "), fmt::join(counts, ", "), fit->ratio),
-           fit->ratio}};
+  return {{Cause::weights, {.micro_batches = fit->micro_batches, .counts = std::move(counts)}, fit->ratio}};
 }
 
 std::vector<Diagnosis> LocalErrors::mistake_diagnoses(const JudgedCall& actual, const CallVariant& right) {
-  const auto claim = [&](const char* kind, const JudgedCall::Compared& c, const std::string& what) {
-    return std::vector<Diagnosis>{{kind, fmt::format("{}; error/allowed {:.2g}", what, c.ratio), c.ratio}};
-  };
   if (auto weighed = weight_diagnoses(actual, right); !weighed.empty()) return weighed;
   auto mistake = first_fit(actual, mistakes_for(actual.op(), right));
   if (!mistake) mistake = first_fit(actual, with_fitted_epsilon(actual));
   if (mistake)
-    return claim("attribute", mistake->compared,
-                 fmt::format("it is {} with {}, where the reference has {}", actual.op().name,
-                             text_of(mistake->variant), text_of(right)));
+    return {
+        {Cause::attribute, other_attributes(actual.op(), mistake->variant, right), mistake->compared.ratio}};
   for (const Arithmetic& narrow : narrow_arithmetics()) {
     if (const auto compared = fit(actual, right, narrow))
-      return claim(narrow.inputs ? "input_precision" : "accumulator_precision", *compared,
-                   fmt::format("it is {} {}", actual.op().name, describe(narrow)));
+      return {{narrow.inputs ? Cause::input_precision : Cause::accumulator_precision,
+               {.dtype = narrow.inputs ? narrow.inputs : narrow.sums.accumulator,
+                .op = std::string(actual.op().name),
+                .how = describe(narrow)},
+               compared->ratio}};
   }
   return {};
 }

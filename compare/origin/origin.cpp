@@ -94,7 +94,7 @@ class Origins {
     const auto& local = isolated_[i];
     if (!local || local->ratio <= 1) return;
     fail(f, fmt::format("the operator is wrong on its own recorded inputs{}",
-                        local->diagnoses.empty() ? "" : ": " + local->diagnoses.front().text));
+                        local->diagnoses.empty() ? "" : ": " + sentence(local->diagnoses.front())));
   }
 
   // A tensor that is unreadable itself has its reason already.

@@ -36,12 +36,7 @@ void judge_replicas(Finding& f, const Merged& actual, const Merged* reference, c
   judge(sum, *actual.sum_of_replicas, judged_by, same);
   if (sum.verdict != Verdict::passed) return;
   const std::string& dim = actual.replicas.front().mesh_dim;
-  f.diagnoses.push_back(
-      {"partial_sum",
-       fmt::format("their sum is the reference (error/allowed {:.2g}): each rank holds a partial sum, "
-                   "the all-reduce over {} is missing",
-                   sum.ratio, dim.empty() ? "these ranks" : dim),
-       sum.ratio});
+  f.diagnoses.push_back({Cause::partial_sum, {.axis = dim}, sum.ratio});
 }
 
 }  // namespace assay

@@ -102,7 +102,7 @@ constexpr Column why[] = {
     {"root", [](const Finding& f) { return disarmed(f.origin ? f.origin->root : std::string()); }},
     {"because",
      [](const Finding& f) {
-       return disarmed(f.diagnoses.empty() ? std::string() : f.diagnoses.front().text);
+       return disarmed(f.diagnoses.empty() ? std::string() : sentence(f.diagnoses.front()));
      }},
     {"repeat", [](const Finding& f) { return disarmed(f.repeat); }},
 };

@@ -34,7 +34,7 @@ std::string to_github_annotations(const Report& report) {
   std::string out;
   if (const Finding* first = report.first_failure()) {
     std::string message = printable(first->reason);
-    for (const Diagnosis& d : first->diagnoses) message += "\n" + printable(d.text);
+    for (const Diagnosis& d : first->diagnoses) message += "\n" + printable(sentence(d));
     if (first->origin)
       message += fmt::format("\n{}: {}", name(first->origin->kind), printable(first->origin->reason));
     if (!first->repeat.empty()) message += "\n" + printable(first->repeat);

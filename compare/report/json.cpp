@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "assay/compare/report/json_diagnosis.h"
 #include "assay/compare/report/json_number.h"
 #include "assay/compare/report/report.h"
 #include "assay/compare/result/version.h"
@@ -97,9 +98,7 @@ Json finding(const Finding& f) {
   }
   j["other_policies"] = std::move(others);
   Json diagnoses = Json::array();
-  for (const Diagnosis& d : f.diagnoses)
-    diagnoses.push_back(
-        {{"kind", d.kind}, {"text", d.text}, {"error_over_allowed", json_number(d.residual)}});
+  for (const Diagnosis& d : f.diagnoses) diagnoses.push_back(json_diagnosis(d));
   j["diagnoses"] = std::move(diagnoses);
   if (f.exemption) {
     j["exemption"] = {{"kind", name(f.exemption->kind)},
@@ -160,7 +159,7 @@ std::string line(const Json& j) {
 }  // namespace
 
 std::string to_json(const Report& r) {
-  Json head = header(r, "report/1");
+  Json head = header(r, "report/2");
   head.update(summary(r));
   std::string out = line(head);
   out.back() = ',';  // was the closing brace: the findings go on, never all of them in memory as JSON
@@ -173,7 +172,7 @@ std::string to_json(const Report& r) {
 }
 
 std::string to_jsonl(const Report& r) {
-  std::string out = line(header(r, "finding/1")) + "\n";
+  std::string out = line(header(r, "finding/2")) + "\n";
   for (const Finding& f : r.findings) out += line(finding(f)) + "\n";
   return out + line(summary(r)) + "\n";
 }

@@ -126,7 +126,7 @@ std::string listing(const TestCase& c) {
   for (std::size_t i = 0; i < c.open.size() && i < most_failures; ++i) {
     const Finding& f = *c.open[i];
     text += html_text(fmt::format("{}: {}: {} [{}]", name(f.verdict), f.name, f.reason, f.rule)) + "\n";
-    for (const Diagnosis& d : f.diagnoses) text += "  because " + html_text(d.text) + "\n";
+    for (const Diagnosis& d : f.diagnoses) text += "  because " + html_text(sentence(d)) + "\n";
     for (const std::string& note : f.notes) text += "  " + html_text(note) + "\n";
     if (!f.repeat.empty()) text += "  repeat: " + html_text(f.repeat) + "\n";
   }

@@ -25,7 +25,7 @@ std::string verdict(const Report& report) {
 std::string first_failure(const Finding& f) {
   std::string out = fmt::format("\nFirst in execution order: **{}** ({}): {}\n", markdown_text(f.name),
                                 name(f.verdict), markdown_text(f.reason));
-  for (const Diagnosis& d : f.diagnoses) out += fmt::format("\n- because {}\n", markdown_text(d.text));
+  for (const Diagnosis& d : f.diagnoses) out += fmt::format("\n- because {}\n", markdown_text(sentence(d)));
   if (f.origin) out += fmt::format("\n- {}: {}\n", name(f.origin->kind), markdown_text(f.origin->reason));
   for (const std::string& note : f.notes) out += fmt::format("\n- {}\n", markdown_text(note));
   if (!f.repeat.empty()) out += fmt::format("\n- repeat: {}\n", markdown_text(f.repeat));

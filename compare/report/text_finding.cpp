@@ -23,7 +23,7 @@ class FindingLines {
   Lines write() {
     item("why", fmt::format("{}{}{}", name(f_.verdict), f_.reason.empty() ? "" : ": ", f_.reason), 2);
     for (std::size_t i = 0; i < shown(f_.diagnoses.size(), 1); ++i)  // the most specific comes first
-      item("because", f_.diagnoses[i].text, 3);
+      item("because", sentence(f_.diagnoses[i]), 3);
     if (f_.exemption) item("exempt", sentence(*f_.exemption));
     if (f_.origin) item("origin", fmt::format("{}: {}", name(f_.origin->kind), f_.origin->reason));
     if (!f_.rule.empty() && f_.verdict != Verdict::replicas_differ) item("rule", f_.rule);

@@ -2,21 +2,24 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
+
+#include "assay/compare/result/cause.h"
 
 namespace assay {
 
-/// The cause of a difference, as far as the numbers prove it.
+/// The cause of a difference with its numbers, as far as the numbers prove it.
 struct Diagnosis {
-  /// "sign", "factor", "row_factors", "zeros", "flushed", "overflow", "saturated", "precision", "permuted",
-  /// "repeated", "transposed", "shifted", "rope_position", "partial_sum", "stale", "added", "attribute",
-  /// "input_precision" or "accumulator_precision"; of an optimizer's step "weight_decay", "l2_decay",
-  /// "bias_correction", "epsilon", "betas", "learning_rate", "sign", "clip", "norm", "not_updated" or
-  /// "stale": stable, for programs.
-  std::string kind;
-  std::string text;     ///< one sentence with its numbers: "actual = 2 x reference (2 = tp)"
+  Cause cause = Cause::factor;
+  CauseParameters parameters = {};
   double residual = 0;  ///< largest error / allowed that this cause leaves: at most 1
 };
+
+/// "actual = 2 x reference (2 = tp)": the same words in all reports.
+std::string sentence(const Diagnosis&);
+
+/// Whether a diagnosis is one that was expected: of the same cause, with the parameters that are stated
+/// there, numbers to four digits. Of `factor_names` one is enough.
+bool agrees(const Diagnosis&, const Diagnosis& expected);
 
 /// A size that may explain a wrong factor or a wrong cut: {"tp", 2}, {"micro-batches", 4}.
 struct KnownSize {

@@ -161,7 +161,7 @@ TEST_P(Isolation, FindsEachFaultyOperatorAndNothingElse) {
     if (!f.origin || f.origin->kind != Origin::Kind::created) continue;
     EXPECT_EQ(f.verdict, Verdict::failed) << f.name;
     ASSERT_FALSE(f.diagnoses.empty()) << f.name << ": " << f.origin->reason;
-    EXPECT_EQ(f.diagnoses.front().kind, "factor") << f.name << ": " << f.diagnoses.front().text;
+    EXPECT_EQ(f.diagnoses.front().cause, Cause::factor) << f.name << ": " << sentence(f.diagnoses.front());
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "assay/align/faults/fault.h"
 #include "assay/align/ladder/ladder_report.h"
 #include "assay/align/ladder/plan_file.h"
 #include "assay/align/ladder/walk.h"
@@ -120,6 +121,9 @@ TEST(Walk, TheSmallestFailingSetIsFoundAndWhatContainsItHeld) {
   EXPECT_EQ(d.tensor, "model.norm grad weight (step 0, backward)");
   EXPECT_EQ(d.phase, "backward");
   EXPECT_THAT(d.cause, HasSubstr("the all-reduce over tp is missing"));
+  ASSERT_TRUE(d.diagnosis);
+  EXPECT_TRUE(is_named(find_fault("F001").answer, *d.diagnosis));
+  EXPECT_FALSE(is_named(find_fault("F131").answer, *d.diagnosis)) << "of dp";
   ASSERT_EQ(d.behind.size(), 1u);
   EXPECT_EQ(d.behind.front().what, "sum of the gradient");
   EXPECT_EQ(d.behind.front().axis, Axis::tp);
@@ -250,6 +254,7 @@ TEST(Walk, ALayerThatIsNotComputedIsNamed) {
   ASSERT_EQ(result.divergences.size(), 1u);
   EXPECT_THAT(result.divergences.front().tensor, StartsWith("model.layers."));
   EXPECT_THAT(result.divergences.front().cause, HasSubstr("the layer was not computed"));
+  EXPECT_EQ(result.divergences.front().diagnosis.value().cause, Cause::missing_layer);
 }
 
 TEST(Walk, ThreeFaultsAtOnceAreThreeDivergences) {

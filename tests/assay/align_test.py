@@ -115,6 +115,7 @@ class AFault(Reports):
         self.assertEqual((divergence["stage"], divergence["phase"], divergence["step"]), ("tp + sp", "backward", 0))
         self.assertEqual(divergence["tensor"], "model.norm grad weight (step 0, backward)")
         self.assertIn("all-reduce over tp is missing", divergence["cause"])
+        self.assertEqual((divergence["diagnosis"]["cause"], divergence["diagnosis"]["parameters"]), ("partial_sum", {"axis": "tp"}))
         self.assertEqual(divergence["collectives"], [{"what": "sum of the gradient", "axis": "tp", "module": "model.norm.weight",
                                                       "backward": True, "groups": [[0, 1]]}])
         phases = self.json["stages"][2]["phases"]

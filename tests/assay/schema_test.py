@@ -40,8 +40,8 @@ class Schema(Test):
         self.line["summary"].validate(summary)
         for finding in findings:
             self.line["finding"].validate(finding)
-        self.assertEqual(header.pop("schema"), "finding/1")
-        self.assertEqual(report, {"schema": "report/1", **header, **summary, "findings": findings})
+        self.assertEqual(header.pop("schema"), "finding/2")
+        self.assertEqual(report, {"schema": "report/2", **header, **summary, "findings": findings})
         return findings
 
     def test_the_schema_is_one(self):

@@ -143,7 +143,8 @@ TEST(AnyBlocks, AreOfFp8Alone) {
     const Finding f =
         gradient(Experts(2, false, [](Values& v) { scale(v, 1.05); }), Experts(ranks, false), false);
     EXPECT_EQ(f.origin->kind, Origin::Kind::created) << f.origin->reason;
-    for (const Diagnosis& d : f.diagnoses) EXPECT_THAT(d.text, testing::Not(testing::HasSubstr("float8")));
+    for (const Diagnosis& d : f.diagnoses)
+      EXPECT_THAT(sentence(d), testing::Not(testing::HasSubstr("float8")));
   }
 }
 

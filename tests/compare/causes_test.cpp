@@ -15,14 +15,14 @@ const Identity weight{0, -1, Phase::forward, "m", "param", "weight", 0},
     bias{0, -1, Phase::forward, "m", "param", "bias", 0},
     stepped{0, -1, Phase::optimizer, "m", "param", "weight", 0};
 
-const Diagnosis* find(const Finding& f, std::string_view kind) {
-  const auto found = std::ranges::find(f.diagnoses, kind, &Diagnosis::kind);
+const Diagnosis* find(const Finding& f, Cause cause) {
+  const auto found = std::ranges::find(f.diagnoses, cause, &Diagnosis::cause);
   return found == f.diagnoses.end() ? nullptr : &*found;
 }
 
-std::string text_of(const Finding& f, std::string_view kind) {
-  const Diagnosis* d = find(f, kind);
-  return d == nullptr ? first_of(f.diagnoses) : d->text;
+std::string text_of(const Finding& f, Cause cause) {
+  const Diagnosis* d = find(f, cause);
+  return d == nullptr ? first_of(f.diagnoses) : sentence(*d);
 }
 
 TEST(Causes, WeightDecayIsATermThatWasAdded) {
@@ -31,7 +31,7 @@ TEST(Causes, WeightDecayIsATermThatWasAdded) {
   RecordedPair run;
   run.add(weight, w);
   run.add(stepped, plus(after, -0.01, w), after);
-  const std::string text = text_of(run.diff().findings.back(), "added");
+  const std::string text = text_of(run.diff().findings.back(), Cause::added);
   EXPECT_THAT(text, HasSubstr("reference - 0.01 x its parameter before the step"));
   EXPECT_THAT(text, HasSubstr("weight decay that the reference does not have"));
 }
@@ -44,7 +44,8 @@ TEST(Causes, DecayOfWeightsThatAreNearlyOne) {
   RecordedPair run;
   run.add(weight, w);
   run.add(stepped, plus(after, -0.001, w), after);
-  EXPECT_THAT(text_of(run.diff().findings.back(), "added"), HasSubstr("reference - 0.001 x its parameter"));
+  EXPECT_THAT(text_of(run.diff().findings.back(), Cause::added),
+              HasSubstr("reference - 0.001 x its parameter"));
 }
 
 // Of two that fit the nearer one; and of many only the nearest are looked at.
@@ -59,7 +60,7 @@ TEST(Causes, TheNearestStepIsStale) {
       run.add(output(0, step), step == last ? normal_tensor(DType::float32, {32}, 1) : right, right);
     }
     const Finding f = run.diff().findings.back();
-    return find(f, "stale") == nullptr ? "" : find(f, "stale")->text;
+    return find(f, Cause::stale) == nullptr ? "" : sentence(*find(f, Cause::stale));
   };
   EXPECT_THAT(stale(last - 2), HasSubstr("the reference's tensor of step 98 "));
   EXPECT_EQ(stale(0), "");
@@ -77,7 +78,7 @@ TEST(Causes, AMicroBatchNearbyIsATerm) {
       run.add(output(mb), mb == last ? plus(right, 1, left) : right, right);
     }
     const Finding f = run.diff().findings.back();
-    return find(f, "added") == nullptr ? "" : find(f, "added")->text;
+    return find(f, Cause::added) == nullptr ? "" : sentence(*find(f, Cause::added));
   };
   EXPECT_THAT(added(last - 2), HasSubstr("micro-batch 98"));
   EXPECT_EQ(added(0), "");
@@ -92,7 +93,7 @@ TEST(Causes, TheTensorOfAnotherMicroBatchOrStepIsStale) {
       run.add(output(mb, step), step == 1 && mb == 1 ? old : right, right);
     }
   }
-  EXPECT_THAT(text_of(run.diff().findings.back(), "stale"),
+  EXPECT_THAT(text_of(run.diff().findings.back(), Cause::stale),
               HasSubstr("the reference's tensor of micro-batch 0"));
 }
 
@@ -102,9 +103,29 @@ TEST(Causes, ABiasThatIsAddedOnEveryRankIsATerm) {
     RecordedPair run;
     run.add(bias, b);
     run.add(output(0), plus(y, 3, b), y);
-    EXPECT_THAT(text_of(run.diff().findings.back(), "added"), HasSubstr("reference + 3 x the bias"))
+    EXPECT_THAT(text_of(run.diff().findings.back(), Cause::added), HasSubstr("reference + 3 x the bias"))
         << name(d);
   }
+}
+
+// Of gradients of 1e-5 a bfloat16 tolerance of 3.2e-2 (1 + |g|) says nothing. On their own scale they are
+// half.
+TEST(Causes, SmallTensorsAreExplainedOnTheirOwnScale) {
+  const auto pair = [](double factor, double noise) {
+    const Tensor right = normal_tensor(DType::bfloat16, {24, 40}, 1, 1e-5);
+    Values values = normal_tensor(DType::bfloat16, {24, 40}, 2, noise).values();
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] += factor * right.value(static_cast<std::int64_t>(i));
+    RecordedPair run;
+    for (MemoryDump* dump : {&run.actual, &run.reference}) dump->mesh = {{"dp"}, {2}};
+    run.add(output(0), Tensor::from_values(DType::bfloat16, right.shape(), values), right, "", 1000);
+    return run.diff().findings.back();
+  };
+  const Finding half = pair(0.5, 0), noise = pair(1, 1e-5);
+  EXPECT_EQ(half.verdict, Verdict::mistrusted) << half.reason;
+  EXPECT_THAT(text_of(half, Cause::factor), HasSubstr("actual = 0.5 x reference (0.5 = 1/dp"));
+  EXPECT_EQ(noise.verdict, Verdict::mistrusted) << noise.reason;
+  EXPECT_EQ(first_of(noise.diagnoses), "nothing");
 }
 
 // What was recorded beside a failing tensor explains nothing of it.
@@ -112,8 +133,8 @@ void expect_no_other_tensor(const RecordedPair& run, const std::string& what) {
   const Report report = run.diff();
   const Finding& f = report.findings.back();
   ASSERT_NE(f.verdict, Verdict::passed) << what;
-  EXPECT_EQ(find(f, "stale"), nullptr) << what << ": " << text_of(f, "stale");
-  EXPECT_EQ(find(f, "added"), nullptr) << what << ": " << text_of(f, "added");
+  EXPECT_EQ(find(f, Cause::stale), nullptr) << what << ": " << text_of(f, Cause::stale);
+  EXPECT_EQ(find(f, Cause::added), nullptr) << what << ": " << text_of(f, Cause::added);
 }
 
 TEST(Causes, UnrelatedErrorsAreNeitherStaleNorATerm) {

@@ -20,7 +20,7 @@ void expect_order(const Shape& shape, const std::function<std::int64_t(std::int6
     FaultyPair pair(d, shape, r, map_index(r, source));
     const auto found = pair.noise(noise_of(d)).diagnose();
     EXPECT_THAT(first_of(found), StartsWith(text)) << name(d) << ' ' << to_string(shape);
-    for (const Diagnosis& f : found) EXPECT_LE(f.residual, 1) << f.text;
+    for (const Diagnosis& f : found) EXPECT_LE(f.residual, 1) << sentence(f);
   }
 }
 

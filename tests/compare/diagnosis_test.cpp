@@ -17,7 +17,7 @@ using testing::StartsWith;
 void expect_first(const FaultyPair& pair, const std::string& text) {
   const auto found = pair.diagnose();
   EXPECT_THAT(first_of(found), StartsWith(text)) << name(pair.dtype) << ' ' << to_string(pair.shape);
-  for (const Diagnosis& d : found) EXPECT_LE(d.residual, 1) << d.text;
+  for (const Diagnosis& d : found) EXPECT_LE(d.residual, 1) << sentence(d);
 }
 
 TEST(Diagnosis, FactorsAreNamed) {
@@ -66,13 +66,16 @@ TEST(Diagnosis, OfOneNumberOnlyANamedFactorIsSaid) {
     const auto n = static_cast<std::size_t>(element_count(shape));
     return first_of(FaultyPair(DType::float32, shape, Values(n, r), Values(n, a)).diagnose());
   };
-  EXPECT_EQ(first({}, 4.642000001, 2.321), "factor: actual = 2 x reference (2 = tp)");
+  EXPECT_EQ(first({}, 4.642000001, 2.321),
+            "factor: actual = 2 x reference (2 = tp) (of one number: 16 bits of evidence)");
   EXPECT_EQ(first({500}, 0.0876543, 0.7012344),
-            "factor: actual = 0.125 x reference (0.125 = 1/micro-batches or 1/(tp x dp))");
+            "factor: actual = 0.125 x reference (0.125 = 1/micro-batches or 1/(tp x dp)) (of one number: 16 "
+            "bits of evidence)");
   // A loss that was computed in float32, and is kept in float64.
   FaultyPair loss(DType::float64, {}, {7.827509666522343}, {3.913754706025123});
   loss.context.allowed = allowed_for(DType::float32);
-  EXPECT_EQ(first_of(loss.diagnose()), "factor: actual = 0.5 x reference (0.5 = 1/tp)");
+  EXPECT_EQ(first_of(loss.diagnose()),
+            "factor: actual = 0.5 x reference (0.5 = 1/tp) (of one number: 16 bits of evidence)");
   EXPECT_EQ(first({}, 4.65, 2.321), "nothing");
   EXPECT_EQ(first({}, 4, 2), "nothing");
   EXPECT_EQ(first({500}, 1.7, 1), "nothing");
@@ -98,6 +101,37 @@ TEST(Diagnosis, RowsWithFactorsOfTheirOwn) {
         FaultyPair(d, {64, 96}, r, c).noise(noise_of(d)),
         "row_factors: every row is a multiple of the reference's: [7] times 2 = tp, the others are right");
     expect_first(FaultyPair(d, {8, 8, 96}, r, c).noise(noise_of(d)), "row_factors: every row is a multiple");
+  }
+}
+
+// The weights of a router's chosen experts, divided by their sum and scaled, or scaled alone.
+TEST(Diagnosis, RowsThatAreNotDividedByTheirSums) {
+  constexpr std::size_t tokens = 96, chosen = 8;
+  for (const DType d : {DType::float32, DType::float64}) {
+    for (const double scale : {1.0, 2.5}) {
+      Random random(3);
+      Values probabilities(tokens * chosen), reference(tokens * chosen);
+      for (std::size_t token = 0; token < tokens; ++token) {
+        double sum = 0;
+        for (std::size_t k = 0; k < chosen; ++k)
+          sum += probabilities[token * chosen + k] = (0.1 + random.uniform()) / 12;
+        for (std::size_t k = 0; k < chosen; ++k)
+          reference[token * chosen + k] = scale * probabilities[token * chosen + k] / sum;
+      }
+      Values scaled = probabilities;
+      for (double& p : scaled) p *= scale;
+      const FaultyPair pair(d, {tokens, chosen}, reference, scaled);
+      expect_first(pair,
+                   "not_normalized: every row is the reference's before it is divided by its sum: rows of "
+                   "the reference sum to " +
+                       fmt::format("{:g}", scale));
+      // Rows that have been scaled by something else were not normalized before.
+      Values other = reference;
+      for (std::size_t i = 0; i < other.size(); ++i) other[i] *= 1 + static_cast<double>(i % 7) / 3;
+      Values twice = other;
+      for (std::size_t i = 0; i < other.size(); ++i) twice[i] *= 1.5 + static_cast<double>(i / chosen) / 64;
+      expect_first(FaultyPair(d, {tokens, chosen}, other, twice), "row_factors: every row is a multiple");
+    }
   }
 }
 

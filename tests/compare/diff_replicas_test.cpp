@@ -52,8 +52,9 @@ TEST(Diff, ReplicasWhoseSumIsTheReferenceMissAnAllReduce) {
   const Report report = diff(a, r, options("[[count]]\nmatch='*'\ncount=1"));
   EXPECT_EQ(report.findings.front().verdict, Verdict::replicas_differ);
   ASSERT_EQ(report.findings.front().diagnoses.size(), 1U);
-  EXPECT_EQ(report.findings.front().diagnoses[0].kind, "partial_sum");
-  EXPECT_THAT(report.findings.front().diagnoses[0].text,
+  EXPECT_EQ(report.findings.front().diagnoses[0].cause, Cause::partial_sum);
+  EXPECT_THAT(report.findings.front().diagnoses[0].parameters.axis, "tp");
+  EXPECT_THAT(sentence(report.findings.front().diagnoses[0]),
               AllOf(HasSubstr("their sum is the reference"), HasSubstr("all-reduce over tp is missing")));
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -90,7 +92,7 @@ inline Values map_index(const Values& of, const std::function<std::int64_t(std::
 
 /// "factor: actual = 2 x reference (2 = tp)"; "nothing".
 inline std::string first_of(const std::vector<Diagnosis>& found) {
-  return found.empty() ? "nothing" : found[0].kind + ": " + found[0].text;
+  return found.empty() ? "nothing" : fmt::format("{}: {}", name(found[0].cause), sentence(found[0]));
 }
 
 }  // namespace assay

@@ -99,7 +99,7 @@ TEST(Isolate, AFactorSmallerThanOneRoundingIsFoundWhereItIsMade) {
     EXPECT_EQ(f.origin->kind, Kind::created);
     EXPECT_THAT(f.reason, HasSubstr("the end-to-end tolerance passes, but the operator is wrong"));
     ASSERT_FALSE(f.diagnoses.empty());
-    EXPECT_EQ(f.diagnoses.front().kind, "factor");
+    EXPECT_EQ(f.diagnoses.front().cause, Cause::factor);
     EXPECT_EQ(created(report), 1) << "what follows from it is right";
   }
 }

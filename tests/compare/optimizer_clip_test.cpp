@@ -22,14 +22,14 @@ std::function<double(const std::string&, const std::map<std::string, double>&)> 
 TEST(OptimizerClip, NoClipping) {
   expect_named({"no clip",
                 with([](Optimizer& o) { o.max_norm = HUGE_VAL; }),
-                "clip",
+                Cause::clip,
                 {"gradients are multiplied by 1, not by 0.", "they are not clipped; all 10"}});
 }
 
 TEST(OptimizerClip, AnotherMaxNorm) {
   expect_named({"max_norm",
                 with([](Optimizer& o) { o.max_norm = 0.5; }),
-                "clip",
+                Cause::clip,
                 {"max_norm is 0.5, the reference's 1; all 10"}});
 }
 
@@ -40,7 +40,7 @@ TEST(OptimizerClip, ClippedThoughBelow) {
                     return 1 / (std::sqrt(total(squares)) + 1e-6);
                   };
                 }),
-                "clip",
+                Cause::clip,
                 {"max_norm 1 / norm", "though the norm is below it; all 10"},
                 {},
                 0.01});
@@ -52,7 +52,7 @@ TEST(OptimizerClip, NormCountedTwice) {
                   o.clip =
                       clip_by([](const std::string&, const auto& squares) { return 2 * total(squares); });
                 }),
-                "clip",
+                Cause::clip,
                 {"sqrt(2) times the norm: every gradient is counted 2 times"}});
 }
 
@@ -65,7 +65,7 @@ TEST(OptimizerClip, ExpertsCountedTwiceInTheNorm) {
                     return sum;
                   });
                 }),
-                "clip",
+                Cause::clip,
                 {"model.layers.1.mlp.experts.*.up_proj.weight counted 2 times"}});
 }
 
@@ -79,7 +79,7 @@ TEST(OptimizerClip, VectorsMissingInTheNorm) {
                     return sum;
                   });
                 }),
-                "clip",
+                Cause::clip,
                 {"without the 1-D parameters"}});
 }
 
@@ -90,7 +90,7 @@ TEST(OptimizerClip, EmbeddingCountedTwiceInTheRecordedNorm) {
                     return std::sqrt(norm * norm + squares.at("model.embed_tokens"));
                   };
                 }),
-                "norm",
+                Cause::norm,
                 {"that of the recorded gradients", "model.embed_tokens.weight counted 2 times"}});
 }
 
@@ -104,7 +104,7 @@ TEST(OptimizerClip, GroupsClippedByTheirOwnNorms) {
                     return sum;
                   });
                 }),
-                "clip",
+                Cause::clip,
                 {"clipped by the norms of groups, not by that of all"}});
 }
 

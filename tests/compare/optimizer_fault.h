@@ -26,7 +26,7 @@ inline Report diff_steps(const MemoryDump& actual, const MemoryDump& reference) 
 struct OptimizerFault {
   std::string name;
   OptimizerUnderTest actual;
-  std::string kind;
+  Cause cause;
   std::vector<std::string> text;  // all in the one diagnosis
   OptimizerUnderTest reference = {};
   double gradients = 1;
@@ -58,10 +58,11 @@ inline void expect_named(const OptimizerFault& fault, const std::vector<int>& st
       const Report report = diff_steps(actual, reference);
       const std::vector<Diagnosis> found = diagnoses_of(report);
       ASSERT_FALSE(found.empty()) << what;
-      EXPECT_EQ(found.size(), 1U) << what << ": " << found.back().kind << ": " << found.back().text;
-      EXPECT_EQ(found.front().kind, fault.kind) << what << ": " << found.front().text;
+      EXPECT_EQ(found.size(), 1U) << what << ": " << name(found.back().cause) << ": "
+                                  << sentence(found.back());
+      EXPECT_EQ(name(found.front().cause), name(fault.cause)) << what << ": " << sentence(found.front());
       for (const std::string& text : fault.text)
-        EXPECT_THAT(found.front().text, testing::HasSubstr(text)) << what;
+        EXPECT_THAT(sentence(found.front()), testing::HasSubstr(text)) << what;
       EXPECT_EQ(roots_of(report), 1) << what;
     }
   }

@@ -14,7 +14,7 @@ using Optimizer = OptimizerUnderTest;
 TEST(OptimizerFaults, WeightDecayOfVectors) {
   expect_named({"decay of all",
                 with([](Optimizer& o) { o.decay_of = [](auto&, auto&) { return 0.1; }; }),
-                "weight_decay",
+                Cause::weight_decay,
                 {"weight decay 0.1 where the reference has none; the 1-D parameters (3 of 10"}});
 }
 
@@ -25,21 +25,21 @@ TEST(OptimizerFaults, WeightDecayOfOneKindOfModule) {
                     return shape.size() > 1 || name.ends_with("input_layernorm") ? 0.1 : 0;
                   };
                 }),
-                "weight_decay",
+                Cause::weight_decay,
                 {"weight decay 0.1 where the reference has none; all input_layernorm (2 of 10"}});
 }
 
 TEST(OptimizerFaults, NoWeightDecay) {
   expect_named({"no decay",
                 with([](Optimizer& o) { o.decay = 0; }),
-                "weight_decay",
+                Cause::weight_decay,
                 {"weight decay is missing: the reference has 0.1; the matrices (7 of 10"}});
 }
 
 TEST(OptimizerFaults, AnotherWeightDecay) {
   expect_named({"decay 0.03",
                 with([](Optimizer& o) { o.decay = 0.03; }),
-                "weight_decay",
+                Cause::weight_decay,
                 {"weight decay is 0.03, the reference's 0.1; the matrices"}});
 }
 
@@ -47,14 +47,14 @@ TEST(OptimizerFaults, DecayInTheGradient) {
   expect_named(
       {"L2",
        with([](Optimizer& o) { o.l2 = true; }),
-       "l2_decay",
+       Cause::l2_decay,
        {"weight decay 0.1 is added to the gradient (L2), where the reference takes it from the parameter"}});
 }
 
 TEST(OptimizerFaults, DecayNotInTheGradient) {
   expect_named({"decoupled",
                 {},
-                "l2_decay",
+                Cause::l2_decay,
                 {"weight decay 0.1 is taken from the parameter, where the reference adds it to the gradient"},
                 with([](Optimizer& o) { o.l2 = true; })});
 }
@@ -62,7 +62,7 @@ TEST(OptimizerFaults, DecayNotInTheGradient) {
 TEST(OptimizerFaults, NoBiasCorrection) {
   expect_named({"no correction",
                 with([](Optimizer& o) { o.corrects = false; }),
-                "bias_correction",
+                Cause::bias_correction,
                 {"the moments' bias is not corrected", "0.4472 of the right one", "all 10 parameters"}});
 }
 
@@ -72,21 +72,21 @@ TEST(OptimizerFaults, NoBiasCorrectionAndItsEpsilon) {
                   o.corrects = false;
                   o.eps = 1e-6;
                 }),
-                "bias_correction",
+                Cause::bias_correction,
                 {"0.4472 of the right one; and epsilon is 1e-06"}});
 }
 
 TEST(OptimizerFaults, StepCountOneOff) {
   expect_named({"t + 1",
                 with([](Optimizer& o) { o.first_step = 2; }),
-                "bias_correction",
+                Cause::bias_correction,
                 {"the moments' bias is corrected as at step 2, where this is step 1"}});
 }
 
 TEST(OptimizerFaults, AnotherEpsilon) {
   expect_named({"eps",
                 with([](Optimizer& o) { o.eps = 1e-6; }),
-                "epsilon",
+                Cause::epsilon,
                 {"epsilon is 1e-06, the reference's 1e-08; all 10"}});
 }
 
@@ -96,7 +96,7 @@ TEST(OptimizerFaults, EpsilonBeforeTheCorrection) {
                   o.hat = true;
                   o.eps = 1e-6;
                 }),
-                "epsilon",
+                Cause::epsilon,
                 {"epsilon 1e-06 joins the root before its bias is corrected (\"epsilon hat\")"},
                 with([](Optimizer& o) { o.eps = 1e-6; })});
 }
@@ -104,34 +104,36 @@ TEST(OptimizerFaults, EpsilonBeforeTheCorrection) {
 TEST(OptimizerFaults, EpsilonInsideOfTheRoot) {
   expect_named({"inside",
                 with([](Optimizer& o) { o.inside = true; }),
-                "epsilon",
+                Cause::epsilon,
                 {"epsilon 1e-08 stands inside of the root"}});
 }
 
 TEST(OptimizerFaults, AnotherBeta1) {
   expect_named({"beta1",
                 with([](Optimizer& o) { o.beta1 = 0.95; }),
-                "betas",
+                Cause::betas,
                 {"beta1 is 0.95, the reference's 0.9; all 10"}});
 }
 
 TEST(OptimizerFaults, AnotherBeta2) {
   expect_named({"beta2",
                 with([](Optimizer& o) { o.beta2 = 0.99; }),
-                "betas",
+                Cause::betas,
                 {"beta2 is 0.99, the reference's 0.95; all 10"}});
 }
 
 TEST(OptimizerFaults, AnotherLearningRate) {
   expect_named({"lr",
                 with([](Optimizer& o) { o.lr = 1.3e-3; }),
-                "learning_rate",
+                Cause::learning_rate,
                 {"the learning rate is 0.0013, the reference's 0.001 (1.3 times); all 10"}});
 }
 
 TEST(OptimizerFaults, TheOtherSignOfTheGradient) {
-  expect_named(
-      {"sign", with([](Optimizer& o) { o.sign = -1; }), "sign", {"the gradient enters with the other sign"}});
+  expect_named({"sign",
+                with([](Optimizer& o) { o.sign = -1; }),
+                Cause::step_sign,
+                {"the gradient enters with the other sign"}});
 }
 
 TEST(OptimizerFaults, DecayOfAllInTheGradient) {
@@ -140,7 +142,7 @@ TEST(OptimizerFaults, DecayOfAllInTheGradient) {
                   o.l2 = true;
                   o.decay_of = [](auto&, const Shape& shape) { return shape.size() == 1 ? 0.1 : 0; };
                 }),
-                "l2_decay",
+                Cause::l2_decay,
                 {"weight decay 0.1 is added to the gradient (L2); the reference adds none; the 1-D"},
                 with([](Optimizer& o) { o.decay = 0; })});
 }
@@ -148,7 +150,7 @@ TEST(OptimizerFaults, DecayOfAllInTheGradient) {
 TEST(OptimizerFaults, TheOtherSignOfTheUpdate) {
   expect_named({"ascent",
                 with([](Optimizer& o) { o.update_sign = -1; }),
-                "sign",
+                Cause::step_sign,
                 {"the update has the other sign; all 10"}});
 }
 
@@ -169,7 +171,7 @@ TEST(OptimizerFaults, CleanRunsHaveNone) {
         record_steps(actual, o, a, 3);
         record_steps(reference, {}, b, 3);
         for (const Diagnosis& d : diagnoses_of(diff_steps(actual, reference)))
-          EXPECT_FALSE(is_of_optimizer(d)) << static_cast<int>(a) << static_cast<int>(b) << d.text;
+          EXPECT_FALSE(is_of_optimizer(d.cause)) << static_cast<int>(a) << static_cast<int>(b) << sentence(d);
       }
     }
   }
@@ -185,7 +187,7 @@ TEST(OptimizerFaults, AWrongGradientIsNoFaultOfTheOptimizer) {
     for (const Finding& f : report.findings) {
       const bool follows = f.verdict == Verdict::passed || f.verdict == Verdict::inherited;
       EXPECT_TRUE(f.id.phase != Phase::optimizer || follows) << f.name;
-      for (const Diagnosis& d : f.diagnoses) EXPECT_FALSE(is_of_optimizer(d)) << d.text;
+      for (const Diagnosis& d : f.diagnoses) EXPECT_FALSE(is_of_optimizer(d.cause)) << sentence(d);
     }
   }
 }

@@ -20,7 +20,7 @@ TEST(OptimizerStale, NotUpdated) {
            if (is_expert(name)) after = before;
          };
        }),
-       "not_updated",
+       Cause::not_updated,
        {"the parameter is not updated: it is what it was before the step; model.layers.1.mlp.experts"}});
 }
 
@@ -33,26 +33,28 @@ TEST(OptimizerStale, ShardNotGathered) {
                     std::copy(before.begin() + half, before.end(), after.begin() + half);
                   };
                 }),
-                "not_updated",
+                Cause::not_updated,
                 {"(part 1 of 2): they are what they were before the step; all 10"}});
 }
 
 TEST(OptimizerStale, UpdateAppliedTwice) {
   expect_named({"twice",
                 with([](Optimizer& o) { o.update_times = 2; }),
-                "not_updated",
+                Cause::not_updated,
                 {"the update is applied twice; all 10"}});
 }
 
 TEST(OptimizerStale, StepTakenTwice) {
-  expect_named(
-      {"all twice", with([](Optimizer& o) { o.times = 2; }), "not_updated", {"the step is taken twice"}});
+  expect_named({"all twice",
+                with([](Optimizer& o) { o.times = 2; }),
+                Cause::not_updated,
+                {"the step is taken twice"}});
 }
 
 TEST(OptimizerStale, StepCountLost) {
   expect_named({"t = 1",
                 with([](Optimizer& o) { o.counts_from_one = true; }),
-                "bias_correction",
+                Cause::bias_correction,
                 {"the moments' bias is corrected as at step 1, where this is step 2; all 10"}},
                {2, 3});
 }
@@ -64,7 +66,7 @@ TEST(OptimizerStale, MomentsLost) {
                     std::ranges::fill(m, 0);
                   };
                 }),
-                "stale",
+                Cause::step_stale,
                 {"exp_avg starts from zero at this step: what it was before is lost; all 10"}},
                {2, 3});
 }
@@ -76,7 +78,7 @@ TEST(OptimizerStale, SecondMomentLost) {
                     std::ranges::fill(v, 0);
                   };
                 }),
-                "stale",
+                Cause::step_stale,
                 {"exp_avg_sq starts from zero at this step: what it was before is lost; all 10"}},
                {2, 3});
 }
@@ -88,7 +90,7 @@ TEST(OptimizerStale, MomentNotUpdated) {
                     return name == "lm_head" && step > 0;
                   };
                 }),
-                "not_updated",
+                Cause::not_updated,
                 {"exp_avg_sq is not updated: it is what it was before the step; lm_head.weight"}},
                {2, 3});
 }
@@ -108,7 +110,7 @@ TEST(OptimizerStale, GradientOfTheStepBefore) {
              return used;
            };
          }),
-         "stale",
+         Cause::step_stale,
          {adds ? "to the gradient that is used the gradient of the step before is added; all 10"
                : "the gradient that is used is the gradient of the step before, not the reduced one"}},
         {2, 3});
@@ -123,7 +125,7 @@ TEST(OptimizerStale, GradientOfOneRank) {
          o.shares = 2;
          o.gradient = [](const std::string&, std::int64_t, const Values& g) { return share_of(g, 1); };
        }),
-       "stale",
+       Cause::step_stale,
        {"the gradient that is used is the share of rank 1 alone, not the reduced one of this step; all 10"},
        with([](Optimizer& o) { o.shares = 2; })});
 }
@@ -137,7 +139,7 @@ TEST(OptimizerStale, GradientOfAnotherParameter) {
                     return name == "model.layers.1.self_attn.q_proj" ? (*seen)[step] : g;
                   };
                 }),
-                "stale",
+                Cause::step_stale,
                 {"the gradient that is used is the gradient of model.layers.0.self_attn.q_proj"}});
 }
 

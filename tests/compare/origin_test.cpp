@@ -283,7 +283,7 @@ TEST(Origin, MicroBatchesThatCountOtherwiseAreNamed) {
   const auto diagnosis = [&](const Backward& actual) {
     const Report report = diff(actual, reference, options());
     const auto& found = at(report, "dense", "grad").diagnoses;
-    return found.empty() ? "" : found.front().text;
+    return found.empty() ? "" : sentence(found.front());
   };
   EXPECT_THAT(diagnosis({1, 1, 0}),
               HasSubstr("micro-batches 0, 1 count 0, 1 times, each once in the reference"));
@@ -312,14 +312,14 @@ TEST(Origin, APartsStepFollowsFromItsGradientAndItsMaster) {
 TEST(Causes, AnotherAttributeIsNamed) {
   const Finding norm = at(compare({.eps = 1e-5}), "norm", "output");
   ASSERT_FALSE(norm.diagnoses.empty());
-  EXPECT_EQ(norm.diagnoses[0].kind, "attribute");
-  EXPECT_THAT(norm.diagnoses[0].text, HasSubstr("its defaults, where the reference has eps = 1e-6"));
+  EXPECT_EQ(norm.diagnoses[0].cause, Cause::attribute);
+  EXPECT_THAT(sentence(norm.diagnoses[0]), HasSubstr("its defaults, where the reference has eps = 1e-6"));
 }
 
 TEST(Causes, AFactorIsNamed) {
   const Finding norm = at(compare({.after_norm = 2}), "norm", "output");
   ASSERT_FALSE(norm.diagnoses.empty());
-  EXPECT_EQ(norm.diagnoses[0].kind, "factor");
+  EXPECT_EQ(norm.diagnoses[0].cause, Cause::factor);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ using nlohmann::json;
 
 TEST(JsonReport, HasTheCountsAndTheFindings) {
   const json j = json::parse(to_json(sample()));
-  EXPECT_EQ(j["schema"], "report/1");
+  EXPECT_EQ(j["schema"], "report/2");
   EXPECT_EQ(j["verb"], "diff");
   EXPECT_EQ(j["exit_status"], 2);
   EXPECT_EQ(j["counts"]["passed"], 1);
@@ -49,7 +49,7 @@ TEST(JsonReport, LinesAreItsParts) {
   const auto lines = lines_of(to_jsonl(report));
   ASSERT_EQ(lines.size(), report.findings.size() + 2);
   const json whole = json::parse(to_json(report)), head = json::parse(lines.front());
-  EXPECT_EQ(head["schema"], "finding/1");
+  EXPECT_EQ(head["schema"], "finding/2");
   EXPECT_EQ(head["policies"], whole["policies"]);
   for (std::size_t i = 0; i < report.findings.size(); ++i)
     EXPECT_EQ(json::parse(lines[i + 1]), whole["findings"][i]);

@@ -97,7 +97,7 @@ Finding failure(const Identity& id) {
   f.name = to_string(id);
   f.repeat = "assay diff actual reference --only '" + f.name + "'";
   f.notes = {std::string(100, 'n')};
-  f.diagnoses = {{"factor", std::string(100, 'd'), 0.1}};
+  f.diagnoses = {{Cause::permuted, {.how = std::string(100, 'd')}, 0.1}};
   return f;
 }
 

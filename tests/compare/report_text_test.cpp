@@ -87,7 +87,7 @@ TEST(Text, FitsAScreenWhateverHappened) {
   Finding failed = origin.findings[1];
   failed.origin = Origin{Origin::Kind::created, nan, "its inputs passed " + std::string(300, 'x'), ""};
   const std::string sentence = "words that fill a line or two, " + std::string(30, 'y') + " ";
-  failed.diagnoses.assign(3, {"factor", sentence + sentence + sentence + sentence, 0.5});
+  failed.diagnoses.assign(3, {Cause::permuted, {.how = sentence + sentence + sentence + sentence}, 0.5});
   failed.others.clear();
   failed.notes.assign(5, sentence + sentence + sentence);
   for (int v = 1; v < verdict_count; ++v) {

@@ -58,7 +58,7 @@ TEST(RerunNoise, WhatOnlyCameAfterNoiseStandsForItself) {
 TEST(RerunNoise, WhatAReplayOrADiagnosisSettledStays) {
   std::vector<Finding> f = {failure("a", 1e-8), failure("b", 1e-8)};
   f[0].origin = Origin{Origin::Kind::created, 5, "linear on its own inputs", ""};
-  f[1].diagnoses.push_back({"factor", "actual = 1.00000001 x reference", 0.1});
+  f[1].diagnoses.push_back({Cause::factor, {.factor = 1.00000001}, 0.1});
   EXPECT_FALSE(has_undecided_roots(f));
   exempt_noise(f, {{"a", 1e-6}, {"b", 1e-6}});
   for (const Finding& each : f) EXPECT_EQ(each.verdict, Verdict::failed);

@@ -15,6 +15,7 @@ FOLDERS = ["compare", "tools/align/placement"]
 EXEMPT = {
     ("compare/causes/optimizer", None): "the judge of optimizer steps: it is yet to be rebuilt on calls of operators",
     ("compare/causes/values/explain_permuted.cpp", "slice"): "a word of a sentence",
+    ("compare/result/cause.cpp", "clip"): "the name of a cause",
     ("tools/align/placement/movement.cpp", "split"): "a movement between ranks",
 }
 TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\((?P<raw>.*?)\)\1"|"(?P<text>(?:[^"\\\n]|\\.)*)"', re.S)

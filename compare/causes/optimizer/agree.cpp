@@ -17,19 +17,21 @@ struct Candidate {
 // At each step, the most frequent first.
 std::vector<Candidate> candidates_of(const RecordedSteps& recorded, const std::vector<JudgedStep>& judged,
                                      std::int64_t step) {
-  std::map<std::pair<std::string, std::string>, Candidate> all;
+  std::map<std::pair<Cause, std::string>, Candidate> all;
   for (std::size_t i = 0; i < judged.size(); ++i) {
     if (recorded.steps[i].step != step) continue;
     for (const JudgedStage* stage : {&judged[i].first, &judged[i].second, &judged[i].update}) {
       if (!stage->fault || !stage->fault->alternative) continue;
-      Candidate& c = all[{stage->fault->kind, stage->fault->key}];
+      Candidate& c = all[{stage->fault->cause, stage->fault->key}];
       if (c.votes++ == 0) c.fault = *stage->fault;
     }
   }
   std::vector<Candidate> found;
   for (auto& [key, c] : all) found.push_back(std::move(c));
   // Moments come before the update, which is made of them.
-  const auto order = [](const Candidate& c) { return std::pair(c.fault.kind == "betas" ? 0 : 1, -c.votes); };
+  const auto order = [](const Candidate& c) {
+    return std::pair(c.fault.cause == Cause::betas ? 0 : 1, -c.votes);
+  };
   std::ranges::stable_sort(found, {}, order);
   return found;
 }
@@ -38,7 +40,7 @@ void settle(const ParameterStep& s, const ReferenceRule& r, const std::vector<Ca
             JudgedStage& update) {
   if (!update.is_wrong()) return;
   for (const Candidate& c : candidates) {
-    const bool own = update.fault && update.fault->kind == c.fault.kind && update.fault->key == c.fault.key;
+    const bool own = update.fault && update.fault->cause == c.fault.cause && update.fault->key == c.fault.key;
     if (own) return;
     if (takes_rule(s, r, c.fault, update)) return;
   }

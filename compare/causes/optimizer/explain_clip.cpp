@@ -28,7 +28,7 @@ class Clips {
     std::vector<std::vector<ClipFault>> groups;  // of one coefficient
     for (const ClipFault& f : faults_) {
       const auto same = std::ranges::find_if(groups, [&](const auto& g) {
-        return std::abs(g.front().fault->clip - f.fault->clip) <= 2 * error_ * std::abs(f.fault->clip);
+        return std::abs(*g.front().fault->value - *f.fault->value) <= 2 * error_ * std::abs(*f.fault->value);
       });
       if (same != groups.end())
         same->push_back(f);
@@ -65,7 +65,7 @@ class Clips {
       const double own = s_.squares.norm_of(names(group)), error = s_.squares.error(s_.u) + error_;
       const double clip = std::min(1.0, r_.max_norm / (own + r_.clip_epsilon));
       if (names(group).size() == s_.squares.by_parameter.size() ||
-          std::abs(clip - group.front().fault->clip) > error * clip)
+          std::abs(clip - *group.front().fault->value) > error * clip)
         return false;
       constexpr std::size_t most = 3;
       if (&group - groups.data() < static_cast<std::ptrdiff_t>(most))
@@ -82,7 +82,7 @@ class Clips {
   }
 
   KeyAndText cause_of(const std::vector<ClipFault>& group) const {
-    const double clip = group.front().fault->clip;
+    const double clip = *group.front().fault->value;
     const std::string used = fmt::format("gradients are multiplied by {:.6g}, not by {:.6g}", clip, s_.right);
     const auto is = [&](double value) { return std::abs(clip - value) <= error_ * std::abs(value); };
     if (is(1)) return {"clip none", used + ": they are not clipped"};

@@ -20,7 +20,7 @@ struct ClipOfStep {
   std::span<const KnownSize> sizes;
 };
 
-/// A fault of kind "clip", and the parameter that shows it.
+/// A Cause::clip with its coefficient, and the parameter that shows it.
 struct ClipFault {
   std::string name;
   StepFault* fault;

@@ -7,6 +7,7 @@
 
 #include "assay/compare/causes/values/elements.h"
 #include "assay/compare/causes/values/factor_names.h"
+#include "assay/golden/evidence.h"
 
 namespace assay {
 namespace {
@@ -45,11 +46,10 @@ double GradientSquares::norm_of(const std::set<std::string>& names) const {
   return std::sqrt(sum);
 }
 
-// Errors of sums grow with the root of the number of terms (Higham & Mary 2019, doi:10.1137/18M1226312); six
-// such deviations are not met by accident. The root halves them.
+// Errors of sums grow with the root of the number of terms (Higham & Mary 2019, doi:10.1137/18M1226312).
+// The root halves them.
 double GradientSquares::error(double u) const {
-  constexpr double deviations = 6;
-  return deviations * u *
+  return improbable * u *
          (std::sqrt(static_cast<double>(largest)) + std::sqrt(static_cast<double>(by_parameter.size())) + 2) /
          2;
 }

@@ -6,11 +6,10 @@
 #include <cmath>
 
 #include "assay/compare/causes/optimizer/moment_fit.h"
+#include "assay/golden/evidence.h"
 
 namespace assay {
 namespace {
-
-constexpr double sigmas = 6;
 
 class Moments {
  public:
@@ -59,8 +58,8 @@ class Moments {
   std::optional<UsedGradient> used() const { return used_; }
 
  private:
-  static StepFault fault(std::string kind, std::string key, std::string text, const StepErrors& left) {
-    return {std::move(kind), std::move(key), std::move(text), left.ratio, 0, 0, 0};
+  static StepFault fault(Cause cause, std::string key, std::string text, const StepErrors& left) {
+    return {cause, std::move(key), std::move(text), left.ratio};
   }
 
   std::optional<StepFault> named(const MomentFit& fit) {
@@ -74,9 +73,9 @@ class Moments {
       const auto number = short_number({l2, fit.l2_gain.sigma / rest}, 1e-3 * std::abs(l2));
       if (number && first_moment_errors(t_, r_.rule, {c, *number}).holds()) l2 = *number;
       used_ = {c, l2};
-      StepFault f = fault("l2_decay", fmt::format("l2 {:.3g} {:.3g}", l2, right_.l2), "", fit.errors);
-      f.decay = l2;
-      f.reference_decay = right_.l2;
+      StepFault f = fault(Cause::l2_decay, fmt::format("l2 {:.3g} {:.3g}", l2, right_.l2), "", fit.errors);
+      f.value = l2;
+      f.reference = right_.l2;
       f.text = l2 == 0
                    ? fmt::format("weight decay {:.4g} is not added to the gradient (L2) as in the reference",
                                  right_.l2)
@@ -95,14 +94,15 @@ class Moments {
         if (is_near(fit.kept, b1 * b1, relative_)) return twice(fit.errors);
         return of_beta1(fit.kept, relative_, fit.errors);
       }
-      if (std::abs(fit.kept.value) <= sigmas * fit.kept.sigma + relative_ && is_near(clip, c, relative_)) {
+      if (std::abs(fit.kept.value) <= improbable * fit.kept.sigma + relative_ &&
+          is_near(clip, c, relative_)) {
         used_ = UsedGradient{c, 0};
-        return fault("stale", "reset exp_avg",
+        return fault(Cause::step_stale, "reset exp_avg",
                      "exp_avg starts from zero at this step: what it was before is lost", fit.errors);
       }
       if (is_near(fit.gain, c, relative_) && same_kept) {
         used_ = UsedGradient{c, 0};
-        return fault("betas", "no 1 - beta1", "the gradient joins exp_avg without the factor 1 - beta1",
+        return fault(Cause::betas, "no 1 - beta1", "the gradient joins exp_avg without the factor 1 - beta1",
                      fit.errors);
       }
       if (!same_kept) return {};
@@ -135,46 +135,48 @@ class Moments {
 
   StepFault of_beta1(const Estimate& beta, double relative, const StepErrors& left) const {
     const std::string own = brief(beta, relative);
-    StepFault f = fault("betas", "beta1 " + own,
+    StepFault f = fault(Cause::betas, "beta1 " + own,
                         fmt::format("beta1 is {}, the reference's {:.4g}", own, r_.rule.beta1), left);
     f.alternative = AlternativeRule{r_.rule};
-    f.alternative->rule.beta1 = std::stod(own);
+    f.value = f.alternative->rule.beta1 = std::stod(own);
+    f.reference = r_.rule.beta1;
     return f;
   }
 
   static StepFault twice(const StepErrors& left) {
-    return fault("not_updated", "twice",
+    return fault(Cause::not_updated, "twice",
                  "the step is taken twice: its moments took the gradient in two times", left);
   }
 
   StepFault of_scale(const Estimate& clip, const StepErrors& left) {
     used_ = UsedGradient{clip.value, 0};
     if (is_near(clip, -right_.clip, relative_))
-      return fault("sign", "sign of gradient", "the gradient enters with the other sign", left);
+      return fault(Cause::step_sign, "sign of gradient", "the gradient enters with the other sign", left);
     StepFault f =
-        fault("clip", "clip",
+        fault(Cause::clip, "clip",
               fmt::format("gradients are multiplied by {:.6g}, where the reference's rule gives {:.6g}",
                           clip.value, right_.clip),
               left);
-    f.clip = clip.value;
+    f.value = clip.value;
+    f.reference = right_.clip;
     return f;
   }
 
   std::optional<StepFault> of_other(const MomentFit& fit, const OtherGradient& other, bool instead) {
     const double b1 = r_.rule.beta1, full = (1 - b1) * right_.clip;
     // As much of it as shows beside the rounding of the right one.
-    const bool without_own = std::abs(fit.gain.value) <= sigmas * fit.gain.sigma + relative_ * full;
+    const bool without_own = std::abs(fit.gain.value) <= improbable * fit.gain.sigma + relative_ * full;
     if (without_own != instead) return {};
     const Estimate share = fit.other_gain.scaled(1 / full);
     const std::string amount =
         is_near(share, 1, relative_) ? "" : fmt::format("{} x ", brief(share, relative_));
     if (without_own)
-      return fault("stale", "instead " + other.text,
+      return fault(Cause::step_stale, "instead " + other.text,
                    fmt::format("the gradient that is used is {}{}, not the reduced one of this step", amount,
                                other.text),
                    fit.errors);
     if (!is_near(fit.gain, full, relative_)) return {};
-    return fault("stale", "added " + other.text,
+    return fault(Cause::step_stale, "added " + other.text,
                  fmt::format("to the gradient that is used {}{} is added", amount, other.text), fit.errors);
   }
 
@@ -182,25 +184,26 @@ class Moments {
     const double b2 = r_.rule.beta2, rest = 1 - b2;
     const bool starts = t_.starts;
     const Estimate implied = fit.gain.scaled(-1, 1);
-    const bool is_reset = !starts && std::abs(fit.kept.value) <= sigmas * fit.kept.sigma + relative2_;
+    const bool is_reset = !starts && std::abs(fit.kept.value) <= improbable * fit.kept.sigma + relative2_;
     if (is_reset && is_near(fit.gain, rest, relative2_))
-      return fault("stale", "reset exp_avg_sq",
+      return fault(Cause::step_stale, "reset exp_avg_sq",
                    "exp_avg_sq starts from zero at this step: what it was before is lost", fit.errors);
     const bool same_kept = starts || is_near(fit.kept, b2, relative2_);
     const double ratio = fit.gain.value / rest;
     const double own_scale = std::sqrt(std::max(0.0, ratio)) * used_->clip;
     if (same_kept && used_->clip != 1 && is_near({own_scale, fit.gain.sigma}, 1, relative2_))
-      return fault("clip", "exp_avg_sq not clipped",
+      return fault(Cause::clip, "exp_avg_sq not clipped",
                    "exp_avg_sq takes the gradient as it was before clipping", fit.errors);
     if (!starts && is_near(fit.kept, b2 * b2, relative2_)) return twice(fit.errors);
     if (starts && is_near({ratio, 0}, 1 + b2, relative2_)) return twice(fit.errors);
     if (!starts && !is_near(fit.kept, implied.value, relative2_)) return {};
     const double shown = relative2_ / std::max(rest, 1e-4);
     const std::string own = brief(starts ? implied : fit.kept, shown);
-    StepFault f = fault("betas", "beta2 " + own, fmt::format("beta2 is {}, the reference's {:.4g}", own, b2),
-                        fit.errors);
+    StepFault f = fault(Cause::betas, "beta2 " + own,
+                        fmt::format("beta2 is {}, the reference's {:.4g}", own, b2), fit.errors);
     f.alternative = AlternativeRule{r_.rule};
-    f.alternative->rule.beta2 = std::stod(own);
+    f.value = f.alternative->rule.beta2 = std::stod(own);
+    f.reference = b2;
     return f;
   }
 
@@ -234,7 +237,7 @@ class Moments {
 
 bool is_near(const Estimate& e, double target, double relative) {
   return std::abs(e.value - target) <=
-         sigmas * e.sigma + relative * std::max(std::abs(e.value), std::abs(target));
+         improbable * e.sigma + relative * std::max(std::abs(e.value), std::abs(target));
 }
 
 std::string brief(const Estimate& e, double relative) {
@@ -253,16 +256,12 @@ std::optional<StepFault> not_updated(const TensorSource& after, const TensorSour
   });
   const std::int64_t size = after.size(), range = over.last - over.first + 1;
   if (old == size)
-    return StepFault{"not_updated",
-                     fmt::format("{} not updated", what),
+    return StepFault{Cause::not_updated, fmt::format("{} not updated", what),
                      zeros == size
                          ? fmt::format("{} stays 0: gradients are multiplied by 0, as a clip by an infinite "
                                        "norm does, or it is not updated",
                                        what)
                          : fmt::format("{} is not updated: it is what it was before the step", what),
-                     0,
-                     0,
-                     0,
                      0};
   // Single elements may be as they were, by chance or without a gradient.
   constexpr std::int64_t fewest = 4;
@@ -270,13 +269,9 @@ std::optional<StepFault> not_updated(const TensorSource& after, const TensorSour
   const bool is_part = size % range == 0 && over.first % range == 0;
   const std::string part = is_part ? fmt::format(" (part {} of {})", over.first / range, size / range) : "";
   return StepFault{
-      "not_updated",
-      fmt::format("{} not updated in part", what),
+      Cause::not_updated, fmt::format("{} not updated in part", what),
       fmt::format("{} is not updated in elements {}..{} of {}{}: they are what they were before the step",
                   what, over.first, over.last, size, part),
-      0,
-      0,
-      0,
       0};
 }
 

@@ -65,8 +65,8 @@ JudgedStep judge_step(const ParameterStep& s, const ReferenceRule& r, double cli
   judge_update(s, r, judged);
   take_twice(s, r, clip, judged);
   auto &first = judged.first.fault, &update = judged.update.fault;
-  if (first && update && first->kind == "l2_decay" && update->kind == "weight_decay") {
-    const double l2 = first->decay, decoupled = update->decay;
+  if (first && update && first->cause == Cause::l2_decay && update->cause == Cause::weight_decay) {
+    const double l2 = first->value.value(), decoupled = update->value.value();
     if (l2 != 0 && decoupled == 0)
       first->text = fmt::format(
           "weight decay {:.4g} is added to the gradient (L2), where the reference takes it from the "

@@ -68,14 +68,20 @@ class Update {
  private:
   StepErrors errors(const UpdateForm& form) const { return update_errors(a_, r_.rule, t_, form); }
 
+  static StepFault with_values(StepFault f, double value, double reference) {
+    f.value = value;
+    f.reference = reference;
+    return f;
+  }
+
   // Which all parameters may share; other numbers of it may have been fitted on a few elements.
   static StepFault with(StepFault f, AdamRule rule, std::int64_t steps = 0, double lr = 1) {
     f.alternative = AlternativeRule{rule, steps, lr};
     return f;
   }
 
-  static StepFault fault(std::string kind, std::string key, std::string text, const StepErrors& left) {
-    return {std::move(kind), std::move(key), std::move(text), left.ratio, 0, 0, 0};
+  static StepFault fault(Cause cause, std::string key, std::string text, const StepErrors& left) {
+    return {cause, std::move(key), std::move(text), left.ratio};
   }
 
   std::optional<StepFault> stale_moments() const {
@@ -85,7 +91,8 @@ class Update {
     old.second = a_.second_before;
     const StepErrors left = update_errors(old, r_.rule, t_, right_);
     if (!left.holds()) return {};
-    return fault("stale", "moments of before", "the update is made of the moments of before the step", left);
+    return fault(Cause::step_stale, "moments of before",
+                 "the update is made of the moments of before the step", left);
   }
 
   // Kept part and rate are other ones; what stands beside the root is not.
@@ -103,12 +110,12 @@ class Update {
     form.rate = -right_.rate;
     if (std::abs(ratio + 1) < rough) {
       if (const auto left = with_kept(form, fit->kept, lr_))
-        return fault("sign", "sign of update", "the update has the other sign", *left);
+        return fault(Cause::step_sign, "sign of update", "the update has the other sign", *left);
     }
     form = {1 - 2 * (1 - right_.kept), 2 * right_.rate, right_.floor, right_.inside};
     if (std::abs(ratio - 2) < rough && (right_.kept == 1 || is_near(lost, 1 - form.kept, rough))) {
       const StepErrors left = errors(form);
-      if (left.holds()) return fault("not_updated", "update twice", "the update is applied twice", left);
+      if (left.holds()) return fault(Cause::not_updated, "update twice", "the update is applied twice", left);
     }
     if (auto f = another_step(*fit)) return f;
     return another_rate(*fit);
@@ -140,7 +147,7 @@ class Update {
     const auto held = with_kept(form, own->kept, lr_);
     if (!held) return {};
     const StepErrors left = *held;
-    StepFault f = fault("bias_correction", "no bias correction",
+    StepFault f = fault(Cause::bias_correction, "no bias correction",
                         fmt::format("the moments' bias is not corrected: the update is (1 - beta1^{0}) / "
                                     "sqrt(1 - beta2^{0}) = {1:.4g} of the right one",
                                     t_, 1 / r_.rule.rate(t_)),
@@ -154,7 +161,7 @@ class Update {
     const UpdateForm form = {right_.kept, lr_ * corrected.rate(t_), corrected.floor(t_), false};
     const StepErrors left = errors(form);
     if (!left.holds()) return {};
-    return with(fault("bias_correction", "bias correction",
+    return with(fault(Cause::bias_correction, "bias correction",
                       "the moments' bias is corrected; the reference's is not", left),
                 corrected);
   }
@@ -181,11 +188,11 @@ class Update {
     const UpdateForm form = {right_.kept, lr_ * r_.rule.rate(best), r_.rule.floor(best), right_.inside};
     const StepErrors left = errors(form);
     if (!left.holds()) return {};
-    return with(
-        fault("bias_correction", "another step",
-              fmt::format("the moments' bias is corrected as at step {}, where this is step {}", best, t_),
-              left),
-        r_.rule, best - t_);
+    StepFault f = fault(
+        Cause::bias_correction, "another step",
+        fmt::format("the moments' bias is corrected as at step {}, where this is step {}", best, t_), left);
+    f = with_values(std::move(f), static_cast<double>(best), static_cast<double>(t_));
+    return with(std::move(f), r_.rule, best - t_);
   }
 
   // 1 - lr decay is rounded: so many digits of the decay are left, and those of a fit.
@@ -202,9 +209,9 @@ class Update {
       return {};
     const bool none = lost == 0;
     const std::string own = none ? "0" : brief({decay, 0}, shown);
-    StepFault f = fault("weight_decay", fmt::format("decay {} {:.4g}", own, wanted), "", left);
-    f.decay = decay;
-    f.reference_decay = wanted;
+    StepFault f = fault(Cause::weight_decay, fmt::format("decay {} {:.4g}", own, wanted), "", left);
+    f.value = decay;
+    f.reference = wanted;
     f.text = none          ? fmt::format("weight decay is missing: the reference has {:.4g}", wanted)
              : wanted == 0 ? fmt::format("weight decay {} where the reference has none", own)
                            : fmt::format("weight decay is {}, the reference's {:.4g}", own, wanted);
@@ -226,10 +233,11 @@ class Update {
         if (!held) continue;
         left = *held;
       }
-      StepFault f = fault("learning_rate", fmt::format("lr x {:.4g}", ratio),
+      StepFault f = fault(Cause::learning_rate, fmt::format("lr x {:.4g}", ratio),
                           fmt::format("the learning rate is {}, the reference's {:.6g} ({:.6g} times)", own,
                                       lr_, number / lr_),
                           left);
+      f = with_values(std::move(f), number, lr_);
       if (decays_along) return with(std::move(f), r_.rule, 0, number / lr_);
       if (form.kept != right_.kept) return with_decay(std::move(f), form.kept, number);
       f.text += "; weight decay is as with the reference's";
@@ -267,13 +275,13 @@ class Update {
     };
     if (corrected && was_outside && is_near(fit->floor, eps, relative) && holds_with(eps))
       return with(
-          fault("epsilon", "hat",
+          fault(Cause::epsilon, "hat",
                 fmt::format("epsilon {:.3g} joins the root before its bias is corrected (\"epsilon hat\")",
                             eps),
                 left),
           in_place(EpsilonPlace::hat, eps));
     if (corrected && !was_outside && is_near(outside, eps, relative))
-      return with(fault("epsilon", "outside",
+      return with(fault(Cause::epsilon, "outside",
                         fmt::format("epsilon {:.3g} joins the root after its bias is corrected", eps), left),
                   in_place(EpsilonPlace::outside, eps));
     const auto number = short_number(outside, relative * outside.value);
@@ -282,14 +290,16 @@ class Update {
     const std::string says = fmt::format("epsilon is {}, the reference's {:.3g}", own, eps);
     AdamRule other = in_place(EpsilonPlace::outside, std::stod(own));
     other.corrects = corrected;
-    if (corrected || !r_.rule.corrects) return with(fault("epsilon", "epsilon " + own, says, left), other);
+    if (corrected || !r_.rule.corrects)
+      return with(with_values(fault(Cause::epsilon, "epsilon " + own, says, left), other.epsilon, eps),
+                  other);
     const bool same = own == fmt::format("{:.3g}", eps);
     const std::string text = fmt::format(
         "the moments' bias is not corrected: the update is (1 - beta1^{0}) / sqrt(1 - beta2^{0}) = "
         "{1:.4g} of the right one{2}",
         t_, 1 / corrected_rate(), same ? "" : "; and " + says);
     const std::string key = same ? "no bias correction" : "no bias correction, epsilon " + own;
-    return with_decay(with(fault("bias_correction", key, text, left), other), form.kept, lr_);
+    return with_decay(with(fault(Cause::bias_correction, key, text, left), other), form.kept, lr_);
   }
 
   double corrected_rate() const {
@@ -328,7 +338,7 @@ class Update {
     const StepErrors left = errors(form);
     if (!left.holds()) return {};
     return with(
-        fault("epsilon", fmt::format("inside {:.3g}", number),
+        fault(Cause::epsilon, fmt::format("inside {:.3g}", number),
               fmt::format("epsilon {:.3g} stands inside of the root; the reference's {:.3g} is added to it",
                           number, r_.rule.epsilon),
               left),

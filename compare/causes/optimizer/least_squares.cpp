@@ -8,6 +8,8 @@
 #include <limits>
 #include <string>
 
+#include "assay/golden/evidence.h"
+
 namespace assay {
 
 Estimate Estimate::scaled(double factor, double offset) const {
@@ -34,13 +36,12 @@ Estimate pooled(std::vector<Estimate> all) {
 }
 
 std::optional<double> short_number(const Estimate& e, double slack) {
-  constexpr double sigmas = 6;  // two in a thousand million by accident
   // Four digits are met that well by accident once in four hundred times; what is found is verified.
   constexpr double near = 0x1p-22;
   slack = std::max(slack, near * std::abs(e.value));
   for (const int digits : {1, 2, 3, 4}) {
     const double candidate = std::stod(fmt::format("{:.{}g}", e.value, digits));
-    if (std::abs(candidate - e.value) <= slack + sigmas * e.sigma) return candidate;
+    if (std::abs(candidate - e.value) <= slack + improbable * e.sigma) return candidate;
   }
   return {};
 }

@@ -24,8 +24,8 @@ struct Estimate {
 /// trusted. Without estimates: 0 with an infinite sigma.
 Estimate pooled(std::vector<Estimate>);
 
-/// Returns the short number (at most 4 digits) within `slack`, the rounding of float32 and six sigmas, if
-/// there is one. The settings of a program are short numbers.
+/// Returns the short number (at most 4 digits) within `slack`, the rounding of float32 and `improbable`
+/// sigmas, if there is one. The settings of a program are short numbers.
 std::optional<double> short_number(const Estimate&, double slack);
 
 /// y = sum_k c_k x_k, each equation with a weight.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <set>
 
@@ -19,10 +18,6 @@
 
 namespace assay {
 namespace {
-
-constexpr std::array kinds = {
-    "weight_decay", "l2_decay", "bias_correction", "epsilon", "betas", "learning_rate", "sign",
-    "clip",         "norm",     "not_updated",     "stale"};
 
 bool differs(const Finding& f) {
   return f.id.phase == Phase::optimizer && f.metrics &&
@@ -112,7 +107,9 @@ class Faults {
     const double right = whole.squares.norm(), norm = *scalar.actual;
     const auto why = explain_norm(whole.squares, norm, whole.squares.error(own) + 4 * own, sizes_);
     StepFault f;
-    f.kind = "norm";
+    f.cause = Cause::norm;
+    f.value = norm;
+    f.reference = right;
     f.key = "norm " + why.value_or(fmt::format("x {:.4g}", norm / right));
     f.text = fmt::format("the norm is {:.6g}, that of the recorded gradients {:.6g}: {}", norm, right,
                          why.value_or(fmt::format("{:.6g} times", norm / right)));
@@ -126,7 +123,7 @@ class Faults {
     std::vector<ClipFault> clips;
     for (std::size_t i = 0; i < judged_.size(); ++i) {
       auto& fault = judged_[i].first.fault;
-      if (recorded_.steps[i].step == step && fault && fault->kind == "clip")
+      if (recorded_.steps[i].step == step && fault && fault->cause == Cause::clip)
         clips.push_back({recorded_.steps[i].name(), &*fault});
     }
     explain_clip(clips, rule_, {step, whole.norm, whole.clip, whole.squares, u_of(step), sizes_});
@@ -142,7 +139,7 @@ class Faults {
   };
 
   void add(const StepFault& f, const std::string& name, std::int64_t step, std::size_t finding) {
-    Group& g = groups_[{f.kind, f.key}];
+    Group& g = groups_[{f.cause, f.key}];
     if (g.findings.empty()) {
       g.fault = f;
       g.step = step;
@@ -209,7 +206,7 @@ class Faults {
         f.reason = fmt::format(
             "within the rule, but not the reference's step (error/allowed {:.3g} of rounding)", own.ratio);
       if (f.verdict != Verdict::replicas_differ) f.verdict = Verdict::failed;
-      f.diagnoses.push_back({g.fault.kind, sentence(g), g.residual});
+      f.diagnoses.push_back({g.fault.cause, parameters_of(g), g.residual});
       for (const std::size_t i : g.findings) {
         if (i != root && !origins_[i].root) origins_[i].root = root;
       }
@@ -217,12 +214,14 @@ class Faults {
     }
   }
 
-  std::string sentence(const Group& g) const {
-    const std::string of =
-        g.parameters.empty() ? "" : fmt::format("; {}", describe_parameters(g.parameters, all_parameters()));
-    const bool more = g.findings.size() > g.first.size();
-    return fmt::format("{}{} (step {}{}; error/allowed {:.2g})", g.fault.text, of, g.step,
-                       more ? " and later" : "", g.residual);
+  CauseParameters parameters_of(const Group& g) const {
+    CauseParameters p = {.step = g.step,
+                         .later = g.findings.size() > g.first.size(),
+                         .value = g.fault.value,
+                         .reference_value = g.fault.reference,
+                         .how = g.fault.text};
+    if (!g.parameters.empty()) p.parameters = describe_parameters(g.parameters, all_parameters());
+    return p;
   }
 
   std::vector<NamedShape> all_parameters() const {
@@ -240,15 +239,11 @@ class Faults {
   ReferenceRule rule_;
   std::map<std::int64_t, WholeStep> whole_;
   std::vector<JudgedStep> judged_;  // of recorded_.steps
-  std::map<std::pair<std::string, std::string>, Group> groups_;
+  std::map<std::pair<Cause, std::string>, Group> groups_;
   StepOrigins origins_;
 };
 
 }  // namespace
-
-bool is_of_optimizer(const Diagnosis& d) {
-  return std::ranges::find(kinds, d.kind) != kinds.end();
-}
 
 StepOrigins find_optimizer_faults(std::vector<Finding>& findings, const std::vector<Pair>& pairs,
                                   const Sides& sides) {

@@ -23,13 +23,9 @@ using StepOrigins = std::map<std::size_t, StepOrigin>;  ///< by finding
 /// Judges the step of every parameter by itself. The settings of the optimizer, which dumps do not hold, are
 /// those that reproduce the recording of the reference within rounding; if none do, no step is judged.
 /// A mistake that several parameters or steps share is one failure, in Finding::diagnoses of the first
-/// finding, which fails even if its difference is within the rule. Kinds: "weight_decay", "l2_decay",
-/// "bias_correction", "epsilon", "betas", "learning_rate", "sign", "clip", "norm", "not_updated", "stale".
+/// finding, which fails even if its difference is within the rule.
 /// @param pairs  the pairs of the first findings, in order
 StepOrigins find_optimizer_faults(std::vector<Finding>& findings, const std::vector<Pair>& pairs,
                                   const Sides&);
-
-/// Returns whether a diagnosis has one of these kinds.
-bool is_of_optimizer(const Diagnosis&);
 
 }  // namespace assay

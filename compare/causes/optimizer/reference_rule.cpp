@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "assay/compare/causes/optimizer/moment_fit.h"
+#include "assay/golden/evidence.h"
 
 namespace assay {
 namespace {
@@ -208,8 +209,8 @@ class Inference {
       all.push_back(floor.scaled(1 / unit.floor(rule_.t(step))));
     }
     const Estimate epsilon = pooled(all);
-    constexpr double sigmas = 6, relative = 1e-2;  // a fit of small elements, whose rounding is no noise
-    if (!(std::abs(epsilon.value) > sigmas * epsilon.sigma)) return {std::begin(usual), std::end(usual)};
+    constexpr double relative = 1e-2;  // a fit of small elements, whose rounding is no noise
+    if (!(std::abs(epsilon.value) > improbable * epsilon.sigma)) return {std::begin(usual), std::end(usual)};
     std::vector<double> found;
     if (const auto brief = short_number(epsilon, relative * std::abs(epsilon.value))) found.push_back(*brief);
     found.push_back(epsilon.value);
@@ -248,8 +249,7 @@ class Inference {
     }
     for (const auto& [name, all] : decays) {
       const Estimate decay = pooled(all);
-      constexpr double sigmas = 6;
-      if (!(std::abs(decay.value) > sigmas * decay.sigma)) continue;
+      if (!(std::abs(decay.value) > improbable * decay.sigma)) continue;
       r.decay[name] = decay.value;
     }
     settle(r);

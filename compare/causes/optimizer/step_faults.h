@@ -25,12 +25,13 @@ struct AlternativeRule {
 
 /// A mistake in a step, verified on every element.
 struct StepFault {
-  std::string kind;  ///< Diagnosis::kind
+  Cause cause = Cause::step_stale;
   std::string key;   ///< equal for the same mistake at several steps and parameters
   std::string text;  ///< a sentence with the numbers of this step
   double residual = 0;
-  double clip = 0;                                  ///< kind "clip": the used coefficient
-  double decay = 0, reference_decay = 0;            ///< kinds "weight_decay" and "l2_decay"
+  /// A clipping coefficient, decay, beta, epsilon, learning rate, norm or step: the used one and the right
+  /// one.
+  std::optional<double> value = {}, reference = {};
   std::optional<AlternativeRule> alternative = {};  ///< if the mistake is another rule
 };
 

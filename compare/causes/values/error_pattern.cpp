@@ -7,6 +7,7 @@
 
 #include "assay/compare/causes/values/diagnosis.h"
 #include "assay/compare/causes/values/index_set_text.h"
+#include "assay/golden/evidence.h"
 
 namespace assay {
 namespace {
@@ -81,8 +82,7 @@ std::string error_pattern(const TensorSource& actual, const TensorSource& refere
     // Errors at random would all fall there with (count / extent)^over.
     const double gained =
         static_cast<double>(over) * std::log2(static_cast<double>(m.extent) / static_cast<double>(m.count));
-    constexpr double doubt = 10;  // bits
-    m.tells = m.count < m.extent && gained >= set.bits + doubt;
+    m.tells = m.count < m.extent && proves(gained, set.bits);
     inside *= m.tells ? m.count : m.extent;
     if (!m.tells) continue;
     where += (where.empty() ? "" : " and ") + set.text;

@@ -1,11 +1,10 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <optional>
 
 #include "assay/compare/causes/values/factor_names.h"
 #include "assay/compare/causes/values/failing_pair.h"
 #include "assay/compare/measure/measure.h"
+#include "assay/golden/evidence.h"
 
 namespace assay {
 namespace {
@@ -94,15 +93,15 @@ int significant_bits(double value) {
 
 // A scalar, or a tensor of one value: a factor always fits. Only a name makes it more than that: how many
 // bits the ratio says beyond falling onto one of the names by accident, between 1/64 and 64.
-bool name_is_evidence(const FailingPair& pair, double best, const NamedFactor& name, std::size_t names) {
-  constexpr double range = 8.3, enough = 9;  // ln(64^2); bits
+double evidence_of_name(const FailingPair& pair, double best, const NamedFactor& name, std::size_t names) {
+  constexpr double range = 8.3;  // ln(64^2)
   double precision = std::max(1e-6, std::abs(std::abs(best) / name.value - 1));
   if (is_float(pair.actual.dtype()))
     precision = std::max(precision, unit_roundoff(coarser(pair.actual.dtype(), pair.reference.dtype())));
   // Ratios of round numbers fall onto names of themselves.
   precision = std::max(precision, std::ldexp(1.0, -significant_bits(pair.wrong.actual[0]) -
                                                       significant_bits(pair.wrong.reference[0])));
-  return std::log2(range / (2 * precision * static_cast<double>(names))) >= enough;
+  return std::log2(range / (2 * precision * static_cast<double>(names)));
 }
 
 struct Factor {
@@ -147,27 +146,28 @@ bool far_over(const FailingPair& pair) {
   return 2 * count >= pair.wrong.at.size();
 }
 
-// "2 x reference (2 = tp)"
-std::string multiple(double k, const std::vector<NamedFactor>& names) {
-  const std::string described = describe_factor(k, names);
-  return fmt::format("{:.7g} x reference{}", k,
-                     described.find('=') != std::string::npos ? " (" + described + ")" : "");
-}
-
 }  // namespace
 
 void explain_factor(const FailingPair& pair, std::vector<Diagnosis>& found) {
   const std::vector<NamedFactor> names = factor_names(pair.context.sizes);
   const auto f = fitted(pair, names, Reach::all);
   if (!f) return;
-  const bool named_number =
-      f->has_name() && f->fit.residual <= 1 && f->fit.after * 16 <= f->fit.before &&
-      (f->value == -1 ? pair.over >= 16 : name_is_evidence(pair, f->best, *f->name, names.size()));
-  if (!proven(pair, *f) && !named_number) return;
+  std::optional<double> evidence;
+  if (!proven(pair, *f)) {
+    if (!f->has_name() || !(f->fit.residual <= 1) || !(f->fit.after * 16 <= f->fit.before)) return;
+    if (f->value == -1) {  // each element says one bit
+      if (!proves(static_cast<double>(pair.over), 0)) return;
+    } else {
+      evidence = evidence_of_name(pair, f->best, *f->name, names.size());
+      if (!(*evidence >= hint_bits)) return;
+    }
+  }
   if (f->value == -1) {
-    found.push_back({"sign", "actual = -reference: the sign is flipped", f->fit.residual});
+    found.push_back({Cause::sign, {}, f->fit.residual});
   } else {
-    found.push_back({"factor", "actual = " + multiple(f->value, names), f->fit.residual});
+    found.push_back({Cause::factor,
+                     {.factor = f->value, .factor_names = names_of(f->value, names), .evidence = evidence},
+                     f->fit.residual});
   }
 }
 
@@ -176,9 +176,11 @@ void explain_factor_of_some(const FailingPair& pair, std::vector<Diagnosis>& fou
   const std::vector<NamedFactor> names = factor_names(pair.context.sizes);
   const auto f = fitted(pair, names, Reach::wrong);
   if (!f || !proven(pair, *f)) return;
-  found.push_back({"factor",
-                   fmt::format("{} of {} elements are {}, all others pass", pair.over, pair.actual.size(),
-                               multiple(f->value, names)),
+  found.push_back({Cause::factor,
+                   {.factor = f->value,
+                    .factor_names = names_of(f->value, names),
+                    .elements = pair.over,
+                    .of = pair.actual.size()},
                    f->fit.residual});
 }
 

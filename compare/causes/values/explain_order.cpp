@@ -33,11 +33,11 @@ class Order {
  private:
   bool same_elements() const { return pair_.square_gap <= pair_.square_slack; }
 
-  bool found(const IndexMap& map, double parameters, std::string kind, auto&& text) {
+  bool found(const IndexMap& map, double bits, Cause cause, auto&& parameters) {
     if (!reordering_.plausible(map)) return false;
-    const auto fit = reordering_.proven(map, parameters, pair_.over);
+    const auto fit = reordering_.proven(map, bits, pair_.over);
     if (!fit) return false;
-    found_.push_back({std::move(kind), text(), fit->residual});
+    found_.push_back({cause, parameters(), fit->residual});
     return true;
   }
 
@@ -55,20 +55,20 @@ class Order {
           for (const std::int64_t m : {columns, rows}) {
             const std::int64_t c = rows * columns / m;
             const IndexMap map{rows * columns, inner, [c, m](std::int64_t x) { return x % c * m + x / c; }};
-            if (found(map, 8, "transposed", [&] {
+            if (found(map, 8, Cause::transposed, [&]() -> CauseParameters {
                   if (square)
-                    return n == 2 ? std::string("the matrix is transposed")
-                                  : fmt::format("dims {} and {} are transposed", i, j);
+                    return {.how = n == 2 ? std::string("the matrix is transposed")
+                                          : fmt::format("dims {} and {} are transposed", i, j)};
                   const std::string which = k - i == 2
                                                 ? fmt::format("dims {} and {}", i, j)
                                                 : fmt::format("dims {}..{} and {}..{}", i, j - 1, j, k - 1);
-                  return m == columns
-                             ? fmt::format(
-                                   "holds the elements in the order of the transpose: {} were exchanged, "
-                                   "then the result was read in the old shape",
-                                   which)
-                             : fmt::format("holds the elements as if the memory were of the exchanged {}",
-                                           which);
+                  return {
+                      .how = m == columns
+                                 ? fmt::format("holds the elements in the order of the transpose: {} "
+                                               "were exchanged, then the result was read in the old shape",
+                                               which)
+                                 : fmt::format("holds the elements as if the memory were of the exchanged {}",
+                                               which)};
                 }))
               return true;
           }
@@ -84,8 +84,10 @@ class Order {
       const std::int64_t n = shape_[d];
       if (n < 2) continue;
       const IndexMap map{n, product(shape_, d + 1, shape_.size()), [n](std::int64_t j) { return n - 1 - j; }};
-      if (found(map, 8, "permuted",
-                [&] { return fmt::format("the {} are in reversed order", dim_name(shape_, d, "s")); }))
+      if (found(map, 8, Cause::permuted, [&]() -> CauseParameters {
+            const std::string slices = dim_name(shape_, d, "s");
+            return {.along = slices, .how = fmt::format("the {} are in reversed order", slices)};
+          }))
         return true;
     }
     return false;
@@ -114,7 +116,7 @@ class Order {
           for (const std::int64_t m : divisors) {
             if (m < 2 || n % (block * c * m) != 0) continue;
             const IndexMap map{c * m, inner * block, [c, m](std::int64_t i) { return i % c * m + i / c; }};
-            if (found(map, 12, "permuted", [&] { return interleaving_text(d, n, block, c, m); })) return true;
+            if (found(map, 12, Cause::permuted, [&] { return interleaving(d, n, block, c, m); })) return true;
           }
         }
       }
@@ -122,13 +124,14 @@ class Order {
     return false;
   }
 
-  std::string interleaving_text(std::size_t d, std::int64_t n, std::int64_t block, std::int64_t c,
-                                std::int64_t m) const {
+  CauseParameters interleaving(std::size_t d, std::int64_t n, std::int64_t block, std::int64_t c,
+                               std::int64_t m) const {
     const std::string unit =
         block == 1 ? dim_name(shape_, d, "") : fmt::format("block of {} {}", block, dim_name(shape_, d, "s"));
     const std::string within = n == block * c * m ? "" : fmt::format("within each group of {}, ", c * m);
-    return fmt::format("interleaved: {}{} i holds the reference's (i % {}) * {} + i / {}", within, unit, c, m,
-                       c);
+    return {.along = unit,
+            .how = fmt::format("interleaved: {}{} i holds the reference's (i % {}) * {} + i / {}", within,
+                               unit, c, m, c)};
   }
 
   // Where the run of elements around a wrong one stands in the reference.
@@ -214,9 +217,12 @@ class Order {
     if (!same_elements()) return false;
     const std::int64_t forward = (s + n) % n, signed_shift = forward * 2 <= n ? forward : forward - n;
     const IndexMap map{n, inner, [n, forward](std::int64_t j) { return (j - forward + n) % n; }};
-    return found(map, bits_of_position(), "permuted", [&] {
-      return fmt::format("the {} are rolled by {}: index {} holds the reference's 0, with wrap-around", what,
-                         signed_shift, forward);
+    return found(map, bits_of_position(), Cause::permuted, [&]() -> CauseParameters {
+      return {
+          .along = what,
+          .shift = signed_shift,
+          .how = fmt::format("the {} are rolled by {}: index {} holds the reference's 0, with wrap-around",
+                             what, signed_shift, forward)};
     });
   }
 
@@ -229,12 +235,9 @@ class Order {
     const auto fit =
         reordering_.proven(map, bits_of_position(), std::max<std::int64_t>(0, pair_.over - lost));
     if (!fit) return false;
-    found_.push_back(
-        {"shifted",
-         fmt::format("the {} are shifted by {}: index i holds the reference's i {} {}; the {} {} {}", what, s,
-                     s > 0 ? "-" : "+", std::abs(s), s > 0 ? "first" : "last", std::abs(s),
-                     zero ? "are zero" : "hold something else"),
-         fit->residual});
+    CauseParameters p = {.along = what, .shift = s};
+    if (zero) p.value = 0;
+    found_.push_back({Cause::shifted, std::move(p), fit->residual});
     return true;
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "assay/compare/causes/values/slice_matching.h"
+#include "assay/golden/evidence.h"
 
 namespace assay {
 namespace {
@@ -36,7 +37,7 @@ bool ambiguous(const FailingPair& pair, const Reordering& reference, const Index
   // Fewer than one slice in ten finds a match by accident, or all of them together do not.
   if (alike * static_cast<double>(n) <= 0.1 * compared) return false;
   const double evidence = -std::log2((alike + 1) / (compared + 2)) * static_cast<double>(moved.size());
-  return evidence < 24 + 1.5 * parameters;
+  return !proves(evidence, parameters);
 }
 
 // Whether two of the slices that are wrong look like any slice of the reference, in some of their elements.
@@ -79,7 +80,10 @@ bool explain_slices(const FailingPair& pair, const Reordering& reference, std::i
   if (!reference.plausible(map) || ambiguous(pair, reference, map, match, description.bits)) return false;
   const auto fit = reference.proven(map, description.bits + 8, pair.over);
   if (!fit) return false;
-  found.push_back({match.bijective ? "permuted" : "repeated", description.text, fit->residual});
+  CauseParameters p = {.along = one, .how = description.text};
+  constexpr std::size_t most_listed = 64;
+  if (match.source.size() <= most_listed) p.positions = match.source;
+  found.push_back({match.bijective ? Cause::permuted : Cause::repeated, std::move(p), fit->residual});
   return true;
 }
 

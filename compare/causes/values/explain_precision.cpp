@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -21,18 +19,6 @@ struct Storage {
     return flushes && std::abs(rounded) < normal ? std::copysign(0.0, rounded) : rounded;
   }
 };
-
-std::string_view describe(Rounding r) {
-  switch (r) {
-    case Rounding::nearest_even:
-      return "rounded to nearest even";
-    case Rounding::nearest_away:
-      return "rounded to nearest, ties away";
-    case Rounding::toward_zero:
-      break;
-  }
-  return "truncated";
-}
 
 bool on_grid(DType d, double value) {
   return std::isnan(value) || round_to(d, value) == value;
@@ -102,24 +88,21 @@ std::optional<Explained> best_storage(const FailingPair& pair, DType d) {
   return best;
 }
 
-// "the reference rounded to nearest even (99.9% of the elements bit for bit)"
-std::string describe(const FailingPair& pair, const Explained& e) {
-  const double share = static_cast<double>(e.exact) / static_cast<double>(pair.actual.size());
-  return fmt::format("the reference {} to it{} ({:.4g}% of the elements bit for bit)",
-                     describe(e.store.rounding), e.store.flushes ? ", subnormals flushed to zero," : "",
-                     100 * share);
+CauseParameters parameters_of(const FailingPair& pair, const Explained& e) {
+  return {.dtype = e.store.dtype,
+          .actual_dtype = pair.actual.dtype(),
+          .reference_dtype = pair.reference.dtype(),
+          .rounding = e.store.rounding,
+          .flushes = e.store.flushes,
+          .share = static_cast<double>(e.exact) / static_cast<double>(pair.actual.size())};
 }
 
 // Narrower in name, too.
 void explain_narrower_dtype(const FailingPair& pair, std::vector<Diagnosis>& found) {
-  const DType declared = pair.actual.dtype(), reference = pair.reference.dtype();
-  const auto best = best_storage(pair, declared);
+  const auto best = best_storage(pair, pair.actual.dtype());
   constexpr double bits_of_storage = 3;
   if (!best || !convincing(best->fit, chance(pair), bits_of_storage, pair.over)) return;
-  found.push_back({"precision",
-                   fmt::format("{} where the reference is {}: {}", name(declared), name(reference),
-                               describe(pair, *best)),
-                   best->fit.residual});
+  found.push_back({Cause::precision, parameters_of(pair, *best), best->fit.residual});
 }
 
 }  // namespace
@@ -139,16 +122,13 @@ void explain_precision(const FailingPair& pair, std::vector<Diagnosis>& found) {
     const int missing = format_of(declared).precision() - format_of(d).precision();
     const double accident = std::ldexp(1.0, -std::min(missing, 20));
     if (!best || !convincing(best->fit, accident, 5, pair.over)) continue;
-    std::string names(name(d));
+    CauseParameters p = parameters_of(pair, *best);
     if (d == DType::float16) {
       // Between the smallest normal and the largest number of float16 the two are one.
       const auto wider = explained_by(pair, {DType::tfloat32, best->store.rounding, best->store.flushes});
-      if (wider && wider->exact == best->exact) names += " or tfloat32";
+      if (wider && wider->exact == best->exact) p.or_dtype = DType::tfloat32;
     }
-    found.push_back({"precision",
-                     fmt::format("{} in name, but every element is a {} number: {}", name(declared), names,
-                                 describe(pair, *best)),
-                     best->fit.residual});
+    found.push_back({Cause::precision, std::move(p), best->fit.residual});
     return;
   }
   if (format_of(declared).precision() < format_of(reference).precision()) explain_narrower_dtype(pair, found);

@@ -1,9 +1,8 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <optional>
 
 #include "assay/compare/causes/values/failing_pair.h"
+#include "assay/golden/evidence.h"
 
 namespace assay {
 namespace {
@@ -55,27 +54,17 @@ void explain_zeros(const FailingPair& pair, std::vector<Diagnosis>& found) {
   const std::int64_t size = pair.actual.size(), passing = size - pair.over;
   const bool all = pair.largest_actual == 0 && pair.finite;
   if (const auto dtype = flushed_below(pair)) {
-    found.push_back(
-        {"flushed",
-         fmt::format("{} elements are zero where the reference is below {:.3g}, {}'s smallest normal "
-                     "number, and none elsewhere: subnormals are flushed",
-                     pair.over, std::ldexp(1.0, format_of(*dtype).min_exponent()), name(*dtype)),
-         fit.residual});
+    found.push_back({Cause::flushed, {.elements = pair.over, .dtype = *dtype}, fit.residual});
     return;
   }
   if (all) {
-    found.push_back({"zeros", "every element is zero", fit.residual});
+    found.push_back({Cause::zeros, {}, fit.residual});
     return;
   }
   // Where zeros are common among the elements that pass, a few more are no evidence.
   const double usual = static_cast<double>(pair.zeros + 1) / static_cast<double>(passing + 2);
-  constexpr double enough = 10;  // bits
-  if (-std::log2(usual) * static_cast<double>(pair.over) < enough) return;
-  found.push_back(
-      {"zeros",
-       fmt::format("{} of {} elements are outside, all of them exactly zero where the reference is not",
-                   pair.over, size),
-       fit.residual});
+  if (!proves(-std::log2(usual) * static_cast<double>(pair.over), 0)) return;
+  found.push_back({Cause::zeros, {.elements = pair.over, .of = size}, fit.residual});
 }
 
 // Beyond what a narrower dtype holds there is its infinity (`saturated`: its largest number), nowhere else.
@@ -107,15 +96,9 @@ std::optional<Diagnosis> explain_limit(const FailingPair& pair, DType d, bool sa
   const bool hemmed =
       smallest_beyond <= 32 * largest_kept || (pair.over >= 4 && smallest_beyond <= 4 * largest);
   if (!saturated && !hemmed) return std::nullopt;
-  const std::string what = saturated            ? fmt::format("+-{:g}", limit)
-                           : std::isnan(beyond) ? std::string("NaN")
-                                                : std::string("infinite");
-  return Diagnosis{
-      saturated ? "saturated" : "overflow",
-      fmt::format("{} elements are {} where the reference is beyond {}'s largest number {:g} (from {:.6g} "
-                  "on), and none elsewhere",
-                  pair.over, what, name(d), largest, smallest_beyond),
-      residual};
+  return Diagnosis{saturated ? Cause::saturated : Cause::overflow,
+                   {.elements = pair.over, .dtype = d, .limit = beyond, .from = smallest_beyond},
+                   residual};
 }
 
 // The same at a limit that no dtype has: clipped.
@@ -143,12 +126,7 @@ std::optional<Diagnosis> explain_clipping(const FailingPair& pair) {
   // A tensor of one value is not clipped there: what is below it must be kept, up to near the limit.
   const bool hemmed = largest_kept >= limit / 2 && pair.over * 2 <= pair.actual.size();
   if (!holds || different < enough || !hemmed) return std::nullopt;
-  return Diagnosis{
-      "saturated",
-      fmt::format("{} elements are +-{:.7g}, the largest that occurs, where the reference is larger: clipped "
-                  "there",
-                  pair.over, limit),
-      residual};
+  return Diagnosis{Cause::saturated, {.elements = pair.over, .limit = limit}, residual};
 }
 
 }  // namespace

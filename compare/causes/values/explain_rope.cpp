@@ -78,11 +78,10 @@ class Rope {
     constexpr double bits_of_delta = 17;
     const double parameters = 12 + bits_of_delta * static_cast<double>(std::min(turned, pair_.over));
     if (!convincing(fit, chance(pair_), parameters, pair_.over)) return false;
-    found_.push_back(
-        {"rope_position",
-         fmt::format("{}: rotated as RoPE of base {:g}{} over {}", describe(r), r.base,
-                     r.yarn > 0 ? fmt::format(" with YaRN's factor {:g}", r.yarn) : "", pairs_text(r)),
-         fit.residual});
+    CauseParameters p = {.along = pairs_text(r), .rope_base = r.base, .how = describe(r)};
+    if (r.yarn > 0) p.yarn_factor = r.yarn;
+    if (std::ranges::count(deltas_, deltas_.front()) == heads) p.shift = deltas_.front();
+    found_.push_back({Cause::rope_position, std::move(p), fit.residual});
     return true;
   }
 

@@ -1,9 +1,13 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
+#include <optional>
 
 #include "assay/compare/causes/values/factor_names.h"
 #include "assay/compare/causes/values/failing_pair.h"
+#include "assay/golden/evidence.h"
 
 namespace assay {
 namespace {
@@ -109,37 +113,105 @@ double chance_within(const FailingPair& pair, const Groups& groups, const std::v
   return (hits + 1) / (trials + 2);
 }
 
-std::string describe(const FailingPair& pair, const Groups& groups, const std::vector<double>& factors) {
+std::optional<CauseParameters> parameters_of(const FailingPair& pair, const Groups& groups,
+                                             const std::vector<double>& factors) {
   const double slack = std::max(pair.context.allowed.rtol, 1e-6);
   std::vector<std::size_t> changed;
   for (std::size_t g = 0; g < factors.size(); ++g) {
     if (factors[g] != 1) changed.push_back(g);
   }
-  if (changed.empty()) return "";
+  if (changed.empty()) return std::nullopt;
   double low = factors[changed.front()], high = low;
   for (const std::size_t g : changed) {
     low = std::min(low, factors[g]);
     high = std::max(high, factors[g]);
   }
-  std::string text = fmt::format("every {} is a multiple of the reference's: ", groups.of);
-  const std::string how_many = changed.size() == factors.size()
-                                   ? fmt::format("all {}", factors.size())
-                                   : fmt::format("{} of {}", changed.size(), factors.size());
-  if (changed.size() > 4) {
+  CauseParameters p = {.elements = static_cast<std::int64_t>(changed.size()),
+                       .of = static_cast<std::int64_t>(factors.size()),
+                       .along = groups.of};
+  constexpr std::size_t most_listed = 4;
+  if (changed.size() > most_listed) {
     // One factor for many is the finding; many are a range.
-    const char* others = changed.size() == factors.size() ? "" : ", the others are right";
     if (high - low <= 2 * slack * std::abs(high))
-      return text + fmt::format("{} times {:.6g}{}", how_many, (low + high) / 2, others);
-    return text + fmt::format("{} by factors of their own from {:.6g} to {:.6g}", how_many, low, high);
+      p.factor = (low + high) / 2;
+    else
+      p.factors = {low, high};
+    return p;
   }
   const std::vector<NamedFactor> names = factor_names(pair.context.sizes);
-  for (std::size_t i = 0; i < changed.size(); ++i) {
-    double k = factors[changed[i]];
+  for (const std::size_t g : changed) {
+    double k = factors[g];
     for (const NamedFactor& n : names)
       k = std::abs(std::abs(k) / n.value - 1) <= 0.1 * slack ? std::copysign(n.value, k) : k;
-    text += fmt::format("{}[{}] times {}", i == 0 ? "" : ", ", changed[i], describe_factor(k, names));
+    p.positions.push_back(static_cast<std::int64_t>(g));
+    p.factors.push_back(k);
+    p.factor_names.push_back(fmt::format("{}", fmt::join(names_of(k, names), " or ")));
   }
-  return changed.size() == factors.size() ? text : text + ", the others are right";
+  return p;
+}
+
+Fit verify_factors(const FailingPair& pair, const Groups& groups, const std::vector<double>& factors) {
+  return verify(pair, [&](const ElementWindow& w) {
+    for (std::size_t i = 0; i < w.expected.size(); ++i) {
+      const double k = factors[static_cast<std::size_t>(groups.at(w.begin + static_cast<std::int64_t>(i)))];
+      w.expected[i] = k * w.reference[i];
+      w.bound[i] *= std::max(1.0, std::abs(k));
+    }
+  });
+}
+
+constexpr double bits_of_a_factor = 20;
+
+struct RowSums {
+  std::vector<double> sums, magnitudes;
+};
+RowSums sums_of(const TensorSource& t, const Groups& groups) {
+  RowSums rows{std::vector<double>(static_cast<std::size_t>(groups.count)), {}};
+  rows.magnitudes = rows.sums;
+  t.for_each_window([&](const Tensor& window, std::int64_t begin) {
+    const std::vector<double> x = window.values();
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const auto row = static_cast<std::size_t>(groups.at(begin + static_cast<std::int64_t>(i)));
+      rows.sums[row] += x[i];
+      rows.magnitudes[row] += std::abs(x[i]);
+    }
+  });
+  return rows;
+}
+
+// The one sum that all rows have, as a router's weights do.
+std::optional<double> common_sum(const TensorSource& t, const RowSums& rows) {
+  // Each element is rounded by the division, by a scale, and where it is stored; its row by this addition.
+  const double slack = 3 * unit_roundoff(t.dtype()) +
+                       static_cast<double>(t.shape().back()) * std::numeric_limits<double>::epsilon() / 2;
+  // By accident a row has the sum of the first with 2 `slack`.
+  const double evidence = -std::log2(2 * slack) * static_cast<double>(rows.sums.size() - 1);
+  const double sum = rows.sums.front();
+  if (sum == 0 || !proves(evidence, 0)) return std::nullopt;
+  for (std::size_t row = 0; row < rows.sums.size(); ++row) {
+    const double magnitude = rows.magnitudes[row] + rows.magnitudes.front();
+    if (!(std::abs(rows.sums[row] - sum) <= slack * magnitude)) return std::nullopt;
+  }
+  return sum;
+}
+
+// Divided by their own sums the rows are the reference's: no row has a parameter, but one element less to
+// show.
+bool explain_normalization(const FailingPair& pair, const Groups& rows, std::vector<Diagnosis>& found) {
+  const bool are_rows =
+      rows.inner == pair.actual.shape().back() && rows.inner * rows.count == pair.actual.size();
+  if (!are_rows || !is_float(pair.reference.dtype())) return false;
+  const auto sum = common_sum(pair.reference, sums_of(pair.reference, rows));
+  if (!sum) return false;
+  const std::vector<double> sums = sums_of(pair.actual, rows).sums;
+  std::vector<double> factors;
+  for (const double s : sums) factors.push_back(s / *sum);
+  const Fit fit = verify_factors(pair, rows, factors);
+  if (!convincing(fit, chance_within(pair, rows, factors), bits_of_a_factor, pair.over - rows.count))
+    return false;
+  const auto [least, most] = std::ranges::minmax(sums);
+  found.push_back({Cause::not_normalized, {.factors = {least, most}, .reference_value = *sum}, fit.residual});
+  return true;
 }
 
 }  // namespace
@@ -148,20 +220,14 @@ void explain_row_factors(const FailingPair& pair, std::vector<Diagnosis>& found)
   if (!pair.finite) return;
   for (const Groups& groups : possible_groups(pair)) {
     if (!plausible(pair, groups)) continue;
+    if (explain_normalization(pair, groups, found)) return;
     const auto [factors, needed] = factors_of(pair, groups);
-    const Fit fit = verify(pair, [&groups, &factors = factors](const ElementWindow& w) {
-      for (std::size_t i = 0; i < w.expected.size(); ++i) {
-        const double k = factors[static_cast<std::size_t>(groups.at(w.begin + static_cast<std::int64_t>(i)))];
-        w.expected[i] = k * w.reference[i];
-        w.bound[i] *= std::max(1.0, std::abs(k));
-      }
-    });
-    constexpr double bits_of_a_factor = 20;
+    const Fit fit = verify_factors(pair, groups, factors);
     const double parameters = bits_of_a_factor * static_cast<double>(needed);
     if (!convincing(fit, chance_within(pair, groups, factors), parameters, pair.over)) continue;
-    const std::string text = describe(pair, groups, factors);
-    if (text.empty()) continue;
-    found.push_back({"row_factors", text, fit.residual});
+    auto p = parameters_of(pair, groups, factors);
+    if (!p) continue;
+    found.push_back({Cause::row_factors, std::move(*p), fit.residual});
     return;
   }
 }

@@ -52,17 +52,21 @@ double shortened(double value, const std::function<bool(double)>& fits) {
   return value;
 }
 
-std::string describe_factor(double factor, std::span<const NamedFactor> names) {
-  std::string text;
-  int listed = 0, far_fetched = 0;
-  for (const NamedFactor& n : names) {
-    if (n.value != std::abs(factor) || n.name.empty() || listed == 3) continue;
-    if (listed > 0 && n.far_fetched > far_fetched) break;
+std::vector<std::string> names_of(double factor, std::span<const NamedFactor> all) {
+  constexpr std::size_t most = 3;
+  std::vector<std::string> names;
+  int far_fetched = 0;
+  for (const NamedFactor& n : all) {
+    if (n.value != std::abs(factor) || n.name.empty() || names.size() == most) continue;
+    if (!names.empty() && n.far_fetched > far_fetched) break;
     far_fetched = n.far_fetched;
-    text += (listed++ == 0 ? "" : " or ") + n.name;
+    names.push_back(n.name);
   }
-  if (listed == 0) return fmt::format("{:.7g}", factor);
-  return fmt::format("{:.7g} = {}{}", factor, factor < 0 ? "-" : "", text);
+  return names;
+}
+
+std::string describe_factor(double factor, std::span<const NamedFactor> names) {
+  return factor_text(factor, names_of(factor, names));
 }
 
 }  // namespace assay

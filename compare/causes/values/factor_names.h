@@ -23,8 +23,10 @@ std::vector<NamedFactor> factor_names(std::span<const KnownSize>);
 /// A program's own numbers are short: the value in as few digits as `fits` accepts, at most 3, or as it is.
 double shortened(double value, const std::function<bool(double)>& fits);
 
-/// "2 = tp or pp": the least far-fetched names; just the number if there is none. The sign of `factor` is
-/// kept.
+/// "tp", "pp": the least far-fetched names of |factor|, at most three.
+std::vector<std::string> names_of(double factor, std::span<const NamedFactor>);
+
+/// "2 = tp or pp": the factor and its names.
 std::string describe_factor(double factor, std::span<const NamedFactor>);
 
 }  // namespace assay

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "assay/compare/measure/overflow.h"
+#include "assay/golden/evidence.h"
 
 namespace assay {
 namespace {
@@ -181,10 +182,10 @@ bool looks_offset(const FailingPair& pair) {
 }
 
 bool convincing(const Fit& fit, double chance, double parameters, std::int64_t explained) {
-  constexpr double doubt = 24;    // bits: one accident in 16 million
+  constexpr double margin = 1.5;  // how many bits a parameter has is a guess
   constexpr double quarter = 16;  // of squares
   const double evidence = -std::log2(std::min(1.0, chance)) * static_cast<double>(explained);
-  return fit.residual <= 1 && fit.after * quarter <= fit.before && evidence >= doubt + 1.5 * parameters;
+  return fit.residual <= 1 && fit.after * quarter <= fit.before && proves(evidence, margin * parameters);
 }
 
 }  // namespace assay

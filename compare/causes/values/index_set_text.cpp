@@ -80,7 +80,8 @@ IndexSetText describe_index_set(const std::vector<bool>& holds, const std::strin
     const Run r = runs[0];
     const std::int64_t length = r.last - r.first + 1;
     const std::string cut = shard(r, n, sizes);
-    const double bits = cut.empty() ? 2 * bits_of_index : 4;
+    const bool at_end = r.first == 0 || r.last == n - 1;
+    const double bits = !cut.empty() ? 4 : at_end ? 1 + bits_of_index : 2 * bits_of_index;
     if (length == 1) return {fmt::format("{} {}{}", one, r.first, cut), bits_of_index};
     if (length * 2 == n)
       return {fmt::format("the {} half of the {}{}", r.first == 0 ? "first" : "last", plural(one), cut),

@@ -102,7 +102,7 @@ Json values_of(const Finding& f, std::int64_t at, double actual, double referenc
 // A line each.
 std::string causes_of(const Finding& f) {
   std::vector<std::string> lines;
-  for (const Diagnosis& d : f.diagnoses) lines.push_back(d.text);
+  for (const Diagnosis& d : f.diagnoses) lines.push_back(sentence(d));
   return fmt::format("{}", fmt::join(lines, "\n"));
 }
 

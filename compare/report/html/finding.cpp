@@ -114,7 +114,7 @@ std::string finding_html(const Finding& f) {
   std::string out =
       fmt::format("<h3><code>{}</code></h3><div class=\"finding\"><div><dl>", html_text(f.name));
   out += html_item("verdict", html_badge(f.verdict)) + html_item("why", html_text(f.reason));
-  for (const Diagnosis& d : f.diagnoses) out += html_item("because", html_text(d.text));
+  for (const Diagnosis& d : f.diagnoses) out += html_item("because", html_text(sentence(d)));
   if (f.exemption) out += html_item("exempt", html_text(sentence(*f.exemption)));
   if (f.origin)
     out += html_item("origin", fmt::format("{}: {}", name(f.origin->kind), html_text(f.origin->reason)));

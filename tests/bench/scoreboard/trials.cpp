@@ -35,19 +35,15 @@ align::Work work_of(const Fault& f, const std::string& precision) {
   return w;
 }
 
-// Any of the alternatives between bars.
-bool matches(std::string_view alternatives, const auto& one) {
-  if (alternatives.empty()) return true;
-  for (std::size_t begin = 0; begin <= alternatives.size();) {
-    const std::size_t end = std::min(alternatives.find('|', begin), alternatives.size());
-    if (end > begin && one(alternatives.substr(begin, end - begin))) return true;
+// Any of the globs between bars.
+bool is_right(std::string_view globs, const std::string& tensor) {
+  if (globs.empty()) return true;
+  for (std::size_t begin = 0; begin <= globs.size();) {
+    const std::size_t end = std::min(globs.find('|', begin), globs.size());
+    if (end > begin && glob_match(globs.substr(begin, end - begin), tensor)) return true;
     begin = end + 1;
   }
   return false;
-}
-
-bool is_right(std::string_view globs, const std::string& tensor) {
-  return matches(globs, [&](std::string_view glob) { return glob_match(glob, tensor); });
 }
 
 // Modules that are blamed before the right one, and that.
@@ -67,16 +63,24 @@ int window_of(const Fault& f, const align::LadderResult& result) {
   return 0;
 }
 
+// A sum over the dimension, or a factor of its size.
+bool is_along(const Diagnosis& d, std::string_view dimension) {
+  return d.parameters.axis == dimension ||
+         std::ranges::any_of(d.parameters.factor_names, [&](const std::string& name) {
+           return name.find(dimension) != std::string::npos;
+         });
+}
+
 void score(Record& r, const Fault& f, const align::LadderResult& result) {
   r.found = !result.divergences.empty();
   if (!r.found) return;
   const align::Divergence& d = result.divergences.front();
   r.phase = f.answer.phase == d.phase;
   r.tensor = is_right(f.answer.tensor, d.tensor);
+  const std::optional<Diagnosis>& told = d.diagnosis ? d.diagnosis : d.diagnosis_of_other;
   r.dimension = f.answer.dimension.empty() || d.strategies.contains(f.answer.dimension) ||
-                d.cause.find(f.answer.dimension) != std::string::npos;
-  r.named = matches(f.answer.says,
-                    [&](std::string_view words) { return d.cause.find(words) != std::string::npos; });
+                (told && is_along(*told, f.answer.dimension));
+  r.named = f.answer.causes.empty() || (told && is_named(f.answer, *told));
   r.window = window_of(f, result);
   r.got = fmt::format("{} | {} | {}", align::to_string(d.strategies), d.tensor, d.cause);
 }
@@ -161,7 +165,7 @@ Record Trials::fault(const Fault& f, const std::string& precision) {
       walk(plan, {*subject, *reference}, check, [](const align::Rung&, const align::RungResult*) {});
   Record r;
   r.name = precision.empty() ? std::string(f.id) : fmt::format("{} {}", f.id, precision);
-  r.is_closed = f.kind != align::FaultKind::none && !f.answer.says.empty();
+  r.is_closed = f.kind != align::FaultKind::none && !f.answer.causes.empty();
   r.is_of_optimizer = f.answer.phase == "optimizer";
   r.seconds = result.seconds;
   score(r, f, result);

@@ -24,7 +24,7 @@ std::vector<Fault> constant_faults() {
        "MS b49b42bb, Mcore#848",
        FaultKind::none,
        {},
-       {"forward", "*.self_attn output out*", "", "scale"},
+       {"forward", "*.self_attn output out*", "", {other_attribute("attention", "scale")}},
        change_attributes({"*.self_attn", "attention"},
                          [](const FaultScene& s, const Machine::Node&, Attributes& a) {
                            a.set("scale", 1 / std::sqrt(static_cast<double>(s.model.attention.value_dim)));
@@ -36,7 +36,7 @@ std::vector<Fault> constant_faults() {
        FaultKind::perm,
        {},
        // The norm of the latents is the first module that is given a piece.
-       {"forward", "*.self_attn *|*.self_attn.kv_a_layernorm *", "", ""},
+       {"forward", "*.self_attn *|*.self_attn.kv_a_layernorm *", ""},
        change_attributes({"*.self_attn", "slice"},
                          [](const FaultScene& s, const Machine::Node& node, Attributes& a) {
                            const double nope = static_cast<double>(s.model.attention.nope_dim),
@@ -53,7 +53,7 @@ std::vector<Fault> constant_faults() {
        "MS 93970345",
        FaultKind::none,
        {},
-       {"forward", "*.input_layernorm output y*", "", "rows|last"},
+       {"forward", "*.input_layernorm output y*", "", {{Cause::row_factors}}},
        [](const FaultScene& scene) {
          FaultSites sites;
          const auto input = std::make_shared<std::vector<double>>();
@@ -79,7 +79,7 @@ std::vector<Fault> constant_faults() {
        "Mcore#5750, MB#5712",
        FaultKind::none,
        {.model = "qwen3-moe-tiny"},
-       {"forward", "*norm output y*", "", "eps"},
+       {"forward", "*norm output y*", "", {other_attribute("rms_norm", "eps", 1e-5, 1e-6)}},
        change_attributes({"*norm", "rms_norm"},
                          [](const FaultScene&, const Machine::Node&, Attributes& a) { a.set("eps", 1e-5); })},
       {"F143",
@@ -88,7 +88,7 @@ std::vector<Fault> constant_faults() {
        "MLATransformerConfig against DeepSeek-V3",
        FaultKind::scale,
        {.model = "deepseek-v3-tiny"},
-       {"forward", "*.self_attn output *", "", ""},
+       {"forward", "*.self_attn output *", ""},
        change_attributes({"*.self_attn", "rope"},
                          [](const FaultScene&, const Machine::Node&, Attributes& a) {
                            a.set("yarn.mscale", 1.0);

@@ -35,6 +35,12 @@ std::string_view name(FaultKind kind) {
   return kinds[static_cast<std::size_t>(kind)];
 }
 
+bool is_named(const FaultAnswer& answer, const Diagnosis& found) {
+  return answer.causes.empty() || std::ranges::any_of(answer.causes, [&](const Diagnosis& expected) {
+           return agrees(found, expected);
+         });
+}
+
 const std::vector<Fault>& fault_catalogue() {
   static const std::vector<Fault> all = all_faults();
   return all;

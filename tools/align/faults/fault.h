@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "assay/align/tape/fault_sites.h"
+#include "assay/compare/result/diagnosis.h"
 
 /// Faults that parallel training programs have had, each as the arithmetic that went wrong, to be planted in
 /// a replay: what an alignment must find and name.
@@ -41,7 +42,8 @@ struct FaultAnswer {
   std::string_view phase;      ///< "forward", "backward", "optimizer": where it shows first
   std::string_view tensor;     ///< glob over the names of tensors: one that is wrong first
   std::string_view dimension;  ///< "tp": along which the strategy is wrong; empty: none
-  std::string_view says;       ///< a diagnosis has these words: "|" between alternatives; empty: any
+  /// One of these is the cause, with the parameters that are stated; empty: it has no closed form.
+  std::vector<Diagnosis> causes = {};
 };
 
 struct Fault {
@@ -54,6 +56,9 @@ struct Fault {
   FaultAnswer answer = {};
   PlantFault plant = {};
 };
+
+/// Whether what was diagnosed is one of the expected causes, if there are any.
+bool is_named(const FaultAnswer&, const Diagnosis&);
 
 /// All, by their ids.
 const std::vector<Fault>& fault_catalogue();

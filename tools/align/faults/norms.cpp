@@ -72,8 +72,8 @@ double of_first_tp(const FaultScene& s, double right) {
 std::vector<Fault> norm_faults() {
   const std::string_view area = "norm";
   // The norm is well above 1: clipping is active.
-  const FaultAnswer norm = {"optimizer", "step loss grad_norm*", "", ""},
-                    params = {"optimizer", "* param *|* state *", "", "clip|norm"};
+  const FaultAnswer norm = {"optimizer", "step loss grad_norm*", "", {{Cause::norm}}},
+                    params = {"optimizer", "* param *|* state *", "", {{Cause::clip}}};
   const FaultConditions tp2 = {.parallel = "tp=2"},
                         tied = {.parallel = "pp=2", .model = "telechat3-105b-tiny,tied_embeddings=true"};
   return {
@@ -126,7 +126,7 @@ std::vector<Fault> norm_faults() {
        "fairscale#263",
        FaultKind::norm,
        {},
-       params,
+       {"optimizer", "* param *|* state *", "", {{Cause::clip, {.value = 0}}, {Cause::not_updated}}},
        clip_with([](const FaultScene&, double) { return 0; })},
       {"F129", area, "an attribute is missing: the norm counts the first rank's shards only", "MS 1d5bd2bc",
        FaultKind::norm, tp2, norm, count_in_norm("*", of_first_tp)},

@@ -29,7 +29,7 @@ std::vector<Fault> optimizer_faults() {
        "verl#5070, #7215, Fast-LLM#542, #545",
        FaultKind::add,
        {},
-       {"optimizer", "*norm param weight*", "", "weight decay"},
+       {"optimizer", "*norm param weight*", "", {{Cause::weight_decay, {.reference_value = 0}}}},
        decay("*norm.weight", true)},
       {"F111",
        area,
@@ -37,7 +37,7 @@ std::vector<Fault> optimizer_faults() {
        "bigscience Megatron-DS#262",
        FaultKind::add,
        {},
-       {"optimizer", "*.kv_a_layernorm param weight*", "", "weight decay"},
+       {"optimizer", "*.kv_a_layernorm param weight*", "", {{Cause::weight_decay, {.reference_value = 0}}}},
        decay("*.kv_a_layernorm.weight", true)},
       {"F116",
        area,
@@ -45,7 +45,7 @@ std::vector<Fault> optimizer_faults() {
        "OpGuard bug 20",
        FaultKind::none,
        {},
-       {"optimizer", "* param *", "", "bias is corrected as at step"},
+       {"optimizer", "* param *", "", {{Cause::bias_correction, {.value = 1, .reference_value = 2}}}},
        change_update("*",
                      [](const FaultScene&, const Moment& now, UpdateSite& site) {
                        if (now.step > 0) site.step = 0;
@@ -56,7 +56,7 @@ std::vector<Fault> optimizer_faults() {
        "apex mode 0 against 1",
        FaultKind::add,
        {},
-       {"optimizer", "* state *|* param *", "", "decay|L2"},
+       {"optimizer", "* state *|* param *", "", {{Cause::l2_decay}, {Cause::weight_decay}}},
        optimizer(OptimizerName::adam_l2)},
       {"F140",
        area,
@@ -64,7 +64,7 @@ std::vector<Fault> optimizer_faults() {
        "mindspore.nn.AdamWeightDecay",
        FaultKind::scale,
        {},
-       {"optimizer", "* param *", "", "bias is not corrected"},
+       {"optimizer", "* param *", "", {{Cause::bias_correction}}},
        optimizer(OptimizerName::mindspore_adamw)},
       {"F141",
        area,
@@ -72,7 +72,7 @@ std::vector<Fault> optimizer_faults() {
        "mindformers optimizer_grouped_parameters.py",
        FaultKind::add,
        {},
-       {"optimizer", "* param *", "", "weight decay"},
+       {"optimizer", "* param *", "", {{Cause::weight_decay, {.value = 0}}}},
        decay("*", false)},
   };
 }

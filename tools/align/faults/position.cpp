@@ -86,8 +86,8 @@ bool is_in_ring(const FaultScene&, const Machine::Node& node) {
 std::vector<Fault> position_faults() {
   const std::string_view area = "position";
   const FaultConditions ring = {.parallel = "cp=2"}, ulysses = {.parallel = "cp=2,context=ulysses"};
-  const FaultAnswer rope = {"forward", "*.self_attn output *", "cp", ""},
-                    keys = {"backward", "*.self_attn* grad_*", "cp", ""};
+  const FaultAnswer rope = {"forward", "*.self_attn output *", "cp", {{Cause::rope_position}}},
+                    keys = {"backward", "*.self_attn* grad_*", "cp"};
   return {
       {"F060", area, "the backward of a ring's step gives its gradient to the wrong piece",
        "Mcore#1464, TE#1557; TTrace 13", FaultKind::none, ring, keys,
@@ -111,7 +111,7 @@ std::vector<Fault> position_faults() {
        "DS#5664",
        FaultKind::perm,
        ulysses,
-       {"forward", "*.self_attn* *", "cp", ""},
+       {"forward", "*.self_attn* *", "cp"},
        move_otherwise(
            {"*.self_attn", Pass::forward, Kind::all_to_all, Axis::cp, {}},
            [](const FaultScene& scene, const Movement& m, const Tensor& x, const FaultSites::Move& right) {
@@ -127,7 +127,7 @@ std::vector<Fault> position_faults() {
        "Paddle FleetX#492",
        FaultKind::perm,
        {.parallel = "tp=2"},
-       {"forward", "*.self_attn.q_b_proj output y*", "tp", ""},
+       {"forward", "*.self_attn.q_b_proj output y*", "tp", {{Cause::permuted}}},
        split_along_hidden()},
       {"F068",
        area,
@@ -135,7 +135,7 @@ std::vector<Fault> position_faults() {
        "TE#1930",
        FaultKind::none,
        {},
-       {"forward", "*.self_attn output out*", "", "zero"},
+       {"forward", "*.self_attn output out*", "", {{Cause::zeros}}},
        change_results(
            {"*.self_attn", "attention"},
            [](const FaultScene& scene, const Moment& now, const Machine::Node& node, auto& results) {
@@ -156,7 +156,7 @@ std::vector<Fault> position_faults() {
        "TE#1503, #1615; Mcore#1503",
        FaultKind::none,
        {},
-       {"backward", "*.self_attn grad_input q*", "", ""},
+       {"backward", "*.self_attn grad_input q*", ""},
        change_results(
            {"*.self_attn", "attention"},
            [](const FaultScene& scene, const Moment& now, const Machine::Node& node, auto& results) {

@@ -9,6 +9,12 @@ namespace {
 
 using namespace plant;
 
+std::vector<Diagnosis> narrow_to(DType d) {
+  return {{Cause::precision, {.dtype = d}},
+          {Cause::input_precision, {.dtype = d}},
+          {Cause::accumulator_precision, {.dtype = d}}};
+}
+
 void to_bfloat16(const FaultScene& scene, const Moment&, const std::string&, Tensor& open) {
   open = rounded_open(scene, open, DType::bfloat16);
 }
@@ -24,7 +30,7 @@ std::vector<Fault> precision_faults() {
        "DS#5170",
        FaultKind::partial,
        {.parallel = "dp=2,zero=1"},
-       {"backward", "* grad weight*", "dp", "all-reduce over dp is missing|partial sum"},
+       {"backward", "* grad weight*", "dp", {partial_over("dp")}},
        skip_sum("*", {Axis::dp, Axis::edp})},
       {"F118",
        area,
@@ -32,7 +38,7 @@ std::vector<Fault> precision_faults() {
        "Mcore#6624",
        FaultKind::none,
        {},
-       {"backward", "* grad weight*", "", "bfloat16"},
+       {"backward", "* grad weight*", "", narrow_to(DType::bfloat16)},
        change_contribution("*", to_bfloat16)},
       {"F119",
        area,
@@ -40,7 +46,7 @@ std::vector<Fault> precision_faults() {
        "TE#3193",
        FaultKind::none,
        {},
-       {"backward", "lm_head grad_*", "", "bfloat16"},
+       {"backward", "lm_head grad_*", "", narrow_to(DType::bfloat16)},
        change_inputs({"lm_head", "linear"},
                      [](const FaultScene&, const Moment& now, const Machine::Node&, auto& inputs) {
                        Tensor* g = now.pass == Pass::backward ? find(inputs, "grad_y") : nullptr;
@@ -52,7 +58,7 @@ std::vector<Fault> precision_faults() {
        "MB#5411",
        FaultKind::none,
        {.parallel = "tp=2,sp=1"},
-       {"backward", "*norm grad weight*", "", "bfloat16"},
+       {"backward", "*norm grad weight*", "", narrow_to(DType::bfloat16)},
        change_contribution("*norm.weight", to_bfloat16)},
       {"F147",
        area,
@@ -60,7 +66,7 @@ std::vector<Fault> precision_faults() {
        "mindformers deredundancy path",
        FaultKind::none,
        {.parallel = "tp=2,sp=1,ep=2"},
-       {"forward", "*.mlp output y*", "", "bfloat16"},
+       {"forward", "*.mlp output y*", "", narrow_to(DType::bfloat16)},
        change_inputs({"*.mlp", "moe_unpermute"},
                      [](const FaultScene&, const Moment&, const Machine::Node&, auto& inputs) {
                        if (Tensor* probs = find(inputs, "probs")) *probs = rounded(*probs, DType::bfloat16);
@@ -71,7 +77,7 @@ std::vector<Fault> precision_faults() {
        "TTrace 10; cf. PR#1126, TE#1047",
        FaultKind::none,
        {},
-       {"forward", "model.layers.1.self_attn.o_proj output y*", "", ""},
+       {"forward", "model.layers.1.self_attn.o_proj output y*", ""},
        change_inputs({"model.layers.1.self_attn.o_proj", "linear"},
                      [](const FaultScene&, const Moment&, const Machine::Node&, auto& inputs) {
                        Tensor* w = find(inputs, "w");

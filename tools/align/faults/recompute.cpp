@@ -38,7 +38,7 @@ std::vector<Fault> recompute_faults() {
        "Mcore fc2c81d3a6; TTrace 2",
        FaultKind::perm,
        {.parallel = "pp=2,recompute=full"},
-       {"forward", "model.layers.0*", "", "none of the"},
+       {"forward", "model.layers.0*", "", {{Cause::missing_layer}}},
        [](const FaultScene&) {
          FaultSites sites;
          sites.stage = [](Stage& stage) {
@@ -52,7 +52,7 @@ std::vector<Fault> recompute_faults() {
        "Mcore 0997e33da5",
        FaultKind::perm,
        {.parallel = "recompute=full,dp=2", .model = "qwen3-moe-tiny"},
-       {"forward", "*.self_attn output *", "", ""},
+       {"forward", "*.self_attn output *", "", {{Cause::rope_position}}},
        change_inputs({"*.self_attn", "rope"},
                      [](const FaultScene&, const Moment&, const Machine::Node&, auto& inputs) {
                        const std::int64_t length = find(inputs, "x")->shape()[2];
@@ -69,7 +69,7 @@ std::vector<Fault> recompute_faults() {
        "Mcore#7452-F4, #7403",
        FaultKind::none,
        full,
-       {"backward", "model.layers.1*", "dp", ""},
+       {"backward", "model.layers.1*", "dp"},
        change_results(
            first_norm,
            [](const FaultScene& scene, const Moment& now, const Machine::Node&, auto& results) {
@@ -86,7 +86,7 @@ std::vector<Fault> recompute_faults() {
        "OpGuard bugs 3 and 11",
        FaultKind::none,
        full,
-       {"backward", "model.layers.1*", "", ""},
+       {"backward", "model.layers.1*", ""},
        replay_first_micro_batch()},
   };
 }

@@ -10,8 +10,6 @@ namespace {
 
 using namespace plant;
 
-constexpr std::string_view of_tp = "all-reduce over tp is missing|partial sum";
-
 bool is_of_routing(const FaultScene& scene, const Machine::Node& node) {
   const Shape& shape = node.inputs.front().value.shape;
   return !shape.empty() && shape.back() == scene.model.moe.top_k;
@@ -102,7 +100,7 @@ std::vector<Fault> reduction_faults() {
        "Mcore#1446; TTrace 12",
        FaultKind::partial,
        sp,
-       {"backward", "model.norm grad weight*", "tp", of_tp},
+       {"backward", "model.norm grad weight*", "tp", {partial_over("tp")}},
        skip_sum("model.norm.weight", {Axis::tp})},
       {"F002",
        area,
@@ -110,7 +108,7 @@ std::vector<Fault> reduction_faults() {
        "Mcore#599, d9f37bacd9; TTrace 6",
        FaultKind::partial,
        sp,
-       {"backward", "*.mlp.gate grad weight*", "tp", of_tp},
+       {"backward", "*.mlp.gate grad weight*", "tp", {partial_over("tp")}},
        skip_sum("*.mlp.gate.weight", {Axis::tp})},
       {"F003",
        area,
@@ -118,7 +116,7 @@ std::vector<Fault> reduction_faults() {
        "Mcore#7452-F11",
        FaultKind::partial,
        {.parallel = "tp=2", .model = "qwen3-moe-tiny"},
-       {"backward", "*.self_attn.q_norm grad weight*", "tp", of_tp},
+       {"backward", "*.self_attn.q_norm grad weight*", "tp", {partial_over("tp")}},
        skip_sum("*.self_attn.q_norm.weight", {Axis::tp})},
       {"F004",
        area,
@@ -126,7 +124,7 @@ std::vector<Fault> reduction_faults() {
        "20b7a5489d",
        FaultKind::partial,
        sp,
-       {"backward", "*norm grad weight*", "tp", of_tp},
+       {"backward", "*norm grad weight*", "tp", {partial_over("tp")}},
        skip_sum("*norm.weight", {Axis::tp})},
       {"F005",
        area,
@@ -134,7 +132,7 @@ std::vector<Fault> reduction_faults() {
        "Mcore#1528, TE#1677; TTrace 14",
        FaultKind::scale,
        {.parallel = "tp=2,sp=1,cp=4", .model = "telechat3-105b-tiny"},
-       {"backward", "*.input_layernorm grad weight*", "tp", "= tp"},
+       {"backward", "*.input_layernorm grad weight*", "tp", {factor_named("tp")}},
        scale_gradient("*.input_layernorm.weight", tp)},
       {"F006",
        area,
@@ -142,7 +140,7 @@ std::vector<Fault> reduction_faults() {
        "Mcore#7452-F10, PR#7481",
        FaultKind::scale,
        sp,
-       {"backward", "*.mlp* grad_*", "tp", "= tp"},
+       {"backward", "*.mlp* grad_*", "tp", {factor_named("tp")}},
        scale_loss("*.balance", constant(1), tp)},
       {"F007",
        area,
@@ -150,7 +148,7 @@ std::vector<Fault> reduction_faults() {
        "TT#1805, #2387, #4054",
        FaultKind::partial,
        {.parallel = "tp=2,ep=2"},
-       {"backward", "*.mlp grad_*", "tp", ""},
+       {"backward", "*.mlp grad_*", "tp"},
        move_otherwise(
            {"*.mlp", Pass::backward, Kind::all_gather, Axis::tp, is_of_routing},
            [](const FaultScene& scene, const Movement& m, const Tensor& x, const FaultSites::Move& right) {
@@ -171,7 +169,7 @@ std::vector<Fault> reduction_faults() {
        "PT#165962",
        FaultKind::partial,
        {.parallel = "dp=2"},
-       {"optimizer", "step loss grad_norm*", "", ""},
+       {"optimizer", "step loss grad_norm*", "", {{Cause::norm}}},
        norm_of_shares()},
       {"F011",
        area,
@@ -179,7 +177,7 @@ std::vector<Fault> reduction_faults() {
        "PT#160285",
        FaultKind::scale,
        {.parallel = "tp=4,ep=2"},
-       {"backward", "*.experts.* grad weight*", "ep", "= ep"},
+       {"backward", "*.experts.* grad weight*", "ep", {factor_named("ep")}},
        scale_gradient("*.experts.*", ep)},
       {"F012",
        area,
@@ -187,7 +185,7 @@ std::vector<Fault> reduction_faults() {
        "PT#172932, #173454, #147180",
        FaultKind::scale,
        sp,
-       {"backward", "*.kv_a_proj_with_mqa grad weight*", "tp", "1/tp"},
+       {"backward", "*.kv_a_proj_with_mqa grad weight*", "tp", {factor_named("1/tp")}},
        scale_gradient("*.kv_a_proj_with_mqa.weight", one_over(tp))},
       {"F013",
        area,
@@ -195,7 +193,7 @@ std::vector<Fault> reduction_faults() {
        "TT#2532",
        FaultKind::partial,
        sp,
-       {"backward", "*.kv_a_layernorm grad weight*", "tp", of_tp},
+       {"backward", "*.kv_a_layernorm grad weight*", "tp", {partial_over("tp")}},
        skip_sum("*.kv_a_layernorm.weight", {Axis::tp})},
       {"F014",
        area,
@@ -203,7 +201,7 @@ std::vector<Fault> reduction_faults() {
        "HF#48205",
        FaultKind::partial,
        {.parallel = "dp=2,ep=2,dispatch=allgather"},
-       {"backward", "*.mlp grad_*", "ep", ""},
+       {"backward", "*.mlp grad_*", "ep"},
        skip_movement({"*.mlp", Pass::backward, Kind::reduce_scatter, Axis::ep, is_of_routing})},
       {"F015",
        area,
@@ -211,7 +209,7 @@ std::vector<Fault> reduction_faults() {
        "Automodel#2995",
        FaultKind::zero,
        {.parallel = "tp=2,sp=1,ep=2"},
-       {"backward", "*.mlp grad_input *", "", "zero"},
+       {"backward", "*.mlp grad_input *", "", {{Cause::zeros}}},
        change_results({"*.mlp", "moe_unpermute"},
                       [](const FaultScene& scene, const Moment& now, const Machine::Node&, auto& results) {
                         Tensor* g = now.pass == Pass::backward ? find(results, "grad_probs") : nullptr;
@@ -223,7 +221,7 @@ std::vector<Fault> reduction_faults() {
        "ms-swift#9947",
        FaultKind::zero,
        {.parallel = "tp=2"},
-       {"backward", "lm_head grad_*", "tp", ""},
+       {"backward", "lm_head grad_*", "tp", {{Cause::zeros}}},
        drop_foreign_targets()},
       {"F017",
        area,
@@ -231,7 +229,7 @@ std::vector<Fault> reduction_faults() {
        "Mcore#5338",
        FaultKind::partial,
        {.parallel = "tp=2"},
-       {"forward", "model.layers.1.self_attn.o_proj output y*", "tp", ""},
+       {"forward", "model.layers.1.self_attn.o_proj output y*", "tp", {partial_over("tp")}},
        skip_movement({"model.layers.1.self_attn", Pass::forward, Kind::all_reduce, Axis::tp})},
       {"F019",
        area,
@@ -239,7 +237,7 @@ std::vector<Fault> reduction_faults() {
        "Mcore#1628, #1622, e71b631a44",
        FaultKind::partial,
        {.parallel = "dp=2,etp=2"},
-       {"backward", "*.experts.* grad weight*", "", ""},
+       {"backward", "*.experts.* grad weight*", ""},
        sum_experts_over_dp()},
       {"F021",
        area,
@@ -247,7 +245,7 @@ std::vector<Fault> reduction_faults() {
        "Mcore#7452-F7",
        FaultKind::perm,
        sp,
-       {"forward", "model.embed_tokens output y*", "tp", ""},
+       {"forward", "model.embed_tokens output y*", "tp", {{Cause::repeated}}},
        move_otherwise(
            {"model.embed_tokens*", Pass::forward, Kind::reduce_scatter, Axis::tp},
            [](const FaultScene& scene, const Movement& m, const Tensor& x, const FaultSites::Move& right) {
@@ -262,7 +260,7 @@ std::vector<Fault> reduction_faults() {
        "Training Report of TeleChat3-MoE",
        FaultKind::partial,
        {.parallel = "dp=2"},
-       {"backward", "* grad weight*", "dp", "all-reduce over dp is missing|partial sum"},
+       {"backward", "* grad weight*", "dp", {partial_over("dp")}},
        skip_sum("*", {Axis::dp, Axis::edp})},
       {"F132",
        area,
@@ -270,7 +268,7 @@ std::vector<Fault> reduction_faults() {
        "Mcore#1699, PR#6839",
        FaultKind::partial,
        {.parallel = "tp=2"},
-       {"backward", "*.self_attn* grad_*", "tp", ""},
+       {"backward", "*.self_attn* grad_*", "tp", {partial_over("tp")}},
        skip_movement({"*.self_attn", Pass::backward, Kind::all_reduce, Axis::tp, is_shared_key})},
       {"F149",
        area,
@@ -278,7 +276,7 @@ std::vector<Fault> reduction_faults() {
        "to seed",
        FaultKind::perm,
        {.parallel = "tp=2,sp=1,ep=2"},
-       {"forward", "*.mlp.experts.*", "ep", ""},
+       {"forward", "*.mlp.experts.*", "ep"},
        [](const FaultScene&) {
          FaultSites sites;
          sites.exchanged = [=](const Moment& now, const Machine::Node&, Tensor& rows) {
@@ -294,7 +292,7 @@ std::vector<Fault> reduction_faults() {
        "MLM's layout of a gated MLP",
        FaultKind::perm,
        {.parallel = "tp=2"},
-       {"forward", "*.mlp*gate_proj output y*|*.mlp*gate_proj param*", "tp", ""},
+       {"forward", "*.mlp*gate_proj output y*|*.mlp*gate_proj param*", "tp"},
        [](const FaultScene& scene) {
          FaultSites sites;
          sites.loaded = [=](const std::string& name, const PlannedParameter& planned, Tensor& piece) {

@@ -68,7 +68,7 @@ std::vector<Fault> stage_faults() {
        "Mcore#7452-F2",
        FaultKind::add,
        {.parallel = "tp=2"},
-       {"forward", "lm_head output loss*", "tp", "offset|added|+"},
+       {"forward", "lm_head output loss*", "tp", {{Cause::added}}},
        change_inputs({"lm_head/vocabulary", "log"},
                      [](const FaultScene& scene, const Moment&, const Machine::Node&, auto& inputs) {
                        Tensor& x = inputs.front().tensor;
@@ -80,7 +80,7 @@ std::vector<Fault> stage_faults() {
        "Mcore#468, #1304, #1778, #2718; TTrace 7",
        FaultKind::none,
        pp,
-       {"forward", "model.layers.1*", "pp", "none of the"},
+       {"forward", "model.layers.1*", "pp", {{Cause::missing_layer}}},
        change_stage([](Stage& stage) {
          if (stage.embeds) --stage.end;
        })},
@@ -90,7 +90,7 @@ std::vector<Fault> stage_faults() {
        "Mcore#1583, #1584",
        FaultKind::perm,
        {.parallel = "pp=2,vpp=2,schedule=interleaved"},
-       {"forward", "model.layers.1*", "pp", ""},
+       {"forward", "model.layers.1*", "pp"},
        [](const FaultScene& scene) {
          FaultSites sites;
          sites.taken_for = [=](const std::string& name) {
@@ -106,7 +106,7 @@ std::vector<Fault> stage_faults() {
        "Mcore 0504e973d8",
        FaultKind::scale,
        pp,
-       {"forward", "model.layers.2.self_attn output out*", "pp", ""},
+       {"forward", "model.layers.2.self_attn output out*", "pp", {other_attribute("attention", "scale")}},
        change_attributes({"*.self_attn", "attention",
                           [](const FaultScene& s, const Moment&, const Machine::Node&) {
                             return s.ranks.mesh().coordinate(Axis::pp) > 0;
@@ -120,7 +120,7 @@ std::vector<Fault> stage_faults() {
        "Mcore#656; TTrace 5",
        FaultKind::none,
        tied,
-       {"optimizer", "model.embed_tokens param weight*", "pp", ""},
+       {"optimizer", "model.embed_tokens param weight*", "pp"},
        keep_on_last_stage(std::string(embedding))},
       {"F079",
        area,
@@ -128,7 +128,7 @@ std::vector<Fault> stage_faults() {
        "Mcore#4642, #5034, #4641",
        FaultKind::none,
        tied,
-       {"optimizer", "model.embed_tokens *", "pp", ""},
+       {"optimizer", "model.embed_tokens *", "pp"},
        change_update(std::string(embedding),
                      [](const FaultScene& s, const Moment&, UpdateSite& site) {
                        if (is_last_stage(s)) site.settings.name = OptimizerName::mindspore_adamw;
@@ -139,7 +139,7 @@ std::vector<Fault> stage_faults() {
        "MB#5380",
        FaultKind::weights,
        pp,
-       {"backward", "model.embed_tokens grad weight*", "pp", ""},
+       {"backward", "model.embed_tokens grad weight*", "pp"},
        change_contribution(std::string(embedding),
                            [](const FaultScene& s, const Moment&, const std::string&, Tensor& open) {
                              if (is_last_stage(s))
@@ -151,7 +151,7 @@ std::vector<Fault> stage_faults() {
        "Automodel#3530",
        FaultKind::weights,
        pp,
-       {"backward", "* grad weight*", "", "count 0, 0, 0, 1 times|stale"},
+       {"backward", "* grad weight*", "", {counted({0, 0, 0, 1}), {Cause::stale}}},
        weigh_micro_batches(
            "*", [](const FaultScene&, std::int64_t m, std::int64_t n) { return m + 1 == n ? 1 : 0; })},
       {"F082",
@@ -160,7 +160,7 @@ std::vector<Fault> stage_faults() {
        "Mcore#7452-F12",
        FaultKind::perm,
        {.parallel = "pp=2", .model = "qwen3-moe-tiny"},
-       {"forward", "model.layers.2*param*", "pp", ""},
+       {"forward", "model.layers.2*param*", "pp"},
        load_from([](const FaultScene& s, const std::string& name) {
          if (s.ranks.mesh().coordinate(Axis::pp) == 0) return name;
          const std::string other = of_layer_instead(name, 2, 0);
@@ -172,7 +172,7 @@ std::vector<Fault> stage_faults() {
        "Mcore#844",
        FaultKind::none,
        {.parallel = "pp=2,dp=2,zero=1", .model = "telechat3-105b-tiny,tied_embeddings=true"},
-       {"backward", "model.embed_tokens grad weight*", "pp", ""},
+       {"backward", "model.embed_tokens grad weight*", "pp"},
        change_contribution(std::string(embedding),
                            [](const FaultScene& s, const Moment&, const std::string&, Tensor& open) {
                              if (!is_last_stage(s)) return;
@@ -187,7 +187,7 @@ std::vector<Fault> stage_faults() {
        "TTrace 1",
        FaultKind::add,
        {.parallel = "tp=2"},
-       {"forward", "model.embed_tokens output y*", "tp", ""},
+       {"forward", "model.embed_tokens output y*", "tp"},
        change_inputs({"*/vocabulary", "mul",
                       [](const FaultScene&, const Moment&, const Machine::Node& node) {
                         return node.module.starts_with("model.embed_tokens");
@@ -202,7 +202,7 @@ std::vector<Fault> stage_faults() {
        "Mcore PR#520",
        FaultKind::perm,
        {.parallel = "tp=2"},
-       {"forward", "*.gate_proj param*|*.up_proj param*", "", ""},
+       {"forward", "*.gate_proj param*|*.up_proj param*", ""},
        load_from([](const FaultScene&, const std::string& name) {
          std::string other = name;
          const std::size_t gate = name.find(".gate_proj."), up = name.find(".up_proj.");
@@ -216,7 +216,7 @@ std::vector<Fault> stage_faults() {
        "Mcore adef0bad92",
        FaultKind::perm,
        {.parallel = "tp=2,sp=1,ep=2"},
-       {"forward", "*.experts.* param *", "ep", ""},
+       {"forward", "*.experts.* param *", "ep"},
        [](const FaultScene& scene) {
          FaultSites sites;
          sites.loaded = [=](const std::string& name, const PlannedParameter& planned, Tensor& own) {

@@ -35,9 +35,10 @@ std::string_view layer_of(std::string_view module) {
 // The first tensor of a layer of which the subject has nothing in a step: it was not computed, and what comes
 // after is wrong for that.
 std::optional<std::size_t> missing_layer(const std::vector<Finding>& findings, std::size_t before,
-                                         std::string& why) {
+                                         std::optional<Diagnosis>& why) {
   struct Seen {
-    std::size_t first, count = 0;
+    std::size_t first;
+    std::int64_t count = 0;
     bool is_there = false;
   };
   std::map<std::string_view, Seen> layers;
@@ -56,8 +57,7 @@ std::optional<std::size_t> missing_layer(const std::vector<Finding>& findings, s
   for (const auto& [layer, seen] : layers) {
     if (seen.is_there || !any_is_there || seen.first > before || (first && *first < seen.first)) continue;
     first = seen.first;
-    why = fmt::format("the subject has none of the {} tensors of {}: the layer was not computed", seen.count,
-                      layer);
+    why = Diagnosis{Cause::missing_layer, {.elements = seen.count, .module = std::string(layer)}};
   }
   return first;
 }
@@ -70,7 +70,7 @@ std::optional<Divergence> divergence_of(const RungResult& result, const std::vec
   std::vector<std::size_t> roots = roots_of(*result.report);
   if (roots.empty()) return std::nullopt;
   std::ranges::stable_sort(roots, {}, [&](std::size_t i) { return order_of(findings[i]); });
-  std::string why;
+  std::optional<Diagnosis> why;
   if (const auto missing = missing_layer(findings, roots.front(), why)) {
     std::erase(roots, *missing);
     roots.insert(roots.begin(), *missing);
@@ -86,20 +86,22 @@ std::optional<Divergence> divergence_of(const RungResult& result, const std::vec
   d.finding = roots.front();
   d.others.assign(roots.begin() + 1, roots.end());
   if (f.origin) d.origin = f.origin->reason;
-  if (!why.empty()) {
-    d.cause = why;
-    d.kind = "missing_layer";
-  } else if (!f.diagnoses.empty()) {
-    d.cause = f.diagnoses.front().text;
-    d.kind = f.diagnoses.front().kind;
+  if (why)
+    d.diagnosis = std::move(why);
+  else if (!f.diagnoses.empty())
+    d.diagnosis = f.diagnoses.front();
+  if (d.diagnosis) {
+    d.cause = sentence(*d.diagnosis);
   } else {
     d.cause = f.reason;
     // One that says what was done may stand for it: the same mistake in a tensor of which more is known.
     const auto told = std::ranges::find_if(d.others, [&](std::size_t i) {
       return !findings[i].diagnoses.empty() && order_of(findings[i]) == order_of(f);
     });
-    if (told != d.others.end())
-      d.cause += fmt::format("; of {}: {}", findings[*told].name, findings[*told].diagnoses.front().text);
+    if (told != d.others.end()) {
+      d.diagnosis_of_other = findings[*told].diagnoses.front();
+      d.cause += fmt::format("; of {}: {}", findings[*told].name, sentence(*d.diagnosis_of_other));
+    }
   }
   const bool is_gradient = f.id.slot == "grad", backward = f.id.phase != Phase::forward;
   d.behind = behind(traffic, f.id.module, is_gradient, backward);

@@ -109,7 +109,7 @@ std::string others(const Divergence& d, const Report& report) {
   for (std::size_t i = 0; i < std::min(d.others.size(), most_others_on_page); ++i) {
     const Finding& f = report.findings[d.others[i]];
     out += fmt::format("<li>{}: {}</li>", html_code(f.name),
-                       html_text(f.diagnoses.empty() ? f.reason : f.diagnoses.front().text));
+                       html_text(f.diagnoses.empty() ? f.reason : sentence(f.diagnoses.front())));
   }
   if (d.others.size() > most_others_on_page)
     out += fmt::format("<li>and {} more</li>", d.others.size() - most_others_on_page);

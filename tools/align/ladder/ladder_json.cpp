@@ -2,6 +2,7 @@
 
 #include "assay/align/ladder/ladder_lines.h"
 #include "assay/align/ladder/ladder_report.h"
+#include "assay/compare/report/json_diagnosis.h"
 #include "assay/compare/report/json_number.h"
 #include "assay/compare/result/version.h"
 
@@ -56,8 +57,8 @@ Json divergence_object(const Divergence& d, const RungResult& r) {
             {"micro_batch", d.micro_batch},
             {"module", d.module},
             {"tensor", d.tensor},
-            {"kind", d.kind},
             {"cause", d.cause},
+            {"diagnosis", d.diagnosis ? json_diagnosis(*d.diagnosis) : Json(nullptr)},
             {"origin", d.origin},
             {"collectives", Json::array()},
             {"others", Json::array()}};
@@ -70,7 +71,7 @@ Json divergence_object(const Divergence& d, const RungResult& r) {
   for (const std::size_t at : d.others) {
     const Finding& f = r.report->findings[at];
     j["others"].push_back(
-        {{"name", f.name}, {"cause", f.diagnoses.empty() ? f.reason : f.diagnoses.front().text}});
+        {{"name", f.name}, {"cause", f.diagnoses.empty() ? f.reason : sentence(f.diagnoses.front())}});
   }
   return j;
 }
@@ -79,7 +80,7 @@ Json divergence_object(const Divergence& d, const RungResult& r) {
 
 std::string to_json(const LadderResult& result, const LadderHead& head) {
   Json j = {{"assay", version},
-            {"schema", "align/1"},
+            {"schema", "align/2"},
             {"command", head.command},
             {"model", head.model},
             {"target", head.target},

@@ -23,7 +23,7 @@ void add_others(std::vector<LadderLine>& lines, const Divergence& d, const std::
   for (std::size_t k = 0; k < std::min(d.others.size(), most_others); ++k) {
     const Finding& f = findings[d.others[k]];
     lines.push_back(
-        {"", fmt::format("{}{}", f.name, f.diagnoses.empty() ? "" : ": " + f.diagnoses.front().text)});
+        {"", fmt::format("{}{}", f.name, f.diagnoses.empty() ? "" : ": " + sentence(f.diagnoses.front()))});
   }
 }
 
