@@ -8,7 +8,7 @@ namespace {
 
 using Kind = Exemption::Kind;
 
-constexpr ExemptionRow rows[] = {
+constexpr ExemptionRow kinds[] = {
     {Kind::amplified_rounding, "amplified rounding",
      "what made it is within the bound of its own inputs, and nothing before it is wrong"},
     {Kind::legal_tie, "legal tie", "the choice is a legal one for its own scores, within their bound"},
@@ -19,18 +19,18 @@ constexpr ExemptionRow rows[] = {
      "reruns of the reference with their sums in other orders differ by nearly as much"},
 };
 
-const ExemptionRow& row_of(Kind kind) {
-  return *std::ranges::find(rows, kind, &ExemptionRow::kind);
+const ExemptionRow& row_for(Kind kind) {
+  return *std::ranges::find(kinds, kind, &ExemptionRow::kind);
 }
 
 }  // namespace
 
 std::span<const ExemptionRow> exemption_rows() {
-  return rows;
+  return kinds;
 }
 
 std::string_view name(Kind kind) {
-  return row_of(kind).name;
+  return row_for(kind).name;
 }
 
 std::string sentence(const Exemption& e) {
