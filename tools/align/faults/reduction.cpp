@@ -221,7 +221,7 @@ std::vector<Fault> reduction_faults() {
        "ms-swift#9947",
        FaultKind::zero,
        {.parallel = "tp=2"},
-       {"backward", "lm_head grad_*", "tp", {{Cause::zeros}}},
+       {"backward", "lm_head grad_*", "tp"},
        drop_foreign_targets()},
       {"F017",
        area,
