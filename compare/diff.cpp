@@ -160,8 +160,9 @@ class Differ {
   void explain(Report& report, const std::vector<Pair>& found, const Sides& sides,
                const StepOrigins& steps) const {
     const std::vector<Finding> judged = options_.isolate ? std::vector<Finding>() : report.findings;
+    FailingCases cases(options_.cases);
     const auto explain_once = [&](bool isolate) {
-      find_origins(report, found, sides, steps, isolate);
+      find_origins(report, found, sides, steps, isolate, cases);
       find_causes(report.findings, found, sides, reference_by_id_);
       if (options_.noise && has_undecided_roots(report.findings))
         exempt_noise(report.findings, options_.noise());
@@ -172,6 +173,7 @@ class Differ {
       explain_once(true);
     }
     if (!options_.repeat.empty()) add_repeats(report.findings);
+    if (std::string note = cases.note(); !note.empty()) report.notes.push_back(std::move(note));
   }
 
   // Of results that fail only on their own inputs.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <initializer_list>
 #include <limits>
@@ -26,6 +27,9 @@ struct DiffOptions {
   /// Also judges every result of an operator on its own recorded inputs. This finds a fault where it is made,
   /// however small it is, and blames no tensor that inherits it.
   bool isolate = false;
+  /// Where results are isolated: writes calls that are wrong on their own inputs as operator cases, each into
+  /// a folder below this one. Empty: nothing is written.
+  std::filesystem::path cases;
   /// The noise of reruns of the reference (bitwise_difference), asked for only where a failure is undecided.
   std::function<RerunNoise()> noise;
   int threads = 1;

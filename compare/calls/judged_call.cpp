@@ -154,6 +154,29 @@ Attributes JudgedCall::attributes_of(const Summand& summand, const CallVariant& 
   return attributes;
 }
 
+std::optional<NewCase> JudgedCall::as_case(const CallVariant& variant) const {
+  if (summands_.size() != 1 || variant.fp8) return {};
+  const Summand& summand = summands_.front();
+  return NewCase{.op = summand.op,
+                 .name = "",
+                 .attributes = attributes_of(summand, variant),
+                 .inputs = inputs_of(summand, variant, {}),
+                 .outputs = {{summand.output, permuted(result_, variant.permutation)}},
+                 .with_outputs = true};
+}
+
+std::optional<DType> JudgedCall::intermediate() const {
+  std::optional<DType> coarsest;
+  const auto see = [&](DType d) {
+    if (is_float(d) && unit_roundoff(d) > unit_roundoff(coarsest.value_or(arithmetic()))) coarsest = d;
+  };
+  see(result_.dtype());
+  for (const Summand& summand : summands_) {
+    for (const NamedTensor& input : summand.inputs) see(input.tensor.dtype());
+  }
+  return coarsest;
+}
+
 std::vector<Tensor> JudgedCall::golden(const CallVariant& variant, const Arithmetic& how) const {
   const SummationScope scope(how.sums);
   const Shape expected = permuted(result_, variant.permutation).shape();

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "assay/compare/calls/call_variant.h"
+#include "assay/compare/calls/case_writer.h"
 #include "assay/compare/calls/partial_sums.h"
 #include "assay/compare/calls/recorded_call.h"
 #include "assay/compare/calls/scale_test.h"
@@ -71,6 +72,12 @@ class JudgedCall {
   std::optional<Weights> fitted_weights(const CallVariant&) const;
   /// The number of evaluations that a bisection takes; 0 for a call without one.
   int evaluations_to_bisect() const;
+
+  /// Returns the call as an operator case, with the recorded result as its output and without a name. Nothing
+  /// for a sum of several calls, and for operands that were rounded to fp8 blocks first.
+  std::optional<NewCase> as_case(const CallVariant&) const;
+  /// The dtype in which the result may have been kept between steps; nothing if that is the arithmetic's own.
+  std::optional<DType> intermediate() const;
 
   /// The approximate number of terms that one evaluation adds up.
   double work() const;

@@ -114,7 +114,7 @@ std::optional<LocalErrors::Judgement> LocalErrors::judge(Finding& f, const Pair&
   return judgement;
 }
 
-std::optional<LocalErrors::Judgement> LocalErrors::judge_call(const Finding& f, const Pair& pair) {
+std::optional<LocalErrors::Judgement> LocalErrors::judge_call(Finding& f, const Pair& pair) {
   const auto actual = recorded_call(sides_.actual, actual_calls_, *pair.actual, f);
   if (!actual) {
     ++unjudged_.no_call;
@@ -140,6 +140,7 @@ std::optional<LocalErrors::Judgement> LocalErrors::judge_call(const Finding& f, 
   if (!is_within(*compared)) {
     if (const auto other = variant_of_both(*actual, *reference, *variant, key))
       return judgement(*actual, *other);
+    if (options_.cases != nullptr) options_.cases->add(f, *actual, *variant);
   }
   return judgement(*actual, {*variant, *compared});
 }

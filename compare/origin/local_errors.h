@@ -9,6 +9,7 @@
 
 #include "assay/compare/calls/judged_call.h"
 #include "assay/compare/calls/recorded_call.h"
+#include "assay/compare/origin/failing_cases.h"
 #include "assay/compare/pairs/pair.h"
 #include "assay/compare/result/finding.h"
 
@@ -23,6 +24,7 @@ class LocalErrors {
     /// Judges every result, also by its scale, and explains a failure by its own golden values.
     bool isolate = false;
     std::vector<KnownSize> sizes = {};  ///< possible factors
+    FailingCases* cases = nullptr;      ///< gets the calls that are wrong; nullptr: nobody
   };
 
   /// @param sides  its dumps and tensors must outlive this
@@ -59,7 +61,7 @@ class LocalErrors {
   };
   std::optional<JudgedCall> recorded_call(const Dump&, const RecordedCalls&, const LogicalTensor&,
                                           const Finding&) const;
-  std::optional<Judgement> judge_call(const Finding&, const Pair&);
+  std::optional<Judgement> judge_call(Finding&, const Pair&);
   std::optional<JudgedCall::Compared> compare(const JudgedCall&, const CallVariant&);
   bool is_within(const JudgedCall::Compared&) const;
   Judgement judgement(const JudgedCall& actual, const Judged&);

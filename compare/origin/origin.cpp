@@ -330,10 +330,11 @@ class Origins {
 }  // namespace
 
 void find_origins(Report& report, const std::vector<Pair>& pairs, const Sides& sides,
-                  const StepOrigins& steps, bool isolate) {
+                  const StepOrigins& steps, bool isolate, FailingCases& cases) {
   std::vector<Finding>& findings = report.findings;
   if (isolate) {
-    Origins isolated(findings, pairs, sides, steps, {.isolate = true, .sizes = known_sizes(sides)});
+    Origins isolated(findings, pairs, sides, steps,
+                     {.isolate = true, .sizes = known_sizes(sides), .cases = &cases});
     isolated.find();
     report.notes.push_back(isolated.coverage());
   } else if (std::ranges::any_of(findings, [](const Finding& f) { return is_off(f) || is_undecided(f); })) {

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "assay/compare/causes/optimizer/optimizer_faults.h"
+#include "assay/compare/origin/failing_cases.h"
 #include "assay/compare/pairs/pair.h"
 #include "assay/compare/result/finding.h"
 
@@ -16,12 +17,15 @@ namespace assay {
 /// A failure that cannot be judged so was created here if all its inputs passed; it was inherited if one of
 /// them, or something earlier in the same pass, failed. Replicas that differ are inherited only from replicas
 /// that differ.
-/// Fills Finding::origin and Finding::exemption; inherited failures get Verdict::inherited. If only
-/// exemptions are left, all results are isolated: exemptions stand only where no result is wrong on its own
-/// inputs.
-/// @param pairs  the pairs of the first findings, in order
-/// @param steps  the judged results of optimizers, which are not judged again
+/// Fills Finding::origin and Finding::exemption; inherited failures get Verdict::inherited.
+/// @param pairs    the pairs of the first findings, in order
+/// @param steps    the judged results of optimizers, which are not judged again
+/// @param isolate  judges every result of an operator on its own inputs, whatever the end-to-end tolerance
+///                 says. A result outside the bound of its own inputs, or off as a whole by more than
+///                 roundings can be, has failed and was created here. Report::notes gets the number of judged
+///                 results.
+/// @param cases    gets the calls that isolation finds wrong
 void find_origins(Report&, const std::vector<Pair>& pairs, const Sides&, const StepOrigins& steps,
-                  bool isolate);
+                  bool isolate, FailingCases& cases);
 
 }  // namespace assay

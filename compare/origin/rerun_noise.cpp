@@ -35,9 +35,8 @@ void add_rerun(RerunNoise& noise, const Report& rerun) {
 }
 
 bool has_undecided_roots(const std::vector<Finding>& findings) {
-  return std::ranges::any_of(findings, [](const Finding& f) {
-    return f.verdict == Verdict::failed && f.metrics && !is_settled(f);
-  });
+  return std::ranges::any_of(
+      findings, [](const Finding& f) { return f.verdict == Verdict::failed && f.metrics && !is_settled(f); });
 }
 
 void exempt_noise(std::vector<Finding>& findings, const RerunNoise& noise) {

@@ -9,7 +9,7 @@ from program import CaseTest, Test, environment, write_safetensors
 
 # Where reports go and who does the work; --only is set to the finding's name, --actual stands before.
 NOT_REPEATED = {"--help", "--json", "--jsonl", "--csv", "--html", "--junit", "--markdown", "--github", "--no-github", "--color", "--all",
-                "--threads", "--alone", "--only", "--actual", "--log-level", "--log-file"}
+                "--threads", "--alone", "--cases", "--only", "--actual", "--log-level", "--log-file"}
 # An option that is not here is given without a value.
 VALUES = {"--tolerance": "torch", "--rules": "rules.toml", "--dtype-hint": "bfloat16", "--raw": "float32:4", "--rerun": "r.safetensors", "--level": "report",
           "--accumulator": "hopper", "--intermediate": "bfloat16"}

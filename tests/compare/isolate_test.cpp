@@ -3,10 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <functional>
 #include <limits>
 
+#include "assay/compare/calls/case.h"
 #include "assay/compare/calls/scale_test.h"
+#include "assay/compare/check.h"
+#include "assay/compare/result/printable.h"
 #include "assay/operators/engine/golden.h"
 #include "recorded_pair.h"
 
@@ -53,12 +57,13 @@ struct Chain {
   }
 };
 
-Report isolated(const Chain& actual, const Chain& reference = {}) {
+Report isolated(const Chain& actual, const Chain& reference = {}, const std::filesystem::path& cases = {}) {
   MemoryDump a("a"), r("r");
   actual.record(a), reference.record(r);
   DiffOptions options;
   options.policies.push_back(load_policy("telechat3"));
   options.isolate = true;
+  options.cases = cases;
   return diff(a, r, options);
 }
 
@@ -102,6 +107,29 @@ TEST(Isolate, AFactorSmallerThanOneRoundingIsFoundWhereItIsMade) {
     EXPECT_EQ(f.diagnoses.front().cause, Cause::factor);
     EXPECT_EQ(created(report), 1) << "what follows from it is right";
   }
+}
+
+TEST(Isolate, AWrongCallIsWrittenAsACaseThatCheckRefuses) {
+  const std::filesystem::path cases = std::filesystem::path(testing::TempDir()) / "isolate_cases";
+  for (const DType d : {DType::float32, DType::bfloat16}) {
+    std::filesystem::remove_all(cases);
+    const Report report = isolated({.made = 1.05, .dtype = d}, {.dtype = d}, cases);
+    const std::vector<std::filesystem::path> written = find_cases(cases);
+    ASSERT_EQ(written.size(), 1u) << "the second projection is right for what it is given";
+    const Finding& f = at(report, "a", "output", "y");
+    EXPECT_THAT(f.repeat, testing::StartsWith("assay check " + shell_quoted(written.front().string())));
+    EXPECT_THAT(report.notes, testing::Contains(HasSubstr("wrote 1 wrong call as operator cases to")));
+    CheckOptions options;
+    options.policies.push_back(load_policy("derived"));
+    if (d == DType::bfloat16) options.intermediate = d;
+    EXPECT_THAT(f.repeat.ends_with("--intermediate bfloat16"), d == DType::bfloat16) << f.repeat;
+    const Report checked = check(written, options);
+    EXPECT_EQ(checked.findings.size(), 1u);
+    EXPECT_EQ(checked.exit_status(), 1) << checked.summary();
+  }
+  std::filesystem::remove_all(cases);
+  isolated({}, {}, cases);
+  EXPECT_FALSE(std::filesystem::exists(cases)) << "nothing is wrong, nothing is written";
 }
 
 TEST(Isolate, AValueThatChangesBetweenTwoModulesIsFound) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "assay/compare/calls/case_writer.h"
 #include "assay/compare/result/printable.h"
 #include "assay/golden/error.h"
 #include "output.h"
@@ -26,6 +27,7 @@ struct DiffVerb {
   std::vector<std::string> reruns;
   bool accept_statistics = false;
   bool isolate = false;
+  std::string cases;
   int threads = 0;
   bool alone = false;  ///< not with the other processes of mpirun
   bool exact_sums = false;
@@ -93,6 +95,11 @@ void declare(DiffVerb& verb, Options& options) {
   options.flag("--isolate", verb.isolate,
                "judge every operator by its own recorded inputs, too: small and deep faults");
   options
+      .option("--cases", verb.cases,
+              "with --isolate: a new folder for calls that are wrong, as cases for check")
+      .holds("DIR")
+      .not_repeated();
+  options
       .option("--rerun", verb.reruns,
               "the reference again, its sums in other orders: their difference is noise")
       .holds("DUMP");
@@ -111,6 +118,9 @@ int run(const DiffVerb& verb, const Options& given) {
   OutputOptions output = verb.output;
   // Open MPI gives the first process a terminal, wherever its output goes.
   if (processes.team().size > 1 && output.color == "auto") output.color = "never";
+  if (!verb.cases.empty() && !verb.isolate)
+    throw Error("--cases writes what --isolate finds; expected --isolate, too");
+  if (!verb.cases.empty()) expect_new_folder(verb.cases);
   DiffOptions options;
   options.only = verb.only;
   options.threads =
@@ -118,6 +128,7 @@ int run(const DiffVerb& verb, const Options& given) {
   options.exact_sums = verb.exact_sums;
   options.accept_statistics = verb.accept_statistics;
   options.isolate = verb.isolate;
+  options.cases = verb.cases;
   options.error_maps = error_maps(verb.output);
   options.repeat = given.repeated_command("assay diff");
   options.team = processes.team();
