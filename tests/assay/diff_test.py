@@ -175,6 +175,14 @@ class Diff(Test):
         self.expect(1, "diff", "a.safetensors", *by_rerun, "--tolerance", "bitwise")
         self.assertIn("none.safetensors", self.expect(2, "diff", "a.safetensors", "r.safetensors", "--rerun", "none.safetensors").err)
 
+    def test_cases_need_isolation_and_a_new_folder(self):
+        pair = self.pair()
+        self.assertIn("expected --isolate, too", self.expect(2, "diff", *pair, "--cases", "cases").err)
+        (self.dir / "cases").mkdir()
+        (self.dir / "cases" / "mine").write_text("kept")
+        self.assertIn("expected a new folder", self.expect(2, "diff", *pair, "--isolate", "--cases", "cases").err)
+        self.assertEqual((self.dir / "cases" / "mine").read_text(), "kept")
+
     def test_threads_change_nothing(self):
         values = [math.sin(i) for i in range(200_000)]
         write_npy(self.dir / "a.npy", "float32", [len(values)], values)

@@ -60,11 +60,17 @@ const Finding& last(const Report& report) {
   return report.findings.back();
 }
 
+std::string everything(const Report& report) {
+  TextStyle style;
+  style.all = true;
+  return to_text(report, style);
+}
+
 constexpr double rounding = 1.25e-6;  // torch: 1.3e-6 of the value, in float32
 
 TEST(Exemption, AmplifiedRoundingPasses) {
   const Report report = diff(Chain(1 + rounding), Chain(1), by("torch"));
-  ASSERT_EQ(last(report).verdict, Verdict::exempt) << to_text(report, {.all = true});
+  ASSERT_EQ(last(report).verdict, Verdict::exempt) << everything(report);
   EXPECT_EQ(last(report).exemption->kind, Exemption::Kind::amplified_rounding);
   EXPECT_LE(last(report).exemption->measured, 1);
   EXPECT_THAT(last(report).exemption->source, HasSubstr("sub on its own recorded inputs: error/allowed"));
@@ -100,7 +106,7 @@ TEST(Exemption, WhereBitsAreAskedForThereIsNone) {
 // wrong.
 TEST(Exemption, NoneStandsBehindAResultThatIsWrongOnItsOwnInputs) {
   const Report report = diff(Chain(1, 1 + rounding), Chain(1), by("torch"));
-  ASSERT_NE(report.first_failure(), nullptr) << to_text(report, {.all = true});
+  ASSERT_NE(report.first_failure(), nullptr) << everything(report);
   EXPECT_EQ(report.first_failure()->name, "dense output y (step 0, micro-batch 0, forward)");
   EXPECT_EQ(report.count(Verdict::exempt), 0);
   EXPECT_EQ(last(report).verdict, Verdict::inherited);
