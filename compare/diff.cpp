@@ -155,20 +155,24 @@ class Differ {
       f.repeat = options_.repeat + only_option(f.name);
   }
 
-  // Where only exemptions are left, every result is isolated: they stand where none is wrong on its own
-  // inputs.
+  // Where nothing but amplified rounding is left, every result is isolated: it is exempt where all are right.
   void explain(Report& report, const std::vector<Pair>& found, const Sides& sides,
                const StepOrigins& steps) const {
     const std::vector<Finding> judged = options_.isolate ? std::vector<Finding>() : report.findings;
     FailingCases cases(options_.cases);
     const auto explain_once = [&](bool isolate) {
-      find_origins(report, found, sides, steps, isolate, cases);
+      find_origins(report, found, sides, steps,
+                   {.isolate = isolate, .may_exempt = options_.only.empty(), .cases = &cases});
       find_causes(report.findings, found, sides, reference_by_id_);
       if (options_.noise && has_undecided_roots(report.findings))
         exempt_noise(report.findings, options_.noise());
     };
     explain_once(options_.isolate);
-    if (!options_.isolate && report.count(Verdict::exempt) > 0 && report.first_failure() == nullptr) {
+    const auto is_root = [](const Finding& f) {
+      return !is_fine(f.verdict) && f.verdict != Verdict::inherited && !is_amplified(f);
+    };
+    if (!options_.isolate && options_.only.empty() && std::ranges::any_of(report.findings, is_amplified) &&
+        std::ranges::none_of(report.findings, is_root)) {
       report.findings = judged;
       explain_once(true);
     }

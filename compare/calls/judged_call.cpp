@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <set>
+#include <span>
 
 #include "assay/compare/calls/fp8_operands.h"
 #include "assay/compare/measure/measure.h"
@@ -103,6 +106,7 @@ void JudgedCall::sample_rows(std::int64_t worst) {
   for (NamedTensor& input : summand.inputs) {
     if (has_rows(input_arg(*summand.op, input.name))) input.tensor = some_rows(input.tensor);
   }
+  is_sampled_ = kept < rows;
   result_ = some_rows(result_);
 }
 
@@ -235,6 +239,15 @@ std::optional<ScaleError> JudgedCall::scale(const CallVariant& variant, const Co
   return scale_error(test);
 }
 
+// Only the last choice and the first that was not made are known to be near: all others must be there, once
+// each.
+bool trades_at_most_one(std::span<const double> actual, std::span<const double> golden) {
+  const std::set<double> chosen(actual.begin(), actual.end()), right(golden.begin(), golden.end());
+  std::vector<double> gained;
+  std::ranges::set_difference(chosen, right, std::back_inserter(gained));
+  return chosen.size() == actual.size() && gained.size() <= 1;
+}
+
 // The first index that is not the golden one, -1 if there is none. A row may choose either of two whose
 // scores are as near to each other as roundings can move them.
 std::int64_t JudgedCall::first_wrong_index(const CallVariant& variant, const std::vector<double>& actual,
@@ -253,8 +266,11 @@ std::int64_t JudgedCall::first_wrong_index(const CallVariant& variant, const std
           output_named(compute_golden(*summand.op, summand.inputs, attributes, Level::fp64), of_gap).values();
       within = output_named(compute_bound(*summand.op, summand.inputs, attributes, device), of_gap).values();
     }
-    const std::size_t row = i / static_cast<std::size_t>(result_.shape().back());
+    const std::size_t width = static_cast<std::size_t>(result_.shape().back()), row = i / width;
     if (!(std::abs(gap[row]) <= within[row])) return at;
+    if (!trades_at_most_one(std::span(actual).subspan(row * width, width),
+                            std::span(golden).subspan(row * width, width)))
+      return at;
   }
   return -1;
 }

@@ -79,6 +79,9 @@ class JudgedCall {
   /// The dtype in which the result may have been kept between steps; nothing if that is the arithmetic's own.
   std::optional<DType> intermediate() const;
 
+  /// Whether some rows are judged instead of all.
+  bool is_sampled() const { return is_sampled_; }
+
   /// The approximate number of terms that one evaluation adds up.
   double work() const;
   const Operator& op() const { return *summands_.front().op; }
@@ -113,6 +116,7 @@ class JudgedCall {
 
   std::vector<Summand> summands_;
   Tensor result_;
+  bool is_sampled_ = false;
   /// The last computed bound of each summand, which costs far more than its values. It holds for one variant
   /// and all its arithmetics.
   mutable std::vector<std::vector<double>> device_errors_;

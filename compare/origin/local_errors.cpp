@@ -177,10 +177,9 @@ bool LocalErrors::is_within(const JudgedCall::Compared& compared) const {
 }
 
 Exemption::Kind LocalErrors::exemption_of(const Judged& judged) {
-  using Kind = Exemption::Kind;
-  if (!is_float(judged.compared.actual.dtype())) return Kind::legal_tie;
-  if (judged.is_equivalent) return Kind::equivalent_attribute;
-  return judged.compared.in_any_blocks ? Kind::order_of_blocks : Kind::amplified_rounding;
+  if (judged.is_equivalent) return Exemption::Kind::equivalent_attribute;
+  return judged.compared.in_any_blocks ? Exemption::Kind::order_of_blocks
+                                       : Exemption::Kind::amplified_rounding;
 }
 
 LocalErrors::Judgement LocalErrors::judgement(const JudgedCall& actual, const Judged& judged) {
@@ -190,6 +189,8 @@ LocalErrors::Judgement LocalErrors::judgement(const JudgedCall& actual, const Ju
   Judgement found{
       c.ratio, fmt::format("{} on its own recorded inputs: error/allowed {:.3g}", name, c.ratio), {}};
   found.exemption = exemption_of(judged);
+  found.is_whole =
+      !actual.is_sampled() && (is_float(c.actual.dtype()) || c.actual.values() == c.golden.values());
   if (!(c.ratio <= 1)) found.diagnoses = mistake_diagnoses(actual, judged.variant);
   if (!options_.isolate || is_within(c)) return found;
   if (c.ratio <= 1) {

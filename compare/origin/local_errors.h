@@ -37,6 +37,9 @@ class LocalErrors {
     std::vector<Diagnosis> diagnoses;  ///< other calls of the operator that make this result
     /// Of a right result: its exemption where the end-to-end rule refuses it.
     Exemption::Kind exemption = Exemption::Kind::amplified_rounding;
+    /// Every element was judged, and each has one right value: no sample of rows, no choice between near
+    /// ties.
+    bool is_whole = true;
   };
   /// Judges one result. Returns nothing if the call, its inputs or its attributes are not known, if the
   /// budget is spent, or if a tensor cannot be read; the finding gets a note about the last.

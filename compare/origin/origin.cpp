@@ -43,12 +43,14 @@ using Decision = std::variant<Origin, Exemption>;
 class Origins {
  public:
   Origins(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides,
-          const StepOrigins& steps, const LocalErrors::Options& options)
+          const StepOrigins& steps, const OriginOptions& options)
       : findings_(findings),
         pairs_(pairs),
         sides_(sides),
         steps_(steps),
-        local_(sides, options),
+        options_(options),
+        local_(sides, {options.isolate, options.isolate ? known_sizes(sides) : std::vector<KnownSize>(),
+                       options.isolate ? options.cases : nullptr}),
         wires_(options.isolate ? std::optional<Wires>(sides) : std::nullopt),
         inputs_(findings, pairs, local_.reference_calls(), wires_ ? &*wires_ : nullptr) {
     for (std::size_t i = 0; i < pairs_.size(); ++i)
@@ -60,6 +62,7 @@ class Origins {
       if (wires_ && pairs_[i].actual != nullptr && findings_[i].verdict != Verdict::ignored)
         judge_isolated(i);
       find(i);
+      if (wires_ && unsettled_ == none && !is_settled(i)) unsettled_ = i;
     }
   }
 
@@ -133,9 +136,6 @@ class Origins {
     Decision decision = decide(i);
     if (auto* const exemption = std::get_if<Exemption>(&decision)) return exempt(i, std::move(*exemption));
     Origin origin = std::get<Origin>(std::move(decision));
-    if (origin.kind == Origin::Kind::inherited && findings_[from_].verdict == Verdict::exempt &&
-        !f.asks_for_bits)
-      return exempt(i, follows_exempt(i));
     if (is_undecided(f) && origin.kind != Origin::Kind::inherited) {
       if (origin.local_ratio <= 1) f.origin = std::move(origin);  // bits were asked for
       return;
@@ -162,15 +162,6 @@ class Origins {
     return f.origin && !f.origin->root.empty() ? f.origin->root : f.name;
   }
 
-  // Not judged itself, and computed from what is exempt.
-  Exemption follows_exempt(std::size_t i) {
-    const auto known = exempt_root_.find(from_);
-    const std::size_t root = known == exempt_root_.end() ? from_ : known->second;
-    exempt_root_.emplace(i, root);
-    const Finding& from = findings_[root];
-    return {from.exemption->kind, nan_, 1, fmt::format("it comes after {}, which is exempt", from.name)};
-  }
-
   Decision decide(std::size_t i) {
     if (const auto broken = broken_wires_.find(i); broken != broken_wires_.end())
       return Origin{Origin::Kind::created, nan_, broken->second, ""};
@@ -189,6 +180,8 @@ class Origins {
         std::ranges::none_of(inputs_.of_call(i), replicas_differ)) {
       if (std::optional<Decision> judged = judge_call(i)) return *judged;
     }
+    if (from_ != none && is_copy(i) && findings_[from_].verdict == Verdict::exempt && may_exempt(i))
+      return Exemption{findings_[from_].exemption->kind, 0, 0, "it is " + findings_[from_].name};
     if (from_ != none) {
       return Origin{
           Origin::Kind::inherited, nan_,
@@ -273,26 +266,48 @@ class Origins {
       return {};  // g++ 12 may have written to `found` before the exception
     }
     if (!found) return {};
-    return by_itself_right(i, {Exemption::Kind::amplified_rounding, found->ratio, 1,
-                               fmt::format("relative L2 {:.2g}, where its inputs are off by {:.2g}",
-                                           found->error, found->given)});
+    return by_itself_right(
+        i,
+        {Exemption::Kind::amplified_rounding, found->ratio, 1,
+         fmt::format("relative L2 {:.2g}, where its inputs are off by {:.2g}", found->error, found->given)},
+        false);
   }
 
-  // It follows from a failure before it, or is exempt where there is none. What an undecided input made of it
-  // is no rounding.
-  Decision by_itself_right(std::size_t i, Exemption exemption) {
+  // It follows from a failure before it, or is exempt where there is none and everything before it was
+  // judged.
+  Decision by_itself_right(std::size_t i, Exemption exemption, bool is_whole = true) {
     if (from_ == none) from_ = open_.before(findings_[i].id);
     if (from_ != none && findings_[from_].verdict != Verdict::exempt)
       return Origin{Origin::Kind::inherited, exemption.measured, exemption.source, ""};
-    const std::vector<std::size_t> inputs = inputs_.of(i);
-    const auto open = std::ranges::find_if(inputs, [&](std::size_t k) { return is_undecided(findings_[k]); });
-    if (open != inputs.end())
-      return Origin{Origin::Kind::unknown, exemption.measured,
-                    fmt::format("{}; its input is not decided: {}", exemption.source, findings_[*open].name),
-                    ""};
-    if (!findings_[i].asks_for_bits) return exemption;
-    return Origin{Origin::Kind::unknown, exemption.measured,
-                  exemption.source + ", and nothing before it fails: rounding was amplified here", ""};
+    if (is_whole && may_exempt(i)) return exemption;
+    const std::string why =
+        unsettled_ != none ? fmt::format("it is not exempt, as {} was not judged", findings_[unsettled_].name)
+                           : "nothing before it fails: rounding was amplified here";
+    return Origin{Origin::Kind::unknown, exemption.measured, fmt::format("{}; {}", exemption.source, why),
+                  ""};
+  }
+
+  bool may_exempt(std::size_t i) const {
+    return options_.may_exempt && wires_ && unsettled_ == none && !findings_[i].asks_for_bits;
+  }
+
+  // Whether it is the result that it comes from, up to a cast.
+  bool is_copy(std::size_t i) const {
+    return wires_ && pairs_[i].reference != nullptr && wires_->source_of(*pairs_[i].reference) != nullptr &&
+           !broken_wires_.contains(i);
+  }
+
+  // Whether it is right for certain: equal bits, judged by itself, or the result that it comes from. What is
+  // not may hide a fault behind the tolerance, which the results after it amplify.
+  bool is_settled(std::size_t i) const {
+    const Finding& f = findings_[i];
+    if (f.verdict == Verdict::ignored || f.verdict == Verdict::exempt) return true;
+    if (f.metrics && f.metrics->different_bits == 0) return true;
+    if (const auto step = steps_.find(i); step != steps_.end()) return step->second.is_right();
+    const auto judged = isolated_.find(i);
+    if (judged != isolated_.end() && judged->second)
+      return judged->second->ratio <= 1 && judged->second->is_whole;
+    return is_copy(i);
   }
 
   // Judges the call on the actual side's own inputs; nothing if it cannot be judged.
@@ -306,7 +321,7 @@ class Origins {
       f.diagnoses.insert(f.diagnoses.end(), local->diagnoses.begin(), local->diagnoses.end());
       return Origin{Origin::Kind::created, local->ratio, local->how, ""};
     }
-    return by_itself_right(i, {local->exemption, local->ratio, 1, local->how});
+    return by_itself_right(i, {local->exemption, local->ratio, 1, local->how}, local->is_whole);
   }
 
   static constexpr double nan_ = std::numeric_limits<double>::quiet_NaN();
@@ -314,6 +329,7 @@ class Origins {
   const std::vector<Pair>& pairs_;
   const Sides& sides_;
   const StepOrigins& steps_;
+  const OriginOptions options_;
   LocalErrors local_;
   std::optional<Wires> wires_;  ///< if results are isolated
   Inputs inputs_;
@@ -321,25 +337,23 @@ class Origins {
       isolated_;                                     ///< results that were judged by themselves
   std::int64_t results_ = 0;                         ///< that were to be
   std::map<std::size_t, std::string> broken_wires_;  ///< tensors that are not the result that they come from
-  std::map<std::size_t, std::size_t> exempt_root_;   ///< of those that follow from an exempt one
   std::vector<bool> replicas_differ_;                // ranks disagree
   OpenFailures open_, open_replicas_;                // so far, exempt results among them; those of replicas
+  std::size_t unsettled_ = none;                     // the first tensor that may hide a fault
   std::size_t from_ = none;                          // the failure that the present one follows from
 };
 
 }  // namespace
 
 void find_origins(Report& report, const std::vector<Pair>& pairs, const Sides& sides,
-                  const StepOrigins& steps, bool isolate, FailingCases& cases) {
+                  const StepOrigins& steps, const OriginOptions& options) {
   std::vector<Finding>& findings = report.findings;
-  if (isolate) {
-    Origins isolated(findings, pairs, sides, steps,
-                     {.isolate = true, .sizes = known_sizes(sides), .cases = &cases});
-    isolated.find();
-    report.notes.push_back(isolated.coverage());
-  } else if (std::ranges::any_of(findings, [](const Finding& f) { return is_off(f) || is_undecided(f); })) {
-    Origins(findings, pairs, sides, steps, {}).find();
-  }
+  const bool has_open =
+      std::ranges::any_of(findings, [](const Finding& f) { return is_off(f) || is_undecided(f); });
+  if (!options.isolate && !has_open) return;
+  Origins origins(findings, pairs, sides, steps, options);
+  origins.find();
+  if (options.isolate) report.notes.push_back(origins.coverage());
 }
 
 }  // namespace assay

@@ -87,6 +87,8 @@ class Writer {
       if (n == 0 || is_fine(verdict) || verdict == Verdict::inherited) continue;
       what += fmt::format("{}{} {}", what.empty() ? "" : ", ", grouped(n), name(verdict));
     }
+    if (const std::int64_t follow = report_.count(Verdict::inherited); what.empty() && follow > 0)
+      what = fmt::format("{} follow from exempt ones and were not judged", grouped(follow));
     if (what.empty()) what = "nothing was compared";
     return fmt::format("{}: {} against {}", what, report_.actual, report_.reference);
   }

@@ -11,7 +11,6 @@ using Kind = Exemption::Kind;
 constexpr ExemptionRow kinds[] = {
     {Kind::amplified_rounding, "amplified rounding",
      "what made it is within the bound of its own inputs, and nothing before it is wrong"},
-    {Kind::legal_tie, "legal tie", "the choice is a legal one for its own scores, within their bound"},
     {Kind::equivalent_attribute, "equivalent attribute",
      "it is right with an attribute that the reference does not tell from its own"},
     {Kind::order_of_blocks, "order of blocks", "it is right with blocks that end at other tokens"},

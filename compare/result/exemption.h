@@ -11,14 +11,13 @@ namespace assay {
 struct Exemption {
   enum class Kind : std::uint8_t {
     amplified_rounding,
-    legal_tie,
     equivalent_attribute,
     order_of_blocks,
     noise_of_reruns,
   };
   Kind kind = Kind::amplified_rounding;
   /// What decides, and its limit: error / allowed on the result's own inputs and 1, or a relative L2 and the
-  /// one that is allowed. NaN: the result was not judged itself but follows from exempt ones.
+  /// one that is allowed.
   double measured = 0, allowed = 1;
   std::string source;  ///< "rms_norm (eps = 1e-6) on its own recorded inputs: error/allowed 0.42"
 };

@@ -34,6 +34,13 @@ bool is_inherited(const Finding& f) {
   return f.origin && f.origin->kind == Origin::Kind::inherited;
 }
 
+bool is_amplified(const Finding& f) {
+  const bool is_open =
+      f.verdict == Verdict::failed || f.verdict == Verdict::no_rule || f.verdict == Verdict::mistrusted;
+  return is_open && !f.asks_for_bits && f.origin && f.origin->kind == Origin::Kind::unknown &&
+         f.origin->local_ratio <= 1;
+}
+
 bool is_judged(const Finding& f) {
   return f.metrics || !f.statistics.empty();
 }
@@ -64,7 +71,9 @@ const Finding* Report::first_failure() const {
     if (f.metrics || assay::compared(f.verdict)) return &f;
     if (without_numbers == nullptr) without_numbers = &f;
   }
-  return without_numbers;
+  if (without_numbers != nullptr) return without_numbers;
+  const auto follows = std::ranges::find(findings, Verdict::inherited, &Finding::verdict);
+  return follows == findings.end() ? nullptr : &*follows;
 }
 
 int Report::exit_status() const {

@@ -38,7 +38,7 @@ inline constexpr int verdict_count = 13;
 std::string_view name(Verdict);
 /// Whether the verdict is a decision: passed, exempt, failed, inherited, replicas_differ or mistrusted.
 bool compared(Verdict);
-/// Whether there is nothing to report: passed, exempt or ignored.
+/// Whether it fails no run: passed, exempt or ignored.
 bool is_fine(Verdict);
 
 /// The verdict of another policy on the same pair.
@@ -74,6 +74,10 @@ std::string_view name(Origin::Kind);
 struct Finding;
 /// Whether the finding follows from another reported failure and says nothing new.
 bool is_inherited(const Finding&);
+
+/// Whether it is outside its rule, or has none, and was found right by its own inputs: an exemption, if all
+/// before it could be judged.
+bool is_amplified(const Finding&);
 
 /// Whether `ratio` was computed, from the elements or from statistics of the whole tensor.
 bool is_judged(const Finding&);
@@ -132,7 +136,7 @@ struct Report {
   std::int64_t not_compared() const;  ///< missing, not comparable, compared by statistics only, unreadable or
                                       ///< without a rule; ignored tensors do not count
   /// The first finding in execution order that was compared and did not pass; without one, the first that was
-  /// not compared.
+  /// not compared, or that is inherited from an exempt one.
   const Finding* first_failure() const;
   /// 0: everything on both sides was compared and passed. 2: something is unreadable, or nothing was
   /// compared. 1: anything else.

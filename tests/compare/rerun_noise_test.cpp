@@ -47,6 +47,14 @@ TEST(RerunNoise, WhereBitsAreAskedForNoiseIsNoExcuse) {
   EXPECT_EQ(f[0].verdict, Verdict::failed);
 }
 
+TEST(RerunNoise, ANaNAnIntegerOrAnErrorAsLargeAsTheTensorIsNoNoise) {
+  std::vector<Finding> f = {failure("nan", 1e-6), failure("integers", 1e-6), failure("large", 1.5)};
+  f[0].metrics->special_mismatch = 1;
+  f[1].actual_dtype = f[1].reference_dtype = DType::int64;
+  exempt_noise(f, {{"nan", 1e-6}, {"integers", 1e-6}, {"large", 1}});
+  for (const Finding& each : f) EXPECT_EQ(each.verdict, Verdict::failed) << each.name;
+}
+
 TEST(RerunNoise, WhatOnlyCameAfterNoiseStandsForItself) {
   std::vector<Finding> f = {failure("a", 1e-6), failure("b", 1e-2, Verdict::inherited)};
   f[1].origin = Origin{Origin::Kind::inherited, std::nan(""), "runs after a, which fails", "a"};

@@ -40,6 +40,12 @@ struct Dumps {
   std::vector<std::unique_ptr<Dump>> reruns = {};
 };
 
+std::vector<std::string> inputs_of(const DiffVerb& verb) {
+  std::vector<std::string> inputs = {verb.actual, verb.reference, verb.rules};
+  inputs.insert(inputs.end(), verb.reruns.begin(), verb.reruns.end());
+  return inputs;
+}
+
 Dumps open_dumps(const DiffVerb& verb, DiffOptions& options) {
   options.policies = load_policies(verb.tolerances);
   options.rules = load_rules(verb.rules);
@@ -57,6 +63,11 @@ Dumps open_dumps(const DiffVerb& verb, DiffOptions& options) {
   dumps.actual = open(verb.actual, true);
   dumps.reference = reference.get();
   for (Dump* dump : {dumps.actual.get(), dumps.reference.get()}) apply_layout(*dump, options.rules.layout());
+  for (const std::string& path : verb.reruns) {
+    std::error_code none;
+    if (std::filesystem::equivalent(path, verb.actual, none))
+      throw Error("--rerun {} is the file that is judged; expected a rerun of the reference", path);
+  }
   for (const std::string& path : verb.reruns)
     apply_layout(*dumps.reruns.emplace_back(open(path, false)), options.rules.layout());
   return dumps;
@@ -136,7 +147,7 @@ int run(const DiffVerb& verb, const Options& given) {
   Dumps dumps;
   std::string problem;
   try {
-    if (processes.is_first()) check_outputs(verb.output, {verb.actual, verb.reference, verb.rules});
+    if (processes.is_first()) check_outputs(verb.output, inputs_of(verb));
     dumps = open_dumps(verb, options);
   } catch (const std::exception& e) {
     problem = sentence(e);

@@ -66,7 +66,7 @@ struct RungResult {
 };
 std::string_view name(RungResult::State);
 
-/// The findings of an explained report that are neither right nor inherited.
+/// The findings of an explained report that are neither right, by their rule or by themselves, nor inherited.
 std::vector<std::size_t> roots_of(const Report&);
 
 /// Runs a rung on both sides and compares what they recorded. The reference runs on a single device, once for
