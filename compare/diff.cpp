@@ -160,12 +160,14 @@ class Differ {
                const StepOrigins& steps) const {
     const std::vector<Finding> judged = options_.isolate ? std::vector<Finding>() : report.findings;
     FailingCases cases(options_.cases);
+    std::optional<RerunNoise> noise;  // reruns are asked for once
     const auto explain_once = [&](bool isolate) {
       find_origins(report, found, sides, steps,
                    {.isolate = isolate, .may_exempt = options_.only.empty(), .cases = &cases});
       find_causes(report.findings, found, sides, reference_by_id_);
-      if (options_.noise && has_undecided_roots(report.findings))
-        exempt_noise(report.findings, options_.noise());
+      if (!options_.noise || !has_undecided_roots(report.findings)) return;
+      if (!noise) noise = options_.noise();
+      exempt_noise(report.findings, *noise);
     };
     explain_once(options_.isolate);
     const auto is_root = [](const Finding& f) {
