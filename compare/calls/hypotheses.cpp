@@ -49,7 +49,8 @@ class HypothesesOf {
       admit("attribute", "any other",
             op_.infer == nullptr ? "the default" : "the default, or what shapes and index data tell");
     if (!op_.gain.empty())
-      admit("gain", fmt::format("{} + 1", op_.gain), "Megatron-LM's layernorm_zero_centered_gamma, Gemma");
+      admit("gain", fmt::format("{} + 1", op_.gain),
+            "stored minus 1: Megatron-LM's layernorm_zero_centered_gamma");
   }
 
   void add_seen(const Attribute& attribute) {
@@ -103,7 +104,8 @@ class HypothesesOf {
     if (op_.has_backward)
       mistake("weights", "micro-batches that do not count once each",
               "solved from a gradient that sums several");
-    if (!op_.attributes.empty()) mistake("attribute", "one of the above", "where the reference has another");
+    if (!op_.seen.empty() || !op_.solved.empty())
+      mistake("attribute", "one of the above", "where the reference has another");
     if (!op_.gain.empty()) mistake("gain", fmt::format("no {}", op_.gain), "left out");
     for (const Seen& row : op_.mistaken)
       mistake("attribute", fmt::format("{} = {}", row.attribute, row.value), row.who);
