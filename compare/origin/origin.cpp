@@ -137,7 +137,7 @@ class Origins {
     if (auto* const exemption = std::get_if<Exemption>(&decision)) return exempt(i, std::move(*exemption));
     Origin origin = std::get<Origin>(std::move(decision));
     if (is_undecided(f) && origin.kind != Origin::Kind::inherited) {
-      if (origin.local_ratio <= 1) f.origin = std::move(origin);  // bits were asked for
+      if (origin.local_ratio <= 1) f.origin = std::move(origin);  // rounding, which may not be exempt
       return;
     }
     if (origin.kind == Origin::Kind::inherited) {
@@ -217,8 +217,8 @@ class Origins {
     const Identity& id = findings_[i].id;
     std::vector<std::size_t> inputs = direct;
     std::ranges::copy(inputs_.of_call(i), std::back_inserter(inputs));
-    const auto torn = std::ranges::find_if(inputs, [&](std::size_t k) { return replicas_differ_[k]; });
-    from_ = torn != inputs.end() ? *torn : none;
+    const auto differing = std::ranges::find_if(inputs, [&](std::size_t k) { return replicas_differ_[k]; });
+    from_ = differing != inputs.end() ? *differing : none;
     if (from_ != none)
       return {Origin::Kind::inherited, nan_,
               fmt::format("replicas of {} differ already", findings_[from_].name), ""};
@@ -281,8 +281,9 @@ class Origins {
       return Origin{Origin::Kind::inherited, exemption.measured, exemption.source, ""};
     if (is_whole && may_exempt(i)) return exemption;
     const std::string why =
-        unsettled_ != none ? fmt::format("it is not exempt, as {} was not judged", findings_[unsettled_].name)
-                           : "nothing before it fails: rounding was amplified here";
+        unsettled_ != none
+            ? fmt::format("it is not exempt, as {} was not judged in whole", findings_[unsettled_].name)
+            : "nothing before it fails: rounding was amplified here";
     return Origin{Origin::Kind::unknown, exemption.measured, fmt::format("{}; {}", exemption.source, why),
                   ""};
   }
