@@ -87,8 +87,11 @@ double loss_of_loops(std::span<const Bound> terms, std::size_t length, double u)
   const double splitter = 0.5 / u < 0x1p52 ? 0x1p53 * u + 1 : 1;
   double total = 0, loss = 0, in_binade = 0;
   std::uint64_t binade = 0;
-  for (std::size_t i = 0; i < terms.size(); ++i) {
-    if (i % length == 0) total = 0;
+  for (std::size_t i = 0, next = 0; i < terms.size(); ++i) {
+    if (i == next) {
+      total = 0;
+      next += length;
+    }
     const double exact = total + terms[i].value;
     const double rounded = splitter == 1 ? exact : shortened(exact, splitter);
     if (const std::uint64_t now = exponent_bits(rounded); now != binade) {
@@ -106,10 +109,12 @@ double loss_of_loops(std::span<const Bound> terms, std::size_t length, double u)
 double squares_of_lanes(std::span<const Bound> terms, std::size_t stride) {
   std::vector<double> lane(stride, 0.0);
   double squares = 0;
-  for (std::size_t i = 0; i < terms.size(); ++i) {
-    double& sum = lane[i % stride];
-    sum += terms[i].value;
-    squares += sum * sum;
+  for (std::size_t i = 0; i < terms.size(); i += stride) {
+    for (std::size_t k = i; k < std::min(i + stride, terms.size()); ++k) {
+      double& sum = lane[k - i];
+      sum += terms[k].value;
+      squares += sum * sum;
+    }
   }
   double joined = 0;
   for (const double sum : lane) {

@@ -84,16 +84,6 @@ double largest_change(const Bound& x, const Bound& y, F f) {
 
 }  // namespace
 
-double worse(double a, double b) {
-  return std::isnan(a) || a > b ? a : b;
-}
-
-Bound settled(double value, double error) {
-  if (std::isnan(value)) return {value, value};
-  if (std::isnan(error)) return {value, infinity};
-  return {value, std::isinf(value) && std::isfinite(error) ? 0 : error};
-}
-
 ErrorScope::ErrorScope(const ErrorModel& model) : model_(model), outer_(current_model) {
   current_model = &model_;
 }

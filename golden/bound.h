@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <optional>
 
 #include "assay/golden/accumulator.h"
@@ -85,10 +87,16 @@ Bound rounded_constant(double);
 /// The larger one, with the error of whichever wins on the device; NaN if either is.
 Bound larger(const Bound&, const Bound&);
 /// The larger error; NaN if either is.
-double worse(double, double);
+inline double worse(double a, double b) {
+  return std::isnan(a) || a > b ? a : b;
+}
 /// A value with the error collected on the way, by the rules of Bound: an error that is no number is
 /// infinite, and a finite one of an infinite value is 0.
-Bound settled(double value, double error);
+inline Bound settled(double value, double error) {
+  if (std::isnan(value)) return {value, value};
+  if (std::isnan(error)) return {value, std::numeric_limits<double>::infinity()};
+  return {value, std::isinf(value) && std::isfinite(error) ? 0 : error};
+}
 
 /// Sets the calling thread's error model until the end of the scope. Every thread starts with float32's: one
 /// that computes Bounds sets its own.

@@ -105,6 +105,14 @@ std::uint64_t low_bits(int n) {
   return (std::uint64_t{1} << n) - 1;
 }
 
+constexpr int double_bias = 1023;
+
+// A float64 without its last n bits, ties to even; a carry goes into the exponent.
+double nearest_even(std::uint64_t bits, int n) {
+  if (n > 0) bits += low_bits(n - 1) + (bits >> n & 1);
+  return std::bit_cast<double>(bits & ~low_bits(n));
+}
+
 // The significand of a positive finite number, 53 bits or fewer: value = significand * 2^exponent.
 struct Decomposed {
   std::uint64_t significand;
@@ -301,8 +309,9 @@ double decode(DType d, std::uint64_t code) {
   } else if (biased == 0) {
     value = std::ldexp(static_cast<double>(fraction), f.min_exponent() - f.fraction_bits);
   } else {
-    value = std::ldexp(static_cast<double>(fraction | (std::uint64_t{1} << f.fraction_bits)),
-                       biased - f.bias - f.fraction_bits);
+    // A normal number of any format is one of float64.
+    value = std::bit_cast<double>(static_cast<std::uint64_t>(biased - f.bias + double_bias) << 52 |
+                                  fraction << (52 - f.fraction_bits));
   }
   return negative ? std::bit_cast<double>(std::bit_cast<std::uint64_t>(value) | (std::uint64_t{1} << 63))
                   : value;
@@ -339,6 +348,13 @@ std::uint64_t encode(DType d, double value, Rounding rounding, Overflow overflow
 }
 
 double round_to(DType d, double value, Rounding rounding, Overflow overflow) {
+  if (is_float(d) && rounding == Rounding::nearest_even) {
+    const FloatFormat& f = entry(d).format;
+    const std::uint64_t bits = std::bit_cast<std::uint64_t>(value);
+    const int biased = static_cast<int>(bits >> 52 & 0x7ff) - double_bias + f.bias;
+    // Neither subnormal nor at the end of the range: the last place is where it is in float64.
+    if (biased >= 1 && biased < (1 << f.exponent_bits) - 2) return nearest_even(bits, 52 - f.fraction_bits);
+  }
   return decode(d, encode(d, value, rounding, overflow));
 }
 

@@ -18,7 +18,8 @@ using testing::HasSubstr;
 using testing::StartsWith;
 using State = RungResult::State;
 
-const std::string model = ASSAY_TEST_DATA "/models/latent.toml";
+// A dense layer and one of experts.
+const std::string model = ASSAY_TEST_DATA "/models/latent.toml,layers=2";
 
 Work small_work(const std::string& precision = "fp32") {
   Work w;
@@ -145,6 +146,7 @@ TEST(Walk, InExactArithmeticTheCauseIsNamedToo) {
 TEST(Walk, AmplifiedRoundingIsNoDivergence) {
   Rung rung = {
       .name = "tp", .kind = Rung::Kind::stated, .work = small_work(), .parallel = parse_parallel("tp=2")};
+  rung.work.model = ASSAY_TEST_DATA "/models/latent.toml";
   rung.work.sequences = 2;
   rung.work.seed = 1;
   const auto subject = replay_provider(""), reference = replay_provider("");
@@ -187,7 +189,6 @@ TEST(Walk, OtherBlocksOfFp8AreNoDivergence) {
                  .kind = Rung::Kind::stated,
                  .work = small_work("fp8"),
                  .parallel = parse_parallel(parallel)};
-    rung.work.model += ",layers=2";
     rung.work.sequences = 2;
     rungs.push_back(rung);
   }

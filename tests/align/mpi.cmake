@@ -29,4 +29,4 @@ endif()
 # CI runs as root, and has fewer cores than processes. Open MPI leaves memory behind.
 set(environment OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
   ASAN_OPTIONS=detect_leaks=0 "MPIRUN=${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG}" TROUBLE=$<TARGET_FILE:mpi_trouble>)
-set_tests_properties(${tests} PROPERTIES LABELS align TIMEOUT 300 PROCESSORS 2 ENVIRONMENT "${environment}")
+set_tests_properties(${tests} PROPERTIES LABELS align TIMEOUT 300 ENVIRONMENT "${environment}")

@@ -87,7 +87,8 @@ struct Model {
 };
 
 /// A preset by its name, a TOML file (its name ends in ".toml"), or a config.json of Hugging Face; behind it
-/// what is different: "telechat3-105b-tiny,moe.top_k=1,tied_embeddings=true".
+/// what is different: "telechat3-105b-tiny,moe.top_k=1,tied_embeddings=true". Of a key given twice the last
+/// value counts.
 /// @throws Error  for an unknown name or key, and for a model that contradicts itself
 Model load_model(const std::string& name);
 std::vector<std::string_view> model_names();

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cctype>
 #include <functional>
+#include <map>
 #include <set>
 #include <sstream>
 #include <type_traits>
@@ -148,15 +149,18 @@ Model model_from_toml(std::string_view text, const std::string& where) {
 }
 
 Model changed(const Model& model, std::string_view changes, const std::string& where) {
-  std::string text;
+  std::map<std::string_view, std::string> last;  // of a key that is given twice the last value counts
   for (const std::string_view change : split(changes, ',')) {
     const std::size_t equals = change.find('=');
     if (equals == std::string_view::npos || equals == 0 || equals + 1 == change.size())
       throw Error("{}: '{}' changes nothing; expected key=value, as in moe.top_k=1", where, change);
     const std::string_view value = change.substr(equals + 1);
     const char* quote = is_word(value) ? "\"" : "";
-    text += fmt::format("{} = {}{}{}\n", change.substr(0, equals), quote, value, quote);
+    const std::string_view key = change.substr(0, equals);
+    last[key] = fmt::format("{} = {}{}{}\n", key, quote, value, quote);
   }
+  std::string text;
+  for (const auto& [key, line] : last) text += line;
   try {
     return read(model, text, where);
   } catch (const Error& e) {
