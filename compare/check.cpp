@@ -10,6 +10,7 @@
 
 #include "assay/compare/calls/case_check.h"
 #include "assay/compare/calls/prove.h"
+#include "assay/compare/causes/call_mistakes.h"
 #include "assay/compare/result/finding.h"
 #include "assay/compare/result/printable.h"
 #include "assay/compare/result/trouble.h"
@@ -152,7 +153,9 @@ void check_case(const fs::path& folder, bool single_case, const CheckOptions& op
     const auto mapped = std::ranges::count_if(
         report.findings, [](const Finding& before) { return before.error_map.has_value(); });
     trouble = trouble_in([&] {
-      golden->judge_output(f, output, outputs->read(output), mapped < options.error_maps);
+      const Merged actual = outputs->read(output);
+      golden->judge_output(f, output, actual, mapped < options.error_maps);
+      if (options.causes) explain_output(f, *golden, output, actual.tensor);
       check_not_shrunk(folder.string());
       if (options.actual) check_not_shrunk(options.actual->string());
     });

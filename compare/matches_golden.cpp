@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "assay/compare/calls/case_check.h"
+#include "assay/compare/causes/call_mistakes.h"
 #include "assay/compare/report/report.h"
 #include "assay/golden/error.h"
 
@@ -62,7 +63,10 @@ bool MatchesGolden::MatchAndExplain(const TensorSource& actual, std::ostream* ex
   CaseOutput output;
   output.name = output_;
   check.judge_output(f, output, {actual, {}, {}});
-  if (explanation != nullptr) *explanation << "\n" << to_text(report, {});
+  if (explanation != nullptr) {
+    explain_output(f, check, output, actual);
+    *explanation << "\n" << to_text(report, {});
+  }
   return f.verdict == Verdict::passed;
 }
 

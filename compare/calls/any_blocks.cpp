@@ -4,7 +4,7 @@
 #include <cmath>
 #include <functional>
 
-#include "assay/compare/calls/judged_call.h"
+#include "assay/compare/calls/call.h"
 #include "assay/compare/measure/measure.h"
 #include "assay/golden/accumulator.h"
 #include "assay/golden/error.h"
@@ -109,7 +109,7 @@ class NoiseOf {
 // on average if tokens are independent. The bound 2 sqrt(S) is 3.5 times that, and the largest error that
 // three tokens can make. Equal tokens have equal errors, but these are a share of 2 u of the row itself. The
 // error as a whole exceeds `improbable` roots of the squares once in 4e13 tensors (Hoeffding's inequality).
-std::optional<JudgedCall::Compared> JudgedCall::compare_in_any_blocks(const CallVariant& variant) const {
+std::optional<Call::Compared> Call::compare_in_any_blocks(const CallVariant& variant) const {
   const bool has_ranks = std::ranges::any_of(summands_, [](const Summand& c) { return !c.cuts.empty(); });
   if (!variant.fp8 || !has_ranks || summands_.size() < 2 || op().rows != Rows::routed ||
       summands_.front().output != "grad_w")

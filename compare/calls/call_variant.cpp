@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "assay/compare/calls/case_writer.h"
 #include "assay/operators/engine/fp8_codes.h"
 #include "assay/operators/engine/golden.h"
 
@@ -16,11 +17,14 @@ struct Choice {
   std::vector<std::string_view> values;
 };
 
+const Attribute& attribute_of(const Operator& op, std::string_view name) {
+  return *std::ranges::find(op.attributes, name, &Attribute::name);
+}
+
 std::vector<Choice> choices_of(const Operator& op) {
   std::vector<Choice> choices;
   for (const Seen& row : op.seen) {
-    const std::string_view initial =
-        std::ranges::find(op.attributes, row.attribute, &Attribute::name)->initial;
+    const std::string_view initial = attribute_of(op, row.attribute).initial;
     if (std::ranges::find(choices, row.attribute, &Choice::attribute) == choices.end())
       choices.push_back({row.attribute, {initial}});
     const auto choice = std::ranges::find(choices, row.attribute, &Choice::attribute);
@@ -41,11 +45,15 @@ void add_scaled(std::vector<CallVariant>& variants, CallVariant::Weight weight, 
   }
 }
 
+std::string fp8_text() {
+  return fmt::format("float8_e4m3fn operands in blocks of {}", fp8_block);
+}
+
 void add_fp8(std::vector<CallVariant>& variants) {
   for (std::size_t i = 0, count = variants.size(); i < count; ++i) {
     variants.push_back(variants[i]);
     variants.back().fp8 = true;
-    add(variants.back().text, fmt::format("float8_e4m3fn operands in blocks of {}", fp8_block));
+    add(variants.back().text, fp8_text());
   }
 }
 
@@ -77,22 +85,104 @@ std::vector<CallVariant> variants_of(const Operator& op) {
   return variants;
 }
 
-std::vector<CallVariant> mistakes_for(const Operator& op, const CallVariant& right) {
-  std::vector<CallVariant> mistakes;
-  for (CallVariant& variant : variants_of(op)) {
-    if (variant.text != right.text) mistakes.push_back(std::move(variant));
+AttributeValue value_of(const CallVariant& v, const Attribute& attribute) {
+  const auto given = v.attributes.values().find(attribute.name);
+  return given == v.attributes.values().end() ? parse_attribute(attribute.initial) : given->second;
+}
+
+CallVariant with(CallVariant variant, std::string_view attribute, AttributeValue value,
+                 std::string_view text) {
+  variant.attributes.set(std::string(attribute), std::move(value));
+  // It may be stated already: "eps = 1e-05, is_causal = true".
+  const std::string key = fmt::format("{} = ", attribute);
+  std::string others;
+  for (std::string_view rest = variant.text; !rest.empty();) {
+    const auto comma = rest.find(", ");
+    const std::string_view part = rest.substr(0, comma);
+    if (!part.starts_with(key)) add(others, std::string(part));
+    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 2);
   }
+  variant.text = std::move(others);
+  add(variant.text, key + std::string(text));
+  return variant;
+}
+
+namespace {
+
+// The variants of the operator with all else as in the right call. A default is stated, for the right call
+// may have another; a value of the right call that no row lists may go with each of them.
+std::vector<CallVariant> variants_beside(const Operator& op, const CallVariant& right) {
+  const std::vector<Choice> choices = choices_of(op);
+  const auto is_listed = [&](const Choice& choice) {
+    const AttributeValue value = value_of(right, attribute_of(op, choice.attribute));
+    return std::ranges::any_of(choice.values, [&](const auto& v) { return parse_attribute(v) == value; });
+  };
+  std::vector<CallVariant> all;
+  for (const CallVariant& listed : variants_of(op)) {
+    CallVariant stated = listed, kept = listed;
+    stated.attributes = kept.attributes = right.attributes;
+    bool has_own = false;
+    for (const Choice& choice : choices) {
+      const std::string name(choice.attribute);
+      const bool is_set = listed.attributes.values().contains(name);
+      const AttributeValue value =
+          is_set ? listed.attributes.values().at(name) : parse_attribute(choice.values.front());
+      stated.attributes.set(name, value);
+      if (is_set || is_listed(choice))
+        kept.attributes.set(name, value);
+      else
+        has_own = true;
+    }
+    all.push_back(std::move(stated));
+    if (has_own) all.push_back(std::move(kept));
+  }
+  return all;
+}
+
+int count_of_differences(const Operator& op, const CallVariant& a, const CallVariant& b) {
+  const auto attributes = std::ranges::count_if(
+      op.attributes, [&](const Attribute& each) { return value_of(a, each) != value_of(b, each); });
+  return static_cast<int>(attributes) + (a.permutation != b.permutation ? 1 : 0) +
+         (a.weight != b.weight ? 1 : 0) + (a.fp8 != b.fp8 ? 1 : 0);
+}
+
+}  // namespace
+
+std::vector<CallVariant> mistakes_for(const Operator& op, const CallVariant& right) {
+  std::vector<CallVariant> mistakes = variants_beside(op, right);
+  // The fewest mistakes first.
+  const auto differences = [&](const CallVariant& v) { return count_of_differences(op, v, right); };
+  std::erase_if(mistakes, [&](const CallVariant& v) { return differences(v) == 0; });
+  std::ranges::stable_sort(mistakes, {}, differences);
   if (!op.gain.empty()) {
     mistakes.push_back(right);
     mistakes.back().weight = CallVariant::Weight::left_out;
     add(mistakes.back().text, fmt::format("no {}", op.gain));
   }
-  for (const Seen& row : op.mistaken) {
-    mistakes.push_back(right);
-    mistakes.back().attributes.set(std::string(row.attribute), parse_attribute(row.value));
-    add(mistakes.back().text, fmt::format("{} = {}", row.attribute, row.value));
-  }
+  for (const Seen& row : op.mistaken)
+    mistakes.push_back(with(right, row.attribute, parse_attribute(row.value), row.value));
   return mistakes;
+}
+
+std::string differences(const Operator& op, const CallVariant& of, const CallVariant& from) {
+  std::string text;
+  for (const Attribute& a : op.attributes) {
+    const AttributeValue value = value_of(of, a);
+    if (value == value_of(from, a)) continue;
+    const bool is_null = std::holds_alternative<std::monostate>(value);
+    add(text, is_null ? fmt::format("no {}", a.name) : fmt::format("{} = {}", a.name, attribute_text(value)));
+  }
+  if (of.weight != from.weight)
+    add(text, of.weight == CallVariant::Weight::plus_one   ? fmt::format("{} + 1", op.gain)
+              : of.weight == CallVariant::Weight::left_out ? fmt::format("no {}", op.gain)
+                                                           : std::string(op.gain));
+  if (of.permutation != from.permutation) {
+    const auto layout = std::ranges::find_if(
+        op.layouts, [&](const Layout& l) { return std::ranges::equal(l.order, of.permutation); });
+    add(text, layout == op.layouts.end() ? "the recorded order of dimensions" : std::string(layout->dims));
+  }
+  if (of.fp8 != from.fp8) add(text, of.fp8 ? fp8_text() : "operands as recorded");
+  return text;
 }
 
 const std::vector<Arithmetic>& narrow_arithmetics() {

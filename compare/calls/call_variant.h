@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "assay/golden/dtype.h"
@@ -24,6 +25,15 @@ struct CallVariant {
   bool fp8 = false;  ///< a product of float8_e4m3fn operands with a scale for each block (fp8_operands.h)
 };
 
+/// The value of an attribute: as the variant states it, else the operator's default.
+AttributeValue value_of(const CallVariant&, const Attribute&);
+/// Returns the variant with this value in the place of its own.
+/// @param text  the value as it is printed
+CallVariant with(CallVariant, std::string_view attribute, AttributeValue value, std::string_view text);
+
+/// What one variant has in another way than the other: "eps = 1e-06, weight + 1".
+std::string differences(const Operator&, const CallVariant& of, const CallVariant& from);
+
 /// Returns the variants that occur in training, defaults first: the combinations of what the operator
 /// declares as seen, of its layouts, of a gain that is stored minus 1 and of fp8 operands.
 std::vector<CallVariant> variants_of(const Operator&);
@@ -34,7 +44,7 @@ std::vector<CallVariant> mistakes_for(const Operator&, const CallVariant& right)
 
 /// The ends of fp8 blocks along the tokens. Sequence parallelism gathers the tokens first, so that no block
 /// ends early; context parallelism ends blocks at the last token of each rank; or the ends are unknown
-/// (JudgedCall::compare_in_any_blocks).
+/// (Call::compare_in_any_blocks).
 enum class TokenBlocks : std::uint8_t { gathered, cut, unknown };
 
 /// The arithmetic of a device, as far as it differs from the declared one.

@@ -15,11 +15,6 @@
 namespace assay {
 namespace {
 
-// The arithmetic of a correct kernel whose result has this dtype: narrow dtypes compute in float32.
-DType arithmetic_of(DType result) {
-  return result == DType::float64 ? DType::float64 : DType::float32;
-}
-
 // What a kernel may have that is correct on its own device, from the strictest to the loosest.
 constexpr std::string_view other_devices[] = {"float32,worst", "hopper",  "ampere",  "hopper-fp8,promote=128",
                                               "hopper-fp8",    "float16", "bfloat16"};
@@ -83,47 +78,56 @@ std::string CaseCheck::outputs_not_listed() const {
   return names;
 }
 
-CaseCheck::Device CaseCheck::device_of(DType result) const {
-  return {arithmetic_of(result), options_.accumulator, options_.intermediate};
+CallVariant CaseCheck::variant() const {
+  CallVariant stated;
+  stated.attributes = case_.attributes;
+  for (const Attribute& a : case_.op->attributes) {
+    if (value_of(stated, a) == parse_attribute(a.initial)) continue;
+    stated.text += fmt::format("{}{} = {}", stated.text.empty() ? "" : ", ", a.name,
+                               attribute_text(value_of(stated, a)));
+  }
+  return stated;
 }
 
-// Error bounds of all outputs on this device; computed once.
-const std::vector<NamedTensor>& CaseCheck::bounds(const Device& device) {
-  const auto [at, is_new] = bounds_.try_emplace(device);
-  if (!is_new) return at->second;
-  ErrorModel model{unit_roundoff(device.arithmetic), min_subnormal(device.arithmetic)};
-  if (!device.accumulator.empty()) model.accumulator = parse_accumulator(device.accumulator);
-  if (device.intermediate) model.stored_roundoff = unit_roundoff(*device.intermediate);
-  at->second = compute_bound(*case_.op, case_.inputs, case_.attributes, model);
+Device CaseCheck::device_of(DType result) const {
+  Device device = Device::of(result);
+  device.accumulator = options_.accumulator;
+  device.intermediate = options_.intermediate;
+  return device;
+}
+
+// Its error bounds are computed once.
+Call& CaseCheck::call_on(const Device& device, const std::string& output, const Tensor& actual) {
+  const auto [at, is_new] =
+      calls_.try_emplace({output, device}, *case_.op, case_.inputs, output, actual, device);
+  if (!is_new) at->second.take_result(actual);
   return at->second;
 }
 
-// How far the golden values themselves may be from the real ones.
-std::vector<double> CaseCheck::golden_errors(const std::string& output, const Tensor& golden) {
-  if (options_.level != Level::certified) {
-    return output_named(bounds({options_.level == Level::fp64 ? DType::float64 : DType::float32}), output)
-        .values();
+const Call& CaseCheck::call(const CaseOutput& output, const TensorSource& actual) {
+  return call_on(device_of(actual.dtype()), output.name, actual.whole());
+}
+
+// How far the golden values themselves may be from the real ones; empty: as far as float64 is.
+const std::vector<double>& CaseCheck::golden_errors(const std::string& output, const Tensor& golden) {
+  const auto [at, is_new] = golden_errors_.try_emplace(output);
+  if (!is_new || options_.level == Level::fp64) return at->second;
+  if (options_.level == Level::certified) {
+    // Correctly rounded to float32: half a unit in the last place.
+    at->second = golden.values();
+    for (double& e : at->second) e = 0x1p-24 * std::abs(e) + 0x1p-150;
+  } else {
+    const auto bound = compute_bound(*case_.op, case_.inputs, case_.attributes, float32_device, output);
+    at->second = output_named(bound, output).values();
   }
-  // Correctly rounded to float32: half a unit in the last place.
-  std::vector<double> errors = golden.values();
-  for (double& e : errors) e = 0x1p-24 * std::abs(e) + 0x1p-150;
-  return errors;
+  return at->second;
 }
 
 // What an element may be off: the kernel's own error bound, the golden value's, and the final store to a
 // narrow dtype.
-std::vector<double> CaseCheck::allowed_errors(const std::string& output, const Tensor& golden, DType result,
-                                              const Device& device) {
-  const bool stored_narrow = unit_roundoff(result) > unit_roundoff(device.arithmetic);
-  std::vector<double> allowed = output_named(bounds(device), output).values();
-  const std::vector<double> golden_error = golden_errors(output, golden), values = golden.values();
-  for (std::size_t i = 0; i < allowed.size(); ++i) {
-    allowed[i] += golden_error[i];
-    if (stored_narrow) {
-      allowed[i] += unit_roundoff(result) * (std::abs(values[i]) + allowed[i]) + min_subnormal(result) / 2;
-    }
-  }
-  return allowed;
+std::vector<double> CaseCheck::allowed_errors(const std::string& output, const Tensor& golden,
+                                              const Tensor& actual, const Device& device) {
+  return call_on(device, output, actual).allowed(variant(), golden, golden_errors(output, golden));
 }
 
 // Golden in float32 arithmetic, stored in the dtype of the result: what a plain correct kernel has.
@@ -151,7 +155,7 @@ void CaseCheck::judge_policy(Finding& f, const CaseOutput& output, const TensorS
       allowed.assign(static_cast<std::size_t>(golden.size()), 0);
       e.bound_source = fmt::format("derived: {} rounds nothing, every value equal", op);
     } else {
-      allowed = allowed_errors(output.name, golden, actual.dtype(), device);
+      allowed = allowed_errors(output.name, golden, actual.whole(), device);
       e.bound_source = fmt::format(
           "derived: error bound of {} in {} arithmetic{}{}{}", op, name(device.arithmetic),
           device.accumulator.empty() ? "" : ", accumulator " + device.accumulator,
@@ -167,36 +171,57 @@ void CaseCheck::judge_policy(Finding& f, const CaseOutput& output, const TensorS
 
 bool CaseCheck::is_within(const CaseOutput& output, const TensorSource& actual, const Tensor& golden,
                           const Device& device, int threads) {
-  const std::vector<double> allowed = allowed_errors(output.name, golden, actual.dtype(), device);
+  const std::vector<double> allowed = allowed_errors(output.name, golden, actual.whole(), device);
   return measure(actual, golden, {0, 0, allowed}, threads).over == 0;
 }
 
-// A kernel that is right for what it runs on: says which device's bound it would be within.
-void CaseCheck::hint_at_device(Finding& f, const CaseOutput& output, const TensorSource& actual,
-                               const Tensor& golden, const Expectation& e) {
+bool CaseCheck::is_off_by_rounding(const Finding& f, const TensorSource& actual) const {
   const Device device = device_of(actual.dtype());
-  const bool by_bound = is_float(actual.dtype()) && f.verdict == Verdict::failed &&
-                        e.policy->rule == Rule::derived && f.metrics && f.metrics->special_mismatch == 0;
-  if (!by_bound || !device.accumulator.empty() || device.arithmetic != DType::float32) return;
-  if (!device.intermediate && actual.dtype() != device.arithmetic) {
-    Device storing = device;
-    storing.intermediate = actual.dtype();
-    if (is_within(output, actual, golden, storing, e.threads)) {
-      f.notes.push_back(fmt::format(
-          "within the bound of --intermediate {0}: state it if the kernel keeps intermediate results in {0}",
-          name(actual.dtype())));
-      return;
-    }
-  }
-  if (f.count.value_or(0) < 2) return;  // nothing is added up
+  return is_float(actual.dtype()) && f.verdict == Verdict::failed &&
+         options_.policies.front().rule == Rule::derived && f.metrics && f.metrics->special_mismatch == 0 &&
+         device.accumulator.empty() && device.arithmetic == DType::float32;
+}
+
+bool CaseCheck::hint_at_intermediate(Finding& f, const CaseOutput& output, const TensorSource& actual) {
+  Device storing = device_of(actual.dtype());
+  if (!is_off_by_rounding(f, actual) || storing.intermediate || actual.dtype() == storing.arithmetic)
+    return false;
+  storing.intermediate = actual.dtype();
+  if (!is_within(output, actual, output_named(golden_, output.name), storing, options_.threads)) return false;
+  f.notes.push_back(fmt::format(
+      "within the bound of --intermediate {0}: state it if the kernel keeps intermediate results in {0}",
+      name(actual.dtype())));
+  return true;
+}
+
+bool CaseCheck::hint_at_accumulator(Finding& f, const CaseOutput& output, const TensorSource& actual) {
+  if (!is_off_by_rounding(f, actual) || f.count.value_or(0) < 2) return false;  // nothing is added up
   for (const std::string_view accumulator : other_devices) {
-    Device other = device;
+    Device other = device_of(actual.dtype());
     other.accumulator = accumulator;
-    if (!is_within(output, actual, golden, other, e.threads)) continue;
+    if (!is_within(output, actual, output_named(golden_, output.name), other, options_.threads)) continue;
     f.notes.push_back(fmt::format(
         "within the bound of --accumulator {}: state that only if it is how the device adds", accumulator));
+    return true;
+  }
+  return false;
+}
+
+// A common factor that is smaller than the bound of each element.
+void CaseCheck::judge_whole(Finding& f, const CaseOutput& output, const TensorSource& actual) {
+  const bool by_bound = f.verdict == Verdict::passed && options_.policies.front().rule == Rule::derived;
+  if (!by_bound || !is_float(actual.dtype())) return;
+  const auto compared = call(output, actual).compare(variant());
+  if (!compared || !compared->scale || compared->scale->within()) return;
+  const std::string text =
+      fmt::format("each element is within its bound, but {}", describe(*compared->scale));
+  if (!options_.whole) {
+    f.notes.push_back(text + "; with --whole that fails");
     return;
   }
+  f.verdict = Verdict::failed;
+  f.ratio = std::abs(compared->scale->excess) / compared->scale->allowed;
+  f.reason = text;
 }
 
 // The report's check for extreme inputs: what such inputs lead to is no evidence, good or bad.
@@ -258,7 +283,7 @@ void CaseCheck::judge_output(Finding& f, const CaseOutput& output, const Merged&
       f.others.push_back({e.policy->name, other.verdict, other.ratio});
       continue;
     }
-    hint_at_device(f, output, actual, reference, e);
+    if (arg.exact == Exact::no) judge_whole(f, output, actual);
     judge_replicas(f, merged, nullptr, reference, e);
   }
 }

@@ -67,6 +67,10 @@ void write_files(const NewCase& c, const fs::path& folder) {
 
 }  // namespace
 
+std::string attribute_text(const AttributeValue& value) {
+  return to_json(value).dump();
+}
+
 void expect_new_folder(const fs::path& folder) {
   std::error_code none;
   if (!fs::exists(folder, none) || (fs::is_directory(folder, none) && fs::is_empty(folder, none))) return;

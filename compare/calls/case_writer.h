@@ -22,6 +22,9 @@ struct NewCase {
 /// @throws Error  if the folder is not empty or cannot be written; no file is left then
 void write_case(const NewCase&, const std::filesystem::path& folder);
 
+/// The value as case.json has it: 1e-05, true, "mean", null, [2,3].
+std::string attribute_text(const AttributeValue&);
+
 /// Throws Error if the folder exists and is not empty.
 void expect_new_folder(const std::filesystem::path&);
 

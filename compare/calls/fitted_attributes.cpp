@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "assay/compare/calls/judged_call.h"
+#include "assay/compare/calls/call.h"
 #include "assay/golden/error.h"
 #include "assay/operators/engine/recorded.h"
 
@@ -16,41 +16,36 @@ constexpr int halvings = 40;  // of the 15 decades of an epsilon: to 1e-10 of it
 // Numbers as people write them.
 constexpr int usual_digits[] = {1, 2, 3, 6};
 
-CallVariant with(CallVariant variant, const Candidate& more) {
+CallVariant merged(CallVariant variant, const Candidate& more) {
   for (const auto& [name, value] : more.attributes.values()) variant.attributes.set(name, value);
   variant.text += (variant.text.empty() ? "" : ", ") + more.text;
   return variant;
 }
 
-Candidate number(std::string_view attribute, double value, int digits) {
+CallVariant with_number(const CallVariant& variant, std::string_view attribute, double value, int digits) {
   const std::string text = fmt::format("{:.{}g}", value, digits);
-  Candidate solved;
-  solved.text = fmt::format("{} = {}", attribute, text);
-  solved.attributes.set(std::string(attribute), std::stod(text));
-  return solved;
+  return with(variant, attribute, std::stod(text), text);
 }
 
 }  // namespace
 
-const Solved* JudgedCall::solved(Solved::By by) const {
+const Solved* Call::solved(Solved::By by) const {
   const auto found = std::ranges::find(op().solved, by, &Solved::by);
   return found == op().solved.end() ? nullptr : &*found;
 }
 
-int JudgedCall::evaluations_to_bisect() const {
+int Call::evaluations_to_bisect() const {
   return solved(Solved::By::bisection) != nullptr ? halvings + 2 : 0;  // and both ends
 }
 
-std::vector<CallVariant> JudgedCall::with_bisected() const {
+std::vector<CallVariant> Call::with_bisected(const CallVariant& from) const {
   std::vector<CallVariant> variants;
   const Solved* row = solved(Solved::By::bisection);
   if (row == nullptr) return variants;
   try {
     double low = row->low, high = row->high;
     const auto golden_with = [&](double value) {
-      CallVariant variant;
-      variant.attributes.set(std::string(row->attribute), value);
-      return golden_values(variant, {});
+      return golden_values(with(from, row->attribute, value, ""), {});
     };
     const std::vector<double> a = result_.values(), at_low = golden_with(low), at_high = golden_with(high);
     // How far the recorded result is on the way from one end to the other: falls as the attribute grows.
@@ -64,13 +59,13 @@ std::vector<CallVariant> JudgedCall::with_bisected() const {
       const double middle = std::sqrt(low * high);
       (beyond(golden_with(middle)) > 0 ? high : low) = middle;
     }
-    for (const int digits : usual_digits) variants.push_back(with({}, number(row->attribute, low, digits)));
+    for (const int digits : usual_digits) variants.push_back(with_number(from, row->attribute, low, digits));
   } catch (const Error&) {  // not from these inputs
   }
   return variants;
 }
 
-std::vector<CallVariant> JudgedCall::with_factor() const {
+std::vector<CallVariant> Call::with_factor() const {
   std::vector<CallVariant> fitted;
   const Solved* row = solved(Solved::By::factor);
   if (row == nullptr || !is_float(result_.dtype())) return fitted;
@@ -86,21 +81,21 @@ std::vector<CallVariant> JudgedCall::with_factor() const {
       }
       if (!(square > 0) || !std::isfinite(product)) continue;
       for (const int digits : usual_digits)
-        fitted.push_back(with(variant, number(row->attribute, product / square, digits)));
+        fitted.push_back(with_number(variant, row->attribute, product / square, digits));
     } catch (const Error&) {  // not from these inputs
     }
   }
   return fitted;
 }
 
-std::vector<CallVariant> JudgedCall::with_candidates() const {
+std::vector<CallVariant> Call::with_candidates() const {
   std::vector<CallVariant> all;
   if (op().candidates == nullptr) return all;
   const Summand& call = summands_.front();
   const std::vector<InputShape> shapes = shapes_of(call.inputs);
   for (const CallVariant& variant : variants_of(op())) {
     for (const Candidate& c : op().candidates(variant.attributes, shapes, call.output))
-      all.push_back(with(variant, c));
+      all.push_back(merged(variant, c));
   }
   return all;
 }

@@ -1,7 +1,7 @@
 #include <cmath>
 #include <map>
 
-#include "assay/compare/calls/judged_call.h"
+#include "assay/compare/calls/call.h"
 #include "assay/compare/measure/measure.h"
 #include "assay/golden/error.h"
 
@@ -58,7 +58,7 @@ std::vector<double> weighted(const Columns& columns, const std::vector<double>& 
 
 }  // namespace
 
-std::optional<JudgedCall::Weights> JudgedCall::fitted_weights(const CallVariant& variant) const try {
+std::optional<Call::Weights> Call::fitted_weights(const CallVariant& variant) const try {
   constexpr std::size_t most = 64, elements_each = 4;
   if (summands_.size() < 2 || !is_float(result_.dtype()) || !variant.permutation.empty()) return std::nullopt;
   const std::vector<Tensor> parts = golden(variant, {});
@@ -91,7 +91,7 @@ std::optional<JudgedCall::Weights> JudgedCall::fitted_weights(const CallVariant&
   fit.ratio = m.worst_ratio;
   // A weight is a mean over the elements, whose roundings are some units each.
   constexpr double units = 16;
-  fit.uncertainty = units * coarsest_roundoff();
+  fit.uncertainty = units * device_.stored_roundoff();
   return fit;
 } catch (const Error&) {  // not from these inputs
   return std::nullopt;

@@ -1,5 +1,7 @@
 #include "assay/compare/calls/scale_test.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -65,6 +67,11 @@ double shared_error(const ScaleTest& t, const std::vector<double>& squares, doub
 }
 
 }  // namespace
+
+std::string describe(const ScaleError& e) {
+  return fmt::format("as a whole it is off by {:.2g} of itself where roundings make no more than {:.2g}",
+                     e.excess, e.allowed);
+}
 
 std::optional<ScaleError> scale_error(const ScaleTest& t) {
   double square = 0, product = 0;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 
 namespace assay {
 
@@ -26,6 +27,9 @@ struct ScaleError {
   double allowed = 0;  ///< rounding alone exceeds this in one tensor of 4e13
   bool within() const { return excess <= allowed && -excess <= allowed; }
 };
+
+/// "as a whole it is off by 1.5e-07 of itself where roundings make no more than 2e-08"
+std::string describe(const ScaleError&);
 
 /// Finds a common factor of all elements that is smaller than one rounding, which elementwise bounds cannot
 /// see. Returns nothing if a value is not finite, or if all golden values are 0.

@@ -34,7 +34,7 @@ std::string FailingCases::unused_name(const std::string& finding) {
   return name;
 }
 
-void FailingCases::add(Finding& f, const JudgedCall& call, const CallVariant& right) {
+void FailingCases::add(Finding& f, const Call& call, const CallVariant& right) {
   if (folder_.empty()) return;
   if (std::ssize(names_) == most) {
     ++beyond_;
@@ -48,8 +48,9 @@ void FailingCases::add(Finding& f, const JudgedCall& call, const CallVariant& ri
   made->name = unused_name(f.name);
   const std::filesystem::path folder = folder_ / made->name;
   write_case(*made, folder);
-  f.repeat = "assay check " + shell_quoted(folder.string());
-  if (const auto dtype = call.intermediate()) f.repeat += fmt::format(" --intermediate {}", name(*dtype));
+  f.repeat = "assay check --whole " + shell_quoted(folder.string());
+  if (const auto dtype = call.device().intermediate)
+    f.repeat += fmt::format(" --intermediate {}", name(*dtype));
 }
 
 std::string FailingCases::note() const {

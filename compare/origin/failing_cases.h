@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-#include "assay/compare/calls/judged_call.h"
+#include "assay/compare/calls/call.h"
 #include "assay/compare/result/finding.h"
 
 namespace assay {
@@ -21,7 +21,7 @@ class FailingCases {
 
   /// @param right  the call as the reference shows it
   /// @throws Error  if a file cannot be written
-  void add(Finding&, const JudgedCall&, const CallVariant& right);
+  void add(Finding&, const Call&, const CallVariant& right);
   /// "wrote 3 wrong calls as cases to DIR; 2 more sum several calls"; empty if none is wrong.
   std::string note() const;
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "assay/compare/calls/judged_call.h"
+#include "assay/compare/calls/call_judge.h"
 #include "assay/compare/calls/recorded_call.h"
 #include "assay/compare/origin/failing_cases.h"
 #include "assay/compare/pairs/pair.h"
@@ -59,32 +59,22 @@ class LocalErrors {
   using Key = std::pair<const Operator*, std::string>;
   struct Judged {
     CallVariant variant;
-    JudgedCall::Compared compared;
+    Call::Compared compared;
     bool is_equivalent = false;  ///< the reference is right with other attributes, too
   };
-  std::optional<JudgedCall> recorded_call(const Dump&, const RecordedCalls&, const LogicalTensor&,
-                                          const Finding&) const;
+  std::optional<Call> recorded_call(const Dump&, const RecordedCalls&, const LogicalTensor&,
+                                    const Finding&) const;
   std::optional<Judgement> judge_call(Finding&, const Pair&);
-  std::optional<JudgedCall::Compared> compare(const JudgedCall&, const CallVariant&);
-  bool is_within(const JudgedCall::Compared&) const;
-  Judgement judgement(const JudgedCall& actual, const Judged&);
+  Judgement judgement(const Call& actual, const Judged&);
   static Exemption::Kind exemption_of(const Judged&);
-  std::optional<CallVariant> fitted_variant(const JudgedCall& reference, const Key&);
-  std::optional<Judged> variant_of_both(const JudgedCall& actual, const JudgedCall& reference,
-                                        const CallVariant& but, const Key&);
-  std::optional<Judged> first_fit(const JudgedCall&, const std::vector<CallVariant>& among);
-  /// Returns the comparison if it is within the bound.
-  std::optional<JudgedCall::Compared> fit(const JudgedCall&, const CallVariant&, const Arithmetic& = {});
-  std::vector<CallVariant> with_fitted_epsilon(const JudgedCall&);
-  std::vector<Diagnosis> weight_diagnoses(const JudgedCall& actual, const CallVariant& right);
-  std::vector<Diagnosis> mistake_diagnoses(const JudgedCall& actual, const CallVariant& right);
-  std::vector<Diagnosis> value_diagnoses(const JudgedCall::Compared&, const JudgedCall& actual) const;
-  bool is_spent() const;
+  std::optional<CallVariant> fitted_variant(const Call& reference, const Key&);
+  std::optional<Judged> variant_of_both(const Call& actual, const Call& reference, const CallVariant& but,
+                                        const Key&);
 
   Sides sides_;
   Options options_;
   RecordedCalls actual_calls_, reference_calls_;
-  double work_ = 0;  ///< terms so far
+  CallJudge judge_;
   Unjudged unjudged_;
   /// The key is the operator and the module without numbers: calls of one module have the same variant in all
   /// layers.

@@ -177,11 +177,8 @@ std::string weights(const Parameters& p, double residual) {
 }
 
 std::string attribute(const Parameters& p, double residual) {
-  const auto or_defaults = [](const std::string& attributes) {
-    return attributes.empty() ? std::string("its defaults") : attributes;
-  };
-  return fmt::format("it is {} with {}, where the reference has {}; {}", p.op,
-                     or_defaults(p.actual_attributes), or_defaults(p.reference_attributes), left(residual));
+  return fmt::format("it is {} with {}, where the reference has {}; {}", p.op, p.actual_attributes,
+                     p.reference_attributes, left(residual));
 }
 
 std::string narrow_arithmetic(const Parameters& p, double residual) {

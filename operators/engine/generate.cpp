@@ -173,8 +173,8 @@ Fill parse_fill(std::string_view text) {
   throw Error("there is no fill '{}'; expected random, integer or special", text);
 }
 
-Call parse_call(const Example& example) {
-  Call call;
+CallShape parse_call(const Example& example) {
+  CallShape call;
   for (const auto& [letter, extents] : assignments(example.sizes)) call.sizes[letter] = parse_shape(extents);
   for (const auto& [name, value] : assignments(example.attributes)) {
     call.attributes.set(name, parse_attribute(value));
@@ -187,7 +187,7 @@ Call parse_call(const Example& example) {
   return call;
 }
 
-std::vector<NamedTensor> generate_inputs(const Operator& op, const Call& call, Fill fill, DType dtype,
+std::vector<NamedTensor> generate_inputs(const Operator& op, const CallShape& call, Fill fill, DType dtype,
                                          std::uint64_t seed) {
   const Attributes attributes = complete_attributes(op, call.attributes);
   Dims sizes;

@@ -19,17 +19,18 @@ enum class Fill : std::uint8_t { random, integer, special };
 Fill parse_fill(std::string_view);
 
 /// What is generated: an Example, parsed.
-struct Call {
+struct CallShape {
   std::map<std::string, Shape, std::less<>> sizes;  ///< extents by letter, or by member of a list ("grad_0")
   Attributes attributes;
   std::vector<std::string> leave_out;
 };
 /// Throws Error for what cannot be read.
-Call parse_call(const Example&);
+CallShape parse_call(const Example&);
 
 /// All inputs of one call, gradients of the outputs with them.
 /// @param dtype  of everything but indices (int64); values are rounded to it
 /// @throws Error  if sizes lack a letter, contradict, or leave no legal index
-std::vector<NamedTensor> generate_inputs(const Operator&, const Call&, Fill, DType dtype, std::uint64_t seed);
+std::vector<NamedTensor> generate_inputs(const Operator&, const CallShape&, Fill, DType dtype,
+                                         std::uint64_t seed);
 
 }  // namespace assay

@@ -33,13 +33,14 @@ TEST(Architecture, ATiedHeadIsTheEmbedding) {
 
 TEST(Architecture, EveryPresetsCallsFitTheirOperators) {
   for (const std::string_view name : model_names()) {
-    for (const Call& call : forward_calls(load_model(std::string(name)), {2, 24}))
+    for (const ModuleCall& call : forward_calls(load_model(std::string(name)), {2, 24}))
       EXPECT_NO_THROW(accumulations(call)) << name << " " << call.module << " " << call.op->name;
   }
 }
 
-std::int64_t count(const std::vector<Call>& calls, std::string_view parameter, std::string_view output) {
-  for (const Call& call : calls) {
+std::int64_t count(const std::vector<ModuleCall>& calls, std::string_view parameter,
+                   std::string_view output) {
+  for (const ModuleCall& call : calls) {
     if (std::ranges::find(call.inputs, parameter, &CallInput::parameter) == call.inputs.end()) continue;
     for (const Accumulation& a : accumulations(call)) {
       if (a.output == output) return a.count;

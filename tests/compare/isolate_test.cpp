@@ -117,7 +117,7 @@ TEST(Isolate, AWrongCallIsWrittenAsACaseThatCheckRefuses) {
     const std::vector<std::filesystem::path> written = find_cases(cases);
     ASSERT_EQ(written.size(), 1u) << "the second projection is right for what it is given";
     const Finding& f = at(report, "a", "output", "y");
-    EXPECT_THAT(f.repeat, testing::StartsWith("assay check " + shell_quoted(written.front().string())));
+    EXPECT_THAT(f.repeat, testing::StartsWith("assay check --whole " + shell_quoted(written.front().string())));
     EXPECT_THAT(report.notes, testing::Contains(HasSubstr("wrote 1 wrong call as operator cases to")));
     CheckOptions options;
     options.policies.push_back(load_policy("derived"));

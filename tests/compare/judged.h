@@ -8,10 +8,9 @@
 
 #include "assay/compare/pairs/judge.h"
 #include "memory_dump.h"
+#include "not_a_number.h"
 
 namespace assay {
-
-inline constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 /// What the judge is told; the policy lives here.
 struct Given {

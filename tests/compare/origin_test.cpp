@@ -313,7 +313,7 @@ TEST(Causes, AnotherAttributeIsNamed) {
   const Finding norm = at(compare({.eps = 1e-5}), "norm", "output");
   ASSERT_FALSE(norm.diagnoses.empty());
   EXPECT_EQ(norm.diagnoses[0].cause, Cause::attribute);
-  EXPECT_THAT(sentence(norm.diagnoses[0]), HasSubstr("its defaults, where the reference has eps = 1e-6"));
+  EXPECT_THAT(sentence(norm.diagnoses[0]), HasSubstr("eps = 1e-05, where the reference has eps = 1e-06"));
 }
 
 TEST(Causes, AFactorIsNamed) {

@@ -1,4 +1,5 @@
 #include "assay/compare/calls/prove.h"
+#include "assay/compare/causes/call_mistakes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,7 +29,7 @@ Case made_case(std::string_view op, const Example& example, DType dtype, std::ui
   Case c;
   c.op = &find_operator(op);
   c.name = std::string(op) + "/made";
-  const Call call = parse_call(example);
+  const CallShape call = parse_call(example);
   c.attributes = call.attributes;
   c.inputs = generate_inputs(*c.op, call, Fill::random, dtype, seed);
   for (const NamedTensor& t : compute_golden(*c.op, c.inputs, c.attributes, Level::fp64)) {
@@ -149,7 +150,9 @@ Finding judged(const Case& c, const CheckOptions& o, const std::string& output,
   CaseCheck check(c, o);
   Finding f;
   const auto declared = std::ranges::find(c.outputs, output, &CaseOutput::name);
-  check.judge_output(f, *declared, {Tensor::from_values(declared->dtype, declared->shape, values), {}, {}});
+  const Tensor actual = Tensor::from_values(declared->dtype, declared->shape, values);
+  check.judge_output(f, *declared, {actual, {}, {}});
+  explain_output(f, check, *declared, actual);
   return f;
 }
 
@@ -210,6 +213,8 @@ TEST(Device, AKernelMayBeRightOnItsOwn) {
   const Finding plain = judged(c, options(), "y", values);
   EXPECT_EQ(plain.verdict, Verdict::failed);
   EXPECT_THAT(plain.notes, testing::Contains(HasSubstr("within the bound of --accumulator ")));
+  ASSERT_FALSE(plain.diagnoses.empty());
+  EXPECT_EQ(plain.diagnoses.front().cause, Cause::accumulator_precision);
   CheckOptions stated = options();
   stated.accumulator = "bfloat16";
   const Finding f = judged(c, stated, "y", values);
@@ -257,6 +262,8 @@ TEST_P(EagerCase, IsWithinTheBoundOfNarrowIntermediateResults) {
     EXPECT_EQ(as_eager.verdict, Verdict::passed) << output.name << ": " << as_eager.reason;
     if (as_fused.verdict == Verdict::passed) continue;
     some_failed = true;
+    explain_output(as_fused, fused, output, actual);
+    EXPECT_THAT(as_fused.diagnoses, testing::IsEmpty()) << output.name;
     EXPECT_THAT(as_fused.notes, testing::Contains(HasSubstr("--intermediate bfloat16"))) << output.name;
   }
   EXPECT_TRUE(some_failed);

@@ -11,11 +11,10 @@
 
 #include "assay/compare/diff.h"
 #include "memory_dump.h"
+#include "not_a_number.h"
 
 /// Reports for the tests of every format.
 namespace assay {
-
-inline constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 /// One of each: passed, failed, NaN, other shape, missing on both sides, ignored, unreadable.
 inline Report sample() {

@@ -120,7 +120,7 @@ TEST(ParseAttribute, ReadsWhatCaseFilesHold) {
 
 TEST(Generate, IsTheSameForTheSameSeedOnly) {
   const Operator& op = find_operator("rms_norm");
-  const Call call = parse_call({"N=2x3,C=4"});
+  const CallShape call = parse_call({"N=2x3,C=4"});
   const auto values = [&](std::uint64_t seed) {
     return generate_inputs(op, call, Fill::random, DType::float32, seed)[0].tensor.values();
   };

@@ -63,8 +63,8 @@ inline std::vector<std::int64_t> sample(std::int64_t size) {
 class EveryOperator : public testing::TestWithParam<const Operator*> {
  protected:
   const Operator& op = *GetParam();
-  std::vector<Call> calls() const {
-    std::vector<Call> all;
+  std::vector<CallShape> calls() const {
+    std::vector<CallShape> all;
     for (const Example& example : op.examples) all.push_back(parse_call(example));
     return all;
   }

@@ -7,7 +7,7 @@ namespace assay::every_operator_bounds_test {
 namespace {
 
 TEST_P(EveryOperator, Float64IsWithinItsBoundOfTheTruth) {
-  for (const Call& call : calls()) {
+  for (const CallShape& call : calls()) {
     const auto inputs = generate_inputs(op, call, Fill::random, DType::float32, 1);
     const auto values = outputs<double>(op, inputs, call.attributes);
     const auto truths = outputs<Truth>(op, inputs, call.attributes);
@@ -32,7 +32,7 @@ TEST_P(EveryOperator, Float32IsWithinItsBoundOfFloat64) {
     bool exact = true;
   };
   std::map<std::string, Use> uses;
-  for (const Call& call : calls()) {
+  for (const CallShape& call : calls()) {
     for (std::uint64_t seed = 1; seed <= 5; ++seed) {
       const auto inputs = generate_inputs(op, call, Fill::random, DType::float32, seed);
       const auto values = outputs<float>(op, inputs, call.attributes);
@@ -64,7 +64,7 @@ TEST_P(EveryOperator, Float32IsWithinItsBoundOfFloat64) {
 // The error that a proof takes its own float64 arithmetic to have.
 TEST_P(EveryOperator, OwnErrorsCoverTheTruth) {
   const ErrorModel own{.unit_roundoff = 0x1p-53, .min_subnormal = 0x1p-1074, .own = true};
-  for (const Call& call : calls()) {
+  for (const CallShape& call : calls()) {
     for (std::uint64_t seed = 1; seed <= 5; ++seed) {
       const auto inputs = generate_inputs(op, call, Fill::random, DType::float32, seed);
       const auto truths = outputs<Truth>(op, inputs, call.attributes);
@@ -85,7 +85,7 @@ TEST_P(EveryOperator, OwnErrorsCoverTheTruth) {
 
 // Certified values are the truth rounded to float32, once; every one of them is proved but for ties.
 TEST_P(EveryOperator, CertifiedIsCorrectlyRounded) {
-  for (const Call& call : calls()) {
+  for (const CallShape& call : calls()) {
     const auto inputs = generate_inputs(op, call, Fill::random, DType::float32, 6);
     const auto truths = outputs<Truth>(op, inputs, call.attributes);
     for (const CertifiedTensor& output : compute_certified(op, inputs, call.attributes)) {
@@ -118,7 +118,7 @@ TEST_P(EveryOperator, CertifiedIsCorrectlyRounded) {
 
 TEST_P(EveryOperator, ExactFillNeedsNoTolerance) {
   if (op.exact_fill == ExactFill::none) GTEST_SKIP() << op.name << " declares no exact fill";
-  for (Call call : calls()) {
+  for (CallShape call : calls()) {
     for (std::uint64_t seed = 1; seed <= 3; ++seed) {
       const auto inputs = generate_inputs(op, call, Fill::integer, DType::float32, seed);
       const auto truths = outputs<Truth>(op, inputs, call.attributes);

@@ -43,10 +43,10 @@ TEST_P(EveryOperator, IsDeclaredSoundly) {
 // not.
 TEST_P(EveryOperator, EmptyAndSingleShapesGiveShapesOrAnError) {
   int empty = 0, single = 0;
-  for (const Call& call : calls()) {
+  for (const CallShape& call : calls()) {
     for (const auto& [letter, extents] : call.sizes) {
       for (const std::int64_t extent : {0, 1}) {
-        Call smaller = call;
+        CallShape smaller = call;
         smaller.sizes[letter] = Shape(extents.size(), extent);
         try {
           const auto inputs = generate_inputs(op, smaller, Fill::random, DType::float32, 1);
@@ -75,7 +75,7 @@ TEST_P(EveryOperator, EmptyAndSingleShapesGiveShapesOrAnError) {
 }
 
 TEST_P(EveryOperator, ExactOutputsAreTheSameAtEveryLevelAndOnlyTheyCountNoTerms) {
-  for (const Call& call : calls()) {
+  for (const CallShape& call : calls()) {
     const auto inputs = generate_inputs(op, call, Fill::random, DType::float32, 1);
     const std::vector<InputShape> shapes = shapes_of(inputs);
     const auto floats = outputs<float>(op, inputs, call.attributes);

@@ -7,7 +7,7 @@ TEST_P(EveryOperator, BackwardIsTheDerivativeOfForward) {
   if (!op.has_backward) GTEST_SKIP() << op.name << " declares no backward";
   // x of at most 11 significand bits + h is exact in float64.
   constexpr double h = 0x1p-40;
-  for (const Call& call : calls()) {
+  for (const CallShape& call : calls()) {
     std::vector<NamedTensor> inputs;
     for (const NamedTensor& input : generate_inputs(op, call, Fill::random, DType::bfloat16, 3)) {
       const bool index = !is_float(input.tensor.dtype());

@@ -6,7 +6,7 @@ namespace {
 // Every output element that feels a small change of an input must be NaN when the input is; where the input
 // also decides what goes where (sort, top-k, max), some element of that output must be.
 TEST_P(EveryOperator, NaNReachesEveryOutputThatDependsOnIt) {
-  for (const Call& call : calls()) {
+  for (const CallShape& call : calls()) {
     auto inputs = generate_inputs(op, call, Fill::random, DType::float32, 2);
     const auto before = outputs<double>(op, inputs, call.attributes);
     const bool chooses = std::ranges::any_of(
@@ -39,7 +39,7 @@ TEST_P(EveryOperator, InfinitiesGiveTheSameKindOfResultAtEveryLevel) {
   const auto kind = [](double v) {
     return std::isnan(v) ? "NaN" : v == infinity ? "inf" : v == -infinity ? "-inf" : "finite";
   };
-  for (const Call& call : calls()) {
+  for (const CallShape& call : calls()) {
     auto inputs = generate_inputs(op, call, Fill::random, DType::float32, 4);
     for (NamedTensor& input : inputs) {
       if (!is_float(input.tensor.dtype())) continue;
@@ -63,7 +63,7 @@ TEST_P(EveryOperator, InfinitiesGiveTheSameKindOfResultAtEveryLevel) {
 }
 
 TEST_P(EveryOperator, SpecialValuesNeverCrash) {
-  for (const Call& call : calls()) {
+  for (const CallShape& call : calls()) {
     for (std::uint64_t seed = 1; seed <= 5; ++seed) {
       const auto inputs = generate_inputs(op, call, Fill::special, DType::float32, seed);
       compute_golden(op, inputs, call.attributes, Level::report);

@@ -49,7 +49,7 @@ std::int64_t elements_before(const Shape& shape, std::size_t dim) {
 // (reshape).
 TEST_P(EveryOperator, DimsOfInputsAreDimsOfTheResult) {
   if (op.dims_in_result == nullptr) return;
-  for (const Call& call : calls()) {
+  for (const CallShape& call : calls()) {
     const auto inputs = generate_inputs(op, call, Fill::random, DType::float32, 1);
     const Shape y = compute_golden(op, inputs, call.attributes, Level::fp64).front().tensor.shape();
     for (const NamedTensor& input : inputs) {

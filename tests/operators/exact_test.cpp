@@ -68,7 +68,7 @@ TEST(Exact, IsTheTruthRoundedOnce) {
       {"linear", "N=7,K=50,M=9"}, {"grouped_matmul", "T=40,K=9,G=3,N=11"}, {"reduce_sum", "S=40x30"}};
   for (const auto& [name, sizes] : calls) {
     const Operator& op = find_operator(name);
-    const Call call = parse_call({sizes, name == "reduce_sum" ? "dims=[1]" : ""});
+    const CallShape call = parse_call({sizes, name == "reduce_sum" ? "dims=[1]" : ""});
     std::mt19937_64 random(1);
     auto inputs = generate_inputs(op, call, Fill::random, DType::float32, 1);
     for (NamedTensor& input : inputs) {
@@ -105,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(Operators, ExactOutputs, testing::ValuesIn(operators())
                          [](const auto& info) { return std::string(info.param->name); });
 
 TEST_P(ExactOutputs, AreThoseOfFloat64ButForTheRoundingOfSums) {
-  for (const Call& call : calls()) {
+  for (const CallShape& call : calls()) {
     const auto inputs = generate_inputs(op, call, Fill::random, DType::float32, 3);
     const auto golden = compute_golden(op, inputs, call.attributes, Level::fp64),
                exact = compute_exact(op, inputs, call.attributes);

@@ -57,7 +57,7 @@ TEST(Sgd, HasNoBufferWithoutMomentum) {
 }
 
 std::vector<NamedTensor> muon_inputs(std::int64_t rows, std::int64_t columns, std::uint64_t seed) {
-  const Call call{{{"M", {rows}}, {"N", {columns}}, {"T", {1}}}, {}, {"momentum_buffer"}};
+  const CallShape call{{{"M", {rows}}, {"N", {columns}}, {"T", {1}}}, {}, {"momentum_buffer"}};
   return generate_inputs(find_operator("muon"), call, Fill::random, DType::float32, seed);
 }
 

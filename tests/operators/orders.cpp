@@ -32,7 +32,7 @@ struct Extent {
   std::size_t index = 0;
 };
 
-Call lengthened(Call call, const Extent& extent, std::int64_t length) {
+CallShape lengthened(CallShape call, const Extent& extent, std::int64_t length) {
   call.sizes[extent.letter][extent.index] = length;
   return call;
 }
@@ -96,9 +96,9 @@ class Orders : public testing::TestWithParam<const Operator*> {
   }
 
   // Whether a sum gets longer with this extent, which the operator may not have alone.
-  bool accumulates_over(const Call& call, const Extent& extent) const {
+  bool accumulates_over(const CallShape& call, const Extent& extent) const {
     try {
-      const auto terms = [&](const Call& c) {
+      const auto terms = [&](const CallShape& c) {
         return terms_of_outputs(generate_inputs(op, c, Fill::random, DType::float32, 1), c.attributes, true);
       };
       return terms(lengthened(call, extent, 64)) > terms(call);
@@ -112,7 +112,7 @@ class Orders : public testing::TestWithParam<const Operator*> {
   }
 
   // A length for each seed, as likely between 1 and 2 as between 32768 and 65536.
-  void try_length(const Call& call, const Extent& extent, std::uint64_t seed) {
+  void try_length(const CallShape& call, const Extent& extent, std::uint64_t seed) {
     std::mt19937_64 generator(seed);
     const double exponent = std::uniform_real_distribution<double>(0, std::log2(longest))(generator);
     const std::int64_t length = std::llround(std::exp2(exponent));
@@ -135,9 +135,9 @@ class Orders : public testing::TestWithParam<const Operator*> {
 };
 
 TEST_P(Orders, AreNeverRejected) {
-  std::vector<std::pair<Call, Extent>> sums;
+  std::vector<std::pair<CallShape, Extent>> sums;
   for (const Example& example : op.examples) {
-    const Call call = parse_call(example);
+    const CallShape call = parse_call(example);
     for (const auto& [letter, extents] : call.sizes) {
       for (std::size_t i = 0; i < extents.size(); ++i) {
         if (accumulates_over(call, {letter, i})) sums.push_back({call, {letter, i}});

@@ -333,7 +333,7 @@ class SecondOpinion : public testing::TestWithParam<Opinion> {};
 TEST_P(SecondOpinion, AgreesWithinTheBoundsOfFloat64) {
   const Opinion& opinion = GetParam();
   const Operator& op = find_operator(opinion.op);
-  const Call call = parse_call({opinion.sizes, opinion.attributes, opinion.leave_out});
+  const CallShape call = parse_call({opinion.sizes, opinion.attributes, opinion.leave_out});
   for (const std::uint64_t seed : {1, 2, 3}) {
     const auto inputs = generate_inputs(op, call, Fill::random, DType::float64, seed);
     const auto golden = compute_golden(op, inputs, call.attributes, Level::fp64);

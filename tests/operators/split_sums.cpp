@@ -124,7 +124,7 @@ Tensor random_tensor(const Shape& shape, int spread, std::mt19937_64& random) {
 
 SplitCall make_call(const Split& split, std::mt19937_64& random) {
   const Operator& op = find_operator(split.op);
-  const Call call = parse_call({split.sizes, split.attributes, split.leave_out});
+  const CallShape call = parse_call({split.sizes, split.attributes, split.leave_out});
   SplitCall made;
   made.whole = {generate_inputs(op, call, Fill::random, DType::float32, random()), call.attributes};
   constexpr int spreads[] = {1, 8, 30, 100};

@@ -22,7 +22,7 @@ struct CheckVerb {
   std::vector<std::string> tolerances = {"derived"};
   std::string level = "fp64";
   std::string accumulator, intermediate;
-  bool prove = false;
+  bool whole = false, prove = false;
   int threads = 0;  ///< 0: one per core
   OutputOptions output;
 };
@@ -37,6 +37,8 @@ void declare(CheckVerb& verb, Options& options) {
                  "derived (default), another policy or a .toml file; the first decides");
   options.option("--level", verb.level, "of the golden values: report (float32), fp64 or certified");
   add_device(options, verb.accumulator, verb.intermediate);
+  options.flag("--whole", verb.whole,
+               "fail a common factor of all elements, too, that each bound has room for");
   options.flag("--prove", verb.prove, "show that the gate can fail: injected faults must be rejected");
   add_dtype_hint(options, verb.dtype_hint, "--actual arrays whose file cannot say it");
   add_only(options, verb.only, "outputs");
@@ -55,6 +57,7 @@ int run(const CheckVerb& verb, const Options& given) {
   if (!verb.accumulator.empty()) parse_accumulator(verb.accumulator);
   options.accumulator = verb.accumulator;
   options.intermediate = parse_dtype_option("--intermediate", verb.intermediate);
+  options.whole = verb.whole;
   options.prove = verb.prove;
   if (!verb.actual.empty()) options.actual = verb.actual;
   options.dtype_hint = parse_dtype_option("--dtype-hint", verb.dtype_hint);

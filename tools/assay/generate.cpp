@@ -26,10 +26,10 @@ struct GenerateVerb {
 
 // The operator's first example that has all extents the user gives: it fills in the others, and says which
 // optional inputs go together.
-Call starting_from(const Operator& op, const std::vector<std::string>& sizes, std::string& shown) {
+CallShape starting_from(const Operator& op, const std::vector<std::string>& sizes, std::string& shown) {
   std::set<std::string> letters;
   for (const Example& example : op.examples) {
-    Call call = parse_call(example);
+    CallShape call = parse_call(example);
     const auto has = [&](const std::string& size) {
       letters.insert(size.substr(0, size.find('=')));
       return call.sizes.contains(size.substr(0, size.find('=')));
@@ -46,16 +46,16 @@ Call starting_from(const Operator& op, const std::vector<std::string>& sizes, st
               fmt::join(letters, ", "), fmt::join(known, ", "), op.name);
 }
 
-void overwrite(Call& call, const Operator& op, const GenerateVerb& verb) {
+void overwrite(CallShape& call, const Operator& op, const GenerateVerb& verb) {
   for (const std::string& size : verb.sizes) {
     if (size.find('=') == std::string::npos) {
       throw Error("'{}': expected an extent like K=4096 or N=2x3", size);
     }
-    const Call given = parse_call({size});
+    const CallShape given = parse_call({size});
     for (const auto& [letter, extents] : given.sizes) call.sizes[letter] = extents;
   }
   for (const std::string& text : verb.attributes) {
-    const Call given = parse_call({"", text});
+    const CallShape given = parse_call({"", text});
     for (const auto& [name, value] : given.attributes.values()) call.attributes.set(name, value);
   }
   if (verb.leave_out.empty()) return;
@@ -100,7 +100,7 @@ int run(const GenerateVerb& verb, const Options&) {
   }
   expect_new_folder(verb.output);
   std::string example;
-  Call call = starting_from(op, verb.sizes, example);
+  CallShape call = starting_from(op, verb.sizes, example);
   overwrite(call, op, verb);
 
   NewCase made{&op, fmt::format("{}_seed{}", verb.fill, verb.seed), call.attributes, {}, {}, verb.golden};

@@ -9,37 +9,37 @@
 namespace assay {
 namespace {
 
-struct Candidate {
+struct FaultCandidate {
   StepFault fault;
   std::int64_t votes = 0;
 };
 
 // At each step, the most frequent first.
-std::vector<Candidate> candidates_of(const RecordedSteps& recorded, const std::vector<JudgedStep>& judged,
-                                     std::int64_t step) {
-  std::map<std::pair<Cause, std::string>, Candidate> all;
+std::vector<FaultCandidate> candidates_of(const RecordedSteps& recorded,
+                                          const std::vector<JudgedStep>& judged, std::int64_t step) {
+  std::map<std::pair<Cause, std::string>, FaultCandidate> all;
   for (std::size_t i = 0; i < judged.size(); ++i) {
     if (recorded.steps[i].step != step) continue;
     for (const JudgedStage* stage : {&judged[i].first, &judged[i].second, &judged[i].update}) {
       if (!stage->fault || !stage->fault->alternative) continue;
-      Candidate& c = all[{stage->fault->cause, stage->fault->key}];
+      FaultCandidate& c = all[{stage->fault->cause, stage->fault->key}];
       if (c.votes++ == 0) c.fault = *stage->fault;
     }
   }
-  std::vector<Candidate> found;
+  std::vector<FaultCandidate> found;
   for (auto& [key, c] : all) found.push_back(std::move(c));
   // Moments come before the update, which is made of them.
-  const auto order = [](const Candidate& c) {
+  const auto order = [](const FaultCandidate& c) {
     return std::pair(c.fault.cause == Cause::betas ? 0 : 1, -c.votes);
   };
   std::ranges::stable_sort(found, {}, order);
   return found;
 }
 
-void settle(const ParameterStep& s, const ReferenceRule& r, const std::vector<Candidate>& candidates,
+void settle(const ParameterStep& s, const ReferenceRule& r, const std::vector<FaultCandidate>& candidates,
             JudgedStage& update) {
   if (!update.is_wrong()) return;
-  for (const Candidate& c : candidates) {
+  for (const FaultCandidate& c : candidates) {
     const bool own = update.fault && update.fault->cause == c.fault.cause && update.fault->key == c.fault.key;
     if (own) return;
     if (takes_rule(s, r, c.fault, update)) return;
@@ -56,7 +56,7 @@ UpdateForm AlternativeRule::update_form(const ReferenceRule& r, const ParameterS
 }
 
 void agree(const RecordedSteps& recorded, const ReferenceRule& rule, std::vector<JudgedStep>& judged) {
-  std::map<std::int64_t, std::vector<Candidate>> by_step;
+  std::map<std::int64_t, std::vector<FaultCandidate>> by_step;
   for (const ParameterStep& s : recorded.steps) {
     if (!by_step.contains(s.step)) by_step[s.step] = candidates_of(recorded, judged, s.step);
   }

@@ -16,15 +16,15 @@ Tensor even_groups(std::int64_t rows, std::int64_t groups) {
 
 }  // namespace
 
-std::vector<Call> forward_calls(const Model& model, const Batch& batch) {
+std::vector<ModuleCall> forward_calls(const Model& model, const Batch& batch) {
   ShapeMachine machine(Mesh({}, 0));
   forward(machine, model, batch, whole(model));
   std::map<std::size_t, std::string> parameter_of;
   for (const Machine::NamedParameter& p : machine.parameters()) parameter_of[p.value.id] = p.name;
-  std::vector<Call> calls;
+  std::vector<ModuleCall> calls;
   for (const Machine::Node& node : machine.nodes()) {
     if (node.is_inside()) continue;
-    Call call = {node.module, node.op, {}, node.attributes};
+    ModuleCall call = {node.module, node.op, {}, node.attributes};
     for (const NamedValue& x : node.inputs) {
       const auto known = parameter_of.find(x.value.id);
       call.inputs.push_back({x.name, x.value.shape, known == parameter_of.end() ? "" : known->second});
@@ -36,7 +36,7 @@ std::vector<Call> forward_calls(const Model& model, const Batch& batch) {
 
 std::vector<Parameter> parameters(const Model& model) {
   std::vector<Parameter> all;
-  for (const Call& call : forward_calls(model, {})) {
+  for (const ModuleCall& call : forward_calls(model, {})) {
     for (const CallInput& input : call.inputs) {
       if (input.parameter.empty()) continue;
       const std::int64_t size = element_count(input.shape);
@@ -56,7 +56,7 @@ std::vector<Parameter> parameters(const Model& model) {
   return all;
 }
 
-std::vector<Accumulation> accumulations(const Call& call) {
+std::vector<Accumulation> accumulations(const ModuleCall& call) {
   std::vector<InputShape> inputs;
   Tensor groups;
   for (const CallInput& input : call.inputs) {

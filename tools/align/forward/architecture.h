@@ -16,7 +16,7 @@ struct CallInput {
   Shape shape;
   std::string parameter;
 };
-struct Call {
+struct ModuleCall {
   std::string module;
   const Operator* op = nullptr;
   std::vector<CallInput> inputs;
@@ -24,7 +24,7 @@ struct Call {
 };
 
 /// The forward pass of a micro-batch on a single device, in order.
-std::vector<Call> forward_calls(const Model&, const Batch&);
+std::vector<ModuleCall> forward_calls(const Model&, const Batch&);
 
 struct Parameter {
   std::string name;  ///< as in Machine::parameter
@@ -42,6 +42,6 @@ struct Accumulation {
   std::string output;
   std::int64_t count;
 };
-std::vector<Accumulation> accumulations(const Call&);
+std::vector<Accumulation> accumulations(const ModuleCall&);
 
 }  // namespace assay::align

@@ -132,7 +132,7 @@ std::string describe(const Model& model, const Description& d) {
   for (const Parameter& p : all)
     list.add(p.name, fmt::format("{:<20} {}", shape_text(p.shape), count_text(p.size)));
   Folded calls;
-  for (const Call& call : forward_calls(model, d.batch)) {
+  for (const ModuleCall& call : forward_calls(model, d.batch)) {
     std::string outputs;
     for (const Accumulation& a : accumulations(call))
       outputs += fmt::format("  {} {} {}", a.output, a.count, tolerance(d.policy.find(d.dtype, a.count)));

@@ -12,7 +12,7 @@ constexpr const char *router = "router_topk", *choice = "choice of experts (outp
 
 GivenRouting::GivenRouting(const std::string& path, const Model& model, const Batches& batches)
     : given_(path) {
-  for (const Call& call : forward_calls(model, {})) {
+  for (const ModuleCall& call : forward_calls(model, {})) {
     if (call.op == nullptr || call.op->name != router) continue;
     const auto [at, is_new] = routers_.try_emplace(call.module, given_, [&](const LogicalTensor& t) {
       return t.id.module == call.module && t.id.slot == "output" && t.id.arg == "index" && t.op == router;

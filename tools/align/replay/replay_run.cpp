@@ -21,7 +21,7 @@ namespace {
 // Neither a tensor nor the scores of an attention may be larger: a step keeps some hundred of them.
 void check_size(const Model& model, const Batch& batch) {
   constexpr std::int64_t most = std::int64_t{1} << 27;
-  for (const Call& call : forward_calls(model, batch)) {
+  for (const ModuleCall& call : forward_calls(model, batch)) {
     for (const CallInput& input : call.inputs) {
       const bool scores = call.op->name == "attention" && input.arg == "q";
       const std::int64_t size = scores ? element_count(input.shape) / input.shape.back() * batch.length

@@ -1,4 +1,4 @@
-#include "assay/compare/calls/judged_call.h"
+#include "assay/compare/calls/call.h"
 
 #include <algorithm>
 #include <cmath>
@@ -53,8 +53,16 @@ Tensor scale_of(const Tensor& weight, CallVariant::Weight how) {
 
 }  // namespace
 
-JudgedCall::JudgedCall(const Dump& dump, std::vector<RecordedCall> calls, Tensor result, std::int64_t worst)
-    : result_(std::move(result)) {
+Device Device::of(DType result) {
+  return {.arithmetic = result == DType::float64 ? DType::float64 : DType::float32};
+}
+
+double Device::stored_roundoff() const {
+  return unit_roundoff(intermediate.value_or(arithmetic));
+}
+
+Call::Call(const Dump& dump, std::vector<RecordedCall> calls, Tensor result, std::int64_t worst)
+    : result_(std::move(result)), device_(Device::of(result_.dtype())) {
   for (RecordedCall& recorded : calls) {
     Summand summand{recorded.op, std::move(recorded.output), {}};
     for (const RecordedCall::Input& input : recorded.inputs) {
@@ -73,10 +81,11 @@ JudgedCall::JudgedCall(const Dump& dump, std::vector<RecordedCall> calls, Tensor
     }
     summands_.push_back(std::move(summand));
   }
+  device_.intermediate = narrowest();
   sample_rows(worst);
 }
 
-void JudgedCall::sample_rows(std::int64_t worst) {
+void Call::sample_rows(std::int64_t worst) {
   if (summands_.size() != 1 || work() <= enough_work) return;
   Summand& summand = summands_.front();
   if (summand.op->rows != Rows::apart) return;
@@ -110,21 +119,13 @@ void JudgedCall::sample_rows(std::int64_t worst) {
   result_ = some_rows(result_);
 }
 
-double JudgedCall::coarsest_roundoff() const {
-  double coarsest = unit_roundoff(result_.dtype());
-  for (const Summand& summand : summands_) {
-    for (const NamedTensor& input : summand.inputs) {
-      if (is_float(input.tensor.dtype())) coarsest = std::max(coarsest, unit_roundoff(input.tensor.dtype()));
-    }
-  }
-  return coarsest;
+Call::Call(const Operator& op, std::vector<NamedTensor> inputs, std::string output, Tensor result,
+           Device device)
+    : result_(std::move(result)), device_(std::move(device)) {
+  summands_.push_back({&op, std::move(output), std::move(inputs)});
 }
 
-DType JudgedCall::arithmetic() const {
-  return result_.dtype() == DType::float64 ? DType::float64 : DType::float32;
-}
-
-double JudgedCall::work() const {
+double Call::work() const {
   double work = 0;
   for (const Summand& summand : summands_) {
     double count = 1;
@@ -139,8 +140,8 @@ double JudgedCall::work() const {
   return work;
 }
 
-std::vector<NamedTensor> JudgedCall::inputs_of(const Summand& summand, const CallVariant& variant,
-                                               const Arithmetic& how) const {
+std::vector<NamedTensor> Call::inputs_of(const Summand& summand, const CallVariant& variant,
+                                         const Arithmetic& how) const {
   std::vector<NamedTensor> inputs = summand.inputs;
   for (NamedTensor& input : inputs) {
     if (input.name == summand.op->gain && variant.weight != CallVariant::Weight::as_recorded)
@@ -152,13 +153,13 @@ std::vector<NamedTensor> JudgedCall::inputs_of(const Summand& summand, const Cal
   return inputs;
 }
 
-Attributes JudgedCall::attributes_of(const Summand& summand, const CallVariant& variant) {
+Attributes Call::attributes_of(const Summand& summand, const CallVariant& variant) {
   Attributes attributes = variant.attributes;
   for (const auto& [name, value] : summand.inferred.values()) attributes.set(name, value);
   return attributes;
 }
 
-std::optional<NewCase> JudgedCall::as_case(const CallVariant& variant) const {
+std::optional<NewCase> Call::as_case(const CallVariant& variant) const {
   if (summands_.size() != 1 || variant.fp8) return {};
   const Summand& summand = summands_.front();
   return NewCase{.op = summand.op,
@@ -169,19 +170,20 @@ std::optional<NewCase> JudgedCall::as_case(const CallVariant& variant) const {
                  .with_outputs = true};
 }
 
-std::optional<DType> JudgedCall::intermediate() const {
-  std::optional<DType> coarsest;
+// Of the result and all inputs; nothing if none is coarser than the arithmetic.
+std::optional<DType> Call::narrowest() const {
+  std::optional<DType> narrowest;
   const auto see = [&](DType d) {
-    if (is_float(d) && unit_roundoff(d) > unit_roundoff(coarsest.value_or(arithmetic()))) coarsest = d;
+    if (is_float(d) && unit_roundoff(d) > unit_roundoff(narrowest.value_or(arithmetic()))) narrowest = d;
   };
   see(result_.dtype());
   for (const Summand& summand : summands_) {
     for (const NamedTensor& input : summand.inputs) see(input.tensor.dtype());
   }
-  return coarsest;
+  return narrowest;
 }
 
-std::vector<Tensor> JudgedCall::golden(const CallVariant& variant, const Arithmetic& how) const {
+std::vector<Tensor> Call::golden(const CallVariant& variant, const Arithmetic& how) const {
   const SummationScope scope(how.sums);
   const Shape expected = permuted(result_, variant.permutation).shape();
   std::vector<Tensor> parts;
@@ -194,11 +196,11 @@ std::vector<Tensor> JudgedCall::golden(const CallVariant& variant, const Arithme
   return parts;
 }
 
-std::vector<double> JudgedCall::golden_values(const CallVariant& variant, const Arithmetic& how) const {
+std::vector<double> Call::golden_values(const CallVariant& variant, const Arithmetic& how) const {
   return sum_of(golden(variant, how));
 }
 
-std::vector<Arithmetic> JudgedCall::admissible_arithmetics(const CallVariant& variant) const {
+std::vector<Arithmetic> Call::admissible_arithmetics(const CallVariant& variant) const {
   if (variant.fp8) {
     const bool has_ranks = std::ranges::any_of(summands_, [](const Summand& c) { return !c.cuts.empty(); });
     if (!has_ranks || summands_.front().output != "grad_w") return {};
@@ -217,7 +219,7 @@ std::vector<Arithmetic> JudgedCall::admissible_arithmetics(const CallVariant& va
   return {{.inputs = narrowest}};
 }
 
-std::optional<ScaleError> JudgedCall::scale(const CallVariant& variant, const Compared& c) const {
+std::optional<ScaleError> Call::scale(const CallVariant& variant, const Compared& c) const {
   const Tensor& actual = c.actual;
   const std::vector<double> values = actual.values(), golden = c.golden.values();
   ScaleTest test;
@@ -231,7 +233,15 @@ std::optional<ScaleError> JudgedCall::scale(const CallVariant& variant, const Co
                                      complete_attributes(*summand.op, attributes_of(summand, variant)));
   test.unit_roundoff = unit_roundoff(arithmetic());
   test.stored_roundoff = unit_roundoff(result_.dtype());
-  test.may_truncate = coarsest_roundoff() > unit_roundoff(DType::float32);
+  const std::optional<DType> of_products = narrowest();
+  test.may_truncate = of_products && unit_roundoff(*of_products) > unit_roundoff(DType::float32);
+  if (!device_.accumulator.empty()) {
+    const Accumulator a = parse_accumulator(device_.accumulator);
+    const double step =
+        a.fused > 0 ? std::ldexp(1, -std::min(a.fraction_bits, a.result_bits)) : a.unit_roundoff;
+    test.unit_roundoff = std::max(test.unit_roundoff, step);
+    test.may_truncate = test.may_truncate || a.truncates || a.fused > 0;
+  }
   std::vector<std::int64_t> units;
   if (op().shared_roundings != nullptr)
     units = op().shared_roundings(actual.shape(), complete_attributes(op(), variant.attributes));
@@ -250,8 +260,8 @@ bool trades_at_most_one(std::span<const double> actual, std::span<const double> 
 
 // The first index that is not the golden one, -1 if there is none. A row may choose either of two whose
 // scores are as near to each other as roundings can move them.
-std::int64_t JudgedCall::first_wrong_index(const CallVariant& variant, const std::vector<double>& actual,
-                                           const std::vector<double>& golden) const {
+std::int64_t Call::first_wrong_index(const CallVariant& variant, const std::vector<double>& actual,
+                                     const std::vector<double>& golden) const {
   std::vector<double> gap, within;
   const Summand& summand = summands_.front();
   const std::string_view of_gap = output_arg(*summand.op, summand.output).gap;
@@ -275,8 +285,7 @@ std::int64_t JudgedCall::first_wrong_index(const CallVariant& variant, const std
   return -1;
 }
 
-std::optional<JudgedCall::Compared> JudgedCall::compare(const CallVariant& variant,
-                                                        const Arithmetic& how) const {
+std::optional<Call::Compared> Call::compare(const CallVariant& variant, const Arithmetic& how) const {
   Compared c;
   c.actual = permuted(result_, variant.permutation);
   try {
@@ -299,12 +308,12 @@ std::optional<JudgedCall::Compared> JudgedCall::compare(const CallVariant& varia
   }
 }
 
-std::optional<double> JudgedCall::ratio(const CallVariant& variant, const Arithmetic& how) const {
+std::optional<double> Call::ratio(const CallVariant& variant, const Arithmetic& how) const {
   const std::optional<Compared> compared = compare(variant, how);
   return compared ? std::optional(compared->ratio) : std::nullopt;
 }
 
-bool JudgedCall::may_fit(const CallVariant& variant, const Arithmetic& how) const {
+bool Call::may_fit(const CallVariant& variant, const Arithmetic& how) const {
   constexpr double far = 0.1;  // relative L2
   try {
     const Tensor actual = permuted(result_, variant.permutation);

@@ -2,61 +2,73 @@
 #include <algorithm>
 #include <cmath>
 
-#include "assay/compare/calls/judged_call.h"
+#include "assay/compare/calls/call.h"
 #include "assay/golden/bound.h"
 
 namespace assay {
 
-double JudgedCall::stored() const {
-  // A result in float32 of bfloat16 inputs may have been stored as bfloat16 first (main gradients).
-  return std::max(unit_roundoff(arithmetic()), coarsest_roundoff());
-}
-
 // Of each call, before its result is stored.
-std::vector<std::vector<double>> JudgedCall::device_errors(const CallVariant& variant) const {
+std::vector<std::vector<double>> Call::device_errors(const CallVariant& variant) const {
   ErrorModel device{unit_roundoff(arithmetic()), min_subnormal(arithmetic())};
-  const bool is_narrow = stored() > unit_roundoff(arithmetic());
-  if (is_narrow) device.stored_roundoff = stored();
+  if (!device_.accumulator.empty()) device.accumulator = parse_accumulator(device_.accumulator);
+  const double stored = device_.stored_roundoff();
+  const bool is_narrow = device_.intermediate.has_value();
+  if (is_narrow) device.stored_roundoff = stored;
   std::vector<std::vector<double>> errors;
   for (const Summand& summand : summands_) {
     const auto bound = compute_bound(*summand.op, inputs_of(summand, variant, {}),
                                      attributes_of(summand, variant), device, summand.output);
     errors.push_back(output_named(bound, summand.output).values());
     // One call in float32 has its parts in the order of its sum, which is any order.
-    if (is_narrow || summands_.size() > 1) allow_partial_sums(summand, variant, stored(), errors.back());
+    if (is_narrow || summands_.size() > 1) allow_partial_sums(summand, variant, stored, errors.back());
   }
   return errors;
 }
 
 // Inputs and sums that are rounded otherwise hardly change what a device may lose before it stores the
 // result.
-std::vector<double> JudgedCall::allowed(const CallVariant& variant, const std::vector<Tensor>& parts,
-                                        const std::vector<double>& values) const {
+std::vector<double> Call::allowed(const CallVariant& variant, const std::vector<Tensor>& parts,
+                                  const std::vector<double>& values,
+                                  std::span<const double> golden_error) const {
   if (device_errors_.empty() || errors_of_ != variant.text) device_errors_ = device_errors(variant);
   errors_of_ = variant.text;
   const DType dtype = result_.dtype();
-  const bool is_narrow = stored() > unit_roundoff(arithmetic());
+  const double stored = device_.stored_roundoff();
+  const bool is_narrow = device_.intermediate.has_value();
   std::vector<double> allowed(values.size(), 0);
   for (std::size_t c = 0; c < summands_.size(); ++c) {
     const Summand& summand = summands_[c];
     const std::vector<double> part = parts[c].values(), &error = device_errors_[c];
-    // Parts are stored and added up in any order; a bias is added to a product that was stored.
+    // Parts are stored and added up in any order; a bias is added to a product that was stored narrow.
     const auto additions = static_cast<double>(summands_.size() - 1);
     const Tensor* b = summand.output == "y" ? find_tensor(summand.inputs, "b") : nullptr;
     const std::vector<double> bias = b != nullptr ? b->values() : std::vector<double>();
     for (std::size_t i = 0; i < part.size(); ++i) {
-      allowed[i] += error[i] + (additions + (is_narrow ? 1 : 0)) * stored() * std::abs(part[i]);
-      if (!bias.empty()) allowed[i] += stored() * (std::abs(part[i]) + std::abs(bias[i % bias.size()]));
+      allowed[i] += error[i] + (additions + (is_narrow ? 1 : 0)) * stored * std::abs(part[i]);
+      if (is_narrow && !bias.empty())
+        allowed[i] += stored * (std::abs(part[i]) + std::abs(bias[i % bias.size()]));
     }
   }
   // The golden values are float64 of the same computation, with an error of that share of the bound.
   const double own = 1 + 0x1p-53 / unit_roundoff(arithmetic());
   for (std::size_t i = 0; i < allowed.size(); ++i) {
-    allowed[i] *= own;
+    if (golden_error.empty())
+      allowed[i] *= own;
+    else
+      allowed[i] += golden_error[i];
     if (unit_roundoff(dtype) > unit_roundoff(arithmetic()))
       allowed[i] += unit_roundoff(dtype) * (std::abs(values[i]) + allowed[i]) + min_subnormal(dtype) / 2;
   }
   return allowed;
+}
+
+std::vector<double> Call::allowed(const CallVariant& variant, const Tensor& golden,
+                                  std::span<const double> golden_error) const {
+  return allowed(variant, {golden}, golden.values(), golden_error);
+}
+
+void Call::take_result(Tensor result) {
+  result_ = std::move(result);
 }
 
 // R ranks each add up their part p_r of a sum, store it in the dtype in which it is sent, and it is stored
@@ -64,8 +76,8 @@ std::vector<double> JudgedCall::allowed(const CallVariant& variant, const std::v
 // (docs/semantics.md E: (n_extra + n_wire) u sum |terms|). The parts are computed from inputs that are 0
 // elsewhere. Where no input has the sum's terms apart (the gradient of queries, whose keys lie on several
 // ranks), the terms were stored themselves, so that the error has u sum |terms| >= u sum |p_r| in it already.
-void JudgedCall::allow_partial_sums(const Summand& summand, const CallVariant& variant, double stored,
-                                    std::span<double> error) const {
+void Call::allow_partial_sums(const Summand& summand, const CallVariant& variant, double stored,
+                              std::span<double> error) const {
   for (const SharedSum& sum : summand.shared) {
     // Each rank may have added up its parts of all calls before.
     const auto ranks = static_cast<double>(sum.parts.size() + summands_.size() - 1);

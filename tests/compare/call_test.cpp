@@ -1,4 +1,4 @@
-#include "assay/compare/calls/judged_call.h"
+#include "assay/compare/calls/call.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 #include "recorded_pair.h"
 
-namespace assay::judged_call_test {
+namespace assay::call_test {
 namespace {
 
 // y = rms_norm(x) with weights of one, and one element of it that is off.
@@ -33,15 +33,15 @@ struct RecordedNorm {
     return &*std::ranges::find_if(tensors, [&](const LogicalTensor& t) { return t.id.module == module; });
   }
 
-  JudgedCall call(std::int64_t worst) const {
+  Call call(std::int64_t worst) const {
     const RecordedCall recorded{
         &find_operator("rms_norm"), "y", {{"x", tensor("x")}, {"weight", tensor("weight")}}};
-    return JudgedCall(dump, {recorded}, merge(dump, *tensor("y")).tensor.whole(), worst);
+    return Call(dump, {recorded}, merge(dump, *tensor("y")).tensor.whole(), worst);
   }
 };
 
 // Work of some 300 * 256^2 terms is above what is judged whole: rows are left out, but never the worst.
-TEST(JudgedCall, TheRowOfTheWorstElementIsJudged) {
+TEST(Call, TheRowOfTheWorstElementIsJudged) {
   constexpr std::int64_t rows = 300;
   for (const std::int64_t row : {std::int64_t{0}, std::int64_t{1}, std::int64_t{150}, rows - 2, rows - 1}) {
     const std::int64_t fault = row * RecordedNorm::columns + 7;
@@ -51,8 +51,8 @@ TEST(JudgedCall, TheRowOfTheWorstElementIsJudged) {
   }
 }
 
-TEST(JudgedCall, ALargeResultIsJudgedInSomeRowsOnly) {
-  const JudgedCall large = RecordedNorm(3000, 0).call(0), small = RecordedNorm(100, 0).call(0);
+TEST(Call, ALargeResultIsJudgedInSomeRowsOnly) {
+  const Call large = RecordedNorm(3000, 0).call(0), small = RecordedNorm(100, 0).call(0);
   EXPECT_LE(large.work(), 0x1p24);
   EXPECT_GT(large.work(), small.work());
 }
@@ -72,10 +72,10 @@ std::optional<double> ratio_of_unpermute(const std::vector<std::int64_t>& places
   const RecordedCall recorded{&find_operator("moe_unpermute"),
                               "y",
                               {{"expert_out", tensor("rows")}, {"sorted_index", tensor("places")}}};
-  return JudgedCall(dump, {recorded}, merge(dump, *tensor("y")).tensor.whole(), 0).ratio({});
+  return Call(dump, {recorded}, merge(dump, *tensor("y")).tensor.whole(), 0).ratio({});
 }
 
-TEST(JudgedCall, ExpertsThatWeighTheirRowsNeedNoWeightsBehindThem) {
+TEST(Call, ExpertsThatWeighTheirRowsNeedNoWeightsBehindThem) {
   const Tensor rows = Tensor::from_values(DType::float32, {6, 1}, Values{1, 2, 4, 8, 16, 32});
   const Tensor y = Tensor::from_values(DType::float32, {3, 1}, Values{1 + 8, 2 + 16, 4 + 32});
   EXPECT_EQ(ratio_of_unpermute({0, 2, 4, 1, 3, 5}, rows, y), 0);
@@ -85,7 +85,7 @@ TEST(JudgedCall, ExpertsThatWeighTheirRowsNeedNoWeightsBehindThem) {
   EXPECT_EQ(ratio_of_unpermute({0, 2, 4, -1, 3, -1}, rows, kept), 0);
 }
 
-TEST(JudgedCall, OfManyRowsOfExpertsNoneIsLeftOut) {
+TEST(Call, OfManyRowsOfExpertsNoneIsLeftOut) {
   constexpr std::int64_t tokens = 3000, width = 2048;
   std::vector<std::int64_t> places;
   for (std::int64_t place = 2 * tokens; place-- > 0;) places.push_back(place);
@@ -100,4 +100,4 @@ TEST(JudgedCall, OfManyRowsOfExpertsNoneIsLeftOut) {
 }
 
 }  // namespace
-}  // namespace assay::judged_call_test
+}  // namespace assay::call_test

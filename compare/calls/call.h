@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,14 +14,30 @@
 
 namespace assay {
 
-/// A recorded result and the call that made it, with the inputs that the same dump recorded. A gradient of
-/// several micro-batches is the sum of several calls. Of a large result whose rows depend on single rows of
-/// the inputs, some rows are judged instead of all.
-class JudgedCall {
+/// How a correct kernel computes a result, before it stores it.
+struct Device {
+  DType arithmetic = DType::float32;
+  std::string accumulator = {};            ///< of sums, as parse_accumulator reads it; "": like all else
+  std::optional<DType> intermediate = {};  ///< the dtype in which results between steps may be kept
+  auto operator<=>(const Device&) const = default;
+
+  /// float64 of a float64 result; others are computed in float32.
+  static Device of(DType result);
+  double stored_roundoff() const;  ///< the unit roundoff of results between steps
+};
+
+/// A result and the call that made it: of a dump, with the inputs that the same dump recorded, or of a case.
+/// A recorded gradient of several micro-batches is the sum of several calls. Of a large recorded result whose
+/// rows depend on single rows of the inputs, some rows are judged instead of all.
+class Call {
  public:
-  /// Reads the inputs. Throws Error if one of them cannot be read or has no values.
+  /// Reads the inputs. Throws Error if one of them cannot be read or has no values. A device may keep results
+  /// between steps in the narrowest dtype of the call: a float32 result of bfloat16 inputs may have been
+  /// stored as bfloat16 first (main gradients).
   /// @param worst  flat index of the element with the largest error; its row is always judged
-  JudgedCall(const Dump&, std::vector<RecordedCall>, Tensor result, std::int64_t worst);
+  Call(const Dump&, std::vector<RecordedCall>, Tensor result, std::int64_t worst);
+  /// A result with all that it was made from; variants state the attributes.
+  Call(const Operator&, std::vector<NamedTensor> inputs, std::string output, Tensor result, Device);
 
   /// A recorded result and the golden result of the same inputs.
   struct Compared {
@@ -55,8 +72,9 @@ class JudgedCall {
   bool may_fit(const CallVariant&, const Arithmetic& = {}) const;
 
   /// Returns variants with the value of the attribute that is solved by bisection which fits the recorded
-  /// result best, to 1, 2, 3 and 6 digits. Empty if the operator has none, and outside of its range.
-  std::vector<CallVariant> with_bisected() const;
+  /// result best, to 1, 2, 3 and 6 digits, all else as in `from`. Empty if the operator has none, and outside
+  /// of its range.
+  std::vector<CallVariant> with_bisected(const CallVariant& from) const;
   /// Returns variants with the factor that fits best, in the same digits. Empty if the operator has none.
   std::vector<CallVariant> with_factor() const;
   /// Returns variants with the values that the operator lists for this call.
@@ -76,8 +94,14 @@ class JudgedCall {
   /// Returns the call as an operator case, with the recorded result as its output and without a name. Nothing
   /// for a sum of several calls, and for operands that were rounded to fp8 blocks first.
   std::optional<NewCase> as_case(const CallVariant&) const;
-  /// The dtype in which the result may have been kept between steps; nothing if that is the arithmetic's own.
-  std::optional<DType> intermediate() const;
+  const Device& device() const { return device_; }
+
+  /// The allowed error of each element, were these the golden values.
+  /// @param golden_error  of the golden values themselves; empty: they are float64 of the same computation
+  std::vector<double> allowed(const CallVariant&, const Tensor& golden,
+                              std::span<const double> golden_error) const;
+  /// Puts another result in the place of the judged one, of its shape and dtype.
+  void take_result(Tensor);
 
   /// Whether some rows are judged instead of all.
   bool is_sampled() const { return is_sampled_; }
@@ -97,25 +121,26 @@ class JudgedCall {
     Attributes inferred = {};            ///< those that shapes and index data tell
   };
   void sample_rows(std::int64_t worst);
-  DType arithmetic() const;
+  DType arithmetic() const { return device_.arithmetic; }
+  std::optional<DType> narrowest() const;
   std::vector<NamedTensor> inputs_of(const Summand&, const CallVariant&, const Arithmetic&) const;
   static Attributes attributes_of(const Summand&, const CallVariant&);
   std::vector<Tensor> golden(const CallVariant&, const Arithmetic&) const;  ///< one per summand
   std::vector<double> golden_values(const CallVariant&,
                                     const Arithmetic&) const;  ///< the sum of the golden results
-  double stored() const;  ///< unit roundoff of the dtype in which results may have been kept
   std::vector<std::vector<double>> device_errors(const CallVariant&) const;
   std::vector<double> allowed(const CallVariant&, const std::vector<Tensor>& parts,
-                              const std::vector<double>& values) const;
+                              const std::vector<double>& values,
+                              std::span<const double> golden_error = {}) const;
   std::int64_t first_wrong_index(const CallVariant&, const std::vector<double>& actual,
                                  const std::vector<double>& golden) const;
   void allow_partial_sums(const Summand&, const CallVariant&, double stored, std::span<double> error) const;
   const Solved* solved(Solved::By) const;
   std::optional<ScaleError> scale(const CallVariant&, const Compared&) const;
-  double coarsest_roundoff() const;
 
   std::vector<Summand> summands_;
   Tensor result_;
+  Device device_;
   bool is_sampled_ = false;
   /// The last computed bound of each summand, which costs far more than its values. It holds for one variant
   /// and all its arithmetics.

@@ -1,0 +1,63 @@
+#include "assay/compare/calls/call_judge.h"
+
+namespace assay {
+namespace {
+
+constexpr double share_of_values = 1. / 40;  // of that of bounds: 6e8 terms a second
+
+}  // namespace
+
+bool CallJudge::is_within(const Call::Compared& compared) const {
+  return standard_ == Standard::whole ? compared.within() : compared.ratio <= 1;
+}
+
+std::optional<Call::Compared> CallJudge::compare(const Call& call, const CallVariant& variant) {
+  work_ += call.work();
+  auto compared = call.compare(variant);
+  if (!compared || is_within(*compared)) return compared;
+  for (const Arithmetic& way : call.admissible_arithmetics(variant)) {
+    work_ += call.work() * share_of_values;
+    auto other = call.compare(variant, way);
+    if (other && (is_within(*other) || other->ratio < compared->ratio)) compared = std::move(other);
+    if (is_within(*compared)) return compared;
+  }
+  auto in_any = call.compare_in_any_blocks(variant);
+  return in_any ? in_any : compared;
+}
+
+std::optional<Call::Compared> CallJudge::fit(const Call& call, const CallVariant& variant,
+                                             const Arithmetic& arithmetic) {
+  if (is_spent()) return {};
+  work_ += call.work() * share_of_values;
+  if (!call.may_fit(variant, arithmetic)) return {};
+  work_ += call.work();
+  auto compared = call.compare(variant, arithmetic);
+  if (compared && is_within(*compared)) return compared;
+  if (arithmetic.inputs) return {};
+  for (Arithmetic way : call.admissible_arithmetics(variant)) {
+    way.sums = arithmetic.sums;
+    work_ += call.work() * share_of_values;
+    compared = call.compare(variant, way);
+    if (compared && is_within(*compared)) return compared;
+  }
+  return {};
+}
+
+std::optional<CallJudge::Fit> CallJudge::first_fit(const Call& call, const std::vector<CallVariant>& among) {
+  for (const CallVariant& v : among) {
+    if (auto compared = fit(call, v)) return Fit{v, std::move(*compared)};
+  }
+  return {};
+}
+
+std::vector<CallVariant> CallJudge::with_bisected(const Call& call, const CallVariant& from) {
+  work_ += call.evaluations_to_bisect() * call.work() * share_of_values;
+  return is_spent() ? std::vector<CallVariant>() : call.with_bisected(from);
+}
+
+std::optional<Call::Weights> CallJudge::fitted_weights(const Call& call, const CallVariant& variant) {
+  work_ += call.work();
+  return call.fitted_weights(variant);
+}
+
+}  // namespace assay

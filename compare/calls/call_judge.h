@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "assay/compare/calls/call.h"
+
+namespace assay {
+
+/// Judges calls, one after the other, within a budget: the number of terms that all evaluations add up.
+class CallJudge {
+ public:
+  enum class Standard : std::uint8_t {
+    elements,  ///< each element within its bound
+    whole,     ///< and no common factor beyond what roundings make (scale_test.h)
+  };
+  CallJudge(Standard standard, double most_work) : standard_(standard), most_work_(most_work) {}
+
+  struct Fit {
+    CallVariant variant;
+    Call::Compared compared;
+  };
+  bool is_within(const Call::Compared&) const;
+  /// Compares as declared or in another way that is right, whichever is nearer.
+  std::optional<Call::Compared> compare(const Call&, const CallVariant&);
+  /// Returns the comparison if it is within the bound, in this arithmetic or in one that is admissible beside
+  /// it; nothing if the budget is spent.
+  std::optional<Call::Compared> fit(const Call&, const CallVariant&, const Arithmetic& = {});
+  std::optional<Fit> first_fit(const Call&, const std::vector<CallVariant>& among);
+  /// Call::with_bisected and Call::fitted_weights, within the budget.
+  std::vector<CallVariant> with_bisected(const Call&, const CallVariant& from);
+  std::optional<Call::Weights> fitted_weights(const Call&, const CallVariant&);
+
+  bool is_spent() const { return work_ > most_work_; }
+  Standard standard() const { return standard_; }
+
+ private:
+  Standard standard_;
+  double most_work_;
+  double work_ = 0;
+};
+
+}  // namespace assay

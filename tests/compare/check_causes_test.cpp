@@ -1,0 +1,144 @@
+// What makes a failing output of a case, found as in the isolation of a dump.
+#include <cmath>
+
+#include "assay/compare/calls/case_writer.h"
+#include "check_case.h"
+#include "recorded_pair.h"
+
+namespace assay::check_causes_test {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// One call of an operator: what it should be, and the output of a kernel.
+struct Kernel {
+  std::string op;
+  Attributes attributes;
+  std::vector<NamedTensor> inputs;
+  DType dtype = DType::float32;
+
+  Tensor golden(const Attributes& attributes_of_kernel, std::span<const NamedTensor> inputs_of_kernel) const {
+    const auto outputs =
+        compute_golden(find_operator(op), inputs_of_kernel, attributes_of_kernel, Level::fp64, "y");
+    const Tensor& y = output_named(outputs, "y");
+    return Tensor::from_values(dtype, y.shape(), y.values());
+  }
+  Finding judged(const Tensor& y, bool whole = false) const {
+    const Scratch scratch;
+    const std::filesystem::path folder = scratch.path() / "case";
+    write_case({.op = &find_operator(op),
+                .name = "case",
+                .attributes = attributes,
+                .inputs = inputs,
+                .outputs = {{"y", y}},
+                .with_outputs = true},
+               folder);
+    CheckOptions o = check_options();
+    o.whole = whole;
+    return check({folder}, o).findings.at(0);
+  }
+};
+
+std::string first_cause(const Finding& f) {
+  return f.diagnoses.empty() ? "none" : sentence(f.diagnoses.front());
+}
+
+Kernel norm(Attributes attributes, double size = 1) {
+  const Tensor x = normal_tensor(DType::float32, {16, 64}, 1), w = normal_tensor(DType::float32, {64}, 2);
+  std::vector<double> small = x.values();
+  for (double& v : small) v *= size;
+  return {"rms_norm",
+          std::move(attributes),
+          {{"x", Tensor::from_values(DType::float32, {16, 64}, small)}, {"weight", w}}};
+}
+
+TEST(CheckCauses, AnotherEpsilon) {
+  const Kernel k = norm({{"eps", 1e-6}}, 1e-2);
+  EXPECT_THAT(first_cause(k.judged(k.golden({{"eps", 1e-5}}, k.inputs))),
+              HasSubstr("it is rms_norm with eps = 1e-05, where the reference has eps = 1e-06"));
+  EXPECT_THAT(first_cause(k.judged(k.golden({{"eps", 3.3e-5}}, k.inputs))),
+              HasSubstr("with eps = 3.3e-05, where the reference has eps = 1e-06"));
+}
+
+TEST(CheckCauses, AnotherGain) {
+  const Kernel k = norm({{"eps", 1e-6}});
+  std::vector<NamedTensor> inputs = k.inputs;
+  std::vector<double> gain = inputs[1].tensor.values();
+  for (double& w : gain) w += 1;
+  inputs[1].tensor = Tensor::from_values(DType::float64, {64}, gain);
+  EXPECT_THAT(first_cause(k.judged(k.golden(k.attributes, inputs))),
+              HasSubstr("with weight + 1, where the reference has weight"));
+}
+
+// The other attributes of the case stay as they are stated.
+TEST(CheckCauses, OneOfSeveralAttributes) {
+  const Kernel k = {"rope",
+                    {{"offset", 7.0}, {"base_theta", 5000.0}},
+                    {{"x", normal_tensor(DType::float32, {2, 40, 64}, 3)}}};
+  Attributes wrong = k.attributes;
+  wrong.set("style", "interleaved");
+  const Finding f = k.judged(k.golden(wrong, k.inputs));
+  EXPECT_THAT(first_cause(f),
+              HasSubstr("it is rope with style = \"interleaved\", where the reference has style ="));
+  ASSERT_FALSE(f.diagnoses.empty());
+  EXPECT_EQ(f.diagnoses.front().parameters.attribute, "style");
+}
+
+TEST(CheckCauses, AFactor) {
+  const Kernel k = norm({});
+  std::vector<double> half = k.golden({}, k.inputs).values();
+  for (double& v : half) v /= 2;
+  const Finding f = k.judged(Tensor::from_values(DType::float32, {16, 64}, half));
+  EXPECT_THAT(first_cause(f), HasSubstr("actual = 0.5 x reference"));
+}
+
+TEST(CheckCauses, NarrowInputs) {
+  const Kernel k = {"linear",
+                    {},
+                    {{"x", normal_tensor(DType::float32, {16, 256}, 4)},
+                     {"w", normal_tensor(DType::float32, {8, 256}, 5)}}};
+  std::vector<NamedTensor> narrow = k.inputs;
+  for (NamedTensor& t : narrow) {
+    std::vector<double> values = t.tensor.values();
+    for (double& v : values) v = round_to(DType::tfloat32, v);
+    t.tensor = Tensor::from_values(DType::float32, t.tensor.shape(), values);
+  }
+  const Finding f = k.judged(k.golden({}, narrow));
+  EXPECT_THAT(first_cause(f), HasSubstr("it is linear of inputs rounded to tfloat32"));
+  EXPECT_THAT(f.notes, testing::Not(Contains(HasSubstr("--accumulator")))) << "the cause is known";
+}
+
+TEST(CheckCauses, OneElementHasNone) {
+  const Kernel k = norm({});
+  std::vector<double> y = k.golden({}, k.inputs).values();
+  y[77] *= 1.001;
+  const Finding f = k.judged(Tensor::from_values(DType::float32, {16, 64}, y));
+  EXPECT_EQ(f.verdict, Verdict::failed);
+  EXPECT_THAT(f.diagnoses, testing::Each(testing::Field(&Diagnosis::cause, testing::Ne(Cause::attribute))));
+}
+
+// The elements of a row share its statistic, the 4096 rows none.
+TEST(CheckCauses, AFactorBelowEveryBoundIsSaid) {
+  Kernel k = norm({});
+  k.inputs[0].tensor = normal_tensor(DType::float32, {4096, 64}, 6);
+  std::vector<double> y = k.golden({}, k.inputs).values();
+  const Tensor right = Tensor::from_values(DType::float32, {4096, 64}, y);
+  for (double& v : y) v *= 1 + 1.2e-6;
+  const Tensor wrong = Tensor::from_values(DType::float32, {4096, 64}, y);
+  EXPECT_THAT(k.judged(right, true).notes, IsEmpty());
+  EXPECT_EQ(k.judged(right, true).verdict, Verdict::passed);
+  const Finding noted = k.judged(wrong);
+  EXPECT_EQ(noted.verdict, Verdict::passed);
+  EXPECT_THAT(noted.notes, Contains(HasSubstr("as a whole it is off by 1.2e-06")));
+  const Finding failed = k.judged(wrong, true);
+  EXPECT_EQ(failed.verdict, Verdict::failed);
+  EXPECT_GT(failed.ratio, 1);
+  ASSERT_FALSE(failed.diagnoses.empty());
+  EXPECT_EQ(failed.diagnoses.front().cause, Cause::factor);
+  EXPECT_NEAR(failed.diagnoses.front().parameters.factor.value(), 1 + 1.2e-6, 1e-7);
+}
+
+}  // namespace
+}  // namespace assay::check_causes_test
