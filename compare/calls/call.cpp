@@ -17,7 +17,7 @@ namespace assay {
 namespace {
 
 // Larger results are judged in some rows only. This amount of work takes about a second.
-constexpr double enough_work = 0x1p24;
+constexpr double work_of_recorded = 0x1p24;
 
 Tensor permuted(const Tensor& t, const Shape& order) {
   if (order.empty() || t.shape().size() != order.size()) return t;
@@ -82,10 +82,10 @@ Call::Call(const Dump& dump, std::vector<RecordedCall> calls, Tensor result, std
     summands_.push_back(std::move(summand));
   }
   device_.intermediate = narrowest();
-  sample_rows(worst);
+  sample_rows(work_of_recorded, worst);
 }
 
-void Call::sample_rows(std::int64_t worst) {
+void Call::sample_rows(double enough_work, std::int64_t worst) {
   if (summands_.size() != 1 || work() <= enough_work) return;
   Summand& summand = summands_.front();
   if (summand.op->rows != Rows::apart) return;
@@ -123,6 +123,13 @@ Call::Call(const Operator& op, std::vector<NamedTensor> inputs, std::string outp
            Device device)
     : result_(std::move(result)), device_(std::move(device)) {
   summands_.push_back({&op, std::move(output), std::move(inputs)});
+}
+
+Call Call::in_some_rows(double enough_work, std::int64_t worst) const {
+  Call some = *this;
+  some.sample_rows(enough_work, worst);
+  some.device_errors_.clear();
+  return some;
 }
 
 double Call::work() const {

@@ -100,6 +100,10 @@ class Call {
   /// @param golden_error  of the golden values themselves; empty: they are float64 of the same computation
   std::vector<double> allowed(const CallVariant&, const Tensor& golden,
                               std::span<const double> golden_error) const;
+  /// Returns the call in some rows of its result, if its rows depend on single rows of the inputs: as many as
+  /// take this work.
+  /// @param worst  flat index of an element whose row is kept
+  Call in_some_rows(double enough_work, std::int64_t worst) const;
   /// Puts another result in the place of the judged one, of its shape and dtype.
   void take_result(Tensor);
 
@@ -120,7 +124,7 @@ class Call {
     std::vector<SharedSum> shared = {};  ///< sums over terms of several ranks
     Attributes inferred = {};            ///< those that shapes and index data tell
   };
-  void sample_rows(std::int64_t worst);
+  void sample_rows(double enough_work, std::int64_t worst);
   DType arithmetic() const { return device_.arithmetic; }
   std::optional<DType> narrowest() const;
   std::vector<NamedTensor> inputs_of(const Summand&, const CallVariant&, const Arithmetic&) const;

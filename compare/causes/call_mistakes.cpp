@@ -4,12 +4,14 @@
 #include <cmath>
 
 #include "assay/compare/causes/values/diagnosis.h"
+#include "assay/compare/result/metrics.h"
 
 namespace assay {
 namespace {
 
-// In terms of sums, at the 1.5e7 a second of bounds: about five seconds.
-constexpr double most_work_of_an_output = 0x1p26;
+// In terms of sums, of which bounds take 1.5e7 a second or more: of one hypothesis about an output a quarter
+// of a second, of all a minute. Statistics that the elements of a row share are counted for each of them.
+constexpr double work_of_a_hypothesis = 0x1p22, most_work_of_an_output = 0x1p30;
 
 // A flag is 0 or 1.
 std::optional<double> number_of(const AttributeValue& v) {
@@ -96,7 +98,8 @@ std::vector<Diagnosis> explain_call(CallJudge& judge, const Call& call, const Ca
 void explain_output(Finding& f, CaseCheck& check, const CaseOutput& output, const TensorSource& actual) {
   if (f.verdict != Verdict::failed || check.hint_at_intermediate(f, output, actual)) return;
   CallJudge judge(CallJudge::Standard::whole, most_work_of_an_output);
-  const Call& call = check.call(output, actual);
+  const Call call = check.call(output, actual)
+                        .in_some_rows(work_of_a_hypothesis, f.metrics ? worst_element(*f.metrics) : 0);
   const CallVariant right = check.variant();
   if (const auto compared = judge.compare(call, right))
     f.diagnoses = explain_call(judge, call, right, *compared, {});
