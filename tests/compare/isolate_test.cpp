@@ -109,23 +109,34 @@ TEST(Isolate, AFactorSmallerThanOneRoundingIsFoundWhereItIsMade) {
   }
 }
 
-TEST(Isolate, AWrongCallIsWrittenAsACaseThatCheckRefuses) {
+// One judge: the same ratio and the same cause, whichever verb asks; of factors above and below the bounds.
+TEST(Isolate, AWrongCallIsWrittenAsACaseThatCheckJudgesAlike) {
   const std::filesystem::path cases = std::filesystem::path(testing::TempDir()) / "isolate_cases";
-  for (const DType d : {DType::float32, DType::bfloat16}) {
+  const std::pair<DType, double> faults[] = {
+      {DType::float32, 1.05}, {DType::float32, 1.00001}, {DType::bfloat16, 1.05}, {DType::bfloat16, 1.001}};
+  for (const auto& [dtype, factor] : faults) {
     std::filesystem::remove_all(cases);
-    const Report report = isolated({.made = 1.05, .dtype = d}, {.dtype = d}, cases);
+    const Report report = isolated({.made = factor, .dtype = dtype}, {.dtype = dtype}, cases);
     const std::vector<std::filesystem::path> written = find_cases(cases);
     ASSERT_EQ(written.size(), 1u) << "the second projection is right for what it is given";
     const Finding& f = at(report, "a", "output", "y");
-    EXPECT_THAT(f.repeat, testing::StartsWith("assay check --whole " + shell_quoted(written.front().string())));
+    EXPECT_THAT(f.repeat,
+                testing::StartsWith("assay check --whole " + shell_quoted(written.front().string())));
     EXPECT_THAT(report.notes, testing::Contains(HasSubstr("wrote 1 wrong call as operator cases to")));
     CheckOptions options;
     options.policies.push_back(load_policy("derived"));
-    if (d == DType::bfloat16) options.intermediate = d;
-    EXPECT_THAT(f.repeat.ends_with("--intermediate bfloat16"), d == DType::bfloat16) << f.repeat;
+    options.whole = true;
+    if (dtype == DType::bfloat16) options.intermediate = dtype;
+    EXPECT_THAT(f.repeat.ends_with("--intermediate bfloat16"), dtype == DType::bfloat16) << f.repeat;
     const Report checked = check(written, options);
-    EXPECT_EQ(checked.findings.size(), 1u);
-    EXPECT_EQ(checked.exit_status(), 1) << checked.summary();
+    ASSERT_EQ(checked.findings.size(), 1u);
+    const Finding& g = checked.findings.front();
+    EXPECT_EQ(g.verdict, Verdict::failed) << factor;
+    ASSERT_TRUE(f.origin);
+    EXPECT_DOUBLE_EQ(g.ratio, f.origin->local_ratio) << factor;
+    ASSERT_FALSE(g.diagnoses.empty()) << factor;
+    EXPECT_EQ(g.diagnoses.front().cause, f.diagnoses.front().cause);
+    EXPECT_EQ(g.diagnoses.front().parameters.factor, f.diagnoses.front().parameters.factor);
   }
   std::filesystem::remove_all(cases);
   isolated({}, {}, cases);
