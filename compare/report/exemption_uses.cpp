@@ -7,8 +7,9 @@
 namespace assay {
 
 std::string ExemptionUse::text() const {
-  return fmt::format("exempt: {} by {}; furthest outside (error/allowed {:.3g}): {}: {}", grouped(count),
-                     name(kind), furthest->ratio, furthest->name, furthest->exemption->source);
+  const ExemptionRow& row = row_for(kind);
+  return fmt::format("exempt: {} by {} ({}); furthest outside (error/allowed {:.3g}): {}: {}", grouped(count),
+                     row.name, row.meaning, furthest->ratio, furthest->name, furthest->exemption->source);
 }
 
 std::vector<ExemptionUse> exemption_uses(const Report& report) {

@@ -101,7 +101,7 @@ Json finding(const Finding& f) {
   for (const Diagnosis& d : f.diagnoses) diagnoses.push_back(json_diagnosis(d));
   j["diagnoses"] = std::move(diagnoses);
   if (f.exemption) {
-    j["exemption"] = {{"kind", name(f.exemption->kind)},
+    j["exemption"] = {{"kind", row_for(f.exemption->kind).key},
                       {"measured", json_number(f.exemption->measured)},
                       {"allowed", json_number(f.exemption->allowed)},
                       {"source", f.exemption->source}};

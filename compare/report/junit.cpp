@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "assay/compare/report/exemption_uses.h"
 #include "assay/compare/report/report.h"
 #include "assay/compare/result/printable.h"
 #include "assay/compare/result/version.h"
@@ -164,6 +165,7 @@ std::string properties(const Report& r) {
   add("reference format", r.reference_format);
   for (const PolicyUsed& p : r.policies)
     add("policy " + p.name, p.table_sha256.empty() ? "no table" : "table SHA-256 " + p.table_sha256);
+  for (const ExemptionUse& use : exemption_uses(r)) add("exempt", use.text());
   return out + "    </properties>\n";
 }
 

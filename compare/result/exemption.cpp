@@ -9,20 +9,21 @@ namespace {
 using Kind = Exemption::Kind;
 
 constexpr ExemptionRow kinds[] = {
-    {Kind::amplified_rounding, "amplified rounding",
-     "what made it is within the bound of its own inputs, and nothing before it is wrong"},
-    {Kind::equivalent_attribute, "equivalent attribute",
+    {Kind::amplified_rounding, "amplified_rounding", "amplified rounding",
+     "its operator is within the bound of its own inputs, and nothing before it is wrong"},
+    {Kind::equivalent_attribute, "equivalent_attribute", "equivalent attribute",
      "it is right with an attribute that the reference does not tell from its own"},
-    {Kind::order_of_blocks, "order of blocks", "it is right with blocks that end at other tokens"},
-    {Kind::noise_of_reruns, "noise of reruns",
+    {Kind::order_of_blocks, "order_of_blocks", "order of blocks",
+     "it is right with blocks that end at other tokens"},
+    {Kind::noise_of_reruns, "noise_of_reruns", "noise of reruns",
      "reruns of the reference with their sums in other orders differ by nearly as much"},
 };
+
+}  // namespace
 
 const ExemptionRow& row_for(Kind kind) {
   return *std::ranges::find(kinds, kind, &ExemptionRow::kind);
 }
-
-}  // namespace
 
 std::span<const ExemptionRow> exemption_rows() {
   return kinds;

@@ -22,12 +22,13 @@ struct Exemption {
   std::string source;  ///< "rms_norm (eps = 1e-6) on its own recorded inputs: error/allowed 0.42"
 };
 
-/// A kind of exemption: its name in reports, and the sentence that says why it is no fault.
+/// A kind of exemption: its name in data, that in sentences, and why it is no fault.
 struct ExemptionRow {
   Exemption::Kind kind;
-  std::string_view name, meaning;
+  std::string_view key, name, meaning;
 };
 std::span<const ExemptionRow> exemption_rows();
+const ExemptionRow& row_for(Exemption::Kind);
 std::string_view name(Exemption::Kind);
 /// "amplified rounding: rms_norm (eps = 1e-6) on its own recorded inputs: error/allowed 0.42"
 std::string sentence(const Exemption&);
