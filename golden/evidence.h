@@ -22,6 +22,9 @@ constexpr bool proves(double evidence, double parameters) {
   return evidence >= proof_bits + parameters;
 }
 
+/// What a number costs that was fitted and is told with six digits: log2(10^6).
+inline constexpr double bits_of_a_number = 20;
+
 /// A scalar, or a tensor of one value, holds 24 bits at most in float32: it proves nothing. That its ratio is
 /// a size of the run is said from so many bits on, and with them (CauseParameters::evidence).
 inline constexpr double hint_bits = 9;

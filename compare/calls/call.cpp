@@ -253,6 +253,12 @@ std::optional<ScaleError> Call::scale(const CallVariant& variant, const Compared
   if (op().shared_roundings != nullptr)
     units = op().shared_roundings(actual.shape(), complete_attributes(op(), variant.attributes));
   test.units = units;
+  if (device_.intermediate && summands_.size() == 1) {
+    for (const NamedTensor& input : inputs_of(summands_.front(), variant, {})) {
+      if (is_float(input.tensor.dtype()) && input.tensor.shape() == actual.shape())
+        test.inputs.push_back(input.tensor.values());
+    }
+  }
   return scale_error(test);
 }
 

@@ -110,6 +110,9 @@ class Call {
   /// Whether some rows are judged instead of all.
   bool is_sampled() const { return is_sampled_; }
 
+  /// Whether a device that keeps results between steps in its Device::intermediate may err more for it.
+  bool keeps_results(const CallVariant&) const;
+
   /// The approximate number of terms that one evaluation adds up.
   double work() const;
   const Operator& op() const { return *summands_.front().op; }

@@ -7,6 +7,22 @@
 
 namespace assay {
 
+bool Call::keeps_results(const CallVariant& variant) const {
+  ErrorModel device{unit_roundoff(arithmetic()), min_subnormal(arithmetic())};
+  const auto errors = [&](const Summand& summand) {
+    const auto bound = compute_bound(*summand.op, inputs_of(summand, variant, {}),
+                                     attributes_of(summand, variant), device, summand.output);
+    return output_named(bound, summand.output).values();
+  };
+  for (const Summand& summand : summands_) {
+    device.stored_roundoff = 0;
+    const std::vector<double> without = errors(summand);
+    device.stored_roundoff = device_.stored_roundoff();
+    if (errors(summand) != without) return true;
+  }
+  return false;
+}
+
 // Of each call, before its result is stored.
 std::vector<std::vector<double>> Call::device_errors(const CallVariant& variant) const {
   ErrorModel device{unit_roundoff(arithmetic()), min_subnormal(arithmetic())};

@@ -32,6 +32,8 @@ class CaseCheck {
   /// Returns whether there is one.
   bool hint_at_intermediate(Finding&, const CaseOutput&, const TensorSource& actual);
   bool hint_at_accumulator(Finding&, const CaseOutput&, const TensorSource& actual);
+  /// As call(), in the rows that a hypothesis is tried on.
+  Call some_rows(const Finding&, const CaseOutput&, const TensorSource& actual);
 
   const Case& subject() const { return case_; }
   /// The attributes of the case, as a variant of the operator's calls.
@@ -44,7 +46,8 @@ class CaseCheck {
  private:
   Call& call_on(const Device&, const std::string& output, const Tensor& actual);
   Device device_of(DType result) const;
-  bool is_off_by_rounding(const Finding&, const TensorSource& actual) const;
+  bool may_be_rounding(const Finding&, const CaseOutput&, const TensorSource& actual) const;
+  Call rows_on(const Device&, const Finding&, const CaseOutput&, const TensorSource& actual);
   const Tensor& baseline(const std::string& output, DType stored);
   const std::vector<double>& golden_errors(const std::string& output, const Tensor& golden);
   std::vector<double> allowed_errors(const std::string& output, const Tensor& golden, const Tensor& actual,

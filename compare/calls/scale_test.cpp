@@ -20,7 +20,7 @@
 // (k - 1) sum g_i^2, which outgrows the bound as the square root of the number of elements.
 //
 // Elements that were stored as the same number have been rounded alike: they are one term, and so are those
-// that share a rounded table entry (units).
+// that share a rounded table entry (units), or a narrow result between steps that was made from equal inputs.
 namespace assay {
 namespace {
 
@@ -76,6 +76,7 @@ std::string describe(const ScaleError& e) {
 std::optional<ScaleError> scale_error(const ScaleTest& t) {
   double square = 0, product = 0;
   std::vector<Term> by_value, by_unit;
+  std::vector<std::vector<Term>> by_input(t.inputs.size());
   by_value.reserve(t.actual.size());
   std::vector<double> squares;
   squares.reserve(t.actual.size());
@@ -89,10 +90,12 @@ std::optional<ScaleError> scale_error(const ScaleTest& t) {
     square += squares.back();
     product += term;
     by_value.emplace_back(std::abs(a), term);
+    for (std::size_t k = 0; k < t.inputs.size(); ++k) by_input[k].emplace_back(t.inputs[k][i], term);
     if (!t.units.empty()) by_unit.emplace_back(static_cast<double>(t.units[i]), term);
   }
   if (!(square > 0) || !std::isfinite(square)) return std::nullopt;
-  const double spread = std::max(root_of_squares(by_value), root_of_squares(by_unit));
+  double spread = std::max(root_of_squares(by_value), root_of_squares(by_unit));
+  for (std::vector<Term>& terms : by_input) spread = std::max(spread, root_of_squares(terms));
   return ScaleError{product / square, shared_error(t, squares, square) + improbable * spread / square};
 }
 

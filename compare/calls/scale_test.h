@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace assay {
 
@@ -18,6 +19,9 @@ struct ScaleTest {
   bool may_truncate = false;        ///< the sums add narrow products in a unit that may truncate them
   std::span<const std::int64_t> units =
       {};  ///< elements with equal numbers share a rounding; empty: not known
+  /// Inputs of the result's shape, where results between steps are kept in a narrow dtype: what is computed
+  /// from equal values was rounded alike.
+  std::vector<std::vector<double>> inputs = {};
 };
 
 /// The relative excess of the result over golden as a whole: k - 1 for k = <a, g> / <g, g>. The products of

@@ -4,14 +4,14 @@
 #include <cmath>
 
 #include "assay/compare/causes/values/diagnosis.h"
-#include "assay/compare/result/metrics.h"
+#include "assay/golden/evidence.h"
 
 namespace assay {
 namespace {
 
-// In terms of sums, of which bounds take 1.5e7 a second or more: of one hypothesis about an output a quarter
-// of a second, of all a minute. Statistics that the elements of a row share are counted for each of them.
-constexpr double work_of_a_hypothesis = 0x1p22, most_work_of_an_output = 0x1p30;
+// In terms of sums, of which bounds take 1.5e7 a second or more: a minute at most, for hypotheses of a
+// quarter of a second each.
+constexpr double most_work_of_an_output = 0x1p30;
 
 // A flag is 0 or 1.
 std::optional<double> number_of(const AttributeValue& v) {
@@ -60,22 +60,73 @@ std::vector<Diagnosis> weight_diagnoses(CallJudge& judge, const Call& actual, co
   return {{Cause::weights, {.micro_batches = fit->micro_batches, .counts = std::move(counts)}, fit->ratio}};
 }
 
-std::vector<Diagnosis> mistake_diagnoses(CallJudge& judge, const Call& actual, const CallVariant& right) {
-  if (auto weighed = weight_diagnoses(judge, actual, right); !weighed.empty()) return weighed;
-  auto mistake = judge.first_fit(actual, mistakes_for(actual.op(), right));
-  if (!mistake) mistake = judge.first_fit(actual, judge.with_bisected(actual, right));
-  if (mistake)
-    return {
-        {Cause::attribute, other_attributes(actual.op(), mistake->variant, right), mistake->compared.ratio}};
+// A factor of all elements explains them as well.
+bool is_one_factor(const Call::Compared& c) {
+  if (!c.scale) return false;
+  const std::vector<double> actual = c.actual.values(), golden = c.golden.values();
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    if (std::abs(actual[i] - (1 + c.scale->excess) * golden[i]) > c.allowed[i]) return false;
+  }
+  return true;
+}
+
+// The bits that show a fit to be no accident: an error e of the right call that the fit leaves within its
+// bound b does so by accident once in e / b.
+double evidence_of(const Call::Compared& right, const Call::Compared& fit) {
+  const std::vector<double> actual = right.actual.values(), golden = right.golden.values();
+  double bits = 0;
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    const double before = std::abs(actual[i] - golden[i]);
+    if (fit.allowed[i] > 0 && std::isfinite(before))
+      bits += std::log2(std::max(1.0, before / fit.allowed[i]));
+  }
+  return bits;
+}
+
+// A number that no row lists, solved from the result: the cheaper hypothesis is a factor.
+std::optional<CallJudge::Fit> solved(CallJudge& judge, const Call& call, const CallVariant& right,
+                                     const Call::Compared& c) {
+  if (is_one_factor(c)) return {};
+  auto fit = judge.first_fit(call, judge.with_bisected(call, right));
+  if (fit && proves(evidence_of(c, fit->compared), bits_of_a_number)) return fit;
+  return {};
+}
+
+std::vector<Diagnosis> attribute_mistakes(CallJudge& judge, const Call& call, const CallVariant& right,
+                                          const Call::Compared& c) {
+  if (auto weighed = weight_diagnoses(judge, call, right); !weighed.empty()) return weighed;
+  auto mistake = judge.first_fit(call, mistakes_for(call.op(), right));
+  if (!mistake) mistake = solved(judge, call, right, c);
+  if (!mistake) return {};
+  return {{Cause::attribute, other_attributes(call.op(), mistake->variant, right), mistake->compared.ratio}};
+}
+
+std::vector<Diagnosis> arithmetic_mistakes(CallJudge& judge, const Call& call, const CallVariant& right) {
   for (const Arithmetic& narrow : narrow_arithmetics()) {
-    if (const auto compared = judge.fit(actual, right, narrow))
+    if (const auto compared = judge.fit(call, right, narrow))
       return {{narrow.inputs ? Cause::input_precision : Cause::accumulator_precision,
                {.dtype = narrow.inputs ? narrow.inputs : narrow.sums.accumulator,
-                .op = std::string(actual.op().name),
+                .op = std::string(call.op().name),
                 .how = describe(narrow)},
                compared->ratio}};
   }
   return {};
+}
+
+// Of a call none of whose attributes is another.
+std::vector<Diagnosis> other_mistakes(CallJudge& judge, const Call& call, const CallVariant& right,
+                                      const Call::Compared& c, const std::vector<KnownSize>& sizes) {
+  std::vector<Diagnosis> found = arithmetic_mistakes(judge, call, right);
+  if (found.empty() && judge.standard() == CallJudge::Standard::whole)
+    found = value_diagnoses(c, call, sizes);
+  return found;
+}
+
+// Each element is within its bound: what is left is the factor of all.
+Diagnosis factor_of_all(const Call& call, const Call::Compared& c) {
+  return {Cause::factor,
+          {.factor = 1 + c.scale->excess, .uncertainty = c.scale->allowed, .op = std::string(call.op().name)},
+          c.ratio};
 }
 
 }  // namespace
@@ -83,26 +134,27 @@ std::vector<Diagnosis> mistake_diagnoses(CallJudge& judge, const Call& actual, c
 std::vector<Diagnosis> explain_call(CallJudge& judge, const Call& call, const CallVariant& right,
                                     const Call::Compared& c, const std::vector<KnownSize>& sizes) {
   if (judge.is_within(c)) return {};
-  // Each element is within its bound: what is left is the factor of all.
-  if (c.ratio <= 1)
-    return {
-        {Cause::factor,
-         {.factor = 1 + c.scale->excess, .uncertainty = c.scale->allowed, .op = std::string(call.op().name)},
-         c.ratio}};
-  std::vector<Diagnosis> found = mistake_diagnoses(judge, call, right);
-  if (found.empty() && judge.standard() == CallJudge::Standard::whole)
-    found = value_diagnoses(c, call, sizes);
-  return found;
+  if (c.ratio <= 1) return {factor_of_all(call, c)};
+  std::vector<Diagnosis> found = attribute_mistakes(judge, call, right, c);
+  return found.empty() ? other_mistakes(judge, call, right, c, sizes) : found;
 }
 
 void explain_output(Finding& f, CaseCheck& check, const CaseOutput& output, const TensorSource& actual) {
-  if (f.verdict != Verdict::failed || check.hint_at_intermediate(f, output, actual)) return;
+  if (f.verdict != Verdict::failed) return;
   CallJudge judge(CallJudge::Standard::whole, most_work_of_an_output);
-  const Call call = check.call(output, actual)
-                        .in_some_rows(work_of_a_hypothesis, f.metrics ? worst_element(*f.metrics) : 0);
+  const Call call = check.some_rows(f, output, actual);
   const CallVariant right = check.variant();
-  if (const auto compared = judge.compare(call, right))
-    f.diagnoses = explain_call(judge, call, right, *compared, {});
+  const auto compared = judge.compare(call, right);
+  if (!compared) return;
+  if (compared->ratio <= 1) {  // the row of the worst element is there: all are within their bounds
+    const auto whole = check.call(output, actual).compare(right);
+    if (whole && whole->scale && !whole->scale->within()) f.diagnoses = {factor_of_all(call, *whole)};
+    return;
+  }
+  f.diagnoses = attribute_mistakes(judge, call, right, *compared);
+  // Right on another device, before what a device should not do.
+  if (!f.diagnoses.empty() || check.hint_at_intermediate(f, output, actual)) return;
+  f.diagnoses = other_mistakes(judge, call, right, *compared, {});
   if (f.diagnoses.empty() || f.diagnoses.front().cause == Cause::accumulator_precision)
     check.hint_at_accumulator(f, output, actual);
 }

@@ -18,9 +18,9 @@ namespace assay {
 std::vector<Diagnosis> explain_call(CallJudge&, const Call&, const CallVariant& right, const Call::Compared&,
                                     const std::vector<KnownSize>& sizes);
 
-/// Says what makes an output of a case that failed, in a minute at most and mostly at once: a note of the
-/// narrow dtype in which the kernel may keep results between steps, else its diagnoses, else a note of how
-/// the device may add.
+/// Says what makes an output of a case that failed, in a minute at most and mostly at once: other attributes,
+/// else a note of the narrow dtype in which the kernel may keep results between steps, else its other
+/// diagnoses and, if they say no more, a note of how the device may add.
 void explain_output(Finding&, CaseCheck&, const CaseOutput&, const TensorSource& actual);
 
 }  // namespace assay

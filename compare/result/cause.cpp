@@ -38,10 +38,18 @@ std::string multiple(const Parameters& p) {
                      p.factor_names.empty() ? "" : fmt::format(" ({})", factor_text(k, p.factor_names)));
 }
 
+// A factor near 1 with two digits of its distance from 1.
+std::string factor_by_distance(double k) {
+  constexpr int usual = 6, most = 12;
+  const double distance = std::abs(k - 1);
+  const int digits = distance > 0 ? static_cast<int>(std::ceil(-std::log10(distance))) + 2 : usual;
+  return fmt::format("{:.{}g}", k, std::clamp(digits, usual, most));
+}
+
 std::string factor(const Parameters& p, double residual) {
   if (p.uncertainty)
-    return fmt::format("actual = {:.6g} x what {} makes of its own inputs (+- {:.1g}); {}", p.factor.value(),
-                       p.op, *p.uncertainty, left(residual));
+    return fmt::format("actual = {} x what {} makes of its own inputs (+- {:.1g}); {}",
+                       factor_by_distance(p.factor.value()), p.op, *p.uncertainty, left(residual));
   if (p.elements)
     return fmt::format("{} of {} elements are {}, all others pass", *p.elements, p.of.value(), multiple(p));
   return "actual = " + multiple(p);

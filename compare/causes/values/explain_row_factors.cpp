@@ -160,7 +160,6 @@ Fit verify_factors(const FailingPair& pair, const Groups& groups, const std::vec
   });
 }
 
-constexpr double bits_of_a_factor = 20;
 
 struct RowSums {
   std::vector<double> sums, magnitudes;
@@ -207,7 +206,7 @@ bool explain_normalization(const FailingPair& pair, const Groups& rows, std::vec
   std::vector<double> factors;
   for (const double s : sums) factors.push_back(s / *sum);
   const Fit fit = verify_factors(pair, rows, factors);
-  if (!convincing(fit, chance_within(pair, rows, factors), bits_of_a_factor, pair.over - rows.count))
+  if (!convincing(fit, chance_within(pair, rows, factors), bits_of_a_number, pair.over - rows.count))
     return false;
   const auto [least, most] = std::ranges::minmax(sums);
   found.push_back({Cause::not_normalized, {.factors = {least, most}, .reference_value = *sum}, fit.residual});
@@ -223,7 +222,7 @@ void explain_row_factors(const FailingPair& pair, std::vector<Diagnosis>& found)
     if (explain_normalization(pair, groups, found)) return;
     const auto [factors, needed] = factors_of(pair, groups);
     const Fit fit = verify_factors(pair, groups, factors);
-    const double parameters = bits_of_a_factor * static_cast<double>(needed);
+    const double parameters = bits_of_a_number * static_cast<double>(needed);
     if (!convincing(fit, chance_within(pair, groups, factors), parameters, pair.over)) continue;
     auto p = parameters_of(pair, groups, factors);
     if (!p) continue;

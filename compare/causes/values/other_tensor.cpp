@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "assay/compare/causes/values/factor_names.h"
+#include "assay/golden/evidence.h"
 
 namespace assay {
 namespace {
@@ -103,8 +104,7 @@ std::optional<AddedTerm> added_term(const FailingPair& pair, const TensorSource&
     errors.push_back(pair.wrong.actual[i] - pair.wrong.reference[i]);
   // A row that is added to all others is no more evidence than one of them.
   const std::int64_t explained = std::min(pair.over, term.size());
-  constexpr double bits_of_a_factor = 20;
-  const double parameters = bits_of_a_factor + bits_of_choice(tried);
+  const double parameters = bits_of_a_number + bits_of_choice(tried);
   if (!convincing(fit, chance(pair, errors, term, factor, fit.residual), parameters, explained)) return {};
   return AddedTerm{factor, fit.residual};
 }
