@@ -61,6 +61,13 @@ double Device::stored_roundoff() const {
   return unit_roundoff(intermediate.value_or(arithmetic));
 }
 
+ErrorModel Device::error_model() const {
+  ErrorModel model{unit_roundoff(arithmetic), min_subnormal(arithmetic)};
+  if (!accumulator.empty()) model.accumulator = parse_accumulator(accumulator);
+  if (intermediate) model.stored_roundoff = stored_roundoff();
+  return model;
+}
+
 Call::Call(const Dump& dump, std::vector<RecordedCall> calls, Tensor result, std::int64_t worst)
     : result_(std::move(result)), device_(Device::of(result_.dtype())) {
   for (RecordedCall& recorded : calls) {

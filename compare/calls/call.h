@@ -10,6 +10,7 @@
 #include "assay/compare/calls/partial_sums.h"
 #include "assay/compare/calls/recorded_call.h"
 #include "assay/compare/calls/scale_test.h"
+#include "assay/golden/bound.h"
 #include "assay/operators/engine/golden.h"
 
 namespace assay {
@@ -24,6 +25,7 @@ struct Device {
   /// float64 of a float64 result; others are computed in float32.
   static Device of(DType result);
   double stored_roundoff() const;  ///< the unit roundoff of results between steps
+  ErrorModel error_model() const;
 };
 
 /// A result and the call that made it: of a dump, with the inputs that the same dump recorded, or of a case.
@@ -104,6 +106,9 @@ class Call {
   /// take this work.
   /// @param worst  flat index of an element whose row is kept
   Call in_some_rows(double enough_work, std::int64_t worst) const;
+  /// Takes what this device may be off by, of each element before it is stored, from the caller:
+  /// compute_bound of all outputs costs hardly more than of one.
+  void take_device_errors(const CallVariant&, std::vector<double> errors);
   /// Puts another result in the place of the judged one, of its shape and dtype.
   void take_result(Tensor);
 

@@ -8,7 +8,7 @@
 namespace assay {
 
 bool Call::keeps_results(const CallVariant& variant) const {
-  ErrorModel device{unit_roundoff(arithmetic()), min_subnormal(arithmetic())};
+  ErrorModel device = device_.error_model();
   const auto errors = [&](const Summand& summand) {
     const auto bound = compute_bound(*summand.op, inputs_of(summand, variant, {}),
                                      attributes_of(summand, variant), device, summand.output);
@@ -25,11 +25,9 @@ bool Call::keeps_results(const CallVariant& variant) const {
 
 // Of each call, before its result is stored.
 std::vector<std::vector<double>> Call::device_errors(const CallVariant& variant) const {
-  ErrorModel device{unit_roundoff(arithmetic()), min_subnormal(arithmetic())};
-  if (!device_.accumulator.empty()) device.accumulator = parse_accumulator(device_.accumulator);
+  const ErrorModel device = device_.error_model();
   const double stored = device_.stored_roundoff();
   const bool is_narrow = device_.intermediate.has_value();
-  if (is_narrow) device.stored_roundoff = stored;
   std::vector<std::vector<double>> errors;
   for (const Summand& summand : summands_) {
     const auto bound = compute_bound(*summand.op, inputs_of(summand, variant, {}),
@@ -81,6 +79,11 @@ std::vector<double> Call::allowed(const CallVariant& variant, const std::vector<
 std::vector<double> Call::allowed(const CallVariant& variant, const Tensor& golden,
                                   std::span<const double> golden_error) const {
   return allowed(variant, {golden}, golden.values(), golden_error);
+}
+
+void Call::take_device_errors(const CallVariant& variant, std::vector<double> errors) {
+  device_errors_ = {std::move(errors)};
+  errors_of_ = variant.text;
 }
 
 void Call::take_result(Tensor result) {

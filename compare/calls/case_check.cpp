@@ -101,11 +101,17 @@ Device CaseCheck::device_of(DType result) const {
   return device;
 }
 
-// Its error bounds are computed once.
+// Its error bounds are computed once, of all outputs.
 Call& CaseCheck::call_on(const Device& device, const std::string& output, const Tensor& actual) {
   const auto [at, is_new] =
       calls_.try_emplace({output, device}, *case_.op, case_.inputs, output, actual, device);
-  if (!is_new) at->second.take_result(actual);
+  if (!is_new) {
+    at->second.take_result(actual);
+    return at->second;
+  }
+  std::vector<NamedTensor>& bounds = bounds_[device];
+  if (bounds.empty()) bounds = compute_bound(*case_.op, case_.inputs, case_.attributes, device.error_model());
+  at->second.take_device_errors(variant(), output_named(bounds, output).values());
   return at->second;
 }
 
@@ -182,7 +188,7 @@ bool CaseCheck::is_within(const CaseOutput& output, const TensorSource& actual, 
 
 Call CaseCheck::rows_on(const Device& device, const Finding& f, const CaseOutput& output,
                         const TensorSource& actual) {
-  return call_on(device, output.name, actual.whole())
+  return Call(*case_.op, case_.inputs, output.name, actual.whole(), device)
       .in_some_rows(work_of_a_hypothesis, f.metrics ? worst_element(*f.metrics) : 0);
 }
 

@@ -66,6 +66,7 @@ class CaseCheck {
   std::vector<NamedTensor> less_precise_;  // golden in float32 arithmetic, for baselines
   std::map<std::pair<std::string, DType>, Tensor> baselines_;
   std::map<std::pair<std::string, Device>, Call> calls_;
+  std::map<Device, std::vector<NamedTensor>> bounds_;
   std::map<std::string, std::vector<double>> golden_errors_;
   std::string extremes_;  // which inputs lie outside of the operator's domain; "" if none
 };
