@@ -66,7 +66,9 @@ run() {
   "$@" >"$log" 2>&1 </dev/null || status=$?
   [ "$status" -eq 0 ] && return
   tail -n 100 "$log" >&2
-  printf 'error: status %d from: %s\n(above is the end of %s)\n' "$status" "$*" "$log" >&2
+  local command="$*"
+  [ "${#command}" -le 200 ] || command="${command:0:200} .."
+  printf 'error: status %d from: %s\n(above is the end of %s)\n' "$status" "$command" "$log" >&2
   return "$status"
 }
 

@@ -13,7 +13,8 @@ struct ExemptionUse {
   Exemption::Kind kind = Exemption::Kind::amplified_rounding;
   std::int64_t count = 0;
   const Finding* furthest = nullptr;
-  /// "exempt: 12 by amplified rounding (its operator is within ..); furthest outside (error/allowed 3.2): NAME: rms_norm on its own .."
+  /// "exempt: 12 by amplified rounding (its operator is within ..); furthest outside (error/allowed 3.2):
+  /// NAME: rms_norm on its own .."
   std::string text() const;
 };
 /// The kinds in the order of exemption_rows(), without those that exempt nothing. Points into the report.

@@ -98,12 +98,11 @@ TEST(SeededCalls, ScalesOfNorms) {
       for (double& v : w) v += 1;
       centred.params[0].tensor = Tensor::from_values(DType::float32, {64}, w);
       expect_diagnosed(diagnosed(call, centred.run(d), right),
-                       "attribute: it is rms_norm with weight + 1, where the reference has",
-                       "weight + 1");
+                       "attribute: it is rms_norm with weight + 1, where the reference has", "weight + 1");
       Call bare = call;
       bare.params[0].tensor = Tensor::from_values(d, {64}, Values(64, 1));
-      expect_diagnosed(diagnosed(call, bare.run(d), right),
-                       "attribute: it is rms_norm with no weight, where", "bare");
+      expect_diagnosed(diagnosed(call, bare.run(d), right), "attribute: it is rms_norm with no weight, where",
+                       "bare");
     }
   }
 }

@@ -160,7 +160,6 @@ Fit verify_factors(const FailingPair& pair, const Groups& groups, const std::vec
   });
 }
 
-
 struct RowSums {
   std::vector<double> sums, magnitudes;
 };
