@@ -160,7 +160,7 @@ class Ranks(LogTest):
     def test_processes_share_a_file(self):
         done = subprocess.run(
             ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "4", ASSAY, *REPLAY, "--log-level", "trace", "--log-file", "log"],
-            capture_output=True, text=True, cwd=self.dir, env=environment(ASAN_OPTIONS="detect_leaks=0"), timeout=300)
+            capture_output=True, text=True, cwd=self.dir, env=environment(ASAN_OPTIONS="detect_leaks=0", OMPI_MCA_btl="^tcp"), timeout=300)
         if "built without MPI" in done.stderr:
             self.skipTest("built without MPI")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
