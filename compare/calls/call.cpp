@@ -250,6 +250,7 @@ std::optional<ScaleError> Call::scale(const CallVariant& variant, const Compared
   const std::optional<DType> of_products = narrowest();
   test.may_truncate = of_products && unit_roundoff(*of_products) > unit_roundoff(DType::float32);
   if (!device_.accumulator.empty()) {
+    // A step of a matrix unit loses less than one unit of the bits that it keeps.
     const Accumulator a = parse_accumulator(device_.accumulator);
     const double step =
         a.fused > 0 ? std::ldexp(1, -std::min(a.fraction_bits, a.result_bits)) : a.unit_roundoff;

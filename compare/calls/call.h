@@ -157,7 +157,7 @@ class Call {
   /// The last computed bound of each summand, which costs far more than its values. It holds for one variant
   /// and all its arithmetics.
   mutable std::vector<std::vector<double>> device_errors_;
-  mutable std::string errors_of_;
+  mutable CallVariant errors_of_;
 };
 
 }  // namespace assay

@@ -44,8 +44,8 @@ std::vector<std::vector<double>> Call::device_errors(const CallVariant& variant)
 std::vector<double> Call::allowed(const CallVariant& variant, const std::vector<Tensor>& parts,
                                   const std::vector<double>& values,
                                   std::span<const double> golden_error) const {
-  if (device_errors_.empty() || errors_of_ != variant.text) device_errors_ = device_errors(variant);
-  errors_of_ = variant.text;
+  if (device_errors_.empty() || !is_same(errors_of_, variant)) device_errors_ = device_errors(variant);
+  errors_of_ = variant;
   const DType dtype = result_.dtype();
   const double stored = device_.stored_roundoff();
   const bool is_narrow = device_.intermediate.has_value();
@@ -83,7 +83,7 @@ std::vector<double> Call::allowed(const CallVariant& variant, const Tensor& gold
 
 void Call::take_device_errors(const CallVariant& variant, std::vector<double> errors) {
   device_errors_ = {std::move(errors)};
-  errors_of_ = variant.text;
+  errors_of_ = variant;
 }
 
 void Call::take_result(Tensor result) {

@@ -90,21 +90,15 @@ AttributeValue value_of(const CallVariant& v, const Attribute& attribute) {
   return given == v.attributes.values().end() ? parse_attribute(attribute.initial) : given->second;
 }
 
-CallVariant with(CallVariant variant, std::string_view attribute, AttributeValue value,
-                 std::string_view text) {
+CallVariant with(const Operator& op, CallVariant variant, std::string_view attribute, AttributeValue value) {
   variant.attributes.set(std::string(attribute), std::move(value));
-  // It may be stated already: "eps = 1e-05, is_causal = true".
-  const std::string key = fmt::format("{} = ", attribute);
-  std::string others;
-  for (std::string_view rest = variant.text; !rest.empty();) {
-    const auto comma = rest.find(", ");
-    const std::string_view part = rest.substr(0, comma);
-    if (!part.starts_with(key)) add(others, std::string(part));
-    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 2);
-  }
-  variant.text = std::move(others);
-  add(variant.text, key + std::string(text));
+  variant.text = differences(op, variant, {});
   return variant;
+}
+
+bool is_same(const CallVariant& a, const CallVariant& b) {
+  return a.attributes.values() == b.attributes.values() && a.permutation == b.permutation &&
+         a.weight == b.weight && a.fp8 == b.fp8;
 }
 
 namespace {
@@ -150,17 +144,17 @@ int count_of_differences(const Operator& op, const CallVariant& a, const CallVar
 
 std::vector<CallVariant> mistakes_for(const Operator& op, const CallVariant& right) {
   std::vector<CallVariant> mistakes = variants_beside(op, right);
-  // The fewest mistakes first.
-  const auto differences = [&](const CallVariant& v) { return count_of_differences(op, v, right); };
-  std::erase_if(mistakes, [&](const CallVariant& v) { return differences(v) == 0; });
-  std::ranges::stable_sort(mistakes, {}, differences);
   if (!op.gain.empty()) {
     mistakes.push_back(right);
     mistakes.back().weight = CallVariant::Weight::left_out;
     add(mistakes.back().text, fmt::format("no {}", op.gain));
   }
   for (const Seen& row : op.mistaken)
-    mistakes.push_back(with(right, row.attribute, parse_attribute(row.value), row.value));
+    mistakes.push_back(with(op, right, row.attribute, parse_attribute(row.value)));
+  // The fewest differences first.
+  const auto count = [&](const CallVariant& v) { return count_of_differences(op, v, right); };
+  std::erase_if(mistakes, [&](const CallVariant& v) { return count(v) == 0; });
+  std::ranges::stable_sort(mistakes, {}, count);
   return mistakes;
 }
 

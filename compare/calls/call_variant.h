@@ -28,8 +28,9 @@ struct CallVariant {
 /// The value of an attribute: as the variant states it, else the operator's default.
 AttributeValue value_of(const CallVariant&, const Attribute&);
 /// Returns the variant with this value in the place of its own.
-/// @param text  the value as it is printed
-CallVariant with(CallVariant, std::string_view attribute, AttributeValue value, std::string_view text);
+CallVariant with(const Operator&, CallVariant, std::string_view attribute, AttributeValue value);
+/// Whether both make the same call, however they are told.
+bool is_same(const CallVariant&, const CallVariant&);
 
 /// What one variant has in another way than the other: "eps = 1e-06, weight + 1".
 std::string differences(const Operator&, const CallVariant& of, const CallVariant& from);

@@ -61,6 +61,20 @@ std::string extremes_of(const Arg& arg, const NamedTensor& input) {
                      to_string(unravel(at, input.tensor.shape())));
 }
 
+// Whether errors are spread as those of roundings: none is `improbable` times the root mean square of all, in
+// units of what each may be.
+bool is_spread(const Call::Compared& c) {
+  const std::vector<double> actual = c.actual.values(), golden = c.golden.values();
+  double squares = 0, worst = 0;
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    if (!(c.allowed[i] > 0)) continue;
+    const double ratio = std::abs(actual[i] - golden[i]) / c.allowed[i];
+    squares += ratio * ratio;
+    worst = std::max(worst, ratio);
+  }
+  return worst <= improbable * std::sqrt(squares / static_cast<double>(actual.size()));
+}
+
 }  // namespace
 
 CaseCheck::CaseCheck(const Case& c, const CheckOptions& options)
@@ -86,11 +100,7 @@ std::string CaseCheck::outputs_not_listed() const {
 CallVariant CaseCheck::variant() const {
   CallVariant stated;
   stated.attributes = case_.attributes;
-  for (const Attribute& a : case_.op->attributes) {
-    if (value_of(stated, a) == parse_attribute(a.initial)) continue;
-    stated.text += fmt::format("{}{} = {}", stated.text.empty() ? "" : ", ", a.name,
-                               attribute_text(value_of(stated, a)));
-  }
+  stated.text = differences(*case_.op, stated, {});
   return stated;
 }
 
@@ -180,10 +190,10 @@ void CaseCheck::judge_policy(Finding& f, const CaseOutput& output, const TensorS
   judge(f, actual, golden, e);
 }
 
-bool CaseCheck::is_within(const CaseOutput& output, const TensorSource& actual, const Tensor& golden,
-                          const Device& device, int threads) {
+bool CaseCheck::is_within(const CaseOutput& output, const TensorSource& actual, const Device& device) {
+  const Tensor& golden = output_named(golden_, output.name);
   const std::vector<double> allowed = allowed_errors(output.name, golden, actual.whole(), device);
-  return measure(actual, golden, {0, 0, allowed}, threads).over == 0;
+  return measure(actual, golden, {0, 0, allowed}, options_.threads).over == 0;
 }
 
 Call CaseCheck::rows_on(const Device& device, const Finding& f, const CaseOutput& output,
@@ -213,25 +223,11 @@ bool CaseCheck::hint_at_intermediate(Finding& f, const CaseOutput& output, const
   const Call rows = rows_on(storing, f, output, actual);
   const auto in_rows = rows.ratio(variant());
   if (!in_rows || *in_rows > 1 || !rows.keeps_results(variant())) return false;
-  if (!is_within(output, actual, output_named(golden_, output.name), storing, options_.threads)) return false;
+  if (!is_within(output, actual, storing)) return false;
   f.notes.push_back(fmt::format(
       "within the bound of --intermediate {0}: state it if the kernel keeps intermediate results in {0}",
       name(actual.dtype())));
   return true;
-}
-
-// Whether errors are spread as those of roundings: none is `improbable` times the root mean square of all, in
-// units of what each may be.
-bool is_spread(const Call::Compared& c) {
-  const std::vector<double> actual = c.actual.values(), golden = c.golden.values();
-  double squares = 0, worst = 0;
-  for (std::size_t i = 0; i < actual.size(); ++i) {
-    if (!(c.allowed[i] > 0)) continue;
-    const double ratio = std::abs(actual[i] - golden[i]) / c.allowed[i];
-    squares += ratio * ratio;
-    worst = std::max(worst, ratio);
-  }
-  return worst <= improbable * std::sqrt(squares / static_cast<double>(actual.size()));
 }
 
 bool CaseCheck::hint_at_accumulator(Finding& f, const CaseOutput& output, const TensorSource& actual) {
@@ -243,7 +239,7 @@ bool CaseCheck::hint_at_accumulator(Finding& f, const CaseOutput& output, const 
     other.accumulator = accumulator;
     const auto in_rows = rows_on(other, f, output, actual).compare(variant());
     if (!in_rows || in_rows->ratio > 1 || !is_spread(*in_rows)) continue;
-    if (!is_within(output, actual, output_named(golden_, output.name), other, options_.threads)) continue;
+    if (!is_within(output, actual, other)) continue;
     f.notes.push_back(fmt::format(
         "within the bound of --accumulator {}: state that only if it is how the device adds", accumulator));
     return true;

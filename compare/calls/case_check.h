@@ -52,8 +52,7 @@ class CaseCheck {
   const std::vector<double>& golden_errors(const std::string& output, const Tensor& golden);
   std::vector<double> allowed_errors(const std::string& output, const Tensor& golden, const Tensor& actual,
                                      const Device&);
-  bool is_within(const CaseOutput&, const TensorSource& actual, const Tensor& golden, const Device&,
-                 int threads);
+  bool is_within(const CaseOutput&, const TensorSource& actual, const Device&);
   void judge_policy(Finding&, const CaseOutput&, const TensorSource& actual, const Tensor& golden,
                     Expectation);
   void judge_whole(Finding&, const CaseOutput&, const TensorSource& actual);

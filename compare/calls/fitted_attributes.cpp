@@ -22,9 +22,8 @@ CallVariant merged(CallVariant variant, const Candidate& more) {
   return variant;
 }
 
-CallVariant with_number(const CallVariant& variant, std::string_view attribute, double value, int digits) {
-  const std::string text = fmt::format("{:.{}g}", value, digits);
-  return with(variant, attribute, std::stod(text), text);
+double shortened_to(int digits, double value) {
+  return std::stod(fmt::format("{:.{}g}", value, digits));
 }
 
 }  // namespace
@@ -45,7 +44,7 @@ std::vector<CallVariant> Call::with_bisected(const CallVariant& from) const {
   try {
     double low = row->low, high = row->high;
     const auto golden_with = [&](double value) {
-      return golden_values(with(from, row->attribute, value, ""), {});
+      return golden_values(with(op(), from, row->attribute, value), {});
     };
     const std::vector<double> a = result_.values(), at_low = golden_with(low), at_high = golden_with(high);
     // How far the recorded result is on the way from one end to the other: falls as the attribute grows.
@@ -59,7 +58,8 @@ std::vector<CallVariant> Call::with_bisected(const CallVariant& from) const {
       const double middle = std::sqrt(low * high);
       (beyond(golden_with(middle)) > 0 ? high : low) = middle;
     }
-    for (const int digits : usual_digits) variants.push_back(with_number(from, row->attribute, low, digits));
+    for (const int digits : usual_digits)
+      variants.push_back(with(op(), from, row->attribute, shortened_to(digits, low)));
   } catch (const Error&) {  // not from these inputs
   }
   return variants;
@@ -81,7 +81,7 @@ std::vector<CallVariant> Call::with_factor() const {
       }
       if (!(square > 0) || !std::isfinite(product)) continue;
       for (const int digits : usual_digits)
-        fitted.push_back(with_number(variant, row->attribute, product / square, digits));
+        fitted.push_back(with(op(), variant, row->attribute, shortened_to(digits, product / square)));
     } catch (const Error&) {  // not from these inputs
     }
   }

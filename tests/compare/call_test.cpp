@@ -51,6 +51,18 @@ TEST(Call, TheRowOfTheWorstElementIsJudged) {
   }
 }
 
+// Of small inputs one epsilon makes results, and bounds, that are a thousand times those of the other.
+TEST(Call, TheBoundOfOneVariantIsNotThatOfAnother) {
+  const Tensor x = normal_tensor(DType::float32, {8, 64}, 1, 1e-3);
+  const auto call = [&] { return Call(find_operator("rms_norm"), {{"x", x}}, "y", x, {}); };
+  CallVariant large, small;
+  large.attributes.set("eps", 1.0);
+  small.attributes.set("eps", 1e-12);
+  const Call both = call();
+  EXPECT_EQ(both.compare(large)->allowed, call().compare(large)->allowed);
+  EXPECT_EQ(both.compare(small)->allowed, call().compare(small)->allowed);
+}
+
 TEST(Call, ALargeResultIsJudgedInSomeRowsOnly) {
   const Call large = RecordedNorm(3000, 0).call(0), small = RecordedNorm(100, 0).call(0);
   EXPECT_LE(large.work(), 0x1p24);

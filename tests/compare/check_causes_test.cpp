@@ -1,5 +1,6 @@
 // What makes a failing output of a case, found as in the isolation of a dump.
 #include <cmath>
+#include <optional>
 
 #include "assay/compare/calls/case_writer.h"
 #include "check_case.h"
@@ -18,6 +19,7 @@ struct Kernel {
   Attributes attributes;
   std::vector<NamedTensor> inputs;
   DType dtype = DType::float32;
+  std::optional<DType> intermediate = {};
 
   Tensor golden(const Attributes& attributes_of_kernel, std::span<const NamedTensor> inputs_of_kernel) const {
     const auto outputs =
@@ -37,6 +39,7 @@ struct Kernel {
                folder);
     CheckOptions o = check_options();
     o.whole = whole;
+    o.intermediate = intermediate;
     return check({folder}, o).findings.at(0);
   }
 };
@@ -110,6 +113,56 @@ TEST(CheckCauses, NarrowInputs) {
   EXPECT_THAT(f.notes, testing::Not(Contains(HasSubstr("--accumulator")))) << "the cause is known";
 }
 
+// Three values of bfloat16 hold some ten bits: less than the digits of the epsilon that fits them.
+TEST(CheckCauses, FewValuesProveNoEpsilon) {
+  const Kernel k = {
+      "rms_norm",
+      {{"eps", 1e-5}},
+      {{"x", Tensor::from_values(DType::bfloat16, {3, 1}, std::vector<double>{1, 1.5, 0.703125})}},
+      DType::bfloat16};
+  const Finding f = k.judged(k.golden({{"eps", 0.037}}, k.inputs));
+  EXPECT_EQ(f.verdict, Verdict::failed);
+  EXPECT_THAT(f.diagnoses, testing::Each(testing::Field(&Diagnosis::cause, testing::Ne(Cause::attribute))))
+      << first_cause(f);
+}
+
+// Rows of one size: an epsilon and a factor make the same result, and the factor is the simpler one.
+TEST(CheckCauses, AFactorOfRowsOfOneSizeIsNoEpsilon) {
+  Kernel k = norm({{"eps", 0.02}});
+  std::vector<double> ones = k.inputs[0].tensor.values();
+  for (double& v : ones) v = v < 0 ? -1 : 1;
+  k.inputs[0].tensor = Tensor::from_values(DType::float32, {16, 64}, ones);
+  std::vector<double> y = k.golden(k.attributes, k.inputs).values();
+  for (double& v : y) v *= 0.9;
+  EXPECT_THAT(first_cause(k.judged(Tensor::from_values(DType::float32, {16, 64}, y))),
+              HasSubstr("actual = 0.9 x reference"));
+}
+
+// What hides a fault is no advice: the bound of a coarse accumulator has room for one wrong element.
+TEST(CheckCauses, OneWrongElementIsNoAccumulator) {
+  const Kernel k = {
+      "matmul",
+      {},
+      {{"a", normal_tensor(DType::float32, {64, 64}, 8)}, {"b", normal_tensor(DType::float32, {64, 64}, 9)}}};
+  std::vector<double> y = k.golden({}, k.inputs).values();
+  y[1234] += 1;
+  EXPECT_THAT(k.judged(Tensor::from_values(DType::float32, {64, 64}, y)).notes, IsEmpty());
+}
+
+// An operator that rounds once keeps nothing between steps.
+TEST(CheckCauses, WithoutStepsNothingIsKeptNarrow) {
+  const Kernel k = {"add",
+                    {},
+                    {{"a", normal_tensor(DType::bfloat16, {64, 64}, 10)},
+                     {"b", normal_tensor(DType::bfloat16, {64, 64}, 11)}},
+                    DType::bfloat16};
+  std::vector<double> y = k.golden({}, k.inputs).values();
+  y[77] = std::nextafter(static_cast<float>(y[77]), 9.0F) + std::abs(y[77]) / 128;
+  const Finding f = k.judged(Tensor::from_values(DType::bfloat16, {64, 64}, y));
+  EXPECT_EQ(f.verdict, Verdict::failed);
+  EXPECT_THAT(f.notes, IsEmpty());
+}
+
 TEST(CheckCauses, OneElementHasNone) {
   const Kernel k = norm({});
   std::vector<double> y = k.golden({}, k.inputs).values();
@@ -138,6 +191,23 @@ TEST(CheckCauses, AFactorBelowEveryBoundIsSaid) {
   ASSERT_FALSE(failed.diagnoses.empty());
   EXPECT_EQ(failed.diagnoses.front().cause, Cause::factor);
   EXPECT_NEAR(failed.diagnoses.front().parameters.factor.value(), 1 + 1.2e-6, 1e-7);
+}
+
+// Eager SwiGLU: sigmoid and activation are stored in bfloat16, which few distinct gates round alike.
+TEST(CheckCauses, SharedRoundingsAreNoFactor) {
+  Kernel k = {"swiglu",
+              {},
+              {{"gate", normal_tensor(DType::bfloat16, {1024, 512}, 12)},
+               {"up", normal_tensor(DType::bfloat16, {1024, 512}, 13)}},
+              DType::bfloat16};
+  const auto stored = [](double v) { return round_to(DType::bfloat16, v); };
+  const std::vector<double> gate = k.inputs[0].tensor.values(), up = k.inputs[1].tensor.values();
+  std::vector<double> y;
+  for (std::size_t i = 0; i < gate.size(); ++i)
+    y.push_back(up[i] * stored(gate[i] * stored(1 / (1 + std::exp(-gate[i])))));
+  k.intermediate = DType::bfloat16;
+  const Finding f = k.judged(Tensor::from_values(DType::bfloat16, {1024, 512}, y), true);
+  EXPECT_EQ(f.verdict, Verdict::passed) << f.reason;
 }
 
 }  // namespace
