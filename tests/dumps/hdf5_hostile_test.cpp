@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <hdf5.h>
 
+#include <algorithm>
 #include <random>
 
 #include "assay/dumps/hdf5/windows.h"
@@ -38,12 +39,24 @@ std::string complaints(const std::filesystem::path& path) {
   return text;
 }
 
+/// The parts of which the complaint must have one: a text, or those of several versions of the HDF5 library.
+std::vector<std::string> expected_parts(const Json& expected, const std::string& file) {
+  if (!expected.is_array()) return {expected.string(file)};
+  std::vector<std::string> parts;
+  for (const Json& part : expected.array(file)) parts.push_back(part.string(file));
+  return parts;
+}
+
 TEST(Hdf5Hostile, EveryCommittedFileIsRefusedWithItsReason) {
   const Json all = parse_json(read_text(hostile() / "expected.json"), "expected.json");
   std::size_t files = 0;
-  for (const auto& [file, part] : all.object("expected.json")) {
+  for (const auto& [file, parts] : all.object("expected.json")) {
     ++files;
-    EXPECT_THAT(complaints(hostile() / file), HasSubstr(part.string(file))) << file;
+    const std::string said = complaints(hostile() / file);
+    EXPECT_TRUE(
+        std::ranges::any_of(expected_parts(parts, file),
+                            [&](const std::string& part) { return said.find(part) != std::string::npos; }))
+        << file << ": " << parts.text() << ", found " << said;
   }
   EXPECT_GE(files, 50U);
 }
