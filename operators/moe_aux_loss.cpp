@@ -48,8 +48,10 @@ struct MoeAuxLoss {
       {"N=6,E=4,K=2", "top_k=2,kind=\"ep_group\",group_size=3", "index"}};
   static constexpr Seen seen[] = {{"kind", "\"sequence\"", "DeepSeek-V3"},
                                   {"score", "\"sigmoid\"", "DeepSeek-V3"}};
-  static constexpr RecordedAs recorded_as[] = {{"index", "index", made_around}};
+  static constexpr RecordedAs recorded_as[] = {{"index", "index", made_around},
+                                               {"index", "indices", made_around}};
   static constexpr Rows rows = Rows::together;
+  static constexpr bool regularizes = true;
 
   // The loss sees its tokens by sequence; the choice was recorded as one list of tokens.
   static void infer(Recorded& call) {

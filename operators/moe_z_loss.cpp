@@ -21,6 +21,7 @@ struct MoeZLoss {
   };
   static constexpr Example examples[] = {{"N=5,E=3"}, {"N=2x3,E=4", "coefficient=0.001", "grad_y"}};
   static constexpr Rows rows = Rows::together;
+  static constexpr bool regularizes = true;
 
   static void bind(Dims&, InputShapes inputs, const Attributes&) {
     const Shape& logits = shape_of_input(inputs, "logits");

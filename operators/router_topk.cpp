@@ -75,6 +75,8 @@ struct RouterTopK {
       {"expert_bias", "e_score_correction_bias", "gate"},  // Hugging Face: with the projection to logits
       {"chosen", "index", made_around}};
 
+  static constexpr MadeWithin made_within[] = {{"logits", "linear"}};
+
   static void infer(Recorded& call) {
     const Tensor* chosen = call.index("chosen");
     const Shape& tokens = chosen != nullptr ? chosen->shape() : call.result.shape();

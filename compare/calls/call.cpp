@@ -204,8 +204,10 @@ std::vector<Tensor> Call::golden(const CallVariant& variant, const Arithmetic& h
   for (const Summand& summand : summands_) {
     const auto outputs = compute_golden(*summand.op, inputs_of(summand, variant, how),
                                         attributes_of(summand, variant), Level::fp64, summand.output);
-    parts.push_back(output_named(outputs, summand.output));
-    if (parts.back().shape() != expected) throw Error("{}: makes another shape", summand.op->name);
+    const Tensor& made = output_named(outputs, summand.output);
+    // Token dimensions may be recorded as one.
+    if (made.size() != element_count(expected)) throw Error("{}: makes another shape", summand.op->name);
+    parts.push_back(made.reshaped(expected));
   }
   return parts;
 }
@@ -270,26 +272,36 @@ std::optional<ScaleError> Call::scale(const CallVariant& variant, const Compared
   return scale_error(test);
 }
 
-// Only the last choice and the first that was not made are known to be near: all others must be there, once
-// each.
-bool trades_at_most_one(std::span<const double> actual, std::span<const double> golden) {
+namespace {
+
+// Which choices of a row are not the golden ones. Their order does not matter; each must be there once.
+std::optional<std::size_t> traded(std::span<const double> actual, std::span<const double> golden) {
   const std::set<double> chosen(actual.begin(), actual.end()), right(golden.begin(), golden.end());
+  if (chosen.size() != actual.size()) return {};
   std::vector<double> gained;
   std::ranges::set_difference(chosen, right, std::back_inserter(gained));
-  return chosen.size() == actual.size() && gained.size() <= 1;
+  return gained.size();
 }
 
+}  // namespace
+
 // The first index that is not the golden one, -1 if there is none. A row may choose either of two whose
-// scores are as near to each other as roundings can move them.
+// scores are as near to each other as roundings can move them: only the last choice and the first that was
+// not made are known to be near.
 std::int64_t Call::first_wrong_index(const CallVariant& variant, const std::vector<double>& actual,
-                                     const std::vector<double>& golden) const {
-  std::vector<double> gap, within;
+                                     const std::vector<double>& golden, std::int64_t& ties) const {
   const Summand& summand = summands_.front();
   const std::string_view of_gap = output_arg(*summand.op, summand.output).gap;
-  for (std::size_t i = 0; i < actual.size(); ++i) {
-    if (actual[i] == golden[i]) continue;
+  const std::size_t width = of_gap.empty() ? 1 : static_cast<std::size_t>(result_.shape().back());
+  std::vector<double> gap, within;
+  for (std::size_t i = 0; i < actual.size(); i += width) {
+    const std::span own = std::span(actual).subspan(i, width), right = std::span(golden).subspan(i, width);
+    if (std::ranges::equal(own, right)) continue;
     const auto at = static_cast<std::int64_t>(i);
     if (of_gap.empty()) return at;
+    const auto others = traded(own, right);
+    if (others == 0U) continue;
+    if (others != 1U) return at;
     if (gap.empty()) {
       const Attributes attributes = attributes_of(summand, variant);
       const ErrorModel device{unit_roundoff(DType::float32), min_subnormal(DType::float32)};
@@ -297,11 +309,8 @@ std::int64_t Call::first_wrong_index(const CallVariant& variant, const std::vect
           output_named(compute_golden(*summand.op, summand.inputs, attributes, Level::fp64), of_gap).values();
       within = output_named(compute_bound(*summand.op, summand.inputs, attributes, device), of_gap).values();
     }
-    const std::size_t width = static_cast<std::size_t>(result_.shape().back()), row = i / width;
-    if (!(std::abs(gap[row]) <= within[row])) return at;
-    if (!trades_at_most_one(std::span(actual).subspan(row * width, width),
-                            std::span(golden).subspan(row * width, width)))
-      return at;
+    if (!(std::abs(gap[i / width]) <= within[i / width])) return at;
+    ++ties;
   }
   return -1;
 }
@@ -314,7 +323,7 @@ std::optional<Call::Compared> Call::compare(const CallVariant& variant, const Ar
     const std::vector<double> values = sum_of(parts);
     c.golden = Tensor(c.actual.shape(), std::span<const double>(values));
     if (!is_float(c.actual.dtype())) {
-      c.worst_at = first_wrong_index(variant, c.actual.values(), values);
+      c.worst_at = first_wrong_index(variant, c.actual.values(), values, c.ties);
       c.ratio = c.worst_at < 0 ? 0 : infinity;
       return c;
     }

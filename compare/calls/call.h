@@ -49,6 +49,7 @@ class Call {
     std::int64_t worst_at = -1;
     std::optional<ScaleError> scale;  ///< of floating-point results, if it can be computed
     bool in_any_blocks = false;       ///< by compare_in_any_blocks
+    std::int64_t ties = 0;            ///< rows that chose otherwise, as their scores allow
     bool within() const { return ratio <= 1 && (!scale || scale->within()); }
   };
   /// Returns nothing if the calls make a tensor of another shape.
@@ -145,7 +146,7 @@ class Call {
                               const std::vector<double>& values,
                               std::span<const double> golden_error = {}) const;
   std::int64_t first_wrong_index(const CallVariant&, const std::vector<double>& actual,
-                                 const std::vector<double>& golden) const;
+                                 const std::vector<double>& golden, std::int64_t& ties) const;
   void allow_partial_sums(const Summand&, const CallVariant&, double stored, std::span<double> error) const;
   const Solved* solved(Solved::By) const;
   std::optional<ScaleError> scale(const CallVariant&, const Compared&) const;

@@ -104,6 +104,20 @@ bool is_own_result(const Operator& op, const RecordedAs& row) {
   return arg != nullptr && is_output(arg->role);
 }
 
+const Operator* operator_within(const Operator& op, const TensorList& call, const LogicalTensor& t) {
+  for (const MadeWithin& row : op.made_within) {
+    const auto is_it = [&](const LogicalTensor* made) {
+      return made->id.slot == "output" && declared_name(op, made->id.arg) == row.arg;
+    };
+    if (std::ranges::none_of(call, is_it)) continue;
+    const std::string arg = without_suffix(t.id.arg);
+    const bool belongs = t.id.slot == "output" ? declared_name(op, t.id.arg) == row.arg
+                                               : find_arg(op, declared_name(op, arg)) == nullptr;
+    if (belongs) return known_operator(row.by);
+  }
+  return nullptr;
+}
+
 const Operator* CallNames::operator_of(const TensorList& call, const TensorList& module) {
   for (const LogicalTensor* t : call) {
     if (t->op.empty()) continue;
@@ -159,14 +173,25 @@ std::optional<std::vector<RecordedCall>> CallNames::backward(const LogicalTensor
   if (find_arg(op_, output) == nullptr) return std::nullopt;
   std::vector<RecordedCall> calls;
   for (const std::string& arg : results_behind(gradient)) {
-    const std::string handed_back = "grad_" + std::string(output_name(arg));
-    if (find_arg(op_, handed_back) == nullptr) return std::nullopt;
+    const std::string handed_back = gradient_of_result(arg);
+    if (handed_back.empty()) return std::nullopt;
     RecordedCall call{&op_, output, {}};
     add_inputs(call, arg);
     if (const LogicalTensor* t = with_arg(gradients_, arg)) call.inputs.push_back({handed_back, t});
     calls.push_back(std::move(call));
   }
   return calls;
+}
+
+// What the operator calls the gradient of a result: "grad_y". A loss has one only, under whatever name.
+std::string CallNames::gradient_of_result(std::string_view recorded) const {
+  const std::string_view result = output_name(recorded);
+  if (result.empty()) return "";
+  std::string named = std::string("grad_").append(result);
+  if (find_arg(op_, named) != nullptr) return named;
+  const auto is_gradient = [](const Arg& a) { return a.role == Role::grad_output; };
+  const auto lone = std::ranges::find_if(op_.args, is_gradient);
+  return std::ranges::count_if(op_.args, is_gradient) == 1 ? std::string(lone->name) : "";
 }
 
 // What the operator calls the gradient of an input or a parameter: "grad_x".
@@ -192,10 +217,17 @@ std::vector<std::string> CallNames::results_behind(const LogicalTensor& gradient
   const std::string own(op_.fused_by_name && !is_grad_input ? own_result(without_suffix(gradient.id.arg))
                                                             : std::string_view());
   if (gradients_.empty()) return {own};
-  const bool has_twin = is_grad_input && with_arg(gradients_, gradient.id.arg) != nullptr;
+  const auto is_made_within = [&](const LogicalTensor& t) {
+    return std::ranges::find(op_.made_within, declared_name(op_, t.id.arg), &MadeWithin::arg) !=
+           op_.made_within.end();
+  };
+  const bool has_twin =
+      is_grad_input && with_arg(gradients_, gradient.id.arg) != nullptr && !is_made_within(gradient);
   std::vector<std::string> results;
   for (const LogicalTensor* t : gradients_) {
     if (!own.empty() && t->id.arg != own) continue;
+    // What the call made for itself is no result that hands a gradient back.
+    if (is_made_within(*t)) continue;
     // The gradient of what was turned in the same call under another name is not that of this input.
     if (!has_twin || t->id.arg == gradient.id.arg) results.push_back(t->id.arg);
   }
@@ -207,7 +239,8 @@ std::string_view CallNames::output_name(std::string_view recorded) const {
   const Arg* arg = find_arg(op_, name);
   if (arg != nullptr && is_output(arg->role)) return name;
   // Of an operator with one result the recorder's name for it does not matter.
-  const bool is_alone = with_arg(inputs_, recorded) != nullptr || outputs_.size() <= 1 || op_.fused_by_name;
+  const bool is_alone = with_arg(inputs_, recorded) != nullptr || inputs_.empty() || outputs_.size() <= 1 ||
+                        op_.fused_by_name;
   return is_alone ? main_output(op_).name : std::string_view();
 }
 

@@ -12,6 +12,12 @@ namespace assay {
 /// Whether an index is one that the call makes itself: it is an input only if the call was told its choice.
 bool is_own_result(const Operator&, const RecordedAs&);
 
+/// The operator by which the module of a call makes one of its own inputs, if that is what the tensor belongs
+/// to: the input, its gradient, or what it was made of. Else nullptr.
+/// @param call  all recorded tensors of the call
+const Operator* operator_within(const Operator&, const std::vector<const LogicalTensor*>& call,
+                                const LogicalTensor&);
+
 /// Translates the recorded names of one call into the argument and result names of its operator.
 class CallNames {
  public:
@@ -34,6 +40,7 @@ class CallNames {
   void name_positions();
   std::string_view output_name(std::string_view recorded) const;
   std::string gradient_name(const LogicalTensor&) const;
+  std::string gradient_of_result(std::string_view recorded) const;
   std::vector<std::string> results_behind(const LogicalTensor& gradient) const;
   const LogicalTensor* input(const Arg&, std::string_view result) const;
   const LogicalTensor* named_input(const Arg&, std::string_view result) const;

@@ -8,6 +8,16 @@
 
 namespace assay {
 
+namespace {
+
+// The result that a gradient is of.
+LogicalTensor output_named(LogicalTensor t) {
+  t.id.slot = "output";
+  return t;
+}
+
+}  // namespace
+
 bool RecordedCall::is_complete() const {
   const auto is_gradient = [](std::string_view name) { return name.starts_with("grad_"); };
   return !is_gradient(output) || std::ranges::any_of(inputs, is_gradient, &Input::name);
@@ -29,6 +39,26 @@ RecordedCalls::RecordedCalls(const std::vector<LogicalTensor>& tensors, bool giv
         indices_[{t.id.step, t.id.micro_batch, t.id.module}].push_back(&t);
     }
   }
+}
+
+bool RecordedCalls::is_own_input(const LogicalTensor& t) const {
+  const auto call = calls_.find({t.id.step, t.id.micro_batch, t.id.module, t.id.call});
+  if (t.id.slot != "output" || call == calls_.end()) return false;
+  const Operator* op = CallNames::operator_of(call->second, {});
+  return op != nullptr && operator_within(*op, call->second, t) != nullptr;
+}
+
+bool RecordedCalls::has_call(const Identity& id) const {
+  return calls_.contains({id.step, id.micro_batch, id.module, id.call});
+}
+
+void RecordedCalls::lend(const LogicalTensor& tensor, const Identity& as) {
+  const auto call = calls_.find({as.step, as.micro_batch, as.module, as.call});
+  if (call == calls_.end()) return;
+  lent_.push_back(tensor);
+  lent_.back().id = as;
+  lent_.back().op.clear();
+  call->second.push_back(&lent_.back());
 }
 
 std::vector<RecordedCalls::Key> RecordedCalls::keys_of(const LogicalTensor& t) const {
@@ -87,6 +117,13 @@ void RecordedCalls::add_inputs_from_elsewhere(RecordedCall& call, const LogicalT
   }
 }
 
+RecordedCall RecordedCalls::of_value(const Operator& op, const LogicalTensor& value) const {
+  const auto input = std::ranges::find(op.args, Role::input, &Arg::role);
+  RecordedCall call{&op, "", {{std::string(input->name), &value}}};
+  add_inputs_from_elsewhere(call, value);
+  return call;
+}
+
 std::vector<RecordedCall> RecordedCalls::producers(const LogicalTensor& t) const {
   const bool is_output = t.id.slot == "output";
   if (t.id.phase == Phase::optimizer || !(is_output || t.id.slot == "grad" || t.id.slot == "grad_input"))
@@ -99,7 +136,16 @@ std::vector<RecordedCall> RecordedCalls::producers(const LogicalTensor& t) const
     const auto call = calls_.find(key);
     const Operator* op = call == calls_.end() ? nullptr : CallNames::operator_of(call->second, params);
     if (op == nullptr) return {};
-    const CallNames names(*op, call->second, params);
+    TensorList tensors = call->second;
+    if (const Operator* within = operator_within(*op, tensors, t)) {
+      // The results of the operator that it made it for are none of this one.
+      std::erase_if(tensors, [&](const LogicalTensor* other) {
+        return (other->id.slot == "output" || other->id.slot == "grad_output") &&
+               operator_within(*op, call->second, output_named(*other)) == nullptr;
+      });
+      op = within;
+    }
+    const CallNames names(*op, tensors, params);
     if (is_output) {
       const auto forward = names.forward(t.id.arg);
       if (!forward) return {};

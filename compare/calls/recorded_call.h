@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <map>
 #include <string>
 #include <tuple>
@@ -30,10 +31,21 @@ class RecordedCalls {
   /// @param tensors        must outlive this
   /// @param gives_choices  the routers were told which experts to take
   explicit RecordedCalls(const std::vector<LogicalTensor>& tensors, bool gives_choices = false);
+  /// Takes a tensor, under another identity, for an input that a call was given and that was not recorded with
+  /// it.
+  void lend(const LogicalTensor&, const Identity& as);
+  /// Whether the module was called in that step.
+  bool runs(std::int64_t step, const std::string& module) const { return keys_.contains({step, module}); }
+  /// Whether a call made this result for itself, as an input of its operator.
+  bool is_own_input(const LogicalTensor&) const;
+  /// Whether the module of a tensor was called in its step and micro-batch.
+  bool has_call(const Identity&) const;
   /// Returns the calls that sum to this tensor: one call, or one per micro-batch for the gradient of a
   /// parameter, or one per weight for the input gradient of a fused projection. Empty if the operator is not
   /// known, or if recorded names do not fit it.
   std::vector<RecordedCall> producers(const LogicalTensor&) const;
+  /// A call of the operator with that value as its first input, and with indices that were made around it.
+  RecordedCall of_value(const Operator&, const LogicalTensor& value) const;
   /// Returns all recorded tensors of the same call; for the gradient of a parameter, of all its calls.
   std::vector<const LogicalTensor*> around(const LogicalTensor&) const;
 
@@ -45,6 +57,7 @@ class RecordedCalls {
   void add_from_submodule(RecordedCall&, const RecordedAs&, const LogicalTensor& made) const;
 
   bool gives_choices_;
+  std::deque<LogicalTensor> lent_;
   std::map<Key, TensorList> calls_;  ///< by step, micro-batch, module and call
   std::map<std::pair<std::int64_t, std::string>, TensorList>
       modules_;  ///< by step: parameters and states before it

@@ -12,11 +12,11 @@ bool is_result(const Identity& id) {
 }
 
 Inputs::Inputs(const std::vector<Finding>& findings, const std::vector<Pair>& pairs,
-               const RecordedCalls& reference, const Wires* wires)
+               const RecordedCalls& reference, const Flow* flow)
     : findings_(findings),
       pairs_(pairs),
       reference_(reference),
-      wires_(wires),
+      flow_(flow),
       first_step_(std::numeric_limits<std::int64_t>::max()) {
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     if (pairs[i].reference != nullptr) by_tensor_.emplace(pairs[i].reference, i);
@@ -57,10 +57,12 @@ std::vector<std::size_t> Inputs::of(std::size_t i) const {
     add(inputs, unreduced);
     if (!inputs.empty()) return inputs;
   }
-  if (const LogicalTensor* source = wires_ != nullptr ? wires_->source_of(*pairs_[i].reference) : nullptr) {
-    if (const auto found = by_tensor_.find(source); found != by_tensor_.end())
-      inputs.push_back(found->second);
-    return inputs;
+  if (flow_ != nullptr) {
+    for (const LogicalTensor* source : flow_->sources(*pairs_[i].reference)) {
+      if (const auto found = by_tensor_.find(source); found != by_tensor_.end())
+        inputs.push_back(found->second);
+    }
+    if (!inputs.empty()) return inputs;
   }
   if (id.slot == "param" && id.phase == Phase::forward && id.step > 0) {
     add(inputs, {id.step - 1, -1, Phase::optimizer, id.module, "param", id.arg, 0});
@@ -78,6 +80,15 @@ std::vector<std::size_t> Inputs::of_call(std::size_t i) const {
     const std::string& slot = t->id.slot;
     const bool counts = slot == "input" || slot == "param" || (is_backward && slot == "grad_output");
     if (!counts) continue;
+    if (const auto found = by_tensor_.find(t); found != by_tensor_.end()) inputs.push_back(found->second);
+  }
+  return inputs;
+}
+
+std::vector<std::size_t> Inputs::given_to_call(std::size_t i) const {
+  std::vector<std::size_t> inputs;
+  if (flow_ == nullptr || pairs_[i].reference == nullptr) return inputs;
+  for (const LogicalTensor* t : flow_->given(*pairs_[i].reference)) {
     if (const auto found = by_tensor_.find(t); found != by_tensor_.end()) inputs.push_back(found->second);
   }
   return inputs;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "assay/compare/calls/recorded_call.h"
-#include "assay/compare/calls/wires.h"
+#include "assay/compare/flow/flow.h"
 #include "assay/compare/pairs/pair.h"
 #include "assay/compare/result/finding.h"
 
@@ -18,15 +18,17 @@ bool is_result(const Identity&);
 /// Which findings are of the tensors that another one was computed from, as far as they were recorded.
 class Inputs {
  public:
-  /// @param wires  which results the inputs of modules come from; nullptr: not known. All must outlive this.
+  /// @param flow  which results the inputs of modules come from; nullptr: not known. All must outlive this.
   Inputs(const std::vector<Finding>& findings, const std::vector<Pair>& pairs, const RecordedCalls& reference,
-         const Wires* wires);
+         const Flow* flow);
 
   /// The findings of what finding `i` was computed from: of its shares, of the result that it is, of the
   /// optimizer's gradient, parameter and norms, or of the inputs of its call.
   std::vector<std::size_t> of(std::size_t i) const;
   /// The findings of the inputs of its call alone.
   std::vector<std::size_t> of_call(std::size_t i) const;
+  /// The findings of the inputs of the calls that make it, those among them that were not recorded with the call.
+  std::vector<std::size_t> given_to_call(std::size_t i) const;
   /// Whether `inputs`, those of finding `i`, tell where it comes from: a result needs more than parameters,
   /// and a gradient needs the gradient that was handed back.
   bool hold_data(std::size_t i, const std::vector<std::size_t>& inputs) const;
@@ -42,7 +44,7 @@ class Inputs {
   const std::vector<Finding>& findings_;
   const std::vector<Pair>& pairs_;
   const RecordedCalls& reference_;
-  const Wires* wires_;
+  const Flow* flow_;
   std::map<const LogicalTensor*, std::size_t> by_tensor_;
   std::map<Identity, std::size_t> by_id_;
   std::int64_t first_step_;

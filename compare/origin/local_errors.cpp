@@ -22,11 +22,6 @@ constexpr double most_work = 0x1p30;
 // tenth of it.
 constexpr double most_work_isolated = 0x1p33;
 
-std::string pattern(std::string name) {
-  std::erase_if(name, [](char c) { return c >= '0' && c <= '9'; });
-  return name;
-}
-
 // Whether the producer says so: a training step with --routing, which recorded the choice as the result of
 // the router.
 bool gives_choices(const Dump& dump) {
@@ -55,18 +50,20 @@ LocalErrors::LocalErrors(const Sides& sides, Options options)
       actual_calls_(sides.actual_tensors, gives_choices(sides.actual)),
       reference_calls_(sides.reference_tensors, gives_choices(sides.reference)),
       judge_(options_.isolate ? CallJudge::Standard::whole : CallJudge::Standard::elements,
-             options_.isolate ? most_work_isolated : most_work) {}
+             options_.isolate ? most_work_isolated : most_work),
+      fitted_(judge_) {}
 
 std::optional<Call> LocalErrors::recorded_call(const Dump& dump, const RecordedCalls& calls,
                                                const LogicalTensor& tensor, const Finding& f) const {
   std::vector<RecordedCall> made_by = calls.producers(tensor);
   if (made_by.empty() || !std::ranges::all_of(made_by, &RecordedCall::is_complete)) return {};
   return std::make_optional<Call>(dump, std::move(made_by), merge(dump, tensor).tensor.whole(),
-                                  worst_element(*f.metrics));
+                                  f.metrics ? worst_element(*f.metrics) : -1);
 }
 
 std::optional<LocalErrors::Judgement> LocalErrors::judge(Finding& f, const Pair& pair) {
-  if (!f.metrics || pair.actual == nullptr || pair.reference == nullptr) {
+  if (pair.actual == nullptr || without_bits(sides_.actual, *pair.actual) != nullptr ||
+      (pair.reference != nullptr && without_bits(sides_.reference, *pair.reference) != nullptr)) {
     ++unjudged_.no_call;
     return {};
   }
@@ -89,43 +86,36 @@ std::optional<LocalErrors::Judgement> LocalErrors::judge_call(Finding& f, const 
     ++unjudged_.no_call;
     return {};
   }
-  if (!same_inputs(actual_calls_.producers(*pair.actual), reference_calls_.producers(*pair.reference))) {
+  if (pair.reference != nullptr && !same_inputs(actual_calls_.producers(*pair.actual), reference_calls_.producers(*pair.reference))) {
     ++unjudged_.no_call;
     return {};
   }
-  const Key key(&actual->op(), pattern(f.id.module));
   // A call that is right with the known attributes needs no second look at the reference.
-  if (const auto known = known_variants_.find(key); known != known_variants_.end()) {
-    const auto compared = judge_.compare(*actual, known->second);
-    if (compared && judge_.is_within(*compared)) return judgement(*actual, {known->second, *compared});
+  if (const CallVariant* known = fitted_.known(actual->op(), f.id.module)) {
+    const auto compared = judge_.compare(*actual, *known);
+    if (compared && judge_.is_within(*compared)) return judgement(*actual, {*known, *compared});
+  }
+  if (pair.reference == nullptr) {
+    ++unjudged_.no_call;
+    return {};
   }
   const auto reference = recorded_call(sides_.reference, reference_calls_, *pair.reference, f);
-  const auto variant = reference ? fitted_variant(*reference, key) : std::nullopt;
+  const auto variant = reference ? fitted_.fit(*reference, f.id.module) : std::nullopt;
   const auto compared = variant ? judge_.compare(*actual, *variant) : std::nullopt;
   if (!compared) {
     ++(reference ? unjudged_.no_fit : unjudged_.no_call);
     return {};
   }
   if (!judge_.is_within(*compared)) {
-    if (const auto other = variant_of_both(*actual, *reference, *variant, key))
-      return judgement(*actual, *other);
+    if (auto other = fitted_.fit_both(*actual, *reference, *variant, f.id.module))
+      return judgement(*actual, {std::move(other->variant), std::move(other->compared), true});
     if (options_.cases != nullptr) options_.cases->add(f, *actual, *variant);
   }
   return judgement(*actual, {*variant, *compared});
 }
 
-// Attributes that the reference does not tell apart are no mistake: an epsilon beside large inputs.
-std::optional<LocalErrors::Judged> LocalErrors::variant_of_both(const Call& actual, const Call& reference,
-                                                                const CallVariant& but, const Key& key) {
-  for (const CallVariant& v : variants_of(actual.op())) {
-    if (v.text == but.text || v.fp8 != but.fp8 || refused_variants_[key].contains(v.text)) continue;
-    auto compared = judge_.fit(actual, v);
-    if (compared && judge_.fit(reference, v)) return Judged{v, std::move(*compared), true};
-  }
-  return {};
-}
-
 Exemption::Kind LocalErrors::exemption_of(const Judged& judged) {
+  if (judged.compared.ties > 0 || !is_float(judged.compared.actual.dtype())) return Exemption::Kind::legal_tie;
   if (judged.is_equivalent) return Exemption::Kind::equivalent_attribute;
   return judged.compared.in_any_blocks ? Exemption::Kind::order_of_blocks
                                        : Exemption::Kind::amplified_rounding;
@@ -137,9 +127,12 @@ LocalErrors::Judgement LocalErrors::judgement(const Call& actual, const Judged& 
                                        judged.variant.text.empty() ? "" : " (" + judged.variant.text + ")");
   Judgement found{
       c.ratio, fmt::format("{} on its own recorded inputs: error/allowed {:.3g}", name, c.ratio), {}};
+  if (c.ties > 0)
+    found.how = fmt::format("{} on its own recorded inputs: {} of its rows chose one of two that roundings cannot tell apart",
+                            name, c.ties);
   found.exemption = exemption_of(judged);
   found.is_whole =
-      !actual.is_sampled() && (is_float(c.actual.dtype()) || c.actual.values() == c.golden.values());
+      !actual.is_sampled();
   found.diagnoses = explain_call(judge_, actual, judged.variant, c, options_.sizes);
   if (c.ratio <= 1 && !judge_.is_within(c)) {
     found.ratio = std::abs(c.scale->excess) / c.scale->allowed;
@@ -148,29 +141,6 @@ LocalErrors::Judgement LocalErrors::judgement(const Call& actual, const Judged& 
         name, c.ratio, describe(*c.scale));
   }
   return found;
-}
-
-// The attributes with which the reference's recording is right. Blocks that are not known prove no fp8: that
-// other results have to.
-std::optional<CallVariant> LocalErrors::fitted_variant(const Call& reference, const Key& key) {
-  if (const auto known = known_variants_.find(key); known != known_variants_.end()) {
-    if (judge_.fit(reference, known->second)) return known->second;
-    const auto in_any = reference.compare_in_any_blocks(known->second);
-    if (in_any && judge_.is_within(*in_any)) return known->second;
-  }
-  std::optional<CallJudge::Fit> found;
-  for (const CallVariant& v : variants_of(reference.op())) {
-    if (auto compared = judge_.fit(reference, v)) {
-      found = {v, std::move(*compared)};
-      break;
-    }
-    if (!judge_.is_spent()) refused_variants_[key].insert(v.text);
-  }
-  if (!found) found = judge_.first_fit(reference, judge_.with_bisected(reference, {}));
-  if (!found && !judge_.is_spent()) found = judge_.first_fit(reference, reference.with_factor());
-  if (!found && !judge_.is_spent()) found = judge_.first_fit(reference, reference.with_candidates());
-  if (!found) return {};
-  return known_variants_[key] = found->variant;
 }
 
 }  // namespace assay

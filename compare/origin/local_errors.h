@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "assay/compare/calls/call_judge.h"
+#include "assay/compare/calls/fitted_calls.h"
 #include "assay/compare/calls/recorded_call.h"
 #include "assay/compare/origin/failing_cases.h"
 #include "assay/compare/pairs/pair.h"
@@ -45,7 +45,10 @@ class LocalErrors {
   /// budget is spent, or if a tensor cannot be read; the finding gets a note about the last.
   std::optional<Judgement> judge(Finding&, const Pair&);
 
-  const RecordedCalls& reference_calls() const { return reference_calls_; }
+  RecordedCalls& actual_calls() { return actual_calls_; }
+  RecordedCalls& reference_calls() { return reference_calls_; }
+  CallJudge& judge() { return judge_; }
+  FittedCalls& fitted() { return fitted_; }
   /// The numbers of results without a judgement, by reason.
   struct Unjudged {
     std::int64_t no_call = 0;     ///< the operator or one of its inputs is not known
@@ -56,7 +59,6 @@ class LocalErrors {
   const Unjudged& unjudged() const { return unjudged_; }
 
  private:
-  using Key = std::pair<const Operator*, std::string>;
   struct Judged {
     CallVariant variant;
     Call::Compared compared;
@@ -67,20 +69,13 @@ class LocalErrors {
   std::optional<Judgement> judge_call(Finding&, const Pair&);
   Judgement judgement(const Call& actual, const Judged&);
   static Exemption::Kind exemption_of(const Judged&);
-  std::optional<CallVariant> fitted_variant(const Call& reference, const Key&);
-  std::optional<Judged> variant_of_both(const Call& actual, const Call& reference, const CallVariant& but,
-                                        const Key&);
 
   Sides sides_;
   Options options_;
   RecordedCalls actual_calls_, reference_calls_;
   CallJudge judge_;
+  FittedCalls fitted_;
   Unjudged unjudged_;
-  /// The key is the operator and the module without numbers: calls of one module have the same variant in all
-  /// layers.
-  std::map<Key, CallVariant> known_variants_;
-  std::map<Key, std::set<std::string>>
-      refused_variants_;  ///< texts of the variants that a reference excluded
 };
 
 }  // namespace assay

@@ -5,19 +5,18 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
-#include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <variant>
 
-#include "assay/compare/calls/gradient_sums.h"
 #include "assay/compare/causes/known_sizes.h"
 #include "assay/compare/origin/inputs.h"
+#include "assay/compare/origin/isolation.h"
 #include "assay/compare/origin/local_errors.h"
 #include "assay/compare/origin/open_failures.h"
 #include "assay/compare/origin/propagated_error.h"
 #include "assay/compare/result/finding.h"
-#include "assay/compare/result/printable.h"
 #include "assay/compare/result/trouble.h"
 
 namespace assay {
@@ -51,86 +50,33 @@ class Origins {
         options_(options),
         local_(sides, {options.isolate, options.isolate ? known_sizes(sides) : std::vector<KnownSize>(),
                        options.isolate ? options.cases : nullptr}),
-        wires_(options.isolate ? std::optional<Wires>(sides) : std::nullopt),
-        inputs_(findings, pairs, local_.reference_calls(), wires_ ? &*wires_ : nullptr) {
+        isolation_(options.isolate ? std::make_unique<Isolation>(findings, pairs, sides, steps, local_) : nullptr),
+        inputs_(findings, pairs, local_.reference_calls(), isolation_ ? &isolation_->flow() : nullptr) {
+    if (isolation_) isolation_->take_inputs(inputs_);
     for (std::size_t i = 0; i < pairs_.size(); ++i)
       replicas_differ_.push_back(findings_[i].verdict == Verdict::replicas_differ);
   }
 
   void find() {
     for (std::size_t i = 0; i < pairs_.size(); ++i) {
-      if (wires_ && pairs_[i].actual != nullptr && findings_[i].verdict != Verdict::ignored)
-        judge_isolated(i);
+      if (isolation_) isolation_->judge(i);
       find(i);
-      if (wires_ && unsettled_ == none && !is_settled(i)) unsettled_ = i;
     }
   }
 
-  // "isolated: 812 of 1,245 results; 433 have no recorded call".
-  std::string coverage() const {
-    const LocalErrors::Unjudged& u = local_.unjudged();
-    const std::int64_t unjudged = u.no_call + u.no_fit + u.no_budget + u.unreadable;
-    std::string text = fmt::format("isolated: {} of {} results judged on their own recorded inputs",
-                                   grouped(results_ - unjudged), grouped(results_));
-    for (const auto& [count, why] : {std::pair(u.no_call, "have no recorded call with all of its inputs"),
-                                     {u.no_fit, "are of calls whose attributes the reference does not show"},
-                                     {u.unreadable, "are of calls with a tensor that cannot be read"},
-                                     {u.no_budget, "were left out, as enough was replayed before them"}}) {
-      if (count > 0) text += fmt::format("; {} {}", grouped(count), why);
-    }
-    text += fmt::format("; {} of {} inputs are known to be what was given before them",
-                        grouped(wires_->known()), grouped(wires_->inputs()));
-    if (const auto& troubles = wires_->troubles(); !troubles.empty())
-      text += fmt::format("; {} of the reference cannot be read ({}{})", grouped(std::ssize(troubles)),
-                          troubles.front(), troubles.size() > 1 ? ", .." : "");
-    return text;
-  }
+  std::string coverage() const { return isolation_->coverage(); }
 
  private:
-  // Judges a result on the actual side's own inputs, whatever the end-to-end comparison says.
-  void judge_isolated(std::size_t i) {
-    Finding& f = findings_[i];
-    if (pairs_[i].reference != nullptr) follow_wires(i);
-    if (!is_result(f.id)) return;
-    ++results_;
-    isolated_[i] = local_.judge(f, pairs_[i]);
-    const auto& local = isolated_[i];
-    if (!local || local->ratio <= 1) return;
-    fail(f, fmt::format("the operator is wrong on its own recorded inputs{}",
-                        local->diagnoses.empty() ? "" : ": " + sentence(local->diagnoses.front())));
-  }
-
   // A tensor that is unreadable itself has its reason already.
   void add_note(std::size_t i, std::string_view consequence, const std::string& trouble) {
     Finding& f = findings_[i];
     if (f.verdict != Verdict::unreadable) f.notes.push_back(fmt::format("{}: {}", consequence, trouble));
   }
 
-  static void fail(Finding& f, const std::string& why) {
-    if (f.verdict == Verdict::passed)
-      f.reason = fmt::format("the end-to-end tolerance passes, but {}", why);
-    else if (!is_off(f))
-      f.reason = fmt::format("{}; end to end it is {}{}", why, name(f.verdict),
-                             f.reason.empty() ? "" : ": " + f.reason);
-    if (f.verdict != Verdict::replicas_differ) f.verdict = Verdict::failed;
-  }
-
-  // Checks that the value is the result that it comes from, or the sum of its terms.
-  void follow_wires(std::size_t i) {
-    const LogicalTensor &reference = *pairs_[i].reference, &actual = *pairs_[i].actual;
-    std::optional<std::string> broken;
-    const auto trouble = trouble_in([&] {
-      broken = wires_->broken(reference, actual);
-      if (!broken) broken = broken_sum(sides_, *wires_, reference, actual);
-    });
-    if (trouble) return add_note(i, "not compared with the result that it comes from", *trouble);
-    if (!broken) return;
-    fail(findings_[i], *broken);
-    broken_wires_[i] = *broken;
-  }
-
   void find(std::size_t i) {
     Finding& f = findings_[i];
+    if (isolation_ && isolation_->is_absent_by_choice(i) && options_.may_exempt)
+      return exempt(i, {Exemption::Kind::legal_tie, 0, 0, "no token chose it"});
     // Tensors that only have a name ran in no order.
     if (f.id.phase == Phase::none || (!is_off(f) && !is_undecided(f))) return;
     Decision decision = decide(i);
@@ -151,10 +97,20 @@ class Origins {
 
   void exempt(std::size_t i, Exemption exemption) {
     Finding& f = findings_[i];
-    if (f.verdict == Verdict::not_comparable) return;
+    if (isolation_ && exemption.kind == Exemption::Kind::amplified_rounding && follows_tie(i))
+      exemption.kind = Exemption::Kind::legal_tie;
+    // Of tensors of other shapes only those that other choices explain.
+    if (f.verdict == Verdict::not_comparable && exemption.kind != Exemption::Kind::legal_tie) return;
     f.verdict = Verdict::exempt;
     f.exemption = std::move(exemption);
     open_.add(i, f.id, is_result(f.id));
+  }
+
+  // Made of what other choices made.
+  bool follows_tie(std::size_t i) const {
+    return std::ranges::any_of(isolation_->made_of(i), [&](std::size_t k) {
+      return findings_[k].exemption && findings_[k].exemption->kind == Exemption::Kind::legal_tie;
+    });
   }
 
   // What made the difference that this one has.
@@ -163,8 +119,8 @@ class Origins {
   }
 
   Decision decide(std::size_t i) {
-    if (const auto broken = broken_wires_.find(i); broken != broken_wires_.end())
-      return Origin{Origin::Kind::created, nan_, broken->second, ""};
+    if (const std::string* broken = isolation_ ? isolation_->broken(i) : nullptr)
+      return Origin{Origin::Kind::created, nan_, *broken, ""};
     const std::vector<std::size_t> inputs = inputs_.of(i);
     const auto failing = std::ranges::find_if(inputs, [&](std::size_t k) { return is_off(findings_[k]); });
     from_ = failing != inputs.end()      ? *failing
@@ -180,7 +136,9 @@ class Origins {
         std::ranges::none_of(inputs_.of_call(i), replicas_differ)) {
       if (std::optional<Decision> judged = judge_call(i)) return *judged;
     }
-    if (from_ != none && is_copy(i) && findings_[from_].verdict == Verdict::exempt && may_exempt(i))
+    if (const auto right = isolation_ ? isolation_->right_by_flow(i) : std::nullopt; right && !isolation_->is_copy(i))
+      return by_itself_right(i, *right);
+    if (from_ != none && isolation_ && isolation_->is_copy(i) && findings_[from_].verdict == Verdict::exempt && may_exempt(i))
       return Exemption{findings_[from_].exemption->kind, 0, 0, "it is " + findings_[from_].name};
     if (from_ != none) {
       return Origin{
@@ -190,7 +148,7 @@ class Origins {
           ""};
     }
     // A choice may depend on the last bit of its inputs.
-    const bool is_choice = wires_ && !is_float(findings_[i].actual_dtype);
+    const bool is_choice = isolation_ && !is_float(findings_[i].actual_dtype);
     const bool passed = std::ranges::all_of(inputs, [&](std::size_t k) {
       const Finding& f = findings_[k];
       return f.verdict == Verdict::passed && !(is_choice && f.metrics && f.metrics->different_bits > 0);
@@ -276,48 +234,31 @@ class Origins {
   // It follows from a failure before it, or is exempt where there is none and everything before it was
   // judged.
   Decision by_itself_right(std::size_t i, Exemption exemption, bool is_whole = true) {
-    if (from_ == none) from_ = open_.before(findings_[i].id);
+    if (is_whole && may_exempt(i)) return exemption;
+    const auto unsettled = isolation_ ? isolation_->unsettled(i) : std::nullopt;
+    if (unsettled && *unsettled != i && is_off(findings_[*unsettled])) from_ = *unsettled;
+    if (!isolation_ && from_ == none) from_ = open_.before(findings_[i].id);
     if (from_ != none && findings_[from_].verdict != Verdict::exempt)
       return Origin{Origin::Kind::inherited, exemption.measured, exemption.source, ""};
-    if (is_whole && may_exempt(i)) return exemption;
     const std::string why =
-        unsettled_ != none
-            ? fmt::format("it is not exempt, as {} was not judged in whole", findings_[unsettled_].name)
-            : "nothing before it fails: rounding was amplified here";
+        unsettled ? fmt::format("it is not exempt, as {} was not judged in whole", findings_[*unsettled].name)
+                  : "nothing before it fails: rounding was amplified here";
     return Origin{Origin::Kind::unknown, exemption.measured, fmt::format("{}; {}", exemption.source, why),
                   ""};
   }
 
   bool may_exempt(std::size_t i) const {
-    return options_.may_exempt && wires_ && unsettled_ == none && !findings_[i].asks_for_bits;
-  }
-
-  // Whether it is the result that it comes from, up to a cast.
-  bool is_copy(std::size_t i) const {
-    return wires_ && pairs_[i].reference != nullptr && wires_->source_of(*pairs_[i].reference) != nullptr &&
-           !broken_wires_.contains(i);
-  }
-
-  // Whether it is right for certain: equal bits, judged by itself, or the result that it comes from. What is
-  // not may hide a fault behind the tolerance, which the results after it amplify.
-  bool is_settled(std::size_t i) const {
-    const Finding& f = findings_[i];
-    if (f.verdict == Verdict::ignored || f.verdict == Verdict::exempt) return true;
-    if (f.metrics && f.metrics->different_bits == 0) return true;
-    if (const auto step = steps_.find(i); step != steps_.end()) return step->second.is_right();
-    const auto judged = isolated_.find(i);
-    if (judged != isolated_.end() && judged->second)
-      return judged->second->ratio <= 1 && judged->second->is_whole;
-    return is_copy(i);
+    return options_.may_exempt && isolation_ && !isolation_->unsettled(i) && !findings_[i].asks_for_bits;
   }
 
   // Judges the call on the actual side's own inputs; nothing if it cannot be judged.
   std::optional<Decision> judge_call(std::size_t i) {
     Finding& f = findings_[i];
     if (!is_result(f.id)) return {};
-    const auto known = isolated_.find(i);
-    const auto local = known != isolated_.end() ? known->second : local_.judge(f, pairs_[i]);
-    if (!local) return {};
+    std::optional<LocalErrors::Judgement> own;
+    if (!isolation_) own = local_.judge(f, pairs_[i]);
+    const LocalErrors::Judgement* local = isolation_ ? isolation_->result(i) : own ? &*own : nullptr;
+    if (local == nullptr) return {};
     if (!(local->ratio <= 1)) {
       f.diagnoses.insert(f.diagnoses.end(), local->diagnoses.begin(), local->diagnoses.end());
       return Origin{Origin::Kind::created, local->ratio, local->how, ""};
@@ -332,15 +273,10 @@ class Origins {
   const StepOrigins& steps_;
   const OriginOptions options_;
   LocalErrors local_;
-  std::optional<Wires> wires_;  ///< if results are isolated
+  std::unique_ptr<Isolation> isolation_;  // if results are isolated
   Inputs inputs_;
-  std::map<std::size_t, std::optional<LocalErrors::Judgement>>
-      isolated_;                                     ///< results that were judged by themselves
-  std::int64_t results_ = 0;                         ///< that were to be
-  std::map<std::size_t, std::string> broken_wires_;  ///< tensors that are not the result that they come from
   std::vector<bool> replicas_differ_;                // ranks disagree
   OpenFailures open_, open_replicas_;                // so far, exempt results among them; those of replicas
-  std::size_t unsettled_ = none;                     // the first tensor that may hide a fault
   std::size_t from_ = none;                          // the failure that the present one follows from
 };
 

@@ -17,6 +17,8 @@ constexpr ExemptionRow kinds[] = {
      "it is right with blocks that end at other tokens"},
     {Kind::noise_of_reruns, "noise_of_reruns", "noise of reruns",
      "reruns of the reference with their sums in other orders differ by nearly as much"},
+    {Kind::legal_tie, "legal_tie", "legal tie",
+     "its own scores allow this choice, or it follows from such a choice"},
 };
 
 }  // namespace

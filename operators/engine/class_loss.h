@@ -1,7 +1,10 @@
 #pragma once
 
+#include <algorithm>
+
 #include "assay/golden/error.h"
 #include "assay/operators/engine/operator.h"
+#include "assay/operators/engine/recorded.h"
 
 /// What the losses over classes share (torch.nn.functional.cross_entropy, nll_loss): V classes stand behind
 /// the batch N* (none for one token alone) and before D* (pixels, say).
@@ -16,6 +19,22 @@ struct ClassLoss {
   static std::string_view shape_of(const Arg& arg, const Attributes& a) {
     const bool loss = arg.name == "grad_y" || arg.name == "loss";
     return loss && a.text("reduction") == "none" ? "N*,D*" : arg.shape;
+  }
+
+  /// Megatron-LM and most models have the classes last.
+  static void infer(Recorded& call) {
+    const auto logits = std::ranges::find_if(
+        call.inputs, [](const NamedTensor& t) { return t.name == "logits" || t.name == "log_probs"; });
+    const auto target = std::ranges::find(call.inputs, "target", &NamedTensor::name);
+    if (logits == call.inputs.end() || target == call.inputs.end()) return;
+    const Shape& shape = logits->tensor.shape();
+    if (shape.size() < 3 || target->tensor.shape() != Shape(shape.begin(), shape.end() - 1)) return;
+    const std::int64_t tokens = target->tensor.size();
+    logits->tensor = logits->tensor.reshaped({tokens, shape.back()});
+    target->tensor = target->tensor.reshaped({tokens});
+    for (NamedTensor& t : call.inputs) {
+      if (t.name == "grad_y" && t.tensor.size() == tokens) t.tensor = t.tensor.reshaped({tokens});
+    }
   }
 
   /// Sets N, V, D, and "summed": the tokens behind one loss, 1 for reduction none.

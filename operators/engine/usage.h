@@ -53,6 +53,11 @@ struct RecordedAs {
 /// In the module of the call, or one around it.
 inline constexpr std::string_view made_around = "..";
 
+/// An argument that a module makes itself, of its input and its parameters, and records as a result.
+struct MadeWithin {
+  std::string_view arg, by;  ///< the operator that makes it
+};
+
 /// What frameworks may do to the operands of a product first, if they are told to.
 enum class Narrowing : std::uint8_t {
   none,
@@ -101,6 +106,7 @@ struct Usage {
   std::span<const RecordedAs> recorded_as;
   /// Modules fuse several calls with one input: their parameter "gate_weight" makes their result "gate".
   bool fused_by_name;
+  std::span<const MadeWithin> made_within;
   /// The operator that a call is instead if its module has a parameter.
   std::string_view with_parameter;
 
@@ -110,6 +116,8 @@ struct Usage {
   /// Elements of a result of this shape that share a rounding have equal numbers; empty: none do.
   std::vector<std::int64_t> (*shared_roundings)(const Shape&, const Attributes&);
 
+  /// A loss that programs add to that of their model, of a value that goes on as it is.
+  bool regularizes;
   std::span<const SameAxis> same_axis;
   /// The dimension of the result that each dimension of an input is, or not_in_result. Null: that of the same
   /// letter.
@@ -132,10 +140,12 @@ constexpr Usage usage_of() {
   if constexpr (requires { Op::narrowing; }) u.narrowing = Op::narrowing;
   if constexpr (requires { Op::recorded_as; }) u.recorded_as = Op::recorded_as;
   if constexpr (requires { Op::fused_by_name; }) u.fused_by_name = Op::fused_by_name;
+  if constexpr (requires { Op::made_within; }) u.made_within = Op::made_within;
   if constexpr (requires { Op::with_parameter; }) u.with_parameter = Op::with_parameter;
   if constexpr (requires { Op::linear_in; }) u.linear_in = Op::linear_in;
   if constexpr (requires { Op::rows; }) u.rows = Op::rows;
   if constexpr (requires { &Op::shared_roundings; }) u.shared_roundings = &Op::shared_roundings;
+  if constexpr (requires { Op::regularizes; }) u.regularizes = Op::regularizes;
   if constexpr (requires { Op::same_axis; }) u.same_axis = Op::same_axis;
   if constexpr (requires { &Op::dims_in_result; }) u.dims_in_result = &Op::dims_in_result;
   if constexpr (requires { Op::takes_shares; }) u.takes_shares = Op::takes_shares;

@@ -1,0 +1,51 @@
+#include "assay/compare/calls/fitted_calls.h"
+
+namespace assay {
+
+// The number of a layer or an expert does not matter.
+FittedCalls::Key FittedCalls::key_of(const Operator& op, std::string_view module) {
+  std::string pattern(module);
+  std::erase_if(pattern, [](char c) { return c >= '0' && c <= '9'; });
+  return {&op, std::move(pattern)};
+}
+
+const CallVariant* FittedCalls::known(const Operator& op, std::string_view module) const {
+  const auto found = known_.find(key_of(op, module));
+  return found == known_.end() ? nullptr : &found->second;
+}
+
+// Blocks that are not known prove no fp8: that other results have to.
+std::optional<CallVariant> FittedCalls::fit(const Call& reference, std::string_view module) {
+  const Key key = key_of(reference.op(), module);
+  if (const auto known = known_.find(key); known != known_.end()) {
+    if (judge_.fit(reference, known->second)) return known->second;
+    const auto in_any = reference.compare_in_any_blocks(known->second);
+    if (in_any && judge_.is_within(*in_any)) return known->second;
+  }
+  std::optional<CallJudge::Fit> found;
+  for (const CallVariant& v : variants_of(reference.op())) {
+    if (auto compared = judge_.fit(reference, v)) {
+      found = {v, std::move(*compared)};
+      break;
+    }
+    if (!judge_.is_spent()) refused_[key].insert(v.text);
+  }
+  if (!found) found = judge_.first_fit(reference, judge_.with_bisected(reference, {}));
+  if (!found && !judge_.is_spent()) found = judge_.first_fit(reference, reference.with_factor());
+  if (!found && !judge_.is_spent()) found = judge_.first_fit(reference, reference.with_candidates());
+  if (!found) return {};
+  return known_[key] = found->variant;
+}
+
+std::optional<CallJudge::Fit> FittedCalls::fit_both(const Call& actual, const Call& reference,
+                                                    const CallVariant& but, std::string_view module) {
+  const Key key = key_of(actual.op(), module);
+  for (const CallVariant& v : variants_of(actual.op())) {
+    if (v.text == but.text || v.fp8 != but.fp8 || refused_[key].contains(v.text)) continue;
+    auto compared = judge_.fit(actual, v);
+    if (compared && judge_.fit(reference, v)) return CallJudge::Fit{v, std::move(*compared)};
+  }
+  return {};
+}
+
+}  // namespace assay

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "assay/compare/calls/call_judge.h"
+
+namespace assay {
+
+/// The unrecorded attributes of calls: those with which the recording of the reference is inside the bound.
+/// Calls of one module have the same in all layers.
+class FittedCalls {
+ public:
+  explicit FittedCalls(CallJudge& judge) : judge_(judge) {}
+
+  /// The attributes of this operator in modules of this name, if they are known already.
+  const CallVariant* known(const Operator&, std::string_view module) const;
+  /// Nothing if no attributes make the reference's result.
+  std::optional<CallVariant> fit(const Call& reference, std::string_view module);
+  /// Other attributes that make both results: what the reference does not tell apart is no mistake.
+  std::optional<CallJudge::Fit> fit_both(const Call& actual, const Call& reference, const CallVariant& but,
+                                         std::string_view module);
+
+ private:
+  using Key = std::pair<const Operator*, std::string>;
+  static Key key_of(const Operator&, std::string_view module);
+
+  CallJudge& judge_;
+  std::map<Key, CallVariant> known_;
+  std::map<Key, std::set<std::string>> refused_;  ///< texts of the variants that a reference excluded
+};
+
+}  // namespace assay

@@ -1,0 +1,391 @@
+#include "assay/compare/flow/flow.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "assay/compare/result/trouble.h"
+
+namespace assay {
+namespace {
+
+bool is_gradient(const Identity& id) {
+  return id.slot == "grad_output" || id.slot == "grad_input";
+}
+
+// What the gradient is of: a result, or an input of a module.
+Name value_of(const Identity& gradient) {
+  Name value = name_of(gradient);
+  value.phase = Phase::forward;
+  value.slot = gradient.slot == "grad_output" ? "output" : "input";
+  return value;
+}
+
+Identity gradient_of(const Name& value, const Identity& frame) {
+  Identity id = at(value, frame.step, frame.micro_batch);
+  id.phase = Phase::backward;
+  id.slot = value.slot == "output" ? "grad_output" : "grad_input";
+  return id;
+}
+
+constexpr std::string_view unreduced = ".unreduced";
+
+}  // namespace
+
+Flow::Flow(const Sides& sides, RecordedCalls& actual, RecordedCalls& reference, CallJudge& judge,
+           FittedCalls& fitted)
+    : actual_(sides.actual, sides.actual_tensors),
+      reference_(sides.reference, sides.reference_tensors),
+      actual_calls_(actual),
+      reference_calls_(reference),
+      fitted_(fitted),
+      scalars_(reference_) {
+  const Makes makes = [&](const RecordedCall& call, const LogicalTensor& result) {
+    if (judge.is_spent()) return false;
+    bool fits = false;
+    (void)trouble_in([&] {
+      const Call tried(sides.reference, {call}, merge(sides.reference, result).tensor.whole(), -1);
+      fits = fitted_.fit(tried, result.id.module).has_value();
+    });
+    return fits;
+  };
+  relations_ = find_relations(reference_, reference, makes);
+  for (const auto& [target, r] : relations_.made) {
+    if (r.kind != Relation::Kind::rows) continue;
+    const auto dot = target.module.rfind('.');
+    if (dot != std::string::npos)
+      conditions_[target.module.substr(0, dot)] = {r.sources.back(), r.choice};
+    conditions_[target.module] = {r.sources.back(), r.choice};
+  }
+  for (const Borrowed& b : relations_.borrowed) {
+    lend(b, reference_, reference);
+    lend(b, actual_, actual);
+  }
+}
+
+void Flow::lend(const Borrowed& b, const SideValues& side, RecordedCalls& calls) const {
+  for (const LogicalTensor& t : side.tensors()) {
+    if (name_of(t.id) == record_of(b.source)) calls.lend(t, at(b.input, t.id.step, t.id.micro_batch));
+  }
+}
+
+ReadSource Flow::reader(const Side& side, const Identity& frame) const {
+  return [&side = side.values, step = frame.step, micro_batch = frame.micro_batch](
+             const Name& name) -> std::shared_ptr<const SideTensor> {
+    const LogicalTensor* t = side.find(at(record_of(name), step, micro_batch));
+    return t == nullptr ? nullptr : side.read(*t);
+  };
+}
+
+std::optional<Flow::Made> Flow::made(const Side& side, const LogicalTensor& t) const {
+  if (t.id.micro_batch < 0) return made_of_step(side, t);
+  if (t.id.phase == Phase::forward) return made_forward(side, t);
+  return t.id.phase == Phase::backward && is_gradient(t.id) ? made_backward(side, t) : std::nullopt;
+}
+
+std::optional<Flow::Made> Flow::made_forward(const Side& side, const LogicalTensor& t) const {
+  const auto found = relations_.made.find(name_of(t.id));
+  if (found == relations_.made.end()) return {};
+  const Relation* r = &found->second;
+  // A value that was recorded as this input only.
+  if (r->kind == Relation::Kind::copy && r->sources.front().slot == "value" &&
+      record_of(r->sources.front()) == name_of(t.id)) {
+    const auto value = relations_.made.find(r->sources.front());
+    if (value == relations_.made.end()) return {};
+    r = &value->second;
+  }
+  auto expected = evaluate(*r, t.shape, reader(side, t.id));
+  if (!expected) return {};
+  return Made{std::move(*expected), describe(*r, t.id.step, t.id.micro_batch),
+              r->kind == Relation::Kind::copy};
+}
+
+const LogicalTensor* Flow::recorded_gradient(const Side& side, const Name& value,
+                                             const Identity& frame) const {
+  return value.slot == "value" ? nullptr : side.values.find(gradient_of(value, frame));
+}
+
+std::optional<Flow::Made> Flow::made_backward(const Side& side, const LogicalTensor& t) const {
+  const Name value = value_of(t.id);
+  const auto uses = relations_.uses.find(value);
+  if (uses == relations_.uses.end()) return {};
+  auto expected = gradient(side, value, t.id);
+  if (!expected) return {};
+  std::string how;
+  for (const Use& use : uses->second)
+    how += (how.empty() ? "" : ", ") + to_string(gradient_of(record_of(use.target), t.id));
+  const bool is_lone = uses->second.size() == 1;
+  const bool is_copy = is_lone && expected->is_exact;
+  return Made{std::move(*expected), (is_lone ? "" : "the sum of ") + how, is_copy};
+}
+
+// The sum of what all uses of a value give back.
+std::optional<Expected> Flow::gradient(const Side& side, const Name& value, const Identity& frame) const {
+  const auto uses = relations_.uses.find(value);
+  if (uses == relations_.uses.end()) return {};
+  std::vector<Expected> terms;
+  for (const Use& use : uses->second) {
+    // An expert without tokens in this micro-batch has no call.
+    const Identity target = at(record_of(use.target), frame.step, frame.micro_batch);
+    if (side.values.find(target) == nullptr && !side.calls.has_call(target)) {
+      const auto condition = condition_of(target);
+      const bool is_actual = &side.values == &actual_;
+      if (condition ? chosen(is_actual, *condition, target) == false : !reference_calls_.has_call(target)) continue;
+      return {};
+    }
+    auto term = given_back(side, value, use, frame);
+    if (!term) return {};
+    terms.push_back(std::move(*term));
+  }
+  if (hidden_.knows(value)) {
+    auto term = hidden_.gradient(side.values, side.calls, value, frame);
+    if (!term) return {};
+    terms.push_back(std::move(*term));
+  }
+  return sum_of(std::move(terms));
+}
+
+std::optional<Expected> Flow::given_back(const Side& side, const Name& value, const Use& use,
+                                         const Identity& frame) const {
+  if (use.is_input) {
+    if (const LogicalTensor* recorded = recorded_gradient(side, use.target, frame))
+      return as_expected(*side.values.read(*recorded));
+    if (relations_.uses.contains(use.target)) return gradient(side, use.target, frame);
+    return of_call(side, use.target, value, frame);
+  }
+  const auto relation = relations_.made.find(use.target);
+  if (relation == relations_.made.end()) return {};
+  const LogicalTensor* recorded = recorded_gradient(side, use.target, frame);
+  const auto of_target = recorded != nullptr ? std::optional(as_expected(*side.values.read(*recorded)))
+                                             : gradient(side, use.target, frame);
+  const LogicalTensor* target = side.values.find(at(record_of(use.target), frame.step, frame.micro_batch));
+  const LogicalTensor* source = side.values.find(at(record_of(value), frame.step, frame.micro_batch));
+  if (!of_target || target == nullptr || source == nullptr) return {};
+  return adjoint(relation->second, use.source, *of_target, target->shape, source->shape, reader(side, frame));
+}
+
+// The gradient that a call has for an input, where nobody recorded it.
+std::optional<Expected> Flow::of_call(const Side& side, const Name& input, const Name& value,
+                                      const Identity& frame) const {
+  const LogicalTensor* source = side.values.find(at(record_of(value), frame.step, frame.micro_batch));
+  if (source == nullptr) return {};
+  LogicalTensor wanted = *source;
+  wanted.id = gradient_of(input, frame);
+  std::vector<RecordedCall> calls = side.calls.producers(wanted);
+  if (calls.empty() || !std::ranges::all_of(calls, &RecordedCall::is_complete)) return {};
+  const Operator& op = *calls.front().op;
+  const Call call(side.values.dump(), std::move(calls), Tensor(source->dtype, source->shape), -1);
+  if (call.is_sampled()) return {};
+  const CallVariant* variant = fitted_.known(op, input.module);
+  const auto compared = call.compare(variant != nullptr ? *variant : CallVariant{});
+  if (!compared || compared->allowed.empty()) return {};
+  Expected e;
+  e.shape = source->shape;
+  e.values = compared->golden.values();
+  e.error = compared->allowed;
+  e.roundoff = unit_roundoff(source->dtype);
+  return e;
+}
+
+// A parameter's gradient is the sum of its shares; a step begins with what the one before left.
+std::optional<Flow::Made> Flow::made_of_step(const Side& side, const LogicalTensor& t) const {
+  if (auto scalar = scalars_.made(side.values, t.id)) return Made{std::move(scalar->expected), scalar->how};
+  if (t.id.slot == "grad" && t.id.arg.ends_with(unreduced) && !side.calls.runs(t.id.step, t.id.module)) {
+    Expected none;
+    none.values.resize(static_cast<std::size_t>(element_count(t.shape)), 0);
+    none.is_exact = true;
+    return Made{std::move(none), "0, as the module did not run in this step"};
+  }
+  Identity source = t.id;
+  if (t.id.slot == "grad" && !t.id.arg.ends_with(unreduced)) {
+    source.arg += unreduced;
+  } else if (t.id.phase == Phase::forward && (t.id.slot == "param" || t.id.slot == "state") && t.id.step > 0) {
+    --source.step;
+    source.phase = Phase::optimizer;
+  } else if (t.id.phase == Phase::optimizer && t.id.slot == "param") {
+    source.slot = "state";  // a narrow parameter is a copy of its master
+    source.arg += ".master";
+  } else {
+    return {};
+  }
+  const LogicalTensor* before = side.values.find(source);
+  if (before == nullptr) return {};
+  Expected e = as_expected(*side.values.read(*before));
+  if (e.values.size() != static_cast<std::size_t>(element_count(t.shape))) return {};
+  return Made{std::move(e), to_string(source) + (t.id.slot == "grad" ? ", its shares" : ""), t.id.slot != "grad"};
+}
+
+double Flow::ratio(const Expected& e, const SideTensor& t, std::int64_t& outside) {
+  outside = 0;
+  if (e.values.size() != t.values.size()) return infinity;
+  const bool is_exact = e.is_exact && t.magnitude.empty();
+  double worst = 0;
+  for (std::size_t i = 0; i < t.values.size(); ++i) {
+    const double a = t.values[i], v = e.values[i];
+    if (a == v || (std::isnan(a) && std::isnan(v))) continue;
+    double r = infinity;
+    if (is_exact) {
+      if (a == round_to(t.dtype, v)) continue;
+    } else {
+      r = std::abs(a - v) / allowed(e, t, i);
+      if (std::isnan(r)) r = infinity;
+    }
+    outside += r > 1 ? 1 : 0;
+    worst = std::max(worst, r);
+  }
+  return worst;
+}
+
+double Flow::allowed(const Expected& e, const SideTensor& t, std::size_t i) {
+  // Each share of the target was stored, and their sum was rounded here.
+  const double stored =
+      t.magnitude.empty() ? std::abs(e.values[i]) + e.of(i) : (t.addends + 1) * t.magnitude[i] + e.of(i);
+  return e.of(i) + unit_roundoff(t.dtype) * stored + min_subnormal(t.dtype) / 2;
+}
+
+// What is missing to a gradient may come from a loss that nobody recorded.
+bool Flow::holds_in_reference(const LogicalTensor& t) {
+  const Side side{reference_, reference_calls_};
+  const auto right = made(side, t);
+  if (!right) return false;
+  const auto recorded = reference_.read(t);
+  std::int64_t outside = 0;
+  if (ratio(right->expected, *recorded, outside) <= 1) return true;
+  if (!is_gradient(t.id) || right->expected.values.size() != recorded->values.size()) return false;
+  std::vector<double> missing, error;
+  for (std::size_t i = 0; i < recorded->values.size(); ++i) {
+    missing.push_back(recorded->values[i] - right->expected.values[i]);
+    error.push_back(allowed(right->expected, *recorded, i));
+  }
+  if (getenv("DBG3")) {
+    double worst = 0, big = 0, mx = 0, ex = 0;
+    for (std::size_t i = 0; i < missing.size(); ++i) { worst = std::max(worst, std::abs(missing[i]) / error[i]); big = std::max(big, std::abs(missing[i])); mx = std::max(mx, std::abs(recorded->values[i])); ex = std::max(ex, right->expected.of(i)); }
+    fmt::print(stderr, "MISS {} worst {:.3g} missing {:.3g} of {:.3g} err {:.3g}\n", to_string(t.id), worst, big, mx, ex);
+  }
+  return hidden_.fit(reference_, reference_calls_, value_of(t.id), t.id, missing, error);
+}
+
+std::optional<Flow::Condition> Flow::condition_of(const Identity& id) const {
+  if (id.micro_batch < 0) return {};
+  for (std::string module = id.module; !module.empty();) {
+    if (const auto found = conditions_.find(module); found != conditions_.end()) return found->second;
+    const auto dot = module.rfind('.');
+    module.resize(dot == std::string::npos ? 0 : dot);
+  }
+  return {};
+}
+
+std::optional<bool> Flow::chosen(bool on_actual, const Condition& condition, const Identity& id) const {
+  const SideValues& side = on_actual ? actual_ : reference_;
+  const LogicalTensor* index = side.find(at(condition.index, id.step, id.micro_batch));
+  if (index == nullptr) return {};
+  const auto tensor = side.read(*index);
+  return std::ranges::find(tensor->values, static_cast<double>(condition.choice)) != tensor->values.end();
+}
+
+std::optional<Flow::Judgement> Flow::judge(const LogicalTensor* reference, const LogicalTensor& actual) {
+  if (without_bits(actual_.dump(), actual) != nullptr) return {};
+  if (reference != nullptr && (reference_.find(reference->id) != reference || !holds_in_reference(*reference)))
+    return {};
+  std::int64_t outside = 0;
+  const auto own = made({actual_, actual_calls_}, actual);
+  if (!own) return {};
+  Judgement j;
+  j.ratio = ratio(own->expected, *actual_.read(actual), outside);
+  j.how = own->how;
+  j.is_copy = own->is_copy;
+  if (!(j.ratio <= 1)) {
+    const std::int64_t size = element_count(actual.shape);
+    j.wrong = own->is_copy
+                  ? fmt::format("it is not what {} gave, as it is in the reference: {} of {} elements were "
+                                "changed between them",
+                                own->how, outside, size)
+                  : fmt::format("{} of {} elements are not {}, as they are in the reference", outside, size, own->how);
+  }
+  return j;
+}
+
+std::vector<const LogicalTensor*> Flow::given(const LogicalTensor& reference) const {
+  std::vector<const LogicalTensor*> found;
+  for (const RecordedCall& call : reference_calls_.producers(reference)) {
+    for (const RecordedCall::Input& input : call.inputs) {
+      const LogicalTensor* t = input.tensor;
+      if (const auto lent = relations_.made.find(name_of(t->id));
+          reference_.find(t->id) == nullptr && lent != relations_.made.end())
+        t = reference_.find(at(record_of(lent->second.sources.front()), t->id.step, t->id.micro_batch));
+      if (t != nullptr) found.push_back(t);
+    }
+  }
+  return found;
+}
+
+std::vector<const LogicalTensor*> Flow::sources(const LogicalTensor& t) const {
+  std::vector<const LogicalTensor*> found;
+  const std::function<void(const Identity&)> add = [&](const Identity& id) {
+    if (const LogicalTensor* s = reference_.find(id)) {
+      if (s != &t) found.push_back(s);
+    } else if (const auto lent = relations_.made.find(name_of(id)); lent != relations_.made.end()) {
+      for (const Name& source : lent->second.sources) add(at(record_of(source), id.step, id.micro_batch));
+    }
+  };
+  if (t.id.micro_batch < 0) {
+    if (const auto scalar = scalars_.made(reference_, t.id)) {
+      for (const Identity& id : scalar->sources) add(id);
+      return found;
+    }
+    Identity source = t.id;
+    if (t.id.slot == "grad" && !t.id.arg.ends_with(unreduced)) {
+      source.arg += unreduced;
+    } else if (t.id.phase == Phase::forward && t.id.step > 0) {
+      --source.step;
+      source.phase = Phase::optimizer;
+    } else if (t.id.phase == Phase::optimizer && t.id.slot == "param") {
+      source.slot = "state";
+      source.arg += ".master";
+    }
+    if (source != t.id) add(source);
+    return found;
+  }
+  if (t.id.phase == Phase::forward) {
+    auto r = relations_.made.find(name_of(t.id));
+    if (r == relations_.made.end()) return found;
+    if (r->second.sources.front().slot == "value") {
+      const auto value = relations_.made.find(r->second.sources.front());
+      if (value != relations_.made.end() && record_of(r->second.sources.front()) == name_of(t.id)) r = value;
+    }
+    for (const Name& name : r->second.sources) add(at(record_of(name), t.id.step, t.id.micro_batch));
+    return found;
+  }
+  if (!is_gradient(t.id)) return found;
+  std::vector<Name> values = {value_of(t.id)};
+  while (!values.empty()) {
+    const Name value = values.back();
+    values.pop_back();
+    const auto uses = relations_.uses.find(value);
+    if (uses == relations_.uses.end()) continue;
+    for (const Use& use : uses->second) {
+      if (const auto r = relations_.made.find(use.target);
+          !use.is_input && r != relations_.made.end() && r->second.has_index()) {
+        for (const Name& name : r->second.sources) add(at(record_of(name), t.id.step, t.id.micro_batch));
+      }
+      if (const LogicalTensor* recorded =
+              recorded_gradient({reference_, reference_calls_}, use.target, t.id)) {
+        found.push_back(recorded);
+      } else if (relations_.uses.contains(use.target)) {
+        values.push_back(use.target);
+      } else {
+        LogicalTensor wanted = t;
+        wanted.id = gradient_of(use.target, t.id);
+        for (const RecordedCall& call : reference_calls_.producers(wanted)) {
+          for (const RecordedCall::Input& input : call.inputs) add(input.tensor->id);
+        }
+      }
+    }
+  }
+  return found;
+}
+
+}  // namespace assay

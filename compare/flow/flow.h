@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "assay/compare/calls/fitted_calls.h"
+#include "assay/compare/flow/hidden_loss.h"
+#include "assay/compare/flow/relations.h"
+#include "assay/compare/flow/step_scalars.h"
+#include "assay/compare/pairs/pair.h"
+
+namespace assay {
+
+/// The flow of values between calls: how the reference's tensors follow from each other, and whether those of
+/// the actual side do, too. Forward relations are found by content; the gradient of a value is the sum of
+/// what its uses give back. A relation that does not hold in the reference judges nothing.
+class Flow {
+ public:
+  /// @param sides            its dumps and tensors must outlive this
+  /// @param actual, reference  get the inputs that calls were given and that were not recorded with them
+  Flow(const Sides& sides, RecordedCalls& actual, RecordedCalls& reference, CallJudge&, FittedCalls&);
+
+  struct Judgement {
+    double ratio = 0;  ///< largest error / allowed; infinite for an element that should have been moved only
+    std::string how;   ///< "the sum of a and b"
+    std::string wrong;  ///< a sentence, if the ratio is above 1
+    bool is_copy = false;  ///< of one value, up to a cast
+  };
+  /// Judges a tensor by the values that it is made of. Nothing if they are not known.
+  /// @param reference  nullptr: the reference lacks it in this micro-batch
+  std::optional<Judgement> judge(const LogicalTensor* reference, const LogicalTensor& actual);
+  /// The index on which it depends whether a tensor is there at all, with the choice that makes it: a tensor of
+  /// an expert. Nothing for others.
+  struct Condition {
+    Name index;
+    std::int64_t choice = 0;
+  };
+  std::optional<Condition> condition_of(const Identity&) const;
+  /// Whether the choice was made on that side, in the step and micro-batch of a tensor. Nothing if the index
+  /// is not there.
+  std::optional<bool> chosen(bool on_actual, const Condition&, const Identity&) const;
+
+  /// The tensors of the reference that this one is made of; empty if they are not known.
+  std::vector<const LogicalTensor*> sources(const LogicalTensor& reference) const;
+  /// The inputs of the calls that make this result of the reference.
+  std::vector<const LogicalTensor*> given(const LogicalTensor& reference) const;
+
+ private:
+  struct Side {
+    const SideValues& values;
+    const RecordedCalls& calls;
+  };
+  struct Made {
+    Expected expected;
+    std::string how;
+    bool is_copy = false;
+  };
+  std::optional<Made> made(const Side&, const LogicalTensor&) const;
+  std::optional<Made> made_forward(const Side&, const LogicalTensor&) const;
+  std::optional<Made> made_backward(const Side&, const LogicalTensor&) const;
+  std::optional<Made> made_of_step(const Side&, const LogicalTensor&) const;
+  std::optional<Expected> gradient(const Side&, const Name& value, const Identity& frame) const;
+  std::optional<Expected> given_back(const Side&, const Name& value, const Use&, const Identity& frame) const;
+  std::optional<Expected> of_call(const Side&, const Name& input, const Name& value,
+                                  const Identity& frame) const;
+  const LogicalTensor* recorded_gradient(const Side&, const Name& value, const Identity& frame) const;
+  ReadSource reader(const Side&, const Identity& frame) const;
+  bool holds_in_reference(const LogicalTensor&);
+  static double allowed(const Expected&, const SideTensor&, std::size_t i);
+  static double ratio(const Expected&, const SideTensor&, std::int64_t& outside);
+  void lend(const Borrowed&, const SideValues&, RecordedCalls&) const;
+
+  SideValues actual_, reference_;
+  RecordedCalls &actual_calls_, &reference_calls_;
+  FittedCalls& fitted_;
+  Relations relations_;
+  std::map<std::string, Condition> conditions_;  ///< by module
+  HiddenLosses hidden_;
+  StepScalars scalars_;
+};
+
+}  // namespace assay

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "assay/compare/calls/call_variant.h"
+#include "assay/compare/calls/recorded_call.h"
+#include "assay/compare/flow/relation.h"
+
+namespace assay {
+
+/// Losses that a program adds to that of its model and does not record as calls: an auxiliary loss of a
+/// router. What one gives to the gradient of a value shows in the reference, up to a factor that is the same
+/// in all micro-batches.
+class HiddenLosses {
+ public:
+  /// The gradient that a known loss gives to that value; nothing if none is known.
+  std::optional<Expected> gradient(const SideValues&, const RecordedCalls&, const Name& value,
+                                   const Identity& frame) const;
+  /// Looks for a loss whose gradient is what is missing to the recorded gradient of a value of the reference.
+  /// Returns whether there is one.
+  /// @param missing  recorded minus expected
+  /// @param allowed  the error of each element of it
+  bool fit(const SideValues&, const RecordedCalls&, const Name& value, const Identity& frame,
+           const std::vector<double>& missing, const std::vector<double>& allowed);
+  bool knows(const Name& value) const { return known_.contains(value); }
+
+ private:
+  struct Loss {
+    const Operator* op = nullptr;
+    CallVariant variant;
+    double factor = 0;
+  };
+  static std::optional<Expected> gradient_of(const Loss&, const SideValues&, const RecordedCalls&,
+                                             const Name& value, const Identity& frame);
+  std::map<Name, Loss> known_;
+};
+
+}  // namespace assay

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "assay/compare/flow/side_values.h"
+
+namespace assay {
+
+/// A tensor of any step and micro-batch: its Identity in step 0, and in micro-batch 0 where it has one.
+using Name = Identity;
+Name name_of(const Identity&);
+/// The record that holds a value: one with the slot "value" was recorded as the input of a module only.
+Name record_of(const Name& value);
+/// The tensor of that name in a step and micro-batch.
+Identity at(const Name&, std::int64_t step, std::int64_t micro_batch);
+
+/// How a value follows from values before it, by moving, adding or scaling elements. What an operator
+/// computes is a Call.
+struct Relation {
+  enum class Kind : std::uint8_t {
+    copy,     ///< the same elements under any shape, perhaps in another dtype
+    columns,  ///< each column (all that belongs to one place behind the token dimensions) is one of a source
+    rows,     ///< the rows of one source that an index assigns to `choice`: {source, index}
+    sum,      ///< of two or three
+    scaled,   ///< `factor` times the source
+    combine,  ///< sum over k of weight[t, k] times the row of token t from expert index[t, k]: {index,
+              ///< weights, results of the experts ..}
+  };
+  Kind kind = Kind::copy;
+  std::vector<Name> sources = {};
+
+  struct Column {
+    std::size_t source = 0;  ///< among sources
+    std::int64_t at = 0;
+    bool operator==(const Column&) const = default;
+  };
+  std::vector<Column> columns = {};
+  /// How a tensor is a table of tokens and columns: its dimensions in another order, the first `lead` of them
+  /// count tokens.
+  struct Table {
+    Shape order;
+    std::size_t lead = 0;
+    bool operator==(const Table&) const = default;
+  };
+  Table table = {};                ///< of the target
+  std::vector<Table> tables = {};  ///< of each source
+
+  std::int64_t choice = 0;             ///< of rows
+  std::vector<std::int64_t> choices = {};   ///< of each expert of combine
+  bool is_weighted = true;             ///< combine: false, the experts weighted their results themselves
+  double factor = 1;                   ///< of scaled
+
+  bool has_index() const { return kind == Kind::rows || kind == Kind::combine; }
+  bool operator==(const Relation&) const = default;
+};
+
+/// Flat positions of a tensor's elements, row by row of the table.
+std::vector<std::int64_t> positions(const Shape&, const Relation::Table&);
+/// The number of its rows; nothing if the tensor has other dimensions.
+std::optional<std::int64_t> rows_in(const Shape&, const Relation::Table&);
+
+/// What is made of values, before it is stored.
+struct Expected {
+  Shape shape;  ///< empty with values: not known
+  std::vector<double> values;
+  std::vector<double> magnitude;  ///< sum of the magnitudes of all addends; empty: of the values
+  std::vector<double> error;      ///< what roundings in between may make; empty: nothing
+  double roundoff = 0;            ///< of the coarsest dtype among its sources
+  bool is_exact = false;          ///< elements were moved, not computed
+  double of(std::size_t i) const { return error.empty() ? 0 : error[i]; }
+  double size(std::size_t i) const;
+};
+
+/// Reads a source; nothing if it is not there.
+using ReadSource = std::function<std::shared_ptr<const SideTensor>(const Name&)>;
+
+/// Returns the sum, added up in any order with a rounding to the coarsest dtype behind each addition.
+std::optional<Expected> sum_of(std::vector<Expected> terms);
+/// A source as it is. Addends of ranks were added up, with a rounding each.
+Expected as_expected(const SideTensor&);
+
+/// Returns what the relation makes; nothing if a source is missing or does not fit.
+/// @param shape  of the target
+std::optional<Expected> evaluate(const Relation&, const Shape& shape, const ReadSource&);
+
+/// Returns what the gradient of the target gives to that source. Nothing if it has none (an index), or
+/// something is missing.
+/// @param gradient  of the target, whose shape is `target`
+/// @param shape     of the source
+std::optional<Expected> adjoint(const Relation&, std::size_t source, const Expected& gradient,
+                                const Shape& target, const Shape& shape, const ReadSource&);
+
+/// "the sum of a and b", with names for people in that step and micro-batch.
+std::string describe(const Relation&, std::int64_t step, std::int64_t micro_batch);
+
+}  // namespace assay

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "assay/compare/calls/recorded_call.h"
+#include "assay/compare/flow/relation.h"
+
+namespace assay {
+
+/// A place where a value goes on: the input of a module, or a value that is made of it.
+struct Use {
+  Name target;
+  bool is_input = false;   ///< the target is an input, as it is; else a value with a relation
+  std::size_t source = 0;  ///< which source of that relation the value is
+};
+
+/// An input that a call was given and that was not recorded with it.
+struct Borrowed {
+  Name input;   ///< as it would have been recorded
+  Name source;  ///< the value that it is
+};
+
+/// A value is a result, an input of a module that has recorded modules inside, or, with the slot "value", what
+/// nobody recorded but as the input of a module.
+struct Relations {
+  std::map<Name, Relation> made;             ///< of inputs, of results without an operator, of values
+  std::map<Name, std::vector<Use>> uses;     ///< of values
+  std::vector<Borrowed> borrowed;
+};
+
+/// Whether a call with these inputs makes the result. The result is of the same side, and the call lacks
+/// nothing.
+using Makes = std::function<bool(const RecordedCall&, const LogicalTensor& result)>;
+
+/// Finds out how the values of a run follow from each other: in one step and micro-batch for each name, the
+/// first that has it. What is found there is a guess until all others agree.
+Relations find_relations(const SideValues&, const RecordedCalls&, const Makes&);
+
+}  // namespace assay

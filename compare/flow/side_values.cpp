@@ -1,0 +1,64 @@
+#include "assay/compare/flow/side_values.h"
+
+#include <cmath>
+
+namespace assay {
+namespace {
+
+// What is read is used again by its neighbours in execution order; a step of a large model does not fit.
+constexpr double most_bytes = 0x1p30;
+
+}  // namespace
+
+double addends_of(const Dump& dump, const LogicalTensor& t) {
+  const Record& first = dump.records[t.records.front()];
+  double count = 1;
+  for (std::size_t d = 0; d < first.placements.size() && d < dump.mesh.shape.size(); ++d) {
+    if (first.placements[d].kind == Placement::Kind::partial)
+      count *= static_cast<double>(dump.mesh.shape[d]);
+  }
+  return count;
+}
+
+Magnitudes::Magnitudes(const Dump& of) : of_(of) {
+  path = of.path;
+  world_size = of.world_size;
+  mesh = of.mesh;
+  records = of.records;
+}
+
+Tensor Magnitudes::read(std::size_t index) const {
+  const Tensor t = of_.read(index);
+  std::vector<double> values = t.values();
+  for (double& v : values) v = std::abs(v);
+  return Tensor::from_values(t.dtype(), t.shape(), values);
+}
+
+SideValues::SideValues(const Dump& dump, const std::vector<LogicalTensor>& tensors)
+    : dump_(dump), tensors_(tensors) {
+  for (const LogicalTensor& t : tensors) by_id_.emplace(t.id, &t);
+}
+
+const LogicalTensor* SideValues::find(const Identity& id) const {
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() || without_bits(dump_, *found->second) != nullptr ? nullptr : found->second;
+}
+
+std::shared_ptr<const SideTensor> SideValues::read(const LogicalTensor& t) const {
+  if (const auto known = near_.find(&t); known != near_.end()) return known->second;
+  SideTensor made;
+  const Tensor whole = merge(dump_, t).tensor.whole();
+  made.dtype = whole.dtype();
+  made.shape = whole.shape();
+  made.values = whole.values();
+  made.addends = addends_of(dump_, t);
+  if (made.addends > 1) made.magnitude = merge(Magnitudes(dump_), t).tensor.whole().values();
+  bytes_ += 8 * static_cast<double>(made.values.size() + made.magnitude.size());
+  if (bytes_ > most_bytes) {
+    near_.clear();
+    bytes_ = 0;
+  }
+  return near_[&t] = std::make_shared<const SideTensor>(std::move(made));
+}
+
+}  // namespace assay

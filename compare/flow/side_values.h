@@ -1,0 +1,55 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "assay/dumps/layout/merge.h"
+
+namespace assay {
+
+/// A tensor of one side, put together, in float64.
+struct SideTensor {
+  DType dtype = DType::float32;
+  Shape shape;
+  std::vector<double> values;
+  /// Where ranks hold addends: the sum of the addends' magnitudes. Empty: the values are whole.
+  std::vector<double> magnitude;
+  double addends = 1;
+};
+
+/// Reads the tensors of one side, each at most once while it is near.
+class SideValues {
+ public:
+  /// @param tensors  must outlive this
+  SideValues(const Dump&, const std::vector<LogicalTensor>& tensors);
+  /// Returns nullptr for a tensor that was not recorded, or without values.
+  const LogicalTensor* find(const Identity&) const;
+  /// Throws Error if it cannot be read.
+  std::shared_ptr<const SideTensor> read(const LogicalTensor&) const;
+  const Dump& dump() const { return dump_; }
+  const std::vector<LogicalTensor>& tensors() const { return tensors_; }
+
+ private:
+  const Dump& dump_;
+  const std::vector<LogicalTensor>& tensors_;
+  std::map<Identity, const LogicalTensor*> by_id_;
+  mutable std::map<const LogicalTensor*, std::shared_ptr<const SideTensor>> near_;
+  mutable double bytes_ = 0;
+};
+
+/// The number of addends of each element. Shards of one addend are no further terms.
+double addends_of(const Dump&, const LogicalTensor&);
+
+/// A dump's tensors without their signs: a sum over ranks becomes that of magnitudes.
+class Magnitudes : public Dump {
+ public:
+  explicit Magnitudes(const Dump& of);
+  Tensor read(std::size_t index) const override;
+  std::string location(std::size_t index) const override { return of_.location(index); }
+
+ private:
+  const Dump& of_;
+};
+
+}  // namespace assay
