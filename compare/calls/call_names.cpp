@@ -122,8 +122,15 @@ const Operator* CallNames::operator_of(const TensorList& call, const TensorList&
   for (const LogicalTensor* t : call) {
     if (t->op.empty()) continue;
     const Operator* op = recorded_operator(t->op);
-    const bool is_other = op != nullptr && !op->with_parameter.empty() && !in_slot(module, "param").empty();
-    return is_other ? known_operator(op->with_parameter) : op;
+    if (op == nullptr || op->with_parameter.empty()) return op;
+    const Operator* other = known_operator(op->with_parameter);
+    // A product of one recorded input has a parameter, if not its own: that of a tied embedding.
+    const TensorList inputs = in_slot(call, "input");
+    const auto given = static_cast<std::size_t>(
+        std::ranges::count_if(inputs, [](const LogicalTensor* i) { return is_float(i->dtype); }));
+    const bool is_other = !in_slot(module, "param").empty() || given < required_inputs(*op, Role::input) ||
+                          with_arg(inputs, weight(*other).name) != nullptr;
+    return is_other ? other : op;
   }
   return nullptr;
 }
@@ -161,7 +168,10 @@ void CallNames::name_positions() {
 }
 
 std::optional<RecordedCall> CallNames::forward(const std::string& arg) const {
-  const std::string_view declared = output_name(arg);
+  std::string_view declared = output_name(arg);
+  // A loss that knows its own gradient may give it forward.
+  if (const Arg* given = find_arg(op_, arg); declared.empty() && given != nullptr && given->role == Role::grad_input)
+    declared = given->name;
   if (declared.empty()) return std::nullopt;
   RecordedCall call{&op_, std::string(declared), {}};
   add_inputs(call, arg);
@@ -185,6 +195,8 @@ std::optional<std::vector<RecordedCall>> CallNames::backward(const LogicalTensor
 
 // What the operator calls the gradient of a result: "grad_y". A loss has one only, under whatever name.
 std::string CallNames::gradient_of_result(std::string_view recorded) const {
+  const std::string own = std::string("grad_").append(recorded);
+  if (const Arg* arg = find_arg(op_, own); arg != nullptr && arg->role == Role::grad_output) return own;
   const std::string_view result = output_name(recorded);
   if (result.empty()) return "";
   std::string named = std::string("grad_").append(result);

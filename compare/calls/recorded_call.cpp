@@ -20,7 +20,9 @@ LogicalTensor output_named(LogicalTensor t) {
 
 bool RecordedCall::is_complete() const {
   const auto is_gradient = [](std::string_view name) { return name.starts_with("grad_"); };
-  return !is_gradient(output) || std::ranges::any_of(inputs, is_gradient, &Input::name);
+  const auto starts_by_itself = [](const Arg& a) { return a.role != Role::grad_output || a.optional; };
+  return !is_gradient(output) || std::ranges::any_of(inputs, is_gradient, &Input::name) ||
+         std::ranges::all_of(op->args, starts_by_itself);
 }
 
 RecordedCalls::RecordedCalls(const std::vector<LogicalTensor>& tensors, bool gives_choices)
@@ -59,6 +61,19 @@ void RecordedCalls::lend(const LogicalTensor& tensor, const Identity& as) {
   lent_.back().id = as;
   lent_.back().op.clear();
   call->second.push_back(&lent_.back());
+}
+
+void RecordedCalls::lend_parameter(const LogicalTensor& param, const Identity& as) {
+  const auto keys = keys_.find({param.id.step, as.module});
+  if (keys == keys_.end()) return;
+  for (const Key& key : keys->second) {
+    Identity id = as;
+    id.step = param.id.step;
+    id.micro_batch = std::get<1>(key);
+    id.call = std::get<3>(key);
+    lend(param, id);
+  }
+  users_[{param.id.module, param.id.arg}].insert({as.module, as.arg});
 }
 
 std::vector<RecordedCalls::Key> RecordedCalls::keys_of(const LogicalTensor& t) const {
@@ -128,38 +143,58 @@ std::vector<RecordedCall> RecordedCalls::producers(const LogicalTensor& t) const
   const bool is_output = t.id.slot == "output";
   if (t.id.phase == Phase::optimizer || !(is_output || t.id.slot == "grad" || t.id.slot == "grad_input"))
     return {};
+  std::vector<RecordedCall> result;
+  bool is_known = true;
+  for (const Key& key : keys_of(t)) add_calls(result, t, key, is_known);
+  if (t.id.slot == "grad") {
+    const auto users = users_.find({t.id.module, t.id.arg.substr(0, t.id.arg.find('.'))});
+    if (users != users_.end()) {
+      for (const auto& [module, arg] : users->second) {
+        LogicalTensor own = t;
+        own.id.module = module;
+        own.id.arg = arg;
+        for (const Key& key : keys_of(own)) add_calls(result, own, key, is_known);
+      }
+    }
+  }
+  if (!is_known) return {};
+  for (RecordedCall& call : result) add_inputs_from_elsewhere(call, t);
+  return result;
+}
+
+// The calls of one call of a module that sum to the tensor.
+void RecordedCalls::add_calls(std::vector<RecordedCall>& result, const LogicalTensor& t, const Key& key,
+                              bool& is_known) const {
   const auto module = modules_.find({t.id.step, t.id.module});
   static const TensorList no_params;
   const TensorList& params = module == modules_.end() ? no_params : module->second;
-  std::vector<RecordedCall> result;
-  for (const Key& key : keys_of(t)) {
-    const auto call = calls_.find(key);
-    const Operator* op = call == calls_.end() ? nullptr : CallNames::operator_of(call->second, params);
-    if (op == nullptr) return {};
-    TensorList tensors = call->second;
-    if (const Operator* within = operator_within(*op, tensors, t)) {
-      // The results of the operator that it made it for are none of this one.
-      std::erase_if(tensors, [&](const LogicalTensor* other) {
-        return (other->id.slot == "output" || other->id.slot == "grad_output") &&
-               operator_within(*op, call->second, output_named(*other)) == nullptr;
-      });
-      op = within;
-    }
-    const CallNames names(*op, tensors, params);
-    if (is_output) {
-      const auto forward = names.forward(t.id.arg);
-      if (!forward) return {};
-      result.push_back(*forward);
-    } else {
-      const auto backward = names.backward(t);
-      // Another operator of the module, that has no such parameter: a loss beside the projection before it.
-      if (!backward && t.id.slot == "grad") continue;
-      if (!backward) return {};
-      result.insert(result.end(), backward->begin(), backward->end());
-    }
+  const auto call = calls_.find(key);
+  const Operator* op = call == calls_.end() ? nullptr : CallNames::operator_of(call->second, params);
+  if (op == nullptr) {
+    is_known = false;
+    return;
   }
-  for (RecordedCall& call : result) add_inputs_from_elsewhere(call, t);
-  return result;
+  TensorList tensors = call->second;
+  if (const Operator* within = operator_within(*op, tensors, t)) {
+    // The results of the operator that it made it for are none of this one.
+    std::erase_if(tensors, [&](const LogicalTensor* other) {
+      return (other->id.slot == "output" || other->id.slot == "grad_output") &&
+             operator_within(*op, call->second, output_named(*other)) == nullptr;
+    });
+    op = within;
+  }
+  const CallNames names(*op, tensors, params);
+  if (t.id.slot == "output") {
+    const auto forward = names.forward(t.id.arg);
+    is_known = is_known && forward.has_value();
+    if (forward) result.push_back(*forward);
+    return;
+  }
+  const auto backward = names.backward(t);
+  // Another operator of the module, that has no such parameter: a loss beside the projection before it.
+  if (!backward && t.id.slot == "grad") return;
+  is_known = is_known && backward.has_value();
+  if (backward) result.insert(result.end(), backward->begin(), backward->end());
 }
 
 }  // namespace assay

@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -38,6 +39,9 @@ class RecordedCalls {
   bool runs(std::int64_t step, const std::string& module) const { return keys_.contains({step, module}); }
   /// Whether a call made this result for itself, as an input of its operator.
   bool is_own_input(const LogicalTensor&) const;
+  /// Takes a parameter for one that a module uses and another module has: a tied embedding.
+  /// @param as  the input of the using module; its step and micro-batch do not matter
+  void lend_parameter(const LogicalTensor&, const Identity& as);
   /// Whether the module of a tensor was called in its step and micro-batch.
   bool has_call(const Identity&) const;
   /// Returns the calls that sum to this tensor: one call, or one per micro-batch for the gradient of a
@@ -53,11 +57,14 @@ class RecordedCalls {
   using Key = std::tuple<std::int64_t, std::int64_t, std::string, std::int64_t>;
   using TensorList = std::vector<const LogicalTensor*>;
   std::vector<Key> keys_of(const LogicalTensor&) const;
+  void add_calls(std::vector<RecordedCall>&, const LogicalTensor& made, const Key&, bool& is_known) const;
   void add_inputs_from_elsewhere(RecordedCall&, const LogicalTensor& made) const;
   void add_from_submodule(RecordedCall&, const RecordedAs&, const LogicalTensor& made) const;
 
   bool gives_choices_;
   std::deque<LogicalTensor> lent_;
+  /// By module and argument of a parameter: the modules that use it, too, with their own name for it.
+  std::map<std::pair<std::string, std::string>, std::set<std::pair<std::string, std::string>>> users_;
   std::map<Key, TensorList> calls_;  ///< by step, micro-batch, module and call
   std::map<std::pair<std::int64_t, std::string>, TensorList>
       modules_;  ///< by step: parameters and states before it

@@ -52,6 +52,8 @@ class Search {
       : side_(side), calls_(calls), makes_(makes) {
     std::map<std::pair<std::int64_t, std::int64_t>, std::vector<const LogicalTensor*>> frames;
     for (const LogicalTensor& t : side.tensors()) {
+      if (t.id.phase == Phase::forward && t.id.slot == "param" && side.find(t.id) == &t)
+        parameters_[t.id.step].push_back(&t);
       if (t.id.phase != Phase::forward || t.id.micro_batch < 0 || side.find(t.id) != &t) continue;
       if (t.id.slot == "input" || t.id.slot == "output") {
         frames[{t.id.step, t.id.micro_batch}].push_back(&t);
@@ -105,8 +107,7 @@ class Search {
         continue;
       }
       // A tensor that cannot be read is no source; the comparison itself says so.
-      auto tr = trouble_in([&] { t->id.slot == "input" ? take_input(*t) : take_output(*t); });
-      if (tr && getenv("DBG")) fprintf(stderr, "TROUBLE %s %s\n", to_string(t->id).c_str(), tr->c_str());
+      (void)trouble_in([&] { t->id.slot == "input" ? take_input(*t) : take_output(*t); });
     }
   }
 
@@ -175,13 +176,13 @@ class Search {
     bool lacks = false, has_input = false;
     for (const Arg& arg : call.op->args) {
       if (arg.role != Role::input) continue;
-      const bool is_there =
-          std::ranges::find(call.inputs, arg.name, &RecordedCall::Input::name) != call.inputs.end();
+      const bool is_there = is_given(call, arg);
       has_input = has_input || is_there;
       if (is_there) continue;
       lacks = lacks || !arg.optional;
       absent.push_back(&arg);
     }
+    if (lacks_parameter(call)) return borrows_parameter(call, t);
     if (absent.empty() || (!lacks && has_input)) return true;
     // Two calls that were recorded as one, as rope of q and of k: each input has the name of its result.
     const auto results = std::ranges::count_if(calls_.around(t), [&](const LogicalTensor* other) {
@@ -201,6 +202,33 @@ class Search {
         found_.made[input] = {.sources = {source}};
         found_.uses[source].push_back({input, true, 0});
       }
+      return true;
+    }
+    return false;
+  }
+
+  static bool is_given(const RecordedCall& call, const Arg& arg) {
+    return std::ranges::find(call.inputs, arg.name, &RecordedCall::Input::name) != call.inputs.end();
+  }
+  static const Arg* lacks_parameter(const RecordedCall& call) {
+    const auto lacking = std::ranges::find_if(call.op->args, [&](const Arg& arg) {
+      return arg.role == Role::param && !arg.optional && !is_given(call, arg);
+    });
+    return lacking == call.op->args.end() ? nullptr : &*lacking;
+  }
+
+  // One of another module: a tied embedding.
+  bool borrows_parameter(const RecordedCall& call, const LogicalTensor& t) {
+    const Arg& arg = *lacks_parameter(call);
+    for (const LogicalTensor* param : parameters_[t.id.step]) {
+      if (t.shape.empty() || std::ranges::find(param->shape, t.shape.back()) == param->shape.end()) continue;
+      RecordedCall whole = call;
+      whole.inputs.push_back({std::string(arg.name), param});
+      if (!makes_(whole, t)) continue;
+      Name input = name_of(t.id);
+      input.slot = "input";
+      input.arg = arg.name;
+      found_.borrowed.push_back({input, name_of(param->id)});
       return true;
     }
     return false;
@@ -284,9 +312,11 @@ class Search {
     }
   }
 
-  // One number, or the same number everywhere (zeros, ones, a loss), does not show which value it is.
+  // One number, or the same number everywhere (zeros, ones), does not show which value it is. Within a module
+  // a number that is no integer does, as far as it is the same in all micro-batches.
   static std::optional<Hash> hash_of(const std::vector<double>& values) {
-    if (values.size() < 2) return {};
+    if (values.empty() || (values.size() == 1 && values.front() == std::round(values.front()))) return {};
+    if (values.size() == 1) return mixed(1, values.front());
     Hash h = values.size();
     bool is_uniform = true;
     for (const double v : values) {
@@ -349,6 +379,7 @@ class Search {
     if (found == whole_.end()) return {};
     std::optional<std::size_t> best;
     for (const Place& p : found->second) {
+      if (tensor->values.size() == 1 && candidates_[p.candidate].name.module != t.id.module) continue;
       if (rank(p.candidate, t) >= 0 && (!best || rank(p.candidate, t) >= rank(*best, t))) best = p.candidate;
     }
     return best ? std::optional(candidates_[*best].name) : std::nullopt;
@@ -610,6 +641,7 @@ class Search {
   const SideValues& side_;
   const RecordedCalls& calls_;
   const Makes& makes_;
+  std::map<std::int64_t, std::vector<const LogicalTensor*>> parameters_;  // by step
   std::set<std::string> modules_, with_outputs_;
   std::set<DType> dtypes_;
   std::map<Name, int> tries_;

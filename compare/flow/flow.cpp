@@ -68,7 +68,11 @@ Flow::Flow(const Sides& sides, RecordedCalls& actual, RecordedCalls& reference, 
 
 void Flow::lend(const Borrowed& b, const SideValues& side, RecordedCalls& calls) const {
   for (const LogicalTensor& t : side.tensors()) {
-    if (name_of(t.id) == record_of(b.source)) calls.lend(t, at(b.input, t.id.step, t.id.micro_batch));
+    if (name_of(t.id) != record_of(b.source)) continue;
+    if (t.id.micro_batch < 0)
+      calls.lend_parameter(t, b.input);
+    else
+      calls.lend(t, at(b.input, t.id.step, t.id.micro_batch));
   }
 }
 
@@ -215,7 +219,9 @@ std::optional<Flow::Made> Flow::made_of_step(const Side& side, const LogicalTens
   if (before == nullptr) return {};
   Expected e = as_expected(*side.values.read(*before));
   if (e.values.size() != static_cast<std::size_t>(element_count(t.shape))) return {};
-  return Made{std::move(e), to_string(source) + (t.id.slot == "grad" ? ", its shares" : ""), t.id.slot != "grad"};
+  const bool is_sum = t.id.slot == "grad";
+  return Made{std::move(e), (is_sum ? "the sum of " : "") + to_string(source) + (is_sum ? ", its shares" : ""),
+              !is_sum};
 }
 
 double Flow::ratio(const Expected& e, const SideTensor& t, std::int64_t& outside) {
@@ -239,6 +245,39 @@ double Flow::ratio(const Expected& e, const SideTensor& t, std::int64_t& outside
   return worst;
 }
 
+// A term of several ranks may itself be a sum of rounded parts with unrecorded sizes, each of which was stored
+// to be sent. Unless nearly everything cancels, a row of parts is no more than `ranks` times as large as its
+// sum, and none of its elements is larger than the largest term.
+double Flow::ratio_of_ranks(Expected e, const SideTensor& t, int ranks, std::int64_t& outside) {
+  if (e.is_exact || e.terms < 2) return ratio(e, t, outside);
+  if (e.error.empty()) e.error.resize(e.values.size(), 0);
+  const double u = std::max(e.roundoff, unit_roundoff(t.dtype));
+  for (std::size_t i = 0; i < e.error.size(); ++i) e.error[i] += e.terms * u * e.size(i);
+  const double worst = ratio(e, t, outside);
+  if (worst <= 1 || t.shape.size() < 2 || e.values.size() != t.values.size()) return worst;
+  const auto width = static_cast<std::size_t>(t.shape.back());
+  const double rounding = ranks * 2 * e.terms * u;
+  double of_rows = 0;
+  for (std::size_t begin = 0; begin < e.values.size(); begin += width) {
+    double square = 0, errors = 0, largest = 0, furthest = 0;
+    for (std::size_t i = begin; i < begin + width; ++i) {
+      const double error = std::abs(t.values[i] - e.values[i]);
+      if (t.values[i] == e.values[i]) continue;
+      if (!std::isfinite(error)) return worst;
+      furthest = std::max(furthest, error);
+      errors += error * error;
+    }
+    for (std::size_t i = begin; i < begin + width; ++i) {
+      if (!std::isfinite(e.size(i))) continue;
+      largest = std::max(largest, e.size(i));
+      square += e.size(i) * e.size(i);
+    }
+    if (furthest == 0) continue;
+    of_rows = std::max({of_rows, furthest / (rounding * largest), std::sqrt(errors) / (rounding * std::sqrt(square))});
+  }
+  return std::isnan(of_rows) ? worst : std::min(worst, of_rows);
+}
+
 double Flow::allowed(const Expected& e, const SideTensor& t, std::size_t i) {
   // Each share of the target was stored, and their sum was rounded here.
   const double stored =
@@ -260,12 +299,20 @@ bool Flow::holds_in_reference(const LogicalTensor& t) {
     missing.push_back(recorded->values[i] - right->expected.values[i]);
     error.push_back(allowed(right->expected, *recorded, i));
   }
-  if (getenv("DBG3")) {
-    double worst = 0, big = 0, mx = 0, ex = 0;
-    for (std::size_t i = 0; i < missing.size(); ++i) { worst = std::max(worst, std::abs(missing[i]) / error[i]); big = std::max(big, std::abs(missing[i])); mx = std::max(mx, std::abs(recorded->values[i])); ex = std::max(ex, right->expected.of(i)); }
-    fmt::print(stderr, "MISS {} worst {:.3g} missing {:.3g} of {:.3g} err {:.3g}\n", to_string(t.id), worst, big, mx, ex);
-  }
   return hidden_.fit(reference_, reference_calls_, value_of(t.id), t.id, missing, error);
+}
+
+bool Flow::is_same(const LogicalTensor& reference, const LogicalTensor& actual) const {
+  if (without_bits(actual_.dump(), actual) != nullptr || without_bits(reference_.dump(), reference) != nullptr)
+    return false;
+  const auto a = actual_.read(actual), r = reference_.read(reference);
+  if (a->values.size() != r->values.size() || !is_float(a->dtype) || !is_float(r->dtype)) return a->values == r->values;
+  const DType narrow = unit_roundoff(a->dtype) > unit_roundoff(r->dtype) ? a->dtype : r->dtype;
+  for (std::size_t i = 0; i < a->values.size(); ++i) {
+    const double x = round_to(narrow, a->values[i]), y = round_to(narrow, r->values[i]);
+    if (x != y && !(std::isnan(x) && std::isnan(y))) return false;
+  }
+  return true;
 }
 
 std::optional<Flow::Condition> Flow::condition_of(const Identity& id) const {
@@ -294,7 +341,10 @@ std::optional<Flow::Judgement> Flow::judge(const LogicalTensor* reference, const
   const auto own = made({actual_, actual_calls_}, actual);
   if (!own) return {};
   Judgement j;
-  j.ratio = ratio(own->expected, *actual_.read(actual), outside);
+  const int ranks = actual_.dump().world_size;
+  const auto recorded = actual_.read(actual);
+  j.ratio = ranks > 1 ? ratio_of_ranks(own->expected, *recorded, ranks, outside)
+                      : ratio(own->expected, *recorded, outside);
   j.how = own->how;
   j.is_copy = own->is_copy;
   if (!(j.ratio <= 1)) {

@@ -32,6 +32,8 @@ class Flow {
   /// Judges a tensor by the values that it is made of. Nothing if they are not known.
   /// @param reference  nullptr: the reference lacks it in this micro-batch
   std::optional<Judgement> judge(const LogicalTensor* reference, const LogicalTensor& actual);
+  /// Whether both sides hold the same values, up to a cast to the coarser dtype: of what nothing made.
+  bool is_same(const LogicalTensor& reference, const LogicalTensor& actual) const;
   /// The index on which it depends whether a tensor is there at all, with the choice that makes it: a tensor of
   /// an expert. Nothing for others.
   struct Condition {
@@ -71,6 +73,7 @@ class Flow {
   bool holds_in_reference(const LogicalTensor&);
   static double allowed(const Expected&, const SideTensor&, std::size_t i);
   static double ratio(const Expected&, const SideTensor&, std::int64_t& outside);
+  static double ratio_of_ranks(Expected, const SideTensor&, int ranks, std::int64_t& outside);
   void lend(const Borrowed&, const SideValues&, RecordedCalls&) const;
 
   SideValues actual_, reference_;

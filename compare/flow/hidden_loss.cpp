@@ -54,7 +54,6 @@ bool HiddenLosses::fit(const SideValues& side, const RecordedCalls& calls, const
     for (const CallVariant& variant : variants_of(*op)) {
       Loss loss{op, variant, 1};
       const auto unit = gradient_of(loss, side, calls, value, frame);
-      if (getenv("DBG3") && !unit) fprintf(stderr, "  %s %s no unit\n", std::string(op->name).c_str(), variant.text.c_str());
       if (!unit || unit->values.size() != missing.size()) continue;
       double product = 0, square = 0, bits = 0;
       for (std::size_t i = 0; i < missing.size(); ++i) {
@@ -71,7 +70,6 @@ bool HiddenLosses::fit(const SideValues& side, const RecordedCalls& calls, const
         holds = std::abs(missing[i] - given) <= error;
         if (std::abs(given) > error) bits += std::log2(std::abs(given) / error);
       }
-      if (getenv("DBG3")) fprintf(stderr, "  %s %s factor %g holds %d bits %g\n", std::string(op->name).c_str(), variant.text.c_str(), loss.factor, holds, bits);
       if (!holds || !proves(bits, bits_of_a_number)) continue;
       known_.emplace(value, loss);
       return true;

@@ -255,6 +255,7 @@ Expected as_expected(const SideTensor& t) {
   e.is_exact = t.addends <= 1;
   if (!e.is_exact) {
     e.magnitude = t.magnitude;
+    e.terms = t.addends;
     // R - 1 additions with a rounding each, and that of the sum that was put together here.
     for (const double m : t.magnitude) e.error.push_back(t.addends * e.roundoff * m);
   }
@@ -269,8 +270,10 @@ std::optional<Expected> sum_of(std::vector<Expected> terms) {
   sum.values.resize(size, 0);
   sum.magnitude.resize(size, 0);
   sum.error.resize(size, 0);
+  sum.terms = 0;
   for (const Expected& t : terms) {
     if (t.values.size() != size) return {};
+    sum.terms += t.terms;
     sum.roundoff = std::max(sum.roundoff, t.roundoff);
   }
   for (const Expected& t : terms) {

@@ -72,6 +72,7 @@ struct Expected {
   std::vector<double> magnitude;  ///< sum of the magnitudes of all addends; empty: of the values
   std::vector<double> error;      ///< what roundings in between may make; empty: nothing
   double roundoff = 0;            ///< of the coarsest dtype among its sources
+  double terms = 1;               ///< that were added up
   bool is_exact = false;          ///< elements were moved, not computed
   double of(std::size_t i) const { return error.empty() ? 0 : error[i]; }
   double size(std::size_t i) const;

@@ -49,7 +49,12 @@ void Isolation::judge(std::size_t i) {
       flows_[i] = std::move(*judgement);
     }
   }
-  if (is_result(f.id)) {
+  const bool has_bits = f.metrics && f.metrics->different_bits == 0;
+  // A choice that is the reference's may have been pinned to it, whatever the own scores say.
+  const bool is_given = has_bits && !is_float(f.actual_dtype);
+  if (is_given) {
+    is_judged = is_judged || is_result(f.id);
+  } else if (is_result(f.id)) {
     if (auto judgement = local_.judge(f, pair)) {
       is_judged = true;
       if (!(judgement->ratio <= 1))
@@ -59,15 +64,15 @@ void Isolation::judge(std::size_t i) {
     }
   }
   const std::vector<std::size_t> sources = made_of(i);
-  const bool has_bits = f.metrics && f.metrics->different_bits == 0;
-  if (getenv("DBG") && !is_judged && !(has_bits && sources.empty())) fmt::print(stderr, "UNJ {}\n", f.name);
+  const bool is_source = !is_judged && sources.empty() && pair.reference != nullptr &&
+                         (has_bits || (f.metrics && flow_.is_same(*pair.reference, *pair.actual)));
   if (is_judged)
     ++judged_;
-  else if (has_bits && sources.empty())
+  else if (is_source)
     ++sources_;
   else if (++unjudged_; !first_unjudged_)
     first_unjudged_ = i;
-  if (has_bits || f.verdict == Verdict::ignored) return;
+  if (has_bits || is_source || f.verdict == Verdict::ignored) return;
   if (!is_right(i)) {
     unsettled_[i] = i;
     return;
