@@ -171,6 +171,19 @@ std::string added(const Parameters& p, double residual) {
                      p.tensor, decay, left(residual));
 }
 
+std::string other_tensor(const Parameters& p, double residual) {
+  if (!p.elements) return fmt::format("it is the reference's {} ({})", p.tensor, left(residual));
+  return fmt::format("{} {} of {} are those of the reference's {} ({})", p.along,
+                     fmt::join(p.positions, ", "), p.of.value(), p.tensor, left(residual));
+}
+
+std::string sum_of_pieces(const Parameters& p, double residual) {
+  return fmt::format(
+      "each of its {} pieces along {} is the sum of all of them ({}): added over ranks that hold other "
+      "pieces",
+      p.of.value(), p.along, left(residual));
+}
+
 std::string missing_layer(const Parameters& p, double) {
   return fmt::format("the subject has none of the {} tensors of {}: the layer was not computed",
                      p.elements.value(), p.module);
@@ -222,6 +235,12 @@ constexpr Row rows[] = {
     {Cause::partial_sum, "partial_sum", Says::mistake, partial_sum},
     {Cause::stale, "stale", Says::mistake, stale},
     {Cause::added, "added", Says::effect, added},
+    {Cause::other_tensor, "other_tensor", Says::mistake, other_tensor},
+    {Cause::sum_of_pieces, "sum_of_pieces", Says::mistake, sum_of_pieces},
+    {Cause::left_out, "left_out", Says::mistake,
+     [](const Parameters& p, double) {
+       return fmt::format("it is {}'s {} unchanged: {} was left out", p.op, p.operand, p.op);
+     }},
     {Cause::missing_layer, "missing_layer", Says::mistake, missing_layer},
     {Cause::weights, "weights", Says::mistake, weights},
     {Cause::attribute, "attribute", Says::mistake, attribute},

@@ -34,6 +34,9 @@ enum class Cause : std::uint8_t {
   partial_sum,
   stale,
   added,
+  other_tensor,
+  sum_of_pieces,
+  left_out,
   missing_layer,
   // Of the operator, on recorded inputs.
   weights,
@@ -101,6 +104,7 @@ struct CauseParameters {
   std::string parameters = {};  ///< "all 83 parameters"
 
   std::string op = {};
+  std::string operand = {};  ///< of it, in which the mistake lies: "x"
   std::string against = {};  ///< the operator that made the golden values
   std::string actual_attributes = {}, reference_attributes = {};  ///< "eps = 1e-6"
   std::string attribute = {};                                     ///< if it is one alone
@@ -146,6 +150,7 @@ void for_each_parameter(F f, P&... p) {
   f("module", p.module...);
   f("parameters", p.parameters...);
   f("op", p.op...);
+  f("operand", p.operand...);
   f("against", p.against...);
   f("actual_attributes", p.actual_attributes...);
   f("reference_attributes", p.reference_attributes...);
