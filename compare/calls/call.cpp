@@ -78,8 +78,12 @@ Call::Call(const Dump& dump, std::vector<RecordedCall> calls, Tensor result, std
       summand.inputs.push_back({input.name, merge(dump, *input.tensor).tensor.whole()});
       if (dump.world_size > 1) summand.cuts.push_back({input.name, parts_of(dump, *input.tensor)});
     }
-    for (const RecordedCall::Input& input : recorded.inputs)  // parameters are of none
-      summand.micro_batch = std::max(summand.micro_batch, input.tensor->id.micro_batch);
+    for (const RecordedCall::Input& input : recorded.inputs) {  // parameters are of none
+      if (input.tensor->id.micro_batch >= 0) {
+        summand.micro_batch = std::max(summand.micro_batch, input.tensor->id.micro_batch);
+        summand.call = std::max(summand.call, input.tensor->id.call);
+      }
+    }
     summand.shared = shared_sums(*summand.op, summand.output, summand.cuts);
     if (recorded.op->infer != nullptr) {
       Recorded call{summand.inputs, summand.output, result_};
@@ -137,6 +141,23 @@ Call Call::in_some_rows(double enough_work, std::int64_t worst) const {
   some.sample_rows(enough_work, worst);
   some.device_errors_.clear();
   return some;
+}
+
+std::span<const NamedTensor> Call::operands() const {
+  if (summands_.size() != 1) return {};
+  return summands_.front().inputs;
+}
+
+Call Call::given(const std::vector<NamedTensor>& others) const {
+  Call call = *this;
+  call.device_errors_.clear();
+  for (const NamedTensor& other : others) {
+    const auto own = std::ranges::find(call.summands_.front().inputs, other.name, &NamedTensor::name);
+    if (own == call.summands_.front().inputs.end())
+      throw Error("{}: there is no operand '{}'", call.op().name, other.name);
+    own->tensor = other.tensor;
+  }
+  return call;
 }
 
 double Call::work() const {

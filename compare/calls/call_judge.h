@@ -8,6 +8,10 @@
 
 namespace assay {
 
+/// The bits that show a fit to be no accident: an error e of the right call that the fit leaves within its
+/// bound b does so by accident once in e / b.
+double evidence(const Call::Compared& right, const Call::Compared& fit);
+
 /// Judges calls, one after the other, within a budget: the number of terms that all evaluations add up.
 class CallJudge {
  public:
@@ -30,7 +34,7 @@ class CallJudge {
   std::optional<Fit> first_fit(const Call&, const std::vector<CallVariant>& among);
   /// Call::with_bisected and Call::fitted_weights, within the budget.
   std::vector<CallVariant> with_bisected(const Call&, const CallVariant& from);
-  std::optional<Call::Weights> fitted_weights(const Call&, const CallVariant&);
+  std::optional<Call::Weights> fitted_weights(const Call&, const CallVariant&, Call::Weights::By);
 
   bool is_spent() const { return work_ > most_work_; }
   Standard standard() const { return standard_; }

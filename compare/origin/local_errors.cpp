@@ -54,6 +54,7 @@ LocalErrors::LocalErrors(const Sides& sides, Options options)
       options_(std::move(options)),
       actual_calls_(sides.actual_tensors, gives_choices(sides.actual)),
       reference_calls_(sides.reference_tensors, gives_choices(sides.reference)),
+      other_operands_(sides_.actual, sides_.actual_tensors),
       judge_(options_.isolate ? CallJudge::Standard::whole : CallJudge::Standard::elements,
              options_.isolate ? most_work_isolated : most_work) {}
 
@@ -97,7 +98,8 @@ std::optional<LocalErrors::Judgement> LocalErrors::judge_call(Finding& f, const 
   // A call that is right with the known attributes needs no second look at the reference.
   if (const auto known = known_variants_.find(key); known != known_variants_.end()) {
     const auto compared = judge_.compare(*actual, known->second);
-    if (compared && judge_.is_within(*compared)) return judgement(*actual, {known->second, *compared});
+    if (compared && judge_.is_within(*compared))
+      return judgement(*actual, {known->second, *compared}, *pair.actual);
   }
   const auto reference = recorded_call(sides_.reference, reference_calls_, *pair.reference, f);
   const auto variant = reference ? fitted_variant(*reference, key) : std::nullopt;
@@ -108,10 +110,10 @@ std::optional<LocalErrors::Judgement> LocalErrors::judge_call(Finding& f, const 
   }
   if (!judge_.is_within(*compared)) {
     if (const auto other = variant_of_both(*actual, *reference, *variant, key))
-      return judgement(*actual, *other);
+      return judgement(*actual, *other, *pair.actual);
     if (options_.cases != nullptr) options_.cases->add(f, *actual, *variant);
   }
-  return judgement(*actual, {*variant, *compared});
+  return judgement(*actual, {*variant, *compared}, *pair.actual);
 }
 
 // Attributes that the reference does not tell apart are no mistake: an epsilon beside large inputs.
@@ -131,7 +133,8 @@ Exemption::Kind LocalErrors::exemption_of(const Judged& judged) {
                                        : Exemption::Kind::amplified_rounding;
 }
 
-LocalErrors::Judgement LocalErrors::judgement(const Call& actual, const Judged& judged) {
+LocalErrors::Judgement LocalErrors::judgement(const Call& actual, const Judged& judged,
+                                              const LogicalTensor& made) {
   const Call::Compared& c = judged.compared;
   const std::string name = fmt::format("{}{}", actual.op().name,
                                        judged.variant.text.empty() ? "" : " (" + judged.variant.text + ")");
@@ -140,7 +143,8 @@ LocalErrors::Judgement LocalErrors::judgement(const Call& actual, const Judged& 
   found.exemption = exemption_of(judged);
   found.is_whole =
       !actual.is_sampled() && (is_float(c.actual.dtype()) || c.actual.values() == c.golden.values());
-  found.diagnoses = explain_call(judge_, actual, judged.variant, c, options_.sizes);
+  found.diagnoses = explain_call(judge_, actual, judged.variant, c, options_.sizes,
+                                 [&] { return other_operands_.of(actual_calls_, made); });
   if (c.ratio <= 1 && !judge_.is_within(c)) {
     found.ratio = std::abs(c.scale->excess) / c.scale->allowed;
     found.how = fmt::format(

@@ -9,6 +9,7 @@
 
 #include "assay/compare/calls/call_judge.h"
 #include "assay/compare/calls/recorded_call.h"
+#include "assay/compare/origin/elsewhere_recorded.h"
 #include "assay/compare/origin/failing_cases.h"
 #include "assay/compare/pairs/pair.h"
 #include "assay/compare/result/finding.h"
@@ -65,7 +66,7 @@ class LocalErrors {
   std::optional<Call> recorded_call(const Dump&, const RecordedCalls&, const LogicalTensor&,
                                     const Finding&) const;
   std::optional<Judgement> judge_call(Finding&, const Pair&);
-  Judgement judgement(const Call& actual, const Judged&);
+  Judgement judgement(const Call& actual, const Judged&, const LogicalTensor& made);
   static Exemption::Kind exemption_of(const Judged&);
   std::optional<CallVariant> fitted_variant(const Call& reference, const Key&);
   std::optional<Judged> variant_of_both(const Call& actual, const Call& reference, const CallVariant& but,
@@ -74,6 +75,7 @@ class LocalErrors {
   Sides sides_;
   Options options_;
   RecordedCalls actual_calls_, reference_calls_;
+  ElsewhereRecorded other_operands_;
   CallJudge judge_;
   Unjudged unjudged_;
   /// The key is the operator and the module without numbers: calls of one module have the same variant in all

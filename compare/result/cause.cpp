@@ -61,7 +61,8 @@ std::string row_factors(const Parameters& p, double) {
       changed == count ? fmt::format("all {}", count) : fmt::format("{} of {}", changed, count);
   const std::string_view others = changed == count ? "" : ", the others are right";
   std::string text = fmt::format("every {} is a multiple of the reference's: ", p.along);
-  if (p.factor) return fmt::format("{}{} times {:.6g}{}", text, how_many, *p.factor, others);
+  if (p.factor && p.positions.empty())
+    return fmt::format("{}{} times {:.6g}{}", text, how_many, *p.factor, others);
   if (p.positions.empty())
     return fmt::format("{}{} by factors of their own from {:.6g} to {:.6g}", text, how_many, p.factors.at(0),
                        p.factors.at(1));
@@ -159,11 +160,20 @@ std::string stale(const Parameters& p, double residual) {
   if (p.step) which.push_back(fmt::format("step {}", *p.step));
   if (p.micro_batch) which.push_back(fmt::format("micro-batch {}", *p.micro_batch));
   if (p.call) which.push_back(fmt::format("call {}", *p.call));
-  return fmt::format("it is the reference's tensor of {} ({})", fmt::join(which, ", "), left(residual));
+  return fmt::format("it is the {} of {} ({})", p.operand.empty() ? "reference's tensor" : "recorded one",
+                     fmt::join(which, ", "), left(residual));
 }
 
 std::string added(const Parameters& p, double residual) {
   const double k = p.factor.value();
+  if (p.tensor.empty()) {
+    const std::string where = p.positions.empty() ? "" : fmt::format("{} {}: ", p.along, p.positions.front());
+    if (p.term == "a constant")
+      return fmt::format("actual = reference {} {}; {}", k < 0 ? "-" : "+",
+                         factor_text(std::abs(k), p.factor_names), left(residual));
+    return fmt::format("{}actual = reference {} {:.6g} x {}; {}", where, k < 0 ? "-" : "+", std::abs(k),
+                       p.term, left(residual));
+  }
   const std::string_view decay = !p.decays.value_or(false) ? ""
                                  : k < 0                   ? ": weight decay that the reference does not have"
                                                            : ": the reference's weight decay is missing";
@@ -172,7 +182,8 @@ std::string added(const Parameters& p, double residual) {
 }
 
 std::string other_tensor(const Parameters& p, double residual) {
-  if (!p.elements) return fmt::format("it is the reference's {} ({})", p.tensor, left(residual));
+  const std::string_view whose = p.operand.empty() ? "the reference's " : "";
+  if (!p.elements) return fmt::format("it is {}{} ({})", whose, p.tensor, left(residual));
   return fmt::format("{} {} of {} are those of the reference's {} ({})", p.along,
                      fmt::join(p.positions, ", "), p.of.value(), p.tensor, left(residual));
 }
@@ -193,8 +204,9 @@ std::string missing_layer(const Parameters& p, double) {
 std::string weights(const Parameters& p, double residual) {
   std::vector<std::string> counts;
   for (const double c : p.counts) counts.push_back(fmt::format("{:.4g}", c));
-  return fmt::format("micro-batches {} count {} times, each once in the reference; {}",
-                     fmt::join(p.micro_batches, ", "), fmt::join(counts, ", "), left(residual));
+  return fmt::format(
+      "{} {} count {} times, each once in the reference; {}", p.calls.empty() ? "micro-batches" : "calls",
+      fmt::join(p.calls.empty() ? p.micro_batches : p.calls, ", "), fmt::join(counts, ", "), left(residual));
 }
 
 std::string attribute(const Parameters& p, double residual) {
@@ -271,6 +283,11 @@ const Row& row_of(Cause cause) {
   return rows[static_cast<std::size_t>(cause)];
 }
 
+// The sentences of the others name their operand.
+bool is_of_operand(const Diagnosis& d) {
+  return !d.parameters.operand.empty() && d.cause != Cause::left_out && d.cause != Cause::input_precision;
+}
+
 constexpr double four_digits = 5e-4;
 
 bool same_number(double a, double expected) {
@@ -317,6 +334,9 @@ bool is_of_optimizer(Cause cause) {
 
 std::string sentence(const Diagnosis& d) {
   std::string text = row_of(d.cause).sentence(d.parameters, d.residual);
+  if (is_of_operand(d))
+    text = fmt::format("{} was given another {}: {}", d.parameters.op, d.parameters.operand, text);
+  if (d.parameters.rank) text = fmt::format("the copy of rank {}: {}", *d.parameters.rank, text);
   if (d.parameters.evidence)
     text += fmt::format(" (of one number: {:.0f} bits of evidence)", *d.parameters.evidence);
   if (!d.parameters.against.empty())

@@ -92,10 +92,11 @@ struct CauseParameters {
   std::optional<double> limit = {};  ///< what stands where the reference is beyond it: a number, inf, nan
   std::optional<double> from = {};   ///< the smallest number of the reference that is beyond
 
-  std::string axis = {};  ///< of the mesh: "tp"
+  std::string axis = {};                  ///< of the mesh: "tp"
+  std::optional<std::int64_t> rank = {};  ///< whose copy it is
   std::optional<std::int64_t> step = {}, micro_batch = {}, call = {};
   std::optional<bool> later = {};  ///< and in later steps
-  std::vector<std::int64_t> micro_batches = {};
+  std::vector<std::int64_t> micro_batches = {}, calls = {};
   std::vector<double> counts = {};  ///< how often each of them counts
   std::string term = {};            ///< "the bias"
   std::optional<bool> decays = {};  ///< it is the parameter itself
@@ -138,11 +139,13 @@ void for_each_parameter(F f, P&... p) {
   f("limit", p.limit...);
   f("from", p.from...);
   f("axis", p.axis...);
+  f("rank", p.rank...);
   f("step", p.step...);
   f("micro_batch", p.micro_batch...);
   f("call", p.call...);
   f("later", p.later...);
   f("micro_batches", p.micro_batches...);
+  f("calls", p.calls...);
   f("counts", p.counts...);
   f("term", p.term...);
   f("decays", p.decays...);
