@@ -82,6 +82,9 @@ struct Attention {
   static constexpr Narrowing narrowing = Narrowing::to_result;
   static constexpr SameAxis same_axis[] = {{"G", "H"}, {"S", "L"}};
   static constexpr Seen seen[] = {{"is_causal", "true", "decoders"}};
+  static constexpr Seen mistaken[] = {{"softcap", "0", "a cap that is left out"},
+                                      {"softcap", "50", "Gemma 2"},
+                                      {"window_size", "[-1, -1]", "a window that is left out"}};
   static constexpr Layout layouts[] = {{"[s, b, h, d]", {1, 2, 0, 3}, "Megatron-LM"},
                                        {"[b, s, h, d]", {0, 2, 1, 3}, "flash-attention"}};
   static constexpr Solved solved[] = {

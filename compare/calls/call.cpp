@@ -78,12 +78,8 @@ Call::Call(const Dump& dump, std::vector<RecordedCall> calls, Tensor result, std
       summand.inputs.push_back({input.name, merge(dump, *input.tensor).tensor.whole()});
       if (dump.world_size > 1) summand.cuts.push_back({input.name, parts_of(dump, *input.tensor)});
     }
-    for (const RecordedCall::Input& input : recorded.inputs) {  // parameters are of none
-      if (input.tensor->id.micro_batch >= 0) {
-        summand.micro_batch = std::max(summand.micro_batch, input.tensor->id.micro_batch);
-        summand.call = std::max(summand.call, input.tensor->id.call);
-      }
-    }
+    for (const RecordedCall::Input& input : recorded.inputs)  // parameters are of none
+      summand.micro_batch = std::max(summand.micro_batch, input.tensor->id.micro_batch);
     summand.shared = shared_sums(*summand.op, summand.output, summand.cuts);
     if (recorded.op->infer != nullptr) {
       Recorded call{summand.inputs, summand.output, result_};

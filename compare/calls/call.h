@@ -81,16 +81,15 @@ class Call {
   std::vector<CallVariant> with_factor() const;
   /// Returns variants with the values that the operator lists for this call.
   std::vector<CallVariant> with_candidates() const;
-  /// The weight of each micro-batch, or of each call of a module, in a sum over several, if such weights
-  /// explain the recorded result. A correct sum has weights of 1.
+  /// The weight of each micro-batch in a sum over several, if such weights explain the recorded result. A
+  /// correct sum has weights of 1.
   struct Weights {
-    enum class By : std::uint8_t { micro_batch, call };
-    std::vector<std::int64_t> summands;  ///< micro-batches, or calls
+    std::vector<std::int64_t> micro_batches;
     std::vector<double> weights;
     double ratio = 0;        ///< largest error / allowed of the sum with these weights
     double uncertainty = 0;  ///< of each weight
   };
-  std::optional<Weights> fitted_weights(const CallVariant&, Weights::By) const;
+  std::optional<Weights> fitted_weights(const CallVariant&) const;
   /// The number of evaluations that a bisection takes; 0 for a call without one.
   int evaluations_to_bisect() const;
 
@@ -133,7 +132,7 @@ class Call {
     const Operator* op;
     std::string output;
     std::vector<NamedTensor> inputs;
-    std::int64_t micro_batch = -1, call = 0;
+    std::int64_t micro_batch = -1;
     std::vector<CutInput> cuts = {};
     std::vector<SharedSum> shared = {};  ///< sums over terms of several ranks
     Attributes inferred = {};            ///< those that shapes and index data tell

@@ -69,10 +69,9 @@ std::vector<CallVariant> CallJudge::with_bisected(const Call& call, const CallVa
   return is_spent() ? std::vector<CallVariant>() : call.with_bisected(from);
 }
 
-std::optional<Call::Weights> CallJudge::fitted_weights(const Call& call, const CallVariant& variant,
-                                                       Call::Weights::By by) {
+std::optional<Call::Weights> CallJudge::fitted_weights(const Call& call, const CallVariant& variant) {
   work_ += call.work();
-  return call.fitted_weights(variant, by);
+  return call.fitted_weights(variant);
 }
 
 }  // namespace assay

@@ -34,7 +34,7 @@ class CallJudge {
   std::optional<Fit> first_fit(const Call&, const std::vector<CallVariant>& among);
   /// Call::with_bisected and Call::fitted_weights, within the budget.
   std::vector<CallVariant> with_bisected(const Call&, const CallVariant& from);
-  std::optional<Call::Weights> fitted_weights(const Call&, const CallVariant&, Call::Weights::By);
+  std::optional<Call::Weights> fitted_weights(const Call&, const CallVariant&);
 
   bool is_spent() const { return work_ > most_work_; }
   Standard standard() const { return standard_; }

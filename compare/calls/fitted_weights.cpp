@@ -58,24 +58,24 @@ std::vector<double> weighted(const Columns& columns, const std::vector<double>& 
 
 }  // namespace
 
-std::optional<Call::Weights> Call::fitted_weights(const CallVariant& variant, Weights::By by) const try {
+std::optional<Call::Weights> Call::fitted_weights(const CallVariant& variant) const try {
   constexpr std::size_t most = 64, elements_each = 4;
   if (summands_.size() < 2 || !is_float(result_.dtype()) || !variant.permutation.empty()) return std::nullopt;
   const std::vector<Tensor> parts = golden(variant, {});
-  std::map<std::int64_t, std::vector<double>> by_summand;
+  std::map<std::int64_t, std::vector<double>> by_micro_batch;
   for (std::size_t c = 0; c < summands_.size(); ++c) {
-    std::vector<double>& sum =
-        by_summand[by == Weights::By::call ? summands_[c].call : summands_[c].micro_batch];
+    std::vector<double>& sum = by_micro_batch[summands_[c].micro_batch];
     sum.resize(static_cast<std::size_t>(parts[c].size()), 0);
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += parts[c].value(static_cast<std::int64_t>(i));
   }
   const std::vector<double> y = result_.values();
-  if (by_summand.size() < 2 || by_summand.size() > most || y.size() < elements_each * by_summand.size())
+  if (by_micro_batch.size() < 2 || by_micro_batch.size() > most ||
+      y.size() < elements_each * by_micro_batch.size())
     return std::nullopt;
   Weights fit;
   Columns columns;
-  for (auto& [summand, sum] : by_summand) {
-    fit.summands.push_back(summand);
+  for (auto& [micro_batch, sum] : by_micro_batch) {
+    fit.micro_batches.push_back(micro_batch);
     columns.push_back(std::move(sum));
   }
   auto weights = solve(columns, y);

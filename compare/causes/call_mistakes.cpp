@@ -48,10 +48,7 @@ std::vector<Diagnosis> value_diagnoses(const Call::Compared& c, const Call& actu
 
 // "micro-batches 0, 1, 2, 3 count 0, 0, 0, 1 times": where all count alike it is a factor.
 std::vector<Diagnosis> weight_diagnoses(CallJudge& judge, const Call& actual, const CallVariant& right) {
-  using By = Call::Weights::By;
-  auto fit = judge.fitted_weights(actual, right, By::micro_batch);
-  const bool by_call = !fit;
-  if (by_call) fit = judge.fitted_weights(actual, right, By::call);
+  const auto fit = judge.fitted_weights(actual, right);
   if (!fit) return {};
   const auto [least, most] = std::ranges::minmax(fit->weights);
   if (most - least <= fit->uncertainty * std::abs(most)) return {};
@@ -60,9 +57,7 @@ std::vector<Diagnosis> weight_diagnoses(CallJudge& judge, const Call& actual, co
     const double whole = std::round(a);
     counts.push_back(std::abs(a - whole) <= fit->uncertainty ? std::abs(whole) : a);
   }
-  CauseParameters which = {.counts = std::move(counts)};
-  (by_call ? which.calls : which.micro_batches) = fit->summands;
-  return {{Cause::weights, std::move(which), fit->ratio}};
+  return {{Cause::weights, {.micro_batches = fit->micro_batches, .counts = std::move(counts)}, fit->ratio}};
 }
 
 // A factor of all elements explains them as well.

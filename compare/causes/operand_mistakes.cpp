@@ -88,15 +88,24 @@ class Mistaken {
 std::vector<Diagnosis> left_out(const Call& call, const Call::Compared& c) {
   constexpr double bits_of_an_element = 24;  // of float32; of a narrower dtype there are more elements
   if (!is_float(c.actual.dtype())) return {};
-  const std::vector<double> actual = c.actual.values();
-  double elements = 0;
-  for (const double v : actual) elements += v != 0 && std::isfinite(v) ? 1 : 0;
-  if (!proves(elements * bits_of_an_element, bits_of_a_number)) return {};
+  const std::vector<double> actual = c.actual.values(), golden = c.golden.values();
   for (const NamedTensor& operand : call.operands()) {
-    if (!is_float(operand.tensor.dtype()) || operand.tensor.shape() != c.actual.shape() ||
-        operand.tensor.values() != actual)
-      continue;
-    return {{Cause::left_out, {.op = std::string(call.op().name), .operand = operand.name}, 0}};
+    if (!is_float(operand.tensor.dtype()) || operand.tensor.shape() != c.actual.shape()) continue;
+    const std::vector<double> given = operand.tensor.values();
+    std::int64_t wrong = 0;
+    bool unchanged = true;
+    for (std::size_t i = 0; i < actual.size() && unchanged; ++i) {
+      if (std::abs(actual[i] - golden[i]) <= c.allowed[i]) continue;
+      ++wrong;
+      unchanged = actual[i] == given[i] && actual[i] != 0;
+    }
+    if (!unchanged || !proves(static_cast<double>(wrong) * bits_of_an_element, bits_of_a_number)) continue;
+    CauseParameters which = {.op = std::string(call.op().name), .operand = operand.name};
+    if (given != actual) {
+      which.elements = wrong;
+      which.of = c.actual.size();
+    }
+    return {{Cause::left_out, std::move(which), 0}};
   }
   return {};
 }

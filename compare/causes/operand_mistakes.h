@@ -17,7 +17,8 @@ struct OtherOperands {
 /// Reads the operands that the run recorded elsewhere: it is asked only where nothing else explains a result.
 using RecordedOperands = std::function<std::vector<OtherOperands>()>;
 
-/// Returns that the operator was left out, if a result is one of the operands bit for bit.
+/// Returns that the operator was left out, if all that is wrong of a result is one of the operands bit for
+/// bit.
 std::vector<Diagnosis> left_out(const Call&, const Call::Compared&);
 
 /// Returns the mistake in one operand with which the call makes this result: rounded to a narrower dtype,

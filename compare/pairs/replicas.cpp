@@ -25,6 +25,8 @@ std::optional<double> sum_is_right(const Finding& f, const Merged& actual, const
                                    const Expectation& e) {
   const Allowed own = on_its_own_scale(f);
   if (own.rtol > 0) {
+    const Side& first = f.metrics->actual;
+    if (!(std::max(first.max, -first.min) > own.atol)) return {};  // it adds nothing
     const Metrics sum = measure(*actual.sum_of_replicas, judged_by, own);
     const bool first_is_right = measure(actual.tensor, judged_by, own).worst_ratio <= 1;
     if (sum.special_mismatch > 0 || !(sum.worst_ratio <= 1) || first_is_right) return {};

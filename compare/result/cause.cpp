@@ -195,6 +195,13 @@ std::string sum_of_pieces(const Parameters& p, double residual) {
       p.of.value(), p.along, left(residual));
 }
 
+std::string left_out(const Parameters& p, double) {
+  const std::string where =
+      p.elements ? fmt::format("{} of {} elements are", *p.elements, p.of.value()) : "it is";
+  return fmt::format("{} {}'s {} unchanged: {} was left out{}", where, p.op, p.operand, p.op,
+                     p.elements ? " there" : "");
+}
+
 std::string missing_layer(const Parameters& p, double) {
   return fmt::format("the subject has none of the {} tensors of {}: the layer was not computed",
                      p.elements.value(), p.module);
@@ -204,9 +211,8 @@ std::string missing_layer(const Parameters& p, double) {
 std::string weights(const Parameters& p, double residual) {
   std::vector<std::string> counts;
   for (const double c : p.counts) counts.push_back(fmt::format("{:.4g}", c));
-  return fmt::format(
-      "{} {} count {} times, each once in the reference; {}", p.calls.empty() ? "micro-batches" : "calls",
-      fmt::join(p.calls.empty() ? p.micro_batches : p.calls, ", "), fmt::join(counts, ", "), left(residual));
+  return fmt::format("micro-batches {} count {} times, each once in the reference; {}",
+                     fmt::join(p.micro_batches, ", "), fmt::join(counts, ", "), left(residual));
 }
 
 std::string attribute(const Parameters& p, double residual) {
@@ -249,10 +255,7 @@ constexpr Row rows[] = {
     {Cause::added, "added", Says::effect, added},
     {Cause::other_tensor, "other_tensor", Says::mistake, other_tensor},
     {Cause::sum_of_pieces, "sum_of_pieces", Says::mistake, sum_of_pieces},
-    {Cause::left_out, "left_out", Says::mistake,
-     [](const Parameters& p, double) {
-       return fmt::format("it is {}'s {} unchanged: {} was left out", p.op, p.operand, p.op);
-     }},
+    {Cause::left_out, "left_out", Says::mistake, left_out},
     {Cause::missing_layer, "missing_layer", Says::mistake, missing_layer},
     {Cause::weights, "weights", Says::mistake, weights},
     {Cause::attribute, "attribute", Says::mistake, attribute},

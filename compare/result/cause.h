@@ -96,7 +96,7 @@ struct CauseParameters {
   std::optional<std::int64_t> rank = {};  ///< whose copy it is
   std::optional<std::int64_t> step = {}, micro_batch = {}, call = {};
   std::optional<bool> later = {};  ///< and in later steps
-  std::vector<std::int64_t> micro_batches = {}, calls = {};
+  std::vector<std::int64_t> micro_batches = {};
   std::vector<double> counts = {};  ///< how often each of them counts
   std::string term = {};            ///< "the bias"
   std::optional<bool> decays = {};  ///< it is the parameter itself
@@ -145,7 +145,6 @@ void for_each_parameter(F f, P&... p) {
   f("call", p.call...);
   f("later", p.later...);
   f("micro_batches", p.micro_batches...);
-  f("calls", p.calls...);
   f("counts", p.counts...);
   f("term", p.term...);
   f("decays", p.decays...);

@@ -1,11 +1,10 @@
-// Something is added to the reference that the pair itself has: a number, or another column.
+// Something is added to the reference that no other tensor is needed for: a logarithm, or another column.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <set>
 
-#include "assay/compare/causes/values/factor_names.h"
 #include "assay/compare/causes/values/failing_pair.h"
 #include "assay/golden/evidence.h"
 
@@ -21,45 +20,33 @@ Model plus(double constant) {
   };
 }
 
-double mean_error(const Sample& wrong) {
-  double sum = 0;
-  for (std::size_t i = 0; i < wrong.at.size(); ++i) sum += wrong.actual[i] - wrong.reference[i];
-  return sum / static_cast<double>(wrong.at.size());
-}
-
 bool explains(const Fit& fit) {
   return fit.residual <= 1 && fit.after * quarter <= fit.before;
 }
 
-// "log tp": a softmax over copies of its classes is too large by so much.
-std::vector<std::string> logarithms(double constant, const std::vector<KnownSize>& sizes,
-                                    const std::function<bool(double)>& fits) {
-  std::vector<std::string> names;
-  for (const KnownSize& s : sizes) {
-    const double log = std::copysign(std::log(static_cast<double>(s.size)), constant);
-    if (s.size > 1 && fits(log)) names.push_back(fmt::format("{}log {}", constant < 0 ? "-" : "", s.name));
-  }
-  return names;
-}
-
 }  // namespace
 
+// A softmax over copies of its classes is too large by the logarithm of their number. Other constants are
+// not said: a shifted ramp looks like one.
 void explain_added_constant(const FailingPair& pair, std::vector<Diagnosis>& found) {
-  // Of one element any number is the difference.
-  if (pair.over < 2 || pair.over < pair.actual.size() || !looks_offset(pair)) return;
-  const double mean = mean_error(pair.wrong);
-  const auto fits = [&](double constant) { return explains(verify(pair, plus(constant))); };
-  if (!fits(mean)) return;
-  const std::vector<std::string> names = logarithms(mean, pair.context.sizes, fits);
-  if (!proves(evidence(pair), names.empty() ? bits_of_a_number : bits_of_a_name)) return;
-  double constant = shortened(mean, fits);
-  for (const KnownSize& s : pair.context.sizes) {
-    const double log = std::copysign(std::log(static_cast<double>(s.size)), mean);
-    if (s.size > 1 && fits(log)) constant = log;
+  if (!pair.finite || pair.over < pair.actual.size()) return;
+  // Equal elements are one.
+  const std::set<double> distinct(pair.wrong.reference.begin(), pair.wrong.reference.end());
+  const double share = static_cast<double>(distinct.size()) / static_cast<double>(pair.wrong.at.size());
+  if (distinct.size() < 2 || !proves(evidence(pair) * share, bits_of_a_name)) return;
+  for (const double sign : {1., -1.}) {
+    CauseParameters p = {.term = "a constant"};
+    double residual = 0;
+    for (const KnownSize& s : pair.context.sizes) {
+      const double constant = sign * std::log(static_cast<double>(s.size));
+      const Fit fit = s.size > 1 ? verify(pair, plus(constant)) : Fit();
+      if (!explains(fit)) continue;
+      p.factor = constant;
+      p.factor_names.push_back(fmt::format("log {}", s.name));
+      residual = fit.residual;
+    }
+    if (p.factor) found.push_back({Cause::added, std::move(p), residual});
   }
-  found.push_back({Cause::added,
-                   {.factor = constant, .factor_names = names, .term = "a constant"},
-                   verify(pair, plus(constant)).residual});
 }
 
 // All that is wrong stands in one column, which is its own plus or minus another.

@@ -188,7 +188,9 @@ double evidence(const FailingPair& pair) {
     const double limit = pair.allowed(pair.wrong.reference[i], pair.bound(pair.wrong.at[i]));
     if (std::isfinite(error) && limit > 0) bits += std::max(0.0, std::log2(error / limit));
   }
-  return bits;
+  // Small integers meet each other.
+  const double meets = chance(pair, 1, false);
+  return std::min(bits, -std::log2(meets) * static_cast<double>(pair.wrong.at.size()));
 }
 
 bool convincing(const Fit& fit, double chance, double parameters, std::int64_t explained) {

@@ -83,7 +83,7 @@ bool looks_offset(const FailingPair&);
 bool convincing(const Fit&, double chance, double parameters, std::int64_t explained);
 
 /// Returns the bits that show a fit of the sample's errors to be no accident: an error e that is left within
-/// what is allowed, a, is so by accident once in e / a.
+/// what is allowed, a, is so by accident once in e / a, and not more seldom than values of the pair meet.
 double evidence(const FailingPair&);
 
 /// Returns the diagnoses of the pair, as diagnose() does.

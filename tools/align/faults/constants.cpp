@@ -54,9 +54,12 @@ std::vector<Fault> constant_faults() {
        area,
        "rows behind the last whole block are not normalized",
        "MS 93970345",
-       FaultKind::scale,
+       FaultKind::call,
        {},
-       {"forward", "*.input_layernorm output y*", "", {{Cause::row_factors}}},
+       {"forward",
+        "*.input_layernorm output y*",
+        "",
+        {{Cause::left_out, {.op = "rms_norm", .operand = "x"}}}},
        [](const FaultScene& scene) {
          FaultSites sites;
          const auto input = std::make_shared<std::vector<double>>();

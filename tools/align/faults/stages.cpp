@@ -147,7 +147,7 @@ std::vector<Fault> stage_faults() {
        "MB#5380",
        FaultKind::weights,
        pp,
-       {"backward", "model.embed_tokens grad weight*", "pp", {{Cause::weights, {.counts = {1, 0}}}}},
+       {"backward", "model.embed_tokens grad weight*", "pp", {{Cause::added, {.factor = -1}}}},
        change_contribution(std::string(embedding),
                            [](const FaultScene& s, const Moment&, const std::string&, Tensor& open) {
                              if (is_last_stage(s))
