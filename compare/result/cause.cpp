@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "assay/compare/result/diagnosis.h"
+#include "assay/compare/result/sentences.h"
 
 namespace assay {
 namespace {
@@ -23,9 +24,7 @@ struct Row {
   bool of_optimizer = false;
 };
 
-std::string left(double residual) {
-  return fmt::format("error/allowed {:.2g}", residual);
-}
+using namespace sentences;
 
 std::string how(const Parameters& p, double) {
   return p.how;
@@ -149,64 +148,6 @@ std::string rope_position(const Parameters& p, double) {
   return fmt::format("{}: rotated as RoPE of base {:g}{} over {}", p.how, p.rope_base.value(), yarn, p.along);
 }
 
-std::string partial_sum(const Parameters& p, double residual) {
-  return fmt::format(
-      "their sum is the reference ({}): each rank holds a partial sum, the all-reduce over {} is missing",
-      left(residual), p.axis.empty() ? "these ranks" : p.axis);
-}
-
-std::string stale(const Parameters& p, double residual) {
-  std::vector<std::string> which;
-  if (p.step) which.push_back(fmt::format("step {}", *p.step));
-  if (p.micro_batch) which.push_back(fmt::format("micro-batch {}", *p.micro_batch));
-  if (p.call) which.push_back(fmt::format("call {}", *p.call));
-  return fmt::format("it is the {} of {} ({})", p.operand.empty() ? "reference's tensor" : "recorded one",
-                     fmt::join(which, ", "), left(residual));
-}
-
-std::string added(const Parameters& p, double residual) {
-  const double k = p.factor.value();
-  if (p.tensor.empty()) {
-    const std::string where = p.positions.empty() ? "" : fmt::format("{} {}: ", p.along, p.positions.front());
-    if (p.term == "a constant")
-      return fmt::format("actual = reference {} {}; {}", k < 0 ? "-" : "+",
-                         factor_text(std::abs(k), p.factor_names), left(residual));
-    return fmt::format("{}actual = reference {} {:.6g} x {}; {}", where, k < 0 ? "-" : "+", std::abs(k),
-                       p.term, left(residual));
-  }
-  const std::string_view decay = !p.decays.value_or(false) ? ""
-                                 : k < 0                   ? ": weight decay that the reference does not have"
-                                                           : ": the reference's weight decay is missing";
-  return fmt::format("actual = reference {} {:.6g} x {} ({}){}; {}", k < 0 ? "-" : "+", std::abs(k), p.term,
-                     p.tensor, decay, left(residual));
-}
-
-std::string other_tensor(const Parameters& p, double residual) {
-  const std::string_view whose = p.operand.empty() ? "the reference's " : "";
-  if (!p.elements) return fmt::format("it is {}{} ({})", whose, p.tensor, left(residual));
-  return fmt::format("{} {} of {} are those of the reference's {} ({})", p.along,
-                     fmt::join(p.positions, ", "), p.of.value(), p.tensor, left(residual));
-}
-
-std::string sum_of_pieces(const Parameters& p, double residual) {
-  return fmt::format(
-      "each of its {} pieces along {} is the sum of all of them ({}): added over ranks that hold other "
-      "pieces",
-      p.of.value(), p.along, left(residual));
-}
-
-std::string left_out(const Parameters& p, double) {
-  const std::string where =
-      p.elements ? fmt::format("{} of {} elements are", *p.elements, p.of.value()) : "it is";
-  return fmt::format("{} {}'s {} unchanged: {} was left out{}", where, p.op, p.operand, p.op,
-                     p.elements ? " there" : "");
-}
-
-std::string missing_layer(const Parameters& p, double) {
-  return fmt::format("the subject has none of the {} tensors of {}: the layer was not computed",
-                     p.elements.value(), p.module);
-}
-
 // "micro-batches 0, 1, 2, 3 count 0, 0, 0, 1 times"
 std::string weights(const Parameters& p, double residual) {
   std::vector<std::string> counts;
@@ -291,36 +232,6 @@ bool is_of_operand(const Diagnosis& d) {
   return !d.parameters.operand.empty() && d.cause != Cause::left_out && d.cause != Cause::input_precision;
 }
 
-constexpr double four_digits = 5e-4;
-
-bool same_number(double a, double expected) {
-  return a == expected || std::abs(a - expected) <= four_digits * std::abs(expected);
-}
-
-template <class T>
-bool holds(const std::optional<T>& found, const std::optional<T>& expected) {
-  if (!expected || !found) return !expected;
-  if constexpr (std::is_same_v<T, double>) return same_number(*found, *expected);
-  return *found == *expected;
-}
-bool holds(const std::string& found, const std::string& expected) {
-  return expected.empty() || found == expected;
-}
-bool holds(const std::vector<std::string>& found, const std::vector<std::string>& expected) {
-  return expected.empty() || std::ranges::find_first_of(found, expected) != found.end();
-}
-// Small ones beside large ones have fewer digits.
-bool holds(const std::vector<double>& found, const std::vector<double>& expected) {
-  double largest = 0;
-  for (const double e : expected) largest = std::max(largest, std::abs(e));
-  return expected.empty() || std::ranges::equal(found, expected, [largest](double a, double e) {
-           return std::abs(a - e) <= four_digits * largest;
-         });
-}
-bool holds(const std::vector<std::int64_t>& found, const std::vector<std::int64_t>& expected) {
-  return expected.empty() || found == expected;
-}
-
 }  // namespace
 
 std::string_view name(Cause cause) {
@@ -345,14 +256,6 @@ std::string sentence(const Diagnosis& d) {
   if (!d.parameters.against.empty())
     text += fmt::format(" (against what {} makes of its own inputs)", d.parameters.against);
   return text;
-}
-
-bool agrees(const Diagnosis& d, const Diagnosis& expected) {
-  bool all = d.cause == expected.cause;
-  for_each_parameter(
-      [&](std::string_view, const auto& found, const auto& wanted) { all = all && holds(found, wanted); },
-      d.parameters, expected.parameters);
-  return all;
 }
 
 std::string factor_text(double factor, std::span<const std::string> names) {

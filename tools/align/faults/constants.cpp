@@ -27,7 +27,7 @@ std::vector<Fault> constant_faults() {
        {"forward",
         "*.self_attn output out*",
         "",
-        {other_attribute("attention", "scale", 1 / std::sqrt(16.), 1 / std::sqrt(24.))}},
+        {other_attribute("attention", "scale", 1 / std::sqrt(16.))}},
        change_attributes({"*.self_attn", "attention"},
                          [](const FaultScene& s, const Machine::Node&, Attributes& a) {
                            a.set("scale", 1 / std::sqrt(static_cast<double>(s.model.attention.value_dim)));

@@ -114,7 +114,7 @@ std::vector<Fault> stage_faults() {
        {"forward",
         "model.layers.2.self_attn output out*",
         "pp",
-        {other_attribute("attention", "scale", 3 / std::sqrt(24.), 1 / std::sqrt(24.))}},
+        {other_attribute("attention", "scale", 3 / std::sqrt(24.))}},
        change_attributes({"*.self_attn", "attention",
                           [](const FaultScene& s, const Moment&, const Machine::Node&) {
                             return s.ranks.mesh().coordinate(Axis::pp) > 0;
