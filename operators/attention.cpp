@@ -82,13 +82,18 @@ struct Attention {
   static constexpr Narrowing narrowing = Narrowing::to_result;
   static constexpr SameAxis same_axis[] = {{"G", "H"}, {"S", "L"}};
   static constexpr Seen seen[] = {{"is_causal", "true", "decoders"}};
+  static constexpr Seen mistaken[] = {{"softcap", "0", "a cap that is left out"},
+                                      {"softcap", "50", "Gemma 2"},
+                                      {"window_size", "[-1, -1]", "a window that is left out"}};
   static constexpr Layout layouts[] = {{"[s, b, h, d]", {1, 2, 0, 3}, "Megatron-LM"},
                                        {"[b, s, h, d]", {0, 2, 1, 3}, "flash-attention"}};
-  static constexpr Solved solved[] = {{.attribute = "scale",
-                                       .by = Solved::By::candidates,
-                                       .how = "YaRN's (0.1 w ln s + 1)^2 / sqrt(D), w = 1 (DeepSeek-V3, Kimi "
-                                              "K2) or 0.707 (DeepSeek-V2), s as in "
-                                              "rope (arXiv:2309.00071 eq. 22, modeling_deepseek.py)"}};
+  static constexpr Solved solved[] = {
+      {.attribute = "scale", .by = Solved::By::bisection, .low = 1e-3, .high = 1e1},
+      {.attribute = "scale",
+       .by = Solved::By::candidates,
+       .how = "YaRN's (0.1 w ln s + 1)^2 / sqrt(D), w = 1 (DeepSeek-V3, Kimi "
+              "K2) or 0.707 (DeepSeek-V2), s as in "
+              "rope (arXiv:2309.00071 eq. 22, modeling_deepseek.py)"}};
 
   static std::vector<Candidate> candidates(const Attributes&, InputShapes inputs, std::string_view) {
     std::vector<Candidate> scales;

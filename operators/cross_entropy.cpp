@@ -26,6 +26,10 @@ struct CrossEntropy : ClassLoss {
   static constexpr Seen seen[] = {
       {"reduction", "\"none\"", "Megatron-LM, which masks the losses of tokens"},
       {"reduction", "\"sum\"", "Hugging Face, where it divides by the tokens of all micro-batches"}};
+  static constexpr Seen mistaken[] = {{"label_smoothing", "0", "smoothing that is left out"},
+                                      {"label_smoothing", "0.1", "arXiv:1512.00567, arXiv:1706.03762"}};
+  static constexpr Solved solved[] = {
+      {.attribute = "label_smoothing", .by = Solved::By::bisection, .low = 1e-4, .high = .9}};
   static constexpr RecordedAs recorded_as[] = {{"logits", "input"}};  // torch.nn.CrossEntropyLoss
   static constexpr Arg args[] = {
       {"logits", "N*,V,D*", Role::input, -8, 8},

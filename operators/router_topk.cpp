@@ -62,6 +62,10 @@ struct RouterTopK {
                                   {"pre_softmax", "false", "Megatron-LM by default, gpt-oss"},
                                   {"normalize", "false", "DeepSeek-V2, Qwen1.5-MoE"},
                                   {"scaling", "2.5", "DeepSeek-V3"}};
+  static constexpr Seen mistaken[] = {{"groups", "null", "a limit to groups that is left out"},
+                                      {"group_top", "1", "the best expert of a group alone"},
+                                      {"group_top", "2", "DeepSeek-V3's two best"},
+                                      {"group_top", "null", "Megatron-LM's top_k / kept best"}};
   static constexpr Solved solved[] = {
       {.attribute = "scaling", .by = Solved::By::factor},
       {.attribute = "groups",

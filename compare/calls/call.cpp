@@ -92,66 +92,10 @@ Call::Call(const Dump& dump, std::vector<RecordedCall> calls, Tensor result, std
   sample_rows(work_of_recorded, worst);
 }
 
-void Call::sample_rows(double enough_work, std::int64_t worst) {
-  if (summands_.size() != 1 || work() <= enough_work) return;
-  Summand& summand = summands_.front();
-  if (summand.op->rows != Rows::apart) return;
-  const auto has_rows = [](const Arg& arg) {
-    return arg.shape.starts_with("N*,") && arg.shape.find(',', 3) == std::string_view::npos;
-  };
-  const Arg& output = output_arg(*summand.op, summand.output);
-  const std::int64_t columns = result_.shape().empty() ? 0 : result_.shape().back();
-  if (!has_rows(output) || columns == 0) return;
-  const std::int64_t rows = result_.size() / columns;
-  for (const NamedTensor& input : summand.inputs) {
-    const Arg& arg = input_arg(*summand.op, input.name);
-    const bool fits = has_rows(arg) && !input.tensor.shape().empty() && input.tensor.shape().back() > 0 &&
-                      input.tensor.size() / input.tensor.shape().back() == rows;
-    if (!fits && arg.shape.find('N') != std::string_view::npos) return;
-  }
-  const auto most = std::clamp<std::int64_t>(
-      static_cast<std::int64_t>(static_cast<double>(rows) * enough_work / work()), 1, rows);
-  // Evenly over the tensor, one of them the worst.
-  const std::int64_t step = (rows + most - 1) / most;
-  const std::int64_t first = std::max<std::int64_t>(worst, 0) / columns % step;
-  const std::int64_t kept = (rows - first - 1) / step + 1;
-  const auto some_rows = [&](const Tensor& t) {
-    const std::int64_t width = t.shape().back();
-    return gather_view(t, {kept, width}, {step * width, 1}, first * width);
-  };
-  for (NamedTensor& input : summand.inputs) {
-    if (has_rows(input_arg(*summand.op, input.name))) input.tensor = some_rows(input.tensor);
-  }
-  is_sampled_ = kept < rows;
-  result_ = some_rows(result_);
-}
-
 Call::Call(const Operator& op, std::vector<NamedTensor> inputs, std::string output, Tensor result,
            Device device)
     : result_(std::move(result)), device_(std::move(device)) {
   summands_.push_back({&op, std::move(output), std::move(inputs)});
-}
-
-Call Call::in_some_rows(double enough_work, std::int64_t worst) const {
-  Call some = *this;
-  some.sample_rows(enough_work, worst);
-  some.device_errors_.clear();
-  return some;
-}
-
-double Call::work() const {
-  double work = 0;
-  for (const Summand& summand : summands_) {
-    double count = 1;
-    try {
-      count = std::max(1.0, static_cast<double>(accumulation_count(*summand.op, summand.output,
-                                                                   shapes_of(summand.inputs), {})));
-    } catch (const Error&) {  // it needs attributes: the inputs' sizes have to do
-    }
-    work += count * static_cast<double>(result_.size());
-    for (const NamedTensor& input : summand.inputs) work += static_cast<double>(input.tensor.size());
-  }
-  return work;
 }
 
 std::vector<NamedTensor> Call::inputs_of(const Summand& summand, const CallVariant& variant,

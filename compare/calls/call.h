@@ -113,6 +113,11 @@ class Call {
   /// Puts another result in the place of the judged one, of its shape and dtype.
   void take_result(Tensor);
 
+  /// What a single call was given; empty for a sum of several.
+  std::span<const NamedTensor> operands() const;
+  /// Returns a single call with others of its operands, by their names.
+  Call given(const std::vector<NamedTensor>& others) const;
+
   /// Whether some rows are judged instead of all.
   bool is_sampled() const { return is_sampled_; }
 

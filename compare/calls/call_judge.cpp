@@ -1,11 +1,25 @@
 #include "assay/compare/calls/call_judge.h"
 
+#include <algorithm>
+#include <cmath>
+
 namespace assay {
 namespace {
 
 constexpr double share_of_values = 1. / 40;  // of that of bounds: 6e8 terms a second
 
 }  // namespace
+
+double evidence(const Call::Compared& right, const Call::Compared& fit) {
+  const std::vector<double> actual = right.actual.values(), golden = right.golden.values();
+  double bits = 0;
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    const double before = std::abs(actual[i] - golden[i]);
+    if (fit.allowed[i] > 0 && std::isfinite(before))
+      bits += std::log2(std::max(1.0, before / fit.allowed[i]));
+  }
+  return bits;
+}
 
 bool CallJudge::is_within(const Call::Compared& compared) const {
   return standard_ == Standard::whole ? compared.within() : compared.ratio <= 1;

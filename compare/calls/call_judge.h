@@ -8,6 +8,10 @@
 
 namespace assay {
 
+/// The bits that show a fit to be no accident: an error e of the right call that the fit leaves within its
+/// bound b does so by accident once in e / b.
+double evidence(const Call::Compared& right, const Call::Compared& fit);
+
 /// Judges calls, one after the other, within a budget: the number of terms that all evaluations add up.
 class CallJudge {
  public:

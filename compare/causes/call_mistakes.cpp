@@ -70,25 +70,12 @@ bool is_one_factor(const Call::Compared& c) {
   return true;
 }
 
-// The bits that show a fit to be no accident: an error e of the right call that the fit leaves within its
-// bound b does so by accident once in e / b.
-double evidence_of(const Call::Compared& right, const Call::Compared& fit) {
-  const std::vector<double> actual = right.actual.values(), golden = right.golden.values();
-  double bits = 0;
-  for (std::size_t i = 0; i < actual.size(); ++i) {
-    const double before = std::abs(actual[i] - golden[i]);
-    if (fit.allowed[i] > 0 && std::isfinite(before))
-      bits += std::log2(std::max(1.0, before / fit.allowed[i]));
-  }
-  return bits;
-}
-
 // A number that no row lists, solved from the result: the cheaper hypothesis is a factor.
 std::optional<CallJudge::Fit> solved(CallJudge& judge, const Call& call, const CallVariant& right,
                                      const Call::Compared& c) {
   if (is_one_factor(c)) return {};
   auto fit = judge.first_fit(call, judge.with_bisected(call, right));
-  if (fit && proves(evidence_of(c, fit->compared), bits_of_a_number)) return fit;
+  if (fit && proves(evidence(c, fit->compared), bits_of_a_number)) return fit;
   return {};
 }
 
@@ -115,8 +102,10 @@ std::vector<Diagnosis> arithmetic_mistakes(CallJudge& judge, const Call& call, c
 
 // Of a call none of whose attributes is another.
 std::vector<Diagnosis> other_mistakes(CallJudge& judge, const Call& call, const CallVariant& right,
-                                      const Call::Compared& c, const std::vector<KnownSize>& sizes) {
+                                      const Call::Compared& c, const std::vector<KnownSize>& sizes,
+                                      const RecordedOperands& recorded) {
   std::vector<Diagnosis> found = arithmetic_mistakes(judge, call, right);
+  if (found.empty()) found = operand_mistakes(judge, call, right, c, recorded);
   if (found.empty() && judge.standard() == CallJudge::Standard::whole)
     found = value_diagnoses(c, call, sizes);
   return found;
@@ -132,11 +121,13 @@ Diagnosis factor_of_all(const Call& call, const Call::Compared& c) {
 }  // namespace
 
 std::vector<Diagnosis> explain_call(CallJudge& judge, const Call& call, const CallVariant& right,
-                                    const Call::Compared& c, const std::vector<KnownSize>& sizes) {
+                                    const Call::Compared& c, const std::vector<KnownSize>& sizes,
+                                    const RecordedOperands& recorded) {
   if (judge.is_within(c)) return {};
   if (c.ratio <= 1) return {factor_of_all(call, c)};
+  if (auto unchanged = left_out(call, c); !unchanged.empty()) return unchanged;
   std::vector<Diagnosis> found = attribute_mistakes(judge, call, right, c);
-  return found.empty() ? other_mistakes(judge, call, right, c, sizes) : found;
+  return found.empty() ? other_mistakes(judge, call, right, c, sizes, recorded) : found;
 }
 
 void explain_output(Finding& f, CaseCheck& check, const CaseOutput& output, const TensorSource& actual) {
@@ -151,10 +142,11 @@ void explain_output(Finding& f, CaseCheck& check, const CaseOutput& output, cons
     if (whole && whole->scale && !whole->scale->within()) f.diagnoses = {factor_of_all(call, *whole)};
     return;
   }
-  f.diagnoses = attribute_mistakes(judge, call, right, *compared);
+  f.diagnoses = left_out(call, *compared);
+  if (f.diagnoses.empty()) f.diagnoses = attribute_mistakes(judge, call, right, *compared);
   // Right on another device, before what a device should not do.
   if (!f.diagnoses.empty() || check.hint_at_intermediate(f, output, actual)) return;
-  f.diagnoses = other_mistakes(judge, call, right, *compared, {});
+  f.diagnoses = other_mistakes(judge, call, right, *compared, {}, {});
   if (f.diagnoses.empty() || f.diagnoses.front().cause == Cause::accumulator_precision)
     check.hint_at_accumulator(f, output, actual);
 }

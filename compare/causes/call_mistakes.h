@@ -4,6 +4,7 @@
 
 #include "assay/compare/calls/call_judge.h"
 #include "assay/compare/calls/case_check.h"
+#include "assay/compare/causes/operand_mistakes.h"
 #include "assay/compare/result/diagnosis.h"
 #include "assay/compare/result/finding.h"
 
@@ -15,8 +16,10 @@ namespace assay {
 /// @param right     the attributes of a right call
 /// @param compared  the result against the golden one of the right call
 /// @param sizes     possible factors
+/// @param recorded  operands of elsewhere
 std::vector<Diagnosis> explain_call(CallJudge&, const Call&, const CallVariant& right, const Call::Compared&,
-                                    const std::vector<KnownSize>& sizes);
+                                    const std::vector<KnownSize>& sizes,
+                                    const RecordedOperands& recorded = {});
 
 /// Says what makes an output of a case that failed, in a minute at most and mostly at once: other attributes,
 /// else a note of the narrow dtype in which the kernel may keep results between steps, else its other

@@ -21,6 +21,22 @@ constexpr std::size_t most_explained = 50;
 // alone or with something added to it.
 constexpr std::size_t most_near = 64;
 
+// What the other rank of a mismatch holds, with the ranks at its place of that dimension.
+LogicalTensor copy_of(const Dump& dump, const LogicalTensor& tensor, const ReplicaMismatch& differs) {
+  LogicalTensor copy = tensor;
+  const auto dim = std::ranges::find(dump.mesh.dims, differs.mesh_dim) - dump.mesh.dims.begin();
+  const auto place = [&](const Record& r) {
+    const auto d = static_cast<std::size_t>(dim);
+    return d < r.mesh_coordinate.size() ? r.mesh_coordinate[d] : -1;
+  };
+  const auto own = std::ranges::find_if(
+      tensor.records, [&](std::size_t i) { return dump.records[i].rank == differs.rank_b; });
+  std::erase_if(copy.records, [&](std::size_t i) {
+    return own == tensor.records.end() || place(dump.records[i]) != place(dump.records[*own]);
+  });
+  return copy;
+}
+
 class Causes {
  public:
   Causes(const Sides& sides, const TensorsById& reference)
@@ -29,16 +45,21 @@ class Causes {
   }
 
   void explain(Finding& f, const Pair& pair) {
-    const TensorSource actual = merge(sides_.actual, *pair.actual).tensor;
+    const Merged merged = merge(sides_.actual, *pair.actual);
+    const TensorSource& actual = merged.tensor;
     const TensorSource reference = merge(sides_.reference, *pair.reference).tensor;
     if (actual.shape() != reference.shape() || !is_float(actual.dtype()) || !is_float(reference.dtype()))
       return;
-    const DiagnosisContext context{allowed_for_causes(f), sizes_};
+    const DiagnosisContext context{on_its_own_scale(f), sizes_};
     const FailingPair failing(actual, reference, context);
-    if (failing.over > 0) {
-      for (Diagnosis& d : assay::explain(failing)) add_new(f, std::move(d));
-      stale(f, pair, failing);
-      added(f, pair, failing);
+    const std::size_t before = f.diagnoses.size();
+    if (failing.over > 0)
+      explain(f, pair, failing);
+    else if (!merged.replicas.empty())
+      explain_other_copy(f, pair, merged.replicas.front(), {reference, context});
+    for (std::size_t i = before; i < f.diagnoses.size() && !merged.replicas.empty(); ++i) {
+      CauseParameters& p = f.diagnoses[i].parameters;
+      if (p.axis.empty()) p.axis = merged.replicas.front().mesh_dim;
     }
     std::ranges::stable_sort(f.diagnoses, {},
                              [](const Diagnosis& d) { return std::pair(says(d.cause), d.residual); });
@@ -48,11 +69,27 @@ class Causes {
   }
 
  private:
-  // A rule that the values are below says nothing of them: they are held to it on their own scale.
-  static Allowed allowed_for_causes(const Finding& f) {
-    if (f.verdict != Verdict::mistrusted) return {f.atol, f.rtol, {}};
-    const Side& r = f.metrics->reference;
-    return {std::min(f.atol, f.rtol * std::hypot(r.mean, r.std)), f.rtol, {}};
+  void explain(Finding& f, const Pair& pair, const FailingPair& failing) const {
+    for (Diagnosis& d : assay::explain(failing)) add_new(f, std::move(d));
+    stale(f, pair, failing);
+    other(f, pair, failing);
+    not_updated(f, pair, failing);
+    added(f, pair, failing);
+  }
+
+  // The copy of the first rank is right: the one that differs from it is explained.
+  struct Right {
+    const TensorSource& reference;
+    const DiagnosisContext& context;
+  };
+  void explain_other_copy(Finding& f, const Pair& pair, const ReplicaMismatch& differs, Right right) const {
+    const LogicalTensor copy = copy_of(sides_.actual, *pair.actual, differs);
+    if (copy.records.empty()) return;
+    const FailingPair failing(merge(sides_.actual, copy).tensor, right.reference, right.context);
+    if (failing.over == 0) return;
+    const std::size_t before = f.diagnoses.size();
+    explain(f, pair, failing);
+    for (std::size_t i = before; i < f.diagnoses.size(); ++i) f.diagnoses[i].parameters.rank = differs.rank_b;
   }
 
   // What was found by a sharper comparison is not said twice.
@@ -100,9 +137,71 @@ class Causes {
     }
   }
 
+  // Tensors of the same step, micro-batch and kind: those of modules of the same name in other places first,
+  // then those beside it.
+  std::vector<const LogicalTensor*> of_other_modules(const Identity& own, const Shape& shape,
+                                                     bool beside_alone) const {
+    const auto leaf = [](std::string_view m) { return m.substr(m.rfind('.') + 1); };
+    const auto parent = [](std::string_view m) { return m.substr(0, m.rfind('.') + 1); };
+    std::vector<const LogicalTensor*> others, beside;
+    for (const LogicalTensor& t : sides_.reference_tensors) {
+      Identity same = t.id;
+      same.module = own.module;
+      if (same != own || t.id == own || t.shape != shape || find(t.id) == nullptr) continue;
+      if (parent(t.id.module) == parent(own.module))
+        beside.push_back(&t);
+      else if (!beside_alone && leaf(t.id.module) == leaf(own.module))
+        others.push_back(&t);
+    }
+    others.insert(others.end(), beside.begin(), beside.end());
+    others.resize(std::min(others.size(), most_near));
+    return others;
+  }
+
+  // The tensor of another module, or pieces of it.
+  void other(Finding& f, const Pair& pair, const FailingPair& failing) const {
+    const Identity& own = pair.reference->id;
+    if (own.slot != "param") return;
+    const auto candidates = of_other_modules(own, failing.actual.shape(), false);
+    for (const LogicalTensor* tensor : candidates) {
+      const TensorSource values = read(*tensor);
+      CauseParameters which = {.tensor = to_string(tensor->id)};
+      if (const auto left = equals(failing, values, candidates.size())) {
+        f.diagnoses.push_back({Cause::other_tensor, std::move(which), *left});
+        return;
+      }
+      if (auto pieces = pieces_of(failing, values, candidates.size())) {
+        which.elements = static_cast<std::int64_t>(pieces->positions.size());
+        which.of = pieces->of;
+        which.along = std::move(pieces->along);
+        which.positions = std::move(pieces->positions);
+        f.diagnoses.push_back({Cause::other_tensor, std::move(which), 1});
+        return;
+      }
+    }
+  }
+
+  // Elements that are what they were before the step, all others right.
+  void not_updated(Finding& f, const Pair& pair, const FailingPair& failing) const {
+    const Identity& own = pair.reference->id;
+    if (own.phase != Phase::optimizer || own.slot != "param") return;
+    const LogicalTensor* before = find({own.step, -1, Phase::forward, own.module, own.slot, own.arg, 0});
+    if (before == nullptr || before->shape != failing.actual.shape()) return;
+    const auto left = equals_where_wrong(failing, read(*before));
+    if (!left) return;
+    f.diagnoses.push_back({Cause::not_updated,
+                           {.elements = failing.over,
+                            .of = failing.actual.size(),
+                            .step = own.step,
+                            .how = fmt::format("{} of {} elements are not updated: they are the parameter "
+                                               "before the step",
+                                               failing.over, failing.actual.size())},
+                           *left});
+  }
+
   struct Term {
     Identity id;
-    const char* name;
+    std::string name;
   };
   // What a program may have added to a tensor, or left out.
   std::vector<Term> terms_of(const Identity& id, const Shape& shape) const {
@@ -110,6 +209,7 @@ class Causes {
     std::vector<Term> terms = {
         {{id.step, -1, Phase::forward, id.module, "param", param, 0}, "its parameter before the step"},
         {{id.step, -1, Phase::forward, id.module, "param", "bias", 0}, "the bias"},
+        {{id.step, -1, Phase::forward, id.module, "param", "weight", 0}, "the weight"},
         {{id.step, -1, Phase::backward, id.module, "grad", param, 0}, "its gradient"},
         {{id.step - 1, -1, Phase::backward, id.module, "grad", param, 0}, "its gradient of the step before"},
         {{id.step, id.micro_batch, Phase::forward, id.module, "input", "x", id.call}, "the module's input"},
@@ -119,6 +219,11 @@ class Causes {
     for (const LogicalTensor* other : nearest(id, shape)) {
       if (other->id.step == id.step && other->id.micro_batch < id.micro_batch)
         terms.push_back({other->id, "the tensor of a micro-batch before"});
+    }
+    if (id.slot == "grad") {
+      for (const LogicalTensor* other : of_other_modules(id, shape, true)) {
+        terms.push_back({other->id, fmt::format("the gradient of {}", other->id.module)});
+      }
     }
     return terms;
   }
@@ -132,6 +237,13 @@ class Causes {
       const LogicalTensor* tensor = find(term.id);
       if (tensor == nullptr || tensor->id == own || !is_float(tensor->dtype)) continue;
       const bool is_row = !shape.empty() && tensor->shape == Shape{shape.back()};
+      if (term.id.slot == "param" && own.slot == "output" && tensor->shape != shape) {
+        if (const auto left = added_rows(failing, read(*tensor))) {
+          f.diagnoses.push_back(
+              {Cause::added, {.factor = 1, .term = "other rows", .tensor = to_string(term.id)}, *left});
+          return;
+        }
+      }
       if (tensor->shape != shape && !is_row) continue;
       const auto sum = added_term(failing, read(*tensor), terms.size());
       if (!sum) continue;

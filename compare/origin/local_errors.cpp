@@ -49,6 +49,7 @@ LocalErrors::LocalErrors(const Sides& sides, Options options)
       options_(std::move(options)),
       actual_calls_(sides.actual_tensors, gives_choices(sides.actual)),
       reference_calls_(sides.reference_tensors, gives_choices(sides.reference)),
+      other_operands_(sides_.actual, sides_.actual_tensors),
       judge_(options_.isolate ? CallJudge::Standard::whole : CallJudge::Standard::elements,
              options_.isolate ? most_work_isolated : most_work),
       fitted_(judge_) {}
@@ -93,7 +94,7 @@ std::optional<LocalErrors::Judgement> LocalErrors::judge_call(Finding& f, const 
   // A call that is right with the known attributes needs no second look at the reference.
   if (const CallVariant* known = fitted_.known(actual->op(), f.id.module)) {
     const auto compared = judge_.compare(*actual, *known);
-    if (compared && judge_.is_within(*compared)) return judgement(*actual, {*known, *compared});
+    if (compared && judge_.is_within(*compared)) return judgement(*actual, {*known, *compared}, *pair.actual);
   }
   if (pair.reference == nullptr) {
     ++unjudged_.no_call;
@@ -108,10 +109,10 @@ std::optional<LocalErrors::Judgement> LocalErrors::judge_call(Finding& f, const 
   }
   if (!judge_.is_within(*compared)) {
     if (auto other = fitted_.fit_both(*actual, *reference, *variant, f.id.module))
-      return judgement(*actual, {std::move(other->variant), std::move(other->compared), true});
+      return judgement(*actual, {std::move(other->variant), std::move(other->compared), true}, *pair.actual);
     if (options_.cases != nullptr) options_.cases->add(f, *actual, *variant);
   }
-  return judgement(*actual, {*variant, *compared});
+  return judgement(*actual, {*variant, *compared}, *pair.actual);
 }
 
 Exemption::Kind LocalErrors::exemption_of(const Judged& judged) {
@@ -121,7 +122,8 @@ Exemption::Kind LocalErrors::exemption_of(const Judged& judged) {
                                        : Exemption::Kind::amplified_rounding;
 }
 
-LocalErrors::Judgement LocalErrors::judgement(const Call& actual, const Judged& judged) {
+LocalErrors::Judgement LocalErrors::judgement(const Call& actual, const Judged& judged,
+                                              const LogicalTensor& made) {
   const Call::Compared& c = judged.compared;
   const std::string name = fmt::format("{}{}", actual.op().name,
                                        judged.variant.text.empty() ? "" : " (" + judged.variant.text + ")");
@@ -133,7 +135,8 @@ LocalErrors::Judgement LocalErrors::judgement(const Call& actual, const Judged& 
   found.exemption = exemption_of(judged);
   found.is_whole =
       !actual.is_sampled();
-  found.diagnoses = explain_call(judge_, actual, judged.variant, c, options_.sizes);
+  found.diagnoses = explain_call(judge_, actual, judged.variant, c, options_.sizes,
+                                 [&] { return other_operands_.of(actual_calls_, made); });
   if (c.ratio <= 1 && !judge_.is_within(c)) {
     found.ratio = std::abs(c.scale->excess) / c.scale->allowed;
     found.how = fmt::format(

@@ -9,6 +9,7 @@
 
 #include "assay/compare/calls/fitted_calls.h"
 #include "assay/compare/calls/recorded_call.h"
+#include "assay/compare/origin/elsewhere_recorded.h"
 #include "assay/compare/origin/failing_cases.h"
 #include "assay/compare/pairs/pair.h"
 #include "assay/compare/result/finding.h"
@@ -67,12 +68,13 @@ class LocalErrors {
   std::optional<Call> recorded_call(const Dump&, const RecordedCalls&, const LogicalTensor&,
                                     const Finding&) const;
   std::optional<Judgement> judge_call(Finding&, const Pair&);
-  Judgement judgement(const Call& actual, const Judged&);
+  Judgement judgement(const Call& actual, const Judged&, const LogicalTensor& made);
   static Exemption::Kind exemption_of(const Judged&);
 
   Sides sides_;
   Options options_;
   RecordedCalls actual_calls_, reference_calls_;
+  ElsewhereRecorded other_operands_;
   CallJudge judge_;
   FittedCalls fitted_;
   Unjudged unjudged_;

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "assay/compare/result/diagnosis.h"
+#include "assay/compare/result/sentences.h"
 
 namespace assay {
 namespace {
@@ -23,9 +24,7 @@ struct Row {
   bool of_optimizer = false;
 };
 
-std::string left(double residual) {
-  return fmt::format("error/allowed {:.2g}", residual);
-}
+using namespace sentences;
 
 std::string how(const Parameters& p, double) {
   return p.how;
@@ -61,7 +60,8 @@ std::string row_factors(const Parameters& p, double) {
       changed == count ? fmt::format("all {}", count) : fmt::format("{} of {}", changed, count);
   const std::string_view others = changed == count ? "" : ", the others are right";
   std::string text = fmt::format("every {} is a multiple of the reference's: ", p.along);
-  if (p.factor) return fmt::format("{}{} times {:.6g}{}", text, how_many, *p.factor, others);
+  if (p.factor && p.positions.empty())
+    return fmt::format("{}{} times {:.6g}{}", text, how_many, *p.factor, others);
   if (p.positions.empty())
     return fmt::format("{}{} by factors of their own from {:.6g} to {:.6g}", text, how_many, p.factors.at(0),
                        p.factors.at(1));
@@ -148,34 +148,6 @@ std::string rope_position(const Parameters& p, double) {
   return fmt::format("{}: rotated as RoPE of base {:g}{} over {}", p.how, p.rope_base.value(), yarn, p.along);
 }
 
-std::string partial_sum(const Parameters& p, double residual) {
-  return fmt::format(
-      "their sum is the reference ({}): each rank holds a partial sum, the all-reduce over {} is missing",
-      left(residual), p.axis.empty() ? "these ranks" : p.axis);
-}
-
-std::string stale(const Parameters& p, double residual) {
-  std::vector<std::string> which;
-  if (p.step) which.push_back(fmt::format("step {}", *p.step));
-  if (p.micro_batch) which.push_back(fmt::format("micro-batch {}", *p.micro_batch));
-  if (p.call) which.push_back(fmt::format("call {}", *p.call));
-  return fmt::format("it is the reference's tensor of {} ({})", fmt::join(which, ", "), left(residual));
-}
-
-std::string added(const Parameters& p, double residual) {
-  const double k = p.factor.value();
-  const std::string_view decay = !p.decays.value_or(false) ? ""
-                                 : k < 0                   ? ": weight decay that the reference does not have"
-                                                           : ": the reference's weight decay is missing";
-  return fmt::format("actual = reference {} {:.6g} x {} ({}){}; {}", k < 0 ? "-" : "+", std::abs(k), p.term,
-                     p.tensor, decay, left(residual));
-}
-
-std::string missing_layer(const Parameters& p, double) {
-  return fmt::format("the subject has none of the {} tensors of {}: the layer was not computed",
-                     p.elements.value(), p.module);
-}
-
 // "micro-batches 0, 1, 2, 3 count 0, 0, 0, 1 times"
 std::string weights(const Parameters& p, double residual) {
   std::vector<std::string> counts;
@@ -222,6 +194,9 @@ constexpr Row rows[] = {
     {Cause::partial_sum, "partial_sum", Says::mistake, partial_sum},
     {Cause::stale, "stale", Says::mistake, stale},
     {Cause::added, "added", Says::effect, added},
+    {Cause::other_tensor, "other_tensor", Says::mistake, other_tensor},
+    {Cause::sum_of_pieces, "sum_of_pieces", Says::mistake, sum_of_pieces},
+    {Cause::left_out, "left_out", Says::mistake, left_out},
     {Cause::missing_layer, "missing_layer", Says::mistake, missing_layer},
     {Cause::weights, "weights", Says::mistake, weights},
     {Cause::attribute, "attribute", Says::mistake, attribute},
@@ -252,34 +227,9 @@ const Row& row_of(Cause cause) {
   return rows[static_cast<std::size_t>(cause)];
 }
 
-constexpr double four_digits = 5e-4;
-
-bool same_number(double a, double expected) {
-  return a == expected || std::abs(a - expected) <= four_digits * std::abs(expected);
-}
-
-template <class T>
-bool holds(const std::optional<T>& found, const std::optional<T>& expected) {
-  if (!expected || !found) return !expected;
-  if constexpr (std::is_same_v<T, double>) return same_number(*found, *expected);
-  return *found == *expected;
-}
-bool holds(const std::string& found, const std::string& expected) {
-  return expected.empty() || found == expected;
-}
-bool holds(const std::vector<std::string>& found, const std::vector<std::string>& expected) {
-  return expected.empty() || std::ranges::find_first_of(found, expected) != found.end();
-}
-// Small ones beside large ones have fewer digits.
-bool holds(const std::vector<double>& found, const std::vector<double>& expected) {
-  double largest = 0;
-  for (const double e : expected) largest = std::max(largest, std::abs(e));
-  return expected.empty() || std::ranges::equal(found, expected, [largest](double a, double e) {
-           return std::abs(a - e) <= four_digits * largest;
-         });
-}
-bool holds(const std::vector<std::int64_t>& found, const std::vector<std::int64_t>& expected) {
-  return expected.empty() || found == expected;
+// The sentences of the others name their operand.
+bool is_of_operand(const Diagnosis& d) {
+  return !d.parameters.operand.empty() && d.cause != Cause::left_out && d.cause != Cause::input_precision;
 }
 
 }  // namespace
@@ -298,19 +248,14 @@ bool is_of_optimizer(Cause cause) {
 
 std::string sentence(const Diagnosis& d) {
   std::string text = row_of(d.cause).sentence(d.parameters, d.residual);
+  if (is_of_operand(d))
+    text = fmt::format("{} was given another {}: {}", d.parameters.op, d.parameters.operand, text);
+  if (d.parameters.rank) text = fmt::format("the copy of rank {}: {}", *d.parameters.rank, text);
   if (d.parameters.evidence)
     text += fmt::format(" (of one number: {:.0f} bits of evidence)", *d.parameters.evidence);
   if (!d.parameters.against.empty())
     text += fmt::format(" (against what {} makes of its own inputs)", d.parameters.against);
   return text;
-}
-
-bool agrees(const Diagnosis& d, const Diagnosis& expected) {
-  bool all = d.cause == expected.cause;
-  for_each_parameter(
-      [&](std::string_view, const auto& found, const auto& wanted) { all = all && holds(found, wanted); },
-      d.parameters, expected.parameters);
-  return all;
 }
 
 std::string factor_text(double factor, std::span<const std::string> names) {

@@ -34,6 +34,9 @@ enum class Cause : std::uint8_t {
   partial_sum,
   stale,
   added,
+  other_tensor,
+  sum_of_pieces,
+  left_out,
   missing_layer,
   // Of the operator, on recorded inputs.
   weights,
@@ -89,7 +92,8 @@ struct CauseParameters {
   std::optional<double> limit = {};  ///< what stands where the reference is beyond it: a number, inf, nan
   std::optional<double> from = {};   ///< the smallest number of the reference that is beyond
 
-  std::string axis = {};  ///< of the mesh: "tp"
+  std::string axis = {};                  ///< of the mesh: "tp"
+  std::optional<std::int64_t> rank = {};  ///< whose copy it is
   std::optional<std::int64_t> step = {}, micro_batch = {}, call = {};
   std::optional<bool> later = {};  ///< and in later steps
   std::vector<std::int64_t> micro_batches = {};
@@ -101,6 +105,7 @@ struct CauseParameters {
   std::string parameters = {};  ///< "all 83 parameters"
 
   std::string op = {};
+  std::string operand = {};  ///< of it, in which the mistake lies: "x"
   std::string against = {};  ///< the operator that made the golden values
   std::string actual_attributes = {}, reference_attributes = {};  ///< "eps = 1e-6"
   std::string attribute = {};                                     ///< if it is one alone
@@ -134,6 +139,7 @@ void for_each_parameter(F f, P&... p) {
   f("limit", p.limit...);
   f("from", p.from...);
   f("axis", p.axis...);
+  f("rank", p.rank...);
   f("step", p.step...);
   f("micro_batch", p.micro_batch...);
   f("call", p.call...);
@@ -146,6 +152,7 @@ void for_each_parameter(F f, P&... p) {
   f("module", p.module...);
   f("parameters", p.parameters...);
   f("op", p.op...);
+  f("operand", p.operand...);
   f("against", p.against...);
   f("actual_attributes", p.actual_attributes...);
   f("reference_attributes", p.reference_attributes...);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "assay/compare/result/printable.h"
 
@@ -14,6 +15,12 @@ std::string_view name(Verdict v) {
       "mistrusted", "not comparable", "statistics agree", "missing actual", "missing reference", "unreadable",
       "ignored"};
   return names[static_cast<std::size_t>(v)];
+}
+
+Allowed on_its_own_scale(const Finding& f) {
+  if (!(f.rtol > 0) || !f.metrics) return {f.atol, f.rtol, {}};
+  const Side& r = f.metrics->reference;
+  return {std::min(f.atol, f.rtol * std::hypot(r.mean, r.std)), f.rtol, {}};
 }
 
 bool compared(Verdict v) {

@@ -119,6 +119,10 @@ struct PolicyUsed {
   std::string table_sha256;  ///< empty for a policy without a table
 };
 
+/// What the row that decided allows beside what the tensor is: a cause is judged so, for an absolute
+/// tolerance above all values says nothing of them.
+Allowed on_its_own_scale(const Finding&);
+
 /// One run of check or diff.
 struct Report {
   std::string verb, actual, reference;          ///< the paths of the compared sides

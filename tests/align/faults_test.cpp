@@ -59,6 +59,11 @@ TEST(Faults, CoverEveryAreaPhaseAndDimension) {
     EXPECT_TRUE(ids.contains(id)) << id;
 }
 
+TEST(Faults, HaveACauseUnlessTheyHaveNoClosedForm) {
+  for (const Fault& f : fault_catalogue())
+    EXPECT_EQ(f.kind == FaultKind::none, f.answer.causes.empty()) << f.id << ": " << f.title;
+}
+
 TEST(Faults, AnUnknownOneIsRefused) {
   try {
     find_fault("F999");

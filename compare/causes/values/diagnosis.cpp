@@ -18,6 +18,9 @@ std::vector<Diagnosis> explain(const FailingPair& pair) {
   explain_precision(pair, found);
   explain_factor(pair, found);
   explain_order(pair, found);
+  if (found.empty()) explain_added_constant(pair, found);
+  if (found.empty()) explain_sum_of_pieces(pair, found);
+  if (found.empty()) explain_added_column(pair, found);
   if (!found.empty()) return found;
   // These have a parameter for each row and would describe most of the above, too.
   explain_rope(pair, found);

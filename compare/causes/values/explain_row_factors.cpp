@@ -147,6 +147,7 @@ std::optional<CauseParameters> parameters_of(const FailingPair& pair, const Grou
     p.factors.push_back(k);
     p.factor_names.push_back(fmt::format("{}", fmt::join(names_of(k, names), " or ")));
   }
+  if (std::ranges::count(p.factors, p.factors.front()) == std::ssize(p.factors)) p.factor = p.factors.front();
   return p;
 }
 

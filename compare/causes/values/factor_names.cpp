@@ -57,7 +57,8 @@ std::vector<std::string> names_of(double factor, std::span<const NamedFactor> al
   std::vector<std::string> names;
   int far_fetched = 0;
   for (const NamedFactor& n : all) {
-    if (n.value != std::abs(factor) || n.name.empty() || names.size() == most) continue;
+    if (n.value != std::abs(factor) || names.size() == most) continue;
+    if (n.name.empty()) break;  // it names itself: what is more far-fetched says less
     if (!names.empty() && n.far_fetched > far_fetched) break;
     far_fetched = n.far_fetched;
     names.push_back(n.name);

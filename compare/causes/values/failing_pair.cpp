@@ -181,6 +181,18 @@ bool looks_offset(const FailingPair& pair) {
   return true;
 }
 
+double evidence(const FailingPair& pair) {
+  double bits = 0;
+  for (std::size_t i = 0; i < pair.wrong.at.size(); ++i) {
+    const double error = std::abs(pair.wrong.actual[i] - pair.wrong.reference[i]);
+    const double limit = pair.allowed(pair.wrong.reference[i], pair.bound(pair.wrong.at[i]));
+    if (std::isfinite(error) && limit > 0) bits += std::max(0.0, std::log2(error / limit));
+  }
+  // Small integers meet each other.
+  const double meets = chance(pair, 1, false);
+  return std::min(bits, -std::log2(meets) * static_cast<double>(pair.wrong.at.size()));
+}
+
 bool convincing(const Fit& fit, double chance, double parameters, std::int64_t explained) {
   constexpr double margin = 1.5;  // how many bits a parameter has is a guess
   constexpr double quarter = 16;  // of squares

@@ -82,6 +82,10 @@ bool looks_offset(const FailingPair&);
 /// @param explained   the number of elements over tolerance that it explains
 bool convincing(const Fit&, double chance, double parameters, std::int64_t explained);
 
+/// Returns the bits that show a fit of the sample's errors to be no accident: an error e that is left within
+/// what is allowed, a, is so by accident once in e / a, and not more seldom than values of the pair meet.
+double evidence(const FailingPair&);
+
 /// Returns the diagnoses of the pair, as diagnose() does.
 std::vector<Diagnosis> explain(const FailingPair&);
 
@@ -93,6 +97,9 @@ void explain_range(const FailingPair&, std::vector<Diagnosis>&);
 void explain_precision(const FailingPair&, std::vector<Diagnosis>&);
 void explain_order(const FailingPair&, std::vector<Diagnosis>&);
 void explain_permuted(const FailingPair&, std::vector<Diagnosis>&);
+void explain_added_constant(const FailingPair&, std::vector<Diagnosis>&);
+void explain_added_column(const FailingPair&, std::vector<Diagnosis>&);
+void explain_sum_of_pieces(const FailingPair&, std::vector<Diagnosis>&);
 void explain_rope(const FailingPair&, std::vector<Diagnosis>&);
 
 }  // namespace assay

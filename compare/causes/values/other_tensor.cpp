@@ -87,6 +87,55 @@ std::optional<double> equals(const FailingPair& pair, const TensorSource& other,
   return fit.residual;
 }
 
+std::optional<double> equals_where_wrong(const FailingPair& pair, const TensorSource& other) {
+  const Fit fit = verify(pair, [&](const ElementWindow& w) {
+    read(other, w.begin, w.expected);
+    for (std::size_t i = 0; i < w.expected.size(); ++i) {
+      if (pair.ratio(w.actual[i], w.reference[i], w.bound[i]) <= 1) w.expected[i] = w.reference[i];
+    }
+  });
+  const double accident = chance(pair, pair.wrong.actual, other, 1, fit.residual);
+  if (!convincing(fit, accident, 0, pair.over)) return {};
+  return fit.residual;
+}
+
+std::optional<double> added_rows(const FailingPair& pair, const TensorSource& table) {
+  constexpr std::int64_t most_elements = 1 << 24;
+  const Shape &shape = pair.actual.shape(), &rows = table.shape();
+  if (!pair.finite || shape.empty() || rows.size() != 2 || rows[1] != shape.back() || rows[1] < 2 ||
+      table.size() > most_elements || pair.actual.size() > most_elements)
+    return {};
+  const auto columns = static_cast<std::size_t>(rows[1]);
+  const std::vector<double> a = pair.actual.whole().values(), r = pair.reference.whole().values(),
+                            t = table.whole().values();
+  double residual = 0, wrong = 0;
+  // The largest error of a row with this one of the table.
+  const auto left = [&](std::size_t row, std::size_t of_table) {
+    double worst = 0;
+    for (std::size_t c = 0; c < columns && worst <= 1; ++c) {
+      const std::size_t at = row * columns + c;
+      worst = std::max(worst, pair.ratio(a[at], r[at] + t[of_table * columns + c],
+                                         pair.bound(static_cast<std::int64_t>(at))));
+    }
+    return worst;
+  };
+  for (std::size_t row = 0; row < a.size() / columns; ++row) {
+    bool is_right = true;
+    for (std::size_t at = row * columns; at < (row + 1) * columns; ++at)
+      is_right = is_right && pair.ratio(a[at], r[at], pair.bound(static_cast<std::int64_t>(at))) <= 1;
+    if (is_right) continue;
+    ++wrong;
+    double best = infinity;
+    for (std::size_t k = 0; k < t.size() / columns && !(best <= 1); ++k) best = left(row, k);
+    if (!(best <= 1)) return {};
+    residual = std::max(residual, best);
+  }
+  // The sample has some rows only; its errors speak for as many rows as it has elements for.
+  const double rows_seen = std::min(wrong, static_cast<double>(pair.wrong.at.size()));
+  if (!proves(evidence(pair), rows_seen * std::log2(static_cast<double>(rows[0])))) return {};
+  return residual;
+}
+
 std::optional<AddedTerm> added_term(const FailingPair& pair, const TensorSource& term, std::size_t tried) {
   if (!plausible(pair, term)) return {};
   double factor = fitted_factor(pair, term);

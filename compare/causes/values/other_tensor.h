@@ -12,6 +12,21 @@ namespace assay {
 /// @param tried  how many tensors could have been it
 std::optional<double> equals(const FailingPair&, const TensorSource& other, std::size_t tried);
 
+/// The same where each element over tolerance alone is that of `other`.
+std::optional<double> equals_where_wrong(const FailingPair&, const TensorSource& other);
+
+/// Pieces of a dimension that are those of `other`; the rest is right.
+struct Pieces {
+  std::string along;                    ///< "rows"
+  std::int64_t of;                      ///< so many
+  std::vector<std::int64_t> positions;  ///< which
+};
+std::optional<Pieces> pieces_of(const FailingPair&, const TensorSource& other, std::size_t tried);
+
+/// Each wrong row is the reference's plus a row of the table: a lookup that was not masked.
+/// @return  largest error / allowed
+std::optional<double> added_rows(const FailingPair&, const TensorSource& table);
+
 struct AddedTerm {
   double factor;
   double residual;  ///< largest error / allowed

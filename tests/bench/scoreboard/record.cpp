@@ -36,6 +36,7 @@ Record record_of(const Json& j) {
   r.is_of_optimizer = j.at("optimizer");
   r.window = j.at("window");
   r.seconds = j.at("seconds");
+  r.told = j.value("told", "");
   r.got = j.at("got");
   for (const auto& [rule, score] : j.at("rivals").items())
     r.rivals[rule] = {score.at(0).is_null() ? infinity : score.at(0).get<double>(), score.at(1)};
@@ -112,6 +113,7 @@ void append(const std::filesystem::path& file, const Record& r) {
             {"optimizer", r.is_of_optimizer},
             {"window", r.window},
             {"seconds", r.seconds},
+            {"told", r.told},
             {"got", r.got},
             {"rivals", Json::object()}};
   for (const auto& [rule, score] : r.rivals)
@@ -162,7 +164,10 @@ std::string table_of(const std::vector<Record>& all) {
   for (const Record& r : faults) {
     if (r.found && r.phase && r.tensor && r.dimension && r.named) continue;
     text += fmt::format("{}:{}{}{}{}{} {}\n", r.name, r.found ? "" : " not found", r.phase ? "" : " phase",
-                        r.tensor ? "" : " tensor", r.dimension ? "" : " dimension", r.named ? "" : " name",
+                        r.tensor ? "" : " tensor", r.dimension ? "" : " dimension",
+                        r.named          ? ""
+                        : r.told.empty() ? " no cause"
+                                         : " another cause",
                         r.got);
   }
   for (const Record& r : clean) {

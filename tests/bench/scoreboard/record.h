@@ -25,7 +25,8 @@ struct Record {
   bool is_of_optimizer = false;
   int window = 0;  ///< modules blamed up to the right one; 0: it is not among them
   double seconds = 0;
-  std::string got;  ///< what align says
+  std::string told;  ///< the name of the cause that align gives, if it gives one
+  std::string got;   ///< what align says
   std::map<std::string, RivalScore> rivals = {};
 };
 

@@ -81,6 +81,7 @@ void score(Record& r, const Fault& f, const align::LadderResult& result) {
   r.dimension = f.answer.dimension.empty() || d.strategies.contains(f.answer.dimension) ||
                 (told && is_along(*told, f.answer.dimension));
   r.named = f.answer.causes.empty() || (told && is_named(f.answer, *told));
+  if (told) r.told = name(told->cause);
   r.window = window_of(f, result);
   r.got = fmt::format("{} | {} | {}", align::to_string(d.strategies), d.tensor, d.cause);
 }
@@ -165,7 +166,7 @@ Record Trials::fault(const Fault& f, const std::string& precision) {
       walk(plan, {*subject, *reference}, check, [](const align::Rung&, const align::RungResult*) {});
   Record r;
   r.name = precision.empty() ? std::string(f.id) : fmt::format("{} {}", f.id, precision);
-  r.is_closed = f.kind != align::FaultKind::none && !f.answer.causes.empty();
+  r.is_closed = !f.answer.causes.empty();
   r.is_of_optimizer = f.answer.phase == "optimizer";
   r.seconds = result.seconds;
   score(r, f, result);

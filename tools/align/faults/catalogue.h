@@ -24,6 +24,12 @@ inline Diagnosis partial_over(std::string axis) {
 inline Diagnosis counted(std::vector<double> times) {
   return {Cause::weights, {.counts = std::move(times)}};
 }
+/// The mistake was made in what the operator was given.
+inline Diagnosis operand_of(std::string op, std::string operand, Diagnosis mistake) {
+  mistake.parameters.op = std::move(op);
+  mistake.parameters.operand = std::move(operand);
+  return mistake;
+}
 inline Diagnosis other_attribute(std::string op, std::string attribute, std::optional<double> used = {},
                                  std::optional<double> right = {}) {
   return {Cause::attribute,

@@ -22,9 +22,12 @@ std::vector<Fault> constant_faults() {
        area,
        "attention is scaled by the size of a value's head",
        "MS b49b42bb, Mcore#848",
-       FaultKind::none,
+       FaultKind::call,
        {},
-       {"forward", "*.self_attn output out*", "", {other_attribute("attention", "scale")}},
+       {"forward",
+        "*.self_attn output out*",
+        "",
+        {other_attribute("attention", "scale", 1 / std::sqrt(16.))}},
        change_attributes({"*.self_attn", "attention"},
                          [](const FaultScene& s, const Machine::Node&, Attributes& a) {
                            a.set("scale", 1 / std::sqrt(static_cast<double>(s.model.attention.value_dim)));
@@ -36,7 +39,7 @@ std::vector<Fault> constant_faults() {
        FaultKind::perm,
        {},
        // The norm of the latents is the first module that is given a piece.
-       {"forward", "*.self_attn *|*.self_attn.kv_a_layernorm *", ""},
+       {"forward", "*.self_attn *|*.self_attn.kv_a_layernorm *", "", {{Cause::shifted, {.shift = -8}}}},
        change_attributes({"*.self_attn", "slice"},
                          [](const FaultScene& s, const Machine::Node& node, Attributes& a) {
                            const double nope = static_cast<double>(s.model.attention.nope_dim),
@@ -51,9 +54,12 @@ std::vector<Fault> constant_faults() {
        area,
        "rows behind the last whole block are not normalized",
        "MS 93970345",
-       FaultKind::none,
+       FaultKind::call,
        {},
-       {"forward", "*.input_layernorm output y*", "", {{Cause::row_factors}}},
+       {"forward",
+        "*.input_layernorm output y*",
+        "",
+        {{Cause::left_out, {.op = "rms_norm", .operand = "x"}}}},
        [](const FaultScene& scene) {
          FaultSites sites;
          const auto input = std::make_shared<std::vector<double>>();
@@ -77,7 +83,7 @@ std::vector<Fault> constant_faults() {
        area,
        "norms have the epsilon of another framework: 1e-5, not 1e-6",
        "Mcore#5750, MB#5712",
-       FaultKind::none,
+       FaultKind::call,
        {.model = "qwen3-moe-tiny"},
        {"forward", "*norm output y*", "", {other_attribute("rms_norm", "eps", 1e-5, 1e-6)}},
        change_attributes({"*norm", "rms_norm"},
@@ -88,7 +94,10 @@ std::vector<Fault> constant_faults() {
        "MLATransformerConfig against DeepSeek-V3",
        FaultKind::scale,
        {.model = "deepseek-v3-tiny"},
-       {"forward", "*.self_attn output *", ""},
+       {"forward",
+        "*.self_attn output *",
+        "",
+        {factor_of(1 + 0.1 * std::log(40.)), {Cause::attribute, {.op = "rope"}}}},
        change_attributes({"*.self_attn", "rope"},
                          [](const FaultScene&, const Machine::Node&, Attributes& a) {
                            a.set("yarn.mscale", 1.0);

@@ -14,8 +14,8 @@ namespace assay::align {
 namespace {
 
 // In the order of the enumerators.
-constexpr std::array<std::string_view, 8> kinds = {"scale", "partial", "zero", "weights",
-                                                   "add",   "perm",    "norm", "none"};
+constexpr std::array<std::string_view, 9> kinds = {"scale", "partial", "zero", "weights", "add",
+                                                   "perm",  "norm",    "call", "none"};
 
 std::vector<Fault> all_faults() {
   std::vector<Fault> all;

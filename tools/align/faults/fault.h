@@ -21,6 +21,7 @@ enum class FaultKind : std::uint8_t {
   add,      ///< a known term is added
   perm,     ///< elements, layers or positions are somewhere else
   norm,     ///< the norm of the gradients, or the clipping by it
+  call,     ///< an operator's call with another attribute, operand or dtype
   none      ///< no closed form
 };
 std::string_view name(FaultKind);

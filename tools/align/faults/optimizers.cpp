@@ -43,7 +43,7 @@ std::vector<Fault> optimizer_faults() {
        area,
        "the optimizer's step is 0 again after the first",
        "OpGuard bug 20",
-       FaultKind::none,
+       FaultKind::call,
        {},
        {"optimizer", "* param *", "", {{Cause::bias_correction, {.value = 1, .reference_value = 2}}}},
        change_update("*",

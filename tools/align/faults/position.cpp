@@ -111,7 +111,7 @@ std::vector<Fault> position_faults() {
        "DS#5664",
        FaultKind::perm,
        ulysses,
-       {"forward", "*.self_attn* *", "cp"},
+       {"forward", "*.self_attn* *", "cp", {{Cause::permuted, {.shift = 8}}}},
        move_otherwise(
            {"*.self_attn", Pass::forward, Kind::all_to_all, Axis::cp, {}},
            [](const FaultScene& scene, const Movement& m, const Tensor& x, const FaultSites::Move& right) {
@@ -133,7 +133,7 @@ std::vector<Fault> position_faults() {
        area,
        "lengths are rounded down: attention leaves the last token out",
        "TE#1930",
-       FaultKind::none,
+       FaultKind::zero,
        {},
        {"forward", "*.self_attn output out*", "", {{Cause::zeros}}},
        change_results(
@@ -154,9 +154,12 @@ std::vector<Fault> position_faults() {
        area,
        "the attention kernel's gradient of the queries is wrong in every other head",
        "TE#1503, #1615; Mcore#1503",
-       FaultKind::none,
+       FaultKind::scale,
        {},
-       {"backward", "*.self_attn grad_input q*", ""},
+       {"backward",
+        "*.self_attn grad_input q*",
+        "",
+        {{Cause::factor, {.factor = 0.5}}, {Cause::row_factors, {.factor = 0.5}}}},
        change_results(
            {"*.self_attn", "attention"},
            [](const FaultScene& scene, const Moment& now, const Machine::Node& node, auto& results) {

@@ -52,7 +52,7 @@ std::vector<Fault> recompute_faults() {
        "Mcore 0997e33da5",
        FaultKind::perm,
        {.parallel = "recompute=full,dp=2", .model = "qwen3-moe-tiny"},
-       {"forward", "*.self_attn output *", "", {{Cause::rope_position}}},
+       {"forward", "*.self_attn output *", "", {{Cause::left_out, {.op = "rope"}}, {Cause::rope_position}}},
        change_inputs({"*.self_attn", "rope"},
                      [](const FaultScene&, const Moment&, const Machine::Node&, auto& inputs) {
                        const std::int64_t length = find(inputs, "x")->shape()[2];
@@ -67,9 +67,9 @@ std::vector<Fault> recompute_faults() {
        area,
        "recompute takes the activations of another replica",
        "Mcore#7452-F4, #7403",
-       FaultKind::none,
+       FaultKind::call,
        full,
-       {"backward", "model.layers.1*", "dp"},
+       {"backward", "model.layers.1*", "dp", {{Cause::stale}}},
        change_results(
            first_norm,
            [](const FaultScene& scene, const Moment& now, const Machine::Node&, auto& results) {
@@ -84,9 +84,9 @@ std::vector<Fault> recompute_faults() {
        area,
        "recompute takes the input of another micro-batch",
        "OpGuard bugs 3 and 11",
-       FaultKind::none,
+       FaultKind::call,
        full,
-       {"backward", "model.layers.1*", ""},
+       {"backward", "model.layers.1*", "", {{Cause::stale, {.micro_batch = 0}}}},
        replay_first_micro_batch()},
   };
 }

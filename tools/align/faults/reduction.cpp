@@ -148,7 +148,7 @@ std::vector<Fault> reduction_faults() {
        "TT#1805, #2387, #4054",
        FaultKind::partial,
        {.parallel = "tp=2,ep=2"},
-       {"backward", "*.mlp grad_*", "tp"},
+       {"backward", "*.mlp grad_*", "tp", {partial_over("tp")}},
        move_otherwise(
            {"*.mlp", Pass::backward, Kind::all_gather, Axis::tp, is_of_routing},
            [](const FaultScene& scene, const Movement& m, const Tensor& x, const FaultSites::Move& right) {
@@ -201,7 +201,7 @@ std::vector<Fault> reduction_faults() {
        "HF#48205",
        FaultKind::partial,
        {.parallel = "dp=2,ep=2,dispatch=allgather"},
-       {"backward", "*.mlp grad_*", "ep"},
+       {"backward", "*.mlp grad_*", "ep", {{Cause::zeros}}},
        skip_movement({"*.mlp", Pass::backward, Kind::reduce_scatter, Axis::ep, is_of_routing})},
       {"F015",
        area,
@@ -221,7 +221,7 @@ std::vector<Fault> reduction_faults() {
        "ms-swift#9947",
        FaultKind::zero,
        {.parallel = "tp=2"},
-       {"backward", "lm_head grad_*", "tp"},
+       {"backward", "lm_head grad_*", "tp", {{Cause::zeros}, partial_over("tp")}},
        drop_foreign_targets()},
       {"F017",
        area,
@@ -237,7 +237,7 @@ std::vector<Fault> reduction_faults() {
        "Mcore#1628, #1622, e71b631a44",
        FaultKind::partial,
        {.parallel = "dp=2,etp=2"},
-       {"backward", "*.experts.* grad weight*", ""},
+       {"backward", "*.experts.* grad weight*", "", {{Cause::sum_of_pieces, {.of = 2}}}},
        sum_experts_over_dp()},
       {"F021",
        area,
@@ -276,7 +276,10 @@ std::vector<Fault> reduction_faults() {
        "to seed",
        FaultKind::perm,
        {.parallel = "tp=2,sp=1,ep=2"},
-       {"forward", "*.mlp.experts.*", "ep"},
+       {"forward",
+        "*.mlp.experts.*",
+        "ep",
+        {{Cause::permuted, {.shift = 1}}, {Cause::shifted, {.shift = 1}}}},
        [](const FaultScene&) {
          FaultSites sites;
          sites.exchanged = [=](const Moment& now, const Machine::Node&, Tensor& rows) {
@@ -292,7 +295,7 @@ std::vector<Fault> reduction_faults() {
        "MLM's layout of a gated MLP",
        FaultKind::perm,
        {.parallel = "tp=2"},
-       {"forward", "*.mlp*gate_proj output y*|*.mlp*gate_proj param*", "tp"},
+       {"forward", "*.mlp*gate_proj output y*|*.mlp*gate_proj param*", "tp", {{Cause::other_tensor}}},
        [](const FaultScene& scene) {
          FaultSites sites;
          sites.loaded = [=](const std::string& name, const PlannedParameter& planned, Tensor& piece) {

@@ -1,6 +1,8 @@
 // Vocabulary, pipeline stages, and weights that several ranks hold.
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "assay/align/arithmetic/pieces.h"
 #include "assay/align/faults/catalogue.h"
 #include "assay/align/faults/plants.h"
@@ -68,7 +70,10 @@ std::vector<Fault> stage_faults() {
        "Mcore#7452-F2",
        FaultKind::add,
        {.parallel = "tp=2"},
-       {"forward", "lm_head output loss*", "tp", {{Cause::added}}},
+       {"forward",
+        "lm_head output loss*",
+        "tp",
+        {{Cause::added, {.factor = std::log(2.), .factor_names = {"log tp"}, .term = "a constant"}}}},
        change_inputs({"lm_head/vocabulary", "log"},
                      [](const FaultScene& scene, const Moment&, const Machine::Node&, auto& inputs) {
                        Tensor& x = inputs.front().tensor;
@@ -78,7 +83,7 @@ std::vector<Fault> stage_faults() {
        area,
        "layers are divided over stages by a floor: the last of a stage is dropped",
        "Mcore#468, #1304, #1778, #2718; TTrace 7",
-       FaultKind::none,
+       FaultKind::zero,
        pp,
        {"forward", "model.layers.1*", "pp", {{Cause::missing_layer}}},
        change_stage([](Stage& stage) {
@@ -90,7 +95,7 @@ std::vector<Fault> stage_faults() {
        "Mcore#1583, #1584",
        FaultKind::perm,
        {.parallel = "pp=2,vpp=2,schedule=interleaved"},
-       {"forward", "model.layers.1*", "pp"},
+       {"forward", "model.layers.1*", "pp", {operand_of("rms_norm", "weight", {Cause::other_tensor})}},
        [](const FaultScene& scene) {
          FaultSites sites;
          sites.taken_for = [=](const std::string& name) {
@@ -104,9 +109,12 @@ std::vector<Fault> stage_faults() {
        area,
        "queries are scaled by the number of the layer on its stage",
        "Mcore 0504e973d8",
-       FaultKind::scale,
+       FaultKind::call,
        pp,
-       {"forward", "model.layers.2.self_attn output out*", "pp", {other_attribute("attention", "scale")}},
+       {"forward",
+        "model.layers.2.self_attn output out*",
+        "pp",
+        {other_attribute("attention", "scale", 3 / std::sqrt(24.))}},
        change_attributes({"*.self_attn", "attention",
                           [](const FaultScene& s, const Moment&, const Machine::Node&) {
                             return s.ranks.mesh().coordinate(Axis::pp) > 0;
@@ -118,17 +126,17 @@ std::vector<Fault> stage_faults() {
        area,
        "the head's copy of a tied embedding is not updated",
        "Mcore#656; TTrace 5",
-       FaultKind::none,
+       FaultKind::zero,
        tied,
-       {"optimizer", "model.embed_tokens param weight*", "pp"},
+       {"optimizer", "model.embed_tokens param weight*", "pp", {{Cause::not_updated, {.axis = "pp"}}}},
        keep_on_last_stage(std::string(embedding))},
       {"F079",
        area,
        "the head's copy of a tied embedding gets another optimizer",
        "Mcore#4642, #5034, #4641",
-       FaultKind::none,
+       FaultKind::call,
        tied,
-       {"optimizer", "model.embed_tokens *", "pp"},
+       {"optimizer", "model.embed_tokens *", "pp", {{Cause::bias_correction}}},
        change_update(std::string(embedding),
                      [](const FaultScene& s, const Moment&, UpdateSite& site) {
                        if (is_last_stage(s)) site.settings.name = OptimizerName::mindspore_adamw;
@@ -139,7 +147,7 @@ std::vector<Fault> stage_faults() {
        "MB#5380",
        FaultKind::weights,
        pp,
-       {"backward", "model.embed_tokens grad weight*", "pp"},
+       {"backward", "model.embed_tokens grad weight*", "pp", {{Cause::added, {.factor = -1}}}},
        change_contribution(std::string(embedding),
                            [](const FaultScene& s, const Moment&, const std::string&, Tensor& open) {
                              if (is_last_stage(s))
@@ -160,7 +168,7 @@ std::vector<Fault> stage_faults() {
        "Mcore#7452-F12",
        FaultKind::perm,
        {.parallel = "pp=2", .model = "qwen3-moe-tiny"},
-       {"forward", "model.layers.2*param*", "pp"},
+       {"forward", "model.layers.2*param*", "pp", {{Cause::other_tensor}}},
        load_from([](const FaultScene& s, const std::string& name) {
          if (s.ranks.mesh().coordinate(Axis::pp) == 0) return name;
          const std::string other = of_layer_instead(name, 2, 0);
@@ -187,7 +195,7 @@ std::vector<Fault> stage_faults() {
        "TTrace 1",
        FaultKind::add,
        {.parallel = "tp=2"},
-       {"forward", "model.embed_tokens output y*", "tp"},
+       {"forward", "model.embed_tokens output y*", "tp", {{Cause::added, {.factor = 1}}}},
        change_inputs({"*/vocabulary", "mul",
                       [](const FaultScene&, const Moment&, const Machine::Node& node) {
                         return node.module.starts_with("model.embed_tokens");
@@ -202,7 +210,7 @@ std::vector<Fault> stage_faults() {
        "Mcore PR#520",
        FaultKind::perm,
        {.parallel = "tp=2"},
-       {"forward", "*.gate_proj param*|*.up_proj param*", ""},
+       {"forward", "*.gate_proj param*|*.up_proj param*", "", {{Cause::other_tensor}}},
        load_from([](const FaultScene&, const std::string& name) {
          std::string other = name;
          const std::size_t gate = name.find(".gate_proj."), up = name.find(".up_proj.");
@@ -216,7 +224,7 @@ std::vector<Fault> stage_faults() {
        "Mcore adef0bad92",
        FaultKind::perm,
        {.parallel = "tp=2,sp=1,ep=2"},
-       {"forward", "*.experts.* param *", "ep"},
+       {"forward", "*.experts.* param *", "ep", {{Cause::repeated}}},
        [](const FaultScene& scene) {
          FaultSites sites;
          sites.loaded = [=](const std::string& name, const PlannedParameter& planned, Tensor& own) {
