@@ -26,6 +26,9 @@ struct Adam {
   static constexpr std::string_view aliases[] = {"torch.optim.Adam", "npu_apply_adam", "Adam"};
   static constexpr auto attributes = adam_attributes("0", "the gradient gains weight_decay param");
   static constexpr const auto& args = adam_args;
+  static constexpr const auto& seen = adam_seen;
+  static constexpr auto settings = adam_settings("exp_avg_1");
+  static constexpr StepUsage step = {"param", "grads", "param_1", adam_states, settings};
   static constexpr Example examples[] = {
       {"S=3x7,T=5", "lr=0.01,weight_decay=0.1", "exp_avg,exp_avg_sq,max_exp_avg_sq"},
       {"S=6,T=3", "amsgrad=true,maximize=true,eps_placement=\"inside\"", "exp_avg,exp_avg_sq,max_exp_avg_sq"},

@@ -15,10 +15,13 @@ struct AdamW {
   static constexpr auto attributes =
       adam_attributes("1e-2", "decoupled: param loses lr weight_decay of itself");
   static constexpr const auto& args = adam_args;
+  static constexpr const auto& seen = adam_seen;
+  static constexpr auto settings = adam_settings("param_1");
+  static constexpr StepUsage step = {"param", "grads", "param_1", adam_states, settings};
   static constexpr Example examples[] = {
       {"S=3x7,T=5", "lr=0.01,amsgrad=true", "exp_avg,exp_avg_sq,max_exp_avg_sq"},
       {"S=6,T=3", "weight_decay=0.5,maximize=true", "exp_avg,exp_avg_sq,max_exp_avg_sq"},
-      {"S=4,T=1", "step=1000,amsgrad=true"},
+      {"S=4,T=1", "step=1000,amsgrad=true,grad_scale=0.3"},
       {"S=5,T=2", "bias_correction=false,eps_placement=\"inside\"", "max_exp_avg_sq"}};
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) { bind_adam(d, name, inputs, a); }

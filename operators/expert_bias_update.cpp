@@ -21,6 +21,13 @@ struct ExpertBiasUpdate {
       {"tokens_per_expert", "E", Role::input, 0, 100},
       {.name = "updated_bias", .shape = "E", .role = Role::output, .terms = "steps"},
   };
+  static constexpr Seen seen[] = {{"center", "true", "torchtitan"}};
+  static constexpr RecordedAs recorded_as[] = {{"expert_bias", "e_score_correction_bias"},
+                                               {"expert_bias", "expert_bias"},
+                                               {"tokens_per_expert", "tokens_per_expert", made_around}};
+  static constexpr StepSetting settings[] = {{"rate", StepNumber::rate, "updated_bias"},
+                                             {"center", StepNumber::form, "updated_bias"}};
+  static constexpr StepUsage step = {"expert_bias", "tokens_per_expert", "updated_bias", {}, settings};
   static constexpr Example examples[] = {{"E=9"}, {"E=6", "center=true,rate=0.0625"}};
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {

@@ -32,7 +32,29 @@ struct Muon {
        "of the update: sqrt_max_1_rows_over_cols (torch's original, Megatron's shape_scaling), "
        "sqrt_max_rows_cols (Megatron's spectral; torch's match_rms_adamw with scale_factor 0.2), "
        "sqrt_rows_over_cols (unit_rms_norm) or none"},
-      {"scale_factor", "1", "times this; 0.2 in Moonlight"}};
+      {"scale_factor", "1", "times this; 0.2 in Moonlight"},
+      grad_scale,
+      {"maximize", "false", "ascend: the gradients change sign"}};
+  static constexpr Seen seen[] = {
+      {"momentum", "0.95", "K. Jordan, Moonlight"},
+      {"momentum", "0.9", "as SGD's"},
+      {"dampening", "0", "Moonlight, Megatron-LM"},
+      {"nesterov", "false", "Megatron-LM, --muon-use-nesterov not given"},
+      {"scale", "\"sqrt_max_rows_cols\"", "Moonlight; torch's match_rms_adamw"},
+      {"scale", "\"none\"", "an update of norm 1"},
+      {"scale", "\"sqrt_rows_over_cols\"", "unit_rms_norm"},
+      {"scale_factor", "0.2", "Moonlight"},
+      {"ns_steps", "6", "one more"},
+  };
+  static constexpr Seen mistaken[] = {{"ns_steps", "4", "one less"}, {"ns_steps", "3", "two less"}};
+  static constexpr StepState states[] = {{"momentum_buffer", "momentum_1"}};
+  static constexpr StepSetting settings[] = {
+      {"momentum", StepNumber::kept, "momentum_1"},  {"grad_scale", StepNumber::gradient, "momentum_1"},
+      {"dampening", StepNumber::form, "momentum_1"}, {"weight_decay", StepNumber::decay, "param_1"},
+      {"lr", StepNumber::rate, "param_1"},           {"nesterov", StepNumber::form, "param_1"},
+      {"ns_steps", StepNumber::form, "param_1"},     {"scale", StepNumber::form, "param_1"},
+      {"scale_factor", StepNumber::form, "param_1"}};
+  static constexpr StepUsage step = {"param", "grads", "param_1", states, settings};
   static constexpr Arg args[] = {
       {"param", "M,N", Role::param},
       {"grads", "T,M,N", Role::input},
@@ -108,6 +130,7 @@ struct Muon {
     const double kept = a.real("momentum"), left = a.has("dampening") ? a.real("dampening") : kept;
     const T momentum = constant<T>(kept), taken = complement<T>(left);
     const T lr = constant<T>(a.real("lr"));
+    const TakenGradient<T> gradient(a);
     const T keep = T(1) - lr * constant<T>(a.real("weight_decay"));
     const bool decays = a.real("weight_decay") != 0;
     const std::int64_t M = d.at("M"), N = d.at("N");
@@ -117,9 +140,13 @@ struct Muon {
     for (std::int64_t k = 0; k < d.at("T"); ++k) {
       Matrix<T> update(M, N);
       for (std::size_t i = 0; i < buffer.size(); ++i) {
-        const T g = taken * grads.data()[static_cast<std::size_t>(k) * buffer.size() + i];
-        buffer[i] = momentum * buffer[i] + g;
+        const T g = taken * gradient(grads.data()[static_cast<std::size_t>(k) * buffer.size() + i]);
+        buffer[i] = stored(momentum * buffer[i] + g);
         update.values[i] = a.flag("nesterov") ? g + momentum * buffer[i] : buffer[i];
+      }
+      if (k + 1 == d.at("T") && t.wants(std::string("momentum_") + std::to_string(k + 1)) && !t.wants("")) {
+        give_state(t, "momentum", k + 1, buffer);
+        break;
       }
       const Matrix<T> o = orthogonal(std::move(update), a);
       for (std::size_t i = 0; i < param.size(); ++i)

@@ -19,7 +19,19 @@ struct Sgd {
       {"dampening", "0", "what the buffer does not take of the gradient"},
       {"weight_decay", "0", "the gradient gains weight_decay param"},
       {"nesterov", "false", "look ahead: the gradient plus momentum times the buffer"},
-      {"maximize", "false", "ascend: the gradients change sign"}};
+      {"maximize", "false", "ascend: the gradients change sign"},
+      grad_scale};
+  static constexpr Seen seen[] = {{"momentum", "0.9", "Goyal et al. 2017"},
+                                  {"momentum", "0.95", "as Muon's"},
+                                  {"momentum", "0.99", "nnU-Net"},
+                                  {"nesterov", "true", "Sutskever et al. 2013"}};
+  static constexpr StepState states[] = {{"momentum_buffer", "momentum_buffer_1"}};
+  static constexpr StepSetting settings[] = {{"momentum", StepNumber::kept, "momentum_buffer_1"},
+                                             {"grad_scale", StepNumber::gradient, "momentum_buffer_1"},
+                                             {"weight_decay", StepNumber::decay, "momentum_buffer_1"},
+                                             {"lr", StepNumber::rate, "param_1"},
+                                             {"nesterov", StepNumber::form, "param_1"}};
+  static constexpr StepUsage step = {"param", "grads", "param_1", states, settings, true};
   static constexpr Arg args[] = {
       {"param", "S*", Role::param},
       {"grads", "T,S*", Role::input},
@@ -29,7 +41,7 @@ struct Sgd {
   };
   static constexpr Example examples[] = {
       {"S=3x7,T=5", "lr=0.1,momentum=0.9,nesterov=true,weight_decay=0.01", "momentum_buffer"},
-      {"S=6,T=3", "lr=0.3,momentum=0.9,dampening=0.4,maximize=true"},
+      {"S=6,T=3", "lr=0.3,momentum=0.9,dampening=0.4,maximize=true,grad_scale=0.3"},
       {"S=4,T=2", "lr=0.1,weight_decay=0.1", "momentum_buffer"}};
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
@@ -45,17 +57,18 @@ struct Sgd {
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes& a) {
     const T lr = constant<T>(a.real("lr")), momentum = constant<T>(a.real("momentum"));
-    const T taken = constant<T>(1 - a.real("dampening")), decay = constant<T>(a.real("weight_decay"));
+    const T taken = complement<T>(a.real("dampening")), decay = constant<T>(a.real("weight_decay"));
+    const TakenGradient<T> gradient(a);
     const bool has_buffer = a.real("momentum") != 0, decays = a.real("weight_decay") != 0;
     std::vector<T> param = state(t, "param"), buffer = state(t, "momentum_buffer");
     const auto grads = t["grads"];
     for (std::int64_t k = 0; k < d.at("T"); ++k) {
       const bool first = k == 0 && !t.has("momentum_buffer");
       for (std::size_t i = 0; i < param.size(); ++i) {
-        T g = a.flag("maximize") ? -grads(k, i) : grads(k, i);
+        T g = gradient(grads(k, i));
         if (decays) g += decay * param[i];
         if (has_buffer) {
-          buffer[i] = first ? g : momentum * buffer[i] + taken * g;
+          buffer[i] = first ? g : stored(momentum * buffer[i] + taken * g);
           g = a.flag("nesterov") ? g + momentum * buffer[i] : buffer[i];
         }
         param[i] -= lr * g;

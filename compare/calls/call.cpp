@@ -259,7 +259,8 @@ std::int64_t Call::first_wrong_index(const CallVariant& variant, const std::vect
   return -1;
 }
 
-std::optional<Call::Compared> Call::compare(const CallVariant& variant, const Arithmetic& how) const {
+std::optional<Call::Compared> Call::compare(const CallVariant& variant, const Arithmetic& how,
+                                            bool as_a_whole) const {
   Compared c;
   c.actual = permuted(result_, variant.permutation);
   try {
@@ -275,7 +276,7 @@ std::optional<Call::Compared> Call::compare(const CallVariant& variant, const Ar
     const Metrics m = measure(c.actual, c.golden, {0, 0, c.allowed});
     c.ratio = m.special_mismatch > 0 ? infinity : m.worst_ratio;
     c.worst_at = worst_element(m);
-    c.scale = scale(variant, c);
+    if (as_a_whole) c.scale = scale(variant, c);
     return c;
   } catch (const Error&) {  // not from these inputs
     return std::nullopt;

@@ -53,7 +53,8 @@ class Call {
     bool within() const { return ratio <= 1 && (!scale || scale->within()); }
   };
   /// Returns nothing if the calls make a tensor of another shape.
-  std::optional<Compared> compare(const CallVariant&, const Arithmetic& = {}) const;
+  /// @param as_a_whole  with Compared::scale
+  std::optional<Compared> compare(const CallVariant&, const Arithmetic& = {}, bool as_a_whole = true) const;
 
   /// Returns other arithmetics that a training framework may use. Products with operands wider than the
   /// result may round them to its dtype first, as autocast does. Products of fp8 operands may end blocks at
@@ -69,6 +70,9 @@ class Call {
   /// in float32 (float64 for a float64 result) and may keep intermediate results in the dtype of the result.
   /// Infinite if NaN or Inf differ; nothing if the calls make a tensor of another shape.
   std::optional<double> ratio(const CallVariant&, const Arithmetic& = {}) const;
+
+  /// Returns the golden values. Throws Error if the calls make nothing of these inputs.
+  std::vector<double> values(const CallVariant& variant) const { return golden_values(variant, {}); }
 
   /// Returns false if the golden values are so far from the recorded ones that only a meaningless bound could
   /// cover them. Costs a small share of ratio().

@@ -27,11 +27,11 @@ bool CallJudge::is_within(const Call::Compared& compared) const {
 
 std::optional<Call::Compared> CallJudge::compare(const Call& call, const CallVariant& variant) {
   work_ += call.work();
-  auto compared = call.compare(variant);
+  auto compared = call.compare(variant, {}, standard_ == Standard::whole);
   if (!compared || is_within(*compared)) return compared;
   for (const Arithmetic& way : call.admissible_arithmetics(variant)) {
     work_ += call.work() * share_of_values;
-    auto other = call.compare(variant, way);
+    auto other = call.compare(variant, way, standard_ == Standard::whole);
     if (other && (is_within(*other) || other->ratio < compared->ratio)) compared = std::move(other);
     if (is_within(*compared)) return compared;
   }
@@ -51,7 +51,7 @@ std::optional<Call::Compared> CallJudge::fit(const Call& call, const CallVariant
   for (Arithmetic way : call.admissible_arithmetics(variant)) {
     way.sums = arithmetic.sums;
     work_ += call.work() * share_of_values;
-    compared = call.compare(variant, way);
+    compared = call.compare(variant, way, standard_ == Standard::whole);
     if (compared && is_within(*compared)) return compared;
   }
   return {};

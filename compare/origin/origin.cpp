@@ -136,10 +136,11 @@ class Origins {
         std::ranges::none_of(inputs_.of_call(i), replicas_differ)) {
       if (std::optional<Decision> judged = judge_call(i)) return *judged;
     }
-    if (const auto right = isolation_ ? isolation_->right_by_flow(i) : std::nullopt; right && !isolation_->is_copy(i))
+    if (const auto right = isolation_ ? isolation_->right_by_flow(i) : std::nullopt) {
+      if (from_ != none && isolation_->is_copy(i) && findings_[from_].verdict == Verdict::exempt && may_exempt(i))
+        return Exemption{findings_[from_].exemption->kind, 0, 0, "it is " + findings_[from_].name};
       return by_itself_right(i, *right);
-    if (from_ != none && isolation_ && isolation_->is_copy(i) && findings_[from_].verdict == Verdict::exempt && may_exempt(i))
-      return Exemption{findings_[from_].exemption->kind, 0, 0, "it is " + findings_[from_].name};
+    }
     if (from_ != none) {
       return Origin{
           Origin::Kind::inherited, nan_,

@@ -23,7 +23,40 @@ inline constexpr Arg adam_args[] = {
     {.name = "max_exp_avg_sq_#", .shape = "S*", .role = Role::output, .terms = "#"},
 };
 
-constexpr std::array<Attribute, 10> adam_attributes(std::string_view decay, std::string_view meaning) {
+inline constexpr StepState adam_states[] = {{"exp_avg", "exp_avg_1"}, {"exp_avg_sq", "exp_avg_sq_1"}};
+
+/// @param shows_decay  the output that weight_decay changes first
+constexpr std::array<StepSetting, 9> adam_settings(std::string_view shows_decay) {
+  return {{{"betas", StepNumber::kept, "exp_avg_1"},
+           {"grad_scale", StepNumber::gradient, "exp_avg_1"},
+           {"betas", StepNumber::kept, "exp_avg_sq_1", 1},
+           {"weight_decay", StepNumber::decay, shows_decay},
+           {"lr", StepNumber::rate, "param_1"},
+           {"bias_correction", StepNumber::correction, "param_1"},
+           {"step", StepNumber::count, "param_1"},
+           {"eps_placement", StepNumber::place, "param_1"},
+           {"eps", StepNumber::epsilon, "param_1"}}};
+}
+
+inline constexpr Seen adam_seen[] = {
+    {"betas", "[0.9, 0.999]", "torch, DeepSeek-V2"},
+    {"betas", "[0.9, 0.95]", "GPT-3, DeepSeek-V3, TeleChat3"},
+    {"betas", "[0.95, 0.95]", "DeepSpeed's examples"},
+    {"betas", "[0.8, 0.95]", "modded-nanogpt"},
+    {"betas", "[0.8, 0.999]", "DeepSpeed's examples"},
+    {"betas", "[0.9, 0.98]", "arXiv:1706.03762 sec. 5.3"},
+    {"betas", "[0.5, 0.999]", "arXiv:1511.06434"},
+    {"bias_correction", "false", "mindspore.nn.AdamWeightDecay"},
+    {"eps_placement", "\"hat\"", "TensorFlow, MindSpore, ONNX"},
+    {"eps_placement", "\"inside\"", "optax's eps_root"},
+    {"eps", "1e-6", "mindspore.nn.AdamWeightDecay, BERT"},
+    {"eps", "1e-15", "torchtitan, arXiv:2309.14322"},
+    {"eps", "1e-5", "Llama 1 and 2"},
+    {"eps", "1e-10", "modded-nanogpt"},
+    {"eps", "1e-7", "TensorFlow"},
+};
+
+constexpr std::array<Attribute, 11> adam_attributes(std::string_view decay, std::string_view meaning) {
   return {{{"steps", "null", "how many steps; null: as many as grads has"},
            {"lr", "1e-3", "learning rate"},
            {"betas", "[0.9, 0.999]", "decay of the two moments"},
@@ -31,6 +64,7 @@ constexpr std::array<Attribute, 10> adam_attributes(std::string_view decay, std:
            {"weight_decay", decay, meaning},
            {"amsgrad", "false", "divide by the largest second moment so far"},
            {"maximize", "false", "ascend: the gradients change sign"},
+           grad_scale,
            {"step", "0", "steps taken before"},
            {"bias_correction", "true", "divide the moments by 1 - beta^t"},
            {"eps_placement", "\"outside\"",
@@ -38,10 +72,19 @@ constexpr std::array<Attribute, 10> adam_attributes(std::string_view decay, std:
             "eps_root; hat: (sqrt(v) + eps) / sqrt(1 - b2^t), as TensorFlow, MindSpore and ONNX"}}};
 }
 
-// 1 - beta^t. Written out, the subtraction would cancel: the power is 0.999 at first.
+// 1 - beta^t. Written out, the subtraction would cancel: the power is 0.999 at first. Kernels that compute it
+// in their own format (apex's multi_tensor_adam.cu) lose by that: t roundings of beta, two units of the
+// power's function.
 template <class T>
 T bias_correction(double beta, std::int64_t t) {
-  return host_scalar<T>(Truth(1) - pow(Truth(beta), Truth(static_cast<double>(t))));
+  const auto steps = static_cast<double>(t);
+  const T value = host_scalar<T>(Truth(1) - pow(Truth(beta), Truth(steps)));
+  if constexpr (std::is_same_v<T, Bound>) {
+    if (ErrorScope::current().own) return value;
+    const double of_power = std::pow(beta, steps) * (steps + 2) * ErrorScope::current().unit_roundoff;
+    return {value.value, value.error + of_power};
+  }
+  return value;
 }
 
 /// @param decoupled  param loses lr weight_decay of itself (AdamW); else the gradient gains weight_decay
@@ -50,10 +93,11 @@ template <class T>
 void adam_forward(Tensors<T>& t, const Dims& d, const Attributes& a, bool decoupled) {
   const double beta1 = a.list("betas")[0], beta2 = a.list("betas")[1];
   const T b1 = constant<T>(beta1), b2 = constant<T>(beta2);
-  const T rest1 = constant<T>(1 - beta1), rest2 = constant<T>(1 - beta2);
-  const bool maximize = a.flag("maximize"), amsgrad = a.flag("amsgrad"), correct = a.flag("bias_correction");
+  const T rest1 = complement<T>(beta1), rest2 = complement<T>(beta2);
+  const bool amsgrad = a.flag("amsgrad"), correct = a.flag("bias_correction");
   const bool inside = a.text("eps_placement") == "inside", hat = a.text("eps_placement") == "hat";
   const T lr = constant<T>(a.real("lr")), eps = constant<T>(a.real("eps"));
+  const TakenGradient<T> taken(a);
   const T decay = constant<T>(a.real("weight_decay"));
   const T keep = T(1) - lr * decay;
   std::vector<T> param = state(t, "param"), m = state(t, "exp_avg"), v = state(t, "exp_avg_sq"),
@@ -70,10 +114,10 @@ void adam_forward(Tensors<T>& t, const Dims& d, const Attributes& a, bool decoup
       return correct && hat ? outside / sqrt(correction2) : outside;
     };
     for (std::size_t i = 0; i < param.size(); ++i) {
-      T g = maximize ? -grads(k, i) : grads(k, i);
+      T g = taken(grads(k, i));
       if (!decoupled) g += decay * param[i];
-      m[i] = b1 * m[i] + rest1 * g;
-      v[i] = b2 * v[i] + rest2 * (g * g);
+      m[i] = stored(b1 * m[i] + rest1 * g);
+      v[i] = stored(b2 * v[i] + rest2 * (g * g));
       if (amsgrad) v_max[i] = maximum(v_max[i], v[i]);
       const T kept = decoupled ? param[i] * keep : param[i];
       const T first = correct ? m[i] / correction1 : m[i];

@@ -20,6 +20,29 @@ std::vector<T> state(Tensors<T>& t, std::string_view name) {
   return t.has(name) ? t.slot(name).values : std::vector<T>(t.slot("param").values.size(), T(0));
 }
 
+/// The attribute `grad_scale`: clipping and unscaling, which fused optimizers leave to the step (grad_scale
+/// of torch.optim's fused ones, scale of apex, combined_scale of DeepSpeed).
+inline constexpr Attribute grad_scale = {"grad_scale", "1", "times the gradients: clipping, no loss scale"};
+
+/// The gradient that a step takes: of one sign or the other, scaled, which may be stored.
+template <class T>
+class TakenGradient {
+ public:
+  // Kernels divide by the norm to have it: max_norm / (norm + eps) has a rounding of its own.
+  explicit TakenGradient(const Attributes& a)
+      : scale_(constant<T>(a.real(grad_scale.name)) / T(1)),
+        scales_(a.real(grad_scale.name) != 1),
+        maximize_(a.flag("maximize")) {}
+  T operator()(const T& recorded) const {
+    const T g = maximize_ ? -recorded : recorded;
+    return scales_ ? stored(scale_ * g) : g;
+  }
+
+ private:
+  T scale_;
+  bool scales_, maximize_;
+};
+
 /// 1 - x as kernels have it that hold x in their own format: wrong by the rounding of x.
 template <class T>
 T complement(double x) {

@@ -84,6 +84,40 @@ struct SameAxis {
   std::string_view letter, same;
 };
 
+/// A state of an optimizer: the input that it was before a step, the output that it is after the first.
+struct StepState {
+  std::string_view before, after;
+};
+
+/// What a number of an optimizer's step does: by this a wrong one is named.
+enum class StepNumber : std::uint8_t {
+  rate,        ///< the length of the step
+  kept,        ///< what a state keeps of itself
+  gradient,    ///< multiplies the gradient
+  decay,       ///< takes from the parameter
+  epsilon,     ///< keeps a divisor from 0
+  correction,  ///< of states that begin at 0
+  count,       ///< steps taken before, for the correction
+  place,       ///< where the epsilon stands
+  form         ///< another rule
+};
+
+/// An attribute of a step, and the output of its first step that shows it.
+struct StepSetting {
+  std::string_view attribute;
+  StepNumber is;
+  std::string_view shows_in;
+  std::size_t at = 0;  ///< of a list of numbers, which
+};
+
+/// How an optimizer steps a parameter. Recorders name states as its inputs, "weight.exp_avg" (dumps).
+struct StepUsage {
+  std::string_view parameter, gradient, updated;  ///< two inputs and an output
+  std::span<const StepState> states = {};
+  std::span<const StepSetting> settings = {};
+  bool stateless = false;  ///< with the defaults it has no states
+};
+
 /// Op::dims_in_result: a dimension that the result does not have, or not as a whole.
 inline constexpr std::int64_t not_in_result = -1;
 
@@ -125,6 +159,8 @@ struct Usage {
   Shares takes_shares;
   /// Inputs that are cut along a dimension which a result does not have make shares of it.
   bool makes_shares;
+
+  const StepUsage* step;  ///< of an optimizer; else null
 };
 
 template <class Op>
@@ -150,6 +186,7 @@ constexpr Usage usage_of() {
   if constexpr (requires { &Op::dims_in_result; }) u.dims_in_result = &Op::dims_in_result;
   if constexpr (requires { Op::takes_shares; }) u.takes_shares = Op::takes_shares;
   if constexpr (requires { Op::makes_shares; }) u.makes_shares = Op::makes_shares;
+  if constexpr (requires { Op::step; }) u.step = &Op::step;
   return u;
 }
 

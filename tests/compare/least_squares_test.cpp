@@ -1,4 +1,4 @@
-#include "assay/compare/causes/optimizer/least_squares.h"
+#include "assay/compare/causes/values/least_squares.h"
 
 #include <gtest/gtest.h>
 

@@ -6,69 +6,69 @@
 #include <cmath>
 #include <set>
 #include <string>
-#include <utility>
 
-#include "assay/compare/causes/optimizer/least_squares.h"
 #include "assay/compare/causes/values/factor_names.h"
+#include "assay/compare/causes/values/least_squares.h"
 
 namespace assay {
 namespace {
 
-// Coefficients that were fitted: adam_rule.cpp, a few roundings each and 1 - beta.
-double error_of_clip(const ReferenceRule& r, double u) {
-  return 16 * u + error_of_rest(r.rule.beta1, u);
-}
+using Group = std::vector<ClipFault>;  // of one coefficient
 
 class Clips {
  public:
-  Clips(const std::vector<ClipFault>& faults, const ReferenceRule& r, const ClipOfStep& s)
-      : faults_(faults), r_(r), s_(s), error_(error_of_clip(r, s.u)) {}
-
-  void explain() {
-    std::vector<std::vector<ClipFault>> groups;  // of one coefficient
-    for (const ClipFault& f : faults_) {
-      const auto same = std::ranges::find_if(groups, [&](const auto& g) {
-        return std::abs(*g.front().fault->value - *f.fault->value) <= 2 * error_ * std::abs(*f.fault->value);
+  Clips(const std::vector<ClipFault>& faults, const ClipLimit& limit, const ClipOfStep& s)
+      : faults_(faults), limit_(limit), s_(s) {
+    for (const ClipFault& f : faults) {
+      const auto same = std::ranges::find_if(groups_, [&](const Group& g) {
+        return is_near(*g.front().fault->value, *f.fault->value, g.front().error + f.error);
       });
-      if (same != groups.end())
+      if (same != groups_.end())
         same->push_back(f);
       else
-        groups.push_back({f});
+        groups_.push_back({f});
     }
-    if (by_own_norms(groups)) return;
-    for (const auto& group : groups) {
-      const auto [key, text] = cause_of(group);
+  }
+
+  void explain() {
+    if (by_own_norms()) return;
+    for (const Group& group : groups_) {
+      StepFault said = *group.front().fault;
+      error_ = std::ranges::min(group, {}, &ClipFault::error).error;
+      name(said);
       for (const ClipFault& f : group) {
-        f.fault->key = key;
-        f.fault->text = text;
+        f.fault->cause = said.cause;
+        f.fault->key = said.key;
+        f.fault->text = said.text;
+        f.fault->value = said.value;
+        f.fault->reference = said.reference;
+        f.fault->evidence = said.evidence;
       }
     }
   }
 
  private:
-  using KeyAndText = std::pair<std::string, std::string>;
-
-  static std::set<std::string> names(const std::vector<ClipFault>& group) {
+  static bool is_near(double a, double b, double relative) {
+    return std::abs(a - b) <= relative * std::max(std::abs(a), std::abs(b));
+  }
+  static std::set<std::string> names(const Group& group) {
     std::set<std::string> all;
     for (const ClipFault& f : group) all.insert(f.name);
     return all;
   }
 
-  bool has_limit() const { return r_.max_norm > 0 && std::isfinite(r_.max_norm); }
-  double norm_behind(double clip) const { return r_.max_norm / clip - r_.clip_epsilon; }
-
   // Several coefficients, each of which is that of the gradients that have it.
-  bool by_own_norms(const std::vector<std::vector<ClipFault>>& groups) const {
-    if (!has_limit()) return false;
+  bool by_own_norms() const {
+    if (!limit_.is_finite()) return false;
     std::string list;
-    for (const auto& group : groups) {
-      const double own = s_.squares.norm_of(names(group)), error = s_.squares.error(s_.u) + error_;
-      const double clip = std::min(1.0, r_.max_norm / (own + r_.clip_epsilon));
+    constexpr std::ptrdiff_t most = 3;  // that are listed
+    for (const Group& group : groups_) {
+      const double own = std::sqrt(s_.squares.square_of(names(group)));
+      const double error = s_.squares.error(s_.arithmetic) + group.front().error;
       if (names(group).size() == s_.squares.by_parameter.size() ||
-          std::abs(clip - *group.front().fault->value) > error * clip)
+          !is_near(std::min(1.0, limit_.of(own)), *group.front().fault->value, error))
         return false;
-      constexpr std::size_t most = 3;
-      if (&group - groups.data() < static_cast<std::ptrdiff_t>(most))
+      if (&group - groups_.data() < most)
         list += fmt::format("{}{:.6g} of {}", list.empty() ? "" : ", ", own,
                             describe_parameters(names(group), s_.squares.parameters));
     }
@@ -76,58 +76,77 @@ class Clips {
       f.fault->key = "clip by own norms";
       f.fault->text =
           fmt::format("gradients are clipped by the norms of groups, not by that of all, {:.6g}: {}{}",
-                      s_.norm, list, groups.size() > 3 ? ", .." : "");
+                      s_.norm, list, static_cast<std::ptrdiff_t>(groups_.size()) > most ? ", .." : "");
     }
     return true;
   }
 
-  KeyAndText cause_of(const std::vector<ClipFault>& group) const {
-    const double clip = *group.front().fault->value;
+  // The norm is named before what it does.
+  void name(StepFault& f) const {
+    const double clip = *f.value;
     const std::string used = fmt::format("gradients are multiplied by {:.6g}, not by {:.6g}", clip, s_.right);
-    const auto is = [&](double value) { return std::abs(clip - value) <= error_ * std::abs(value); };
-    if (is(1)) return {"clip none", used + ": they are not clipped"};
-    if (has_limit() && clip > 1 && is(r_.max_norm / (s_.norm + r_.clip_epsilon)))
-      return {"clip up", used + fmt::format(": max_norm {:.4g} / norm {:.6g}, though the norm is below it",
-                                            r_.max_norm, s_.norm)};
-    const double limit = clip * (s_.norm + r_.clip_epsilon);
+    const auto say = [&](std::string key, std::string text) {
+      f.key = std::move(key);
+      f.text = std::move(text);
+    };
+    if (clip == 0) return say("clip 0", used + ": clipped by a norm that is infinite");
+    if (is_near(clip, 1, error_)) return say("clip none", used + ": they are not clipped");
+    const std::string below = fmt::format(" / norm {:.6g}, though the norm is below it", s_.norm);
+    if (limit_.is_finite() && clip > 1 && is_near(clip, limit_.of(s_.norm), error_ + s_.norm_error))
+      return say("clip up", used + fmt::format(": max_norm {:.4g}{}", limit_.max_norm, below));
     // Half the max_norm is a setting rather than all gradients counted four times.
-    const double two_digits = std::stod(fmt::format("{:.2g}", limit));
-    const bool is_setting = std::abs(two_digits - limit) <= 2 * error_ * limit;
-    if (has_limit() && !is_setting) {
-      const double norm = norm_behind(clip);
-      const auto why = explain_norm(s_.squares, norm, error_ + s_.squares.error(s_.u), s_.sizes);
-      if (why)
-        return {"clip by " + *why,
-                used + fmt::format(": the norm behind it is {:.6g}, not {:.6g}: {}", norm, s_.norm, *why)};
+    std::optional<double> setting;
+    for (const double epsilon : {limit_.epsilon, clip_epsilon - limit_.epsilon}) {
+      const double behind = clip * (s_.norm + epsilon);
+      if (!setting) setting = short_number({behind, 0}, (error_ + s_.norm_error) * std::abs(behind));
     }
-    if (const auto brief = short_number({limit, 0}, 2 * error_ * limit)) {
-      const std::string key = fmt::format("max_norm {:.4g}", *brief);
-      if (clip > 1)
-        return {key, used + fmt::format(": max_norm {:.4g} / norm {:.6g}, though the norm is below it",
-                                        *brief, s_.norm)};
-      return {key,
-              used + fmt::format(": max_norm is {:.4g}{}", *brief,
-                                 has_limit() ? fmt::format(", the reference's {:.4g}", r_.max_norm) : "")};
+    const bool is_brief = setting && fmt::format("{:.2g}", *setting) == fmt::format("{:.6g}", *setting);
+    if (limit_.is_finite() && !is_brief && name_norm(f)) return;
+    if (setting) {
+      const std::string key = fmt::format("max_norm {:.4g}", *setting);
+      if (clip > 1) return say(key, used + fmt::format(": max_norm {:.4g}{}", *setting, below));
+      return say(key, used + fmt::format(": max_norm is {:.4g}{}", *setting,
+                                         limit_.is_finite()
+                                             ? fmt::format(", the reference's {:.4g}", limit_.max_norm)
+                                             : ""));
     }
     const double ratio = clip / s_.right;
-    for (const NamedFactor& n : factor_names(s_.sizes)) {
-      if (std::abs(n.value - ratio) <= error_ * n.value)
-        return {fmt::format("clip x {:.6g}", n.value),
-                used + fmt::format(", {}", describe_factor(n.value, factor_names(s_.sizes)))};
+    const std::vector<NamedFactor> factors = factor_names(s_.sizes);
+    for (const NamedFactor& n : factors) {
+      if (is_near(n.value, ratio, error_))
+        return say(fmt::format("clip x {:.6g}", n.value), used + ", " + describe_factor(n.value, factors));
     }
-    return {fmt::format("clip x {:.4g}", ratio), used};
+    say(fmt::format("clip x {:.4g}", ratio), used);
+  }
+
+  bool name_norm(StepFault& f) const {
+    const double norm = limit_.max_norm / *f.value - limit_.epsilon;
+    const auto why = explain_norm(s_.squares, norm, error_ + s_.squares.error(s_.arithmetic), s_.sizes);
+    if (!why) return false;
+    f.key = "norm " + why->text;
+    f.text = fmt::format(
+        "gradients are clipped by the norm {:.6g}, where that of the recorded gradients is {:.6g}: {}", norm,
+        s_.norm, why->text);
+    f.evidence = why->evidence;
+    // A norm that was recorded and is right was not the one that was used.
+    if (s_.has_recorded_norm) return true;
+    f.cause = Cause::norm;
+    f.value = norm;
+    f.reference = s_.norm;
+    return true;
   }
 
   const std::vector<ClipFault>& faults_;
-  const ReferenceRule& r_;
+  const ClipLimit& limit_;
   const ClipOfStep& s_;
-  double error_;
+  std::vector<Group> groups_;
+  double error_ = 0;
 };
 
 }  // namespace
 
-void explain_clip(const std::vector<ClipFault>& faults, const ReferenceRule& rule, const ClipOfStep& step) {
-  if (!faults.empty()) Clips(faults, rule, step).explain();
+void explain_clip(const std::vector<ClipFault>& faults, const ClipLimit& limit, const ClipOfStep& step) {
+  if (!faults.empty()) Clips(faults, limit, step).explain();
 }
 
 }  // namespace assay

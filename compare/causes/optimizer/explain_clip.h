@@ -6,17 +6,18 @@
 
 #include "assay/compare/causes/optimizer/gradient_norm.h"
 #include "assay/compare/causes/optimizer/reference_rule.h"
-#include "assay/compare/causes/optimizer/step_faults.h"
+#include "assay/compare/causes/optimizer/step_mistakes.h"
 
 namespace assay {
 
 /// One step of the actual side.
 struct ClipOfStep {
-  std::int64_t step;
-  double norm;   ///< the recorded norm, or that of the recorded gradients
-  double right;  ///< the right coefficient
+  double norm;             ///< the recorded norm, or that of the recorded gradients
+  double norm_error;       ///< relative
+  bool has_recorded_norm;  ///< which is right, or a fault of its own
+  double right;            ///< the right coefficient
   const GradientSquares& squares;
-  double u;
+  DType arithmetic;
   std::span<const KnownSize> sizes;
 };
 
@@ -24,9 +25,10 @@ struct ClipOfStep {
 struct ClipFault {
   std::string name;
   StepFault* fault;
+  double error;  ///< of the coefficient, relative
 };
 
 /// Explains the norm behind coefficients that differ from min(1, max_norm / (norm + 1e-6)) of the reference.
-void explain_clip(const std::vector<ClipFault>&, const ReferenceRule&, const ClipOfStep&);
+void explain_clip(const std::vector<ClipFault>&, const ClipLimit&, const ClipOfStep&);
 
 }  // namespace assay

@@ -7,20 +7,11 @@
 
 #include "assay/compare/causes/values/elements.h"
 #include "assay/compare/causes/values/factor_names.h"
+#include "assay/dumps/layout/layout.h"
 #include "assay/golden/evidence.h"
 
 namespace assay {
 namespace {
-
-bool is_within(double value, double target, double slack) {
-  return std::abs(value - target) <= slack;
-}
-
-// Blocks in the order of a pipeline's stages, each with its squares.
-struct Stages {
-  std::vector<std::string> names;
-  std::vector<double> squares;
-};
 
 std::string layer_prefix(const std::string& name) {
   const std::size_t at = name.find("layers.");
@@ -28,6 +19,131 @@ std::string layer_prefix(const std::string& name) {
   const std::size_t begin = at + std::string("layers.").size();
   return name.substr(0, std::min(name.find('.', begin), name.size()));
 }
+
+// The pieces of one parameter that the first ranks of an axis hold, each once.
+void add_pieces(GradientSquares& found, const ReducedGradient& g, const Dump& dump) {
+  for (std::size_t axis = 0; axis < dump.mesh.dims.size(); ++axis) {
+    std::set<Box> seen;
+    for (const std::size_t i : g.records) {
+      const Record& r = dump.records[i];
+      const bool is_cut = axis < r.placements.size() && r.placements[axis].kind == Placement::Kind::shard;
+      if (!is_cut || r.mesh_coordinate.size() <= axis || r.mesh_coordinate[axis] != 0) continue;
+      if (!seen.insert(box_of(r, dump.mesh)).second) continue;
+      const TensorSource piece = dump.source(i);
+      double& sum = found.of_first[dump.mesh.dims[axis]][g.name];
+      for_each_element({&piece}, [&](std::int64_t, const double* x) { sum += x[0] * x[0]; });
+    }
+  }
+}
+
+// Squares of norms that a program may have made instead, the likeliest first.
+class Reasons {
+ public:
+  Reasons(const GradientSquares& s, double norm, double error, std::span<const KnownSize> sizes)
+      : s_(s), sizes_(sizes), names_(factor_names(sizes)), wanted_(norm * norm), slack_(2 * error * wanted_) {
+    for (const auto& [name, square] : s.by_parameter) total_ += square;
+    groups_ = parameter_groups(s.parameters);
+    for (const NamedShape& p : s.parameters) groups_.push_back({p.name, {p.name}});
+  }
+
+  std::optional<NormReason> find() {
+    whole();
+    if (!found_) counted();
+    if (!found_) of_first_ranks();
+    if (!found_) of_layers();
+    return found_;
+  }
+
+ private:
+  void take(double square, const std::string& text) {
+    ++tried_;
+    if (found_ || !(std::abs(square - wanted_) <= slack_)) return;
+    const double evidence = std::log2(std::abs(wanted_ - total_) / slack_) - std::log2(tried_);
+    if (evidence > 0) found_ = NormReason{text, evidence};
+  }
+
+  // Another function of all gradients, or all of them some number of times.
+  void whole() {
+    take(total_ * total_, "it is the square of the norm, without the root");
+    take(s_.peak * s_.peak, "it is the largest magnitude, not the root of the sum of squares");
+    take(s_.magnitudes * s_.magnitudes, "it is the sum of magnitudes, not the root of the sum of squares");
+    for (const KnownSize& size : sizes_) {
+      const auto k = static_cast<double>(size.size);
+      if (k < 2 || counts().contains(k * k)) continue;
+      take(k * k * total_,
+           fmt::format("it is of gradients before they are divided by {}", describe_factor(k, names_)));
+      take(total_ / (k * k),
+           fmt::format("gradients are divided by {} once more in it", describe_factor(k, names_)));
+    }
+    for (const double k : counts()) {
+      const std::string named = describe_factor(k, names_);
+      take(k * total_,
+           fmt::format("sqrt({0:g}) times the norm: every gradient is counted {1} times", k, named));
+      take(total_ / k,
+           fmt::format("1/sqrt({0:g}) of the norm: a part of every gradient, or 1/{1} of its square", k,
+                       named));
+    }
+  }
+
+  // How often ranks may count a gradient: once for each rank of an axis, or of several.
+  std::set<double> counts() const {
+    std::set<double> all = {2, 3, 4, 8, 16};
+    for (const KnownSize& size : sizes_) {
+      if (size.size > 1) all.insert(static_cast<double>(size.size));
+    }
+    return all;
+  }
+
+  void counted() {
+    for (const ParameterGroup& g : groups_) {
+      const double own = s_.square_of(g.members);
+      if (!(own > slack_)) continue;
+      take(total_ - own, fmt::format("without {}", g.text));
+      for (const double k : counts())
+        take(total_ + (k - 1) * own, fmt::format("{} counted {} times", g.text, describe_factor(k, names_)));
+      take(own, fmt::format("of {} only", g.text));
+    }
+  }
+
+  void of_first_ranks() {
+    std::set<std::string> every;
+    for (const NamedShape& p : s_.parameters) every.insert(p.name);
+    groups_.insert(groups_.begin(), {"every gradient", every});
+    for (const auto& [axis, squares] : s_.of_first) {
+      for (const ParameterGroup& g : groups_) {
+        double missing = 0;
+        for (const auto& [name, first] : squares)
+          missing += g.members.contains(name) ? s_.by_parameter.at(name) - first : 0;
+        if (missing > 0)
+          take(total_ - missing, fmt::format("of {} the part of the first {} rank only", g.text, axis));
+      }
+    }
+  }
+
+  // Layers that follow each other: a stage of a pipeline.
+  void of_layers() {
+    std::vector<std::pair<std::string, double>> layers;
+    for (const NamedShape& p : s_.parameters) {
+      const std::string layer = layer_prefix(p.name);
+      if (layers.empty() || layers.back().first != layer) layers.emplace_back(layer, 0);
+      layers.back().second += s_.by_parameter.at(p.name);
+    }
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      double sum = 0;
+      for (std::size_t k = i; k < layers.size(); ++k) {
+        sum += layers[k].second;
+        take(sum, fmt::format("of {} to {} only", layers[i].first, layers[k].first));
+      }
+    }
+  }
+
+  const GradientSquares& s_;
+  std::span<const KnownSize> sizes_;
+  std::vector<NamedFactor> names_;
+  std::vector<ParameterGroup> groups_;
+  double wanted_, slack_, total_ = 0, tried_ = 0;
+  std::optional<NormReason> found_;
+};
 
 }  // namespace
 
@@ -37,91 +153,44 @@ double GradientSquares::norm() const {
   return std::sqrt(sum);
 }
 
-double GradientSquares::norm_of(const std::set<std::string>& names) const {
+double GradientSquares::square_of(const std::set<std::string>& names) const {
   double sum = 0;
   for (const std::string& name : names) {
     const auto at = by_parameter.find(name);
     if (at != by_parameter.end()) sum += at->second;
   }
-  return std::sqrt(sum);
+  return sum;
 }
 
-// Errors of sums grow with the root of the number of terms (Higham & Mary 2019, doi:10.1137/18M1226312).
-// The root halves them.
-double GradientSquares::error(double u) const {
-  return improbable * u *
-         (std::sqrt(static_cast<double>(largest)) + std::sqrt(static_cast<double>(by_parameter.size())) + 2) /
-         2;
+// Errors of sums grow with the root of the number of terms (Higham & Mary 2019, doi:10.1137/18M1226312); a
+// square and the root are rounded once each. The root halves all errors before it.
+double GradientSquares::error(DType arithmetic) const {
+  const double sums =
+      std::sqrt(static_cast<double>(largest)) + std::sqrt(static_cast<double>(by_parameter.size())) + 2;
+  return improbable * unit_roundoff(arithmetic) * sums / 2;
 }
 
-GradientSquares gradient_squares(const std::vector<ReducedGradient>& gradients, bool is_actual) {
+GradientSquares gradient_squares(const std::vector<ReducedGradient>& gradients, bool is_actual,
+                                 const Dump& actual) {
   GradientSquares found;
   for (const ReducedGradient& g : gradients) {
     double sum = 0;
-    for_each_element({is_actual ? &g.actual : &g.reference},
-                     [&](std::int64_t, const double* x) { sum += x[0] * x[0]; });
+    for_each_element({is_actual ? &g.actual : &g.reference}, [&](std::int64_t, const double* x) {
+      sum += x[0] * x[0];
+      found.magnitudes += std::abs(x[0]);
+      found.peak = std::max(found.peak, std::abs(x[0]));
+    });
     found.by_parameter[g.name] = sum;
     found.parameters.push_back({g.name, g.shape});
     found.largest = std::max(found.largest, g.actual.size());
+    if (is_actual) add_pieces(found, g, actual);
   }
   return found;
 }
 
-std::optional<std::string> explain_norm(const GradientSquares& squares, double norm, double error,
-                                        std::span<const KnownSize> sizes) {
-  const double right = squares.norm();
-  const double total = right * right, wanted = norm * norm;
-  const double slack = 2 * error * wanted;  // of the square
-  const std::vector<NamedFactor> names = factor_names(sizes);
-  // The whole sum, some number of times.
-  std::vector<double> counts = {2, 3, 4, 8, 16};
-  for (const KnownSize& s : sizes) counts.push_back(static_cast<double>(s.size));
-  std::ranges::sort(counts);
-  counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
-  for (const double k : counts) {
-    if (k < 2) continue;
-    const std::string named = describe_factor(k, names);
-    if (is_within(wanted, k * total, slack))
-      return fmt::format("sqrt({0:g}) times the norm: every gradient is counted {1} times", k, named);
-    if (is_within(wanted, total / k, slack))
-      return fmt::format("1/sqrt({0:g}) of the norm: a part of every gradient, or 1/{1} of its square", k,
-                         named);
-  }
-  // A group or a single parameter, some number of times. How often must show well beside the error.
-  constexpr double shows = 0.02;
-  std::vector<ParameterGroup> groups = parameter_groups(squares.parameters);
-  for (const NamedShape& p : squares.parameters) groups.push_back({p.name, {p.name}});
-  counts.insert(counts.begin(), 0);
-  for (const ParameterGroup& g : groups) {
-    const double own = std::pow(squares.norm_of(g.members), 2);
-    if (!(own > 0) || slack / own > shows) continue;
-    const double times = 1 + (wanted - total) / own;
-    for (const double k : counts) {
-      if (k == 1 || !is_within(times, k, slack / own)) continue;
-      if (k == 0) return fmt::format("without {}", g.text);
-      return fmt::format("{} counted {} times", g.text, describe_factor(k, names));
-    }
-    if (is_within(wanted, own, slack)) return fmt::format("of {} only", g.text);
-  }
-  // Some layers that follow each other: a stage of a pipeline.
-  Stages stages;
-  for (const NamedShape& p : squares.parameters) {
-    const std::string layer = layer_prefix(p.name);
-    if (stages.names.empty() || stages.names.back() != layer) {
-      stages.names.push_back(layer);
-      stages.squares.push_back(0);
-    }
-    stages.squares.back() += squares.by_parameter.at(p.name);
-  }
-  for (std::size_t i = 0; i < stages.names.size(); ++i) {
-    double sum = 0;
-    for (std::size_t k = i; k < stages.names.size(); ++k) {
-      sum += stages.squares[k];
-      if (is_within(wanted, sum, slack))
-        return fmt::format("of {} to {} only", stages.names[i], stages.names[k]);
-    }
-  }
-  return {};
+std::optional<NormReason> explain_norm(const GradientSquares& squares, double norm, double error,
+                                       std::span<const KnownSize> sizes) {
+  return Reasons(squares, norm, error, sizes).find();
 }
 
 }  // namespace assay

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "assay/compare/causes/optimizer/parameter_groups.h"
 #include "assay/compare/causes/optimizer/parameter_steps.h"
+#include "assay/compare/causes/values/parameter_groups.h"
 #include "assay/compare/result/diagnosis.h"
 
 namespace assay {
@@ -16,22 +16,28 @@ namespace assay {
 /// The norm of all recorded gradients of a step.
 struct GradientSquares {
   std::map<std::string, double> by_parameter;  ///< sums of squares
+  /// By axis of the mesh and parameter that is cut along it: of the pieces of the axis' first ranks.
+  std::map<std::string, std::map<std::string, double>> of_first;
   std::vector<NamedShape> parameters;
-  std::int64_t largest = 0;  ///< elements of one parameter
+  std::int64_t largest = 0;         ///< elements of one parameter
+  double magnitudes = 0, peak = 0;  ///< the sum of all, and the largest
 
   double norm() const;
-  double norm_of(const std::set<std::string>&) const;
+  double square_of(const std::set<std::string>&) const;
   /// The relative rounding error of the norm in a program: its sums over the elements of a parameter and over
   /// parameters.
-  double error(double u) const;
+  double error(DType arithmetic) const;
 };
-GradientSquares gradient_squares(const std::vector<ReducedGradient>&, bool is_actual);
+GradientSquares gradient_squares(const std::vector<ReducedGradient>&, bool is_actual, const Dump&);
 
-/// Names the gradients that a wrong norm counts more than once or not at all: "the experts 2 times (2 = tp)",
-/// "sqrt(2) times the norm", "without lm_head.weight", "of the layers .. only". Returns nothing if no such
-/// sum has this norm.
+/// What a wrong norm is: "the experts counted 2 times (2 = tp)", "without lm_head.weight", "of the layers ..
+/// only", "the norm's square".
+struct NormReason {
+  std::string text;
+  double evidence = 0;  ///< bits beyond those by which one of as many as were tried fits by accident
+};
 /// @param error  the relative error of `norm`
-std::optional<std::string> explain_norm(const GradientSquares&, double norm, double error,
-                                        std::span<const KnownSize>);
+std::optional<NormReason> explain_norm(const GradientSquares&, double norm, double error,
+                                       std::span<const KnownSize>);
 
 }  // namespace assay

@@ -6,14 +6,10 @@
 #include <cmath>
 #include <set>
 
-#include "assay/compare/causes/optimizer/agree.h"
+#include "assay/compare/causes/known_sizes.h"
 #include "assay/compare/causes/optimizer/explain_clip.h"
-#include "assay/compare/causes/optimizer/gradient_norm.h"
-#include "assay/compare/causes/optimizer/least_squares.h"
-#include "assay/compare/causes/optimizer/moment_fit.h"
 #include "assay/compare/causes/optimizer/other_gradients.h"
-#include "assay/compare/causes/optimizer/reference_rule.h"
-#include "assay/compare/causes/optimizer/step_faults.h"
+#include "assay/compare/causes/optimizer/step_mistakes.h"
 #include "assay/compare/result/trouble.h"
 
 namespace assay {
@@ -27,28 +23,36 @@ bool differs(const Finding& f) {
 // What is known of a step as a whole.
 struct WholeStep {
   GradientSquares squares;
-  double norm = 0, clip = 1;
+  KnownNorm norm;
+  bool has_recorded_norm = false;
+  DType arithmetic = DType::float32;
+  double clip = 1;
 };
 
 class Faults {
  public:
   Faults(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides)
-      : findings_(findings), sides_(sides), recorded_(recorded_steps(findings, pairs, sides)) {
-    for (const Dump* dump : {&sides.actual, &sides.reference}) {
-      for (std::size_t m = 0; m < dump->mesh.dims.size() && m < dump->mesh.shape.size(); ++m)
-        sizes_.push_back({dump->mesh.dims[m], dump->mesh.shape[m]});
-    }
-  }
+      : findings_(findings),
+        sides_(sides),
+        recorded_(recorded_steps(findings, pairs, sides)),
+        sizes_(known_sizes(sides)) {}
 
   StepOrigins find() {
-    const auto rule = reference_rule(recorded_);
-    if (!rule) return {};
-    rule_ = *rule;
+    if (recorded_.steps.empty()) return {};
+    rules_ = reference_rules(recorded_, reference_norms());
+    if (rules_.of.empty()) return {};
+    // The largest say most.
+    std::ranges::stable_sort(recorded_.steps, {}, [](const ParameterStep& s) {
+      return std::pair(s.step, -element_count(s.shape));
+    });
+    StepMistakes mistakes;
     for (const ParameterStep& s : recorded_.steps) {
       if (!whole_.contains(s.step)) begin_step(s.step);
-      judged_.push_back(judge_step(s, rule_, whole_.at(s.step).clip, other_gradients(s, recorded_, sides_)));
+      judged_.emplace_back();
+      const StepRule* rule = rules_.find(s);
+      if (rule == nullptr || !s.differs) continue;
+      judged_.back() = mistakes.judge(s, right_rule(s, *rule), *rule, other_gradients(s, recorded_, sides_));
     }
-    agree(recorded_, rule_, judged_);
     for (const auto& [step, whole] : whole_) explain_clips(step, whole);
     collect();
     report();
@@ -57,76 +61,120 @@ class Faults {
   }
 
  private:
+  std::map<std::int64_t, KnownNorm> reference_norms() const {
+    std::map<std::int64_t, KnownNorm> norms;
+    for (const auto& [step, gradients] : recorded_.gradients) {
+      const auto scalar = recorded_.grad_norms.find(step);
+      if (scalar != recorded_.grad_norms.end()) {
+        norms[step] = {scalar->second.reference, 0};
+        continue;
+      }
+      const GradientSquares squares = gradient_squares(gradients, false, sides_.actual);
+      norms[step] = {squares.norm(), squares.error(first_of(step).reference.arithmetic)};
+    }
+    return norms;
+  }
+
+  const ParameterStep& first_of(std::int64_t step) const {
+    const auto at = std::ranges::find(recorded_.steps, step, &ParameterStep::step);
+    return at == recorded_.steps.end() ? recorded_.steps.front() : *at;
+  }
+
+  // The norm comes before what is clipped by it.
   void begin_step(std::int64_t step) {
     WholeStep& whole = whole_[step];
-    whole.squares = gradient_squares(recorded_.gradients[step], true);
+    whole.squares = gradient_squares(recorded_.gradients[step], true, sides_.actual);
+    whole.arithmetic = first_of(step).actual.arithmetic;
     const auto scalar = recorded_.grad_norms.find(step);
-    const bool has_norm = scalar != recorded_.grad_norms.end();
-    whole.norm = has_norm ? *scalar->second.actual : whole.squares.norm();
-    if (has_norm) judge_norm(step, whole, scalar->second);
-    const bool has_limit = rule_.max_norm > 0;
-    whole.clip =
-        has_limit ? std::min(1.0, rule_.max_norm / (whole.norm + rule_.clip_epsilon)) : rule_.clip.at(step);
-    settle_clip(step, has_norm, whole);
+    whole.has_recorded_norm = scalar != recorded_.grad_norms.end();
+    whole.norm = {whole.squares.norm(), whole.squares.error(whole.arithmetic)};
+    if (whole.has_recorded_norm) {
+      judge_norm(step, whole, scalar->second);
+      whole.norm = {scalar->second.actual, unit_roundoff(whole.arithmetic)};
+    }
+    if (rules_.limit.is_finite()) settle_clip(step, whole);
   }
 
-  double u_of(std::int64_t step) const {
-    const auto at = std::ranges::find(recorded_.steps, step, &ParameterStep::step);
-    return at->actual.u;
-  }
-
-  // Without the 1e-6 the coefficient is that of other frameworks, and no mistake; and a norm that was not
-  // recorded is only known as well as it can be added up.
-  void settle_clip(std::int64_t step, bool has_norm, WholeStep& whole) const {
-    if (!(whole.clip < 1) || !std::isfinite(rule_.max_norm)) return;
+  // A coefficient that is the right one but for rounding is the program's own. Without the 1e-6 it is that of
+  // other frameworks, and no mistake.
+  void settle_clip(std::int64_t step, WholeStep& whole) const {
+    const ClipLimit& limit = rules_.limit;
+    const double norm = whole.norm.value, right = limit.of(norm);
+    whole.clip = std::min(1.0, right);
+    if (!(right < 1)) return;
+    constexpr std::size_t enough = 8;  // parameters, the largest first
     std::vector<Estimate> all;
     for (const ParameterStep& s : recorded_.steps) {
-      if (s.step != step) continue;
-      if (const auto fit = fit_first_moment(s.actual)) all.push_back(fit->gain);
+      const StepRule* rule = s.step == step && all.size() < enough ? rules_.find(s) : nullptr;
+      if (rule == nullptr) continue;
+      for (const StepSetting& g : settings_of(*rule->op, StepNumber::gradient)) {
+        const std::size_t k = result_of(*rule->op, s.actual, g.shows_in);
+        if (k >= s.actual.states.size()) continue;
+        const auto fit = fit_step(s.actual, *rule, k, {g});
+        if (fit && step_errors(s.actual, fit->rule, k, Elements::some).holds())
+          all.push_back(fit->numbers[0]);
+      }
     }
-    const double rest = 1 - rule_.rule.beta1, used = pooled(all).value / rest;
-    const double other = rule_.max_norm / (whole.norm + (rule_.clip_epsilon > 0 ? 0 : 1e-6));
-    const double u = u_of(step), fitted = 16 * u + error_of_rest(rule_.rule.beta1, u);
-    if (rule_.max_norm > 0 && std::abs(used - other) < std::abs(used - whole.clip) &&
-        std::abs(used - other) <= fitted * other)
-      whole.clip = other;
-    if (!has_norm && std::abs(used - whole.clip) <= (whole.squares.error(u) + fitted) * whole.clip)
-      whole.clip = used;
+    const Estimate used = pooled(all);
+    for (const double epsilon : {limit.epsilon, clip_epsilon - limit.epsilon}) {
+      const ClipLimit one{limit.max_norm, epsilon};
+      const double error = one.error(norm, whole.norm.error, whole.arithmetic) * one.of(norm);
+      if (!(std::abs(used.value - one.of(norm)) <= error + used.reach)) continue;
+      whole.clip = whole.has_recorded_norm ? one.of(norm) : used.value;
+      return;
+    }
+  }
+
+  StepRule right_rule(const ParameterStep& s, StepRule rule) const {
+    for (const StepSetting& g : settings_of(*rule.op, StepNumber::gradient)) {
+      if (rules_.limit.is_finite()) rule.set(g, whole_.at(s.step).clip);
+    }
+    return rule;
   }
 
   // The recorded norm against that of the recorded gradients, where the reference's own agree.
   void judge_norm(std::int64_t step, const WholeStep& whole, const StepScalar& scalar) {
-    const GradientSquares reference = gradient_squares(recorded_.gradients[step], false);
-    const auto is_right = [&](const GradientSquares& squares, double norm, double u) {
-      return std::abs(norm - squares.norm()) <= (squares.error(u) + 4 * u) * squares.norm();
+    const GradientSquares reference = gradient_squares(recorded_.gradients[step], false, sides_.actual);
+    const auto ratio = [](const GradientSquares& squares, double norm, DType arithmetic) {
+      return std::abs(norm / squares.norm() - 1) / squares.error(arithmetic);
     };
-    const auto at = std::ranges::find(recorded_.steps, step, &ParameterStep::step);
-    const double own = at->actual.u;
-    if (!is_right(reference, *scalar.reference, at->reference.u)) return;
-    if (is_right(whole.squares, *scalar.actual, own)) return;
-    const double right = whole.squares.norm(), norm = *scalar.actual;
-    const auto why = explain_norm(whole.squares, norm, whole.squares.error(own) + 4 * own, sizes_);
-    StepFault f;
-    f.cause = Cause::norm;
-    f.value = norm;
-    f.reference = right;
-    f.key = "norm " + why.value_or(fmt::format("x {:.4g}", norm / right));
-    f.text = fmt::format("the norm is {:.6g}, that of the recorded gradients {:.6g}: {}", norm, right,
-                         why.value_or(fmt::format("{:.6g} times", norm / right)));
-    const double allowed = whole.squares.error(own) + 4 * own;
-    origins_[*scalar.finding] = {
-        std::abs(norm / right - 1) / allowed, "the norm of its own recorded gradients", {}};
-    add(f, "", step, *scalar.finding);
+    if (!(ratio(reference, scalar.reference, first_of(step).reference.arithmetic) <= 1)) return;
+    const double own = ratio(whole.squares, scalar.actual, whole.arithmetic);
+    if (own <= 1) return;
+    const double right = whole.squares.norm(), norm = scalar.actual;
+    const auto why = explain_norm(whole.squares, norm, whole.squares.error(whole.arithmetic), sizes_);
+    const std::string text = why ? why->text : fmt::format("{:.6g} times", norm / right);
+    StepFault f{
+        Cause::norm,
+        "norm " + (why ? why->text : fmt::format("x {:.4g}", norm / right)),
+        fmt::format("the norm is {:.6g}, that of the recorded gradients {:.6g}: {}", norm, right, text),
+        0,
+        norm,
+        right};
+    if (why) f.evidence = why->evidence;
+    origins_[scalar.finding] = {own, "the norm of its own recorded gradients", {}};
+    add(f, "", step, scalar.finding);
   }
 
   void explain_clips(std::int64_t step, const WholeStep& whole) {
     std::vector<ClipFault> clips;
     for (std::size_t i = 0; i < judged_.size(); ++i) {
-      auto& fault = judged_[i].first.fault;
-      if (recorded_.steps[i].step == step && fault && fault->cause == Cause::clip)
-        clips.push_back({recorded_.steps[i].name(), &*fault});
+      const ParameterStep& s = recorded_.steps[i];
+      for (std::size_t k = 0; k < judged_[i].size() && s.step == step; ++k) {
+        for (StepFault& f : judged_[i][k].faults) {
+          if (f.key == "coefficient") clips.push_back({s.name(), &f, error_of_clip(s, k)});
+        }
+      }
     }
-    explain_clip(clips, rule_, {step, whole.norm, whole.clip, whole.squares, u_of(step), sizes_});
+    explain_clip(clips, rules_.limit,
+                 {whole.norm.value, whole.norm.error, whole.has_recorded_norm, whole.clip, whole.squares,
+                  whole.arithmetic, sizes_});
+  }
+
+  double error_of_clip(const ParameterStep& s, std::size_t k) const {
+    const StepRule& rule = *rules_.find(s);
+    const auto fit = fit_step(s.actual, rule, k, settings_of(*rule.op, StepNumber::gradient));
+    return fit && fit->numbers[0].value != 0 ? std::abs(fit->numbers[0].reach / fit->numbers[0].value) : 0;
   }
 
   // One mistake: of all parameters and steps that share it.
@@ -155,43 +203,36 @@ class Faults {
   void collect() {
     for (std::size_t i = 0; i < judged_.size(); ++i) {
       const ParameterStep& s = recorded_.steps[i];
-      const auto take = [&](const JudgedStage& stage, std::optional<std::size_t> finding) {
-        if (!stage.known || !finding) return;
-        origins_[*finding] = {stage.errors.ratio, how(s), {}};
-        if (stage.fault) add(*stage.fault, s.name(), s.step, *finding);
-        if (stage.also) add(*stage.also, s.name(), s.step, *finding);
-      };
-      take(judged_[i].first, s.first_finding);
-      take(judged_[i].second, s.second_finding);
-      take(judged_[i].update, s.after_finding);
+      for (std::size_t k = 0; k < judged_[i].size(); ++k) {
+        const JudgedResult& judged = judged_[i][k];
+        if (!judged.known) continue;
+        origins_[s.findings[k]] = {judged.errors.ratio, how(s), {}};
+        for (const StepFault& f : judged.faults) add(f, s.name(), s.step, s.findings[k]);
+      }
     }
   }
 
-  // What was made rightly of a wrong moment is off by the moment's mistake.
+  // What was made rightly of a wrong state is off by the state's mistake.
   void hand_on() {
     for (std::size_t i = 0; i < judged_.size(); ++i) {
       const ParameterStep& s = recorded_.steps[i];
-      const auto root_of = [&](const JudgedStage& stage, std::optional<std::size_t> finding) {
-        if (!stage.fault || !finding) return std::optional<std::size_t>();
-        const auto root = origins_.at(*finding).root;
-        return root ? root : finding;
-      };
-      auto root = root_of(judged_[i].first, s.first_finding);
-      const auto inherit = [&](const JudgedStage& stage, std::optional<std::size_t> finding) {
-        if (root && finding && stage.known && stage.errors.holds()) origins_.at(*finding).root = root;
-      };
-      inherit(judged_[i].second, s.second_finding);
-      if (!root) root = root_of(judged_[i].second, s.second_finding);
-      inherit(judged_[i].update, s.after_finding);
+      std::optional<std::size_t> root;
+      for (std::size_t k = 0; k < judged_[i].size(); ++k) {
+        const JudgedResult& judged = judged_[i][k];
+        if (!judged.known) continue;
+        StepOrigin& own = origins_.at(s.findings[k]);
+        const bool is_root = !judged.faults.empty();
+        if (is_root && !root) root = own.root ? own.root : s.findings[k];
+        if (!is_root && root && (judged.follows || judged.errors.holds())) own.root = root;
+      }
     }
   }
 
   std::string how(const ParameterStep& s) const {
-    const AdamRule& r = rule_.rule;
-    const auto lr = rule_.lr.find(s.step);
-    return fmt::format("the reference's Adam ({}betas {:.4g} {:.4g}, eps {:.3g}) on its own recorded inputs",
-                       lr == rule_.lr.end() ? "" : fmt::format("lr {:.4g}, ", lr->second), r.beta1, r.beta2,
-                       r.epsilon);
+    const StepRule& rule = *rules_.find(s);
+    const std::string numbers = differences(*rule.op, rule.variant, {});
+    return fmt::format("the reference's {}{} on its own recorded inputs", rule.op->name,
+                       numbers.empty() ? "" : " (" + numbers + ")");
   }
 
   void report() {
@@ -215,11 +256,13 @@ class Faults {
   }
 
   CauseParameters parameters_of(const Group& g) const {
-    CauseParameters p = {.step = g.step,
-                         .later = g.findings.size() > g.first.size(),
-                         .value = g.fault.value,
-                         .reference_value = g.fault.reference,
-                         .how = g.fault.text};
+    CauseParameters p = g.fault.parameters;
+    p.step = g.step;
+    p.later = g.findings.size() > g.first.size();
+    p.value = g.fault.value;
+    p.reference_value = g.fault.reference;
+    p.evidence = g.fault.evidence;
+    p.how = g.fault.text;
     if (!g.parameters.empty()) p.parameters = describe_parameters(g.parameters, all_parameters());
     return p;
   }
@@ -227,7 +270,8 @@ class Faults {
   std::vector<NamedShape> all_parameters() const {
     std::vector<NamedShape> all;
     for (const ParameterStep& s : recorded_.steps) {
-      if (s.step == recorded_.steps.front().step) all.push_back({s.name(), s.shape});
+      const bool has_gradient = s.ops.front()->recorded_as.empty();  // not the bias of a router
+      if (s.step == recorded_.steps.front().step && has_gradient) all.push_back({s.name(), s.shape});
     }
     return all;
   }
@@ -236,9 +280,9 @@ class Faults {
   const Sides& sides_;
   RecordedSteps recorded_;
   std::vector<KnownSize> sizes_;
-  ReferenceRule rule_;
+  ReferenceRules rules_;
   std::map<std::int64_t, WholeStep> whole_;
-  std::vector<JudgedStep> judged_;  // of recorded_.steps
+  std::vector<std::vector<JudgedResult>> judged_;  // of recorded_.steps
   std::map<std::pair<Cause, std::string>, Group> groups_;
   StepOrigins origins_;
 };

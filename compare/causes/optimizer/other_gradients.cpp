@@ -34,12 +34,12 @@ std::vector<OtherGradient> other_gradients(const ParameterStep& s, const Recorde
   std::vector<OtherGradient> all;
   for (const ParameterStep& other : recorded.steps) {
     if (other.step == s.step - 1 && other.name() == s.name())
-      all.push_back({*other.actual.gradient, "the gradient of the step before"});
+      all.push_back({other.actual.gradient, "the gradient of the step before"});
   }
   add_shares(all, s, sides);
   for (const ParameterStep& other : recorded.steps) {
     if (other.step == s.step && other.name() != s.name() && other.shape == s.shape && all.size() < most)
-      all.push_back({*other.actual.gradient, "the gradient of " + other.name()});
+      all.push_back({other.actual.gradient, "the gradient of " + other.name()});
   }
   return all;
 }

@@ -2,15 +2,51 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <limits>
+#include <set>
 #include <string_view>
+#include <tuple>
 
 #include "assay/dumps/layout/merge.h"
+#include "assay/operators/engine/golden.h"
 
 namespace assay {
 namespace {
 
-constexpr std::string_view first_moment = ".exp_avg";
+constexpr std::string_view master_name = "master";
+
+// Whether recorders call this parameter what the operator calls its own.
+bool is_recorded_as(const Operator& op, const std::string& arg) {
+  return std::ranges::any_of(op.recorded_as, [&](const RecordedAs& row) {
+    return row.arg == op.step->parameter && row.name == arg;
+  });
+}
+
+// The operators whose states have these names, in the order in which each lists them.
+std::vector<const Operator*> operators_with(const std::set<std::string>& states, const std::string& arg) {
+  std::vector<const Operator*> found;
+  for (const Operator* op : operators()) {
+    if (op->step == nullptr) continue;
+    std::set<std::string> own;
+    for (const StepState& s : op->step->states) own.emplace(s.before);
+    if (!op->recorded_as.empty() ? states.empty() && is_recorded_as(*op, arg)
+                                 : own == states || (states.empty() && op->step->stateless))
+      found.push_back(op);
+  }
+  const auto is_named = [](const Operator* op) { return !op->recorded_as.empty(); };
+  if (std::ranges::any_of(found, is_named)) std::erase_if(found, std::not_fn(is_named));
+  // Without decay those where it leaves the gradient alone are as good.
+  std::ranges::stable_partition(found, [](const Operator* op) {
+    return std::ranges::any_of(op->step->settings, [&](const StepSetting& s) {
+      return s.is == StepNumber::decay && s.shows_in == op->step->updated;
+    });
+  });
+  // Those that step each element by itself cost least.
+  std::ranges::stable_partition(
+      found, [](const Operator* op) { return input_arg(*op, op->step->parameter).shape == "S*"; });
+  return found;
+}
 
 class Steps {
  public:
@@ -21,21 +57,34 @@ class Steps {
       if (!is_usable(i)) continue;
       const Identity& id = pairs_[i].id();
       by_id_.emplace(id, i);
-      if (id.phase == Phase::optimizer) first_step_ = std::min(first_step_, id.step);
+      if (id.phase != Phase::optimizer) continue;
+      first_step_ = std::min(first_step_, id.step);
+      const std::size_t dot = id.slot == "state" ? id.arg.rfind('.') : std::string::npos;
+      auto& states = parameters_[{id.step, id.module, id.arg.substr(0, dot)}];
+      if (dot != std::string::npos && id.arg.substr(dot + 1) != master_name)
+        states.insert(id.arg.substr(dot + 1));
     }
   }
 
   RecordedSteps all() const {
     RecordedSteps found;
-    for (const auto& [id, i] : by_id_) {  // an Identity begins with its step
-      if (id.phase == Phase::optimizer && id.slot == "state" && id.arg.ends_with(first_moment)) {
-        if (auto step = step_of(id, i)) found.steps.push_back(std::move(*step));
-      } else if (id.phase == Phase::backward && id.arg == "grad_norm" && pairs_[i].reference->shape.empty()) {
+    for (const auto& [key, states] : parameters_) {
+      const auto& [step, module, arg] = key;
+      ParameterStep s;
+      s.module = module;
+      s.arg = arg;
+      s.step = step;
+      s.starts = step == first_step_;
+      s.ops = operators_with(states, arg);
+      if (!s.ops.empty() && fill(s)) found.steps.push_back(std::move(s));
+    }
+    for (const auto& [id, i] : by_id_) {
+      if (id.phase != Phase::backward) continue;
+      if (id.arg == "grad_norm" && pairs_[i].reference->shape.empty()) {
         found.grad_norms[id.step] = {source(i, true).value(0), source(i, false).value(0), i};
-      } else if (id.phase == Phase::backward && id.slot == "grad" && id.micro_batch == -1 &&
-                 id.arg.find('.') == std::string::npos) {
-        found.gradients[id.step].push_back(
-            {id.module + "." + id.arg, pairs_[i].reference->shape, source(i, true), source(i, false)});
+      } else if (id.slot == "grad" && id.micro_batch == -1 && id.arg.find('.') == std::string::npos) {
+        found.gradients[id.step].push_back({id.module + "." + id.arg, pairs_[i].reference->shape,
+                                            source(i, true), source(i, false), pairs_[i].actual->records});
       }
     }
     return found;
@@ -80,59 +129,100 @@ class Steps {
     return at->second;
   }
 
-  std::optional<ParameterStep> step_of(const Identity& id, std::size_t i) const {
-    ParameterStep s;
-    s.module = id.module;
-    s.arg = id.arg.substr(0, id.arg.size() - first_moment.size());
-    s.step = id.step;
-    s.shape = pairs_[i].reference->shape;
-    s.first_finding = i;
+  // Counts that were made in a module around the parameter, of all micro-batches.
+  std::optional<TensorSource> counts(const ParameterStep& s, std::string_view name, bool is_actual) const {
+    const Dump& dump = is_actual ? sides_.actual : sides_.reference;
+    std::map<std::int64_t, Tensor> by_micro_batch;
+    for (const LogicalTensor& t : is_actual ? sides_.actual_tensors : sides_.reference_tensors) {
+      const Identity& id = t.id;
+      if (id.step == s.step && id.phase == Phase::forward && id.slot == "output" && id.arg == name &&
+          s.module.starts_with(id.module + ".") && !is_float(t.dtype) && t.shape == s.shape &&
+          without_bits(dump, t) == nullptr)
+        by_micro_batch.try_emplace(id.micro_batch, merge(dump, t).tensor.whole());
+    }
+    if (by_micro_batch.empty()) return {};
+    std::vector<double> sum(static_cast<std::size_t>(element_count(s.shape)));
+    for (const auto& [micro_batch, t] : by_micro_batch) {
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += t.value(static_cast<std::int64_t>(i));
+    }
+    return TensorSource(Tensor(s.shape, std::span<const double>(sum)));
+  }
+
+  bool fill(ParameterStep& s) const {
     const auto at = [&](std::int64_t step, Phase phase, const char* slot, const std::string& arg) {
-      return find({step, -1, phase, s.module, slot, arg, 0}, s.shape);
+      const Identity id{step, -1, phase, s.module, slot, arg, 0};
+      if (s.shape.empty() && by_id_.contains(id)) s.shape = pairs_[by_id_.at(id)].reference->shape;
+      return find(id, s.shape);
     };
-    const std::string first = s.arg + ".exp_avg", second = s.arg + ".exp_avg_sq";
-    s.second_finding = at(s.step, Phase::optimizer, "state", second);
-    s.gradient_finding = at(s.step, Phase::backward, "grad", s.arg);
-    if (!s.second_finding || !s.gradient_finding) return {};
-    const bool starts = s.step == first_step_;
-    s.after_finding = at(s.step, Phase::optimizer, "state", s.arg + ".master");
+    const Operator& op = *s.ops.front();
     const auto param = at(s.step, Phase::optimizer, "param", s.arg);
-    if (!s.after_finding) s.after_finding = param;
+    std::vector<std::size_t> states, states_before;
+    for (const StepState& state : op.step->states) {
+      const std::string arg = state_name(s.arg, state.before);
+      const auto after = at(s.step, Phase::optimizer, "state", arg);
+      if (!after && op.step->stateless) break;
+      if (!after) return false;
+      states.push_back(*after);
+      const auto earlier = at(s.step - 1, Phase::optimizer, "state", arg);
+      if (!s.starts && !earlier) return false;
+      if (!s.starts) states_before.push_back(*earlier);
+    }
+    auto after = at(s.step, Phase::optimizer, "state", state_name(s.arg, master_name));
+    if (!after) after = param;
     auto before = at(s.step, Phase::forward, "param", s.arg);
     if (!before) before = at(s.step - 1, Phase::optimizer, "param", s.arg);
-    const auto first_before = at(s.step - 1, Phase::optimizer, "state", first),
-               second_before = at(s.step - 1, Phase::optimizer, "state", second);
-    if (!starts && (!first_before || !second_before)) return {};
+    const auto gradient = at(s.step, Phase::backward, "grad", s.arg);
     for (const bool is_actual : {true, false}) {
       StepTensors& t = is_actual ? s.actual : s.reference;
       const auto take = [&](std::optional<std::size_t> k) {
         return k ? std::optional(source(*k, is_actual)) : std::nullopt;
       };
-      t.starts = starts;
-      t.first = take(s.first_finding);
-      t.second = take(s.second_finding);
-      t.gradient = take(s.gradient_finding);
-      t.first_before = take(first_before);
-      t.second_before = take(second_before);
+      const auto g = op.recorded_as.empty() ? take(gradient) : counts(s, op.step->gradient, is_actual);
+      if (!g) return false;
+      t.gradient = *g;
+      for (const std::size_t k : states) t.states.push_back(source(k, is_actual));
+      for (const std::size_t k : states_before) t.states_before.emplace_back(source(k, is_actual));
+      t.states_before.resize(states.size());
       // Before the first step a master is the parameter itself: programs make it of what is loaded.
       t.after = master(s, s.step, is_actual);
       t.before = master(s, s.step - 1, is_actual);
-      const bool has_master = t.after && (t.before || starts);
+      const bool has_master = t.after && (t.before || s.starts);
       if (!has_master) t.after = take(param);
       if (!has_master || !t.before) t.before = take(before);
-      if (!s.after_finding || !t.after || !t.before) t.after = t.before = std::nullopt;
-      const auto is_double = [](const auto& x) { return !x || x->dtype() == DType::float64; };
-      const bool all_double = is_double(t.first) && is_double(t.second) && is_double(t.gradient) &&
-                              is_double(t.before) && is_double(t.after);
-      t.u = unit_roundoff(all_double ? DType::float64 : DType::float32);
+      if (!after || !t.after || !t.before) t.after = t.before = std::nullopt;
+      settle(t);
     }
-    return s;
+    if (s.actual.results() != s.reference.results() || s.actual.results() == 0) return false;
+    s.findings = states;
+    if (s.actual.after) s.findings.push_back(*after);
+    const auto is_other = [&](std::size_t i) {
+      const Metrics& m = findings_[i].metrics.value();
+      return m.max_abs > 0 || m.special_mismatch > 0;
+    };
+    s.differs = std::ranges::any_of(s.findings, is_other);
+    return true;
+  }
+
+  static std::string state_name(const std::string& arg, std::string_view state) {
+    return arg + "." + std::string(state);
+  }
+
+  // Counts are whole numbers, which say nothing of the arithmetic.
+  static void settle(StepTensors& t) {
+    std::vector<DType> all = {t.gradient.dtype()};
+    for (const auto& x : {t.before, t.after}) {
+      if (x) all.push_back(x->dtype());
+    }
+    for (const TensorSource& x : t.states) all.push_back(x.dtype());
+    const bool is_double = std::ranges::all_of(all, [](DType d) { return d == DType::float64; });
+    t.arithmetic = is_double ? DType::float64 : DType::float32;
   }
 
   const std::vector<Finding>& findings_;
   const std::vector<Pair>& pairs_;
   const Sides& sides_;
   std::map<Identity, std::size_t> by_id_;
+  std::map<std::tuple<std::int64_t, std::string, std::string>, std::set<std::string>> parameters_;
   std::array<std::map<Identity, const LogicalTensor*>, 2>
       lone_masters_;  // of the reference, of the actual side
   std::int64_t first_step_ = std::numeric_limits<std::int64_t>::max();

@@ -2,300 +2,357 @@
 
 #include <algorithm>
 #include <cmath>
-#include <tuple>
+#include <set>
 
-#include "assay/compare/causes/optimizer/moment_fit.h"
+#include "assay/golden/bound.h"
 #include "assay/golden/evidence.h"
+#include "assay/operators/engine/recorded.h"
 
 namespace assay {
 namespace {
 
-using Stage = ReferenceRule::Stage;
+// Numbers that all parameters share are solved from the largest.
+constexpr std::size_t most_solved = 6;
 
-// What the steps of all parameters share is fitted on each and pooled.
-class Inference {
+bool is_number(StepNumber n) {
+  return n == StepNumber::kept || n == StepNumber::gradient || n == StepNumber::decay ||
+         n == StepNumber::rate || n == StepNumber::count;
+}
+
+StepRule with_form(StepRule rule, const StepForm& form) {
+  for (const auto& [attribute, value] : form) rule.set(attribute, value);
+  return rule;
+}
+
+// The parameters whose states have the same names: one optimizer steps them.
+class Family {
  public:
-  explicit Inference(const RecordedSteps& recorded) : recorded_(recorded) {}
+  Family(std::vector<const ParameterStep*> steps, const std::map<std::int64_t, KnownNorm>& norms)
+      : steps_(std::move(steps)), norms_(norms) {
+    for (const ParameterStep* s : steps_) by_step_[s->step].push_back(s);
+    for (auto& [step, all] : by_step_) {
+      std::ranges::stable_sort(all, std::greater(), [](const ParameterStep* s) {
+        return std::pair(s->reference.results(), element_count(s->shape));
+      });
+      all.resize(std::min(all.size(), most_solved));
+    }
+  }
 
-  std::optional<ReferenceRule> find() {
-    if (recorded_.steps.empty()) return {};
-    const std::int64_t first = recorded_.steps.front().step;
-    rule_.before_first = first - 1;
-    if (!find_first_moment() || !find_second_moment()) return {};
-    find_update();
-    if (rule_.reproduced.empty()) return {};
-    return rule_;
+  struct Found {
+    std::map<const ParameterStep*, StepRule> rules;
+    ClipLimit limit;
+    std::size_t reproduced = 0;
+    double roughness = 0;  ///< how little its numbers look like a program's own
+
+    bool is_better(const Found& other) const {
+      return reproduced != other.reproduced ? reproduced > other.reproduced : roughness < other.roughness;
+    }
+    bool is_certain(std::size_t all) const { return reproduced == all && roughness == 0; }
+  };
+
+  std::optional<Found> find() const {
+    std::optional<Found> best;
+    for (const Operator* op : steps_.front()->ops) {
+      Found f;
+      for (const ParameterStep* s : steps_) {
+        StepRule rule = StepRule::of(*op);
+        for (const StepSetting& count : settings_of(*op, StepNumber::count))
+          rule.set(count, static_cast<double>(s->step - steps_.front()->step));
+        f.rules[s] = std::move(rule);
+      }
+      for (std::size_t k = 0; k < steps_.front()->reference.states.size(); ++k) find_state(*op, f, k);
+      find_parameter(*op, f);
+      if (f.reproduced > 0 && (!best || f.is_better(*best))) best = std::move(f);
+      if (best && best->is_certain(results())) break;
+    }
+    return best;
   }
 
  private:
-  // m' = b1 m + (1 - b1) (c g + l2 p): of the first step the product alone.
-  bool find_first_moment() {
-    std::vector<Estimate> betas;
-    std::map<std::int64_t, std::vector<Estimate>> gains, l2_gains;
-    std::vector<std::pair<const ParameterStep*, MomentFit>> fits;
-    for (const ParameterStep& s : recorded_.steps) {
-      const auto fit = fit_first_moment(s.reference);
-      if (!fit) continue;
-      if (!s.reference.starts) betas.push_back(fit->kept);
-      gains[s.step].push_back(fit->gain);
-      fits.emplace_back(&s, *fit);
+  // How many results of the largest parameters there are: those of number k, or all.
+  std::size_t results(std::optional<std::size_t> k = {}) const {
+    std::size_t count = 0;
+    for (const auto& [step, largest] : by_step_) {
+      for (const ParameterStep* s : largest)
+        count += !k ? s->reference.results() : *k < s->reference.results() ? 1 : 0;
     }
-    if (fits.empty()) return false;
-    const double u = recorded_.steps.front().reference.u;
-    std::map<std::int64_t, double> gain;
-    for (const auto& [step, all] : gains) gain[step] = pooled(all).value;
-    if (!betas.empty()) {
-      const Estimate kept = pooled(betas);
-      rule_.rule.beta1 = short_number(kept, 4 * u).value_or(kept.value);
-    } else {
-      rule_.rule.beta1 = likely_beta1(gain);
-    }
-    if (!(rule_.rule.beta1 >= 0 && rule_.rule.beta1 < 1)) return false;
-    for (const auto& [step, product] : gain) rule_.clip[step] = product / (1 - rule_.rule.beta1);
-    find_max_norm();
-    for (const auto& [s, fit] : fits) {
-      if (fit.l2_gain.value != 0) rule_.l2.try_emplace(s->name(), fit.l2_gain.value / (1 - rule_.rule.beta1));
-    }
-    shorten_all(rule_.l2);
-    for (const ParameterStep& s : recorded_.steps) {
-      if (first_moment_errors(s.reference, rule_.rule, used(s)).holds())
-        rule_.reproduced.insert({s.name(), s.step, Stage::first});
-    }
-    return true;
+    return count;
   }
 
-  // Of one step only (1 - b1) c shows: the usual ones first, by which c is 1 or the max_norm behind it short.
-  double likely_beta1(const std::map<std::int64_t, double>& gain) const {
-    constexpr double usual[] = {0.9, 0.95, 0.8, 0.85, 0.99, 0.5};
-    const double u = recorded_.steps.front().reference.u;
-    for (const double beta : usual) {
-      const auto [step, product] = *gain.begin();
-      const double c = product / (1 - beta), relative = 8 * u + error_of_rest(beta, u);
-      const auto norm = recorded_.grad_norms.find(step);
-      const bool is_one = std::abs(c - 1) <= relative;
-      const bool clips =
-          c < 1 && norm != recorded_.grad_norms.end() &&
-          short_number({c * *norm->second.reference, 0}, relative * c * *norm->second.reference);
-      if (is_one || clips) return beta;
+  static std::optional<StepSetting> setting(const Operator& op, const StepTensors& t, std::size_t result,
+                                            StepNumber kind) {
+    for (const StepSetting& s : settings_in(op, t, result)) {
+      if (s.is == kind) return s;
     }
-    return usual[0];
+    return {};
   }
 
-  // c = max_norm / (norm + 1e-6), or / norm. A coefficient that is that of the recorded norm is taken from
-  // there: it has no error of a fit.
-  void find_max_norm() {
-    rule_.max_norm = 0;
-    bool clips = false, known = true;
-    std::vector<double> of_steps;
-    for (auto& [step, c] : rule_.clip) {
-      const double u = recorded_.steps.front().reference.u;
-      const double relative = 8 * u + error_of_rest(rule_.rule.beta1, u);
-      if (std::abs(c - 1) <= relative) {
-        c = 1;
-        continue;
-      }
-      clips = true;
-      const auto norm = recorded_.grad_norms.find(step);
-      if (norm == recorded_.grad_norms.end() || !(c < 1)) {
-        known = false;
-        continue;
-      }
-      const double n = *norm->second.reference;
-      const auto max_norm = short_number({c * (n + 1e-6), 0}, 2 * relative * c * n + c * 1e-6);
-      known = known && max_norm.has_value();
-      if (!max_norm) continue;
-      of_steps.push_back(*max_norm);
-      const double with = *max_norm / (n + 1e-6), without = *max_norm / n;
-      rule_.clip_epsilon = std::abs(with - c) <= std::abs(without - c) ? 1e-6 : 0;
-      c = rule_.clip_epsilon > 0 ? with : without;
-    }
-    if (!clips) rule_.max_norm = HUGE_VAL;
-    if (known && !of_steps.empty() &&
-        std::ranges::adjacent_find(of_steps, std::not_equal_to<>()) == of_steps.end())
-      rule_.max_norm = of_steps.front();
+  static void set_all(Found& f, const StepSetting& s, double number) {
+    for (auto& [step, rule] : f.rules) rule.set(s, number);
   }
 
-  UsedGradient used(const ParameterStep& s) const { return {rule_.clip.at(s.step), rule_.l2_of(s.name())}; }
-
-  bool find_second_moment() {
-    std::vector<Estimate> betas;
-    for (const ParameterStep& s : recorded_.steps) {
-      if (!rule_.reproduces(s, Stage::first)) continue;
-      const auto fit = fit_second_moment(s.reference, used(s));
-      if (!fit) continue;
-      if (!s.reference.starts) betas.push_back(fit->kept);
-      betas.push_back(fit->gain.scaled(-1, 1));
-    }
-    const Estimate kept = pooled(betas);
-    if (!std::isfinite(kept.sigma)) return false;
-    const double u = recorded_.steps.front().reference.u;
-    rule_.rule.beta2 = short_number(kept, 4 * u).value_or(kept.value);
-    if (!(rule_.rule.beta2 >= 0 && rule_.rule.beta2 < 1)) return false;
-    for (const ParameterStep& s : recorded_.steps) {
-      if (rule_.reproduces(s, Stage::first) && second_moment_errors(s.reference, rule_.rule, used(s)).holds())
-        rule_.reproduced.insert({s.name(), s.step, Stage::second});
-    }
-    return true;
-  }
-
-  static void shorten_all(std::map<std::string, double>& decays) {
-    std::vector<double> shorts;
-    for (auto& [name, decay] : decays) {
-      constexpr double relative = 1e-4;  // of a fit on the few elements of a small parameter
-      decay = short_number({decay, 0}, relative * std::abs(decay)).value_or(decay);
-    }
-  }
-
-  struct Updates {
-    std::map<std::int64_t, Estimate> rate, floor;
-  };
-
-  // Each parameter's rate and floor; the floor shows where v' is small.
-  Updates fit_updates() const {
-    std::map<std::int64_t, std::vector<Estimate>> rates, floors;
-    for (const ParameterStep& s : recorded_.steps) {
-      if (!s.reference.before) continue;
-      const auto fit = fit_free_update(s.reference);
-      if (!fit) continue;
-      rates[s.step].push_back(fit->rate);
-      floors[s.step].push_back(fit->floor);
-    }
-    Updates found;
-    for (const auto& [step, all] : rates) found.rate[step] = pooled(all);
-    for (const auto& [step, all] : floors) found.floor[step] = pooled(all);
-    return found;
-  }
-
-  // With the bias corrected or not, the learning rates should be short, or the same.
-  void find_update() {
-    const Updates fitted = fit_updates();
-    if (fitted.rate.empty()) return;
-    std::optional<ReferenceRule> best;
-    for (const auto& [corrects, place] : {std::pair(true, EpsilonPlace::outside),
-                                          {false, EpsilonPlace::outside},
-                                          {true, EpsilonPlace::hat},
-                                          {true, EpsilonPlace::inside}}) {
-      for (const double epsilon : epsilons(fitted, corrects, place)) {
-        ReferenceRule candidate = rule_;
-        candidate.rule.corrects = corrects;
-        candidate.rule.place = place;
-        candidate.rule.epsilon = epsilon;
-        const double roughness = complete(candidate);
-        if (best && candidate.reproduced.size() == best->reproduced.size() &&
-            corrects == best->rule.corrects && candidate.lr == best->lr &&
-            candidate.rule.beta1 == best->rule.beta1) {
-          if (!(best->rule == candidate.rule)) best->equivalent_rules.push_back(candidate.rule);
-          continue;
+  // What is solved of a result at each step, pooled over its largest parameters.
+  // @param more  tried beside, where these alone do not do
+  std::map<std::int64_t, std::vector<Estimate>> pooled_fits(const Found& f, std::size_t result,
+                                                            const std::vector<StepSetting>& unknown,
+                                                            const std::optional<StepSetting>& more,
+                                                            bool with_first) const {
+    std::map<std::int64_t, std::vector<Estimate>> found;
+    for (const auto& [step, largest] : by_step_) {
+      std::vector<std::vector<Estimate>> all(unknown.size());
+      for (const ParameterStep* s : largest) {
+        if ((s->starts && !with_first) || result >= s->reference.results()) continue;
+        auto fit = fit_step(s->reference, f.rules.at(s), result, unknown);
+        if (more && (!fit || !step_errors(s->reference, fit->rule, result, Elements::some).holds())) {
+          std::vector<StepSetting> both = unknown;
+          both.push_back(*more);
+          if (auto wider = fit_step(s->reference, f.rules.at(s), result, both)) fit = std::move(wider);
         }
-        if (best && (candidate.reproduced.size() < best->reproduced.size() ||
-                     (candidate.reproduced.size() == best->reproduced.size() && roughness >= roughness_)))
-          continue;
-        best = std::move(candidate);
-        roughness_ = roughness;
+        for (std::size_t k = 0; fit && k < unknown.size(); ++k) all[k].push_back(fit->numbers[k]);
       }
+      if (unknown.empty() || all.front().empty()) continue;
+      for (const auto& estimates : all) found[step].push_back(pooled(estimates));
     }
-    if (best) rule_ = std::move(*best);
-  }
-
-  std::vector<double> epsilons(const Updates& fitted, bool corrects, EpsilonPlace place) const {
-    constexpr double usual[] = {1e-8, 1e-6, 1e-15, 1e-5, 1e-10, 1e-12, 1e-7, 1e-4, 1e-16};
-    if (place == EpsilonPlace::inside) return {std::begin(usual), std::end(usual)};
-    AdamRule unit = rule_.rule;
-    unit.corrects = corrects;
-    unit.place = place;
-    unit.epsilon = 1;
-    std::vector<Estimate> all;
-    for (const auto& [step, floor] : fitted.floor) {
-      all.push_back(floor.scaled(1 / unit.floor(rule_.t(step))));
-    }
-    const Estimate epsilon = pooled(all);
-    constexpr double relative = 1e-2;  // a fit of small elements, whose rounding is no noise
-    if (!(std::abs(epsilon.value) > improbable * epsilon.sigma)) return {std::begin(usual), std::end(usual)};
-    std::vector<double> found;
-    if (const auto brief = short_number(epsilon, relative * std::abs(epsilon.value))) found.push_back(*brief);
-    found.push_back(epsilon.value);
     return found;
   }
 
-  // Learning rates and decays under these moments' rule; how little they look like a program's own numbers.
-  double complete(ReferenceRule& r) const {
-    std::map<std::int64_t, std::vector<Estimate>> rates;
-    std::map<std::pair<std::string, std::int64_t>, Estimate> lost;
-    for (const ParameterStep& s : recorded_.steps) {
-      if (!s.reference.before) continue;
-      UpdateForm form = {1, 0, r.rule.floor(r.t(s.step)), r.rule.place == EpsilonPlace::inside};
-      const auto fit = fit_update(s.reference, form);
-      if (!fit) continue;
-      rates[s.step].push_back(fit->rate);
-      lost[{s.name(), s.step}] = fit->kept.scaled(-1, 1);
+  // s' = kept s + (1 - kept) gradient g: of the first step the product alone.
+  void find_state(const Operator& op, Found& f, std::size_t k) const {
+    const StepTensors& t = steps_.front()->reference;
+    const auto kept = setting(op, t, k, StepNumber::kept), scale = setting(op, t, k, StepNumber::gradient),
+               decay = setting(op, t, k, StepNumber::decay);
+    std::optional<Found> best;
+    for (const StepForm& form : forms_in(op, t, k)) {
+      Found with = f;
+      for (auto& [s, rule] : with.rules) rule = with_form(std::move(rule), form);
+      for (const double number : kept ? seen(op, *kept) : std::vector<double>{0}) {
+        Found one = with;
+        if (kept) set_all(one, *kept, number);
+        const bool is_solved = kept && solve_kept(one, k, *kept, scale, decay);
+        if (scale) solve_scale(one, k, *scale, decay);
+        if (decay) solve_decay(one, k, *decay);
+        count_reproduced(one, k);
+        if (!best || one.is_better(*best)) best = std::move(one);
+        if (is_solved || best->is_certain(f.reproduced + results(k))) break;
+      }
+      if (best->is_certain(f.reproduced + results(k))) break;
     }
-    double roughness = 0, last = 0;
-    for (const auto& [step, all] : rates) {
-      const double scale = r.rule.rate(r.t(step));
-      const Estimate rate = pooled(all);
-      const Estimate lr = rate.scaled(1 / scale);
-      const double u = recorded_.steps.front().reference.u;
-      const double relative = 8 * u + error_of_correction(r.rule.beta1, r.t(step), u) +
-                              error_of_correction(r.rule.beta2, r.t(step), u);
-      const auto brief = short_number(lr, relative * lr.value);
-      r.lr[step] = brief.value_or(lr.value);
-      roughness += brief ? 0 : 1;
-      if (last != 0) roughness += std::abs(std::log(r.lr[step] / last));
-      last = r.lr[step];
-    }
-    std::map<std::string, std::vector<Estimate>> decays;
-    for (const auto& [key, e] : lost) {
-      decays[key.first].push_back(e.scaled(1 / r.lr.at(key.second)));
-    }
-    for (const auto& [name, all] : decays) {
-      const Estimate decay = pooled(all);
-      if (!(std::abs(decay.value) > improbable * decay.sigma)) continue;
-      r.decay[name] = decay.value;
-    }
-    settle(r);
-    for (const ParameterStep& s : recorded_.steps) {
-      if (!s.reference.before || !r.lr.contains(s.step)) continue;
-      if (update_errors(s.reference, r.rule, r.t(s.step), r.update_form(s)).holds())
-        r.reproduced.insert({s.name(), s.step, Stage::update});
-    }
-    return roughness;
+    if (best) f = std::move(*best);
   }
 
-  // A decay is a short number, as far as the rounding of 1 - lr decay lets it show.
-  void settle(ReferenceRule& r) const {
-    double lr = 0;
-    for (const auto& [step, rate] : r.lr) lr = std::max(lr, rate);
-    const double slack = 2 * recorded_.steps.front().reference.u / lr;
-    constexpr double relative = 1e-3;  // of fits on few elements
-    for (auto& [name, decay] : r.decay)
-      decay = short_number({decay, 0}, slack + relative * std::abs(decay)).value_or(decay);
+  // The values of one number that were seen, the default first.
+  static std::vector<double> seen(const Operator& op, const StepSetting& s) {
+    StepRule rule = StepRule::of(op);
+    std::vector<double> all;
+    const auto add = [&](double number) {
+      if (std::ranges::find(all, number) == all.end()) all.push_back(number);
+    };
+    add(rule.number(s));
+    for (const Seen& row : op.seen) {
+      if (row.attribute != s.attribute) continue;
+      rule.set(row.attribute, parse_attribute(row.value));
+      add(rule.number(s));
+    }
+    return all;
   }
 
-  const RecordedSteps& recorded_;
-  ReferenceRule rule_;
-  double roughness_ = 0;
+  bool solve_kept(Found& f, std::size_t k, const StepSetting& kept, const std::optional<StepSetting>& scale,
+                  const std::optional<StepSetting>& decay) const {
+    std::vector<StepSetting> unknown = {kept};
+    if (scale) unknown.push_back(*scale);
+    std::vector<Estimate> all;
+    for (const auto& [step, numbers] : pooled_fits(f, k, unknown, decay, !scale)) all.push_back(numbers[0]);
+    const Estimate number = pooled(all);
+    if (!std::isfinite(number.sigma)) return false;
+    set_all(f, kept, short_number(number, number.reach).value_or(number.value));
+    return true;
+  }
+
+  void solve_scale(Found& f, std::size_t k, const StepSetting& scale,
+                   const std::optional<StepSetting>& decay) const {
+    std::map<std::int64_t, Estimate> by_step;
+    for (const auto& [step, numbers] : pooled_fits(f, k, {scale}, decay, true)) by_step[step] = numbers[0];
+    f.limit = limit_of(by_step, f);
+    for (auto& [s, rule] : f.rules) {
+      if (by_step.contains(s->step)) rule.set(scale, by_step.at(s->step).value);
+    }
+  }
+
+  // c = 1, or max_norm / (norm + 1e-6), or / norm: a coefficient that is that of the norm is taken from
+  // there, for it has no error of a fit.
+  ClipLimit limit_of(std::map<std::int64_t, Estimate>& by_step, Found& f) const {
+    ClipLimit limit;
+    std::set<double> limits;
+    for (auto& [step, c] : by_step) {
+      if (std::abs(c.value - 1) <= c.reach + improbable * c.sigma) {
+        c = {1, 0};
+        continue;
+      }
+      const auto norm = norms_.find(step);
+      std::optional<double> max_norm;
+      for (const double epsilon : {clip_epsilon, 0.}) {
+        if (norm == norms_.end() || !(c.value > 0)) break;
+        const Estimate behind = c.scaled(norm->second.value + epsilon);
+        max_norm = short_number(behind, behind.reach + norm->second.error * behind.value);
+        if (!max_norm) continue;
+        limits.insert(*max_norm);
+        limit.epsilon = epsilon;
+        if (norm->second.error == 0) c = {ClipLimit{*max_norm, epsilon}.of(norm->second.value), 0};
+        break;
+      }
+      if (!max_norm) limits.insert(0);
+      // Nothing clips to more than there was, and a limit is a short number.
+      f.roughness += (max_norm ? 0 : 1) + (c.value > 1 ? 1 : 0);
+    }
+    if (limits.empty()) limit.max_norm = infinity;
+    if (limits.size() == 1) limit.max_norm = *limits.begin();
+    return limit;
+  }
+
+  // Each parameter's own, where it shows.
+  void solve_decay(Found& f, std::size_t k, const StepSetting& decay) const {
+    std::map<std::string, std::vector<Estimate>> all;
+    for (const auto& [s, rule] : f.rules) {
+      if (k >= s->reference.results() || !s->reference.before) continue;
+      if (const auto fit = fit_step(s->reference, rule, k, {decay}))
+        all[s->name()].push_back(fit->numbers[0]);
+    }
+    for (auto& [s, rule] : f.rules) {
+      const auto own = all.find(s->name());
+      if (own == all.end()) continue;
+      const Estimate e = pooled(own->second);
+      rule.set(decay, short_number(e, e.reach).value_or(e.value));
+    }
+  }
+
+  void count_reproduced(Found& f, std::size_t k) const {
+    for (const auto& [step, largest] : by_step_) {
+      for (const ParameterStep* s : largest) {
+        if (k < s->reference.results() && step_errors(s->reference, f.rules.at(s), k, Elements::some).holds())
+          ++f.reproduced;
+      }
+    }
+  }
+
+  // Learning rates should be short, and the same at each step.
+  void find_parameter(const Operator& op, Found& f) const {
+    const StepTensors& t = by_step_.begin()->second.front()->reference;
+    if (!t.after) return;
+    const std::size_t k = t.states.size();
+    const auto rate = setting(op, t, k, StepNumber::rate), decay = setting(op, t, k, StepNumber::decay);
+    if (!rate) return;
+    std::optional<Found> best;
+    for (const StepForm& form : forms_in(op, t, k)) {
+      Found one = f;
+      for (auto& [s, rule] : one.rules) rule = with_form(std::move(rule), form);
+      solve_rate(one, k, *rate, decay);
+      count_reproduced(one, k);
+      if (!best || one.is_better(*best)) best = std::move(one);
+      if (best->is_certain(f.reproduced + results(k))) break;
+    }
+    if (best->reproduced == f.reproduced) solve_epsilon(op, *best, k, *rate, decay);
+    if (decay) solve_decay(*best, k, *decay);
+    f = std::move(*best);
+  }
+
+  void solve_rate(Found& f, std::size_t k, const StepSetting& rate,
+                  const std::optional<StepSetting>& decay) const {
+    double last = 0;
+    std::vector<StepSetting> unknown = {rate};
+    if (decay) unknown.push_back(*decay);
+    const auto by_step = pooled_fits(f, k, unknown, {}, true);
+    for (const auto& [step, numbers] : by_step) {
+      const Estimate& e = numbers.front();
+      const auto brief = short_number(e, e.reach);
+      const double number = brief.value_or(e.value);
+      f.roughness += brief ? 0 : 1;
+      if (last != 0) f.roughness += std::abs(std::log(std::abs(number / last)));
+      last = number;
+      for (auto& [s, rule] : f.rules) {
+        if (s->step == step) rule.set(rate, number);
+      }
+    }
+    for (const auto& [step, largest] : by_step_) {
+      for (const ParameterStep* s : largest) {
+        if (!decay || k >= s->reference.results()) continue;
+        if (const auto fit = fit_step(s->reference, f.rules.at(s), k, {*decay}))
+          f.rules.at(s).set(*decay, fit->rule.number(*decay));
+      }
+    }
+  }
+
+  // One that nobody was seen with.
+  void solve_epsilon(const Operator& op, Found& f, std::size_t k, const StepSetting& rate,
+                     const std::optional<StepSetting>& decay) const {
+    for (const StepSetting& epsilon : settings_of(op, StepNumber::epsilon)) {
+      std::vector<StepSetting> unknown = {epsilon, rate};
+      std::vector<Estimate> all;
+      for (const auto& [step, numbers] : pooled_fits(f, k, unknown, decay, true)) all.push_back(numbers[0]);
+      const Estimate e = pooled(all);
+      if (!std::isfinite(e.sigma) || !(e.value > e.reach)) continue;
+      set_all(f, epsilon, short_number(e, e.reach).value_or(e.value));
+      f.roughness = 0;
+      solve_rate(f, k, rate, decay);
+      count_reproduced(f, k);
+    }
+  }
+
+  std::vector<const ParameterStep*> steps_;
+  const std::map<std::int64_t, KnownNorm>& norms_;
+  std::map<std::int64_t, std::vector<const ParameterStep*>> by_step_;  // the largest
 };
 
 }  // namespace
 
-double ReferenceRule::decay_of(const std::string& name) const {
-  const auto at = decay.find(name);
-  return at == decay.end() ? 0 : at->second;
+double ClipLimit::error(double norm, double norm_error, DType arithmetic) const {
+  const ErrorScope scope({unit_roundoff(arithmetic), min_subnormal(arithmetic)});
+  const Bound coefficient =
+      rounded_constant(max_norm) / (Bound(norm, norm * norm_error) + rounded_constant(epsilon));
+  return coefficient.error / std::abs(coefficient.value);
 }
 
-double ReferenceRule::l2_of(const std::string& name) const {
-  const auto at = l2.find(name);
-  return at == l2.end() ? 0 : at->second;
+std::vector<StepForm> forms_in(const Operator& op, const StepTensors& t, std::size_t result) {
+  std::vector<StepForm> forms(1);
+  std::set<std::string_view> done;
+  for (const Seen& row : op.seen) {
+    const auto of = std::ranges::find(op.step->settings, row.attribute, &StepSetting::attribute);
+    const bool is_last = of == op.step->settings.end();
+    if (!done.insert(row.attribute).second || (!is_last && is_number(of->is)) ||
+        result != (is_last ? t.states.size() : result_of(op, t, of->shows_in)))
+      continue;
+    const std::size_t count = forms.size();
+    const auto attribute = std::ranges::find(op.attributes, row.attribute, &Attribute::name);
+    const AttributeValue initial = parse_attribute(attribute->initial);
+    for (StepForm& form : forms) form[std::string(row.attribute)] = initial;
+    for (const Seen& other : op.seen) {
+      for (std::size_t i = 0; i < count && other.attribute == row.attribute; ++i) {
+        StepForm form = forms[i];
+        form[std::string(row.attribute)] = parse_attribute(other.value);
+        forms.push_back(std::move(form));
+      }
+    }
+  }
+  const StepRule defaults = StepRule::of(op);
+  std::ranges::stable_sort(forms, {}, [&](const StepForm& form) {
+    return std::ranges::count_if(form, [&](const auto& entry) {
+      return entry.second != defaults.variant.attributes.values().at(entry.first);
+    });
+  });
+  return forms;
 }
 
-UpdateForm ReferenceRule::update_form(const ParameterStep& s) const {
-  const double rate = lr.at(s.step);
-  return {1 - rate * decay_of(s.name()), rate * rule.rate(t(s.step)), rule.floor(t(s.step)),
-          rule.place == EpsilonPlace::inside};
-}
-
-std::optional<ReferenceRule> reference_rule(const RecordedSteps& recorded) {
-  return Inference(recorded).find();
+ReferenceRules reference_rules(const RecordedSteps& recorded,
+                               const std::map<std::int64_t, KnownNorm>& norms) {
+  std::map<std::pair<std::vector<const Operator*>, std::size_t>, std::vector<const ParameterStep*>> families;
+  for (const ParameterStep& s : recorded.steps) families[{s.ops, s.reference.states.size()}].push_back(&s);
+  ReferenceRules rules;
+  for (const auto& [ops, steps] : families) {
+    const auto found = Family(steps, norms).find();
+    if (!found) continue;
+    if (found->limit.is_known() && !rules.limit.is_known()) rules.limit = found->limit;
+    for (const auto& [s, rule] : found->rules) rules.of[{s->name(), s->step}] = rule;
+  }
+  return rules;
 }
 
 }  // namespace assay

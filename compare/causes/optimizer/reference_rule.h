@@ -2,41 +2,51 @@
 
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
-#include <tuple>
+#include <utility>
 #include <vector>
 
-#include "assay/compare/causes/optimizer/adam_rule.h"
+#include "assay/compare/causes/optimizer/gradient_norm.h"
+#include "assay/compare/causes/optimizer/step_call.h"
 
 namespace assay {
 
-/// The optimizer rule that the recording of the reference shows. It lists the parameters and stages that the
-/// rule reproduces within rounding; the others are not judged.
-struct ReferenceRule {
-  AdamRule rule;
-  /// Other rules that reproduce the recording equally well: rounding hides the difference between them.
-  std::vector<AdamRule> equivalent_rules;
-  std::int64_t before_first = 0;        ///< t of a step is the number of the step minus this
-  double max_norm = 0;                  ///< inf: it never clipped; 0: the norm of clipping is not known
-  double clip_epsilon = 1e-6;           ///< clip = max_norm / (norm + clip_epsilon)
-  std::map<std::int64_t, double> clip;  ///< coefficient of each step
-  std::map<std::int64_t, double> lr;    ///< of each step
-  std::map<std::string, double> decay;  ///< decoupled, by parameter
-  std::map<std::string, double> l2;     ///< or added to the gradient
-  enum class Stage : std::uint8_t { first, second, update };
-  std::set<std::tuple<std::string, std::int64_t, Stage>> reproduced;
+/// What torch.nn.utils.clip_grad_norm_ adds to the norm, and MindFormers does not.
+inline constexpr double clip_epsilon = 1e-6;
 
-  std::int64_t t(std::int64_t step) const { return step - before_first; }
-  bool reproduces(const ParameterStep& s, Stage stage) const {
-    return reproduced.contains({s.name(), s.step, stage});
-  }
-  double decay_of(const std::string& name) const;
-  double l2_of(const std::string& name) const;
-  UpdateForm update_form(const ParameterStep&) const;
+/// clip = min(1, max_norm / (norm + epsilon)).
+struct ClipLimit {
+  double max_norm = 0;  ///< infinite: it never clips; 0: not known
+  double epsilon = clip_epsilon;
+  bool is_known() const { return max_norm > 0; }
+  bool is_finite() const { return is_known() && std::isfinite(max_norm); }
+  double of(double norm) const { return max_norm / (norm + epsilon); }
+  /// How far a program's own coefficient may be off, relative, by its rounding and by that of the norm.
+  double error(double norm, double norm_error, DType arithmetic) const;
 };
 
-/// Returns nothing if no single rule of Adam makes the steps of the reference.
-std::optional<ReferenceRule> reference_rule(const RecordedSteps&);
+/// Attributes, by name.
+using StepForm = std::map<std::string, AttributeValue>;
+
+/// The rules that the recording of the reference shows: those that make its steps of its own inputs, within
+/// the bound. A parameter without one is not judged.
+struct ReferenceRules {
+  std::map<std::pair<std::string, std::int64_t>, StepRule> of;  ///< by parameter and step
+  ClipLimit limit;
+
+  const StepRule* find(const ParameterStep& s) const {
+    const auto at = of.find({s.name(), s.step});
+    return at == of.end() ? nullptr : &at->second;
+  }
+};
+
+/// @param norms  of the reference's gradients, by step: recorded, else computed, with its error
+struct KnownNorm {
+  double value = 0, error = 0;  ///< the error is relative
+};
+ReferenceRules reference_rules(const RecordedSteps&, const std::map<std::int64_t, KnownNorm>& norms);
+
+/// The forms that a result of an operator has in the world: combinations of what was seen, the default first.
+std::vector<StepForm> forms_in(const Operator&, const StepTensors&, std::size_t result);
 
 }  // namespace assay

@@ -47,6 +47,7 @@ struct Expected {
 struct StepErrors {
   double ratio = 0;  ///< largest error / allowed
   std::int64_t over = 0, first = -1, last = -1;
+  double bits = 0;  ///< how much they say against it: log2(error / allowed) of those outside, added up
   bool holds() const { return ratio <= 1; }
 };
 

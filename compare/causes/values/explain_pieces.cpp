@@ -40,7 +40,7 @@ std::vector<Cut> cuts_of(const FailingPair& pair) {
   return cuts;
 }
 
-bool explains(const Fit& fit) {
+bool explains_pieces(const Fit& fit) {
   constexpr double quarter = 16;  // of squares
   return fit.residual <= 1 && fit.after * quarter <= fit.before;
 }
@@ -65,7 +65,7 @@ void explain_sum_of_pieces(const FailingPair& pair, std::vector<Diagnosis>& foun
         w.expected[i] = sum;
       }
     });
-    if (!explains(fit)) continue;
+    if (!explains_pieces(fit)) continue;
     found.push_back({Cause::sum_of_pieces, {.of = cut.n, .along = along(pair, cut)}, fit.residual});
     return;
   }

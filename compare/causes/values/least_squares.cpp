@@ -1,4 +1,4 @@
-#include "assay/compare/causes/optimizer/least_squares.h"
+#include "assay/compare/causes/values/least_squares.h"
 
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@
 namespace assay {
 
 Estimate Estimate::scaled(double factor, double offset) const {
-  return {offset + factor * value, std::abs(factor) * sigma, left};
+  return {offset + factor * value, std::abs(factor) * sigma, left, std::abs(factor) * reach};
 }
 
 Estimate pooled(std::vector<Estimate> all) {
@@ -22,23 +22,25 @@ Estimate pooled(std::vector<Estimate> all) {
   constexpr double enough = 3;
   const auto says_sigma = [](const Estimate& e) { return e.left >= enough; };
   if (std::ranges::any_of(all, says_sigma)) std::erase_if(all, std::not_fn(says_sigma));
-  double weights = 0, sum = 0, left = 0;
+  double weights = 0, sum = 0, left = 0, reach = 0;
   for (const Estimate& e : all) {
     // No sigma is smaller than the rounding of the fit itself.
     const double sigma = std::max(e.sigma, std::numeric_limits<double>::epsilon() * std::abs(e.value));
     if (!(sigma > 0) || !std::isfinite(sigma) || !std::isfinite(e.value)) continue;
     weights += 1 / (sigma * sigma);
     sum += e.value / (sigma * sigma);
+    reach += e.reach / (sigma * sigma);
     left = std::max(left, e.left);
   }
   if (weights == 0) return {0, std::numeric_limits<double>::infinity()};
-  return {sum / weights, 1 / std::sqrt(weights), left};
+  return {sum / weights, 1 / std::sqrt(weights), left, reach / weights};
 }
 
 std::optional<double> short_number(const Estimate& e, double slack) {
   // Four digits are met that well by accident once in four hundred times; what is found is verified.
   constexpr double near = 0x1p-22;
   slack = std::max(slack, near * std::abs(e.value));
+  if (std::abs(e.value) <= slack + improbable * e.sigma) return 0;
   for (const int digits : {1, 2, 3, 4}) {
     const double candidate = std::stod(fmt::format("{:.{}g}", e.value, digits));
     if (std::abs(candidate - e.value) <= slack + improbable * e.sigma) return candidate;
@@ -96,7 +98,9 @@ std::optional<std::vector<Estimate>> LeastSquares::solve() const {
   for (std::size_t i = 0; i < n_; ++i) {
     Coefficients unit{};
     unit[i] = 1;
-    result.push_back({c[i] / scale[i], std::sqrt(variance * solved(unit)[i]) / scale[i], left});
+    // c_i is off by the errors times a vector of this length, of which each is 1 at most: Cauchy and Schwarz.
+    const double length = std::sqrt(solved(unit)[i]) / scale[i];
+    result.push_back({c[i] / scale[i], std::sqrt(variance) * length, left, std::sqrt(count_) * length});
   }
   return result;
 }

@@ -15,6 +15,8 @@ struct Estimate {
   double value = 0, sigma = 0;
   /// The number of equations beyond the unknowns: it limits the trust in sigma.
   double left = std::numeric_limits<double>::infinity();
+  /// How far it is off at most if no equation is off by more than 1 / its weight.
+  double reach = 0;
 
   /// offset + factor * this.
   Estimate scaled(double factor, double offset = 0) const;

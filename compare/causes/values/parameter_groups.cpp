@@ -1,4 +1,4 @@
-#include "assay/compare/causes/optimizer/parameter_groups.h"
+#include "assay/compare/causes/values/parameter_groups.h"
 
 #include <fmt/format.h>
 
