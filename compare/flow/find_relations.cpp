@@ -55,6 +55,8 @@ class Search {
       if (t.id.phase == Phase::forward && t.id.slot == "param" && side.find(t.id) == &t)
         parameters_[t.id.step].push_back(&t);
       if (t.id.phase != Phase::forward || t.id.micro_batch < 0 || side.find(t.id) != &t) continue;
+      if (t.id.slot == "loss" && is_float(t.dtype) && element_count(t.shape) == 1)
+        losses_[name_of(t.id)].push_back(&t);
       if (t.id.slot == "input" || t.id.slot == "output") {
         frames[{t.id.step, t.id.micro_batch}].push_back(&t);
         modules_.insert(t.id.module);
@@ -68,6 +70,7 @@ class Search {
     }
   }
   Relations take() {
+    for (const auto& [name, all] : losses_) find_total(name, all);
     for (auto& [target, r] : found_.made) {
       if (r.kind == Relation::Kind::combine) complete(target, r);
     }
@@ -543,6 +546,48 @@ class Search {
     return {};
   }
 
+  // A loss is the sum over its tokens, perhaps masked, in all micro-batches. Values of the same module only:
+  // few numbers prove little.
+  void find_total(const Name& loss, const std::vector<const LogicalTensor*>& all) {
+    std::vector<Name> values;
+    for (const LogicalTensor& t : side_.tensors()) {
+      if (t.id.phase != Phase::forward || t.id.module != loss.module || t.id.micro_batch < 0 || !is_float(t.dtype) ||
+          (t.id.slot != "input" && t.id.slot != "output"))
+        continue;
+      if (std::ranges::find(values, name_of(t.id)) == values.end()) values.push_back(name_of(t.id));
+    }
+    const auto holds_everywhere = [&](const Relation& r) {
+      double bits = 0;
+      for (const LogicalTensor* t : all) {
+        const auto tensor = side_.read(*t);
+        const auto made = evaluate(r, t->shape, reader(*t));
+        if (!made) return false;
+        const double error = made->error[0] + unit_roundoff(tensor->dtype) * std::abs(made->values[0]);
+        if (!(std::abs(made->values[0] - tensor->values[0]) <= error) || error == 0) return false;
+        bits += std::log2(std::abs(made->values[0]) / error);
+      }
+      return bits > proof_bits;
+    };
+    for (std::size_t a = 0; a < std::min(most_terms, values.size()); ++a) {
+      Relation r{.kind = Relation::Kind::total, .sources = {values[a]}};
+      for (std::size_t b = a; b < std::min(most_terms, values.size()); ++b) {
+        if (b > a) r.sources = {values[a], values[b]};
+        bool holds = false;
+        (void)trouble_in([&] { holds = holds_everywhere(r); });
+        if (!holds) continue;
+        found_.made[loss] = r;
+        return;
+      }
+    }
+  }
+
+  ReadSource reader(const LogicalTensor& t) const {
+    return [this, &t](const Name& name) -> std::shared_ptr<const SideTensor> {
+      const LogicalTensor* source = side_.find(at(record_of(name), t.id.step, t.id.micro_batch));
+      return source == nullptr ? nullptr : side_.read(*source);
+    };
+  }
+
   // Experts that got no token where the relation was found.
   void complete(const Name& target, Relation& r) {
     const auto& modules = experts_[r.sources.front()];
@@ -560,10 +605,7 @@ class Search {
   }
 
   bool holds(const Relation& r, const LogicalTensor& t, const SideTensor& tensor) const {
-    const auto made = evaluate(r, tensor.shape, [&](const Name& name) -> std::shared_ptr<const SideTensor> {
-      const LogicalTensor* source = side_.find(at(record_of(name), t.id.step, t.id.micro_batch));
-      return source == nullptr ? nullptr : side_.read(*source);
-    });
+    const auto made = evaluate(r, tensor.shape, reader(t));
     return made && explains(*made, tensor);
   }
 
@@ -644,6 +686,7 @@ class Search {
   std::map<std::int64_t, std::vector<const LogicalTensor*>> parameters_;  // by step
   std::set<std::string> modules_, with_outputs_;
   std::set<DType> dtypes_;
+  std::map<Name, std::vector<const LogicalTensor*>> losses_;  // numbers, in all micro-batches
   std::map<Name, int> tries_;
   Relations found_;
   std::map<Name, std::map<std::string, std::int64_t>> experts_;  // by index: the choice of each module

@@ -53,6 +53,7 @@ Flow::Flow(const Sides& sides, RecordedCalls& actual, RecordedCalls& reference, 
     return fits;
   };
   relations_ = find_relations(reference_, reference, makes);
+  (void)trouble_in([&] { hidden_.find_values(reference_, reference); });
   for (const auto& [target, r] : relations_.made) {
     if (r.kind != Relation::Kind::rows) continue;
     const auto dot = target.module.rfind('.');
@@ -91,6 +92,10 @@ std::optional<Flow::Made> Flow::made(const Side& side, const LogicalTensor& t) c
 }
 
 std::optional<Flow::Made> Flow::made_forward(const Side& side, const LogicalTensor& t) const {
+  if (t.id.slot == "loss" && !relations_.made.contains(name_of(t.id))) {
+    auto value = hidden_.value(side.values, side.calls, t.id);
+    return value ? std::optional(Made{std::move(value->expected), value->how}) : std::nullopt;
+  }
   const auto found = relations_.made.find(name_of(t.id));
   if (found == relations_.made.end()) return {};
   const Relation* r = &found->second;
@@ -302,6 +307,19 @@ bool Flow::holds_in_reference(const LogicalTensor& t) {
   return hidden_.fit(reference_, reference_calls_, value_of(t.id), t.id, missing, error);
 }
 
+// The gradient of a parameter whose module had no tokens on the actual side.
+bool Flow::is_without_tokens(const Identity& id) const {
+  if (id.slot != "grad" || !id.arg.ends_with(unreduced) || actual_calls_.runs(id.step, id.module)) return false;
+  bool had_some = false;
+  for (const LogicalTensor& t : reference_.tensors()) {
+    if (t.id.step != id.step || t.id.module != id.module || t.id.micro_batch < 0) continue;
+    const auto condition = condition_of(t.id);
+    if (!condition || chosen(true, *condition, t.id) != false) return false;
+    had_some = true;
+  }
+  return had_some;
+}
+
 bool Flow::is_same(const LogicalTensor& reference, const LogicalTensor& actual) const {
   if (without_bits(actual_.dump(), actual) != nullptr || without_bits(reference_.dump(), reference) != nullptr)
     return false;
@@ -335,6 +353,14 @@ std::optional<bool> Flow::chosen(bool on_actual, const Condition& condition, con
 
 std::optional<Flow::Judgement> Flow::judge(const LogicalTensor* reference, const LogicalTensor& actual) {
   if (without_bits(actual_.dump(), actual) != nullptr) return {};
+  if (is_without_tokens(actual.id)) {
+    const auto recorded = actual_.read(actual);
+    const auto wrong = std::ranges::count_if(recorded->values, [](double v) { return v != 0; });
+    Judgement j{.ratio = wrong > 0 ? infinity : 0, .how = "0, as no token chose it in this step"};
+    if (wrong > 0) j.wrong = fmt::format("{} of {} elements are not 0, and no token chose it in this step", wrong,
+                                         element_count(actual.shape));
+    return j;
+  }
   if (reference != nullptr && (reference_.find(reference->id) != reference || !holds_in_reference(*reference)))
     return {};
   std::int64_t outside = 0;
@@ -397,6 +423,10 @@ std::vector<const LogicalTensor*> Flow::sources(const LogicalTensor& t) const {
       source.arg += ".master";
     }
     if (source != t.id) add(source);
+    return found;
+  }
+  if (t.id.slot == "loss" && !relations_.made.contains(name_of(t.id))) {
+    if (const auto value = hidden_.value(reference_, reference_calls_, t.id)) found = value->sources;
     return found;
   }
   if (t.id.phase == Phase::forward) {

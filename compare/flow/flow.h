@@ -25,8 +25,8 @@ class Flow {
 
   struct Judgement {
     double ratio = 0;  ///< largest error / allowed; infinite for an element that should have been moved only
-    std::string how;   ///< "the sum of a and b"
-    std::string wrong;  ///< a sentence, if the ratio is above 1
+    std::string how = {};   ///< "the sum of a and b"
+    std::string wrong = {};  ///< a sentence, if the ratio is above 1
     bool is_copy = false;  ///< of one value, up to a cast
   };
   /// Judges a tensor by the values that it is made of. Nothing if they are not known.
@@ -70,6 +70,7 @@ class Flow {
                                   const Identity& frame) const;
   const LogicalTensor* recorded_gradient(const Side&, const Name& value, const Identity& frame) const;
   ReadSource reader(const Side&, const Identity& frame) const;
+  bool is_without_tokens(const Identity&) const;
   bool holds_in_reference(const LogicalTensor&);
   static double allowed(const Expected&, const SideTensor&, std::size_t i);
   static double ratio(const Expected&, const SideTensor&, std::int64_t& outside);

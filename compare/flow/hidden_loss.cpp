@@ -1,7 +1,10 @@
 #include "assay/compare/flow/hidden_loss.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "assay/compare/calls/call.h"
 #include "assay/golden/evidence.h"
@@ -13,6 +16,10 @@ namespace {
 std::string gradient_name(const Operator& op) {
   const auto input = std::ranges::find(op.args, Role::input, &Arg::role);
   return "grad_" + std::string(input->name);
+}
+
+std::string output_name(const Operator& op) {
+  return std::string(std::ranges::find(op.args, Role::output, &Arg::role)->name);
 }
 
 }  // namespace
@@ -43,6 +50,78 @@ std::optional<Expected> HiddenLosses::gradient(const SideValues& side, const Rec
                                                const Name& value, const Identity& frame) const {
   const auto found = known_.find(value);
   return found == known_.end() ? std::nullopt : gradient_of(found->second, side, calls, value, frame);
+}
+
+std::optional<HiddenLosses::Value> HiddenLosses::value_of(const Recorded& r, const SideValues& side,
+                                                          const RecordedCalls& calls, const Identity& frame) {
+  const LogicalTensor* t = side.find(at(record_of(r.value), frame.step, frame.micro_batch));
+  if (t == nullptr) return {};
+  RecordedCall recorded = calls.of_value(*r.loss.op, *t);
+  recorded.output = output_name(*r.loss.op);
+  Value value;
+  for (const RecordedCall::Input& input : recorded.inputs) value.sources.push_back(input.tensor);
+  const Call call(side.dump(), {std::move(recorded)}, Tensor(DType::float32, {}), -1);
+  const auto compared = call.compare(r.loss.variant);
+  if (!compared || compared->allowed.empty()) return {};
+  value.expected.values = {compared->golden.value(0) * r.loss.factor};
+  // The factor was fitted, and rounded where it was multiplied.
+  value.expected.error = {(compared->allowed.front() + 2 * unit_roundoff(DType::float32) * std::abs(compared->golden.value(0))) *
+                          std::abs(r.loss.factor)};
+  value.expected.roundoff = unit_roundoff(DType::float32);
+  value.how = fmt::format("{:.6g} times {} of {}", r.loss.factor, r.loss.op->name, to_string(t->id));
+  return value;
+}
+
+// That of the first loss, if the others have it, too.
+std::optional<double> HiddenLosses::factor_of(const Recorded& r, const SideValues& side, const RecordedCalls& calls,
+                                              const std::vector<const LogicalTensor*>& losses) {
+  Recorded fitted = r;
+  double bits = 0;
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    const double recorded = side.read(*losses[i])->values.front();
+    auto made = value_of(fitted, side, calls, losses[i]->id);
+    if (!made || made->expected.values[0] == 0) return {};
+    if (i == 0) {
+      fitted.loss.factor = recorded / made->expected.values[0];
+      continue;
+    }
+    const double error = made->expected.error[0] + unit_roundoff(side.read(*losses[i])->dtype) * std::abs(recorded);
+    if (!(std::abs(recorded - made->expected.values[0]) <= error)) return {};
+    bits += std::log2(std::abs(recorded) / error);
+  }
+  return proves(bits, 0) || (losses.size() > 2 && bits > hint_bits * 3) ? std::optional(fitted.loss.factor) : std::nullopt;
+}
+
+void HiddenLosses::find_values(const SideValues& side, const RecordedCalls& calls) {
+  std::map<Name, std::vector<const LogicalTensor*>> losses;
+  std::map<std::string, std::set<Name>> values;  // by module
+  for (const LogicalTensor& t : side.tensors()) {
+    if (t.id.micro_batch < 0 || t.id.phase != Phase::forward || side.find(t.id) != &t || !is_float(t.dtype)) continue;
+    if (t.id.slot == "loss" && element_count(t.shape) == 1)
+      losses[name_of(t.id)].push_back(&t);
+    else if (t.id.slot == "output" || t.id.slot == "input")
+      values[t.id.module].insert(name_of(t.id));
+  }
+  for (const auto& [loss, all] : losses) {
+    for (const Operator* op : operators()) {
+      if (!op->regularizes || recorded_.contains(loss)) continue;
+      for (const Name& value : values[loss.module]) {
+        for (const CallVariant& variant : variants_of(*op)) {
+          Recorded r{{op, variant, 1}, value};
+          const auto factor = factor_of(r, side, calls, all);
+          if (!factor) continue;
+          r.loss.factor = *factor;
+          recorded_.try_emplace(loss, r);
+        }
+      }
+    }
+  }
+}
+
+std::optional<HiddenLosses::Value> HiddenLosses::value(const SideValues& side, const RecordedCalls& calls,
+                                                       const Identity& loss) const {
+  const auto found = recorded_.find(name_of(loss));
+  return found == recorded_.end() ? std::nullopt : value_of(found->second, side, calls, loss);
 }
 
 bool HiddenLosses::fit(const SideValues& side, const RecordedCalls& calls, const Name& value,

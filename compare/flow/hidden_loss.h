@@ -2,6 +2,7 @@
 
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "assay/compare/calls/call_variant.h"
@@ -26,6 +27,18 @@ class HiddenLosses {
            const std::vector<double>& missing, const std::vector<double>& allowed);
   bool knows(const Name& value) const { return known_.contains(value); }
 
+  /// The value of a loss that was recorded as a number only, with what it was made of; nothing if it is not
+  /// known.
+  struct Value {
+    Expected expected;
+    std::string how;
+    std::vector<const LogicalTensor*> sources;
+  };
+  std::optional<Value> value(const SideValues&, const RecordedCalls&, const Identity& loss) const;
+  /// Finds out which losses of a run were made by which operator, of values of the same module: with one
+  /// factor in all micro-batches.
+  void find_values(const SideValues&, const RecordedCalls&);
+
  private:
   struct Loss {
     const Operator* op = nullptr;
@@ -34,7 +47,16 @@ class HiddenLosses {
   };
   static std::optional<Expected> gradient_of(const Loss&, const SideValues&, const RecordedCalls&,
                                              const Name& value, const Identity& frame);
+  struct Recorded {
+    Loss loss;
+    Name value;  ///< the operator's first input
+  };
+  static std::optional<Value> value_of(const Recorded&, const SideValues&, const RecordedCalls&, const Identity& frame);
+  static std::optional<double> factor_of(const Recorded&, const SideValues&, const RecordedCalls&,
+                                         const std::vector<const LogicalTensor*>& losses);
+
   std::map<Name, Loss> known_;
+  std::map<Name, Recorded> recorded_;
 };
 
 }  // namespace assay

@@ -196,6 +196,24 @@ std::optional<Expected> adjoint_of_combine(const Relation& r, std::size_t source
   return e;
 }
 
+// Any order of n additions in float32, and a product before each.
+std::optional<Expected> total_of(const std::vector<std::shared_ptr<const SideTensor>>& sources, std::size_t size) {
+  const std::vector<double>& x = sources.front()->values;
+  if (size != 1 || (sources.size() > 1 && sources[1]->values.size() != x.size())) return {};
+  Expected e;
+  e.roundoff = unit_roundoff(DType::float32);
+  double sum = 0, magnitude = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double term = sources.size() > 1 ? x[i] * sources[1]->values[i] : x[i];
+    sum += term;
+    magnitude += std::abs(term);
+  }
+  e.values = {sum};
+  e.magnitude = {magnitude};
+  e.error = {static_cast<double>(x.size()) * e.roundoff * magnitude};
+  return e;
+}
+
 }  // namespace
 
 std::optional<std::int64_t> rows_in(const Shape& shape, const Relation::Table& table) {
@@ -317,6 +335,7 @@ std::optional<Expected> evaluate(const Relation& r, const Shape& shape, const Re
     }
     return e;
   }
+  if (r.kind == Relation::Kind::total) return total_of(sources, size);
   if (r.kind == Relation::Kind::sum) {
     std::vector<Expected> terms;
     for (const auto& s : sources) terms.push_back(as_expected(*s));
@@ -355,6 +374,7 @@ std::optional<Expected> adjoint(const Relation& r, std::size_t source, const Exp
                                 const Shape& target, const Shape& shape, const ReadSource& read) {
   using Kind = Relation::Kind;
   if (r.kind == Kind::combine) return adjoint_of_combine(r, source, gradient, target, shape, read);
+  if (r.kind == Kind::total) return {};
   const auto size = static_cast<std::size_t>(element_count(shape));
   if (r.kind == Kind::copy || r.kind == Kind::sum || r.kind == Kind::scaled) {
     if (gradient.values.size() != size) return {};
@@ -423,6 +443,8 @@ std::string describe(const Relation& r, std::int64_t step, std::int64_t micro_ba
     case Relation::Kind::rows: return fmt::format("the rows of choice {} of {}", r.choice, names);
     case Relation::Kind::sum: return "the sum of " + names;
     case Relation::Kind::scaled: return fmt::format("{:.6g} times {}", r.factor, names);
+    case Relation::Kind::total:
+      return r.sources.size() > 1 ? "the sum of the products of " + names : "the sum of all elements of " + names;
     case Relation::Kind::combine: return "the weighted rows of " + names;
   }
   return names;

@@ -29,6 +29,7 @@ struct Relation {
     rows,     ///< the rows of one source that an index assigns to `choice`: {source, index}
     sum,      ///< of two or three
     scaled,   ///< `factor` times the source
+    total,    ///< one number: the sum of all elements, or of the products with those of a second source
     combine,  ///< sum over k of weight[t, k] times the row of token t from expert index[t, k]: {index,
               ///< weights, results of the experts ..}
   };
