@@ -37,16 +37,15 @@ struct Muon {
       {"maximize", "false", "ascend: the gradients change sign"}};
   static constexpr Seen seen[] = {
       {"momentum", "0.95", "K. Jordan, Moonlight"},
-      {"momentum", "0.9", "as SGD's"},
       {"dampening", "0", "Moonlight, Megatron-LM"},
       {"nesterov", "false", "Megatron-LM, --muon-use-nesterov not given"},
       {"scale", "\"sqrt_max_rows_cols\"", "Moonlight; torch's match_rms_adamw"},
       {"scale", "\"none\"", "an update of norm 1"},
       {"scale", "\"sqrt_rows_over_cols\"", "unit_rms_norm"},
       {"scale_factor", "0.2", "Moonlight"},
-      {"ns_steps", "6", "one more"},
   };
-  static constexpr Seen mistaken[] = {{"ns_steps", "4", "one less"}, {"ns_steps", "3", "two less"}};
+  static constexpr Seen mistaken[] = {
+      {"ns_steps", "6", "one more"}, {"ns_steps", "4", "one less"}, {"ns_steps", "3", "two less"}};
   static constexpr StepState states[] = {{"momentum_buffer", "momentum_1"}};
   static constexpr StepSetting settings[] = {
       {"momentum", StepNumber::kept, "momentum_1"},  {"grad_scale", StepNumber::gradient, "momentum_1"},

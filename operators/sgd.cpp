@@ -22,7 +22,6 @@ struct Sgd {
       {"maximize", "false", "ascend: the gradients change sign"},
       grad_scale};
   static constexpr Seen seen[] = {{"momentum", "0.9", "Goyal et al. 2017"},
-                                  {"momentum", "0.95", "as Muon's"},
                                   {"momentum", "0.99", "nnU-Net"},
                                   {"nesterov", "true", "Sutskever et al. 2013"}};
   static constexpr StepState states[] = {{"momentum_buffer", "momentum_buffer_1"}};
@@ -57,7 +56,7 @@ struct Sgd {
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes& a) {
     const T lr = constant<T>(a.real("lr")), momentum = constant<T>(a.real("momentum"));
-    const T taken = complement<T>(a.real("dampening")), decay = constant<T>(a.real("weight_decay"));
+    const T taken = constant<T>(1 - a.real("dampening")), decay = constant<T>(a.real("weight_decay"));
     const TakenGradient<T> gradient(a);
     const bool has_buffer = a.real("momentum") != 0, decays = a.real("weight_decay") != 0;
     std::vector<T> param = state(t, "param"), buffer = state(t, "momentum_buffer");

@@ -41,7 +41,6 @@ constexpr std::array<StepSetting, 9> adam_settings(std::string_view shows_decay)
 inline constexpr Seen adam_seen[] = {
     {"betas", "[0.9, 0.999]", "torch, DeepSeek-V2"},
     {"betas", "[0.9, 0.95]", "GPT-3, DeepSeek-V3, TeleChat3"},
-    {"betas", "[0.95, 0.95]", "DeepSpeed's examples"},
     {"betas", "[0.8, 0.95]", "modded-nanogpt"},
     {"betas", "[0.8, 0.999]", "DeepSpeed's examples"},
     {"betas", "[0.9, 0.98]", "arXiv:1706.03762 sec. 5.3"},
@@ -49,9 +48,9 @@ inline constexpr Seen adam_seen[] = {
     {"bias_correction", "false", "mindspore.nn.AdamWeightDecay"},
     {"eps_placement", "\"hat\"", "TensorFlow, MindSpore, ONNX"},
     {"eps_placement", "\"inside\"", "optax's eps_root"},
-    {"eps", "1e-6", "mindspore.nn.AdamWeightDecay, BERT"},
-    {"eps", "1e-15", "torchtitan, arXiv:2309.14322"},
-    {"eps", "1e-5", "Llama 1 and 2"},
+    {"eps", "1e-6", "mindspore.nn.AdamWeightDecay, arXiv:1810.04805"},
+    {"eps", "1e-15", "arXiv:2309.14322"},
+    {"eps", "1e-5", "arXiv:2307.09288 sec. 2.2"},
     {"eps", "1e-10", "modded-nanogpt"},
     {"eps", "1e-7", "TensorFlow"},
 };
@@ -72,15 +71,26 @@ constexpr std::array<Attribute, 11> adam_attributes(std::string_view decay, std:
             "eps_root; hat: (sqrt(v) + eps) / sqrt(1 - b2^t), as TensorFlow, MindSpore and ONNX"}}};
 }
 
-// 1 - beta^t. Written out, the subtraction would cancel: the power is 0.999 at first. Kernels that compute it
-// in their own format (apex's multi_tensor_adam.cu) lose by that: t roundings of beta, two units of the
-// power's function.
+// Whether the device of a bound holds betas in its own format, as it does what it keeps between steps (apex's
+// multi_tensor_adam.cu); torch computes with them in float64 first.
+inline bool holds_betas() {
+  return !ErrorScope::current().own && ErrorScope::current().stored_roundoff > 0;
+}
+
+template <class T>
+T rest_of(double beta) {
+  if (std::is_same_v<T, Bound> && holds_betas()) return complement<T>(beta);
+  return constant<T>(1 - beta);
+}
+
+// 1 - beta^t. Written out, the subtraction would cancel: the power is 0.999 at first. A device that holds
+// beta loses by that t roundings of it, and two units of the power's function.
 template <class T>
 T bias_correction(double beta, std::int64_t t) {
   const auto steps = static_cast<double>(t);
   const T value = host_scalar<T>(Truth(1) - pow(Truth(beta), Truth(steps)));
   if constexpr (std::is_same_v<T, Bound>) {
-    if (ErrorScope::current().own) return value;
+    if (!holds_betas()) return value;
     const double of_power = std::pow(beta, steps) * (steps + 2) * ErrorScope::current().unit_roundoff;
     return {value.value, value.error + of_power};
   }
@@ -93,7 +103,7 @@ template <class T>
 void adam_forward(Tensors<T>& t, const Dims& d, const Attributes& a, bool decoupled) {
   const double beta1 = a.list("betas")[0], beta2 = a.list("betas")[1];
   const T b1 = constant<T>(beta1), b2 = constant<T>(beta2);
-  const T rest1 = complement<T>(beta1), rest2 = complement<T>(beta2);
+  const T rest1 = rest_of<T>(beta1), rest2 = rest_of<T>(beta2);
   const bool amsgrad = a.flag("amsgrad"), correct = a.flag("bias_correction");
   const bool inside = a.text("eps_placement") == "inside", hat = a.text("eps_placement") == "hat";
   const T lr = constant<T>(a.real("lr")), eps = constant<T>(a.real("eps"));

@@ -117,9 +117,11 @@ std::vector<NamedTensor> inputs_of(const StepTensors& t, const StepRule& r, cons
   return inputs;
 }
 
-// Subnormals may be flushed. What was recorded in a narrower format may have been rounded to it on the way.
+// Subnormals may be flushed, and what stays between steps is stored. What was recorded in a narrower format
+// may have been rounded to it on the way.
 ErrorModel device_of(const StepTensors& t) {
   ErrorModel model{unit_roundoff(t.arithmetic), std::ldexp(1.0, format_of(t.arithmetic).min_exponent())};
+  model.stored_roundoff = model.unit_roundoff;
   const auto see = [&](const TensorSource& x) {
     if (is_float(x.dtype()) && unit_roundoff(x.dtype()) > model.unit_roundoff)
       model.stored_roundoff = std::max(model.stored_roundoff, unit_roundoff(x.dtype()));
@@ -129,15 +131,22 @@ ErrorModel device_of(const StepTensors& t) {
   return model;
 }
 
-Call call_of(const StepTensors& t, const StepRule& r, std::size_t result, const StepWindow& w) {
-  const std::string_view output =
-      result < t.states.size() ? r.op->step->states[result].after : r.op->step->updated;
-  const std::string name = after_steps(output, r.times);
+// The calls of these results in a window, with one bound for all.
+std::vector<Call> calls_of(const StepTensors& t, const StepRule& r, const std::vector<std::size_t>& results,
+                           const StepWindow& w) {
+  const auto name = [&](std::size_t k) {
+    const bool is_state = k < t.states.size();
+    return after_steps(is_state ? r.op->step->states[k].after : r.op->step->updated, r.times);
+  };
   const std::vector<NamedTensor> inputs = inputs_of(t, r, w);
-  Call call(*r.op, inputs, name, part(t.result(result), w), {.arithmetic = t.arithmetic});
-  const auto bound = compute_bound(*r.op, inputs, r.variant.attributes, device_of(t), name);
-  call.take_device_errors(r.variant, output_named(bound, name).values());
-  return call;
+  const std::string only = results.size() == 1 ? name(results.front()) : std::string();
+  const auto bound = compute_bound(*r.op, inputs, r.variant.attributes, device_of(t), only);
+  std::vector<Call> calls;
+  for (const std::size_t k : results) {
+    calls.emplace_back(*r.op, inputs, name(k), part(t.result(k), w), Device{.arithmetic = t.arithmetic});
+    calls.back().take_device_errors(r.variant, output_named(bound, name(k)).values());
+  }
+  return calls;
 }
 
 bool add_errors(StepErrors& errors, const std::optional<Call::Compared>& c, const StepWindow& w) {
@@ -222,18 +231,26 @@ std::vector<StepSetting> settings_in(const Operator& op, const StepTensors& t, s
   return found;
 }
 
-StepErrors step_errors(const StepTensors& t, const StepRule& r, std::size_t result, Elements which) {
-  StepErrors errors;
+std::vector<StepErrors> step_errors(const StepTensors& t, const StepRule& r,
+                                    const std::vector<std::size_t>& results, Elements which) {
+  std::vector<StepErrors> errors(results.size());
   CallJudge judge(CallJudge::Standard::elements, infinity);
   try {
-    for (const StepWindow& w : windows_of(*r.op, t.result(result).shape(), which)) {
-      const Call call = call_of(t, r, result, w);
-      if (!add_errors(errors, judge.compare(call, r.variant), w) && which == Elements::until_wrong) break;
+    bool holds = true;
+    for (const StepWindow& w : windows_of(*r.op, t.result(results.front()).shape(), which)) {
+      if (!holds && which == Elements::until_wrong) break;
+      const std::vector<Call> calls = calls_of(t, r, results, w);
+      for (std::size_t i = 0; i < results.size(); ++i)
+        holds = add_errors(errors[i], judge.compare(calls[i], r.variant), w) && holds;
     }
   } catch (const Error&) {  // the operator makes nothing of these inputs
-    errors.ratio = infinity;
+    for (StepErrors& e : errors) e.ratio = infinity;
   }
   return errors;
+}
+
+StepErrors step_errors(const StepTensors& t, const StepRule& r, std::size_t result, Elements which) {
+  return step_errors(t, r, std::vector{result}, which).front();
 }
 
 std::optional<StepFit> fit_step(const StepTensors& t, const StepRule& start, std::size_t result,
@@ -259,7 +276,7 @@ std::optional<StepFit> fit_step(const StepTensors& t, const StepRule& start, std
         calls.clear();
         allowed.clear();
         for (const StepWindow& w : windows) {
-          calls.push_back(call_of(t, fit.rule, result, w));
+          calls.push_back(std::move(calls_of(t, fit.rule, {result}, w).front()));
           const auto compared = calls.back().compare(fit.rule.variant, {}, false);
           if (!compared) return {};
           allowed.push_back(compared->allowed);

@@ -48,6 +48,9 @@ enum class Elements : std::uint8_t {
 
 /// The recorded result against that of the call. Every element is held to the bound of the operator.
 StepErrors step_errors(const StepTensors&, const StepRule&, std::size_t result, Elements = Elements::all);
+/// Of several results, for little more than of one.
+std::vector<StepErrors> step_errors(const StepTensors&, const StepRule&,
+                                    const std::vector<std::size_t>& results, Elements);
 
 /// Solves settings from a recorded result, in a sample of its elements: Gauss and Newton, which is exact for
 /// what the result is linear in. A number is short where a short one is within its reach.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "assay/compare/causes/optimizer/name_mistake.h"
@@ -42,9 +43,13 @@ class StepSearch {
         judged_(t_.results()) {}
 
   std::vector<JudgedResult> judge(const StepRule& reference) {
-    for (std::size_t k = 0; k < judged_.size(); ++k) {
-      judged_[k].known = step_errors(s_.reference, reference, k, Elements::until_wrong).holds();
-      if (judged_[k].known) judged_[k].errors = step_errors(t_, right_, k);
+    std::vector<std::size_t> every(judged_.size());
+    std::iota(every.begin(), every.end(), std::size_t{0});
+    const auto of_reference = step_errors(s_.reference, reference, every, Elements::some),
+               own = step_errors(t_, right_, every, Elements::all);
+    for (const std::size_t k : every) {
+      judged_[k].known = of_reference[k].holds();
+      if (judged_[k].known) judged_[k].errors = own[k];
     }
     StepRule of_states = right_;
     if (const auto k = first_wrong(states_)) of_states = judge_states(*k);
