@@ -49,7 +49,6 @@ class Reasons {
   std::optional<NormReason> find() {
     whole();
     if (!found_) counted();
-    if (!found_) of_first_ranks();
     if (!found_) of_layers();
     return found_;
   }
@@ -87,36 +86,36 @@ class Reasons {
 
   // How often ranks may count a gradient: once for each rank of an axis, or of several.
   std::set<double> counts() const {
-    std::set<double> all = {2, 3, 4, 8, 16};
+    std::set<double> all = {2};  // what is tied, or done twice
     for (const KnownSize& size : sizes_) {
       if (size.size > 1) all.insert(static_cast<double>(size.size));
     }
     return all;
   }
 
+  // The gradients of a group left out, counted several times, alone, or of some ranks only.
   void counted() {
+    std::set<std::string> every;
+    for (const NamedShape& p : s_.parameters) every.insert(p.name);
+    of_first_ranks({"every gradient", every});
     for (const ParameterGroup& g : groups_) {
       const double own = s_.square_of(g.members);
       if (!(own > slack_)) continue;
       take(total_ - own, fmt::format("without {}", g.text));
+      of_first_ranks(g);
       for (const double k : counts())
         take(total_ + (k - 1) * own, fmt::format("{} counted {} times", g.text, describe_factor(k, names_)));
       take(own, fmt::format("of {} only", g.text));
     }
   }
 
-  void of_first_ranks() {
-    std::set<std::string> every;
-    for (const NamedShape& p : s_.parameters) every.insert(p.name);
-    groups_.insert(groups_.begin(), {"every gradient", every});
+  void of_first_ranks(const ParameterGroup& g) {
     for (const auto& [axis, squares] : s_.of_first) {
-      for (const ParameterGroup& g : groups_) {
-        double missing = 0;
-        for (const auto& [name, first] : squares)
-          missing += g.members.contains(name) ? s_.by_parameter.at(name) - first : 0;
-        if (missing > 0)
-          take(total_ - missing, fmt::format("of {} the part of the first {} rank only", g.text, axis));
-      }
+      double missing = 0;
+      for (const auto& [name, first] : squares)
+        missing += g.members.contains(name) ? s_.by_parameter.at(name) - first : 0;
+      if (missing > 0)
+        take(total_ - missing, fmt::format("of {} the part of the first {} rank only", g.text, axis));
     }
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <tuple>
 
 #include "assay/golden/bound.h"
 #include "assay/golden/evidence.h"
@@ -31,9 +32,18 @@ class Family {
       : steps_(std::move(steps)), norms_(norms) {
     for (const ParameterStep* s : steps_) by_step_[s->step].push_back(s);
     for (auto& [step, all] : by_step_) {
-      std::ranges::stable_sort(all, std::greater(), [](const ParameterStep* s) {
-        return std::pair(s->reference.results(), element_count(s->shape));
+      // Matrices that are stepped as a whole cost more than they say, and a scale by their shape shows in
+      // several of them.
+      const bool has_whole =
+          std::ranges::any_of(all.front()->ops, [](const Operator* op) { return steps_matrices(*op); });
+      std::ranges::stable_sort(all, std::greater(), [&](const ParameterStep* s) {
+        const std::int64_t size = element_count(s->shape);
+        return std::tuple(s->reference.results(), has_whole ? -size : size, s->shape);
       });
+      if (has_whole) {
+        const auto rest = std::ranges::unique(all, {}, &ParameterStep::shape);
+        all.erase(rest.begin(), rest.end());
+      }
       all.resize(std::min(all.size(), most_solved));
     }
   }
@@ -222,6 +232,11 @@ class Family {
       if (own == all.end()) continue;
       const Estimate e = pooled(own->second);
       rule.set(decay, short_number(e, e.reach).value_or(e.value));
+      // A wide bound hides a decay in a sample that other elements show.
+      const bool may_hide = rule.number(decay) == 0 && std::abs(e.value) > improbable * e.sigma;
+      if (may_hide && k < s->reference.results() &&
+          !step_errors(s->reference, rule, k, Elements::until_wrong).holds())
+        rule.set(decay, short_number({e.value, e.sigma}, 0).value_or(e.value));
     }
   }
 

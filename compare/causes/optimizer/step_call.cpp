@@ -26,7 +26,7 @@ std::vector<StepWindow> windows_of(const Operator& op, const Shape& shape, Eleme
   const std::string_view letters = input_arg(op, op.step->parameter).shape;
   std::int64_t step = which == Elements::some ? fitted_window : window_elements;
   Shape own;
-  if (letters == "M,N") {
+  if (steps_matrices(op)) {
     if (shape.size() < 2) throw Error("{}: expected a matrix", op.name);
     own = {shape[shape.size() - 2], shape.back()};
     step = own[0] * own[1];
@@ -175,6 +175,10 @@ bool add_errors(StepErrors& errors, const std::optional<Call::Compared>& c, cons
 }
 
 }  // namespace
+
+bool steps_matrices(const Operator& op) {
+  return input_arg(op, op.step->parameter).shape == "M,N";
+}
 
 double StepRule::number(const StepSetting& s) const {
   const auto attribute = std::ranges::find(op->attributes, s.attribute, &Attribute::name);

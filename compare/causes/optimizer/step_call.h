@@ -39,6 +39,9 @@ std::vector<StepSetting> settings_in(const Operator&, const StepTensors&, std::s
 /// The result that shows a setting.
 std::size_t result_of(const Operator&, const StepTensors&, std::string_view output);
 
+/// Whether it steps matrices as a whole: a thousand times as long as to read them.
+bool steps_matrices(const Operator&);
+
 /// Which elements are looked at.
 enum class Elements : std::uint8_t {
   all,

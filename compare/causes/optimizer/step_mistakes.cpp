@@ -48,7 +48,10 @@ class StepSearch {
     const auto of_reference = step_errors(s_.reference, reference, every, Elements::some),
                own = step_errors(t_, right_, every, Elements::all);
     for (const std::size_t k : every) {
-      judged_[k].known = of_reference[k].holds();
+      // Nothing is wrong by a rule that does not make all of the reference.
+      judged_[k].known =
+          of_reference[k].holds() &&
+          (own[k].holds() || step_errors(s_.reference, reference, k, Elements::until_wrong).holds());
       if (judged_[k].known) judged_[k].errors = own[k];
     }
     StepRule of_states = right_;
