@@ -22,6 +22,12 @@ constexpr bool proves(double evidence, double parameters) {
   return evidence >= proof_bits + parameters;
 }
 
+/// Whether one of so many reasons that were tried fits better than the best of them does by accident. Enough
+/// to say where a mistake comes from that is proved by itself, with these bits beside it.
+constexpr bool beats_chance(double evidence, double tried) {
+  return evidence > tried;
+}
+
 /// What a number costs that was fitted and is told with six digits: log2(10^6).
 inline constexpr double bits_of_a_number = 20;
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <variant>
 
-#include "assay/compare/causes/known_sizes.h"
+#include "assay/compare/causes/values/known_sizes.h"
 #include "assay/compare/origin/inputs.h"
 #include "assay/compare/origin/isolation.h"
 #include "assay/compare/origin/local_errors.h"
@@ -50,7 +50,8 @@ class Origins {
         options_(options),
         local_(sides, {options.isolate, options.isolate ? known_sizes(sides) : std::vector<KnownSize>(),
                        options.isolate ? options.cases : nullptr}),
-        isolation_(options.isolate ? std::make_unique<Isolation>(findings, pairs, sides, steps, local_) : nullptr),
+        isolation_(options.isolate ? std::make_unique<Isolation>(findings, pairs, sides, steps, local_)
+                                   : nullptr),
         inputs_(findings, pairs, local_.reference_calls(), isolation_ ? &isolation_->flow() : nullptr) {
     if (isolation_) isolation_->take_inputs(inputs_);
     for (std::size_t i = 0; i < pairs_.size(); ++i)
@@ -137,7 +138,8 @@ class Origins {
       if (std::optional<Decision> judged = judge_call(i)) return *judged;
     }
     if (const auto right = isolation_ ? isolation_->right_by_flow(i) : std::nullopt) {
-      if (from_ != none && isolation_->is_copy(i) && findings_[from_].verdict == Verdict::exempt && may_exempt(i))
+      if (from_ != none && isolation_->is_copy(i) && findings_[from_].verdict == Verdict::exempt &&
+          may_exempt(i))
         return Exemption{findings_[from_].exemption->kind, 0, 0, "it is " + findings_[from_].name};
       return by_itself_right(i, *right);
     }
@@ -276,9 +278,9 @@ class Origins {
   LocalErrors local_;
   std::unique_ptr<Isolation> isolation_;  // if results are isolated
   Inputs inputs_;
-  std::vector<bool> replicas_differ_;                // ranks disagree
-  OpenFailures open_, open_replicas_;                // so far, exempt results among them; those of replicas
-  std::size_t from_ = none;                          // the failure that the present one follows from
+  std::vector<bool> replicas_differ_;  // ranks disagree
+  OpenFailures open_, open_replicas_;  // so far, exempt results among them; those of replicas
+  std::size_t from_ = none;            // the failure that the present one follows from
 };
 
 }  // namespace

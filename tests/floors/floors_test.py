@@ -19,6 +19,7 @@ FLOORS = [
     ["compare/measure"],
     ["compare/pairs"],
     ["compare/calls"],
+    ["compare/flow"],
     ["compare/causes"],
     ["compare/origin"],
     ["compare/report"],
