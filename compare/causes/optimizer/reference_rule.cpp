@@ -44,7 +44,7 @@ class Family {
         const auto rest = std::ranges::unique(all, {}, &ParameterStep::shape);
         all.erase(rest.begin(), rest.end());
       }
-      all.resize(std::min(all.size(), most_solved));
+      all.resize(std::min(all.size(), has_whole ? most_solved / 2 : most_solved));
     }
   }
 
