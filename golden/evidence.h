@@ -22,6 +22,13 @@ constexpr bool proves(double evidence, double parameters) {
   return evidence >= proof_bits + parameters;
 }
 
+/// Whether a remark beside a cause that is proved already may be made, with its bits: it is likelier than an
+/// accident among all that were tried.
+/// @param left  bits beyond those that choose it
+constexpr bool is_likelier_than_accident(double left) {
+  return left > 0;
+}
+
 /// What a number costs that was fitted and is told with six digits: log2(10^6).
 inline constexpr double bits_of_a_number = 20;
 

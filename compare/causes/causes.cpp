@@ -7,8 +7,8 @@
 #include <map>
 #include <tuple>
 
-#include "assay/compare/causes/known_sizes.h"
 #include "assay/compare/causes/optimizer/optimizer_faults.h"
+#include "assay/compare/causes/values/known_sizes.h"
 #include "assay/compare/causes/values/other_tensor.h"
 #include "assay/compare/result/trouble.h"
 

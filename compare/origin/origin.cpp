@@ -11,7 +11,7 @@
 #include <variant>
 
 #include "assay/compare/calls/gradient_sums.h"
-#include "assay/compare/causes/known_sizes.h"
+#include "assay/compare/causes/values/known_sizes.h"
 #include "assay/compare/origin/inputs.h"
 #include "assay/compare/origin/local_errors.h"
 #include "assay/compare/origin/open_failures.h"

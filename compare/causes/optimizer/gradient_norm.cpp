@@ -58,7 +58,7 @@ class Reasons {
     ++tried_;
     if (found_ || !(std::abs(square - wanted_) <= slack_)) return;
     const double evidence = std::log2(std::abs(wanted_ - total_) / slack_) - std::log2(tried_);
-    if (evidence > 0) found_ = NormReason{text, evidence};
+    if (is_likelier_than_accident(evidence)) found_ = NormReason{text, evidence};
   }
 
   // Another function of all gradients, or all of them some number of times.

@@ -6,10 +6,10 @@
 #include <cmath>
 #include <set>
 
-#include "assay/compare/causes/known_sizes.h"
 #include "assay/compare/causes/optimizer/explain_clip.h"
 #include "assay/compare/causes/optimizer/other_gradients.h"
 #include "assay/compare/causes/optimizer/step_mistakes.h"
+#include "assay/compare/causes/values/known_sizes.h"
 #include "assay/compare/result/trouble.h"
 
 namespace assay {

@@ -1,4 +1,4 @@
-#include "assay/compare/causes/known_sizes.h"
+#include "assay/compare/causes/values/known_sizes.h"
 
 #include <algorithm>
 
