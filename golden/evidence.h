@@ -22,11 +22,10 @@ constexpr bool proves(double evidence, double parameters) {
   return evidence >= proof_bits + parameters;
 }
 
-/// Whether a remark beside a cause that is proved already may be made, with its bits: it is likelier than an
-/// accident among all that were tried.
-/// @param left  bits beyond those that choose it
-constexpr bool is_likelier_than_accident(double left) {
-  return left > 0;
+/// Whether one of so many reasons that were tried fits better than the best of them does by accident. Enough
+/// to say where a mistake comes from that is proved by itself, with these bits beside it.
+constexpr bool beats_chance(double evidence, double tried) {
+  return evidence > tried;
 }
 
 /// What a number costs that was fitted and is told with six digits: log2(10^6).

@@ -57,8 +57,8 @@ class Reasons {
   void take(double square, const std::string& text) {
     ++tried_;
     if (found_ || !(std::abs(square - wanted_) <= slack_)) return;
-    const double evidence = std::log2(std::abs(wanted_ - total_) / slack_) - std::log2(tried_);
-    if (is_likelier_than_accident(evidence)) found_ = NormReason{text, evidence};
+    const double fit = std::log2(std::abs(wanted_ - total_) / slack_), tried = std::log2(tried_);
+    if (beats_chance(fit, tried)) found_ = NormReason{text, fit - tried};
   }
 
   // Another function of all gradients, or all of them some number of times.
