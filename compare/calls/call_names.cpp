@@ -170,7 +170,8 @@ void CallNames::name_positions() {
 std::optional<RecordedCall> CallNames::forward(const std::string& arg) const {
   std::string_view declared = output_name(arg);
   // A loss that knows its own gradient may give it forward.
-  if (const Arg* given = find_arg(op_, arg); declared.empty() && given != nullptr && given->role == Role::grad_input)
+  if (const Arg* given = find_arg(op_, arg);
+      declared.empty() && given != nullptr && given->role == Role::grad_input)
     declared = given->name;
   if (declared.empty()) return std::nullopt;
   RecordedCall call{&op_, std::string(declared), {}};
@@ -251,8 +252,8 @@ std::string_view CallNames::output_name(std::string_view recorded) const {
   const Arg* arg = find_arg(op_, name);
   if (arg != nullptr && is_output(arg->role)) return name;
   // Of an operator with one result the recorder's name for it does not matter.
-  const bool is_alone = with_arg(inputs_, recorded) != nullptr || inputs_.empty() || outputs_.size() <= 1 ||
-                        op_.fused_by_name;
+  const bool is_alone =
+      with_arg(inputs_, recorded) != nullptr || inputs_.empty() || outputs_.size() <= 1 || op_.fused_by_name;
   return is_alone ? main_output(op_).name : std::string_view();
 }
 

@@ -32,8 +32,8 @@ class RecordedCalls {
   /// @param tensors        must outlive this
   /// @param gives_choices  the routers were told which experts to take
   explicit RecordedCalls(const std::vector<LogicalTensor>& tensors, bool gives_choices = false);
-  /// Takes a tensor, under another identity, for an input that a call was given and that was not recorded with
-  /// it.
+  /// Takes a tensor, under another identity, for an input that a call was given and that was not recorded
+  /// with it.
   void lend(const LogicalTensor&, const Identity& as);
   /// Whether the module was called in that step.
   bool runs(std::int64_t step, const std::string& module) const { return keys_.contains({step, module}); }

@@ -194,7 +194,8 @@ class Search {
     const bool has_twins = results > 1 && absent.size() == 1 && !call.op->fused_by_name;
     for (const auto& given : borrowable(absent, t)) {
       RecordedCall whole = call;
-      for (const auto& [arg, c] : given) whole.inputs.push_back({std::string(arg->name), candidates_[c].tensor});
+      for (const auto& [arg, c] : given)
+        whole.inputs.push_back({std::string(arg->name), candidates_[c].tensor});
       if (!makes_(whole, t)) continue;
       for (const auto& [arg, c] : given) {
         Name input = name_of(t.id);
@@ -239,15 +240,16 @@ class Search {
 
   using Given = std::vector<std::pair<const Arg*, std::size_t>>;
 
-  // Values that are called as the arguments are, in the nearest module, the fewest arguments first; for a lone
-  // input any value, the latest first.
+  // Values that are called as the arguments are, in the nearest module, the fewest arguments first; for a
+  // lone input any value, the latest first.
   std::vector<Given> borrowable(const std::vector<const Arg*>& absent, const LogicalTensor& t) const {
     constexpr std::size_t most = 8, most_arguments = 6;
     Given named;
     for (const Arg* arg : absent) {
       std::optional<std::size_t> best;
       for (std::size_t c = 0; c < candidates_.size(); ++c) {
-        if (candidates_[c].name.arg == arg->name && rank(c, t) >= 1 && (!best || rank(c, t) >= rank(*best, t)))
+        if (candidates_[c].name.arg == arg->name && rank(c, t) >= 1 &&
+            (!best || rank(c, t) >= rank(*best, t)))
           best = c;
       }
       if (best && named.size() < most_arguments) named.emplace_back(arg, *best);
@@ -275,8 +277,8 @@ class Search {
   // -1: it is not known there. Inner modules first; what another module keeps to itself last.
   int rank(std::size_t candidate, const LogicalTensor& target) const {
     const Candidate& c = candidates_[candidate];
-    const bool inside = is_within(target.id.module, c.scope) ||
-                        (target.id.slot == "output" && target.id.module == c.scope);
+    const bool inside =
+        is_within(target.id.module, c.scope) || (target.id.slot == "output" && target.id.module == c.scope);
     if (!inside) return c.is_inner ? -1 : 0;
     return 1 + static_cast<int>(std::ranges::count(c.scope, '.')) + (c.scope.empty() ? 0 : 1);
   }
@@ -343,8 +345,9 @@ class Search {
     }
     for (const Shape& order : orders) {
       for (std::size_t lead = 1; lead < dims; ++lead) {
-        const bool moves = order == orders.front() || !std::ranges::equal(std::span(order).first(lead),
-                                                                         std::span(orders.front()).first(lead));
+        const bool moves =
+            order == orders.front() ||
+            !std::ranges::equal(std::span(order).first(lead), std::span(orders.front()).first(lead));
         if (moves) tables.push_back({order, lead});
       }
     }
@@ -365,7 +368,8 @@ class Search {
       columns_[rows][hashes[j]].push_back({tables_.size() - 1, static_cast<std::int64_t>(j)});
   }
 
-  static std::vector<Hash> column_hashes(const SideTensor& t, const Relation::Table& table, std::int64_t rows) {
+  static std::vector<Hash> column_hashes(const SideTensor& t, const Relation::Table& table,
+                                         std::int64_t rows) {
     const std::vector<std::int64_t> at = positions(t.shape, table);
     const std::size_t width = t.values.size() / static_cast<std::size_t>(rows);
     std::vector<Hash> hashes(width, 0);
@@ -469,7 +473,8 @@ class Search {
     int best_rank = -1;
     for (const auto& [candidate, rows] : taken) {
       if (rows.size() != all || rank(candidate, t) <= best_rank) continue;
-      const auto tokens = element_count(candidates_[candidate].tensor->shape) / static_cast<std::int64_t>(width);
+      const auto tokens =
+          element_count(candidates_[candidate].tensor->shape) / static_cast<std::int64_t>(width);
       // The latest first: token numbers are an index, too.
       for (std::size_t k = indices_.size(); k-- > 0;) {
         const auto choice = choice_of(*indices_[k], tokens, rows, number_in(t.id.module));
@@ -490,7 +495,8 @@ class Search {
     const auto end = module.find_last_of("0123456789");
     if (end == std::string::npos) return -1;
     const auto begin = module.find_last_not_of("0123456789", end);
-    return std::stoll(module.substr(begin == std::string::npos ? 0 : begin + 1, std::min<std::size_t>(end - begin, 9)));
+    return std::stoll(
+        module.substr(begin == std::string::npos ? 0 : begin + 1, std::min<std::size_t>(end - begin, 9)));
   }
 
   // The number that is in the index of exactly these tokens. Of two with the same tokens the one that the
@@ -551,8 +557,8 @@ class Search {
   void find_total(const Name& loss, const std::vector<const LogicalTensor*>& all) {
     std::vector<Name> values;
     for (const LogicalTensor& t : side_.tensors()) {
-      if (t.id.phase != Phase::forward || t.id.module != loss.module || t.id.micro_batch < 0 || !is_float(t.dtype) ||
-          (t.id.slot != "input" && t.id.slot != "output"))
+      if (t.id.phase != Phase::forward || t.id.module != loss.module || t.id.micro_batch < 0 ||
+          !is_float(t.dtype) || (t.id.slot != "input" && t.id.slot != "output"))
         continue;
       if (std::ranges::find(values, name_of(t.id)) == values.end()) values.push_back(name_of(t.id));
     }
@@ -592,7 +598,8 @@ class Search {
   void complete(const Name& target, Relation& r) {
     const auto& modules = experts_[r.sources.front()];
     const Name result = r.sources[2];
-    const auto own = std::ranges::find_if(modules, [&](const auto& m) { return is_within(result.module, m.first); });
+    const auto own =
+        std::ranges::find_if(modules, [&](const auto& m) { return is_within(result.module, m.first); });
     if (own == modules.end()) return;
     for (const auto& [module, choice] : modules) {
       if (std::ranges::find(r.choices, choice) != r.choices.end()) continue;
@@ -614,7 +621,8 @@ class Search {
     const double u = unit_roundoff(tensor.dtype);
     double bits = 0;
     for (std::size_t i = 0; i < tensor.values.size(); ++i) {
-      const double allowed = made.of(i) + u * (std::abs(made.values[i]) + made.of(i)) + min_subnormal(tensor.dtype);
+      const double allowed =
+          made.of(i) + u * (std::abs(made.values[i]) + made.of(i)) + min_subnormal(tensor.dtype);
       if (!(std::abs(made.values[i] - tensor.values[i]) <= allowed)) return false;
       if (made.size(i) > allowed) bits += std::log2(made.size(i) / allowed);
     }
@@ -624,7 +632,9 @@ class Search {
   // Of two or three values of its size, each of which counts.
   std::optional<Relation> of_terms(const LogicalTensor& t, const SideTensor& tensor) const {
     if (tensor.values.size() < 8) return {};
-    const auto fits = [&](const LogicalTensor& c) { return element_count(c.shape) == element_count(t.shape); };
+    const auto fits = [&](const LogicalTensor& c) {
+      return element_count(c.shape) == element_count(t.shape);
+    };
     std::vector<std::size_t> order = near(t, fits);
     if (order.size() > most_terms) order.resize(most_terms);
     std::vector<std::shared_ptr<const SideTensor>> values;

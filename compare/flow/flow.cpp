@@ -57,8 +57,7 @@ Flow::Flow(const Sides& sides, RecordedCalls& actual, RecordedCalls& reference, 
   for (const auto& [target, r] : relations_.made) {
     if (r.kind != Relation::Kind::rows) continue;
     const auto dot = target.module.rfind('.');
-    if (dot != std::string::npos)
-      conditions_[target.module.substr(0, dot)] = {r.sources.back(), r.choice};
+    if (dot != std::string::npos) conditions_[target.module.substr(0, dot)] = {r.sources.back(), r.choice};
     conditions_[target.module] = {r.sources.back(), r.choice};
   }
   for (const Borrowed& b : relations_.borrowed) {
@@ -78,8 +77,8 @@ void Flow::lend(const Borrowed& b, const SideValues& side, RecordedCalls& calls)
 }
 
 ReadSource Flow::reader(const Side& side, const Identity& frame) const {
-  return [&side = side.values, step = frame.step, micro_batch = frame.micro_batch](
-             const Name& name) -> std::shared_ptr<const SideTensor> {
+  return [&side = side.values, step = frame.step,
+          micro_batch = frame.micro_batch](const Name& name) -> std::shared_ptr<const SideTensor> {
     const LogicalTensor* t = side.find(at(record_of(name), step, micro_batch));
     return t == nullptr ? nullptr : side.read(*t);
   };
@@ -142,7 +141,8 @@ std::optional<Expected> Flow::gradient(const Side& side, const Name& value, cons
     if (side.values.find(target) == nullptr && !side.calls.has_call(target)) {
       const auto condition = condition_of(target);
       const bool is_actual = &side.values == &actual_;
-      if (condition ? chosen(is_actual, *condition, target) == false : !reference_calls_.has_call(target)) continue;
+      if (condition ? chosen(is_actual, *condition, target) == false : !reference_calls_.has_call(target))
+        continue;
       return {};
     }
     auto term = given_back(side, value, use, frame);
@@ -211,7 +211,8 @@ std::optional<Flow::Made> Flow::made_of_step(const Side& side, const LogicalTens
   Identity source = t.id;
   if (t.id.slot == "grad" && !t.id.arg.ends_with(unreduced)) {
     source.arg += unreduced;
-  } else if (t.id.phase == Phase::forward && (t.id.slot == "param" || t.id.slot == "state") && t.id.step > 0) {
+  } else if (t.id.phase == Phase::forward && (t.id.slot == "param" || t.id.slot == "state") &&
+             t.id.step > 0) {
     --source.step;
     source.phase = Phase::optimizer;
   } else if (t.id.phase == Phase::optimizer && t.id.slot == "param") {
@@ -225,8 +226,8 @@ std::optional<Flow::Made> Flow::made_of_step(const Side& side, const LogicalTens
   Expected e = as_expected(*side.values.read(*before));
   if (e.values.size() != static_cast<std::size_t>(element_count(t.shape))) return {};
   const bool is_sum = t.id.slot == "grad";
-  return Made{std::move(e), (is_sum ? "the sum of " : "") + to_string(source) + (is_sum ? ", its shares" : ""),
-              !is_sum};
+  return Made{std::move(e),
+              (is_sum ? "the sum of " : "") + to_string(source) + (is_sum ? ", its shares" : ""), !is_sum};
 }
 
 double Flow::ratio(const Expected& e, const SideTensor& t, std::int64_t& outside) {
@@ -250,9 +251,9 @@ double Flow::ratio(const Expected& e, const SideTensor& t, std::int64_t& outside
   return worst;
 }
 
-// A term of several ranks may itself be a sum of rounded parts with unrecorded sizes, each of which was stored
-// to be sent. Unless nearly everything cancels, a row of parts is no more than `ranks` times as large as its
-// sum, and none of its elements is larger than the largest term.
+// A term of several ranks may itself be a sum of rounded parts with unrecorded sizes, each of which was
+// stored to be sent. Unless nearly everything cancels, a row of parts is no more than `ranks` times as large
+// as its sum, and none of its elements is larger than the largest term.
 double Flow::ratio_of_ranks(Expected e, const SideTensor& t, int ranks, std::int64_t& outside) {
   if (e.is_exact || e.terms < 2) return ratio(e, t, outside);
   if (e.error.empty()) e.error.resize(e.values.size(), 0);
@@ -278,7 +279,8 @@ double Flow::ratio_of_ranks(Expected e, const SideTensor& t, int ranks, std::int
       square += e.size(i) * e.size(i);
     }
     if (furthest == 0) continue;
-    of_rows = std::max({of_rows, furthest / (rounding * largest), std::sqrt(errors) / (rounding * std::sqrt(square))});
+    of_rows = std::max(
+        {of_rows, furthest / (rounding * largest), std::sqrt(errors) / (rounding * std::sqrt(square))});
   }
   return std::isnan(of_rows) ? worst : std::min(worst, of_rows);
 }
@@ -309,7 +311,8 @@ bool Flow::holds_in_reference(const LogicalTensor& t) {
 
 // The gradient of a parameter whose module had no tokens on the actual side.
 bool Flow::is_without_tokens(const Identity& id) const {
-  if (id.slot != "grad" || !id.arg.ends_with(unreduced) || actual_calls_.runs(id.step, id.module)) return false;
+  if (id.slot != "grad" || !id.arg.ends_with(unreduced) || actual_calls_.runs(id.step, id.module))
+    return false;
   bool had_some = false;
   for (const LogicalTensor& t : reference_.tensors()) {
     if (t.id.step != id.step || t.id.module != id.module || t.id.micro_batch < 0) continue;
@@ -321,10 +324,12 @@ bool Flow::is_without_tokens(const Identity& id) const {
 }
 
 bool Flow::is_same(const LogicalTensor& reference, const LogicalTensor& actual) const {
-  if (without_bits(actual_.dump(), actual) != nullptr || without_bits(reference_.dump(), reference) != nullptr)
+  if (without_bits(actual_.dump(), actual) != nullptr ||
+      without_bits(reference_.dump(), reference) != nullptr)
     return false;
   const auto a = actual_.read(actual), r = reference_.read(reference);
-  if (a->values.size() != r->values.size() || !is_float(a->dtype) || !is_float(r->dtype)) return a->values == r->values;
+  if (a->values.size() != r->values.size() || !is_float(a->dtype) || !is_float(r->dtype))
+    return a->values == r->values;
   const DType narrow = unit_roundoff(a->dtype) > unit_roundoff(r->dtype) ? a->dtype : r->dtype;
   for (std::size_t i = 0; i < a->values.size(); ++i) {
     const double x = round_to(narrow, a->values[i]), y = round_to(narrow, r->values[i]);
@@ -357,11 +362,13 @@ std::optional<Flow::Judgement> Flow::judge(const LogicalTensor* reference, const
     const auto recorded = actual_.read(actual);
     const auto wrong = std::ranges::count_if(recorded->values, [](double v) { return v != 0; });
     Judgement j{.ratio = wrong > 0 ? infinity : 0, .how = "0, as no token chose it in this step"};
-    if (wrong > 0) j.wrong = fmt::format("{} of {} elements are not 0, and no token chose it in this step", wrong,
-                                         element_count(actual.shape));
+    if (wrong > 0)
+      j.wrong = fmt::format("{} of {} elements are not 0, and no token chose it in this step", wrong,
+                            element_count(actual.shape));
     return j;
   }
-  if (reference != nullptr && (reference_.find(reference->id) != reference || !holds_in_reference(*reference)))
+  if (reference != nullptr &&
+      (reference_.find(reference->id) != reference || !holds_in_reference(*reference)))
     return {};
   std::int64_t outside = 0;
   const auto own = made({actual_, actual_calls_}, actual);
@@ -375,11 +382,12 @@ std::optional<Flow::Judgement> Flow::judge(const LogicalTensor* reference, const
   j.is_copy = own->is_copy;
   if (!(j.ratio <= 1)) {
     const std::int64_t size = element_count(actual.shape);
-    j.wrong = own->is_copy
-                  ? fmt::format("it is not what {} gave, as it is in the reference: {} of {} elements were "
-                                "changed between them",
-                                own->how, outside, size)
-                  : fmt::format("{} of {} elements are not {}, as they are in the reference", outside, size, own->how);
+    j.wrong = own->is_copy ? fmt::format(
+                                 "it is not what {} gave, as it is in the reference: {} of {} elements were "
+                                 "changed between them",
+                                 own->how, outside, size)
+                           : fmt::format("{} of {} elements are not {}, as they are in the reference",
+                                         outside, size, own->how);
   }
   return j;
 }

@@ -25,17 +25,17 @@ class Flow {
 
   struct Judgement {
     double ratio = 0;  ///< largest error / allowed; infinite for an element that should have been moved only
-    std::string how = {};   ///< "the sum of a and b"
+    std::string how = {};    ///< "the sum of a and b"
     std::string wrong = {};  ///< a sentence, if the ratio is above 1
-    bool is_copy = false;  ///< of one value, up to a cast
+    bool is_copy = false;    ///< of one value, up to a cast
   };
   /// Judges a tensor by the values that it is made of. Nothing if they are not known.
   /// @param reference  nullptr: the reference lacks it in this micro-batch
   std::optional<Judgement> judge(const LogicalTensor* reference, const LogicalTensor& actual);
   /// Whether both sides hold the same values, up to a cast to the coarser dtype: of what nothing made.
   bool is_same(const LogicalTensor& reference, const LogicalTensor& actual) const;
-  /// The index on which it depends whether a tensor is there at all, with the choice that makes it: a tensor of
-  /// an expert. Nothing for others.
+  /// The index on which it depends whether a tensor is there at all, with the choice that makes it: a tensor
+  /// of an expert. Nothing for others.
   struct Condition {
     Name index;
     std::int64_t choice = 0;

@@ -65,15 +65,17 @@ std::optional<HiddenLosses::Value> HiddenLosses::value_of(const Recorded& r, con
   if (!compared || compared->allowed.empty()) return {};
   value.expected.values = {compared->golden.value(0) * r.loss.factor};
   // The factor was fitted, and rounded where it was multiplied.
-  value.expected.error = {(compared->allowed.front() + 2 * unit_roundoff(DType::float32) * std::abs(compared->golden.value(0))) *
-                          std::abs(r.loss.factor)};
+  value.expected.error = {
+      (compared->allowed.front() + 2 * unit_roundoff(DType::float32) * std::abs(compared->golden.value(0))) *
+      std::abs(r.loss.factor)};
   value.expected.roundoff = unit_roundoff(DType::float32);
   value.how = fmt::format("{:.6g} times {} of {}", r.loss.factor, r.loss.op->name, to_string(t->id));
   return value;
 }
 
 // That of the first loss, if the others have it, too.
-std::optional<double> HiddenLosses::factor_of(const Recorded& r, const SideValues& side, const RecordedCalls& calls,
+std::optional<double> HiddenLosses::factor_of(const Recorded& r, const SideValues& side,
+                                              const RecordedCalls& calls,
                                               const std::vector<const LogicalTensor*>& losses) {
   Recorded fitted = r;
   double bits = 0;
@@ -85,18 +87,21 @@ std::optional<double> HiddenLosses::factor_of(const Recorded& r, const SideValue
       fitted.loss.factor = recorded / made->expected.values[0];
       continue;
     }
-    const double error = made->expected.error[0] + unit_roundoff(side.read(*losses[i])->dtype) * std::abs(recorded);
+    const double error =
+        made->expected.error[0] + unit_roundoff(side.read(*losses[i])->dtype) * std::abs(recorded);
     if (!(std::abs(recorded - made->expected.values[0]) <= error)) return {};
     bits += std::log2(std::abs(recorded) / error);
   }
-  return proves(bits, 0) || (losses.size() > 2 && bits > hint_bits * 3) ? std::optional(fitted.loss.factor) : std::nullopt;
+  return proves(bits, 0) || (losses.size() > 2 && bits > hint_bits * 3) ? std::optional(fitted.loss.factor)
+                                                                        : std::nullopt;
 }
 
 void HiddenLosses::find_values(const SideValues& side, const RecordedCalls& calls) {
   std::map<Name, std::vector<const LogicalTensor*>> losses;
   std::map<std::string, std::set<Name>> values;  // by module
   for (const LogicalTensor& t : side.tensors()) {
-    if (t.id.micro_batch < 0 || t.id.phase != Phase::forward || side.find(t.id) != &t || !is_float(t.dtype)) continue;
+    if (t.id.micro_batch < 0 || t.id.phase != Phase::forward || side.find(t.id) != &t || !is_float(t.dtype))
+      continue;
     if (t.id.slot == "loss" && element_count(t.shape) == 1)
       losses[name_of(t.id)].push_back(&t);
     else if (t.id.slot == "output" || t.id.slot == "input")
@@ -145,7 +150,8 @@ bool HiddenLosses::fit(const SideValues& side, const RecordedCalls& calls, const
       bool holds = true;
       for (std::size_t i = 0; holds && i < missing.size(); ++i) {
         const double given = loss.factor * unit->values[i],
-                     error = allowed[i] + std::abs(loss.factor) * unit->error[i] + 1 / std::sqrt(square) * std::abs(unit->values[i]);
+                     error = allowed[i] + std::abs(loss.factor) * unit->error[i] +
+                             1 / std::sqrt(square) * std::abs(unit->values[i]);
         holds = std::abs(missing[i] - given) <= error;
         if (std::abs(given) > error) bits += std::log2(std::abs(given) / error);
       }

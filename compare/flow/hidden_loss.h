@@ -51,7 +51,8 @@ class HiddenLosses {
     Loss loss;
     Name value;  ///< the operator's first input
   };
-  static std::optional<Value> value_of(const Recorded&, const SideValues&, const RecordedCalls&, const Identity& frame);
+  static std::optional<Value> value_of(const Recorded&, const SideValues&, const RecordedCalls&,
+                                       const Identity& frame);
   static std::optional<double> factor_of(const Recorded&, const SideValues&, const RecordedCalls&,
                                          const std::vector<const LogicalTensor*>& losses);
 

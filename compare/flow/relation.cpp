@@ -197,7 +197,8 @@ std::optional<Expected> adjoint_of_combine(const Relation& r, std::size_t source
 }
 
 // Any order of n additions in float32, and a product before each.
-std::optional<Expected> total_of(const std::vector<std::shared_ptr<const SideTensor>>& sources, std::size_t size) {
+std::optional<Expected> total_of(const std::vector<std::shared_ptr<const SideTensor>>& sources,
+                                 std::size_t size) {
   const std::vector<double>& x = sources.front()->values;
   if (size != 1 || (sources.size() > 1 && sources[1]->values.size() != x.size())) return {};
   Expected e;
@@ -434,18 +435,27 @@ std::string describe(const Relation& r, std::int64_t step, std::int64_t micro_ba
   constexpr std::size_t most = 4;
   std::string names;
   for (std::size_t s = 0; s < std::min(r.sources.size(), most); ++s)
-    names += (s == 0 ? "" : s + 1 == r.sources.size() ? " and " : ", ") +
+    names += (s == 0                      ? ""
+              : s + 1 == r.sources.size() ? " and "
+                                          : ", ") +
              to_string(at(r.sources[s], step, micro_batch));
   if (r.sources.size() > most) names += fmt::format(" and {} more", r.sources.size() - most);
   switch (r.kind) {
-    case Relation::Kind::copy: return names;
-    case Relation::Kind::columns: return "columns of " + names;
-    case Relation::Kind::rows: return fmt::format("the rows of choice {} of {}", r.choice, names);
-    case Relation::Kind::sum: return "the sum of " + names;
-    case Relation::Kind::scaled: return fmt::format("{:.6g} times {}", r.factor, names);
+    case Relation::Kind::copy:
+      return names;
+    case Relation::Kind::columns:
+      return "columns of " + names;
+    case Relation::Kind::rows:
+      return fmt::format("the rows of choice {} of {}", r.choice, names);
+    case Relation::Kind::sum:
+      return "the sum of " + names;
+    case Relation::Kind::scaled:
+      return fmt::format("{:.6g} times {}", r.factor, names);
     case Relation::Kind::total:
-      return r.sources.size() > 1 ? "the sum of the products of " + names : "the sum of all elements of " + names;
-    case Relation::Kind::combine: return "the weighted rows of " + names;
+      return r.sources.size() > 1 ? "the sum of the products of " + names
+                                  : "the sum of all elements of " + names;
+    case Relation::Kind::combine:
+      return "the weighted rows of " + names;
   }
   return names;
 }

@@ -52,10 +52,10 @@ struct Relation {
   Table table = {};                ///< of the target
   std::vector<Table> tables = {};  ///< of each source
 
-  std::int64_t choice = 0;             ///< of rows
-  std::vector<std::int64_t> choices = {};   ///< of each expert of combine
-  bool is_weighted = true;             ///< combine: false, the experts weighted their results themselves
-  double factor = 1;                   ///< of scaled
+  std::int64_t choice = 0;                 ///< of rows
+  std::vector<std::int64_t> choices = {};  ///< of each expert of combine
+  bool is_weighted = true;                 ///< combine: false, the experts weighted their results themselves
+  double factor = 1;                       ///< of scaled
 
   bool has_index() const { return kind == Kind::rows || kind == Kind::combine; }
   bool operator==(const Relation&) const = default;

@@ -25,11 +25,11 @@ struct Borrowed {
   Name source;  ///< the value that it is
 };
 
-/// A value is a result, an input of a module that has recorded modules inside, or, with the slot "value", what
-/// nobody recorded but as the input of a module.
+/// A value is a result, an input of a module that has recorded modules inside, or, with the slot "value",
+/// what nobody recorded but as the input of a module.
 struct Relations {
-  std::map<Name, Relation> made;             ///< of inputs, of results without an operator, of values
-  std::map<Name, std::vector<Use>> uses;     ///< of values
+  std::map<Name, Relation> made;          ///< of inputs, of results without an operator, of values
+  std::map<Name, std::vector<Use>> uses;  ///< of values
   std::vector<Borrowed> borrowed;
 };
 

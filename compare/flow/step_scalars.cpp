@@ -36,8 +36,8 @@ bool is(double recorded, const std::optional<Expected>& made) {
 
 }  // namespace
 
-// Squares are added up in some order: n roundings of the running sum, independent (golden/evidence.h), half of
-// which shows in the root.
+// Squares are added up in some order: n roundings of the running sum, independent (golden/evidence.h), half
+// of which shows in the root.
 std::optional<Expected> StepScalars::norm(const SideValues& side, std::int64_t step,
                                           std::vector<Identity>* gradients) {
   double squares = 0, terms = 0;
@@ -122,7 +122,8 @@ void StepScalars::find_clip(const SideValues& reference, const Name& name,
       Clip clip{norm, 0, added};
       for (const std::int64_t step : steps) {
         const double c = scalar(reference, at(name, step, -1));
-        if (c < 1 && c > 0) clip.limit = std::stod(fmt::format("{:.3g}", c * (scalar(reference, at(norm, step, -1)) + added)));
+        if (c < 1 && c > 0)
+          clip.limit = std::stod(fmt::format("{:.3g}", c * (scalar(reference, at(norm, step, -1)) + added)));
       }
       if (clip.limit == 0) continue;
       const bool holds = std::ranges::all_of(steps, [&](std::int64_t step) {

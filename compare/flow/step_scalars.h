@@ -31,8 +31,8 @@ class StepScalars {
   };
   static std::optional<Expected> norm(const SideValues&, std::int64_t step, std::vector<Identity>* gradients);
   static std::optional<Expected> clipped(const Clip&, const SideValues&, std::int64_t step);
-  static std::optional<Expected> counted(const SideValues&, const Name& index, std::int64_t step, std::int64_t size,
-                                         std::vector<Identity>* indices);
+  static std::optional<Expected> counted(const SideValues&, const Name& index, std::int64_t step,
+                                         std::int64_t size, std::vector<Identity>* indices);
   void find_clip(const SideValues&, const Name&, const std::vector<std::int64_t>& steps);
 
   std::map<Name, bool> norms_;

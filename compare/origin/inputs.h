@@ -27,7 +27,8 @@ class Inputs {
   std::vector<std::size_t> of(std::size_t i) const;
   /// The findings of the inputs of its call alone.
   std::vector<std::size_t> of_call(std::size_t i) const;
-  /// The findings of the inputs of the calls that make it, those among them that were not recorded with the call.
+  /// The findings of the inputs of the calls that make it, those among them that were not recorded with the
+  /// call.
   std::vector<std::size_t> given_to_call(std::size_t i) const;
   /// Whether `inputs`, those of finding `i`, tell where it comes from: a result needs more than parameters,
   /// and a gradient needs the gradient that was handed back.

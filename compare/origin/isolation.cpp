@@ -58,8 +58,9 @@ void Isolation::judge(std::size_t i) {
     if (auto judgement = local_.judge(f, pair)) {
       is_judged = true;
       if (!(judgement->ratio <= 1))
-        fail(f, fmt::format("the operator is wrong on its own recorded inputs{}",
-                            judgement->diagnoses.empty() ? "" : ": " + sentence(judgement->diagnoses.front())));
+        fail(f,
+             fmt::format("the operator is wrong on its own recorded inputs{}",
+                         judgement->diagnoses.empty() ? "" : ": " + sentence(judgement->diagnoses.front())));
       results_[i] = std::move(*judgement);
     }
   }
@@ -78,7 +79,8 @@ void Isolation::judge(std::size_t i) {
     return;
   }
   for (const std::size_t k : sources) {
-    if (k != i && k < unsettled_.size() && unsettled_[k] && (!unsettled_[i] || *unsettled_[k] < *unsettled_[i]))
+    if (k != i && k < unsettled_.size() && unsettled_[k] &&
+        (!unsettled_[i] || *unsettled_[k] < *unsettled_[i]))
       unsettled_[i] = unsettled_[k];
   }
 }
@@ -133,13 +135,16 @@ std::optional<std::size_t> Isolation::unsettled(std::size_t i) const {
 
 std::string Isolation::coverage() const {
   const LocalErrors::Unjudged& u = local_.unjudged();
-  std::string text = fmt::format("{} of {} tensors judged by what they were made of; {} are sources",
-                                 grouped(judged_), grouped(judged_ + sources_ + unjudged_), grouped(sources_));
+  std::string text =
+      fmt::format("{} of {} tensors judged by what they were made of; {} are sources", grouped(judged_),
+                  grouped(judged_ + sources_ + unjudged_), grouped(sources_));
   if (unjudged_ > 0)
-    text += fmt::format("; {} are not judged, first {}", grouped(unjudged_), findings_[*first_unjudged_].name);
-  for (const auto& [count, why] : {std::pair(u.no_fit, "are of calls whose attributes the reference does not show"),
-                                   {u.unreadable, "are of calls with a tensor that cannot be read"},
-                                   {u.no_budget, "were left out, as enough was replayed before them"}}) {
+    text +=
+        fmt::format("; {} are not judged, first {}", grouped(unjudged_), findings_[*first_unjudged_].name);
+  for (const auto& [count, why] :
+       {std::pair(u.no_fit, "are of calls whose attributes the reference does not show"),
+        {u.unreadable, "are of calls with a tensor that cannot be read"},
+        {u.no_budget, "were left out, as enough was replayed before them"}}) {
     if (count > 0) text += fmt::format("; {} {}", grouped(count), why);
   }
   return text;

@@ -87,7 +87,8 @@ std::optional<LocalErrors::Judgement> LocalErrors::judge_call(Finding& f, const 
     ++unjudged_.no_call;
     return {};
   }
-  if (pair.reference != nullptr && !same_inputs(actual_calls_.producers(*pair.actual), reference_calls_.producers(*pair.reference))) {
+  if (pair.reference != nullptr &&
+      !same_inputs(actual_calls_.producers(*pair.actual), reference_calls_.producers(*pair.reference))) {
     ++unjudged_.no_call;
     return {};
   }
@@ -116,7 +117,8 @@ std::optional<LocalErrors::Judgement> LocalErrors::judge_call(Finding& f, const 
 }
 
 Exemption::Kind LocalErrors::exemption_of(const Judged& judged) {
-  if (judged.compared.ties > 0 || !is_float(judged.compared.actual.dtype())) return Exemption::Kind::legal_tie;
+  if (judged.compared.ties > 0 || !is_float(judged.compared.actual.dtype()))
+    return Exemption::Kind::legal_tie;
   if (judged.is_equivalent) return Exemption::Kind::equivalent_attribute;
   return judged.compared.in_any_blocks ? Exemption::Kind::order_of_blocks
                                        : Exemption::Kind::amplified_rounding;
@@ -130,11 +132,11 @@ LocalErrors::Judgement LocalErrors::judgement(const Call& actual, const Judged& 
   Judgement found{
       c.ratio, fmt::format("{} on its own recorded inputs: error/allowed {:.3g}", name, c.ratio), {}};
   if (c.ties > 0)
-    found.how = fmt::format("{} on its own recorded inputs: {} of its rows chose one of two that roundings cannot tell apart",
-                            name, c.ties);
+    found.how = fmt::format(
+        "{} on its own recorded inputs: {} of its rows chose one of two that roundings cannot tell apart",
+        name, c.ties);
   found.exemption = exemption_of(judged);
-  found.is_whole =
-      !actual.is_sampled();
+  found.is_whole = !actual.is_sampled();
   found.diagnoses = explain_call(judge_, actual, judged.variant, c, options_.sizes,
                                  [&] { return other_operands_.of(actual_calls_, made); });
   if (c.ratio <= 1 && !judge_.is_within(c)) {

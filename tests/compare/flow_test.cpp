@@ -49,7 +49,8 @@ class Layer {
     return t.values();
   }
   Values drawn(std::uint64_t seed, std::int64_t columns = width) const {
-    return normal_tensor(DType::bfloat16, {tokens, columns}, seed + 100 * static_cast<std::uint64_t>(micro_batch_))
+    return normal_tensor(DType::bfloat16, {tokens, columns},
+                         seed + 100 * static_cast<std::uint64_t>(micro_batch_))
         .values();
   }
   static Values row(const Values& v, std::int64_t t) {
@@ -80,7 +81,8 @@ class Layer {
         weights.push_back(weight(t, k));
       }
     }
-    dump_.add({0, micro_batch_, f, "layer.moe.router", "output", "index", 0}, Tensor::from_indices({tokens, 2}, index));
+    dump_.add({0, micro_batch_, f, "layer.moe.router", "output", "index", 0},
+              Tensor::from_indices({tokens, 2}, index));
     put(f, "layer.moe.router", "output", "weights", weights, {tokens, 2});
     Values sum(static_cast<std::size_t>(tokens * width), 0);
     results_.assign(experts, {});
@@ -128,7 +130,8 @@ class Layer {
     put(b, "layer.moe.router", "grad_output", "weights", of_weights, {tokens, 2});
     Values inside(static_cast<std::size_t>(tokens * width), 0);
     for_each_meeting([&](std::int64_t t, std::int64_t, std::int64_t e, std::int64_t r) {
-      for (std::int64_t j = 0; j < width; ++j) inside[at(t, j)] += back[static_cast<std::size_t>(e)][at(r, j)];
+      for (std::int64_t j = 0; j < width; ++j)
+        inside[at(t, j)] += back[static_cast<std::size_t>(e)][at(r, j)];
     });
     const Values moe = put(b, "layer.moe", "grad_input", "x", inside);
     put(b, "layer", "grad_input", "x", plus(g, moe));
@@ -197,10 +200,11 @@ TEST(Flow, ARightLayerPasses) {
 
 TEST(Flow, OneWrongElementIsFoundWhereItIsMade) {
   for (const std::string wrong :
-       {"layer.heads input q", "layer.moe input x", "layer.moe.experts.2.fc input x", "layer.moe.combine output y",
-        "layer.moe output y", "layer output y", "layer.moe grad_output y", "layer.moe.combine grad_output y",
-        "layer.moe.experts.1.fc grad_output y", "layer.moe.router grad_output weights", "layer.moe grad_input x",
-        "layer grad_input x", "layer.a grad_output y", "layer.b grad_output y"}) {
+       {"layer.heads input q", "layer.moe input x", "layer.moe.experts.2.fc input x",
+        "layer.moe.combine output y", "layer.moe output y", "layer output y", "layer.moe grad_output y",
+        "layer.moe.combine grad_output y", "layer.moe.experts.1.fc grad_output y",
+        "layer.moe.router grad_output weights", "layer.moe grad_input x", "layer grad_input x",
+        "layer.a grad_output y", "layer.b grad_output y"}) {
     const Report report = isolated(wrong);
     EXPECT_EQ(created(report), std::vector{wrong});
     EXPECT_EQ(report.exit_status(), 1) << wrong;
