@@ -4,36 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <limits>
 
+#include "assay/compare/flow/gradient_names.h"
 #include "assay/compare/result/trouble.h"
 
 namespace assay {
-namespace {
-
-bool is_gradient(const Identity& id) {
-  return id.slot == "grad_output" || id.slot == "grad_input";
-}
-
-// What the gradient is of: a result, or an input of a module.
-Name value_of(const Identity& gradient) {
-  Name value = name_of(gradient);
-  value.phase = Phase::forward;
-  value.slot = gradient.slot == "grad_output" ? "output" : "input";
-  return value;
-}
-
-Identity gradient_of(const Name& value, const Identity& frame) {
-  Identity id = at(value, frame.step, frame.micro_batch);
-  id.phase = Phase::backward;
-  id.slot = value.slot == "output" ? "grad_output" : "grad_input";
-  return id;
-}
-
-constexpr std::string_view unreduced = ".unreduced";
-
-}  // namespace
 
 Flow::Flow(const Sides& sides, RecordedCalls& actual, RecordedCalls& reference, CallJudge& judge,
            FittedCalls& fitted)
@@ -76,14 +51,6 @@ void Flow::lend(const Borrowed& b, const SideValues& side, RecordedCalls& calls)
   }
 }
 
-ReadSource Flow::reader(const Side& side, const Identity& frame) const {
-  return [&side = side.values, step = frame.step,
-          micro_batch = frame.micro_batch](const Name& name) -> std::shared_ptr<const SideTensor> {
-    const LogicalTensor* t = side.find(at(record_of(name), step, micro_batch));
-    return t == nullptr ? nullptr : side.read(*t);
-  };
-}
-
 std::optional<Flow::Made> Flow::made(const Side& side, const LogicalTensor& t) const {
   if (t.id.micro_batch < 0) return made_of_step(side, t);
   if (t.id.phase == Phase::forward) return made_forward(side, t);
@@ -105,98 +72,10 @@ std::optional<Flow::Made> Flow::made_forward(const Side& side, const LogicalTens
     if (value == relations_.made.end()) return {};
     r = &value->second;
   }
-  auto expected = evaluate(*r, t.shape, reader(side, t.id));
+  auto expected = evaluate(*r, t.shape, reader_at(side.values, t.id));
   if (!expected) return {};
   return Made{std::move(*expected), describe(*r, t.id.step, t.id.micro_batch),
               r->kind == Relation::Kind::copy};
-}
-
-const LogicalTensor* Flow::recorded_gradient(const Side& side, const Name& value,
-                                             const Identity& frame) const {
-  return value.slot == "value" ? nullptr : side.values.find(gradient_of(value, frame));
-}
-
-std::optional<Flow::Made> Flow::made_backward(const Side& side, const LogicalTensor& t) const {
-  const Name value = value_of(t.id);
-  const auto uses = relations_.uses.find(value);
-  if (uses == relations_.uses.end()) return {};
-  auto expected = gradient(side, value, t.id);
-  if (!expected) return {};
-  std::string how;
-  for (const Use& use : uses->second)
-    how += (how.empty() ? "" : ", ") + to_string(gradient_of(record_of(use.target), t.id));
-  const bool is_lone = uses->second.size() == 1;
-  const bool is_copy = is_lone && expected->is_exact;
-  return Made{std::move(*expected), (is_lone ? "" : "the sum of ") + how, is_copy};
-}
-
-// The sum of what all uses of a value give back.
-std::optional<Expected> Flow::gradient(const Side& side, const Name& value, const Identity& frame) const {
-  const auto uses = relations_.uses.find(value);
-  if (uses == relations_.uses.end()) return {};
-  std::vector<Expected> terms;
-  for (const Use& use : uses->second) {
-    // An expert without tokens in this micro-batch has no call.
-    const Identity target = at(record_of(use.target), frame.step, frame.micro_batch);
-    if (side.values.find(target) == nullptr && !side.calls.has_call(target)) {
-      const auto condition = condition_of(target);
-      const bool is_actual = &side.values == &actual_;
-      if (condition ? chosen(is_actual, *condition, target) == false : !reference_calls_.has_call(target))
-        continue;
-      return {};
-    }
-    auto term = given_back(side, value, use, frame);
-    if (!term) return {};
-    terms.push_back(std::move(*term));
-  }
-  if (hidden_.knows(value)) {
-    auto term = hidden_.gradient(side.values, side.calls, value, frame);
-    if (!term) return {};
-    terms.push_back(std::move(*term));
-  }
-  return sum_of(std::move(terms));
-}
-
-std::optional<Expected> Flow::given_back(const Side& side, const Name& value, const Use& use,
-                                         const Identity& frame) const {
-  if (use.is_input) {
-    if (const LogicalTensor* recorded = recorded_gradient(side, use.target, frame))
-      return as_expected(*side.values.read(*recorded));
-    if (relations_.uses.contains(use.target)) return gradient(side, use.target, frame);
-    return of_call(side, use.target, value, frame);
-  }
-  const auto relation = relations_.made.find(use.target);
-  if (relation == relations_.made.end()) return {};
-  const LogicalTensor* recorded = recorded_gradient(side, use.target, frame);
-  const auto of_target = recorded != nullptr ? std::optional(as_expected(*side.values.read(*recorded)))
-                                             : gradient(side, use.target, frame);
-  const LogicalTensor* target = side.values.find(at(record_of(use.target), frame.step, frame.micro_batch));
-  const LogicalTensor* source = side.values.find(at(record_of(value), frame.step, frame.micro_batch));
-  if (!of_target || target == nullptr || source == nullptr) return {};
-  return adjoint(relation->second, use.source, *of_target, target->shape, source->shape, reader(side, frame));
-}
-
-// The gradient that a call has for an input, where nobody recorded it.
-std::optional<Expected> Flow::of_call(const Side& side, const Name& input, const Name& value,
-                                      const Identity& frame) const {
-  const LogicalTensor* source = side.values.find(at(record_of(value), frame.step, frame.micro_batch));
-  if (source == nullptr) return {};
-  LogicalTensor wanted = *source;
-  wanted.id = gradient_of(input, frame);
-  std::vector<RecordedCall> calls = side.calls.producers(wanted);
-  if (calls.empty() || !std::ranges::all_of(calls, &RecordedCall::is_complete)) return {};
-  const Operator& op = *calls.front().op;
-  const Call call(side.values.dump(), std::move(calls), Tensor(source->dtype, source->shape), -1);
-  if (call.is_sampled()) return {};
-  const CallVariant* variant = fitted_.known(op, input.module);
-  const auto compared = call.compare(variant != nullptr ? *variant : CallVariant{});
-  if (!compared || compared->allowed.empty()) return {};
-  Expected e;
-  e.shape = source->shape;
-  e.values = compared->golden.values();
-  e.error = compared->allowed;
-  e.roundoff = unit_roundoff(source->dtype);
-  return e;
 }
 
 // A parameter's gradient is the sum of its shares; a step begins with what the one before left.
@@ -390,90 +269,6 @@ std::optional<Flow::Judgement> Flow::judge(const LogicalTensor* reference, const
                                          outside, size, own->how);
   }
   return j;
-}
-
-std::vector<const LogicalTensor*> Flow::given(const LogicalTensor& reference) const {
-  std::vector<const LogicalTensor*> found;
-  for (const RecordedCall& call : reference_calls_.producers(reference)) {
-    for (const RecordedCall::Input& input : call.inputs) {
-      const LogicalTensor* t = input.tensor;
-      if (const auto lent = relations_.made.find(name_of(t->id));
-          reference_.find(t->id) == nullptr && lent != relations_.made.end())
-        t = reference_.find(at(record_of(lent->second.sources.front()), t->id.step, t->id.micro_batch));
-      if (t != nullptr) found.push_back(t);
-    }
-  }
-  return found;
-}
-
-std::vector<const LogicalTensor*> Flow::sources(const LogicalTensor& t) const {
-  std::vector<const LogicalTensor*> found;
-  const std::function<void(const Identity&)> add = [&](const Identity& id) {
-    if (const LogicalTensor* s = reference_.find(id)) {
-      if (s != &t) found.push_back(s);
-    } else if (const auto lent = relations_.made.find(name_of(id)); lent != relations_.made.end()) {
-      for (const Name& source : lent->second.sources) add(at(record_of(source), id.step, id.micro_batch));
-    }
-  };
-  if (t.id.micro_batch < 0) {
-    if (const auto scalar = scalars_.made(reference_, t.id)) {
-      for (const Identity& id : scalar->sources) add(id);
-      return found;
-    }
-    Identity source = t.id;
-    if (t.id.slot == "grad" && !t.id.arg.ends_with(unreduced)) {
-      source.arg += unreduced;
-    } else if (t.id.phase == Phase::forward && t.id.step > 0) {
-      --source.step;
-      source.phase = Phase::optimizer;
-    } else if (t.id.phase == Phase::optimizer && t.id.slot == "param") {
-      source.slot = "state";
-      source.arg += ".master";
-    }
-    if (source != t.id) add(source);
-    return found;
-  }
-  if (t.id.slot == "loss" && !relations_.made.contains(name_of(t.id))) {
-    if (const auto value = hidden_.value(reference_, reference_calls_, t.id)) found = value->sources;
-    return found;
-  }
-  if (t.id.phase == Phase::forward) {
-    auto r = relations_.made.find(name_of(t.id));
-    if (r == relations_.made.end()) return found;
-    if (r->second.sources.front().slot == "value") {
-      const auto value = relations_.made.find(r->second.sources.front());
-      if (value != relations_.made.end() && record_of(r->second.sources.front()) == name_of(t.id)) r = value;
-    }
-    for (const Name& name : r->second.sources) add(at(record_of(name), t.id.step, t.id.micro_batch));
-    return found;
-  }
-  if (!is_gradient(t.id)) return found;
-  std::vector<Name> values = {value_of(t.id)};
-  while (!values.empty()) {
-    const Name value = values.back();
-    values.pop_back();
-    const auto uses = relations_.uses.find(value);
-    if (uses == relations_.uses.end()) continue;
-    for (const Use& use : uses->second) {
-      if (const auto r = relations_.made.find(use.target);
-          !use.is_input && r != relations_.made.end() && r->second.has_index()) {
-        for (const Name& name : r->second.sources) add(at(record_of(name), t.id.step, t.id.micro_batch));
-      }
-      if (const LogicalTensor* recorded =
-              recorded_gradient({reference_, reference_calls_}, use.target, t.id)) {
-        found.push_back(recorded);
-      } else if (relations_.uses.contains(use.target)) {
-        values.push_back(use.target);
-      } else {
-        LogicalTensor wanted = t;
-        wanted.id = gradient_of(use.target, t.id);
-        for (const RecordedCall& call : reference_calls_.producers(wanted)) {
-          for (const RecordedCall::Input& input : call.inputs) add(input.tensor->id);
-        }
-      }
-    }
-  }
-  return found;
 }
 
 }  // namespace assay

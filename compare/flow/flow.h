@@ -69,7 +69,6 @@ class Flow {
   std::optional<Expected> of_call(const Side&, const Name& input, const Name& value,
                                   const Identity& frame) const;
   const LogicalTensor* recorded_gradient(const Side&, const Name& value, const Identity& frame) const;
-  ReadSource reader(const Side&, const Identity& frame) const;
   bool is_without_tokens(const Identity&) const;
   bool holds_in_reference(const LogicalTensor&);
   static double allowed(const Expected&, const SideTensor&, std::size_t i);

@@ -6,7 +6,10 @@
 #include <cmath>
 #include <numeric>
 
+#include "assay/compare/flow/combine.h"
+#include "assay/compare/flow/moves.h"
 #include "assay/dumps/layout/layout.h"
+#include "assay/golden/evidence.h"
 
 namespace assay {
 namespace {
@@ -14,186 +17,6 @@ namespace {
 void allow(Expected& e, std::size_t i, double error) {
   if (e.error.empty()) e.error.resize(e.values.size(), 0);
   e.error[i] += error;
-}
-
-// Rows of tokens that an index [tokens, k] assigns to each expert, in the order of tokens.
-std::vector<std::int64_t> rows_of(const SideTensor& index, std::int64_t choice, std::int64_t tokens) {
-  std::vector<std::int64_t> rows;
-  if (tokens == 0 || index.values.size() % static_cast<std::size_t>(tokens) != 0) return rows;
-  const std::size_t k = index.values.size() / static_cast<std::size_t>(tokens);
-  for (std::int64_t t = 0; t < tokens; ++t) {
-    const auto begin = index.values.begin() + t * static_cast<std::int64_t>(k);
-    if (std::find(begin, begin + static_cast<std::int64_t>(k), static_cast<double>(choice)) !=
-        begin + static_cast<std::int64_t>(k))
-      rows.push_back(t);
-  }
-  return rows;
-}
-
-// A relation that moves elements: each element of the target is that of a source. Adjoint: each of the source
-// is the sum over its places in the target.
-struct Moved {
-  std::size_t source = 0;
-  std::int64_t from = 0;
-};
-using Map = std::function<void(std::int64_t target, Moved)>;
-
-// Calls f for every element; false if sizes do not fit.
-bool for_each_column(const Relation& r, const Shape& shape, const std::vector<Shape>& sources, const Map& f) {
-  const auto rows = rows_in(shape, r.table);
-  const std::int64_t width = std::ssize(r.columns);
-  if (!rows || element_count(shape) != *rows * width) return false;
-  std::vector<std::vector<std::int64_t>> from;
-  std::vector<std::int64_t> widths;
-  for (std::size_t s = 0; s < sources.size(); ++s) {
-    if (rows_in(sources[s], r.tables[s]) != rows || *rows == 0) return false;
-    from.push_back(positions(sources[s], r.tables[s]));
-    widths.push_back(element_count(sources[s]) / *rows);
-  }
-  for (const Relation::Column& c : r.columns) {
-    if (c.at >= widths[c.source]) return false;
-  }
-  const std::vector<std::int64_t> to = positions(shape, r.table);
-  for (std::int64_t row = 0; row < *rows; ++row) {
-    for (std::int64_t j = 0; j < width; ++j) {
-      const Relation::Column& c = r.columns[static_cast<std::size_t>(j)];
-      f(to[static_cast<std::size_t>(row * width + j)],
-        {c.source, from[c.source][static_cast<std::size_t>(row * widths[c.source] + c.at)]});
-    }
-  }
-  return true;
-}
-
-bool for_each_row(const Relation& r, const Shape& shape, const Shape& source, const SideTensor& index,
-                  const Map& f) {
-  if (shape.empty() || source.empty() || shape.back() != source.back() || index.shape.empty()) return false;
-  const std::int64_t width = source.back(), tokens = element_count(source) / std::max<std::int64_t>(width, 1);
-  const std::vector<std::int64_t> rows = rows_of(index, r.choice, tokens);
-  if (element_count(shape) != std::ssize(rows) * width) return false;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    for (std::int64_t j = 0; j < width; ++j)
-      f(static_cast<std::int64_t>(i) * width + j, {0, rows[i] * width + j});
-  }
-  return true;
-}
-
-// For each token and choice: which expert, and which of its rows.
-struct Met {
-  std::int64_t token = 0, k = 0;
-  std::size_t expert = 0;
-  std::int64_t row = 0;
-};
-std::optional<std::vector<Met>> meetings(const Relation& r, const SideTensor& index,
-                                         const std::vector<std::shared_ptr<const SideTensor>>& experts,
-                                         std::int64_t width) {
-  if (index.shape.empty()) return {};
-  const std::int64_t k = index.shape.back(), tokens = std::ssize(index.values) / std::max<std::int64_t>(k, 1);
-  std::map<std::int64_t, std::size_t> of_choice;
-  for (std::size_t e = 0; e < r.choices.size(); ++e) of_choice[r.choices[e]] = e;
-  std::vector<std::int64_t> next(r.choices.size(), 0);
-  std::vector<Met> met;
-  for (std::int64_t t = 0; t < tokens; ++t) {
-    for (std::int64_t j = 0; j < k; ++j) {
-      const auto e = of_choice.find(std::llround(index.values[static_cast<std::size_t>(t * k + j)]));
-      if (e == of_choice.end() || experts[e->second] == nullptr) return {};
-      met.push_back({t, j, e->second, next[e->second]++});
-    }
-  }
-  for (std::size_t e = 0; e < experts.size(); ++e) {
-    if (experts[e] != nullptr && std::ssize(experts[e]->values) != next[e] * width) return {};
-  }
-  return met;
-}
-
-struct Combined {
-  std::shared_ptr<const SideTensor> index, weights;
-  std::vector<std::shared_ptr<const SideTensor>> experts;
-  std::int64_t k = 0, width = 0;
-  std::vector<Met> met;
-  double weight(const Met& m) const {
-    return weights == nullptr ? 1 : weights->values[static_cast<std::size_t>(m.token * k + m.k)];
-  }
-};
-std::optional<Combined> combined(const Relation& r, const Shape& shape, const ReadSource& read) {
-  Combined c;
-  c.index = read(r.sources[0]);
-  c.weights = r.is_weighted ? read(r.sources[1]) : nullptr;
-  if (c.index == nullptr || c.index->shape.empty() || shape.empty() ||
-      (r.is_weighted && (c.weights == nullptr || c.weights->values.size() != c.index->values.size())))
-    return {};
-  c.k = c.index->shape.back();
-  c.width = shape.back();
-  for (std::size_t s = 2; s < r.sources.size(); ++s) c.experts.push_back(read(r.sources[s]));
-  auto met = meetings(r, *c.index, c.experts, c.width);
-  if (!met || element_count(shape) * c.k != std::ssize(c.index->values) * c.width) return {};
-  c.met = std::move(*met);
-  return c;
-}
-
-std::optional<Expected> evaluate_combine(const Relation& r, const Shape& shape, const ReadSource& read) {
-  const auto c = combined(r, shape, read);
-  if (!c) return {};
-  Expected e;
-  e.values.resize(static_cast<std::size_t>(element_count(shape)), 0);
-  e.magnitude.resize(e.values.size(), 0);
-  e.error.resize(e.values.size(), 0);
-  double addends = 1;
-  for (const Met& m : c->met) {
-    const SideTensor& y = *c->experts[m.expert];
-    const double w = c->weight(m);
-    e.roundoff = std::max(e.roundoff, unit_roundoff(y.dtype));
-    addends = std::max(addends, y.addends);
-    for (std::int64_t j = 0; j < c->width; ++j) {
-      const auto i = static_cast<std::size_t>(m.token * c->width + j),
-                 at = static_cast<std::size_t>(m.row * c->width + j);
-      e.values[i] += w * y.values[at];
-      e.magnitude[i] += std::abs(w) * (y.magnitude.empty() ? std::abs(y.values[at]) : y.magnitude[at]);
-    }
-  }
-  // Each product and each addition may be stored: k of the one, k - 1 of the other, on every rank.
-  const double roundings = 2 * static_cast<double>(c->k) - 1 + (addends - 1);
-  for (std::size_t i = 0; i < e.error.size(); ++i) e.error[i] = roundings * e.roundoff * e.magnitude[i];
-  return e;
-}
-
-std::optional<Expected> adjoint_of_combine(const Relation& r, std::size_t source, const Expected& gradient,
-                                           const Shape& target, const Shape& shape, const ReadSource& read) {
-  const auto c = combined(r, target, read);
-  if (!c || source == 0) return {};
-  Expected e;
-  e.roundoff = gradient.roundoff;
-  e.values.resize(static_cast<std::size_t>(element_count(shape)), 0);
-  e.magnitude.resize(e.values.size(), 0);
-  e.error.resize(e.values.size(), 0);
-  for (const Met& m : c->met) {
-    const SideTensor& y = *c->experts[m.expert];
-    if (source == 1) {
-      const auto i = static_cast<std::size_t>(m.token * c->k + m.k);
-      for (std::int64_t j = 0; j < c->width; ++j) {
-        const auto g = static_cast<std::size_t>(m.token * c->width + j),
-                   at = static_cast<std::size_t>(m.row * c->width + j);
-        const double size = y.magnitude.empty() ? std::abs(y.values[at]) : y.magnitude[at];
-        e.values[i] += gradient.values[g] * y.values[at];
-        e.magnitude[i] += gradient.size(g) * size;
-        e.error[i] += gradient.of(g) * size;
-      }
-      e.roundoff = std::max(e.roundoff, unit_roundoff(y.dtype));
-    } else if (m.expert == source - 2) {
-      const double w = c->weight(m);
-      for (std::int64_t j = 0; j < c->width; ++j) {
-        const auto i = static_cast<std::size_t>(m.row * c->width + j),
-                   g = static_cast<std::size_t>(m.token * c->width + j);
-        e.values[i] = w * gradient.values[g];
-        e.magnitude[i] = std::abs(w) * gradient.size(g);
-        e.error[i] = std::abs(w) * gradient.of(g);
-      }
-    }
-  }
-  // One product, stored; of weights a sum over the row: pairwise or in blocks, no worse than one after the
-  // other in float32 of products that were stored.
-  const double sums = source == 1 ? static_cast<double>(c->width) * unit_roundoff(DType::float32) : 0;
-  for (std::size_t i = 0; i < e.error.size(); ++i) e.error[i] += (e.roundoff + sums) * e.magnitude[i];
-  return e;
 }
 
 // Any order of n additions in float32, and a product before each.
@@ -429,6 +252,34 @@ std::optional<Expected> adjoint(const Relation& r, std::size_t source, const Exp
     e.error = std::move(error);
   }
   return e;
+}
+
+std::string module_around(const std::string& module) {
+  const auto dot = module.rfind('.');
+  return dot == std::string::npos ? "" : module.substr(0, dot);
+}
+
+ReadSource reader_at(const SideValues& side, const Identity& of) {
+  return [&side, step = of.step,
+          micro_batch = of.micro_batch](const Name& name) -> std::shared_ptr<const SideTensor> {
+    const LogicalTensor* t = side.find(at(record_of(name), step, micro_batch));
+    return t == nullptr ? nullptr : side.read(*t);
+  };
+}
+
+bool holds(const SideValues& side, const Relation& r, const LogicalTensor& t) {
+  const auto tensor = side.read(t);
+  const auto made = evaluate(r, tensor->shape, reader_at(side, t.id));
+  if (!made) return false;
+  const double u = unit_roundoff(tensor->dtype);
+  double bits = 0;
+  for (std::size_t i = 0; i < tensor->values.size(); ++i) {
+    const double allowed =
+        made->of(i) + u * (std::abs(made->values[i]) + made->of(i)) + min_subnormal(tensor->dtype);
+    if (!(std::abs(made->values[i] - tensor->values[i]) <= allowed)) return false;
+    if (made->size(i) > allowed) bits += std::log2(made->size(i) / allowed);
+  }
+  return proves(bits, 0);
 }
 
 std::string describe(const Relation& r, std::int64_t step, std::int64_t micro_batch) {

@@ -98,6 +98,14 @@ std::optional<Expected> evaluate(const Relation&, const Shape& shape, const Read
 std::optional<Expected> adjoint(const Relation&, std::size_t source, const Expected& gradient,
                                 const Shape& target, const Shape& shape, const ReadSource&);
 
+/// Reads the sources of a tensor's relation on its side.
+ReadSource reader_at(const SideValues&, const Identity& of);
+/// Whether the relation makes a tensor: all elements within the roundings, and so near that it is no
+/// accident.
+bool holds(const SideValues&, const Relation&, const LogicalTensor&);
+/// "a.b" of "a.b.c"; "" of a module that is in none.
+std::string module_around(const std::string& module);
+
 /// "the sum of a and b", with names for people in that step and micro-batch.
 std::string describe(const Relation&, std::int64_t step, std::int64_t micro_batch);
 

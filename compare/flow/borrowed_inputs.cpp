@@ -1,0 +1,117 @@
+#include "assay/compare/flow/borrowed_inputs.h"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace assay {
+namespace {
+
+bool is_given(const RecordedCall& call, const Arg& arg) {
+  return std::ranges::find(call.inputs, arg.name, &RecordedCall::Input::name) != call.inputs.end();
+}
+const Arg* lacks_parameter(const RecordedCall& call) {
+  const auto lacking = std::ranges::find_if(call.op->args, [&](const Arg& arg) {
+    return arg.role == Role::param && !arg.optional && !is_given(call, arg);
+  });
+  return lacking == call.op->args.end() ? nullptr : &*lacking;
+}
+
+}  // namespace
+
+// With all inputs, or with those that can be borrowed from values before it.
+bool BorrowedInputs::is_of_operator(const LogicalTensor& t, Relations& found) const {
+  const auto made_by = calls_.producers(t);
+  if (made_by.size() != 1) return !made_by.empty();
+  const RecordedCall& call = made_by.front();
+  std::vector<const Arg*> absent;
+  bool lacks = false, has_input = false;
+  for (const Arg& arg : call.op->args) {
+    if (arg.role != Role::input) continue;
+    const bool is_there = is_given(call, arg);
+    has_input = has_input || is_there;
+    if (is_there) continue;
+    lacks = lacks || !arg.optional;
+    absent.push_back(&arg);
+  }
+  if (lacks_parameter(call)) return borrows_parameter(call, t, found);
+  if (absent.empty() || (!lacks && has_input)) return true;
+  // Two calls that were recorded as one, as rope of q and of k: each input has the name of its result.
+  const auto results = std::ranges::count_if(calls_.around(t), [&](const LogicalTensor* other) {
+    return other->id.slot == "output" && other->id.phase == Phase::forward && is_float(other->dtype);
+  });
+  const bool has_twins = results > 1 && absent.size() == 1 && !call.op->fused_by_name;
+  for (const auto& given : borrowable(absent, t)) {
+    RecordedCall whole = call;
+    for (const auto& [arg, c] : given)
+      whole.inputs.push_back({std::string(arg->name), candidates_[c].tensor});
+    if (!makes_(whole, t)) continue;
+    for (const auto& [arg, c] : given) {
+      Name input = name_of(t.id);
+      input.slot = "input";
+      input.arg = has_twins ? t.id.arg : std::string(arg->name);
+      const Name& source = candidates_[c].name;
+      found.borrowed.push_back({input, source});
+      found.made[input] = {.sources = {source}};
+      found.uses[source].push_back({input, true, 0});
+    }
+    return true;
+  }
+  return false;
+}
+
+// One of another module: a tied embedding.
+bool BorrowedInputs::borrows_parameter(const RecordedCall& call, const LogicalTensor& t,
+                                       Relations& found) const {
+  const Arg& arg = *lacks_parameter(call);
+  const auto parameters = parameters_.find(t.id.step);
+  if (parameters == parameters_.end()) return false;
+  for (const LogicalTensor* param : parameters->second) {
+    if (t.shape.empty() || std::ranges::find(param->shape, t.shape.back()) == param->shape.end()) continue;
+    RecordedCall whole = call;
+    whole.inputs.push_back({std::string(arg.name), param});
+    if (!makes_(whole, t)) continue;
+    Name input = name_of(t.id);
+    input.slot = "input";
+    input.arg = arg.name;
+    found.borrowed.push_back({input, name_of(param->id)});
+    return true;
+  }
+  return false;
+}
+
+// Values that are called as the arguments are, in the nearest module, the fewest arguments first; for a
+// lone input any value, the latest first.
+std::vector<BorrowedInputs::Given> BorrowedInputs::borrowable(const std::vector<const Arg*>& absent,
+                                                              const LogicalTensor& t) const {
+  constexpr std::size_t most = 8, most_arguments = 6;
+  Given named;
+  for (const Arg* arg : absent) {
+    std::optional<std::size_t> best;
+    for (std::size_t c = 0; c < candidates_.all().size(); ++c) {
+      if (candidates_[c].name.arg == arg->name && candidates_.rank(c, t) >= 1 &&
+          (!best || candidates_.rank(c, t) >= candidates_.rank(*best, t)))
+        best = c;
+    }
+    if (best && named.size() < most_arguments) named.emplace_back(arg, *best);
+  }
+  const auto is_required = [](const Arg* arg) { return !arg->optional; };
+  const auto required = static_cast<std::size_t>(std::ranges::count_if(absent, is_required));
+  std::vector<Given> all;
+  for (std::uint32_t subset = 1; subset < 1U << named.size(); ++subset) {
+    Given given;
+    for (std::size_t k = 0; k < named.size(); ++k) {
+      if ((subset >> k & 1U) != 0) given.push_back(named[k]);
+    }
+    const auto in_it = std::ranges::count_if(given, [&](const auto& g) { return is_required(g.first); });
+    if (static_cast<std::size_t>(in_it) == required) all.push_back(std::move(given));
+  }
+  std::ranges::stable_sort(all, {}, &Given::size);
+  if (required > 1) return all;
+  const auto lone = std::ranges::find_if(absent, is_required);
+  const Arg* arg = lone != absent.end() ? *lone : absent.front();
+  const std::vector<std::size_t> latest = candidates_.near(t, [](const LogicalTensor&) { return true; });
+  for (std::size_t i = 0; i < std::min(most, latest.size()); ++i) all.push_back({{arg, latest[i]}});
+  return all;
+}
+
+}  // namespace assay

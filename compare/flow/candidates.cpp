@@ -1,0 +1,217 @@
+#include "assay/compare/flow/candidates.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <span>
+
+namespace assay {
+
+bool is_within(std::string_view module, std::string_view scope) {
+  return scope.empty() ||
+         (module.size() > scope.size() && module.starts_with(scope) && module[scope.size()] == '.');
+}
+
+// splitmix64: Steele, Lea and Flood 2014, doi:10.1145/2660193.2660195.
+Candidates::Hash Candidates::mixed(Hash h, double v) {
+  h += 0x9e3779b97f4a7c15 + std::bit_cast<Hash>(v == 0 ? 0.0 : v);
+  h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9;
+  h = (h ^ (h >> 27)) * 0x94d049bb133111eb;
+  return h ^ (h >> 31);
+}
+
+void Candidates::clear() {
+  candidates_.clear();
+  tables_.clear();
+  whole_.clear();
+  columns_.clear();
+  rows_.clear();
+}
+
+// -1: it is not known there. Inner modules first; what another module keeps to itself last.
+int Candidates::rank(std::size_t candidate, const LogicalTensor& target) const {
+  const Candidate& c = candidates_[candidate];
+  const bool inside =
+      is_within(target.id.module, c.scope) || (target.id.slot == "output" && target.id.module == c.scope);
+  if (!inside) return c.is_inner ? -1 : 0;
+  return 1 + static_cast<int>(std::ranges::count(c.scope, '.')) + (c.scope.empty() ? 0 : 1);
+}
+
+// In the order in which they come into question: known here, the latest first.
+std::vector<std::size_t> Candidates::near(const LogicalTensor& t,
+                                          const std::function<bool(const LogicalTensor&)>& fits) const {
+  std::vector<std::size_t> order;
+  for (std::size_t c = candidates_.size(); c-- > 0;) {
+    if (rank(c, t) >= 1 && fits(*candidates_[c].tensor)) order.push_back(c);
+  }
+  std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t c) { return rank(c, t); });
+  return order;
+}
+
+void Candidates::add(const Name& name, const LogicalTensor& t, std::string scope, bool is_inner) {
+  const auto tensor = side_.read(t);
+  const std::size_t at = candidates_.size();
+  candidates_.push_back({name, &t, std::move(scope), is_inner});
+  if (const auto hash = hash_of(tensor->values)) whole_[*hash].push_back({at, 0});
+  // As it is after a cast.
+  for (const DType narrow : dtypes_) {
+    if (unit_roundoff(narrow) <= unit_roundoff(tensor->dtype)) continue;
+    std::vector<double> values = tensor->values;
+    for (double& v : values) v = round_to(narrow, v);
+    if (const auto hash = hash_of(values)) whole_[*hash].push_back({at, 0});
+  }
+  for (const Relation::Table& table : tables_of(tensor->shape)) add_columns(at, *tensor, table);
+  if (tensor->shape.size() >= 2) {
+    const auto width = static_cast<std::size_t>(tensor->shape.back());
+    for (std::size_t r = 0; width > 0 && r < tensor->values.size() / width; ++r) {
+      Hash h = 0;
+      for (std::size_t j = 0; j < width; ++j) h = mixed(h, tensor->values[r * width + j]);
+      rows_[tensor->shape.back()][h].push_back({at, static_cast<std::int64_t>(r)});
+    }
+  }
+}
+
+// One number, or the same number everywhere (zeros, ones), does not show which value it is. Within a module
+// a number that is no integer does, as far as it is the same in all micro-batches.
+std::optional<Candidates::Hash> Candidates::hash_of(const std::vector<double>& values) {
+  if (values.empty() || (values.size() == 1 && values.front() == std::round(values.front()))) return {};
+  if (values.size() == 1) return mixed(1, values.front());
+  Hash h = values.size();
+  bool is_uniform = true;
+  for (const double v : values) {
+    h = mixed(h, v);
+    is_uniform = is_uniform && v == values.front();
+  }
+  return is_uniform ? std::nullopt : std::optional(h);
+}
+
+// As it lies, and with two neighbouring dimensions exchanged ([b, s, h, d] and [b, h, s, d]); the first one
+// or more count tokens.
+std::vector<Relation::Table> Candidates::tables_of(const Shape& shape) {
+  std::vector<Relation::Table> tables;
+  const std::size_t dims = shape.size();
+  if (dims < 2 || dims > 5) return tables;
+  std::vector<Shape> orders(1);
+  for (std::size_t d = 0; d < dims; ++d) orders.front().push_back(static_cast<std::int64_t>(d));
+  for (std::size_t d = 0; dims > 2 && d + 2 < dims; ++d) {
+    orders.push_back(orders.front());
+    std::swap(orders.back()[d], orders.back()[d + 1]);
+  }
+  for (const Shape& order : orders) {
+    for (std::size_t lead = 1; lead < dims; ++lead) {
+      const bool moves =
+          order == orders.front() ||
+          !std::ranges::equal(std::span(order).first(lead), std::span(orders.front()).first(lead));
+      if (moves) tables.push_back({order, lead});
+    }
+  }
+  return tables;
+}
+
+void Candidates::add_columns(std::size_t candidate, const SideTensor& t, const Relation::Table& table) {
+  const std::int64_t rows = rows_in(t.shape, table).value_or(0);
+  if (rows < fewest_rows || t.values.empty()) return;
+  const std::vector<Hash> hashes = column_hashes(t, table, rows);
+  tables_.push_back({candidate, table});
+  for (std::size_t j = 0; j < hashes.size(); ++j)
+    columns_[rows][hashes[j]].push_back({tables_.size() - 1, static_cast<std::int64_t>(j)});
+}
+
+std::vector<Candidates::Hash> Candidates::column_hashes(const SideTensor& t, const Relation::Table& table,
+                                                        std::int64_t rows) {
+  const std::vector<std::int64_t> at = positions(t.shape, table);
+  const std::size_t width = t.values.size() / static_cast<std::size_t>(rows);
+  std::vector<Hash> hashes(width, 0);
+  for (std::size_t i = 0; i < at.size(); ++i)
+    hashes[i % width] = mixed(hashes[i % width], t.values[static_cast<std::size_t>(at[i])]);
+  return hashes;
+}
+
+std::optional<Name> Candidates::copied(const LogicalTensor& t) const {
+  const auto tensor = side_.read(t);
+  const auto hash = hash_of(tensor->values);
+  if (!hash) return {};
+  const auto found = whole_.find(*hash);
+  if (found == whole_.end()) return {};
+  std::optional<std::size_t> best;
+  for (const Place& p : found->second) {
+    if (tensor->values.size() == 1 && candidates_[p.candidate].name.module != t.id.module) continue;
+    if (rank(p.candidate, t) >= 0 && (!best || rank(p.candidate, t) >= rank(*best, t))) best = p.candidate;
+  }
+  return best ? std::optional(candidates_[*best].name) : std::nullopt;
+}
+
+std::optional<Relation> Candidates::of_columns(const LogicalTensor& t, const SideTensor& tensor) const {
+  for (const Relation::Table& table : tables_of(tensor.shape)) {
+    const std::int64_t rows = rows_in(tensor.shape, table).value_or(0);
+    const auto known = columns_.find(rows);
+    if (rows < fewest_rows || known == columns_.end() || tensor.values.empty()) continue;
+    Relation r{.kind = Relation::Kind::columns, .table = table};
+    std::vector<std::size_t> used;  // tables
+    std::optional<Place> last;
+    for (const Hash hash : column_hashes(tensor, table, rows)) {
+      const auto place = best_column(known->second, hash, last, used, t);
+      if (!place) {
+        used.clear();
+        break;
+      }
+      last = place;
+      auto source = std::ranges::find(used, place->candidate);
+      if (source == used.end()) source = used.insert(used.end(), place->candidate);
+      r.columns.push_back({static_cast<std::size_t>(source - used.begin()), place->at});
+    }
+    if (used.empty() || used.size() > most_sources) continue;
+    for (const std::size_t u : used) {
+      r.sources.push_back(candidates_[tables_[u].candidate].name);
+      r.tables.push_back(tables_[u].table);
+    }
+    return r;
+  }
+  return {};
+}
+
+// The column after the last one where it may be; else one of a source that is used already; else the
+// nearest.
+std::optional<Candidates::Place> Candidates::best_column(const Places& known, Hash hash,
+                                                         const std::optional<Place>& last,
+                                                         const std::vector<std::size_t>& used,
+                                                         const LogicalTensor& t) const {
+  const auto found = known.find(hash);
+  if (found == known.end()) return {};
+  std::optional<Place> best;
+  int best_rank = -1;
+  for (const Place& p : found->second) {
+    int r = rank(tables_[p.candidate].candidate, t);
+    if (r < 0) continue;
+    if (std::ranges::find(used, p.candidate) != used.end()) r += 1000;
+    if (last && last->candidate == p.candidate && p.at == last->at + 1) r += 2000;
+    if (r >= best_rank) {
+      best = p;
+      best_rank = r;
+    }
+  }
+  return best;
+}
+
+std::map<std::size_t, std::vector<std::int64_t>> Candidates::with_rows(const SideTensor& tensor) const {
+  std::map<std::size_t, std::vector<std::int64_t>> taken;
+  if (tensor.shape.size() < 2) return taken;
+  const auto known = rows_.find(tensor.shape.back());
+  if (known == rows_.end()) return taken;
+  const auto width = static_cast<std::size_t>(tensor.shape.back());
+  const std::size_t all = tensor.values.size() / width;
+  for (std::size_t r = 0; r < all; ++r) {
+    Hash h = 0;
+    for (std::size_t j = 0; j < width; ++j) h = mixed(h, tensor.values[r * width + j]);
+    const auto found = known->second.find(h);
+    if (found == known->second.end()) return {};
+    for (const Place& p : found->second) {
+      auto& rows = taken[p.candidate];
+      if (rows.size() == r) rows.push_back(p.at);
+    }
+  }
+  std::erase_if(taken, [&](const auto& one) { return one.second.size() != all; });
+  return taken;
+}
+
+}  // namespace assay

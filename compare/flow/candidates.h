@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "assay/compare/flow/relation.h"
+
+namespace assay {
+
+/// Whether a module lies inside another; all do inside "".
+bool is_within(std::string_view module, std::string_view scope);
+
+/// A value of one step and micro-batch that later ones may be made of.
+struct Candidate {
+  Name name;
+  const LogicalTensor* tensor = nullptr;
+  std::string scope;      ///< the module in which it is known; "": everywhere
+  bool is_inner = false;  ///< the input of the module `scope`: known nowhere else
+};
+
+/// The values before a tensor, found by what they contain.
+class Candidates {
+ public:
+  explicit Candidates(const SideValues& side) : side_(side) {}
+  void clear();
+  /// Values may go on in one of these, by a cast.
+  void expect(DType dtype) { dtypes_.insert(dtype); }
+  void add(const Name& name, const LogicalTensor& t, std::string scope, bool is_inner);
+
+  const Candidate& operator[](std::size_t i) const { return candidates_[i]; }
+  const std::vector<Candidate>& all() const { return candidates_; }
+  /// -1: it is not known there. The higher, the nearer.
+  int rank(std::size_t candidate, const LogicalTensor& target) const;
+  /// Those that are known there, in the order in which they come into question.
+  std::vector<std::size_t> near(const LogicalTensor&,
+                                const std::function<bool(const LogicalTensor&)>& fits) const;
+
+  /// The value with all its elements, under any shape.
+  std::optional<Name> copied(const LogicalTensor&) const;
+  /// A relation of columns, if each of its columns is one of a value.
+  std::optional<Relation> of_columns(const LogicalTensor&, const SideTensor&) const;
+  /// Values that have all of its rows (along the last dimension), and which rows these are.
+  std::map<std::size_t, std::vector<std::int64_t>> with_rows(const SideTensor&) const;
+
+ private:
+  using Hash = std::uint64_t;
+  struct Place {
+    std::size_t candidate = 0;  ///< of a column: its table
+    std::int64_t at = 0;
+  };
+  using Places = std::unordered_map<Hash, std::vector<Place>>;
+  struct TableOf {
+    std::size_t candidate = 0;
+    Relation::Table table;
+  };
+  static Hash mixed(Hash h, double v);
+  static std::optional<Hash> hash_of(const std::vector<double>& values);
+  static std::vector<Relation::Table> tables_of(const Shape& shape);
+  static std::vector<Hash> column_hashes(const SideTensor& t, const Relation::Table& table,
+                                         std::int64_t rows);
+  void add_columns(std::size_t candidate, const SideTensor& t, const Relation::Table& table);
+  std::optional<Place> best_column(const Places& known, Hash hash, const std::optional<Place>& last,
+                                   const std::vector<std::size_t>& used, const LogicalTensor& t) const;
+
+  /// A column of fewer elements says too little about where it comes from.
+  static constexpr std::int64_t fewest_rows = 4;
+  static constexpr std::size_t most_sources = 64;
+
+  const SideValues& side_;
+  std::set<DType> dtypes_;
+  std::vector<Candidate> candidates_;
+  std::vector<TableOf> tables_;
+  Places whole_;
+  std::map<std::int64_t, Places> columns_, rows_;  ///< by the number of rows, by the width
+};
+
+}  // namespace assay

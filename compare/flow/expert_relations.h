@@ -1,0 +1,40 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "assay/compare/flow/candidates.h"
+#include "assay/compare/flow/relations.h"
+
+namespace assay {
+
+/// Relations that index data decide: the rows of a value that go to an expert, and the sum of the experts'
+/// results for each token.
+class ExpertRelations {
+ public:
+  ExpertRelations(const SideValues& side, const Candidates& candidates)
+      : side_(side), candidates_(candidates) {}
+  /// Of the present step and micro-batch.
+  void take_indices(std::vector<const LogicalTensor*> indices) { indices_ = std::move(indices); }
+  void add_index(const LogicalTensor& index) { indices_.push_back(&index); }
+
+  std::optional<Relation> of_rows(const LogicalTensor&, const SideTensor&);
+  std::optional<Relation> of_experts(const LogicalTensor&, const SideTensor&) const;
+  /// Adds experts that got no token where the relation was found.
+  void complete(const Name& target, Relation&, std::map<Name, std::vector<Use>>& uses) const;
+
+ private:
+  static std::int64_t number_in(const std::string& module);
+  std::optional<std::int64_t> choice_of(const LogicalTensor& index, std::int64_t tokens,
+                                        const std::vector<std::int64_t>& rows, std::int64_t own) const;
+  static constexpr std::size_t most_choices = 64;
+
+  const SideValues& side_;
+  const Candidates& candidates_;
+  std::vector<const LogicalTensor*> indices_;
+  std::map<Name, std::map<std::string, std::int64_t>> experts_;  ///< by index: the choice of each module
+};
+
+}  // namespace assay

@@ -1,0 +1,98 @@
+// The gradient of a value: what its uses hand back.
+#include <algorithm>
+
+#include "assay/compare/flow/flow.h"
+#include "assay/compare/flow/gradient_names.h"
+
+namespace assay {
+
+const LogicalTensor* Flow::recorded_gradient(const Side& side, const Name& value,
+                                             const Identity& frame) const {
+  return value.slot == "value" ? nullptr : side.values.find(gradient_of(value, frame));
+}
+
+std::optional<Flow::Made> Flow::made_backward(const Side& side, const LogicalTensor& t) const {
+  const Name value = value_of(t.id);
+  const auto uses = relations_.uses.find(value);
+  if (uses == relations_.uses.end()) return {};
+  auto expected = gradient(side, value, t.id);
+  if (!expected) return {};
+  std::string how;
+  for (const Use& use : uses->second)
+    how += (how.empty() ? "" : ", ") + to_string(gradient_of(record_of(use.target), t.id));
+  const bool is_lone = uses->second.size() == 1;
+  const bool is_copy = is_lone && expected->is_exact;
+  return Made{std::move(*expected), (is_lone ? "" : "the sum of ") + how, is_copy};
+}
+
+// The sum of what all uses of a value give back.
+std::optional<Expected> Flow::gradient(const Side& side, const Name& value, const Identity& frame) const {
+  const auto uses = relations_.uses.find(value);
+  if (uses == relations_.uses.end()) return {};
+  std::vector<Expected> terms;
+  for (const Use& use : uses->second) {
+    // An expert without tokens in this micro-batch has no call.
+    const Identity target = at(record_of(use.target), frame.step, frame.micro_batch);
+    if (side.values.find(target) == nullptr && !side.calls.has_call(target)) {
+      const auto condition = condition_of(target);
+      const bool is_actual = &side.values == &actual_;
+      if (condition ? chosen(is_actual, *condition, target) == false : !reference_calls_.has_call(target))
+        continue;
+      return {};
+    }
+    auto term = given_back(side, value, use, frame);
+    if (!term) return {};
+    terms.push_back(std::move(*term));
+  }
+  if (hidden_.knows(value)) {
+    auto term = hidden_.gradient(side.values, side.calls, value, frame);
+    if (!term) return {};
+    terms.push_back(std::move(*term));
+  }
+  return sum_of(std::move(terms));
+}
+
+std::optional<Expected> Flow::given_back(const Side& side, const Name& value, const Use& use,
+                                         const Identity& frame) const {
+  if (use.is_input) {
+    if (const LogicalTensor* recorded = recorded_gradient(side, use.target, frame))
+      return as_expected(*side.values.read(*recorded));
+    if (relations_.uses.contains(use.target)) return gradient(side, use.target, frame);
+    return of_call(side, use.target, value, frame);
+  }
+  const auto relation = relations_.made.find(use.target);
+  if (relation == relations_.made.end()) return {};
+  const LogicalTensor* recorded = recorded_gradient(side, use.target, frame);
+  const auto of_target = recorded != nullptr ? std::optional(as_expected(*side.values.read(*recorded)))
+                                             : gradient(side, use.target, frame);
+  const LogicalTensor* target = side.values.find(at(record_of(use.target), frame.step, frame.micro_batch));
+  const LogicalTensor* source = side.values.find(at(record_of(value), frame.step, frame.micro_batch));
+  if (!of_target || target == nullptr || source == nullptr) return {};
+  return adjoint(relation->second, use.source, *of_target, target->shape, source->shape,
+                 reader_at(side.values, frame));
+}
+
+// The gradient that a call has for an input, where nobody recorded it.
+std::optional<Expected> Flow::of_call(const Side& side, const Name& input, const Name& value,
+                                      const Identity& frame) const {
+  const LogicalTensor* source = side.values.find(at(record_of(value), frame.step, frame.micro_batch));
+  if (source == nullptr) return {};
+  LogicalTensor wanted = *source;
+  wanted.id = gradient_of(input, frame);
+  std::vector<RecordedCall> calls = side.calls.producers(wanted);
+  if (calls.empty() || !std::ranges::all_of(calls, &RecordedCall::is_complete)) return {};
+  const Operator& op = *calls.front().op;
+  const Call call(side.values.dump(), std::move(calls), Tensor(source->dtype, source->shape), -1);
+  if (call.is_sampled()) return {};
+  const CallVariant* variant = fitted_.known(op, input.module);
+  const auto compared = call.compare(variant != nullptr ? *variant : CallVariant{});
+  if (!compared || compared->allowed.empty()) return {};
+  Expected e;
+  e.shape = source->shape;
+  e.values = compared->golden.values();
+  e.error = compared->allowed;
+  e.roundoff = unit_roundoff(source->dtype);
+  return e;
+}
+
+}  // namespace assay

@@ -1,0 +1,93 @@
+// What a tensor of the reference is made of.
+#include <functional>
+
+#include "assay/compare/flow/flow.h"
+#include "assay/compare/flow/gradient_names.h"
+
+namespace assay {
+
+std::vector<const LogicalTensor*> Flow::given(const LogicalTensor& reference) const {
+  std::vector<const LogicalTensor*> found;
+  for (const RecordedCall& call : reference_calls_.producers(reference)) {
+    for (const RecordedCall::Input& input : call.inputs) {
+      const LogicalTensor* t = input.tensor;
+      if (const auto lent = relations_.made.find(name_of(t->id));
+          reference_.find(t->id) == nullptr && lent != relations_.made.end())
+        t = reference_.find(at(record_of(lent->second.sources.front()), t->id.step, t->id.micro_batch));
+      if (t != nullptr) found.push_back(t);
+    }
+  }
+  return found;
+}
+
+std::vector<const LogicalTensor*> Flow::sources(const LogicalTensor& t) const {
+  std::vector<const LogicalTensor*> found;
+  const std::function<void(const Identity&)> add = [&](const Identity& id) {
+    if (const LogicalTensor* s = reference_.find(id)) {
+      if (s != &t) found.push_back(s);
+    } else if (const auto lent = relations_.made.find(name_of(id)); lent != relations_.made.end()) {
+      for (const Name& source : lent->second.sources) add(at(record_of(source), id.step, id.micro_batch));
+    }
+  };
+  if (t.id.micro_batch < 0) {
+    if (const auto scalar = scalars_.made(reference_, t.id)) {
+      for (const Identity& id : scalar->sources) add(id);
+      return found;
+    }
+    Identity source = t.id;
+    if (t.id.slot == "grad" && !t.id.arg.ends_with(unreduced)) {
+      source.arg += unreduced;
+    } else if (t.id.phase == Phase::forward && t.id.step > 0) {
+      --source.step;
+      source.phase = Phase::optimizer;
+    } else if (t.id.phase == Phase::optimizer && t.id.slot == "param") {
+      source.slot = "state";
+      source.arg += ".master";
+    }
+    if (source != t.id) add(source);
+    return found;
+  }
+  if (t.id.slot == "loss" && !relations_.made.contains(name_of(t.id))) {
+    if (const auto value = hidden_.value(reference_, reference_calls_, t.id)) found = value->sources;
+    return found;
+  }
+  if (t.id.phase == Phase::forward) {
+    auto r = relations_.made.find(name_of(t.id));
+    if (r == relations_.made.end()) return found;
+    if (r->second.sources.front().slot == "value") {
+      const auto value = relations_.made.find(r->second.sources.front());
+      if (value != relations_.made.end() && record_of(r->second.sources.front()) == name_of(t.id)) r = value;
+    }
+    for (const Name& name : r->second.sources) add(at(record_of(name), t.id.step, t.id.micro_batch));
+    return found;
+  }
+  if (!is_gradient(t.id)) return found;
+  std::vector<Name> values = {value_of(t.id)};
+  while (!values.empty()) {
+    const Name value = values.back();
+    values.pop_back();
+    const auto uses = relations_.uses.find(value);
+    if (uses == relations_.uses.end()) continue;
+    for (const Use& use : uses->second) {
+      if (const auto r = relations_.made.find(use.target);
+          !use.is_input && r != relations_.made.end() && r->second.has_index()) {
+        for (const Name& name : r->second.sources) add(at(record_of(name), t.id.step, t.id.micro_batch));
+      }
+      if (const LogicalTensor* recorded =
+              recorded_gradient({reference_, reference_calls_}, use.target, t.id)) {
+        found.push_back(recorded);
+      } else if (relations_.uses.contains(use.target)) {
+        values.push_back(use.target);
+      } else {
+        LogicalTensor wanted = t;
+        wanted.id = gradient_of(use.target, t.id);
+        for (const RecordedCall& call : reference_calls_.producers(wanted)) {
+          for (const RecordedCall::Input& input : call.inputs) add(input.tensor->id);
+        }
+      }
+    }
+  }
+  return found;
+}
+
+}  // namespace assay

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string_view>
+
+#include "assay/compare/flow/relation.h"
+
+namespace assay {
+
+/// Of a value, not of a parameter.
+inline bool is_gradient(const Identity& id) {
+  return id.slot == "grad_output" || id.slot == "grad_input";
+}
+
+/// What the gradient is of: a result, or an input of a module.
+inline Name value_of(const Identity& gradient) {
+  Name value = name_of(gradient);
+  value.phase = Phase::forward;
+  value.slot = gradient.slot == "grad_output" ? "output" : "input";
+  return value;
+}
+
+/// The gradient of a value in the step and micro-batch of a tensor.
+inline Identity gradient_of(const Name& value, const Identity& frame) {
+  Identity id = at(value, frame.step, frame.micro_batch);
+  id.phase = Phase::backward;
+  id.slot = value.slot == "output" ? "grad_output" : "grad_input";
+  return id;
+}
+
+/// The end of a parameter's gradient before it is summed over ranks.
+inline constexpr std::string_view unreduced = ".unreduced";
+
+}  // namespace assay

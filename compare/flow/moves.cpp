@@ -1,0 +1,62 @@
+#include "assay/compare/flow/moves.h"
+
+#include <algorithm>
+
+namespace assay {
+namespace {
+
+// Rows of tokens that an index [tokens, k] assigns to each expert, in the order of tokens.
+std::vector<std::int64_t> rows_of(const SideTensor& index, std::int64_t choice, std::int64_t tokens) {
+  std::vector<std::int64_t> rows;
+  if (tokens == 0 || index.values.size() % static_cast<std::size_t>(tokens) != 0) return rows;
+  const std::size_t k = index.values.size() / static_cast<std::size_t>(tokens);
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    const auto begin = index.values.begin() + t * static_cast<std::int64_t>(k);
+    if (std::find(begin, begin + static_cast<std::int64_t>(k), static_cast<double>(choice)) !=
+        begin + static_cast<std::int64_t>(k))
+      rows.push_back(t);
+  }
+  return rows;
+}
+
+}  // namespace
+
+bool for_each_column(const Relation& r, const Shape& shape, const std::vector<Shape>& sources, const Map& f) {
+  const auto rows = rows_in(shape, r.table);
+  const std::int64_t width = std::ssize(r.columns);
+  if (!rows || element_count(shape) != *rows * width) return false;
+  std::vector<std::vector<std::int64_t>> from;
+  std::vector<std::int64_t> widths;
+  for (std::size_t s = 0; s < sources.size(); ++s) {
+    if (rows_in(sources[s], r.tables[s]) != rows || *rows == 0) return false;
+    from.push_back(positions(sources[s], r.tables[s]));
+    widths.push_back(element_count(sources[s]) / *rows);
+  }
+  for (const Relation::Column& c : r.columns) {
+    if (c.at >= widths[c.source]) return false;
+  }
+  const std::vector<std::int64_t> to = positions(shape, r.table);
+  for (std::int64_t row = 0; row < *rows; ++row) {
+    for (std::int64_t j = 0; j < width; ++j) {
+      const Relation::Column& c = r.columns[static_cast<std::size_t>(j)];
+      f(to[static_cast<std::size_t>(row * width + j)],
+        {c.source, from[c.source][static_cast<std::size_t>(row * widths[c.source] + c.at)]});
+    }
+  }
+  return true;
+}
+
+bool for_each_row(const Relation& r, const Shape& shape, const Shape& source, const SideTensor& index,
+                  const Map& f) {
+  if (shape.empty() || source.empty() || shape.back() != source.back() || index.shape.empty()) return false;
+  const std::int64_t width = source.back(), tokens = element_count(source) / std::max<std::int64_t>(width, 1);
+  const std::vector<std::int64_t> rows = rows_of(index, r.choice, tokens);
+  if (element_count(shape) != std::ssize(rows) * width) return false;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    for (std::int64_t j = 0; j < width; ++j)
+      f(static_cast<std::int64_t>(i) * width + j, {0, rows[i] * width + j});
+  }
+  return true;
+}
+
+}  // namespace assay

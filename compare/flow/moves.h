@@ -1,0 +1,23 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "assay/compare/flow/relation.h"
+
+namespace assay {
+
+/// Where an element of a target comes from: of a relation that moves elements. Adjoint: each element of a
+/// source is the sum over its places in the target.
+struct Moved {
+  std::size_t source = 0;
+  std::int64_t from = 0;
+};
+using Map = std::function<void(std::int64_t target, Moved)>;
+
+/// Calls f for every element; returns false if sizes do not fit.
+bool for_each_column(const Relation&, const Shape& target, const std::vector<Shape>& sources, const Map& f);
+bool for_each_row(const Relation&, const Shape& target, const Shape& source, const SideTensor& index,
+                  const Map& f);
+
+}  // namespace assay
