@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "assay/compare/flow/candidates.h"
+#include "assay/compare/flow/earlier_values.h"
 #include "assay/compare/flow/relations.h"
 
 namespace assay {
@@ -13,7 +13,7 @@ namespace assay {
 class BorrowedInputs {
  public:
   /// All must outlive this.
-  BorrowedInputs(const RecordedCalls& calls, const Makes& makes, const Candidates& candidates)
+  BorrowedInputs(const RecordedCalls& calls, const Makes& makes, const EarlierValues& candidates)
       : calls_(calls), makes_(makes), candidates_(candidates) {}
   /// A parameter of a step, which any module may use.
   void add_parameter(const LogicalTensor& t) { parameters_[t.id.step].push_back(&t); }
@@ -28,7 +28,7 @@ class BorrowedInputs {
 
   const RecordedCalls& calls_;
   const Makes& makes_;
-  const Candidates& candidates_;
+  const EarlierValues& candidates_;
   std::map<std::int64_t, std::vector<const LogicalTensor*>> parameters_;  ///< by step
 };
 

@@ -64,10 +64,10 @@ std::optional<Combined> combined(const Relation& r, const Shape& shape, const Re
 
 }  // namespace
 
-std::optional<Expected> evaluate_combine(const Relation& r, const Shape& shape, const ReadSource& read) {
+std::optional<DerivedValue> evaluate_combine(const Relation& r, const Shape& shape, const ReadSource& read) {
   const auto c = combined(r, shape, read);
   if (!c) return {};
-  Expected e;
+  DerivedValue e;
   e.values.resize(static_cast<std::size_t>(element_count(shape)), 0);
   e.magnitude.resize(e.values.size(), 0);
   e.error.resize(e.values.size(), 0);
@@ -90,11 +90,12 @@ std::optional<Expected> evaluate_combine(const Relation& r, const Shape& shape, 
   return e;
 }
 
-std::optional<Expected> adjoint_of_combine(const Relation& r, std::size_t source, const Expected& gradient,
-                                           const Shape& target, const Shape& shape, const ReadSource& read) {
+std::optional<DerivedValue> adjoint_of_combine(const Relation& r, std::size_t source,
+                                               const DerivedValue& gradient, const Shape& target,
+                                               const Shape& shape, const ReadSource& read) {
   const auto c = combined(r, target, read);
   if (!c || source == 0) return {};
-  Expected e;
+  DerivedValue e;
   e.roundoff = gradient.roundoff;
   e.values.resize(static_cast<std::size_t>(element_count(shape)), 0);
   e.magnitude.resize(e.values.size(), 0);

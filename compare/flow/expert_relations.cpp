@@ -64,13 +64,13 @@ std::optional<std::int64_t> ExpertRelations::choice_of(const LogicalTensor& inde
 
 // The results of experts, weighted and added up for each token.
 std::optional<Relation> ExpertRelations::of_experts(const LogicalTensor& t, const SideTensor& tensor) const {
-  const std::vector<Candidate>& all = candidates_.all();
+  const std::vector<EarlierValue>& all = candidates_.all();
   for (const auto& [index, modules] : experts_) {
     const LogicalTensor* choices = side_.find(at(index, t.id.step, t.id.micro_batch));
     if (choices == nullptr || tensor.shape.empty()) continue;
     Relation r{.kind = Relation::Kind::combine, .sources = {index, index}};
     for (const auto& [module, choice] : modules) {
-      const auto result = std::find_if(all.rbegin(), all.rend(), [&](const Candidate& c) {
+      const auto result = std::find_if(all.rbegin(), all.rend(), [&](const EarlierValue& c) {
         return c.name.slot == "output" && is_within(c.name.module, module) && !c.tensor->shape.empty() &&
                c.tensor->shape.back() == tensor.shape.back();
       });
@@ -79,7 +79,7 @@ std::optional<Relation> ExpertRelations::of_experts(const LogicalTensor& t, cons
       r.choices.push_back(choice);
     }
     if (r.choices.empty()) continue;
-    for (const Candidate& weights : all) {
+    for (const EarlierValue& weights : all) {
       if (element_count(weights.tensor->shape) != element_count(choices->shape)) continue;
       r.sources[1] = weights.name;
       if (holds(side_, r, t)) return r;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "assay/compare/flow/candidates.h"
+#include "assay/compare/flow/earlier_values.h"
 #include "assay/compare/flow/relations.h"
 
 namespace assay {
@@ -14,7 +14,7 @@ namespace assay {
 /// results for each token.
 class ExpertRelations {
  public:
-  ExpertRelations(const SideValues& side, const Candidates& candidates)
+  ExpertRelations(const SideValues& side, const EarlierValues& candidates)
       : side_(side), candidates_(candidates) {}
   /// Of the present step and micro-batch.
   void take_indices(std::vector<const LogicalTensor*> indices) { indices_ = std::move(indices); }
@@ -32,7 +32,7 @@ class ExpertRelations {
   static constexpr std::size_t most_choices = 64;
 
   const SideValues& side_;
-  const Candidates& candidates_;
+  const EarlierValues& candidates_;
   std::vector<const LogicalTensor*> indices_;
   std::map<Name, std::map<std::string, std::int64_t>> experts_;  ///< by index: the choice of each module
 };

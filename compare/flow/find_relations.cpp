@@ -244,7 +244,7 @@ class Search {
   std::map<Name, std::vector<const LogicalTensor*>> losses_;  // numbers, in all micro-batches
   std::map<Name, int> tries_;
   Relations found_;
-  Candidates candidates_;
+  EarlierValues candidates_;
   ExpertRelations experts_;
   BorrowedInputs borrowed_;
 };

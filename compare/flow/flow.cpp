@@ -82,7 +82,7 @@ std::optional<Flow::Made> Flow::made_forward(const Side& side, const LogicalTens
 std::optional<Flow::Made> Flow::made_of_step(const Side& side, const LogicalTensor& t) const {
   if (auto scalar = scalars_.made(side.values, t.id)) return Made{std::move(scalar->expected), scalar->how};
   if (t.id.slot == "grad" && t.id.arg.ends_with(unreduced) && !side.calls.runs(t.id.step, t.id.module)) {
-    Expected none;
+    DerivedValue none;
     none.values.resize(static_cast<std::size_t>(element_count(t.shape)), 0);
     none.is_exact = true;
     return Made{std::move(none), "0, as the module did not run in this step"};
@@ -102,14 +102,14 @@ std::optional<Flow::Made> Flow::made_of_step(const Side& side, const LogicalTens
   }
   const LogicalTensor* before = side.values.find(source);
   if (before == nullptr) return {};
-  Expected e = as_expected(*side.values.read(*before));
+  DerivedValue e = as_expected(*side.values.read(*before));
   if (e.values.size() != static_cast<std::size_t>(element_count(t.shape))) return {};
   const bool is_sum = t.id.slot == "grad";
   return Made{std::move(e),
               (is_sum ? "the sum of " : "") + to_string(source) + (is_sum ? ", its shares" : ""), !is_sum};
 }
 
-double Flow::ratio(const Expected& e, const SideTensor& t, std::int64_t& outside) {
+double Flow::ratio(const DerivedValue& e, const SideTensor& t, std::int64_t& outside) {
   outside = 0;
   if (e.values.size() != t.values.size()) return infinity;
   const bool is_exact = e.is_exact && t.magnitude.empty();
@@ -133,7 +133,7 @@ double Flow::ratio(const Expected& e, const SideTensor& t, std::int64_t& outside
 // A term of several ranks may itself be a sum of rounded parts with unrecorded sizes, each of which was
 // stored to be sent. Unless nearly everything cancels, a row of parts is no more than `ranks` times as large
 // as its sum, and none of its elements is larger than the largest term.
-double Flow::ratio_of_ranks(Expected e, const SideTensor& t, int ranks, std::int64_t& outside) {
+double Flow::ratio_of_ranks(DerivedValue e, const SideTensor& t, int ranks, std::int64_t& outside) {
   if (e.is_exact || e.terms < 2) return ratio(e, t, outside);
   if (e.error.empty()) e.error.resize(e.values.size(), 0);
   const double u = std::max(e.roundoff, unit_roundoff(t.dtype));
@@ -164,7 +164,7 @@ double Flow::ratio_of_ranks(Expected e, const SideTensor& t, int ranks, std::int
   return std::isnan(of_rows) ? worst : std::min(worst, of_rows);
 }
 
-double Flow::allowed(const Expected& e, const SideTensor& t, std::size_t i) {
+double Flow::allowed(const DerivedValue& e, const SideTensor& t, std::size_t i) {
   // Each share of the target was stored, and their sum was rounded here.
   const double stored =
       t.magnitude.empty() ? std::abs(e.values[i]) + e.of(i) : (t.addends + 1) * t.magnitude[i] + e.of(i);

@@ -56,7 +56,7 @@ class Flow {
     const RecordedCalls& calls;
   };
   struct Made {
-    Expected expected;
+    DerivedValue expected;
     std::string how;
     bool is_copy = false;
   };
@@ -64,16 +64,17 @@ class Flow {
   std::optional<Made> made_forward(const Side&, const LogicalTensor&) const;
   std::optional<Made> made_backward(const Side&, const LogicalTensor&) const;
   std::optional<Made> made_of_step(const Side&, const LogicalTensor&) const;
-  std::optional<Expected> gradient(const Side&, const Name& value, const Identity& frame) const;
-  std::optional<Expected> given_back(const Side&, const Name& value, const Use&, const Identity& frame) const;
-  std::optional<Expected> of_call(const Side&, const Name& input, const Name& value,
-                                  const Identity& frame) const;
+  std::optional<DerivedValue> gradient(const Side&, const Name& value, const Identity& frame) const;
+  std::optional<DerivedValue> given_back(const Side&, const Name& value, const Use&,
+                                         const Identity& frame) const;
+  std::optional<DerivedValue> of_call(const Side&, const Name& input, const Name& value,
+                                      const Identity& frame) const;
   const LogicalTensor* recorded_gradient(const Side&, const Name& value, const Identity& frame) const;
   bool is_without_tokens(const Identity&) const;
   bool holds_in_reference(const LogicalTensor&);
-  static double allowed(const Expected&, const SideTensor&, std::size_t i);
-  static double ratio(const Expected&, const SideTensor&, std::int64_t& outside);
-  static double ratio_of_ranks(Expected, const SideTensor&, int ranks, std::int64_t& outside);
+  static double allowed(const DerivedValue&, const SideTensor&, std::size_t i);
+  static double ratio(const DerivedValue&, const SideTensor&, std::int64_t& outside);
+  static double ratio_of_ranks(DerivedValue, const SideTensor&, int ranks, std::int64_t& outside);
   void lend(const Borrowed&, const SideValues&, RecordedCalls&) const;
 
   SideValues actual_, reference_;

@@ -26,10 +26,10 @@ std::optional<Flow::Made> Flow::made_backward(const Side& side, const LogicalTen
 }
 
 // The sum of what all uses of a value give back.
-std::optional<Expected> Flow::gradient(const Side& side, const Name& value, const Identity& frame) const {
+std::optional<DerivedValue> Flow::gradient(const Side& side, const Name& value, const Identity& frame) const {
   const auto uses = relations_.uses.find(value);
   if (uses == relations_.uses.end()) return {};
-  std::vector<Expected> terms;
+  std::vector<DerivedValue> terms;
   for (const Use& use : uses->second) {
     // An expert without tokens in this micro-batch has no call.
     const Identity target = at(record_of(use.target), frame.step, frame.micro_batch);
@@ -52,8 +52,8 @@ std::optional<Expected> Flow::gradient(const Side& side, const Name& value, cons
   return sum_of(std::move(terms));
 }
 
-std::optional<Expected> Flow::given_back(const Side& side, const Name& value, const Use& use,
-                                         const Identity& frame) const {
+std::optional<DerivedValue> Flow::given_back(const Side& side, const Name& value, const Use& use,
+                                             const Identity& frame) const {
   if (use.is_input) {
     if (const LogicalTensor* recorded = recorded_gradient(side, use.target, frame))
       return as_expected(*side.values.read(*recorded));
@@ -73,8 +73,8 @@ std::optional<Expected> Flow::given_back(const Side& side, const Name& value, co
 }
 
 // The gradient that a call has for an input, where nobody recorded it.
-std::optional<Expected> Flow::of_call(const Side& side, const Name& input, const Name& value,
-                                      const Identity& frame) const {
+std::optional<DerivedValue> Flow::of_call(const Side& side, const Name& input, const Name& value,
+                                          const Identity& frame) const {
   const LogicalTensor* source = side.values.find(at(record_of(value), frame.step, frame.micro_batch));
   if (source == nullptr) return {};
   LogicalTensor wanted = *source;
@@ -87,7 +87,7 @@ std::optional<Expected> Flow::of_call(const Side& side, const Name& input, const
   const CallVariant* variant = fitted_.known(op, input.module);
   const auto compared = call.compare(variant != nullptr ? *variant : CallVariant{});
   if (!compared || compared->allowed.empty()) return {};
-  Expected e;
+  DerivedValue e;
   e.shape = source->shape;
   e.values = compared->golden.values();
   e.error = compared->allowed;

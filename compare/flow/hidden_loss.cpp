@@ -24,9 +24,9 @@ std::string output_name(const Operator& op) {
 
 }  // namespace
 
-std::optional<Expected> HiddenLosses::gradient_of(const Loss& loss, const SideValues& side,
-                                                  const RecordedCalls& calls, const Name& value,
-                                                  const Identity& frame) {
+std::optional<DerivedValue> HiddenLosses::gradient_of(const Loss& loss, const SideValues& side,
+                                                      const RecordedCalls& calls, const Name& value,
+                                                      const Identity& frame) {
   const LogicalTensor* t = side.find(at(record_of(value), frame.step, frame.micro_batch));
   if (t == nullptr) return {};
   RecordedCall recorded = calls.of_value(*loss.op, *t);
@@ -34,7 +34,7 @@ std::optional<Expected> HiddenLosses::gradient_of(const Loss& loss, const SideVa
   const Call call(side.dump(), {std::move(recorded)}, Tensor(t->dtype, t->shape), -1);
   const auto compared = call.compare(loss.variant);
   if (call.is_sampled() || !compared || compared->allowed.empty()) return {};
-  Expected e;
+  DerivedValue e;
   e.shape = t->shape;
   e.values = compared->golden.values();
   e.error = compared->allowed;
@@ -46,8 +46,8 @@ std::optional<Expected> HiddenLosses::gradient_of(const Loss& loss, const SideVa
   return e;
 }
 
-std::optional<Expected> HiddenLosses::gradient(const SideValues& side, const RecordedCalls& calls,
-                                               const Name& value, const Identity& frame) const {
+std::optional<DerivedValue> HiddenLosses::gradient(const SideValues& side, const RecordedCalls& calls,
+                                                   const Name& value, const Identity& frame) const {
   const auto found = known_.find(value);
   return found == known_.end() ? std::nullopt : gradient_of(found->second, side, calls, value, frame);
 }

@@ -17,8 +17,8 @@ namespace assay {
 class HiddenLosses {
  public:
   /// The gradient that a known loss gives to that value; nothing if none is known.
-  std::optional<Expected> gradient(const SideValues&, const RecordedCalls&, const Name& value,
-                                   const Identity& frame) const;
+  std::optional<DerivedValue> gradient(const SideValues&, const RecordedCalls&, const Name& value,
+                                       const Identity& frame) const;
   /// Looks for a loss whose gradient is what is missing to the recorded gradient of a value of the reference.
   /// Returns whether there is one.
   /// @param missing  recorded minus expected
@@ -30,7 +30,7 @@ class HiddenLosses {
   /// The value of a loss that was recorded as a number only, with what it was made of; nothing if it is not
   /// known.
   struct Value {
-    Expected expected;
+    DerivedValue expected;
     std::string how;
     std::vector<const LogicalTensor*> sources;
   };
@@ -45,8 +45,8 @@ class HiddenLosses {
     CallVariant variant;
     double factor = 0;
   };
-  static std::optional<Expected> gradient_of(const Loss&, const SideValues&, const RecordedCalls&,
-                                             const Name& value, const Identity& frame);
+  static std::optional<DerivedValue> gradient_of(const Loss&, const SideValues&, const RecordedCalls&,
+                                                 const Name& value, const Identity& frame);
   struct Recorded {
     Loss loss;
     Name value;  ///< the operator's first input

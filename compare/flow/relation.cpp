@@ -14,17 +14,17 @@
 namespace assay {
 namespace {
 
-void allow(Expected& e, std::size_t i, double error) {
+void allow(DerivedValue& e, std::size_t i, double error) {
   if (e.error.empty()) e.error.resize(e.values.size(), 0);
   e.error[i] += error;
 }
 
 // Any order of n additions in float32, and a product before each.
-std::optional<Expected> total_of(const std::vector<std::shared_ptr<const SideTensor>>& sources,
-                                 std::size_t size) {
+std::optional<DerivedValue> total_of(const std::vector<std::shared_ptr<const SideTensor>>& sources,
+                                     std::size_t size) {
   const std::vector<double>& x = sources.front()->values;
   if (size != 1 || (sources.size() > 1 && sources[1]->values.size() != x.size())) return {};
-  Expected e;
+  DerivedValue e;
   e.roundoff = unit_roundoff(DType::float32);
   double sum = 0, magnitude = 0;
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -65,7 +65,7 @@ std::vector<std::int64_t> positions(const Shape& shape, const Relation::Table& t
   return result;
 }
 
-double Expected::size(std::size_t i) const {
+double DerivedValue::size(std::size_t i) const {
   return magnitude.empty() ? std::abs(values[i]) : magnitude[i];
 }
 
@@ -89,8 +89,8 @@ Identity at(const Name& name, std::int64_t step, std::int64_t micro_batch) {
   return id;
 }
 
-Expected as_expected(const SideTensor& t) {
-  Expected e;
+DerivedValue as_expected(const SideTensor& t) {
+  DerivedValue e;
   e.shape = t.shape;
   e.values = t.values;
   e.roundoff = is_float(t.dtype) ? unit_roundoff(t.dtype) : 0;
@@ -104,21 +104,21 @@ Expected as_expected(const SideTensor& t) {
   return e;
 }
 
-std::optional<Expected> sum_of(std::vector<Expected> terms) {
+std::optional<DerivedValue> sum_of(std::vector<DerivedValue> terms) {
   if (terms.empty()) return {};
   if (terms.size() == 1) return std::move(terms.front());
-  Expected sum;
+  DerivedValue sum;
   const std::size_t size = terms.front().values.size();
   sum.values.resize(size, 0);
   sum.magnitude.resize(size, 0);
   sum.error.resize(size, 0);
   sum.terms = 0;
-  for (const Expected& t : terms) {
+  for (const DerivedValue& t : terms) {
     if (t.values.size() != size) return {};
     sum.terms += t.terms;
     sum.roundoff = std::max(sum.roundoff, t.roundoff);
   }
-  for (const Expected& t : terms) {
+  for (const DerivedValue& t : terms) {
     for (std::size_t i = 0; i < size; ++i) {
       sum.values[i] += t.values[i];
       sum.magnitude[i] += t.size(i);
@@ -135,7 +135,7 @@ std::optional<Expected> sum_of(std::vector<Expected> terms) {
   return sum;
 }
 
-std::optional<Expected> evaluate(const Relation& r, const Shape& shape, const ReadSource& read) {
+std::optional<DerivedValue> evaluate(const Relation& r, const Shape& shape, const ReadSource& read) {
   const auto size = static_cast<std::size_t>(element_count(shape));
   if (r.kind == Relation::Kind::combine) return evaluate_combine(r, shape, read);
   std::vector<std::shared_ptr<const SideTensor>> sources;
@@ -144,7 +144,7 @@ std::optional<Expected> evaluate(const Relation& r, const Shape& shape, const Re
     if (sources.back() == nullptr) return {};
   }
   if (r.kind == Relation::Kind::copy || r.kind == Relation::Kind::scaled) {
-    Expected e = as_expected(*sources.front());
+    DerivedValue e = as_expected(*sources.front());
     if (e.values.size() != size) return {};
     if (r.kind == Relation::Kind::scaled) {
       e.is_exact = false;
@@ -161,16 +161,16 @@ std::optional<Expected> evaluate(const Relation& r, const Shape& shape, const Re
   }
   if (r.kind == Relation::Kind::total) return total_of(sources, size);
   if (r.kind == Relation::Kind::sum) {
-    std::vector<Expected> terms;
+    std::vector<DerivedValue> terms;
     for (const auto& s : sources) terms.push_back(as_expected(*s));
     auto sum = sum_of(std::move(terms));
     if (!sum || sum->values.size() != size) return {};
     return sum;
   }
-  Expected e;
+  DerivedValue e;
   e.values.resize(size);
   e.is_exact = true;
-  std::vector<Expected> parts;
+  std::vector<DerivedValue> parts;
   std::vector<Shape> shapes;
   for (const auto& s : sources) {
     parts.push_back(as_expected(*s));
@@ -181,7 +181,7 @@ std::optional<Expected> evaluate(const Relation& r, const Shape& shape, const Re
   if (!e.is_exact) e.magnitude.resize(size, 0);
   const Map move = [&](std::int64_t to, Moved from) {
     const auto i = static_cast<std::size_t>(to), j = static_cast<std::size_t>(from.from);
-    const Expected& part = parts[from.source];
+    const DerivedValue& part = parts[from.source];
     e.values[i] = part.values[j];
     if (e.is_exact) return;
     e.magnitude[i] = part.size(j);
@@ -194,15 +194,15 @@ std::optional<Expected> evaluate(const Relation& r, const Shape& shape, const Re
   return e;
 }
 
-std::optional<Expected> adjoint(const Relation& r, std::size_t source, const Expected& gradient,
-                                const Shape& target, const Shape& shape, const ReadSource& read) {
+std::optional<DerivedValue> adjoint(const Relation& r, std::size_t source, const DerivedValue& gradient,
+                                    const Shape& target, const Shape& shape, const ReadSource& read) {
   using Kind = Relation::Kind;
   if (r.kind == Kind::combine) return adjoint_of_combine(r, source, gradient, target, shape, read);
   if (r.kind == Kind::total) return {};
   const auto size = static_cast<std::size_t>(element_count(shape));
   if (r.kind == Kind::copy || r.kind == Kind::sum || r.kind == Kind::scaled) {
     if (gradient.values.size() != size) return {};
-    Expected e = gradient;
+    DerivedValue e = gradient;
     if (r.kind == Kind::scaled) {
       e.is_exact = false;
       for (std::size_t i = 0; i < size; ++i) {
@@ -215,7 +215,7 @@ std::optional<Expected> adjoint(const Relation& r, std::size_t source, const Exp
     }
     return e;
   }
-  Expected e;
+  DerivedValue e;
   e.roundoff = gradient.roundoff;
   e.is_exact = gradient.is_exact;
   e.values.resize(size, 0);

@@ -67,7 +67,7 @@ std::vector<std::int64_t> positions(const Shape&, const Relation::Table&);
 std::optional<std::int64_t> rows_in(const Shape&, const Relation::Table&);
 
 /// What is made of values, before it is stored.
-struct Expected {
+struct DerivedValue {
   Shape shape;  ///< empty with values: not known
   std::vector<double> values;
   std::vector<double> magnitude;  ///< sum of the magnitudes of all addends; empty: of the values
@@ -83,20 +83,20 @@ struct Expected {
 using ReadSource = std::function<std::shared_ptr<const SideTensor>(const Name&)>;
 
 /// Returns the sum, added up in any order with a rounding to the coarsest dtype behind each addition.
-std::optional<Expected> sum_of(std::vector<Expected> terms);
+std::optional<DerivedValue> sum_of(std::vector<DerivedValue> terms);
 /// A source as it is. Addends of ranks were added up, with a rounding each.
-Expected as_expected(const SideTensor&);
+DerivedValue as_expected(const SideTensor&);
 
 /// Returns what the relation makes; nothing if a source is missing or does not fit.
 /// @param shape  of the target
-std::optional<Expected> evaluate(const Relation&, const Shape& shape, const ReadSource&);
+std::optional<DerivedValue> evaluate(const Relation&, const Shape& shape, const ReadSource&);
 
 /// Returns what the gradient of the target gives to that source. Nothing if it has none (an index), or
 /// something is missing.
 /// @param gradient  of the target, whose shape is `target`
 /// @param shape     of the source
-std::optional<Expected> adjoint(const Relation&, std::size_t source, const Expected& gradient,
-                                const Shape& target, const Shape& shape, const ReadSource&);
+std::optional<DerivedValue> adjoint(const Relation&, std::size_t source, const DerivedValue& gradient,
+                                    const Shape& target, const Shape& shape, const ReadSource&);
 
 /// Reads the sources of a tensor's relation on its side.
 ReadSource reader_at(const SideValues&, const Identity& of);

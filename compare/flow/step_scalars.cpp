@@ -22,15 +22,15 @@ double scalar(const SideValues& side, const Identity& id) {
   return t == nullptr || element_count(t->shape) != 1 ? NAN : side.read(*t)->values.front();
 }
 
-Expected number(double value, double error) {
-  Expected e;
+DerivedValue number(double value, double error) {
+  DerivedValue e;
   e.values = {value};
   e.error = {error};
   e.roundoff = u;
   return e;
 }
 
-bool is(double recorded, const std::optional<Expected>& made) {
+bool is(double recorded, const std::optional<DerivedValue>& made) {
   return made && std::abs(recorded - made->values[0]) <= made->error[0] + u * std::abs(made->values[0]);
 }
 
@@ -38,8 +38,8 @@ bool is(double recorded, const std::optional<Expected>& made) {
 
 // Squares are added up in some order: n roundings of the running sum, independent (golden/evidence.h), half
 // of which shows in the root.
-std::optional<Expected> StepScalars::norm(const SideValues& side, std::int64_t step,
-                                          std::vector<Identity>* gradients) {
+std::optional<DerivedValue> StepScalars::norm(const SideValues& side, std::int64_t step,
+                                              std::vector<Identity>* gradients) {
   double squares = 0, terms = 0;
   for (const LogicalTensor& t : side.tensors()) {
     if (t.id.step != step || !is_whole_gradient(t) || side.find(t.id) != &t) continue;
@@ -52,7 +52,8 @@ std::optional<Expected> StepScalars::norm(const SideValues& side, std::int64_t s
   return number(value, (improbable * std::sqrt(terms) / 2 + 2) * u * value);
 }
 
-std::optional<Expected> StepScalars::clipped(const Clip& clip, const SideValues& side, std::int64_t step) {
+std::optional<DerivedValue> StepScalars::clipped(const Clip& clip, const SideValues& side,
+                                                 std::int64_t step) {
   const double norm = scalar(side, at(clip.norm, step, -1));
   if (!std::isfinite(norm)) return {};
   const double value = std::min(1.0, clip.limit / (norm + clip.added));
@@ -60,9 +61,9 @@ std::optional<Expected> StepScalars::clipped(const Clip& clip, const SideValues&
 }
 
 // How often each number is in an index, over all micro-batches.
-std::optional<Expected> StepScalars::counted(const SideValues& side, const Name& index, std::int64_t step,
-                                             std::int64_t size, std::vector<Identity>* indices) {
-  Expected e;
+std::optional<DerivedValue> StepScalars::counted(const SideValues& side, const Name& index, std::int64_t step,
+                                                 std::int64_t size, std::vector<Identity>* indices) {
+  DerivedValue e;
   e.is_exact = true;
   e.values.resize(static_cast<std::size_t>(size), 0);
   bool is_there = false;
@@ -100,7 +101,7 @@ StepScalars::StepScalars(const SideValues& reference) {
         reference.find(t.id) == &t)
       scalars[name_of(t.id)].insert(t.id.step);
   }
-  std::map<std::int64_t, std::optional<Expected>> norms;
+  std::map<std::int64_t, std::optional<DerivedValue>> norms;
   for (const auto& [name, steps] : scalars) {
     const bool is_norm = std::ranges::all_of(steps, [&](std::int64_t step) {
       if (!norms.contains(step)) norms[step] = norm(reference, step, nullptr);
@@ -140,7 +141,7 @@ std::optional<StepScalars::Made> StepScalars::made(const SideValues& side, const
   if (id.micro_batch >= 0) return {};
   const Name name = name_of(id);
   Made made;
-  std::optional<Expected> expected;
+  std::optional<DerivedValue> expected;
   if (norms_.contains(name)) {
     expected = norm(side, id.step, &made.sources);
     made.how = "the norm of the recorded gradients";

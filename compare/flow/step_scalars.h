@@ -16,7 +16,7 @@ class StepScalars {
   explicit StepScalars(const SideValues& reference);
 
   struct Made {
-    Expected expected;
+    DerivedValue expected;
     std::string how;
     std::vector<Identity> sources;
   };
@@ -29,10 +29,11 @@ class StepScalars {
     double limit = 0;
     double added = 0;  ///< to the norm: 1e-6 in PyTorch and Megatron-LM
   };
-  static std::optional<Expected> norm(const SideValues&, std::int64_t step, std::vector<Identity>* gradients);
-  static std::optional<Expected> clipped(const Clip&, const SideValues&, std::int64_t step);
-  static std::optional<Expected> counted(const SideValues&, const Name& index, std::int64_t step,
-                                         std::int64_t size, std::vector<Identity>* indices);
+  static std::optional<DerivedValue> norm(const SideValues&, std::int64_t step,
+                                          std::vector<Identity>* gradients);
+  static std::optional<DerivedValue> clipped(const Clip&, const SideValues&, std::int64_t step);
+  static std::optional<DerivedValue> counted(const SideValues&, const Name& index, std::int64_t step,
+                                             std::int64_t size, std::vector<Identity>* indices);
   void find_clip(const SideValues&, const Name&, const std::vector<std::int64_t>& steps);
 
   std::map<Name, bool> norms_;

@@ -18,7 +18,7 @@ namespace assay {
 bool is_within(std::string_view module, std::string_view scope);
 
 /// A value of one step and micro-batch that later ones may be made of.
-struct Candidate {
+struct EarlierValue {
   Name name;
   const LogicalTensor* tensor = nullptr;
   std::string scope;      ///< the module in which it is known; "": everywhere
@@ -26,16 +26,16 @@ struct Candidate {
 };
 
 /// The values before a tensor, found by what they contain.
-class Candidates {
+class EarlierValues {
  public:
-  explicit Candidates(const SideValues& side) : side_(side) {}
+  explicit EarlierValues(const SideValues& side) : side_(side) {}
   void clear();
   /// Values may go on in one of these, by a cast.
   void expect(DType dtype) { dtypes_.insert(dtype); }
   void add(const Name& name, const LogicalTensor& t, std::string scope, bool is_inner);
 
-  const Candidate& operator[](std::size_t i) const { return candidates_[i]; }
-  const std::vector<Candidate>& all() const { return candidates_; }
+  const EarlierValue& operator[](std::size_t i) const { return candidates_[i]; }
+  const std::vector<EarlierValue>& all() const { return candidates_; }
   /// -1: it is not known there. The higher, the nearer.
   int rank(std::size_t candidate, const LogicalTensor& target) const;
   /// Those that are known there, in the order in which they come into question.
@@ -75,7 +75,7 @@ class Candidates {
 
   const SideValues& side_;
   std::set<DType> dtypes_;
-  std::vector<Candidate> candidates_;
+  std::vector<EarlierValue> candidates_;
   std::vector<TableOf> tables_;
   Places whole_;
   std::map<std::int64_t, Places> columns_, rows_;  ///< by the number of rows, by the width

@@ -1,4 +1,4 @@
-#include "assay/compare/flow/candidates.h"
+#include "assay/compare/flow/earlier_values.h"
 
 #include <algorithm>
 #include <bit>
@@ -13,14 +13,14 @@ bool is_within(std::string_view module, std::string_view scope) {
 }
 
 // splitmix64: Steele, Lea and Flood 2014, doi:10.1145/2660193.2660195.
-Candidates::Hash Candidates::mixed(Hash h, double v) {
+EarlierValues::Hash EarlierValues::mixed(Hash h, double v) {
   h += 0x9e3779b97f4a7c15 + std::bit_cast<Hash>(v == 0 ? 0.0 : v);
   h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9;
   h = (h ^ (h >> 27)) * 0x94d049bb133111eb;
   return h ^ (h >> 31);
 }
 
-void Candidates::clear() {
+void EarlierValues::clear() {
   candidates_.clear();
   tables_.clear();
   whole_.clear();
@@ -29,8 +29,8 @@ void Candidates::clear() {
 }
 
 // -1: it is not known there. Inner modules first; what another module keeps to itself last.
-int Candidates::rank(std::size_t candidate, const LogicalTensor& target) const {
-  const Candidate& c = candidates_[candidate];
+int EarlierValues::rank(std::size_t candidate, const LogicalTensor& target) const {
+  const EarlierValue& c = candidates_[candidate];
   const bool inside =
       is_within(target.id.module, c.scope) || (target.id.slot == "output" && target.id.module == c.scope);
   if (!inside) return c.is_inner ? -1 : 0;
@@ -38,8 +38,8 @@ int Candidates::rank(std::size_t candidate, const LogicalTensor& target) const {
 }
 
 // In the order in which they come into question: known here, the latest first.
-std::vector<std::size_t> Candidates::near(const LogicalTensor& t,
-                                          const std::function<bool(const LogicalTensor&)>& fits) const {
+std::vector<std::size_t> EarlierValues::near(const LogicalTensor& t,
+                                             const std::function<bool(const LogicalTensor&)>& fits) const {
   std::vector<std::size_t> order;
   for (std::size_t c = candidates_.size(); c-- > 0;) {
     if (rank(c, t) >= 1 && fits(*candidates_[c].tensor)) order.push_back(c);
@@ -48,7 +48,7 @@ std::vector<std::size_t> Candidates::near(const LogicalTensor& t,
   return order;
 }
 
-void Candidates::add(const Name& name, const LogicalTensor& t, std::string scope, bool is_inner) {
+void EarlierValues::add(const Name& name, const LogicalTensor& t, std::string scope, bool is_inner) {
   const auto tensor = side_.read(t);
   const std::size_t at = candidates_.size();
   candidates_.push_back({name, &t, std::move(scope), is_inner});
@@ -73,7 +73,7 @@ void Candidates::add(const Name& name, const LogicalTensor& t, std::string scope
 
 // One number, or the same number everywhere (zeros, ones), does not show which value it is. Within a module
 // a number that is no integer does, as far as it is the same in all micro-batches.
-std::optional<Candidates::Hash> Candidates::hash_of(const std::vector<double>& values) {
+std::optional<EarlierValues::Hash> EarlierValues::hash_of(const std::vector<double>& values) {
   if (values.empty() || (values.size() == 1 && values.front() == std::round(values.front()))) return {};
   if (values.size() == 1) return mixed(1, values.front());
   Hash h = values.size();
@@ -87,7 +87,7 @@ std::optional<Candidates::Hash> Candidates::hash_of(const std::vector<double>& v
 
 // As it lies, and with two neighbouring dimensions exchanged ([b, s, h, d] and [b, h, s, d]); the first one
 // or more count tokens.
-std::vector<Relation::Table> Candidates::tables_of(const Shape& shape) {
+std::vector<Relation::Table> EarlierValues::tables_of(const Shape& shape) {
   std::vector<Relation::Table> tables;
   const std::size_t dims = shape.size();
   if (dims < 2 || dims > 5) return tables;
@@ -108,7 +108,7 @@ std::vector<Relation::Table> Candidates::tables_of(const Shape& shape) {
   return tables;
 }
 
-void Candidates::add_columns(std::size_t candidate, const SideTensor& t, const Relation::Table& table) {
+void EarlierValues::add_columns(std::size_t candidate, const SideTensor& t, const Relation::Table& table) {
   const std::int64_t rows = rows_in(t.shape, table).value_or(0);
   if (rows < fewest_rows || t.values.empty()) return;
   const std::vector<Hash> hashes = column_hashes(t, table, rows);
@@ -117,8 +117,9 @@ void Candidates::add_columns(std::size_t candidate, const SideTensor& t, const R
     columns_[rows][hashes[j]].push_back({tables_.size() - 1, static_cast<std::int64_t>(j)});
 }
 
-std::vector<Candidates::Hash> Candidates::column_hashes(const SideTensor& t, const Relation::Table& table,
-                                                        std::int64_t rows) {
+std::vector<EarlierValues::Hash> EarlierValues::column_hashes(const SideTensor& t,
+                                                              const Relation::Table& table,
+                                                              std::int64_t rows) {
   const std::vector<std::int64_t> at = positions(t.shape, table);
   const std::size_t width = t.values.size() / static_cast<std::size_t>(rows);
   std::vector<Hash> hashes(width, 0);
@@ -127,7 +128,7 @@ std::vector<Candidates::Hash> Candidates::column_hashes(const SideTensor& t, con
   return hashes;
 }
 
-std::optional<Name> Candidates::copied(const LogicalTensor& t) const {
+std::optional<Name> EarlierValues::copied(const LogicalTensor& t) const {
   const auto tensor = side_.read(t);
   const auto hash = hash_of(tensor->values);
   if (!hash) return {};
@@ -141,7 +142,7 @@ std::optional<Name> Candidates::copied(const LogicalTensor& t) const {
   return best ? std::optional(candidates_[*best].name) : std::nullopt;
 }
 
-std::optional<Relation> Candidates::of_columns(const LogicalTensor& t, const SideTensor& tensor) const {
+std::optional<Relation> EarlierValues::of_columns(const LogicalTensor& t, const SideTensor& tensor) const {
   for (const Relation::Table& table : tables_of(tensor.shape)) {
     const std::int64_t rows = rows_in(tensor.shape, table).value_or(0);
     const auto known = columns_.find(rows);
@@ -172,10 +173,10 @@ std::optional<Relation> Candidates::of_columns(const LogicalTensor& t, const Sid
 
 // The column after the last one where it may be; else one of a source that is used already; else the
 // nearest.
-std::optional<Candidates::Place> Candidates::best_column(const Places& known, Hash hash,
-                                                         const std::optional<Place>& last,
-                                                         const std::vector<std::size_t>& used,
-                                                         const LogicalTensor& t) const {
+std::optional<EarlierValues::Place> EarlierValues::best_column(const Places& known, Hash hash,
+                                                               const std::optional<Place>& last,
+                                                               const std::vector<std::size_t>& used,
+                                                               const LogicalTensor& t) const {
   const auto found = known.find(hash);
   if (found == known.end()) return {};
   std::optional<Place> best;
@@ -193,7 +194,7 @@ std::optional<Candidates::Place> Candidates::best_column(const Places& known, Ha
   return best;
 }
 
-std::map<std::size_t, std::vector<std::int64_t>> Candidates::with_rows(const SideTensor& tensor) const {
+std::map<std::size_t, std::vector<std::int64_t>> EarlierValues::with_rows(const SideTensor& tensor) const {
   std::map<std::size_t, std::vector<std::int64_t>> taken;
   if (tensor.shape.size() < 2) return taken;
   const auto known = rows_.find(tensor.shape.back());
