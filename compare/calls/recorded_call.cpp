@@ -43,6 +43,15 @@ RecordedCalls::RecordedCalls(const std::vector<LogicalTensor>& tensors, bool giv
   }
 }
 
+std::vector<Identity> RecordedCalls::runs_of(std::int64_t step, const std::string& module) const {
+  std::vector<Identity> runs;
+  const auto keys = keys_.find({step, module});
+  if (keys == keys_.end()) return runs;
+  for (const Key& key : keys->second)
+    runs.push_back({step, std::get<1>(key), Phase::forward, module, "input", "", std::get<3>(key)});
+  return runs;
+}
+
 bool RecordedCalls::is_own_input(const LogicalTensor& t) const {
   const auto call = calls_.find({t.id.step, t.id.micro_batch, t.id.module, t.id.call});
   if (t.id.slot != "output" || call == calls_.end()) return false;

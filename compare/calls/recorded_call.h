@@ -37,6 +37,8 @@ class RecordedCalls {
   void lend(const LogicalTensor&, const Identity& as);
   /// Whether the module was called in that step.
   bool runs(std::int64_t step, const std::string& module) const { return keys_.contains({step, module}); }
+  /// The calls of a module in a step, as the identity of an input would have them.
+  std::vector<Identity> runs_of(std::int64_t step, const std::string& module) const;
   /// Whether a call made this result for itself, as an input of its operator.
   bool is_own_input(const LogicalTensor&) const;
   /// Takes a parameter for one that a module uses and another module has: a tied embedding.

@@ -86,8 +86,9 @@ class Mistaken {
 }  // namespace
 
 std::vector<Diagnosis> left_out(const Call& call, const Call::Compared& c) {
-  constexpr double bits_of_an_element = 24;  // of float32; of a narrower dtype there are more elements
   if (!is_float(c.actual.dtype())) return {};
+  // An element has another one's significand by accident once in 1 / u.
+  const double bits_of_an_element = -std::log2(unit_roundoff(c.actual.dtype()));
   const std::vector<double> actual = c.actual.values(), golden = c.golden.values();
   for (const NamedTensor& operand : call.operands()) {
     if (!is_float(operand.tensor.dtype()) || operand.tensor.shape() != c.actual.shape()) continue;

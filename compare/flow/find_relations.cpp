@@ -165,7 +165,7 @@ class Search {
         if (!(std::abs(made->values[0] - tensor->values[0]) <= error) || error == 0) return false;
         bits += std::log2(std::abs(made->values[0]) / error);
       }
-      return bits > proof_bits;
+      return proves(bits, 2 * std::log2(static_cast<double>(most_terms)));  // which pair of them
     };
     for (std::size_t a = 0; a < std::min(most_terms, values.size()); ++a) {
       Relation r{.kind = Relation::Kind::total, .sources = {values[a]}};
@@ -182,7 +182,6 @@ class Search {
 
   // Of two or three values of its size, each of which counts.
   std::optional<Relation> of_terms(const LogicalTensor& t, const SideTensor& tensor) const {
-    if (tensor.values.size() < 8) return {};
     const auto fits = [&](const LogicalTensor& c) {
       return element_count(c.shape) == element_count(t.shape);
     };
@@ -230,7 +229,7 @@ class Search {
         if (size > allowed) bits[k] += std::log2(size / allowed);
       }
     }
-    // Chosen among so many values: docs/design.md of evidence.
+    // Each was chosen among so many values.
     const double parameters = std::log2(static_cast<double>(most_terms)) * static_cast<double>(terms.size());
     return std::ranges::all_of(bits, [&](double b) { return proves(b, parameters); });
   }

@@ -31,9 +31,9 @@ Flow::Flow(const Sides& sides, RecordedCalls& actual, RecordedCalls& reference, 
   (void)trouble_in([&] { hidden_.find_values(reference_, reference); });
   for (const auto& [target, r] : relations_.made) {
     if (r.kind != Relation::Kind::rows) continue;
-    const auto dot = target.module.rfind('.');
-    if (dot != std::string::npos) conditions_[target.module.substr(0, dot)] = {r.sources.back(), r.choice};
-    conditions_[target.module] = {r.sources.back(), r.choice};
+    for (const std::string& module : {target.module, module_around(target.module)}) {
+      if (!module.empty()) conditions_[module] = {r.sources.back(), r.choice};
+    }
   }
   for (const Borrowed& b : relations_.borrowed) {
     lend(b, reference_, reference);
@@ -42,12 +42,11 @@ Flow::Flow(const Sides& sides, RecordedCalls& actual, RecordedCalls& reference, 
 }
 
 void Flow::lend(const Borrowed& b, const SideValues& side, RecordedCalls& calls) const {
-  for (const LogicalTensor& t : side.tensors()) {
-    if (name_of(t.id) != record_of(b.source)) continue;
-    if (t.id.micro_batch < 0)
-      calls.lend_parameter(t, b.input);
+  for (const LogicalTensor* t : side.named(record_of(b.source))) {
+    if (t->id.micro_batch < 0)
+      calls.lend_parameter(*t, b.input);
     else
-      calls.lend(t, at(b.input, t.id.step, t.id.micro_batch));
+      calls.lend(*t, at(b.input, t->id.step, t->id.micro_batch));
   }
 }
 
@@ -192,14 +191,11 @@ bool Flow::holds_in_reference(const LogicalTensor& t) {
 bool Flow::is_without_tokens(const Identity& id) const {
   if (id.slot != "grad" || !id.arg.ends_with(unreduced) || actual_calls_.runs(id.step, id.module))
     return false;
-  bool had_some = false;
-  for (const LogicalTensor& t : reference_.tensors()) {
-    if (t.id.step != id.step || t.id.module != id.module || t.id.micro_batch < 0) continue;
-    const auto condition = condition_of(t.id);
-    if (!condition || chosen(true, *condition, t.id) != false) return false;
-    had_some = true;
-  }
-  return had_some;
+  const std::vector<Identity> calls = reference_calls_.runs_of(id.step, id.module);
+  return !calls.empty() && std::ranges::all_of(calls, [&](const Identity& call) {
+    const auto condition = condition_of(call);
+    return condition && chosen(true, *condition, call) == false;
+  });
 }
 
 bool Flow::is_same(const LogicalTensor& reference, const LogicalTensor& actual) const {
@@ -219,10 +215,8 @@ bool Flow::is_same(const LogicalTensor& reference, const LogicalTensor& actual) 
 
 std::optional<Flow::Condition> Flow::condition_of(const Identity& id) const {
   if (id.micro_batch < 0) return {};
-  for (std::string module = id.module; !module.empty();) {
+  for (std::string module = id.module; !module.empty(); module = module_around(module)) {
     if (const auto found = conditions_.find(module); found != conditions_.end()) return found->second;
-    const auto dot = module.rfind('.');
-    module.resize(dot == std::string::npos ? 0 : dot);
   }
   return {};
 }

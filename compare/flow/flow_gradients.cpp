@@ -88,7 +88,6 @@ std::optional<DerivedValue> Flow::of_call(const Side& side, const Name& input, c
   const auto compared = call.compare(variant != nullptr ? *variant : CallVariant{});
   if (!compared || compared->allowed.empty()) return {};
   DerivedValue e;
-  e.shape = source->shape;
   e.values = compared->golden.values();
   e.error = compared->allowed;
   e.roundoff = unit_roundoff(source->dtype);

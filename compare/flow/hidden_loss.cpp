@@ -35,7 +35,6 @@ std::optional<DerivedValue> HiddenLosses::gradient_of(const Loss& loss, const Si
   const auto compared = call.compare(loss.variant);
   if (call.is_sampled() || !compared || compared->allowed.empty()) return {};
   DerivedValue e;
-  e.shape = t->shape;
   e.values = compared->golden.values();
   e.error = compared->allowed;
   e.roundoff = unit_roundoff(t->dtype);
@@ -76,7 +75,7 @@ std::optional<HiddenLosses::Value> HiddenLosses::value_of(const Recorded& r, con
 // That of the first loss, if the others have it, too.
 std::optional<double> HiddenLosses::factor_of(const Recorded& r, const SideValues& side,
                                               const RecordedCalls& calls,
-                                              const std::vector<const LogicalTensor*>& losses) {
+                                              const std::vector<const LogicalTensor*>& losses, double tried) {
   Recorded fitted = r;
   double bits = 0;
   for (std::size_t i = 0; i < losses.size(); ++i) {
@@ -92,8 +91,7 @@ std::optional<double> HiddenLosses::factor_of(const Recorded& r, const SideValue
     if (!(std::abs(recorded - made->expected.values[0]) <= error)) return {};
     bits += std::log2(std::abs(recorded) / error);
   }
-  return proves(bits, 0) || (losses.size() > 2 && bits > hint_bits * 3) ? std::optional(fitted.loss.factor)
-                                                                        : std::nullopt;
+  return proves(bits, std::log2(tried)) ? std::optional(fitted.loss.factor) : std::nullopt;
 }
 
 void HiddenLosses::find_values(const SideValues& side, const RecordedCalls& calls) {
@@ -108,17 +106,19 @@ void HiddenLosses::find_values(const SideValues& side, const RecordedCalls& call
       values[t.id.module].insert(name_of(t.id));
   }
   for (const auto& [loss, all] : losses) {
+    std::vector<Recorded> tried;
     for (const Operator* op : operators()) {
-      if (!op->regularizes || recorded_.contains(loss)) continue;
+      if (!op->regularizes) continue;
       for (const Name& value : values[loss.module]) {
-        for (const CallVariant& variant : variants_of(*op)) {
-          Recorded r{{op, variant, 1}, value};
-          const auto factor = factor_of(r, side, calls, all);
-          if (!factor) continue;
-          r.loss.factor = *factor;
-          recorded_.try_emplace(loss, r);
-        }
+        for (const CallVariant& variant : variants_of(*op)) tried.push_back({{op, variant, 1}, value});
       }
+    }
+    for (Recorded& r : tried) {
+      const auto factor = factor_of(r, side, calls, all, static_cast<double>(tried.size()));
+      if (!factor) continue;
+      r.loss.factor = *factor;
+      recorded_.emplace(loss, std::move(r));
+      break;
     }
   }
 }

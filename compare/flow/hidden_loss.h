@@ -54,7 +54,7 @@ class HiddenLosses {
   static std::optional<Value> value_of(const Recorded&, const SideValues&, const RecordedCalls&,
                                        const Identity& frame);
   static std::optional<double> factor_of(const Recorded&, const SideValues&, const RecordedCalls&,
-                                         const std::vector<const LogicalTensor*>& losses);
+                                         const std::vector<const LogicalTensor*>& losses, double tried);
 
   std::map<Name, Loss> known_;
   std::map<Name, Recorded> recorded_;

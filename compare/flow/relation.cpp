@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "assay/compare/flow/combine.h"
 #include "assay/compare/flow/moves.h"
@@ -13,11 +12,6 @@
 
 namespace assay {
 namespace {
-
-void allow(DerivedValue& e, std::size_t i, double error) {
-  if (e.error.empty()) e.error.resize(e.values.size(), 0);
-  e.error[i] += error;
-}
 
 // Any order of n additions in float32, and a product before each.
 std::optional<DerivedValue> total_of(const std::vector<std::shared_ptr<const SideTensor>>& sources,
@@ -69,13 +63,6 @@ double DerivedValue::size(std::size_t i) const {
   return magnitude.empty() ? std::abs(values[i]) : magnitude[i];
 }
 
-Name name_of(const Identity& id) {
-  Name name = id;
-  name.step = 0;
-  if (name.micro_batch > 0) name.micro_batch = 0;
-  return name;
-}
-
 Name record_of(const Name& value) {
   Name record = value;
   if (record.slot == "value") record.slot = "input";
@@ -91,7 +78,6 @@ Identity at(const Name& name, std::int64_t step, std::int64_t micro_batch) {
 
 DerivedValue as_expected(const SideTensor& t) {
   DerivedValue e;
-  e.shape = t.shape;
   e.values = t.values;
   e.roundoff = is_float(t.dtype) ? unit_roundoff(t.dtype) : 0;
   e.is_exact = t.addends <= 1;
@@ -131,7 +117,6 @@ std::optional<DerivedValue> sum_of(std::vector<DerivedValue> terms) {
   const double arithmetic = static_cast<double>(terms.size()) * unit_roundoff(DType::float32);
   for (std::size_t i = 0; i < size; ++i)
     sum.error[i] += (additions * sum.roundoff + std::min(arithmetic, sum.roundoff)) * sum.magnitude[i];
-  sum.shape = terms.front().shape;
   return sum;
 }
 
@@ -143,21 +128,9 @@ std::optional<DerivedValue> evaluate(const Relation& r, const Shape& shape, cons
     sources.push_back(read(name));
     if (sources.back() == nullptr) return {};
   }
-  if (r.kind == Relation::Kind::copy || r.kind == Relation::Kind::scaled) {
-    DerivedValue e = as_expected(*sources.front());
-    if (e.values.size() != size) return {};
-    if (r.kind == Relation::Kind::scaled) {
-      e.is_exact = false;
-      for (std::size_t i = 0; i < size; ++i) {
-        const double before = e.of(i);
-        e.values[i] *= r.factor;
-        if (!e.magnitude.empty()) e.magnitude[i] *= std::abs(r.factor);
-        if (before > 0) e.error[i] = before * std::abs(r.factor);
-        // The factor was fitted, and may have been rounded to the dtype of the arithmetic.
-        allow(e, i, 2 * unit_roundoff(DType::float32) * e.size(i));
-      }
-    }
-    return e;
+  if (r.kind == Relation::Kind::copy) {
+    if (sources.front()->values.size() != size) return {};
+    return as_expected(*sources.front());
   }
   if (r.kind == Relation::Kind::total) return total_of(sources, size);
   if (r.kind == Relation::Kind::sum) {
@@ -178,14 +151,17 @@ std::optional<DerivedValue> evaluate(const Relation& r, const Shape& shape, cons
     e.is_exact = e.is_exact && parts.back().is_exact;
     e.roundoff = std::max(e.roundoff, parts.back().roundoff);
   }
-  if (!e.is_exact) e.magnitude.resize(size, 0);
+  if (!e.is_exact) {
+    e.magnitude.resize(size, 0);
+    e.error.resize(size, 0);
+  }
   const Map move = [&](std::int64_t to, Moved from) {
     const auto i = static_cast<std::size_t>(to), j = static_cast<std::size_t>(from.from);
     const DerivedValue& part = parts[from.source];
     e.values[i] = part.values[j];
     if (e.is_exact) return;
     e.magnitude[i] = part.size(j);
-    if (part.of(j) > 0) allow(e, i, part.of(j));
+    e.error[i] = part.of(j);
   };
   const bool fits = r.kind == Relation::Kind::columns
                         ? for_each_column(r, shape, shapes, move)
@@ -200,21 +176,8 @@ std::optional<DerivedValue> adjoint(const Relation& r, std::size_t source, const
   if (r.kind == Kind::combine) return adjoint_of_combine(r, source, gradient, target, shape, read);
   if (r.kind == Kind::total) return {};
   const auto size = static_cast<std::size_t>(element_count(shape));
-  if (r.kind == Kind::copy || r.kind == Kind::sum || r.kind == Kind::scaled) {
-    if (gradient.values.size() != size) return {};
-    DerivedValue e = gradient;
-    if (r.kind == Kind::scaled) {
-      e.is_exact = false;
-      for (std::size_t i = 0; i < size; ++i) {
-        e.values[i] *= r.factor;
-        if (!e.magnitude.empty()) e.magnitude[i] *= std::abs(r.factor);
-        const double before = e.of(i);
-        if (before > 0) e.error[i] = before * std::abs(r.factor);
-        allow(e, i, 2 * unit_roundoff(DType::float32) * e.size(i));
-      }
-    }
-    return e;
-  }
+  if (r.kind == Kind::copy || r.kind == Kind::sum)
+    return gradient.values.size() == size ? std::optional(gradient) : std::nullopt;
   DerivedValue e;
   e.roundoff = gradient.roundoff;
   e.is_exact = gradient.is_exact;
@@ -244,9 +207,9 @@ std::optional<DerivedValue> adjoint(const Relation& r, std::size_t source, const
     fits = index != nullptr && for_each_row(r, target, shape, *index, add);
   }
   if (!fits) return {};
-  const std::int64_t most = *std::ranges::max_element(terms);
-  if (most > 1 || std::ranges::any_of(error, [](double x) { return x > 0; })) {
-    if (most > 1) e.is_exact = false;
+  const bool adds = std::ranges::any_of(terms, [](std::int64_t n) { return n > 1; });
+  if (adds || std::ranges::any_of(error, [](double x) { return x > 0; })) {
+    e.is_exact = e.is_exact && !adds;
     for (std::size_t i = 0; i < size; ++i)
       error[i] += static_cast<double>(std::max<std::int64_t>(terms[i] - 1, 0)) * e.roundoff * e.magnitude[i];
     e.error = std::move(error);
@@ -300,8 +263,6 @@ std::string describe(const Relation& r, std::int64_t step, std::int64_t micro_ba
       return fmt::format("the rows of choice {} of {}", r.choice, names);
     case Relation::Kind::sum:
       return "the sum of " + names;
-    case Relation::Kind::scaled:
-      return fmt::format("{:.6g} times {}", r.factor, names);
     case Relation::Kind::total:
       return r.sources.size() > 1 ? "the sum of the products of " + names
                                   : "the sum of all elements of " + names;

@@ -12,15 +12,12 @@
 
 namespace assay {
 
-/// A tensor of any step and micro-batch: its Identity in step 0, and in micro-batch 0 where it has one.
-using Name = Identity;
-Name name_of(const Identity&);
 /// The record that holds a value: one with the slot "value" was recorded as the input of a module only.
 Name record_of(const Name& value);
 /// The tensor of that name in a step and micro-batch.
 Identity at(const Name&, std::int64_t step, std::int64_t micro_batch);
 
-/// How a value follows from values before it, by moving, adding or scaling elements. What an operator
+/// How a value follows from values before it, by moving or adding elements. What an operator
 /// computes is a Call.
 struct Relation {
   enum class Kind : std::uint8_t {
@@ -28,7 +25,6 @@ struct Relation {
     columns,  ///< each column (all that belongs to one place behind the token dimensions) is one of a source
     rows,     ///< the rows of one source that an index assigns to `choice`: {source, index}
     sum,      ///< of two or three
-    scaled,   ///< `factor` times the source
     total,    ///< one number: the sum of all elements, or of the products with those of a second source
     combine,  ///< sum over k of weight[t, k] times the row of token t from expert index[t, k]: {index,
               ///< weights, results of the experts ..}
@@ -39,7 +35,6 @@ struct Relation {
   struct Column {
     std::size_t source = 0;  ///< among sources
     std::int64_t at = 0;
-    bool operator==(const Column&) const = default;
   };
   std::vector<Column> columns = {};
   /// How a tensor is a table of tokens and columns: its dimensions in another order, the first `lead` of them
@@ -47,7 +42,6 @@ struct Relation {
   struct Table {
     Shape order;
     std::size_t lead = 0;
-    bool operator==(const Table&) const = default;
   };
   Table table = {};                ///< of the target
   std::vector<Table> tables = {};  ///< of each source
@@ -55,10 +49,8 @@ struct Relation {
   std::int64_t choice = 0;                 ///< of rows
   std::vector<std::int64_t> choices = {};  ///< of each expert of combine
   bool is_weighted = true;                 ///< combine: false, the experts weighted their results themselves
-  double factor = 1;                       ///< of scaled
 
   bool has_index() const { return kind == Kind::rows || kind == Kind::combine; }
-  bool operator==(const Relation&) const = default;
 };
 
 /// Flat positions of a tensor's elements, row by row of the table.
@@ -68,7 +60,6 @@ std::optional<std::int64_t> rows_in(const Shape&, const Relation::Table&);
 
 /// What is made of values, before it is stored.
 struct DerivedValue {
-  Shape shape;  ///< empty with values: not known
   std::vector<double> values;
   std::vector<double> magnitude;  ///< sum of the magnitudes of all addends; empty: of the values
   std::vector<double> error;      ///< what roundings in between may make; empty: nothing

@@ -10,6 +10,13 @@ constexpr double most_bytes = 0x1p30;
 
 }  // namespace
 
+Name name_of(const Identity& id) {
+  Name name = id;
+  name.step = 0;
+  if (name.micro_batch > 0) name.micro_batch = 0;
+  return name;
+}
+
 double addends_of(const Dump& dump, const LogicalTensor& t) {
   const Record& first = dump.records[t.records.front()];
   double count = 1;
@@ -36,7 +43,16 @@ Tensor Magnitudes::read(std::size_t index) const {
 
 SideValues::SideValues(const Dump& dump, const std::vector<LogicalTensor>& tensors)
     : dump_(dump), tensors_(tensors) {
-  for (const LogicalTensor& t : tensors) by_id_.emplace(t.id, &t);
+  for (const LogicalTensor& t : tensors) {
+    if (by_id_.emplace(t.id, &t).second && without_bits(dump, t) == nullptr)
+      by_name_[name_of(t.id)].push_back(&t);
+  }
+}
+
+const std::vector<const LogicalTensor*>& SideValues::named(const Name& name) const {
+  static const std::vector<const LogicalTensor*> none;
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? none : found->second;
 }
 
 const LogicalTensor* SideValues::find(const Identity& id) const {

@@ -8,6 +8,10 @@
 
 namespace assay {
 
+/// A tensor of any step and micro-batch: its Identity in step 0, and in micro-batch 0 where it has one.
+using Name = Identity;
+Name name_of(const Identity&);
+
 /// A tensor of one side, put together, in float64.
 struct SideTensor {
   DType dtype = DType::float32;
@@ -25,6 +29,8 @@ class SideValues {
   SideValues(const Dump&, const std::vector<LogicalTensor>& tensors);
   /// Returns nullptr for a tensor that was not recorded, or without values.
   const LogicalTensor* find(const Identity&) const;
+  /// All tensors of that name that have values, in all steps and micro-batches.
+  const std::vector<const LogicalTensor*>& named(const Name&) const;
   /// Throws Error if it cannot be read.
   std::shared_ptr<const SideTensor> read(const LogicalTensor&) const;
   const Dump& dump() const { return dump_; }
@@ -34,6 +40,7 @@ class SideValues {
   const Dump& dump_;
   const std::vector<LogicalTensor>& tensors_;
   std::map<Identity, const LogicalTensor*> by_id_;
+  std::map<Name, std::vector<const LogicalTensor*>> by_name_;
   mutable std::map<const LogicalTensor*, std::shared_ptr<const SideTensor>> near_;
   mutable double bytes_ = 0;
 };

@@ -67,11 +67,11 @@ std::optional<DerivedValue> StepScalars::counted(const SideValues& side, const N
   e.is_exact = true;
   e.values.resize(static_cast<std::size_t>(size), 0);
   bool is_there = false;
-  for (const LogicalTensor& t : side.tensors()) {
-    if (t.id.step != step || name_of(t.id) != index || side.find(t.id) != &t) continue;
+  for (const LogicalTensor* t : side.named(index)) {
+    if (t->id.step != step) continue;
     is_there = true;
-    if (indices != nullptr) indices->push_back(t.id);
-    for (const double v : side.read(t)->values) {
+    if (indices != nullptr) indices->push_back(t->id);
+    for (const double v : side.read(*t)->values) {
       if (!(v >= 0 && v < static_cast<double>(size))) return {};
       ++e.values[static_cast<std::size_t>(v)];
     }
@@ -119,7 +119,7 @@ StepScalars::StepScalars(const SideValues& reference) {
 void StepScalars::find_clip(const SideValues& reference, const Name& name,
                             const std::vector<std::int64_t>& steps) {
   for (const auto& [norm, unused] : norms_) {
-    for (const double added : {1e-6, 0.0}) {
+    for (const double added : {1e-6, 0.0}) {  // PyTorch and Megatron-LM; MindFormers
       Clip clip{norm, 0, added};
       for (const std::int64_t step : steps) {
         const double c = scalar(reference, at(name, step, -1));

@@ -25,6 +25,11 @@ Inputs::Inputs(const std::vector<Finding>& findings, const std::vector<Pair>& pa
   }
 }
 
+std::optional<std::size_t> Inputs::find(const Identity& id) const {
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? std::nullopt : std::optional(found->second);
+}
+
 void Inputs::add(std::vector<std::size_t>& inputs, const Identity& id) const {
   if (const auto found = by_id_.find(id); found != by_id_.end()) inputs.push_back(found->second);
 }

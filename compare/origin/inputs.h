@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,8 @@ class Inputs {
   bool hold_data(std::size_t i, const std::vector<std::size_t>& inputs) const;
   /// Whether it was loaded, not computed: a parameter of the first step that was recorded.
   bool is_initial(const Identity&) const;
+  /// The finding of a tensor, if it was compared.
+  std::optional<std::size_t> find(const Identity&) const;
   /// "input x, param weight and 2 more"
   std::string names(const std::vector<std::size_t>& inputs) const;
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "assay/compare/result/printable.h"
 #include "assay/compare/result/trouble.h"
@@ -31,12 +32,19 @@ Isolation::Isolation(std::vector<Finding>& findings, const std::vector<Pair>& pa
       steps_(steps),
       local_(local),
       flow_(sides, local.actual_calls(), local.reference_calls(), local.judge(), local.fitted()),
+      is_certain_(findings.size()),
       unsettled_(findings.size()) {}
+
+void Isolation::judge_all() {
+  for (std::size_t i = 0; i < pairs_.size(); ++i) judge(i);
+  settle();
+}
 
 void Isolation::judge(std::size_t i) {
   Finding& f = findings_[i];
   const Pair& pair = pairs_[i];
-  if (pair.actual == nullptr || f.verdict == Verdict::ignored) return;
+  is_certain_[i] = pair.actual == nullptr || f.verdict == Verdict::ignored;
+  if (is_certain_[i]) return;
   bool is_judged = steps_.contains(i);
   if (f.verdict != Verdict::unreadable) {
     std::optional<Flow::Judgement> judgement;
@@ -64,8 +72,7 @@ void Isolation::judge(std::size_t i) {
       results_[i] = std::move(*judgement);
     }
   }
-  const std::vector<std::size_t> sources = made_of(i);
-  const bool is_source = !is_judged && sources.empty() && pair.reference != nullptr &&
+  const bool is_source = !is_judged && pair.reference != nullptr && made_of(i).empty() &&
                          (has_bits || (f.metrics && flow_.is_same(*pair.reference, *pair.actual)));
   if (is_judged)
     ++judged_;
@@ -73,15 +80,38 @@ void Isolation::judge(std::size_t i) {
     ++sources_;
   else if (++unjudged_; !first_unjudged_)
     first_unjudged_ = i;
-  if (has_bits || is_source || f.verdict == Verdict::ignored) return;
-  if (!is_right(i)) {
-    unsettled_[i] = i;
-    return;
-  }
-  for (const std::size_t k : sources) {
-    if (k != i && k < unsettled_.size() && unsettled_[k] &&
-        (!unsettled_[i] || *unsettled_[k] < *unsettled_[i]))
-      unsettled_[i] = unsettled_[k];
+  is_certain_[i] = has_bits || is_source;
+}
+
+// Sources first: an explicit stack, as a run is a chain of all its layers and steps.
+void Isolation::settle() {
+  enum class State : std::uint8_t { open, entered, done };
+  std::vector<State> states(findings_.size(), State::open);
+  std::vector<std::size_t> stack;
+  for (std::size_t first = 0; first < findings_.size(); ++first) {
+    stack.push_back(first);
+    while (!stack.empty()) {
+      const std::size_t i = stack.back();
+      if (states[i] == State::done || is_certain_[i] || !is_right(i)) {
+        if (states[i] != State::done && !is_certain_[i]) unsettled_[i] = i;
+        states[i] = State::done;
+        stack.pop_back();
+        continue;
+      }
+      const std::vector<std::size_t> sources = made_of(i);
+      if (states[i] == State::open) {
+        states[i] = State::entered;
+        std::ranges::copy_if(sources, std::back_inserter(stack),
+                             [&](std::size_t k) { return states[k] == State::open; });
+        continue;
+      }
+      for (const std::size_t k : sources) {
+        if (unsettled_[k] && (!unsettled_[i] || *unsettled_[k] < *unsettled_[i]))
+          unsettled_[i] = unsettled_[k];
+      }
+      states[i] = State::done;
+      stack.pop_back();
+    }
   }
 }
 
@@ -120,8 +150,11 @@ std::optional<Exemption> Isolation::right_by_flow(std::size_t i) const {
 bool Isolation::is_absent_by_choice(std::size_t i) const {
   const bool lacks_actual = pairs_[i].actual == nullptr;
   if (!lacks_actual && pairs_[i].reference != nullptr) return false;
-  const auto condition = flow_.condition_of(findings_[i].id);
-  return condition && flow_.chosen(lacks_actual, *condition, findings_[i].id) == false;
+  const Identity& id = findings_[i].id;
+  const auto condition = flow_.condition_of(id);
+  if (!condition || flow_.chosen(lacks_actual, *condition, id) != false) return false;
+  const auto index = inputs_->find(at(condition->index, id.step, id.micro_batch));
+  return index && is_fine(findings_[*index].verdict);
 }
 
 bool Isolation::is_copy(std::size_t i) const {

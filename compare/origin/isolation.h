@@ -23,15 +23,15 @@ class Isolation {
   const Flow& flow() const { return flow_; }
   void take_inputs(const Inputs& inputs) { inputs_ = &inputs; }
 
-  /// Judges finding `i`, after all before it. One that is wrong has failed.
-  void judge(std::size_t i);
+  /// Judges all findings. One that is wrong has failed.
+  void judge_all();
   /// The judgement of a result of an operator; nothing if it could not be judged.
   const LocalErrors::Judgement* result(std::size_t i) const;
   /// A sentence, if the tensor is not what it follows from.
   const std::string* broken(std::size_t i) const;
   /// Its exemption, if it is right by the values that it follows from. Nothing for a result of an operator.
   std::optional<Exemption> right_by_flow(std::size_t i) const;
-  /// Whether one side lacks the tensor because no token chose what it belongs to.
+  /// Whether one side lacks the tensor because no token chose what it belongs to, and that choice is right.
   bool is_absent_by_choice(std::size_t i) const;
   /// Whether it is the value that it comes from, up to a cast.
   bool is_copy(std::size_t i) const;
@@ -46,6 +46,8 @@ class Isolation {
   std::vector<std::size_t> made_of(std::size_t i) const;
 
  private:
+  void judge(std::size_t i);
+  void settle();
   bool is_right(std::size_t i) const;
 
   std::vector<Finding>& findings_;
@@ -56,6 +58,7 @@ class Isolation {
   const Inputs* inputs_ = nullptr;
   std::map<std::size_t, LocalErrors::Judgement> results_;
   std::map<std::size_t, Flow::Judgement> flows_;
+  std::vector<bool> is_certain_;  ///< whatever made it: equal bits, a source, nothing to judge
   std::vector<std::optional<std::size_t>> unsettled_;
   std::int64_t judged_ = 0, sources_ = 0, unjudged_ = 0;
   std::optional<std::size_t> first_unjudged_;

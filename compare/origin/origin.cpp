@@ -59,10 +59,8 @@ class Origins {
   }
 
   void find() {
-    for (std::size_t i = 0; i < pairs_.size(); ++i) {
-      if (isolation_) isolation_->judge(i);
-      find(i);
-    }
+    if (isolation_) isolation_->judge_all();
+    for (std::size_t i = 0; i < pairs_.size(); ++i) find(i);
   }
 
   std::string coverage() const { return isolation_->coverage(); }
