@@ -139,21 +139,28 @@ bool HiddenLosses::fit(const SideValues& side, const RecordedCalls& calls, const
       Loss loss{op, variant, 1};
       const auto unit = gradient_of(loss, side, calls, value, frame);
       if (!unit || unit->values.size() != missing.size()) continue;
-      double product = 0, square = 0, bits = 0;
-      for (std::size_t i = 0; i < missing.size(); ++i) {
-        const double weight = allowed[i] > 0 ? 1 / (allowed[i] * allowed[i]) : 0;
-        product += weight * missing[i] * unit->values[i];
-        square += weight * unit->values[i] * unit->values[i];
+      const auto error = [&](std::size_t i) { return allowed[i] + std::abs(loss.factor) * unit->error[i]; };
+      // The second time it is known how much the errors of the loss itself count.
+      double reach = 0;
+      for (int pass = 0; pass < 2; ++pass) {
+        double product = 0, square = 0, off = 0;
+        if (pass == 0) loss.factor = 0;
+        for (std::size_t i = 0; i < missing.size(); ++i) {
+          const double e = error(i), x = unit->values[i] / e;
+          product += missing[i] / e * x;
+          square += x * x;
+          off += std::abs(x);
+        }
+        loss.factor = product / square;
+        reach = off / square;  // if no equation is off by more than its error
       }
-      if (!(square > 0)) continue;
-      loss.factor = product / square;
-      bool holds = true;
+      bool holds = std::isfinite(loss.factor);
+      double bits = 0;
       for (std::size_t i = 0; holds && i < missing.size(); ++i) {
         const double given = loss.factor * unit->values[i],
-                     error = allowed[i] + std::abs(loss.factor) * unit->error[i] +
-                             1 / std::sqrt(square) * std::abs(unit->values[i]);
-        holds = std::abs(missing[i] - given) <= error;
-        if (std::abs(given) > error) bits += std::log2(std::abs(given) / error);
+                     slack = error(i) + reach * std::abs(unit->values[i]);
+        holds = std::abs(missing[i] - given) <= slack;
+        if (std::abs(given) > slack) bits += std::log2(std::abs(given) / slack);
       }
       if (!holds || !proves(bits, bits_of_a_number)) continue;
       known_.emplace(value, loss);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -173,14 +174,18 @@ class Layer {
   std::vector<Values> results_;
 };
 
-Report isolated(const std::string& broken) {
+Report isolated(const std::function<void(MemoryDump&, bool is_actual)>& record) {
   MemoryDump a("a"), r("r");
-  Layer(a, broken).record();
-  Layer(r, "").record();
+  record(a, true);
+  record(r, false);
   DiffOptions options;
   options.policies.push_back(load_policy("telechat3"));
   options.isolate = true;
   return diff(a, r, options);
+}
+
+Report isolated(const std::string& broken) {
+  return isolated([&](MemoryDump& d, bool is_actual) { Layer(d, is_actual ? broken : "").record(); });
 }
 
 std::vector<std::string> created(const Report& report) {
@@ -216,6 +221,145 @@ TEST(Flow, ASourceThatDiffersIsNoFaultOfWhatFollows) {
   const Report report = isolated("layer input x");
   EXPECT_EQ(created(report), std::vector<std::string>());
   EXPECT_EQ(report.exit_status(), 1);
+}
+
+Tensor single(const Tensor& t) {
+  return Tensor::from_values(DType::float32, t.shape(), t.values());
+}
+
+Tensor with_one_wrong(const Tensor& t, double by = 1) {
+  Values values = t.values();
+  values[5] += by;
+  return Tensor::from_values(t.dtype(), t.shape(), values);
+}
+
+// A module that recorded its result alone: what it was given are the results of another that are called so.
+TEST(Flow, AnInputThatWasNotRecordedIsBorrowed) {
+  const auto record = [](bool is_wrong) {
+    return [=](MemoryDump& d, bool is_actual) {
+      for (const std::int64_t mb : {0, 1}) {
+        const auto seed = static_cast<std::uint64_t>(mb);
+        const Tensor gate = normal_tensor(DType::float32, {8, 16}, 11 + seed),
+                     up = normal_tensor(DType::float32, {8, 16}, 21 + seed),
+                     g = normal_tensor(DType::float32, {8, 16}, 31 + seed);
+        const auto outputs = compute_golden(
+            find_operator("swiglu"), std::vector<NamedTensor>{{"gate", gate}, {"up", up}, {"grad_y", g}}, {},
+            Level::fp64);
+        Tensor y = single(output_named(outputs, "y"));
+        if (is_wrong && is_actual) y = with_one_wrong(y);
+        d.add({0, mb, Phase::forward, "mlp.fc1", "output", "gate", 0}, gate);
+        d.add({0, mb, Phase::forward, "mlp.fc1", "output", "up", 0}, up);
+        d.add({0, mb, Phase::forward, "mlp.act", "output", "y", 0}, y).op = "swiglu";
+        d.add({0, mb, Phase::backward, "mlp.act", "grad_output", "y", 0}, g).op = "swiglu";
+        d.add({0, mb, Phase::backward, "mlp.fc1", "grad_output", "gate", 0},
+              single(output_named(outputs, "grad_gate")));
+        Tensor up_gradient = single(output_named(outputs, "grad_up"));
+        if (!is_wrong && is_actual) up_gradient = with_one_wrong(up_gradient);
+        d.add({0, mb, Phase::backward, "mlp.fc1", "grad_output", "up", 0}, up_gradient);
+      }
+    };
+  };
+  EXPECT_EQ(created(isolated(record(true))),
+            (std::vector<std::string>{"mlp.act output y", "mlp.act output y"}));
+  EXPECT_EQ(created(isolated(record(false))),
+            (std::vector<std::string>{"mlp.fc1 grad_output up", "mlp.fc1 grad_output up"}));
+}
+
+// The gradient of logits is what the router gives back and that of a balance loss that nobody recorded.
+TEST(Flow, ALossThatNobodyRecordedIsSolved) {
+  const auto record = [](double coefficient_of_actual) {
+    return [=](MemoryDump& d, bool is_actual) {
+      for (const std::int64_t mb : {0, 1}) {
+        const auto seed = static_cast<std::uint64_t>(mb);
+        const Tensor logits = normal_tensor(DType::float32, {16, 4}, 41 + seed),
+                     back = normal_tensor(DType::float32, {16, 4}, 51 + seed);
+        std::vector<std::int64_t> index;
+        for (std::int64_t t = 0; t < tokens; ++t)
+          index.insert(index.end(), {t % 3, 3});  // of equal loads the gradient is 0
+        const Tensor chosen = Tensor::from_indices({16, 2}, index);
+        const auto loss = compute_golden(find_operator("moe_aux_loss"),
+                                         std::vector<NamedTensor>{{"logits", logits}, {"index", chosen}},
+                                         {{"top_k", 2}, {"score", "sigmoid"}}, Level::fp64);
+        const double coefficient = is_actual ? coefficient_of_actual : 0.75;
+        d.add({0, mb, Phase::forward, "moe.gate", "output", "y", 0}, logits);
+        d.add({0, mb, Phase::forward, "moe.router", "input", "logits", 0}, logits);
+        d.add({0, mb, Phase::forward, "moe", "output", "index", 0}, chosen);
+        d.add({0, mb, Phase::backward, "moe.router", "grad_input", "logits", 0}, back);
+        d.add({0, mb, Phase::backward, "moe.gate", "grad_output", "y", 0},
+              plus(back, coefficient, output_named(loss, "grad_logits")));
+      }
+    };
+  };
+  EXPECT_EQ(isolated(record(0.75)).exit_status(), 0);
+  EXPECT_EQ(created(isolated(record(0.7))),
+            (std::vector<std::string>{"moe.gate grad_output y", "moe.gate grad_output y"}));
+}
+
+// They are known by their values, whatever they are called.
+TEST(Flow, NumbersOfAStepAreJudged) {
+  const auto record = [](const std::string& wrong) {
+    return [=](MemoryDump& d, bool is_actual) {
+      for (const std::int64_t step : {0, 1}) {
+        const auto put = [&](const char* module, const char* arg, double value) {
+          if (is_actual && step == 1 && wrong == arg) value *= 1.01;
+          d.add({step, -1, Phase::optimizer, module, "state", arg, 0},
+                Tensor::from_values(DType::float32, {}, {{value}}));
+        };
+        const Tensor g = normal_tensor(DType::float32, {32, 32}, 61 + static_cast<std::uint64_t>(step));
+        double squares = 0;
+        for (const double v : g.values()) squares += v * v;
+        Values counts(experts, 0);
+        for (std::int64_t mb = 0; mb < 2; ++mb) {
+          std::vector<std::int64_t> index;
+          for (std::int64_t t = 0; t < tokens; ++t) {
+            index.push_back((t * t + step + mb) % experts);
+            ++counts[static_cast<std::size_t>(index.back())];
+          }
+          d.add({step, mb, Phase::forward, "router", "output", "index", 0},
+                Tensor::from_indices({tokens, 1}, index));
+        }
+        if (is_actual && step == 1 && wrong == "load") counts[2] += 1;
+        d.add({step, -1, Phase::backward, "layer", "grad", "weight", 0}, g);
+        put("total", "length", std::sqrt(squares));
+        put("total", "shrink", 0.5 / (std::sqrt(squares) + 1e-6));
+        d.add({step, -1, Phase::optimizer, "router", "state", "load", 0},
+              Tensor::from_values(DType::float32, {experts}, counts));
+      }
+    };
+  };
+  EXPECT_EQ(isolated(record("")).exit_status(), 0);
+  EXPECT_EQ(created(isolated(record("length"))).front(), "total state length");
+  EXPECT_EQ(created(isolated(record("shrink"))), std::vector<std::string>{"total state shrink"});
+  EXPECT_EQ(created(isolated(record("load"))), std::vector<std::string>{"router state load"});
+}
+
+// The order of a row's choices is no difference; a near tie may go either way, another choice is wrong.
+TEST(Flow, AChoiceIsRightIfItsScoresAllowIt) {
+  const auto record = [](std::int64_t first, std::int64_t second, double gap) {
+    return [=](MemoryDump& d, bool is_actual) {
+      Values logits = normal_tensor(DType::float32, {16, 4}, 71).values();
+      const double row[] = {2, 1, 1 - gap, -1};
+      std::copy_n(row, 4, logits.begin());
+      const Tensor z = Tensor::from_values(DType::float32, {16, 4}, logits);
+      std::vector<std::int64_t> index =
+          output_named(compute_golden(find_operator("router_topk"), std::vector<NamedTensor>{{"logits", z}},
+                                      {{"top_k", 2}}, Level::fp64),
+                       "index")
+              .indices();
+      if (is_actual) index[0] = first, index[1] = second;
+      d.add({0, 0, Phase::forward, "router", "input", "logits", 0}, z).op = "router_topk";
+      d.add({0, 0, Phase::forward, "router", "output", "index", 0}, Tensor::from_indices({16, 2}, index)).op =
+          "router_topk";
+    };
+  };
+  const auto verdict = [&](std::int64_t first, std::int64_t second, double gap) {
+    return isolated(record(first, second, gap)).findings.back();
+  };
+  EXPECT_EQ(verdict(1, 0, 0.5).verdict, Verdict::exempt) << "the order";
+  EXPECT_EQ(verdict(0, 2, 1e-8).verdict, Verdict::exempt) << "a tie";
+  EXPECT_EQ(verdict(0, 2, 1e-8).exemption->kind, Exemption::Kind::legal_tie);
+  EXPECT_EQ(verdict(0, 2, 0.5).verdict, Verdict::failed);
+  EXPECT_EQ(verdict(2, 3, 1e-8).verdict, Verdict::failed) << "two are traded";
 }
 
 }  // namespace
