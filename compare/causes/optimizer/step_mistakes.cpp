@@ -1,13 +1,12 @@
 #include "assay/compare/causes/optimizer/step_mistakes.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <utility>
 
 #include "assay/compare/causes/optimizer/name_mistake.h"
+#include "assay/compare/causes/optimizer/step_hypotheses.h"
 #include "assay/golden/evidence.h"
 
 namespace assay {
@@ -16,15 +15,6 @@ namespace {
 
 // A search that finds nothing takes a second. With so many in a step only what others showed is tried.
 constexpr std::size_t most_unexplained = 8;
-
-// A rule and the numbers of it that the results tell.
-struct Hypothesis {
-  StepRule rule;
-  std::vector<StepSetting> free = {};
-  std::size_t solved_in = 0;
-  bool is_known = false;
-  std::string of_gradient = {};  // OtherGradient::text
-};
 
 }  // namespace
 
@@ -38,8 +28,8 @@ class StepSearch {
         s_(s),
         t_(s.actual),
         right_(right),
-        others_(others),
         states_(t_.states.size()),
+        hypotheses_(known_, s, right, others),
         judged_(t_.results()) {}
 
   std::vector<JudgedResult> judge(const StepRule& reference) {
@@ -84,7 +74,7 @@ class StepSearch {
   }
 
   // The rules of a hypothesis: with short numbers, and with those that fit best.
-  std::vector<StepRule> solved(const Hypothesis& h) const {
+  std::vector<StepRule> solved(const StepHypothesis& h) const {
     if (h.free.empty()) return {h.rule};
     const auto fit = fit_step(t_, h.rule, h.solved_in, h.free);
     if (!fit) return {};
@@ -93,7 +83,7 @@ class StepSearch {
     return {fit->rule, exact};
   }
 
-  bool is_proved(const Hypothesis& h, std::size_t k, std::size_t tried) const {
+  bool is_proved(const StepHypothesis& h, std::size_t k, std::size_t tried) const {
     if (unexplained_ > most_unexplained && !h.is_known) return false;
     return h.is_known ||
            proves(judged_[k].errors.bits, bits_of_a_number * static_cast<double>(h.free.size()) +
@@ -110,9 +100,9 @@ class StepSearch {
       }
       return right_;
     }
-    const std::vector<Hypothesis> all = of_states(k);
-    std::optional<std::pair<const Hypothesis*, StepRule>> of_all, of_one;
-    for (const Hypothesis& h : all) {
+    const std::vector<StepHypothesis> all = hypotheses_.of_states(k);
+    std::optional<std::pair<const StepHypothesis*, StepRule>> of_all, of_one;
+    for (const StepHypothesis& h : all) {
       if (!is_proved(h, k, all.size())) continue;
       for (const StepRule& rule : solved(h)) {
         if (!holds(rule, k)) continue;
@@ -140,7 +130,7 @@ class StepSearch {
     return {};
   }
 
-  StepRule take(const Hypothesis& h, const StepRule& rule) {
+  StepRule take(const StepHypothesis& h, const StepRule& rule) {
     remember(h, rule);
     const bool makes_parameter = t_.after && is_wrong(states_) && holds(rule, states_);
     for (std::size_t k = 0; k < judged_.size(); ++k) {
@@ -149,9 +139,9 @@ class StepSearch {
     return rule;
   }
 
-  void remember(const Hypothesis& h, const StepRule& rule) {
+  void remember(const StepHypothesis& h, const StepRule& rule) {
     if (h.is_known || rule.other) return;
-    StepMistakes::Change change{rule.op, {}, rule.times, rule.lost};
+    StepChange change{rule.op, {}, rule.times, rule.lost};
     for (const Attribute& a : rule.op->attributes) {
       const AttributeValue value = value_of(rule.variant, a);
       if (value != value_of(right_.variant, a)) change.attributes[std::string(a.name)] = value;
@@ -160,86 +150,6 @@ class StepSearch {
     for (const StepSetting& decay : settings_of(*rule.op, StepNumber::decay))
       change.attributes.erase(std::string(decay.attribute));
     if (std::ranges::find(known_, change) == known_.end()) known_.push_back(std::move(change));
-  }
-
-  StepRule changed(const StepMistakes::Change& c) const {
-    StepRule rule = as(*c.op);
-    for (const auto& [name, value] : c.attributes) rule.set(name, value);
-    rule.times = c.times;
-    rule.lost = c.lost;
-    return rule;
-  }
-
-  // The right rule in the words of another operator.
-  StepRule as(const Operator& op) const { return StepRule::of(op, right_.variant.attributes); }
-
-  std::vector<StepSetting> shown(const Operator& op, std::size_t k, StepNumber kind) const {
-    std::vector<StepSetting> found;
-    for (const StepSetting& s : settings_in(op, t_, k)) {
-      if (s.is == kind) found.push_back(s);
-    }
-    return found;
-  }
-
-  std::vector<Hypothesis> of_states(std::size_t k) const {
-    std::vector<Hypothesis> all;
-    for (const StepMistakes::Change& c : known_) all.push_back({changed(c), {}, k, true});
-    const auto solve = [&](const StepRule& rule, const std::vector<StepSetting>& settings, std::size_t in) {
-      for (const StepSetting& s : settings) all.push_back({rule, {s}, in});
-    };
-    StepRule rule = right_;
-    for (const StepSetting& g : settings_of(*right_.op, StepNumber::gradient)) {
-      for (const double other : {-right_.number(g), 1., 0.}) {
-        rule.set(g, other);
-        if (other != right_.number(g)) all.push_back({rule});
-      }
-    }
-    solve(right_, settings_of(*right_.op, StepNumber::gradient), k);
-    solve(right_, shown(*right_.op, k, StepNumber::kept), k);
-    rule = right_;
-    rule.times = 2;
-    all.push_back({rule});
-    for (const StepSetting& count : settings_of(*right_.op, StepNumber::count)) {
-      rule.set(count, 2 * rule.number(count));  // it was so at each step before
-      all.push_back({rule});
-    }
-    std::set<std::size_t> every;
-    for (std::size_t i = 0; i < states_; ++i) {
-      rule = right_;
-      rule.lost = {i};
-      if (t_.states_before[i]) all.push_back({rule});
-      if (t_.states_before[i]) every.insert(i);
-    }
-    rule.lost = every;
-    if (every.size() > 1) all.push_back({rule});
-    for (const StepForm& form : forms_in(*right_.op, t_, k)) {
-      rule = right_;
-      for (const auto& [name, value] : form) rule.set(name, value);
-      if (!is_same(rule.variant, right_.variant)) all.push_back({rule});
-    }
-    for (const Operator* op : s_.ops) {
-      rule = as(*op);
-      if (op != right_.op) all.push_back({rule});
-      if (t_.before) solve(rule, shown(*op, k, StepNumber::decay), k);
-      for (const StepSetting& decay : shown(*right_.op, k, StepNumber::decay)) {
-        rule.set(decay, 0);
-        all.push_back({rule});
-      }
-    }
-    // In its place rather than added: a sum of two shares is also one of them less than the whole.
-    for (const bool adds : {false, true}) {
-      for (const OtherGradient& other : others_) {
-        rule = right_;
-        rule.other = other.tensor;
-        rule.adds = adds;
-        all.push_back({rule, {}, k, false, other.text});
-        if (!adds) {
-          for (const StepSetting& g : settings_of(*right_.op, StepNumber::gradient))
-            all.push_back({rule, {g}, k, false, other.text});
-        }
-      }
-    }
-    return all;
   }
 
   void judge_parameter(const StepRule& of_states, const StepRule& reference) {
@@ -277,9 +187,9 @@ class StepSearch {
       base = of_states;
       base.from_recorded_states = true;
     }
-    const std::vector<Hypothesis> all = of_parameter(base);
+    const std::vector<StepHypothesis> all = hypotheses_.of_parameter(base);
     bool has_tried_states = false;
-    for (const Hypothesis& h : all) {
+    for (const StepHypothesis& h : all) {
       if (!h.free.empty() && !h.is_known && !std::exchange(has_tried_states, true)) {
         if (auto f = made_of_old_states(base)) {
           judged.faults = {*f};
@@ -297,79 +207,6 @@ class StepSearch {
     // What is wrong with the states makes it wrong in a way that no rule tells.
     judged.follows = has_wrong_state;
     if (!has_wrong_state) ++unexplained_;
-  }
-
-  // The fewest changes first; numbers that are solved after those that were seen.
-  std::vector<Hypothesis> of_parameter(const StepRule& base) const {
-    const std::size_t k = states_;
-    const Operator& op = *base.op;
-    const auto rate = shown(op, k, StepNumber::rate), decay = shown(op, k, StepNumber::decay),
-               epsilon = shown(op, k, StepNumber::epsilon);
-    std::vector<StepRule> none = {base}, one, two;
-    for (const StepForm& form : forms_in(op, t_, k)) {
-      StepRule rule = base;
-      for (const auto& [name, value] : form) rule.set(name, value);
-      const std::int64_t changes = std::ranges::count_if(op.attributes, [&](const Attribute& a) {
-        return value_of(rule.variant, a) != value_of(base.variant, a);
-      });
-      if (changes == 1) one.push_back(rule);
-      if (changes == 2) two.push_back(rule);
-    }
-    for (const Seen& row : op.mistaken) {
-      StepRule rule = base;
-      rule.set(row.attribute, parse_attribute(row.value));
-      one.push_back(rule);
-    }
-    for (const StepSetting& count : shown(op, k, StepNumber::count)) {
-      const double right = base.number(count);
-      for (const double other : {0., right - 1, right + 1, 2 * right, 2 * right + 1}) {
-        StepRule rule = base;
-        rule.set(count, other);
-        if (other >= 0 && other != right) one.push_back(rule);
-      }
-    }
-    for (const StepSetting& length : rate) {
-      StepRule rule = base;
-      rule.set(length, 2 * base.number(length));
-      one.push_back(rule);
-      rule.set(length, -base.number(length));
-      for (const StepSetting& s : decay) rule.set(s, -base.number(s));
-      one.push_back(rule);
-    }
-    std::vector<Hypothesis> all;
-    const auto add = [&](const std::vector<StepRule>& rules, std::vector<StepSetting> free,
-                         const std::vector<StepSetting>& more = {}) {
-      free.insert(free.end(), more.begin(), more.end());
-      for (const StepRule& rule : rules) all.push_back({rule, free, k});
-    };
-    for (const StepMistakes::Change& c : known_) {
-      if (c.op != base.op || c.times != 1 || !c.lost.empty()) continue;
-      StepRule rule = base;
-      for (const auto& [name, value] : c.attributes) rule.set(name, value);
-      all.push_back({rule, {}, k, true});
-      if (!decay.empty()) all.push_back({rule, decay, k, true});
-    }
-    if (base.from_recorded_states) {  // a second mistake beside the first
-      add(none, decay);
-      add(none, rate);
-      return all;
-    }
-    add(one, {});
-    add(none, decay);
-    add(none, rate);
-    add(none, epsilon);
-    add(two, {});
-    if (!decay.empty()) {
-      add(none, rate, decay);
-      add(one, decay);
-    }
-    add(one, epsilon);
-    add(one, rate);
-    if (!decay.empty()) add(two, decay);
-    if (!decay.empty()) add(one, epsilon, decay);
-    std::erase_if(
-        all, [&](const Hypothesis& h) { return h.free.empty() && is_same(h.rule.variant, base.variant); });
-    return all;
   }
 
   std::optional<StepFault> made_of_old_states(const StepRule& base) const {
@@ -398,19 +235,19 @@ class StepSearch {
 
   // Of a rule that was tried last.
   // @param alone  the other states are made otherwise
-  std::vector<StepFault> named(const Hypothesis& h, const StepRule& rule, std::size_t k,
+  std::vector<StepFault> named(const StepHypothesis& h, const StepRule& rule, std::size_t k,
                                bool alone = false) const {
     const std::string_view result = alone ? right_.op->step->states[k].after : "";
     return name_mistake({right_, rule, h.of_gradient, std::string(result), left_[k]});
   }
 
-  std::vector<StepMistakes::Change>& known_;
+  std::vector<StepChange>& known_;
   std::size_t& unexplained_;
   const ParameterStep& s_;
   const StepTensors& t_;
   const StepRule& right_;
-  const std::vector<OtherGradient>& others_;
   std::size_t states_;
+  StepHypotheses hypotheses_;
   std::vector<JudgedResult> judged_;
   mutable std::map<std::size_t, double> left_;  // error / allowed of each result, of what was tried last
 };

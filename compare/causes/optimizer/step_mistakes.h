@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "assay/compare/causes/optimizer/other_gradients.h"
 #include "assay/compare/causes/optimizer/reference_rule.h"
+#include "assay/compare/causes/optimizer/step_hypotheses.h"
 
 namespace assay {
 
@@ -39,15 +39,7 @@ class StepMistakes {
                                   const std::vector<OtherGradient>& others);
 
  private:
-  /// What is otherwise than in the right rule.
-  struct Change {
-    const Operator* op;
-    StepForm attributes;
-    std::int64_t times;
-    std::set<std::size_t> lost;
-    auto operator<=>(const Change&) const = default;
-  };
-  std::map<std::pair<std::int64_t, const Operator*>, std::vector<Change>> known_;  ///< by step
+  std::map<std::pair<std::int64_t, const Operator*>, std::vector<StepChange>> known_;  ///< by step
   std::map<std::int64_t, std::size_t> unexplained_;  ///< by step: searches that found nothing
   friend class StepSearch;                           // step_mistakes.cpp
 };
