@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <utility>
@@ -56,7 +57,7 @@ class Differ {
     if (options_.team.size > 1 && !collect(report.findings, unused)) return {};
     const Sides sides{actual_, reference_, actual_tensors_, reference_tensors_, options_.sizes};
     const StepOrigins steps = find_optimizer_faults(report.findings, found, sides);
-    if (options_.explain) explain(report, found, sides, steps);
+    explain(report, found, sides, steps);
     note_deviations(report, found, *row_dtype_);
     if (options_.only.empty()) {
       for (const std::string& rule : unused) report.notes.push_back("rule without a match: " + rule);
@@ -155,31 +156,31 @@ class Differ {
       f.repeat = options_.repeat + only_option(f.name);
   }
 
-  // Where nothing but amplified rounding is left, every result is isolated: it is exempt where all are right.
+  // Where each difference comes from, which settles the verdicts, and why.
   void explain(Report& report, const std::vector<Pair>& found, const Sides& sides,
                const StepOrigins& steps) const {
-    const std::vector<Finding> judged = options_.isolate ? std::vector<Finding>() : report.findings;
     FailingCases cases(options_.cases);
-    std::optional<RerunNoise> noise;  // reruns are asked for once
-    const auto explain_once = [&](bool isolate) {
-      find_origins(report, found, sides, steps,
-                   {.isolate = isolate, .may_exempt = options_.only.empty(), .cases = &cases});
-      find_causes(report.findings, found, sides, reference_by_id_);
-      if (!options_.noise || !has_undecided_roots(report.findings)) return;
-      if (!noise) noise = options_.noise();
-      exempt_noise(report.findings, *noise);
-    };
-    explain_once(options_.isolate);
-    const auto is_root = [](const Finding& f) {
-      return !is_fine(f.verdict) && f.verdict != Verdict::inherited && !is_amplified(f);
-    };
-    if (!options_.isolate && options_.only.empty() && std::ranges::any_of(report.findings, is_amplified) &&
-        std::ranges::none_of(report.findings, is_root)) {
-      report.findings = judged;
-      explain_once(true);
-    }
+    const bool isolate = isolates(report);
+    if (!isolate && !options_.explain) return;
+    const RightValues right =
+        find_origins(report, found, sides, steps,
+                 {.isolate = isolate, .may_exempt = options_.only.empty(), .cases = &cases});
+    if (!options_.explain) return;
+    find_causes(report.findings, found, sides, right);
+    if (options_.noise && has_open_roots(report.findings)) exempt_noise(report.findings, options_.noise());
     if (!options_.repeat.empty()) add_repeats(report.findings);
     if (std::string note = cases.note(); !note.empty()) report.notes.push_back(std::move(note));
+  }
+
+  // What has the bits of the reference is made as the reference is. Where bits are asked for, what made a
+  // difference matters to its explanation only.
+  bool isolates(const Report& report) const {
+    const bool asks_for_bits = std::ranges::all_of(report.findings, &Finding::asks_for_bits);
+    const auto is_other = [](const Finding& f) {
+      return f.verdict != Verdict::ignored && !(f.metrics && f.metrics->different_bits == 0);
+    };
+    return !options_.end_to_end && (options_.explain || !asks_for_bits) &&
+           std::ranges::any_of(report.findings, is_other);
   }
 
   // Of results that fail only on their own inputs.
@@ -296,6 +297,7 @@ Report diff(const Dump& actual, const Dump& reference, const DiffOptions& option
 Report bitwise_difference(const Dump& a, const Dump& b, const Rules& rules, int threads, const Log& log) {
   DiffOptions options;
   options.policies = {load_policy("bitwise")};
+  options.end_to_end = true;
   options.rules = rules.without_renames();
   options.threads = threads;
   options.explain = false;

@@ -24,18 +24,19 @@ struct DiffOptions {
   std::string only;  ///< glob over tensor names; empty: all
   /// Accepts a pair without values on one side if its statistics agree.
   bool accept_statistics = false;
-  /// Also judges every result of an operator on its own recorded inputs. This finds a fault where it is made,
-  /// however small it is, and blames no tensor that inherits it.
-  bool isolate = false;
-  /// Where results are isolated: writes calls that are wrong on their own inputs as operator cases, each into
-  /// a folder below this one. Empty: nothing is written.
+  /// The rule of the whole run alone decides. Else every tensor is also judged by what the actual side made it
+  /// of: this finds a fault where it is made, however small it is, blames no tensor that inherits it, and
+  /// exempts amplified rounding.
+  bool end_to_end = false;
+  /// Writes calls that are wrong on their own inputs as operator cases, each into a folder below this one.
+  /// Empty: nothing is written.
   std::filesystem::path cases;
   /// The noise of reruns of the reference (bitwise_difference), asked for only where a failure is undecided.
   std::function<RerunNoise()> noise;
   int threads = 1;
   bool exact_sums = false;                                            ///< see measure()
   std::int64_t last_step = std::numeric_limits<std::int64_t>::max();  ///< later steps are left out
-  bool explain = true;                                                ///< find origins and causes of failures
+  bool explain = true;                                                ///< find causes of failures
   std::vector<KnownSize> sizes;  ///< possible factors, besides the sizes that the dumps state
   int error_maps = 0;            ///< the first so many findings that do not pass get a Finding::error_map
   std::string repeat;            ///< the command line of Finding::repeat, without " --only 'NAME'"

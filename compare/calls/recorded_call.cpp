@@ -25,6 +25,14 @@ bool RecordedCall::is_complete() const {
          std::ranges::all_of(op->args, starts_by_itself);
 }
 
+std::string RecordedCall::missing() const {
+  for (const Arg& a : op->args) {
+    if (a.optional || (a.role != Role::input && a.role != Role::param && a.role != Role::index)) continue;
+    if (std::ranges::find(inputs, a.name, &Input::name) == inputs.end()) return std::string(a.name);
+  }
+  return is_complete() ? "" : "the gradient of the result";
+}
+
 RecordedCalls::RecordedCalls(const std::vector<LogicalTensor>& tensors, bool gives_choices)
     : gives_choices_(gives_choices) {
   for (const LogicalTensor& t : tensors) {
@@ -139,6 +147,18 @@ void RecordedCalls::add_inputs_from_elsewhere(RecordedCall& call, const LogicalT
       if (module.rfind('.') == std::string::npos) break;
     }
   }
+}
+
+const Operator* RecordedCalls::operator_of(const LogicalTensor& t) const {
+  const auto module = modules_.find({t.id.step, t.id.module});
+  for (const Key& key : keys_of(t)) {
+    const auto call = calls_.find(key);
+    if (call == calls_.end()) continue;
+    const Operator* op =
+        CallNames::operator_of(call->second, module == modules_.end() ? TensorList() : module->second);
+    if (op != nullptr) return op;
+  }
+  return nullptr;
 }
 
 RecordedCall RecordedCalls::of_value(const Operator& op, const LogicalTensor& value) const {

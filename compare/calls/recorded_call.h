@@ -24,6 +24,8 @@ struct RecordedCall {
   /// Whether no required input is known to be missing. A backward call requires the gradient that it starts
   /// from.
   bool is_complete() const;
+  /// The first required input that was not recorded: "weight"; empty if none is missing.
+  std::string missing() const;
 };
 
 /// All calls that a dump recorded.
@@ -52,6 +54,8 @@ class RecordedCalls {
   std::vector<RecordedCall> producers(const LogicalTensor&) const;
   /// A call of the operator with that value as its first input, and with indices that were made around it.
   RecordedCall of_value(const Operator&, const LogicalTensor& value) const;
+  /// The operator of the call that a tensor belongs to; nullptr if it is not known.
+  const Operator* operator_of(const LogicalTensor&) const;
   /// Returns all recorded tensors of the same call; for the gradient of a parameter, of all its calls.
   std::vector<const LogicalTensor*> around(const LogicalTensor&) const;
 

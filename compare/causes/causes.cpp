@@ -10,6 +10,8 @@
 #include "assay/compare/causes/optimizer/optimizer_faults.h"
 #include "assay/compare/causes/values/known_sizes.h"
 #include "assay/compare/causes/values/other_tensor.h"
+#include "assay/compare/measure/measure.h"
+#include "assay/compare/pairs/tensors_by_id.h"
 #include "assay/compare/result/trouble.h"
 
 namespace assay {
@@ -37,29 +39,53 @@ LogicalTensor copy_of(const Dump& dump, const LogicalTensor& tensor, const Repli
   return copy;
 }
 
+// The same tensor in every step, micro-batch and call.
+Identity in_any_call(Identity id) {
+  id.step = id.micro_batch = id.call = 0;
+  return id;
+}
+
+// The tensors of one side, among which a wrong one may be found.
+struct Recorded {
+  Recorded(const Dump& d, const std::vector<LogicalTensor>& all) : dump(d), tensors(all), by_id(all) {
+    for (const LogicalTensor& t : all) by_name[in_any_call(t.id)].push_back(&t);
+  }
+  const Dump& dump;
+  const std::vector<LogicalTensor>& tensors;
+  TensorsById by_id;
+  std::map<Identity, std::vector<const LogicalTensor*>> by_name;
+};
+
 class Causes {
  public:
-  Causes(const Sides& sides, const TensorsById& reference)
-      : sides_(sides), reference_(reference), sizes_(known_sizes(sides)) {
-    for (const LogicalTensor& t : sides.reference_tensors) by_name_[name_of(t.id)].push_back(&t);
-  }
+  explicit Causes(const Sides& sides)
+      : sides_(sides),
+        reference_(sides.reference, sides.reference_tensors),
+        actual_(sides.actual, sides.actual_tensors),
+        sizes_(known_sizes(sides)) {}
 
-  void explain(Finding& f, const Pair& pair) {
+  /// @param right  nullptr: the reference's
+  void explain(Finding& f, const Pair& pair, const RightValue* right) {
     const Merged merged = merge(sides_.actual, *pair.actual);
     const TensorSource& actual = merged.tensor;
-    const TensorSource reference = merge(sides_.reference, *pair.reference).tensor;
+    const TensorSource reference =
+        right != nullptr ? TensorSource(right->value) : merge(sides_.reference, *pair.reference).tensor;
     if (actual.shape() != reference.shape() || !is_float(actual.dtype()) || !is_float(reference.dtype()))
       return;
-    const DiagnosisContext context{on_its_own_scale(f), sizes_};
+    beside_ = right != nullptr ? &actual_ : &reference_;
+    const DiagnosisContext context{
+        right != nullptr ? Allowed{0, 0, right->allowed} : on_its_own_scale(f), sizes_};
     const FailingPair failing(actual, reference, context);
     const std::size_t before = f.diagnoses.size();
-    if (failing.over > 0)
+    if (right != nullptr && merged.sum_of_replicas && failing.over > 0) explain_shares(f, merged, failing);
+    if (failing.over > 0 && f.diagnoses.size() == before)
       explain(f, pair, failing);
     else if (!merged.replicas.empty())
       explain_other_copy(f, pair, merged.replicas.front(), {reference, context});
-    for (std::size_t i = before; i < f.diagnoses.size() && !merged.replicas.empty(); ++i) {
+    for (std::size_t i = before; i < f.diagnoses.size(); ++i) {
       CauseParameters& p = f.diagnoses[i].parameters;
-      if (p.axis.empty()) p.axis = merged.replicas.front().mesh_dim;
+      if (right != nullptr) p.against = "the actual side";
+      if (p.axis.empty() && !merged.replicas.empty()) p.axis = merged.replicas.front().mesh_dim;
     }
     std::ranges::stable_sort(f.diagnoses, {},
                              [](const Diagnosis& d) { return std::pair(says(d.cause), d.residual); });
@@ -75,6 +101,13 @@ class Causes {
     other(f, pair, failing);
     not_updated(f, pair, failing);
     added(f, pair, failing);
+  }
+
+  // Copies that are shares: an all-reduce is missing.
+  static void explain_shares(Finding& f, const Merged& merged, const FailingPair& failing) {
+    const Metrics sum = measure(*merged.sum_of_replicas, failing.reference, failing.context.allowed);
+    if (sum.special_mismatch > 0 || !(sum.worst_ratio <= 1)) return;
+    add_new(f, {Cause::partial_sum, {.axis = merged.replicas.front().mesh_dim}, sum.worst_ratio});
   }
 
   // The copy of the first rank is right: the one that differs from it is explained.
@@ -98,18 +131,14 @@ class Causes {
       f.diagnoses.push_back(std::move(d));
   }
 
-  // What it is in every step and micro-batch.
-  using Name = std::tuple<Phase, std::string, std::string, std::string>;
-  static Name name_of(const Identity& id) { return {id.phase, id.module, id.slot, id.arg}; }
+  const LogicalTensor* find(const Identity& id) const { return beside_->by_id.with_values(beside_->dump, id); }
 
-  const LogicalTensor* find(const Identity& id) const { return reference_.with_values(sides_.reference, id); }
-
-  TensorSource read(const LogicalTensor& t) const { return merge(sides_.reference, t).tensor; }
+  TensorSource read(const LogicalTensor& t) const { return merge(beside_->dump, t).tensor; }
 
   // What it is in other steps, micro-batches and calls.
   std::vector<const LogicalTensor*> nearest(const Identity& own, const Shape& shape) const {
     std::vector<const LogicalTensor*> others;
-    for (const LogicalTensor* t : by_name_.at(name_of(own))) {
+    for (const LogicalTensor* t : beside_->by_name.at(in_any_call(own))) {
       if (t->id != own && t->shape == shape && find(t->id) != nullptr) others.push_back(t);
     }
     std::ranges::stable_sort(others, {}, [&](const LogicalTensor* t) {
@@ -144,7 +173,7 @@ class Causes {
     const auto leaf = [](std::string_view m) { return m.substr(m.rfind('.') + 1); };
     const auto parent = [](std::string_view m) { return m.substr(0, m.rfind('.') + 1); };
     std::vector<const LogicalTensor*> others, beside;
-    for (const LogicalTensor& t : sides_.reference_tensors) {
+    for (const LogicalTensor& t : beside_->tensors) {
       Identity same = t.id;
       same.module = own.module;
       if (same != own || t.id == own || t.shape != shape || find(t.id) == nullptr) continue;
@@ -258,16 +287,16 @@ class Causes {
   }
 
   const Sides& sides_;
-  const TensorsById& reference_;
-  std::map<Name, std::vector<const LogicalTensor*>> by_name_;
+  const Recorded reference_, actual_;
+  const Recorded* beside_ = &reference_;
   std::vector<KnownSize> sizes_;
 };
 
 }  // namespace
 
 void find_causes(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides,
-                 const TensorsById& reference) {
-  Causes causes(sides, reference);
+                 const RightValues& right) {
+  Causes causes(sides);
   std::size_t explained = 0;
   for (std::size_t i = 0; i < pairs.size() && explained < most_explained; ++i) {
     Finding& f = findings[i];
@@ -279,7 +308,9 @@ void find_causes(std::vector<Finding>& findings, const std::vector<Pair>& pairs,
       continue;
     ++explained;
     // The verdict stands without a diagnosis.
-    if (const auto trouble = trouble_in([&] { causes.explain(f, pairs[i]); }))
+    const auto own = right.find(i);
+    if (const auto trouble =
+            trouble_in([&] { causes.explain(f, pairs[i], own == right.end() ? nullptr : &own->second); }))
       f.notes.push_back(fmt::format("no diagnosis: {}", *trouble));
   }
 }

@@ -170,6 +170,13 @@ double Flow::allowed(const DerivedValue& e, const SideTensor& t, std::size_t i) 
   return e.of(i) + unit_roundoff(t.dtype) * stored + min_subnormal(t.dtype) / 2;
 }
 
+std::optional<RightValue> Flow::right_value(const DerivedValue& e, const SideTensor& t) {
+  if (e.values.size() != t.values.size() || !is_float(t.dtype)) return {};
+  RightValue right{Tensor::from_values(DType::float64, t.shape, e.values), {}};
+  for (std::size_t i = 0; i < t.values.size(); ++i) right.allowed.push_back(allowed(e, t, i));
+  return right;
+}
+
 // What is missing to a gradient may come from a loss that nobody recorded.
 bool Flow::holds_in_reference(const LogicalTensor& t) {
   const Side side{reference_, reference_calls_};
@@ -263,6 +270,7 @@ std::optional<Flow::Judgement> Flow::judge(const LogicalTensor* reference, const
                                  own->how, outside, size)
                            : fmt::format("{} of {} elements are not {}, as they are in the reference",
                                          outside, size, own->how);
+    j.right = right_value(own->expected, *recorded);
   }
   return j;
 }

@@ -14,6 +14,12 @@
 
 namespace assay {
 
+/// What a tensor should be by the values that it was made of.
+struct RightValue {
+  Tensor value;                 ///< float64
+  std::vector<double> allowed;  ///< error of each element
+};
+
 /// The flow of values between calls: how the reference's tensors follow from each other, and whether those of
 /// the actual side do, too. Forward relations are found by content; the gradient of a value is the sum of
 /// what its uses give back. A relation that does not hold in the reference judges nothing.
@@ -28,6 +34,7 @@ class Flow {
     std::string how = {};    ///< "the sum of a and b"
     std::string wrong = {};  ///< a sentence, if the ratio is above 1
     bool is_copy = false;    ///< of one value, up to a cast
+    std::optional<RightValue> right = {};  ///< if it is wrong
   };
   /// Judges a tensor by the values that it is made of. Nothing if they are not known.
   /// @param reference  nullptr: the reference lacks it in this micro-batch
@@ -73,6 +80,7 @@ class Flow {
   bool is_without_tokens(const Identity&) const;
   bool holds_in_reference(const LogicalTensor&);
   static double allowed(const DerivedValue&, const SideTensor&, std::size_t i);
+  static std::optional<RightValue> right_value(const DerivedValue&, const SideTensor&);
   static double ratio(const DerivedValue&, const SideTensor&, std::int64_t& outside);
   static double ratio_of_ranks(DerivedValue, const SideTensor&, int ranks, std::int64_t& outside);
   void lend(const Borrowed&, const SideValues&, RecordedCalls&) const;

@@ -4,26 +4,12 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "assay/compare/result/printable.h"
 #include "assay/compare/result/trouble.h"
 
 namespace assay {
-namespace {
-
-// End to end it may have passed.
-void fail(Finding& f, const std::string& why) {
-  const bool is_off = f.verdict == Verdict::failed || f.verdict == Verdict::replicas_differ ||
-                      f.verdict == Verdict::inherited || f.verdict == Verdict::exempt;
-  if (f.verdict == Verdict::passed)
-    f.reason = fmt::format("the end-to-end tolerance passes, but {}", why);
-  else if (!is_off)
-    f.reason = fmt::format("{}; end to end it is {}{}", why, name(f.verdict),
-                           f.reason.empty() ? "" : ": " + f.reason);
-  if (f.verdict != Verdict::replicas_differ) f.verdict = Verdict::failed;
-}
-
-}  // namespace
 
 Isolation::Isolation(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides,
                      const StepOrigins& steps, LocalErrors& local)
@@ -45,6 +31,11 @@ void Isolation::judge(std::size_t i) {
   const Pair& pair = pairs_[i];
   is_certain_[i] = pair.actual == nullptr || f.verdict == Verdict::ignored;
   if (is_certain_[i]) return;
+  if (is_made_as_reference(i)) {
+    ++judged_;
+    is_certain_[i] = true;
+    return;
+  }
   bool is_judged = steps_.contains(i);
   if (f.verdict != Verdict::unreadable) {
     std::optional<Flow::Judgement> judgement;
@@ -53,7 +44,8 @@ void Isolation::judge(std::size_t i) {
       f.notes.push_back(fmt::format("not compared with what it is made of: {}", *trouble));
     } else if (judgement) {
       is_judged = true;
-      if (!judgement->wrong.empty()) fail(f, judgement->wrong);
+      if (!judgement->wrong.empty()) fail_by_inputs(f, judgement->wrong);
+      if (judgement->right) right_[i] = *std::exchange(judgement->right, std::nullopt);
       flows_[i] = std::move(*judgement);
     }
   }
@@ -66,7 +58,7 @@ void Isolation::judge(std::size_t i) {
     if (auto judgement = local_.judge(f, pair)) {
       is_judged = true;
       if (!(judgement->ratio <= 1))
-        fail(f,
+        fail_by_inputs(f,
              fmt::format("the operator is wrong on its own recorded inputs{}",
                          judgement->diagnoses.empty() ? "" : ": " + sentence(judgement->diagnoses.front())));
       results_[i] = std::move(*judgement);
@@ -81,6 +73,17 @@ void Isolation::judge(std::size_t i) {
   else if (++unjudged_; !first_unjudged_)
     first_unjudged_ = i;
   is_certain_[i] = has_bits || is_source;
+}
+
+// Equal bits made of equal bits.
+bool Isolation::is_made_as_reference(std::size_t i) const {
+  const auto has_bits = [&](std::size_t k) {
+    return findings_[k].metrics && findings_[k].metrics->different_bits == 0;
+  };
+  if (!has_bits(i) || findings_[i].verdict == Verdict::replicas_differ) return false;
+  std::vector<std::size_t> sources = inputs_->of(i);
+  std::ranges::copy(inputs_->given_to_call(i), std::back_inserter(sources));
+  return !sources.empty() && std::ranges::all_of(sources, has_bits);
 }
 
 // Sources first: an explicit stack, as a run is a chain of all its layers and steps.
@@ -166,21 +169,45 @@ std::optional<std::size_t> Isolation::unsettled(std::size_t i) const {
   return unsettled_[i];
 }
 
-std::string Isolation::coverage() const {
+Coverage Isolation::coverage() const {
   const LocalErrors::Unjudged& u = local_.unjudged();
-  std::string text =
-      fmt::format("{} of {} tensors judged by what they were made of; {} are sources", grouped(judged_),
-                  grouped(judged_ + sources_ + unjudged_), grouped(sources_));
-  if (unjudged_ > 0)
-    text +=
-        fmt::format("; {} are not judged, first {}", grouped(unjudged_), findings_[*first_unjudged_].name);
+  Coverage c{judged_, sources_, unjudged_, {}};
+  if (first_unjudged_)
+    c.why_unjudged.push_back(
+        fmt::format("first {}: {}", findings_[*first_unjudged_].name, why_unjudged(*first_unjudged_)));
   for (const auto& [count, why] :
        {std::pair(u.no_fit, "are of calls whose attributes the reference does not show"),
         {u.unreadable, "are of calls with a tensor that cannot be read"},
         {u.no_budget, "were left out, as enough was replayed before them"}}) {
-    if (count > 0) text += fmt::format("; {} {}", grouped(count), why);
+    if (count > 0) c.why_unjudged.push_back(fmt::format("{} {}", grouped(count), why));
   }
-  return text;
+  return c;
+}
+
+std::string Isolation::why_unjudged(std::size_t i) const {
+  const Pair& pair = pairs_[i];
+  if (pair.reference == nullptr) return "the reference lacks it";
+  if (pair.actual == nullptr) return "it is only in the reference";
+  if (const auto judged = results_.find(i); judged != results_.end() && judged->second.ratio <= 1)
+    return "roundings decide between several right values, or only some of its rows were judged";
+  if (!is_result(findings_[i].id) || findings_[i].id.phase == Phase::optimizer)
+    return "it follows from no recorded values in a way that is known; record what made it";
+  for (const auto& [calls, tensor] :
+       {std::pair(&local_.reference_calls(), pair.reference), {&local_.actual_calls(), pair.actual}}) {
+    const Operator* op = calls->operator_of(*tensor);
+    if (op == nullptr && tensor->op.empty())
+      return "its operator was not recorded; an [[operator]] rule names it";
+    if (op == nullptr)
+      return fmt::format("'{}' is no known operator; an [[operator]] rule names one, or record its parts",
+                         tensor->op);
+    const std::vector<RecordedCall> made = calls->producers(*tensor);
+    if (made.empty()) return fmt::format("it is not known as a result of {}", op->name);
+    for (const RecordedCall& call : made) {
+      if (const std::string missing = call.missing(); !missing.empty())
+        return fmt::format("{} of {} was not recorded", missing, op->name);
+    }
+  }
+  return "no attributes of its operator make the reference's result";
 }
 
 }  // namespace assay

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "assay/compare/causes/causes.h"
 #include "assay/compare/causes/optimizer/optimizer_faults.h"
 #include "assay/compare/flow/flow.h"
 #include "assay/compare/origin/inputs.h"
@@ -29,6 +30,8 @@ class Isolation {
   const LocalErrors::Judgement* result(std::size_t i) const;
   /// A sentence, if the tensor is not what it follows from.
   const std::string* broken(std::size_t i) const;
+  /// What tensors that do not follow from what they were made of should be, by finding.
+  RightValues take_right_values() { return std::move(right_); }
   /// Its exemption, if it is right by the values that it follows from. Nothing for a result of an operator.
   std::optional<Exemption> right_by_flow(std::size_t i) const;
   /// Whether one side lacks the tensor because no token chose what it belongs to, and that choice is right.
@@ -39,14 +42,18 @@ class Isolation {
   /// of. Nothing if it and all before it are right for certain.
   std::optional<std::size_t> unsettled(std::size_t i) const;
 
-  /// "judged by their own inputs: 6,120 of 6,448 tensors; 310 are sources; 18 ..".
-  std::string coverage() const;
+  Coverage coverage() const;
+  /// Whether any tensor could be judged so.
+  bool judges_any() const { return judged_ > 0; }
+  /// Why a tensor was not judged, or not in whole, and what would have to be recorded.
+  std::string why_unjudged(std::size_t i) const;
 
   /// The findings of what finding `i` was made of.
   std::vector<std::size_t> made_of(std::size_t i) const;
 
  private:
   void judge(std::size_t i);
+  bool is_made_as_reference(std::size_t i) const;
   void settle();
   bool is_right(std::size_t i) const;
 
@@ -58,6 +65,7 @@ class Isolation {
   const Inputs* inputs_ = nullptr;
   std::map<std::size_t, LocalErrors::Judgement> results_;
   std::map<std::size_t, Flow::Judgement> flows_;
+  RightValues right_;
   std::vector<bool> is_certain_;  ///< whatever made it: equal bits, a source, nothing to judge
   std::vector<std::optional<std::size_t>> unsettled_;
   std::int64_t judged_ = 0, sources_ = 0, unjudged_ = 0;

@@ -27,17 +27,29 @@ constexpr std::size_t none = OpenFailures::none;
 // Outside its rule for certain: what is computed from it may be outside, too.
 bool is_off(const Finding& f) {
   return f.verdict == Verdict::failed || f.verdict == Verdict::replicas_differ ||
-         f.verdict == Verdict::inherited || f.verdict == Verdict::exempt;
+         f.verdict == Verdict::inherited || f.verdict == Verdict::undecided || f.verdict == Verdict::exempt;
 }
 
-// Not passed because it could not be judged; an earlier failure explains that.
-bool is_undecided(const Finding& f) {
+// Outside its rule for another reason than a mistake, as far as anybody knows.
+bool is_without_blame(const Finding& f) {
+  return f.verdict == Verdict::exempt || f.verdict == Verdict::undecided;
+}
+
+// Its rule could not judge it; an earlier failure explains that.
+bool is_beyond_rules(const Finding& f) {
   return f.verdict == Verdict::mistrusted || f.verdict == Verdict::no_rule ||
          f.verdict == Verdict::not_comparable;
 }
 
+// Why nobody can say where a difference comes from: `root` was not judged by what it was made of.
+struct Undecided {
+  std::size_t root;
+  double local_ratio;
+  std::string reason;
+};
+
 // Where a difference comes from, or why it is none.
-using Decision = std::variant<Origin, Exemption>;
+using Decision = std::variant<Origin, Exemption, Undecided>;
 
 class Origins {
  public:
@@ -63,7 +75,13 @@ class Origins {
     for (std::size_t i = 0; i < pairs_.size(); ++i) find(i);
   }
 
-  std::string coverage() const { return isolation_->coverage(); }
+  RightValues take_right_values() { return isolation_ ? isolation_->take_right_values() : RightValues(); }
+  // Of runs: plain files hold no results of anything.
+  std::optional<Coverage> coverage() const {
+    const auto ran = [](const Finding& f) { return f.id.phase != Phase::none && is_result(f.id); };
+    if (!isolation_ || std::ranges::none_of(findings_, ran)) return {};
+    return isolation_->coverage();
+  }
 
  private:
   // A tensor that is unreadable itself has its reason already.
@@ -77,11 +95,12 @@ class Origins {
     if (isolation_ && isolation_->is_absent_by_choice(i) && options_.may_exempt)
       return exempt(i, {Exemption::Kind::legal_tie, 0, 0, "no token chose it"});
     // Tensors that only have a name ran in no order.
-    if (f.id.phase == Phase::none || (!is_off(f) && !is_undecided(f))) return;
+    if (f.id.phase == Phase::none || (!is_off(f) && !is_beyond_rules(f))) return;
     Decision decision = decide(i);
     if (auto* const exemption = std::get_if<Exemption>(&decision)) return exempt(i, std::move(*exemption));
+    if (auto* const undecided = std::get_if<Undecided>(&decision)) return leave_open(i, std::move(*undecided));
     Origin origin = std::get<Origin>(std::move(decision));
-    if (is_undecided(f) && origin.kind != Origin::Kind::inherited) {
+    if (is_beyond_rules(f) && origin.kind != Origin::Kind::inherited) {
       if (origin.local_ratio <= 1) f.origin = std::move(origin);  // rounding, which may not be exempt
       return;
     }
@@ -91,6 +110,7 @@ class Origins {
     }
     f.origin = std::move(origin);
     open_.add(i, f.id, is_result(f.id));
+    wrong_.add(i, f.id, is_result(f.id));
     if (replicas_differ_[i]) open_replicas_.add(i, f.id, is_result(f.id));
   }
 
@@ -102,6 +122,15 @@ class Origins {
     if (f.verdict == Verdict::not_comparable && exemption.kind != Exemption::Kind::legal_tie) return;
     f.verdict = Verdict::exempt;
     f.exemption = std::move(exemption);
+    open_.add(i, f.id, is_result(f.id));
+  }
+
+  void leave_open(std::size_t i, Undecided undecided) {
+    Finding& f = findings_[i];
+    f.origin = Origin{Origin::Kind::unknown, undecided.local_ratio, std::move(undecided.reason),
+                      undecided.root == i ? "" : findings_[undecided.root].name};
+    if (f.asks_for_bits || f.verdict == Verdict::not_comparable) return;
+    f.verdict = Verdict::undecided;
     open_.add(i, f.id, is_result(f.id));
   }
 
@@ -118,15 +147,16 @@ class Origins {
   }
 
   Decision decide(std::size_t i) {
-    if (const std::string* broken = isolation_ ? isolation_->broken(i) : nullptr)
+    const auto step = steps_.find(i);
+    const bool is_wrong_step = step != steps_.end() && !step->second.is_right();
+    if (const std::string* broken = isolation_ ? isolation_->broken(i) : nullptr; broken && !is_wrong_step)
       return Origin{Origin::Kind::created, nan_, *broken, ""};
     const std::vector<std::size_t> inputs = inputs_.of(i);
     const auto failing = std::ranges::find_if(inputs, [&](std::size_t k) { return is_off(findings_[k]); });
     from_ = failing != inputs.end()      ? *failing
             : is_result(findings_[i].id) ? open_.inside(findings_[i].id)
                                          : none;
-    const auto step = steps_.find(i);
-    if (replicas_differ_[i] && (step == steps_.end() || step->second.is_right()))
+    if (replicas_differ_[i] && !is_wrong_step)
       return replica_origin(i, inputs);
     if (step != steps_.end()) return step_decision(i, step->second);
     // Ranks that disagree are no fault of the operator or of a single input.
@@ -142,6 +172,12 @@ class Origins {
       return by_itself_right(i, *right);
     }
     if (from_ != none) {
+      if (is_without_blame(findings_[from_]) && judges_flow()) {
+        const std::size_t outside = from_;
+        from_ = wrong_.before(findings_[i].id);
+        if (from_ == none)
+          return unjudged(i, fmt::format("{} is outside of its rule already", findings_[outside].name));
+      }
       return Origin{
           Origin::Kind::inherited, nan_,
           fmt::format("{} {} already", findings_[from_].name,
@@ -156,12 +192,22 @@ class Origins {
     });
     if (passed && inputs_.hold_data(i, inputs)) {
       if (std::optional<Decision> propagated = follow_inputs(i, inputs)) return *propagated;
+      const bool are_equal = std::ranges::all_of(inputs, [&](std::size_t k) {
+        return findings_[k].metrics && findings_[k].metrics->different_bits == 0;
+      });
+      if (judges_flow() && !are_equal)
+        return unjudged(i, fmt::format("its inputs differ, too ({})", inputs_.names(inputs)));
       return Origin{Origin::Kind::created, nan_, fmt::format("its inputs passed ({})", inputs_.names(inputs)),
                     ""};
     }
     if (inputs_.is_initial(findings_[i].id))
       return Origin{Origin::Kind::unknown, nan_, "a parameter as it was before the run; nothing made it", ""};
-    from_ = open_.before(findings_[i].id);
+    from_ = wrong_.before(findings_[i].id);
+    if (from_ == none) from_ = open_.before(findings_[i].id);
+    if (judges_flow() && (from_ == none ? differs_before(i) : is_without_blame(findings_[from_])))
+      return unjudged(i, from_ == none ? "tensors before it differ, too"
+                                       : fmt::format("{}, before it, is outside of its rule already",
+                                                     findings_[from_].name));
     if (from_ == none) return Origin{Origin::Kind::unknown, nan_, "nothing before it fails", ""};
     return Origin{
         Origin::Kind::inherited, nan_,
@@ -197,8 +243,16 @@ class Origins {
             ""};
   }
 
-  // A result of an optimizer, which was judged on its own inputs already.
+  // A result of an optimizer, which was judged on its own inputs already: on one of them, where ranks hold
+  // different ones.
   Decision step_decision(std::size_t i, const StepOrigin& step) {
+    const std::vector<std::size_t> inputs = inputs_.of(i);
+    const auto differing = std::ranges::find_if(inputs, [&](std::size_t k) { return replicas_differ_[k]; });
+    if (!step.is_right() && differing != inputs.end()) {
+      from_ = *differing;
+      return Origin{Origin::Kind::inherited, step.ratio,
+                    fmt::format("replicas of {} differ already", findings_[from_].name), ""};
+    }
     if (step.root) {
       from_ = *step.root;
       return Origin{Origin::Kind::inherited, step.ratio, "the same mistake", ""};
@@ -239,13 +293,39 @@ class Origins {
     const auto unsettled = isolation_ ? isolation_->unsettled(i) : std::nullopt;
     if (unsettled && *unsettled != i && is_off(findings_[*unsettled])) from_ = *unsettled;
     if (!isolation_ && from_ == none) from_ = open_.before(findings_[i].id);
-    if (from_ != none && findings_[from_].verdict != Verdict::exempt)
+    // What nobody judged follows from the failures before it.
+    if (unsettled && (from_ == none || is_without_blame(findings_[from_]))) {
+      const std::size_t wrong = wrong_.before(findings_[*unsettled].id);
+      if (wrong != none) from_ = wrong;
+    }
+    if (from_ != none && !is_without_blame(findings_[from_]))
       return Origin{Origin::Kind::inherited, exemption.measured, exemption.source, ""};
-    const std::string why =
-        unsettled ? fmt::format("it is not exempt, as {} was not judged in whole", findings_[*unsettled].name)
-                  : "nothing before it fails: rounding was amplified here";
-    return Origin{Origin::Kind::unknown, exemption.measured, fmt::format("{}; {}", exemption.source, why),
-                  ""};
+    if (unsettled)
+      return Undecided{*unsettled, exemption.measured,
+                       fmt::format("{}; but {}", exemption.source, not_judged(*unsettled))};
+    if (isolation_ && !options_.may_exempt)
+      return Undecided{i, exemption.measured,
+                       exemption.source + "; what it was made of is settled by a comparison of all tensors"};
+    return Origin{Origin::Kind::unknown, exemption.measured,
+                  exemption.source + "; nothing before it fails: rounding was amplified here", ""};
+  }
+
+  // Whether what one tensor is made of can be known: else the rule of the whole run is all there is.
+  bool judges_flow() const { return isolation_ && isolation_->judges_any(); }
+
+  // Rounding may have been amplified in it, and nothing judged that.
+  Decision unjudged(std::size_t i, const std::string& before) const {
+    return Undecided{i, nan_, fmt::format("{}; {}", before, not_judged(i))};
+  }
+
+  std::string not_judged(std::size_t i) const {
+    return fmt::format("{} was not judged by what it was made of: {}", findings_[i].name,
+                       isolation_->why_unjudged(i));
+  }
+
+  bool differs_before(std::size_t i) const {
+    return std::any_of(findings_.begin(), findings_.begin() + static_cast<std::ptrdiff_t>(i),
+                       [](const Finding& f) { return f.metrics && f.metrics->different_bits > 0; });
   }
 
   bool may_exempt(std::size_t i) const {
@@ -277,21 +357,22 @@ class Origins {
   std::unique_ptr<Isolation> isolation_;  // if results are isolated
   Inputs inputs_;
   std::vector<bool> replicas_differ_;  // ranks disagree
-  OpenFailures open_, open_replicas_;  // so far, exempt results among them; those of replicas
+  OpenFailures open_, wrong_, open_replicas_;  // so far: outside of a rule, to blame for it, of replicas
   std::size_t from_ = none;            // the failure that the present one follows from
 };
 
 }  // namespace
 
-void find_origins(Report& report, const std::vector<Pair>& pairs, const Sides& sides,
+RightValues find_origins(Report& report, const std::vector<Pair>& pairs, const Sides& sides,
                   const StepOrigins& steps, const OriginOptions& options) {
   std::vector<Finding>& findings = report.findings;
   const bool has_open =
-      std::ranges::any_of(findings, [](const Finding& f) { return is_off(f) || is_undecided(f); });
-  if (!options.isolate && !has_open) return;
+      std::ranges::any_of(findings, [](const Finding& f) { return is_off(f) || is_beyond_rules(f); });
+  if (!options.isolate && !has_open) return {};
   Origins origins(findings, pairs, sides, steps, options);
   origins.find();
-  if (options.isolate) report.notes.push_back(origins.coverage());
+  report.coverage = origins.coverage();
+  return origins.take_right_values();
 }
 
 }  // namespace assay

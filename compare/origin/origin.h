@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "assay/compare/causes/causes.h"
 #include "assay/compare/causes/optimizer/optimizer_faults.h"
 #include "assay/compare/origin/failing_cases.h"
 #include "assay/compare/pairs/pair.h"
@@ -31,7 +32,7 @@ struct OriginOptions {
 /// Fills Finding::origin and Finding::exemption; inherited failures get Verdict::inherited.
 /// @param pairs  the pairs of the first findings, in order
 /// @param steps  the judged results of optimizers, which are not judged again
-void find_origins(Report&, const std::vector<Pair>& pairs, const Sides&, const StepOrigins& steps,
+RightValues find_origins(Report&, const std::vector<Pair>& pairs, const Sides&, const StepOrigins& steps,
                   const OriginOptions&);
 
 }  // namespace assay

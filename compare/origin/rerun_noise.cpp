@@ -36,7 +36,7 @@ void add_rerun(RerunNoise& noise, const Report& rerun) {
   }
 }
 
-bool has_undecided_roots(const std::vector<Finding>& findings) {
+bool has_open_roots(const std::vector<Finding>& findings) {
   return std::ranges::any_of(
       findings, [](const Finding& f) { return f.verdict == Verdict::failed && f.metrics && !is_settled(f); });
 }

@@ -17,7 +17,7 @@ using RerunNoise = std::map<std::string, double>;
 void add_rerun(RerunNoise&, const Report& rerun);
 
 /// Whether a failure is settled neither by a replay of its operator nor by a diagnosis.
-bool has_undecided_roots(const std::vector<Finding>&);
+bool has_open_roots(const std::vector<Finding>&);
 
 /// Exempts failures within the noise. A failure that was said to follow from one of them but is beyond its
 /// own noise becomes a failure of its own.

@@ -45,6 +45,7 @@ std::string to_github_annotations(const Report& report) {
     out += github_command("error", "assay " + report.verb, "nothing was compared");
   }
   std::string notice = report.summary();
+  if (report.coverage) notice += "\n" + printable(sentence(*report.coverage));
   for (const ExemptionUse& use : exemption_uses(report)) notice += "\n" + printable(use.text());
   return out + github_command("notice", "assay " + report.verb, notice);
 }

@@ -137,6 +137,15 @@ Json header(const Report& r, std::string_view schema) {
           {"policies", std::move(policies)}};
 }
 
+Json coverage(const Report& r) {
+  if (!r.coverage) return nullptr;
+  const Coverage& c = *r.coverage;
+  return {{"judged", c.judged},
+          {"sources", c.sources},
+          {"unjudged", c.unjudged},
+          {"why_unjudged", c.why_unjudged}};
+}
+
 Json summary(const Report& r) {
   Json counts = Json::object();
   for (int v = 0; v < verdict_count; ++v)
@@ -146,6 +155,7 @@ Json summary(const Report& r) {
   const Finding* first = r.first_failure();
   return {{"exit_status", r.exit_status()},
           {"counts", std::move(counts)},
+          {"coverage", coverage(r)},
           {"first_failure", first == nullptr ? Json(nullptr) : Json(first->name)},
           {"seconds", r.seconds},
           {"notes", r.notes}};

@@ -165,6 +165,7 @@ std::string properties(const Report& r) {
   add("reference format", r.reference_format);
   for (const PolicyUsed& p : r.policies)
     add("policy " + p.name, p.table_sha256.empty() ? "no table" : "table SHA-256 " + p.table_sha256);
+  if (r.coverage) add("coverage", sentence(*r.coverage));
   for (const ExemptionUse& use : exemption_uses(r)) add("exempt", use.text());
   return out + "    </properties>\n";
 }

@@ -79,6 +79,7 @@ std::string markdown_text(std::string_view text) {
 
 std::string to_markdown(const Report& report) {
   std::string out = verdict(report);
+  if (report.coverage) out += fmt::format("\n{}\n", markdown_text(sentence(*report.coverage)));
   if (const Finding* first = report.first_failure()) out += first_failure(*first) + table(report);
   for (const ExemptionUse& use : exemption_uses(report))
     out += fmt::format("\n- {}\n", markdown_text(use.text()));

@@ -20,6 +20,7 @@ namespace {
 constexpr std::size_t most_lines = 20;      // so that a report fits a screen
 constexpr std::size_t most_text_notes = 2;  // lines of a kind
 constexpr std::size_t rule_indent = 26;
+constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
 
 void append(Lines& to, const Lines& lines) {
   to.insert(to.end(), lines.begin(), lines.end());
@@ -32,13 +33,15 @@ class Writer {
   std::string write() {
     const Lines end = closing();
     verdict();
+    if (report_.coverage)
+      append(out_, wrapped(printable(sentence(*report_.coverage)), room_behind(0, style_), style_.all ? all : 2));
     const Finding* first = report_.first_failure();
     if (first != nullptr) {
       line(fmt::format("first in execution order: {}", paint(printable(first->name), "1")));
       append(out_, finding_lines(*first, style_));
     }
     const std::size_t used = out_.size() + end.size() + 2;  // a blank line and the head of the table
-    const std::size_t room = style_.all          ? std::numeric_limits<std::size_t>::max()
+    const std::size_t room = style_.all          ? all
                              : used < most_lines ? most_lines - used
                                                  : 0;
     if (first != nullptr) table(room);

@@ -11,8 +11,8 @@ namespace assay {
 
 std::string_view name(Verdict v) {
   constexpr std::string_view names[verdict_count] = {
-      "passed",     "exempt",         "failed",           "inherited",      "replicas differ",   "no rule",
-      "mistrusted", "not comparable", "statistics agree", "missing actual", "missing reference", "unreadable",
+      "passed",     "exempt",         "failed",           "inherited",      "undecided",         "replicas differ",
+      "no rule", "mistrusted", "not comparable", "statistics agree", "missing actual", "missing reference", "unreadable",
       "ignored"};
   return names[static_cast<std::size_t>(v)];
 }
@@ -25,7 +25,7 @@ Allowed on_its_own_scale(const Finding& f) {
 
 bool compared(Verdict v) {
   return v == Verdict::passed || v == Verdict::exempt || v == Verdict::failed || v == Verdict::inherited ||
-         v == Verdict::replicas_differ || v == Verdict::mistrusted;
+         v == Verdict::undecided || v == Verdict::replicas_differ || v == Verdict::mistrusted;
 }
 
 bool is_fine(Verdict v) {
@@ -41,15 +41,27 @@ bool is_inherited(const Finding& f) {
   return f.origin && f.origin->kind == Origin::Kind::inherited;
 }
 
-bool is_amplified(const Finding& f) {
-  const bool is_open =
-      f.verdict == Verdict::failed || f.verdict == Verdict::no_rule || f.verdict == Verdict::mistrusted;
-  return is_open && !f.asks_for_bits && f.origin && f.origin->kind == Origin::Kind::unknown &&
-         f.origin->local_ratio <= 1;
+void fail_by_inputs(Finding& f, const std::string& why) {
+  const bool is_off = f.verdict == Verdict::failed || f.verdict == Verdict::replicas_differ ||
+                      f.verdict == Verdict::inherited || f.verdict == Verdict::exempt;
+  if (f.verdict == Verdict::passed)
+    f.reason = fmt::format("the end-to-end tolerance passes, but {}", why);
+  else if (!is_off)
+    f.reason = fmt::format("{}; end to end it is {}{}", why, name(f.verdict),
+                           f.reason.empty() ? "" : ": " + f.reason);
+  if (f.verdict != Verdict::replicas_differ) f.verdict = Verdict::failed;
 }
 
 bool is_judged(const Finding& f) {
   return f.metrics || !f.statistics.empty();
+}
+
+std::string sentence(const Coverage& c) {
+  std::string text = fmt::format("{} of {} tensors are judged by what they were made of, {} are sources",
+                                 grouped(c.judged), grouped(c.judged + c.sources + c.unjudged), grouped(c.sources));
+  if (c.unjudged > 0) text += fmt::format(", {} are not judged", grouped(c.unjudged));
+  for (const std::string& why : c.why_unjudged) text += "; " + why;
+  return text;
 }
 
 std::int64_t Report::count(Verdict v) const {
@@ -72,12 +84,17 @@ std::int64_t Report::not_compared() const {
 }
 
 const Finding* Report::first_failure() const {
-  const Finding* without_numbers = nullptr;
+  const Finding *undecided = nullptr, *without_numbers = nullptr;
   for (const Finding& f : findings) {
     if (is_fine(f.verdict) || f.verdict == Verdict::inherited) continue;
+    if (f.verdict == Verdict::undecided) {
+      if (undecided == nullptr) undecided = &f;
+      continue;
+    }
     if (f.metrics || assay::compared(f.verdict)) return &f;
     if (without_numbers == nullptr) without_numbers = &f;
   }
+  if (undecided != nullptr) return undecided;
   if (without_numbers != nullptr) return without_numbers;
   const auto follows = std::ranges::find(findings, Verdict::inherited, &Finding::verdict);
   return follows == findings.end() ? nullptr : &*follows;
@@ -96,11 +113,14 @@ std::string_view Report::verdict() const {
 std::string Report::summary() const {
   const std::int64_t inherited = count(Verdict::inherited);
   const std::int64_t exempt = count(Verdict::exempt);
-  const std::int64_t failed = compared() - count(Verdict::passed) - exempt - inherited;
-  std::string line = fmt::format("{} compared: {} passed, {}{} failed, {} inherited; {} not compared",
+  const std::int64_t undecided = count(Verdict::undecided);
+  const std::int64_t failed = compared() - count(Verdict::passed) - exempt - inherited - undecided;
+  std::string line = fmt::format("{} compared: {} passed, {}{} failed, {}{} inherited; {} not compared",
                                  grouped(compared()), grouped(count(Verdict::passed)),
                                  exempt == 0 ? "" : fmt::format("{} exempt, ", grouped(exempt)),
-                                 grouped(failed), grouped(inherited), grouped(not_compared()));
+                                 grouped(failed),
+                                 undecided == 0 ? "" : fmt::format("{} undecided, ", grouped(undecided)),
+                                 grouped(inherited), grouped(not_compared()));
   if (const std::int64_t agree = count(Verdict::statistics_agree))
     line += fmt::format(", {} of them agree by statistics", grouped(agree));
   if (const std::int64_t ignored = count(Verdict::ignored))

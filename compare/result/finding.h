@@ -20,6 +20,7 @@ enum class Verdict : std::uint8_t {
   exempt,           ///< outside its rule, but right: Finding::exemption
   failed,           ///< outside its rule
   inherited,        ///< outside its rule because its inputs were wrong already: Finding::origin
+  undecided,        ///< outside its rule, but right by its own inputs, which may hide a fault: Finding::origin
   replicas_differ,  ///< ranks that should hold equal bits hold different bits
   no_rule,  ///< no row decides: the table lacks the dtype, or needs an accumulation count that is unknown
   /// No evidence: the rule would pass zeros as well, or an input is outside the domain of the operator.
@@ -33,10 +34,11 @@ enum class Verdict : std::uint8_t {
   unreadable,
   ignored,  ///< by an [[ignore]] rule
 };
-inline constexpr int verdict_count = 13;
+inline constexpr int verdict_count = 14;
 /// "passed", "failed", "replicas differ", .. as reports print it.
 std::string_view name(Verdict);
-/// Whether the verdict is a decision: passed, exempt, failed, inherited, replicas_differ or mistrusted.
+/// Whether values were compared, by a rule: passed, exempt, failed, inherited, undecided, replicas_differ or
+/// mistrusted.
 bool compared(Verdict);
 /// Whether it fails no run: passed, exempt or ignored.
 bool is_fine(Verdict);
@@ -75,9 +77,8 @@ struct Finding;
 /// Whether the finding follows from another reported failure and says nothing new.
 bool is_inherited(const Finding&);
 
-/// Whether it is outside its rule, or has none, and was found right by its own inputs: an exemption, if all
-/// before it could be judged.
-bool is_amplified(const Finding&);
+/// Fails a tensor that is wrong by what it was made of, whatever the rule of the whole run says.
+void fail_by_inputs(Finding&, const std::string& why);
 
 /// Whether `ratio` was computed, from the elements or from statistics of the whole tensor.
 bool is_judged(const Finding&);
@@ -123,12 +124,23 @@ struct PolicyUsed {
 /// tolerance above all values says nothing of them.
 Allowed on_its_own_scale(const Finding&);
 
+/// How many tensors of a comparison were judged by what they were made of.
+struct Coverage {
+  std::int64_t judged = 0;
+  std::int64_t sources = 0;   ///< nothing made them: tokens, parameters before the first step
+  std::int64_t unjudged = 0;  ///< the end-to-end rule alone decides
+  std::vector<std::string> why_unjudged;  ///< "first loss lm_loss (step 0, forward)", ..
+};
+/// "6,215 of 6,454 tensors are judged by what they were made of, 199 are sources, 40 are not judged: first .."
+std::string sentence(const Coverage&);
+
 /// One run of check or diff.
 struct Report {
   std::string verb, actual, reference;          ///< the paths of the compared sides
   std::string actual_format, reference_format;  ///< Dump::format; empty for a side that is no dump
   std::string command;                          ///< the command line; empty for a call from C++
   std::vector<PolicyUsed> policies;             ///< the first one decided
+  std::optional<Coverage> coverage;             ///< where tensors were judged by what they were made of
   std::vector<std::string> notes;
   std::vector<Finding> findings;  ///< in execution order
   double seconds = 0;
@@ -139,8 +151,8 @@ struct Report {
       const;  ///< no pair was judged, agreed by statistics, or was measured without a rule
   std::int64_t not_compared() const;  ///< missing, not comparable, compared by statistics only, unreadable or
                                       ///< without a rule; ignored tensors do not count
-  /// The first finding in execution order that was compared and did not pass; without one, the first that was
-  /// not compared, or that is inherited from an exempt one.
+  /// The first finding in execution order that was compared and did not pass; without one, the first that is
+  /// undecided, that was not compared, or that is inherited from an exempt one.
   const Finding* first_failure() const;
   /// 0: everything on both sides was compared and passed. 2: something is unreadable, or nothing was
   /// compared. 1: anything else.

@@ -117,7 +117,6 @@ std::set<std::string> created(const Report& report) {
 Report isolated(const std::filesystem::path& actual, const std::filesystem::path& reference) {
   DiffOptions options;
   options.policies.push_back(load_policy("telechat3"));
-  options.isolate = true;
   return diff(*open_dump(actual), *open_dump(reference), options);
 }
 

@@ -180,7 +180,6 @@ Report isolated(const std::function<void(MemoryDump&, bool is_actual)>& record) 
   record(r, false);
   DiffOptions options;
   options.policies.push_back(load_policy("telechat3"));
-  options.isolate = true;
   return diff(a, r, options);
 }
 

@@ -62,7 +62,6 @@ Report isolated(const Chain& actual, const Chain& reference = {}, const std::fil
   actual.record(a), reference.record(r);
   DiffOptions options;
   options.policies.push_back(load_policy("telechat3"));
-  options.isolate = true;
   options.cases = cases;
   return diff(a, r, options);
 }
@@ -83,8 +82,7 @@ TEST(Isolate, CleanRunsHaveNoFinding) {
   for (const DType d : {DType::float32, DType::bfloat16}) {
     const Report report = isolated({.dtype = d});
     EXPECT_EQ(report.exit_status(), 0) << report.first_failure()->reason;
-    ASSERT_FALSE(report.notes.empty());
-    EXPECT_EQ(report.notes.back(), "4 of 8 tensors judged by what they were made of; 4 are sources");
+    EXPECT_EQ(report.coverage.has_value(), d == DType::bfloat16) << "with the reference's bits all is right";
   }
 }
 
@@ -103,6 +101,9 @@ TEST(Isolate, AFactorSmallerThanOneRoundingIsFoundWhereItIsMade) {
     ASSERT_FALSE(f.diagnoses.empty());
     EXPECT_EQ(f.diagnoses.front().cause, Cause::factor);
     EXPECT_EQ(created(report), 1) << "what follows from it is right";
+    ASSERT_TRUE(report.coverage);
+    EXPECT_EQ(sentence(*report.coverage),
+              "4 of 8 tensors are judged by what they were made of, 4 are sources");
   }
 }
 
@@ -175,7 +176,6 @@ Report diff_sum(const Tensor& total, const Tensor& first, const Tensor& second) 
   actual.add_copy(whole, 0, total);
   DiffOptions options;
   options.policies.push_back(load_policy("telechat3"));
-  options.isolate = true;
   return diff(actual, reference, options);
 }
 

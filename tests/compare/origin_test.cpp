@@ -133,7 +133,6 @@ TEST(Origin, AttributesThatTheReferenceDoesNotTellApartAreNoFault) {
   MemoryDump a("a"), r("r");
   actual.record(a), reference.record(r);
   DiffOptions isolating = options();
-  isolating.isolate = true;
   const Report report = diff(a, r, isolating);
   EXPECT_EQ(at(report, "norm", "output").origin->kind, Kind::inherited);
   Layer wrong;

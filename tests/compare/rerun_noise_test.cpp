@@ -22,7 +22,7 @@ Finding failure(const std::string& name, double relative_l2, Verdict verdict = V
 
 TEST(RerunNoise, WhatRerunsChangeIsNoFailure) {
   std::vector<Finding> f = {failure("a", 1e-6), failure("b", 1e-2)};
-  EXPECT_TRUE(has_undecided_roots(f));
+  EXPECT_TRUE(has_open_roots(f));
   exempt_noise(f, {{"a", 2e-7}, {"b", 2e-7}});
   EXPECT_EQ(f[0].verdict, Verdict::exempt);
   EXPECT_EQ(f[0].exemption->kind, Exemption::Kind::noise_of_reruns);
@@ -42,7 +42,7 @@ TEST(RerunNoise, ADeterministicReferenceExemptsNothing) {
 TEST(RerunNoise, WhereBitsAreAskedForNoiseIsNoExcuse) {
   std::vector<Finding> f = {failure("a", 1e-8)};
   f[0].asks_for_bits = true;
-  EXPECT_FALSE(has_undecided_roots(f));
+  EXPECT_FALSE(has_open_roots(f));
   exempt_noise(f, {{"a", 1e-6}});
   EXPECT_EQ(f[0].verdict, Verdict::failed);
 }
@@ -67,7 +67,7 @@ TEST(RerunNoise, WhatAReplayOrADiagnosisSettledStays) {
   std::vector<Finding> f = {failure("a", 1e-8), failure("b", 1e-8)};
   f[0].origin = Origin{Origin::Kind::created, 5, "linear on its own inputs", ""};
   f[1].diagnoses.push_back({Cause::factor, {.factor = 1.00000001}, 0.1});
-  EXPECT_FALSE(has_undecided_roots(f));
+  EXPECT_FALSE(has_open_roots(f));
   exempt_noise(f, {{"a", 1e-6}, {"b", 1e-6}});
   for (const Finding& each : f) EXPECT_EQ(each.verdict, Verdict::failed);
 }

@@ -26,7 +26,7 @@ struct DiffVerb {
   std::vector<std::string> tolerances = {"telechat3"};
   std::vector<std::string> reruns;
   bool accept_statistics = false;
-  bool isolate = false;
+  bool isolate = false, end_to_end = false;
   std::string cases;
   int threads = 0;
   bool alone = false;  ///< not with the other processes of mpirun
@@ -103,11 +103,11 @@ void declare(DiffVerb& verb, Options& options) {
   options.flag("--exact-sums", verb.exact_sums, "sums behind means and norms without any rounding; slower");
   options.flag("--accept-statistics", verb.accept_statistics,
                "tensors of which only statistics were recorded pass where these agree");
-  options.flag("--isolate", verb.isolate,
-               "judge every operator by its own recorded inputs, too: small and deep faults");
+  options.flag("--end-to-end", verb.end_to_end,
+               "the tolerance alone decides, however much rounding was amplified on the way");
+  options.flag("--isolate", verb.isolate, "judge every tensor by what it was made of: the default");
   options
-      .option("--cases", verb.cases,
-              "with --isolate: a new folder for calls that are wrong, as cases for check")
+      .option("--cases", verb.cases, "a new folder for calls that are wrong on their own inputs, for check")
       .holds("DIR")
       .not_repeated();
   options
@@ -129,8 +129,9 @@ int run(const DiffVerb& verb, const Options& given) {
   OutputOptions output = verb.output;
   // Open MPI gives the first process a terminal, wherever its output goes.
   if (processes.team().size > 1 && output.color == "auto") output.color = "never";
-  if (!verb.cases.empty() && !verb.isolate)
-    throw Error("--cases writes what --isolate finds; expected --isolate, too");
+  if (verb.end_to_end && (verb.isolate || !verb.cases.empty()))
+    throw Error("{}: nothing is judged by its own inputs with --end-to-end; expected one of both",
+                verb.isolate ? "--isolate" : "--cases");
   if (!verb.cases.empty()) expect_new_folder(verb.cases);
   DiffOptions options;
   options.only = verb.only;
@@ -138,7 +139,7 @@ int run(const DiffVerb& verb, const Options& given) {
       std::max(1, thread_count(verb.threads) / (verb.threads > 0 ? 1 : processes.on_this_machine()));
   options.exact_sums = verb.exact_sums;
   options.accept_statistics = verb.accept_statistics;
-  options.isolate = verb.isolate;
+  options.end_to_end = verb.end_to_end;
   options.cases = verb.cases;
   options.error_maps = error_maps(verb.output);
   options.repeat = given.repeated_command("assay diff");

@@ -40,7 +40,8 @@ class Faults {
 
   StepOrigins find() {
     if (recorded_.steps.empty()) return {};
-    rules_ = reference_rules(recorded_, reference_norms());
+    find_norms();
+    rules_ = reference_rules(recorded_, reference_norms_);
     if (rules_.of.empty()) return {};
     // The largest say most.
     std::ranges::stable_sort(recorded_.steps, {}, [](const ParameterStep& s) {
@@ -67,18 +68,18 @@ class Faults {
                                [&](std::size_t i) { return findings_[i].verdict == Verdict::passed; });
   }
 
-  std::map<std::int64_t, KnownNorm> reference_norms() const {
-    std::map<std::int64_t, KnownNorm> norms;
+  // The recorded number that is the norm of the reference's gradients, whatever it is called.
+  void find_norms() {
     for (const auto& [step, gradients] : recorded_.gradients) {
-      const auto scalar = recorded_.grad_norms.find(step);
-      if (scalar != recorded_.grad_norms.end()) {
-        norms[step] = {scalar->second.reference, 0};
-        continue;
-      }
       const GradientSquares squares = gradient_squares(gradients, false, sides_.actual);
-      norms[step] = {squares.norm(), squares.error(first_of(step).reference.arithmetic)};
+      const KnownNorm& norm = reference_norms_[step] = {
+          squares.norm(), squares.error(first_of(step).reference.arithmetic)};
+      for (const StepScalar& s : recorded_.scalars[step]) {
+        if (recorded_norms_.contains(step) || !(std::abs(s.reference / norm.value - 1) <= norm.error)) continue;
+        recorded_norms_.emplace(step, s);
+      }
     }
-    return norms;
+    for (const auto& [step, s] : recorded_norms_) reference_norms_[step] = {s.reference, 0};
   }
 
   const ParameterStep& first_of(std::int64_t step) const {
@@ -91,8 +92,8 @@ class Faults {
     WholeStep& whole = whole_[step];
     whole.squares = gradient_squares(recorded_.gradients[step], true, sides_.actual);
     whole.arithmetic = first_of(step).actual.arithmetic;
-    const auto scalar = recorded_.grad_norms.find(step);
-    whole.has_recorded_norm = scalar != recorded_.grad_norms.end();
+    const auto scalar = recorded_norms_.find(step);
+    whole.has_recorded_norm = scalar != recorded_norms_.end();
     whole.norm = {whole.squares.norm(), whole.squares.error(whole.arithmetic)};
     if (whole.has_recorded_norm) {
       judge_norm(step, whole, scalar->second);
@@ -138,14 +139,10 @@ class Faults {
     return rule;
   }
 
-  // The recorded norm against that of the recorded gradients, where the reference's own agree.
+  // The recorded norm against that of the recorded gradients.
   void judge_norm(std::int64_t step, const WholeStep& whole, const StepScalar& scalar) {
-    const GradientSquares reference = gradient_squares(recorded_.gradients[step], false, sides_.actual);
-    const auto ratio = [](const GradientSquares& squares, double norm, DType arithmetic) {
-      return std::abs(norm / squares.norm() - 1) / squares.error(arithmetic);
-    };
-    if (!(ratio(reference, scalar.reference, first_of(step).reference.arithmetic) <= 1)) return;
-    const double own = ratio(whole.squares, scalar.actual, whole.arithmetic);
+    const double own =
+        std::abs(scalar.actual / whole.squares.norm() - 1) / whole.squares.error(whole.arithmetic);
     if (own <= 1) return;
     const double right = whole.squares.norm(), norm = scalar.actual;
     const auto why = explain_norm(whole.squares, norm, whole.squares.error(whole.arithmetic), sizes_);
@@ -249,10 +246,8 @@ class Faults {
       const std::size_t root = not_passed != g.first.end() ? *not_passed : g.first.front();
       Finding& f = findings_[root];
       StepOrigin& own = origins_[root];
-      if (f.verdict == Verdict::passed)
-        f.reason = fmt::format(
-            "within the rule, but not the reference's step (error/allowed {:.3g} of rounding)", own.ratio);
-      if (f.verdict != Verdict::replicas_differ) f.verdict = Verdict::failed;
+      fail_by_inputs(
+          f, fmt::format("it is not {}: error/allowed {:.3g}", own.how, own.ratio));
       f.diagnoses.push_back({g.fault.cause, parameters_of(g), g.residual});
       for (const std::size_t i : g.findings) {
         if (i != root && !origins_[i].root) origins_[i].root = root;
@@ -285,6 +280,8 @@ class Faults {
   std::vector<Finding>& findings_;
   const Sides& sides_;
   RecordedSteps recorded_;
+  std::map<std::int64_t, KnownNorm> reference_norms_;
+  std::map<std::int64_t, StepScalar> recorded_norms_;
   std::vector<KnownSize> sizes_;
   ReferenceRules rules_;
   std::map<std::int64_t, WholeStep> whole_;

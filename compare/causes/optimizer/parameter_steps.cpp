@@ -79,10 +79,9 @@ class Steps {
       if (!s.ops.empty() && fill(s)) found.steps.push_back(std::move(s));
     }
     for (const auto& [id, i] : by_id_) {
-      if (id.phase != Phase::backward) continue;
-      if (id.arg == "grad_norm" && pairs_[i].reference->shape.empty()) {
-        found.grad_norms[id.step] = {source(i, true).value(0), source(i, false).value(0), i};
-      } else if (id.slot == "grad" && id.micro_batch == -1 && id.arg.find('.') == std::string::npos) {
+      if (id.micro_batch == -1 && id.phase != Phase::none && pairs_[i].reference->shape.empty())
+        found.scalars[id.step].push_back({source(i, true).value(0), source(i, false).value(0), i});
+      if (id.phase == Phase::backward && id.slot == "grad" && id.micro_batch == -1 && id.arg.find('.') == std::string::npos) {
         found.gradients[id.step].push_back({id.module + "." + id.arg, pairs_[i].reference->shape,
                                             source(i, true), source(i, false), pairs_[i].actual->records});
       }

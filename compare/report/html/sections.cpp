@@ -64,7 +64,9 @@ std::string verdict_html(const Report& r) {
          html_item("command", r.command.empty() ? "" : html_code(r.command)) +
          html_item("run", fmt::format("assay {} {}, {:.3g} s, exit status {}", version, html_text(r.verb),
                                       r.seconds, status)) +
-         fmt::format("</dl><p class=\"summary\">{}</p></header>", html_text(r.summary()));
+         fmt::format("</dl>{}<p class=\"summary\">{}</p></header>",
+                     r.coverage ? fmt::format("<p>{}.</p>", html_text(assay::sentence(*r.coverage))) : "",
+                     html_text(r.summary()));
 }
 
 std::string overview_html(const Report& r) {

@@ -195,7 +195,6 @@ Record Trials::scale(const align::Work& work, int layer, double factor) {
   options.policies = {load_policy("telechat3")};
   options.threads = 2;
   const Report end_to_end = diff(*actual, *reference, options);
-  options.isolate = true;
   const Report isolated = diff(*actual, *reference, options);
   const auto first = std::ranges::find_if(isolated.findings, [](const Finding& f) {
     return f.origin && f.origin->kind == Origin::Kind::created;

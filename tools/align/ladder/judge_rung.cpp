@@ -28,12 +28,19 @@ void count(RungResult& result, const Report& report) {
     if (compared(f.verdict)) ++phase.compared;
     if (f.verdict == Verdict::inherited)
       ++phase.inherited;
-    else if (is_fine(f.verdict) || is_amplified(f))
+    else if (is_fine(f.verdict))
       phase.worst = std::max(phase.worst, f.ratio);
     else if (compared(f.verdict))
       ++phase.failed;
     else
       ++phase.not_compared;
+  }
+}
+
+void add_exemptions(RungResult& result, const Report& report) {
+  for (const ExemptionUse& use : exemption_uses(report)) {
+    result.exempt += fmt::format(", {} exempt by {}", grouped(use.count), name(use.kind));
+    result.notes.push_back(use.text());
   }
 }
 
@@ -76,12 +83,15 @@ std::string cut_short(const Report& report) {
 }  // namespace
 
 std::vector<std::size_t> roots_of(const Report& report) {
-  std::vector<std::size_t> roots;
+  std::vector<std::size_t> roots, undecided;
   for (std::size_t i = 0; i < report.findings.size(); ++i) {
     const Finding& f = report.findings[i];
-    if (!is_fine(f.verdict) && f.verdict != Verdict::inherited && !is_amplified(f)) roots.push_back(i);
+    if (f.verdict == Verdict::undecided)
+      undecided.push_back(i);
+    else if (!is_fine(f.verdict) && f.verdict != Verdict::inherited)
+      roots.push_back(i);
   }
-  return roots;
+  return roots.empty() ? undecided : roots;
 }
 
 // In exact arithmetic a strategy must not change a bit, but for a ring's attention, which joins rounded sums
@@ -142,7 +152,10 @@ void RungCheck::judge(RungResult& result) {
     if (result.reason.empty() && report.compared_nothing())
       result.reason = "nothing of its dump could be compared";
     if (!result.reason.empty()) result.state = State::trouble;
-    if (result.state == State::failed) explain(result, first_failing_step(report));
+    if (result.state == State::failed)
+      explain(result, first_failing_step(report));
+    else if (result.state == State::passed)
+      add_exemptions(result, report);
   } catch (const std::exception& e) {
     result.state = State::trouble;
     result.reason = e.what();
@@ -163,18 +176,7 @@ void RungCheck::explain(RungResult& result, std::int64_t first_failing_step) {
   if (roots_of(report).empty()) {
     result.state = State::passed;
     for (PhaseResult& phase : result.phases) phase.inherited = 0;
-    for (const ExemptionUse& use : exemption_uses(report)) {
-      result.exempt += fmt::format(", {} exempt by {}", grouped(use.count), name(use.kind));
-      result.notes.push_back(use.text());
-    }
-    if (const auto open = std::ranges::count_if(report.findings, is_amplified); open > 0) {
-      result.exempt += fmt::format(", {} by amplified rounding", grouped(open));
-      result.notes.push_back(
-          fmt::format("{} tensors are outside the tolerance by amplified rounding: right by their own "
-                      "inputs, with nothing "
-                      "wrong before them, but not all before them could be judged",
-                      grouped(open)));
-    }
+    add_exemptions(result, report);
     return;
   }
   result.reason = report.summary();
