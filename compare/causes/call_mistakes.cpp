@@ -111,6 +111,13 @@ std::vector<Diagnosis> other_mistakes(CallJudge& judge, const Call& call, const 
   return found;
 }
 
+// Nothing but zeros, or what was given: no arithmetic is a cheaper hypothesis.
+std::vector<Diagnosis> without_arithmetic(const Call& call, const Call::Compared& c) {
+  if (!is_float(c.actual.dtype()) || std::ranges::any_of(c.actual.values(), [](double a) { return a != 0; }))
+    return left_out(call, c);
+  return {{Cause::zeros, {.against = std::string(call.op().name)}, 0}};
+}
+
 // Each element is within its bound: what is left is the factor of all.
 Diagnosis factor_of_all(const Call& call, const Call::Compared& c) {
   return {Cause::factor,
@@ -125,7 +132,7 @@ std::vector<Diagnosis> explain_call(CallJudge& judge, const Call& call, const Ca
                                     const RecordedOperands& recorded) {
   if (judge.is_within(c)) return {};
   if (c.ratio <= 1) return {factor_of_all(call, c)};
-  if (auto unchanged = left_out(call, c); !unchanged.empty()) return unchanged;
+  if (auto simple = without_arithmetic(call, c); !simple.empty()) return simple;
   std::vector<Diagnosis> found = attribute_mistakes(judge, call, right, c);
   return found.empty() ? other_mistakes(judge, call, right, c, sizes, recorded) : found;
 }
@@ -142,7 +149,7 @@ void explain_output(Finding& f, CaseCheck& check, const CaseOutput& output, cons
     if (whole && whole->scale && !whole->scale->within()) f.diagnoses = {factor_of_all(call, *whole)};
     return;
   }
-  f.diagnoses = left_out(call, *compared);
+  f.diagnoses = without_arithmetic(call, *compared);
   if (f.diagnoses.empty()) f.diagnoses = attribute_mistakes(judge, call, right, *compared);
   // Right on another device, before what a device should not do.
   if (!f.diagnoses.empty() || check.hint_at_intermediate(f, output, actual)) return;

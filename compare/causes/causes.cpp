@@ -73,8 +73,8 @@ class Causes {
     if (actual.shape() != reference.shape() || !is_float(actual.dtype()) || !is_float(reference.dtype()))
       return;
     beside_ = right != nullptr ? &actual_ : &reference_;
-    const DiagnosisContext context{
-        right != nullptr ? Allowed{0, 0, right->allowed} : on_its_own_scale(f), sizes_};
+    const DiagnosisContext context{right != nullptr ? Allowed{0, 0, right->allowed} : on_its_own_scale(f),
+                                   sizes_};
     const FailingPair failing(actual, reference, context);
     const std::size_t before = f.diagnoses.size();
     if (right != nullptr && merged.sum_of_replicas && failing.over > 0) explain_shares(f, merged, failing);
@@ -131,7 +131,9 @@ class Causes {
       f.diagnoses.push_back(std::move(d));
   }
 
-  const LogicalTensor* find(const Identity& id) const { return beside_->by_id.with_values(beside_->dump, id); }
+  const LogicalTensor* find(const Identity& id) const {
+    return beside_->by_id.with_values(beside_->dump, id);
+  }
 
   TensorSource read(const LogicalTensor& t) const { return merge(beside_->dump, t).tensor; }
 

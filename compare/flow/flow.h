@@ -31,9 +31,9 @@ class Flow {
 
   struct Judgement {
     double ratio = 0;  ///< largest error / allowed; infinite for an element that should have been moved only
-    std::string how = {};    ///< "the sum of a and b"
-    std::string wrong = {};  ///< a sentence, if the ratio is above 1
-    bool is_copy = false;    ///< of one value, up to a cast
+    std::string how = {};                  ///< "the sum of a and b"
+    std::string wrong = {};                ///< a sentence, if the ratio is above 1
+    bool is_copy = false;                  ///< of one value, up to a cast
     std::optional<RightValue> right = {};  ///< if it is wrong
   };
   /// Judges a tensor by the values that it is made of. Nothing if they are not known.

@@ -58,9 +58,10 @@ void Isolation::judge(std::size_t i) {
     if (auto judgement = local_.judge(f, pair)) {
       is_judged = true;
       if (!(judgement->ratio <= 1))
-        fail_by_inputs(f,
-             fmt::format("the operator is wrong on its own recorded inputs{}",
-                         judgement->diagnoses.empty() ? "" : ": " + sentence(judgement->diagnoses.front())));
+        fail_by_inputs(
+            f,
+            fmt::format("the operator is wrong on its own recorded inputs{}",
+                        judgement->diagnoses.empty() ? "" : ": " + sentence(judgement->diagnoses.front())));
       results_[i] = std::move(*judgement);
     }
   }

@@ -98,7 +98,8 @@ class Origins {
     if (f.id.phase == Phase::none || (!is_off(f) && !is_beyond_rules(f))) return;
     Decision decision = decide(i);
     if (auto* const exemption = std::get_if<Exemption>(&decision)) return exempt(i, std::move(*exemption));
-    if (auto* const undecided = std::get_if<Undecided>(&decision)) return leave_open(i, std::move(*undecided));
+    if (auto* const undecided = std::get_if<Undecided>(&decision))
+      return leave_open(i, std::move(*undecided));
     Origin origin = std::get<Origin>(std::move(decision));
     if (is_beyond_rules(f) && origin.kind != Origin::Kind::inherited) {
       if (origin.local_ratio <= 1) f.origin = std::move(origin);  // rounding, which may not be exempt
@@ -156,8 +157,7 @@ class Origins {
     from_ = failing != inputs.end()      ? *failing
             : is_result(findings_[i].id) ? open_.inside(findings_[i].id)
                                          : none;
-    if (replicas_differ_[i] && !is_wrong_step)
-      return replica_origin(i, inputs);
+    if (replicas_differ_[i] && !is_wrong_step) return replica_origin(i, inputs);
     if (step != steps_.end()) return step_decision(i, step->second);
     // Ranks that disagree are no fault of the operator or of a single input.
     const auto replicas_differ = [&](std::size_t k) { return replicas_differ_[k]; };
@@ -356,15 +356,15 @@ class Origins {
   LocalErrors local_;
   std::unique_ptr<Isolation> isolation_;  // if results are isolated
   Inputs inputs_;
-  std::vector<bool> replicas_differ_;  // ranks disagree
+  std::vector<bool> replicas_differ_;          // ranks disagree
   OpenFailures open_, wrong_, open_replicas_;  // so far: outside of a rule, to blame for it, of replicas
-  std::size_t from_ = none;            // the failure that the present one follows from
+  std::size_t from_ = none;                    // the failure that the present one follows from
 };
 
 }  // namespace
 
 RightValues find_origins(Report& report, const std::vector<Pair>& pairs, const Sides& sides,
-                  const StepOrigins& steps, const OriginOptions& options) {
+                         const StepOrigins& steps, const OriginOptions& options) {
   std::vector<Finding>& findings = report.findings;
   const bool has_open =
       std::ranges::any_of(findings, [](const Finding& f) { return is_off(f) || is_beyond_rules(f); });

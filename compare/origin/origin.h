@@ -33,6 +33,6 @@ struct OriginOptions {
 /// @param pairs  the pairs of the first findings, in order
 /// @param steps  the judged results of optimizers, which are not judged again
 RightValues find_origins(Report&, const std::vector<Pair>& pairs, const Sides&, const StepOrigins& steps,
-                  const OriginOptions&);
+                         const OriginOptions&);
 
 }  // namespace assay

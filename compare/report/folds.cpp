@@ -107,9 +107,9 @@ struct Group {
 // What stops a reader first. Failures of both kinds stand in one execution order.
 int severity(Verdict v) {
   if (v == Verdict::replicas_differ) v = Verdict::failed;
-  constexpr Verdict order[] = {Verdict::failed,  Verdict::undecided,          Verdict::unreadable,     Verdict::mistrusted,
-                               Verdict::no_rule,          Verdict::not_comparable, Verdict::missing_actual,
-                               Verdict::missing_reference};
+  constexpr Verdict order[] = {Verdict::failed,         Verdict::undecided,        Verdict::unreadable,
+                               Verdict::mistrusted,     Verdict::no_rule,          Verdict::not_comparable,
+                               Verdict::missing_actual, Verdict::missing_reference};
   return static_cast<int>(std::ranges::find(order, v) - std::begin(order));
 }
 

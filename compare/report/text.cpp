@@ -34,16 +34,15 @@ class Writer {
     const Lines end = closing();
     verdict();
     if (report_.coverage)
-      append(out_, wrapped(printable(sentence(*report_.coverage)), room_behind(0, style_), style_.all ? all : 2));
+      append(out_,
+             wrapped(printable(sentence(*report_.coverage)), room_behind(0, style_), style_.all ? all : 2));
     const Finding* first = report_.first_failure();
     if (first != nullptr) {
       line(fmt::format("first in execution order: {}", paint(printable(first->name), "1")));
       append(out_, finding_lines(*first, style_));
     }
     const std::size_t used = out_.size() + end.size() + 2;  // a blank line and the head of the table
-    const std::size_t room = style_.all          ? all
-                             : used < most_lines ? most_lines - used
-                                                 : 0;
+    const std::size_t room = style_.all ? all : used < most_lines ? most_lines - used : 0;
     if (first != nullptr) table(room);
     if (first == nullptr || style_.all) rules(room);
     append(out_, end);

@@ -106,7 +106,8 @@ struct CauseParameters {
 
   std::string op = {};
   std::string operand = {};  ///< of it, in which the mistake lies: "x"
-  std::string against = {};  ///< what made the golden values: an operator, or the actual side by its recorded flow
+  std::string against =
+      {};  ///< what made the golden values: an operator, or the actual side by its recorded flow
   std::string actual_attributes = {}, reference_attributes = {};  ///< "eps = 1e-6"
   std::string attribute = {};                                     ///< if it is one alone
   std::optional<double> value = {}, reference_value = {};  ///< of an attribute, a setting, what fills a gap

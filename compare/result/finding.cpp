@@ -11,9 +11,9 @@ namespace assay {
 
 std::string_view name(Verdict v) {
   constexpr std::string_view names[verdict_count] = {
-      "passed",     "exempt",         "failed",           "inherited",      "undecided",         "replicas differ",
-      "no rule", "mistrusted", "not comparable", "statistics agree", "missing actual", "missing reference", "unreadable",
-      "ignored"};
+      "passed",     "exempt",     "failed",         "inherited",        "undecided",      "replicas differ",
+      "no rule",    "mistrusted", "not comparable", "statistics agree", "missing actual", "missing reference",
+      "unreadable", "ignored"};
   return names[static_cast<std::size_t>(v)];
 }
 
@@ -57,8 +57,9 @@ bool is_judged(const Finding& f) {
 }
 
 std::string sentence(const Coverage& c) {
-  std::string text = fmt::format("{} of {} tensors are judged by what they were made of, {} are sources",
-                                 grouped(c.judged), grouped(c.judged + c.sources + c.unjudged), grouped(c.sources));
+  std::string text =
+      fmt::format("{} of {} tensors are judged by what they were made of, {} are sources", grouped(c.judged),
+                  grouped(c.judged + c.sources + c.unjudged), grouped(c.sources));
   if (c.unjudged > 0) text += fmt::format(", {} are not judged", grouped(c.unjudged));
   for (const std::string& why : c.why_unjudged) text += "; " + why;
   return text;
@@ -115,12 +116,11 @@ std::string Report::summary() const {
   const std::int64_t exempt = count(Verdict::exempt);
   const std::int64_t undecided = count(Verdict::undecided);
   const std::int64_t failed = compared() - count(Verdict::passed) - exempt - inherited - undecided;
-  std::string line = fmt::format("{} compared: {} passed, {}{} failed, {}{} inherited; {} not compared",
-                                 grouped(compared()), grouped(count(Verdict::passed)),
-                                 exempt == 0 ? "" : fmt::format("{} exempt, ", grouped(exempt)),
-                                 grouped(failed),
-                                 undecided == 0 ? "" : fmt::format("{} undecided, ", grouped(undecided)),
-                                 grouped(inherited), grouped(not_compared()));
+  std::string line = fmt::format(
+      "{} compared: {} passed, {}{} failed, {}{} inherited; {} not compared", grouped(compared()),
+      grouped(count(Verdict::passed)), exempt == 0 ? "" : fmt::format("{} exempt, ", grouped(exempt)),
+      grouped(failed), undecided == 0 ? "" : fmt::format("{} undecided, ", grouped(undecided)),
+      grouped(inherited), grouped(not_compared()));
   if (const std::int64_t agree = count(Verdict::statistics_agree))
     line += fmt::format(", {} of them agree by statistics", grouped(agree));
   if (const std::int64_t ignored = count(Verdict::ignored))

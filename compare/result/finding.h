@@ -17,10 +17,10 @@ namespace assay {
 
 enum class Verdict : std::uint8_t {
   passed,
-  exempt,           ///< outside its rule, but right: Finding::exemption
-  failed,           ///< outside its rule
-  inherited,        ///< outside its rule because its inputs were wrong already: Finding::origin
-  undecided,        ///< outside its rule, but right by its own inputs, which may hide a fault: Finding::origin
+  exempt,     ///< outside its rule, but right: Finding::exemption
+  failed,     ///< outside its rule
+  inherited,  ///< outside its rule because its inputs were wrong already: Finding::origin
+  undecided,  ///< outside its rule, but right by its own inputs, which may hide a fault: Finding::origin
   replicas_differ,  ///< ranks that should hold equal bits hold different bits
   no_rule,  ///< no row decides: the table lacks the dtype, or needs an accumulation count that is unknown
   /// No evidence: the rule would pass zeros as well, or an input is outside the domain of the operator.
@@ -127,11 +127,12 @@ Allowed on_its_own_scale(const Finding&);
 /// How many tensors of a comparison were judged by what they were made of.
 struct Coverage {
   std::int64_t judged = 0;
-  std::int64_t sources = 0;   ///< nothing made them: tokens, parameters before the first step
-  std::int64_t unjudged = 0;  ///< the end-to-end rule alone decides
+  std::int64_t sources = 0;               ///< nothing made them: tokens, parameters before the first step
+  std::int64_t unjudged = 0;              ///< the end-to-end rule alone decides
   std::vector<std::string> why_unjudged;  ///< "first loss lm_loss (step 0, forward)", ..
 };
-/// "6,215 of 6,454 tensors are judged by what they were made of, 199 are sources, 40 are not judged: first .."
+/// "6,215 of 6,454 tensors are judged by what they were made of, 199 are sources, 40 are not judged: first
+/// .."
 std::string sentence(const Coverage&);
 
 /// One run of check or diff.

@@ -132,8 +132,7 @@ TEST(AnyBlocks, HideNoFault) {
     }
   }
   const auto by_a_twentieth = [](Values& v) { scale(v, 1.05); };
-  EXPECT_EQ(gradient(Experts(2, true, by_a_twentieth), Experts(1, true)).origin->kind,
-            Origin::Kind::created);
+  EXPECT_EQ(gradient(Experts(2, true, by_a_twentieth), Experts(1, true)).origin->kind, Origin::Kind::created);
 }
 
 // What is no fp8 is not judged by its blocks, whatever the ranks.

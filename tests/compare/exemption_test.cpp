@@ -124,7 +124,8 @@ TEST(Exemption, NoneStandsBehindWhatWasNotJudged) {
   EXPECT_EQ(report.exit_status(), 1);
   EXPECT_EQ(report.first_failure()->verdict, Verdict::undecided);
   EXPECT_THAT(report.first_failure()->origin->root, HasSubstr("dense input x"));
-  EXPECT_THAT(report.first_failure()->origin->reason, HasSubstr("dense input x (step 0, micro-batch 0, forward) was not judged"));
+  EXPECT_THAT(report.first_failure()->origin->reason,
+              HasSubstr("dense input x (step 0, micro-batch 0, forward) was not judged"));
 }
 
 // What runs after an exempt result, and cannot be judged itself, is no rounding.

@@ -72,10 +72,11 @@ class Faults {
   void find_norms() {
     for (const auto& [step, gradients] : recorded_.gradients) {
       const GradientSquares squares = gradient_squares(gradients, false, sides_.actual);
-      const KnownNorm& norm = reference_norms_[step] = {
-          squares.norm(), squares.error(first_of(step).reference.arithmetic)};
+      const KnownNorm& norm =
+          reference_norms_[step] = {squares.norm(), squares.error(first_of(step).reference.arithmetic)};
       for (const StepScalar& s : recorded_.scalars[step]) {
-        if (recorded_norms_.contains(step) || !(std::abs(s.reference / norm.value - 1) <= norm.error)) continue;
+        if (recorded_norms_.contains(step) || !(std::abs(s.reference / norm.value - 1) <= norm.error))
+          continue;
         recorded_norms_.emplace(step, s);
       }
     }
@@ -246,8 +247,7 @@ class Faults {
       const std::size_t root = not_passed != g.first.end() ? *not_passed : g.first.front();
       Finding& f = findings_[root];
       StepOrigin& own = origins_[root];
-      fail_by_inputs(
-          f, fmt::format("it is not {}: error/allowed {:.3g}", own.how, own.ratio));
+      fail_by_inputs(f, fmt::format("it is not {}: error/allowed {:.3g}", own.how, own.ratio));
       f.diagnoses.push_back({g.fault.cause, parameters_of(g), g.residual});
       for (const std::size_t i : g.findings) {
         if (i != root && !origins_[i].root) origins_[i].root = root;

@@ -81,7 +81,8 @@ class Steps {
     for (const auto& [id, i] : by_id_) {
       if (id.micro_batch == -1 && id.phase != Phase::none && pairs_[i].reference->shape.empty())
         found.scalars[id.step].push_back({source(i, true).value(0), source(i, false).value(0), i});
-      if (id.phase == Phase::backward && id.slot == "grad" && id.micro_batch == -1 && id.arg.find('.') == std::string::npos) {
+      if (id.phase == Phase::backward && id.slot == "grad" && id.micro_batch == -1 &&
+          id.arg.find('.') == std::string::npos) {
         found.gradients[id.step].push_back({id.module + "." + id.arg, pairs_[i].reference->shape,
                                             source(i, true), source(i, false), pairs_[i].actual->records});
       }

@@ -57,7 +57,7 @@ struct ReducedGradient {
 /// The steps of optimizers, in order, of parameters whose states and gradients both sides recorded.
 struct RecordedSteps {
   std::vector<ParameterStep> steps;
-  std::map<std::int64_t, std::vector<StepScalar>> scalars;  ///< by step: one of them may be the norm
+  std::map<std::int64_t, std::vector<StepScalar>> scalars;         ///< by step: one of them may be the norm
   std::map<std::int64_t, std::vector<ReducedGradient>> gradients;  ///< by step
 };
 
