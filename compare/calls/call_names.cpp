@@ -212,8 +212,8 @@ std::string CallNames::gradient_name(const LogicalTensor& gradient) const {
   const std::string param = without_suffix(gradient.id.arg);
   if (gradient.id.slot != "grad_input") {
     const std::string_view name = declared_name(op_, param);
-    return "grad_" +
-           std::string(op_.fused_by_name && find_arg(op_, name) == nullptr ? weight(op_).name : name);
+    const bool is_weight = find_arg(op_, name) == nullptr && (op_.fused_by_name || is_lone_parameter());
+    return "grad_" + std::string(is_weight ? weight(op_).name : name);
   }
   const auto numbered = std::ranges::find(
       positions_, param, [](const RecordedCall::Input& p) -> std::string_view { return p.tensor->id.arg; });
@@ -257,6 +257,13 @@ std::string_view CallNames::output_name(std::string_view recorded) const {
   return is_alone ? main_output(op_).name : std::string_view();
 }
 
+// Its name does not matter: the operator takes one parameter, and the module has one.
+bool CallNames::is_lone_parameter() const {
+  const auto is_it = [&](const LogicalTensor* p) { return p->id.arg == params_.front()->id.arg; };
+  return !params_.empty() && std::ranges::all_of(params_, is_it) && required_inputs(op_, Role::param) == 1 &&
+         may_have(weight(op_), params_.front()->shape);
+}
+
 // The recorded input that the operator calls `arg`.
 const LogicalTensor* CallNames::input(const Arg& arg, std::string_view result) const {
   if (const LogicalTensor* named = named_input(arg, result)) return named;
@@ -274,6 +281,7 @@ const LogicalTensor* CallNames::named_input(const Arg& arg, std::string_view res
       if (declared_name(op_, t->id.arg) == arg.name && may_have(arg, t->shape)) return t;
     }
   }
+  if (arg.role == Role::param && !arg.optional && is_lone_parameter()) return params_.front();
   // What a call made of its own choice does not depend on how it chose.
   const Arg* made = find_arg(op_, output_name(result));
   const auto choice = std::ranges::find_if(

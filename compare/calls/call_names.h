@@ -39,6 +39,7 @@ class CallNames {
  private:
   void name_positions();
   std::string_view output_name(std::string_view recorded) const;
+  bool is_lone_parameter() const;
   std::string gradient_name(const LogicalTensor&) const;
   std::string gradient_of_result(std::string_view recorded) const;
   std::vector<std::string> results_behind(const LogicalTensor& gradient) const;

@@ -60,10 +60,32 @@ std::vector<Identity> RecordedCalls::runs_of(std::int64_t step, const std::strin
   return runs;
 }
 
+std::string RecordedCalls::kind_of(const LogicalTensor& t) {
+  if (!t.op.empty()) return t.op;
+  std::string pattern = t.id.module;
+  std::erase_if(pattern, [](char c) { return c >= '0' && c <= '9'; });
+  return pattern;
+}
+
+void RecordedCalls::take_operator(const std::string& kind, const Operator* op) {
+  if (op == nullptr)
+    taken_.erase(kind);
+  else
+    taken_[kind] = op;
+}
+
+const Operator* RecordedCalls::operator_of(const TensorList& call, const TensorList& params) const {
+  if (const Operator* named = CallNames::operator_of(call, params)) return named;
+  for (const LogicalTensor* t : taken_.empty() ? TensorList() : call) {
+    if (const auto taken = taken_.find(kind_of(*t)); taken != taken_.end()) return taken->second;
+  }
+  return nullptr;
+}
+
 bool RecordedCalls::is_own_input(const LogicalTensor& t) const {
   const auto call = calls_.find({t.id.step, t.id.micro_batch, t.id.module, t.id.call});
   if (t.id.slot != "output" || call == calls_.end()) return false;
-  const Operator* op = CallNames::operator_of(call->second, {});
+  const Operator* op = operator_of(call->second, {});
   return op != nullptr && operator_within(*op, call->second, t) != nullptr;
 }
 
@@ -154,11 +176,19 @@ const Operator* RecordedCalls::operator_of(const LogicalTensor& t) const {
   for (const Key& key : keys_of(t)) {
     const auto call = calls_.find(key);
     if (call == calls_.end()) continue;
-    const Operator* op =
-        CallNames::operator_of(call->second, module == modules_.end() ? TensorList() : module->second);
+    const Operator* op = operator_of(call->second, module == modules_.end() ? TensorList() : module->second);
     if (op != nullptr) return op;
   }
   return nullptr;
+}
+
+std::vector<const LogicalTensor*> RecordedCalls::indices_around(const LogicalTensor& t) const {
+  TensorList all;
+  for (std::string module = t.id.module;; module.resize(module.rfind('.'))) {
+    if (const auto here = indices_.find({t.id.step, t.id.micro_batch, module}); here != indices_.end())
+      all.insert(all.end(), here->second.begin(), here->second.end());
+    if (module.rfind('.') == std::string::npos) return all;
+  }
 }
 
 RecordedCall RecordedCalls::of_value(const Operator& op, const LogicalTensor& value) const {
@@ -198,7 +228,7 @@ void RecordedCalls::add_calls(std::vector<RecordedCall>& result, const LogicalTe
   static const TensorList no_params;
   const TensorList& params = module == modules_.end() ? no_params : module->second;
   const auto call = calls_.find(key);
-  const Operator* op = call == calls_.end() ? nullptr : CallNames::operator_of(call->second, params);
+  const Operator* op = call == calls_.end() ? nullptr : operator_of(call->second, params);
   if (op == nullptr) {
     is_known = false;
     return;

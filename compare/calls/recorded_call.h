@@ -37,6 +37,11 @@ class RecordedCalls {
   /// Takes a tensor, under another identity, for an input that a call was given and that was not recorded
   /// with it.
   void lend(const LogicalTensor&, const Identity& as);
+  /// What the recorder calls the operator of a call; the module without its numbers where it calls it
+  /// nothing.
+  static std::string kind_of(const LogicalTensor&);
+  /// Takes an operator for all calls of a kind that names no known one. nullptr: for none again.
+  void take_operator(const std::string& kind, const Operator*);
   /// Whether the module was called in that step.
   bool runs(std::int64_t step, const std::string& module) const { return keys_.contains({step, module}); }
   /// The calls of a module in a step, as the identity of an input would have them.
@@ -46,6 +51,10 @@ class RecordedCalls {
   /// Takes a parameter for one that a module uses and another module has: a tied embedding.
   /// @param as  the input of the using module; its step and micro-batch do not matter
   void lend_parameter(const LogicalTensor&, const Identity& as);
+  /// Notes that a module was given the parameter of another one as an input: its gradient is that of both.
+  void share_parameter(const Identity& param, const Identity& input) {
+    users_[{param.module, param.arg}].insert({input.module, input.arg});
+  }
   /// Whether the module of a tensor was called in its step and micro-batch.
   bool has_call(const Identity&) const;
   /// Returns the calls that sum to this tensor: one call, or one per micro-batch for the gradient of a
@@ -54,6 +63,9 @@ class RecordedCalls {
   std::vector<RecordedCall> producers(const LogicalTensor&) const;
   /// A call of the operator with that value as its first input, and with indices that were made around it.
   RecordedCall of_value(const Operator&, const LogicalTensor& value) const;
+  /// Integers that calls of its module and of those around it made in the same micro-batch, the nearest
+  /// first.
+  std::vector<const LogicalTensor*> indices_around(const LogicalTensor&) const;
   /// The operator of the call that a tensor belongs to; nullptr if it is not known.
   const Operator* operator_of(const LogicalTensor&) const;
   /// Returns all recorded tensors of the same call; for the gradient of a parameter, of all its calls.
@@ -63,11 +75,13 @@ class RecordedCalls {
   using Key = std::tuple<std::int64_t, std::int64_t, std::string, std::int64_t>;
   using TensorList = std::vector<const LogicalTensor*>;
   std::vector<Key> keys_of(const LogicalTensor&) const;
+  const Operator* operator_of(const TensorList& call, const TensorList& params) const;
   void add_calls(std::vector<RecordedCall>&, const LogicalTensor& made, const Key&, bool& is_known) const;
   void add_inputs_from_elsewhere(RecordedCall&, const LogicalTensor& made) const;
   void add_from_submodule(RecordedCall&, const RecordedAs&, const LogicalTensor& made) const;
 
   bool gives_choices_;
+  std::map<std::string, const Operator*> taken_;  ///< by kind
   std::deque<LogicalTensor> lent_;
   /// By module and argument of a parameter: the modules that use it, too, with their own name for it.
   std::map<std::pair<std::string, std::string>, std::set<std::pair<std::string, std::string>>> users_;

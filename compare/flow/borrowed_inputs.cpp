@@ -9,11 +9,11 @@ namespace {
 bool is_given(const RecordedCall& call, const Arg& arg) {
   return std::ranges::find(call.inputs, arg.name, &RecordedCall::Input::name) != call.inputs.end();
 }
-const Arg* lacks_parameter(const RecordedCall& call) {
-  const auto lacking = std::ranges::find_if(call.op->args, [&](const Arg& arg) {
-    return arg.role == Role::param && !arg.optional && !is_given(call, arg);
+const Arg* lacking(const RecordedCall& call, Role role) {
+  const auto found = std::ranges::find_if(call.op->args, [&](const Arg& arg) {
+    return arg.role == role && !arg.optional && !is_given(call, arg);
   });
-  return lacking == call.op->args.end() ? nullptr : &*lacking;
+  return found == call.op->args.end() ? nullptr : &*found;
 }
 
 }  // namespace
@@ -33,7 +33,8 @@ bool BorrowedInputs::is_of_operator(const LogicalTensor& t, Relations& found) co
     lacks = lacks || !arg.optional;
     absent.push_back(&arg);
   }
-  if (lacks_parameter(call)) return borrows_parameter(call, t, found);
+  if (const Arg* arg = lacking(call, Role::param)) return borrows_parameter(call, *arg, t, found);
+  if (const Arg* arg = lacking(call, Role::index)) return borrows_index(call, *arg, t, found);
   if (absent.empty() || (!lacks && has_input)) return true;
   // Two calls that were recorded as one, as rope of q and of k: each input has the name of its result.
   const auto results = std::ranges::count_if(calls_.around(t), [&](const LogicalTensor* other) {
@@ -60,9 +61,8 @@ bool BorrowedInputs::is_of_operator(const LogicalTensor& t, Relations& found) co
 }
 
 // One of another module: a tied embedding.
-bool BorrowedInputs::borrows_parameter(const RecordedCall& call, const LogicalTensor& t,
+bool BorrowedInputs::borrows_parameter(const RecordedCall& call, const Arg& arg, const LogicalTensor& t,
                                        Relations& found) const {
-  const Arg& arg = *lacks_parameter(call);
   const auto parameters = parameters_.find(t.id.step);
   if (parameters == parameters_.end()) return false;
   for (const LogicalTensor* param : parameters->second) {
@@ -74,6 +74,22 @@ bool BorrowedInputs::borrows_parameter(const RecordedCall& call, const LogicalTe
     input.slot = "input";
     input.arg = arg.name;
     found.borrowed.push_back({input, name_of(param->id)});
+    return true;
+  }
+  return false;
+}
+
+// One that another call made: which rows were sorted to where.
+bool BorrowedInputs::borrows_index(const RecordedCall& call, const Arg& arg, const LogicalTensor& t,
+                                   Relations& found) const {
+  for (const LogicalTensor* index : calls_.indices_around(t)) {
+    RecordedCall whole = call;
+    whole.inputs.push_back({std::string(arg.name), index});
+    if (!makes_(whole, t)) continue;
+    Name input = name_of(t.id);
+    input.slot = "input";
+    input.arg = arg.name;
+    found.borrowed.push_back({input, name_of(index->id)});
     return true;
   }
   return false;

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <set>
 #include <span>
+#include <utility>
 
 namespace assay {
 
@@ -85,17 +87,22 @@ std::optional<EarlierValues::Hash> EarlierValues::hash_of(const std::vector<doub
   return is_uniform ? std::nullopt : std::optional(h);
 }
 
-// As it lies, and with two neighbouring dimensions exchanged ([b, s, h, d] and [b, h, s, d]); the first one
-// or more count tokens.
+// As it lies, and with its dimensions but the last in any order ([b, h, s, d] is [s, b, h, d] to who counts
+// tokens along the sequence first); of five, two neighbours exchanged. The first one or more count tokens.
 std::vector<Relation::Table> EarlierValues::tables_of(const Shape& shape) {
   std::vector<Relation::Table> tables;
   const std::size_t dims = shape.size();
   if (dims < 2 || dims > 5) return tables;
   std::vector<Shape> orders(1);
   for (std::size_t d = 0; d < dims; ++d) orders.front().push_back(static_cast<std::int64_t>(d));
-  for (std::size_t d = 0; dims > 2 && d + 2 < dims; ++d) {
-    orders.push_back(orders.front());
-    std::swap(orders.back()[d], orders.back()[d + 1]);
+  if (dims < 5) {
+    for (Shape order = orders.front(); std::next_permutation(order.begin(), order.end() - 1);)
+      orders.push_back(order);
+  } else {
+    for (std::size_t d = 0; d + 2 < dims; ++d) {
+      orders.push_back(orders.front());
+      std::swap(orders.back()[d], orders.back()[d + 1]);
+    }
   }
   for (const Shape& order : orders) {
     for (std::size_t lead = 1; lead < dims; ++lead) {
@@ -149,14 +156,16 @@ std::optional<Relation> EarlierValues::of_columns(const LogicalTensor& t, const 
     if (rows < fewest_rows || known == columns_.end() || tensor.values.empty()) continue;
     Relation r{.kind = Relation::Kind::columns, .table = table};
     std::vector<std::size_t> used;  // tables
+    std::set<std::pair<std::size_t, std::int64_t>> taken;
     std::optional<Place> last;
     for (const Hash hash : column_hashes(tensor, table, rows)) {
-      const auto place = best_column(known->second, hash, last, used, t);
+      const auto place = best_column(known->second, hash, last, used, taken, t);
       if (!place) {
         used.clear();
         break;
       }
       last = place;
+      taken.emplace(place->candidate, place->at);
       auto source = std::ranges::find(used, place->candidate);
       if (source == used.end()) source = used.insert(used.end(), place->candidate);
       r.columns.push_back({static_cast<std::size_t>(source - used.begin()), place->at});
@@ -172,11 +181,10 @@ std::optional<Relation> EarlierValues::of_columns(const LogicalTensor& t, const 
 }
 
 // The column after the last one where it may be; else one of a source that is used already; else the
-// nearest.
-std::optional<EarlierValues::Place> EarlierValues::best_column(const Places& known, Hash hash,
-                                                               const std::optional<Place>& last,
-                                                               const std::vector<std::size_t>& used,
-                                                               const LogicalTensor& t) const {
+// nearest. Of equal columns (of all heads, where one was repeated for each) the first that is not taken.
+std::optional<EarlierValues::Place> EarlierValues::best_column(
+    const Places& known, Hash hash, const std::optional<Place>& last, const std::vector<std::size_t>& used,
+    const std::set<std::pair<std::size_t, std::int64_t>>& taken, const LogicalTensor& t) const {
   const auto found = known.find(hash);
   if (found == known.end()) return {};
   std::optional<Place> best;
@@ -186,7 +194,8 @@ std::optional<EarlierValues::Place> EarlierValues::best_column(const Places& kno
     if (r < 0) continue;
     if (std::ranges::find(used, p.candidate) != used.end()) r += 1000;
     if (last && last->candidate == p.candidate && p.at == last->at + 1) r += 2000;
-    if (r >= best_rank) {
+    if (!taken.contains({p.candidate, p.at})) r += 500;
+    if (r > best_rank || (r == best_rank && best->candidate != p.candidate)) {
       best = p;
       best_rank = r;
     }

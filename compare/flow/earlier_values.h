@@ -28,7 +28,10 @@ struct EarlierValue {
 /// The values before a tensor, found by what they contain.
 class EarlierValues {
  public:
+  using Hash = std::uint64_t;
   explicit EarlierValues(const SideValues& side) : side_(side) {}
+  /// Of what a tensor contains. Nothing for contents that do not show which tensor it is.
+  static std::optional<Hash> hash_of(const std::vector<double>& values);
   void clear();
   /// Values may go on in one of these, by a cast.
   void expect(DType dtype) { dtypes_.insert(dtype); }
@@ -50,7 +53,6 @@ class EarlierValues {
   std::map<std::size_t, std::vector<std::int64_t>> with_rows(const SideTensor&) const;
 
  private:
-  using Hash = std::uint64_t;
   struct Place {
     std::size_t candidate = 0;  ///< of a column: its table
     std::int64_t at = 0;
@@ -61,13 +63,14 @@ class EarlierValues {
     Relation::Table table;
   };
   static Hash mixed(Hash h, double v);
-  static std::optional<Hash> hash_of(const std::vector<double>& values);
   static std::vector<Relation::Table> tables_of(const Shape& shape);
   static std::vector<Hash> column_hashes(const SideTensor& t, const Relation::Table& table,
                                          std::int64_t rows);
   void add_columns(std::size_t candidate, const SideTensor& t, const Relation::Table& table);
   std::optional<Place> best_column(const Places& known, Hash hash, const std::optional<Place>& last,
-                                   const std::vector<std::size_t>& used, const LogicalTensor& t) const;
+                                   const std::vector<std::size_t>& used,
+                                   const std::set<std::pair<std::size_t, std::int64_t>>& taken,
+                                   const LogicalTensor& t) const;
 
   /// A column of fewer elements says too little about where it comes from.
   static constexpr std::int64_t fewest_rows = 4;

@@ -21,8 +21,10 @@ class Search {
         borrowed_(calls, makes, candidates_) {
     std::map<std::pair<std::int64_t, std::int64_t>, std::vector<const LogicalTensor*>> frames;
     for (const LogicalTensor& t : side.tensors()) {
-      if (t.id.phase == Phase::forward && t.id.slot == "param" && side.find(t.id) == &t)
+      if (t.id.phase == Phase::forward && t.id.slot == "param" && side.find(t.id) == &t) {
         borrowed_.add_parameter(t);
+        (void)trouble_in([&] { add_parameter(t); });
+      }
       if (t.id.phase != Phase::forward || t.id.micro_batch < 0 || side.find(t.id) != &t) continue;
       if (t.id.slot == "loss" && is_float(t.dtype) && element_count(t.shape) == 1)
         losses_[name_of(t.id)].push_back(&t);
@@ -79,10 +81,21 @@ class Search {
     }
   }
 
+  void add_parameter(const LogicalTensor& t) {
+    if (const auto hash = EarlierValues::hash_of(side_.read(t)->values))
+      parameters_.try_emplace({t.id.step, *hash}, name_of(t.id));
+  }
+  const Name* parameter(const LogicalTensor& t) const {
+    const auto hash = EarlierValues::hash_of(side_.read(t)->values);
+    const auto found = hash ? parameters_.find({t.id.step, *hash}) : parameters_.end();
+    return found == parameters_.end() ? nullptr : &found->second;
+  }
+
   void take_input(const LogicalTensor& t) {
     const Name name = name_of(t.id);
     const bool is_known = !is_sought(name);
-    const bool composite = is_composite(t.id.module);
+    // What an operator is given, its module does not hand on to the modules within.
+    const bool composite = is_composite(t.id.module) && calls_.operator_of(t) == nullptr;
     Name value = name;
     value.slot = "value";
     if (is_known) {
@@ -90,6 +103,10 @@ class Search {
     } else if (const auto source = candidates_.copied(t)) {
       found_.made[name] = {.sources = {*source}};
       found_.uses[*source].push_back({name, true, 0});
+      settle(name);
+    } else if (const Name* param = parameter(t)) {
+      found_.made[name] = {.sources = {*param}};
+      found_.shared.push_back({name, *param});
       settle(name);
     } else {
       if (auto made = relation(t)) {
@@ -240,7 +257,8 @@ class Search {
   const SideValues& side_;
   const RecordedCalls& calls_;
   std::set<std::string> modules_, with_outputs_;
-  std::map<Name, std::vector<const LogicalTensor*>> losses_;  // numbers, in all micro-batches
+  std::map<Name, std::vector<const LogicalTensor*>> losses_;                 // numbers, in all micro-batches
+  std::map<std::pair<std::int64_t, EarlierValues::Hash>, Name> parameters_;  // by step and content
   std::map<Name, int> tries_;
   Relations found_;
   EarlierValues candidates_;

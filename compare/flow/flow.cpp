@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "assay/compare/flow/found_operators.h"
 #include "assay/compare/flow/gradient_names.h"
 #include "assay/compare/result/trouble.h"
 
@@ -27,6 +28,7 @@ Flow::Flow(const Sides& sides, RecordedCalls& actual, RecordedCalls& reference, 
     });
     return fits;
   };
+  find_operators(reference_, makes, reference, actual);
   relations_ = find_relations(reference_, reference, makes);
   (void)trouble_in([&] { hidden_.find_values(reference_, reference); });
   for (const auto& [target, r] : relations_.made) {
@@ -38,6 +40,10 @@ Flow::Flow(const Sides& sides, RecordedCalls& actual, RecordedCalls& reference, 
   for (const Borrowed& b : relations_.borrowed) {
     lend(b, reference_, reference);
     lend(b, actual_, actual);
+  }
+  for (const Borrowed& s : relations_.shared) {
+    reference.share_parameter(s.source, s.input);
+    actual.share_parameter(s.source, s.input);
   }
 }
 

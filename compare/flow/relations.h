@@ -31,6 +31,7 @@ struct Relations {
   std::map<Name, Relation> made;          ///< of inputs, of results without an operator, of values
   std::map<Name, std::vector<Use>> uses;  ///< of values
   std::vector<Borrowed> borrowed;
+  std::vector<Borrowed> shared;  ///< inputs that are the parameter of another module
 };
 
 /// Whether a call with these inputs makes the result. The result is of the same side, and the call lacks

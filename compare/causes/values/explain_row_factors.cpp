@@ -41,6 +41,12 @@ std::vector<Groups> possible_groups(const FailingPair& pair) {
     const std::string named =
         shape.size() == 2 ? (d == 0 ? "row" : "column") : fmt::format("index of dim {}", d);
     add({shape[d], inner, named});
+    // What each rank holds of it may have a factor of its own.
+    for (const KnownSize& ranks : pair.context.sizes) {
+      if (ranks.size > 1 && ranks.size < shape[d] && shape[d] % ranks.size == 0)
+        add({ranks.size, shape[d] / ranks.size * inner,
+             fmt::format("rank's piece of dim {} ({} = {})", d, ranks.size, ranks.name)});
+    }
   }
   if (shape.size() > 2) add({size / shape.back(), shape.back(), "row"});
   std::ranges::stable_sort(all, {}, &Groups::count);  // the fewest factors first
