@@ -73,7 +73,6 @@ void Isolation::judge(std::size_t i) {
     ++sources_;
   else if (++unjudged_; !first_unjudged_)
     first_unjudged_ = i;
-    fprintf(stderr, "UNJ %s\t%s\n", f.name.c_str(), why_unjudged(i).c_str());
   is_certain_[i] = has_bits || is_source;
 }
 
