@@ -4,12 +4,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "assay/compare/flow/found_operators.h"
 #include "assay/compare/flow/gradient_names.h"
 #include "assay/compare/result/trouble.h"
 
 namespace assay {
+namespace {
+
+// Nearly a hundred operators are tried on an unknown class, each with its attributes: of some rows, for a
+// hundredth of a second.
+constexpr double work_of_a_try = 0x1p18;
+
+}  // namespace
 
 Flow::Flow(const Sides& sides, RecordedCalls& actual, RecordedCalls& reference, CallJudge& judge,
            FittedCalls& fitted)
@@ -19,16 +27,18 @@ Flow::Flow(const Sides& sides, RecordedCalls& actual, RecordedCalls& reference, 
       reference_calls_(reference),
       fitted_(fitted),
       scalars_(reference_) {
-  const Makes makes = [&](const RecordedCall& call, const LogicalTensor& result) {
+  const auto makes_some = [&](double work, const RecordedCall& call, const LogicalTensor& result) {
     if (judge.is_spent()) return false;
     bool fits = false;
     (void)trouble_in([&] {
-      const Call tried(sides.reference, {call}, merge(sides.reference, result).tensor.whole(), -1);
-      fits = fitted_.fit(tried, result.id.module).has_value();
+      const Call all(sides.reference, {call}, merge(sides.reference, result).tensor.whole(), -1);
+      const Call tried = all.in_some_rows(work, 0);
+      fits = tried.work() <= work && fitted_.fit(tried, result.id.module).has_value();
     });
     return fits;
   };
-  find_operators(reference_, makes, reference, actual);
+  const Makes makes = std::bind_front(makes_some, infinity);
+  find_operators(reference_, std::bind_front(makes_some, work_of_a_try), reference, actual);
   relations_ = find_relations(reference_, reference, makes);
   (void)trouble_in([&] { hidden_.find_values(reference_, reference); });
   for (const auto& [target, r] : relations_.made) {

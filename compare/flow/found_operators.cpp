@@ -62,7 +62,7 @@ class FoundOperators {
     for (const auto& [kind, results] : results_) {
       if (is_composite(results.front()->id.module)) continue;
       const Given given = given_to(*results.front(), calls_);
-      if (given.inputs == 0) continue;
+      if (given.inputs == 0 || !shows_operator(*results.front())) continue;
       for (const Operator* op : operators()) {
         if (!has_place_for(*op, given)) continue;
         calls_.take_operator(kind, op);
@@ -86,16 +86,19 @@ class FoundOperators {
   // A number that is in it many times says as much as one.
   bool shows_operator(const LogicalTensor& t) const {
     const auto tensor = reference_.read(t);
-    const std::set<double> different(tensor->values.begin(), tensor->values.end());
-    const double bits = -std::log2(unit_roundoff(tensor->dtype));
-    return proves(bits * static_cast<double>(different.size()),
-                  std::log2(static_cast<double>(operators().size())) + bits_of_a_number);
+    const double bits = -std::log2(unit_roundoff(tensor->dtype)),
+                 tried = std::log2(static_cast<double>(operators().size())) + bits_of_a_number;
+    std::set<double> different;
+    for (const double v : tensor->values) {
+      if (different.insert(v).second && proves(bits * static_cast<double>(different.size()), tried))
+        return true;
+    }
+    return false;
   }
 
   // In several places: all elements of one may be positive by accident, where relu does nothing.
   bool makes_first(const std::vector<const LogicalTensor*>& results) const {
     constexpr std::size_t enough = 3;
-    if (!shows_operator(*results.front())) return false;
     return std::all_of(
         results.begin(), results.begin() + static_cast<std::ptrdiff_t>(std::min(enough, results.size())),
         [&](const LogicalTensor* t) {

@@ -71,9 +71,15 @@ void Isolation::judge(std::size_t i) {
     ++judged_;
   else if (is_source)
     ++sources_;
-  else if (++unjudged_; !first_unjudged_)
-    first_unjudged_ = i;
+  else
+    leave_out(i);
   is_certain_[i] = has_bits || is_source;
+}
+
+void Isolation::leave_out(std::size_t i) {
+  ++unjudged_;
+  if (!first_unjudged_) first_unjudged_ = i;
+  findings_[i].unjudged = why_unjudged(i);
 }
 
 // Equal bits made of equal bits.

@@ -53,6 +53,7 @@ class Isolation {
 
  private:
   void judge(std::size_t i);
+  void leave_out(std::size_t i);
   bool is_made_as_reference(std::size_t i) const;
   void settle();
   bool is_right(std::size_t i) const;

@@ -150,7 +150,8 @@ class Origins {
   Decision decide(std::size_t i) {
     const auto step = steps_.find(i);
     const bool is_wrong_step = step != steps_.end() && !step->second.is_right();
-    if (const std::string* broken = isolation_ ? isolation_->broken(i) : nullptr; broken && !is_wrong_step)
+    const std::string* broken = isolation_ ? isolation_->broken(i) : nullptr;
+    if (broken != nullptr && !is_wrong_step && !replicas_differ_[i])
       return Origin{Origin::Kind::created, nan_, *broken, ""};
     const std::vector<std::size_t> inputs = inputs_.of(i);
     const auto failing = std::ranges::find_if(inputs, [&](std::size_t k) { return is_off(findings_[k]); });
@@ -248,8 +249,13 @@ class Origins {
   Decision step_decision(std::size_t i, const StepOrigin& step) {
     const std::vector<std::size_t> inputs = inputs_.of(i);
     const auto differing = std::ranges::find_if(inputs, [&](std::size_t k) { return replicas_differ_[k]; });
-    if (!step.is_right() && differing != inputs.end()) {
-      from_ = *differing;
+    // Each rank may clip by the norm of its own gradients.
+    const std::size_t gradients = open_replicas_.before(findings_[i].id);
+    const auto is_norm = [](const Diagnosis& d) { return d.cause == Cause::clip || d.cause == Cause::norm; };
+    const bool clips_apart = gradients != none && findings_[gradients].id.step == findings_[i].id.step &&
+                             std::ranges::any_of(findings_[i].diagnoses, is_norm);
+    if (!step.is_right() && (differing != inputs.end() || clips_apart)) {
+      from_ = differing != inputs.end() ? *differing : gradients;
       return Origin{Origin::Kind::inherited, step.ratio,
                     fmt::format("replicas of {} differ already", findings_[from_].name), ""};
     }

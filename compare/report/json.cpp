@@ -100,6 +100,7 @@ Json finding(const Finding& f) {
   Json diagnoses = Json::array();
   for (const Diagnosis& d : f.diagnoses) diagnoses.push_back(json_diagnosis(d));
   j["diagnoses"] = std::move(diagnoses);
+  if (!f.unjudged.empty()) j["unjudged"] = f.unjudged;
   if (f.exemption) {
     j["exemption"] = {{"kind", row_for(f.exemption->kind).key},
                       {"measured", json_number(f.exemption->measured)},

@@ -96,6 +96,7 @@ struct Finding {
   std::optional<Origin> origin;        ///< of failures only
   std::vector<Diagnosis> diagnoses;    ///< causes, most specific first
   std::vector<std::string> notes;
+  std::string unjudged;   ///< why what it was made of did not judge it; empty if it did, or was not asked to
   bool injected = false;  ///< an output with a planted fault (check --prove): passed if the gate rejected it
   std::optional<std::int64_t> count;  ///< accumulation count
   std::string count_source;

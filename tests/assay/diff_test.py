@@ -178,10 +178,10 @@ class Diff(Test):
 
     def test_cases_need_isolation_and_a_new_folder(self):
         pair = self.pair()
-        self.assertIn("expected --isolate, too", self.expect(2, "diff", *pair, "--cases", "cases").err)
+        self.assertIn("expected none with --end-to-end", self.expect(2, "diff", *pair, "--end-to-end", "--cases", "cases").err)
         (self.dir / "cases").mkdir()
         (self.dir / "cases" / "mine").write_text("kept")
-        self.assertIn("expected a new folder", self.expect(2, "diff", *pair, "--isolate", "--cases", "cases").err)
+        self.assertIn("expected a new folder", self.expect(2, "diff", *pair, "--cases", "cases").err)
         self.assertEqual((self.dir / "cases" / "mine").read_text(), "kept")
 
     def test_threads_change_nothing(self):

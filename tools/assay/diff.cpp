@@ -26,7 +26,7 @@ struct DiffVerb {
   std::vector<std::string> tolerances = {"telechat3"};
   std::vector<std::string> reruns;
   bool accept_statistics = false;
-  bool isolate = false, end_to_end = false;
+  bool isolate = true, end_to_end = false;
   std::string cases;
   int threads = 0;
   bool alone = false;  ///< not with the other processes of mpirun
@@ -105,7 +105,7 @@ void declare(DiffVerb& verb, Options& options) {
                "tensors of which only statistics were recorded pass where these agree");
   options.flag("--end-to-end", verb.end_to_end,
                "the tolerance alone decides, however much rounding was amplified on the way");
-  options.flag("--isolate", verb.isolate, "judge every tensor by what it was made of: the default");
+  options.flag("--isolate", verb.isolate, "the default: judge every tensor by what it was made of, too");
   options
       .option("--cases", verb.cases, "a new folder for calls that are wrong on their own inputs, for check")
       .holds("DIR")
@@ -129,9 +129,9 @@ int run(const DiffVerb& verb, const Options& given) {
   OutputOptions output = verb.output;
   // Open MPI gives the first process a terminal, wherever its output goes.
   if (processes.team().size > 1 && output.color == "auto") output.color = "never";
-  if (verb.end_to_end && (verb.isolate || !verb.cases.empty()))
-    throw Error("{}: nothing is judged by its own inputs with --end-to-end; expected one of both",
-                verb.isolate ? "--isolate" : "--cases");
+  const bool end_to_end = verb.end_to_end || !verb.isolate;
+  if (end_to_end && !verb.cases.empty())
+    throw Error("--cases writes calls that are wrong on their own inputs; expected none with --end-to-end");
   if (!verb.cases.empty()) expect_new_folder(verb.cases);
   DiffOptions options;
   options.only = verb.only;
@@ -139,7 +139,7 @@ int run(const DiffVerb& verb, const Options& given) {
       std::max(1, thread_count(verb.threads) / (verb.threads > 0 ? 1 : processes.on_this_machine()));
   options.exact_sums = verb.exact_sums;
   options.accept_statistics = verb.accept_statistics;
-  options.end_to_end = verb.end_to_end;
+  options.end_to_end = end_to_end;
   options.cases = verb.cases;
   options.error_maps = error_maps(verb.output);
   options.repeat = given.repeated_command("assay diff");

@@ -142,6 +142,7 @@ class Faults {
 
   // The recorded norm against that of the recorded gradients.
   void judge_norm(std::int64_t step, const WholeStep& whole, const StepScalar& scalar) {
+    if (!std::ranges::all_of(recorded_.gradients[step], &ReducedGradient::has_one_value)) return;
     const double own =
         std::abs(scalar.actual / whole.squares.norm() - 1) / whole.squares.error(whole.arithmetic);
     if (own <= 1) return;

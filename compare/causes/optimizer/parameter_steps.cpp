@@ -81,22 +81,33 @@ class Steps {
     for (const auto& [id, i] : by_id_) {
       if (id.micro_batch == -1 && id.phase != Phase::none && pairs_[i].reference->shape.empty())
         found.scalars[id.step].push_back({source(i, true).value(0), source(i, false).value(0), i});
-      if (id.phase == Phase::backward && id.slot == "grad" && id.micro_batch == -1 &&
-          id.arg.find('.') == std::string::npos) {
-        found.gradients[id.step].push_back({id.module + "." + id.arg, pairs_[i].reference->shape,
-                                            source(i, true), source(i, false), pairs_[i].actual->records});
-      }
+    }
+    for (std::size_t i = 0; i < pairs_.size(); ++i) {
+      const bool differs = findings_[i].verdict == Verdict::replicas_differ;
+      if (!is_pair_of_numbers(i) || !is_whole_gradient(pairs_[i].id())) continue;
+      const Identity& id = pairs_[i].id();
+      found.gradients[id.step].push_back({id.module + "." + id.arg, pairs_[i].reference->shape,
+                                          source(i, true), source(i, false), pairs_[i].actual->records,
+                                          !differs});
     }
     return found;
   }
 
  private:
-  // Ranks that disagree have no one value.
-  bool is_usable(std::size_t i) const {
+  static bool is_whole_gradient(const Identity& id) {
+    return id.phase == Phase::backward && id.slot == "grad" && id.micro_batch == -1 &&
+           id.arg.find('.') == std::string::npos;
+  }
+
+  bool is_pair_of_numbers(std::size_t i) const {
     const Pair& p = pairs_[i];
     return p.actual != nullptr && p.reference != nullptr && p.actual->shape == p.reference->shape &&
-           findings_[i].verdict != Verdict::replicas_differ && findings_[i].metrics.has_value() &&
-           is_float(p.actual->dtype) && is_float(p.reference->dtype);
+           findings_[i].metrics.has_value() && is_float(p.actual->dtype) && is_float(p.reference->dtype);
+  }
+
+  // Ranks that disagree have no one value.
+  bool is_usable(std::size_t i) const {
+    return is_pair_of_numbers(i) && findings_[i].verdict != Verdict::replicas_differ;
   }
 
   // Only one side keeps parameters in a narrow dtype.
@@ -129,12 +140,16 @@ class Steps {
     return at->second;
   }
 
-  // Counts that were made in a module around the parameter, of all micro-batches.
-  std::optional<TensorSource> counts(const ParameterStep& s, std::string_view name, bool is_actual) const {
+  // Counts of a step, beside the parameter; or those that were made in a module around it, of all
+  // micro-batches.
+  std::optional<TensorSource> counts(const ParameterStep& s, const std::string& name, bool is_actual) const {
     const Dump& dump = is_actual ? sides_.actual : sides_.reference;
     std::map<std::int64_t, Tensor> by_micro_batch;
     for (const LogicalTensor& t : is_actual ? sides_.actual_tensors : sides_.reference_tensors) {
       const Identity& id = t.id;
+      if (id == Identity{s.step, -1, Phase::optimizer, s.module, "state", name, 0} && t.shape == s.shape &&
+          without_bits(dump, t) == nullptr)
+        return merge(dump, t).tensor;
       if (id.step == s.step && id.phase == Phase::forward && id.slot == "output" && id.arg == name &&
           s.module.starts_with(id.module + ".") && !is_float(t.dtype) && t.shape == s.shape &&
           without_bits(dump, t) == nullptr)
@@ -155,7 +170,12 @@ class Steps {
       return find(id, s.shape);
     };
     const Operator& op = *s.ops.front();
-    const auto param = at(s.step, Phase::optimizer, "param", s.arg);
+    // What no gradient steps is a buffer to some programs.
+    const auto value = [&](std::int64_t step, Phase phase) {
+      const auto param = at(step, phase, "param", s.arg);
+      return param || op.recorded_as.empty() ? param : at(step, phase, "state", s.arg);
+    };
+    const auto param = value(s.step, Phase::optimizer);
     std::vector<std::size_t> states, states_before;
     for (const StepState& state : op.step->states) {
       const std::string arg = state_name(s.arg, state.before);
@@ -169,15 +189,16 @@ class Steps {
     }
     auto after = at(s.step, Phase::optimizer, "state", state_name(s.arg, master_name));
     if (!after) after = param;
-    auto before = at(s.step, Phase::forward, "param", s.arg);
-    if (!before) before = at(s.step - 1, Phase::optimizer, "param", s.arg);
+    auto before = value(s.step, Phase::forward);
+    if (!before) before = value(s.step - 1, Phase::optimizer);
     const auto gradient = at(s.step, Phase::backward, "grad", s.arg);
     for (const bool is_actual : {true, false}) {
       StepTensors& t = is_actual ? s.actual : s.reference;
       const auto take = [&](std::optional<std::size_t> k) {
         return k ? std::optional(source(*k, is_actual)) : std::nullopt;
       };
-      const auto g = op.recorded_as.empty() ? take(gradient) : counts(s, op.step->gradient, is_actual);
+      const auto g =
+          op.recorded_as.empty() ? take(gradient) : counts(s, std::string(op.step->gradient), is_actual);
       if (!g) return false;
       t.gradient = *g;
       for (const std::size_t k : states) t.states.push_back(source(k, is_actual));
