@@ -172,15 +172,14 @@ class Differ {
     if (std::string note = cases.note(); !note.empty()) report.notes.push_back(std::move(note));
   }
 
-  // What has the bits of the reference is made as the reference is. Where bits are asked for, what made a
-  // difference matters to its explanation only.
+  // What has the bits of the reference is made as the reference is. Whoever asks for no explanation asks
+  // again where the end-to-end rules refuse something.
   bool isolates(const Report& report) const {
-    const bool asks_for_bits = std::ranges::all_of(report.findings, &Finding::asks_for_bits);
-    const auto is_other = [](const Finding& f) {
-      return f.verdict != Verdict::ignored && !(f.metrics && f.metrics->different_bits == 0);
+    const auto has_bits = [](const Finding& f) {
+      return f.verdict == Verdict::ignored || (f.metrics && f.metrics->different_bits == 0);
     };
-    return !options_.end_to_end && (options_.explain || !asks_for_bits) &&
-           std::ranges::any_of(report.findings, is_other);
+    return !options_.end_to_end && !std::ranges::all_of(report.findings, has_bits) &&
+           (options_.explain || std::ranges::all_of(report.findings, is_fine, &Finding::verdict));
   }
 
   // Of results that fail only on their own inputs.

@@ -36,7 +36,8 @@ struct DiffOptions {
   int threads = 1;
   bool exact_sums = false;                                            ///< see measure()
   std::int64_t last_step = std::numeric_limits<std::int64_t>::max();  ///< later steps are left out
-  bool explain = true;                                                ///< find causes of failures
+  /// Find origins and causes of failures. Without it failures stand as the end-to-end rules say.
+  bool explain = true;
   std::vector<KnownSize> sizes;  ///< possible factors, besides the sizes that the dumps state
   int error_maps = 0;            ///< the first so many findings that do not pass get a Finding::error_map
   std::string repeat;            ///< the command line of Finding::repeat, without " --only 'NAME'"

@@ -7,6 +7,7 @@
 #include <map>
 #include <tuple>
 
+#include "assay/compare/causes/open_failures.h"
 #include "assay/compare/causes/optimizer/optimizer_faults.h"
 #include "assay/compare/causes/values/known_sizes.h"
 #include "assay/compare/causes/values/other_tensor.h"
@@ -294,26 +295,62 @@ class Causes {
   std::vector<KnownSize> sizes_;
 };
 
+// Nobody judged it by what it was made of.
+bool is_unjudged(const Finding& f) {
+  return f.verdict == Verdict::undecided && f.origin && f.origin->root.empty() &&
+         !(f.origin->local_ratio <= 1);
+}
+
+// A mistake that makes it is no rounding.
+bool is_proved(const Finding& f) {
+  return std::ranges::any_of(f.diagnoses,
+                             [](const Diagnosis& d) { return says(d.cause) != Says::description; });
+}
+
+void fail(Finding& f) {
+  f.verdict = Verdict::failed;
+  f.origin->kind = Origin::Kind::created;
+  f.origin->reason = "its cause is no rounding; " + f.origin->reason;
+}
+
+void inherit(Finding& f, const Finding& from) {
+  f.verdict = Verdict::inherited;
+  f.origin = Origin{Origin::Kind::inherited, f.origin ? f.origin->local_ratio : std::nan(""),
+                    fmt::format("runs after {}, which fails", from.name), from.name};
+}
+
 }  // namespace
 
 void find_causes(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides,
                  const RightValues& right) {
   Causes causes(sides);
+  OpenFailures proved;  // of those that were undecided
   std::size_t explained = 0;
-  for (std::size_t i = 0; i < pairs.size() && explained < most_explained; ++i) {
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
     Finding& f = findings[i];
+    if (f.verdict == Verdict::undecided) {
+      if (const std::size_t from = proved.before(f.id); from != OpenFailures::none)
+        inherit(f, findings[from]);
+    }
     const bool open = f.verdict == Verdict::failed || f.verdict == Verdict::replicas_differ ||
-                      f.verdict == Verdict::no_rule || f.verdict == Verdict::mistrusted;
+                      f.verdict == Verdict::no_rule || f.verdict == Verdict::mistrusted || is_unjudged(f);
     // Proven on the step's own inputs: what the values look like says no more.
     const bool is_explained = std::ranges::any_of(f.diagnoses, is_of_optimizer, &Diagnosis::cause);
-    if (!open || is_explained || !f.metrics || pairs[i].actual == nullptr || pairs[i].reference == nullptr)
+    if (!open || is_explained || !f.metrics || pairs[i].actual == nullptr || pairs[i].reference == nullptr ||
+        explained == most_explained)
       continue;
     ++explained;
-    // The verdict stands without a diagnosis.
+    // By its own inputs, else by the reference: its tolerance has room for the roundings of what was done
+    // instead. The verdict stands without a diagnosis.
     const auto own = right.find(i);
-    if (const auto trouble =
-            trouble_in([&] { causes.explain(f, pairs[i], own == right.end() ? nullptr : &own->second); }))
-      f.notes.push_back(fmt::format("no diagnosis: {}", *trouble));
+    const auto trouble = trouble_in([&] {
+      if (own != right.end()) causes.explain(f, pairs[i], &own->second);
+      if (f.diagnoses.empty()) causes.explain(f, pairs[i], nullptr);
+    });
+    if (trouble) f.notes.push_back(fmt::format("no diagnosis: {}", *trouble));
+    if (!is_unjudged(f) || !is_proved(f)) continue;
+    fail(f);
+    proved.add(i, f.id, true);
   }
 }
 

@@ -1,4 +1,4 @@
-#include "assay/compare/origin/open_failures.h"
+#include "assay/compare/causes/open_failures.h"
 
 #include <algorithm>
 
