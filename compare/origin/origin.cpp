@@ -10,11 +10,11 @@
 #include <utility>
 #include <variant>
 
+#include "assay/compare/causes/open_failures.h"
 #include "assay/compare/causes/values/known_sizes.h"
 #include "assay/compare/origin/inputs.h"
 #include "assay/compare/origin/isolation.h"
 #include "assay/compare/origin/local_errors.h"
-#include "assay/compare/causes/open_failures.h"
 #include "assay/compare/origin/propagated_error.h"
 #include "assay/compare/result/finding.h"
 #include "assay/compare/result/trouble.h"
