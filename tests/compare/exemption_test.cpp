@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "assay/compare/diff.h"
@@ -126,6 +127,50 @@ TEST(Exemption, NoneStandsBehindWhatWasNotJudged) {
   EXPECT_THAT(report.first_failure()->origin->root, HasSubstr("dense input x"));
   EXPECT_THAT(report.first_failure()->origin->reason,
               HasSubstr("dense input x (step 0, micro-batch 0, forward) was not judged"));
+}
+
+// A module that no operator makes, of inputs that differ by rounding, and what runs after it.
+struct Unknown : Chain {
+  Unknown(double rounding, const std::function<double(std::size_t)>& factor) : Chain(rounding) {
+    const Tensor x = read(records.size() - 1);
+    std::vector<double> values = x.values();
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = (10 + values[i] * values[i] / 10 + 0.3 * std::sin(values[i])) * factor(i);
+    const Tensor y = Tensor::from_values(DType::float32, x.shape(), values);
+    add({0, 0, Phase::forward, "own", "input", "x", 0}, x).op = "Mine";
+    add({0, 0, Phase::forward, "own", "output", "y", 0}, y).op = "Mine";
+    add({0, 0, Phase::forward, "after", "input", "x", 0}, y).op = "silu";
+    add({0, 0, Phase::forward, "after", "output", "y", 0}, made("silu", {{"x", y}})).op = "silu";
+  }
+};
+
+TEST(Exemption, WhatNobodyJudgedIsUndecidedUnlessItsCauseIsNoRounding) {
+  const auto one = [](std::size_t) { return 1.0; };
+  const auto noise = [](std::size_t i) { return 1 + 0.03 * std::sin(static_cast<double>(i * i)); };
+  const auto two = [](std::size_t) { return 2.0; };
+  const Unknown reference(0, one);
+  const auto compare = [&](const auto& factor) {
+    return diff(Unknown(rounding, factor), reference, by("telechat3"));
+  };
+  const auto at = [](const Report& report, const char* module) {
+    return *std::ranges::find_if(
+        report.findings, [&](const Finding& f) { return f.id.module == module && f.id.slot == "output"; });
+  };
+  EXPECT_EQ(compare(one).exit_status(), 0);
+
+  const Report open = compare(noise);
+  EXPECT_EQ(open.exit_status(), 1);
+  EXPECT_EQ(at(open, "own").verdict, Verdict::undecided) << everything(open);
+  EXPECT_THAT(at(open, "own").origin->reason, HasSubstr("'Mine' is no known operator"));
+  EXPECT_EQ(at(open, "after").verdict, Verdict::undecided);
+  EXPECT_THAT(at(open, "after").origin->root, HasSubstr("own output y"));
+  EXPECT_EQ(open.first_failure()->id.module, "own");
+
+  const Report twice = compare(two);
+  EXPECT_EQ(at(twice, "own").verdict, Verdict::failed) << everything(twice);
+  ASSERT_FALSE(at(twice, "own").diagnoses.empty());
+  EXPECT_EQ(at(twice, "own").diagnoses.front().cause, Cause::factor);
+  EXPECT_EQ(at(twice, "after").verdict, Verdict::inherited);
 }
 
 // What runs after an exempt result, and cannot be judged itself, is no rounding.
