@@ -329,9 +329,15 @@ class Origins {
                        isolation_->why_unjudged(i));
   }
 
+  // In its own pass: other micro-batches have no part in it.
   bool differs_before(std::size_t i) const {
-    return std::any_of(findings_.begin(), findings_.begin() + static_cast<std::ptrdiff_t>(i),
-                       [](const Finding& f) { return f.metrics && f.metrics->different_bits > 0; });
+    const Identity& id = findings_[i].id;
+    const auto differs = [&](const Finding& f) {
+      const bool is_apart = f.id.step == id.step && f.id.micro_batch >= 0 && id.micro_batch >= 0 &&
+                            f.id.micro_batch != id.micro_batch;
+      return !is_apart && f.metrics && f.metrics->different_bits > 0;
+    };
+    return std::any_of(findings_.begin(), findings_.begin() + static_cast<std::ptrdiff_t>(i), differs);
   }
 
   bool may_exempt(std::size_t i) const {
