@@ -324,13 +324,15 @@ void inherit(Finding& f, const Finding& from) {
 void find_causes(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides,
                  const RightValues& right) {
   Causes causes(sides);
-  OpenFailures proved;  // of those that were undecided
+  OpenFailures proved;   // of those that were undecided
+  OpenFailures choices;  // that nobody judged: other tokens may follow from them, in another order
   std::size_t explained = 0;
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     Finding& f = findings[i];
     if (f.verdict == Verdict::undecided) {
       if (const std::size_t from = proved.before(f.id); from != OpenFailures::none)
         inherit(f, findings[from]);
+      if (!is_float(f.actual_dtype)) choices.add(i, f.id, true);
     }
     const bool open = f.verdict == Verdict::failed || f.verdict == Verdict::replicas_differ ||
                       f.verdict == Verdict::no_rule || f.verdict == Verdict::mistrusted || is_unjudged(f);
@@ -348,7 +350,7 @@ void find_causes(std::vector<Finding>& findings, const std::vector<Pair>& pairs,
       if (f.diagnoses.empty()) causes.explain(f, pairs[i], nullptr);
     });
     if (trouble) f.notes.push_back(fmt::format("no diagnosis: {}", *trouble));
-    if (!is_unjudged(f) || !is_proved(f)) continue;
+    if (!is_unjudged(f) || !is_proved(f) || choices.before(f.id) != OpenFailures::none) continue;
     fail(f);
     proved.add(i, f.id, true);
   }
