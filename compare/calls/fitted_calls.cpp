@@ -1,12 +1,11 @@
 #include "assay/compare/calls/fitted_calls.h"
 
+#include "assay/compare/calls/recorded_call.h"
+
 namespace assay {
 
-// The number of a layer or an expert does not matter.
 FittedCalls::Key FittedCalls::key_of(const Operator& op, std::string_view module) {
-  std::string pattern(module);
-  std::erase_if(pattern, [](char c) { return c >= '0' && c <= '9'; });
-  return {&op, std::move(pattern)};
+  return {&op, without_numbers(module)};
 }
 
 const CallVariant* FittedCalls::known(const Operator& op, std::string_view module) const {

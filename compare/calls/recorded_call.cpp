@@ -25,10 +25,22 @@ bool RecordedCall::is_complete() const {
          std::ranges::all_of(op->args, starts_by_itself);
 }
 
+std::string without_numbers(std::string_view module) {
+  std::string pattern(module);
+  std::erase_if(pattern, [](char c) { return c >= '0' && c <= '9'; });
+  return pattern;
+}
+
+const Arg* RecordedCall::lacking(Role role) const {
+  const auto found = std::ranges::find_if(op->args, [&](const Arg& a) {
+    return a.role == role && !a.optional && std::ranges::find(inputs, a.name, &Input::name) == inputs.end();
+  });
+  return found == op->args.end() ? nullptr : &*found;
+}
+
 std::string RecordedCall::missing() const {
-  for (const Arg& a : op->args) {
-    if (a.optional || (a.role != Role::input && a.role != Role::param && a.role != Role::index)) continue;
-    if (std::ranges::find(inputs, a.name, &Input::name) == inputs.end()) return std::string(a.name);
+  for (const Role role : {Role::input, Role::param, Role::index}) {
+    if (const Arg* arg = lacking(role)) return std::string(arg->name);
   }
   return is_complete() ? "" : "the gradient of the result";
 }
@@ -61,10 +73,7 @@ std::vector<Identity> RecordedCalls::runs_of(std::int64_t step, const std::strin
 }
 
 std::string RecordedCalls::kind_of(const LogicalTensor& t) {
-  if (!t.op.empty()) return t.op;
-  std::string pattern = t.id.module;
-  std::erase_if(pattern, [](char c) { return c >= '0' && c <= '9'; });
-  return pattern;
+  return t.op.empty() ? without_numbers(t.id.module) : t.op;
 }
 
 void RecordedCalls::take_operator(const std::string& kind, const Operator* op) {

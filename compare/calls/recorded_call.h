@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -11,6 +12,9 @@
 #include "assay/operators/engine/operator.h"
 
 namespace assay {
+
+/// The module in all layers and of all experts: without its numbers.
+std::string without_numbers(std::string_view module);
 
 /// The call that made a recorded result: the operator and its recorded inputs, under the operator's names.
 struct RecordedCall {
@@ -24,7 +28,9 @@ struct RecordedCall {
   /// Whether no required input is known to be missing. A backward call requires the gradient that it starts
   /// from.
   bool is_complete() const;
-  /// The first required input that was not recorded: "weight"; empty if none is missing.
+  /// The first required argument of that role that was not recorded; nullptr if none is missing.
+  const Arg* lacking(Role) const;
+  /// The name of the first required input that was not recorded: "weight"; empty if none is missing.
   std::string missing() const;
 };
 

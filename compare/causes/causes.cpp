@@ -301,10 +301,16 @@ bool is_unjudged(const Finding& f) {
          !(f.origin->local_ratio <= 1);
 }
 
+// After another choice rows stand for other tokens.
+bool moves_rows(Cause cause) {
+  return cause == Cause::permuted || cause == Cause::repeated || cause == Cause::shifted;
+}
+
 // A mistake that makes it is no rounding.
-bool is_proved(const Finding& f) {
-  return std::ranges::any_of(f.diagnoses,
-                             [](const Diagnosis& d) { return says(d.cause) != Says::description; });
+bool is_proved(const Finding& f, bool may_move_rows) {
+  return std::ranges::any_of(f.diagnoses, [&](const Diagnosis& d) {
+    return says(d.cause) != Says::description && !(may_move_rows && moves_rows(d.cause));
+  });
 }
 
 void fail(Finding& f) {
@@ -325,7 +331,7 @@ void find_causes(std::vector<Finding>& findings, const std::vector<Pair>& pairs,
                  const RightValues& right) {
   Causes causes(sides);
   OpenFailures proved;   // of those that were undecided
-  OpenFailures choices;  // that nobody judged: other tokens may follow from them, in another order
+  OpenFailures choices;  // other ones, that nobody judged
   std::size_t explained = 0;
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     Finding& f = findings[i];
@@ -350,7 +356,7 @@ void find_causes(std::vector<Finding>& findings, const std::vector<Pair>& pairs,
       if (f.diagnoses.empty()) causes.explain(f, pairs[i], nullptr);
     });
     if (trouble) f.notes.push_back(fmt::format("no diagnosis: {}", *trouble));
-    if (!is_unjudged(f) || !is_proved(f) || choices.before(f.id) != OpenFailures::none) continue;
+    if (!is_unjudged(f) || !is_proved(f, choices.before(f.id) != OpenFailures::none)) continue;
     fail(f);
     proved.add(i, f.id, true);
   }

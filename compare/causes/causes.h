@@ -16,9 +16,9 @@ using RightValues = std::map<std::size_t, RightValue>;
 /// tensors: another attribute or a narrower input of the operator, a tensor of another step or micro-batch,
 /// an added multiple of another tensor (bias, weight decay, an old gradient). Fills Finding::diagnoses.
 /// @param pairs  the pairs of the first findings, in order
-/// @param right  what a tensor should be by what the actual side made it of, where that is known: it says
-/// more
-///               than the reference, which has other roundings before it
+/// @param right  what a tensor should be by what the actual side made it of, where that is known: the
+///               reference has other roundings before it
+/// What is undecided and was not judged fails if a mistake makes it, and what runs after it follows from it.
 void find_causes(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides&,
                  const RightValues& right);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 
 namespace assay {
 namespace {
@@ -9,13 +10,6 @@ namespace {
 bool is_given(const RecordedCall& call, const Arg& arg) {
   return std::ranges::find(call.inputs, arg.name, &RecordedCall::Input::name) != call.inputs.end();
 }
-const Arg* lacking(const RecordedCall& call, Role role) {
-  const auto found = std::ranges::find_if(call.op->args, [&](const Arg& arg) {
-    return arg.role == role && !arg.optional && !is_given(call, arg);
-  });
-  return found == call.op->args.end() ? nullptr : &*found;
-}
-
 }  // namespace
 
 // With all inputs, or with those that can be borrowed from values before it.
@@ -33,8 +27,9 @@ bool BorrowedInputs::is_of_operator(const LogicalTensor& t, Relations& found) co
     lacks = lacks || !arg.optional;
     absent.push_back(&arg);
   }
-  if (const Arg* arg = lacking(call, Role::param)) return borrows_parameter(call, *arg, t, found);
-  if (const Arg* arg = lacking(call, Role::index)) return borrows_index(call, *arg, t, found);
+  if (const Arg* arg = call.lacking(Role::param)) return borrows_parameter(call, *arg, t, found);
+  if (const Arg* arg = call.lacking(Role::index))
+    return borrows(call, *arg, calls_.indices_around(t), t, found);
   if (absent.empty() || (!lacks && has_input)) return true;
   // Two calls that were recorded as one, as rope of q and of k: each input has the name of its result.
   const auto results = std::ranges::count_if(calls_.around(t), [&](const LogicalTensor* other) {
@@ -64,35 +59,29 @@ bool BorrowedInputs::is_of_operator(const LogicalTensor& t, Relations& found) co
 bool BorrowedInputs::borrows_parameter(const RecordedCall& call, const Arg& arg, const LogicalTensor& t,
                                        Relations& found) const {
   const auto parameters = parameters_.find(t.id.step);
-  if (parameters == parameters_.end()) return false;
-  for (const LogicalTensor* param : parameters->second) {
-    if (t.shape.empty() || std::ranges::find(param->shape, t.shape.back()) == param->shape.end()) continue;
-    RecordedCall whole = call;
-    whole.inputs.push_back({std::string(arg.name), param});
-    if (!makes_(whole, t)) continue;
-    Name input = name_of(t.id);
-    input.slot = "input";
-    input.arg = arg.name;
-    found.borrowed.push_back({input, name_of(param->id)});
-    return true;
-  }
-  return false;
+  if (parameters == parameters_.end() || t.shape.empty()) return false;
+  std::vector<const LogicalTensor*> fitting;
+  std::ranges::copy_if(parameters->second, std::back_inserter(fitting), [&](const LogicalTensor* param) {
+    return std::ranges::find(param->shape, t.shape.back()) != param->shape.end();
+  });
+  return borrows(call, arg, fitting, t, found);
 }
 
-// One that another call made: which rows were sorted to where.
-bool BorrowedInputs::borrows_index(const RecordedCall& call, const Arg& arg, const LogicalTensor& t,
-                                   Relations& found) const {
-  for (const LogicalTensor* index : calls_.indices_around(t)) {
+// The first that makes the result.
+bool BorrowedInputs::borrows(const RecordedCall& call, const Arg& arg,
+                             const std::vector<const LogicalTensor*>& among, const LogicalTensor& t,
+                             Relations& found) const {
+  const auto source = std::ranges::find_if(among, [&](const LogicalTensor* candidate) {
     RecordedCall whole = call;
-    whole.inputs.push_back({std::string(arg.name), index});
-    if (!makes_(whole, t)) continue;
-    Name input = name_of(t.id);
-    input.slot = "input";
-    input.arg = arg.name;
-    found.borrowed.push_back({input, name_of(index->id)});
-    return true;
-  }
-  return false;
+    whole.inputs.push_back({std::string(arg.name), candidate});
+    return makes_(whole, t);
+  });
+  if (source == among.end()) return false;
+  Name input = name_of(t.id);
+  input.slot = "input";
+  input.arg = arg.name;
+  found.borrowed.push_back({input, name_of((*source)->id)});
+  return true;
 }
 
 // Values that are called as the arguments are, in the nearest module, the fewest arguments first; for a

@@ -24,7 +24,8 @@ class BorrowedInputs {
  private:
   using Given = std::vector<std::pair<const Arg*, std::size_t>>;
   bool borrows_parameter(const RecordedCall&, const Arg&, const LogicalTensor&, Relations& found) const;
-  bool borrows_index(const RecordedCall&, const Arg&, const LogicalTensor&, Relations& found) const;
+  bool borrows(const RecordedCall&, const Arg&, const std::vector<const LogicalTensor*>& among,
+               const LogicalTensor&, Relations& found) const;
   std::vector<Given> borrowable(const std::vector<const Arg*>& absent, const LogicalTensor&) const;
 
   const RecordedCalls& calls_;

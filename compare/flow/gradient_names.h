@@ -11,6 +11,11 @@ inline bool is_gradient(const Identity& id) {
   return id.slot == "grad_output" || id.slot == "grad_input";
 }
 
+/// Of a parameter, as the optimizer takes it: summed over micro-batches and ranks.
+inline bool is_whole_gradient(const Identity& id) {
+  return id.slot == "grad" && id.micro_batch < 0 && id.arg.find('.') == std::string::npos;
+}
+
 /// What the gradient is of: a result, or an input of a module.
 inline Name value_of(const Identity& gradient) {
   Name value = name_of(gradient);

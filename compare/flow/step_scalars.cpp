@@ -6,16 +6,13 @@
 #include <cmath>
 #include <set>
 
+#include "assay/compare/flow/gradient_names.h"
 #include "assay/golden/evidence.h"
 
 namespace assay {
 namespace {
 
 constexpr double u = 0x1p-24;  // such numbers are computed in float32
-
-bool is_whole_gradient(const LogicalTensor& t) {
-  return t.id.slot == "grad" && t.id.micro_batch < 0 && t.id.arg.find('.') == std::string::npos;
-}
 
 double scalar(const SideValues& side, const Identity& id) {
   const LogicalTensor* t = side.find(id);
@@ -42,7 +39,7 @@ std::optional<DerivedValue> StepScalars::norm(const SideValues& side, std::int64
                                               std::vector<Identity>* gradients) {
   double squares = 0, terms = 0;
   for (const LogicalTensor& t : side.tensors()) {
-    if (t.id.step != step || !is_whole_gradient(t) || side.find(t.id) != &t) continue;
+    if (t.id.step != step || !is_whole_gradient(t.id) || side.find(t.id) != &t) continue;
     for (const double v : side.read(t)->values) squares += v * v;
     terms += static_cast<double>(element_count(t.shape));
     if (gradients != nullptr) gradients->push_back(t.id);

@@ -72,7 +72,11 @@ class Origins {
 
   void find() {
     if (isolation_) isolation_->judge_all();
-    for (std::size_t i = 0; i < pairs_.size(); ++i) find(i);
+    for (std::size_t i = 0; i < pairs_.size(); ++i) {
+      find(i);
+      const Finding& f = findings_[i];
+      if (f.metrics && f.metrics->different_bits > 0) different_.add(i, f.id, is_result(f.id));
+    }
   }
 
   RightValues take_right_values() { return isolation_ ? isolation_->take_right_values() : RightValues(); }
@@ -205,7 +209,8 @@ class Origins {
       return Origin{Origin::Kind::unknown, nan_, "a parameter as it was before the run; nothing made it", ""};
     from_ = wrong_.before(findings_[i].id);
     if (from_ == none) from_ = open_.before(findings_[i].id);
-    if (judges_flow() && (from_ == none ? differs_before(i) : is_without_blame(findings_[from_])))
+    if (judges_flow() &&
+        (from_ == none ? different_.before(findings_[i].id) != none : is_without_blame(findings_[from_])))
       return unjudged(i, from_ == none ? "tensors before it differ, too"
                                        : fmt::format("{}, before it, is outside of its rule already",
                                                      findings_[from_].name));
@@ -329,17 +334,6 @@ class Origins {
                        isolation_->why_unjudged(i));
   }
 
-  // In its own pass: other micro-batches have no part in it.
-  bool differs_before(std::size_t i) const {
-    const Identity& id = findings_[i].id;
-    const auto differs = [&](const Finding& f) {
-      const bool is_apart = f.id.step == id.step && f.id.micro_batch >= 0 && id.micro_batch >= 0 &&
-                            f.id.micro_batch != id.micro_batch;
-      return !is_apart && f.metrics && f.metrics->different_bits > 0;
-    };
-    return std::any_of(findings_.begin(), findings_.begin() + static_cast<std::ptrdiff_t>(i), differs);
-  }
-
   bool may_exempt(std::size_t i) const {
     return options_.may_exempt && isolation_ && !isolation_->unsettled(i) && !findings_[i].asks_for_bits;
   }
@@ -370,6 +364,7 @@ class Origins {
   Inputs inputs_;
   std::vector<bool> replicas_differ_;          // ranks disagree
   OpenFailures open_, wrong_, open_replicas_;  // so far: outside of a rule, to blame for it, of replicas
+  OpenFailures different_;                     // in any bit
   std::size_t from_ = none;                    // the failure that the present one follows from
 };
 

@@ -13,7 +13,7 @@ namespace assay {
 struct OriginOptions {
   /// Judges every result of an operator on its own inputs, whatever the end-to-end tolerance says. A result
   /// outside the bound of its own inputs, or off as a whole by more than roundings can be, has failed and was
-  /// created here. Report::notes gets the number of judged results.
+  /// created here. Report::coverage gets the number of judged results.
   bool isolate = false;
   /// Exempts isolated results that are right by their own inputs where everything before them is, too. False
   /// for a part of the tensors, which does not show that.
@@ -29,7 +29,9 @@ struct OriginOptions {
 /// A failure that cannot be judged so was created here if all its inputs passed; it was inherited if one of
 /// them, or something earlier in the same pass, failed. Replicas that differ are inherited only from replicas
 /// that differ.
-/// Fills Finding::origin and Finding::exemption; inherited failures get Verdict::inherited.
+/// Fills Finding::origin and Finding::exemption; inherited failures get Verdict::inherited, and what is right
+/// by its own inputs while one before it was not judged gets Verdict::undecided.
+/// Returns what tensors should be that do not follow from what they were made of.
 /// @param pairs  the pairs of the first findings, in order
 /// @param steps  the judged results of optimizers, which are not judged again
 RightValues find_origins(Report&, const std::vector<Pair>& pairs, const Sides&, const StepOrigins& steps,

@@ -11,6 +11,8 @@
 #include "assay/dumps/layout/merge.h"
 #include "assay/operators/engine/golden.h"
 
+#include "assay/compare/flow/gradient_names.h"
+
 namespace assay {
 namespace {
 
@@ -94,11 +96,6 @@ class Steps {
   }
 
  private:
-  static bool is_whole_gradient(const Identity& id) {
-    return id.phase == Phase::backward && id.slot == "grad" && id.micro_batch == -1 &&
-           id.arg.find('.') == std::string::npos;
-  }
-
   bool is_pair_of_numbers(std::size_t i) const {
     const Pair& p = pairs_[i];
     return p.actual != nullptr && p.reference != nullptr && p.actual->shape == p.reference->shape &&
