@@ -87,11 +87,12 @@ TEST(Diagnosis, RowsWithFactorsOfTheirOwn) {
   for (const DType d : training_dtypes) {
     Random random(3);
     const Values r = random.normals(64 * 96);
-    Values a = r, b = r, c = r;
+    Values a = r, b = r, c = r, e = r;
     for (std::size_t i = 0; i < r.size(); ++i) {
       a[i] *= 1.5 + static_cast<double>(i / 96) / 64;  // each row
       b[i] *= 0.5 + static_cast<double>(i % 96) / 16;  // each column
       c[i] *= i / 96 == 7 ? 2 : 1;
+      e[i] *= i < 32 * 96 ? 1.25 : 1.5;  // each rank by the norm of its own piece
     }
     expect_first(FaultyPair(d, {64, 96}, r, a).noise(noise_of(d)),
                  "row_factors: every row is a multiple of the reference's: all 64 by");
@@ -101,6 +102,9 @@ TEST(Diagnosis, RowsWithFactorsOfTheirOwn) {
         FaultyPair(d, {64, 96}, r, c).noise(noise_of(d)),
         "row_factors: every row is a multiple of the reference's: [7] times 2 = tp, the others are right");
     expect_first(FaultyPair(d, {8, 8, 96}, r, c).noise(noise_of(d)), "row_factors: every row is a multiple");
+    expect_first(
+        FaultyPair(d, {64, 96}, r, e).noise(noise_of(d)),
+        "row_factors: every rank's piece of dim 0 (2 = tp) is a multiple of the reference's: [0] times");
   }
 }
 

@@ -131,11 +131,17 @@ TEST(Exemption, NoneStandsBehindWhatWasNotJudged) {
 
 // A module that no operator makes, of inputs that differ by rounding, and what runs after it.
 struct Unknown : Chain {
-  Unknown(double rounding, const std::function<double(std::size_t)>& factor) : Chain(rounding) {
+  using Change = std::function<void(std::vector<double>&)>;
+  /// @param chosen  of a choice before it that nobody can judge, if not empty
+  Unknown(double rounding, const Change& change, const std::vector<std::int64_t>& chosen = {})
+      : Chain(rounding) {
     const Tensor x = read(records.size() - 1);
+    if (!chosen.empty())
+      add({0, 0, Phase::forward, "choose", "output", "index", 0}, Tensor::from_indices({2}, chosen)).op =
+          "Mine";
     std::vector<double> values = x.values();
-    for (std::size_t i = 0; i < values.size(); ++i)
-      values[i] = (10 + values[i] * values[i] / 10 + 0.3 * std::sin(values[i])) * factor(i);
+    for (double& v : values) v = 10 + v * v / 10 + 0.3 * std::sin(v);
+    change(values);
     const Tensor y = Tensor::from_values(DType::float32, x.shape(), values);
     add({0, 0, Phase::forward, "own", "input", "x", 0}, x).op = "Mine";
     add({0, 0, Phase::forward, "own", "output", "y", 0}, y).op = "Mine";
@@ -144,33 +150,55 @@ struct Unknown : Chain {
   }
 };
 
-TEST(Exemption, WhatNobodyJudgedIsUndecidedUnlessItsCauseIsNoRounding) {
-  const auto one = [](std::size_t) { return 1.0; };
-  const auto noise = [](std::size_t i) { return 1 + 0.03 * std::sin(static_cast<double>(i * i)); };
-  const auto two = [](std::size_t) { return 2.0; };
-  const Unknown reference(0, one);
-  const auto compare = [&](const auto& factor) {
-    return diff(Unknown(rounding, factor), reference, by("telechat3"));
-  };
-  const auto at = [](const Report& report, const char* module) {
-    return *std::ranges::find_if(
-        report.findings, [&](const Finding& f) { return f.id.module == module && f.id.slot == "output"; });
-  };
-  EXPECT_EQ(compare(one).exit_status(), 0);
+void nothing(std::vector<double>&) {}
+void add_noise(std::vector<double>& v) {
+  for (std::size_t i = 0; i < v.size(); ++i) v[i] *= 1 + 0.03 * std::sin(static_cast<double>(i * i));
+}
+void double_all(std::vector<double>& v) {
+  for (double& x : v) x *= 2;
+}
+void swap_rows(std::vector<double>& v) {
+  std::swap_ranges(v.begin(), v.begin() + 64, v.begin() + 64);
+}
 
-  const Report open = compare(noise);
+Finding result_of(const char* module, const Report& report) {
+  return *std::ranges::find_if(
+      report.findings, [&](const Finding& f) { return f.id.module == module && f.id.slot == "output"; });
+}
+
+TEST(Exemption, WhatNobodyJudgedIsUndecidedUnlessItsCauseIsNoRounding) {
+  const auto compare = [&](const Unknown::Change& change) {
+    return diff(Unknown(rounding, change), Unknown(0, nothing), by("telechat3"));
+  };
+  EXPECT_EQ(compare(nothing).exit_status(), 0);
+
+  const Report open = compare(add_noise);
   EXPECT_EQ(open.exit_status(), 1);
-  EXPECT_EQ(at(open, "own").verdict, Verdict::undecided) << everything(open);
-  EXPECT_THAT(at(open, "own").origin->reason, HasSubstr("'Mine' is no known operator"));
-  EXPECT_EQ(at(open, "after").verdict, Verdict::undecided);
-  EXPECT_THAT(at(open, "after").origin->root, HasSubstr("own output y"));
+  EXPECT_EQ(result_of("own", open).verdict, Verdict::undecided) << everything(open);
+  EXPECT_THAT(result_of("own", open).origin->reason, HasSubstr("'Mine' is no known operator"));
+  EXPECT_EQ(result_of("after", open).verdict, Verdict::undecided);
+  EXPECT_THAT(result_of("after", open).origin->root, HasSubstr("own output y"));
   EXPECT_EQ(open.first_failure()->id.module, "own");
 
-  const Report twice = compare(two);
-  EXPECT_EQ(at(twice, "own").verdict, Verdict::failed) << everything(twice);
-  ASSERT_FALSE(at(twice, "own").diagnoses.empty());
-  EXPECT_EQ(at(twice, "own").diagnoses.front().cause, Cause::factor);
-  EXPECT_EQ(at(twice, "after").verdict, Verdict::inherited);
+  const Report twice = compare(double_all);
+  EXPECT_EQ(result_of("own", twice).verdict, Verdict::failed) << everything(twice);
+  ASSERT_FALSE(result_of("own", twice).diagnoses.empty());
+  EXPECT_EQ(result_of("own", twice).diagnoses.front().cause, Cause::factor);
+  EXPECT_EQ(result_of("after", twice).verdict, Verdict::inherited);
+}
+
+// An expert may take its tokens in another order; but no choice doubles them.
+TEST(Exemption, AfterAnUnjudgedChoiceMovedRowsProveNothing) {
+  const auto own = [&](const Unknown::Change& change, const std::vector<std::int64_t>& chosen) {
+    return result_of("own",
+                     diff(Unknown(rounding, change, chosen), Unknown(0, nothing, {0, 1}), by("telechat3")));
+  };
+  EXPECT_EQ(own(swap_rows, {0, 1}).verdict, Verdict::failed);
+  const Finding swapped = own(swap_rows, {1, 0});
+  EXPECT_EQ(swapped.verdict, Verdict::undecided);
+  ASSERT_FALSE(swapped.diagnoses.empty());
+  EXPECT_EQ(swapped.diagnoses.front().cause, Cause::permuted);
+  EXPECT_EQ(own(double_all, {1, 0}).verdict, Verdict::failed);
 }
 
 // What runs after an exempt result, and cannot be judged itself, is no rounding.

@@ -264,6 +264,83 @@ TEST(Flow, AnInputThatWasNotRecordedIsBorrowed) {
             (std::vector<std::string>{"mlp.fc1 grad_output up", "mlp.fc1 grad_output up"}));
 }
 
+// Which rows were sorted to where was recorded by who sorted them; and the rows of a token may be counted
+// along the sequence or along the batch first.
+TEST(Flow, SortedRowsAndDimensionsInAnotherOrderAreKnown) {
+  const auto record = [](const std::string& wrong) {
+    return [=](MemoryDump& d, bool is_actual) {
+      for (const std::int64_t mb : {0, 1}) {
+        const auto seed = static_cast<std::uint64_t>(mb);
+        const Tensor x = normal_tensor(DType::float32, {16}, 61 + seed);
+        std::vector<std::int64_t> order;
+        for (std::int64_t i = 0; i < 16; ++i) order.push_back((5 * i + mb) % 16);
+        const Tensor index = Tensor::from_indices({16}, order);
+        const auto sorted =
+            compute_golden(find_operator("index_select"),
+                           std::vector<NamedTensor>{{"x", x}, {"index", index}}, {}, Level::fp64);
+        Tensor y = single(output_named(sorted, "y"));
+        if (wrong == "rows" && is_actual) y = with_one_wrong(y);
+        d.add({0, mb, Phase::forward, "moe", "output", "sorted", 0}, index);
+        d.add({0, mb, Phase::forward, "moe.probs", "input", "x", 0}, x).op = "index_select";
+        d.add({0, mb, Phase::forward, "moe.probs", "output", "y", 0}, y).op = "index_select";
+
+        // [b, h, s, d] of one, [s b, h d] of the other
+        constexpr std::int64_t b = 2, h = 3, s = 4, dims = 5;
+        const Tensor heads = normal_tensor(DType::float32, {b, h, s, dims}, 71 + seed);
+        Values rows(static_cast<std::size_t>(heads.size()));
+        for (std::int64_t i = 0; i < heads.size(); ++i) {
+          const std::int64_t at_d = i % dims, at_s = i / dims % s, at_h = i / dims / s % h,
+                             at_b = i / dims / s / h;
+          rows[static_cast<std::size_t>(((at_s * b + at_b) * h + at_h) * dims + at_d)] = heads.value(i);
+        }
+        Tensor flat = Tensor::from_values(DType::float32, {s * b, h * dims}, rows);
+        if (wrong == "heads" && is_actual) flat = with_one_wrong(flat);
+        d.add({0, mb, Phase::forward, "attn", "output", "out", 0}, heads);
+        d.add({0, mb, Phase::forward, "attn.o", "input", "x", 0}, flat);
+      }
+    };
+  };
+  EXPECT_EQ(created(isolated(record("rows"))),
+            (std::vector<std::string>{"moe.probs output y", "moe.probs output y"}));
+  EXPECT_EQ(created(isolated(record("heads"))),
+            (std::vector<std::string>{"attn.o input x", "attn.o input x"}));
+}
+
+// The head of a further prediction is given the weight of the first one: its gradient is that of both.
+TEST(Flow, AParameterThatAnotherModuleUsesHasBothGradients) {
+  const auto record = [](bool is_wrong) {
+    return [=](MemoryDump& d, bool is_actual) {
+      const Tensor w = normal_tensor(DType::float32, {6, 8}, 81);
+      d.add({0, -1, Phase::forward, "head", "param", "weight", 0}, w);
+      Values sum(static_cast<std::size_t>(w.size()));
+      for (const char* module : {"head", "further"}) {
+        const std::uint64_t seed = module[0] == 'h' ? 91 : 95;
+        const Tensor x = normal_tensor(DType::float32, {16, 8}, seed),
+                     g = normal_tensor(DType::float32, {16, 6}, seed + 1);
+        const auto made =
+            compute_golden(find_operator("linear"),
+                           std::vector<NamedTensor>{{"x", x}, {"w", w}, {"grad_y", g}}, {}, Level::fp64);
+        const auto put = [&](Phase phase, const char* slot, const char* arg, const Tensor& t) {
+          d.add({0, 0, phase, module, slot, arg, 0}, t).op = "linear";
+        };
+        put(Phase::forward, "input", "x", x);
+        if (seed == 95) put(Phase::forward, "input", "w", w);
+        put(Phase::forward, "output", "y", single(output_named(made, "y")));
+        put(Phase::backward, "grad_output", "y", g);
+        // The faulty side forgets the second use.
+        for (std::size_t i = 0; i < sum.size() && (seed == 91 || !is_wrong || !is_actual); ++i)
+          sum[i] += output_named(made, "grad_w").value(static_cast<std::int64_t>(i));
+      }
+      Tensor total = Tensor::from_values(DType::float32, w.shape(), sum);
+      // Within the tolerance, and not the same bits: what is equal is not judged.
+      if (is_actual && !is_wrong) total = plus(total, 0x1p-24, total);
+      d.add({0, -1, Phase::backward, "head", "grad", "weight.unreduced", 0}, total).op = "linear";
+    };
+  };
+  EXPECT_EQ(created(isolated(record(true))), std::vector<std::string>{"head grad weight.unreduced"});
+  EXPECT_EQ(isolated(record(false)).exit_status(), 0);
+}
+
 // The gradient of logits is what the router gives back and that of a balance loss that nobody recorded.
 TEST(Flow, ALossThatNobodyRecordedIsSolved) {
   const auto record = [](double coefficient_of_actual) {
