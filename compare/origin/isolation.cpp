@@ -65,7 +65,8 @@ void Isolation::judge(std::size_t i) {
       results_[i] = std::move(*judgement);
     }
   }
-  const bool is_source = !is_judged && pair.reference != nullptr && made_of(i).empty() &&
+  // A result is none, though nobody knows what it was made of.
+  const bool is_source = !is_judged && !is_result(f.id) && pair.reference != nullptr && made_of(i).empty() &&
                          (has_bits || (f.metrics && flow_.is_same(*pair.reference, *pair.actual)));
   if (is_judged)
     ++judged_;

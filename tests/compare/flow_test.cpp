@@ -303,7 +303,7 @@ TEST(Flow, SortedRowsAndDimensionsInAnotherOrderAreKnown) {
   for (const auto& [wrong, name] : {std::pair("rows", "moe.probs output y"), {"heads", "attn.o input x"}}) {
     const Report report = isolated(record(wrong));
     EXPECT_EQ(created(report), (std::vector<std::string>{name, name}));
-    EXPECT_EQ(report.coverage->unjudged, 0);
+    EXPECT_EQ(report.coverage->unjudged, 2) << "attn output out: no operator made it";
   }
 }
 
