@@ -202,6 +202,7 @@ std::string Isolation::why_unjudged(std::size_t i) const {
     return "it follows from no recorded values in a way that is known; record what made it";
   for (const auto& [calls, tensor] :
        {std::pair(&local_.reference_calls(), pair.reference), {&local_.actual_calls(), pair.actual}}) {
+    if (!calls->runs(tensor->id.step, tensor->id.module)) return "no call of its module was recorded";
     const Operator* op = calls->operator_of(*tensor);
     if (op == nullptr && tensor->op.empty())
       return "its operator was not recorded; an [[operator]] rule names it";

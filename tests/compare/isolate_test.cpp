@@ -104,8 +104,9 @@ TEST(Isolate, AFactorSmallerThanOneRoundingIsFoundWhereItIsMade) {
     ASSERT_TRUE(report.coverage);
     EXPECT_THAT(
         sentence(*report.coverage),
-        testing::StartsWith("4 of 8 tensors are judged by what they were made of, 3 are sources, 1 are not "
-                            "judged; first c grad weight.unreduced"));
+        testing::StartsWith(
+            "4 of 8 tensors are judged by what they were made of, 3 are sources, 1 are not "
+            "judged; first c grad weight.unreduced (step 0, backward): no call of its module was recorded"));
   }
 }
 
