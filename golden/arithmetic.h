@@ -131,6 +131,12 @@ T without_cancellation(F better, G usual) {
   return value;
 }
 
+/// A sum that kernels may have at once or in parts that are stored: in Bound with the larger error.
+template <class T, class F, class G>
+T at_once_or(F at_once, G in_parts) {
+  return without_cancellation<T>(at_once, in_parts);
+}
+
 /// f(x) of an f from double to double that rises or falls in steps, the steps at numbers of less than 53
 /// bits, and is itself exact (a rounding to a coarser format): in Bound with its change over all that a
 /// device may hold for x.

@@ -190,7 +190,7 @@ struct Attention {
     // Scores of the visible keys; those whose bias is -inf are masked.
     Row<T> row(std::int64_t head, std::int64_t l) const {
       Row<T> row;
-      std::vector<T> scores;
+      std::vector<T> scores, kept;
       const T *query = q + (head * L + l) * D, *keys = k + key_head(head) * S * D;
       const std::vector<std::int64_t> seen = visible(head, l);
       row.keys.reserve(seen.size());
@@ -198,21 +198,33 @@ struct Attention {
       for (const std::int64_t s : seen) {
         if (bias && isinf(bias.data()[of_bias(head, l, s)]) && bias.data()[of_bias(head, l, s)] < T(0))
           continue;
-        T score = sum<T>(D, [&](auto c) { return query[c] * scale * keys[s * D + c]; });
+        const T product = sum<T>(D, [&](auto c) { return query[c] * scale * keys[s * D + c]; });
         if (capped) {
-          const T t = tanh(score / cap), e = exp(-abs(score / cap) * T(2));
+          const T t = tanh(product / cap), e = exp(-abs(product / cap) * T(2));
           row.slope.push_back(without_cancellation<T>([&] { return T(4) * e / ((T(1) + e) * (T(1) + e)); },
                                                       [&] { return T(1) - t * t; }));
-          score = cap * t;
         }
-        if (bias) score += bias.data()[of_bias(head, l, s)];
+        const auto score = [&](auto store) {
+          T score = store(store(product));
+          if (capped) score = store(cap * store(tanh(store(score / cap))));
+          return bias ? store(score + bias.data()[of_bias(head, l, s)]) : score;
+        };
         row.keys.push_back(s);
-        scores.push_back(score);
+        scores.push_back(score([](const T& x) { return x; }));
+        if (stores()) kept.push_back(score([](const T& x) { return stored(x); }));
       }
       if (sink) scores.push_back(sink.data()[head % H]);
       normalise(row, scores);
+      if (!stores()) return row;
+      // What is not fused stores the product, stores it again with its scale, and makes no lse.
+      if (sink) kept.push_back(sink.data()[head % H]);
+      const T lse = row.lse;
+      row.p.clear();
+      normalise(row, kept);
+      row.lse = lse;
       return row;
     }
+    static bool stores() { return std::is_same_v<T, Bound> && ErrorScope::current().stored_roundoff > 0; }
 
     // The largest stands apart: log1p keeps an lse near 0. Kernels have log, and probabilities from lse.
     void normalise(Row<T>& row, const std::vector<T>& scores) const {
@@ -285,7 +297,7 @@ struct Attention {
   template <class T>
   struct Pair {
     std::int64_t row;  // of q: head L + l
-    T p, ds;           // ds: gradient of scale q k^T
+    T p, ds;           // ds: gradient of q k^T
   };
 
   // dp = g v^T, ds = p (dp - sum p dp + grad_lse), grad_q = scale ds k, grad_k = scale ds^T q, grad_v = p^T g
@@ -309,7 +321,8 @@ struct Attention {
         dp.reserve(row.keys.size());
         ds.reserve(row.keys.size());
         for (const std::int64_t s : row.keys) {
-          dp.push_back(sum<T>(V, [&](auto c) { return g[r * V + c] * in.v[(g_head * S + s) * V + c]; }));
+          dp.push_back(
+              stored(sum<T>(V, [&](auto c) { return g[r * V + c] * in.v[(g_head * S + s) * V + c]; })));
         }
         const T inner = without_cancellation<T>(
             [&] {
@@ -323,36 +336,49 @@ struct Attention {
           T slope = row.p[i] * (dp[i] + shared);
           if (grad_bias) of_bias[static_cast<std::size_t>(in.of_bias(head, l, row.keys[i]))].push_back(slope);
           if (in.capped) slope *= row.slope[i];
-          ds.push_back(stored(slope));
+          ds.push_back(stored(stored(slope) * in.scale));
           pairs[static_cast<std::size_t>(g_head * S + row.keys[i])].push_back({r, stored(row.p[i]), ds[i]});
         }
         if (grad_sink) of_sink[static_cast<std::size_t>(head % in.H)].push_back(row.sink * shared);
         for (std::int64_t c = 0; c < D; ++c) {
           grad_q[r * D + c] = sum<T>(row.size(), [&](auto i) {
             const auto at = static_cast<std::size_t>(i);
-            return ds[at] * in.scale * in.k[(g_head * S + row.keys[at]) * D + c];
+            return ds[at] * in.k[(g_head * S + row.keys[at]) * D + c];
           });
         }
       }
     }
     for (std::size_t key = 0; key < pairs.size(); ++key) {
-      const std::vector<Pair<T>>& seen = pairs[key];
-      const auto n = static_cast<std::int64_t>(seen.size()), at = static_cast<std::int64_t>(key);
-      for (std::int64_t c = 0; c < D; ++c) {
-        grad_k[at * D + c] = sum<T>(n, [&](auto i) {
-          const Pair<T>& pair = seen[static_cast<std::size_t>(i)];
-          return pair.ds * in.scale * in.q[pair.row * D + c];
-        });
-      }
-      for (std::int64_t c = 0; c < V; ++c) {
-        grad_v[at * V + c] = sum<T>(n, [&](auto i) {
-          const Pair<T>& pair = seen[static_cast<std::size_t>(i)];
-          return pair.p * g[pair.row * V + c];
-        });
-      }
+      const auto at = static_cast<std::int64_t>(key);
+      for (std::int64_t c = 0; c < D; ++c)
+        grad_k[at * D + c] = over_heads<T>(
+            pairs[key], L, [&](const Pair<T>& pair) { return pair.ds * in.q[pair.row * D + c]; });
+      for (std::int64_t c = 0; c < V; ++c)
+        grad_v[at * V + c] =
+            over_heads<T>(pairs[key], L, [&](const Pair<T>& pair) { return pair.p * g[pair.row * V + c]; });
     }
     if (grad_bias) sum_up(of_bias, grad_bias.data());
     if (grad_sink) sum_up(of_sink, grad_sink.data());
+  }
+
+  // The sum over all queries of a key. Where keys are repeated for the heads that share them, each head's
+  // part is stored.
+  template <class T, class F>
+  static T over_heads(const std::vector<Pair<T>>& seen, std::int64_t L, F f) {
+    const auto part = [&](std::size_t begin, std::size_t end) {
+      return sum<T>(static_cast<std::int64_t>(end - begin),
+                    [&](auto i) { return f(seen[begin + static_cast<std::size_t>(i)]); });
+    };
+    return at_once_or<T>([&] { return part(0, seen.size()); },
+                         [&] {
+                           std::vector<T> parts;
+                           for (std::size_t begin = 0, end = 0; begin < seen.size(); begin = end) {
+                             while (end < seen.size() && seen[end].row / L == seen[begin].row / L) ++end;
+                             parts.push_back(stored(part(begin, end)));
+                           }
+                           return sum<T>(static_cast<std::int64_t>(parts.size()),
+                                         [&](auto i) { return parts[static_cast<std::size_t>(i)]; });
+                         });
   }
 
   template <class T>

@@ -30,6 +30,7 @@ struct CrossEntropy : ClassLoss {
                                       {"label_smoothing", "0.1", "arXiv:1512.00567, arXiv:1706.03762"}};
   static constexpr Solved solved[] = {
       {.attribute = "label_smoothing", .by = Solved::By::bisection, .low = 1e-4, .high = .9}};
+  static constexpr bool concludes = true;
   static constexpr RecordedAs recorded_as[] = {{"logits", "input"}};  // torch.nn.CrossEntropyLoss
   static constexpr Arg args[] = {
       {"logits", "N*,V,D*", Role::input, -8, 8},

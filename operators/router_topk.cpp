@@ -74,6 +74,9 @@ struct RouterTopK {
            "every number of groups and of kept ones, by their two best (DeepSeek-V3) or their top_k / kept "
            "(Megatron-LM)"}};
   static constexpr RecordedAs recorded_as[] = {
+      {"logits", "0"},  // Hugging Face's routers return (logits, weights, index)
+      {"weights", "1"},
+      {"index", "2"},
       {"weights", "probs"},
       {"index", "indices"},
       {"expert_bias", "e_score_correction_bias", "gate"},  // Hugging Face: with the projection to logits

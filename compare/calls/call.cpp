@@ -16,9 +16,6 @@
 namespace assay {
 namespace {
 
-// Larger results are judged in some rows only. This amount of work takes about a second.
-constexpr double work_of_recorded = 0x1p24;
-
 Tensor permuted(const Tensor& t, const Shape& order) {
   if (order.empty() || t.shape().size() != order.size()) return t;
   const Shape dense = dense_strides(t.shape());

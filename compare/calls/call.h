@@ -28,6 +28,9 @@ struct Device {
   ErrorModel error_model() const;
 };
 
+/// Larger results are judged in some rows only. This amount of work takes about a second.
+inline constexpr double work_of_recorded = 0x1p24;
+
 /// A result and the call that made it: of a dump, with the inputs that the same dump recorded, or of a case.
 /// A recorded gradient of several micro-batches is the sum of several calls. Of a large recorded result whose
 /// rows depend on single rows of the inputs, some rows are judged instead of all.

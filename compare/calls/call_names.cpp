@@ -218,8 +218,9 @@ std::string CallNames::gradient_name(const LogicalTensor& gradient) const {
   const auto numbered = std::ranges::find(
       positions_, param, [](const RecordedCall::Input& p) -> std::string_view { return p.tensor->id.arg; });
   if (numbered != positions_.end()) return "grad_" + numbered->name;
-  const bool is_named = find_arg(op_, "grad_" + param) != nullptr || required_inputs(op_, Role::input) != 1;
-  if (is_named && !op_.fused_by_name) return "grad_" + param;
+  const std::string named = std::string("grad_").append(declared_name(op_, param));
+  const bool is_named = find_arg(op_, named) != nullptr || required_inputs(op_, Role::input) != 1;
+  if (is_named && !op_.fused_by_name) return named;
   const auto x = std::ranges::find_if(op_.args, [](const Arg& a) { return a.role == Role::input; });
   return "grad_" + std::string(x->name);
 }
@@ -293,7 +294,9 @@ const LogicalTensor* CallNames::named_input(const Arg& arg, std::string_view res
   }
   // A router records its logits as a result of its own.
   if (arg.role == Role::input) {
-    if (const LogicalTensor* made = with_arg(outputs_, arg.name)) return made;
+    const auto made = std::ranges::find_if(
+        outputs_, [&](const LogicalTensor* t) { return declared_name(op_, t->id.arg) == arg.name; });
+    if (made != outputs_.end()) return *made;
   }
   if (arg.optional || required_inputs(op_, arg.role) != 1) return nullptr;
   if (arg.role != Role::input && arg.role != Role::index) return nullptr;

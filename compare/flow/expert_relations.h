@@ -20,6 +20,8 @@ class ExpertRelations {
   void take_indices(std::vector<const LogicalTensor*> indices) { indices_ = std::move(indices); }
   void add_index(const LogicalTensor& index) { indices_.push_back(&index); }
 
+  /// The latest index of these numbers; nullptr if there is none, or if so few of them may agree by accident.
+  const LogicalTensor* index_as(const LogicalTensor&) const;
   std::optional<Relation> of_rows(const LogicalTensor&, const SideTensor&);
   std::optional<Relation> of_experts(const LogicalTensor&, const SideTensor&) const;
   /// Adds experts that got no token where the relation was found.

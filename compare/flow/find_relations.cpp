@@ -73,7 +73,7 @@ class Search {
     experts_.take_indices({});
     for (const LogicalTensor* t : frame) {
       if (!is_float(t->dtype)) {
-        experts_.add_index(*t);
+        (void)trouble_in([&] { take_index(*t); });
         continue;
       }
       // A tensor that cannot be read is no source; the comparison itself says so.
@@ -118,6 +118,18 @@ class Search {
       candidates_.add(value, t, scope_of(t.id.module), false);
     }
     if (composite) candidates_.add(name, t, t.id.module, true);
+  }
+
+  // Who is given a choice takes it as it was made.
+  void take_index(const LogicalTensor& t) {
+    const Name name = name_of(t.id);
+    if (t.id.slot == "input" && is_sought(name)) {
+      if (const LogicalTensor* made = experts_.index_as(t)) {
+        found_.made[name] = {.sources = {name_of(made->id)}};
+        settle(name);
+      }
+    }
+    experts_.add_index(t);
   }
 
   void take_output(const LogicalTensor& t) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <set>
 
 #include "assay/compare/flow/found_operators.h"
 #include "assay/compare/flow/gradient_names.h"
@@ -40,7 +41,6 @@ Flow::Flow(const Sides& sides, RecordedCalls& actual, RecordedCalls& reference, 
   const Makes makes = std::bind_front(makes_some, infinity);
   find_operators(reference_, std::bind_front(makes_some, work_of_a_try), reference, actual);
   relations_ = find_relations(reference_, reference, makes);
-  (void)trouble_in([&] { hidden_.find_values(reference_, reference); });
   for (const auto& [target, r] : relations_.made) {
     if (r.kind != Relation::Kind::rows) continue;
     for (const std::string& module : {target.module, module_around(target.module)}) {
@@ -51,6 +51,12 @@ Flow::Flow(const Sides& sides, RecordedCalls& actual, RecordedCalls& reference, 
     lend(b, reference_, reference);
     lend(b, actual_, actual);
   }
+  std::set<Name> ends;
+  for (const LogicalTensor& t : sides.reference_tensors) {
+    if (t.id.slot == "grad_output" && reference_.find(t.id) == &t && ends.insert(name_of(t.id)).second)
+      (void)trouble_in([&] { ends_here(t); });
+  }
+  (void)trouble_in([&] { hidden_.find_values(reference_, reference); });
   for (const Borrowed& s : relations_.shared) {
     reference.share_parameter(s.source, s.input);
     actual.share_parameter(s.source, s.input);
@@ -197,10 +203,11 @@ std::optional<RightValue> Flow::right_value(const DerivedValue& e, const SideTen
 bool Flow::holds_in_reference(const LogicalTensor& t) {
   const Side side{reference_, reference_calls_};
   const auto right = made(side, t);
-  if (!right) return false;
+  if (!right) return ends_here(t);
   const auto recorded = reference_.read(t);
   std::int64_t outside = 0;
   if (ratio(right->expected, *recorded, outside) <= 1) return true;
+  if (ends_here(t)) return true;
   if (!is_gradient(t.id) || right->expected.values.size() != recorded->values.size()) return false;
   std::vector<double> missing, error;
   for (std::size_t i = 0; i < recorded->values.size(); ++i) {
@@ -210,6 +217,17 @@ bool Flow::holds_in_reference(const LogicalTensor& t) {
                     2 * unit_roundoff(recorded->dtype) * std::abs(missing.back()));
   }
   return hidden_.fit(reference_, reference_calls_, value_of(t.id), t.id, missing, error);
+}
+
+// A value that nobody uses goes into a loss.
+bool Flow::ends_here(const LogicalTensor& t) {
+  const Name value = value_of(t.id);
+  if (t.id.slot != "grad_output" || t.id.micro_batch < 0 || relations_.uses.contains(value)) return false;
+  const auto recorded = reference_.read(t);
+  std::vector<double> error;
+  for (const double v : recorded->values)
+    error.push_back(unit_roundoff(recorded->dtype) * std::abs(v) + min_subnormal(recorded->dtype));
+  return hidden_.fit(reference_, reference_calls_, value, t.id, recorded->values, error, true);
 }
 
 // The gradient of a parameter whose module had no tokens on the actual side.

@@ -76,9 +76,11 @@ class Flow {
                                          const Identity& frame) const;
   std::optional<DerivedValue> of_call(const Side&, const Name& input, const Name& value,
                                       const Identity& frame) const;
+  bool gives_nothing_back(const Identity& input) const;
   const LogicalTensor* recorded_gradient(const Side&, const Name& value, const Identity& frame) const;
   bool is_without_tokens(const Identity&) const;
   bool holds_in_reference(const LogicalTensor&);
+  bool ends_here(const LogicalTensor&);
   static double allowed(const DerivedValue&, const SideTensor&, std::size_t i);
   static std::optional<RightValue> right_value(const DerivedValue&, const SideTensor&);
   static double ratio(const DerivedValue&, const SideTensor&, std::int64_t& outside);

@@ -14,9 +14,9 @@ const LogicalTensor* Flow::recorded_gradient(const Side& side, const Name& value
 std::optional<Flow::Made> Flow::made_backward(const Side& side, const LogicalTensor& t) const {
   const Name value = value_of(t.id);
   const auto uses = relations_.uses.find(value);
-  if (uses == relations_.uses.end()) return {};
   auto expected = gradient(side, value, t.id);
   if (!expected) return {};
+  if (uses == relations_.uses.end()) return Made{std::move(*expected), hidden_.describe(value, t.id)};
   std::string how;
   for (const Use& use : uses->second)
     how += (how.empty() ? "" : ", ") + to_string(gradient_of(record_of(use.target), t.id));
@@ -28,7 +28,8 @@ std::optional<Flow::Made> Flow::made_backward(const Side& side, const LogicalTen
 // The sum of what all uses of a value give back.
 std::optional<DerivedValue> Flow::gradient(const Side& side, const Name& value, const Identity& frame) const {
   const auto uses = relations_.uses.find(value);
-  if (uses == relations_.uses.end()) return {};
+  if (uses == relations_.uses.end())
+    return hidden_.knows(value) ? hidden_.gradient(side.values, side.calls, value, frame) : std::nullopt;
   std::vector<DerivedValue> terms;
   for (const Use& use : uses->second) {
     // An expert without tokens in this micro-batch has no call.
@@ -40,6 +41,7 @@ std::optional<DerivedValue> Flow::gradient(const Side& side, const Name& value, 
         continue;
       return {};
     }
+    if (use.is_input && gives_nothing_back(target)) continue;
     auto term = given_back(side, value, use, frame);
     if (!term) return {};
     terms.push_back(std::move(*term));
@@ -50,6 +52,15 @@ std::optional<DerivedValue> Flow::gradient(const Side& side, const Name& value, 
     terms.push_back(std::move(*term));
   }
   return sum_of(std::move(terms));
+}
+
+// A module that the reference has no gradient of, of its results or its inputs: it took no more than a shape
+// or a dtype. Where it only was not recorded, the sum of the others does not hold in the reference.
+bool Flow::gives_nothing_back(const Identity& input) const {
+  const LogicalTensor* t = reference_.find(input);
+  if (t == nullptr) return false;
+  return std::ranges::none_of(reference_calls_.around(*t),
+                              [](const LogicalTensor* other) { return other->id.phase == Phase::backward; });
 }
 
 std::optional<DerivedValue> Flow::given_back(const Side& side, const Name& value, const Use& use,

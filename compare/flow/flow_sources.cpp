@@ -67,6 +67,10 @@ std::vector<const LogicalTensor*> Flow::sources(const LogicalTensor& t) const {
     const Name value = values.back();
     values.pop_back();
     const auto uses = relations_.uses.find(value);
+    if (const LogicalTensor* index = hidden_.index_of(reference_, value, t.id)) {
+      add(at(record_of(value), t.id.step, t.id.micro_batch));
+      found.push_back(index);
+    }
     if (uses == relations_.uses.end()) continue;
     for (const Use& use : uses->second) {
       if (const auto r = relations_.made.find(use.target);

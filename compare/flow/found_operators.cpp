@@ -60,11 +60,11 @@ class FoundOperators {
   std::map<std::string, const Operator*> find() {
     std::map<std::string, const Operator*> found;
     for (const auto& [kind, results] : results_) {
-      if (is_composite(results.front()->id.module)) continue;
+      const bool is_composite = has_parts(results.front()->id.module);
       const Given given = given_to(*results.front(), calls_);
       if (given.inputs == 0 || !shows_operator(*results.front())) continue;
       for (const Operator* op : operators()) {
-        if (!has_place_for(*op, given)) continue;
+        if ((is_composite && !op->has_parts) || !has_place_for(*op, given)) continue;
         calls_.take_operator(kind, op);
         if (makes_first(results)) {
           found[kind] = op;
@@ -77,8 +77,8 @@ class FoundOperators {
   }
 
  private:
-  // A module with recorded parts is none of one operator.
-  bool is_composite(const std::string& module) const {
+  // A module with recorded parts is none of one operator, but of those that have such.
+  bool has_parts(const std::string& module) const {
     const auto next = modules_.upper_bound(module + ".");
     return next != modules_.end() && next->starts_with(module + ".");
   }

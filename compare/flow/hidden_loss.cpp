@@ -6,7 +6,7 @@
 #include <cmath>
 #include <set>
 
-#include "assay/compare/calls/call.h"
+#include "assay/compare/result/trouble.h"
 #include "assay/golden/evidence.h"
 
 namespace assay {
@@ -24,25 +24,106 @@ std::string output_name(const Operator& op) {
 
 }  // namespace
 
+double HiddenLosses::Loss::factor_in(const Identity& frame) const {
+  const auto own = factors.find({frame.step, frame.micro_batch});
+  return own == factors.end() ? factor : own->second;
+}
+
+// The tokens are rows of classes to the operator, whatever dimensions the model gave them.
+std::optional<Call> HiddenLosses::call_of(const Loss& loss, const SideValues& side,
+                                          const RecordedCalls& calls, const LogicalTensor& value,
+                                          const std::string& output) {
+  const bool is_gradient = output.starts_with("grad_");
+  const DType dtype = is_gradient ? value.dtype : DType::float32;
+  if (!loss.index) {
+    RecordedCall recorded = calls.of_value(*loss.op, value);
+    recorded.output = output;
+    return Call(side.dump(), {std::move(recorded)}, Tensor(dtype, is_gradient ? value.shape : Shape()), -1);
+  }
+  const LogicalTensor* index = side.find(at(*loss.index, value.id.step, value.id.micro_batch));
+  if (index == nullptr || value.shape.empty() || index->shape.empty()) return {};
+  const std::int64_t classes = value.shape.back(), tokens = element_count(index->shape),
+                     length = index->shape.back();
+  if (classes == 0 || tokens == 0 || element_count(value.shape) != tokens * classes) return {};
+  const Shape rows = {tokens, classes};
+  std::vector<NamedTensor> inputs;
+  for (const Arg& arg : loss.op->args) {
+    if (arg.role == Role::input && inputs.empty()) {
+      inputs.push_back({std::string(arg.name), merge(side.dump(), value).tensor.whole().reshaped(rows)});
+    } else if (arg.role == Role::index && inputs.size() == 1) {
+      const auto ignored =
+          static_cast<double>(complete_attributes(*loss.op, loss.variant.attributes).integer(arg.except));
+      std::vector<double> targets = side.read(*index)->values;
+      for (std::size_t i = 0; loss.looks_ahead && i < targets.size(); ++i) {
+        const bool is_last = (static_cast<std::int64_t>(i) + 1) % length == 0;
+        targets[i] = is_last ? ignored : targets[i + 1];
+      }
+      inputs.push_back({std::string(arg.name), Tensor::from_values(DType::int64, {tokens}, targets)});
+    } else if (arg.role == Role::grad_output && is_gradient) {
+      inputs.push_back(
+          {std::string(arg.name), Tensor::from_values(DType::float64, {}, std::vector<double>{1})});
+    }
+  }
+  Call call(*loss.op, std::move(inputs), output, Tensor(dtype, is_gradient ? rows : Shape()),
+            Device::of(dtype));
+  return call.work() <= work_of_recorded ? std::optional(std::move(call)) : std::nullopt;
+}
+
 std::optional<DerivedValue> HiddenLosses::gradient_of(const Loss& loss, const SideValues& side,
                                                       const RecordedCalls& calls, const Name& value,
                                                       const Identity& frame) {
   const LogicalTensor* t = side.find(at(record_of(value), frame.step, frame.micro_batch));
   if (t == nullptr) return {};
-  RecordedCall recorded = calls.of_value(*loss.op, *t);
-  recorded.output = gradient_name(*loss.op);
-  const Call call(side.dump(), {std::move(recorded)}, Tensor(t->dtype, t->shape), -1);
-  const auto compared = call.compare(loss.variant);
-  if (call.is_sampled() || !compared || compared->allowed.empty()) return {};
+  const auto call = call_of(loss, side, calls, *t, gradient_name(*loss.op));
+  if (!call || call->is_sampled()) return {};
+  const auto compared = call->compare(loss.variant);
+  if (!compared || compared->allowed.empty()) return {};
+  const double factor = loss.factor_in(frame);
   DerivedValue e;
   e.values = compared->golden.values();
   e.error = compared->allowed;
   e.roundoff = unit_roundoff(t->dtype);
   for (std::size_t i = 0; i < e.values.size(); ++i) {
-    e.values[i] *= loss.factor;
-    e.error[i] *= std::abs(loss.factor);
+    e.values[i] *= factor;
+    // The factor was fitted, and rounded where it was multiplied.
+    e.error[i] = e.error[i] * std::abs(factor) + 2 * unit_roundoff(DType::float32) * std::abs(e.values[i]);
   }
   return e;
+}
+
+std::string HiddenLosses::describe(const Name& value, const Identity& frame) const {
+  const Loss& loss = known_.at(value);
+  return fmt::format("{:.6g} times the gradient of {}", loss.factor_in(frame), loss.op->name);
+}
+
+const LogicalTensor* HiddenLosses::index_of(const SideValues& side, const Name& value,
+                                            const Identity& frame) const {
+  const auto found = known_.find(value);
+  return found == known_.end() || !found->second.index
+             ? nullptr
+             : side.find(at(*found->second.index, frame.step, frame.micro_batch));
+}
+
+// With all integers of the micro-batch for the tokens: as they are, and each place with the token behind it.
+std::vector<HiddenLosses::Loss> HiddenLosses::concluding(const SideValues& side, const LogicalTensor& value) {
+  std::vector<Loss> all;
+  std::set<Name> seen;
+  for (const LogicalTensor& t : side.tensors()) {
+    const bool is_near = t.id.step == value.id.step && t.id.micro_batch == value.id.micro_batch &&
+                         t.id.phase == Phase::forward;
+    if (!is_near || is_float(t.dtype) || value.shape.empty() || side.find(t.id) != &t ||
+        element_count(t.shape) * value.shape.back() != element_count(value.shape) ||
+        !seen.insert(name_of(t.id)).second)
+      continue;
+    for (const Operator* op : operators()) {
+      if (!op->concludes) continue;
+      for (const CallVariant& variant : variants_of(*op)) {
+        for (const bool looks_ahead : {true, false})
+          all.push_back({op, variant, 1, name_of(t.id), looks_ahead});
+      }
+    }
+  }
+  return all;
 }
 
 std::optional<DerivedValue> HiddenLosses::gradient(const SideValues& side, const RecordedCalls& calls,
@@ -55,12 +136,16 @@ std::optional<HiddenLosses::Value> HiddenLosses::value_of(const Recorded& r, con
                                                           const RecordedCalls& calls, const Identity& frame) {
   const LogicalTensor* t = side.find(at(record_of(r.value), frame.step, frame.micro_batch));
   if (t == nullptr) return {};
-  RecordedCall recorded = calls.of_value(*r.loss.op, *t);
-  recorded.output = output_name(*r.loss.op);
+  const auto call = call_of(r.loss, side, calls, *t, output_name(*r.loss.op));
+  if (!call) return {};
   Value value;
-  for (const RecordedCall::Input& input : recorded.inputs) value.sources.push_back(input.tensor);
-  const Call call(side.dump(), {std::move(recorded)}, Tensor(DType::float32, {}), -1);
-  const auto compared = call.compare(r.loss.variant);
+  if (r.loss.index) {
+    value.sources = {t, side.find(at(*r.loss.index, t->id.step, t->id.micro_batch))};
+  } else {
+    for (const RecordedCall::Input& input : calls.of_value(*r.loss.op, *t).inputs)
+      value.sources.push_back(input.tensor);
+  }
+  const auto compared = call->compare(r.loss.variant);
   if (!compared || compared->allowed.empty()) return {};
   value.expected.values = {compared->golden.value(0) * r.loss.factor};
   // The factor was fitted, and rounded where it was multiplied.
@@ -113,6 +198,11 @@ void HiddenLosses::find_values(const SideValues& side, const RecordedCalls& call
         for (const CallVariant& variant : variants_of(*op)) tried.push_back({{op, variant, 1}, value});
       }
     }
+    for (const auto& [value, model] : known_) {
+      if (!model.index) continue;
+      tried.push_back({model, value});
+      tried.back().loss.factor = 1;
+    }
     for (Recorded& r : tried) {
       const auto factor = factor_of(r, side, calls, all, static_cast<double>(tried.size()));
       if (!factor) continue;
@@ -129,43 +219,62 @@ std::optional<HiddenLosses::Value> HiddenLosses::value(const SideValues& side, c
   return found == recorded_.end() ? std::nullopt : value_of(found->second, side, calls, loss);
 }
 
+// The second time it is known how much the errors of the loss itself count.
+bool HiddenLosses::fit_factor(Loss& loss, const DerivedValue& unit, const std::vector<double>& missing,
+                              const std::vector<double>& allowed, double tried) {
+  const auto error = [&](std::size_t i) { return allowed[i] + std::abs(loss.factor) * unit.error[i]; };
+  double reach = 0;
+  for (int pass = 0; pass < 2; ++pass) {
+    double product = 0, square = 0, off = 0;
+    if (pass == 0) loss.factor = 0;
+    for (std::size_t i = 0; i < missing.size(); ++i) {
+      const double e = error(i), x = unit.values[i] / e;
+      product += missing[i] / e * x;
+      square += x * x;
+      off += std::abs(x);
+    }
+    loss.factor = product / square;
+    reach = off / square;  // if no equation is off by more than its error
+  }
+  bool holds = std::isfinite(loss.factor);
+  double bits = 0;
+  for (std::size_t i = 0; holds && i < missing.size(); ++i) {
+    const double given = loss.factor * unit.values[i], slack = error(i) + reach * std::abs(unit.values[i]);
+    holds = std::abs(missing[i] - given) <= slack;
+    if (std::abs(given) > slack) bits += std::log2(std::abs(given) / slack);
+  }
+  return holds && proves(bits, bits_of_a_number + std::log2(tried));
+}
+
 bool HiddenLosses::fit(const SideValues& side, const RecordedCalls& calls, const Name& value,
                        const Identity& frame, const std::vector<double>& missing,
-                       const std::vector<double>& allowed) {
-  if (knows(value)) return false;
-  for (const Operator* op : operators()) {
-    if (!op->regularizes) continue;
-    for (const CallVariant& variant : variants_of(*op)) {
-      Loss loss{op, variant, 1};
-      const auto unit = gradient_of(loss, side, calls, value, frame);
-      if (!unit || unit->values.size() != missing.size()) continue;
-      const auto error = [&](std::size_t i) { return allowed[i] + std::abs(loss.factor) * unit->error[i]; };
-      // The second time it is known how much the errors of the loss itself count.
-      double reach = 0;
-      for (int pass = 0; pass < 2; ++pass) {
-        double product = 0, square = 0, off = 0;
-        if (pass == 0) loss.factor = 0;
-        for (std::size_t i = 0; i < missing.size(); ++i) {
-          const double e = error(i), x = unit->values[i] / e;
-          product += missing[i] / e * x;
-          square += x * x;
-          off += std::abs(x);
-        }
-        loss.factor = product / square;
-        reach = off / square;  // if no equation is off by more than its error
-      }
-      bool holds = std::isfinite(loss.factor);
-      double bits = 0;
-      for (std::size_t i = 0; holds && i < missing.size(); ++i) {
-        const double given = loss.factor * unit->values[i],
-                     slack = error(i) + reach * std::abs(unit->values[i]);
-        holds = std::abs(missing[i] - given) <= slack;
-        if (std::abs(given) > slack) bits += std::log2(std::abs(given) / slack);
-      }
-      if (!holds || !proves(bits, bits_of_a_number)) continue;
-      known_.emplace(value, loss);
-      return true;
+                       const std::vector<double>& allowed, bool is_all) {
+  constexpr int most_tries = 3;
+  std::vector<Loss> tried;
+  if (const auto known = known_.find(value); known != known_.end()) {
+    if (!known->second.index) return false;
+    tried.push_back(known->second);
+  } else if (tries_[value]++ < most_tries) {
+    const LogicalTensor* t = side.find(at(record_of(value), frame.step, frame.micro_batch));
+    if (is_all && t != nullptr) tried = concluding(side, *t);
+    for (const Operator* op : operators()) {
+      if (!op->regularizes || is_all) continue;
+      for (const CallVariant& variant : variants_of(*op)) tried.push_back({op, variant, 1});
     }
+  }
+  for (Loss& loss : tried) {
+    std::map<Frame, double> factors = std::move(loss.factors);
+    loss.factors.clear();
+    loss.factor = 1;
+    std::optional<DerivedValue> unit;
+    (void)trouble_in([&] { unit = gradient_of(loss, side, calls, value, frame); });
+    if (!unit || unit->values.size() != missing.size() ||
+        !fit_factor(loss, *unit, missing, allowed, static_cast<double>(tried.size())))
+      continue;
+    loss.factors = std::move(factors);
+    if (loss.index) loss.factors[{frame.step, frame.micro_batch}] = loss.factor;
+    known_[value] = std::move(loss);
+    return true;
   }
   return false;
 }

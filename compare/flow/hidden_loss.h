@@ -5,15 +5,17 @@
 #include <string>
 #include <vector>
 
+#include "assay/compare/calls/call.h"
 #include "assay/compare/calls/call_variant.h"
 #include "assay/compare/calls/recorded_call.h"
 #include "assay/compare/flow/relation.h"
 
 namespace assay {
 
-/// Losses that a program adds to that of its model and does not record as calls: an auxiliary loss of a
-/// router. What one gives to the gradient of a value shows in the reference, up to a factor that is the same
-/// in all micro-batches.
+/// Losses that a program does not record as calls: that in which its model ends, of the last values and the
+/// tokens, and those that it adds, as the auxiliary loss of a router. What one gives to the gradient of a
+/// value shows in the reference, up to a factor: of what is added the same in all micro-batches; of the
+/// model's own one for each, as micro-batches may count by their tokens.
 class HiddenLosses {
  public:
   /// The gradient that a known loss gives to that value; nothing if none is known.
@@ -21,11 +23,14 @@ class HiddenLosses {
                                        const Identity& frame) const;
   /// Looks for a loss whose gradient is what is missing to the recorded gradient of a value of the reference.
   /// Returns whether there is one.
-  /// @param missing  recorded minus expected
+  /// @param missing  recorded minus expected, or all that was recorded where nothing else is known
   /// @param allowed  the error of each element of it
   bool fit(const SideValues&, const RecordedCalls&, const Name& value, const Identity& frame,
-           const std::vector<double>& missing, const std::vector<double>& allowed);
+           const std::vector<double>& missing, const std::vector<double>& allowed, bool is_all = false);
   bool knows(const Name& value) const { return known_.contains(value); }
+  /// "0.25 times the gradient of cross_entropy"; and the index that the loss was given.
+  std::string describe(const Name& value, const Identity& frame) const;
+  const LogicalTensor* index_of(const SideValues&, const Name& value, const Identity& frame) const;
 
   /// The value of a loss that was recorded as a number only, with what it was made of; nothing if it is not
   /// known.
@@ -40,11 +45,21 @@ class HiddenLosses {
   void find_values(const SideValues&, const RecordedCalls&);
 
  private:
+  using Frame = std::pair<std::int64_t, std::int64_t>;  // step and micro-batch
   struct Loss {
     const Operator* op = nullptr;
     CallVariant variant;
     double factor = 0;
+    std::optional<Name> index = {};  ///< the tokens, of a loss that concludes
+    bool looks_ahead = false;        ///< each place should foresee the token of the next
+    std::map<Frame, double> factors = {};
+    double factor_in(const Identity& frame) const;
   };
+  static std::optional<Call> call_of(const Loss&, const SideValues&, const RecordedCalls&,
+                                     const LogicalTensor& value, const std::string& output);
+  static std::vector<Loss> concluding(const SideValues&, const LogicalTensor& value);
+  static bool fit_factor(Loss&, const DerivedValue& unit, const std::vector<double>& missing,
+                         const std::vector<double>& allowed, double tried);
   static std::optional<DerivedValue> gradient_of(const Loss&, const SideValues&, const RecordedCalls&,
                                                  const Name& value, const Identity& frame);
   struct Recorded {
@@ -57,6 +72,7 @@ class HiddenLosses {
                                          const std::vector<const LogicalTensor*>& losses, double tried);
 
   std::map<Name, Loss> known_;
+  std::map<Name, int> tries_;
   std::map<Name, Recorded> recorded_;
 };
 

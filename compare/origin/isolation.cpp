@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "assay/compare/origin/wholes.h"
 #include "assay/compare/result/printable.h"
 #include "assay/compare/result/trouble.h"
 
@@ -23,7 +24,34 @@ Isolation::Isolation(std::vector<Finding>& findings, const std::vector<Pair>& pa
 
 void Isolation::judge_all() {
   for (std::size_t i = 0; i < pairs_.size(); ++i) judge(i);
+  take_parts();
   settle();
+}
+
+// What is inside of a whole is settled by its results.
+void Isolation::take_parts() {
+  const Wholes wholes(findings_, pairs_, local_.reference_calls());
+  for (std::size_t i = 0; i < pairs_.size(); ++i) {
+    Finding& f = findings_[i];
+    const bool is_lone = pairs_[i].actual == nullptr || pairs_[i].reference == nullptr;
+    const bool is_open = !steps_.contains(i) && !results_.contains(i) && !flows_.contains(i);
+    const bool has_other_shape = f.verdict == Verdict::not_comparable;
+    if (!is_lone && !has_other_shape && (is_certain_[i] || !is_open)) continue;
+    std::vector<std::size_t> results = wholes.results_around(f.id);
+    const auto is_settled = [&](std::size_t k) {
+      return pairs_[k].actual != nullptr && pairs_[k].reference != nullptr && (is_certain_[k] || is_right(k));
+    };
+    if (results.empty() || !std::ranges::all_of(results, is_settled)) continue;
+    parts_.emplace(i, std::move(results));
+    if (f.unjudged.empty()) continue;
+    f.unjudged.clear();
+    --unjudged_;
+    ++judged_;
+    if (first_unjudged_ == i) first_unjudged_.reset();
+  }
+  for (std::size_t i = 0; i < pairs_.size() && !first_unjudged_; ++i) {
+    if (!findings_[i].unjudged.empty()) first_unjudged_ = i;
+  }
 }
 
 void Isolation::judge(std::size_t i) {
@@ -103,7 +131,8 @@ void Isolation::settle() {
     stack.push_back(first);
     while (!stack.empty()) {
       const std::size_t i = stack.back();
-      if (states[i] == State::done || is_certain_[i] || !is_right(i)) {
+      const bool is_certain = is_certain_[i] && !parts_.contains(i);
+      if (states[i] == State::done || is_certain || !is_right(i)) {
         if (states[i] != State::done && !is_certain_[i]) unsettled_[i] = i;
         states[i] = State::done;
         stack.pop_back();
@@ -128,6 +157,7 @@ void Isolation::settle() {
 
 // By itself: judged, with one right value for each element.
 bool Isolation::is_right(std::size_t i) const {
+  if (parts_.contains(i)) return true;
   if (const auto step = steps_.find(i); step != steps_.end()) return step->second.is_right();
   if (const auto judged = results_.find(i); judged != results_.end())
     return judged->second.ratio <= 1 && judged->second.is_whole;
@@ -136,6 +166,7 @@ bool Isolation::is_right(std::size_t i) const {
 }
 
 std::vector<std::size_t> Isolation::made_of(std::size_t i) const {
+  if (const auto whole = parts_.find(i); whole != parts_.end()) return whole->second;
   std::vector<std::size_t> sources = inputs_->of(i);
   if (results_.contains(i)) std::ranges::copy(inputs_->given_to_call(i), std::back_inserter(sources));
   return sources;
@@ -156,6 +187,14 @@ std::optional<Exemption> Isolation::right_by_flow(std::size_t i) const {
   if (found == flows_.end() || !found->second.wrong.empty()) return {};
   return Exemption{Exemption::Kind::amplified_rounding, found->second.ratio, 1,
                    fmt::format("{}: error/allowed {:.3g}", found->second.how, found->second.ratio)};
+}
+
+std::optional<Exemption> Isolation::part_of_right(std::size_t i) const {
+  const auto whole = parts_.find(i);
+  if (whole == parts_.end()) return {};
+  return Exemption{Exemption::Kind::part_of_whole, 0, 1,
+                   fmt::format("{}, in which it is, makes its results of what it was given",
+                               findings_[whole->second.front()].id.module)};
 }
 
 bool Isolation::is_absent_by_choice(std::size_t i) const {

@@ -36,6 +36,8 @@ class Isolation {
   std::optional<Exemption> right_by_flow(std::size_t i) const;
   /// Whether one side lacks the tensor because no token chose what it belongs to, and that choice is right.
   bool is_absent_by_choice(std::size_t i) const;
+  /// Its exemption, if it is in a module whose results are right, or one side lacks it there.
+  std::optional<Exemption> part_of_right(std::size_t i) const;
   /// Whether it is the value that it comes from, up to a cast.
   bool is_copy(std::size_t i) const;
   /// The first tensor that may hide a fault behind the tolerance: finding `i` itself, or one that it was made
@@ -54,6 +56,7 @@ class Isolation {
  private:
   void judge(std::size_t i);
   void leave_out(std::size_t i);
+  void take_parts();
   bool is_made_as_reference(std::size_t i) const;
   void settle();
   bool is_right(std::size_t i) const;
@@ -66,6 +69,7 @@ class Isolation {
   const Inputs* inputs_ = nullptr;
   std::map<std::size_t, LocalErrors::Judgement> results_;
   std::map<std::size_t, Flow::Judgement> flows_;
+  std::map<std::size_t, std::vector<std::size_t>> parts_;  ///< the results of the whole that it is in
   RightValues right_;
   std::vector<bool> is_certain_;  ///< whatever made it: equal bits, a source, nothing to judge
   std::vector<std::optional<std::size_t>> unsettled_;

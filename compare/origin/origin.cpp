@@ -98,6 +98,10 @@ class Origins {
     Finding& f = findings_[i];
     if (isolation_ && isolation_->is_absent_by_choice(i) && options_.may_exempt)
       return exempt(i, {Exemption::Kind::legal_tie, 0, 0, "no token chose it"});
+    const bool has_no_twin =
+        pairs_[i].actual == nullptr || pairs_[i].reference == nullptr || f.verdict == Verdict::not_comparable;
+    const auto part = isolation_ && has_no_twin ? isolation_->part_of_right(i) : std::nullopt;
+    if (part && may_exempt(i)) return exempt(i, *part);
     // Tensors that only have a name ran in no order.
     if (f.id.phase == Phase::none || (!is_off(f) && !is_beyond_rules(f))) return;
     Decision decision = decide(i);
@@ -124,7 +128,9 @@ class Origins {
     if (isolation_ && exemption.kind == Exemption::Kind::amplified_rounding && follows_tie(i))
       exemption.kind = Exemption::Kind::legal_tie;
     // Of tensors of other shapes only those that other choices explain.
-    if (f.verdict == Verdict::not_comparable && exemption.kind != Exemption::Kind::legal_tie) return;
+    if (f.verdict == Verdict::not_comparable && exemption.kind != Exemption::Kind::legal_tie &&
+        exemption.kind != Exemption::Kind::part_of_whole)
+      return;
     f.verdict = Verdict::exempt;
     f.exemption = std::move(exemption);
     open_.add(i, f.id, is_result(f.id));
@@ -170,6 +176,8 @@ class Origins {
         std::ranges::none_of(inputs_.of_call(i), replicas_differ)) {
       if (std::optional<Decision> judged = judge_call(i)) return *judged;
     }
+    if (const auto part = isolation_ ? isolation_->part_of_right(i) : std::nullopt)
+      return by_itself_right(i, *part);
     if (const auto right = isolation_ ? isolation_->right_by_flow(i) : std::nullopt) {
       if (from_ != none && isolation_->is_copy(i) && findings_[from_].verdict == Verdict::exempt &&
           may_exempt(i))

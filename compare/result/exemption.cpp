@@ -19,6 +19,8 @@ constexpr ExemptionRow kinds[] = {
      "reruns of the reference with their sums in other orders differ by nearly as much"},
     {Kind::legal_tie, "legal_tie", "legal tie",
      "its own scores allow this choice, or it follows from such a choice"},
+    {Kind::part_of_whole, "part_of_whole", "part of a whole",
+     "the module in which it is has the right results: how it makes them is its own affair"},
 };
 
 }  // namespace

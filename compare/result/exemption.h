@@ -15,6 +15,7 @@ struct Exemption {
     order_of_blocks,
     noise_of_reruns,
     legal_tie,
+    part_of_whole,
   };
   Kind kind = Kind::amplified_rounding;
   /// What decides, and its limit: error / allowed on the result's own inputs and 1, or a relative L2 and the

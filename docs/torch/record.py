@@ -49,7 +49,8 @@ class Recorder:
             with open(f"{folder}/manifest.json.unfinished", "w") as file:
                 json.dump(manifest, file)
         for name, module in model.named_modules():
-            if next(module.children(), None) is None:
+            # What has parameters of its own computes something itself: experts that hold all their weights.
+            if next(module.children(), None) is None or next(module.parameters(recurse=False), None) is not None:
                 module.register_forward_pre_hook(functools.partial(self._inputs, name), with_kwargs=True)
                 module.register_forward_hook(functools.partial(self._outputs, name))
 
@@ -98,7 +99,7 @@ class Recorder:
         for arg, t in enumerate(y) if isinstance(y, (tuple, list)) else [("y", y)]:
             if torch.is_tensor(t):
                 record("forward", slot="output", arg=str(arg), tensor=t)
-                if t.requires_grad and t.dim() > 0:  # a loss's says less than that of what it was made of
+                if t.requires_grad:
                     t.register_hook(lambda g, arg=arg: record("backward", slot="grad_output", arg=str(arg), tensor=g))
 
     def begin(self, step):

@@ -110,6 +110,7 @@ void adam_forward(Tensors<T>& t, const Dims& d, const Attributes& a, bool decoup
   const TakenGradient<T> taken(a);
   const T decay = constant<T>(a.real("weight_decay"));
   const T keep = T(1) - lr * decay;
+  const bool keeps = a.real("lr") * a.real("weight_decay") != 0;
   std::vector<T> param = state(t, "param"), m = state(t, "exp_avg"), v = state(t, "exp_avg_sq"),
                  v_max = state(t, "max_exp_avg_sq");
   const auto grads = t["grads"];
@@ -118,18 +119,18 @@ void adam_forward(Tensors<T>& t, const Dims& d, const Attributes& a, bool decoup
     const std::int64_t step = before + k + 1;
     const T correction1 = bias_correction<T>(beta1, step), correction2 = bias_correction<T>(beta2, step);
     const auto root = [&](const T& second) {
-      const T corrected = correct && !hat ? second / correction2 : second;
-      if (inside) return sqrt(corrected + eps);
-      const T outside = sqrt(corrected) + eps;
-      return correct && hat ? outside / sqrt(correction2) : outside;
+      const T corrected = correct && !hat ? stored(second / correction2) : second;
+      if (inside) return stored(sqrt(stored(corrected + eps)));
+      const T outside = stored(stored(sqrt(corrected)) + eps);
+      return correct && hat ? stored(outside / sqrt(correction2)) : outside;
     };
     for (std::size_t i = 0; i < param.size(); ++i) {
       T g = taken(grads(k, i));
       if (!decoupled) g += decay * param[i];
-      m[i] = stored(b1 * m[i] + rest1 * g);
-      v[i] = stored(b2 * v[i] + rest2 * (g * g));
+      m[i] = stored(stored(b1 * m[i]) + rest1 * g);
+      v[i] = stored(stored(b2 * v[i]) + rest2 * (g * g));
       if (amsgrad) v_max[i] = maximum(v_max[i], v[i]);
-      const T kept = decoupled ? param[i] * keep : param[i];
+      const T kept = decoupled && keeps ? stored(param[i] * keep) : param[i];
       const T first = correct ? m[i] / correction1 : m[i];
       param[i] = kept - lr * first / root(amsgrad ? v_max[i] : v[i]);
     }

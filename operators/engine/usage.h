@@ -144,6 +144,9 @@ struct Usage {
   /// The operator that a call is instead if its module has a parameter.
   std::string_view with_parameter;
 
+  /// A module of it may have modules within, which are recorded, too.
+  bool has_parts;
+
   /// The input that the terms of a forward sum are linear in.
   std::string_view linear_in;
   Rows rows;
@@ -152,6 +155,8 @@ struct Usage {
 
   /// A loss that programs add to that of their model, of a value that goes on as it is.
   bool regularizes;
+  /// A loss that programs end in: of their last values and the tokens that they should have foreseen.
+  bool concludes;
   std::span<const SameAxis> same_axis;
   /// The dimension of the result that each dimension of an input is, or not_in_result. Null: that of the same
   /// letter.
@@ -178,10 +183,12 @@ constexpr Usage usage_of() {
   if constexpr (requires { Op::fused_by_name; }) u.fused_by_name = Op::fused_by_name;
   if constexpr (requires { Op::made_within; }) u.made_within = Op::made_within;
   if constexpr (requires { Op::with_parameter; }) u.with_parameter = Op::with_parameter;
+  if constexpr (requires { Op::has_parts; }) u.has_parts = Op::has_parts;
   if constexpr (requires { Op::linear_in; }) u.linear_in = Op::linear_in;
   if constexpr (requires { Op::rows; }) u.rows = Op::rows;
   if constexpr (requires { &Op::shared_roundings; }) u.shared_roundings = &Op::shared_roundings;
   if constexpr (requires { Op::regularizes; }) u.regularizes = Op::regularizes;
+  if constexpr (requires { Op::concludes; }) u.concludes = Op::concludes;
   if constexpr (requires { Op::same_axis; }) u.same_axis = Op::same_axis;
   if constexpr (requires { &Op::dims_in_result; }) u.dims_in_result = &Op::dims_in_result;
   if constexpr (requires { Op::takes_shares; }) u.takes_shares = Op::takes_shares;

@@ -169,6 +169,11 @@ double GradientSquares::error(DType arithmetic) const {
   return improbable * unit_roundoff(arithmetic) * sums / 2;
 }
 
+double GradientSquares::error_of_storing(DType arithmetic) const {
+  const double u = unit_roundoff(coarsest);
+  return u > unit_roundoff(arithmetic) ? 2 * u : 0;
+}
+
 GradientSquares gradient_squares(const std::vector<ReducedGradient>& gradients, bool is_actual,
                                  const Dump& actual) {
   GradientSquares found;
@@ -182,6 +187,8 @@ GradientSquares gradient_squares(const std::vector<ReducedGradient>& gradients, 
     found.by_parameter[g.name] = sum;
     found.parameters.push_back({g.name, g.shape});
     found.largest = std::max(found.largest, g.actual.size());
+    const DType dtype = (is_actual ? g.actual : g.reference).dtype();
+    if (unit_roundoff(dtype) > unit_roundoff(found.coarsest)) found.coarsest = dtype;
     if (is_actual) add_pieces(found, g, actual);
   }
   return found;

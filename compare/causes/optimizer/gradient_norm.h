@@ -21,12 +21,16 @@ struct GradientSquares {
   std::vector<NamedShape> parameters;
   std::int64_t largest = 0;         ///< elements of one parameter
   double magnitudes = 0, peak = 0;  ///< the sum of all, and the largest
+  DType coarsest = DType::float64;  ///< among the gradients
 
   double norm() const;
   double square_of(const std::set<std::string>&) const;
   /// The relative rounding error of the norm in a program: its sums over the elements of a parameter and over
   /// parameters.
   double error(DType arithmetic) const;
+  /// More where the norms of parameters and that of all are stored in the gradients' dtype, as
+  /// torch.nn.utils.clip_grad_norm_ does.
+  double error_of_storing(DType arithmetic) const;
 };
 GradientSquares gradient_squares(const std::vector<ReducedGradient>&, bool is_actual, const Dump&);
 

@@ -79,6 +79,8 @@ class Faults {
           continue;
         recorded_norms_.emplace(step, s);
       }
+      // As much again for the sum and the quotient that make the coefficient of it.
+      reference_norms_[step].error += 2 * squares.error_of_storing(first_of(step).reference.arithmetic);
     }
     for (const auto& [step, s] : recorded_norms_) reference_norms_[step] = {s.reference, 0};
   }
@@ -95,7 +97,8 @@ class Faults {
     whole.arithmetic = first_of(step).actual.arithmetic;
     const auto scalar = recorded_norms_.find(step);
     whole.has_recorded_norm = scalar != recorded_norms_.end();
-    whole.norm = {whole.squares.norm(), whole.squares.error(whole.arithmetic)};
+    whole.norm = {whole.squares.norm(),
+                  whole.squares.error(whole.arithmetic) + whole.squares.error_of_storing(whole.arithmetic)};
     if (whole.has_recorded_norm) {
       judge_norm(step, whole, scalar->second);
       whole.norm = {scalar->second.actual, unit_roundoff(whole.arithmetic)};
@@ -126,7 +129,11 @@ class Faults {
     const Estimate used = pooled(all);
     for (const double epsilon : {limit.epsilon, clip_epsilon - limit.epsilon}) {
       const ClipLimit one{limit.max_norm, epsilon};
-      const double error = one.error(norm, whole.norm.error, whole.arithmetic) * one.of(norm);
+      // A coefficient is computed in the norm's dtype.
+      const DType dtype = !whole.has_recorded_norm && whole.squares.error_of_storing(whole.arithmetic) > 0
+                              ? whole.squares.coarsest
+                              : whole.arithmetic;
+      const double error = one.error(norm, whole.norm.error, dtype) * one.of(norm);
       if (!(std::abs(used.value - one.of(norm)) <= error + used.reach)) continue;
       whole.clip = whole.has_recorded_norm ? one.of(norm) : used.value;
       return;

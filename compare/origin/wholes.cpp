@@ -1,0 +1,31 @@
+#include "assay/compare/origin/wholes.h"
+
+#include "assay/compare/flow/relation.h"
+#include "assay/compare/origin/inputs.h"
+
+namespace assay {
+
+Wholes::Wholes(const std::vector<Finding>& findings, const std::vector<Pair>& pairs,
+               const RecordedCalls& calls) {
+  for (std::size_t i = 0; i < findings.size(); ++i) {
+    const Identity& id = findings[i].id;
+    if (!is_result(id) || id.phase == Phase::optimizer || pairs[i].reference == nullptr) continue;
+    const Operator* op = calls.operator_of(*pairs[i].reference);
+    if (op != nullptr && op->has_parts) results_[{id.step, id.micro_batch, id.phase, id.module}].push_back(i);
+  }
+}
+
+std::vector<std::size_t> Wholes::results_around(const Identity& id) const {
+  if (id.micro_batch < 0) return {};
+  for (std::string module = module_around(id.module); !module.empty(); module = module_around(module)) {
+    const auto own = results_.find({id.step, id.micro_batch, id.phase, module});
+    if (own == results_.end()) continue;
+    std::vector<std::size_t> all = own->second;
+    if (const auto of_step = results_.find({id.step, -1, id.phase, module}); of_step != results_.end())
+      all.insert(all.end(), of_step->second.begin(), of_step->second.end());
+    return all;
+  }
+  return {};
+}
+
+}  // namespace assay

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "assay/compare/calls/recorded_call.h"
+#include "assay/compare/pairs/pair.h"
+#include "assay/compare/result/finding.h"
+
+namespace assay {
+
+/// Modules that one operator makes though parts of them were recorded, too: the activation inside of a
+/// module of experts, which calls it for each expert in an order of its own, or fuses it away. Results that
+/// follow from what the whole was given say all that its parts could.
+class Wholes {
+ public:
+  /// @param calls  of the reference
+  Wholes(const std::vector<Finding>&, const std::vector<Pair>&, const RecordedCalls& calls);
+  /// The results of the nearest whole around a tensor, of its micro-batch and phase, gradients of parameters
+  /// included; empty if it is in none.
+  std::vector<std::size_t> results_around(const Identity&) const;
+
+ private:
+  using Key = std::tuple<std::int64_t, std::int64_t, Phase, std::string>;
+  std::map<Key, std::vector<std::size_t>> results_;  ///< by step, micro-batch, phase and module
+};
+
+}  // namespace assay
