@@ -9,7 +9,7 @@ namespace assay {
 namespace {
 
 // N* tokens of C channels, of which each goes to K of E experts with I channels inside. J = 2I: gate and up
-// side by side. A choice below 0 goes nowhere. "rows": the choices of all tokens.
+// side by side. "rows": the choices of all tokens.
 struct MoeExperts {
   static constexpr std::string_view name = "moe_experts";
   static constexpr std::string_view math =
@@ -20,10 +20,11 @@ struct MoeExperts {
   static constexpr std::string_view aliases[] = {"MixtralExperts", "Qwen3MoeExperts"};
   static constexpr Attribute attributes[] = {
       {"activation", "\"silu\"", "f: silu, gelu (by erf) or gelu_tanh"},
-      {"gate_first", "true", "the first I rows of gate_up are the gate; false: the last"}};
+      {"gate_first", "true", "the first I rows of gate_up are the gate; false: the last"},
+      {"dropped", "-1", "the index of a choice that no expert gets"}};
   static constexpr Arg args[] = {
       {"x", "N*,C", Role::input},
-      {.name = "index", .shape = "N*,K", .role = Role::index, .indexes = "E"},
+      {.name = "index", .shape = "N*,K", .role = Role::index, .indexes = "E", .except = "dropped"},
       {.name = "weights", .shape = "N*,K", .role = Role::input, .low = 0, .high = 1},
       {"gate_up", "E,J,C", Role::param},
       {"down", "E,C,I", Role::param},
@@ -90,6 +91,7 @@ struct MoeExperts {
           gate_up(t["gate_up"].data()),
           down(t["down"].data()),
           index(t.slot("index").indices),
+          dropped(attributes.integer("dropped")),
           N(d.at("N")),
           K(d.at("K")),
           C(d.at("C")),
@@ -120,7 +122,7 @@ struct MoeExperts {
 
     const T *x, *weights, *gate_up, *down;
     const std::vector<std::int64_t>& index;
-    std::int64_t N, K, C, I;
+    std::int64_t dropped, N, K, C, I;
     const Attributes& a;
     std::int64_t gate, up;  // where they begin among the hidden channels
   };
@@ -144,7 +146,7 @@ struct MoeExperts {
     for (std::int64_t n = 0; n < in.N; ++n) {
       std::vector<std::int64_t> places;
       for (std::int64_t place = n * in.K; place < (n + 1) * in.K; ++place) {
-        if (in.index[static_cast<std::size_t>(place)] >= 0) places.push_back(place);
+        if (in.index[static_cast<std::size_t>(place)] != in.dropped) places.push_back(place);
       }
       f(n, places);
     }

@@ -111,6 +111,24 @@ void RecordedCalls::lend(const LogicalTensor& tensor, const Identity& as) {
   call->second.push_back(&lent_.back());
 }
 
+void RecordedCalls::lend_call(const Operator& op, const std::string& module,
+                              const std::vector<RecordedCall::Input>& inputs, const std::string& output,
+                              const LogicalTensor& result, const LogicalTensor* gradient) {
+  const Key key{result.id.step, result.id.micro_batch, module, 0};
+  keys_[{result.id.step, module}].push_back(key);
+  TensorList& call = calls_[key];
+  const auto add = [&](const LogicalTensor& t, Phase phase, const char* slot, const std::string& arg) {
+    lent_.push_back(t);
+    lent_.back().id = {result.id.step, result.id.micro_batch, phase, module, slot, arg, 0};
+    lent_.back().op = op.name;
+    call.push_back(&lent_.back());
+  };
+  for (const RecordedCall::Input& input : inputs) add(*input.tensor, Phase::forward, "input", input.name);
+  if (gradient != nullptr) add(*gradient, Phase::backward, "grad_output", output);
+  add(result, Phase::forward, "output", output);
+  hidden_[result.id] = call.back();
+}
+
 void RecordedCalls::lend_parameter(const LogicalTensor& param, const Identity& as) {
   const auto keys = keys_.find({param.id.step, as.module});
   if (keys == keys_.end()) return;
@@ -208,6 +226,7 @@ RecordedCall RecordedCalls::of_value(const Operator& op, const LogicalTensor& va
 }
 
 std::vector<RecordedCall> RecordedCalls::producers(const LogicalTensor& t) const {
+  if (const auto hidden = hidden_.find(t.id); hidden != hidden_.end()) return producers(*hidden->second);
   const bool is_output = t.id.slot == "output";
   if (t.id.phase == Phase::optimizer || !(is_output || t.id.slot == "grad" || t.id.slot == "grad_input"))
     return {};

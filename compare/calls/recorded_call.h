@@ -43,6 +43,13 @@ class RecordedCalls {
   /// Takes a tensor, under another identity, for an input that a call was given and that was not recorded
   /// with it.
   void lend(const LogicalTensor&, const Identity& as);
+  /// Takes a call that no module made by itself as if one had, with its gradients.
+  /// @param inputs    with the operator's names for them
+  /// @param gradient  of the result; nullptr: it was not recorded
+  void lend_call(const Operator&, const std::string& module, const std::vector<RecordedCall::Input>& inputs,
+                 const std::string& output, const LogicalTensor& result, const LogicalTensor* gradient);
+  /// Whether such a call made the tensor.
+  bool is_hidden_result(const LogicalTensor& t) const { return hidden_.contains(t.id); }
   /// What the recorder calls the operator of a call; the module without its numbers where it calls it
   /// nothing.
   static std::string kind_of(const LogicalTensor&);
@@ -89,6 +96,7 @@ class RecordedCalls {
   bool gives_choices_;
   std::map<std::string, const Operator*> taken_;  ///< by kind
   std::deque<LogicalTensor> lent_;
+  std::map<Identity, const LogicalTensor*> hidden_;  ///< results of lent calls, as these have them
   /// By module and argument of a parameter: the modules that use it, too, with their own name for it.
   std::map<std::pair<std::string, std::string>, std::set<std::pair<std::string, std::string>>> users_;
   std::map<Key, TensorList> calls_;  ///< by step, micro-batch, module and call

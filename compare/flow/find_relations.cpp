@@ -4,6 +4,7 @@
 
 #include "assay/compare/flow/borrowed_inputs.h"
 #include "assay/compare/flow/expert_relations.h"
+#include "assay/compare/flow/hidden_calls.h"
 #include "assay/compare/flow/relations.h"
 #include "assay/compare/result/trouble.h"
 #include "assay/golden/evidence.h"
@@ -18,7 +19,8 @@ class Search {
         calls_(calls),
         candidates_(side),
         experts_(side, candidates_),
-        borrowed_(calls, makes, candidates_) {
+        borrowed_(calls, makes, candidates_),
+        hidden_(calls, makes, candidates_) {
     std::map<std::pair<std::int64_t, std::int64_t>, std::vector<const LogicalTensor*>> frames;
     for (const LogicalTensor& t : side.tensors()) {
       if (t.id.phase == Phase::forward && t.id.slot == "param" && side.find(t.id) == &t) {
@@ -111,6 +113,8 @@ class Search {
     } else {
       if (auto made = relation(t)) {
         keep(value, std::move(*made));
+        settle(name);
+      } else if (hidden_.find(t, found_)) {
         settle(name);
       }
       if (found_.made.try_emplace(name, Relation{.sources = {value}}).second)
@@ -276,6 +280,7 @@ class Search {
   EarlierValues candidates_;
   ExpertRelations experts_;
   BorrowedInputs borrowed_;
+  HiddenCalls hidden_;
 };
 
 }  // namespace

@@ -51,6 +51,10 @@ Flow::Flow(const Sides& sides, RecordedCalls& actual, RecordedCalls& reference, 
     lend(b, reference_, reference);
     lend(b, actual_, actual);
   }
+  for (const HiddenCall& h : relations_.hidden) {
+    lend(h, reference_, reference);
+    lend(h, actual_, actual);
+  }
   std::set<Name> ends;
   for (const LogicalTensor& t : sides.reference_tensors) {
     if (t.id.slot == "grad_output" && reference_.find(t.id) == &t && ends.insert(name_of(t.id)).second)
@@ -69,6 +73,24 @@ void Flow::lend(const Borrowed& b, const SideValues& side, RecordedCalls& calls)
       calls.lend_parameter(*t, b.input);
     else
       calls.lend(*t, at(b.input, t->id.step, t->id.micro_batch));
+  }
+}
+
+// The gradient that a module has for what it was given is that of the result where nobody else uses it.
+void Flow::lend(const HiddenCall& h, const SideValues& side, RecordedCalls& calls) const {
+  Name value = h.result;
+  if (value.slot == "input") value.slot = "value";
+  const auto uses = relations_.uses.find(value);
+  const bool is_lone =
+      h.result.slot == "output" || (uses != relations_.uses.end() && uses->second.size() == 1);
+  for (const LogicalTensor* t : side.named(h.result)) {
+    std::vector<RecordedCall::Input> inputs;
+    for (const Borrowed& b : h.inputs) {
+      if (const LogicalTensor* source = side.find(at(record_of(b.source), t->id.step, t->id.micro_batch)))
+        inputs.push_back({b.input.arg, source});
+    }
+    calls.lend_call(*h.op, h.module, inputs, h.output, *t,
+                    is_lone ? side.find(gradient_of(h.result, t->id)) : nullptr);
   }
 }
 

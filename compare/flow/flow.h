@@ -86,6 +86,7 @@ class Flow {
   static double ratio(const DerivedValue&, const SideTensor&, std::int64_t& outside);
   static double ratio_of_ranks(DerivedValue, const SideTensor&, int ranks, std::int64_t& outside);
   void lend(const Borrowed&, const SideValues&, RecordedCalls&) const;
+  void lend(const HiddenCall&, const SideValues&, RecordedCalls&) const;
 
   SideValues actual_, reference_;
   RecordedCalls &actual_calls_, &reference_calls_;

@@ -25,12 +25,22 @@ struct Borrowed {
   Name source;  ///< the value that it is
 };
 
+/// A call that no module makes by itself.
+struct HiddenCall {
+  const Operator* op = nullptr;
+  std::string module;  ///< as if it were one, beside those that it takes values of
+  std::vector<Borrowed> inputs;
+  std::string output;  ///< the operator's name for its result
+  Name result;         ///< the record that holds it
+};
+
 /// A value is a result, an input of a module that has recorded modules inside, or, with the slot "value",
 /// what nobody recorded but as the input of a module.
 struct Relations {
   std::map<Name, Relation> made;          ///< of inputs, of results without an operator, of values
   std::map<Name, std::vector<Use>> uses;  ///< of values
   std::vector<Borrowed> borrowed;
+  std::vector<HiddenCall> hidden;
   std::vector<Borrowed> shared;  ///< inputs that are the parameter of another module
 };
 

@@ -82,7 +82,7 @@ void Isolation::judge(std::size_t i) {
   const bool is_given = has_bits && !is_float(f.actual_dtype);
   if (is_given) {
     is_judged = is_judged || is_result(f.id);
-  } else if (is_result(f.id)) {
+  } else if (is_result(f.id) || local_.actual_calls().is_hidden_result(*pair.actual)) {
     if (auto judgement = local_.judge(f, pair)) {
       is_judged = true;
       if (!(judgement->ratio <= 1))

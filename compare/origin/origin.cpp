@@ -349,7 +349,7 @@ class Origins {
   // Judges the call on the actual side's own inputs; nothing if it cannot be judged.
   std::optional<Decision> judge_call(std::size_t i) {
     Finding& f = findings_[i];
-    if (!is_result(f.id)) return {};
+    if (!is_result(f.id) && !(isolation_ && isolation_->result(i) != nullptr)) return {};
     std::optional<LocalErrors::Judgement> own;
     if (!isolation_) own = local_.judge(f, pairs_[i]);
     const LocalErrors::Judgement* local = isolation_ ? isolation_->result(i) : own ? &*own : nullptr;

@@ -121,9 +121,11 @@ class Faults {
       for (const StepSetting& g : settings_of(*rule->op, StepNumber::gradient)) {
         const std::size_t k = result_of(*rule->op, s.actual, g.shows_in);
         if (k >= s.actual.states.size()) continue;
-        const auto fit = fit_step(s.actual, *rule, k, {g});
-        if (fit && step_errors(s.actual, fit->rule, k, Elements::some).holds())
-          all.push_back(fit->numbers[0]);
+        auto fit = fit_step(s.actual, *rule, k, {g});
+        if (!fit) continue;
+        if (!whole.has_recorded_norm) fit->numbers[0] = as_stored(fit->numbers[0], s.actual);
+        fit->rule.set(g, fit->numbers[0].value);
+        if (step_errors(s.actual, fit->rule, k, Elements::some).holds()) all.push_back(fit->numbers[0]);
       }
     }
     const Estimate used = pooled(all);

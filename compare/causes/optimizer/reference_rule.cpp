@@ -207,7 +207,10 @@ class Family {
         if (!max_norm) continue;
         limits.insert(*max_norm);
         limit.epsilon = epsilon;
-        if (norm->second.error == 0) c = {ClipLimit{*max_norm, epsilon}.of(norm->second.value), 0};
+        if (norm->second.error == 0)
+          c = {ClipLimit{*max_norm, epsilon}.of(norm->second.value), 0};
+        else
+          c = as_stored(c, by_step_.at(step).front()->reference);
         break;
       }
       if (!max_norm) limits.insert(0);
@@ -324,6 +327,16 @@ double ClipLimit::error(double norm, double norm_error, DType arithmetic) const 
   const Bound coefficient =
       rounded_constant(max_norm) / (Bound(norm, norm * norm_error) + rounded_constant(epsilon));
   return coefficient.error / std::abs(coefficient.value);
+}
+
+// torch.nn.utils.clip_grad_norm_ has the norm, and what it makes of it, in the gradients' dtype.
+Estimate as_stored(const Estimate& coefficient, const StepTensors& t) {
+  const DType dtype = t.gradient.dtype();
+  const double nearest = round_to(dtype, coefficient.value);
+  const bool is_narrow = unit_roundoff(dtype) > unit_roundoff(t.arithmetic);
+  const bool may_be =
+      std::abs(nearest - coefficient.value) <= coefficient.reach + improbable * coefficient.sigma;
+  return is_narrow && may_be ? Estimate{nearest, 0} : coefficient;
 }
 
 std::vector<StepForm> forms_in(const Operator& op, const StepTensors& t, std::size_t result) {

@@ -25,6 +25,10 @@ struct ClipLimit {
   double error(double norm, double norm_error, DType arithmetic) const;
 };
 
+/// A coefficient that was fitted, as a program has it that stores it in the dtype of its gradients, if it may
+/// be such a number.
+Estimate as_stored(const Estimate& coefficient, const StepTensors&);
+
 /// Attributes, by name.
 using StepForm = std::map<std::string, AttributeValue>;
 

@@ -1,0 +1,121 @@
+#include "assay/compare/flow/hidden_calls.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "assay/operators/engine/binding.h"
+
+namespace assay {
+namespace {
+
+constexpr std::size_t most_values = 6;      // for an argument: the latest, as a layer makes them
+constexpr std::size_t most_calls = 1 << 8;  // that are tried: all orders of the values for three arguments
+
+// Whether a shape fits the letters, the extents of which are known or become so.
+bool fits(std::string_view letters, const Shape& shape, std::map<std::string_view, std::int64_t>& extents) {
+  const std::vector<Part> parts = parts_of(letters);
+  const auto starred = static_cast<std::size_t>(std::ranges::count_if(parts, &Part::starred));
+  if (starred > 1 || shape.size() + starred < parts.size() || (starred == 0 && shape.size() != parts.size()))
+    return false;
+  std::size_t dim = 0;
+  for (const Part& part : parts) {
+    if (part.starred) {
+      dim += shape.size() - (parts.size() - 1);
+      continue;
+    }
+    const std::int64_t extent = shape[dim++];
+    if (!part.literal && extents.try_emplace(part.letter, extent).first->second != extent) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool HiddenCalls::find(const LogicalTensor& t, Relations& found) const {
+  for (const Operator* op : operators()) {
+    if (!op->is_functional) continue;
+    const auto output = std::ranges::find(op->args, Role::output, &Arg::role);
+    std::vector<const Arg*> inputs;
+    for (const Arg& arg : op->args) {
+      if (arg.role == Role::input && !arg.optional) inputs.push_back(&arg);
+    }
+    std::map<std::string_view, std::int64_t> extents;
+    if (!fits(output->shape, t.shape, extents)) continue;
+    Given given;
+    std::vector<Given> all;
+    assign(*op, inputs, t, given, all);
+    LogicalTensor result = t;
+    result.id.module = fmt::format("{}.{}", module_around(t.id.module), op->name);
+    for (const Given& g : all) {
+      RecordedCall call{op, std::string(output->name), {}};
+      for (const auto& [arg, c] : g) call.inputs.push_back({std::string(arg->name), candidates_[c].tensor});
+      if (!makes_(call, result)) continue;
+      take(*op, *output, g, t, found);
+      return true;
+    }
+  }
+  return false;
+}
+
+// What its own operator calls so; else the latest.
+std::vector<std::size_t> HiddenCalls::candidates_for(const Arg& arg, const LogicalTensor& t) const {
+  std::vector<std::size_t> near = candidates_.near(t, [](const LogicalTensor&) { return true; });
+  std::vector<std::size_t> named;
+  std::ranges::copy_if(near, std::back_inserter(named), [&](std::size_t c) { return is_result_of(c, arg); });
+  return named.empty() ? near : named;
+}
+
+bool HiddenCalls::is_result_of(std::size_t candidate, const Arg& arg) const {
+  const LogicalTensor& t = *candidates_[candidate].tensor;
+  if (candidates_[candidate].name.slot != "output") return false;
+  const std::vector<RecordedCall> made_by = calls_.producers(t);
+  return made_by.size() == 1 && made_by.front().output == arg.name;
+}
+
+void HiddenCalls::assign(const Operator& op, const std::vector<const Arg*>& inputs, const LogicalTensor& t,
+                         Given& given, std::vector<Given>& all) const {
+  if (given.size() == inputs.size()) {
+    all.push_back(given);
+    return;
+  }
+  const Arg& arg = *inputs[given.size()];
+  std::size_t tried = 0;
+  for (const std::size_t c : candidates_for(arg, t)) {
+    if (tried == most_values || all.size() == most_calls) return;
+    if (std::ranges::find(given, c, &Given::value_type::second) != given.end()) continue;
+    std::map<std::string_view, std::int64_t> extents;
+    const auto output = std::ranges::find(op.args, Role::output, &Arg::role);
+    bool is_possible = fits(output->shape, t.shape, extents);
+    for (const auto& [other, k] : given)
+      is_possible = is_possible && fits(other->shape, candidates_[k].tensor->shape, extents);
+    if (!is_possible || !fits(arg.shape, candidates_[c].tensor->shape, extents)) continue;
+    ++tried;
+    given.emplace_back(&arg, c);
+    assign(op, inputs, t, given, all);
+    given.pop_back();
+  }
+}
+
+void HiddenCalls::take(const Operator& op, const Arg& output, const Given& given, const LogicalTensor& t,
+                       Relations& found) const {
+  HiddenCall call{&op,
+                  fmt::format("{}.{}", module_around(t.id.module), op.name),
+                  {},
+                  std::string(output.name),
+                  name_of(t.id)};
+  for (const auto& [arg, c] : given) {
+    Name input = call.result;
+    input.module = call.module;
+    input.slot = "input";
+    input.arg = arg->name;
+    const Name& source = candidates_[c].name;
+    call.inputs.push_back({input, source});
+    found.made[input] = {.sources = {source}};
+    found.uses[source].push_back({input, true, 0});
+  }
+  found.hidden.push_back(std::move(call));
+}
+
+}  // namespace assay
