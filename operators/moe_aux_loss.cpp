@@ -49,7 +49,8 @@ struct MoeAuxLoss {
   static constexpr Seen seen[] = {{"kind", "\"sequence\"", "DeepSeek-V3"},
                                   {"score", "\"sigmoid\"", "DeepSeek-V3"}};
   static constexpr RecordedAs recorded_as[] = {{"index", "index", made_around},
-                                               {"index", "indices", made_around}};
+                                               {"index", "indices", made_around},
+                                               {"index", "2", made_around}};  // Hugging Face's routers
   static constexpr Rows rows = Rows::together;
   static constexpr bool regularizes = true;
 
@@ -115,10 +116,28 @@ struct MoeAuxLoss {
     T total = T(1);
   };
 
-  // n_e of each sequence as the loss uses it: [B, E].
+  // n_e of each sequence as the loss uses it: [B, E]. A loss that chooses again, by scores that were stored,
+  // may take another of two experts that became equal by it.
   template <class T>
-  static std::vector<T> choices(Tensors<T>& t) {
-    return t.slot(t.has("group_tokens_per_expert") ? "group_tokens_per_expert" : "tokens_per_expert").values;
+  static std::vector<T> choices(Tensors<T>& t, const Dims& d, const Attributes& a) {
+    const bool is_given = t.has("group_tokens_per_expert");
+    std::vector<T> used = t.slot(is_given ? "group_tokens_per_expert" : "tokens_per_expert").values;
+    if constexpr (std::is_same_v<T, Bound>) {
+      const double u = ErrorScope::current().stored_roundoff;
+      const std::int64_t N = d.at("N"), E = d.at("E"), K = d.at("K"), B = d.at("B");
+      for (std::int64_t n = 0; n < N && u > 0 && !is_given && K < E; ++n) {
+        const Scores<T> s(t["logits"], n, E, a.text("score") == "sigmoid");
+        const auto order = sorted_positions(E, true, [&](std::int64_t e) -> const T& { return s[e]; });
+        const auto at = [&](std::int64_t k) { return s[order[static_cast<std::size_t>(k)]].value; };
+        const double first_out = at(K), last_in = at(K - 1), equal = 2 * u * last_in;
+        if (!(last_in - first_out <= equal)) continue;
+        for (std::int64_t e = 0; e < E; ++e) {
+          if (s[e].value <= first_out + equal && s[e].value >= last_in - equal)
+            used[static_cast<std::size_t>(n % B * E + e)].error += 1;
+        }
+      }
+    }
+    return used;
   }
 
   // coefficient E / (K tokens^2 B)
@@ -146,7 +165,7 @@ struct MoeAuxLoss {
       }
     }
     for (std::size_t i = 0; i < chosen.size(); ++i) counts.data()[i] = number<T>(chosen[i]);
-    const std::vector<T> used = choices(t);
+    const std::vector<T> used = choices(t, d, a);
     const T total = sum<T>(N * E, [&](auto i) {
       return scores[static_cast<std::size_t>(i / E)][i % E] * used[static_cast<std::size_t>(i % (B * E))];
     });
@@ -160,17 +179,21 @@ struct MoeAuxLoss {
     const std::int64_t N = d.at("N"), E = d.at("E"), B = d.at("B");
     const bool of_sigmoid = a.text("score") == "sigmoid";
     const T upstream = (g ? g() : T(1)) * scale<T>(d, a);
-    const std::vector<T> used = choices(t);
+    const std::vector<T> used = choices(t, d, a);
     for (std::int64_t n = 0; n < N; ++n) {
       const auto chosen = [&](std::int64_t e) -> const T& {
         return used[static_cast<std::size_t>(n % B * E + e)];
       };
       const Scores<T> s(z, n, E, of_sigmoid);
       const T inner = sum<T>(E, [&](auto e) { return s[e] * chosen(e); });
+      // What is not fused stores the gradient of P, that of its addends, and the scores.
+      const auto part = [&](std::int64_t e) { return stored(stored(upstream * chosen(e))); };
+      const T inner_part = stored(sum<T>(E, [&](auto e) { return stored(s[e]) * part(e); }));
       for (std::int64_t e = 0; e < E; ++e) {
-        const T slope = upstream * (chosen(e) - inner);
+        const T slope = at_once_or<T>([&] { return upstream * (chosen(e) - inner); },
+                                      [&] { return part(e) - inner_part; });
         if (!of_sigmoid) {
-          grad(n, e) = s[e] * slope;
+          grad(n, e) = stored(s[e]) * slope;
           continue;
         }
         const T complement = without_cancellation<T>([&] { return sigmoid(-z(n, e)); },

@@ -8,6 +8,7 @@
 
 #include "assay/compare/result/trouble.h"
 #include "assay/golden/evidence.h"
+#include "assay/operators/engine/recorded.h"
 
 namespace assay {
 namespace {
@@ -30,15 +31,19 @@ double HiddenLosses::Loss::factor_in(const Identity& frame) const {
 }
 
 // The tokens are rows of classes to the operator, whatever dimensions the model gave them.
-std::optional<Call> HiddenLosses::call_of(const Loss& loss, const SideValues& side,
-                                          const RecordedCalls& calls, const LogicalTensor& value,
-                                          const std::string& output) {
+std::optional<HiddenLosses::OneCall> HiddenLosses::call_of(const Loss& loss, const SideValues& side,
+                                                           const RecordedCalls& calls,
+                                                           const LogicalTensor& value,
+                                                           const std::string& output) {
   const bool is_gradient = output.starts_with("grad_");
   const DType dtype = is_gradient ? value.dtype : DType::float32;
+  if (loss.of_all_layers) return of_layers(loss, side, calls, value, output);
   if (!loss.index) {
     RecordedCall recorded = calls.of_value(*loss.op, value);
     recorded.output = output;
-    return Call(side.dump(), {std::move(recorded)}, Tensor(dtype, is_gradient ? value.shape : Shape()), -1);
+    return OneCall{
+        Call(side.dump(), {std::move(recorded)}, Tensor(dtype, is_gradient ? value.shape : Shape()), -1),
+        loss.variant};
   }
   const LogicalTensor* index = side.find(at(*loss.index, value.id.step, value.id.micro_batch));
   if (index == nullptr || value.shape.empty() || index->shape.empty()) return {};
@@ -66,7 +71,56 @@ std::optional<Call> HiddenLosses::call_of(const Loss& loss, const SideValues& si
   }
   Call call(*loss.op, std::move(inputs), output, Tensor(dtype, is_gradient ? rows : Shape()),
             Device::of(dtype));
-  return call.work() <= work_of_recorded ? std::optional(std::move(call)) : std::nullopt;
+  return call.work() <= work_of_recorded ? std::optional(OneCall{std::move(call), loss.variant})
+                                         : std::nullopt;
+}
+
+// The values of that name in all layers, one below the other, as Hugging Face's load_balancing_loss_func has
+// them.
+std::optional<HiddenLosses::OneCall> HiddenLosses::of_layers(const Loss& loss, const SideValues& side,
+                                                             const RecordedCalls& calls,
+                                                             const LogicalTensor& value,
+                                                             const std::string& output) {
+  std::map<std::string, std::vector<double>> joined;
+  std::map<std::string, Shape> shapes;
+  std::int64_t begin = -1;
+  for (const LogicalTensor& t : side.tensors()) {
+    Identity other = t.id;
+    other.module = value.id.module;
+    if (other != value.id || without_numbers(t.id.module) != without_numbers(value.id.module) ||
+        side.find(t.id) != &t || t.shape != value.shape)
+      continue;
+    for (const RecordedCall::Input& input : calls.of_value(*loss.op, t).inputs) {
+      std::vector<double>& all = joined[input.name];
+      if (&t == side.find(value.id) && input.tensor == &t) begin = std::ssize(all);
+      const auto tensor = side.read(*input.tensor);
+      all.insert(all.end(), tensor->values.begin(), tensor->values.end());
+      const std::int64_t width = tensor->shape.empty() ? 1 : tensor->shape.back();
+      shapes[input.name] = {width == 0 ? 0 : std::ssize(all) / width, width};
+    }
+  }
+  const auto main = std::ranges::find(loss.op->args, Role::input, &Arg::role);
+  if (begin < 0 || std::ssize(joined[std::string(main->name)]) <= element_count(value.shape)) return {};
+  std::vector<NamedTensor> inputs;
+  for (const Arg& arg : loss.op->args) {
+    const auto found = joined.find(std::string(arg.name));
+    if (found == joined.end()) continue;
+    const DType dtype = arg.role == Role::index ? DType::int64 : value.dtype;
+    inputs.push_back({found->first, Tensor::from_values(dtype, shapes[found->first], found->second)});
+  }
+  const bool is_gradient = output.starts_with("grad_");
+  Device device = Device::of(value.dtype);
+  if (unit_roundoff(value.dtype) > unit_roundoff(device.arithmetic)) device.intermediate = value.dtype;
+  Tensor result(value.dtype, is_gradient ? shapes[std::string(main->name)] : Shape());
+  CallVariant variant = loss.variant;
+  if (loss.op->infer != nullptr) {
+    assay::Recorded recorded{inputs, output, result};
+    loss.op->infer(recorded);
+    for (const auto& [name, number] : recorded.attributes.values()) variant.attributes.set(name, number);
+  }
+  Call call(*loss.op, std::move(inputs), output, std::move(result), device);
+  if (call.work() > work_of_recorded) return {};
+  return OneCall{std::move(call), std::move(variant), begin};
 }
 
 std::optional<DerivedValue> HiddenLosses::gradient_of(const Loss& loss, const SideValues& side,
@@ -74,14 +128,19 @@ std::optional<DerivedValue> HiddenLosses::gradient_of(const Loss& loss, const Si
                                                       const Identity& frame) {
   const LogicalTensor* t = side.find(at(record_of(value), frame.step, frame.micro_batch));
   if (t == nullptr) return {};
-  const auto call = call_of(loss, side, calls, *t, gradient_name(*loss.op));
-  if (!call || call->is_sampled()) return {};
-  const auto compared = call->compare(loss.variant);
+  const auto made = call_of(loss, side, calls, *t, gradient_name(*loss.op));
+  if (!made || made->call.is_sampled()) return {};
+  const auto compared = made->call.compare(made->variant);
   if (!compared || compared->allowed.empty()) return {};
   const double factor = loss.factor_in(frame);
   DerivedValue e;
-  e.values = compared->golden.values();
-  e.error = compared->allowed;
+  const std::vector<double> golden = compared->golden.values();
+  const auto part = [&](const std::vector<double>& all) {
+    const auto begin = all.begin() + made->begin;
+    return std::vector<double>(begin, begin + element_count(t->shape));
+  };
+  e.values = part(golden);
+  e.error = part(compared->allowed);
   e.roundoff = unit_roundoff(t->dtype);
   for (std::size_t i = 0; i < e.values.size(); ++i) {
     e.values[i] *= factor;
@@ -145,7 +204,7 @@ std::optional<HiddenLosses::Value> HiddenLosses::value_of(const Recorded& r, con
     for (const RecordedCall::Input& input : calls.of_value(*r.loss.op, *t).inputs)
       value.sources.push_back(input.tensor);
   }
-  const auto compared = call->compare(r.loss.variant);
+  const auto compared = call->call.compare(call->variant);
   if (!compared || compared->allowed.empty()) return {};
   value.expected.values = {compared->golden.value(0) * r.loss.factor};
   // The factor was fitted, and rounded where it was multiplied.
@@ -259,7 +318,10 @@ bool HiddenLosses::fit(const SideValues& side, const RecordedCalls& calls, const
     if (is_all && t != nullptr) tried = concluding(side, *t);
     for (const Operator* op : operators()) {
       if (!op->regularizes || is_all) continue;
-      for (const CallVariant& variant : variants_of(*op)) tried.push_back({op, variant, 1});
+      for (const CallVariant& variant : variants_of(*op)) {
+        tried.push_back({op, variant, 1});
+        tried.push_back({.op = op, .variant = variant, .factor = 1, .of_all_layers = true});
+      }
     }
   }
   for (Loss& loss : tried) {

@@ -52,11 +52,19 @@ class HiddenLosses {
     double factor = 0;
     std::optional<Name> index = {};  ///< the tokens, of a loss that concludes
     bool looks_ahead = false;        ///< each place should foresee the token of the next
+    bool of_all_layers = false;      ///< of the tokens of all layers at once
     std::map<Frame, double> factors = {};
     double factor_in(const Identity& frame) const;
   };
-  static std::optional<Call> call_of(const Loss&, const SideValues&, const RecordedCalls&,
-                                     const LogicalTensor& value, const std::string& output);
+  struct OneCall {
+    Call call;
+    CallVariant variant;
+    std::int64_t begin = 0;  ///< of the value in what was put together
+  };
+  static std::optional<OneCall> call_of(const Loss&, const SideValues&, const RecordedCalls&,
+                                        const LogicalTensor& value, const std::string& output);
+  static std::optional<OneCall> of_layers(const Loss&, const SideValues&, const RecordedCalls&,
+                                          const LogicalTensor& value, const std::string& output);
   static std::vector<Loss> concluding(const SideValues&, const LogicalTensor& value);
   static bool fit_factor(Loss&, const DerivedValue& unit, const std::vector<double>& missing,
                          const std::vector<double>& allowed, double tried);
