@@ -189,4 +189,23 @@ T sum(std::int64_t n, F f) {
   }
 }
 
+/// sum f(i), i < n, which kernels may also add up in memory, in any order: in Bound with a narrow store of
+/// the whole, and of n - 2 sums before it that are no larger than all terms together.
+template <class T, class F>
+T sum_in_memory(std::int64_t n, F f) {
+  const T total = sum<T>(n, f);
+  if constexpr (std::is_same_v<T, Bound>) {
+    const double loss = ErrorScope::current().stored_roundoff;
+    if (loss == 0 || n < 2) return total;
+    double all = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const Bound term = f(i);
+      all += std::abs(term.value) + term.error;
+    }
+    const double before = static_cast<double>(n - 2) * loss * all;
+    return stored(settled(total.value, total.error + before));
+  }
+  return total;
+}
+
 }  // namespace assay

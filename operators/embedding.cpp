@@ -81,7 +81,8 @@ struct Embedding {
       const auto count = static_cast<std::int64_t>(hit.size());
       const T frequency = number<T>(count);
       for (std::int64_t c = 0; c < C; ++c) {
-        grad_w(v, c) = sum<T>(count, [&](auto i) { return g(hit[static_cast<std::size_t>(i)], c); });
+        grad_w(v, c) =
+            sum_in_memory<T>(count, [&](auto i) { return g(hit[static_cast<std::size_t>(i)], c); });
         if (by_frequency && count > 0) grad_w(v, c) /= frequency;
       }
     }

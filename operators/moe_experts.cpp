@@ -127,17 +127,11 @@ struct MoeExperts {
     std::int64_t gate, up;  // where they begin among the hidden channels
   };
 
-  // What a token's experts add up to, at once or one after the other into a result that is stored.
+  // What a token's experts add up to.
   template <class T>
   static T added_up(const std::vector<T>& terms) {
-    const auto n = static_cast<std::int64_t>(terms.size());
-    return at_once_or<T>(
-        [&] { return sum<T>(n, [&](auto i) { return terms[static_cast<std::size_t>(i)]; }); },
-        [&] {
-          T total = T(0);
-          for (const T& term : terms) total = stored(total + term);
-          return total;
-        });
+    return sum_in_memory<T>(static_cast<std::int64_t>(terms.size()),
+                            [&](auto i) { return terms[static_cast<std::size_t>(i)]; });
   }
 
   // Calls f(token, the places of the token that have an expert).

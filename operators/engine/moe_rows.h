@@ -63,7 +63,7 @@ void rows_to_tokens(const T* from, const std::vector<std::int64_t>& rows, const 
   for (std::int64_t t = 0; t < tokens; ++t) {
     const std::vector<std::int64_t>& own = of_token[static_cast<std::size_t>(t)];
     for (std::int64_t c = 0; c < C; ++c) {
-      to[t * C + c] = sum<T>(static_cast<std::int64_t>(own.size()), [&](auto i) {
+      to[t * C + c] = sum_in_memory<T>(static_cast<std::int64_t>(own.size()), [&](auto i) {
         const std::int64_t r = own[static_cast<std::size_t>(i)];
         const T& value = from[r * C + c];
         return probs == nullptr ? value : value * probs[rows[static_cast<std::size_t>(r)]];
