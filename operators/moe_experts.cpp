@@ -39,7 +39,6 @@ struct MoeExperts {
       {"N=5,C=4,K=2,E=3,J=6,I=3"},
       {"N=2x2,C=3,K=1,E=4,J=10,I=5", "activation=\"gelu\",gate_first=false"},
       {"N=3,C=2,K=3,E=3,J=2,I=1", "activation=\"gelu_tanh\""}};
-  static constexpr Rows rows = Rows::routed;
   static constexpr bool has_parts = true;
   static constexpr Seen seen[] = {{"activation", "\"silu\"", "Mixtral, Qwen3-MoE, DeepSeek-V3"},
                                   {"activation", "\"gelu_tanh\"", "Gemma"}};

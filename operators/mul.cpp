@@ -12,6 +12,7 @@ struct Mul : Binary {
   static constexpr Example examples[] = {{"A=3x4,B="}, {"A=2x1x3,B=5x1"}, {"A=4,B=2x4"}};
   static constexpr ExactFill exact_fill = ExactFill::small_integers;
   static constexpr bool sums_continue = true;
+  static constexpr std::string_view functional_inputs[] = {"a", "b"};
   static constexpr Shares takes_shares = Shares::of_one;
 
   template <class T>

@@ -327,6 +327,7 @@ std::optional<Flow::Judgement> Flow::judge(const LogicalTensor* reference, const
                            : fmt::format("{} of {} elements are not {}, as they are in the reference",
                                          outside, size, own->how);
     j.right = right_value(own->expected, *recorded);
+    (void)trouble_in([&] { j.mistake = mistake_in(actual, *recorded); });
   }
   return j;
 }

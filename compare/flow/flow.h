@@ -11,6 +11,7 @@
 #include "assay/compare/flow/relations.h"
 #include "assay/compare/flow/step_scalars.h"
 #include "assay/compare/pairs/pair.h"
+#include "assay/compare/result/diagnosis.h"
 
 namespace assay {
 
@@ -31,10 +32,11 @@ class Flow {
 
   struct Judgement {
     double ratio = 0;  ///< largest error / allowed; infinite for an element that should have been moved only
-    std::string how = {};                  ///< "the sum of a and b"
-    std::string wrong = {};                ///< a sentence, if the ratio is above 1
-    bool is_copy = false;                  ///< of one value, up to a cast
-    std::optional<RightValue> right = {};  ///< if it is wrong
+    std::string how = {};                   ///< "the sum of a and b"
+    std::string wrong = {};                 ///< a sentence, if the ratio is above 1
+    bool is_copy = false;                   ///< of one value, up to a cast
+    std::optional<RightValue> right = {};   ///< if it is wrong
+    std::optional<Diagnosis> mistake = {};  ///< that makes it
   };
   /// Judges a tensor by the values that it is made of. Nothing if they are not known.
   /// @param reference  nullptr: the reference lacks it in this micro-batch
@@ -67,11 +69,19 @@ class Flow {
     std::string how;
     bool is_copy = false;
   };
+  struct Term {
+    std::string name;
+    DerivedValue value;
+  };
   std::optional<Made> made(const Side&, const LogicalTensor&) const;
   std::optional<Made> made_forward(const Side&, const LogicalTensor&) const;
   std::optional<Made> made_backward(const Side&, const LogicalTensor&) const;
   std::optional<Made> made_of_step(const Side&, const LogicalTensor&) const;
   std::optional<DerivedValue> gradient(const Side&, const Name& value, const Identity& frame) const;
+  std::optional<std::vector<Term>> gradient_terms(const Side&, const Name& value,
+                                                  const Identity& frame) const;
+  std::vector<Term> terms(const Side&, const LogicalTensor&) const;
+  std::optional<Diagnosis> mistake_in(const LogicalTensor& actual, const SideTensor& recorded) const;
   std::optional<DerivedValue> given_back(const Side&, const Name& value, const Use&,
                                          const Identity& frame) const;
   std::optional<DerivedValue> of_call(const Side&, const Name& input, const Name& value,

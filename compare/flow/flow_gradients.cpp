@@ -27,11 +27,18 @@ std::optional<Flow::Made> Flow::made_backward(const Side& side, const LogicalTen
 
 // The sum of what all uses of a value give back.
 std::optional<DerivedValue> Flow::gradient(const Side& side, const Name& value, const Identity& frame) const {
+  auto terms = gradient_terms(side, value, frame);
+  if (!terms) return {};
+  std::vector<DerivedValue> values;
+  for (Term& term : *terms) values.push_back(std::move(term.value));
+  return sum_of(std::move(values));
+}
+
+std::optional<std::vector<Flow::Term>> Flow::gradient_terms(const Side& side, const Name& value,
+                                                            const Identity& frame) const {
+  std::vector<Term> terms;
   const auto uses = relations_.uses.find(value);
-  if (uses == relations_.uses.end())
-    return hidden_.knows(value) ? hidden_.gradient(side.values, side.calls, value, frame) : std::nullopt;
-  std::vector<DerivedValue> terms;
-  for (const Use& use : uses->second) {
+  for (const Use& use : uses == relations_.uses.end() ? std::vector<Use>() : uses->second) {
     // An expert without tokens in this micro-batch has no call.
     const Identity target = at(record_of(use.target), frame.step, frame.micro_batch);
     if (side.values.find(target) == nullptr && !side.calls.has_call(target)) {
@@ -44,14 +51,16 @@ std::optional<DerivedValue> Flow::gradient(const Side& side, const Name& value, 
     if (use.is_input && gives_nothing_back(target)) continue;
     auto term = given_back(side, value, use, frame);
     if (!term) return {};
-    terms.push_back(std::move(*term));
+    terms.push_back({to_string(gradient_of(record_of(use.target), frame)), std::move(*term)});
   }
   if (hidden_.knows(value)) {
     auto term = hidden_.gradient(side.values, side.calls, value, frame);
     if (!term) return {};
-    terms.push_back(std::move(*term));
+    terms.push_back({hidden_.describe(value, frame), std::move(*term)});
+  } else if (uses == relations_.uses.end()) {
+    return {};
   }
-  return sum_of(std::move(terms));
+  return terms;
 }
 
 // A module that the reference has no gradient of, of its results or its inputs: it took no more than a shape

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "assay/operators/engine/binding.h"
+#include "assay/operators/engine/golden.h"
 
 namespace assay {
 namespace {
@@ -35,12 +36,10 @@ bool fits(std::string_view letters, const Shape& shape, std::map<std::string_vie
 
 bool HiddenCalls::find(const LogicalTensor& t, Relations& found) const {
   for (const Operator* op : operators()) {
-    if (!op->is_functional) continue;
+    if (op->functional_inputs.empty()) continue;
     const auto output = std::ranges::find(op->args, Role::output, &Arg::role);
     std::vector<const Arg*> inputs;
-    for (const Arg& arg : op->args) {
-      if (arg.role == Role::input && !arg.optional) inputs.push_back(&arg);
-    }
+    for (const std::string_view name : op->functional_inputs) inputs.push_back(&input_arg(*op, name));
     std::map<std::string_view, std::int64_t> extents;
     if (!fits(output->shape, t.shape, extents)) continue;
     Given given;

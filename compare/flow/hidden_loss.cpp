@@ -45,7 +45,8 @@ std::optional<HiddenLosses::OneCall> HiddenLosses::call_of(const Loss& loss, con
         Call(side.dump(), {std::move(recorded)}, Tensor(dtype, is_gradient ? value.shape : Shape()), -1),
         loss.variant};
   }
-  const LogicalTensor* index = side.find(at(*loss.index, value.id.step, value.id.micro_batch));
+  const LogicalTensor* index = side.find(
+      at(*loss.index, value.id.step, loss.of_micro_batch < 0 ? value.id.micro_batch : loss.of_micro_batch));
   if (index == nullptr || value.shape.empty() || index->shape.empty()) return {};
   const std::int64_t classes = value.shape.back(), tokens = element_count(index->shape),
                      length = index->shape.back();
@@ -58,10 +59,15 @@ std::optional<HiddenLosses::OneCall> HiddenLosses::call_of(const Loss& loss, con
     } else if (arg.role == Role::index && inputs.size() == 1) {
       const auto ignored =
           static_cast<double>(complete_attributes(*loss.op, loss.variant.attributes).integer(arg.except));
-      std::vector<double> targets = side.read(*index)->values;
-      for (std::size_t i = 0; loss.looks_ahead && i < targets.size(); ++i) {
-        const bool is_last = (static_cast<std::int64_t>(i) + 1) % length == 0;
-        targets[i] = is_last ? ignored : targets[i + 1];
+      const std::vector<double> own = side.read(*index)->values;
+      std::vector<double> targets(own.size(), ignored);
+      for (std::size_t i = 0; i < own.size(); ++i) {
+        const std::int64_t place = static_cast<std::int64_t>(i) % length,
+                           first = static_cast<std::int64_t>(i) - place;
+        const std::int64_t seen = place + loss.ahead;
+        const bool is_inside = 0 <= seen && seen < length;
+        if (is_inside || loss.wraps)
+          targets[i] = own[static_cast<std::size_t>(first + (seen % length + length) % length)];
       }
       inputs.push_back({std::string(arg.name), Tensor::from_values(DType::int64, {tokens}, targets)});
     } else if (arg.role == Role::grad_output && is_gradient) {
@@ -177,8 +183,7 @@ std::vector<HiddenLosses::Loss> HiddenLosses::concluding(const SideValues& side,
     for (const Operator* op : operators()) {
       if (!op->concludes) continue;
       for (const CallVariant& variant : variants_of(*op)) {
-        for (const bool looks_ahead : {true, false})
-          all.push_back({op, variant, 1, name_of(t.id), looks_ahead});
+        for (const int ahead : {1, 0}) all.push_back({op, variant, 1, name_of(t.id), ahead});
       }
     }
   }
@@ -339,6 +344,53 @@ bool HiddenLosses::fit(const SideValues& side, const RecordedCalls& calls, const
     return true;
   }
   return false;
+}
+
+// Labels that were shifted once more or not at all, and those of another micro-batch. The factor of the
+// reference stays: with another one almost any tokens come near.
+std::optional<Diagnosis> HiddenLosses::mistake(const SideValues& side, const RecordedCalls& calls,
+                                               const Name& value, const LogicalTensor& gradient,
+                                               const SideTensor& recorded) const {
+  const auto known = known_.find(value);
+  if (known == known_.end() || !known->second.index) return {};
+  const Loss& right = known->second;
+  std::vector<std::pair<Loss, std::string>> tried;
+  for (int by = -2; by <= 2; ++by) {
+    for (const bool wraps : {false, true}) {
+      Loss other = right;
+      other.ahead += by;
+      other.wraps = wraps;
+      if (by == 0 && wraps == right.wraps) continue;
+      tried.emplace_back(other,
+                         fmt::format("the tokens {} places ahead{}, where the reference has those {} ahead",
+                                     other.ahead, wraps ? ", with wrap-around" : "", right.ahead));
+    }
+  }
+  for (const LogicalTensor* index : side.named(*right.index)) {
+    if (index->id.step != gradient.id.step || index->id.micro_batch == gradient.id.micro_batch) continue;
+    Loss other = right;
+    other.of_micro_batch = index->id.micro_batch;
+    tried.emplace_back(other, fmt::format("those of micro-batch {}", index->id.micro_batch));
+  }
+  for (const auto& [loss, text] : tried) {
+    std::optional<DerivedValue> made;
+    (void)trouble_in([&] { made = gradient_of(loss, side, calls, value, gradient.id); });
+    if (!made || made->values.size() != recorded.values.size()) continue;
+    double worst = 0;
+    for (std::size_t i = 0; i < made->values.size(); ++i) {
+      const double allowed = made->error[i] + unit_roundoff(recorded.dtype) * std::abs(made->values[i]) +
+                             min_subnormal(recorded.dtype);
+      const double ratio = std::abs(recorded.values[i] - made->values[i]) / allowed;
+      worst = ratio <= worst ? worst : ratio;
+    }
+    if (worst <= 1)
+      return Diagnosis{Cause::wrong_tokens,
+                       {.shift = loss.ahead - right.ahead,
+                        .op = std::string(loss.op->name),
+                        .how = "its targets are " + text},
+                       worst};
+  }
+  return {};
 }
 
 }  // namespace assay

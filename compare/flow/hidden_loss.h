@@ -9,6 +9,7 @@
 #include "assay/compare/calls/call_variant.h"
 #include "assay/compare/calls/recorded_call.h"
 #include "assay/compare/flow/relation.h"
+#include "assay/compare/result/diagnosis.h"
 
 namespace assay {
 
@@ -27,6 +28,9 @@ class HiddenLosses {
   /// @param allowed  the error of each element of it
   bool fit(const SideValues&, const RecordedCalls&, const Name& value, const Identity& frame,
            const std::vector<double>& missing, const std::vector<double>& allowed, bool is_all = false);
+  /// What was done where a gradient is that of the model's loss with other tokens. Nothing if it is not.
+  std::optional<Diagnosis> mistake(const SideValues&, const RecordedCalls&, const Name& value,
+                                   const LogicalTensor& gradient, const SideTensor& recorded) const;
   bool knows(const Name& value) const { return known_.contains(value); }
   /// "0.25 times the gradient of cross_entropy"; and the index that the loss was given.
   std::string describe(const Name& value, const Identity& frame) const;
@@ -50,9 +54,11 @@ class HiddenLosses {
     const Operator* op = nullptr;
     CallVariant variant;
     double factor = 0;
-    std::optional<Name> index = {};  ///< the tokens, of a loss that concludes
-    bool looks_ahead = false;        ///< each place should foresee the token of the next
-    bool of_all_layers = false;      ///< of the tokens of all layers at once
+    std::optional<Name> index = {};    ///< the tokens, of a loss that concludes
+    int ahead = 0;                     ///< each place should foresee the token so many places behind it
+    bool wraps = false;                ///< the last places those of the beginning; else none
+    std::int64_t of_micro_batch = -1;  ///< whose tokens; -1: its own
+    bool of_all_layers = false;        ///< of the tokens of all layers at once
     std::map<Frame, double> factors = {};
     double factor_in(const Identity& frame) const;
   };

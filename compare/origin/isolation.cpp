@@ -73,6 +73,7 @@ void Isolation::judge(std::size_t i) {
     } else if (judgement) {
       is_judged = true;
       if (!judgement->wrong.empty()) fail_by_inputs(f, judgement->wrong);
+      if (judgement->mistake) f.diagnoses.push_back(*judgement->mistake);
       if (judgement->right) right_[i] = *std::exchange(judgement->right, std::nullopt);
       flows_[i] = std::move(*judgement);
     }

@@ -176,6 +176,7 @@ constexpr Row of_optimizer(Cause cause, std::string_view name) {
 
 // In the order of the enumerators.
 constexpr Row rows[] = {
+    {Cause::flipped_bit, "flipped_bit", Says::effect, how},
     {Cause::sign, "sign", Says::effect,
      [](const Parameters&, double) { return std::string("actual = -reference: the sign is flipped"); }},
     {Cause::factor, "factor", Says::effect, factor},
@@ -197,6 +198,8 @@ constexpr Row rows[] = {
     {Cause::other_tensor, "other_tensor", Says::mistake, other_tensor},
     {Cause::sum_of_pieces, "sum_of_pieces", Says::mistake, sum_of_pieces},
     {Cause::left_out, "left_out", Says::mistake, left_out},
+    {Cause::missing_term, "missing_term", Says::mistake, missing_term},
+    {Cause::wrong_tokens, "wrong_tokens", Says::mistake, how},
     {Cause::missing_layer, "missing_layer", Says::mistake, missing_layer},
     {Cause::weights, "weights", Says::mistake, weights},
     {Cause::attribute, "attribute", Says::mistake, attribute},

@@ -16,6 +16,7 @@ namespace assay {
 /// other.
 enum class Cause : std::uint8_t {
   // Of the values alone.
+  flipped_bit,
   sign,
   factor,
   row_factors,
@@ -37,6 +38,8 @@ enum class Cause : std::uint8_t {
   other_tensor,
   sum_of_pieces,
   left_out,
+  missing_term,
+  wrong_tokens,
   missing_layer,
   // Of the operator, on recorded inputs.
   weights,

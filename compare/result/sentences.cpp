@@ -64,6 +64,10 @@ std::string left_out(const CauseParameters& p, double) {
                      p.elements ? " there" : "");
 }
 
+std::string missing_term(const CauseParameters& p, double residual) {
+  return fmt::format("it is the sum without {} ({})", p.tensor, left(residual));
+}
+
 std::string missing_layer(const CauseParameters& p, double) {
   return fmt::format("the subject has none of the {} tensors of {}: the layer was not computed",
                      p.elements.value(), p.module);

@@ -14,6 +14,7 @@ std::string added(const CauseParameters&, double residual);
 std::string other_tensor(const CauseParameters&, double residual);
 std::string sum_of_pieces(const CauseParameters&, double residual);
 std::string left_out(const CauseParameters&, double residual);
+std::string missing_term(const CauseParameters&, double residual);
 std::string missing_layer(const CauseParameters&, double residual);
 
 }  // namespace assay::sentences

@@ -146,8 +146,9 @@ struct Usage {
 
   /// A module of it may have modules within, which are recorded, too.
   bool has_parts;
-  /// Programs make it of the results of several modules, in none of its own.
-  bool is_functional;
+  /// Programs make it in no module of its own, of these inputs: results of several modules. Empty: they do
+  /// not.
+  std::span<const std::string_view> functional_inputs;
 
   /// The input that the terms of a forward sum are linear in.
   std::string_view linear_in;
@@ -186,7 +187,7 @@ constexpr Usage usage_of() {
   if constexpr (requires { Op::made_within; }) u.made_within = Op::made_within;
   if constexpr (requires { Op::with_parameter; }) u.with_parameter = Op::with_parameter;
   if constexpr (requires { Op::has_parts; }) u.has_parts = Op::has_parts;
-  if constexpr (requires { Op::is_functional; }) u.is_functional = Op::is_functional;
+  if constexpr (requires { Op::functional_inputs; }) u.functional_inputs = Op::functional_inputs;
   if constexpr (requires { Op::linear_in; }) u.linear_in = Op::linear_in;
   if constexpr (requires { Op::rows; }) u.rows = Op::rows;
   if constexpr (requires { &Op::shared_roundings; }) u.shared_roundings = &Op::shared_roundings;

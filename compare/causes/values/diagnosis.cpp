@@ -14,6 +14,8 @@ std::vector<Diagnosis> diagnose(const TensorSource& actual, const TensorSource& 
 std::vector<Diagnosis> explain(const FailingPair& pair) {
   std::vector<Diagnosis> found;
   if (pair.over == 0) return found;
+  explain_bit(pair, found);
+  if (!found.empty()) return found;
   explain_range(pair, found);
   explain_precision(pair, found);
   explain_factor(pair, found);

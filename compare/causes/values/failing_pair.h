@@ -90,6 +90,7 @@ double evidence(const FailingPair&);
 std::vector<Diagnosis> explain(const FailingPair&);
 
 /// One function per family of explanations. Each appends the explanations that hold.
+void explain_bit(const FailingPair&, std::vector<Diagnosis>&);
 void explain_factor(const FailingPair&, std::vector<Diagnosis>&);
 void explain_factor_of_some(const FailingPair&, std::vector<Diagnosis>&);
 void explain_row_factors(const FailingPair&, std::vector<Diagnosis>&);

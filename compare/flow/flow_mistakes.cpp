@@ -1,0 +1,44 @@
+// What was done to a tensor that is not what it follows from.
+#include "assay/compare/flow/flow.h"
+#include "assay/compare/flow/gradient_names.h"
+
+namespace assay {
+
+// What is added up in it, on that side; empty for what is no sum.
+std::vector<Flow::Term> Flow::terms(const Side& side, const LogicalTensor& t) const {
+  if (t.id.micro_batch < 0) return {};
+  if (t.id.phase == Phase::backward)
+    return is_gradient(t.id) ? gradient_terms(side, value_of(t.id), t.id).value_or(std::vector<Term>())
+                             : std::vector<Term>();
+  auto made = relations_.made.find(name_of(t.id));
+  if (made != relations_.made.end() && made->second.sources.front().slot == "value" &&
+      record_of(made->second.sources.front()) == name_of(t.id))
+    made = relations_.made.find(made->second.sources.front());
+  if (made == relations_.made.end() || made->second.kind != Relation::Kind::sum) return {};
+  std::vector<Term> all;
+  for (const Name& source : made->second.sources) {
+    const auto value = reader_at(side.values, t.id)(source);
+    if (value == nullptr) return {};
+    all.push_back({to_string(at(record_of(source), t.id.step, t.id.micro_batch)), as_expected(*value)});
+  }
+  return all;
+}
+
+// A layer that is skipped, a gradient of one use that is lost.
+std::optional<Diagnosis> Flow::mistake_in(const LogicalTensor& actual, const SideTensor& recorded) const {
+  const std::vector<Term> all = terms({actual_, actual_calls_}, actual);
+  for (std::size_t missing = 0; all.size() > 1 && missing < all.size(); ++missing) {
+    std::vector<DerivedValue> others;
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      if (k != missing) others.push_back(all[k].value);
+    }
+    const auto sum = sum_of(std::move(others));
+    std::int64_t outside = 0;
+    if (!sum) continue;
+    const double left = ratio(*sum, recorded, outside);
+    if (left <= 1) return Diagnosis{Cause::missing_term, {.tensor = all[missing].name}, left};
+  }
+  return hidden_.mistake(actual_, actual_calls_, value_of(actual.id), actual, recorded);
+}
+
+}  // namespace assay
