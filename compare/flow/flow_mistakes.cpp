@@ -38,6 +38,8 @@ std::optional<Diagnosis> Flow::mistake_in(const LogicalTensor& actual, const Sid
     const double left = ratio(*sum, recorded, outside);
     if (left <= 1) return Diagnosis{Cause::missing_term, {.tensor = all[missing].name}, left};
   }
+  if (actual.id.slot == "loss")
+    return hidden_.mistake_of_value(actual_, actual_calls_, actual, recorded.values.front());
   return hidden_.mistake(actual_, actual_calls_, value_of(actual.id), actual, recorded);
 }
 

@@ -8,7 +8,6 @@
 
 #include "assay/compare/result/trouble.h"
 #include "assay/golden/evidence.h"
-#include "assay/operators/engine/recorded.h"
 
 namespace assay {
 namespace {
@@ -28,105 +27,6 @@ std::string output_name(const Operator& op) {
 double HiddenLosses::Loss::factor_in(const Identity& frame) const {
   const auto own = factors.find({frame.step, frame.micro_batch});
   return own == factors.end() ? factor : own->second;
-}
-
-// The tokens are rows of classes to the operator, whatever dimensions the model gave them.
-std::optional<HiddenLosses::OneCall> HiddenLosses::call_of(const Loss& loss, const SideValues& side,
-                                                           const RecordedCalls& calls,
-                                                           const LogicalTensor& value,
-                                                           const std::string& output) {
-  const bool is_gradient = output.starts_with("grad_");
-  const DType dtype = is_gradient ? value.dtype : DType::float32;
-  if (loss.of_all_layers) return of_layers(loss, side, calls, value, output);
-  if (!loss.index) {
-    RecordedCall recorded = calls.of_value(*loss.op, value);
-    recorded.output = output;
-    return OneCall{
-        Call(side.dump(), {std::move(recorded)}, Tensor(dtype, is_gradient ? value.shape : Shape()), -1),
-        loss.variant};
-  }
-  const LogicalTensor* index = side.find(
-      at(*loss.index, value.id.step, loss.of_micro_batch < 0 ? value.id.micro_batch : loss.of_micro_batch));
-  if (index == nullptr || value.shape.empty() || index->shape.empty()) return {};
-  const std::int64_t classes = value.shape.back(), tokens = element_count(index->shape),
-                     length = index->shape.back();
-  if (classes == 0 || tokens == 0 || element_count(value.shape) != tokens * classes) return {};
-  const Shape rows = {tokens, classes};
-  std::vector<NamedTensor> inputs;
-  for (const Arg& arg : loss.op->args) {
-    if (arg.role == Role::input && inputs.empty()) {
-      inputs.push_back({std::string(arg.name), merge(side.dump(), value).tensor.whole().reshaped(rows)});
-    } else if (arg.role == Role::index && inputs.size() == 1) {
-      const auto ignored =
-          static_cast<double>(complete_attributes(*loss.op, loss.variant.attributes).integer(arg.except));
-      const std::vector<double> own = side.read(*index)->values;
-      std::vector<double> targets(own.size(), ignored);
-      for (std::size_t i = 0; i < own.size(); ++i) {
-        const std::int64_t place = static_cast<std::int64_t>(i) % length,
-                           first = static_cast<std::int64_t>(i) - place;
-        const std::int64_t seen = place + loss.ahead;
-        const bool is_inside = 0 <= seen && seen < length;
-        if (is_inside || loss.wraps)
-          targets[i] = own[static_cast<std::size_t>(first + (seen % length + length) % length)];
-      }
-      inputs.push_back({std::string(arg.name), Tensor::from_values(DType::int64, {tokens}, targets)});
-    } else if (arg.role == Role::grad_output && is_gradient) {
-      inputs.push_back(
-          {std::string(arg.name), Tensor::from_values(DType::float64, {}, std::vector<double>{1})});
-    }
-  }
-  Call call(*loss.op, std::move(inputs), output, Tensor(dtype, is_gradient ? rows : Shape()),
-            Device::of(dtype));
-  return call.work() <= work_of_recorded ? std::optional(OneCall{std::move(call), loss.variant})
-                                         : std::nullopt;
-}
-
-// The values of that name in all layers, one below the other, as Hugging Face's load_balancing_loss_func has
-// them.
-std::optional<HiddenLosses::OneCall> HiddenLosses::of_layers(const Loss& loss, const SideValues& side,
-                                                             const RecordedCalls& calls,
-                                                             const LogicalTensor& value,
-                                                             const std::string& output) {
-  std::map<std::string, std::vector<double>> joined;
-  std::map<std::string, Shape> shapes;
-  std::int64_t begin = -1;
-  for (const LogicalTensor& t : side.tensors()) {
-    Identity other = t.id;
-    other.module = value.id.module;
-    if (other != value.id || without_numbers(t.id.module) != without_numbers(value.id.module) ||
-        side.find(t.id) != &t || t.shape != value.shape)
-      continue;
-    for (const RecordedCall::Input& input : calls.of_value(*loss.op, t).inputs) {
-      std::vector<double>& all = joined[input.name];
-      if (&t == side.find(value.id) && input.tensor == &t) begin = std::ssize(all);
-      const auto tensor = side.read(*input.tensor);
-      all.insert(all.end(), tensor->values.begin(), tensor->values.end());
-      const std::int64_t width = tensor->shape.empty() ? 1 : tensor->shape.back();
-      shapes[input.name] = {width == 0 ? 0 : std::ssize(all) / width, width};
-    }
-  }
-  const auto main = std::ranges::find(loss.op->args, Role::input, &Arg::role);
-  if (begin < 0 || std::ssize(joined[std::string(main->name)]) <= element_count(value.shape)) return {};
-  std::vector<NamedTensor> inputs;
-  for (const Arg& arg : loss.op->args) {
-    const auto found = joined.find(std::string(arg.name));
-    if (found == joined.end()) continue;
-    const DType dtype = arg.role == Role::index ? DType::int64 : value.dtype;
-    inputs.push_back({found->first, Tensor::from_values(dtype, shapes[found->first], found->second)});
-  }
-  const bool is_gradient = output.starts_with("grad_");
-  Device device = Device::of(value.dtype);
-  if (unit_roundoff(value.dtype) > unit_roundoff(device.arithmetic)) device.intermediate = value.dtype;
-  Tensor result(value.dtype, is_gradient ? shapes[std::string(main->name)] : Shape());
-  CallVariant variant = loss.variant;
-  if (loss.op->infer != nullptr) {
-    assay::Recorded recorded{inputs, output, result};
-    loss.op->infer(recorded);
-    for (const auto& [name, number] : recorded.attributes.values()) variant.attributes.set(name, number);
-  }
-  Call call(*loss.op, std::move(inputs), output, std::move(result), device);
-  if (call.work() > work_of_recorded) return {};
-  return OneCall{std::move(call), std::move(variant), begin};
 }
 
 std::optional<DerivedValue> HiddenLosses::gradient_of(const Loss& loss, const SideValues& side,
@@ -344,53 +244,6 @@ bool HiddenLosses::fit(const SideValues& side, const RecordedCalls& calls, const
     return true;
   }
   return false;
-}
-
-// Labels that were shifted once more or not at all, and those of another micro-batch. The factor of the
-// reference stays: with another one almost any tokens come near.
-std::optional<Diagnosis> HiddenLosses::mistake(const SideValues& side, const RecordedCalls& calls,
-                                               const Name& value, const LogicalTensor& gradient,
-                                               const SideTensor& recorded) const {
-  const auto known = known_.find(value);
-  if (known == known_.end() || !known->second.index) return {};
-  const Loss& right = known->second;
-  std::vector<std::pair<Loss, std::string>> tried;
-  for (int by = -2; by <= 2; ++by) {
-    for (const bool wraps : {false, true}) {
-      Loss other = right;
-      other.ahead += by;
-      other.wraps = wraps;
-      if (by == 0 && wraps == right.wraps) continue;
-      tried.emplace_back(other,
-                         fmt::format("the tokens {} places ahead{}, where the reference has those {} ahead",
-                                     other.ahead, wraps ? ", with wrap-around" : "", right.ahead));
-    }
-  }
-  for (const LogicalTensor* index : side.named(*right.index)) {
-    if (index->id.step != gradient.id.step || index->id.micro_batch == gradient.id.micro_batch) continue;
-    Loss other = right;
-    other.of_micro_batch = index->id.micro_batch;
-    tried.emplace_back(other, fmt::format("those of micro-batch {}", index->id.micro_batch));
-  }
-  for (const auto& [loss, text] : tried) {
-    std::optional<DerivedValue> made;
-    (void)trouble_in([&] { made = gradient_of(loss, side, calls, value, gradient.id); });
-    if (!made || made->values.size() != recorded.values.size()) continue;
-    double worst = 0;
-    for (std::size_t i = 0; i < made->values.size(); ++i) {
-      const double allowed = made->error[i] + unit_roundoff(recorded.dtype) * std::abs(made->values[i]) +
-                             min_subnormal(recorded.dtype);
-      const double ratio = std::abs(recorded.values[i] - made->values[i]) / allowed;
-      worst = ratio <= worst ? worst : ratio;
-    }
-    if (worst <= 1)
-      return Diagnosis{Cause::wrong_tokens,
-                       {.shift = loss.ahead - right.ahead,
-                        .op = std::string(loss.op->name),
-                        .how = "its targets are " + text},
-                       worst};
-  }
-  return {};
 }
 
 }  // namespace assay

@@ -31,6 +31,9 @@ class HiddenLosses {
   /// What was done where a gradient is that of the model's loss with other tokens. Nothing if it is not.
   std::optional<Diagnosis> mistake(const SideValues&, const RecordedCalls&, const Name& value,
                                    const LogicalTensor& gradient, const SideTensor& recorded) const;
+  /// The same of the loss as a number, where the gradient of its value proves it.
+  std::optional<Diagnosis> mistake_of_value(const SideValues&, const RecordedCalls&,
+                                            const LogicalTensor& loss, double recorded) const;
   bool knows(const Name& value) const { return known_.contains(value); }
   /// "0.25 times the gradient of cross_entropy"; and the index that the loss was given.
   std::string describe(const Name& value, const Identity& frame) const;
@@ -54,9 +57,9 @@ class HiddenLosses {
     const Operator* op = nullptr;
     CallVariant variant;
     double factor = 0;
-    std::optional<Name> index = {};    ///< the tokens, of a loss that concludes
-    int ahead = 0;                     ///< each place should foresee the token so many places behind it
-    bool wraps = false;                ///< the last places those of the beginning; else none
+    std::optional<Name> index = {};  ///< the tokens, of a loss that concludes
+    int ahead = 0;   ///< each place should foresee the token so many places behind it; the last ones none
+    int rolled = 0;  ///< places by which the tokens were moved before, with wrap-around
     std::int64_t of_micro_batch = -1;  ///< whose tokens; -1: its own
     bool of_all_layers = false;        ///< of the tokens of all layers at once
     std::map<Frame, double> factors = {};
@@ -72,6 +75,12 @@ class HiddenLosses {
   static std::optional<OneCall> of_layers(const Loss&, const SideValues&, const RecordedCalls&,
                                           const LogicalTensor& value, const std::string& output);
   static std::vector<Loss> concluding(const SideValues&, const LogicalTensor& value);
+  struct Mistake {
+    Loss loss;
+    Diagnosis diagnosis;
+  };
+  std::optional<Mistake> find_mistake(const SideValues&, const RecordedCalls&, const Name& value,
+                                      const LogicalTensor& gradient, const SideTensor& recorded) const;
   static bool fit_factor(Loss&, const DerivedValue& unit, const std::vector<double>& missing,
                          const std::vector<double>& allowed, double tried);
   static std::optional<DerivedValue> gradient_of(const Loss&, const SideValues&, const RecordedCalls&,

@@ -1,0 +1,84 @@
+// What was done where a loss is that of other tokens.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "assay/compare/flow/gradient_names.h"
+#include "assay/compare/flow/hidden_loss.h"
+#include "assay/compare/result/trouble.h"
+
+namespace assay {
+
+// Labels that were shifted once more or not at all, and those of another micro-batch. The factor of the
+// reference stays: with another one almost any tokens come near.
+std::optional<HiddenLosses::Mistake> HiddenLosses::find_mistake(const SideValues& side,
+                                                                const RecordedCalls& calls, const Name& value,
+                                                                const LogicalTensor& gradient,
+                                                                const SideTensor& recorded) const {
+  const auto known = known_.find(value);
+  if (known == known_.end() || !known->second.index) return {};
+  const Loss& right = known->second;
+  std::vector<std::pair<Loss, std::string>> tried;
+  for (const int by : {1, -1, 2, -2}) {
+    for (const bool rolls : {false, true}) {
+      Loss other = right;
+      (rolls ? other.rolled : other.ahead) += by;
+      tried.emplace_back(
+          other, fmt::format("the tokens {} places ahead{}, where the reference has those {} ahead",
+                             right.ahead + by, rolls ? " (rolled, with wrap-around)" : "", right.ahead));
+    }
+  }
+  for (const LogicalTensor* index : side.named(*right.index)) {
+    if (index->id.step != gradient.id.step || index->id.micro_batch == gradient.id.micro_batch) continue;
+    Loss other = right;
+    other.of_micro_batch = index->id.micro_batch;
+    tried.emplace_back(other, fmt::format("those of micro-batch {}", index->id.micro_batch));
+  }
+  for (const auto& [loss, text] : tried) {
+    std::optional<DerivedValue> made;
+    (void)trouble_in([&] { made = gradient_of(loss, side, calls, value, gradient.id); });
+    if (!made || made->values.size() != recorded.values.size()) continue;
+    double worst = 0;
+    for (std::size_t i = 0; i < made->values.size(); ++i) {
+      const double allowed = made->error[i] + unit_roundoff(recorded.dtype) * std::abs(made->values[i]) +
+                             min_subnormal(recorded.dtype);
+      const double ratio = std::abs(recorded.values[i] - made->values[i]) / allowed;
+      worst = ratio <= worst ? worst : ratio;
+    }
+    if (!(worst <= 1)) continue;
+    return Mistake{loss,
+                   {Cause::wrong_tokens,
+                    {.shift = loss.ahead + loss.rolled - right.ahead,
+                     .op = std::string(loss.op->name),
+                     .how = "its targets are " + text},
+                    worst}};
+  }
+  return {};
+}
+
+std::optional<Diagnosis> HiddenLosses::mistake(const SideValues& side, const RecordedCalls& calls,
+                                               const Name& value, const LogicalTensor& gradient,
+                                               const SideTensor& recorded) const {
+  auto found = find_mistake(side, calls, value, gradient, recorded);
+  return found ? std::optional(std::move(found->diagnosis)) : std::nullopt;
+}
+
+std::optional<Diagnosis> HiddenLosses::mistake_of_value(const SideValues& side, const RecordedCalls& calls,
+                                                        const LogicalTensor& loss, double recorded) const {
+  const auto known = recorded_.find(name_of(loss.id));
+  if (known == recorded_.end()) return {};
+  const Name& value = known->second.value;
+  const LogicalTensor* gradient = side.find(assay::gradient_of(value, loss.id));
+  if (gradient == nullptr) return {};
+  auto found = find_mistake(side, calls, value, *gradient, *side.read(*gradient));
+  if (!found) return {};
+  found->loss.factor = known->second.loss.factor;
+  const auto made = value_of({found->loss, value}, side, calls, loss.id);
+  if (!made) return {};
+  const double allowed =
+      made->expected.error[0] + unit_roundoff(loss.dtype) * std::abs(made->expected.values[0]);
+  found->diagnosis.residual = std::abs(recorded - made->expected.values[0]) / allowed;
+  return found->diagnosis.residual <= 1 ? std::optional(std::move(found->diagnosis)) : std::nullopt;
+}
+
+}  // namespace assay
