@@ -176,7 +176,7 @@ constexpr Row of_optimizer(Cause cause, std::string_view name) {
 
 // In the order of the enumerators.
 constexpr Row rows[] = {
-    {Cause::flipped_bit, "flipped_bit", Says::effect, how},
+    {Cause::flipped_bit, "flipped_bit", Says::description, how},
     {Cause::sign, "sign", Says::effect,
      [](const Parameters&, double) { return std::string("actual = -reference: the sign is flipped"); }},
     {Cause::factor, "factor", Says::effect, factor},

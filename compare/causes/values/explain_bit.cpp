@@ -10,8 +10,10 @@
 namespace assay {
 namespace {
 
-// Memory that fails does so in one place; what was computed otherwise differs in many.
+// Memory that fails does so in one place; what was computed otherwise differs in many: in more than one of
+// so many elements.
 constexpr std::size_t most_flipped = 4;
+constexpr std::int64_t fewest_others = 16;
 
 std::uint64_t stored_bits(const TensorSource& t, std::int64_t at) {
   const Tensor one = t.window(at, 1);
@@ -45,7 +47,9 @@ void explain_bit(const FailingPair& pair, std::vector<Diagnosis>& found) {
   for_each_element(Columns{&pair.actual, &pair.reference}, [&](std::int64_t at, const double* x) {
     if (x[0] != x[1] && places.size() <= most_flipped) places.push_back(at);
   });
-  if (places.empty() || places.size() > most_flipped || pair.actual.size() < 2) return;
+  if (places.empty() || places.size() > most_flipped ||
+      std::ssize(places) * fewest_others > pair.actual.size())
+    return;
   std::string how;
   for (const std::int64_t at : places) {
     const std::uint64_t flipped = stored_bits(pair.actual, at) ^ stored_bits(pair.reference, at);
