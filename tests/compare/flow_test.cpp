@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "assay/operators/engine/golden.h"
-#include "recorded_pair.h"
+#include "isolated.h"
 
 namespace assay::flow_test {
 namespace {
@@ -174,30 +174,12 @@ class Layer {
   std::vector<Values> results_;
 };
 
-Report isolated(const std::function<void(MemoryDump&, bool is_actual)>& record) {
-  MemoryDump a("a"), r("r");
-  record(a, true);
-  record(r, false);
-  DiffOptions options;
-  options.policies.push_back(load_policy("telechat3"));
-  return diff(a, r, options);
-}
-
-Report isolated(const std::string& broken) {
+Report of_layer(const std::string& broken) {
   return isolated([&](MemoryDump& d, bool is_actual) { Layer(d, is_actual ? broken : "").record(); });
 }
 
-std::vector<std::string> created(const Report& report) {
-  std::vector<std::string> names;
-  for (const Finding& f : report.findings) {
-    if (f.origin && f.origin->kind == Origin::Kind::created)
-      names.push_back(f.id.module + " " + f.id.slot + " " + f.id.arg);
-  }
-  return names;
-}
-
 TEST(Flow, ARightLayerPasses) {
-  const Report report = isolated("");
+  const Report report = of_layer("");
   EXPECT_EQ(report.exit_status(), 0);
   EXPECT_EQ(created(report), std::vector<std::string>());
 }
@@ -209,7 +191,7 @@ TEST(Flow, OneWrongElementIsFoundWhereItIsMade) {
         "layer.moe.combine grad_output y", "layer.moe.experts.1.fc grad_output y",
         "layer.moe.router grad_output weights", "layer.moe grad_input x", "layer grad_input x",
         "layer.a grad_output y", "layer.b grad_output y"}) {
-    const Report report = isolated(wrong);
+    const Report report = of_layer(wrong);
     EXPECT_EQ(created(report), std::vector{wrong});
     EXPECT_EQ(report.exit_status(), 1) << wrong;
   }
@@ -217,19 +199,9 @@ TEST(Flow, OneWrongElementIsFoundWhereItIsMade) {
 
 // What nothing made has no origin here, and what follows from it is right.
 TEST(Flow, ASourceThatDiffersIsNoFaultOfWhatFollows) {
-  const Report report = isolated("layer input x");
+  const Report report = of_layer("layer input x");
   EXPECT_EQ(created(report), std::vector<std::string>());
   EXPECT_EQ(report.exit_status(), 1);
-}
-
-Tensor single(const Tensor& t) {
-  return Tensor::from_values(DType::float32, t.shape(), t.values());
-}
-
-Tensor with_one_wrong(const Tensor& t, double by = 1) {
-  Values values = t.values();
-  values[5] += by;
-  return Tensor::from_values(t.dtype(), t.shape(), values);
 }
 
 // A module that recorded its result alone: what it was given are the results of another that are called so.

@@ -1,0 +1,209 @@
+// Programs whose recorder knows modules only: what they compute between them is found by its values.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "assay/operators/engine/golden.h"
+#include "isolated.h"
+
+namespace assay::program_test {
+namespace {
+
+constexpr auto f = Phase::forward, b = Phase::backward;
+
+const Finding& finding(const Report& report, const std::string& module, const std::string& slot) {
+  return *std::ranges::find_if(report.findings,
+                               [&](const Finding& x) { return x.id.module == module && x.id.slot == slot; });
+}
+
+Tensor output(std::string_view op, const std::vector<NamedTensor>& inputs, const Attributes& attributes,
+              std::string_view name) {
+  return single(output_named(compute_golden(find_operator(op), inputs, attributes, Level::fp64), name));
+}
+
+// Projections, tables of angles, and what the last projection is given.
+auto attention(const Attributes& of_actual, const std::string& wrong = "") {
+  return [=](MemoryDump& d, bool is_actual) {
+    for (const std::int64_t mb : {0, 1}) {
+      const auto seed = static_cast<std::uint64_t>(10 * mb);
+      std::vector<std::int64_t> positions;
+      for (std::int64_t i = 0; i < 6; ++i) positions.push_back(i);
+      const Tensor ids = Tensor::from_indices({1, 6}, positions);
+      const std::vector<NamedTensor> of_table = {{"position_ids", ids}};
+      const Tensor cos = output("rotary_embedding", of_table, {{"rotary_dim", 4}}, "cos"),
+                   sin = output("rotary_embedding", of_table, {{"rotary_dim", 4}}, "sin"),
+                   q = normal_tensor(DType::float32, {2, 6, 8}, 1 + seed),
+                   k = normal_tensor(DType::float32, {2, 6, 4}, 2 + seed),
+                   v = normal_tensor(DType::float32, {2, 6, 4}, 3 + seed),
+                   g = normal_tensor(DType::float32, {2, 6, 8}, 4 + seed);
+      const auto made = compute_golden(
+          find_operator("rotary_attention"),
+          std::vector<NamedTensor>{{"q", q}, {"k", k}, {"v", v}, {"cos", cos}, {"sin", sin}, {"grad_out", g}},
+          is_actual ? of_actual : Attributes(), Level::fp64);
+      const auto given = [&](const char* name) {
+        const Tensor t = noisy(single(output_named(made, name)), is_actual ? 7 : 8);
+        return is_actual && wrong == name ? with_one_wrong(t) : t;
+      };
+      d.add({0, mb, f, "rotary", "input", "position_ids", 0}, ids).op = "SomeRotaryEmbedding";
+      d.add({0, mb, f, "rotary", "input", "x", 0}, q).op = "SomeRotaryEmbedding";
+      d.add({0, mb, f, "rotary", "output", "0", 0}, cos).op = "SomeRotaryEmbedding";
+      d.add({0, mb, f, "rotary", "output", "1", 0}, sin).op = "SomeRotaryEmbedding";
+      d.add({0, mb, f, "attn.q_proj", "output", "y", 0}, q);
+      d.add({0, mb, f, "attn.k_proj", "output", "y", 0}, k);
+      d.add({0, mb, f, "attn.v_proj", "output", "y", 0}, v);
+      d.add({0, mb, f, "attn.o_proj", "input", "input", 0}, given("out"));
+      d.add({0, mb, b, "attn.o_proj", "grad_input", "input", 0}, g);
+      d.add({0, mb, b, "attn.v_proj", "grad_output", "y", 0}, given("grad_v"));
+      d.add({0, mb, b, "attn.k_proj", "grad_output", "y", 0}, given("grad_k"));
+      d.add({0, mb, b, "attn.q_proj", "grad_output", "y", 0}, given("grad_q"));
+    }
+  };
+}
+
+TEST(Program, AttentionThatNoModuleMakesIsJudged) {
+  const Report right = isolated(attention({}));
+  EXPECT_EQ(right.exit_status(), 0);
+  EXPECT_EQ(created(right), std::vector<std::string>());
+  for (const auto& [output, name] : {std::pair("out", "attn.o_proj input input"),
+                                     {"grad_v", "attn.v_proj grad_output y"},
+                                     {"grad_k", "attn.k_proj grad_output y"},
+                                     {"grad_q", "attn.q_proj grad_output y"}})
+    EXPECT_EQ(created(isolated(attention({}, output))), (std::vector<std::string>{name, name}));
+}
+
+TEST(Program, ItsAttributesAreNamed) {
+  const Report report = isolated(attention({{"scale", 0.6}}));
+  const Finding& first = finding(report, "attn.o_proj", "input");
+  ASSERT_FALSE(first.diagnoses.empty());
+  EXPECT_EQ(first.diagnoses.front().cause, Cause::attribute);
+  EXPECT_NE(sentence(first.diagnoses.front()).find("scale = 0.6"), std::string::npos)
+      << sentence(first.diagnoses.front());
+}
+
+// A class that nobody knows, with a part that one side calls for each expert and the other once.
+auto experts(const std::string& wrong) {
+  return [=](MemoryDump& d, bool is_actual) {
+    const Tensor x = normal_tensor(DType::float32, {6, 4}, 21),
+                 gate_up = normal_tensor(DType::float32, {3, 10, 4}, 22),
+                 down = normal_tensor(DType::float32, {3, 4, 5}, 23),
+                 weights = Tensor::from_values(DType::float32, {6, 2}, Values(12, 0.375));
+    const Tensor index =
+        Tensor::from_indices({6, 2}, std::vector<std::int64_t>{0, 1, 1, 2, 2, 0, 0, 2, 1, 0, 2, 1});
+    Tensor y =
+        noisy(output("moe_experts",
+                     {{"x", x}, {"index", index}, {"weights", weights}, {"gate_up", gate_up}, {"down", down}},
+                     {}, "y"),
+              is_actual ? 5 : 6);
+    if (is_actual && wrong == "y") y = with_one_wrong(y);
+    const auto add = [&](const char* slot, const char* arg, const Tensor& t) {
+      d.add({0, 0, f, "mlp.experts", slot, arg, 0}, t).op = "SomeExperts";
+    };
+    d.add({0, -1, f, "mlp.experts", "param", "gate_up_proj", 0}, gate_up);
+    d.add({0, -1, f, "mlp.experts", "param", "down_proj", 0}, down);
+    add("input", "hidden_states", x);
+    add("input", "top_k_index", index);
+    add("input", "top_k_weights", weights);
+    const Tensor part = normal_tensor(DType::float32, {is_actual ? 12 : 4, 5}, 24);
+    for (const std::int64_t call : {0, 1, 2}) {
+      if (is_actual && call > 0) break;
+      d.add({0, 0, f, "mlp.experts.act_fn", "input", "input", call}, part).op = "SiLU";
+    }
+    add("output", "y", y);
+  };
+}
+
+TEST(Program, WhatIsInsideOfAWholeIsSettledByItsResults) {
+  const Report right = isolated(experts(""));
+  EXPECT_EQ(right.exit_status(), 0);
+  EXPECT_EQ(right.coverage->unjudged, 0);
+  const auto parts = std::ranges::count_if(right.findings, [](const Finding& x) {
+    return x.exemption && x.exemption->kind == Exemption::Kind::part_of_whole;
+  });
+  EXPECT_EQ(parts, 3) << "one of another shape, two that the actual side lacks";
+  const Report wrong = isolated(experts("y"));
+  EXPECT_EQ(created(wrong), std::vector<std::string>{"mlp.experts output y"});
+  EXPECT_EQ(wrong.exit_status(), 1);
+}
+
+// The last values of a model, whose loss should foresee the next token of each place.
+auto loss_of(std::int64_t rolled, double weight) {
+  return [=](MemoryDump& d, bool is_actual) {
+    for (const std::int64_t mb : {0, 1, 2, 3}) {
+      std::vector<std::int64_t> tokens, targets;
+      for (std::int64_t i = 0; i < 24; ++i) tokens.push_back((7 * i + 5 * mb + i * i) % 11);
+      for (std::int64_t i = 0; i < 24; ++i) {
+        const std::int64_t place = i % 12, by = is_actual ? rolled : 0;
+        const auto from = static_cast<std::size_t>(i - place + (place + 1 + by) % 12);
+        targets.push_back(place == 11 ? -100 : tokens[from]);
+      }
+      const Tensor logits = normal_tensor(DType::float32, {24, 11}, 31 + static_cast<std::uint64_t>(mb)),
+                   grad_y = Tensor::from_values(DType::float32, {}, Values{is_actual ? weight : 0.25});
+      const auto made = compute_golden(
+          find_operator("cross_entropy"),
+          std::vector<NamedTensor>{
+              {"logits", logits}, {"target", Tensor::from_indices({24}, targets)}, {"grad_y", grad_y}},
+          {}, Level::fp64);
+      const Shape shape = {2, 12, 11};
+      d.add({0, mb, f, "embed", "input", "input", 0}, Tensor::from_indices({2, 12}, tokens)).op = "Embedding";
+      d.add({0, mb, f, "head", "output", "y", 0}, logits.reshaped(shape));
+      d.add({0, mb, f, "loss", "loss", "lm", 0}, single(output_named(made, "loss")));
+      d.add({0, mb, b, "head", "grad_output", "y", 0},
+            noisy(single(output_named(made, "grad_logits")).reshaped(shape), is_actual ? 3 : 4));
+    }
+  };
+}
+
+TEST(Program, TheLossInWhichItEndsIsKnown) {
+  const Report right = isolated(loss_of(0, 0.25));
+  EXPECT_EQ(right.exit_status(), 0);
+  EXPECT_EQ(finding(right, "head", "grad_output").unjudged, "");
+  const std::vector<std::string> gradients(4, "head grad_output y");
+  EXPECT_EQ(created(isolated(loss_of(0, 0.5))), gradients) << "another share of the loss";
+}
+
+TEST(Program, OtherTargetsAreNamed) {
+  const Report report = isolated(loss_of(1, 0.25));
+  for (const auto& [module, slot] : {std::pair("loss", "loss"), {"head", "grad_output"}}) {
+    const Finding& wrong = finding(report, module, slot);
+    ASSERT_FALSE(wrong.diagnoses.empty()) << module;
+    EXPECT_EQ(wrong.diagnoses.front().cause, Cause::wrong_tokens) << module;
+    EXPECT_EQ(wrong.diagnoses.front().parameters.shift, 1) << module;
+  }
+}
+
+TEST(Program, ATermThatASumLacksIsNamed) {
+  const auto record = [](MemoryDump& d, bool is_actual) {
+    for (const std::int64_t mb : {0, 1}) {
+      const auto seed = static_cast<std::uint64_t>(mb);
+      const Tensor x = normal_tensor(DType::float32, {8, 6}, 41 + seed),
+                   y = normal_tensor(DType::float32, {8, 6}, 51 + seed);
+      d.add({0, mb, f, "layers.0.norm", "input", "x", 0}, x);
+      d.add({0, mb, f, "layers.0.mlp", "output", "y", 0}, y);
+      d.add({0, mb, f, "layers.1.norm", "input", "x", 0}, is_actual ? x : plus(x, 1, y));
+    }
+  };
+  const Report report = isolated(record);
+  const Finding& wrong = finding(report, "layers.1.norm", "input");
+  ASSERT_FALSE(wrong.diagnoses.empty());
+  EXPECT_EQ(wrong.diagnoses.front().cause, Cause::missing_term);
+  EXPECT_NE(wrong.diagnoses.front().parameters.tensor.find("layers.0.mlp output y"), std::string::npos);
+}
+
+TEST(Program, AFlippedBitIsDescribed) {
+  RecordedPair pair;
+  const Tensor right = normal_tensor(DType::bfloat16, {8, 8}, 61);
+  Values values = right.values();
+  values[19] = -values[19];
+  pair.add({0, -1, f, "proj", "param", "weight", 0}, Tensor::from_values(DType::bfloat16, {8, 8}, values),
+           right);
+  const Report report = pair.diff();
+  ASSERT_FALSE(report.findings.front().diagnoses.empty());
+  const Diagnosis& d = report.findings.front().diagnoses.front();
+  EXPECT_EQ(d.cause, Cause::flipped_bit);
+  EXPECT_NE(sentence(d).find("[2, 3] has bit 15 (the sign) flipped"), std::string::npos) << sentence(d);
+}
+
+}  // namespace
+}  // namespace assay::program_test
