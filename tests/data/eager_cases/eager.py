@@ -1,5 +1,5 @@
 """What PyTorch's eager operators make of bfloat16 on a CPU, composed as Hugging Face's models compose them: every step between
-is rounded to bfloat16. Writes one folder per case beside this script."""
+is rounded to bfloat16; the last ones are transformers' own code (5.14.1). Writes one folder per case beside this script."""
 import sys
 from pathlib import Path
 
@@ -13,7 +13,7 @@ case.FOLDER = Path(__file__).parent
 torch.set_num_threads(1)
 
 
-def write(op, name, attributes, f, inputs, outputs=("y",), constants=()):
+def write(op, name, attributes, f, inputs, outputs=("y",), constants=(), upstream="grad_y"):
     """f of bfloat16 leaves {name: (tensor, role)}; gradients by autograd. constants: (name, tensor, role) that f knows."""
     leaves = {k: v.bfloat16().requires_grad_() for k, (v, _) in inputs.items()}
     results = f(*leaves.values())
@@ -24,7 +24,7 @@ def write(op, name, attributes, f, inputs, outputs=("y",), constants=()):
     given = [(k, stored(v), inputs[k][1]) for k, v in leaves.items()]
     made = [(k, stored(v), "output") for k, v in zip(outputs, results, strict=True)]
     gradients = [(f"grad_{k}", stored(v.grad), "grad_input") for k, v in leaves.items()]
-    case.write_case(op, name, attributes, [*given, *constants, ("grad_y", stored(g), "grad_output")], [*made, *gradients])
+    case.write_case(op, name, attributes, [*given, *constants, (upstream, stored(g), "grad_output")], [*made, *gradients])
 
 
 x = case.values(6, 64, low=-4, high=4, seed=1)
@@ -67,3 +67,53 @@ write("cross_entropy", "label_smoothing", {"label_smoothing": 0.1},
 write("sigmoid", "plain", {}, torch.sigmoid, {"x": (x, "input")})
 write("tanh", "plain", {}, torch.tanh, {"x": (x, "input")})
 write("layer_norm", "plain", {"eps": 1e-5}, lambda x: F.layer_norm(x, (64,), None, None, 1e-5), {"x": (x, "input")})
+
+from transformers import MixtralConfig
+from transformers.models.mixtral.modeling_mixtral import (MixtralExperts, MixtralRotaryEmbedding, apply_rotary_pos_emb,
+                                                          eager_attention_forward)
+
+
+class Grouped:  # what eager_attention_forward asks of its module
+    num_key_value_groups, training = 2, False
+
+
+def attend(q, k, v):
+    mask = torch.full((q.shape[2], k.shape[2]), float("-inf"), dtype=q.dtype).triu(1)[None, None]
+    return eager_attention_forward(Grouped, q, k, v, mask, q.shape[-1] ** -0.5)[0].transpose(1, 2)
+
+
+heads = {"q": case.values(2, 4, 7, 6, seed=5), "k": case.values(2, 2, 7, 6, seed=6), "v": case.values(2, 2, 7, 6, seed=7)}
+write("attention", "mixtral", {"is_causal": True}, attend, {k: (v, "input") for k, v in heads.items()}, ("out",), upstream="grad_out")
+
+config = MixtralConfig(hidden_size=8, intermediate_size=5, num_local_experts=3, num_attention_heads=4, head_dim=6)
+experts = MixtralExperts(config).bfloat16()
+index = torch.tensor([[0, 1], [1, 2], [2, 0], [0, 2], [1, 0], [2, 1], [0, 1]])
+
+
+def of_experts(x, weights, gate_up, down):
+    parameters = {"gate_up_proj": gate_up, "down_proj": down}
+    return torch.func.functional_call(experts, parameters, (x, index, weights))
+
+
+write("moe_experts", "mixtral", {}, of_experts,
+      {"x": (case.values(7, 8, seed=8), "input"), "weights": (case.values(7, 2, low=0.1, high=1, seed=9), "input"),
+       "gate_up": (case.values(3, 10, 8, seed=10), "param"), "down": (case.values(3, 8, 5, seed=11), "param")},
+      constants=[("index", index, "index")])
+
+positions = torch.arange(7)[None]
+tables = MixtralRotaryEmbedding(config)(torch.zeros(1, dtype=torch.bfloat16), positions)
+bits = lambda t: t.detach().float().numpy().astype(case.ml_dtypes.bfloat16)
+theta = config.rope_parameters["rope_theta"]
+case.write_case("rotary_embedding", "mixtral", {"rotary_dim": 6, "base_theta": theta}, [("position_ids", positions, "index")],
+                [("cos", bits(tables[0]), "output"), ("sin", bits(tables[1]), "output")])
+
+
+def rotary_attend(q, k, v):
+    by_head = lambda x: x.view(2, 7, -1, 6).transpose(1, 2)
+    return attend(*apply_rotary_pos_emb(by_head(q), by_head(k), *tables), by_head(v)).transpose(1, 2).reshape(2, 7, -1)
+
+
+write("rotary_attention", "mixtral", {}, rotary_attend,
+      {"q": (case.values(2, 7, 24, seed=12), "input"), "k": (case.values(2, 7, 12, seed=13), "input"),
+       "v": (case.values(2, 7, 12, seed=14), "input")}, ("out",),
+      [("cos", bits(tables[0]), "input"), ("sin", bits(tables[1]), "input")], upstream="grad_out")
