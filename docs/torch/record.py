@@ -5,7 +5,7 @@
         recorder.begin(step)                                    # parameters as they are before the step
         for micro_batch ..:                                     # its number over all data-parallel ranks
             recorder.micro_batch = micro_batch
-            loss = ..; recorder.loss(loss); loss.backward()     # hooks record every module that has no children
+            loss = ..; recorder.loss(loss); loss.backward()     # hooks record every module that computes
         recorder.gradients(addends=["dp"])                      # as they are before the all-reduce over dp
         ..all-reduce..
         recorder.gradients()
