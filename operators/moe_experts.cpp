@@ -40,6 +40,7 @@ struct MoeExperts {
       {"N=2x2,C=3,K=1,E=4,J=10,I=5", "activation=\"gelu\",gate_first=false"},
       {"N=3,C=2,K=3,E=3,J=2,I=1", "activation=\"gelu_tanh\""}};
   static constexpr bool has_parts = true;
+  static constexpr bool shares_steps = true;
   static constexpr Seen seen[] = {{"activation", "\"silu\"", "Mixtral, Qwen3-MoE, DeepSeek-V3"},
                                   {"activation", "\"gelu_tanh\"", "Gemma"}};
   static constexpr Seen mistaken[] = {{"gate_first", "false", "gate and up exchanged"},

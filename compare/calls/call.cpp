@@ -177,8 +177,7 @@ std::vector<Arithmetic> Call::admissible_arithmetics(const CallVariant& variant)
 }
 
 std::optional<ScaleError> Call::scale(const CallVariant& variant, const Compared& c) const {
-  // What several steps store between them is shared by elements in ways that shapes do not tell.
-  if (device_.intermediate && (op().has_parts || !op().functional_inputs.empty())) return {};
+  if (device_.intermediate && op().shares_steps) return {};
   const Tensor& actual = c.actual;
   const std::vector<double> values = actual.values(), golden = c.golden.values();
   ScaleTest test;

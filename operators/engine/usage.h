@@ -156,6 +156,9 @@ struct Usage {
   /// Elements of a result of this shape that share a rounding have equal numbers; empty: none do.
   std::vector<std::int64_t> (*shared_roundings)(const Shape&, const Attributes&);
 
+  /// Elements of a result share what its steps store between them, in ways that its shape does not tell.
+  bool shares_steps;
+
   /// A loss that programs add to that of their model, of a value that goes on as it is.
   bool regularizes;
   /// A loss that programs end in: of their last values and the tokens that they should have foreseen.
@@ -191,6 +194,7 @@ constexpr Usage usage_of() {
   if constexpr (requires { Op::linear_in; }) u.linear_in = Op::linear_in;
   if constexpr (requires { Op::rows; }) u.rows = Op::rows;
   if constexpr (requires { &Op::shared_roundings; }) u.shared_roundings = &Op::shared_roundings;
+  if constexpr (requires { Op::shares_steps; }) u.shares_steps = Op::shares_steps;
   if constexpr (requires { Op::regularizes; }) u.regularizes = Op::regularizes;
   if constexpr (requires { Op::concludes; }) u.concludes = Op::concludes;
   if constexpr (requires { Op::same_axis; }) u.same_axis = Op::same_axis;
