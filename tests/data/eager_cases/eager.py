@@ -103,9 +103,6 @@ write("moe_experts", "mixtral", {}, of_experts,
 positions = torch.arange(7)[None]
 tables = MixtralRotaryEmbedding(config)(torch.zeros(1, dtype=torch.bfloat16), positions)
 bits = lambda t: t.detach().float().numpy().astype(case.ml_dtypes.bfloat16)
-theta = config.rope_parameters["rope_theta"]
-case.write_case("rotary_embedding", "mixtral", {"rotary_dim": 6, "base_theta": theta}, [("position_ids", positions, "index")],
-                [("cos", bits(tables[0]), "output"), ("sin", bits(tables[1]), "output")])
 
 
 def rotary_attend(q, k, v):
