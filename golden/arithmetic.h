@@ -106,6 +106,14 @@ T stored(const T& x) {
   return x;
 }
 
+/// The same where what is stored beside it shows it: `like` has no more digits than the narrow format. A
+/// float32 parameter is not stepped in the bfloat16 of its gradient.
+template <class T>
+T stored_like(const T& x, const T& like) {
+  if constexpr (std::is_same_v<T, Bound>) return fits_narrow(like.value) ? stored_narrow(x) : x;
+  return x;
+}
+
 /// The larger one; NaN if either is (torch.maximum).
 template <class T>
 T maximum(const T& a, const T& b) {

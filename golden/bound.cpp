@@ -100,6 +100,13 @@ Bound stored_narrow(const Bound& x) {
   return settled(x.value, x.error + loss * (std::abs(x.value) + x.error));
 }
 
+bool fits_narrow(double value) {
+  const double u = ErrorScope::current().stored_roundoff;
+  int exponent = 0;
+  const double units = std::frexp(value, &exponent) / u;
+  return u == 0 || units == std::floor(units);
+}
+
 Bound rounded_constant(double value) {
   int exponent = 0;
   const auto is_whole = [](double units) { return units == std::floor(units); };

@@ -81,6 +81,9 @@ inline double rounding_of_sum(double a, double b, double sum) {
 /// The value as it is after a narrow store.
 Bound stored_narrow(const Bound&);
 
+/// Whether a narrow store leaves the number as it is.
+bool fits_narrow(double);
+
 /// A constant with the error of rounding it to the device's format: none where it fits.
 Bound rounded_constant(double);
 

@@ -114,7 +114,7 @@ class Search {
       if (auto made = relation(t)) {
         keep(value, std::move(*made));
         settle(name);
-      } else if (hidden_.find(t, found_)) {
+      } else if (hidden_.find(t, *side_.read(t), found_)) {
         settle(name);
       }
       if (found_.made.try_emplace(name, Relation{.sources = {value}}).second)

@@ -62,7 +62,9 @@ class FoundOperators {
     for (const auto& [kind, results] : results_) {
       const bool is_composite = has_parts(results.front()->id.module);
       const Given given = given_to(*results.front(), calls_);
-      if (given.inputs == 0 || !shows_operator(*results.front())) continue;
+      if (given.inputs == 0 ||
+          !shows_call(*reference_.read(*results.front()), static_cast<double>(operators().size())))
+        continue;
       for (const Operator* op : operators()) {
         if ((is_composite && !op->has_parts) || !has_place_for(*op, given)) continue;
         calls_.take_operator(kind, op);
@@ -81,19 +83,6 @@ class FoundOperators {
   bool has_parts(const std::string& module) const {
     const auto next = modules_.upper_bound(module + ".");
     return next != modules_.end() && next->starts_with(module + ".");
-  }
-
-  // A number that is in it many times says as much as one.
-  bool shows_operator(const LogicalTensor& t) const {
-    const auto tensor = reference_.read(t);
-    const double bits = -std::log2(unit_roundoff(tensor->dtype)),
-                 tried = std::log2(static_cast<double>(operators().size())) + bits_of_a_number;
-    std::set<double> different;
-    for (const double v : tensor->values) {
-      if (different.insert(v).second && proves(bits * static_cast<double>(different.size()), tried))
-        return true;
-    }
-    return false;
   }
 
   // In several places: all elements of one may be positive by accident, where relu does nothing.
@@ -115,6 +104,16 @@ class FoundOperators {
 };
 
 }  // namespace
+
+// A number that is in it many times says as much as one.
+bool shows_call(const SideTensor& t, double tried) {
+  const double bits = -std::log2(unit_roundoff(t.dtype));
+  std::set<double> different;
+  return std::ranges::any_of(t.values, [&](double v) {
+    return different.insert(v).second &&
+           proves(bits * static_cast<double>(different.size()), std::log2(tried) + bits_of_a_number);
+  });
+}
 
 void find_operators(const SideValues& reference, const Makes& makes, RecordedCalls& reference_calls,
                     RecordedCalls& actual_calls) {

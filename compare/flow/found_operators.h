@@ -4,6 +4,10 @@
 
 namespace assay {
 
+/// Whether a tensor has so many different values that one of `tried` calls, with an attribute that is solved,
+/// does not make it by accident.
+bool shows_call(const SideTensor&, double tried);
+
 /// Finds the operators of modules whose recorded class is not known (a framework's own norm, an activation
 /// under another name): those that make the results of the reference from all that was recorded with them.
 /// Both sides take them for all calls of the class.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "assay/compare/flow/found_operators.h"
 #include "assay/operators/engine/binding.h"
 #include "assay/operators/engine/golden.h"
 
@@ -34,7 +35,8 @@ bool fits(std::string_view letters, const Shape& shape, std::map<std::string_vie
 
 }  // namespace
 
-bool HiddenCalls::find(const LogicalTensor& t, Relations& found) const {
+bool HiddenCalls::find(const LogicalTensor& t, const SideTensor& values, Relations& found) const {
+  if (!shows_call(values, static_cast<double>(most_calls * operators().size()))) return false;
   for (const Operator* op : operators()) {
     if (op->functional_inputs.empty()) continue;
     const auto output = std::ranges::find(op->args, Role::output, &Arg::role);

@@ -14,7 +14,7 @@ class HiddenCalls {
   HiddenCalls(const RecordedCalls& calls, const Makes& makes, const EarlierValues& candidates)
       : calls_(calls), makes_(makes), candidates_(candidates) {}
   /// Looks for a call that makes the tensor, and adds it. Returns whether there is one.
-  bool find(const LogicalTensor&, Relations&) const;
+  bool find(const LogicalTensor&, const SideTensor&, Relations&) const;
 
  private:
   using Given = std::vector<std::pair<const Arg*, std::size_t>>;  // arguments and candidates

@@ -46,12 +46,14 @@ std::optional<HiddenLosses::Mistake> HiddenLosses::find_mistake(const SideValues
       worst = ratio <= worst ? worst : ratio;
     }
     if (!(worst <= 1)) continue;
-    return Mistake{loss,
-                   {Cause::wrong_tokens,
-                    {.shift = loss.ahead + loss.rolled - right.ahead,
-                     .op = std::string(loss.op->name),
-                     .how = "its targets are " + text},
-                    worst}};
+    return Mistake{
+        loss,
+        {Cause::wrong_tokens,
+         {.shift = loss.ahead + loss.rolled - right.ahead,
+          .micro_batch = loss.of_micro_batch < 0 ? std::nullopt : std::optional(loss.of_micro_batch),
+          .op = std::string(loss.op->name),
+          .how = "its targets are " + text},
+         worst}};
   }
   return {};
 }

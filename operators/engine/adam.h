@@ -113,26 +113,29 @@ void adam_forward(Tensors<T>& t, const Dims& d, const Attributes& a, bool decoup
   const bool keeps = a.real("lr") * a.real("weight_decay") != 0;
   std::vector<T> param = state(t, "param"), m = state(t, "exp_avg"), v = state(t, "exp_avg_sq"),
                  v_max = state(t, "max_exp_avg_sq");
+  const std::vector<T> given = param;  // which shows how parameters are stored
   const auto grads = t["grads"];
   const std::int64_t steps = d.at("T"), before = a.integer("step");
   for (std::int64_t k = 0; k < steps; ++k) {
     const std::int64_t step = before + k + 1;
     const T correction1 = bias_correction<T>(beta1, step), correction2 = bias_correction<T>(beta2, step);
-    const auto root = [&](const T& second) {
-      const T corrected = correct && !hat ? stored(second / correction2) : second;
-      if (inside) return stored(sqrt(stored(corrected + eps)));
-      const T outside = stored(stored(sqrt(corrected)) + eps);
-      return correct && hat ? stored(outside / sqrt(correction2)) : outside;
+    // What is not fused stores every step, in the parameter's dtype.
+    const auto root = [&](const T& second, const T& like) {
+      const auto kept = [&](const T& x) { return stored_like(x, like); };
+      const T corrected = correct && !hat ? kept(second / correction2) : second;
+      if (inside) return kept(sqrt(kept(corrected + eps)));
+      const T outside = kept(kept(sqrt(corrected)) + eps);
+      return correct && hat ? kept(outside / sqrt(correction2)) : outside;
     };
     for (std::size_t i = 0; i < param.size(); ++i) {
       T g = taken(grads(k, i));
       if (!decoupled) g += decay * param[i];
-      m[i] = stored(stored(b1 * m[i]) + rest1 * g);
-      v[i] = stored(stored(b2 * v[i]) + rest2 * (g * g));
+      m[i] = stored(stored_like(b1 * m[i], given[i]) + rest1 * g);
+      v[i] = stored(stored_like(b2 * v[i], given[i]) + rest2 * (g * g));
       if (amsgrad) v_max[i] = maximum(v_max[i], v[i]);
-      const T kept = decoupled && keeps ? stored(param[i] * keep) : param[i];
+      const T kept = decoupled && keeps ? stored_like(param[i] * keep, given[i]) : param[i];
       const T first = correct ? m[i] / correction1 : m[i];
-      param[i] = kept - lr * first / root(amsgrad ? v_max[i] : v[i]);
+      param[i] = kept - lr * first / root(amsgrad ? v_max[i] : v[i], given[i]);
     }
     const auto give = [&](std::string_view name, std::vector<T>& values) {
       give_state(t, name, k + 1, k + 1 < steps ? values : std::move(values));

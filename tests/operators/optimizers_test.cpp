@@ -32,6 +32,21 @@ TEST(Adam, EpsPlacementDecidesWhereGradientsAreSmall) {
   EXPECT_NEAR(step("lr=1,eps=1e-4,eps_placement=\"hat\""), -1 / (1 + 1 / std::sqrt(0.001)), 1e-12);
 }
 
+// A step of bfloat16 stores the decayed parameter; a float32 master is not rounded to its gradient's dtype.
+TEST(Adam, AParameterWithMoreDigitsThanItsGradientKeepsThem) {
+  ErrorModel narrow = float32_model;
+  narrow.stored_roundoff = 0x1p-8;
+  const auto bound = [&](double param) {
+    const std::vector<NamedTensor> inputs = {values("param", {1}, {param}), values("grads", {1, 1}, {0.25})};
+    return output_named(
+               compute_bound(find_operator("adamw"), inputs, {{"lr", 1e-4}, {"weight_decay", 0.5}}, narrow),
+               "param_1")
+        .value(0);
+  };
+  EXPECT_GT(bound(0.5), 0x1p-10);
+  EXPECT_LT(bound(0.5 + 0x1p-20), 0x1p-17);
+}
+
 TEST(Adam, WeightDecayGoesThroughTheMomentsOnlyInAdam) {
   const std::vector<NamedTensor> one = {values("param", {1}, {2}), values("grads", {1, 1}, {0})};
   EXPECT_EQ(output("adamw", "exp_avg_1", one, "weight_decay=0.5").value(0), 0);

@@ -28,15 +28,6 @@ std::string part_of(DType dtype, int bit) {
   return bit >= format_of(dtype).fraction_bits ? "of the exponent" : "of the fraction";
 }
 
-Shape place_in(const Shape& shape, std::int64_t at) {
-  Shape place(shape.size());
-  for (std::size_t d = shape.size(); d-- > 0;) {
-    place[d] = at % shape[d];
-    at /= shape[d];
-  }
-  return place;
-}
-
 }  // namespace
 
 // Few elements that each differ in one bit, and not one that differs beside them.
@@ -56,8 +47,8 @@ void explain_bit(const FailingPair& pair, std::vector<Diagnosis>& found) {
     if (std::popcount(flipped) != 1) return;
     const int bit = std::countr_zero(flipped);
     how += fmt::format("{}{} at {} has bit {} ({}) flipped: {:.9g} for {:.9g}", how.empty() ? "" : "; ",
-                       how.empty() ? "the element" : "that", to_string(place_in(pair.actual.shape(), at)),
-                       bit, part_of(dtype, bit), pair.actual.value(at), pair.reference.value(at));
+                       how.empty() ? "the element" : "that", to_string(unravel(at, pair.actual.shape())), bit,
+                       part_of(dtype, bit), pair.actual.value(at), pair.reference.value(at));
   }
   found.push_back({Cause::flipped_bit,
                    {.elements = static_cast<std::int64_t>(places.size()),
