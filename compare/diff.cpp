@@ -12,6 +12,7 @@
 #include "assay/compare/causes/causes.h"
 #include "assay/compare/causes/optimizer/optimizer_faults.h"
 #include "assay/compare/measure/measure.h"
+#include "assay/compare/origin/find_convention.h"
 #include "assay/compare/origin/origin.h"
 #include "assay/compare/pairs/dump_remarks.h"
 #include "assay/compare/pairs/judge.h"
@@ -55,7 +56,9 @@ class Differ {
     }
     std::vector<std::string> unused = options_.rules.unused();
     if (options_.team.size > 1 && !collect(report.findings, unused)) return {};
-    const Sides sides{actual_, reference_, actual_tensors_, reference_tensors_, options_.sizes};
+    Sides sides{actual_, reference_, actual_tensors_, reference_tensors_, options_.sizes};
+    sides.convention = scale_convention(report.findings, found, sides);
+    if (sides.convention) judge_scaled(report, found, *sides.convention);
     const StepOrigins steps = find_optimizer_faults(report.findings, found, sides);
     explain(report, found, sides, steps);
     note_deviations(report, found, *row_dtype_);
@@ -119,6 +122,33 @@ class Differ {
 
   void see(const Pair& pair) {
     if (!options_.rules.ignored(paths_of(pair.id()))) row_dtype_->see(pair);
+  }
+
+  // Compares in the units of the reference what the actual side has in others.
+  void judge_scaled(Report& report, const std::vector<Pair>& found, const ScaleConvention& convention) {
+    convention_ = &convention;
+    std::int64_t count = 0;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      Finding& f = report.findings[i];
+      if (convention.of(f.id) == 1 || f.asks_for_bits || !f.metrics) continue;
+      Finding scaled;
+      scaled.id = f.id;
+      scaled.name = f.name;
+      find(scaled, found[i]);
+      ++count;
+      if (scaled.verdict == Verdict::passed && f.verdict != Verdict::passed) {
+        scaled.verdict = Verdict::exempt;
+        scaled.exemption = {
+            Exemption::Kind::scale_by_convention, scaled.ratio, 1,
+            fmt::format("divided by {}: error/allowed {:.3g}", convention.text, scaled.ratio)};
+      }
+      f = std::move(scaled);
+    }
+    convention_ = nullptr;
+    report.notes.push_back(
+        fmt::format("scale by convention: losses of the actual side are scaled by {}, and gradients of "
+                    "parameters are not; {} tensors are divided by it",
+                    convention.text, grouped(count)));
   }
 
   // What all processes of the team found, in the first one. False in the others.
@@ -239,7 +269,9 @@ class Differ {
   }
 
   void compare_values(Finding& f, const Pair& pair, Expectation e) {
-    const Merged actual = merge(actual_, *pair.actual), reference = merge(reference_, *pair.reference);
+    Merged actual = merge(actual_, *pair.actual);
+    const Merged reference = merge(reference_, *pair.reference);
+    if (convention_ != nullptr) actual.tensor = convention_->in_units_of_reference(f.id, actual.tensor);
     e.map_errors = error_maps_ < options_.error_maps;
     judge(f, actual.tensor, reference.tensor, e);
     judge_replicas(f, actual, &reference, reference.tensor, e);
@@ -283,6 +315,7 @@ class Differ {
   TensorsById reference_by_id_;
   CountOf count_of_;
   std::optional<RowDType> row_dtype_;
+  const ScaleConvention* convention_ = nullptr;
   int error_maps_ = 0;            ///< made so far
   std::vector<std::size_t> own_;  ///< which findings are for this process
 };

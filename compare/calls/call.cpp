@@ -34,6 +34,13 @@ Tensor rounded(const Tensor& t, DType dtype, Rounding rounding) {
   return Tensor::from_values(t.dtype(), t.shape(), values);
 }
 
+Tensor times(Tensor t, double factor) {
+  if (factor == 1) return t;
+  std::vector<double> values = t.values();
+  for (double& v : values) v *= factor;
+  return Tensor(t.shape(), std::span<const double>(values));
+}
+
 std::vector<double> sum_of(const std::vector<Tensor>& parts) {
   std::vector<double> sum = parts.front().values();
   for (std::size_t p = 1; p < parts.size(); ++p) {
@@ -115,7 +122,7 @@ Attributes Call::attributes_of(const Summand& summand, const CallVariant& varian
 }
 
 std::optional<NewCase> Call::as_case(const CallVariant& variant) const {
-  if (summands_.size() != 1 || variant.fp8) return {};
+  if (summands_.size() != 1 || variant.fp8 || factor_ != 1) return {};
   const Summand& summand = summands_.front();
   return NewCase{.op = summand.op,
                  .name = "",
@@ -148,7 +155,7 @@ std::vector<Tensor> Call::golden(const CallVariant& variant, const Arithmetic& h
     const Tensor& made = output_named(outputs, summand.output);
     // Token dimensions may be recorded as one.
     if (made.size() != element_count(expected)) throw Error("{}: makes another shape", summand.op->name);
-    parts.push_back(made.reshaped(expected));
+    parts.push_back(times(made.reshaped(expected), factor_));
   }
   return parts;
 }

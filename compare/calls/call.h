@@ -117,6 +117,8 @@ class Call {
   /// Takes what this device may be off by, of each element before it is stored, from the caller:
   /// compute_bound of all outputs costs hardly more than of one.
   void take_device_errors(const CallVariant&, std::vector<double> errors);
+  /// The recorded result is so many times what the operator makes: a sum of gradients that became an average.
+  void take_factor(double factor) { factor_ = factor; }
   /// Puts another result in the place of the judged one, of its shape and dtype.
   void take_result(Tensor);
 
@@ -167,6 +169,7 @@ class Call {
   Tensor result_;
   Device device_;
   bool is_sampled_ = false;
+  double factor_ = 1;
   /// The last computed bound of each summand, which costs far more than its values. It holds for one variant
   /// and all its arithmetics.
   mutable std::vector<std::vector<double>> device_errors_;

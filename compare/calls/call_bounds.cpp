@@ -53,12 +53,14 @@ std::vector<double> Call::allowed(const CallVariant& variant, const std::vector<
   for (std::size_t c = 0; c < summands_.size(); ++c) {
     const Summand& summand = summands_[c];
     const std::vector<double> part = parts[c].values(), &error = device_errors_[c];
-    // Parts are stored and added up in any order; a bias is added to a product that was stored narrow.
-    const auto additions = static_cast<double>(summands_.size() - 1);
+    // Parts are stored and added up in any order, and their sum is multiplied; a bias is added to a product
+    // that was stored narrow.
+    const auto additions = static_cast<double>(summands_.size() - 1) + (factor_ == 1 ? 0 : 1);
     const Tensor* b = summand.output == "y" ? find_tensor(summand.inputs, "b") : nullptr;
     const std::vector<double> bias = b != nullptr ? b->values() : std::vector<double>();
     for (std::size_t i = 0; i < part.size(); ++i) {
-      allowed[i] += error[i] + (additions + (is_narrow ? 1 : 0)) * stored * std::abs(part[i]);
+      allowed[i] +=
+          std::abs(factor_) * error[i] + (additions + (is_narrow ? 1 : 0)) * stored * std::abs(part[i]);
       if (is_narrow && !bias.empty())
         allowed[i] += stored * (std::abs(part[i]) + std::abs(bias[i % bias.size()]));
     }

@@ -9,6 +9,7 @@
 
 #include "assay/compare/flow/found_operators.h"
 #include "assay/compare/flow/gradient_names.h"
+#include "assay/compare/flow/scale_of_sums.h"
 #include "assay/compare/result/trouble.h"
 
 namespace assay {
@@ -22,7 +23,7 @@ constexpr double work_of_a_try = 0x1p18;
 
 Flow::Flow(const Sides& sides, RecordedCalls& actual, RecordedCalls& reference, CallJudge& judge,
            FittedCalls& fitted)
-    : actual_(sides.actual, sides.actual_tensors),
+    : actual_(sides.actual, sides.actual_tensors, sides.convention),
       reference_(sides.reference, sides.reference_tensors),
       actual_calls_(actual),
       reference_calls_(reference),
@@ -55,6 +56,7 @@ Flow::Flow(const Sides& sides, RecordedCalls& actual, RecordedCalls& reference, 
     lend(h, reference_, reference);
     lend(h, actual_, actual);
   }
+  reference_sums_ = assay::scale_of_sums(reference_, reference, judge);
   std::set<Name> ends;
   for (const LogicalTensor& t : sides.reference_tensors) {
     if (t.id.slot == "grad_output" && reference_.find(t.id) == &t && ends.insert(name_of(t.id)).second)
@@ -148,8 +150,14 @@ std::optional<Flow::Made> Flow::made_of_step(const Side& side, const LogicalTens
   DerivedValue e = as_expected(*side.values.read(*before));
   if (e.values.size() != static_cast<std::size_t>(element_count(t.shape))) return {};
   const bool is_sum = t.id.slot == "grad";
+  const double scale = is_sum ? scale_of_sums(&side.values == &actual_) : 1;
+  for (double& v : e.values) v *= scale;
+  for (double& m : e.magnitude) m *= std::abs(scale);
+  if (scale != 1) ++e.terms;
   return Made{std::move(e),
-              (is_sum ? "the sum of " : "") + to_string(source) + (is_sum ? ", its shares" : ""), !is_sum};
+              (scale != 1 ? fmt::format("{:.6g} times ", scale) : "") + (is_sum ? "the sum of " : "") +
+                  to_string(source) + (is_sum ? ", its shares" : ""),
+              !is_sum};
 }
 
 double Flow::ratio(const DerivedValue& e, const SideTensor& t, std::int64_t& outside) {
@@ -270,9 +278,10 @@ bool Flow::is_same(const LogicalTensor& reference, const LogicalTensor& actual) 
   const auto a = actual_.read(actual), r = reference_.read(reference);
   if (a->values.size() != r->values.size() || !is_float(a->dtype) || !is_float(r->dtype))
     return a->values == r->values;
+  const double scale = actual_.scale_of(actual.id);
   const DType narrow = unit_roundoff(a->dtype) > unit_roundoff(r->dtype) ? a->dtype : r->dtype;
   for (std::size_t i = 0; i < a->values.size(); ++i) {
-    const double x = round_to(narrow, a->values[i]), y = round_to(narrow, r->values[i]);
+    const double x = round_to(narrow, a->values[i]), y = round_to(narrow, r->values[i] * scale);
     if (x != y && !(std::isnan(x) && std::isnan(y))) return false;
   }
   return true;

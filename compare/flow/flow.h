@@ -54,6 +54,11 @@ class Flow {
   /// is not there.
   std::optional<bool> chosen(bool on_actual, const Condition&, const Identity&) const;
 
+  /// What the sums of parameters' gradients are multiplied by on a side: an average over ranks.
+  double scale_of_sums(bool on_actual) const {
+    return on_actual ? reference_sums_ / actual_.loss_scale() : reference_sums_;
+  }
+
   /// The tensors of the reference that this one is made of; empty if they are not known.
   std::vector<const LogicalTensor*> sources(const LogicalTensor& reference) const;
   /// The inputs of the calls that make this result of the reference.
@@ -105,6 +110,7 @@ class Flow {
   std::map<std::string, Condition> conditions_;  ///< by module
   HiddenLosses hidden_;
   StepScalars scalars_;
+  double reference_sums_ = 1;
 };
 
 }  // namespace assay

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <set>
 
+#include "assay/compare/flow/gradient_names.h"
 #include "assay/compare/result/trouble.h"
 #include "assay/golden/evidence.h"
 
@@ -38,7 +39,7 @@ std::optional<DerivedValue> HiddenLosses::gradient_of(const Loss& loss, const Si
   if (!made || made->call.is_sampled()) return {};
   const auto compared = made->call.compare(made->variant);
   if (!compared || compared->allowed.empty()) return {};
-  const double factor = loss.factor_in(frame);
+  const double factor = loss.factor_in(frame) * side.scale_of(assay::gradient_of(value, frame));
   DerivedValue e;
   const std::vector<double> golden = compared->golden.values();
   const auto part = [&](const std::vector<double>& all) {
@@ -111,11 +112,12 @@ std::optional<HiddenLosses::Value> HiddenLosses::value_of(const Recorded& r, con
   }
   const auto compared = call->call.compare(call->variant);
   if (!compared || compared->allowed.empty()) return {};
-  value.expected.values = {compared->golden.value(0) * r.loss.factor};
+  const double factor = r.loss.factor * side.scale_of(frame);
+  value.expected.values = {compared->golden.value(0) * factor};
   // The factor was fitted, and rounded where it was multiplied.
   value.expected.error = {
       (compared->allowed.front() + 2 * unit_roundoff(DType::float32) * std::abs(compared->golden.value(0))) *
-      std::abs(r.loss.factor)};
+      std::abs(factor)};
   value.expected.roundoff = unit_roundoff(DType::float32);
   value.how = fmt::format("{:.6g} times {} of {}", r.loss.factor, r.loss.op->name, to_string(t->id));
   return value;

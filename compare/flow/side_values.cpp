@@ -41,8 +41,9 @@ Tensor Magnitudes::read(std::size_t index) const {
   return Tensor::from_values(t.dtype(), t.shape(), values);
 }
 
-SideValues::SideValues(const Dump& dump, const std::vector<LogicalTensor>& tensors)
-    : dump_(dump), tensors_(tensors) {
+SideValues::SideValues(const Dump& dump, const std::vector<LogicalTensor>& tensors,
+                       std::optional<ScaleConvention> convention)
+    : dump_(dump), tensors_(tensors), convention_(std::move(convention)) {
   for (const LogicalTensor& t : tensors) {
     if (by_id_.emplace(t.id, &t).second && without_bits(dump, t) == nullptr)
       by_name_[name_of(t.id)].push_back(&t);

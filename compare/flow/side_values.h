@@ -2,8 +2,10 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "assay/compare/pairs/scale_convention.h"
 #include "assay/dumps/layout/merge.h"
 
 namespace assay {
@@ -25,20 +27,26 @@ struct SideTensor {
 /// Reads the tensors of one side, each at most once while it is near.
 class SideValues {
  public:
-  /// @param tensors  must outlive this
-  SideValues(const Dump&, const std::vector<LogicalTensor>& tensors);
+  /// @param tensors     must outlive this
+  /// @param convention  of the actual side
+  SideValues(const Dump&, const std::vector<LogicalTensor>& tensors,
+             std::optional<ScaleConvention> convention = {});
   /// Returns nullptr for a tensor that was not recorded, or without values.
   const LogicalTensor* find(const Identity&) const;
   /// All tensors of that name that have values, in all steps and micro-batches.
   const std::vector<const LogicalTensor*>& named(const Name&) const;
   /// Throws Error if it cannot be read.
   std::shared_ptr<const SideTensor> read(const LogicalTensor&) const;
+  /// By how much a gradient or a loss is larger than in the reference, by convention.
+  double scale_of(const Identity& id) const { return convention_ ? convention_->of(id) : 1; }
+  double loss_scale() const { return convention_ ? convention_->factor : 1; }
   const Dump& dump() const { return dump_; }
   const std::vector<LogicalTensor>& tensors() const { return tensors_; }
 
  private:
   const Dump& dump_;
   const std::vector<LogicalTensor>& tensors_;
+  std::optional<ScaleConvention> convention_;
   std::map<Identity, const LogicalTensor*> by_id_;
   std::map<Name, std::vector<const LogicalTensor*>> by_name_;
   mutable std::map<const LogicalTensor*, std::shared_ptr<const SideTensor>> near_;

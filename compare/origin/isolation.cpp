@@ -20,7 +20,9 @@ Isolation::Isolation(std::vector<Finding>& findings, const std::vector<Pair>& pa
       local_(local),
       flow_(sides, local.actual_calls(), local.reference_calls(), local.judge(), local.fitted()),
       is_certain_(findings.size()),
-      unsettled_(findings.size()) {}
+      unsettled_(findings.size()) {
+  local_.take_scale_of_sums(flow_.scale_of_sums(true), flow_.scale_of_sums(false));
+}
 
 void Isolation::judge_all() {
   for (std::size_t i = 0; i < pairs_.size(); ++i) judge(i);

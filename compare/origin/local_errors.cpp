@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "assay/compare/causes/call_mistakes.h"
+#include "assay/compare/flow/gradient_names.h"
 #include "assay/compare/result/metrics.h"
 #include "assay/compare/result/trouble.h"
 #include "assay/dumps/io/json.h"
@@ -52,14 +53,18 @@ LocalErrors::LocalErrors(const Sides& sides, Options options)
       other_operands_(sides_.actual, sides_.actual_tensors),
       judge_(options_.isolate ? CallJudge::Standard::whole : CallJudge::Standard::elements,
              options_.isolate ? most_work_isolated : most_work),
-      fitted_(judge_) {}
+      fitted_(judge_),
+      actual_sums_(sides.convention ? 1 / sides.convention->factor : 1) {}
 
 std::optional<Call> LocalErrors::recorded_call(const Dump& dump, const RecordedCalls& calls,
                                                const LogicalTensor& tensor, const Finding& f) const {
   std::vector<RecordedCall> made_by = calls.producers(tensor);
   if (made_by.empty() || !std::ranges::all_of(made_by, &RecordedCall::is_complete)) return {};
-  return std::make_optional<Call>(dump, std::move(made_by), merge(dump, tensor).tensor.whole(),
-                                  f.metrics ? worst_element(*f.metrics) : -1);
+  Call call(dump, std::move(made_by), merge(dump, tensor).tensor.whole(),
+            f.metrics ? worst_element(*f.metrics) : -1);
+  if (is_whole_gradient(tensor.id))
+    call.take_factor(&calls == &actual_calls_ ? actual_sums_ : reference_sums_);
+  return call;
 }
 
 std::optional<LocalErrors::Judgement> LocalErrors::judge(Finding& f, const Pair& pair) {

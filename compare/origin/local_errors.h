@@ -46,6 +46,11 @@ class LocalErrors {
   /// budget is spent, or if a tensor cannot be read; the finding gets a note about the last.
   std::optional<Judgement> judge(Finding&, const Pair&);
 
+  /// What both sides multiply the sums of parameters' gradients by.
+  void take_scale_of_sums(double actual, double reference) {
+    actual_sums_ = actual;
+    reference_sums_ = reference;
+  }
   RecordedCalls& actual_calls() { return actual_calls_; }
   RecordedCalls& reference_calls() { return reference_calls_; }
   CallJudge& judge() { return judge_; }
@@ -78,6 +83,7 @@ class LocalErrors {
   CallJudge judge_;
   FittedCalls fitted_;
   Unjudged unjudged_;
+  double actual_sums_ = 1, reference_sums_ = 1;
 };
 
 }  // namespace assay

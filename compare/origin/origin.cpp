@@ -24,8 +24,14 @@ namespace {
 
 constexpr std::size_t none = OpenFailures::none;
 
+// Within its rule, in the units of the reference.
+bool is_scaled(const Finding& f) {
+  return f.verdict == Verdict::exempt && f.exemption->kind == Exemption::Kind::scale_by_convention;
+}
+
 // Outside its rule for certain: what is computed from it may be outside, too.
 bool is_off(const Finding& f) {
+  if (is_scaled(f)) return false;
   return f.verdict == Verdict::failed || f.verdict == Verdict::replicas_differ ||
          f.verdict == Verdict::inherited || f.verdict == Verdict::undecided || f.verdict == Verdict::exempt;
 }

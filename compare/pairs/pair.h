@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "assay/compare/pairs/scale_convention.h"
 #include "assay/compare/result/diagnosis.h"
 #include "assay/dumps/layout/merge.h"
 
@@ -21,6 +22,7 @@ struct Sides {
   const std::vector<LogicalTensor>& actual_tensors;
   const std::vector<LogicalTensor>& reference_tensors;
   std::vector<KnownSize> sizes = {};  ///< sizes that the dumps do not state
+  std::optional<ScaleConvention> convention = {};
 };
 
 }  // namespace assay

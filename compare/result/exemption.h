@@ -16,6 +16,7 @@ struct Exemption {
     noise_of_reruns,
     legal_tie,
     part_of_whole,
+    scale_by_convention,
   };
   Kind kind = Kind::amplified_rounding;
   /// What decides, and its limit: error / allowed on the result's own inputs and 1, or a relative L2 and the

@@ -1,0 +1,121 @@
+#include "assay/compare/origin/find_convention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "assay/compare/causes/values/factor_names.h"
+#include "assay/compare/causes/values/known_sizes.h"
+#include "assay/compare/pairs/pair.h"
+#include "assay/compare/result/finding.h"
+#include "assay/compare/result/trouble.h"
+
+namespace assay {
+namespace {
+
+bool is_of_parameter(const Identity& id) {
+  return id.slot == "grad" && id.micro_batch < 0 && id.arg.find('.') == std::string::npos;
+}
+
+bool is_comparable(const Finding& f) {
+  return f.metrics && is_float(f.actual_dtype) && f.metrics->special_mismatch == 0 &&
+         std::isfinite(f.metrics->relative_l2);
+}
+
+// actual = value x reference in the least squares sense, and what is left of actual.
+struct Factor {
+  double value = 1, left = 0;
+};
+
+std::optional<Factor> factor_between(const TensorSource& actual, const TensorSource& reference) {
+  double product = 0, square = 0, all = 0;
+  actual.for_each_window([&](const Tensor& window, std::int64_t begin) {
+    const std::vector<double> a = window.values(), r = reference.window(begin, window.size()).values();
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      product += a[i] * r[i];
+      square += r[i] * r[i];
+      all += a[i] * a[i];
+    }
+  });
+  if (!(product > 0)) return {};
+  const double left = std::max(0.0, all - product * product / square);
+  // Both were rounded.
+  const double rounding = unit_roundoff(actual.dtype()) + unit_roundoff(reference.dtype());
+  return Factor{product / square, std::sqrt(left / all) + rounding};
+}
+
+// Of the gradient in which the backward pass of a micro-batch begins, in all of them the same.
+std::optional<Factor> factor_of_losses(std::span<const Finding> findings, std::span<const Pair> pairs,
+                                       const Sides& sides) {
+  std::set<std::pair<std::int64_t, std::int64_t>> seen;
+  std::optional<Factor> all;
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    const Finding& f = findings[i];
+    if (f.id.phase != Phase::backward || f.id.micro_batch < 0 || !is_comparable(f) ||
+        f.metrics->reference.zero == f.metrics->elements || !seen.emplace(f.id.step, f.id.micro_batch).second)
+      continue;
+    std::optional<Factor> own;
+    (void)trouble_in([&] {
+      own = factor_between(merge(sides.actual, *pairs[i].actual).tensor,
+                           merge(sides.reference, *pairs[i].reference).tensor);
+    });
+    if (!own) return {};
+    if (all && std::abs(own->value - all->value) > own->left * own->value + all->left * all->value) return {};
+    if (!all || own->left < all->left) all = own;
+  }
+  return all;
+}
+
+// A number of ranks or micro-batches, or one that a person writes.
+std::optional<double> named(const Factor& f, std::span<const NamedFactor> names) {
+  const auto is_near = [&](double x) { return std::abs(x - f.value) <= f.left * f.value; };
+  const auto distance = [&](const NamedFactor& n) { return std::abs(n.value - f.value); };
+  const auto nearest = std::ranges::min_element(names, {}, distance);
+  if (nearest != names.end() && is_near(nearest->value)) return nearest->value;
+  const double brief = shortened(f.value, is_near);
+  return is_near(brief) && brief != f.value ? std::optional(brief) : std::nullopt;
+}
+
+// Nearer to the reference than to `factor` times it.
+bool is_as_reference(const Finding& f, double factor) {
+  return 2 * f.metrics->relative_l2 < std::abs(factor - 1);
+}
+
+}  // namespace
+
+std::optional<ScaleConvention> scale_convention(std::span<const Finding> findings,
+                                                std::span<const Pair> pairs, const Sides& sides) {
+  const auto is_off = [](const Finding& f) {
+    return f.verdict == Verdict::failed && !f.asks_for_bits && is_within_micro_batch(f.id);
+  };
+  if (std::ranges::none_of(findings, is_off)) return {};
+  const auto fitted = factor_of_losses(findings, pairs, sides);
+  if (!fitted || std::abs(fitted->value - 1) <= fitted->left) return {};
+  const std::vector<KnownSize> sizes = known_sizes(sides);
+  const std::vector<NamedFactor> names = factor_names(sizes);
+  const auto factor = named(*fitted, names);
+  if (!factor) return {};
+  // What does not come back in the parameters' gradients is no convention.
+  std::int64_t as_reference = 0, others = 0;
+  std::map<Identity, bool> losses;
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    const Finding& f = findings[i];
+    if (!is_comparable(f)) continue;
+    if (is_of_parameter(f.id)) ++(is_as_reference(f, *factor) ? as_reference : others);
+    if (f.id.slot != "loss" || f.metrics->elements != 1) continue;
+    const double ratio = f.actual_value / f.reference_value;
+    const bool is_scaled = std::abs(ratio / *factor - 1) < std::abs(ratio - 1);
+    const auto [at, is_first] = losses.emplace(in_any_micro_batch(f.id), is_scaled);
+    at->second = at->second && is_scaled;
+  }
+  if (as_reference <= others) return {};
+  ScaleConvention convention{*factor, describe_factor(*factor, names)};
+  for (const auto& [loss, is_scaled] : losses) {
+    if (is_scaled) convention.losses.push_back(loss);
+  }
+  return convention;
+}
+
+}  // namespace assay

@@ -1,0 +1,101 @@
+// Programs that scale their losses otherwise and take it back in the gradients of parameters.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "assay/operators/engine/golden.h"
+#include "isolated.h"
+
+namespace assay::scale_convention_test {
+namespace {
+
+constexpr auto f = Phase::forward, b = Phase::backward;
+
+// What a run multiplies its losses by and the sums of its parameters' gradients, and a gradient that it
+// does not scale.
+struct Scales {
+  double loss = 1, sums = 1;
+  bool forgets_one = false;
+};
+
+// Two linear layers, whose gradients are those of a loss that nobody recorded.
+auto run(const Scales& actual, const Scales& reference, DType dtype = DType::float32) {
+  return [=](MemoryDump& d, bool is_actual) {
+    const Scales& own = is_actual ? actual : reference;
+    const auto stored = [&](const Tensor& t, double scale, std::uint64_t seed) {
+      Values values = t.values();
+      for (double& v : values) v *= scale;
+      return noisy(Tensor::from_values(dtype, t.shape(), values), seed + (is_actual ? 1 : 0));
+    };
+    for (const std::string layer : {"up", "down"}) {
+      const Tensor w = normal_tensor(dtype, {5, 6}, layer.size());
+      Values sum(30, 0);
+      d.add({0, -1, f, layer, "param", "weight", 0}, w);
+      for (const std::int64_t mb : {0, 1, 2}) {
+        const auto seed = 10 * static_cast<std::uint64_t>(mb) + layer.size();
+        const Tensor x = normal_tensor(dtype, {8, 6}, 100 + seed),
+                     g = stored(normal_tensor(dtype, {8, 5}, 200 + seed), own.loss, 2 * seed);
+        const auto made =
+            compute_golden(find_operator("linear"),
+                           std::vector<NamedTensor>{{"x", x}, {"w", w}, {"grad_y", g}}, {}, Level::fp64);
+        const bool forgets = own.forgets_one && mb == 1 && layer == "up";
+        d.add({0, mb, f, layer, "input", "input", 0}, x).op = "Linear";
+        d.add({0, mb, f, layer, "output", "y", 0}, stored(output_named(made, "y"), 1, seed)).op = "Linear";
+        d.add({0, mb, b, layer, "grad_output", "y", 0}, g).op = "Linear";
+        d.add({0, mb, b, layer, "grad_input", "input", 0},
+              stored(output_named(made, "grad_x"), forgets ? 1 / own.loss : 1, seed))
+            .op = "Linear";
+        const std::vector<double> part = output_named(made, "grad_w").values();
+        for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
+      }
+      d.add({0, -1, b, layer, "grad", "weight", 0},
+            stored(Tensor::from_values(DType::float64, {5, 6}, sum), own.sums, 7));
+    }
+  };
+}
+
+std::int64_t by_convention(const Report& report) {
+  return std::ranges::count_if(report.findings, [](const Finding& x) {
+    return x.exemption && x.exemption->kind == Exemption::Kind::scale_by_convention;
+  });
+}
+
+TEST(ScaleConvention, WhatComesBackInTheParametersGradientsIsExempt) {
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    for (const double factor : {2.0, 0.25, 3.0}) {
+      const Report report = isolated(run({factor, 1 / factor}, {}, dtype));
+      EXPECT_EQ(report.exit_status(), 0) << factor;
+      EXPECT_EQ(by_convention(report), 12)
+          << factor << ": two gradients of two layers in three micro-batches";
+      ASSERT_EQ(report.notes.size(), 1u);
+      EXPECT_TRUE(report.notes.front().starts_with("scale by convention")) << report.notes.front();
+    }
+  }
+}
+
+TEST(ScaleConvention, WhatDoesNotComeBackIsNone) {
+  const Report report = isolated(run({2, 1}, {}));
+  EXPECT_EQ(report.exit_status(), 1);
+  EXPECT_EQ(by_convention(report), 0);
+}
+
+TEST(ScaleConvention, AGradientThatIsNotScaledLikeTheOthersFails) {
+  const Report report = isolated(run({2, 0.5, true}, {}));
+  EXPECT_EQ(report.exit_status(), 1);
+  EXPECT_EQ(created(report), std::vector<std::string>{"up grad_input input"})
+      << "it is the reference's, bit for bit but for rounding";
+}
+
+TEST(ScaleConvention, WhereBothSidesAverageASumIsAFault) {
+  const Scales average = {1, 0.5};
+  const Report right = isolated(run(average, average));
+  EXPECT_EQ(right.exit_status(), 0);
+  for (const Finding& x : right.findings) EXPECT_TRUE(x.id.slot != "grad" || x.unjudged.empty()) << x.name;
+  EXPECT_EQ(created(isolated(run({1, 1}, average))),
+            (std::vector<std::string>{"up grad weight", "down grad weight"}));
+}
+
+}  // namespace
+}  // namespace assay::scale_convention_test
