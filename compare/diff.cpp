@@ -17,6 +17,7 @@
 #include "assay/compare/pairs/dump_remarks.h"
 #include "assay/compare/pairs/judge.h"
 #include "assay/compare/pairs/matching.h"
+#include "assay/compare/pairs/meeting.h"
 #include "assay/compare/pairs/near_tie.h"
 #include "assay/compare/pairs/recorded_side.h"
 #include "assay/compare/pairs/replicas.h"
@@ -36,9 +37,10 @@ class Differ {
       : actual_(actual),
         reference_(reference),
         options_(options),
-        actual_tensors_(tensors_of(actual, options.rules, true)),
-        reference_tensors_(tensors_of(reference, options.rules, false)),
-        reference_by_id_(reference_tensors_),
+        actual_tensors_(logical_tensors(actual)),
+        reference_tensors_(logical_tensors(reference)),
+        names_(meet_names(actual_tensors_, reference_tensors_, options.rules)),
+        reference_by_id_(with_operators()),
         count_of_(reference_tensors_) {}
 
   Report run() {
@@ -48,6 +50,7 @@ class Differ {
     describe_dumps(report, actual_, reference_);
     for (const Policy& p : options_.policies) report.policies.push_back({p.name, p.table_sha256});
     const std::string lone = match_lone_arrays(actual_, actual_tensors_, reference_, reference_tensors_);
+    report.notes.insert(report.notes.end(), names_.begin(), names_.end());
     if (!lone.empty()) report.notes.push_back(lone);
     const std::vector<Pair> found = find_all(report.findings);
     if (options_.only.empty()) {
@@ -71,10 +74,16 @@ class Differ {
   }
 
  private:
+  const std::vector<LogicalTensor>& with_operators() {
+    take_operators(actual_tensors_, options_.rules);
+    take_operators(reference_tensors_, options_.rules);
+    return reference_tensors_;
+  }
+
   // All findings in order, and the pairs that they are of; those of other processes of the team are still
   // empty.
   std::vector<Pair> find_all(std::vector<Finding>& findings) {
-    const std::vector<Pair> pairs = match(actual_tensors_, reference_tensors_, options_.rules);
+    const std::vector<Pair> pairs = match(actual_tensors_, reference_tensors_);
     row_dtype_.emplace(pairs);
     const std::vector<std::size_t> wanted = begin_findings(pairs, findings);
     options_.log.debug("matched {} tensors of {} with {} of {}: {} pairs, {} of them asked for",
@@ -126,7 +135,7 @@ class Differ {
 
   // Compares in the units of the reference what the actual side has in others.
   void judge_scaled(Report& report, const std::vector<Pair>& found, const ScaleConvention& convention) {
-    convention_ = &convention;
+    convention_ = convention;
     std::int64_t count = 0;
     for (std::size_t i = 0; i < found.size(); ++i) {
       Finding& f = report.findings[i];
@@ -144,7 +153,6 @@ class Differ {
       }
       f = std::move(scaled);
     }
-    convention_ = nullptr;
     report.notes.push_back(
         fmt::format("scale by convention: losses of the actual side are scaled by {}, and gradients of "
                     "parameters are not; {} tensors are divided by it",
@@ -166,6 +174,10 @@ class Differ {
     if (const auto reason = options_.rules.ignored(paths)) {
       f.verdict = Verdict::ignored;
       f.reason = *reason;
+    } else if (is_nothing(pair)) {
+      f.verdict = Verdict::exempt;
+      f.exemption = {Exemption::Kind::nothing, 0, 0,
+                     "it is zeros, or has no elements, and the other side lacks it"};
     } else if (pair.actual == nullptr) {
       f.verdict = Verdict::missing_actual;
       f.reason = "only in " + reference_.path.string();
@@ -219,10 +231,28 @@ class Differ {
     }
   }
 
+  // A program may or may not record the gradient of an expert without tokens.
+  bool is_nothing(const Pair& pair) const {
+    if (pair.actual != nullptr && pair.reference != nullptr) return false;
+    const bool is_actual = pair.actual != nullptr;
+    const LogicalTensor& t = is_actual ? *pair.actual : *pair.reference;
+    const Dump& dump = is_actual ? actual_ : reference_;
+    if (t.id.phase == Phase::none || without_bits(dump, t) != nullptr) return false;
+    if (element_count(t.shape) == 0) return true;
+    if (t.id.slot != "grad" || !is_float(t.dtype)) return false;
+    bool is_zero = true;
+    const auto trouble = trouble_in([&] {
+      merge(dump, t).tensor.for_each_window([&](const Tensor& window, std::int64_t) {
+        is_zero = is_zero && std::ranges::all_of(window.values(), [](double v) { return v == 0; });
+      });
+    });
+    return is_zero && !trouble;
+  }
+
   void compare_pair(Finding& f, const Pair& pair, const std::vector<std::string>& paths) {
     f.actual_dtype = pair.actual->dtype;
     f.reference_dtype = pair.reference->dtype;
-    f.actual_shape = pair.actual->shape;
+    f.actual_shape = common_shape(pair.actual->shape, pair.reference->shape);
     f.reference_shape = pair.reference->shape;
     const bool has_values = without_bits(actual_, *pair.actual) == nullptr &&
                             without_bits(reference_, *pair.reference) == nullptr;
@@ -269,9 +299,8 @@ class Differ {
   }
 
   void compare_values(Finding& f, const Pair& pair, Expectation e) {
-    Merged actual = merge(actual_, *pair.actual);
-    const Merged reference = merge(reference_, *pair.reference);
-    if (convention_ != nullptr) actual.tensor = convention_->in_units_of_reference(f.id, actual.tensor);
+    const Merged actual = as_compared(actual_, pair, convention_),
+                 reference = merge(reference_, *pair.reference);
     e.map_errors = error_maps_ < options_.error_maps;
     judge(f, actual.tensor, reference.tensor, e);
     judge_replicas(f, actual, &reference, reference.tensor, e);
@@ -312,10 +341,11 @@ class Differ {
   const Dump& reference_;
   const DiffOptions& options_;
   std::vector<LogicalTensor> actual_tensors_, reference_tensors_;
+  std::vector<std::string> names_;  ///< how names of both sides meet
   TensorsById reference_by_id_;
   CountOf count_of_;
   std::optional<RowDType> row_dtype_;
-  const ScaleConvention* convention_ = nullptr;
+  std::optional<ScaleConvention> convention_;
   int error_maps_ = 0;            ///< made so far
   std::vector<std::size_t> own_;  ///< which findings are for this process
 };

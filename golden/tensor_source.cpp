@@ -51,6 +51,13 @@ Tensor TensorSource::whole() const {
   return whole_ ? *whole_ : window(0, size_).reshaped(shape_);
 }
 
+TensorSource TensorSource::reshaped(const Shape& shape) const {
+  if (!window_) return whole().reshaped(shape);
+  TensorSource other = *this;
+  other.shape_ = shape;
+  return other;
+}
+
 namespace {
 
 // The same elements with as few dimensions as can be: extents of 1 left out, those that follow each other in

@@ -42,6 +42,8 @@ class TensorSource {
   double value(std::int64_t position) const;
   /// All of it, at once.
   Tensor whole() const;
+  /// The same elements under another shape of as many.
+  TensorSource reshaped(const Shape&) const;
   /// f(window, begin) over all elements, in order, with windows that stay in the cache.
   template <class F>
   void for_each_window(F f) const {

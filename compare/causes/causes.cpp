@@ -67,7 +67,8 @@ class Causes {
 
   /// @param right  nullptr: the reference's
   void explain(Finding& f, const Pair& pair, const RightValue* right) {
-    const Merged merged = merge(sides_.actual, *pair.actual);
+    const Merged merged = right != nullptr ? merge(sides_.actual, *pair.actual)
+                                           : as_compared(sides_.actual, pair, sides_.convention);
     const TensorSource& actual = merged.tensor;
     const TensorSource reference =
         right != nullptr ? TensorSource(right->value) : merge(sides_.reference, *pair.reference).tensor;

@@ -30,8 +30,8 @@ std::string match_lone_arrays(const Dump& actual, std::vector<LogicalTensor>& ac
   return note;
 }
 
-std::vector<Pair> match(const std::vector<LogicalTensor>& actual, const std::vector<LogicalTensor>& reference,
-                        const Rules& rules) {
+std::vector<Pair> match(const std::vector<LogicalTensor>& actual,
+                        const std::vector<LogicalTensor>& reference) {
   const auto less = [](const Identity* a, const Identity* b) { return *a < *b; };
   std::map<const Identity*, std::size_t, decltype(less)> by_id(less);
   for (std::size_t i = 0; i < reference.size(); ++i) by_id.emplace(&reference[i].id, i);
@@ -39,18 +39,12 @@ std::vector<Pair> match(const std::vector<LogicalTensor>& actual, const std::vec
   std::map<std::size_t, std::vector<const LogicalTensor*>> extra;  // by the position they follow
   std::size_t after = 0;
   for (const LogicalTensor& t : actual) {
-    Identity id = t.id;
-    id.module = rules.renamed(id.module);
-    const auto found = by_id.find(&id);
+    const auto found = by_id.find(&t.id);
     if (found == by_id.end()) {
       extra[after].push_back(&t);
       continue;
     }
-    const LogicalTensor*& place = partner[found->second];
-    if (place != nullptr)
-      throw Error("[[rename]]: '{}' and '{}' of the actual side both become '{}'; expected a name each",
-                  to_string(place->id), to_string(t.id), to_string(id));
-    place = &t;
+    partner[found->second] = &t;
     after = found->second + 1;
   }
   std::vector<Pair> pairs;
@@ -63,15 +57,11 @@ std::vector<Pair> match(const std::vector<LogicalTensor>& actual, const std::vec
   return pairs;
 }
 
-std::vector<LogicalTensor> tensors_of(const Dump& dump, const Rules& rules, bool is_actual) {
-  std::vector<LogicalTensor> tensors = logical_tensors(dump);
-  if (!rules.has_operators()) return tensors;
+void take_operators(std::vector<LogicalTensor>& tensors, const Rules& rules) {
+  if (!rules.has_operators()) return;
   for (LogicalTensor& t : tensors) {
-    Identity id = t.id;
-    if (is_actual) id.module = rules.renamed(id.module);
-    if (auto op = rules.operator_of(paths_of(id))) t.op = std::move(*op);
+    if (auto op = rules.operator_of(paths_of(t.id))) t.op = std::move(*op);
   }
-  return tensors;
 }
 
 double bytes_of(const Pair& pair) {

@@ -9,8 +9,8 @@
 
 namespace assay {
 
-/// Returns all tensors of a side. A rule may name another operator of a tensor than the recorder did.
-std::vector<LogicalTensor> tensors_of(const Dump&, const Rules&, bool is_actual);
+/// A rule may name another operator of a tensor than the recorder did.
+void take_operators(std::vector<LogicalTensor>&, const Rules&);
 
 /// Matches single arrays that have no name but that of their file, if each side has one: they are compared
 /// although the names of the files differ. The actual array takes the identity of the reference array.
@@ -20,9 +20,8 @@ std::string match_lone_arrays(const Dump& actual, std::vector<LogicalTensor>& ac
 
 /// Returns the pairs in the execution order of the reference. A tensor of the actual side alone follows its
 /// predecessor on that side. Both arguments must outlive the result.
-/// @throws Error  if rules give two tensors of the actual side the same name of the reference
-std::vector<Pair> match(const std::vector<LogicalTensor>& actual, const std::vector<LogicalTensor>& reference,
-                        const Rules&);
+std::vector<Pair> match(const std::vector<LogicalTensor>& actual,
+                        const std::vector<LogicalTensor>& reference);
 
 /// The number of bytes that judging the pair reads: all copies on both sides; 0 if a side is missing.
 double bytes_of(const Pair&);

@@ -25,4 +25,8 @@ struct Sides {
   std::optional<ScaleConvention> convention = {};
 };
 
+/// The actual side's tensor as it is compared: under the shape of the reference where both meet
+/// (common_shape), and in its units.
+Merged as_compared(const Dump& actual, const Pair&, const std::optional<ScaleConvention>&);
+
 }  // namespace assay

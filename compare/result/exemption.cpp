@@ -21,6 +21,8 @@ constexpr ExemptionRow kinds[] = {
      "its own scores allow this choice, or it follows from such a choice"},
     {Kind::part_of_whole, "part_of_whole", "part of a whole",
      "the module in which it is has the right results: how it makes them is its own affair"},
+    {Kind::nothing, "nothing", "nothing",
+     "one side recorded no gradient, and that of the other is zeros or has no elements"},
     {Kind::scale_by_convention, "scale_by_convention", "scale by convention",
      "losses are scaled by one factor, and the gradients of parameters take it back"},
 };

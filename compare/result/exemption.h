@@ -17,6 +17,7 @@ struct Exemption {
     legal_tie,
     part_of_whole,
     scale_by_convention,
+    nothing,
   };
   Kind kind = Kind::amplified_rounding;
   /// What decides, and its limit: error / allowed on the result's own inputs and 1, or a relative L2 and the

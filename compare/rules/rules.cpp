@@ -16,9 +16,9 @@ namespace {
 
 // The kinds of rule, each with the keys it has; the first says what it matches.
 struct Kind {
-  std::string_view name, match, value;
+  std::string_view name, match, value, more = {};
 };
-constexpr Kind kinds[] = {{"rename", "from", "to"},
+constexpr Kind kinds[] = {{"rename", "from", "to", "of"},
                           {"operator", "match", "op"},
                           {"count", "match", "count"},
                           {"tolerance", "match", "policy"},
@@ -26,9 +26,9 @@ constexpr Kind kinds[] = {{"rename", "from", "to"},
 
 void expect_keys(const toml::table& rule, const Kind& kind, const std::string& where) {
   for (const auto& [key, node] : rule) {
-    if (key.str() != kind.match && key.str() != kind.value)
-      throw Error("{}: has a key '{}'; expected '{}' and '{}' only", where, key.str(), kind.match,
-                  kind.value);
+    if (key.str() != kind.match && key.str() != kind.value && key.str() != kind.more)
+      throw Error("{}: has a key '{}'; expected '{}' and '{}'{} only", where, key.str(), kind.match,
+                  kind.value, kind.more.empty() ? "" : fmt::format(", and perhaps '{}',", kind.more));
   }
 }
 
@@ -76,6 +76,10 @@ Rules Rules::load(const std::string& file) {
         } catch (const Error& e) {
           throw Error("{}: {}", where, e.what());
         }
+        const std::string of = t["of"].value_or<std::string>(t.contains("of") ? "" : "module");
+        if (of != "module" && of != "argument")
+          throw Error("{}: 'of' is none of what has names; expected 'module' or 'argument'", where);
+        rule.of_argument = of == "argument";
         rules.renames_.push_back(rule);
       } else if (kind == "operator") {
         rule.text = required_text(t, "op", where);
@@ -107,12 +111,15 @@ Rules Rules::load(const std::string& file) {
   return rules;
 }
 
-std::string Rules::renamed(const std::string& module) const {
-  std::string name = module;
+Identity Rules::renamed(Identity id) const {
+  std::string argument = id.slot + "." + id.arg;
   for (const Entry& rule : renames_) {
-    if (rule.from->replace(name, rule.text)) rule.used = true;
+    if (rule.from->replace(rule.of_argument ? argument : id.module, rule.text)) rule.used = true;
   }
-  return name;
+  const std::size_t dot = argument.find('.');
+  id.slot = argument.substr(0, dot);
+  id.arg = dot == std::string::npos ? "" : argument.substr(dot + 1);
+  return id;
 }
 
 const Rules::Entry* Rules::first(const std::vector<Entry>& rules, const std::vector<std::string>& paths) {

@@ -9,6 +9,7 @@
 #include "assay/compare/rules/policy.h"
 #include "assay/dumps/io/pattern.h"
 #include "assay/dumps/layout/layout_rules.h"
+#include "assay/dumps/record/dump.h"
 #include "assay/dumps/record/glob.h"
 
 namespace assay {
@@ -22,8 +23,8 @@ class Rules {
   /// Throws Error for a damaged file; the message names the file, the line and the expected text.
   static Rules load(const std::string& file);
 
-  /// Returns the reference's name of a module of the actual side.
-  std::string renamed(const std::string& module) const;
+  /// Returns the reference's identity of a tensor of the actual side: with another module, slot or argument.
+  Identity renamed(Identity) const;
 
   /// Returns the operator that a rule names for the tensor: a name or an alias of OPERATORS.md.
   std::optional<std::string> operator_of(const std::vector<std::string>& paths) const;
@@ -54,6 +55,7 @@ class Rules {
     std::int64_t number = 0;
     std::string source;
     std::optional<Pattern> from;  ///< of [[rename]]
+    bool of_argument = false;     ///< of [[rename]]: of "slot.arg", not of the module
     Policy policy;                ///< of [[tolerance]]
     mutable bool used = false;
   };
