@@ -243,9 +243,10 @@ void FusedPass::equal_block(const FusedBlock& b, const FusedSide& side) {
   add(same, r, {});
 }
 
-void FusedPass::keep(Floor& floor, double value, double& best, std::int64_t& best_at) const {
-  if (!floor.beaten_by(value)) return;
-  floor = {value, true};
+template <class V>
+void FusedPass::keep(Floor& floor, V value, V& best, std::int64_t& best_at) const {
+  if (!floor.beaten_by(static_cast<double>(value))) return;
+  floor = {static_cast<double>(value), true};
   best = value;
   best_at = begin_;
 }
@@ -279,10 +280,7 @@ void FusedPass::add(const FusedBlock& b, const FusedResult& r, ExactErrors error
   if (finite == 0) return;
   keep(abs_, errors.max_abs, m.max_abs, m.max_abs_at);
   if (r.relatives > 0) keep(rel_, errors.max_rel, m.max_rel, m.max_rel_at);
-  if (!ulp_.beaten_by(static_cast<double>(r.max_ulp))) return;
-  ulp_ = {static_cast<double>(r.max_ulp), true};
-  m.max_ulp = r.max_ulp;
-  m.max_ulp_at = begin_;
+  keep(ulp_, r.max_ulp, m.max_ulp, m.max_ulp_at);
 }
 
 void FusedPass::judge_specials(const FusedBlock& b, ExactErrors& errors) {

@@ -41,7 +41,8 @@ class FusedPass {
   void widen(FusedResult&, ExactErrors&, FusedBlock&) const;
   void add(const FusedBlock&, const FusedResult&, ExactErrors);
   void judge_specials(const FusedBlock&, ExactErrors&);
-  void keep(Floor&, double value, double& best, std::int64_t& best_at) const;
+  template <class V>
+  void keep(Floor&, V value, V& best, std::int64_t& best_at) const;
   void add_side(Side&, Moments&, CompensatedSum& square, const FusedSide&, double shift, double n) const;
 
   DType actual_, reference_;
