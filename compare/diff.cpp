@@ -64,6 +64,10 @@ class Differ {
     if (sides.convention) judge_scaled(report, found, *sides.convention);
     const StepOrigins steps = find_optimizer_faults(report.findings, found, sides);
     explain(report, found, sides, steps);
+    for (Finding& f : report.findings) {  // a call that was written as a case is repeated by that
+      if (!options_.repeat.empty() && f.verdict != Verdict::passed && f.repeat.empty())
+        f.repeat = options_.repeat + only_option(f.name);
+    }
     note_deviations(report, found, *row_dtype_);
     if (options_.only.empty()) {
       for (const std::string& rule : unused) report.notes.push_back("rule without a match: " + rule);
@@ -171,31 +175,26 @@ class Differ {
 
   void find(Finding& f, const Pair& pair) {
     const std::vector<std::string> paths = paths_of(f.id);
+    const auto leave_out = [&](Verdict verdict, std::string why) {
+      f.verdict = verdict;
+      f.reason = std::move(why);
+    };
     if (const auto reason = options_.rules.ignored(paths)) {
-      f.verdict = Verdict::ignored;
-      f.reason = *reason;
+      leave_out(Verdict::ignored, *reason);
     } else if (is_nothing(pair)) {
       f.verdict = Verdict::exempt;
       f.exemption = {Exemption::Kind::nothing, 0, 0,
                      "it is zeros, or has no elements, and the other side lacks it"};
     } else if (pair.actual == nullptr) {
-      f.verdict = Verdict::missing_actual;
-      f.reason = "only in " + reference_.path.string();
+      leave_out(Verdict::missing_actual, "only in " + reference_.path.string());
     } else if (pair.reference == nullptr) {
-      f.verdict = Verdict::missing_reference;
-      f.reason = "only in " + actual_.path.string();
-    } else {
-      // This tensor is unreadable; the others go on.
-      if (auto trouble = trouble_in([&] { compare_pair(f, pair, paths); })) {
-        f.verdict = Verdict::unreadable;
-        f.reason = std::move(*trouble);
-        options_.log.debug("{} is not compared: {}", f.name, f.reason);
-      }
+      leave_out(Verdict::missing_reference, "only in " + actual_.path.string());
+    } else if (auto trouble = trouble_in([&] { compare_pair(f, pair, paths); })) {
+      leave_out(Verdict::unreadable, std::move(*trouble));  // the others go on
+      options_.log.debug("{} is not compared: {}", f.name, f.reason);
     }
     options_.log.trace("{}: {}, {:.3g} of what is allowed by {}", f.name, name(f.verdict), f.ratio,
                        f.rule.empty() ? "no rule" : f.rule);
-    if (!options_.repeat.empty() && f.verdict != Verdict::passed)
-      f.repeat = options_.repeat + only_option(f.name);
   }
 
   // Where each difference comes from, which settles the verdicts, and why.
@@ -210,7 +209,6 @@ class Differ {
     if (!options_.explain) return;
     find_causes(report.findings, found, sides, right);
     if (options_.noise && has_open_roots(report.findings)) exempt_noise(report.findings, options_.noise());
-    if (!options_.repeat.empty()) add_repeats(report.findings);
     if (std::string note = cases.note(); !note.empty()) report.notes.push_back(std::move(note));
   }
 
@@ -222,13 +220,6 @@ class Differ {
     };
     return !options_.end_to_end && !std::ranges::all_of(report.findings, has_bits) &&
            (options_.explain || std::ranges::all_of(report.findings, is_fine, &Finding::verdict));
-  }
-
-  // Of results that fail only on their own inputs.
-  void add_repeats(std::vector<Finding>& findings) const {
-    for (Finding& f : findings) {
-      if (f.verdict != Verdict::passed && f.repeat.empty()) f.repeat = options_.repeat + only_option(f.name);
-    }
   }
 
   // A program may or may not record the gradient of an expert without tokens.
