@@ -75,7 +75,7 @@ class Call {
   std::optional<double> ratio(const CallVariant&, const Arithmetic& = {}) const;
 
   /// Returns the golden values. Throws Error if the calls make nothing of these inputs.
-  std::vector<double> values(const CallVariant& variant) const { return golden_values(variant, {}); }
+  std::vector<double> values(const CallVariant&, const Arithmetic& = {}) const;
 
   /// Returns false if the golden values are so far from the recorded ones that only a meaningless bound could
   /// cover them. Costs a small share of ratio().
@@ -153,8 +153,6 @@ class Call {
   std::vector<NamedTensor> inputs_of(const Summand&, const CallVariant&, const Arithmetic&) const;
   static Attributes attributes_of(const Summand&, const CallVariant&);
   std::vector<Tensor> golden(const CallVariant&, const Arithmetic&) const;  ///< one per summand
-  std::vector<double> golden_values(const CallVariant&,
-                                    const Arithmetic&) const;  ///< the sum of the golden results
   std::vector<std::vector<double>> device_errors(const CallVariant&) const;
   std::vector<double> allowed(const CallVariant&, const std::vector<Tensor>& parts,
                               const std::vector<double>& values,

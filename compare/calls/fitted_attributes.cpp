@@ -43,9 +43,7 @@ std::vector<CallVariant> Call::with_bisected(const CallVariant& from) const {
   if (row == nullptr) return variants;
   try {
     double low = row->low, high = row->high;
-    const auto golden_with = [&](double value) {
-      return golden_values(with(op(), from, row->attribute, value), {});
-    };
+    const auto golden_with = [&](double value) { return values(with(op(), from, row->attribute, value)); };
     const std::vector<double> a = result_.values(), at_low = golden_with(low), at_high = golden_with(high);
     // How far the recorded result is on the way from one end to the other: falls as the attribute grows.
     const auto beyond = [&](const std::vector<double>& golden) {
@@ -73,7 +71,7 @@ std::vector<CallVariant> Call::with_factor() const {
   for (const CallVariant& variant : variants_of(op())) {
     if (variant.attributes.has(row->attribute)) continue;
     try {
-      const std::vector<double> golden = golden_values(variant, {});
+      const std::vector<double> golden = values(variant);
       double product = 0, square = 0;
       for (std::size_t i = 0; i < actual.size(); ++i) {
         product += actual[i] * golden[i];
