@@ -24,36 +24,6 @@ bool is_number(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-bool is_output(Role role) {
-  return role == Role::output || role == Role::output_index;
-}
-
-std::string_view declared_name(const Operator& op, std::string_view recorded) {
-  const auto row = std::ranges::find_if(
-      op.recorded_as, [&](const RecordedAs& r) { return r.module.empty() && r.name == recorded; });
-  return row == op.recorded_as.end() ? recorded : row->arg;
-}
-
-const Arg* find_arg(const Operator& op, std::string_view name) {
-  const auto found = std::ranges::find(op.args, name, &Arg::name);
-  return found == op.args.end() ? nullptr : &*found;
-}
-
-// The parameter of an operator whose parameters are named after results.
-const Arg& weight(const Operator& op) {
-  return *std::ranges::find(op.args, Role::param, &Arg::role);
-}
-
-// The result that a call has first of all.
-const Arg& main_output(const Operator& op) {
-  return *std::ranges::find_if(op.args, [](const Arg& a) { return is_output(a.role); });
-}
-
-std::size_t required_inputs(const Operator& op, Role role) {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(op.args, [&](const Arg& a) { return a.role == role && !a.optional; }));
-}
-
 TensorList in_slot(const TensorList& call, std::string_view slot) {
   TensorList result;
   std::ranges::copy_if(call, std::back_inserter(result),
@@ -78,14 +48,6 @@ const LogicalTensor* weight_of(const TensorList& params, std::string_view result
   return any == params.end() ? nullptr : *any;
 }
 
-// Another operator of the module may have a parameter of that name: a projection's weight is none of the loss
-// behind it.
-bool may_have(const Arg& arg, const Shape& shape) {
-  if (arg.shape.find('*') != std::string_view::npos) return true;
-  const auto dims = arg.shape.empty() ? 0 : 1 + std::ranges::count(arg.shape, ',');
-  return static_cast<std::size_t>(dims) == shape.size();
-}
-
 std::string without_suffix(const std::string& arg) {
   constexpr std::string_view suffix = ".unreduced";
   return arg.ends_with(suffix) ? arg.substr(0, arg.size() - suffix.size()) : arg;
@@ -98,11 +60,6 @@ std::string_view own_result(std::string_view param) {
 }
 
 }  // namespace
-
-bool is_own_result(const Operator& op, const RecordedAs& row) {
-  const Arg* arg = row.module == made_around ? find_arg(op, row.name) : nullptr;
-  return arg != nullptr && is_output(arg->role);
-}
 
 const Operator* operator_within(const Operator& op, const TensorList& call, const LogicalTensor& t) {
   for (const MadeWithin& row : op.made_within) {
@@ -128,8 +85,8 @@ const Operator* CallNames::operator_of(const TensorList& call, const TensorList&
     const TensorList inputs = in_slot(call, "input");
     const auto given = static_cast<std::size_t>(
         std::ranges::count_if(inputs, [](const LogicalTensor* i) { return is_float(i->dtype); }));
-    const bool is_other = !in_slot(module, "param").empty() || given < required_inputs(*op, Role::input) ||
-                          with_arg(inputs, weight(*other).name) != nullptr;
+    const bool is_other = !in_slot(module, "param").empty() || given < required_args(*op, Role::input) ||
+                          with_arg(inputs, first_arg(*other, Role::param).name) != nullptr;
     return is_other ? other : op;
   }
   return nullptr;
@@ -202,9 +159,8 @@ std::string CallNames::gradient_of_result(std::string_view recorded) const {
   if (result.empty()) return "";
   std::string named = std::string("grad_").append(result);
   if (find_arg(op_, named) != nullptr) return named;
-  const auto is_gradient = [](const Arg& a) { return a.role == Role::grad_output; };
-  const auto lone = std::ranges::find_if(op_.args, is_gradient);
-  return std::ranges::count_if(op_.args, is_gradient) == 1 ? std::string(lone->name) : "";
+  const bool is_alone = std::ranges::count(op_.args, Role::grad_output, &Arg::role) == 1;
+  return is_alone ? std::string(first_arg(op_, Role::grad_output).name) : "";
 }
 
 // What the operator calls the gradient of an input or a parameter: "grad_x".
@@ -213,16 +169,15 @@ std::string CallNames::gradient_name(const LogicalTensor& gradient) const {
   if (gradient.id.slot != "grad_input") {
     const std::string_view name = declared_name(op_, param);
     const bool is_weight = find_arg(op_, name) == nullptr && (op_.fused_by_name || is_lone_parameter());
-    return "grad_" + std::string(is_weight ? weight(op_).name : name);
+    return "grad_" + std::string(is_weight ? weight().name : name);
   }
   const auto numbered = std::ranges::find(
       positions_, param, [](const RecordedCall::Input& p) -> std::string_view { return p.tensor->id.arg; });
   if (numbered != positions_.end()) return "grad_" + numbered->name;
   const std::string named = std::string("grad_").append(declared_name(op_, param));
-  const bool is_named = find_arg(op_, named) != nullptr || required_inputs(op_, Role::input) != 1;
+  const bool is_named = find_arg(op_, named) != nullptr || required_args(op_, Role::input) != 1;
   if (is_named && !op_.fused_by_name) return named;
-  const auto x = std::ranges::find_if(op_.args, [](const Arg& a) { return a.role == Role::input; });
-  return "grad_" + std::string(x->name);
+  return "grad_" + std::string(first_arg(op_, Role::input).name);
 }
 
 // The forward results, as they were recorded, whose gradients make this one.
@@ -255,14 +210,14 @@ std::string_view CallNames::output_name(std::string_view recorded) const {
   // Of an operator with one result the recorder's name for it does not matter.
   const bool is_alone =
       with_arg(inputs_, recorded) != nullptr || inputs_.empty() || outputs_.size() <= 1 || op_.fused_by_name;
-  return is_alone ? main_output(op_).name : std::string_view();
+  return is_alone ? std::ranges::find_if(op_.args, is_output, &Arg::role)->name : std::string_view();
 }
 
 // Its name does not matter: the operator takes one parameter, and the module has one.
 bool CallNames::is_lone_parameter() const {
   const auto is_it = [&](const LogicalTensor* p) { return p->id.arg == params_.front()->id.arg; };
-  return !params_.empty() && std::ranges::all_of(params_, is_it) && required_inputs(op_, Role::param) == 1 &&
-         may_have(weight(op_), params_.front()->shape);
+  return !params_.empty() && std::ranges::all_of(params_, is_it) && required_args(op_, Role::param) == 1 &&
+         may_have(weight(), params_.front()->shape);
 }
 
 // The recorded input that the operator calls `arg`.
@@ -273,7 +228,7 @@ const LogicalTensor* CallNames::input(const Arg& arg, std::string_view result) c
 }
 
 const LogicalTensor* CallNames::named_input(const Arg& arg, std::string_view result) const {
-  if (op_.fused_by_name && arg.name == weight(op_).name) {
+  if (op_.fused_by_name && arg.name == weight().name) {
     const LogicalTensor* given = with_arg(inputs_, arg.name);  // the weight of another module
     return given != nullptr ? given : weight_of(params_, result);
   }
@@ -298,7 +253,7 @@ const LogicalTensor* CallNames::named_input(const Arg& arg, std::string_view res
         outputs_, [&](const LogicalTensor* t) { return declared_name(op_, t->id.arg) == arg.name; });
     if (made != outputs_.end()) return *made;
   }
-  if (arg.optional || required_inputs(op_, arg.role) != 1) return nullptr;
+  if (arg.optional || required_args(op_, arg.role) != 1) return nullptr;
   if (arg.role != Role::input && arg.role != Role::index) return nullptr;
   // rope turns q and k in two calls that were recorded as one: the result has the input's name.
   if (const LogicalTensor* same = with_arg(inputs_, result); same != nullptr && arg.role == Role::input)

@@ -5,12 +5,10 @@
 #include <string_view>
 #include <vector>
 
+#include "assay/compare/calls/declared_args.h"
 #include "assay/compare/calls/recorded_call.h"
 
 namespace assay {
-
-/// Whether an index is one that the call makes itself: it is an input only if the call was told its choice.
-bool is_own_result(const Operator&, const RecordedAs&);
 
 /// The operator by which the module of a call makes one of its own inputs, if that is what the tensor belongs
 /// to: the input, its gradient, or what it was made of. Else nullptr.
@@ -39,6 +37,8 @@ class CallNames {
  private:
   void name_positions();
   std::string_view output_name(std::string_view recorded) const;
+  /// The parameter of an operator whose parameters are named after results.
+  const Arg& weight() const { return first_arg(op_, Role::param); }
   bool is_lone_parameter() const;
   std::string gradient_name(const LogicalTensor&) const;
   std::string gradient_of_result(std::string_view recorded) const;

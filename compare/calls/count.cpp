@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <limits>
 
+#include "assay/compare/calls/declared_args.h"
 #include "assay/golden/error.h"
 #include "assay/operators/engine/golden.h"
 
@@ -16,9 +16,9 @@ std::optional<KnownCount> count_of_call(const Operator& op, const std::string& o
   try {
     // With default attributes; a result of another shape than these give was made with others.
     const Attributes attributes = complete_attributes(op, {});
-    const auto arg = std::ranges::find(op.args, output, &Arg::name);
+    const Arg* arg = find_arg(op, output);
     const bool agrees =
-        arg == op.args.end() || shape_of(op, *arg, bind_dims(op, inputs, attributes), attributes) == shape;
+        arg == nullptr || shape_of(op, *arg, bind_dims(op, inputs, attributes), attributes) == shape;
     if (!agrees) return std::nullopt;
     return KnownCount{accumulation_count(op, output, inputs, {}),
                       fmt::format("{} {} of the recorded shapes, default attributes", op.name, output)};

@@ -219,8 +219,7 @@ std::vector<const LogicalTensor*> RecordedCalls::indices_around(const LogicalTen
 }
 
 RecordedCall RecordedCalls::of_value(const Operator& op, const LogicalTensor& value) const {
-  const auto input = std::ranges::find(op.args, Role::input, &Arg::role);
-  RecordedCall call{&op, "", {{std::string(input->name), &value}}};
+  RecordedCall call{&op, "", {{std::string(first_arg(op, Role::input).name), &value}}};
   add_inputs_from_elsewhere(call, value);
   return call;
 }
