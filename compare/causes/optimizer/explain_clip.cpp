@@ -95,17 +95,15 @@ class Clips {
     if (limit_.is_finite() && clip > 1 && is_near(clip, limit_.of(s_.norm), error_ + s_.norm_error))
       return say("clip up", used + fmt::format(": max_norm {:.4g}{}", limit_.max_norm, below));
     // Half the max_norm is a setting rather than all gradients counted four times.
-    std::optional<double> setting;
-    for (const double epsilon : {limit_.epsilon, clip_epsilon - limit_.epsilon}) {
-      const double behind = clip * (s_.norm + epsilon);
-      if (!setting) setting = short_number({behind, 0}, (error_ + s_.norm_error) * std::abs(behind));
-    }
-    const bool is_brief = setting && fmt::format("{:.2g}", *setting) == fmt::format("{:.6g}", *setting);
+    const auto setting = limit_behind({.value = clip, .reach = error_ * std::abs(clip)},
+                                      {s_.norm, s_.norm_error}, limit_.epsilons());
+    const auto brief = [](double x) { return fmt::format("{:.2g}", x) == fmt::format("{:.6g}", x); };
+    const bool is_brief = setting && brief(setting->max_norm);
     if (limit_.is_finite() && !is_brief && name_norm(f)) return;
     if (setting) {
-      const std::string key = fmt::format("max_norm {:.4g}", *setting);
-      if (clip > 1) return say(key, used + fmt::format(": max_norm {:.4g}{}", *setting, below));
-      return say(key, used + fmt::format(": max_norm is {:.4g}{}", *setting,
+      const std::string key = fmt::format("max_norm {:.4g}", setting->max_norm);
+      if (clip > 1) return say(key, used + fmt::format(": max_norm {:.4g}{}", setting->max_norm, below));
+      return say(key, used + fmt::format(": max_norm is {:.4g}{}", setting->max_norm,
                                          limit_.is_finite()
                                              ? fmt::format(", the reference's {:.4g}", limit_.max_norm)
                                              : ""));

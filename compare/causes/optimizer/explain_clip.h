@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "assay/compare/causes/optimizer/clip_limit.h"
 #include "assay/compare/causes/optimizer/gradient_norm.h"
-#include "assay/compare/causes/optimizer/reference_rule.h"
 #include "assay/compare/causes/optimizer/step_mistakes.h"
 
 namespace assay {

@@ -13,9 +13,7 @@ namespace {
 
 // What a setting is called in a sentence: of a list its singular and the number.
 std::string called(const StepRule& r, const StepSetting& s) {
-  const auto attribute = std::ranges::find(r.op->attributes, s.attribute, &Attribute::name);
-  if (!std::holds_alternative<std::vector<double>>(value_of(r.variant, *attribute)))
-    return std::string(s.attribute);
+  if (!std::holds_alternative<std::vector<double>>(r.value(s))) return std::string(s.attribute);
   return fmt::format("{}{}", s.attribute.substr(0, s.attribute.size() - 1), s.at + 1);
 }
 
@@ -129,9 +127,7 @@ class Names {
   }
 
   std::optional<StepFault> of_setting(const StepSetting& s) {
-    const auto attribute = std::ranges::find(m_.used.op->attributes, s.attribute, &Attribute::name);
-    const AttributeValue a = value_of(m_.used.variant, *attribute),
-                         b = value_of(m_.right.variant, *attribute);
+    const AttributeValue a = m_.used.value(s), b = m_.right.value(s);
     if (a == b) return {};
     if (s.is == StepNumber::place || s.is == StepNumber::form) return form(s, a, b);
     const double used = m_.used.number(s), right = m_.right.number(s);

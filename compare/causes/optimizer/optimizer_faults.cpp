@@ -8,6 +8,8 @@
 
 #include "assay/compare/causes/optimizer/explain_clip.h"
 #include "assay/compare/causes/optimizer/other_gradients.h"
+#include "assay/compare/causes/optimizer/reference_rule.h"
+#include "assay/compare/causes/optimizer/step_call.h"
 #include "assay/compare/causes/optimizer/step_mistakes.h"
 #include "assay/compare/causes/values/known_sizes.h"
 #include "assay/compare/result/trouble.h"
@@ -129,7 +131,7 @@ class Faults {
       }
     }
     const Estimate used = pooled(all);
-    for (const double epsilon : {limit.epsilon, clip_epsilon - limit.epsilon}) {
+    for (const double epsilon : limit.epsilons()) {
       const ClipLimit one{limit.max_norm, epsilon};
       // A coefficient is computed in the norm's dtype.
       const DType dtype = !whole.has_recorded_norm && whole.squares.error_of_storing(whole.arithmetic) > 0

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <set>
 #include <tuple>
 
-#include "assay/golden/bound.h"
+#include "assay/compare/causes/optimizer/step_call.h"
 #include "assay/golden/evidence.h"
-#include "assay/operators/engine/recorded.h"
 
 namespace assay {
 namespace {
@@ -15,23 +15,14 @@ namespace {
 // Numbers that all parameters share are solved from the largest.
 constexpr std::size_t most_solved = 6;
 
-bool is_number(StepNumber n) {
-  return n == StepNumber::kept || n == StepNumber::gradient || n == StepNumber::decay ||
-         n == StepNumber::rate || n == StepNumber::count;
-}
-
-StepRule with_form(StepRule rule, const StepForm& form) {
-  for (const auto& [attribute, value] : form) rule.set(attribute, value);
-  return rule;
-}
-
 // The parameters whose states have the same names: one optimizer steps them.
 class Family {
  public:
   Family(std::vector<const ParameterStep*> steps, const std::map<std::int64_t, KnownNorm>& norms)
       : steps_(std::move(steps)), norms_(norms) {
-    for (const ParameterStep* s : steps_) by_step_[s->step].push_back(s);
-    for (auto& [step, all] : by_step_) {
+    std::map<std::int64_t, std::vector<const ParameterStep*>> by_step;
+    for (const ParameterStep* s : steps_) by_step[s->step].push_back(s);
+    for (auto& [step, all] : by_step) {
       // Matrices that are stepped as a whole cost more than they say, and a scale by their shape shows in
       // several of them.
       const bool has_whole =
@@ -45,6 +36,7 @@ class Family {
         all.erase(rest.begin(), rest.end());
       }
       all.resize(std::min(all.size(), has_whole ? most_solved / 2 : most_solved));
+      largest_.insert(largest_.end(), all.begin(), all.end());
     }
   }
 
@@ -82,19 +74,15 @@ class Family {
   // How many results of the largest parameters there are: those of number k, or all.
   std::size_t results(std::optional<std::size_t> k = {}) const {
     std::size_t count = 0;
-    for (const auto& [step, largest] : by_step_) {
-      for (const ParameterStep* s : largest)
-        count += !k ? s->reference.results() : *k < s->reference.results() ? 1 : 0;
-    }
+    for (const ParameterStep* s : largest_)
+      count += !k ? s->reference.results() : *k < s->reference.results() ? 1 : 0;
     return count;
   }
 
   static std::optional<StepSetting> setting(const Operator& op, const StepTensors& t, std::size_t result,
                                             StepNumber kind) {
-    for (const StepSetting& s : settings_in(op, t, result)) {
-      if (s.is == kind) return s;
-    }
-    return {};
+    const std::vector<StepSetting> all = settings_in(op, t, result, kind);
+    return all.empty() ? std::nullopt : std::optional(all.front());
   }
 
   static void set_all(Found& f, const StepSetting& s, double number) {
@@ -107,22 +95,22 @@ class Family {
                                                             const std::vector<StepSetting>& unknown,
                                                             const std::optional<StepSetting>& more,
                                                             bool with_first) const {
-    std::map<std::int64_t, std::vector<Estimate>> found;
-    for (const auto& [step, largest] : by_step_) {
-      std::vector<std::vector<Estimate>> all(unknown.size());
-      for (const ParameterStep* s : largest) {
-        if ((s->starts && !with_first) || result >= s->reference.results()) continue;
-        auto fit = fit_step(s->reference, f.rules.at(s), result, unknown);
-        if (more && (!fit || !step_errors(s->reference, fit->rule, result, Elements::some).holds())) {
-          std::vector<StepSetting> both = unknown;
-          both.push_back(*more);
-          if (auto wider = fit_step(s->reference, f.rules.at(s), result, both)) fit = std::move(wider);
-        }
-        for (std::size_t k = 0; fit && k < unknown.size(); ++k) all[k].push_back(fit->numbers[k]);
+    std::map<std::int64_t, std::vector<std::vector<Estimate>>> all;
+    for (const ParameterStep* s : largest_) {
+      if ((s->starts && !with_first) || result >= s->reference.results()) continue;
+      auto fit = fit_step(s->reference, f.rules.at(s), result, unknown);
+      if (more && (!fit || !step_errors(s->reference, fit->rule, result, Elements::some).holds())) {
+        std::vector<StepSetting> both = unknown;
+        both.push_back(*more);
+        if (auto wider = fit_step(s->reference, f.rules.at(s), result, both)) fit = std::move(wider);
       }
-      if (unknown.empty() || all.front().empty()) continue;
-      for (const auto& estimates : all) found[step].push_back(pooled(estimates));
+      if (!fit) continue;
+      all[s->step].resize(unknown.size());
+      for (std::size_t k = 0; k < unknown.size(); ++k) all[s->step][k].push_back(fit->numbers[k]);
     }
+    std::map<std::int64_t, std::vector<Estimate>> found;
+    for (const auto& [step, numbers] : all)
+      std::ranges::transform(numbers, std::back_inserter(found[step]), pooled);
     return found;
   }
 
@@ -134,8 +122,8 @@ class Family {
     std::optional<Found> best;
     for (const StepForm& form : forms_in(op, t, k)) {
       Found with = f;
-      for (auto& [s, rule] : with.rules) rule = with_form(std::move(rule), form);
-      for (const double number : kept ? seen(op, *kept) : std::vector<double>{0}) {
+      for (auto& [s, rule] : with.rules) rule.set(form);
+      for (const double number : kept ? numbers_seen(op, *kept) : std::vector<double>{0}) {
         Found one = with;
         if (kept) set_all(one, *kept, number);
         const bool is_solved = kept && solve_kept(one, k, *kept, scale, decay);
@@ -148,22 +136,6 @@ class Family {
       if (best->is_certain(f.reproduced + results(k))) break;
     }
     if (best) f = std::move(*best);
-  }
-
-  // The values of one number that were seen, the default first.
-  static std::vector<double> seen(const Operator& op, const StepSetting& s) {
-    StepRule rule = StepRule::of(op);
-    std::vector<double> all;
-    const auto add = [&](double number) {
-      if (std::ranges::find(all, number) == all.end()) all.push_back(number);
-    };
-    add(rule.number(s));
-    for (const Seen& row : op.seen) {
-      if (row.attribute != s.attribute) continue;
-      rule.set(row.attribute, parse_attribute(row.value));
-      add(rule.number(s));
-    }
-    return all;
   }
 
   bool solve_kept(Found& f, std::size_t k, const StepSetting& kept, const std::optional<StepSetting>& scale,
@@ -199,23 +171,16 @@ class Family {
         continue;
       }
       const auto norm = norms_.find(step);
-      std::optional<double> max_norm;
-      for (const double epsilon : {clip_epsilon, 0.}) {
-        if (norm == norms_.end() || !(c.value > 0)) break;
-        const Estimate behind = c.scaled(norm->second.value + epsilon);
-        max_norm = short_number(behind, behind.reach + norm->second.error * behind.value);
-        if (!max_norm) continue;
-        limits.insert(*max_norm);
-        limit.epsilon = epsilon;
-        if (norm->second.error == 0)
-          c = {ClipLimit{*max_norm, epsilon}.of(norm->second.value), 0};
-        else
-          c = as_stored(c, by_step_.at(step).front()->reference);
-        break;
+      const auto own = norm != norms_.end() && c.value > 0 ? limit_behind(c, norm->second) : std::nullopt;
+      limits.insert(own ? own->max_norm : 0);
+      if (own) {
+        limit.epsilon = own->epsilon;
+        c = norm->second.error == 0
+                ? Estimate{own->of(norm->second.value), 0}
+                : as_stored(c, (*std::ranges::find(largest_, step, &ParameterStep::step))->reference);
       }
-      if (!max_norm) limits.insert(0);
       // Nothing clips to more than there was, and a limit is a short number.
-      f.roughness += (max_norm ? 0 : 1) + (c.value > 1 ? 1 : 0);
+      f.roughness += (own ? 0 : 1) + (c.value > 1 ? 1 : 0);
     }
     if (limits.empty()) limit.max_norm = infinity;
     if (limits.size() == 1) limit.max_norm = *limits.begin();
@@ -244,17 +209,15 @@ class Family {
   }
 
   void count_reproduced(Found& f, std::size_t k) const {
-    for (const auto& [step, largest] : by_step_) {
-      for (const ParameterStep* s : largest) {
-        if (k < s->reference.results() && step_errors(s->reference, f.rules.at(s), k, Elements::some).holds())
-          ++f.reproduced;
-      }
+    for (const ParameterStep* s : largest_) {
+      if (k < s->reference.results() && step_errors(s->reference, f.rules.at(s), k, Elements::some).holds())
+        ++f.reproduced;
     }
   }
 
   // Learning rates should be short, and the same at each step.
   void find_parameter(const Operator& op, Found& f) const {
-    const StepTensors& t = by_step_.begin()->second.front()->reference;
+    const StepTensors& t = largest_.front()->reference;
     if (!t.after) return;
     const std::size_t k = t.states.size();
     const auto rate = setting(op, t, k, StepNumber::rate), decay = setting(op, t, k, StepNumber::decay);
@@ -262,7 +225,7 @@ class Family {
     std::optional<Found> best;
     for (const StepForm& form : forms_in(op, t, k)) {
       Found one = f;
-      for (auto& [s, rule] : one.rules) rule = with_form(std::move(rule), form);
+      for (auto& [s, rule] : one.rules) rule.set(form);
       solve_rate(one, k, *rate, decay);
       count_reproduced(one, k);
       if (!best || one.is_better(*best)) best = std::move(one);
@@ -290,12 +253,10 @@ class Family {
         if (s->step == step) rule.set(rate, number);
       }
     }
-    for (const auto& [step, largest] : by_step_) {
-      for (const ParameterStep* s : largest) {
-        if (!decay || k >= s->reference.results()) continue;
-        if (const auto fit = fit_step(s->reference, f.rules.at(s), k, {*decay}))
-          f.rules.at(s).set(*decay, fit->rule.number(*decay));
-      }
+    for (const ParameterStep* s : largest_) {
+      if (!decay || k >= s->reference.results()) continue;
+      if (const auto fit = fit_step(s->reference, f.rules.at(s), k, {*decay}))
+        f.rules.at(s).set(*decay, fit->rule.number(*decay));
     }
   }
 
@@ -317,57 +278,10 @@ class Family {
 
   std::vector<const ParameterStep*> steps_;
   const std::map<std::int64_t, KnownNorm>& norms_;
-  std::map<std::int64_t, std::vector<const ParameterStep*>> by_step_;  // the largest
+  std::vector<const ParameterStep*> largest_;  // of each step
 };
 
 }  // namespace
-
-double ClipLimit::error(double norm, double norm_error, DType arithmetic) const {
-  const ErrorScope scope({unit_roundoff(arithmetic), min_subnormal(arithmetic)});
-  const Bound coefficient =
-      rounded_constant(max_norm) / (Bound(norm, norm * norm_error) + rounded_constant(epsilon));
-  return coefficient.error / std::abs(coefficient.value);
-}
-
-// torch.nn.utils.clip_grad_norm_ has the norm, and what it makes of it, in the gradients' dtype.
-Estimate as_stored(const Estimate& coefficient, const StepTensors& t) {
-  const DType dtype = t.gradient.dtype();
-  const double nearest = round_to(dtype, coefficient.value);
-  const bool is_narrow = unit_roundoff(dtype) > unit_roundoff(t.arithmetic);
-  const bool may_be =
-      std::abs(nearest - coefficient.value) <= coefficient.reach + improbable * coefficient.sigma;
-  return is_narrow && may_be ? Estimate{nearest, 0} : coefficient;
-}
-
-std::vector<StepForm> forms_in(const Operator& op, const StepTensors& t, std::size_t result) {
-  std::vector<StepForm> forms(1);
-  std::set<std::string_view> done;
-  for (const Seen& row : op.seen) {
-    const auto of = std::ranges::find(op.step->settings, row.attribute, &StepSetting::attribute);
-    const bool is_last = of == op.step->settings.end();
-    if (!done.insert(row.attribute).second || (!is_last && is_number(of->is)) ||
-        result != (is_last ? t.states.size() : result_of(op, t, of->shows_in)))
-      continue;
-    const std::size_t count = forms.size();
-    const auto attribute = std::ranges::find(op.attributes, row.attribute, &Attribute::name);
-    const AttributeValue initial = parse_attribute(attribute->initial);
-    for (StepForm& form : forms) form[std::string(row.attribute)] = initial;
-    for (const Seen& other : op.seen) {
-      for (std::size_t i = 0; i < count && other.attribute == row.attribute; ++i) {
-        StepForm form = forms[i];
-        form[std::string(row.attribute)] = parse_attribute(other.value);
-        forms.push_back(std::move(form));
-      }
-    }
-  }
-  const StepRule defaults = StepRule::of(op);
-  std::ranges::stable_sort(forms, {}, [&](const StepForm& form) {
-    return std::ranges::count_if(form, [&](const auto& entry) {
-      return entry.second != defaults.variant.attributes.values().at(entry.first);
-    });
-  });
-  return forms;
-}
 
 ReferenceRules reference_rules(const RecordedSteps& recorded,
                                const std::map<std::int64_t, KnownNorm>& norms) {

@@ -176,65 +176,6 @@ bool add_errors(StepErrors& errors, const std::optional<Call::Compared>& c, cons
 
 }  // namespace
 
-bool steps_matrices(const Operator& op) {
-  return input_arg(op, op.step->parameter).shape == "M,N";
-}
-
-double StepRule::number(const StepSetting& s) const {
-  const auto attribute = std::ranges::find(op->attributes, s.attribute, &Attribute::name);
-  const AttributeValue value = value_of(variant, *attribute);
-  if (const auto* list = std::get_if<std::vector<double>>(&value)) return list->at(s.at);
-  if (const bool* flag = std::get_if<bool>(&value)) return *flag ? 1 : 0;
-  return std::get<double>(value);
-}
-
-StepRule StepRule::of(const Operator& op, const Attributes& given) {
-  StepRule rule;
-  rule.op = &op;
-  rule.variant.attributes = complete_attributes(op, {});
-  for (const auto& [name, value] : given.values()) {
-    if (rule.variant.attributes.values().contains(name)) rule.set(name, value);
-  }
-  return rule;
-}
-
-void StepRule::set(std::string_view attribute, AttributeValue value) {
-  variant.attributes.set(std::string(attribute), std::move(value));
-}
-
-void StepRule::set(const StepSetting& s, double number) {
-  const auto attribute = std::ranges::find(op->attributes, s.attribute, &Attribute::name);
-  AttributeValue value = value_of(variant, *attribute);
-  if (auto* list = std::get_if<std::vector<double>>(&value))
-    list->at(s.at) = number;
-  else
-    value = number;
-  set(s.attribute, std::move(value));
-}
-
-std::vector<StepSetting> settings_of(const Operator& op, StepNumber kind) {
-  std::vector<StepSetting> found;
-  for (const StepSetting& s : op.step->settings) {
-    if (s.is == kind) found.push_back(s);
-  }
-  return found;
-}
-
-std::size_t result_of(const Operator& op, const StepTensors& t, std::string_view output) {
-  for (std::size_t k = 0; k < t.states.size(); ++k) {
-    if (op.step->states[k].after == output) return k;
-  }
-  return t.states.size();
-}
-
-std::vector<StepSetting> settings_in(const Operator& op, const StepTensors& t, std::size_t result) {
-  std::vector<StepSetting> found;
-  for (const StepSetting& s : op.step->settings) {
-    if (result_of(op, t, s.shows_in) == result) found.push_back(s);
-  }
-  return found;
-}
-
 std::vector<StepErrors> step_errors(const StepTensors& t, const StepRule& r,
                                     const std::vector<std::size_t>& results, Elements which) {
   std::vector<StepErrors> errors(results.size());

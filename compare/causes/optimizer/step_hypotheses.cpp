@@ -6,7 +6,7 @@ namespace assay {
 
 StepRule StepHypotheses::changed(const StepChange& c) const {
   StepRule rule = as(*c.op);
-  for (const auto& [name, value] : c.attributes) rule.set(name, value);
+  rule.set(c.attributes);
   rule.times = c.times;
   rule.lost = c.lost;
   return rule;
@@ -15,14 +15,6 @@ StepRule StepHypotheses::changed(const StepChange& c) const {
 // The right rule in the words of another operator.
 StepRule StepHypotheses::as(const Operator& op) const {
   return StepRule::of(op, right_.variant.attributes);
-}
-
-std::vector<StepSetting> StepHypotheses::shown(const Operator& op, std::size_t k, StepNumber kind) const {
-  std::vector<StepSetting> found;
-  for (const StepSetting& s : settings_in(op, t_, k)) {
-    if (s.is == kind) found.push_back(s);
-  }
-  return found;
 }
 
 std::vector<StepHypothesis> StepHypotheses::of_states(std::size_t k) const {
@@ -39,7 +31,7 @@ std::vector<StepHypothesis> StepHypotheses::of_states(std::size_t k) const {
     }
   }
   solve(right_, settings_of(*right_.op, StepNumber::gradient), k);
-  solve(right_, shown(*right_.op, k, StepNumber::kept), k);
+  solve(right_, settings_in(*right_.op, t_, k, StepNumber::kept), k);
   rule = right_;
   rule.times = 2;
   all.push_back({rule});
@@ -58,14 +50,14 @@ std::vector<StepHypothesis> StepHypotheses::of_states(std::size_t k) const {
   if (every.size() > 1) all.push_back({rule});
   for (const StepForm& form : forms_in(*right_.op, t_, k)) {
     rule = right_;
-    for (const auto& [name, value] : form) rule.set(name, value);
+    rule.set(form);
     if (!is_same(rule.variant, right_.variant)) all.push_back({rule});
   }
   for (const Operator* op : s_.ops) {
     rule = as(*op);
     if (op != right_.op) all.push_back({rule});
-    if (t_.before) solve(rule, shown(*op, k, StepNumber::decay), k);
-    for (const StepSetting& decay : shown(*right_.op, k, StepNumber::decay)) {
+    if (t_.before) solve(rule, settings_in(*op, t_, k, StepNumber::decay), k);
+    for (const StepSetting& decay : settings_in(*right_.op, t_, k, StepNumber::decay)) {
       rule.set(decay, 0);
       all.push_back({rule});
     }
@@ -89,12 +81,13 @@ std::vector<StepHypothesis> StepHypotheses::of_states(std::size_t k) const {
 std::vector<StepHypothesis> StepHypotheses::of_parameter(const StepRule& base) const {
   const std::size_t k = states_;
   const Operator& op = *base.op;
-  const auto rate = shown(op, k, StepNumber::rate), decay = shown(op, k, StepNumber::decay),
-             epsilon = shown(op, k, StepNumber::epsilon);
+  const auto rate = settings_in(op, t_, k, StepNumber::rate),
+             decay = settings_in(op, t_, k, StepNumber::decay),
+             epsilon = settings_in(op, t_, k, StepNumber::epsilon);
   std::vector<StepRule> none = {base}, one, two;
   for (const StepForm& form : forms_in(op, t_, k)) {
     StepRule rule = base;
-    for (const auto& [name, value] : form) rule.set(name, value);
+    rule.set(form);
     const std::int64_t changes = std::ranges::count_if(op.attributes, [&](const Attribute& a) {
       return value_of(rule.variant, a) != value_of(base.variant, a);
     });
@@ -106,7 +99,7 @@ std::vector<StepHypothesis> StepHypotheses::of_parameter(const StepRule& base) c
     rule.set(row.attribute, parse_attribute(row.value));
     one.push_back(rule);
   }
-  for (const StepSetting& count : shown(op, k, StepNumber::count)) {
+  for (const StepSetting& count : settings_in(op, t_, k, StepNumber::count)) {
     const double right = base.number(count);
     for (const double other : {0., right - 1, right + 1, 2 * right, 2 * right + 1}) {
       StepRule rule = base;
@@ -131,7 +124,7 @@ std::vector<StepHypothesis> StepHypotheses::of_parameter(const StepRule& base) c
   for (const StepChange& c : known_) {
     if (c.op != base.op || c.times != 1 || !c.lost.empty()) continue;
     StepRule rule = base;
-    for (const auto& [name, value] : c.attributes) rule.set(name, value);
+    rule.set(c.attributes);
     all.push_back({rule, {}, k, true});
     if (!decay.empty()) all.push_back({rule, decay, k, true});
   }

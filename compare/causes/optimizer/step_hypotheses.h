@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "assay/compare/causes/optimizer/other_gradients.h"
-#include "assay/compare/causes/optimizer/reference_rule.h"
+#include "assay/compare/causes/optimizer/step_rule.h"
 
 namespace assay {
 
@@ -45,7 +45,6 @@ class StepHypotheses {
  private:
   StepRule changed(const StepChange&) const;
   StepRule as(const Operator&) const;
-  std::vector<StepSetting> shown(const Operator&, std::size_t k, StepNumber kind) const;
 
   const std::vector<StepChange>& known_;
   const ParameterStep& s_;

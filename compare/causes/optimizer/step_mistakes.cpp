@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "assay/compare/causes/optimizer/name_mistake.h"
-#include "assay/compare/causes/optimizer/step_hypotheses.h"
+#include "assay/compare/causes/optimizer/step_call.h"
 #include "assay/golden/evidence.h"
 
 namespace assay {
@@ -171,10 +171,8 @@ class StepSearch {
     // Rounding may not tell it from another form on the reference's side either.
     for (const StepForm& form : forms_in(*right_.op, t_, k)) {
       StepRule rule = base, same = reference;
-      for (const auto& [name, value] : form) {
-        rule.set(name, value);
-        same.set(name, value);
-      }
+      rule.set(form);
+      same.set(form);
       if (holds(rule, k) && step_errors(s_.reference, same, k, Elements::until_wrong).holds() &&
           is_right(rule))
         return;

@@ -5,8 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "assay/compare/causes/optimizer/reference_rule.h"
 #include "assay/compare/causes/optimizer/step_hypotheses.h"
+#include "assay/compare/causes/values/elements.h"
+#include "assay/compare/result/cause.h"
 
 namespace assay {
 
