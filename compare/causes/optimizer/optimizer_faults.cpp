@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "assay/compare/causes/optimizer/explain_clip.h"
 #include "assay/compare/causes/optimizer/other_gradients.h"
 #include "assay/compare/causes/optimizer/reference_rule.h"
+#include "assay/compare/causes/optimizer/shared_faults.h"
 #include "assay/compare/causes/optimizer/step_call.h"
-#include "assay/compare/causes/optimizer/step_mistakes.h"
 #include "assay/compare/causes/values/known_sizes.h"
 #include "assay/compare/result/trouble.h"
 
@@ -59,7 +58,7 @@ class Faults {
     }
     for (const auto& [step, whole] : whole_) explain_clips(step, whole);
     collect();
-    report();
+    shared_.report(findings_, origins_, all_parameters());
     hand_on();
     return std::move(origins_);
   }
@@ -74,17 +73,19 @@ class Faults {
   void find_norms() {
     for (const auto& [step, gradients] : recorded_.gradients) {
       const GradientSquares squares = gradient_squares(gradients, false, sides_.actual);
-      const KnownNorm& norm =
-          reference_norms_[step] = {squares.norm(), squares.error(first_of(step).reference.arithmetic)};
-      for (const StepScalar& s : recorded_.scalars[step]) {
-        if (recorded_norms_.contains(step) || !(std::abs(s.reference / norm.value - 1) <= norm.error))
-          continue;
-        recorded_norms_.emplace(step, s);
+      const DType arithmetic = first_of(step).reference.arithmetic;
+      const double norm = squares.norm(), error = squares.error(arithmetic);
+      const std::vector<StepScalar>& scalars = recorded_.scalars[step];
+      const auto recorded = std::ranges::find_if(
+          scalars, [&](const StepScalar& s) { return std::abs(s.reference / norm - 1) <= error; });
+      if (recorded != scalars.end()) {
+        recorded_norms_.emplace(step, *recorded);
+        reference_norms_[step] = {recorded->reference, 0};
+      } else {
+        // As much again for the sum and the quotient that make the coefficient of it.
+        reference_norms_[step] = {norm, error + 2 * squares.error_of_storing(arithmetic)};
       }
-      // As much again for the sum and the quotient that make the coefficient of it.
-      reference_norms_[step].error += 2 * squares.error_of_storing(first_of(step).reference.arithmetic);
     }
-    for (const auto& [step, s] : recorded_norms_) reference_norms_[step] = {s.reference, 0};
   }
 
   const ParameterStep& first_of(std::int64_t step) const {
@@ -169,7 +170,7 @@ class Faults {
         right};
     if (why) f.evidence = why->evidence;
     origins_[scalar.finding] = {own, "the norm of its own recorded gradients", {}};
-    add(f, "", step, scalar.finding);
+    shared_.add(f, "", step, scalar.finding);
   }
 
   void explain_clips(std::int64_t step, const WholeStep& whole) {
@@ -193,29 +194,6 @@ class Faults {
     return fit && fit->numbers[0].value != 0 ? std::abs(fit->numbers[0].reach / fit->numbers[0].value) : 0;
   }
 
-  // One mistake: of all parameters and steps that share it.
-  struct Group {
-    StepFault fault;  // of the first step
-    std::int64_t step = 0;
-    std::set<std::string> parameters;          // of the first step
-    std::vector<std::size_t> first, findings;  // of the first step; of all
-    double residual = 0;
-  };
-
-  void add(const StepFault& f, const std::string& name, std::int64_t step, std::size_t finding) {
-    Group& g = groups_[{f.cause, f.key}];
-    if (g.findings.empty()) {
-      g.fault = f;
-      g.step = step;
-    }
-    if (g.step == step) {
-      if (!name.empty()) g.parameters.insert(name);
-      g.first.push_back(finding);
-    }
-    g.residual = std::max(g.residual, f.residual);
-    g.findings.push_back(finding);
-  }
-
   void collect() {
     for (std::size_t i = 0; i < judged_.size(); ++i) {
       const ParameterStep& s = recorded_.steps[i];
@@ -223,7 +201,7 @@ class Faults {
         const JudgedResult& judged = judged_[i][k];
         if (!judged.known) continue;
         origins_[s.findings[k]] = {judged.errors.ratio, how(s), {}};
-        for (const StepFault& f : judged.faults) add(f, s.name(), s.step, s.findings[k]);
+        for (const StepFault& f : judged.faults) shared_.add(f, s.name(), s.step, s.findings[k]);
       }
     }
   }
@@ -251,35 +229,6 @@ class Faults {
                        numbers.empty() ? "" : " (" + numbers + ")");
   }
 
-  void report() {
-    for (auto& [key, g] : groups_) {
-      std::ranges::sort(g.first);
-      const auto not_passed = std::ranges::find_if(
-          g.first, [&](std::size_t i) { return findings_[i].verdict != Verdict::passed; });
-      const std::size_t root = not_passed != g.first.end() ? *not_passed : g.first.front();
-      Finding& f = findings_[root];
-      StepOrigin& own = origins_[root];
-      fail_by_inputs(f, fmt::format("it is not {}: error/allowed {:.3g}", own.how, own.ratio));
-      f.diagnoses.push_back({g.fault.cause, parameters_of(g), g.residual});
-      for (const std::size_t i : g.findings) {
-        if (i != root && !origins_[i].root) origins_[i].root = root;
-      }
-      own.root.reset();
-    }
-  }
-
-  CauseParameters parameters_of(const Group& g) const {
-    CauseParameters p = g.fault.parameters;
-    p.step = g.step;
-    p.later = g.findings.size() > g.first.size();
-    p.value = g.fault.value;
-    p.reference_value = g.fault.reference;
-    p.evidence = g.fault.evidence;
-    p.how = g.fault.text;
-    if (!g.parameters.empty()) p.parameters = describe_parameters(g.parameters, all_parameters());
-    return p;
-  }
-
   std::vector<NamedShape> all_parameters() const {
     std::vector<NamedShape> all;
     for (const ParameterStep& s : recorded_.steps) {
@@ -298,7 +247,7 @@ class Faults {
   ReferenceRules rules_;
   std::map<std::int64_t, WholeStep> whole_;
   std::vector<std::vector<JudgedResult>> judged_;  // of recorded_.steps
-  std::map<std::pair<Cause, std::string>, Group> groups_;
+  SharedFaults shared_;
   StepOrigins origins_;
 };
 

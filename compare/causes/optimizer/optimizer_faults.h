@@ -1,24 +1,12 @@
 #pragma once
 
-#include <map>
-#include <optional>
-#include <string>
 #include <vector>
 
+#include "assay/compare/causes/optimizer/step_origin.h"
 #include "assay/compare/pairs/pair.h"
 #include "assay/compare/result/finding.h"
 
 namespace assay {
-
-/// The judgement of one result of an optimizer: the optimizer of the reference is applied to the recorded
-/// gradient, states and parameter of the actual side.
-struct StepOrigin {
-  double ratio = 0;  ///< largest error / allowed: at most 1 if this side took the same step
-  std::string how;
-  std::optional<std::size_t> root;  ///< the finding that reports the same mistake
-  bool is_right() const { return !root && ratio <= 1; }
-};
-using StepOrigins = std::map<std::size_t, StepOrigin>;  ///< by finding
 
 /// Judges the step of every parameter by itself. The settings of the optimizer, which dumps do not hold, are
 /// those that reproduce the recording of the reference within rounding; if none do, no step is judged.
