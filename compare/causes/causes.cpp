@@ -4,15 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <tuple>
 
+#include "assay/compare/causes/nearby_tensors.h"
 #include "assay/compare/causes/open_failures.h"
 #include "assay/compare/causes/optimizer/optimizer_faults.h"
 #include "assay/compare/causes/values/known_sizes.h"
 #include "assay/compare/causes/values/other_tensor.h"
 #include "assay/compare/measure/measure.h"
-#include "assay/compare/pairs/tensors_by_id.h"
 #include "assay/compare/result/trouble.h"
 
 namespace assay {
@@ -20,10 +18,6 @@ namespace {
 
 // A report is read from its top; the causes of the first failures are those of the others.
 constexpr std::size_t most_explained = 50;
-// Each is read whole; a buffer that was not renewed holds what was in it a few steps or micro-batches ago,
-// alone or with something added to it.
-constexpr std::size_t most_near = 64;
-
 // What the other rank of a mismatch holds, with the ranks at its place of that dimension.
 LogicalTensor copy_of(const Dump& dump, const LogicalTensor& tensor, const ReplicaMismatch& differs) {
   LogicalTensor copy = tensor;
@@ -39,23 +33,6 @@ LogicalTensor copy_of(const Dump& dump, const LogicalTensor& tensor, const Repli
   });
   return copy;
 }
-
-// The same tensor in every step, micro-batch and call.
-Identity in_any_call(Identity id) {
-  id.step = id.micro_batch = id.call = 0;
-  return id;
-}
-
-// The tensors of one side, among which a wrong one may be found.
-struct Recorded {
-  Recorded(const Dump& d, const std::vector<LogicalTensor>& all) : dump(d), tensors(all), by_id(all) {
-    for (const LogicalTensor& t : all) by_name[in_any_call(t.id)].push_back(&t);
-  }
-  const Dump& dump;
-  const std::vector<LogicalTensor>& tensors;
-  TensorsById by_id;
-  std::map<Identity, std::vector<const LogicalTensor*>> by_name;
-};
 
 class Causes {
  public:
@@ -133,33 +110,13 @@ class Causes {
       f.diagnoses.push_back(std::move(d));
   }
 
-  const LogicalTensor* find(const Identity& id) const {
-    return beside_->by_id.with_values(beside_->dump, id);
-  }
-
-  TensorSource read(const LogicalTensor& t) const { return merge(beside_->dump, t).tensor; }
-
-  // What it is in other steps, micro-batches and calls.
-  std::vector<const LogicalTensor*> nearest(const Identity& own, const Shape& shape) const {
-    std::vector<const LogicalTensor*> others;
-    for (const LogicalTensor* t : beside_->by_name.at(in_any_call(own))) {
-      if (t->id != own && t->shape == shape && find(t->id) != nullptr) others.push_back(t);
-    }
-    std::ranges::stable_sort(others, {}, [&](const LogicalTensor* t) {
-      return std::tuple(std::abs(t->id.step - own.step), std::abs(t->id.micro_batch - own.micro_batch),
-                        std::abs(t->id.call - own.call));
-    });
-    others.resize(std::min(others.size(), most_near));
-    return others;
-  }
-
   // The tensor of another step or micro-batch.
   void stale(Finding& f, const Pair& pair, const FailingPair& failing) const {
     const Identity& own = pair.reference->id;
-    const std::vector<const LogicalTensor*> candidates = nearest(own, failing.actual.shape());
+    const std::vector<const LogicalTensor*> candidates = beside_->in_other_calls(own, failing.actual.shape());
     for (const LogicalTensor* tensor : candidates) {
       const Identity& id = tensor->id;
-      const auto left = equals(failing, read(*tensor), candidates.size());
+      const auto left = equals(failing, beside_->read(*tensor), candidates.size());
       if (!left) continue;
       CauseParameters which;
       if (id.step != own.step) which.step = id.step;
@@ -170,34 +127,13 @@ class Causes {
     }
   }
 
-  // Tensors of the same step, micro-batch and kind: those of modules of the same name in other places first,
-  // then those beside it.
-  std::vector<const LogicalTensor*> of_other_modules(const Identity& own, const Shape& shape,
-                                                     bool beside_alone) const {
-    const auto leaf = [](std::string_view m) { return m.substr(m.rfind('.') + 1); };
-    const auto parent = [](std::string_view m) { return m.substr(0, m.rfind('.') + 1); };
-    std::vector<const LogicalTensor*> others, beside;
-    for (const LogicalTensor& t : beside_->tensors) {
-      Identity same = t.id;
-      same.module = own.module;
-      if (same != own || t.id == own || t.shape != shape || find(t.id) == nullptr) continue;
-      if (parent(t.id.module) == parent(own.module))
-        beside.push_back(&t);
-      else if (!beside_alone && leaf(t.id.module) == leaf(own.module))
-        others.push_back(&t);
-    }
-    others.insert(others.end(), beside.begin(), beside.end());
-    others.resize(std::min(others.size(), most_near));
-    return others;
-  }
-
   // The tensor of another module, or pieces of it.
   void other(Finding& f, const Pair& pair, const FailingPair& failing) const {
     const Identity& own = pair.reference->id;
     if (own.slot != "param") return;
-    const auto candidates = of_other_modules(own, failing.actual.shape(), false);
+    const auto candidates = beside_->of_other_modules(own, failing.actual.shape(), false);
     for (const LogicalTensor* tensor : candidates) {
-      const TensorSource values = read(*tensor);
+      const TensorSource values = beside_->read(*tensor);
       CauseParameters which = {.tensor = to_string(tensor->id)};
       if (const auto left = equals(failing, values, candidates.size())) {
         f.diagnoses.push_back({Cause::other_tensor, std::move(which), *left});
@@ -218,9 +154,10 @@ class Causes {
   void not_updated(Finding& f, const Pair& pair, const FailingPair& failing) const {
     const Identity& own = pair.reference->id;
     if (own.phase != Phase::optimizer || own.slot != "param") return;
-    const LogicalTensor* before = find({own.step, -1, Phase::forward, own.module, own.slot, own.arg, 0});
+    const LogicalTensor* before =
+        beside_->find({own.step, -1, Phase::forward, own.module, own.slot, own.arg, 0});
     if (before == nullptr || before->shape != failing.actual.shape()) return;
-    const auto left = equals_where_wrong(failing, read(*before));
+    const auto left = equals_where_wrong(failing, beside_->read(*before));
     if (!left) return;
     f.diagnoses.push_back({Cause::not_updated,
                            {.elements = failing.over,
@@ -232,53 +169,24 @@ class Causes {
                            *left});
   }
 
-  struct Term {
-    Identity id;
-    std::string name;
-  };
-  // What a program may have added to a tensor, or left out.
-  std::vector<Term> terms_of(const Identity& id, const Shape& shape) const {
-    const std::string param = id.arg.substr(0, id.arg.find('.'));
-    std::vector<Term> terms = {
-        {{id.step, -1, Phase::forward, id.module, "param", param, 0}, "its parameter before the step"},
-        {{id.step, -1, Phase::forward, id.module, "param", "bias", 0}, "the bias"},
-        {{id.step, -1, Phase::forward, id.module, "param", "weight", 0}, "the weight"},
-        {{id.step, -1, Phase::backward, id.module, "grad", param, 0}, "its gradient"},
-        {{id.step - 1, -1, Phase::backward, id.module, "grad", param, 0}, "its gradient of the step before"},
-        {{id.step, id.micro_batch, Phase::forward, id.module, "input", "x", id.call}, "the module's input"},
-        {{id.step, id.micro_batch, Phase::backward, id.module, "grad_output", "y", id.call},
-         "the gradient of the module's output"},
-    };
-    for (const LogicalTensor* other : nearest(id, shape)) {
-      if (other->id.step == id.step && other->id.micro_batch < id.micro_batch)
-        terms.push_back({other->id, "the tensor of a micro-batch before"});
-    }
-    if (id.slot == "grad") {
-      for (const LogicalTensor* other : of_other_modules(id, shape, true)) {
-        terms.push_back({other->id, fmt::format("the gradient of {}", other->id.module)});
-      }
-    }
-    return terms;
-  }
-
   // actual = reference + c T for a tensor T that was recorded beside it.
   void added(Finding& f, const Pair& pair, const FailingPair& failing) const {
     const Identity& own = pair.reference->id;
     const Shape& shape = failing.actual.shape();
-    const std::vector<Term> terms = terms_of(own, shape);
-    for (const Term& term : terms) {
-      const LogicalTensor* tensor = find(term.id);
+    const std::vector<NearbyTensors::Term> terms = beside_->terms_of(own, shape);
+    for (const NearbyTensors::Term& term : terms) {
+      const LogicalTensor* tensor = beside_->find(term.id);
       if (tensor == nullptr || tensor->id == own || !is_float(tensor->dtype)) continue;
       const bool is_row = !shape.empty() && tensor->shape == Shape{shape.back()};
       if (term.id.slot == "param" && own.slot == "output" && tensor->shape != shape) {
-        if (const auto left = added_rows(failing, read(*tensor))) {
+        if (const auto left = added_rows(failing, beside_->read(*tensor))) {
           f.diagnoses.push_back(
               {Cause::added, {.factor = 1, .term = "other rows", .tensor = to_string(term.id)}, *left});
           return;
         }
       }
       if (tensor->shape != shape && !is_row) continue;
-      const auto sum = added_term(failing, read(*tensor), terms.size());
+      const auto sum = added_term(failing, beside_->read(*tensor), terms.size());
       if (!sum) continue;
       const bool decays =
           own.phase == Phase::optimizer && term.id.slot == "param" && std::abs(sum->factor) < 1;
@@ -291,8 +199,8 @@ class Causes {
   }
 
   const Sides& sides_;
-  const Recorded reference_, actual_;
-  const Recorded* beside_ = &reference_;
+  const NearbyTensors reference_, actual_;
+  const NearbyTensors* beside_ = &reference_;
   std::vector<KnownSize> sizes_;
 };
 
