@@ -175,9 +175,15 @@ std::vector<std::size_t> Isolation::made_of(std::size_t i) const {
   return sources;
 }
 
-const LocalErrors::Judgement* Isolation::result(std::size_t i) const {
+bool Isolation::follows_tie(std::size_t i) const {
+  return std::ranges::any_of(made_of(i), [&](std::size_t k) {
+    return findings_[k].exemption && findings_[k].exemption->kind == Exemption::Kind::legal_tie;
+  });
+}
+
+std::optional<LocalErrors::Judgement> Isolation::result(std::size_t i) const {
   const auto found = results_.find(i);
-  return found == results_.end() ? nullptr : &found->second;
+  return found == results_.end() ? std::nullopt : std::optional(found->second);
 }
 
 const std::string* Isolation::broken(std::size_t i) const {
@@ -219,7 +225,9 @@ std::optional<std::size_t> Isolation::unsettled(std::size_t i) const {
   return unsettled_[i];
 }
 
-Coverage Isolation::coverage() const {
+std::optional<Coverage> Isolation::coverage() const {
+  const auto ran = [](const Finding& f) { return f.id.phase != Phase::none && is_result(f.id); };
+  if (std::ranges::none_of(findings_, ran)) return {};
   const LocalErrors::Unjudged& u = local_.unjudged();
   Coverage c{judged_, sources_, unjudged_, {}};
   if (first_unjudged_)

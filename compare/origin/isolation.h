@@ -27,7 +27,7 @@ class Isolation {
   /// Judges all findings. One that is wrong has failed.
   void judge_all();
   /// The judgement of a result of an operator; nothing if it could not be judged.
-  const LocalErrors::Judgement* result(std::size_t i) const;
+  std::optional<LocalErrors::Judgement> result(std::size_t i) const;
   /// A sentence, if the tensor is not what it follows from.
   const std::string* broken(std::size_t i) const;
   /// What tensors that do not follow from what they were made of should be, by finding.
@@ -44,16 +44,18 @@ class Isolation {
   /// of. Nothing if it and all before it are right for certain.
   std::optional<std::size_t> unsettled(std::size_t i) const;
 
-  Coverage coverage() const;
+  /// Of runs: plain files hold no results of anything.
+  std::optional<Coverage> coverage() const;
   /// Whether any tensor could be judged so.
   bool judges_any() const { return judged_ > 0; }
   /// Why a tensor was not judged, or not in whole, and what would have to be recorded.
   std::string why_unjudged(std::size_t i) const;
 
-  /// The findings of what finding `i` was made of.
-  std::vector<std::size_t> made_of(std::size_t i) const;
+  /// Whether it was made of what other choices made.
+  bool follows_tie(std::size_t i) const;
 
  private:
+  std::vector<std::size_t> made_of(std::size_t i) const;
   void judge(std::size_t i);
   void leave_out(std::size_t i);
   void take_parts();

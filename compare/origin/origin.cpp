@@ -3,15 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
-#include <variant>
 
 #include "assay/compare/causes/open_failures.h"
 #include "assay/compare/causes/values/known_sizes.h"
+#include "assay/compare/origin/decision.h"
+#include "assay/compare/origin/differing_replicas.h"
 #include "assay/compare/origin/inputs.h"
 #include "assay/compare/origin/isolation.h"
 #include "assay/compare/origin/local_errors.h"
@@ -23,39 +22,6 @@ namespace assay {
 namespace {
 
 constexpr std::size_t none = OpenFailures::none;
-
-// Within its rule, in the units of the reference.
-bool is_scaled(const Finding& f) {
-  return f.verdict == Verdict::exempt && f.exemption->kind == Exemption::Kind::scale_by_convention;
-}
-
-// Outside its rule for certain: what is computed from it may be outside, too.
-bool is_off(const Finding& f) {
-  if (is_scaled(f)) return false;
-  return f.verdict == Verdict::failed || f.verdict == Verdict::replicas_differ ||
-         f.verdict == Verdict::inherited || f.verdict == Verdict::undecided || f.verdict == Verdict::exempt;
-}
-
-// Outside its rule for another reason than a mistake, as far as anybody knows.
-bool is_without_blame(const Finding& f) {
-  return f.verdict == Verdict::exempt || f.verdict == Verdict::undecided;
-}
-
-// Its rule could not judge it; an earlier failure explains that.
-bool is_beyond_rules(const Finding& f) {
-  return f.verdict == Verdict::mistrusted || f.verdict == Verdict::no_rule ||
-         f.verdict == Verdict::not_comparable;
-}
-
-// Why nobody can say where a difference comes from: `root` was not judged by what it was made of.
-struct Undecided {
-  std::size_t root;
-  double local_ratio;
-  std::string reason;
-};
-
-// Where a difference comes from, or why it is none.
-using Decision = std::variant<Origin, Exemption, Undecided>;
 
 class Origins {
  public:
@@ -70,10 +36,9 @@ class Origins {
                        options.isolate ? options.cases : nullptr}),
         isolation_(options.isolate ? std::make_unique<Isolation>(findings, pairs, sides, steps, local_)
                                    : nullptr),
-        inputs_(findings, pairs, local_.reference_calls(), isolation_ ? &isolation_->flow() : nullptr) {
+        inputs_(findings, pairs, local_.reference_calls(), isolation_ ? &isolation_->flow() : nullptr),
+        replicas_(findings, inputs_) {
     if (isolation_) isolation_->take_inputs(inputs_);
-    for (std::size_t i = 0; i < pairs_.size(); ++i)
-      replicas_differ_.push_back(findings_[i].verdict == Verdict::replicas_differ);
   }
 
   void find() {
@@ -86,20 +51,9 @@ class Origins {
   }
 
   RightValues take_right_values() { return isolation_ ? isolation_->take_right_values() : RightValues(); }
-  // Of runs: plain files hold no results of anything.
-  std::optional<Coverage> coverage() const {
-    const auto ran = [](const Finding& f) { return f.id.phase != Phase::none && is_result(f.id); };
-    if (!isolation_ || std::ranges::none_of(findings_, ran)) return {};
-    return isolation_->coverage();
-  }
+  std::optional<Coverage> coverage() const { return isolation_ ? isolation_->coverage() : std::nullopt; }
 
  private:
-  // A tensor that is unreadable itself has its reason already.
-  void add_note(std::size_t i, std::string_view consequence, const std::string& trouble) {
-    Finding& f = findings_[i];
-    if (f.verdict != Verdict::unreadable) f.notes.push_back(fmt::format("{}: {}", consequence, trouble));
-  }
-
   void find(std::size_t i) {
     Finding& f = findings_[i];
     if (isolation_ && isolation_->is_absent_by_choice(i) && options_.may_exempt)
@@ -114,24 +68,25 @@ class Origins {
     if (auto* const exemption = std::get_if<Exemption>(&decision)) return exempt(i, std::move(*exemption));
     if (auto* const undecided = std::get_if<Undecided>(&decision))
       return leave_open(i, std::move(*undecided));
-    Origin origin = std::get<Origin>(std::move(decision));
-    if (is_beyond_rules(f) && origin.kind != Origin::Kind::inherited) {
-      if (origin.local_ratio <= 1) f.origin = std::move(origin);  // rounding, which may not be exempt
-      return;
-    }
-    if (origin.kind == Origin::Kind::inherited) {
+    if (auto* const inherited = std::get_if<Inherited>(&decision)) {
+      const Finding& from = findings_[inherited->from];
+      f.origin = Origin{Origin::Kind::inherited, inherited->local_ratio, std::move(inherited->reason),
+                        from.origin && !from.origin->root.empty() ? from.origin->root : from.name};
       if (f.verdict != Verdict::not_comparable) f.verdict = Verdict::inherited;
-      origin.root = root_of(findings_[from_]);
+    } else {
+      const Origin& origin = std::get<Origin>(decision);
+      // Beyond rules only rounding, which may not be exempt, says something.
+      if (!is_beyond_rules(f) || origin.local_ratio <= 1) f.origin = origin;
+      if (is_beyond_rules(f)) return;
     }
-    f.origin = std::move(origin);
     open_.add(i, f.id, is_result(f.id));
     wrong_.add(i, f.id, is_result(f.id));
-    if (replicas_differ_[i]) open_replicas_.add(i, f.id, is_result(f.id));
+    replicas_.add(i);
   }
 
   void exempt(std::size_t i, Exemption exemption) {
     Finding& f = findings_[i];
-    if (isolation_ && exemption.kind == Exemption::Kind::amplified_rounding && follows_tie(i))
+    if (isolation_ && exemption.kind == Exemption::Kind::amplified_rounding && isolation_->follows_tie(i))
       exemption.kind = Exemption::Kind::legal_tie;
     // Of tensors of other shapes only those that other choices explain.
     if (f.verdict == Verdict::not_comparable && exemption.kind != Exemption::Kind::legal_tie &&
@@ -151,58 +106,45 @@ class Origins {
     open_.add(i, f.id, is_result(f.id));
   }
 
-  // Made of what other choices made.
-  bool follows_tie(std::size_t i) const {
-    return std::ranges::any_of(isolation_->made_of(i), [&](std::size_t k) {
-      return findings_[k].exemption && findings_[k].exemption->kind == Exemption::Kind::legal_tie;
-    });
-  }
-
-  // What made the difference that this one has.
-  static const std::string& root_of(const Finding& f) {
-    return f.origin && !f.origin->root.empty() ? f.origin->root : f.name;
-  }
-
   Decision decide(std::size_t i) {
     const auto step = steps_.find(i);
     const bool is_wrong_step = step != steps_.end() && !step->second.is_right();
     const std::string* broken = isolation_ ? isolation_->broken(i) : nullptr;
-    if (broken != nullptr && !is_wrong_step && !replicas_differ_[i])
-      return Origin{Origin::Kind::created, nan_, *broken, ""};
+    if (broken != nullptr && !is_wrong_step && !replicas_.contains(i)) return created_here(*broken);
     const std::vector<std::size_t> inputs = inputs_.of(i);
     const auto failing = std::ranges::find_if(inputs, [&](std::size_t k) { return is_off(findings_[k]); });
-    from_ = failing != inputs.end()      ? *failing
-            : is_result(findings_[i].id) ? open_.inside(findings_[i].id)
-                                         : none;
-    if (replicas_differ_[i] && !is_wrong_step) return replica_origin(i, inputs);
-    if (step != steps_.end()) return step_decision(i, step->second);
+    const std::size_t from = failing != inputs.end()      ? *failing
+                             : is_result(findings_[i].id) ? open_.inside(findings_[i].id)
+                                                          : none;
+    if (replicas_.contains(i) && !is_wrong_step) return replicas_.origin_of(i, inputs);
+    if (step != steps_.end()) return of_step(i, step->second, inputs, from);
     // Ranks that disagree are no fault of the operator or of a single input.
-    const auto replicas_differ = [&](std::size_t k) { return replicas_differ_[k]; };
-    if (std::ranges::none_of(inputs, replicas_differ) &&
-        std::ranges::none_of(inputs_.of_call(i), replicas_differ)) {
-      if (std::optional<Decision> judged = judge_call(i)) return *judged;
+    if (replicas_.first_of(inputs) == none && replicas_.first_of(inputs_.of_call(i)) == none) {
+      if (std::optional<Decision> judged = judge_call(i, from)) return *judged;
     }
     if (const auto part = isolation_ ? isolation_->part_of_right(i) : std::nullopt)
-      return by_itself_right(i, *part);
+      return by_itself_right(i, *part, from);
     if (const auto right = isolation_ ? isolation_->right_by_flow(i) : std::nullopt) {
-      if (from_ != none && isolation_->is_copy(i) && findings_[from_].verdict == Verdict::exempt &&
+      if (from != none && isolation_->is_copy(i) && findings_[from].verdict == Verdict::exempt &&
           may_exempt(i))
-        return Exemption{findings_[from_].exemption->kind, 0, 0, "it is " + findings_[from_].name};
-      return by_itself_right(i, *right);
+        return Exemption{findings_[from].exemption->kind, 0, 0, "it is " + findings_[from].name};
+      return by_itself_right(i, *right, from);
     }
-    if (from_ != none) {
-      if (is_without_blame(findings_[from_]) && judges_flow()) {
-        const std::size_t outside = from_;
-        from_ = wrong_.before(findings_[i].id);
-        if (from_ == none)
-          return unjudged(i, fmt::format("{} is outside of its rule already", findings_[outside].name));
-      }
-      return Origin{
-          Origin::Kind::inherited, nan_,
-          fmt::format("{} {} already", findings_[from_].name,
-                      findings_[from_].verdict == Verdict::exempt ? "is outside of its rule" : "fails"),
-          ""};
-    }
+    return from != none ? after_input(i, from) : after_passed(i, inputs);
+  }
+
+  // One of its inputs, or a result inside of it, is outside of its rule.
+  Decision after_input(std::size_t i, std::size_t from) const {
+    const std::size_t to_blame =
+        is_without_blame(findings_[from]) && judges_flow() ? wrong_.before(findings_[i].id) : from;
+    if (to_blame == none)
+      return unjudged(i, fmt::format("{} is outside of its rule already", findings_[from].name));
+    const Finding& f = findings_[to_blame];
+    return Inherited{to_blame, fmt::format("{} {} already", f.name, what_it_does(f))};
+  }
+
+  // None of its inputs is outside of its rule, as far as they were recorded.
+  Decision after_passed(std::size_t i, const std::vector<std::size_t>& inputs) {
     // A choice may depend on the last bit of its inputs.
     const bool is_choice = isolation_ && !is_float(findings_[i].actual_dtype);
     const bool passed = std::ranges::all_of(inputs, [&](std::size_t k) {
@@ -216,75 +158,34 @@ class Origins {
       });
       if (judges_flow() && !are_equal)
         return unjudged(i, fmt::format("its inputs differ, too ({})", inputs_.names(inputs)));
-      return Origin{Origin::Kind::created, nan_, fmt::format("its inputs passed ({})", inputs_.names(inputs)),
-                    ""};
+      return created_here(fmt::format("its inputs passed ({})", inputs_.names(inputs)));
     }
-    if (inputs_.is_initial(findings_[i].id))
-      return Origin{Origin::Kind::unknown, nan_, "a parameter as it was before the run; nothing made it", ""};
-    from_ = wrong_.before(findings_[i].id);
-    if (from_ == none) from_ = open_.before(findings_[i].id);
-    if (judges_flow() &&
-        (from_ == none ? different_.before(findings_[i].id) != none : is_without_blame(findings_[from_])))
-      return unjudged(i, from_ == none ? "tensors before it differ, too"
-                                       : fmt::format("{}, before it, is outside of its rule already",
-                                                     findings_[from_].name));
-    if (from_ == none) return Origin{Origin::Kind::unknown, nan_, "nothing before it fails", ""};
-    return Origin{
-        Origin::Kind::inherited, nan_,
-        fmt::format("runs after {}, which {}; what it was computed from was not recorded",
-                    findings_[from_].name,
-                    findings_[from_].verdict == Verdict::exempt ? "is outside of its rule" : "fails"),
-        ""};
-  }
-
-  // Ranks that disagree made the difference, unless what they made it from differs between them, too.
-  Origin replica_origin(std::size_t i, const std::vector<std::size_t>& direct) {
     const Identity& id = findings_[i].id;
-    std::vector<std::size_t> inputs = direct;
-    std::ranges::copy(inputs_.of_call(i), std::back_inserter(inputs));
-    const auto differing = std::ranges::find_if(inputs, [&](std::size_t k) { return replicas_differ_[k]; });
-    from_ = differing != inputs.end() ? *differing : none;
-    if (from_ != none)
-      return {Origin::Kind::inherited, nan_,
-              fmt::format("replicas of {} differ already", findings_[from_].name), ""};
-    if (inputs_.is_initial(id))
-      return {Origin::Kind::unknown, nan_, "a parameter as it was before the run; nothing made it", ""};
-    if (inputs_.hold_data(i, inputs))
-      return {Origin::Kind::created, nan_,
-              fmt::format("the replicas of its inputs agree ({})",
-                          inputs_.names(direct.empty() ? inputs : direct)),
-              ""};
-    from_ = open_replicas_.inside(id);
-    if (from_ == none) from_ = open_replicas_.before(id);
-    if (from_ == none) return {Origin::Kind::created, nan_, "no replicas before it differ", ""};
-    return {Origin::Kind::inherited, nan_,
-            fmt::format("runs after {}, whose replicas differ; what it was computed from was not recorded",
-                        findings_[from_].name),
-            ""};
+    if (inputs_.is_initial(id)) return made_anywhere("a parameter as it was before the run; nothing made it");
+    std::size_t from = wrong_.before(id);
+    if (from == none) from = open_.before(id);
+    if (from == none && judges_flow() && different_.before(id) != none)
+      return unjudged(i, "tensors before it differ, too");
+    if (from == none) return made_anywhere("nothing before it fails");
+    const Finding& f = findings_[from];
+    if (judges_flow() && is_without_blame(f))
+      return unjudged(i, fmt::format("{}, before it, is outside of its rule already", f.name));
+    return Inherited{from, fmt::format("runs after {}, which {}; what it was computed from was not recorded",
+                                       f.name, what_it_does(f))};
   }
 
   // A result of an optimizer, which was judged on its own inputs already: on one of them, where ranks hold
   // different ones.
-  Decision step_decision(std::size_t i, const StepOrigin& step) {
-    const std::vector<std::size_t> inputs = inputs_.of(i);
-    const auto differing = std::ranges::find_if(inputs, [&](std::size_t k) { return replicas_differ_[k]; });
-    // Each rank may clip by the norm of its own gradients.
-    const std::size_t gradients = open_replicas_.before(findings_[i].id);
-    const auto is_norm = [](const Diagnosis& d) { return d.cause == Cause::clip || d.cause == Cause::norm; };
-    const bool clips_apart = gradients != none && findings_[gradients].id.step == findings_[i].id.step &&
-                             std::ranges::any_of(findings_[i].diagnoses, is_norm);
-    if (!step.is_right() && (differing != inputs.end() || clips_apart)) {
-      from_ = differing != inputs.end() ? *differing : gradients;
-      return Origin{Origin::Kind::inherited, step.ratio,
-                    fmt::format("replicas of {} differ already", findings_[from_].name), ""};
-    }
-    if (step.root) {
-      from_ = *step.root;
-      return Origin{Origin::Kind::inherited, step.ratio, "the same mistake", ""};
-    }
+  Decision of_step(std::size_t i, const StepOrigin& step, const std::vector<std::size_t>& inputs,
+                   std::size_t from) const {
+    const std::size_t differing = step.is_right() ? none : replicas_.behind_step(i, inputs);
+    if (differing != none)
+      return Inherited{differing, fmt::format("replicas of {} differ already", findings_[differing].name),
+                       step.ratio};
+    if (step.root) return Inherited{*step.root, "the same mistake", step.ratio};
     const std::string how = fmt::format("{}: error/allowed {:.3g}", step.how, step.ratio);
-    if (!step.is_right()) return Origin{Origin::Kind::created, step.ratio, how, ""};
-    return by_itself_right(i, {Exemption::Kind::amplified_rounding, step.ratio, 1, how});
+    if (!step.is_right()) return created_here(how, step.ratio);
+    return by_itself_right(i, {Exemption::Kind::amplified_rounding, step.ratio, 1, how}, from);
   }
 
   // Whether the error is no larger than that of the inputs. Parameters do not count: they say little about
@@ -300,7 +201,7 @@ class Origins {
     std::optional<PropagatedError> found;
     const auto trouble = trouble_in([&] { found = propagated_error(sides_, pairs_[i], given); });
     if (trouble) {
-      add_note(i, "not compared with the errors of its inputs", *trouble);
+      findings_[i].notes.push_back("not compared with the errors of its inputs: " + *trouble);
       return {};  // g++ 12 may have written to `found` before the exception
     }
     if (!found) return {};
@@ -308,31 +209,33 @@ class Origins {
         i,
         {Exemption::Kind::amplified_rounding, found->ratio, 1,
          fmt::format("relative L2 {:.2g}, where its inputs are off by {:.2g}", found->error, found->given)},
-        false);
+        none, false);
   }
 
   // It follows from a failure before it, or is exempt where there is none and everything before it was
   // judged.
-  Decision by_itself_right(std::size_t i, Exemption exemption, bool is_whole = true) {
+  // @param from  none: no input is known to be off
+  Decision by_itself_right(std::size_t i, Exemption exemption, std::size_t from, bool is_whole = true) const {
     if (is_whole && may_exempt(i)) return exemption;
     const auto unsettled = isolation_ ? isolation_->unsettled(i) : std::nullopt;
-    if (unsettled && *unsettled != i && is_off(findings_[*unsettled])) from_ = *unsettled;
-    if (!isolation_ && from_ == none) from_ = open_.before(findings_[i].id);
+    if (unsettled && *unsettled != i && is_off(findings_[*unsettled])) from = *unsettled;
+    if (!isolation_ && from == none) from = open_.before(findings_[i].id);
     // What nobody judged follows from the failures before it.
-    if (unsettled && (from_ == none || is_without_blame(findings_[from_]))) {
+    if (unsettled && (from == none || is_without_blame(findings_[from]))) {
       const std::size_t wrong = wrong_.before(findings_[*unsettled].id);
-      if (wrong != none) from_ = wrong;
+      if (wrong != none) from = wrong;
     }
-    if (from_ != none && !is_without_blame(findings_[from_]))
-      return Origin{Origin::Kind::inherited, exemption.measured, exemption.source, ""};
+    if (from != none && !is_without_blame(findings_[from]))
+      return Inherited{from, exemption.source, exemption.measured};
     if (unsettled)
-      return Undecided{*unsettled, exemption.measured,
-                       fmt::format("{}; but {}", exemption.source, not_judged(*unsettled))};
+      return Undecided{*unsettled, fmt::format("{}; but {}", exemption.source, not_judged(*unsettled)),
+                       exemption.measured};
     if (isolation_ && !options_.may_exempt)
-      return Undecided{i, exemption.measured,
-                       exemption.source + "; what it was made of is settled by a comparison of all tensors"};
-    return Origin{Origin::Kind::unknown, exemption.measured,
-                  exemption.source + "; nothing before it fails: rounding was amplified here", ""};
+      return Undecided{i,
+                       exemption.source + "; what it was made of is settled by a comparison of all tensors",
+                       exemption.measured};
+    return made_anywhere(exemption.source + "; nothing before it fails: rounding was amplified here",
+                         exemption.measured);
   }
 
   // Whether what one tensor is made of can be known: else the rule of the whole run is all there is.
@@ -340,7 +243,7 @@ class Origins {
 
   // Rounding may have been amplified in it, and nothing judged that.
   Decision unjudged(std::size_t i, const std::string& before) const {
-    return Undecided{i, nan_, fmt::format("{}; {}", before, not_judged(i))};
+    return Undecided{i, fmt::format("{}; {}", before, not_judged(i))};
   }
 
   std::string not_judged(std::size_t i) const {
@@ -353,21 +256,19 @@ class Origins {
   }
 
   // Judges the call on the actual side's own inputs; nothing if it cannot be judged.
-  std::optional<Decision> judge_call(std::size_t i) {
+  std::optional<Decision> judge_call(std::size_t i, std::size_t from) {
     Finding& f = findings_[i];
-    if (!is_result(f.id) && !(isolation_ && isolation_->result(i) != nullptr)) return {};
-    std::optional<LocalErrors::Judgement> own;
-    if (!isolation_) own = local_.judge(f, pairs_[i]);
-    const LocalErrors::Judgement* local = isolation_ ? isolation_->result(i) : own ? &*own : nullptr;
-    if (local == nullptr) return {};
+    const auto local = isolation_        ? isolation_->result(i)
+                       : is_result(f.id) ? local_.judge(f, pairs_[i])
+                                         : std::nullopt;
+    if (!local) return {};
     if (!(local->ratio <= 1)) {
       f.diagnoses.insert(f.diagnoses.end(), local->diagnoses.begin(), local->diagnoses.end());
-      return Origin{Origin::Kind::created, local->ratio, local->how, ""};
+      return created_here(local->how, local->ratio);
     }
-    return by_itself_right(i, {local->exemption, local->ratio, 1, local->how}, local->is_whole);
+    return by_itself_right(i, {local->exemption, local->ratio, 1, local->how}, from, local->is_whole);
   }
 
-  static constexpr double nan_ = std::numeric_limits<double>::quiet_NaN();
   std::vector<Finding>& findings_;
   const std::vector<Pair>& pairs_;
   const Sides& sides_;
@@ -376,10 +277,8 @@ class Origins {
   LocalErrors local_;
   std::unique_ptr<Isolation> isolation_;  // if results are isolated
   Inputs inputs_;
-  std::vector<bool> replicas_differ_;          // ranks disagree
-  OpenFailures open_, wrong_, open_replicas_;  // so far: outside of a rule, to blame for it, of replicas
-  OpenFailures different_;                     // in any bit
-  std::size_t from_ = none;                    // the failure that the present one follows from
+  DifferingReplicas replicas_;
+  OpenFailures open_, wrong_, different_;  // so far: outside of a rule, to blame for it, in any bit
 };
 
 }  // namespace
