@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <set>
 #include <tuple>
 
@@ -89,13 +88,13 @@ class Family {
     for (auto& [step, rule] : f.rules) rule.set(s, number);
   }
 
-  // What is solved of a result at each step, pooled over its largest parameters.
+  // The first of the numbers that are solved of a result at each step, pooled over its largest parameters.
   // @param more  tried beside, where these alone do not do
-  std::map<std::int64_t, std::vector<Estimate>> pooled_fits(const Found& f, std::size_t result,
-                                                            const std::vector<StepSetting>& unknown,
-                                                            const std::optional<StepSetting>& more,
-                                                            bool with_first) const {
-    std::map<std::int64_t, std::vector<std::vector<Estimate>>> all;
+  std::map<std::int64_t, Estimate> pooled_fits(const Found& f, std::size_t result,
+                                               const std::vector<StepSetting>& unknown,
+                                               const std::optional<StepSetting>& more,
+                                               bool with_first) const {
+    std::map<std::int64_t, std::vector<Estimate>> all;
     for (const ParameterStep* s : largest_) {
       if ((s->starts && !with_first) || result >= s->reference.results()) continue;
       auto fit = fit_step(s->reference, f.rules.at(s), result, unknown);
@@ -104,13 +103,10 @@ class Family {
         both.push_back(*more);
         if (auto wider = fit_step(s->reference, f.rules.at(s), result, both)) fit = std::move(wider);
       }
-      if (!fit) continue;
-      all[s->step].resize(unknown.size());
-      for (std::size_t k = 0; k < unknown.size(); ++k) all[s->step][k].push_back(fit->numbers[k]);
+      if (fit) all[s->step].push_back(fit->numbers.front());
     }
-    std::map<std::int64_t, std::vector<Estimate>> found;
-    for (const auto& [step, numbers] : all)
-      std::ranges::transform(numbers, std::back_inserter(found[step]), pooled);
+    std::map<std::int64_t, Estimate> found;
+    for (const auto& [step, numbers] : all) found[step] = pooled(numbers);
     return found;
   }
 
@@ -143,7 +139,7 @@ class Family {
     std::vector<StepSetting> unknown = {kept};
     if (scale) unknown.push_back(*scale);
     std::vector<Estimate> all;
-    for (const auto& [step, numbers] : pooled_fits(f, k, unknown, decay, !scale)) all.push_back(numbers[0]);
+    for (const auto& [step, own] : pooled_fits(f, k, unknown, decay, !scale)) all.push_back(own);
     const Estimate number = pooled(all);
     if (!std::isfinite(number.sigma)) return false;
     set_all(f, kept, short_number(number, number.reach).value_or(number.value));
@@ -152,8 +148,7 @@ class Family {
 
   void solve_scale(Found& f, std::size_t k, const StepSetting& scale,
                    const std::optional<StepSetting>& decay) const {
-    std::map<std::int64_t, Estimate> by_step;
-    for (const auto& [step, numbers] : pooled_fits(f, k, {scale}, decay, true)) by_step[step] = numbers[0];
+    std::map<std::int64_t, Estimate> by_step = pooled_fits(f, k, {scale}, decay, true);
     f.limit = limit_of(by_step, f);
     for (auto& [s, rule] : f.rules) {
       if (by_step.contains(s->step)) rule.set(scale, by_step.at(s->step).value);
@@ -241,9 +236,7 @@ class Family {
     double last = 0;
     std::vector<StepSetting> unknown = {rate};
     if (decay) unknown.push_back(*decay);
-    const auto by_step = pooled_fits(f, k, unknown, {}, true);
-    for (const auto& [step, numbers] : by_step) {
-      const Estimate& e = numbers.front();
+    for (const auto& [step, e] : pooled_fits(f, k, unknown, {}, true)) {
       const auto brief = short_number(e, e.reach);
       const double number = brief.value_or(e.value);
       f.roughness += brief ? 0 : 1;
@@ -264,9 +257,8 @@ class Family {
   void solve_epsilon(const Operator& op, Found& f, std::size_t k, const StepSetting& rate,
                      const std::optional<StepSetting>& decay) const {
     for (const StepSetting& epsilon : settings_of(op, StepNumber::epsilon)) {
-      std::vector<StepSetting> unknown = {epsilon, rate};
       std::vector<Estimate> all;
-      for (const auto& [step, numbers] : pooled_fits(f, k, unknown, decay, true)) all.push_back(numbers[0]);
+      for (const auto& [step, own] : pooled_fits(f, k, {epsilon, rate}, decay, true)) all.push_back(own);
       const Estimate e = pooled(all);
       if (!std::isfinite(e.sigma) || !(e.value > e.reach)) continue;
       set_all(f, epsilon, short_number(e, e.reach).value_or(e.value));
