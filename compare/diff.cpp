@@ -8,21 +8,14 @@
 #include <utility>
 #include <vector>
 
-#include "assay/compare/calls/count.h"
 #include "assay/compare/causes/causes.h"
 #include "assay/compare/causes/optimizer/optimizer_faults.h"
-#include "assay/compare/measure/measure.h"
 #include "assay/compare/origin/find_convention.h"
 #include "assay/compare/origin/origin.h"
+#include "assay/compare/pair_judge.h"
 #include "assay/compare/pairs/dump_remarks.h"
-#include "assay/compare/pairs/judge.h"
 #include "assay/compare/pairs/matching.h"
 #include "assay/compare/pairs/meeting.h"
-#include "assay/compare/pairs/near_tie.h"
-#include "assay/compare/pairs/recorded_side.h"
-#include "assay/compare/pairs/replicas.h"
-#include "assay/compare/pairs/row_dtype.h"
-#include "assay/compare/pairs/tensors_by_id.h"
 #include "assay/compare/result/finding.h"
 #include "assay/compare/result/printable.h"
 #include "assay/compare/result/trouble.h"
@@ -39,9 +32,10 @@ class Differ {
         options_(options),
         actual_tensors_(logical_tensors(actual)),
         reference_tensors_(logical_tensors(reference)),
-        names_(meet_names(actual_tensors_, reference_tensors_, options.rules)),
-        reference_by_id_(with_operators()),
-        count_of_(reference_tensors_) {}
+        names_(meet_names(actual_tensors_, reference_tensors_, options.rules)) {
+    take_operators(actual_tensors_, options.rules);
+    take_operators(reference_tensors_, options.rules);
+  }
 
   Report run() {
     const auto start = std::chrono::steady_clock::now();
@@ -68,7 +62,7 @@ class Differ {
       if (!options_.repeat.empty() && f.verdict != Verdict::passed && f.repeat.empty())
         f.repeat = options_.repeat + only_option(f.name);
     }
-    note_deviations(report, found, *row_dtype_);
+    note_deviations(report, found, judge_->row_dtype());
     if (options_.only.empty()) {
       for (const std::string& rule : unused) report.notes.push_back("rule without a match: " + rule);
     }
@@ -78,17 +72,11 @@ class Differ {
   }
 
  private:
-  const std::vector<LogicalTensor>& with_operators() {
-    take_operators(actual_tensors_, options_.rules);
-    take_operators(reference_tensors_, options_.rules);
-    return reference_tensors_;
-  }
-
   // All findings in order, and the pairs that they are of; those of other processes of the team are still
   // empty.
   std::vector<Pair> find_all(std::vector<Finding>& findings) {
     const std::vector<Pair> pairs = match(actual_tensors_, reference_tensors_);
-    row_dtype_.emplace(pairs);
+    judge_.emplace(actual_, reference_, reference_tensors_, pairs, options_);
     const std::vector<std::size_t> wanted = begin_findings(pairs, findings);
     options_.log.debug("matched {} tensors of {} with {} of {}: {} pairs, {} of them asked for",
                        actual_tensors_.size(), actual_.path.string(), reference_tensors_.size(),
@@ -108,10 +96,10 @@ class Differ {
     }
     std::size_t seen = 0;
     for (const std::size_t w : own_) {
-      for (; seen < wanted[w]; ++seen) see(pairs[seen]);
+      for (; seen < wanted[w]; ++seen) judge_->see(pairs[seen]);
       if (options_.progress) options_.progress(done, total, findings[w].name);
       done += bytes[w];
-      find(findings[w], found[w]);
+      judge_->judge(findings[w], found[w]);
     }
     return found;
   }
@@ -133,13 +121,8 @@ class Differ {
     return wanted;
   }
 
-  void see(const Pair& pair) {
-    if (!options_.rules.ignored(paths_of(pair.id()))) row_dtype_->see(pair);
-  }
-
   // Compares in the units of the reference what the actual side has in others.
   void judge_scaled(Report& report, const std::vector<Pair>& found, const ScaleConvention& convention) {
-    convention_ = convention;
     std::int64_t count = 0;
     for (std::size_t i = 0; i < found.size(); ++i) {
       Finding& f = report.findings[i];
@@ -147,7 +130,7 @@ class Differ {
       Finding scaled;
       scaled.id = f.id;
       scaled.name = f.name;
-      find(scaled, found[i]);
+      judge_->judge(scaled, found[i], convention);
       ++count;
       if (scaled.verdict == Verdict::passed && f.verdict != Verdict::passed) {
         scaled.verdict = Verdict::exempt;
@@ -171,30 +154,6 @@ class Differ {
       if (f.error_map && ++maps > options_.error_maps) f.error_map.reset();
     }
     return true;
-  }
-
-  void find(Finding& f, const Pair& pair) {
-    const std::vector<std::string> paths = paths_of(f.id);
-    const auto leave_out = [&](Verdict verdict, std::string why) {
-      f.verdict = verdict;
-      f.reason = std::move(why);
-    };
-    if (const auto reason = options_.rules.ignored(paths)) {
-      leave_out(Verdict::ignored, *reason);
-    } else if (is_nothing(pair)) {
-      f.verdict = Verdict::exempt;
-      f.exemption = {Exemption::Kind::nothing, 0, 0,
-                     "it is zeros, or has no elements, and the other side lacks it"};
-    } else if (pair.actual == nullptr) {
-      leave_out(Verdict::missing_actual, "only in " + reference_.path.string());
-    } else if (pair.reference == nullptr) {
-      leave_out(Verdict::missing_reference, "only in " + actual_.path.string());
-    } else if (auto trouble = trouble_in([&] { compare_pair(f, pair, paths); })) {
-      leave_out(Verdict::unreadable, std::move(*trouble));  // the others go on
-      options_.log.debug("{} is not compared: {}", f.name, f.reason);
-    }
-    options_.log.trace("{}: {}, {:.3g} of what is allowed by {}", f.name, name(f.verdict), f.ratio,
-                       f.rule.empty() ? "no rule" : f.rule);
   }
 
   // Where each difference comes from, which settles the verdicts, and why.
@@ -222,122 +181,12 @@ class Differ {
            (options_.explain || std::ranges::all_of(report.findings, is_fine, &Finding::verdict));
   }
 
-  // A program may or may not record the gradient of an expert without tokens.
-  bool is_nothing(const Pair& pair) const {
-    if (pair.actual != nullptr && pair.reference != nullptr) return false;
-    const bool is_actual = pair.actual != nullptr;
-    const LogicalTensor& t = is_actual ? *pair.actual : *pair.reference;
-    const Dump& dump = is_actual ? actual_ : reference_;
-    if (t.id.phase == Phase::none || without_bits(dump, t) != nullptr) return false;
-    if (element_count(t.shape) == 0) return true;
-    if (t.id.slot != "grad" || !is_float(t.dtype)) return false;
-    bool is_zero = true;
-    const auto trouble = trouble_in([&] {
-      merge(dump, t).tensor.for_each_window([&](const Tensor& window, std::int64_t) {
-        is_zero = is_zero && std::ranges::all_of(window.values(), [](double v) { return v == 0; });
-      });
-    });
-    return is_zero && !trouble;
-  }
-
-  void compare_pair(Finding& f, const Pair& pair, const std::vector<std::string>& paths) {
-    f.actual_dtype = pair.actual->dtype;
-    f.reference_dtype = pair.reference->dtype;
-    f.actual_shape = common_shape(pair.actual->shape, pair.reference->shape);
-    f.reference_shape = pair.reference->shape;
-    const bool has_values = without_bits(actual_, *pair.actual) == nullptr &&
-                            without_bits(reference_, *pair.reference) == nullptr;
-    const Expectation e = expectation(f, pair, paths);
-    if (has_values) {
-      compare_values(f, pair, e);
-    } else {
-      compare_recorded(f, pair, e);
-    }
-    check_not_shrunk(actual_, *pair.actual);
-    check_not_shrunk(reference_, *pair.reference);
-  }
-
-  Expectation expectation(Finding& f, const Pair& pair, const std::vector<std::string>& paths) const {
-    const Policy* by_rule = options_.rules.policy_of(paths);
-    Expectation e;
-    e.policy = by_rule != nullptr ? by_rule : &options_.policies.front();
-    f.asks_for_bits = e.policy->rule == Rule::bitwise;
-    e.threads = options_.threads;
-    e.exact_sums = options_.exact_sums;
-    if (const auto count = options_.rules.count_of(paths)) {
-      e.count = count->count;
-      f.count_source = count->source;
-    } else if (const auto known = count_of_(*pair.reference)) {
-      e.count = known->count;
-      f.count_source = known->source;
-    }
-    const bool deviates = row_dtype_->deviates(pair);
-    row_dtype_->apply(e, deviates ? f.reference_dtype : coarser(f.actual_dtype, f.reference_dtype));
-    if (deviates) f.notes.push_back(deviation_text(pair));
-    return e;
-  }
-
-  // What the other policies say, by the same judge.
-  void add_opinions(Finding& f, Expectation e,
-                    const std::function<void(Finding&, const Expectation&)>& judge) const {
-    e.map_errors = false;
-    for (std::size_t i = 1; i < options_.policies.size(); ++i) {
-      Finding other;
-      e.policy = &options_.policies[i];
-      judge(other, e);
-      f.others.push_back({e.policy->name, other.verdict, other.ratio});
-    }
-  }
-
-  void compare_values(Finding& f, const Pair& pair, Expectation e) {
-    const Merged actual = as_compared(actual_, pair, convention_),
-                 reference = merge(reference_, *pair.reference);
-    e.map_errors = error_maps_ < options_.error_maps;
-    judge(f, actual.tensor, reference.tensor, e);
-    judge_replicas(f, actual, &reference, reference.tensor, e);
-    error_maps_ += f.error_map ? 1 : 0;
-    add_opinions(f, e, [&](Finding& other, const Expectation& by) {
-      judge(other, actual.tensor, reference.tensor, by);
-    });
-    if (f.verdict == Verdict::failed && !is_float(actual.tensor.dtype()))
-      note_choices(f, actual.tensor.whole(), reference.tensor.whole());
-  }
-
-  void compare_recorded(Finding& f, const Pair& pair, const Expectation& e) const {
-    const RecordedSide actual = recorded_side(actual_, *pair.actual, "actual");
-    const RecordedSide reference = recorded_side(reference_, *pair.reference, "reference");
-    const Finding unjudged = f;
-    judge_recorded(f, actual, reference, e);
-    add_opinions(f, e, [&](Finding& other, const Expectation& by) {
-      other = unjudged;
-      judge_recorded(other, actual, reference, by);
-    });
-    if (options_.accept_statistics) accept_statistics(f);
-  }
-
-  // Expert indices that differ: were the scores behind them nearly equal?
-  void note_choices(Finding& f, const Tensor& actual, const Tensor& reference) const {
-    const auto scores = router_scores(f.id, reference_, reference_by_id_);
-    if (!scores) return;
-    Expectation e;
-    e.policy = &options_.policies.front();
-    row_dtype_->apply(e, scores->logits.dtype());
-    const auto rows = e.policy->rows_of(e.row_dtype);
-    if (rows.empty()) return;
-    std::string note = explain_choices(actual, reference, *scores, rows.front());
-    if (!note.empty()) f.notes.push_back(std::move(note));
-  }
-
   const Dump& actual_;
   const Dump& reference_;
   const DiffOptions& options_;
   std::vector<LogicalTensor> actual_tensors_, reference_tensors_;
   std::vector<std::string> names_;  ///< how names of both sides meet
-  TensorsById reference_by_id_;
-  CountOf count_of_;
-  std::optional<RowDType> row_dtype_;
-  std::optional<ScaleConvention> convention_;
-  int error_maps_ = 0;            ///< made so far
+  std::optional<PairJudge> judge_;
   std::vector<std::size_t> own_;  ///< which findings are for this process
 };
 

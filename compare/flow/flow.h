@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "assay/compare/calls/fitted_calls.h"
+#include "assay/compare/flow/expected_value.h"
 #include "assay/compare/flow/hidden_loss.h"
 #include "assay/compare/flow/relations.h"
 #include "assay/compare/flow/step_scalars.h"
@@ -14,12 +15,6 @@
 #include "assay/compare/result/diagnosis.h"
 
 namespace assay {
-
-/// What a tensor should be by the values that it was made of.
-struct RightValue {
-  Tensor value;                 ///< float64
-  std::vector<double> allowed;  ///< error of each element
-};
 
 /// The flow of values between calls: how the reference's tensors follow from each other, and whether those of
 /// the actual side do, too. Forward relations are found by content; the gradient of a value is the sum of
@@ -96,10 +91,6 @@ class Flow {
   bool is_without_tokens(const Identity&) const;
   bool holds_in_reference(const LogicalTensor&);
   bool ends_here(const LogicalTensor&);
-  static double allowed(const DerivedValue&, const SideTensor&, std::size_t i);
-  static std::optional<RightValue> right_value(const DerivedValue&, const SideTensor&);
-  static double ratio(const DerivedValue&, const SideTensor&, std::int64_t& outside);
-  static double ratio_of_ranks(DerivedValue, const SideTensor&, int ranks, std::int64_t& outside);
   void lend(const Borrowed&, const SideValues&, RecordedCalls&) const;
   void lend(const HiddenCall&, const SideValues&, RecordedCalls&) const;
 

@@ -11,8 +11,14 @@
 
 namespace assay {
 
+/// Within its rule in the units of the reference, which are not its own.
+inline bool is_scaled(const Finding& f) {
+  return f.verdict == Verdict::exempt && f.exemption->kind == Exemption::Kind::scale_by_convention;
+}
+
 /// Outside its rule for certain: what is computed from it may be outside, too.
 inline bool is_off(const Finding& f) {
+  if (is_scaled(f)) return false;
   return f.verdict == Verdict::failed || f.verdict == Verdict::replicas_differ ||
          f.verdict == Verdict::inherited || f.verdict == Verdict::undecided || f.verdict == Verdict::exempt;
 }

@@ -29,4 +29,8 @@ struct Sides {
 /// (common_shape), and in its units.
 Merged as_compared(const Dump& actual, const Pair&, const std::optional<ScaleConvention>&);
 
+/// Whether one side lacks the tensor, and that of the other has no elements or is a gradient of zeros: a
+/// program may or may not record that of an expert without tokens.
+bool is_nothing(const Dump& actual, const Dump& reference, const Pair&);
+
 }  // namespace assay
