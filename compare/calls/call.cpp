@@ -59,6 +59,11 @@ Device Device::of(DType result) {
   return {.arithmetic = result == DType::float64 ? DType::float64 : DType::float32};
 }
 
+void Device::see(DType dtype) {
+  if (is_float(dtype) && unit_roundoff(dtype) > unit_roundoff(intermediate.value_or(arithmetic)))
+    intermediate = dtype;
+}
+
 double Device::stored_roundoff() const {
   return unit_roundoff(intermediate.value_or(arithmetic));
 }
@@ -95,9 +100,10 @@ Call::Call(const Dump& dump, std::vector<RecordedCall> calls, Tensor result, std
 }
 
 Call::Call(const Operator& op, std::vector<NamedTensor> inputs, std::string output, Tensor result,
-           Device device)
+           Device device, InputErrors errors)
     : result_(std::move(result)), device_(std::move(device)) {
   summands_.push_back({&op, std::move(output), std::move(inputs)});
+  summands_.back().errors = std::move(errors);
 }
 
 std::vector<NamedTensor> Call::inputs_of(const Summand& summand, const CallVariant& variant,
@@ -132,15 +138,12 @@ std::optional<NewCase> Call::as_case(const CallVariant& variant) const {
 
 // Of the result and all inputs; nothing if none is coarser than the arithmetic.
 std::optional<DType> Call::narrowest() const {
-  std::optional<DType> narrowest;
-  const auto see = [&](DType d) {
-    if (is_float(d) && unit_roundoff(d) > unit_roundoff(narrowest.value_or(arithmetic()))) narrowest = d;
-  };
-  see(result_.dtype());
+  Device seen{.arithmetic = arithmetic()};
+  seen.see(result_.dtype());
   for (const Summand& summand : summands_) {
-    for (const NamedTensor& input : summand.inputs) see(input.tensor.dtype());
+    for (const NamedTensor& input : summand.inputs) seen.see(input.tensor.dtype());
   }
-  return narrowest;
+  return seen.intermediate;
 }
 
 std::vector<Tensor> Call::golden(const CallVariant& variant, const Arithmetic& how) const {

@@ -24,6 +24,8 @@ struct Device {
 
   /// float64 of a float64 result; others are computed in float32.
   static Device of(DType result);
+  /// A call that has a tensor of this dtype may keep results between steps in it, if it is the coarsest.
+  void see(DType);
   double stored_roundoff() const;  ///< the unit roundoff of results between steps
   ErrorModel error_model() const;
 };
@@ -42,7 +44,9 @@ class Call {
   /// @param worst  flat index of the element with the largest error; its row is always judged
   Call(const Dump&, std::vector<RecordedCall>, Tensor result, std::int64_t worst);
   /// A result with all that it was made from; variants state the attributes.
-  Call(const Operator&, std::vector<NamedTensor> inputs, std::string output, Tensor result, Device);
+  /// @param errors  of inputs that were computed themselves
+  Call(const Operator&, std::vector<NamedTensor> inputs, std::string output, Tensor result, Device,
+       InputErrors errors = {});
 
   /// A recorded result and the golden result of the same inputs.
   struct Compared {
@@ -146,6 +150,7 @@ class Call {
     std::vector<CutInput> cuts = {};
     std::vector<SharedSum> shared = {};  ///< sums over terms of several ranks
     Attributes inferred = {};            ///< those that shapes and index data tell
+    InputErrors errors = {};
   };
   void sample_rows(double enough_work, std::int64_t worst);
   DType arithmetic() const { return device_.arithmetic; }

@@ -11,7 +11,7 @@ bool Call::keeps_results(const CallVariant& variant) const {
   ErrorModel device = device_.error_model();
   const auto errors = [&](const Summand& summand) {
     const auto bound = compute_bound(*summand.op, inputs_of(summand, variant, {}),
-                                     attributes_of(summand, variant), device, summand.output);
+                                     attributes_of(summand, variant), device, summand.output, summand.errors);
     return output_named(bound, summand.output).values();
   };
   for (const Summand& summand : summands_) {
@@ -31,7 +31,7 @@ std::vector<std::vector<double>> Call::device_errors(const CallVariant& variant)
   std::vector<std::vector<double>> errors;
   for (const Summand& summand : summands_) {
     const auto bound = compute_bound(*summand.op, inputs_of(summand, variant, {}),
-                                     attributes_of(summand, variant), device, summand.output);
+                                     attributes_of(summand, variant), device, summand.output, summand.errors);
     errors.push_back(output_named(bound, summand.output).values());
     // One call in float32 has its parts in the order of its sum, which is any order.
     if (is_narrow || summands_.size() > 1) allow_partial_sums(summand, variant, stored, errors.back());

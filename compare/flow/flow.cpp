@@ -80,9 +80,7 @@ void Flow::lend(const Borrowed& b, const SideValues& side, RecordedCalls& calls)
 
 // The gradient that a module has for what it was given is that of the result where nobody else uses it.
 void Flow::lend(const HiddenCall& h, const SideValues& side, RecordedCalls& calls) const {
-  Name value = h.result;
-  if (value.slot == "input") value.slot = "value";
-  const auto uses = relations_.uses.find(value);
+  const auto uses = relations_.uses.find(h.value());
   const bool is_lone =
       h.result.slot == "output" || (uses != relations_.uses.end() && uses->second.size() == 1);
   for (const LogicalTensor* t : side.named(h.result)) {

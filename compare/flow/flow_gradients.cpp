@@ -1,5 +1,6 @@
 // The gradient of a value: what its uses hand back.
 #include <algorithm>
+#include <cmath>
 
 #include "assay/compare/flow/flow.h"
 #include "assay/compare/flow/gradient_names.h"
@@ -92,6 +93,38 @@ std::optional<DerivedValue> Flow::given_back(const Side& side, const Name& value
                  reader_at(side.values, frame));
 }
 
+// The gradient of what a call made that is in no module: that of a value with several uses.
+std::optional<Call> Flow::with_computed_gradient(const Side& side, const RecordedCall& recorded,
+                                                 const std::string& module, const Tensor& result,
+                                                 const Identity& frame) const {
+  const auto hidden = std::ranges::find(relations_.hidden, module, &HiddenCall::module);
+  const Arg* missing = recorded.lacking(Role::grad_output);
+  const auto is_there = [&](Role role) { return recorded.lacking(role) == nullptr; };
+  if (hidden == relations_.hidden.end() || missing == nullptr || !is_there(Role::input) ||
+      !is_there(Role::param) || !is_there(Role::index))
+    return {};
+  const LogicalTensor* output = side.values.find(at(hidden->result, frame.step, frame.micro_batch));
+  const auto of_output = gradient(side, hidden->value(), frame);
+  if (!of_output || output == nullptr) return {};
+  std::vector<NamedTensor> inputs;
+  Device device = Device::of(result.dtype());
+  for (const RecordedCall::Input& given : recorded.inputs) {
+    const Tensor whole = merge(side.values.dump(), *given.tensor).tensor.whole();
+    inputs.push_back({given.name, whole});
+    device.see(whole.dtype());
+  }
+  device.see(result.dtype());
+  // It was stored behind its last addition.
+  std::vector<double> error(of_output->values.size(), 0);
+  const double roundoff = of_output->is_exact ? 0 : unit_roundoff(output->dtype);
+  for (std::size_t i = 0; i < error.size(); ++i)
+    error[i] = of_output->of(i) + roundoff * (std::abs(of_output->values[i]) + of_output->of(i));
+  inputs.push_back(
+      {std::string(missing->name), Tensor::from_values(DType::float64, output->shape, of_output->values)});
+  return Call(*recorded.op, std::move(inputs), recorded.output, result, device,
+              {{std::string(missing->name), std::move(error)}});
+}
+
 // The gradient that a call has for an input, where nobody recorded it.
 std::optional<DerivedValue> Flow::of_call(const Side& side, const Name& input, const Name& value,
                                           const Identity& frame) const {
@@ -100,10 +133,15 @@ std::optional<DerivedValue> Flow::of_call(const Side& side, const Name& input, c
   LogicalTensor wanted = *source;
   wanted.id = gradient_of(input, frame);
   std::vector<RecordedCall> calls = side.calls.producers(wanted);
-  if (calls.empty() || !std::ranges::all_of(calls, &RecordedCall::is_complete)) return {};
+  if (calls.empty()) return {};
+  const bool is_complete = std::ranges::all_of(calls, &RecordedCall::is_complete);
+  if (!is_complete && calls.size() > 1) return {};
   const Operator& op = *calls.front().op;
-  const Call call(side.values.dump(), std::move(calls), Tensor(source->dtype, source->shape), -1);
-  if (call.is_sampled()) return {};
+  const Tensor result(source->dtype, source->shape);
+  const auto made = is_complete ? Call(side.values.dump(), std::move(calls), result, -1)
+                                : with_computed_gradient(side, calls.front(), input.module, result, frame);
+  if (!made || made->is_sampled()) return {};
+  const Call& call = *made;
   const CallVariant* variant = fitted_.known(op, input.module);
   const auto compared = call.compare(variant != nullptr ? *variant : CallVariant{});
   if (!compared || compared->allowed.empty()) return {};

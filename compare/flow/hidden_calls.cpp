@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 
 #include "assay/compare/flow/found_operators.h"
@@ -40,13 +41,18 @@ bool HiddenCalls::find(const LogicalTensor& t, const SideTensor& values, Relatio
   for (const Operator* op : operators()) {
     if (op->functional_inputs.empty()) continue;
     const auto output = std::ranges::find(op->args, Role::output, &Arg::role);
-    std::vector<const Arg*> inputs;
+    std::vector<const Arg*> inputs, required;
     for (const std::string_view name : op->functional_inputs) inputs.push_back(&input_arg(*op, name));
+    std::ranges::copy_if(inputs, std::back_inserter(required), [](const Arg* arg) { return !arg->optional; });
     std::map<std::string_view, std::int64_t> extents;
     if (!fits(output->shape, t.shape, extents)) continue;
-    Given given;
     std::vector<Given> all;
-    assign(*op, inputs, t, given, all);
+    for (const auto* given : {&required, &inputs}) {
+      std::vector<Given> calls;
+      Given none;
+      if (given == &required || required.size() < inputs.size()) assign(*op, *given, t, none, calls);
+      all.insert(all.end(), calls.begin(), calls.end());
+    }
     LogicalTensor result = t;
     result.id.module = fmt::format("{}.{}", module_around(t.id.module), op->name);
     for (const Given& g : all) {

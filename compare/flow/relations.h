@@ -32,6 +32,12 @@ struct HiddenCall {
   std::vector<Borrowed> inputs;
   std::string output;  ///< the operator's name for its result
   Name result;         ///< the record that holds it
+  /// With the slot "value" where it was recorded as an input only.
+  Name value() const {
+    Name name = result;
+    if (name.slot == "input") name.slot = "value";
+    return name;
+  }
 };
 
 /// A value is a result, an input of a module that has recorded modules inside, or, with the slot "value",

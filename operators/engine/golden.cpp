@@ -183,6 +183,13 @@ typename Tensors<T>::Slot input_slot(const Operator& op, const Arg& arg, const N
   return slot;
 }
 
+void add_errors(Tensors<Bound>& tensors, std::string_view input, std::span<const double> error) {
+  std::vector<Bound>& values = tensors.slot(input).values;
+  if (error.size() != values.size())
+    throw Error("input '{}' has {} elements and {} errors", input, values.size(), error.size());
+  for (std::size_t i = 0; i < error.size(); ++i) values[i].error += error[i];
+}
+
 template <class T>
 void run_on(const Operator& op, Tensors<T>& tensors, const Dims& dims, const Attributes& attributes) {
   if constexpr (std::is_same_v<T, float>) op.run_float(tensors, dims, attributes);
@@ -253,8 +260,11 @@ Prepared<T> prepare(const Operator& op, std::span<const NamedTensor> inputs, con
 
 template <class T>
 Tensors<T> evaluate(const Operator& op, std::span<const NamedTensor> inputs, const Attributes& given,
-                    std::string_view only) {
+                    std::string_view only, const InputErrors& errors) {
   auto [tensors, dims, attributes] = prepare<T>(op, inputs, given);
+  if constexpr (std::is_same_v<T, Bound>) {
+    for (const auto& [input, error] : errors) add_errors(tensors, input, error);
+  }
   tensors.want_only(only);
   run_on(op, tensors, dims, attributes);
   for (auto& made : tensors.slots()) {
@@ -270,15 +280,15 @@ Tensors<T> evaluate(const Operator& op, std::span<const NamedTensor> inputs, con
 
 template Prepared<float> prepare<float>(const Operator&, std::span<const NamedTensor>, const Attributes&);
 template Tensors<float> evaluate<float>(const Operator&, std::span<const NamedTensor>, const Attributes&,
-                                        std::string_view);
+                                        std::string_view, const InputErrors&);
 template Tensors<double> evaluate<double>(const Operator&, std::span<const NamedTensor>, const Attributes&,
-                                          std::string_view);
+                                          std::string_view, const InputErrors&);
 template Tensors<Bound> evaluate<Bound>(const Operator&, std::span<const NamedTensor>, const Attributes&,
-                                        std::string_view);
+                                        std::string_view, const InputErrors&);
 template Tensors<Truth> evaluate<Truth>(const Operator&, std::span<const NamedTensor>, const Attributes&,
-                                        std::string_view);
+                                        std::string_view, const InputErrors&);
 template Tensors<Unrounded> evaluate<Unrounded>(const Operator&, std::span<const NamedTensor>,
-                                                const Attributes&, std::string_view);
+                                                const Attributes&, std::string_view, const InputErrors&);
 
 std::vector<NamedTensor> compute_golden(const Operator& op, std::span<const NamedTensor> inputs,
                                         const Attributes& attributes, Level level, std::string_view only) {
@@ -296,13 +306,14 @@ std::vector<NamedTensor> compute_golden(const Operator& op, std::span<const Name
 
 std::vector<NamedTensor> compute_bound(const Operator& op, std::span<const NamedTensor> inputs,
                                        const Attributes& attributes, const ErrorModel& device,
-                                       std::string_view only) {
+                                       std::string_view only, const InputErrors& errors) {
   const ErrorScope scope(device);
-  return outputs_of(op, evaluate<Bound>(op, inputs, attributes, only), [](const Tensors<Bound>::Slot& slot) {
-    std::vector<double> errors(static_cast<std::size_t>(element_count(slot.shape)), 0);
-    std::ranges::transform(slot.values, errors.begin(), &Bound::error);
-    return Tensor::from_values(DType::float64, slot.shape, errors);
-  });
+  return outputs_of(op, evaluate<Bound>(op, inputs, attributes, only, errors),
+                    [](const Tensors<Bound>::Slot& slot) {
+                      std::vector<double> errors(static_cast<std::size_t>(element_count(slot.shape)), 0);
+                      std::ranges::transform(slot.values, errors.begin(), &Bound::error);
+                      return Tensor::from_values(DType::float64, slot.shape, errors);
+                    });
 }
 
 const Tensor* find_tensor(std::span<const NamedTensor> tensors, std::string_view name) {

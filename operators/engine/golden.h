@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +16,9 @@ struct NamedTensor {
   std::string name;
   Tensor tensor;
 };
+
+/// What the elements of inputs may be off by that were computed themselves, by their names.
+using InputErrors = std::map<std::string, std::vector<double>, std::less<>>;
 
 /// `report`: TeleChat3's rule, fp16, bf16 and hf32 inputs cast to float32, float32 arithmetic. `fp64`:
 /// float64 arithmetic. `certified`: correctly rounded to float32, with proof (certified.h). `bound`: not
@@ -50,10 +55,11 @@ std::vector<NamedTensor> compute_golden(const Operator&, std::span<const NamedTe
 /// For each output and element the error (float64) that a correct kernel with this arithmetic may make, in
 /// any order of its sums, the rounding of inputs that its format does not hold included, that of the final
 /// store not. 0 for indices.
-/// @param only  as in compute_golden
+/// @param only    as in compute_golden
+/// @param errors  go into those of the outputs
 std::vector<NamedTensor> compute_bound(const Operator&, std::span<const NamedTensor> inputs,
                                        const Attributes&, const ErrorModel& device,
-                                       std::string_view only = {});
+                                       std::string_view only = {}, const InputErrors& errors = {});
 
 /// The tensor of that name, or nullptr.
 const Tensor* find_tensor(std::span<const NamedTensor>, std::string_view name);
@@ -91,7 +97,7 @@ Shape shape_of(const Operator&, const Arg&, const Dims&, const Attributes&);
 /// ErrorScope says.
 template <class T>
 Tensors<T> evaluate(const Operator&, std::span<const NamedTensor> inputs, const Attributes&,
-                    std::string_view only = {});
+                    std::string_view only = {}, const InputErrors& errors = {});
 
 /// What evaluate computes on: the inputs as scalars of the level, and outputs yet to be filled, but for
 /// lists.

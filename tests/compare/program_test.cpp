@@ -191,6 +191,53 @@ TEST(Program, ATermThatASumLacksIsNamed) {
   EXPECT_NE(wrong.diagnoses.front().parameters.tensor.find("layers.0.mlp output y"), std::string::npos);
 }
 
+// A shared expert whose gate no module applies, in a sum that two norms use.
+auto gated_sum(const std::string& wrong) {
+  return [=](MemoryDump& d, bool is_actual) {
+    for (const std::int64_t mb : {0, 1}) {
+      const auto seed = 10 * static_cast<std::uint64_t>(mb);
+      const Tensor x = normal_tensor(DType::bfloat16, {6, 16}, 71 + seed),
+                   gate = normal_tensor(DType::bfloat16, {6, 1}, 72 + seed),
+                   z = normal_tensor(DType::bfloat16, {6, 16}, 73 + seed),
+                   r = normal_tensor(DType::bfloat16, {2, 3, 16}, 74 + seed),
+                   first = normal_tensor(DType::bfloat16, {2, 3, 16}, 75 + seed),
+                   second = normal_tensor(DType::bfloat16, {2, 3, 16}, 76 + seed);
+      const auto made = compute_golden(
+          find_operator("gated_add"),
+          std::vector<NamedTensor>{
+              {"x", x}, {"gate", gate}, {"z", z}, {"r", r}, {"grad_y", plus(first, 1, second)}},
+          {}, Level::fp64);
+      const auto given = [&](const char* name) {
+        const Tensor& t = output_named(made, name);
+        const Tensor narrow = Tensor::from_values(DType::bfloat16, t.shape(), t.values());
+        return is_actual && wrong == name ? with_one_wrong(narrow) : narrow;
+      };
+      d.add({0, mb, f, "moe.norm", "input", "x", 0}, r);
+      d.add({0, mb, f, "moe.experts", "output", "y", 0}, x);
+      d.add({0, mb, f, "moe.down", "output", "y", 0}, z);
+      d.add({0, mb, f, "moe.gate", "output", "y", 0}, gate);
+      d.add({0, mb, f, "a.norm", "input", "x", 0}, given("y"));
+      d.add({0, mb, f, "b.norm", "input", "x", 0}, given("y"));
+      d.add({0, mb, b, "a.norm", "grad_input", "x", 0}, first);
+      d.add({0, mb, b, "b.norm", "grad_input", "x", 0}, second);
+      d.add({0, mb, b, "moe.down", "grad_output", "y", 0}, given("grad_z"));
+      d.add({0, mb, b, "moe.gate", "grad_output", "y", 0}, given("grad_gate"));
+      d.add({0, mb, b, "moe.experts", "grad_output", "y", 0}, given("grad_x"));
+    }
+  };
+}
+
+TEST(Program, AGradientThatIsASumGoesIntoACallThatNoModuleMakes) {
+  const Report right = isolated(gated_sum(""));
+  EXPECT_EQ(created(right), std::vector<std::string>());
+  for (const char* module : {"moe.down", "moe.gate", "moe.experts"})
+    EXPECT_EQ(finding(right, module, "grad_output").unjudged, "") << module;
+  for (const auto& [output, name] : {std::pair("grad_z", "moe.down grad_output y"),
+                                     {"grad_gate", "moe.gate grad_output y"},
+                                     {"grad_x", "moe.experts grad_output y"}})
+    EXPECT_EQ(created(isolated(gated_sum(output))), (std::vector<std::string>{name, name}));
+}
+
 TEST(Program, AFlippedBitIsDescribed) {
   RecordedPair pair;
   const Tensor right = normal_tensor(DType::bfloat16, {8, 8}, 61);

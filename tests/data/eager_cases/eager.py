@@ -45,6 +45,17 @@ write("geglu", "gemma", {"approximate": "tanh"}, lambda gate, up: F.gelu(gate, a
       {"gate": (x, "input"), "up": (up, "input")})
 
 
+def qwen2_moe(x, gate, z, r):  # transformers, Qwen2MoeSparseMoeBlock and the residual around it
+    return r + (x + F.sigmoid(gate) * z).reshape(r.shape)
+
+
+beside = {name: case.values(6, 64, low=-4, high=4, seed=seed) for name, seed in {"x": 31, "z": 32}.items()}
+gates = case.values(6, 1, low=-4, high=4, seed=33)
+write("gated_add", "qwen2_moe", {}, qwen2_moe,
+      {"x": (beside["x"], "input"), "gate": (gates, "input"), "z": (beside["z"], "input"),
+       "r": (case.values(2, 3, 64, low=-4, high=4, seed=34), "input")})
+
+
 def llama_rope(x):  # transformers, apply_rotary_pos_emb
     frequency = 1 / 10000 ** (torch.arange(0, 64, 2).float() / 64)
     angle = torch.arange(6).float()[:, None] * frequency
