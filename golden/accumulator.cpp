@@ -131,6 +131,7 @@ double probable_loss(std::span<const Bound> terms, const Parts& p, double u) {
   // terms'.
   const double mean = p.value / n, variance = std::max(0.0, p.term_squares / n - mean * mean);
   double squares = std::max(p.squares, mean * mean * n * n * n / 3 + variance * n * n / 6);
+  if (ErrorScope::current().quick) return lambda * u * std::sqrt(squares) + u * p.inherited;
   for (const std::size_t stride : lanes) {
     if (2 * stride <= terms.size()) squares = std::max(squares, squares_of_lanes(terms, stride));
   }
@@ -193,6 +194,21 @@ double additions(const Accumulator& a, std::span<const Bound> terms, const Parts
   const double entering = (a.truncates ? 2 : 1) * a.unit_roundoff;
   return entering * p.magnitude + (1 + entering) * one_by_one(a, terms, p);
 }
+
+}  // namespace
+
+double least_loss(std::int64_t terms, double value, double term_squares, double u) {
+  if (terms < 2 || !std::isfinite(value)) return 0;
+  const auto n = static_cast<double>(terms);
+  const double magnitude = std::max(std::abs(value), std::sqrt(term_squares));
+  const double guaranteed = (n - 1) * u * magnitude;
+  if (n <= lambda * lambda || n * u > most_growth) return guaranteed;
+  const double mean = value / n, variance = std::max(0.0, term_squares / n - mean * mean);
+  const double probable = lambda * u * std::sqrt(mean * mean * n * n * n / 3 + variance * n * n / 6);
+  return std::min(guaranteed, probable);
+}
+
+namespace {
 
 std::int64_t positive(std::string_view text, std::string_view whole) {
   std::int64_t n = 0;

@@ -38,6 +38,10 @@ struct Accumulator {
 /// matrix unit, then what is known of it. Throws Error that lists both.
 Accumulator parse_accumulator(std::string_view);
 
+/// No more than what accumulate() allows the additions of n terms in a format of that u, from their sum and
+/// that of their squares alone. The magnitudes of terms add up to no less than the root of their squares.
+double least_loss(std::int64_t terms, double value, double term_squares, double u);
+
 /// The sum of the terms as this device may have it: its error is what the terms bring along and what the
 /// additions may add. A matrix unit takes the terms in their order.
 Bound accumulate(const ErrorModel&, std::span<const Bound> terms);

@@ -180,7 +180,18 @@ std::vector<T> terms_of(std::int64_t n, F f) {
 template <class T, class F>
 T sum(std::int64_t n, F f) {
   if constexpr (std::is_same_v<T, Bound>) {
-    return accumulate(ErrorScope::current(), terms_of<Bound>(n, f));
+    const ErrorModel& device = ErrorScope::current();
+    if (device.quick && !device.accumulator && !device.own) {
+      double value = 0, error = 0, squares = 0;
+      for (std::int64_t i = 0; i < n; ++i) {
+        const Bound term = f(i);
+        value += term.value;
+        error += term.error;
+        squares += term.value * term.value;
+      }
+      return settled(value, error + least_loss(n, value, squares, device.unit_roundoff));
+    }
+    return accumulate(device, terms_of<Bound>(n, f));
   } else if constexpr (std::is_same_v<T, Unrounded>) {
     UnroundedSum total(0);
     total.add(n, f);

@@ -20,6 +20,9 @@ struct ErrorModel {
   double stored_roundoff = 0;
   /// Not of a device but of these very float64 values: an operation that rounds nothing adds no error.
   bool own = false;
+  /// The part of each error that one pass over the terms tells: never more than the whole, at a fraction of
+  /// its price. What is within it needs no more.
+  bool quick = false;
 };
 
 inline const ErrorModel float32_device{0x1p-24, 0x1p-149};

@@ -44,6 +44,7 @@ struct RotaryAttention {
       {"B=2,L=2,Q=8,K=4,V=2,P=1,R=2"},
       {"B=1,L=4,Q=2x6,K=1x6,V=3,P=1,R=4", "style=\"interleaved\",is_causal=false,scale=0.5"}};
   static constexpr std::string_view functional_inputs[] = {"q", "k", "v", "cos", "sin"};
+  static constexpr std::string_view causal_along = "L";  // if is_causal, as in its first variant
   static constexpr bool shares_steps = true;
   static constexpr Narrowing narrowing = Narrowing::to_result;
   static constexpr std::string_view linear_in = "v";

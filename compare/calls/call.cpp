@@ -75,7 +75,7 @@ ErrorModel Device::error_model() const {
   return model;
 }
 
-Call::Call(const Dump& dump, std::vector<RecordedCall> calls, Tensor result, std::int64_t worst)
+Call::Call(const Dump& dump, std::vector<RecordedCall> calls, Tensor result)
     : result_(std::move(result)), device_(Device::of(result_.dtype())) {
   for (RecordedCall& recorded : calls) {
     Summand summand{recorded.op, std::move(recorded.output), {}};
@@ -96,7 +96,6 @@ Call::Call(const Dump& dump, std::vector<RecordedCall> calls, Tensor result, std
     summands_.push_back(std::move(summand));
   }
   device_.intermediate = narrowest();
-  sample_rows(work_of_recorded, worst);
 }
 
 Call::Call(const Operator& op, std::vector<NamedTensor> inputs, std::string output, Tensor result,
@@ -224,7 +223,22 @@ std::optional<ScaleError> Call::scale(const CallVariant& variant, const Compared
 
 std::optional<Call::Compared> Call::compare(const CallVariant& variant, const Arithmetic& how,
                                             bool as_a_whole) const {
+  return compare(variant, how, as_a_whole, false);
+}
+
+std::optional<Call::Compared> Call::compare_quickly(const CallVariant& variant) const {
+  auto c = compare(variant, {}, true, true);
+  return c && c->within() ? c : std::nullopt;
+}
+
+std::optional<Call::Compared> Call::expected(const CallVariant& variant, bool quick) const {
+  return compare(variant, {}, false, quick);
+}
+
+std::optional<Call::Compared> Call::compare(const CallVariant& variant, const Arithmetic& how,
+                                            bool as_a_whole, bool quick) const {
   Compared c;
+  c.is_quick = quick;
   c.actual = permuted(result_, variant.permutation);
   try {
     const std::vector<Tensor> parts = golden(variant, how);
@@ -235,7 +249,7 @@ std::optional<Call::Compared> Call::compare(const CallVariant& variant, const Ar
       c.ratio = c.worst_at < 0 ? 0 : infinity;
       return c;
     }
-    c.allowed = allowed(variant, parts, values);
+    c.allowed = allowed(variant, parts, values, {}, quick);
     const Metrics m = measure(c.actual, c.golden, {0, 0, c.allowed});
     c.ratio = m.special_mismatch > 0 ? infinity : m.worst_ratio;
     c.worst_at = worst_element(m);

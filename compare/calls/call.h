@@ -30,19 +30,20 @@ struct Device {
   ErrorModel error_model() const;
 };
 
-/// Larger results are judged in some rows only. This amount of work takes about a second.
+/// Larger results are judged in some rows only where a part of what is allowed is not enough
+/// (Call::compare_quickly). This amount of work takes about a second.
 inline constexpr double work_of_recorded = 0x1p24;
+/// Below, a tenth of a second, the whole of what is allowed costs little and says more than a part of it.
+inline constexpr double work_of_a_look = 0x1p20;
 
 /// A result and the call that made it: of a dump, with the inputs that the same dump recorded, or of a case.
-/// A recorded gradient of several micro-batches is the sum of several calls. Of a large recorded result whose
-/// rows depend on single rows of the inputs, some rows are judged instead of all.
+/// A recorded gradient of several micro-batches is the sum of several calls.
 class Call {
  public:
   /// Reads the inputs. Throws Error if one of them cannot be read or has no values. A device may keep results
   /// between steps in the narrowest dtype of the call: a float32 result of bfloat16 inputs may have been
   /// stored as bfloat16 first (main gradients).
-  /// @param worst  flat index of the element with the largest error; its row is always judged
-  Call(const Dump&, std::vector<RecordedCall>, Tensor result, std::int64_t worst);
+  Call(const Dump&, std::vector<RecordedCall>, Tensor result);
   /// A result with all that it was made from; variants state the attributes.
   /// @param errors  of inputs that were computed themselves
   Call(const Operator&, std::vector<NamedTensor> inputs, std::string output, Tensor result, Device,
@@ -57,11 +58,14 @@ class Call {
     std::optional<ScaleError> scale;  ///< of floating-point results, if it can be computed
     bool in_any_blocks = false;       ///< by compare_in_any_blocks
     std::int64_t ties = 0;            ///< rows that chose otherwise, as their scores allow
+    bool is_quick = false;            ///< `allowed` is a part of what is allowed, which is enough
     bool within() const { return ratio <= 1 && (!scale || scale->within()); }
   };
   /// Returns nothing if the calls make a tensor of another shape.
   /// @param as_a_whole  with Compared::scale
   std::optional<Compared> compare(const CallVariant&, const Arithmetic& = {}, bool as_a_whole = true) const;
+  /// The same at a fraction of the price, where a part of what is allowed is enough; nothing where it is not.
+  std::optional<Compared> compare_quickly(const CallVariant&) const;
 
   /// Returns other arithmetics that a training framework may use. Products with operands wider than the
   /// result may round them to its dtype first, as autocast does. Products of fp8 operands may end blocks at
@@ -118,6 +122,15 @@ class Call {
   /// take this work.
   /// @param worst  flat index of an element whose row is kept
   Call in_some_rows(double enough_work, std::int64_t worst) const;
+  /// The golden result with what is allowed of it, or the quick part of that (ErrorModel::quick), whatever
+  /// was recorded. Nothing if the call makes a tensor of another shape.
+  std::optional<Compared> expected(const CallVariant&, bool quick) const;
+  /// What this device may be off by in all results of the call, for take_device_errors of each of them; empty
+  /// for a sum of several calls or over ranks.
+  std::vector<NamedTensor> errors_of_all(const CallVariant&, bool quick) const;
+  /// The beginning of a forward result along Usage::causal_along, of so many places; nothing for other calls,
+  /// and for shorter ones.
+  std::optional<Call> in_first(std::int64_t places) const;
   /// Takes what this device may be off by, of each element before it is stored, from the caller:
   /// compute_bound of all outputs costs hardly more than of one.
   void take_device_errors(const CallVariant&, std::vector<double> errors);
@@ -133,6 +146,8 @@ class Call {
 
   /// Whether some rows are judged instead of all.
   bool is_sampled() const { return is_sampled_; }
+  /// Whether judging it in full takes so long that some of its rows should be judged instead of all.
+  bool is_too_large() const { return in_some_rows(work_of_recorded, -1).is_sampled(); }
 
   /// Whether a device that keeps results between steps in its Device::intermediate may err more for it.
   bool keeps_results(const CallVariant&) const;
@@ -158,10 +173,11 @@ class Call {
   std::vector<NamedTensor> inputs_of(const Summand&, const CallVariant&, const Arithmetic&) const;
   static Attributes attributes_of(const Summand&, const CallVariant&);
   std::vector<Tensor> golden(const CallVariant&, const Arithmetic&) const;  ///< one per summand
-  std::vector<std::vector<double>> device_errors(const CallVariant&) const;
+  std::vector<std::vector<double>> device_errors(const CallVariant&, bool quick) const;
   std::vector<double> allowed(const CallVariant&, const std::vector<Tensor>& parts,
-                              const std::vector<double>& values,
-                              std::span<const double> golden_error = {}) const;
+                              const std::vector<double>& values, std::span<const double> golden_error = {},
+                              bool quick = false) const;
+  std::optional<Compared> compare(const CallVariant&, const Arithmetic&, bool as_a_whole, bool quick) const;
   std::int64_t first_wrong_index(const CallVariant&, const std::vector<double>& actual,
                                  const std::vector<double>& golden, std::int64_t& ties) const;
   void allow_partial_sums(const Summand&, const CallVariant&, double stored, std::span<double> error) const;

@@ -24,8 +24,9 @@ bool Call::keeps_results(const CallVariant& variant) const {
 }
 
 // Of each call, before its result is stored.
-std::vector<std::vector<double>> Call::device_errors(const CallVariant& variant) const {
-  const ErrorModel device = device_.error_model();
+std::vector<std::vector<double>> Call::device_errors(const CallVariant& variant, bool quick) const {
+  ErrorModel device = device_.error_model();
+  device.quick = quick;
   const double stored = device_.stored_roundoff();
   const bool is_narrow = device_.intermediate.has_value();
   std::vector<std::vector<double>> errors;
@@ -34,25 +35,39 @@ std::vector<std::vector<double>> Call::device_errors(const CallVariant& variant)
                                      attributes_of(summand, variant), device, summand.output, summand.errors);
     errors.push_back(output_named(bound, summand.output).values());
     // One call in float32 has its parts in the order of its sum, which is any order.
-    if (is_narrow || summands_.size() > 1) allow_partial_sums(summand, variant, stored, errors.back());
+    if (!quick && (is_narrow || summands_.size() > 1))
+      allow_partial_sums(summand, variant, stored, errors.back());
   }
   return errors;
+}
+
+std::vector<NamedTensor> Call::errors_of_all(const CallVariant& variant, bool quick) const {
+  const Summand& summand = summands_.front();
+  if (summands_.size() != 1 || !summand.shared.empty()) return {};
+  ErrorModel device = device_.error_model();
+  device.quick = quick;
+  return compute_bound(*summand.op, inputs_of(summand, variant, {}), attributes_of(summand, variant), device,
+                       {}, summand.errors);
 }
 
 // Inputs and sums that are rounded otherwise hardly change what a device may lose before it stores the
 // result.
 std::vector<double> Call::allowed(const CallVariant& variant, const std::vector<Tensor>& parts,
-                                  const std::vector<double>& values,
-                                  std::span<const double> golden_error) const {
-  if (device_errors_.empty() || !is_same(errors_of_, variant)) device_errors_ = device_errors(variant);
-  errors_of_ = variant;
+                                  const std::vector<double>& values, std::span<const double> golden_error,
+                                  bool quick) const {
+  const bool is_known = !device_errors_.empty() && is_same(errors_of_, variant);
+  if (!is_known && !quick) {
+    device_errors_ = device_errors(variant, false);
+    errors_of_ = variant;
+  }
+  const auto& errors = quick && !is_known ? device_errors(variant, true) : device_errors_;
   const DType dtype = result_.dtype();
   const double stored = device_.stored_roundoff();
   const bool is_narrow = device_.intermediate.has_value();
   std::vector<double> allowed(values.size(), 0);
   for (std::size_t c = 0; c < summands_.size(); ++c) {
     const Summand& summand = summands_[c];
-    const std::vector<double> part = parts[c].values(), &error = device_errors_[c];
+    const std::vector<double> part = parts[c].values(), &error = errors[c];
     // Parts are stored and added up in any order, and their sum is multiplied; a bias is added to a product
     // that was stored narrow.
     const auto additions = static_cast<double>(summands_.size() - 1) + (factor_ == 1 ? 0 : 1);

@@ -7,6 +7,7 @@ namespace assay {
 namespace {
 
 constexpr double share_of_values = 1. / 40;  // of that of bounds: 6e8 terms a second
+constexpr double share_of_quick = 1. / 10;   // two products of matrices and what is around them
 
 }  // namespace
 
@@ -25,7 +26,14 @@ bool CallJudge::is_within(const Call::Compared& compared) const {
   return standard_ == Standard::whole ? compared.within() : compared.ratio <= 1;
 }
 
+std::optional<Call::Compared> CallJudge::compare_quickly(const Call& call, const CallVariant& variant) {
+  if (call.work() <= work_of_a_look) return {};
+  work_ += call.work() * share_of_quick;
+  return call.compare_quickly(variant);
+}
+
 std::optional<Call::Compared> CallJudge::compare(const Call& call, const CallVariant& variant) {
+  if (auto quick = compare_quickly(call, variant)) return quick;
   work_ += call.work();
   auto compared = call.compare(variant, {}, standard_ == Standard::whole);
   if (!compared || is_within(*compared)) return compared;
@@ -44,6 +52,9 @@ std::optional<Call::Compared> CallJudge::fit(const Call& call, const CallVariant
   if (is_spent()) return {};
   work_ += call.work() * share_of_values;
   if (!call.may_fit(variant, arithmetic)) return {};
+  if (!arithmetic.inputs) {
+    if (auto quick = compare_quickly(call, variant)) return quick;
+  }
   work_ += call.work();
   auto compared = call.compare(variant, arithmetic);
   if (compared && is_within(*compared)) return compared;

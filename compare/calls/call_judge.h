@@ -26,6 +26,8 @@ class CallJudge {
     Call::Compared compared;
   };
   bool is_within(const Call::Compared&) const;
+  /// Call::compare_quickly of a call that takes long.
+  std::optional<Call::Compared> compare_quickly(const Call&, const CallVariant&);
   /// Compares as declared or in another way that is right, whichever is nearer.
   std::optional<Call::Compared> compare(const Call&, const CallVariant&);
   /// Returns the comparison if it is within the bound, in this arithmetic or in one that is admissible beside

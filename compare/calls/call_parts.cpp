@@ -2,7 +2,9 @@
 #include <algorithm>
 
 #include "assay/compare/calls/call.h"
+#include "assay/dumps/layout/layout.h"
 #include "assay/golden/error.h"
+#include "assay/operators/engine/binding.h"
 
 namespace assay {
 
@@ -45,6 +47,30 @@ Call Call::in_some_rows(double enough_work, std::int64_t worst) const {
   some.sample_rows(enough_work, worst);
   some.device_errors_.clear();
   return some;
+}
+
+std::optional<Call> Call::in_first(std::int64_t places) const {
+  if (summands_.size() != 1 || op().causal_along.empty() || summands_.front().output.starts_with("grad_"))
+    return {};
+  bool is_shorter = false;
+  const auto beginning = [&](const Arg& arg, const Tensor& t) {
+    const std::vector<Part> letters = parts_of(arg.shape);
+    const auto along = std::ranges::find(letters, op().causal_along, &Part::letter);
+    if (along == letters.end()) return t;
+    const auto dim = static_cast<std::size_t>(along - letters.begin());
+    if (std::ranges::any_of(letters.begin(), along, &Part::starred) || t.shape()[dim] <= places) return t;
+    is_shorter = true;
+    Shape shape = t.shape();
+    shape[dim] = places;
+    return gather_view(t, shape, dense_strides(t.shape()), 0);
+  };
+  Call first = *this;
+  Summand& summand = first.summands_.front();
+  for (NamedTensor& input : summand.inputs)
+    input.tensor = beginning(input_arg(op(), input.name), input.tensor);
+  first.result_ = beginning(output_arg(op(), summand.output), result_);
+  first.device_errors_.clear();
+  return is_shorter ? std::optional(std::move(first)) : std::nullopt;
 }
 
 std::span<const NamedTensor> Call::operands() const {

@@ -35,7 +35,9 @@ class Flow {
   };
   /// Judges a tensor by the values that it is made of. Nothing if they are not known.
   /// @param reference  nullptr: the reference lacks it in this micro-batch
-  std::optional<Judgement> judge(const LogicalTensor* reference, const LogicalTensor& actual);
+  /// @param agrees     it is within its end-to-end rule
+  std::optional<Judgement> judge(const LogicalTensor* reference, const LogicalTensor& actual,
+                                 bool agrees = false);
   /// Whether both sides hold the same values, up to a cast to the coarser dtype: of what nothing made.
   bool is_same(const LogicalTensor& reference, const LogicalTensor& actual) const;
   /// The index on which it depends whether a tensor is there at all, with the choice that makes it: a tensor
@@ -96,6 +98,21 @@ class Flow {
   void lend(const Borrowed&, const SideValues&, RecordedCalls&) const;
   void lend(const HiddenCall&, const SideValues&, RecordedCalls&) const;
 
+  struct Nearness {
+    Made made;
+    double ratio = 0;
+    std::int64_t outside = 0;
+  };
+  std::optional<Nearness> nearness(const Side&, const LogicalTensor&) const;
+
+  // What a call may be off by in all its results: they follow each other.
+  struct LastErrors {
+    using Key = std::pair<const Operator*, std::vector<const LogicalTensor*>>;
+    Key key = {};
+    bool is_quick = false;
+    std::vector<NamedTensor> of_results = {};
+  };
+
   SideValues actual_, reference_;
   RecordedCalls &actual_calls_, &reference_calls_;
   FittedCalls& fitted_;
@@ -104,6 +121,8 @@ class Flow {
   HiddenLosses hidden_;
   StepScalars scalars_;
   double reference_sums_ = 1;
+  mutable LastErrors errors_;
+  mutable bool is_quick_ = false, was_quick_ = false;  ///< whether a part of what is allowed is asked for
 };
 
 }  // namespace assay

@@ -138,12 +138,26 @@ std::optional<DerivedValue> Flow::of_call(const Side& side, const Name& input, c
   if (!is_complete && calls.size() > 1) return {};
   const Operator& op = *calls.front().op;
   const Tensor result(source->dtype, source->shape);
-  const auto made = is_complete ? Call(side.values.dump(), std::move(calls), result, -1)
-                                : with_computed_gradient(side, calls.front(), input.module, result, frame);
-  if (!made || made->is_sampled()) return {};
-  const Call& call = *made;
-  const CallVariant* variant = fitted_.known(op, input.module);
-  const auto compared = call.compare(variant != nullptr ? *variant : CallVariant{});
+  LastErrors::Key key{&op, {}};
+  for (const RecordedCall& c : calls) {
+    for (const RecordedCall::Input& given : c.inputs) key.second.push_back(given.tensor);
+  }
+  const std::string output = calls.front().output;
+  auto made = is_complete ? Call(side.values.dump(), std::move(calls), result)
+                          : with_computed_gradient(side, calls.front(), input.module, result, frame);
+  if (!made || made->is_too_large()) return {};
+  const CallVariant* known = fitted_.known(op, input.module);
+  const CallVariant variant = known != nullptr ? *known : CallVariant{};
+  const bool takes_long = made->work() > work_of_a_look;
+  const bool quick = is_quick_ && takes_long;
+  was_quick_ = was_quick_ || quick;
+  if (takes_long && is_complete && !op.functional_inputs.empty()) {
+    if (errors_.key != key || errors_.is_quick != quick)
+      errors_ = {key, quick, made->errors_of_all(variant, quick)};
+    if (const Tensor* own = find_tensor(errors_.of_results, output))
+      made->take_device_errors(variant, own->values());
+  }
+  const auto compared = made->expected(variant, quick);
   if (!compared || compared->allowed.empty()) return {};
   DerivedValue e;
   e.values = compared->golden.values();

@@ -36,7 +36,7 @@ std::optional<DerivedValue> HiddenLosses::gradient_of(const Loss& loss, const Si
   const LogicalTensor* t = side.find(at(record_of(value), frame.step, frame.micro_batch));
   if (t == nullptr) return {};
   const auto made = call_of(loss, side, calls, *t, gradient_name(*loss.op));
-  if (!made || made->call.is_sampled()) return {};
+  if (!made || made->call.is_too_large()) return {};
   const auto compared = made->call.compare(made->variant);
   if (!compared || compared->allowed.empty()) return {};
   const double factor = loss.factor_in(frame) * side.scale_of(assay::gradient_of(value, frame));

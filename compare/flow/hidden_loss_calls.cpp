@@ -18,7 +18,7 @@ std::optional<HiddenLosses::OneCall> HiddenLosses::call_of(const Loss& loss, con
     RecordedCall recorded = calls.of_value(*loss.op, value);
     recorded.output = output;
     return OneCall{
-        Call(side.dump(), {std::move(recorded)}, Tensor(dtype, is_gradient ? value.shape : Shape()), -1),
+        Call(side.dump(), {std::move(recorded)}, Tensor(dtype, is_gradient ? value.shape : Shape())),
         loss.variant};
   }
   const LogicalTensor* index = side.find(

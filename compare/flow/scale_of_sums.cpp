@@ -32,8 +32,8 @@ std::optional<double> of_calls(const SideValues& side, const RecordedCalls& call
                                const LogicalTensor& gradient) {
   std::vector<RecordedCall> made_by = calls.producers(gradient);
   if (made_by.empty() || !std::ranges::all_of(made_by, &RecordedCall::is_complete)) return {};
-  Call call(side.dump(), std::move(made_by), merge(side.dump(), gradient).tensor.whole(), -1);
-  if (call.is_sampled()) return {};
+  Call call(side.dump(), std::move(made_by), merge(side.dump(), gradient).tensor.whole());
+  if (call.is_too_large()) return {};
   const std::vector<double> recorded = side.read(gradient)->values;
   for (const CallVariant& variant : variants_of(call.op())) {
     std::optional<double> factor;

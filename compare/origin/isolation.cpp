@@ -69,7 +69,8 @@ void Isolation::judge(std::size_t i) {
   bool is_judged = steps_.contains(i);
   if (f.verdict != Verdict::unreadable) {
     std::optional<Flow::Judgement> judgement;
-    const auto trouble = trouble_in([&] { judgement = flow_.judge(pair.reference, *pair.actual); });
+    const auto trouble =
+        trouble_in([&] { judgement = flow_.judge(pair.reference, *pair.actual, is_fine(f.verdict)); });
     if (trouble) {
       f.notes.push_back(fmt::format("not compared with what it is made of: {}", *trouble));
     } else if (judgement) {

@@ -57,11 +57,10 @@ LocalErrors::LocalErrors(const Sides& sides, Options options)
       actual_sums_(sides.convention ? 1 / sides.convention->factor : 1) {}
 
 std::optional<Call> LocalErrors::recorded_call(const Dump& dump, const RecordedCalls& calls,
-                                               const LogicalTensor& tensor, const Finding& f) const {
+                                               const LogicalTensor& tensor) const {
   std::vector<RecordedCall> made_by = calls.producers(tensor);
   if (made_by.empty() || !std::ranges::all_of(made_by, &RecordedCall::is_complete)) return {};
-  Call call(dump, std::move(made_by), merge(dump, tensor).tensor.whole(),
-            f.metrics ? worst_element(*f.metrics) : -1);
+  Call call(dump, std::move(made_by), merge(dump, tensor).tensor.whole());
   if (is_whole_gradient(tensor.id))
     call.take_factor(&calls == &actual_calls_ ? actual_sums_ : reference_sums_);
   return call;
@@ -87,8 +86,8 @@ std::optional<LocalErrors::Judgement> LocalErrors::judge(Finding& f, const Pair&
 }
 
 std::optional<LocalErrors::Judgement> LocalErrors::judge_call(Finding& f, const Pair& pair) {
-  const auto actual = recorded_call(sides_.actual, actual_calls_, *pair.actual, f);
-  if (!actual) {
+  const auto whole = recorded_call(sides_.actual, actual_calls_, *pair.actual);
+  if (!whole) {
     ++unjudged_.no_call;
     return {};
   }
@@ -97,28 +96,39 @@ std::optional<LocalErrors::Judgement> LocalErrors::judge_call(Finding& f, const 
     ++unjudged_.no_call;
     return {};
   }
+  const auto quick = [&](const CallVariant& variant) -> std::optional<Judgement> {
+    const auto compared = judge_.compare_quickly(*whole, variant);
+    return compared ? std::optional(judgement(*whole, {variant, *compared}, *pair.actual)) : std::nullopt;
+  };
+  const std::int64_t worst = f.metrics ? worst_element(*f.metrics) : -1;
+  const Call actual = whole->in_some_rows(work_of_recorded, worst);
   // A call that is right with the known attributes needs no second look at the reference.
-  if (const CallVariant* known = fitted_.known(actual->op(), f.id.module)) {
-    const auto compared = judge_.compare(*actual, *known);
-    if (compared && judge_.is_within(*compared)) return judgement(*actual, {*known, *compared}, *pair.actual);
+  if (const CallVariant* known = fitted_.known(actual.op(), f.id.module)) {
+    if (auto right = quick(*known)) return right;
+    const auto compared = judge_.compare(actual, *known);
+    if (compared && judge_.is_within(*compared)) return judgement(actual, {*known, *compared}, *pair.actual);
   }
   if (pair.reference == nullptr) {
     ++unjudged_.no_call;
     return {};
   }
-  const auto reference = recorded_call(sides_.reference, reference_calls_, *pair.reference, f);
+  auto reference = recorded_call(sides_.reference, reference_calls_, *pair.reference);
+  if (reference) reference = reference->in_some_rows(work_of_recorded, worst);
   const auto variant = reference ? fitted_.fit(*reference, f.id.module) : std::nullopt;
-  const auto compared = variant ? judge_.compare(*actual, *variant) : std::nullopt;
+  if (variant) {
+    if (auto right = quick(*variant)) return right;
+  }
+  const auto compared = variant ? judge_.compare(actual, *variant) : std::nullopt;
   if (!compared) {
     ++(reference ? unjudged_.no_fit : unjudged_.no_call);
     return {};
   }
   if (!judge_.is_within(*compared)) {
-    if (auto other = fitted_.fit_both(*actual, *reference, *variant, f.id.module))
-      return judgement(*actual, {std::move(other->variant), std::move(other->compared), true}, *pair.actual);
-    if (options_.cases != nullptr) options_.cases->add(f, *actual, *variant);
+    if (auto other = fitted_.fit_both(actual, *reference, *variant, f.id.module))
+      return judgement(actual, {std::move(other->variant), std::move(other->compared), true}, *pair.actual);
+    if (options_.cases != nullptr) options_.cases->add(f, actual, *variant);
   }
-  return judgement(*actual, {*variant, *compared}, *pair.actual);
+  return judgement(actual, {*variant, *compared}, *pair.actual);
 }
 
 Exemption::Kind LocalErrors::exemption_of(const Judged& judged) {

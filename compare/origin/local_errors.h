@@ -70,8 +70,7 @@ class LocalErrors {
     Call::Compared compared;
     bool is_equivalent = false;  ///< the reference is right with other attributes, too
   };
-  std::optional<Call> recorded_call(const Dump&, const RecordedCalls&, const LogicalTensor&,
-                                    const Finding&) const;
+  std::optional<Call> recorded_call(const Dump&, const RecordedCalls&, const LogicalTensor&) const;
   std::optional<Judgement> judge_call(Finding&, const Pair&);
   Judgement judgement(const Call& actual, const Judged&, const LogicalTensor& made);
   static Exemption::Kind exemption_of(const Judged&);

@@ -5,6 +5,9 @@
 
 namespace assay {
 
+/// Where the error model is quick: no more than what accumulate() allows, by products of matrices.
+void quick_products(const OrderedMatmul<Bound>&);
+
 /// A matmul whose sums are those of sum() at every level.
 template <class T>
 void products(const OrderedMatmul<T>& of) {
@@ -13,6 +16,8 @@ void products(const OrderedMatmul<T>& of) {
   }
   const std::int64_t terms = of.last.x == nullptr ? of.K : of.K + 1;
   if constexpr (std::is_same_v<T, Bound>) {
+    const ErrorModel& device = ErrorScope::current();
+    if (device.quick && !device.accumulator && !device.own) return quick_products(of);
     std::vector<Bound> of_one(static_cast<std::size_t>(terms));
     for (std::int64_t m = 0; m < of.M; ++m) {
       for (std::int64_t n = 0; n < of.N; ++n) {

@@ -150,6 +150,9 @@ struct Usage {
   /// not.
   std::span<const std::string_view> functional_inputs;
 
+  /// A letter along which the beginning of the result depends on that of the inputs alone, as in decoders.
+  std::string_view causal_along;
+
   /// The input that the terms of a forward sum are linear in.
   std::string_view linear_in;
   Rows rows;
@@ -191,6 +194,7 @@ constexpr Usage usage_of() {
   if constexpr (requires { Op::with_parameter; }) u.with_parameter = Op::with_parameter;
   if constexpr (requires { Op::has_parts; }) u.has_parts = Op::has_parts;
   if constexpr (requires { Op::functional_inputs; }) u.functional_inputs = Op::functional_inputs;
+  if constexpr (requires { Op::causal_along; }) u.causal_along = Op::causal_along;
   if constexpr (requires { Op::linear_in; }) u.linear_in = Op::linear_in;
   if constexpr (requires { Op::rows; }) u.rows = Op::rows;
   if constexpr (requires { &Op::shared_roundings; }) u.shared_roundings = &Op::shared_roundings;

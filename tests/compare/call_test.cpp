@@ -36,7 +36,7 @@ struct RecordedNorm {
   Call call(std::int64_t worst) const {
     const RecordedCall recorded{
         &find_operator("rms_norm"), "y", {{"x", tensor("x")}, {"weight", tensor("weight")}}};
-    return Call(dump, {recorded}, merge(dump, *tensor("y")).tensor.whole(), worst);
+    return Call(dump, {recorded}, merge(dump, *tensor("y")).tensor.whole()).in_some_rows(work_of_recorded, worst);
   }
 };
 
@@ -84,7 +84,7 @@ std::optional<double> ratio_of_unpermute(const std::vector<std::int64_t>& places
   const RecordedCall recorded{&find_operator("moe_unpermute"),
                               "y",
                               {{"expert_out", tensor("rows")}, {"sorted_index", tensor("places")}}};
-  return Call(dump, {recorded}, merge(dump, *tensor("y")).tensor.whole(), 0).ratio({});
+  return Call(dump, {recorded}, merge(dump, *tensor("y")).tensor.whole()).ratio({});
 }
 
 TEST(Call, ExpertsThatWeighTheirRowsNeedNoWeightsBehindThem) {
@@ -109,6 +109,32 @@ TEST(Call, OfManyRowsOfExpertsNoneIsLeftOut) {
   const Tensor y =
       compute_golden(find_operator("moe_unpermute"), inputs, attributes, Level::fp64).front().tensor;
   EXPECT_LE(ratio_of_unpermute(places, rows, Tensor::from_values(DType::float32, y.shape(), y.values())), 1);
+}
+
+// A linear layer of 2^21 terms, right and with one element that is off by a hundredth.
+TEST(Call, AQuickLookAllowsNoMoreThanTheWhole) {
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    const Tensor x = normal_tensor(dtype, {64, 256}, 1), w = normal_tensor(dtype, {128, 256}, 2);
+    const auto made = compute_golden(find_operator("linear"), std::vector<NamedTensor>{{"x", x}, {"w", w}},
+                                     {}, Level::report, "y");
+    const auto stored = [&](double of_one) {
+      Values values = output_named(made, "y").values();
+      values[77] *= of_one;
+      return Tensor::from_values(dtype, {64, 128}, values);
+    };
+    const auto call = [&](double of_one) {
+      return Call(find_operator("linear"), {{"x", x}, {"w", w}}, "y", stored(of_one), Device::of(dtype));
+    };
+    CallVariant plain;
+    plain.attributes = complete_attributes(find_operator("linear"), {});
+    const auto quick = call(1).compare_quickly(plain), whole = call(1).compare(plain);
+    ASSERT_TRUE(quick && whole) << name(dtype);
+    for (std::size_t i = 0; i < quick->allowed.size(); ++i)
+      ASSERT_LE(quick->allowed[i], whole->allowed[i]) << name(dtype) << " " << i;
+    EXPECT_LE(quick->ratio, 1);
+    EXPECT_FALSE(call(1.01).compare_quickly(plain)) << "it says no more than that it does not know";
+    EXPECT_GT(call(1.01).compare(plain)->ratio, 1);
+  }
 }
 
 }  // namespace
