@@ -1,11 +1,9 @@
+#include <algorithm>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "assay/golden/error.h"
-#include "assay/operators/engine/binding.h"
-#include "assay/operators/engine/golden.h"
-#include "assay/operators/engine/list.h"
+#include "assay/operators/engine/rotary_attention.h"
 
 namespace assay {
 namespace {
@@ -56,13 +54,6 @@ struct RotaryAttention {
   static constexpr Solved solved[] = {
       {.attribute = "scale", .by = Solved::By::bisection, .low = 1e-3, .high = 1e1}};
 
-  static Attributes of_attention(const Attributes& a) {
-    Attributes given;
-    for (const char* same : {"scale", "is_causal", "window_size", "softcap"})
-      given.set(same, a.values().find(same)->second);
-    return complete_attributes(ops::attention, given);
-  }
-
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     const Shape &q = shape_of_input(inputs, "q"), &k = shape_of_input(inputs, "k"),
                 &v = shape_of_input(inputs, "v"), &cos = shape_of_input(inputs, "cos");
@@ -96,103 +87,17 @@ struct RotaryAttention {
     d.set("O", Shape{heads * W});
   }
 
-  // [B, L, heads C] to [B, heads, L, C], or back.
-  template <class T>
-  static std::vector<T> by_head(const T* x, const Dims& d, std::int64_t heads, std::int64_t C, bool back) {
-    const std::int64_t B = d.at("B"), L = d.at("L");
-    std::vector<T> y(static_cast<std::size_t>(B * L * heads * C));
-    for (std::int64_t b = 0; b < B; ++b) {
-      for (std::int64_t l = 0; l < L; ++l) {
-        for (std::int64_t h = 0; h < heads; ++h) {
-          const std::int64_t of_token = ((b * L + l) * heads + h) * C,
-                             of_head = ((b * heads + h) * L + l) * C;
-          for (std::int64_t c = 0; c < C; ++c) {
-            const auto to = static_cast<std::size_t>((back ? of_token : of_head) + c);
-            y[to] = x[(back ? of_head : of_token) + c];
-          }
-        }
-      }
-    }
-    return y;
+  static Turn turn(const Dims& d, const Attributes& a) {
+    return {.channels = d.at("D"), .first = 0, .half = a.text("style") == "half", .by_pair = false};
   }
 
-  // Turns [B, heads, L, D] by the tables, or gradients back.
   template <class T>
-  static std::vector<T> turned(const std::vector<T>& x, Tensors<T>& t, const Dims& d, const Attributes& a,
-                               std::int64_t heads, bool back) {
-    const std::int64_t B = d.at("B"), L = d.at("L"), D = d.at("D"), R = d.at("R");
-    const auto cos = t["cos"], sin = t["sin"];
-    const bool half = a.text("style") == "half", shared = d.at("P") == 1;
-    std::vector<T> y = x;
-    for (std::int64_t row = 0; row < B * heads * L; ++row) {
-      const std::int64_t b = shared ? 0 : row / L / heads, l = row % L;
-      for (std::int64_t p = 0; p < R / 2; ++p) {
-        const std::int64_t i = half ? p : 2 * p, j = half ? p + R / 2 : 2 * p + 1;
-        const T &first = x[static_cast<std::size_t>(row * D + i)],
-                &second = x[static_cast<std::size_t>(row * D + j)];
-        // y_i = x_i cos_i - x_j sin_i, y_j = x_j cos_j + x_i sin_j
-        const T &down = back ? sin(b, l, j) : sin(b, l, i), &up = back ? sin(b, l, i) : sin(b, l, j);
-        const T with_first = stored(first * cos(b, l, i)), of_second = stored(second * down),
-                with_second = stored(second * cos(b, l, j)), of_first = stored(first * up);
-        y[static_cast<std::size_t>(row * D + i)] =
-            stored(back ? with_first + of_second : with_first - of_second);
-        y[static_cast<std::size_t>(row * D + j)] =
-            stored(back ? with_second - of_first : with_second + of_first);
-      }
-    }
-    return y;
+  static InnerAttention<T> attention(Tensors<T>& t, const Dims& d, const Attributes& a) {
+    const std::int64_t H = d.at("heads"), G = d.at("groups"), D = d.at("D");
+    return {d, of_attention(a), turned(by_head(t["q"].data(), d, H, D, false), t, d, turn(d, a), H, false),
+            turned(by_head(t["k"].data(), d, G, D, false), t, d, turn(d, a), G, false),
+            by_head(t["v"].data(), d, G, d.at("W"), false)};
   }
-
-  // A call of attention, in the arithmetic of this one.
-  template <class T>
-  class Inner {
-   public:
-    Inner(Tensors<T>& t, const Dims& outer, const Attributes& a) : attributes_(of_attention(a)) {
-      const std::int64_t B = outer.at("B"), L = outer.at("L"), H = outer.at("heads"), G = outer.at("groups"),
-                         D = outer.at("D"), W = outer.at("W");
-      const std::vector<InputShape> inputs = {{"q", {B, H, L, D}}, {"k", {B, G, L, D}}, {"v", {B, G, L, W}}};
-      for (const auto& [letter, extent] :
-           {std::pair<std::string_view, std::int64_t>{"L", L}, {"S", L}, {"D", D}, {"V", W}})
-        dims_.set(letter, extent);
-      ops::attention.bind(dims_, inputs, attributes_);
-      add("q", turned(by_head(t["q"].data(), outer, H, D, false), t, outer, a, H, false));
-      add("k", turned(by_head(t["k"].data(), outer, G, D, false), t, outer, a, G, false));
-      add("v", by_head(t["v"].data(), outer, G, W, false));
-      add("out", {});
-      add("lse", {});
-    }
-    void take_gradient(std::vector<T> of_out) {
-      add("grad_out", std::move(of_out));
-      for (const char* gradient : {"grad_q", "grad_k", "grad_v"}) add(gradient, {});
-    }
-    void run() {
-      if constexpr (std::is_same_v<T, float>)
-        ops::attention.run_float(tensors_, dims_, attributes_);
-      else if constexpr (std::is_same_v<T, double>)
-        ops::attention.run_double(tensors_, dims_, attributes_);
-      else if constexpr (std::is_same_v<T, Bound>)
-        ops::attention.run_bound(tensors_, dims_, attributes_);
-      else
-        ops::attention.run_truth(tensors_, dims_, attributes_);
-    }
-    const std::vector<T>& made(std::string_view output) { return tensors_.slot(output).values; }
-
-   private:
-    void add(std::string_view arg, std::vector<T> values) {
-      auto& slot = tensors_.slots()[std::string(arg)];
-      for (const Arg& declared : ops::attention.args) {
-        if (declared.name == arg) slot.arg = &declared;
-      }
-      slot.shape = expand(slot.arg->shape, dims_);
-      for (const Part& part : parts_of(slot.arg->shape)) slot.extents.push_back(dims_.at(part.letter));
-      slot.values = std::move(values);
-      slot.values.resize(static_cast<std::size_t>(element_count(slot.shape)), T(0));
-    }
-
-    Attributes attributes_;
-    Dims dims_;
-    Tensors<T> tensors_;
-  };
 
   template <class T>
   static void give(Tensors<T>& t, std::string_view to, std::vector<T> values) {
@@ -201,26 +106,22 @@ struct RotaryAttention {
 
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes& a) {
-    Inner<T> attention(t, d, a);
-    attention.run();
-    give(t, "out", by_head(attention.made("out").data(), d, d.at("heads"), d.at("W"), true));
+    InnerAttention<T> inner = attention(t, d, a);
+    inner.run();
+    give(t, "out", by_head(inner.made("out").data(), d, d.at("heads"), d.at("W"), true));
   }
 
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes& a) {
     const std::int64_t H = d.at("heads"), G = d.at("groups"), D = d.at("D"), W = d.at("W");
-    Inner<T> attention(t, d, a);
-    attention.take_gradient(by_head(t["grad_out"].data(), d, H, W, false));
-    attention.run();
-    const auto stored_all = [](std::vector<T> values) {
-      for (T& v : values) v = stored(v);
-      return values;
-    };
-    const std::vector<T> q = turned(stored_all(attention.made("grad_q")), t, d, a, H, true),
-                         k = turned(stored_all(attention.made("grad_k")), t, d, a, G, true);
+    InnerAttention<T> inner = attention(t, d, a);
+    inner.take_gradient(by_head(t["grad_out"].data(), d, H, W, false));
+    inner.run();
+    const std::vector<T> q = turned(inner.kept("grad_q"), t, d, turn(d, a), H, true),
+                         k = turned(inner.kept("grad_k"), t, d, turn(d, a), G, true);
     give(t, "grad_q", by_head(q.data(), d, H, D, true));
     give(t, "grad_k", by_head(k.data(), d, G, D, true));
-    give(t, "grad_v", by_head(attention.made("grad_v").data(), d, G, W, true));
+    give(t, "grad_v", by_head(inner.made("grad_v").data(), d, G, W, true));
   }
 };
 

@@ -82,6 +82,85 @@ TEST(Program, ItsAttributesAreNamed) {
       << sentence(first.diagnoses.front());
 }
 
+// The same of latent attention, whose compressed keys go through a norm, too.
+auto latent_attention(const Attributes& of_actual, const std::string& wrong = "") {
+  return [=](MemoryDump& d, bool is_actual) {
+    for (const std::int64_t mb : {0, 1}) {
+      const auto seed = static_cast<std::uint64_t>(20 * mb);
+      const std::vector<NamedTensor> of_table = {
+          {"position_ids", Tensor::from_indices({1, 6}, std::vector<std::int64_t>{0, 1, 2, 3, 4, 5})}};
+      const Tensor cos = output("rotary_embedding", of_table, {{"rotary_dim", 4}}, "cos"),
+                   sin = output("rotary_embedding", of_table, {{"rotary_dim", 4}}, "sin"),
+                   q = normal_tensor(DType::float32, {2, 6, 14}, 1 + seed),
+                   kv = normal_tensor(DType::float32, {2, 6, 16}, 2 + seed),
+                   compressed = normal_tensor(DType::float32, {2, 6, 9}, 3 + seed),
+                   g = normal_tensor(DType::float32, {2, 6, 10}, 4 + seed),
+                   through_norm = normal_tensor(DType::float32, {2, 6, 5}, 5 + seed);
+      Attributes attributes = is_actual ? of_actual : Attributes();
+      attributes.set("heads", 2.);
+      const auto made = compute_golden(
+          find_operator("latent_attention"),
+          std::vector<NamedTensor>{
+              {"q", q}, {"kv", kv}, {"compressed", compressed}, {"cos", cos}, {"sin", sin}, {"grad_out", g}},
+          attributes, Level::fp64);
+      Values first, whole = noisy(single(output_named(made, "grad_compressed")), is_actual ? 7 : 8).values();
+      for (std::size_t token = 0; token < 12; ++token) {
+        for (std::size_t c = 0; c < 5; ++c) {
+          first.push_back(compressed.values()[9 * token + c]);
+          whole[9 * token + c] += through_norm.values()[5 * token + c];
+        }
+      }
+      const auto given = [&](const std::string& name, const Tensor& right) {
+        const Tensor t = name == "grad_compressed" ? right : noisy(single(right), is_actual ? 7 : 8);
+        return is_actual && wrong == name ? with_one_wrong(t) : t;
+      };
+      const auto add = [&](Phase phase, const char* module, const char* slot, const char* arg,
+                           const Tensor& t) {
+        d.add({0, mb, phase, module, slot, arg, 0}, t);
+      };
+      d.add({0, mb, f, "rotary", "input", "position_ids", 0}, of_table[0].tensor).op = "SomeRotaryEmbedding";
+      d.add({0, mb, f, "rotary", "input", "x", 0}, q).op = "SomeRotaryEmbedding";
+      d.add({0, mb, f, "rotary", "output", "0", 0}, cos).op = "SomeRotaryEmbedding";
+      d.add({0, mb, f, "rotary", "output", "1", 0}, sin).op = "SomeRotaryEmbedding";
+      add(f, "attn.q_b_proj", "output", "y", q);
+      add(f, "attn.kv_a_proj", "output", "y", compressed);
+      add(f, "attn.kv_norm", "input", "x", Tensor::from_values(DType::float32, {2, 6, 5}, first));
+      add(f, "attn.kv_b_proj", "output", "y", kv);
+      add(f, "attn.o_proj", "input", "input", given("out", output_named(made, "out")));
+      add(b, "attn.o_proj", "grad_input", "input", g);
+      add(b, "attn.kv_b_proj", "grad_output", "y", given("grad_kv", output_named(made, "grad_kv")));
+      add(b, "attn.kv_norm", "grad_input", "x", through_norm);
+      add(b, "attn.kv_a_proj", "grad_output", "y",
+          given("grad_compressed", Tensor::from_values(DType::float32, {2, 6, 9}, whole)));
+      add(b, "attn.q_b_proj", "grad_output", "y", given("grad_q", output_named(made, "grad_q")));
+    }
+  };
+}
+
+TEST(Program, LatentAttentionIsJudged) {
+  const Report right = isolated(latent_attention({}));
+  EXPECT_EQ(right.exit_status(), 0);
+  EXPECT_EQ(created(right), std::vector<std::string>());
+  for (const auto& [output, name] : {std::pair("out", "attn.o_proj input input"),
+                                     {"grad_kv", "attn.kv_b_proj grad_output y"},
+                                     {"grad_compressed", "attn.kv_a_proj grad_output y"},
+                                     {"grad_q", "attn.q_b_proj grad_output y"}})
+    EXPECT_EQ(created(isolated(latent_attention({}, output))), (std::vector<std::string>{name, name}));
+}
+
+TEST(Program, AttributesOfLatentAttentionAreNamed) {
+  for (const auto& [attributes, text] : {std::pair(Attributes{{"scale", 0.5}}, "scale = 0.5"),
+                                         {Attributes{{"style", "half"}}, "style = \"half\""},
+                                         {Attributes{{"is_causal", false}}, "is_causal = false"}}) {
+    const Report report = isolated(latent_attention(attributes));
+    const Finding& first = finding(report, "attn.o_proj", "input");
+    ASSERT_FALSE(first.diagnoses.empty()) << text;
+    EXPECT_EQ(first.diagnoses.front().cause, Cause::attribute);
+    EXPECT_NE(sentence(first.diagnoses.front()).find(text), std::string::npos)
+        << sentence(first.diagnoses.front());
+  }
+}
+
 // A class that nobody knows, with a part that one side calls for each expert and the other once.
 auto experts(const std::string& wrong) {
   return [=](MemoryDump& d, bool is_actual) {

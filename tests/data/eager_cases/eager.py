@@ -125,3 +125,11 @@ write("rotary_attention", "mixtral", {}, rotary_attend,
       {"q": (case.values(2, 7, 24, seed=12), "input"), "k": (case.values(2, 7, 12, seed=13), "input"),
        "v": (case.values(2, 7, 12, seed=14), "input")}, ("out",),
       [("cos", bits(tables[0]), "input"), ("sin", bits(tables[1]), "input")], upstream="grad_out")
+
+import latent_attention
+
+for name, attributes, more in (("deepseek_v3", {}, {}), ("half", {"style": "half"}, {"rope_interleave": False})):
+    between, tables = latent_attention.between_projections(torch.bfloat16, "eager", more)
+    write("latent_attention", name, {"heads": latent_attention.H, **attributes}, between,
+          {k: (v, "input") for k, v in latent_attention.inputs(15).items()}, ("out",),
+          [("cos", bits(tables[0]), "input"), ("sin", bits(tables[1]), "input")], upstream="grad_out")

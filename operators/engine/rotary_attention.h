@@ -1,0 +1,141 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "assay/operators/engine/binding.h"
+#include "assay/operators/engine/golden.h"
+#include "assay/operators/engine/list.h"
+
+/// Attention whose queries and keys turn first, by tables of cos and sin: what operators of it share. Their
+/// B sequences of L tokens have "heads" heads in q and "groups" in k and v, with D channels in q and k and W
+/// in v.
+namespace assay {
+
+/// Those attributes that are attention's.
+inline Attributes of_attention(const Attributes& a) {
+  Attributes given;
+  for (const char* same : {"scale", "is_causal", "window_size", "softcap"}) {
+    if (const auto found = a.values().find(same); found != a.values().end()) given.set(same, found->second);
+  }
+  return complete_attributes(ops::attention, given);
+}
+
+/// [B, L, heads C] to [B, heads, L, C], or back.
+template <class T>
+std::vector<T> by_head(const T* x, const Dims& d, std::int64_t heads, std::int64_t C, bool back) {
+  const std::int64_t B = d.at("B"), L = d.at("L");
+  std::vector<T> y(static_cast<std::size_t>(B * L * heads * C));
+  for (std::int64_t b = 0; b < B; ++b) {
+    for (std::int64_t l = 0; l < L; ++l) {
+      for (std::int64_t h = 0; h < heads; ++h) {
+        const std::int64_t of_token = ((b * L + l) * heads + h) * C, of_head = ((b * heads + h) * L + l) * C;
+        for (std::int64_t c = 0; c < C; ++c) {
+          const auto to = static_cast<std::size_t>((back ? of_token : of_head) + c);
+          y[to] = x[(back ? of_head : of_token) + c];
+        }
+      }
+    }
+  }
+  return y;
+}
+
+/// Which channels of a head turn in pairs, and by which columns of the tables.
+struct Turn {
+  std::int64_t channels;  ///< of a head
+  std::int64_t first;     ///< of the R that turn
+  bool half;              ///< pairs are (i, i + R/2), else (2i, 2i + 1)
+  bool by_pair;           ///< both of pair p turn by column p, else each by the column of its place
+};
+
+/// Turns [B, heads, L, channels] by the tables "cos" and "sin", or gradients back.
+template <class T>
+std::vector<T> turned(const std::vector<T>& x, Tensors<T>& t, const Dims& d, const Turn& turn,
+                      std::int64_t heads, bool back) {
+  const std::int64_t B = d.at("B"), L = d.at("L"), R = d.at("R");
+  const auto cos = t["cos"], sin = t["sin"];
+  const bool shared = d.at("P") == 1;
+  std::vector<T> y = x;
+  for (std::int64_t row = 0; row < B * heads * L; ++row) {
+    const std::int64_t b = shared ? 0 : row / L / heads, l = row % L,
+                       first = row * turn.channels + turn.first;
+    for (std::int64_t p = 0; p < R / 2; ++p) {
+      const std::int64_t i = turn.half ? p : 2 * p, j = turn.half ? p + R / 2 : 2 * p + 1;
+      const std::int64_t by_i = turn.by_pair ? p : i, by_j = turn.by_pair ? p : j;
+      const T &x_i = x[static_cast<std::size_t>(first + i)], &x_j = x[static_cast<std::size_t>(first + j)];
+      // y_i = x_i cos_i - x_j sin_i, y_j = x_j cos_j + x_i sin_j
+      const T &down = sin(b, l, back ? by_j : by_i), &up = sin(b, l, back ? by_i : by_j);
+      const T with_i = stored(x_i * cos(b, l, by_i)), of_j = stored(x_j * down),
+              with_j = stored(x_j * cos(b, l, by_j)), of_i = stored(x_i * up);
+      y[static_cast<std::size_t>(first + i)] = stored(back ? with_i + of_j : with_i - of_j);
+      y[static_cast<std::size_t>(first + j)] = stored(back ? with_j - of_i : with_j + of_i);
+    }
+  }
+  return y;
+}
+
+/// A call of attention, in the arithmetic of the one around it.
+template <class T>
+class InnerAttention {
+ public:
+  /// @param q, k, v  by head
+  InnerAttention(const Dims& outer, Attributes attributes, std::vector<T> q, std::vector<T> k,
+                 std::vector<T> v)
+      : attributes_(std::move(attributes)) {
+    const std::int64_t B = outer.at("B"), L = outer.at("L"), H = outer.at("heads"), G = outer.at("groups"),
+                       D = outer.at("D"), W = outer.at("W");
+    const std::vector<InputShape> inputs = {{"q", {B, H, L, D}}, {"k", {B, G, L, D}}, {"v", {B, G, L, W}}};
+    for (const auto& [letter, extent] :
+         {std::pair<std::string_view, std::int64_t>{"L", L}, {"S", L}, {"D", D}, {"V", W}})
+      dims_.set(letter, extent);
+    ops::attention.bind(dims_, inputs, attributes_);
+    add("q", std::move(q));
+    add("k", std::move(k));
+    add("v", std::move(v));
+    add("out", {});
+    add("lse", {});
+  }
+  void take_gradient(std::vector<T> of_out) {
+    add("grad_out", std::move(of_out));
+    for (const char* gradient : {"grad_q", "grad_k", "grad_v"}) add(gradient, {});
+  }
+  void run() {
+    if constexpr (std::is_same_v<T, float>)
+      ops::attention.run_float(tensors_, dims_, attributes_);
+    else if constexpr (std::is_same_v<T, double>)
+      ops::attention.run_double(tensors_, dims_, attributes_);
+    else if constexpr (std::is_same_v<T, Bound>)
+      ops::attention.run_bound(tensors_, dims_, attributes_);
+    else
+      ops::attention.run_truth(tensors_, dims_, attributes_);
+  }
+  const std::vector<T>& made(std::string_view output) { return tensors_.slot(output).values; }
+  /// As it is kept before it goes on.
+  std::vector<T> kept(std::string_view output) {
+    std::vector<T> values = made(output);
+    for (T& v : values) v = stored(v);
+    return values;
+  }
+
+ private:
+  void add(std::string_view arg, std::vector<T> values) {
+    auto& slot = tensors_.slots()[std::string(arg)];
+    for (const Arg& declared : ops::attention.args) {
+      if (declared.name == arg) slot.arg = &declared;
+    }
+    slot.shape = expand(slot.arg->shape, dims_);
+    for (const Part& part : parts_of(slot.arg->shape)) slot.extents.push_back(dims_.at(part.letter));
+    slot.values = std::move(values);
+    slot.values.resize(static_cast<std::size_t>(element_count(slot.shape)), T(0));
+  }
+
+  Attributes attributes_;
+  Dims dims_;
+  Tensors<T> tensors_;
+};
+
+}  // namespace assay

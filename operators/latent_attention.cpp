@@ -1,0 +1,207 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "assay/golden/error.h"
+#include "assay/operators/engine/recorded.h"
+#include "assay/operators/engine/rotary_attention.h"
+#include "assay/operators/engine/yarn.h"
+
+namespace assay {
+namespace {
+
+// B sequences of L tokens. Q*, K*, O*: channels, of all heads side by side or by head. A head has N + R of
+// them in q, N + W in kv: its keys without the part that turns, then its values. The last R of the Z channels
+// of `compressed` are the part that turns, the same for all heads; the Z - R before them make kv and take no
+// part here. The tables are for P = B sequences, or for all alike.
+struct LatentAttention {
+  static constexpr std::string_view name = "latent_attention";
+  static constexpr std::string_view math =
+      "out = attention([q_nope, turn(q_rope)], [k_nope, turn(k_rope)], v), turn(x) = x cos + swap(x) sin; "
+      "swap(x) = (-x_j, x_i) in each pair";
+  static constexpr std::string_view source =
+      "arXiv:2405.04434 eq. 14 to 19; Hugging Face transformers DeepseekV3Attention";
+  static constexpr Attribute attributes[] = {
+      {"heads", "null", "null: the third extent of q where it is given by head"},
+      {"style", "\"interleaved\"",
+       "pairs are interleaved: (2i, 2i + 1), both of which turn by column i of the tables, or half: (i, i + "
+       "R/2), each by the column of its place"},
+      {"scale", "null", "factor of q k^T; null: mscale^2 / sqrt(N + R)"},
+      {"mscale", "1", "YaRN's 0.1 w ln s + 1"},
+      {"is_causal", "true", "a query does not see the keys behind it"}};
+  static constexpr Arg args[] = {
+      {"q", "B,L,Q*", Role::input},
+      {"kv", "B,L,K*", Role::input},
+      {"compressed", "B,L,Z", Role::input},
+      {.name = "cos", .shape = "P,L,R", .role = Role::input, .low = -1, .high = 1},
+      {.name = "sin", .shape = "P,L,R", .role = Role::input, .low = -1, .high = 1},
+      {"grad_out", "B,L,O*", Role::grad_output},
+      {.name = "out", .shape = "B,L,O*", .role = Role::output, .terms = "2 + D + L"},
+      {.name = "grad_q", .shape = "B,L,Q*", .role = Role::grad_input, .terms = "2 + D + L + W"},
+      {.name = "grad_kv", .shape = "B,L,K*", .role = Role::grad_input, .terms = "2 + D + L + W"},
+      {.name = "grad_compressed", .shape = "B,L,Z", .role = Role::grad_input, .terms = "2 + D + heads L + W"},
+  };
+  static constexpr Example examples[] = {
+      {"B=2,L=2,Q=8,K=6,Z=3,P=1,R=2", "heads=2"},
+      {"B=3,L=3,Q=1x6,K=4,Z=5,P=3,R=4", "style=\"half\",is_causal=false,mscale=1.2"}};
+  static constexpr std::string_view functional_inputs[] = {"q", "kv", "compressed", "cos", "sin"};
+  static constexpr bool shares_steps = true;
+  static constexpr Narrowing narrowing = Narrowing::to_result;
+  static constexpr Seen seen[] = {{"style", "\"interleaved\"", "DeepSeek-V3, Kimi K2"},
+                                  {"style", "\"half\"", "rope_interleave = false"}};
+  static constexpr Seen mistaken[] = {{"is_causal", "false", "a mask that is left out"},
+                                      {"mscale", "1", "YaRN's factor that is left out"}};
+  static constexpr Solved solved[] = {
+      {.attribute = "scale", .by = Solved::By::bisection, .low = 1e-3, .high = 1e1},
+      {.attribute = "mscale",
+       .by = Solved::By::candidates,
+       .how = "0.1 w ln s + 1, w = 1 (DeepSeek-V3, Kimi K2) or 0.707 (DeepSeek-V2), s as in rope "
+              "(arXiv:2309.00071 eq. 22, modeling_deepseek.py)"}};
+
+  static std::vector<Candidate> candidates(const Attributes&, InputShapes, std::string_view) {
+    std::vector<Candidate> scales;
+    for (const double m : yarn_mscales())
+      scales.push_back({{{"mscale", m}}, fmt::format("mscale = {:.6g}", m)});
+    return scales;
+  }
+
+  static std::int64_t channels(const Shape& x) {
+    return x.size() < 3 ? 0 : element_count(Shape(x.begin() + 2, x.end()));
+  }
+
+  // K - O = heads N, Q - heads N = heads R
+  static void infer(Recorded& call) {
+    const Tensor *q = call.input("q"), *kv = call.input("kv"), *cos = call.input("cos"),
+                 *grad_out = call.input("grad_out");
+    if (q == nullptr || kv == nullptr || cos == nullptr || cos->shape().empty()) return;
+    if (grad_out == nullptr && call.output != "out") return;
+    const Shape& out = grad_out != nullptr ? grad_out->shape() : call.result.shape();
+    const std::int64_t turning = channels(q->shape()) - channels(kv->shape()) + channels(out),
+                       R = cos->shape().back();
+    if (R > 0 && turning > 0 && turning % R == 0)
+      call.attributes.set("heads", static_cast<double>(turning / R));
+  }
+
+  static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
+    const Shape &q = shape_of_input(inputs, "q"), &kv = shape_of_input(inputs, "kv"),
+                &compressed = shape_of_input(inputs, "compressed"), &cos = shape_of_input(inputs, "cos");
+    if (q.size() < 3 || kv.size() < 3 || compressed.size() != 3 || cos.size() != 3) {
+      throw Error(
+          "latent_attention: q has shape {}, kv {}, compressed {}, cos {}; expected [B, L, ..] and [P, L, R]",
+          to_string(q), to_string(kv), to_string(compressed), to_string(cos));
+    }
+    if (!a.has("heads") && q.size() != 4) throw Error("latent_attention: attribute 'heads' is missing");
+    const std::int64_t H = a.has("heads") ? a.integer("heads") : q[2], R = cos[2], Q = channels(q),
+                       K = channels(kv);
+    const bool is_whole = H > 0 && Q % H == 0 && K % H == 0;
+    const std::int64_t D = is_whole ? Q / H : 0, W = is_whole ? K / H - (D - R) : 0;
+    if (!is_whole || R < 2 || R % 2 != 0 || D < R || W < 1 || W > K / H || compressed[2] < R) {
+      throw Error(
+          "latent_attention: {} heads of which {} channels turn have {} channels in q, {} in kv, and {} in "
+          "compressed; expected whole heads, in q and compressed with what turns, in kv with the rest of q's "
+          "and values",
+          H, R, Q, K, compressed[2]);
+    }
+    if (cos[0] != 1 && cos[0] != q[0])
+      throw Error("latent_attention: the tables are for {} sequences; expected 1 or {}", cos[0], q[0]);
+    if (a.text("style") != "half" && a.text("style") != "interleaved")
+      throw Error("latent_attention: style is \"{}\"; expected half or interleaved", a.text("style"));
+    d.set("D", D);
+    d.set("W", W);
+    d.set("heads", H);
+    d.set("groups", H);
+    d.set("O", Shape{H * W});
+  }
+
+  static Attributes of_inner(const Dims& d, const Attributes& a) {
+    Attributes inner = of_attention(a);
+    const double m = a.real("mscale");
+    if (!a.has("scale") && m != 1) inner.set("scale", m * m / std::sqrt(static_cast<double>(d.at("D"))));
+    return inner;
+  }
+
+  static Turn turn(std::int64_t channels, std::int64_t first, const Attributes& a) {
+    const bool half = a.text("style") == "half";
+    return {.channels = channels, .first = first, .half = half, .by_pair = !half};
+  }
+
+  template <class T>
+  static InnerAttention<T> attention(Tensors<T>& t, const Dims& d, const Attributes& a) {
+    const std::int64_t B = d.at("B"), H = d.at("heads"), L = d.at("L"), D = d.at("D"), W = d.at("W"),
+                       R = d.at("R"), Z = d.at("Z"), N = D - R;
+    const auto compressed = t["compressed"];
+    std::vector<T> shared, keys, values;
+    for (std::int64_t b = 0; b < B; ++b) {
+      for (std::int64_t l = 0; l < L; ++l) {
+        for (std::int64_t c = Z - R; c < Z; ++c) shared.push_back(compressed(b, l, c));
+      }
+    }
+    shared = turned(shared, t, d, turn(R, 0, a), 1, false);
+    const std::vector<T> kv = by_head(t["kv"].data(), d, H, N + W, false);
+    for (std::int64_t row = 0; row < B * H * L; ++row) {
+      const auto head = kv.begin() + row * (N + W), of_all = shared.begin() + (row / L / H * L + row % L) * R;
+      keys.insert(keys.end(), head, head + N);
+      keys.insert(keys.end(), of_all, of_all + R);
+      values.insert(values.end(), head + N, head + N + W);
+    }
+    return {d, of_inner(d, a), turned(by_head(t["q"].data(), d, H, D, false), t, d, turn(D, N, a), H, false),
+            std::move(keys), std::move(values)};
+  }
+
+  template <class T>
+  static void forward(Tensors<T>& t, const Dims& d, const Attributes& a) {
+    InnerAttention<T> inner = attention(t, d, a);
+    inner.run();
+    std::ranges::move(by_head(inner.made("out").data(), d, d.at("heads"), d.at("W"), true), t["out"].data());
+  }
+
+  template <class T>
+  static void backward(Tensors<T>& t, const Dims& d, const Attributes& a) {
+    const std::int64_t B = d.at("B"), H = d.at("heads"), L = d.at("L"), D = d.at("D"), W = d.at("W"),
+                       R = d.at("R"), Z = d.at("Z"), N = D - R;
+    InnerAttention<T> inner = attention(t, d, a);
+    inner.take_gradient(by_head(t["grad_out"].data(), d, H, W, false));
+    inner.run();
+    const std::vector<T> q = turned(inner.kept("grad_q"), t, d, turn(D, N, a), H, true);
+    std::ranges::move(by_head(q.data(), d, H, D, true), t["grad_q"].data());
+
+    const std::vector<T>&k = inner.made("grad_k"), &v = inner.made("grad_v");
+    std::vector<T> kv;
+    for (std::int64_t row = 0; row < B * H * L; ++row) {
+      kv.insert(kv.end(), k.begin() + row * D, k.begin() + row * D + N);
+      kv.insert(kv.end(), v.begin() + row * W, v.begin() + (row + 1) * W);
+    }
+    std::ranges::move(by_head(kv.data(), d, H, N + W, true), t["grad_kv"].data());
+
+    const std::vector<T> parts = inner.kept("grad_k");  // a head's, before they are summed
+    std::vector<T> shared;
+    for (std::int64_t b = 0; b < B; ++b) {
+      for (std::int64_t l = 0; l < L; ++l) {
+        for (std::int64_t c = N; c < D; ++c)
+          shared.push_back(stored(sum<T>(
+              H, [&](auto h) { return parts[static_cast<std::size_t>(((b * H + h) * L + l) * D + c)]; })));
+      }
+    }
+    shared = turned(shared, t, d, turn(R, 0, a), 1, true);
+    const auto compressed = t["grad_compressed"];
+    for (std::int64_t b = 0; b < B; ++b) {
+      for (std::int64_t l = 0; l < L; ++l) {
+        for (std::int64_t c = 0; c < Z; ++c)
+          compressed(b, l, c) =
+              c < Z - R ? T(0) : shared[static_cast<std::size_t>((b * L + l) * R + c - (Z - R))];
+      }
+    }
+  }
+};
+
+}  // namespace
+
+namespace ops {
+extern constexpr Operator latent_attention = describe<LatentAttention>();
+}
+
+}  // namespace assay
