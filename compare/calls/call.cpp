@@ -9,6 +9,7 @@
 #include "assay/dumps/layout/layout.h"
 #include "assay/golden/bound.h"
 #include "assay/golden/error.h"
+#include "assay/operators/engine/binding.h"
 #include "assay/operators/engine/recorded.h"
 
 namespace assay {
@@ -45,6 +46,38 @@ std::vector<double> sum_of(const std::vector<Tensor>& parts) {
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += parts[p].value(static_cast<std::int64_t>(i));
   }
   return sum;
+}
+
+// The extents of "N*" in a tensor of shape "N*,C", and how many follow them; nothing for other shapes.
+struct Tokens {
+  std::string_view letter;
+  Shape extents, rest;
+};
+std::optional<Tokens> tokens_of(const Arg& arg, const Shape& shape) {
+  const std::vector<Part> parts = parts_of(arg.shape);
+  const auto is_starred = [](const Part& p) { return p.starred; };
+  if (parts.empty() || !parts.front().starred || std::ranges::count_if(parts, is_starred) != 1) return {};
+  if (shape.size() + 1 < parts.size()) return {};
+  const auto end = shape.end() - static_cast<std::ptrdiff_t>(parts.size() - 1);
+  return Tokens{parts.front().letter, Shape(shape.begin(), end), Shape(end, shape.end())};
+}
+
+// A module may make one token dimension of several: the gradient of its result has that one, its input not.
+void take_tokens_of_inputs(const Operator& op, std::vector<NamedTensor>& inputs) {
+  for (NamedTensor& gradient : inputs) {
+    const Arg& arg = input_arg(op, gradient.name);
+    const auto own = arg.role == Role::grad_output ? tokens_of(arg, gradient.tensor.shape()) : std::nullopt;
+    if (!own) continue;
+    for (const NamedTensor& input : inputs) {
+      const Arg& given = input_arg(op, input.name);
+      const auto other = given.role == Role::input ? tokens_of(given, input.tensor.shape()) : std::nullopt;
+      if (!other || other->letter != own->letter || other->extents == own->extents) continue;
+      Shape shape = other->extents;
+      shape.insert(shape.end(), own->rest.begin(), own->rest.end());
+      if (element_count(shape) == gradient.tensor.size()) gradient.tensor = gradient.tensor.reshaped(shape);
+      break;
+    }
+  }
 }
 
 Tensor scale_of(const Tensor& weight, CallVariant::Weight how) {
@@ -88,6 +121,7 @@ Call::Call(const Dump& dump, std::vector<RecordedCall> calls, Tensor result)
     for (const RecordedCall::Input& input : recorded.inputs)  // parameters are of none
       summand.micro_batch = std::max(summand.micro_batch, input.tensor->id.micro_batch);
     summand.shared = shared_sums(*summand.op, summand.output, summand.cuts);
+    if (summand.shared.empty()) take_tokens_of_inputs(*summand.op, summand.inputs);
     if (recorded.op->infer != nullptr) {
       Recorded call{summand.inputs, summand.output, result_};
       recorded.op->infer(call);

@@ -1,8 +1,18 @@
 #include "assay/compare/calls/fitted_calls.h"
 
+#include "assay/compare/calls/call_variant.h"
 #include "assay/compare/calls/recorded_call.h"
 
 namespace assay {
+namespace {
+
+// A result shows some attributes only, a router's choice no scaling: what others showed stays.
+CallVariant together(const Operator& op, CallVariant known, const CallVariant& found) {
+  for (const auto& [name, value] : found.attributes.values()) known = with(op, known, name, value);
+  return known;
+}
+
+}  // namespace
 
 FittedCalls::Key FittedCalls::key_of(const Operator& op, std::string_view module) {
   return {&op, without_numbers(module)};
@@ -33,6 +43,10 @@ std::optional<CallVariant> FittedCalls::fit(const Call& reference, std::string_v
   if (!found && !judge_.is_spent()) found = judge_.first_fit(reference, reference.with_factor());
   if (!found && !judge_.is_spent()) found = judge_.first_fit(reference, reference.with_candidates());
   if (!found) return {};
+  if (const auto known = known_.find(key); known != known_.end()) {
+    const CallVariant both = together(reference.op(), known->second, found->variant);
+    if (!is_same(both, found->variant) && judge_.fit(reference, both)) found->variant = both;
+  }
   return known_[key] = found->variant;
 }
 

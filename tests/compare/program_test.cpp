@@ -161,6 +161,64 @@ TEST(Program, AttributesOfLatentAttentionAreNamed) {
   }
 }
 
+// A router that makes its own logits, of hidden states by sequence, keeps few groups and scales its weights:
+// no result shows all of its attributes, and its gradients have one token dimension.
+auto router(const std::string& wrong) {
+  return [=](MemoryDump& d, bool is_actual) {
+    const Tensor weight = normal_tensor(DType::float32, {8, 6}, 71);
+    d.add({0, -1, f, "gate", "param", "weight", 0}, weight);
+    for (const std::int64_t mb : {0, 1}) {
+      const auto seed = static_cast<std::uint64_t>(10 * mb);
+      const Tensor x = normal_tensor(DType::float32, {2, 6, 6}, 72 + seed);
+      Values of_weights = normal_tensor(DType::float32, {12, 2}, 73 + seed).values();
+      of_weights[1] = of_weights[0];  // the first token's choice has another order on the actual side
+      const Tensor g = Tensor::from_values(DType::float32, {12, 2}, of_weights);
+      const Attributes attributes = {{"top_k", 2.},
+                                     {"score", "sigmoid"},
+                                     {"scaling", 2.5},
+                                     {"groups", std::vector<double>{4, 2}},
+                                     {"group_top", 2.}};
+      const Tensor logits = single(output("linear", {{"x", x}, {"w", weight}}, {}, "y")).reshaped({12, 8});
+      const auto made = compute_golden(find_operator("router_topk"),
+                                       std::vector<NamedTensor>{{"logits", logits}, {"grad_weights", g}},
+                                       attributes, Level::fp64);
+      const auto given = [&](const std::string& name, const Tensor& t) {
+        return is_actual && wrong == name ? with_one_wrong(t) : t;
+      };
+      const Tensor grad_logits =
+          given("grad_logits", noisy(single(output_named(made, "grad_logits")), is_actual ? 7 : 8));
+      const Tensor grad_x = single(output(
+          "linear", {{"x", x.reshaped({12, 6})}, {"w", weight}, {"grad_y", grad_logits}}, {}, "grad_x"));
+      std::vector<std::int64_t> index = output_named(made, "index").indices();
+      Values weights = output_named(made, "weights").values();
+      if (is_actual) {
+        std::swap(index[0], index[1]);
+        std::swap(weights[0], weights[1]);
+      }
+      const auto add = [&](Phase phase, const char* slot, const char* arg, const Tensor& t) {
+        d.add({0, mb, phase, "gate", slot, arg, 0}, t).op = "SomeRouter";
+      };
+      add(f, "input", "hidden_states", x);
+      add(f, "output", "0", logits);
+      add(f, "output", "1", Tensor::from_values(DType::float32, {12, 2}, weights));
+      add(f, "output", "2", Tensor::from_indices({12, 2}, index));
+      add(b, "grad_output", "1", g);
+      add(b, "grad_output", "0", grad_logits);
+      add(b, "grad_input", "hidden_states", given("grad_x", grad_x.reshaped({2, 6, 6})));
+    }
+  };
+}
+
+TEST(Program, ARouterIsJudgedThatNoResultShowsWhole) {
+  const Report right = isolated(router(""));
+  EXPECT_EQ(right.exit_status(), 0);
+  EXPECT_EQ(right.coverage->unjudged, 0) << right.coverage->why_unjudged.front();
+  EXPECT_EQ(created(isolated(router("grad_x"))),
+            (std::vector<std::string>{"gate grad_input hidden_states", "gate grad_input hidden_states"}));
+  EXPECT_EQ(created(isolated(router("grad_logits"))),
+            (std::vector<std::string>{"gate grad_output 0", "gate grad_output 0"}));
+}
+
 // A class that nobody knows, with a part that one side calls for each expert and the other once.
 auto experts(const std::string& wrong) {
   return [=](MemoryDump& d, bool is_actual) {
