@@ -7,7 +7,6 @@
 #include "assay/operators/engine/attention_mask.h"
 #include "assay/operators/engine/list.h"
 #include "assay/operators/engine/recorded.h"
-#include "assay/operators/engine/yarn.h"
 
 namespace assay {
 namespace {
@@ -100,9 +99,12 @@ struct Attention {
     std::vector<Candidate> scales;
     const InputShape* q = find_input(inputs, "q");
     if (q == nullptr || q->shape.empty()) return scales;
-    for (const double m : yarn_mscales()) {
-      const double scale = m * m / std::sqrt(static_cast<double>(q->shape.back()));
-      scales.push_back({{{"scale", scale}}, fmt::format("scale = {:.6g}", scale)});
+    for (const double s : seen_numbers(ops::rope, "yarn.factor")) {
+      for (const double w : {1., .707}) {
+        const double m = 0.1 * w * std::log(s) + 1;
+        const double scale = m * m / std::sqrt(static_cast<double>(q->shape.back()));
+        scales.push_back({{{"scale", scale}}, fmt::format("scale = {:.6g}", scale)});
+      }
     }
     return scales;
   }

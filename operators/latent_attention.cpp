@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -9,7 +7,6 @@
 #include "assay/golden/error.h"
 #include "assay/operators/engine/recorded.h"
 #include "assay/operators/engine/rotary_attention.h"
-#include "assay/operators/engine/yarn.h"
 
 namespace assay {
 namespace {
@@ -31,7 +28,7 @@ struct LatentAttention {
        "pairs are interleaved: (2i, 2i + 1), both of which turn by column i of the tables, or half: (i, i + "
        "R/2), each by the column of its place"},
       {"scale", "null", "factor of q k^T; null: mscale^2 / sqrt(N + R)"},
-      {"mscale", "1", "YaRN's 0.1 w ln s + 1"},
+      {"mscale", "1", "YaRN's 0.1 w ln s + 1 (arXiv:2309.00071 eq. 22, modeling_deepseek.py)"},
       {"is_causal", "true", "a query does not see the keys behind it"}};
   static constexpr Arg args[] = {
       {"q", "B,L,Q*", Role::input},
@@ -52,38 +49,39 @@ struct LatentAttention {
   static constexpr bool shares_steps = true;
   static constexpr Narrowing narrowing = Narrowing::to_result;
   static constexpr Seen seen[] = {{"style", "\"interleaved\"", "DeepSeek-V3, Kimi K2"},
-                                  {"style", "\"half\"", "rope_interleave = false"}};
+                                  {"style", "\"half\"", "rope_interleave = false"},
+                                  {"mscale", "1.3688879454113936", "DeepSeek-V3: s = 40, w = 1"},
+                                  {"mscale", "1.3465735902799727", "Kimi K2: s = 32, w = 1"},
+                                  {"mscale", "1.2608037774058554", "DeepSeek-V2: s = 40, w = 0.707"}};
   static constexpr Seen mistaken[] = {{"is_causal", "false", "a mask that is left out"},
                                       {"mscale", "1", "YaRN's factor that is left out"}};
   static constexpr Solved solved[] = {
-      {.attribute = "scale", .by = Solved::By::bisection, .low = 1e-3, .high = 1e1},
-      {.attribute = "mscale",
-       .by = Solved::By::candidates,
-       .how = "0.1 w ln s + 1, w = 1 (DeepSeek-V3, Kimi K2) or 0.707 (DeepSeek-V2), s as in rope "
-              "(arXiv:2309.00071 eq. 22, modeling_deepseek.py)"}};
-
-  static std::vector<Candidate> candidates(const Attributes&, InputShapes, std::string_view) {
-    std::vector<Candidate> scales;
-    for (const double m : yarn_mscales())
-      scales.push_back({{{"mscale", m}}, fmt::format("mscale = {:.6g}", m)});
-    return scales;
-  }
+      {.attribute = "scale", .by = Solved::By::bisection, .low = 1e-3, .high = 1e1}};
 
   static std::int64_t channels(const Shape& x) {
     return x.size() < 3 ? 0 : element_count(Shape(x.begin() + 2, x.end()));
   }
 
-  // K - O = heads N, Q - heads N = heads R
+  // K - O = heads N, Q - heads N = heads R; 0 if they are none.
+  static std::int64_t heads_of(const Shape& q, const Shape& kv, const Shape& cos, const Shape& out) {
+    const std::int64_t turning = channels(q) - channels(kv) + channels(out), R = cos.empty() ? 0 : cos.back();
+    return R > 0 && turning > 0 && turning % R == 0 ? turning / R : 0;
+  }
+  static bool may_make(InputShapes inputs, const Shape& out) {
+    const Shape &q = shape_of_input(inputs, "q"), &kv = shape_of_input(inputs, "kv"),
+                &cos = shape_of_input(inputs, "cos");
+    const std::int64_t H = heads_of(q, kv, cos, out);
+    return H > 0 && channels(kv) > channels(out) && channels(kv) % H == 0 && channels(out) % H == 0 &&
+           shape_of_input(inputs, "compressed").back() > cos.back();
+  }
   static void infer(Recorded& call) {
     const Tensor *q = call.input("q"), *kv = call.input("kv"), *cos = call.input("cos"),
                  *grad_out = call.input("grad_out");
-    if (q == nullptr || kv == nullptr || cos == nullptr || cos->shape().empty()) return;
-    if (grad_out == nullptr && call.output != "out") return;
+    if (q == nullptr || kv == nullptr || cos == nullptr || (grad_out == nullptr && call.output != "out"))
+      return;
     const Shape& out = grad_out != nullptr ? grad_out->shape() : call.result.shape();
-    const std::int64_t turning = channels(q->shape()) - channels(kv->shape()) + channels(out),
-                       R = cos->shape().back();
-    if (R > 0 && turning > 0 && turning % R == 0)
-      call.attributes.set("heads", static_cast<double>(turning / R));
+    if (const std::int64_t H = heads_of(q->shape(), kv->shape(), cos->shape(), out); H > 0)
+      call.attributes.set("heads", static_cast<double>(H));
   }
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {

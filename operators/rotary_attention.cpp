@@ -54,19 +54,27 @@ struct RotaryAttention {
   static constexpr Solved solved[] = {
       {.attribute = "scale", .by = Solved::By::bisection, .low = 1e-3, .high = 1e1}};
 
+  static std::int64_t channels(const Shape& x) {
+    return x.size() < 3 ? 0 : element_count(Shape(x.begin() + 2, x.end()));
+  }
+
+  // O of Q / D heads with V / (K / D) channels each, by the default of D.
+  static bool may_make(InputShapes inputs, const Shape& out) {
+    const Shape &q = shape_of_input(inputs, "q"), &cos = shape_of_input(inputs, "cos");
+    const std::int64_t Q = channels(q), K = channels(shape_of_input(inputs, "k")),
+                       V = channels(shape_of_input(inputs, "v")), D = q.size() == 4 ? q[3] : cos.back();
+    return D > 0 && K > 0 && Q % K == 0 && K % D == 0 && V % (K / D) == 0 && Q / K * V == channels(out);
+  }
+
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     const Shape &q = shape_of_input(inputs, "q"), &k = shape_of_input(inputs, "k"),
                 &v = shape_of_input(inputs, "v"), &cos = shape_of_input(inputs, "cos");
-    const auto channels = [](const Shape& x) {
-      return x.size() < 2 ? Shape() : Shape(x.begin() + 2, x.end());
-    };
     if (q.size() < 3 || k.size() < 3 || v.size() < 3 || cos.size() != 3) {
       throw Error("rotary_attention: q has shape {}, k {}, v {}, cos {}; expected [B, L, ..] and [P, L, R]",
                   to_string(q), to_string(k), to_string(v), to_string(cos));
     }
     const std::int64_t R = cos[2], D = a.has("head_dim") ? a.integer("head_dim") : q.size() == 4 ? q[3] : R;
-    const std::int64_t of_q = element_count(channels(q)), of_k = element_count(channels(k)),
-                       of_v = element_count(channels(v));
+    const std::int64_t of_q = channels(q), of_k = channels(k), of_v = channels(v);
     if (R < 2 || R % 2 != 0 || D < R || of_q % D != 0 || of_k % D != 0 || of_k == 0 || of_q % of_k != 0 ||
         of_v % (of_k / D) != 0) {
       throw Error(

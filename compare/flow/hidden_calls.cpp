@@ -6,6 +6,7 @@
 #include <iterator>
 #include <map>
 
+#include "assay/compare/calls/declared_args.h"
 #include "assay/compare/flow/found_operators.h"
 #include "assay/operators/engine/binding.h"
 #include "assay/operators/engine/golden.h"
@@ -66,12 +67,25 @@ bool HiddenCalls::find(const LogicalTensor& t, const SideTensor& values, Relatio
   return false;
 }
 
-// What its own operator calls so; else the latest.
-std::vector<std::size_t> HiddenCalls::candidates_for(const Arg& arg, const LogicalTensor& t) const {
+// What its own operator calls so; else what has no gradient where the argument has none, as tables; else the
+// latest.
+std::vector<std::size_t> HiddenCalls::candidates_for(const Operator& op, const Arg& arg,
+                                                     const LogicalTensor& t) const {
   std::vector<std::size_t> near = candidates_.near(t, [](const LogicalTensor&) { return true; });
-  std::vector<std::size_t> named;
-  std::ranges::copy_if(near, std::back_inserter(named), [&](std::size_t c) { return is_result_of(c, arg); });
-  return named.empty() ? near : named;
+  const auto among = [&](auto is_one) {
+    std::vector<std::size_t> some;
+    std::ranges::copy_if(near, std::back_inserter(some), is_one);
+    return some;
+  };
+  std::vector<std::size_t> some = among([&](std::size_t c) { return is_result_of(c, arg); });
+  if (some.empty() && find_arg(op, fmt::format("grad_{}", arg.name)) == nullptr)
+    some = among([&](std::size_t c) { return !has_gradient(*candidates_[c].tensor); });
+  return some.empty() ? near : some;
+}
+
+bool HiddenCalls::has_gradient(const LogicalTensor& t) const {
+  return std::ranges::any_of(calls_.around(t),
+                             [](const LogicalTensor* other) { return other->id.phase == Phase::backward; });
 }
 
 bool HiddenCalls::is_result_of(std::size_t candidate, const Arg& arg) const {
@@ -84,12 +98,12 @@ bool HiddenCalls::is_result_of(std::size_t candidate, const Arg& arg) const {
 void HiddenCalls::assign(const Operator& op, const std::vector<const Arg*>& inputs, const LogicalTensor& t,
                          Given& given, std::vector<Given>& all) const {
   if (given.size() == inputs.size()) {
-    all.push_back(given);
+    if (may_make(op, given, t.shape)) all.push_back(given);
     return;
   }
   const Arg& arg = *inputs[given.size()];
   std::size_t tried = 0;
-  for (const std::size_t c : candidates_for(arg, t)) {
+  for (const std::size_t c : candidates_for(op, arg, t)) {
     if (tried == most_values || all.size() == most_calls) return;
     if (std::ranges::find(given, c, &Given::value_type::second) != given.end()) continue;
     std::map<std::string_view, std::int64_t> extents;
@@ -103,6 +117,13 @@ void HiddenCalls::assign(const Operator& op, const std::vector<const Arg*>& inpu
     assign(op, inputs, t, given, all);
     given.pop_back();
   }
+}
+
+bool HiddenCalls::may_make(const Operator& op, const Given& given, const Shape& result) const {
+  if (op.may_make == nullptr) return true;
+  std::vector<InputShape> shapes;
+  for (const auto& [arg, c] : given) shapes.push_back({std::string(arg->name), candidates_[c].tensor->shape});
+  return op.may_make(shapes, result);
 }
 
 void HiddenCalls::take(const Operator& op, const Arg& output, const Given& given, const LogicalTensor& t,

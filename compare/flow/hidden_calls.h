@@ -18,10 +18,12 @@ class HiddenCalls {
 
  private:
   using Given = std::vector<std::pair<const Arg*, std::size_t>>;  // arguments and candidates
-  std::vector<std::size_t> candidates_for(const Arg&, const LogicalTensor&) const;
+  std::vector<std::size_t> candidates_for(const Operator&, const Arg&, const LogicalTensor&) const;
+  bool has_gradient(const LogicalTensor&) const;
   bool is_result_of(std::size_t candidate, const Arg&) const;
   void assign(const Operator&, const std::vector<const Arg*>&, const LogicalTensor&, Given&,
               std::vector<Given>&) const;
+  bool may_make(const Operator&, const Given&, const Shape& result) const;
   void take(const Operator&, const Arg& output, const Given&, const LogicalTensor&, Relations&) const;
 
   const RecordedCalls& calls_;

@@ -149,6 +149,9 @@ struct Usage {
   /// Programs make it in no module of its own, of these inputs: results of several modules. Empty: they do
   /// not.
   std::span<const std::string_view> functional_inputs;
+  /// Whether these can make a result of this shape, where the letters of their shapes do not tell. Null: they
+  /// do.
+  bool (*may_make)(std::span<const InputShape>, const Shape& result);
 
   /// A letter along which the beginning of the result depends on that of the inputs alone, as in decoders.
   std::string_view causal_along;
@@ -195,6 +198,7 @@ constexpr Usage usage_of() {
   if constexpr (requires { Op::has_parts; }) u.has_parts = Op::has_parts;
   if constexpr (requires { Op::functional_inputs; }) u.functional_inputs = Op::functional_inputs;
   if constexpr (requires { Op::causal_along; }) u.causal_along = Op::causal_along;
+  if constexpr (requires { &Op::may_make; }) u.may_make = &Op::may_make;
   if constexpr (requires { Op::linear_in; }) u.linear_in = Op::linear_in;
   if constexpr (requires { Op::rows; }) u.rows = Op::rows;
   if constexpr (requires { &Op::shared_roundings; }) u.shared_roundings = &Op::shared_roundings;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -83,14 +84,19 @@ TEST(Program, ItsAttributesAreNamed) {
 }
 
 // The same of latent attention, whose compressed keys go through a norm, too.
-auto latent_attention(const Attributes& of_actual, const std::string& wrong = "") {
+auto latent_attention(const Attributes& of_actual, const std::string& wrong = "", double stretched = 1) {
   return [=](MemoryDump& d, bool is_actual) {
     for (const std::int64_t mb : {0, 1}) {
       const auto seed = static_cast<std::uint64_t>(20 * mb);
-      const std::vector<NamedTensor> of_table = {
-          {"position_ids", Tensor::from_indices({1, 6}, std::vector<std::int64_t>{0, 1, 2, 3, 4, 5})}};
-      const Tensor cos = output("rotary_embedding", of_table, {{"rotary_dim", 4}}, "cos"),
-                   sin = output("rotary_embedding", of_table, {{"rotary_dim", 4}}, "sin"),
+      const Tensor ids = Tensor::from_indices({1, 6}, std::vector<std::int64_t>{0, 1, 2, 3, 4, 5});
+      Values cosines, sines;
+      for (int i = 0; i < 24; ++i) {
+        const double angle = stretched * (i / 4) * (i % 2 == 0 ? 1 : 0.01);
+        cosines.push_back(std::cos(angle));
+        sines.push_back(std::sin(angle));
+      }
+      const Tensor cos = Tensor::from_values(DType::float32, {1, 6, 4}, cosines),
+                   sin = Tensor::from_values(DType::float32, {1, 6, 4}, sines),
                    q = normal_tensor(DType::float32, {2, 6, 14}, 1 + seed),
                    kv = normal_tensor(DType::float32, {2, 6, 16}, 2 + seed),
                    compressed = normal_tensor(DType::float32, {2, 6, 9}, 3 + seed),
@@ -114,14 +120,19 @@ auto latent_attention(const Attributes& of_actual, const std::string& wrong = ""
         const Tensor t = name == "grad_compressed" ? right : noisy(single(right), is_actual ? 7 : 8);
         return is_actual && wrong == name ? with_one_wrong(t) : t;
       };
-      const auto add = [&](Phase phase, const char* module, const char* slot, const char* arg,
+      const auto add = [&](Phase phase, const std::string& module, const char* slot, const char* arg,
                            const Tensor& t) {
         d.add({0, mb, phase, module, slot, arg, 0}, t);
       };
-      d.add({0, mb, f, "rotary", "input", "position_ids", 0}, of_table[0].tensor).op = "SomeRotaryEmbedding";
+      d.add({0, mb, f, "rotary", "input", "position_ids", 0}, ids).op = "SomeRotaryEmbedding";
       d.add({0, mb, f, "rotary", "input", "x", 0}, q).op = "SomeRotaryEmbedding";
       d.add({0, mb, f, "rotary", "output", "0", 0}, cos).op = "SomeRotaryEmbedding";
       d.add({0, mb, f, "rotary", "output", "1", 0}, sin).op = "SomeRotaryEmbedding";
+      for (const std::uint64_t other : {6, 7, 8}) {
+        const std::string module = "attn.other" + std::to_string(other);
+        add(f, module, "output", "y", normal_tensor(DType::float32, {2, 6, 4}, other + seed));
+        add(b, module, "grad_output", "y", normal_tensor(DType::float32, {2, 6, 4}, other + 3 + seed));
+      }
       add(f, "attn.q_b_proj", "output", "y", q);
       add(f, "attn.kv_a_proj", "output", "y", compressed);
       add(f, "attn.kv_norm", "input", "x", Tensor::from_values(DType::float32, {2, 6, 5}, first));
@@ -146,6 +157,13 @@ TEST(Program, LatentAttentionIsJudged) {
                                      {"grad_compressed", "attn.kv_a_proj grad_output y"},
                                      {"grad_q", "attn.q_b_proj grad_output y"}})
     EXPECT_EQ(created(isolated(latent_attention({}, output))), (std::vector<std::string>{name, name}));
+}
+
+TEST(Program, TablesOfUnknownAnglesAreKnownByTheirLackOfGradients) {
+  const Report right = isolated(latent_attention({}, "", 0.3));
+  EXPECT_EQ(finding(right, "attn.o_proj", "input").unjudged, "");
+  const std::vector<std::string> names(2, "attn.o_proj input input");
+  EXPECT_EQ(created(isolated(latent_attention({}, "out", 0.3))), names);
 }
 
 TEST(Program, AttributesOfLatentAttentionAreNamed) {
