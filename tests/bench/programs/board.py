@@ -1,0 +1,281 @@
+"""The table of docs/sharpness.md about programs that are not ours: records, compares, and counts.
+
+    python3 board.py --work DIR --python VENV/bin/python --assay build/release/tools/assay/assay [--family F] [--dtype D]
+                     [--part K/N] [--only PATTERN] [--lean] [--table]
+
+Clean pairs are one run of program.py in two layouts; a faulty run is in another layout than its reference, too. DIR/results.jsonl
+gets a line for each run, and a run that has one is not made again; DIR/reports has the reports. --lean deletes dumps that
+are no longer needed; --table only prints. The python of --python needs requirements.txt, this one nothing.
+"""
+import argparse
+import ast
+import collections
+import contextlib
+import dataclasses
+import fcntl
+import fnmatch
+import itertools
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+HERE = Path(__file__).parent
+DTYPES = ("float32", "bfloat16")
+SECONDS = 600  # of one comparison
+NEAR = 2e-3  # a number of a cause is the expected one
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    options: dict[str, object]
+    reference: str = "plain"
+    vector_unit: str = ""  # ATEN_CPU_CAPABILITY; empty: the best
+
+
+REFERENCES: dict[str, dict[str, object]] = {"plain": {}, "average": {"average": True}, "padded": {"padded": True}}
+LAYOUTS = {
+    "vector": Layout({}, vector_unit="default"),
+    "sdpa": Layout({"attention": "sdpa"}),
+    "grouped": Layout({"attention": "sdpa", "experts": "grouped_mm"}),
+    "dp2": Layout({"ranks": 2}),
+    "dp2-average": Layout({"ranks": 2, "average": True}, "average"),
+    "ddp": Layout({"ranks": 2, "ddp": True}, "average"),
+    "padded": Layout({"padded": True}, "padded", "default"),
+    "dp2-padded": Layout({"ranks": 2, "padded": True}, "padded"),
+}
+FAMILIES = ("mixtral", "qwen3-moe", "olmoe", "llama")
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    family: str
+    dtype: str
+    layout: str
+    fault: str = ""
+
+    @property
+    def name(self) -> str:
+        return "-".join(filter(None, (self.family, self.dtype, self.layout, self.fault)))
+
+    @property
+    def reference(self) -> str:
+        return f"{self.family}-{self.dtype}-{LAYOUTS[self.layout].reference}.reference"
+
+
+def clean_runs() -> Iterator[Run]:
+    for layout, family, dtype in itertools.product(LAYOUTS, FAMILIES, DTYPES):
+        if family == "llama" and layout == "grouped":
+            continue  # it has no experts
+        if "padded" in layout and family in ("olmoe", "llama"):
+            continue  # no fault needs it
+        yield Run(family, dtype, layout)
+
+
+def fault_runs(faults: dict[str, dict]) -> list[Run]:
+    """Every fault once in each dtype comes first, then its other families and layouts."""
+    turns = []
+    for place, (name, fault) in enumerate(faults.items()):
+        pairs = list(itertools.product(fault["families"], fault["layouts"]))
+        first = place % len(pairs)
+        for turn, (family, layout) in enumerate(pairs[first:] + pairs[:first]):
+            # the next pair differs from the first in both
+            order = {0: 0, len(pairs) - 1: 1}.get(turn, 1 + turn) if len(pairs) == 4 else turn
+            turns += [(order, place, Run(family, dtype, layout, name)) for dtype in fault["dtypes"]]
+    return [run for _, _, run in sorted(turns, key=lambda t: t[:2])]
+
+
+class Recorders:
+    """Processes of launch.py, one for each vector unit, that record what they are asked for."""
+
+    def __init__(self, python: str) -> None:
+        self.python, self.running = python, {}
+
+    def record(self, dump: Path, vector_unit: str, **options: object) -> bool:
+        shutil.rmtree(dump, ignore_errors=True)
+        Path(f"{dump}.log").unlink(missing_ok=True)
+        if vector_unit not in self.running:
+            environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+            if vector_unit:
+                environment["ATEN_CPU_CAPABILITY"] = vector_unit
+            self.running[vector_unit] = subprocess.Popen([self.python, HERE / "launch.py", "--serve"], env=environment, text=True,
+                                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        process = self.running[vector_unit]
+        print(json.dumps({"dump": str(dump), **options}), file=process.stdin, flush=True)
+        return process.stdout.readline().strip() == "ok"
+
+    def close(self) -> None:
+        for process in self.running.values():
+            process.stdin.close()
+            process.wait()
+
+
+def is_near(said: object, expected: object) -> bool:
+    if isinstance(expected, list):
+        return isinstance(said, list) and len(said) == len(expected) and all(map(is_near, said, expected))
+    if isinstance(expected, str):
+        return isinstance(said, str) and fnmatch.fnmatchcase(said, expected)
+    return isinstance(said, (int, float)) and math.isclose(said, expected, rel_tol=NEAR, abs_tol=1e-12)
+
+
+def is_named(diagnoses: list[dict], fault: dict) -> bool:
+    """The first diagnosis is the expected one."""
+    if not diagnoses or diagnoses[0]["cause"] != fault["cause"]:
+        return False
+    expected = dict(fault["parameters"])
+    if expected.pop("text", "") not in diagnoses[0]["text"]:
+        return False
+    return all(is_near(diagnoses[0]["parameters"].get(key), value) for key, value in expected.items())
+
+
+def place_of(name: str) -> str:
+    return name.removeprefix("module.")  # DistributedDataParallel's
+
+
+def judge(report: dict, fault: dict | None) -> dict[str, object]:
+    """What a row of the results says of one report."""
+    counts, coverage, first = report["counts"], report["coverage"], report["first_failure"]
+    total = coverage["judged"] + coverage["sources"] + coverage["unjudged"]
+    row = {"first": first, "judged": (coverage["judged"] + coverage["sources"]) / max(total, 1),
+           "counts": {verdict: n for verdict, n in counts.items() if n}}
+    finding = next((f for f in report["findings"] if f["name"] == first), None)
+    row["verdict"] = finding["verdict"] if finding else ""
+    row["said"] = [f"{d['cause']}: {d['text']}" for d in finding["diagnoses"]] if finding else []
+    if fault is None:
+        return row
+    of_failure = sum(counts[v] for v in ("failed", "replicas_differ", "not_comparable", "missing_actual", "missing_reference"))
+    row["found"] = report["exit_status"] == 1 and of_failure > 0
+    row["tensor"] = row["found"] and fnmatch.fnmatchcase(place_of(first), fault["place"])
+    row["module"] = row["found"] and fnmatch.fnmatchcase(place_of(first).split()[0], fault["place"].split()[0])
+    row["named"] = None if fault["cause"] is None else row["found"] and is_named(finding["diagnoses"], fault)
+    return row
+
+
+class Board:
+    def __init__(self, args: argparse.Namespace, faults: dict[str, dict]) -> None:
+        self.work, self.assay, self.lean, self.faults = Path(args.work), args.assay, args.lean, faults
+        self.recorders, self.results = Recorders(args.python), self.work / "results.jsonl"
+        for folder in ("dumps", "reports"):
+            (self.work / folder).mkdir(parents=True, exist_ok=True)
+
+    def reference(self, run: Run) -> Path | None:
+        dump = self.work / "dumps" / run.reference
+        with open(self.work / "references.lock", "w") as lock:  # other parts need it, too
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            options = REFERENCES[LAYOUTS[run.layout].reference]
+            if (dump / "manifest.json").exists() or self.recorders.record(dump, "", family=run.family, dtype=run.dtype, **options):
+                return dump
+        return None
+
+    def make(self, run: Run) -> dict[str, object]:
+        """The row of a run."""
+        layout, dump, report = LAYOUTS[run.layout], self.work / "dumps" / run.name, self.work / "reports" / run.name
+        row = dataclasses.asdict(run) | {"run": run.name}
+        reference = self.reference(run)
+        options = layout.options | {"family": run.family, "dtype": run.dtype, "fault": run.fault}
+        if reference is None or not self.recorders.record(dump, layout.vector_unit, **options):
+            return row | {"exit": None, "trouble": f"not recorded, see {dump}.log"}
+        begin = time.monotonic()
+        try:
+            with open(f"{report}.txt", "w") as text:
+                exit_status = subprocess.run([self.assay, "diff", dump, reference, "--json", f"{report}.json"], stdout=text,
+                                             stderr=subprocess.STDOUT, timeout=SECONDS).returncode
+        except subprocess.TimeoutExpired:
+            return row | {"exit": None, "trouble": f"not compared within {SECONDS} s"}
+        row |= {"exit": exit_status, "seconds": round(time.monotonic() - begin, 1)}
+        if exit_status in (0, 1):
+            row |= judge(json.loads(Path(f"{report}.json").read_text()), self.faults.get(run.fault))
+        if self.lean:
+            shutil.rmtree(dump)
+            Path(f"{dump}.log").unlink()
+            Path(f"{report}.json").unlink(missing_ok=True)
+        return row
+
+    def make_all(self, runs: Iterable[Run]) -> None:
+        for run in runs:
+            row = self.make(run)
+            with open(self.results, "a") as results:
+                results.write(json.dumps(row) + "\n")
+            print(f"{run.name}: exit {row['exit']}, {row.get('first') or row.get('trouble') or 'passed'}", flush=True)
+        self.recorders.close()
+        if self.lean:
+            for dump in (self.work / "dumps").glob("*.reference"):
+                shutil.rmtree(dump)
+
+
+def rows_of(results: Path) -> list[dict]:
+    return [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
+
+
+def share(count: int, of: int) -> str:
+    return f"{count} of {of} ({100 * count / of:.0f} %)" if of else "-"
+
+
+def print_table(head: list[str], rows: Iterable[list[str]]) -> None:
+    print("| " + " | ".join(head) + " |\n| " + " | ".join("---" for _ in head) + " |")
+    for row in rows:
+        print("| " + " | ".join(row) + " |")
+    print()
+
+
+def of_faults(rows: list[dict]) -> list[str]:
+    expected = [r for r in rows if r["named"] is not None]
+    return [share(sum(bool(r[key]) for r in rows), len(rows)) for key in ("found", "module", "tensor")] + [
+        share(sum(r["named"] for r in expected), len(expected))]
+
+
+def print_tables(rows: list[dict], faults: dict[str, dict]) -> None:
+    rows = [r for r in rows if r["exit"] in (0, 1)]
+    clean, faulty = [r for r in rows if not r["fault"]], [r for r in rows if r["fault"]]
+    head = ["found", "first module right", "first tensor right", "named"]
+
+    def of(dtypes: tuple[str, ...]) -> list[str]:
+        pairs = [r for r in clean if r["dtype"] in dtypes]
+        return of_faults([r for r in faulty if r["dtype"] in dtypes]) + [share(sum(r["exit"] != 0 for r in pairs), len(pairs))]
+    print_table(["dtype", *head, "false alarms"], ([" and ".join(d), *of(d)] for d in ((DTYPES[0],), (DTYPES[1],), DTYPES)))
+    kinds = collections.defaultdict(list)
+    for row in faulty:
+        kinds[faults[row["fault"]]["kind"]].append(row)
+    print_table(["faults", *head], ([kind, *of_faults(of_kind)] for kind, of_kind in kinds.items()))
+    families = [(f, [r for r in clean if r["family"] == f]) for f in FAMILIES]
+    print_table(["program", "clean pairs", *(f"exit 0, {d}" for d in DTYPES), "judged by what they were made of, sources included"],
+                ([f, str(len(of)), *(share(sum(r["exit"] == 0 for r in of if r["dtype"] == d), sum(r["dtype"] == d for r in of)) for d in DTYPES),
+                  f"{100 * min(r['judged'] for r in of):.0f} to {100 * max(r['judged'] for r in of):.0f} %"] for f, of in families if of))
+
+
+def faults_of(python: str) -> dict[str, dict]:
+    """The catalogue, as that python has it."""
+    script = "import dataclasses, faults, json; print(json.dumps({n: vars(f) | {'plant': ''} for n, f in faults.FAULTS.items()}))"
+    return json.loads(subprocess.run([python, "-c", script], cwd=HERE, check=True, text=True, stdout=subprocess.PIPE).stdout)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--work", required=True)
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--assay", default="build/release/tools/assay/assay")
+    parser.add_argument("--family", choices=FAMILIES)
+    parser.add_argument("--dtype", choices=DTYPES)
+    parser.add_argument("--part", default="1/1")
+    parser.add_argument("--only", default="*", help="names of runs: FAMILY-DTYPE-LAYOUT[-FAULT]")
+    parser.add_argument("--lean", action="store_true")
+    parser.add_argument("--table", action="store_true")
+    args = parser.parse_args()
+    faults = faults_of(args.python)
+    results = Path(args.work, "results.jsonl")
+    if not args.table:
+        done, (part, parts) = {row["run"] for row in rows_of(results)}, map(int, args.part.split("/"))
+        runs = [r for r in [*clean_runs(), *fault_runs(faults)] if args.family in (None, r.family) and args.dtype in (None, r.dtype)]
+        runs = [r for r in runs[part - 1::parts] if fnmatch.fnmatchcase(r.name, args.only) and r.name not in done]
+        Board(args, faults).make_all(runs)
+    print_tables(rows_of(results), faults)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
