@@ -8,9 +8,7 @@ gets a line for each run, and a run that has one is not made again; DIR/reports 
 are no longer needed; --table only prints. The python of --python needs requirements.txt, this one nothing.
 """
 import argparse
-import ast
 import collections
-import contextlib
 import dataclasses
 import fcntl
 import fnmatch
@@ -78,15 +76,14 @@ def clean_runs() -> Iterator[Run]:
 
 
 def fault_runs(faults: dict[str, dict]) -> list[Run]:
-    """Every fault once in each dtype comes first, then its other families and layouts."""
+    """Every fault once in each dtype comes first; the next time it is in another family and another layout."""
     turns = []
     for place, (name, fault) in enumerate(faults.items()):
-        pairs = list(itertools.product(fault["families"], fault["layouts"]))
-        first = place % len(pairs)
-        for turn, (family, layout) in enumerate(pairs[first:] + pairs[:first]):
-            # the next pair differs from the first in both
-            order = {0: 0, len(pairs) - 1: 1}.get(turn, 1 + turn) if len(pairs) == 4 else turn
-            turns += [(order, place, Run(family, dtype, layout, name)) for dtype in fault["dtypes"]]
+        families, layouts = fault["families"], fault["layouts"]
+        for turn in range(len(families) * len(layouts)):
+            family = families[(place // len(layouts) + turn) % len(families)]
+            layout = layouts[(place + turn + turn // math.lcm(len(families), len(layouts))) % len(layouts)]
+            turns += [(turn, place, Run(family, dtype, layout, name)) for dtype in fault["dtypes"]]
     return [run for _, _, run in sorted(turns, key=lambda t: t[:2])]
 
 
@@ -242,10 +239,15 @@ def print_tables(rows: list[dict], faults: dict[str, dict]) -> None:
     for row in faulty:
         kinds[faults[row["fault"]]["kind"]].append(row)
     print_table(["faults", *head], ([kind, *of_faults(of_kind)] for kind, of_kind in kinds.items()))
-    families = [(f, [r for r in clean if r["family"] == f]) for f in FAMILIES]
+    programs = []
+    for family in FAMILIES:
+        pairs = [r for r in clean if r["family"] == family]
+        by_dtype = [[r for r in pairs if r["dtype"] == dtype] for dtype in DTYPES]
+        judged = [100 * r["judged"] for r in pairs] or [0]
+        programs.append([family, str(len(pairs)), *(share(sum(r["exit"] == 0 for r in of), len(of)) for of in by_dtype),
+                         f"{min(judged):.0f} to {max(judged):.0f} %"])
     print_table(["program", "clean pairs", *(f"exit 0, {d}" for d in DTYPES), "judged by what they were made of, sources included"],
-                ([f, str(len(of)), *(share(sum(r["exit"] == 0 for r in of if r["dtype"] == d), sum(r["dtype"] == d for r in of)) for d in DTYPES),
-                  f"{100 * min(r['judged'] for r in of):.0f} to {100 * max(r['judged'] for r in of):.0f} %"] for f, of in families if of))
+                programs)
 
 
 def faults_of(python: str) -> dict[str, dict]:

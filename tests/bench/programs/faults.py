@@ -293,7 +293,8 @@ def attention_scaled(t: Trainer) -> None:
     layer(t).self_attn.scaling *= 1.02
 
 
-@fault("scale", forward(f"{LAYER}.post_attention_layernorm input hidden_states"), "added", factor=-0.5, tensor=f"{ATTENTION}.o_proj output y*")
+@fault("scale", forward(f"{LAYER}.post_attention_layernorm input hidden_states"), "added", factor=-0.5,
+       tensor=f"{ATTENTION}.o_proj output y*")
 def half_of_attention_added(t: Trainer) -> None:
     edit(layer(t), ("residual + hidden_states", "residual + 0.5 * hidden_states"))
 
