@@ -20,7 +20,8 @@ from program import BETAS, DECAY, MAX_NORM, RATE, Trainer
 
 GENERAL = ("vector", "dp2")  # layouts of board.py: another instruction set, two ranks
 BOTH = ("float32", "bfloat16")
-SINGLE = ("float32",)  # a step in bfloat16 is no fault where everything is bfloat16
+# A step in bfloat16 is no fault where everything is; parameters in bfloat16 do not decay, rate x decay is less than half a place.
+SINGLE = ("float32",)
 MOES = ("mixtral", "qwen3-moe")
 
 
@@ -396,12 +397,12 @@ def other_epsilon_of_adam(t: Trainer) -> None:
         group["eps"] = 1e-5
 
 
-@fault("constant", FIRST_STEP, "weight_decay", value=0, reference_value=DECAY)
+@fault("constant", FIRST_STEP, "weight_decay", dtypes=SINGLE, value=0, reference_value=DECAY)
 def no_decay(t: Trainer) -> None:
     t.optimizer.param_groups[0]["weight_decay"] = 0.0
 
 
-@fault("constant", of_step("model.layers.0.*norm param weight", "optimizer"), "weight_decay", value=DECAY, reference_value=0)
+@fault("constant", of_step("model.layers.0.*norm param weight", "optimizer"), "weight_decay", dtypes=SINGLE, value=DECAY, reference_value=0)
 def norms_decay(t: Trainer) -> None:
     t.optimizer.param_groups[1]["weight_decay"] = DECAY
 
