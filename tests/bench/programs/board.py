@@ -229,7 +229,8 @@ def print_tables(rows: list[dict], faults: dict[str, dict]) -> None:
     for row in (r for r in rows if r["exit"] not in (0, 1)):
         print(f"no verdict: {row['run']}: {row.get('trouble', 'exit %s' % row['exit'])}")
     rows = [r for r in rows if r["exit"] in (0, 1)]
-    clean, faulty = [r for r in rows if not r["fault"]], [(r, judge(r, faults[r["fault"]])) for r in rows if r["fault"]]
+    clean, faulty = [r for r in rows if not r["fault"]], [(r, judge(r, faults[r["fault"]])) for r in rows
+                                                            if r["fault"] and r["dtype"] in faults[r["fault"]]["dtypes"]]
     head = ["found", "first module right", "first tensor right", "named"]
 
     def of(dtypes: tuple[str, ...]) -> list[str]:
