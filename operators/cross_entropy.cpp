@@ -56,6 +56,7 @@ struct CrossEntropy : ClassLoss {
        .optional = true,
        .terms = "V"},
   };
+  static constexpr bool sums_of_rows = true;
   static constexpr Example examples[] = {
       {"N=9,V=17,D=", "", "weight,target_probs"},
       {"N=7,V=33,D=", "reduction=\"sum\",label_smoothing=0.125", "target_probs"},

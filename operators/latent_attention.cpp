@@ -46,6 +46,7 @@ struct LatentAttention {
       {"B=2,L=2,Q=8,K=6,Z=3,P=1,R=2", "heads=2"},
       {"B=3,L=3,Q=1x6,K=4,Z=5,P=3,R=4", "style=\"half\",is_causal=false,mscale=1.2"}};
   static constexpr std::string_view functional_inputs[] = {"q", "kv", "compressed", "cos", "sin"};
+  static constexpr std::string_view causal_along = "L";  // if is_causal, as in its first variant
   static constexpr bool shares_steps = true;
   static constexpr Narrowing narrowing = Narrowing::to_result;
   static constexpr Seen seen[] = {{"style", "\"interleaved\"", "DeepSeek-V3, Kimi K2"},

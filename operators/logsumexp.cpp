@@ -18,6 +18,7 @@ struct LogSumExp {
       {.name = "y", .shape = "R*", .role = Role::output, .terms = "reduced"},
       {.name = "grad_x", .shape = "S*", .role = Role::grad_input, .terms = "reduced"},
   };
+  static constexpr bool sums_of_rows = true;
   static constexpr Example examples[] = {
       {"S=3x5x7"}, {"S=5x11", "dims=[1]"}, {"S=2x3x4x2", "dims=[-1,1],keepdim=true"}};
 

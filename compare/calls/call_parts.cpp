@@ -12,12 +12,19 @@ void Call::sample_rows(double enough_work, std::int64_t worst) {
   if (summands_.size() != 1 || work() <= enough_work) return;
   Summand& summand = summands_.front();
   if (summand.op->rows != Rows::apart) return;
+  // Of "N*" alone each element stands for itself, and its rows are as good as any.
   const auto has_rows = [](const Arg& arg) {
-    return arg.shape.starts_with("N*,") && arg.shape.find(',', 3) == std::string_view::npos;
+    return arg.shape == "N*" ||
+           (arg.shape.starts_with("N*,") && arg.shape.find(',', 3) == std::string_view::npos);
   };
   const Arg& output = output_arg(*summand.op, summand.output);
   const std::int64_t columns = result_.shape().empty() ? 0 : result_.shape().back();
   if (!has_rows(output) || columns == 0) return;
+  const auto is_mixed = [&](const NamedTensor& input) {
+    const Arg& arg = input_arg(*summand.op, input.name);
+    return has_rows(arg) && (arg.shape == "N*") != (output.shape == "N*");
+  };
+  if (std::ranges::any_of(summand.inputs, is_mixed)) return;
   const std::int64_t rows = result_.size() / columns;
   for (const NamedTensor& input : summand.inputs) {
     const Arg& arg = input_arg(*summand.op, input.name);
@@ -99,7 +106,10 @@ double Call::work() const {
                                                                    shapes_of(summand.inputs), {})));
     } catch (const Error&) {  // it needs attributes: the inputs' sizes have to do
     }
-    work += count * static_cast<double>(result_.size());
+    const bool once = summand.op->sums_of_rows && !result_.shape().empty() && result_.shape().back() > 0;
+    const double rows = once ? static_cast<double>(result_.size() / result_.shape().back()) : 0;
+    const auto size = static_cast<double>(result_.size());
+    work += once ? rows * count + size : size * count;
     for (const NamedTensor& input : summand.inputs) work += static_cast<double>(input.tensor.size());
   }
   return work;
