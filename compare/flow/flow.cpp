@@ -64,7 +64,8 @@ Flow::Flow(const Sides& sides, RecordedCalls& actual, RecordedCalls& reference, 
   reference_sums_ = assay::scale_of_sums(reference_, reference, judge);
   std::set<Name> ends;
   for (const LogicalTensor& t : sides.reference_tensors) {
-    if (t.id.slot == "grad_output" && reference_.find(t.id) == &t && ends.insert(name_of(t.id)).second)
+    if (t.id.slot != "grad_output" || reference_.find(t.id) != &t) continue;
+    if (ends.insert(name_of(t.id)).second || hidden_.knows(value_of(t.id)))
       (void)trouble_in([&] { ends_here(t); });
   }
   (void)trouble_in([&] { hidden_.find_values(reference_, reference); });

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <span>
 
 #include "assay/compare/flow/gradient_names.h"
 #include "assay/compare/result/trouble.h"
@@ -21,6 +22,21 @@ std::string gradient_name(const Operator& op) {
 
 std::string output_name(const Operator& op) {
   return std::string(std::ranges::find(op.args, Role::output, &Arg::role)->name);
+}
+
+}  // namespace
+
+namespace {
+
+// Rows of a gradient that are 0: its last dimension are classes.
+std::vector<bool> rows_of_zeros(const std::vector<double>& gradient, const Shape& shape) {
+  const auto width = static_cast<std::size_t>(shape.back());
+  std::vector<bool> zeros;
+  for (std::size_t begin = 0; begin + width <= gradient.size() && width > 0; begin += width) {
+    const auto row = std::span(gradient).subspan(begin, width);
+    zeros.push_back(std::ranges::all_of(row, [](double v) { return v == 0; }));
+  }
+  return zeros;
 }
 
 }  // namespace
@@ -235,6 +251,9 @@ bool HiddenLosses::fit(const SideValues& side, const RecordedCalls& calls, const
     std::map<Frame, double> factors = std::move(loss.factors);
     loss.factors.clear();
     loss.factor = 1;
+    const LogicalTensor* t = side.find(at(record_of(value), frame.step, frame.micro_batch));
+    if (loss.index && t != nullptr && !t->shape.empty())
+      loss.unlabelled[{frame.step, frame.micro_batch}] = rows_of_zeros(missing, t->shape);
     std::optional<DerivedValue> unit;
     (void)trouble_in([&] { unit = gradient_of(loss, side, calls, value, frame); });
     if (!unit || unit->values.size() != missing.size() ||

@@ -63,6 +63,8 @@ class HiddenLosses {
     std::int64_t of_micro_batch = -1;  ///< whose tokens; -1: its own
     bool of_all_layers = false;        ///< of the tokens of all layers at once
     std::map<Frame, double> factors = {};
+    /// Places without a target, whose gradient in the reference is 0: padding, a prompt.
+    std::map<Frame, std::vector<bool>> unlabelled = {};
     double factor_in(const Identity& frame) const;
   };
   struct OneCall {

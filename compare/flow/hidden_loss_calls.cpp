@@ -37,10 +37,12 @@ std::optional<HiddenLosses::OneCall> HiddenLosses::call_of(const Loss& loss, con
           static_cast<double>(complete_attributes(*loss.op, loss.variant.attributes).integer(arg.except));
       const std::vector<double> own = side.read(*index)->values;
       std::vector<double> targets(own.size(), ignored);
+      const auto unlabelled = loss.unlabelled.find({value.id.step, value.id.micro_batch});
       for (std::size_t i = 0; i < own.size(); ++i) {
         const auto at = static_cast<std::int64_t>(i);
         const std::int64_t place = at % length + loss.ahead, begin = at - at % length;
-        if (0 <= place && place < length)
+        const bool has_target = unlabelled == loss.unlabelled.end() || !unlabelled->second.at(i);
+        if (has_target && 0 <= place && place < length)
           targets[i] =
               own[static_cast<std::size_t>(begin + (place + loss.rolled % length + length) % length)];
       }

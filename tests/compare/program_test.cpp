@@ -283,7 +283,8 @@ TEST(Program, WhatIsInsideOfAWholeIsSettledByItsResults) {
 }
 
 // The last values of a model, whose loss should foresee the next token of each place.
-auto loss_of(std::int64_t rolled, double weight) {
+// @param masked  places of the actual side, and of the reference, without a target in the later micro-batches
+auto loss_of(std::int64_t rolled, double weight, std::pair<std::int64_t, std::int64_t> masked = {0, 0}) {
   return [=](MemoryDump& d, bool is_actual) {
     for (const std::int64_t mb : {0, 1, 2, 3}) {
       std::vector<std::int64_t> tokens, targets;
@@ -291,7 +292,8 @@ auto loss_of(std::int64_t rolled, double weight) {
       for (std::int64_t i = 0; i < 24; ++i) {
         const std::int64_t place = i % 12, by = is_actual ? rolled : 0;
         const auto from = static_cast<std::size_t>(i - place + (place + 1 + by) % 12);
-        targets.push_back(place == 11 ? -100 : tokens[from]);
+        const bool is_masked = mb * (is_actual ? masked.first : masked.second) > 11 - place;
+        targets.push_back(place == 11 || is_masked ? -100 : tokens[from]);
       }
       const Tensor logits = normal_tensor(DType::float32, {24, 11}, 31 + static_cast<std::uint64_t>(mb)),
                    grad_y = Tensor::from_values(DType::float32, {}, Values{is_actual ? weight : 0.25});
@@ -316,6 +318,15 @@ TEST(Program, TheLossInWhichItEndsIsKnown) {
   EXPECT_EQ(finding(right, "head", "grad_output").unjudged, "");
   const std::vector<std::string> gradients(4, "head grad_output y");
   EXPECT_EQ(created(isolated(loss_of(0, 0.5))), gradients) << "another share of the loss";
+}
+
+TEST(Program, TheLossLeavesOutPlacesWithoutATarget) {
+  const Report right = isolated(loss_of(0, 0.25, {3, 3}));
+  EXPECT_EQ(right.exit_status(), 0);
+  for (const auto& [module, slot] : {std::pair("loss", "loss"), {"head", "grad_output"}})
+    EXPECT_EQ(finding(right, module, slot).unjudged, "") << module;
+  EXPECT_EQ(created(isolated(loss_of(0, 0.25, {2, 3}))).size(), 6u)
+      << "loss and gradient of three micro-batches";
 }
 
 TEST(Program, OtherTargetsAreNamed) {
