@@ -42,8 +42,8 @@ std::vector<bool> rows_of_zeros(const std::vector<double>& gradient, const Shape
 }  // namespace
 
 double HiddenLosses::Loss::factor_in(const Identity& frame) const {
-  const auto own = factors.find({frame.step, frame.micro_batch});
-  return own == factors.end() ? factor : own->second;
+  const auto own = shares.find({frame.step, frame.micro_batch});
+  return own == shares.end() ? factor : own->second.factor;
 }
 
 std::optional<DerivedValue> HiddenLosses::gradient_of(const Loss& loss, const SideValues& side,
@@ -74,7 +74,7 @@ std::optional<DerivedValue> HiddenLosses::gradient_of(const Loss& loss, const Si
 }
 
 std::string HiddenLosses::describe(const Name& value, const Identity& frame) const {
-  const Loss& loss = known_.at(value);
+  const Loss loss = in_frame(known_.at(value), frame);
   return fmt::format("{:.6g} times the gradient of {}", loss.factor_in(frame), loss.op->name);
 }
 
@@ -110,7 +110,13 @@ std::vector<HiddenLosses::Loss> HiddenLosses::concluding(const SideValues& side,
 std::optional<DerivedValue> HiddenLosses::gradient(const SideValues& side, const RecordedCalls& calls,
                                                    const Name& value, const Identity& frame) const {
   const auto found = known_.find(value);
-  return found == known_.end() ? std::nullopt : gradient_of(found->second, side, calls, value, frame);
+  if (found == known_.end()) return {};
+  const Loss loss = in_frame(found->second, frame);
+  auto e = gradient_of(loss, side, calls, value, frame);
+  if (!e || !loss.of_model || loss.factor == found->second.factor) return e;
+  for (std::size_t i = 0; i < e->values.size(); ++i)
+    e->error[i] += loss.reach / std::abs(loss.factor) * std::abs(e->values[i]);
+  return e;
 }
 
 std::optional<HiddenLosses::Value> HiddenLosses::value_of(const Recorded& r, const SideValues& side,
@@ -225,6 +231,7 @@ bool HiddenLosses::fit_factor(Loss& loss, const DerivedValue& unit, const std::v
     holds = std::abs(missing[i] - given) <= slack;
     if (std::abs(given) > slack) bits += std::log2(std::abs(given) / slack);
   }
+  loss.reach = reach;
   return holds && proves(bits, bits_of_a_number + std::log2(tried));
 }
 
@@ -248,8 +255,8 @@ bool HiddenLosses::fit(const SideValues& side, const RecordedCalls& calls, const
     }
   }
   for (Loss& loss : tried) {
-    std::map<Frame, double> factors = std::move(loss.factors);
-    loss.factors.clear();
+    std::map<Frame, Loss::Share> shares = std::move(loss.shares);
+    loss.shares.clear();
     loss.factor = 1;
     const LogicalTensor* t = side.find(at(record_of(value), frame.step, frame.micro_batch));
     if (loss.index && t != nullptr && !t->shape.empty())
@@ -259,8 +266,11 @@ bool HiddenLosses::fit(const SideValues& side, const RecordedCalls& calls, const
     if (!unit || unit->values.size() != missing.size() ||
         !fit_factor(loss, *unit, missing, allowed, static_cast<double>(tried.size())))
       continue;
-    loss.factors = std::move(factors);
-    if (loss.index) loss.factors[{frame.step, frame.micro_batch}] = loss.factor;
+    loss.shares = std::move(shares);
+    if (loss.index)
+      loss.shares[{frame.step, frame.micro_batch}] = {loss.factor, loss.reach};
+    else if (const Loss* whole = model())
+      loss.of_model = {whole->factor_in(frame), whole->reach};
     known_[value] = std::move(loss);
     return true;
   }

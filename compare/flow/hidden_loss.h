@@ -15,8 +15,8 @@ namespace assay {
 
 /// Losses that a program does not record as calls: that in which its model ends, of the last values and the
 /// tokens, and those that it adds, as the auxiliary loss of a router. What one gives to the gradient of a
-/// value shows in the reference, up to a factor: of what is added the same in all micro-batches; of the
-/// model's own one for each, as micro-batches may count by their tokens.
+/// value shows in the reference, up to a factor: of the model's own one for each micro-batch, as these may
+/// count by their tokens; of what is added to it the same times that.
 class HiddenLosses {
  public:
   /// The gradient that a known loss gives to that value; nothing if none is known.
@@ -62,7 +62,13 @@ class HiddenLosses {
     int rolled = 0;  ///< places by which the tokens were moved before, with wrap-around
     std::int64_t of_micro_batch = -1;  ///< whose tokens; -1: its own
     bool of_all_layers = false;        ///< of the tokens of all layers at once
-    std::map<Frame, double> factors = {};
+    struct Share {
+      double factor = 0, reach = 0;
+    };
+    std::map<Frame, Share> shares = {};  ///< of micro-batches, of a loss that concludes
+    double reach = 0;                    ///< what the factor may be off by
+    /// Of one that is added to the model's: the share of the micro-batch in which it was fitted.
+    std::optional<Share> of_model = {};
     /// Places without a target, whose gradient in the reference is 0: padding, a prompt.
     std::map<Frame, std::vector<bool>> unlabelled = {};
     double factor_in(const Identity& frame) const;
@@ -81,6 +87,8 @@ class HiddenLosses {
     Loss loss;
     Diagnosis diagnosis;
   };
+  const Loss* model() const;
+  Loss in_frame(const Loss&, const Identity& frame) const;
   std::optional<Mistake> find_mistake(const SideValues&, const RecordedCalls&, const Name& value,
                                       const LogicalTensor& gradient, const SideTensor& recorded) const;
   static bool fit_factor(Loss&, const DerivedValue& unit, const std::vector<double>& missing,

@@ -1,10 +1,33 @@
 // The calls that losses would be, with what they were given.
 #include <algorithm>
+#include <cmath>
 
 #include "assay/compare/flow/hidden_loss.h"
 #include "assay/operators/engine/recorded.h"
 
 namespace assay {
+
+// That in which the model ends.
+const HiddenLosses::Loss* HiddenLosses::model() const {
+  const auto found = std::ranges::find_if(known_, [](const auto& k) { return k.second.index.has_value(); });
+  return found == known_.end() ? nullptr : &found->second;
+}
+
+// With the share of that micro-batch, where it is known to be another than that of the fit.
+HiddenLosses::Loss HiddenLosses::in_frame(const Loss& loss, const Identity& frame) const {
+  Loss own = loss;
+  const Loss* whole = model();
+  if (!loss.of_model || whole == nullptr) return own;
+  const auto share = whole->shares.find({frame.step, frame.micro_batch});
+  if (share == whole->shares.end()) return own;
+  const double ratio = share->second.factor / loss.of_model->factor;
+  const double reach = share->second.reach / std::abs(share->second.factor) +
+                       loss.of_model->reach / std::abs(loss.of_model->factor);
+  if (!std::isfinite(ratio) || std::abs(ratio - 1) <= reach) return own;
+  own.factor *= ratio;
+  own.reach = reach * std::abs(own.factor);
+  return own;
+}
 
 // The tokens are rows of classes to the operator, whatever dimensions the model gave them.
 std::optional<HiddenLosses::OneCall> HiddenLosses::call_of(const Loss& loss, const SideValues& side,
