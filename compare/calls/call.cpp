@@ -272,7 +272,6 @@ std::optional<Call::Compared> Call::expected(const CallVariant& variant, bool qu
 std::optional<Call::Compared> Call::compare(const CallVariant& variant, const Arithmetic& how,
                                             bool as_a_whole, bool quick) const {
   Compared c;
-  c.is_quick = quick;
   c.actual = permuted(result_, variant.permutation);
   try {
     const std::vector<Tensor> parts = golden(variant, how);

@@ -58,7 +58,6 @@ class Call {
     std::optional<ScaleError> scale;  ///< of floating-point results, if it can be computed
     bool in_any_blocks = false;       ///< by compare_in_any_blocks
     std::int64_t ties = 0;            ///< rows that chose otherwise, as their scores allow
-    bool is_quick = false;            ///< `allowed` is a part of what is allowed, which is enough
     bool within() const { return ratio <= 1 && (!scale || scale->within()); }
   };
   /// Returns nothing if the calls make a tensor of another shape.

@@ -32,7 +32,4 @@ inline Identity gradient_of(const Name& value, const Identity& frame) {
   return id;
 }
 
-/// The end of a parameter's gradient before it is summed over ranks.
-inline constexpr std::string_view unreduced = ".unreduced";
-
 }  // namespace assay

@@ -24,10 +24,6 @@ std::string output_name(const Operator& op) {
   return std::string(std::ranges::find(op.args, Role::output, &Arg::role)->name);
 }
 
-}  // namespace
-
-namespace {
-
 // Rows of a gradient that are 0: its last dimension are classes.
 std::vector<bool> rows_of_zeros(const std::vector<double>& gradient, const Shape& shape) {
   const auto width = static_cast<std::size_t>(shape.back());
@@ -41,9 +37,9 @@ std::vector<bool> rows_of_zeros(const std::vector<double>& gradient, const Shape
 
 }  // namespace
 
-double HiddenLosses::Loss::factor_in(const Identity& frame) const {
+HiddenLosses::Loss::Share HiddenLosses::Loss::share_in(const Identity& frame) const {
   const auto own = shares.find({frame.step, frame.micro_batch});
-  return own == shares.end() ? factor : own->second.factor;
+  return own == shares.end() ? Share{factor, reach} : own->second;
 }
 
 std::optional<DerivedValue> HiddenLosses::gradient_of(const Loss& loss, const SideValues& side,
@@ -55,7 +51,7 @@ std::optional<DerivedValue> HiddenLosses::gradient_of(const Loss& loss, const Si
   if (!made || made->call.is_too_large()) return {};
   const auto compared = made->call.compare(made->variant);
   if (!compared || compared->allowed.empty()) return {};
-  const double factor = loss.factor_in(frame) * side.scale_of(assay::gradient_of(value, frame));
+  const double factor = loss.share_in(frame).factor * side.scale_of(assay::gradient_of(value, frame));
   DerivedValue e;
   const std::vector<double> golden = compared->golden.values();
   const auto part = [&](const std::vector<double>& all) {
@@ -75,7 +71,7 @@ std::optional<DerivedValue> HiddenLosses::gradient_of(const Loss& loss, const Si
 
 std::string HiddenLosses::describe(const Name& value, const Identity& frame) const {
   const Loss loss = in_frame(known_.at(value), frame);
-  return fmt::format("{:.6g} times the gradient of {}", loss.factor_in(frame), loss.op->name);
+  return fmt::format("{:.6g} times the gradient of {}", loss.share_in(frame).factor, loss.op->name);
 }
 
 const LogicalTensor* HiddenLosses::index_of(const SideValues& side, const Name& value,
@@ -270,7 +266,7 @@ bool HiddenLosses::fit(const SideValues& side, const RecordedCalls& calls, const
     if (loss.index)
       loss.shares[{frame.step, frame.micro_batch}] = {loss.factor, loss.reach};
     else if (const Loss* whole = model())
-      loss.of_model = {whole->factor_in(frame), whole->reach};
+      loss.of_model = whole->share_in(frame);
     known_[value] = std::move(loss);
     return true;
   }

@@ -71,7 +71,7 @@ class HiddenLosses {
     std::optional<Share> of_model = {};
     /// Places without a target, whose gradient in the reference is 0: padding, a prompt.
     std::map<Frame, std::vector<bool>> unlabelled = {};
-    double factor_in(const Identity& frame) const;
+    Share share_in(const Identity& frame) const;
   };
   struct OneCall {
     Call call;

@@ -18,11 +18,10 @@ HiddenLosses::Loss HiddenLosses::in_frame(const Loss& loss, const Identity& fram
   Loss own = loss;
   const Loss* whole = model();
   if (!loss.of_model || whole == nullptr) return own;
-  const auto share = whole->shares.find({frame.step, frame.micro_batch});
-  if (share == whole->shares.end()) return own;
-  const double ratio = share->second.factor / loss.of_model->factor;
-  const double reach = share->second.reach / std::abs(share->second.factor) +
-                       loss.of_model->reach / std::abs(loss.of_model->factor);
+  const Loss::Share share = whole->share_in(frame);
+  const double ratio = share.factor / loss.of_model->factor;
+  const double reach =
+      share.reach / std::abs(share.factor) + loss.of_model->reach / std::abs(loss.of_model->factor);
   if (!std::isfinite(ratio) || std::abs(ratio - 1) <= reach) return own;
   own.factor *= ratio;
   own.reach = reach * std::abs(own.factor);

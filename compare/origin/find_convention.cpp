@@ -8,16 +8,13 @@
 
 #include "assay/compare/causes/values/factor_names.h"
 #include "assay/compare/causes/values/known_sizes.h"
+#include "assay/compare/flow/gradient_names.h"
 #include "assay/compare/pairs/pair.h"
 #include "assay/compare/result/finding.h"
 #include "assay/compare/result/trouble.h"
 
 namespace assay {
 namespace {
-
-bool is_of_parameter(const Identity& id) {
-  return id.slot == "grad" && id.micro_batch < 0 && id.arg.find('.') == std::string::npos;
-}
 
 bool is_comparable(const Finding& f) {
   return f.metrics && is_float(f.actual_dtype) && f.metrics->special_mismatch == 0 &&
@@ -103,7 +100,7 @@ std::optional<ScaleConvention> scale_convention(std::span<const Finding> finding
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     const Finding& f = findings[i];
     if (!is_comparable(f)) continue;
-    if (is_of_parameter(f.id)) ++(is_as_reference(f, *factor) ? as_reference : others);
+    if (is_whole_gradient(f.id)) ++(is_as_reference(f, *factor) ? as_reference : others);
     if (f.id.slot != "loss" || f.metrics->elements != 1) continue;
     const double ratio = f.actual_value / f.reference_value;
     const bool is_scaled = std::abs(ratio / *factor - 1) < std::abs(ratio - 1);

@@ -6,7 +6,7 @@
 namespace assay {
 
 bool is_within_micro_batch(const Identity& id) {
-  return id.phase == Phase::backward && (id.micro_batch >= 0 || id.arg.ends_with(".unreduced"));
+  return id.phase == Phase::backward && (id.micro_batch >= 0 || id.arg.ends_with(unreduced));
 }
 
 Identity in_any_micro_batch(Identity id) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "assay/dumps/layout/merge.h"
@@ -22,6 +23,8 @@ struct ScaleConvention {
   TensorSource in_units_of_reference(const Identity&, const TensorSource& actual) const;
 };
 
+/// The end of a parameter's gradient before it is summed over ranks.
+inline constexpr std::string_view unreduced = ".unreduced";
 /// Whether it was made before gradients were added up over micro-batches and ranks.
 bool is_within_micro_batch(const Identity&);
 /// In step 0 and micro-batch 0.
