@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "assay/compare/causes/nearby_tensors.h"
+#include "assay/compare/causes/explain_by_others.h"
+#include "assay/compare/causes/explain_shares.h"
 #include "assay/compare/causes/open_failures.h"
 #include "assay/compare/causes/optimizer/optimizer_faults.h"
 #include "assay/compare/causes/values/known_sizes.h"
-#include "assay/compare/causes/values/other_tensor.h"
+#include "assay/compare/flow/gradient_names.h"
 #include "assay/compare/measure/measure.h"
 #include "assay/compare/result/trouble.h"
 
@@ -49,14 +50,20 @@ class Causes {
     const TensorSource& actual = merged.tensor;
     const TensorSource reference =
         right != nullptr ? TensorSource(right->value) : merge(sides_.reference, *pair.reference).tensor;
-    if (actual.shape() != reference.shape() || !is_float(actual.dtype()) || !is_float(reference.dtype()))
-      return;
+    if (actual.shape() != reference.shape()) return;
+    if (!is_float(actual.dtype()) && !is_float(reference.dtype()))
+      return explain_integers(reference_, pair.reference->id, actual, reference, f.diagnoses);
+    if (!is_float(actual.dtype()) || !is_float(reference.dtype())) return;
     beside_ = right != nullptr ? &actual_ : &reference_;
     const DiagnosisContext context{right != nullptr ? Allowed{0, 0, right->allowed} : on_its_own_scale(f),
                                    sizes_};
     const FailingPair failing(actual, reference, context);
     const std::size_t before = f.diagnoses.size();
     if (right != nullptr && merged.sum_of_replicas && failing.over > 0) explain_shares(f, merged, failing);
+    if (right != nullptr && failing.over > 0)
+      explain_by_flow({actual_, reference_}, pair.reference->id, failing, *right, f.diagnoses);
+    if (right != nullptr && failing.over > 0 && f.diagnoses.size() == before)
+      explain_addends(f, pair, failing);
     if (failing.over > 0 && f.diagnoses.size() == before)
       explain(f, pair, failing);
     else if (!merged.replicas.empty())
@@ -76,10 +83,15 @@ class Causes {
  private:
   void explain(Finding& f, const Pair& pair, const FailingPair& failing) const {
     for (Diagnosis& d : assay::explain(failing)) add_new(f, std::move(d));
-    stale(f, pair, failing);
-    other(f, pair, failing);
-    not_updated(f, pair, failing);
-    added(f, pair, failing);
+    explain_by_others(*beside_, pair.reference->id, failing, f.diagnoses);
+  }
+
+  // A gradient that is a sum over ranks.
+  void explain_addends(Finding& f, const Pair& pair, const FailingPair& failing) const {
+    Identity addends = pair.actual->id;
+    addends.arg += unreduced;
+    const LogicalTensor* sum = is_whole_gradient(pair.actual->id) ? actual_.find(addends) : nullptr;
+    if (sum != nullptr) assay::explain_shares(sides_.actual, *sum, failing, f.diagnoses);
   }
 
   // Copies that are shares: an all-reduce is missing.
@@ -108,94 +120,6 @@ class Causes {
   static void add_new(Finding& f, Diagnosis d) {
     if (std::ranges::find(f.diagnoses, d.cause, &Diagnosis::cause) == f.diagnoses.end())
       f.diagnoses.push_back(std::move(d));
-  }
-
-  // The tensor of another step or micro-batch.
-  void stale(Finding& f, const Pair& pair, const FailingPair& failing) const {
-    const Identity& own = pair.reference->id;
-    const std::vector<const LogicalTensor*> candidates = beside_->in_other_calls(own, failing.actual.shape());
-    for (const LogicalTensor* tensor : candidates) {
-      const Identity& id = tensor->id;
-      const auto left = equals(failing, beside_->read(*tensor), candidates.size());
-      if (!left) continue;
-      CauseParameters which;
-      if (id.step != own.step) which.step = id.step;
-      if (id.micro_batch != own.micro_batch) which.micro_batch = id.micro_batch;
-      if (id.call != own.call) which.call = id.call;
-      f.diagnoses.push_back({Cause::stale, std::move(which), *left});
-      return;
-    }
-  }
-
-  // The tensor of another module, or pieces of it.
-  void other(Finding& f, const Pair& pair, const FailingPair& failing) const {
-    const Identity& own = pair.reference->id;
-    if (own.slot != "param") return;
-    const auto candidates = beside_->of_other_modules(own, failing.actual.shape(), false);
-    for (const LogicalTensor* tensor : candidates) {
-      const TensorSource values = beside_->read(*tensor);
-      CauseParameters which = {.tensor = to_string(tensor->id)};
-      if (const auto left = equals(failing, values, candidates.size())) {
-        f.diagnoses.push_back({Cause::other_tensor, std::move(which), *left});
-        return;
-      }
-      if (auto pieces = pieces_of(failing, values, candidates.size())) {
-        which.elements = static_cast<std::int64_t>(pieces->positions.size());
-        which.of = pieces->of;
-        which.along = std::move(pieces->along);
-        which.positions = std::move(pieces->positions);
-        f.diagnoses.push_back({Cause::other_tensor, std::move(which), 1});
-        return;
-      }
-    }
-  }
-
-  // Elements that are what they were before the step, all others right.
-  void not_updated(Finding& f, const Pair& pair, const FailingPair& failing) const {
-    const Identity& own = pair.reference->id;
-    if (own.phase != Phase::optimizer || own.slot != "param") return;
-    const LogicalTensor* before =
-        beside_->find({own.step, -1, Phase::forward, own.module, own.slot, own.arg, 0});
-    if (before == nullptr || before->shape != failing.actual.shape()) return;
-    const auto left = equals_where_wrong(failing, beside_->read(*before));
-    if (!left) return;
-    f.diagnoses.push_back({Cause::not_updated,
-                           {.elements = failing.over,
-                            .of = failing.actual.size(),
-                            .step = own.step,
-                            .how = fmt::format("{} of {} elements are not updated: they are the parameter "
-                                               "before the step",
-                                               failing.over, failing.actual.size())},
-                           *left});
-  }
-
-  // actual = reference + c T for a tensor T that was recorded beside it.
-  void added(Finding& f, const Pair& pair, const FailingPair& failing) const {
-    const Identity& own = pair.reference->id;
-    const Shape& shape = failing.actual.shape();
-    const std::vector<NearbyTensors::Term> terms = beside_->terms_of(own, shape);
-    for (const NearbyTensors::Term& term : terms) {
-      const LogicalTensor* tensor = beside_->find(term.id);
-      if (tensor == nullptr || tensor->id == own || !is_float(tensor->dtype)) continue;
-      const bool is_row = !shape.empty() && tensor->shape == Shape{shape.back()};
-      if (term.id.slot == "param" && own.slot == "output" && tensor->shape != shape) {
-        if (const auto left = added_rows(failing, beside_->read(*tensor))) {
-          f.diagnoses.push_back(
-              {Cause::added, {.factor = 1, .term = "other rows", .tensor = to_string(term.id)}, *left});
-          return;
-        }
-      }
-      if (tensor->shape != shape && !is_row) continue;
-      const auto sum = added_term(failing, beside_->read(*tensor), terms.size());
-      if (!sum) continue;
-      const bool decays =
-          own.phase == Phase::optimizer && term.id.slot == "param" && std::abs(sum->factor) < 1;
-      f.diagnoses.push_back(
-          {Cause::added,
-           {.factor = sum->factor, .term = term.name, .decays = decays, .tensor = to_string(term.id)},
-           sum->residual});
-      return;
-    }
   }
 
   const Sides& sides_;

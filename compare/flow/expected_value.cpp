@@ -69,7 +69,7 @@ double ratio_of_ranks(DerivedValue e, const SideTensor& t, int ranks, std::int64
 
 std::optional<RightValue> right_value(const DerivedValue& e, const SideTensor& t) {
   if (e.values.size() != t.values.size() || !is_float(t.dtype)) return {};
-  RightValue right{Tensor::from_values(DType::float64, t.shape, e.values), {}};
+  RightValue right{Tensor::from_values(DType::float64, t.shape, e.values), {}, {}};
   for (std::size_t i = 0; i < t.values.size(); ++i) right.allowed.push_back(allowed(e, t, i));
   return right;
 }

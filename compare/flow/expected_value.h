@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "assay/compare/flow/relation.h"
@@ -13,6 +14,11 @@ namespace assay {
 struct RightValue {
   Tensor value;                 ///< float64
   std::vector<double> allowed;  ///< error of each element
+  struct Term {
+    std::string name;
+    Tensor value;
+  };
+  std::vector<Term> terms = {};  ///< of a sum
 };
 
 /// What element i of a recorded tensor may be off by where this is expected.

@@ -292,6 +292,7 @@ std::optional<Flow::Judgement> Flow::judge(const LogicalTensor* reference, const
                                          near->outside, size, own->how);
     j.right = right_value(own->expected, *recorded);
     (void)trouble_in([&] { j.mistake = mistake_in(actual, *recorded); });
+    if (j.right && !j.mistake) (void)trouble_in([&] { add_terms(actual, *j.right); });
   }
   return j;
 }

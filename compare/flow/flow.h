@@ -83,6 +83,7 @@ class Flow {
   std::optional<std::vector<Term>> gradient_terms(const Side&, const Name& value,
                                                   const Identity& frame) const;
   std::vector<Term> terms(const Side&, const LogicalTensor&) const;
+  void add_terms(const LogicalTensor& actual, RightValue&) const;
   std::optional<Diagnosis> mistake_in(const LogicalTensor& actual, const SideTensor& recorded) const;
   std::optional<DerivedValue> given_back(const Side&, const Name& value, const Use&,
                                          const Identity& frame) const;

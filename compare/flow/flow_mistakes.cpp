@@ -24,6 +24,14 @@ std::vector<Flow::Term> Flow::terms(const Side& side, const LogicalTensor& t) co
   return all;
 }
 
+void Flow::add_terms(const LogicalTensor& actual, RightValue& right) const {
+  for (const Term& term : terms({actual_, actual_calls_}, actual)) {
+    if (static_cast<std::int64_t>(term.value.values.size()) == right.value.size())
+      right.terms.push_back(
+          {term.name, Tensor::from_values(DType::float64, right.value.shape(), term.value.values)});
+  }
+}
+
 // A layer that is skipped, a gradient of one use that is lost.
 std::optional<Diagnosis> Flow::mistake_in(const LogicalTensor& actual, const SideTensor& recorded) const {
   const std::vector<Term> all = terms({actual_, actual_calls_}, actual);

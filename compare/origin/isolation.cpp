@@ -66,7 +66,11 @@ void Isolation::judge(std::size_t i) {
     is_certain_[i] = true;
     return;
   }
-  bool is_judged = steps_.contains(i);
+  const auto step = steps_.find(i);
+  bool is_judged = step != steps_.end();
+  if (is_judged && !step->second.root && !step->second.is_right())
+    fail_by_inputs(f, fmt::format("the step is wrong on its own recorded inputs: error/allowed {:.3g}",
+                                  step->second.ratio));
   if (f.verdict != Verdict::unreadable) {
     std::optional<Flow::Judgement> judgement;
     const auto trouble =

@@ -44,6 +44,7 @@ std::string added(const CauseParameters& p, double residual) {
 }
 
 std::string other_tensor(const CauseParameters& p, double residual) {
+  if (!p.how.empty()) return p.how;
   const std::string_view whose = p.operand.empty() ? "the reference's " : "";
   if (!p.elements) return fmt::format("it is {}{} ({})", whose, p.tensor, left(residual));
   return fmt::format("{} {} of {} are those of the reference's {} ({})", p.along,

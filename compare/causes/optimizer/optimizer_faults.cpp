@@ -215,7 +215,8 @@ class Faults {
         const JudgedResult& judged = judged_[i][k];
         if (!judged.known) continue;
         StepOrigin& own = origins_.at(s.findings[k]);
-        const bool is_root = !judged.faults.empty();
+        // A mistake, or what none explains.
+        const bool is_root = !judged.faults.empty() || !(judged.follows || judged.errors.ratio <= 1);
         if (is_root && !root) root = own.root ? own.root : s.findings[k];
         if (!is_root && root && (judged.follows || judged.errors.holds())) own.root = root;
       }

@@ -1,0 +1,123 @@
+#include "assay/compare/causes/explain_shares.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "assay/compare/calls/weighted_columns.h"
+#include "assay/golden/evidence.h"
+
+namespace assay {
+namespace {
+
+// The coordinates over which a tensor is a sum.
+using Place = std::vector<std::int64_t>;
+Place place_in_sum(const Record& r) {
+  Place place;
+  for (std::size_t d = 0; d < r.placements.size() && d < r.mesh_coordinate.size(); ++d) {
+    if (r.placements[d].kind == Placement::Kind::partial) place.push_back(r.mesh_coordinate[d]);
+  }
+  return place;
+}
+
+// A dump whose sums over ranks have the addends of one place only.
+class OneAddend : public Dump {
+ public:
+  OneAddend(const Dump& of, Place place) : of_(of), place_(std::move(place)) {
+    path = of.path;
+    world_size = of.world_size;
+    mesh = of.mesh;
+    records = of.records;
+  }
+  Tensor read(std::size_t index) const override {
+    Tensor t = of_.read(index);
+    return place_in_sum(records[index]) == place_ ? t : Tensor(t.dtype(), t.shape());
+  }
+  std::string location(std::size_t index) const override { return of_.location(index); }
+
+ private:
+  const Dump& of_;
+  Place place_;
+};
+
+// What one place adds, and the micro-batches of its ranks.
+struct Addend {
+  std::set<std::int64_t> micro_batches;
+  std::vector<double> values;
+};
+
+std::vector<Addend> addends_by_place(const Dump& dump, const LogicalTensor& sum) {
+  std::map<Place, std::set<int>> ranks;
+  for (const std::size_t i : sum.records) ranks[place_in_sum(dump.records[i])].insert(dump.records[i].rank);
+  std::vector<Addend> all;
+  for (const auto& [place, own] : ranks) {
+    Addend addend{{}, merge(OneAddend(dump, place), sum).tensor.whole().values()};
+    for (const Record& r : dump.records) {
+      if (r.id.step == sum.id.step && r.id.micro_batch >= 0 && own.contains(r.rank))
+        addend.micro_batches.insert(r.id.micro_batch);
+    }
+    all.push_back(std::move(addend));
+  }
+  return all;
+}
+
+// A weight is a mean over the elements, whose roundings are some units each.
+std::vector<double> as_whole(std::vector<double> weights, DType dtype) {
+  constexpr double units = 16;
+  for (double& w : weights) {
+    const double whole = std::round(w);
+    if (std::abs(w - whole) <= units * unit_roundoff(dtype)) w = std::abs(whole);
+  }
+  return weights;
+}
+
+}  // namespace
+
+void explain_shares(const Dump& actual, const LogicalTensor& sum, const FailingPair& failing,
+                    std::vector<Diagnosis>& found) {
+  constexpr std::size_t most = 64;
+  constexpr std::int64_t most_elements = 1 << 24;
+  if (sum.shape != failing.actual.shape() || failing.actual.size() > most_elements || !failing.finite) return;
+  const std::vector<Addend> addends = addends_by_place(actual, sum);
+  if (addends.size() < 2 || addends.size() > most ||
+      !proves(evidence(failing), static_cast<double>(addends.size()) * bits_of_a_number))
+    return;
+  std::vector<std::vector<double>> columns;
+  std::map<std::int64_t, std::size_t> of_micro_batch;
+  std::size_t held = 0;
+  for (const Addend& addend : addends) {
+    for (const std::int64_t m : addend.micro_batches) of_micro_batch[m] = columns.size();
+    held += addend.micro_batches.size();
+    columns.push_back(addend.values);
+  }
+  // The sum may have become an average.
+  const auto of_right = weights_of({weighted_sum(columns, std::vector<double>(columns.size(), 1))},
+                                   failing.reference.whole().values());
+  if (!of_right) return;
+  for (std::vector<double>& column : columns) {
+    for (double& x : column) x *= of_right->front();
+  }
+  const auto fitted = weights_of(columns, failing.actual.whole().values());
+  // Ranks that share a micro-batch hold pieces of it: which are not told by its number.
+  if (!fitted || held != of_micro_batch.size()) return;
+  const std::vector<double> weights = as_whole(*fitted, sum.dtype), values = weighted_sum(columns, weights);
+  const auto [least, largest] = std::ranges::minmax(weights);
+  const double room = std::max({1.0, std::abs(least), std::abs(largest)});
+  const Fit fit = verify(failing, [&](const ElementWindow& w) {
+    for (std::size_t i = 0; i < w.expected.size(); ++i) {
+      w.expected[i] = values[static_cast<std::size_t>(w.begin) + i];
+      w.bound[i] *= room;
+    }
+  });
+  if (!(fit.residual <= 1) || least == largest) return;  // where all count alike it is a factor
+  CauseParameters p;
+  for (const auto& [micro_batch, addend] : of_micro_batch) {
+    p.micro_batches.push_back(micro_batch);
+    p.counts.push_back(weights[addend]);
+  }
+  found.push_back({Cause::weights, std::move(p), fit.residual});
+}
+
+}  // namespace assay
