@@ -59,7 +59,7 @@ class OtherTensors {
       const auto sum = added_term(failing_, TensorSource(term.value), terms.size());
       if (!sum) continue;
       found_.push_back(
-          {Cause::added, {.factor = sum->factor, .term = "its own term", .tensor = term.name}, sum->residual});
+          {Cause::added, {.factor = sum->factor, .term = "a term of it", .tensor = term.name}, sum->residual});
       return;
     }
   }

@@ -19,6 +19,7 @@ Isolation::Isolation(std::vector<Finding>& findings, const std::vector<Pair>& pa
       steps_(steps),
       local_(local),
       flow_(sides, local.actual_calls(), local.reference_calls(), local.judge(), local.fitted()),
+      shapes_(findings, pairs),
       is_certain_(findings.size()),
       unsettled_(findings.size()) {
   local_.take_scale_of_sums(flow_.scale_of_sums(true), flow_.scale_of_sums(false));
@@ -64,6 +65,13 @@ void Isolation::judge(std::size_t i) {
   if (is_made_as_reference(i)) {
     ++judged_;
     is_certain_[i] = true;
+    return;
+  }
+  if (is_result(f.id) && shapes_.is_wrong(i, inputs_->of_call(i))) {
+    ++judged_;
+    std::string wrong = "what it is made of has the reference's shapes, and it has another one";
+    fail_by_inputs(f, wrong);
+    flows_[i] = {.ratio = infinity, .wrong = std::move(wrong)};
     return;
   }
   const auto step = steps_.find(i);

@@ -11,6 +11,7 @@
 #include "assay/compare/flow/flow.h"
 #include "assay/compare/origin/inputs.h"
 #include "assay/compare/origin/local_errors.h"
+#include "assay/compare/origin/result_shapes.h"
 
 namespace assay {
 
@@ -73,6 +74,7 @@ class Isolation {
   std::map<std::size_t, Flow::Judgement> flows_;
   std::map<std::size_t, std::vector<std::size_t>> parts_;  ///< the results of the whole that it is in
   RightValues right_;
+  ResultShapes shapes_;
   std::vector<bool> is_certain_;  ///< whatever made it: equal bits, a source, nothing to judge
   std::vector<std::optional<std::size_t>> unsettled_;
   std::int64_t judged_ = 0, sources_ = 0, unjudged_ = 0;

@@ -13,11 +13,14 @@ namespace {
 enum class Reach : std::uint8_t { all, wrong };
 
 Model times(const FailingPair& pair, double factor, Reach reach) {
-  return [&pair, factor, reach](const ElementWindow& w) {
+  const double stored = rounding_of(pair.actual.dtype());
+  return [&pair, factor, reach, stored](const ElementWindow& w) {
     for (std::size_t i = 0; i < w.expected.size(); ++i) {
       const bool is_right = reach == Reach::wrong && pair.ratio(w.actual[i], w.reference[i], w.bound[i]) <= 1;
       w.expected[i] = is_right ? w.reference[i] : factor * w.reference[i];
-      if (!is_right) w.bound[i] *= std::max(1.0, std::abs(factor));
+      // What is multiplied was stored before, and is stored again.
+      if (!is_right)
+        w.bound[i] = w.bound[i] * std::max(1.0, std::abs(factor)) + stored * std::abs(w.expected[i]);
     }
   };
 }
@@ -37,7 +40,8 @@ std::optional<double> median_ratio(const Sample& wrong) {
 // Whether a factor near `k` may explain the sample: with twice the tolerance, as k is not refined yet.
 bool plausible(const FailingPair& pair, double k) {
   for (std::size_t i = 0; i < pair.wrong.at.size(); ++i) {
-    const double bound = pair.bound(pair.wrong.at[i]) * std::max(1.0, std::abs(k));
+    const double bound = pair.bound(pair.wrong.at[i]) * std::max(1.0, std::abs(k)) +
+                         rounding_of(pair.actual.dtype()) * std::abs(k * pair.wrong.reference[i]);
     const double slack = 1e-6 * std::abs(pair.wrong.actual[i]);  // where nothing is allowed
     if (!(pair.ratio(pair.wrong.actual[i], k * pair.wrong.reference[i], 2 * bound + slack) <= 2))
       return false;
@@ -77,7 +81,7 @@ bool fits_equally(const FailingPair& pair, double k, const Fit& fit, const Fit& 
   if (!(best.residual <= 1)) return true;
   if (pair.actual.size() == 1)
     return true;  // which any factor fits; whether the name does, is seen by its bits
-  const double rounding = is_float(pair.actual.dtype()) ? unit_roundoff(pair.actual.dtype()) : 0;
+  const double rounding = rounding_of(pair.actual.dtype());
   // Of values of which a k-1'th is the error without it.
   const double rounded = rounding * k / (k - 1);
   return fit.after <= 4 * best.after + 4 * rounded * rounded * fit.before;

@@ -43,6 +43,11 @@ struct FailingPair {
   double ratio(double actual_value, double expected, double bound) const;
 };
 
+/// Relative, of a value that is stored; integers are stored as they are.
+inline double rounding_of(DType dtype) {
+  return is_float(dtype) ? unit_roundoff(dtype) : 0;
+}
+
 /// A stretch of the pair. A model writes the expected values of its elements. `bound` holds the bound of each
 /// position; a model that takes elements from elsewhere takes their bounds too.
 struct ElementWindow {

@@ -51,6 +51,12 @@ double fitted_factor(const FailingPair& pair, const TensorSource& term) {
   return fit.factor();
 }
 
+// What is added was stored, and their sum may be larger than what would have been stored.
+double stored(const FailingPair& pair, double reference, double added) {
+  const double more = std::max(0.0, std::abs(reference + added) - std::abs(reference));
+  return rounding_of(pair.actual.dtype()) * (std::abs(added) + more);
+}
+
 // Some multiple of the term may explain the sample: with twice the tolerance, as it is not fitted yet.
 bool plausible(const FailingPair& pair, const TensorSource& other) {
   const Sample& w = pair.wrong;
@@ -60,8 +66,9 @@ bool plausible(const FailingPair& pair, const TensorSource& other) {
   for (std::size_t i = 0; i < w.at.size(); ++i)
     fit.add(w.actual[i] - w.reference[i], term[i], pair.allowed(w.reference[i], pair.bound(w.at[i])));
   for (std::size_t i = 0; i < w.at.size(); ++i) {
-    const double expected = w.reference[i] + fit.factor() * term[i];
-    if (!(pair.ratio(w.actual[i], expected, pair.bound(w.at[i])) <= 2)) return false;
+    const double added = fit.factor() * term[i], bound = pair.bound(w.at[i]);
+    const double expected = w.reference[i] + added;
+    if (!(pair.ratio(w.actual[i], expected, bound + stored(pair, w.reference[i], added)) <= 2)) return false;
   }
   return true;
 }
@@ -69,8 +76,11 @@ bool plausible(const FailingPair& pair, const TensorSource& other) {
 Fit verify_sum(const FailingPair& pair, double factor, const TensorSource& term) {
   return verify(pair, [&](const ElementWindow& w) {
     read(term, w.begin, w.expected);
-    for (std::size_t i = 0; i < w.expected.size(); ++i)
-      w.expected[i] = w.reference[i] + factor * w.expected[i];
+    for (std::size_t i = 0; i < w.expected.size(); ++i) {
+      const double added = factor * w.expected[i];
+      w.expected[i] = w.reference[i] + added;
+      w.bound[i] += stored(pair, w.reference[i], added);
+    }
   });
 }
 
