@@ -57,7 +57,29 @@ void add_fp8(std::vector<CallVariant>& variants) {
   }
 }
 
+// A flag is 0 or 1.
+std::optional<double> number_of(const AttributeValue& v) {
+  if (const bool* flag = std::get_if<bool>(&v)) return *flag ? 1 : 0;
+  const double* number = std::get_if<double>(&v);
+  return number != nullptr ? std::optional(*number) : std::nullopt;
+}
+
 }  // namespace
+
+CauseParameters other_attributes(const Operator& op, const CallVariant& actual, const CallVariant& right) {
+  CauseParameters p = {.op = std::string(op.name),
+                       .actual_attributes = differences(op, actual, right),
+                       .reference_attributes = differences(op, right, actual)};
+  std::vector<const Attribute*> different;
+  for (const Attribute& a : op.attributes) {
+    if (value_of(actual, a) != value_of(right, a)) different.push_back(&a);
+  }
+  if (different.size() != 1) return p;
+  p.attribute = different.front()->name;
+  p.value = number_of(value_of(actual, *different.front()));
+  p.reference_value = number_of(value_of(right, *different.front()));
+  return p;
+}
 
 std::vector<CallVariant> variants_of(const Operator& op) {
   std::vector<CallVariant> variants(1);

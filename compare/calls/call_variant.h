@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "assay/compare/result/cause.h"
 #include "assay/golden/dtype.h"
 #include "assay/golden/summation.h"
 #include "assay/operators/engine/operator.h"
@@ -34,6 +35,9 @@ bool is_same(const CallVariant&, const CallVariant&);
 
 /// What one variant has in another way than the other: "eps = 1e-06, weight + 1".
 std::string differences(const Operator&, const CallVariant& of, const CallVariant& from);
+
+/// What a call has in the place of the right attributes; of one alone its name and both numbers, too.
+CauseParameters other_attributes(const Operator&, const CallVariant& actual, const CallVariant& right);
 
 /// Returns the variants that occur in training, defaults first: the combinations of what the operator
 /// declares as seen, of its layouts, of a gain that is stored minus 1 and of fp8 operands.

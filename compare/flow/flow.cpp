@@ -68,7 +68,10 @@ Flow::Flow(const Sides& sides, RecordedCalls& actual, RecordedCalls& reference, 
     if (ends.insert(name_of(t.id)).second || hidden_.knows(value_of(t.id)))
       (void)trouble_in([&] { ends_here(t); });
   }
-  (void)trouble_in([&] { hidden_.find_values(reference_, reference); });
+  (void)trouble_in([&] {
+    if (!hidden_.find_values(reference_, reference) && find_added_losses())
+      hidden_.find_values(reference_, reference);
+  });
   for (const Borrowed& s : relations_.shared) {
     reference.share_parameter(s.source, s.input);
     actual.share_parameter(s.source, s.input);
@@ -199,6 +202,18 @@ bool Flow::holds_in_reference(const LogicalTensor& t) {
                     2 * unit_roundoff(recorded->dtype) * std::abs(missing.back()));
   }
   return hidden_.fit(reference_, reference_calls_, value_of(t.id), t.id, missing, error);
+}
+
+// What is missing to the gradients of one micro-batch.
+bool Flow::find_added_losses() {
+  const std::vector<LogicalTensor>& all = reference_.tensors();
+  const auto first = std::ranges::find_if(all, [](const LogicalTensor& t) { return is_gradient(t.id); });
+  for (auto t = first; t != all.end(); ++t) {
+    const bool is_near = t->id.step == first->id.step && t->id.micro_batch == first->id.micro_batch;
+    if (is_near && is_gradient(t->id) && reference_.find(t->id) == &*t)
+      (void)trouble_in([&] { (void)holds_in_reference(*t); });
+  }
+  return hidden_.knows_added();
 }
 
 // A value that nobody uses goes into a loss.

@@ -96,6 +96,7 @@ class Flow {
   bool is_without_tokens(const Identity&) const;
   bool holds_in_reference(const LogicalTensor&);
   bool ends_here(const LogicalTensor&);
+  bool find_added_losses();
   void lend(const Borrowed&, const SideValues&, RecordedCalls&) const;
   void lend(const HiddenCall&, const SideValues&, RecordedCalls&) const;
 

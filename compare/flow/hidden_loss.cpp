@@ -20,10 +20,6 @@ std::string gradient_name(const Operator& op) {
   return "grad_" + std::string(input->name);
 }
 
-std::string output_name(const Operator& op) {
-  return std::string(std::ranges::find(op.args, Role::output, &Arg::role)->name);
-}
-
 // Rows of a gradient that are 0: its last dimension are classes.
 std::vector<bool> rows_of_zeros(const std::vector<double>& gradient, const Shape& shape) {
   const auto width = static_cast<std::size_t>(shape.back());
@@ -113,94 +109,6 @@ std::optional<DerivedValue> HiddenLosses::gradient(const SideValues& side, const
   for (std::size_t i = 0; i < e->values.size(); ++i)
     e->error[i] += loss.reach / std::abs(loss.factor) * std::abs(e->values[i]);
   return e;
-}
-
-std::optional<HiddenLosses::Value> HiddenLosses::value_of(const Recorded& r, const SideValues& side,
-                                                          const RecordedCalls& calls, const Identity& frame) {
-  const LogicalTensor* t = side.find(at(record_of(r.value), frame.step, frame.micro_batch));
-  if (t == nullptr) return {};
-  const auto call = call_of(r.loss, side, calls, *t, output_name(*r.loss.op));
-  if (!call) return {};
-  Value value;
-  if (r.loss.index) {
-    value.sources = {t, side.find(at(*r.loss.index, t->id.step, t->id.micro_batch))};
-  } else {
-    for (const RecordedCall::Input& input : calls.of_value(*r.loss.op, *t).inputs)
-      value.sources.push_back(input.tensor);
-  }
-  const auto compared = call->call.compare(call->variant);
-  if (!compared || compared->allowed.empty()) return {};
-  const double factor = r.loss.factor * side.scale_of(frame);
-  value.expected.values = {compared->golden.value(0) * factor};
-  // The factor was fitted, and rounded where it was multiplied.
-  value.expected.error = {
-      (compared->allowed.front() + 2 * unit_roundoff(DType::float32) * std::abs(compared->golden.value(0))) *
-      std::abs(factor)};
-  value.expected.roundoff = unit_roundoff(DType::float32);
-  value.how = fmt::format("{:.6g} times {} of {}", r.loss.factor, r.loss.op->name, to_string(t->id));
-  return value;
-}
-
-// That of the first loss, if the others have it, too.
-std::optional<double> HiddenLosses::factor_of(const Recorded& r, const SideValues& side,
-                                              const RecordedCalls& calls,
-                                              const std::vector<const LogicalTensor*>& losses, double tried) {
-  Recorded fitted = r;
-  double bits = 0;
-  for (std::size_t i = 0; i < losses.size(); ++i) {
-    const double recorded = side.read(*losses[i])->values.front();
-    auto made = value_of(fitted, side, calls, losses[i]->id);
-    if (!made || made->expected.values[0] == 0) return {};
-    if (i == 0) {
-      fitted.loss.factor = recorded / made->expected.values[0];
-      continue;
-    }
-    const double error =
-        made->expected.error[0] + unit_roundoff(side.read(*losses[i])->dtype) * std::abs(recorded);
-    if (!(std::abs(recorded - made->expected.values[0]) <= error)) return {};
-    bits += std::log2(std::abs(recorded) / error);
-  }
-  return proves(bits, std::log2(tried)) ? std::optional(fitted.loss.factor) : std::nullopt;
-}
-
-void HiddenLosses::find_values(const SideValues& side, const RecordedCalls& calls) {
-  std::map<Name, std::vector<const LogicalTensor*>> losses;
-  std::map<std::string, std::set<Name>> values;  // by module
-  for (const LogicalTensor& t : side.tensors()) {
-    if (t.id.micro_batch < 0 || t.id.phase != Phase::forward || side.find(t.id) != &t || !is_float(t.dtype))
-      continue;
-    if (t.id.slot == "loss" && element_count(t.shape) == 1)
-      losses[name_of(t.id)].push_back(&t);
-    else if (t.id.slot == "output" || t.id.slot == "input")
-      values[t.id.module].insert(name_of(t.id));
-  }
-  for (const auto& [loss, all] : losses) {
-    std::vector<Recorded> tried;
-    for (const Operator* op : operators()) {
-      if (!op->regularizes) continue;
-      for (const Name& value : values[loss.module]) {
-        for (const CallVariant& variant : variants_of(*op)) tried.push_back({{op, variant, 1}, value});
-      }
-    }
-    for (const auto& [value, model] : known_) {
-      if (!model.index) continue;
-      tried.push_back({model, value});
-      tried.back().loss.factor = 1;
-    }
-    for (Recorded& r : tried) {
-      const auto factor = factor_of(r, side, calls, all, static_cast<double>(tried.size()));
-      if (!factor) continue;
-      r.loss.factor = *factor;
-      recorded_.emplace(loss, std::move(r));
-      break;
-    }
-  }
-}
-
-std::optional<HiddenLosses::Value> HiddenLosses::value(const SideValues& side, const RecordedCalls& calls,
-                                                       const Identity& loss) const {
-  const auto found = recorded_.find(name_of(loss));
-  return found == recorded_.end() ? std::nullopt : value_of(found->second, side, calls, loss);
 }
 
 // The second time it is known how much the errors of the loss itself count.

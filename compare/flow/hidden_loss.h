@@ -35,6 +35,7 @@ class HiddenLosses {
   std::optional<Diagnosis> mistake_of_value(const SideValues&, const RecordedCalls&,
                                             const LogicalTensor& loss, double recorded) const;
   bool knows(const Name& value) const { return known_.contains(value); }
+  bool knows_added() const { return !added_losses().empty(); }
   /// "0.25 times the gradient of cross_entropy"; and the index that the loss was given.
   std::string describe(const Name& value, const Identity& frame) const;
   const LogicalTensor* index_of(const SideValues&, const Name& value, const Identity& frame) const;
@@ -48,8 +49,8 @@ class HiddenLosses {
   };
   std::optional<Value> value(const SideValues&, const RecordedCalls&, const Identity& loss) const;
   /// Finds out which losses of a run were made by which operator, of values of the same module: with one
-  /// factor in all micro-batches.
-  void find_values(const SideValues&, const RecordedCalls&);
+  /// factor in all micro-batches. Returns whether all are known.
+  bool find_values(const SideValues&, const RecordedCalls&);
 
  private:
   using Frame = std::pair<std::int64_t, std::int64_t>;  // step and micro-batch
@@ -82,6 +83,7 @@ class HiddenLosses {
                                         const LogicalTensor& value, const std::string& output);
   static std::optional<OneCall> of_layers(const Loss&, const SideValues&, const RecordedCalls&,
                                           const LogicalTensor& value, const std::string& output);
+  static std::vector<const LogicalTensor*> in_all_layers(const SideValues&, const LogicalTensor& value);
   static std::vector<Loss> concluding(const SideValues&, const LogicalTensor& value);
   struct Mistake {
     Loss loss;
@@ -97,8 +99,10 @@ class HiddenLosses {
                                                  const Name& value, const Identity& frame);
   struct Recorded {
     Loss loss;
-    Name value;  ///< the operator's first input
+    Name value;                   ///< the operator's first input
+    std::vector<Recorded> added;  ///< in units of the loss
   };
+  std::vector<Recorded> added_losses() const;
   static std::optional<Value> value_of(const Recorded&, const SideValues&, const RecordedCalls&,
                                        const Identity& frame);
   static std::optional<double> factor_of(const Recorded&, const SideValues&, const RecordedCalls&,

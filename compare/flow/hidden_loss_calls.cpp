@@ -80,6 +80,19 @@ std::optional<HiddenLosses::OneCall> HiddenLosses::call_of(const Loss& loss, con
                                          : std::nullopt;
 }
 
+std::vector<const LogicalTensor*> HiddenLosses::in_all_layers(const SideValues& side,
+                                                              const LogicalTensor& value) {
+  std::vector<const LogicalTensor*> all;
+  for (const LogicalTensor& t : side.tensors()) {
+    Identity other = t.id;
+    other.module = value.id.module;
+    if (other == value.id && without_numbers(t.id.module) == without_numbers(value.id.module) &&
+        side.find(t.id) == &t && t.shape == value.shape)
+      all.push_back(&t);
+  }
+  return all;
+}
+
 // The values of that name in all layers, one below the other, as Hugging Face's load_balancing_loss_func has
 // them.
 std::optional<HiddenLosses::OneCall> HiddenLosses::of_layers(const Loss& loss, const SideValues& side,
@@ -89,15 +102,10 @@ std::optional<HiddenLosses::OneCall> HiddenLosses::of_layers(const Loss& loss, c
   std::map<std::string, std::vector<double>> joined;
   std::map<std::string, Shape> shapes;
   std::int64_t begin = -1;
-  for (const LogicalTensor& t : side.tensors()) {
-    Identity other = t.id;
-    other.module = value.id.module;
-    if (other != value.id || without_numbers(t.id.module) != without_numbers(value.id.module) ||
-        side.find(t.id) != &t || t.shape != value.shape)
-      continue;
-    for (const RecordedCall::Input& input : calls.of_value(*loss.op, t).inputs) {
+  for (const LogicalTensor* t : in_all_layers(side, value)) {
+    for (const RecordedCall::Input& input : calls.of_value(*loss.op, *t).inputs) {
       std::vector<double>& all = joined[input.name];
-      if (&t == side.find(value.id) && input.tensor == &t) begin = std::ssize(all);
+      if (t == side.find(value.id) && input.tensor == t) begin = std::ssize(all);
       const auto tensor = side.read(*input.tensor);
       all.insert(all.end(), tensor->values.begin(), tensor->values.end());
       const std::int64_t width = tensor->shape.empty() ? 1 : tensor->shape.back();

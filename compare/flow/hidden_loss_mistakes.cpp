@@ -34,6 +34,10 @@ std::optional<HiddenLosses::Mistake> HiddenLosses::find_mistake(const SideValues
     other.of_micro_batch = index->id.micro_batch;
     tried.emplace_back(other, fmt::format("those of micro-batch {}", index->id.micro_batch));
   }
+  for (const CallVariant& other : mistakes_for(*right.op, right.variant)) {
+    tried.emplace_back(right, "");
+    tried.back().first.variant = other;
+  }
   for (const auto& [loss, text] : tried) {
     std::optional<DerivedValue> made;
     (void)trouble_in([&] { made = gradient_of(loss, side, calls, value, gradient.id); });
@@ -46,6 +50,9 @@ std::optional<HiddenLosses::Mistake> HiddenLosses::find_mistake(const SideValues
       worst = ratio <= worst ? worst : ratio;
     }
     if (!(worst <= 1)) continue;
+    if (text.empty())
+      return Mistake{loss,
+                     {Cause::attribute, other_attributes(*loss.op, loss.variant, right.variant), worst}};
     return Mistake{
         loss,
         {Cause::wrong_tokens,
@@ -75,7 +82,7 @@ std::optional<Diagnosis> HiddenLosses::mistake_of_value(const SideValues& side, 
   auto found = find_mistake(side, calls, value, *gradient, *side.read(*gradient));
   if (!found) return {};
   found->loss.factor = known->second.loss.factor;
-  const auto made = value_of({found->loss, value}, side, calls, loss.id);
+  const auto made = value_of({found->loss, value, known->second.added}, side, calls, loss.id);
   if (!made) return {};
   const double allowed =
       made->expected.error[0] + unit_roundoff(loss.dtype) * std::abs(made->expected.values[0]);

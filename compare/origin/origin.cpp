@@ -14,6 +14,7 @@
 #include "assay/compare/origin/inputs.h"
 #include "assay/compare/origin/isolation.h"
 #include "assay/compare/origin/local_errors.h"
+#include "assay/compare/origin/missing_layers.h"
 #include "assay/compare/origin/propagated_error.h"
 #include "assay/compare/result/finding.h"
 #include "assay/compare/result/trouble.h"
@@ -62,6 +63,7 @@ class Origins {
         pairs_[i].actual == nullptr || pairs_[i].reference == nullptr || f.verdict == Verdict::not_comparable;
     const auto part = isolation_ && has_no_twin ? isolation_->part_of_right(i) : std::nullopt;
     if (part && may_exempt(i)) return exempt(i, *part);
+    if (is_missing_layer(f)) return blame(i);
     // Tensors that only have a name ran in no order.
     if (f.id.phase == Phase::none || (!is_off(f) && !is_beyond_rules(f))) return;
     Decision decision = decide(i);
@@ -79,9 +81,14 @@ class Origins {
       if (!is_beyond_rules(f) || origin.local_ratio <= 1) f.origin = origin;
       if (is_beyond_rules(f)) return;
     }
-    open_.add(i, f.id, is_result(f.id));
-    wrong_.add(i, f.id, is_result(f.id));
+    blame(i);
     replicas_.add(i);
+  }
+
+  void blame(std::size_t i) {
+    const Identity& id = findings_[i].id;
+    open_.add(i, id, is_result(id));
+    wrong_.add(i, id, is_result(id));
   }
 
   void exempt(std::size_t i, Exemption exemption) {
@@ -289,6 +296,7 @@ RightValues find_origins(Report& report, const std::vector<Pair>& pairs, const S
   const bool has_open =
       std::ranges::any_of(findings, [](const Finding& f) { return is_off(f) || is_beyond_rules(f); });
   if (!options.isolate && !has_open) return {};
+  fail_missing_layers(findings);
   Origins origins(findings, pairs, sides, steps, options);
   origins.find();
   report.coverage = origins.coverage();

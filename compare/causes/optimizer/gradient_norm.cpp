@@ -178,16 +178,18 @@ GradientSquares gradient_squares(const std::vector<ReducedGradient>& gradients, 
                                  const Dump& actual) {
   GradientSquares found;
   for (const ReducedGradient& g : gradients) {
+    const std::optional<TensorSource>& own = is_actual ? g.actual : g.reference;
+    if (!own) continue;
     double sum = 0;
-    for_each_element({is_actual ? &g.actual : &g.reference}, [&](std::int64_t, const double* x) {
+    for_each_element({&*own}, [&](std::int64_t, const double* x) {
       sum += x[0] * x[0];
       found.magnitudes += std::abs(x[0]);
       found.peak = std::max(found.peak, std::abs(x[0]));
     });
     found.by_parameter[g.name] = sum;
     found.parameters.push_back({g.name, g.shape});
-    found.largest = std::max(found.largest, g.actual.size());
-    const DType dtype = (is_actual ? g.actual : g.reference).dtype();
+    found.largest = std::max(found.largest, own->size());
+    const DType dtype = own->dtype();
     if (unit_roundoff(dtype) > unit_roundoff(found.coarsest)) found.coarsest = dtype;
     if (is_actual) add_pieces(found, g, actual);
   }

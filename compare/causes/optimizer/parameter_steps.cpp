@@ -12,6 +12,7 @@
 #include "assay/operators/engine/golden.h"
 
 #include "assay/compare/flow/gradient_names.h"
+#include "assay/compare/result/trouble.h"
 
 namespace assay {
 namespace {
@@ -84,18 +85,29 @@ class Steps {
       if (id.micro_batch == -1 && id.phase != Phase::none && pairs_[i].reference->shape.empty())
         found.scalars[id.step].push_back({source(i, true).value(0), source(i, false).value(0), i});
     }
-    for (std::size_t i = 0; i < pairs_.size(); ++i) {
-      const bool differs = findings_[i].verdict == Verdict::replicas_differ;
-      if (!is_pair_of_numbers(i) || !is_whole_gradient(pairs_[i].id())) continue;
-      const Identity& id = pairs_[i].id();
-      found.gradients[id.step].push_back({id.module + "." + id.arg, pairs_[i].reference->shape,
-                                          source(i, true), source(i, false), pairs_[i].actual->records,
-                                          !differs});
-    }
+    for (std::size_t i = 0; i < pairs_.size(); ++i) add_gradient(found, i);
     return found;
   }
 
  private:
+  // One that a side alone has is in its norm, too.
+  void add_gradient(RecordedSteps& found, std::size_t i) const {
+    const Pair& pair = pairs_[i];
+    const Identity& id = pair.id();
+    if (!is_whole_gradient(id)) return;
+    const auto side = [&](const LogicalTensor* t, const Dump& dump) -> std::optional<TensorSource> {
+      std::optional<TensorSource> whole;
+      if (t != nullptr && is_float(t->dtype) && without_bits(dump, *t) == nullptr)
+        (void)trouble_in([&] { whole = merge(dump, *t).tensor; });  // which the comparison reports
+      return whole;
+    };
+    ReducedGradient g{id.module + "." + id.arg, (pair.actual != nullptr ? pair.actual : pair.reference)->shape,
+                      side(pair.actual, sides_.actual), side(pair.reference, sides_.reference), {}};
+    if (pair.actual != nullptr) g.records = pair.actual->records;
+    g.has_one_value = findings_[i].verdict != Verdict::replicas_differ;
+    if (g.actual || g.reference) found.gradients[id.step].push_back(std::move(g));
+  }
+
   bool is_pair_of_numbers(std::size_t i) const {
     const Pair& p = pairs_[i];
     return p.actual != nullptr && p.reference != nullptr && p.actual->shape == p.reference->shape &&

@@ -50,8 +50,8 @@ struct StepScalar {
 struct ReducedGradient {
   std::string name;
   Shape shape;
-  TensorSource actual, reference;
-  std::vector<std::size_t> records;  ///< of the actual side
+  std::optional<TensorSource> actual, reference;  ///< nothing: that side has none
+  std::vector<std::size_t> records;               ///< of the actual side
   bool has_one_value = true;         ///< on the actual side; else ranks hold different ones
 };
 

@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <tuple>
+
+#include "assay/compare/origin/missing_layers.h"
 
 namespace assay::align {
 namespace {
@@ -20,46 +21,13 @@ auto order_of(const Finding& f) {
   return std::tuple(is_measured ? 0 : 1, f.id.step, phase_of(f));
 }
 
-// "model.layers.3" of "model.layers.3.mlp"; empty: of no layer.
-std::string_view layer_of(std::string_view module) {
-  constexpr std::string_view digits = "0123456789";
-  for (std::size_t dot = module.find('.'); dot != std::string_view::npos; dot = module.find('.', dot + 1)) {
-    const std::size_t end = std::min(module.find('.', dot + 1), module.size());
-    const std::string_view part = module.substr(dot + 1, end - dot - 1);
-    if (!part.empty() && part.find_first_not_of(digits) == std::string_view::npos)
-      return module.substr(0, end);
-  }
-  return {};
-}
-
-// The first tensor of a layer of which the subject has nothing in a step: it was not computed, and what comes
-// after is wrong for that.
+// What comes after a layer that was not computed is wrong for that.
 std::optional<std::size_t> missing_layer(const std::vector<Finding>& findings, std::size_t before,
                                          std::optional<Diagnosis>& why) {
-  struct Seen {
-    std::size_t first;
-    std::int64_t count = 0;
-    bool is_there = false;
-  };
-  std::map<std::string_view, Seen> layers;
-  for (std::size_t i = 0; i < findings.size(); ++i) {
-    const Finding& f = findings[i];
-    const std::string_view layer = layer_of(f.id.module);
-    if (layer.empty() || f.id.phase != Phase::forward || f.id.slot == "param" ||
-        f.id.step != findings[before].id.step)
-      continue;
-    Seen& seen = layers.try_emplace(layer, Seen{i}).first->second;
-    ++seen.count;
-    seen.is_there |= f.verdict != Verdict::missing_actual;
-  }
-  const bool any_is_there = std::ranges::any_of(layers, [](const auto& l) { return l.second.is_there; });
-  std::optional<std::size_t> first;
-  for (const auto& [layer, seen] : layers) {
-    if (seen.is_there || !any_is_there || seen.first > before || (first && *first < seen.first)) continue;
-    first = seen.first;
-    why = Diagnosis{Cause::missing_layer, {.elements = seen.count, .module = std::string(layer)}};
-  }
-  return first;
+  const std::vector<MissingLayer> missing = missing_layers(findings, findings[before].id.step);
+  if (missing.empty() || missing.front().first > before) return {};
+  why = diagnosis(missing.front());
+  return missing.front().first;
 }
 
 }  // namespace
