@@ -59,7 +59,10 @@ class Causes {
                                    sizes_};
     const FailingPair failing(actual, reference, context);
     const std::size_t before = f.diagnoses.size();
-    if (right != nullptr && merged.sum_of_replicas && failing.over > 0) explain_shares(f, merged, failing);
+    // What was not added up over ranks is in the units of the ranks' losses.
+    const double scale = sides_.convention && is_whole_gradient(pair.actual->id) ? sides_.convention->factor : 1;
+    if ((right != nullptr || scale != 1) && merged.sum_of_replicas && failing.over > 0)
+      explain_copies(f, merged, failing, scale);
     if (right != nullptr && failing.over > 0)
       explain_by_flow({actual_, reference_}, pair.reference->id, failing, *right, f.diagnoses);
     if (right != nullptr && failing.over > 0 && f.diagnoses.size() == before)
@@ -91,12 +94,15 @@ class Causes {
     Identity addends = pair.actual->id;
     addends.arg += unreduced;
     const LogicalTensor* sum = is_whole_gradient(pair.actual->id) ? actual_.find(addends) : nullptr;
-    if (sum != nullptr) assay::explain_shares(sides_.actual, *sum, failing, f.diagnoses);
+    if (sum != nullptr) explain_shares(sides_.actual, *sum, failing, f.diagnoses);
   }
 
   // Copies that are shares: an all-reduce is missing.
-  static void explain_shares(Finding& f, const Merged& merged, const FailingPair& failing) {
-    const Metrics sum = measure(*merged.sum_of_replicas, failing.reference, failing.context.allowed);
+  static void explain_copies(Finding& f, const Merged& merged, const FailingPair& failing, double scale) {
+    std::vector<double> values = merged.sum_of_replicas->whole().values();
+    for (double& v : values) v /= scale;
+    const Tensor shared(failing.actual.shape(), std::span<const double>(values));
+    const Metrics sum = measure(shared, failing.reference, failing.context.allowed);
     if (sum.special_mismatch > 0 || !(sum.worst_ratio <= 1)) return;
     add_new(f, {Cause::partial_sum, {.axis = merged.replicas.front().mesh_dim}, sum.worst_ratio});
   }

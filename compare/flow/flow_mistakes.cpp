@@ -25,8 +25,9 @@ std::vector<Flow::Term> Flow::terms(const Side& side, const LogicalTensor& t) co
 }
 
 void Flow::add_terms(const LogicalTensor& actual, RightValue& right) const {
-  for (const Term& term : terms({actual_, actual_calls_}, actual)) {
-    if (static_cast<std::int64_t>(term.value.values.size()) == right.value.size())
+  const std::vector<Term> all = terms({actual_, actual_calls_}, actual);
+  for (const Term& term : all) {
+    if (all.size() > 1 && static_cast<std::int64_t>(term.value.values.size()) == right.value.size())
       right.terms.push_back(
           {term.name, Tensor::from_values(DType::float64, right.value.shape(), term.value.values)});
   }

@@ -75,9 +75,13 @@ std::optional<double> named(const Factor& f, std::span<const NamedFactor> names)
   return is_near(brief) && brief != f.value ? std::optional(brief) : std::nullopt;
 }
 
-// Nearer to the reference than to `factor` times it.
+// Nearer to the reference than to `factor` times it: |a - r| < |a - k r| where a = c r in the least squares sense
+// with c on this side of (1 + k) / 2, and |a - r|^2 = |a|^2 + (1 - 2 c) |r|^2.
 bool is_as_reference(const Finding& f, double factor) {
-  return 2 * f.metrics->relative_l2 < std::abs(factor - 1);
+  const auto mean_square = [](const Side& s) { return s.std * s.std + s.mean * s.mean; };
+  const double error = f.metrics->relative_l2,
+               twice = mean_square(f.metrics->actual) / mean_square(f.metrics->reference) + 1 - error * error;
+  return factor > 1 ? twice < 1 + factor : twice > 1 + factor;
 }
 
 }  // namespace

@@ -159,7 +159,8 @@ class Origins {
       return f.verdict == Verdict::passed && !(is_choice && f.metrics && f.metrics->different_bits > 0);
     });
     if (passed && inputs_.hold_data(i, inputs)) {
-      if (std::optional<Decision> propagated = follow_inputs(i, inputs)) return *propagated;
+      if (auto rounding = rounding_of_inputs(sides_, findings_, pairs_, i, inputs))
+        return by_itself_right(i, std::move(*rounding), none, false);
       const bool are_equal = std::ranges::all_of(inputs, [&](std::size_t k) {
         return findings_[k].metrics && findings_[k].metrics->different_bits == 0;
       });
@@ -193,30 +194,6 @@ class Origins {
     const std::string how = fmt::format("{}: error/allowed {:.3g}", step.how, step.ratio);
     if (!step.is_right()) return created_here(how, step.ratio);
     return by_itself_right(i, {Exemption::Kind::amplified_rounding, step.ratio, 1, how}, from);
-  }
-
-  // Whether the error is no larger than that of the inputs. Parameters do not count: they say little about
-  // the result that they change, and the change in a step is small beside the parameter.
-  std::optional<Decision> follow_inputs(std::size_t i, const std::vector<std::size_t>& inputs) {
-    const Finding& f = findings_[i];
-    if (!is_result(f.id) || f.id.phase == Phase::optimizer || !is_float(f.actual_dtype)) return {};
-    std::vector<Pair> given;
-    for (const std::size_t k : inputs) {
-      if (findings_[k].id.slot != "param" && findings_[k].metrics && is_float(findings_[k].actual_dtype))
-        given.push_back(pairs_[k]);
-    }
-    std::optional<PropagatedError> found;
-    const auto trouble = trouble_in([&] { found = propagated_error(sides_, pairs_[i], given); });
-    if (trouble) {
-      findings_[i].notes.push_back("not compared with the errors of its inputs: " + *trouble);
-      return {};  // g++ 12 may have written to `found` before the exception
-    }
-    if (!found) return {};
-    return by_itself_right(
-        i,
-        {Exemption::Kind::amplified_rounding, found->ratio, 1,
-         fmt::format("relative L2 {:.2g}, where its inputs are off by {:.2g}", found->error, found->given)},
-        none, false);
   }
 
   // It follows from a failure before it, or is exempt where there is none and everything before it was

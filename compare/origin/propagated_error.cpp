@@ -1,8 +1,13 @@
 #include "assay/compare/origin/propagated_error.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
+
+#include "assay/compare/origin/inputs.h"
+#include "assay/compare/result/trouble.h"
 
 namespace assay {
 namespace {
@@ -74,6 +79,28 @@ std::optional<PropagatedError> propagated_error(const Sides& sides, const Pair& 
   const RelativeError found = relative_error(rows);
   const double ratio = std::max(found.whole / (growth * given.whole), found.row / (growth * given.row));
   return ratio <= 1 ? std::optional(PropagatedError{found.whole, given.whole, ratio}) : std::nullopt;
+}
+
+std::optional<Exemption> rounding_of_inputs(const Sides& sides, std::vector<Finding>& findings,
+                                            const std::vector<Pair>& pairs, std::size_t i,
+                                            const std::vector<std::size_t>& inputs) {
+  Finding& f = findings[i];
+  if (!is_result(f.id) || f.id.phase == Phase::optimizer || !is_float(f.actual_dtype)) return {};
+  std::vector<Pair> given;
+  for (const std::size_t k : inputs) {
+    if (findings[k].id.slot != "param" && findings[k].metrics && is_float(findings[k].actual_dtype))
+      given.push_back(pairs[k]);
+  }
+  std::optional<PropagatedError> found;
+  const auto trouble = trouble_in([&] { found = propagated_error(sides, pairs[i], given); });
+  if (trouble) {
+    f.notes.push_back("not compared with the errors of its inputs: " + *trouble);
+    return {};  // g++ 12 may have written to `found` before the exception
+  }
+  if (!found) return {};
+  return Exemption{Exemption::Kind::amplified_rounding, found->ratio, 1,
+                   fmt::format("relative L2 {:.2g}, where its inputs are off by {:.2g}", found->error,
+                               found->given)};
 }
 
 }  // namespace assay
