@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "assay/compare/causes/values/known_sizes.h"
 #include "assay/compare/causes/values/other_tensor.h"
 #include "assay/golden/evidence.h"
 
@@ -120,6 +121,15 @@ class OtherTensors {
                            *left});
   }
 
+  // A gradient is added up over the micro-batches of its step in memory.
+  double sums_in_memory() const {
+    double all = 1;
+    for (const KnownSize& size : failing_.context.sizes) {
+      if (size.name == micro_batches && own_.slot == "grad") all = static_cast<double>(size.size);
+    }
+    return all;
+  }
+
   // actual = reference + c T for a tensor T that was recorded beside it.
   void added() const {
     const Shape& shape = failing_.actual.shape();
@@ -136,7 +146,7 @@ class OtherTensors {
         }
       }
       if (tensor->shape != shape && !is_row) continue;
-      const auto sum = added_term(failing_, beside_.read(*tensor), terms.size());
+      const auto sum = added_term(failing_, beside_.read(*tensor), terms.size(), sums_in_memory());
       if (!sum) continue;
       const bool decays =
           own_.phase == Phase::optimizer && term.id.slot == "param" && std::abs(sum->factor) < 1;

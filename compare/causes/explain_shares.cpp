@@ -73,6 +73,44 @@ std::vector<double> as_whole(std::vector<double> weights, DType dtype) {
   return weights;
 }
 
+// A sum that ranks add up in a narrower dtype: each addend is stored in it, and each sum of some.
+void explain_narrow_sum(const FailingPair& failing, const std::vector<std::vector<double>>& addends,
+                        std::vector<Diagnosis>& found) {
+  const std::vector<double> actual = failing.actual.whole().values();
+  const std::vector<double> reference = failing.reference.whole().values();
+  const auto size = static_cast<double>(actual.size());
+  const auto numbers = static_cast<double>(std::ranges::count_if(actual, [](double a) { return a != 0; }));
+  for (const DType d : {DType::bfloat16, DType::float16}) {
+    const int missing = format_of(failing.actual.dtype()).precision() - format_of(d).precision();
+    const bool is_narrow =
+        missing > 0 && std::ranges::all_of(actual, [&](double a) { return round_to(d, a) == a; });
+    if (!is_narrow || !proves(numbers * missing, 1)) continue;
+    const double stored = unit_roundoff(d) * static_cast<double>(addends.size() + 1);
+    const Fit fit = verify(failing, [&](const ElementWindow& w) {
+      for (std::size_t i = 0; i < w.expected.size(); ++i) {
+        double sum = 0;
+        for (const std::vector<double>& addend : addends)
+          sum += std::abs(addend[static_cast<std::size_t>(w.begin) + i]);
+        w.expected[i] = w.reference[i];
+        w.bound[i] += stored * sum + min_subnormal(d);
+      }
+    });
+    if (!(fit.residual <= 1)) continue;
+    double exact = 0;
+    for (std::size_t i = 0; i < actual.size(); ++i) exact += round_to(d, reference[i]) == actual[i] ? 1 : 0;
+    found.push_back({Cause::precision,
+                     {.dtype = d,
+                      .actual_dtype = failing.actual.dtype(),
+                      .reference_dtype = failing.actual.dtype(),
+                      .rounding = Rounding::nearest_even,
+                      .flushes = false,
+                      .share = exact / size,
+                      .how = "ranks added it up in that dtype"},
+                     fit.residual});
+    return;
+  }
+}
+
 }  // namespace
 
 void explain_shares(const Dump& actual, const LogicalTensor& sum, const FailingPair& failing,
@@ -99,6 +137,7 @@ void explain_shares(const Dump& actual, const LogicalTensor& sum, const FailingP
   for (std::vector<double>& column : columns) {
     for (double& x : column) x *= of_right->front();
   }
+  explain_narrow_sum(failing, columns, found);
   const auto fitted = weights_of(columns, failing.actual.whole().values());
   // Ranks that share a micro-batch hold pieces of it: which are not told by its number.
   if (!fitted || held != of_micro_batch.size()) return;

@@ -106,6 +106,7 @@ void Isolation::judge(std::size_t i) {
             f,
             fmt::format("the operator is wrong on its own recorded inputs{}",
                         judgement->diagnoses.empty() ? "" : ": " + sentence(judgement->diagnoses.front())));
+      if (judgement->right) right_[i] = *std::exchange(judgement->right, std::nullopt);
       results_[i] = std::move(*judgement);
     }
   }

@@ -154,6 +154,8 @@ LocalErrors::Judgement LocalErrors::judgement(const Call& actual, const Judged& 
   found.is_whole = !actual.is_sampled();
   found.diagnoses = explain_call(judge_, actual, judged.variant, c, options_.sizes,
                                  [&] { return other_operands_.of(actual_calls_, made); });
+  if (!(c.ratio <= 1) && found.diagnoses.empty() && found.is_whole && is_float(c.actual.dtype()))
+    found.right = RightValue{c.golden, c.allowed};
   if (c.ratio <= 1 && !judge_.is_within(c)) {
     found.ratio = std::abs(c.scale->excess) / c.scale->allowed;
     found.how = fmt::format(

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "assay/compare/calls/fitted_calls.h"
+#include "assay/compare/flow/expected_value.h"
 #include "assay/compare/calls/recorded_call.h"
 #include "assay/compare/origin/elsewhere_recorded.h"
 #include "assay/compare/origin/failing_cases.h"
@@ -41,6 +42,7 @@ class LocalErrors {
     /// Every element was judged, and each has one right value: no sample of rows, no choice between near
     /// ties.
     bool is_whole = true;
+    std::optional<RightValue> right = {};  ///< of a wrong result that no mistake explains
   };
   /// Judges one result. Returns nothing if the call, its inputs or its attributes are not known, if the
   /// budget is spent, or if a tensor cannot be read; the finding gets a note about the last.

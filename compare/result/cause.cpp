@@ -130,9 +130,10 @@ std::string precision(const Parameters& p, double) {
       narrow == actual
           ? fmt::format("{} where the reference is {}", name(actual), name(p.reference_dtype.value()))
           : fmt::format("{} in name, but every element is a {} number", name(actual), either);
-  return fmt::format("{}: the reference {} to it{} ({:.4g}% of the elements bit for bit)", what,
-                     words(p.rounding.value()), p.flushes.value() ? ", subnormals flushed to zero," : "",
-                     100 * p.share.value());
+  const std::string rounded = fmt::format("the reference {} to it{}", words(p.rounding.value()),
+                                          p.flushes.value() ? ", subnormals flushed to zero," : "");
+  return fmt::format("{}: {} ({:.4g}% of the elements bit for bit)", what,
+                     p.how.empty() ? rounded : p.how + ", " + rounded, 100 * p.share.value());
 }
 
 std::string shifted(const Parameters& p, double) {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "assay/compare/causes/optimizer/explain_clip.h"
+#include "assay/compare/causes/optimizer/left_behind.h"
 #include "assay/compare/causes/optimizer/other_gradients.h"
 #include "assay/compare/causes/optimizer/reference_rule.h"
 #include "assay/compare/causes/optimizer/shared_faults.h"
@@ -263,6 +264,7 @@ StepOrigins find_optimizer_faults(std::vector<Finding>& findings, const std::vec
   // The verdicts of the comparison stand without a judgement of the steps.
   if (const auto trouble = trouble_in([&] { origins = Faults(findings, pairs, sides).find(); }))
     first->notes.push_back(fmt::format("the optimizer's steps were not judged: {}", *trouble));
+  find_left_behind(findings, pairs, sides, origins);
   return origins;
 }
 

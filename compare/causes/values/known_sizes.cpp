@@ -22,7 +22,7 @@ std::vector<KnownSize> known_sizes(const Sides& sides) {
   }
   std::int64_t last = -1;
   for (const LogicalTensor& t : sides.reference_tensors) last = std::max(last, t.id.micro_batch);
-  add(sizes, {"micro-batches", last + 1});
+  add(sizes, {std::string(micro_batches), last + 1});
   for (const KnownSize& size : sides.sizes) add(sizes, size);
   return sizes;
 }

@@ -51,14 +51,15 @@ double fitted_factor(const FailingPair& pair, const TensorSource& term) {
   return fit.factor();
 }
 
-// What is added was stored, and their sum may be larger than what would have been stored.
-double stored(const FailingPair& pair, double reference, double added) {
-  const double more = std::max(0.0, std::abs(reference + added) - std::abs(reference));
-  return rounding_of(pair.actual.dtype()) * (std::abs(added) + more);
+// What is added was stored, and a sum with it may be larger than what would have been stored.
+double stored(const FailingPair& pair, double reference, double added, double sums) {
+  const double more = sums > 1 ? std::abs(added)
+                               : std::max(0.0, std::abs(reference + added) - std::abs(reference));
+  return rounding_of(pair.actual.dtype()) * (std::abs(added) + sums * more);
 }
 
 // Some multiple of the term may explain the sample: with twice the tolerance, as it is not fitted yet.
-bool plausible(const FailingPair& pair, const TensorSource& other) {
+bool plausible(const FailingPair& pair, const TensorSource& other, double sums) {
   const Sample& w = pair.wrong;
   std::vector<double> term;
   for (const std::int64_t at : w.at) term.push_back(other.value(at % other.size()));
@@ -68,18 +69,18 @@ bool plausible(const FailingPair& pair, const TensorSource& other) {
   for (std::size_t i = 0; i < w.at.size(); ++i) {
     const double added = fit.factor() * term[i], bound = pair.bound(w.at[i]);
     const double expected = w.reference[i] + added;
-    if (!(pair.ratio(w.actual[i], expected, bound + stored(pair, w.reference[i], added)) <= 2)) return false;
+    if (!(pair.ratio(w.actual[i], expected, bound + stored(pair, w.reference[i], added, sums)) <= 2)) return false;
   }
   return true;
 }
 
-Fit verify_sum(const FailingPair& pair, double factor, const TensorSource& term) {
+Fit verify_sum(const FailingPair& pair, double factor, const TensorSource& term, double sums) {
   return verify(pair, [&](const ElementWindow& w) {
     read(term, w.begin, w.expected);
     for (std::size_t i = 0; i < w.expected.size(); ++i) {
       const double added = factor * w.expected[i];
       w.expected[i] = w.reference[i] + added;
-      w.bound[i] += stored(pair, w.reference[i], added);
+      w.bound[i] += stored(pair, w.reference[i], added, sums);
     }
   });
 }
@@ -146,14 +147,15 @@ std::optional<double> added_rows(const FailingPair& pair, const TensorSource& ta
   return residual;
 }
 
-std::optional<AddedTerm> added_term(const FailingPair& pair, const TensorSource& term, std::size_t tried) {
-  if (!plausible(pair, term)) return {};
+std::optional<AddedTerm> added_term(const FailingPair& pair, const TensorSource& term, std::size_t tried,
+                                    double sums) {
+  if (!plausible(pair, term, sums)) return {};
   double factor = fitted_factor(pair, term);
-  Fit fit = verify_sum(pair, factor, term);
+  Fit fit = verify_sum(pair, factor, term, sums);
   if (!(fit.residual <= 1)) return {};
   const double largest_rest = 2 * fit.after;  // rounding alone leaves as much
   factor = shortened(factor, [&](double candidate) {
-    const Fit shorter = verify_sum(pair, candidate, term);
+    const Fit shorter = verify_sum(pair, candidate, term, sums);
     if (!(shorter.residual <= 1) || shorter.after > largest_rest) return false;
     fit = shorter;
     return true;

@@ -34,6 +34,8 @@ struct AddedTerm {
 /// actual = reference + factor x term; nothing if that does not hold.
 /// @param term   of the pair's shape, or of its last extent: added to every row
 /// @param tried  how many terms could have been added
-std::optional<AddedTerm> added_term(const FailingPair&, const TensorSource& term, std::size_t tried);
+/// @param sums   how many sums with it were stored, one behind the other
+std::optional<AddedTerm> added_term(const FailingPair&, const TensorSource& term, std::size_t tried,
+                                    double sums = 1);
 
 }  // namespace assay

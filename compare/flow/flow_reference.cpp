@@ -1,0 +1,52 @@
+// Whether the reference is made as its flow says, and the losses that it shows where it is not.
+#include <algorithm>
+
+#include "assay/compare/flow/flow.h"
+#include "assay/compare/flow/gradient_names.h"
+#include "assay/compare/result/trouble.h"
+
+namespace assay {
+
+// What is missing to a gradient may come from a loss that nobody recorded.
+bool Flow::holds_in_reference(const LogicalTensor& t) {
+  const Side side{reference_, reference_calls_};
+  const auto near = nearness(side, t);
+  if (!near) return ends_here(t);
+  if (near->ratio <= 1 || ends_here(t)) return true;
+  const Made* right = &near->made;
+  const auto recorded = reference_.read(t);
+  if (!is_gradient(t.id) || right->expected.values.size() != recorded->values.size()) return false;
+  std::vector<double> missing, error;
+  for (std::size_t i = 0; i < recorded->values.size(); ++i) {
+    missing.push_back(recorded->values[i] - right->expected.values[i]);
+    // What is missing was stored before it was added, and is in the sum that was stored.
+    error.push_back(allowed(right->expected, *recorded, i) +
+                    2 * unit_roundoff(recorded->dtype) * std::abs(missing.back()));
+  }
+  return hidden_.fit(reference_, reference_calls_, value_of(t.id), t.id, missing, error);
+}
+
+// What is missing to the gradients of one micro-batch.
+bool Flow::find_added_losses() {
+  const std::vector<LogicalTensor>& all = reference_.tensors();
+  const auto first = std::ranges::find_if(all, [](const LogicalTensor& t) { return is_gradient(t.id); });
+  for (auto t = first; t != all.end(); ++t) {
+    const bool is_near = t->id.step == first->id.step && t->id.micro_batch == first->id.micro_batch;
+    if (is_near && is_gradient(t->id) && reference_.find(t->id) == &*t)
+      (void)trouble_in([&] { (void)holds_in_reference(*t); });
+  }
+  return hidden_.knows_added();
+}
+
+// A value that nobody uses goes into a loss.
+bool Flow::ends_here(const LogicalTensor& t) {
+  const Name value = value_of(t.id);
+  if (t.id.slot != "grad_output" || t.id.micro_batch < 0 || relations_.uses.contains(value)) return false;
+  const auto recorded = reference_.read(t);
+  std::vector<double> error;
+  for (const double v : recorded->values)
+    error.push_back(unit_roundoff(recorded->dtype) * std::abs(v) + min_subnormal(recorded->dtype));
+  return hidden_.fit(reference_, reference_calls_, value, t.id, recorded->values, error, true);
+}
+
+}  // namespace assay
