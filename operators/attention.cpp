@@ -7,6 +7,7 @@
 #include "assay/operators/engine/attention_mask.h"
 #include "assay/operators/engine/list.h"
 #include "assay/operators/engine/recorded.h"
+#include "assay/operators/engine/wrong_windows.h"
 
 namespace assay {
 namespace {
@@ -94,6 +95,7 @@ struct Attention {
        .how = "YaRN's (0.1 w ln s + 1)^2 / sqrt(D), w = 1 (DeepSeek-V3, Kimi "
               "K2) or 0.707 (DeepSeek-V2), s as in "
               "rope (arXiv:2309.00071 eq. 22, modeling_deepseek.py)"}};
+  static constexpr OtherValues other_values = {"window_size", wrong_windows, windows_by_heads};
 
   static std::vector<Candidate> candidates(const Attributes&, InputShapes inputs, std::string_view) {
     std::vector<Candidate> scales;

@@ -7,6 +7,7 @@
 #include "assay/golden/error.h"
 #include "assay/operators/engine/recorded.h"
 #include "assay/operators/engine/rotary_attention.h"
+#include "assay/operators/engine/wrong_windows.h"
 
 namespace assay {
 namespace {
@@ -58,6 +59,7 @@ struct LatentAttention {
                                       {"mscale", "1", "YaRN's factor that is left out"}};
   static constexpr Solved solved[] = {
       {.attribute = "scale", .by = Solved::By::bisection, .low = 1e-3, .high = 1e1}};
+  static constexpr OtherValues other_values = {"window_size", wrong_windows, windows_by_tokens};
 
   static std::int64_t channels(const Shape& x) {
     return x.size() < 3 ? 0 : element_count(Shape(x.begin() + 2, x.end()));

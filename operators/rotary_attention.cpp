@@ -4,6 +4,7 @@
 
 #include "assay/golden/error.h"
 #include "assay/operators/engine/rotary_attention.h"
+#include "assay/operators/engine/wrong_windows.h"
 
 namespace assay {
 namespace {
@@ -21,7 +22,8 @@ struct RotaryAttention {
       "eager_attention_forward";
   static constexpr Attribute attributes[] = {
       {"head_dim", "null", "D; null: the last extent of q where it is given by head, else R"},
-      {"style", "\"half\"", "pairs are half: (i, i + R/2), or interleaved: (2i, 2i + 1)"},
+      {"style", "\"half\"", "pairs are half: (i, i + R/2), or interleaved: (2i, 2i + 1), or by_pair: those of "
+                             "interleaved, pair i by column i of the tables"},
       {"scale", "null", "factor of q k^T; null: 1 / sqrt(D)"},
       {"is_causal", "true", "a query does not see the keys behind it"},
       {"window_size", "[-1, -1]", "keys seen left and right of a query; -1: no limit"},
@@ -50,9 +52,11 @@ struct RotaryAttention {
                                   {"is_causal", "false", "encoders"}};
   static constexpr Seen mistaken[] = {{"is_causal", "false", "a mask that is left out"},
                                       {"style", "\"half\"", "pairs of another layout"},
+                                      {"style", "\"by_pair\"", "neighbours by the tables of halves"},
                                       {"window_size", "[-1, -1]", "a window that is left out"}};
   static constexpr Solved solved[] = {
       {.attribute = "scale", .by = Solved::By::bisection, .low = 1e-3, .high = 1e1}};
+  static constexpr OtherValues other_values = {"window_size", wrong_windows, windows_by_tokens};
 
   static std::int64_t channels(const Shape& x) {
     return x.size() < 3 ? 0 : element_count(Shape(x.begin() + 2, x.end()));
@@ -84,8 +88,9 @@ struct RotaryAttention {
     }
     if (cos[0] != 1 && cos[0] != q[0])
       throw Error("rotary_attention: the tables are for {} sequences; expected 1 or {}", cos[0], q[0]);
-    if (a.text("style") != "half" && a.text("style") != "interleaved")
-      throw Error("rotary_attention: style is \"{}\"; expected half or interleaved", a.text("style"));
+    const std::string& style = a.text("style");
+    if (style != "half" && style != "interleaved" && style != "by_pair")
+      throw Error("rotary_attention: style is \"{}\"; expected half, interleaved or by_pair", style);
     const std::int64_t heads = of_q / D, groups = of_k / D, W = of_v / groups;
     d.set("D", D);
     d.set("W", W);
@@ -96,7 +101,7 @@ struct RotaryAttention {
   }
 
   static Turn turn(const Dims& d, const Attributes& a) {
-    return {.channels = d.at("D"), .first = 0, .half = a.text("style") == "half", .by_pair = false};
+    return {.channels = d.at("D"), .first = 0, .half = a.text("style") == "half", .by_pair = a.text("style") == "by_pair"};
   }
 
   template <class T>

@@ -96,6 +96,8 @@ class Call {
   std::vector<CallVariant> with_factor() const;
   /// Returns variants with the values that the operator lists for this call.
   std::vector<CallVariant> with_candidates() const;
+  /// Returns the variants of a call with this one that the operator lists as mistakes in its shapes.
+  std::vector<CallVariant> with_other_values(const CallVariant& right) const;
   /// The weight of each micro-batch in a sum over several, if such weights explain the recorded result. A
   /// correct sum has weights of 1.
   struct Weights {

@@ -109,6 +109,8 @@ class HypothesesOf {
     if (!op_.gain.empty()) mistake("gain", fmt::format("no {}", op_.gain), "left out");
     for (const Seen& row : op_.mistaken)
       mistake("attribute", fmt::format("{} = {}", row.attribute, row.value), row.who);
+    if (const OtherValues* others = op_.other_values)
+      mistake("attribute", std::string(others->attribute), others->what);
     for (const Arithmetic& a : narrow_arithmetics()) mistake("arithmetic", describe(a), "a precision fault");
   }
 

@@ -60,6 +60,7 @@ std::vector<Diagnosis> attribute_mistakes(CallJudge& judge, const Call& call, co
                                           const Call::Compared& c) {
   if (auto weighed = weight_diagnoses(judge, call, right); !weighed.empty()) return weighed;
   auto mistake = judge.first_fit(call, mistakes_for(call.op(), right));
+  if (!mistake) mistake = judge.first_fit(call, call.with_other_values(right));
   if (!mistake) mistake = solved(judge, call, right, c);
   if (!mistake) return {};
   return {{Cause::attribute, other_attributes(call.op(), mistake->variant, right), mistake->compared.ratio}};

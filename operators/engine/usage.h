@@ -43,6 +43,13 @@ struct Solved {
   std::string_view how = {};  ///< the family of candidates, and who uses it
 };
 
+/// Values that an attribute has by mistake alone, in calls of these shapes.
+struct OtherValues {
+  std::string_view attribute, what;
+  /// @param right  the attributes of the call that should have been
+  std::vector<Candidate> (*of)(const Attributes& right, std::span<const InputShape>);
+};
+
 /// A name that recorders have for an argument.
 struct RecordedAs {
   std::string_view arg, name;
@@ -131,6 +138,7 @@ struct Usage {
   /// @param output  the recorded result
   std::vector<Candidate> (*candidates)(const Attributes& seen, std::span<const InputShape>,
                                        std::string_view output);
+  const OtherValues* other_values;  ///< null: none
   /// Sets the attributes that shapes and index data of a recorded call tell.
   void (*infer)(Recorded&);
   /// The parameter that scales the result. Some frameworks store it minus 1.
@@ -190,6 +198,7 @@ constexpr Usage usage_of() {
   if constexpr (requires { Op::layouts; }) u.layouts = Op::layouts;
   if constexpr (requires { Op::solved; }) u.solved = Op::solved;
   if constexpr (requires { &Op::candidates; }) u.candidates = &Op::candidates;
+  if constexpr (requires { Op::other_values; }) u.other_values = &Op::other_values;
   if constexpr (requires { &Op::infer; }) u.infer = &Op::infer;
   if constexpr (requires { Op::gain; }) u.gain = Op::gain;
   if constexpr (requires { Op::narrowing; }) u.narrowing = Op::narrowing;
