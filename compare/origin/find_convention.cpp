@@ -98,20 +98,22 @@ std::optional<ScaleConvention> scale_convention(std::span<const Finding> finding
   const std::vector<NamedFactor> names = factor_names(sizes);
   const auto factor = named(*fitted, names);
   if (!factor) return {};
-  // What does not come back in the parameters' gradients is no convention.
-  std::int64_t as_reference = 0, others = 0;
+  // What does not come back in the parameters' gradients is no convention, nor what most gradients of micro-batches
+  // do not have: a part of the loss.
+  std::int64_t as_reference = 0, others = 0, scaled = 0, unscaled = 0;
   std::map<Identity, bool> losses;
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     const Finding& f = findings[i];
     if (!is_comparable(f)) continue;
     if (is_whole_gradient(f.id)) ++(is_as_reference(f, *factor) ? as_reference : others);
+    if (is_within_micro_batch(f.id)) ++(is_as_reference(f, *factor) ? unscaled : scaled);
     if (f.id.slot != "loss" || f.metrics->elements != 1) continue;
     const double ratio = f.actual_value / f.reference_value;
     const bool is_scaled = std::abs(ratio / *factor - 1) < std::abs(ratio - 1);
     const auto [at, is_first] = losses.emplace(in_any_micro_batch(f.id), is_scaled);
     at->second = at->second && is_scaled;
   }
-  if (as_reference <= others) return {};
+  if (as_reference <= others || scaled <= unscaled) return {};
   ScaleConvention convention{*factor, describe_factor(*factor, names)};
   for (const auto& [loss, is_scaled] : losses) {
     if (is_scaled) convention.losses.push_back(loss);

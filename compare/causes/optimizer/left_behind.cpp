@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <set>
+#include <string>
+#include <tuple>
+
 #include "assay/compare/causes/values/elements.h"
 #include "assay/compare/pairs/tensors_by_id.h"
 #include "assay/compare/result/trouble.h"
@@ -28,12 +32,20 @@ std::optional<std::int64_t> changed(const Dump& dump, const TensorsById& tensors
 void find_left_behind(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides,
                       StepOrigins& origins) {
   const TensorsById of_actual(sides.actual_tensors), of_reference(sides.reference_tensors);
+  // A parameter beside a master is a copy of what was stepped.
+  std::set<std::tuple<std::int64_t, std::string, std::string>> judged;
+  for (const auto& [i, origin] : origins) {
+    const Identity& id = findings[i].id;
+    judged.emplace(id.step, id.module, id.slot == "state" ? id.arg.substr(0, id.arg.rfind('.')) : id.arg);
+  }
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     const Pair& pair = pairs[i];
     Finding& f = findings[i];
     const bool is_parameter = f.id.phase == Phase::optimizer && f.id.slot == "param" && f.metrics &&
                               is_float(f.actual_dtype) && pair.actual != nullptr && pair.reference != nullptr;
-    if (!is_parameter || origins.contains(i) || f.metrics->different_bits == 0) continue;
+    if (!is_parameter || f.metrics->different_bits == 0 ||
+        judged.contains({f.id.step, f.id.module, f.id.arg}))
+      continue;
     (void)trouble_in([&] {
       const auto actual = changed(sides.actual, of_actual, *pair.actual);
       const auto reference = changed(sides.reference, of_reference, *pair.reference);
