@@ -22,8 +22,9 @@ struct RotaryAttention {
       "eager_attention_forward";
   static constexpr Attribute attributes[] = {
       {"head_dim", "null", "D; null: the last extent of q where it is given by head, else R"},
-      {"style", "\"half\"", "pairs are half: (i, i + R/2), or interleaved: (2i, 2i + 1), or by_pair: those of "
-                             "interleaved, pair i by column i of the tables"},
+      {"style", "\"half\"",
+       "pairs are half: (i, i + R/2), or interleaved: (2i, 2i + 1), or by_pair: those of "
+       "interleaved, pair i by column i of the tables"},
       {"scale", "null", "factor of q k^T; null: 1 / sqrt(D)"},
       {"is_causal", "true", "a query does not see the keys behind it"},
       {"window_size", "[-1, -1]", "keys seen left and right of a query; -1: no limit"},
@@ -101,7 +102,10 @@ struct RotaryAttention {
   }
 
   static Turn turn(const Dims& d, const Attributes& a) {
-    return {.channels = d.at("D"), .first = 0, .half = a.text("style") == "half", .by_pair = a.text("style") == "by_pair"};
+    return {.channels = d.at("D"),
+            .first = 0,
+            .half = a.text("style") == "half",
+            .by_pair = a.text("style") == "by_pair"};
   }
 
   template <class T>

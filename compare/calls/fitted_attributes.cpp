@@ -102,7 +102,7 @@ std::vector<CallVariant> Call::with_other_values(const CallVariant& right) const
   std::vector<CallVariant> all;
   if (op().other_values == nullptr) return all;
   for (const Candidate& c : op().other_values->of(complete_attributes(op(), right.attributes),
-                                                      shapes_of(summands_.front().inputs))) {
+                                                  shapes_of(summands_.front().inputs))) {
     CallVariant variant = right;
     for (const auto& [name, value] : c.attributes.values()) variant = with(op(), variant, name, value);
     all.push_back(std::move(variant));

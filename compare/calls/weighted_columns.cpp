@@ -14,7 +14,8 @@ double dot(const std::vector<double>& a, const std::vector<double>& b) {
 }  // namespace
 
 // Cholesky's factor of the normal equations (Higham 2002, sec. 20.4).
-std::optional<std::vector<double>> weights_of(const std::vector<std::vector<double>>& columns, const std::vector<double>& y) {
+std::optional<std::vector<double>> weights_of(const std::vector<std::vector<double>>& columns,
+                                              const std::vector<double>& y) {
   constexpr double least_pivot = 0x1p-40;  // of its diagonal: normal equations square the condition
   const std::size_t n = columns.size();
   std::vector<std::vector<double>> l(n, std::vector<double>(n, 0));
@@ -44,7 +45,8 @@ std::optional<std::vector<double>> weights_of(const std::vector<std::vector<doub
   return a;
 }
 
-std::vector<double> weighted_sum(const std::vector<std::vector<double>>& columns, const std::vector<double>& a) {
+std::vector<double> weighted_sum(const std::vector<std::vector<double>>& columns,
+                                 const std::vector<double>& a) {
   std::vector<double> sum(columns.front().size(), 0);
   for (std::size_t k = 0; k < columns.size(); ++k) {
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += a[k] * columns[k][i];

@@ -11,6 +11,7 @@ namespace assay {
 std::optional<std::vector<double>> weights_of(const std::vector<std::vector<double>>& columns,
                                               const std::vector<double>& y);
 
-std::vector<double> weighted_sum(const std::vector<std::vector<double>>& columns, const std::vector<double>& a);
+std::vector<double> weighted_sum(const std::vector<std::vector<double>>& columns,
+                                 const std::vector<double>& a);
 
 }  // namespace assay

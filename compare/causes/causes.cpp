@@ -60,7 +60,8 @@ class Causes {
     const FailingPair failing(actual, reference, context);
     const std::size_t before = f.diagnoses.size();
     // What was not added up over ranks is in the units of the ranks' losses.
-    const double scale = sides_.convention && is_whole_gradient(pair.actual->id) ? sides_.convention->factor : 1;
+    const double scale =
+        sides_.convention && is_whole_gradient(pair.actual->id) ? sides_.convention->factor : 1;
     if ((right != nullptr || scale != 1) && merged.sum_of_replicas && failing.over > 0)
       explain_copies(f, merged, failing, scale);
     if (right != nullptr && failing.over > 0)

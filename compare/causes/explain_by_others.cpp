@@ -59,15 +59,17 @@ class OtherTensors {
     for (const RightValue::Term& term : terms) {
       const auto sum = added_term(failing_, TensorSource(term.value), terms.size());
       if (!sum) continue;
-      found_.push_back(
-          {Cause::added, {.factor = sum->factor, .term = "a term of it", .tensor = term.name}, sum->residual});
+      found_.push_back({Cause::added,
+                        {.factor = sum->factor, .term = "a term of it", .tensor = term.name},
+                        sum->residual});
       return;
     }
   }
 
   // The tensor of another step or micro-batch.
   void stale() const {
-    const std::vector<const LogicalTensor*> candidates = beside_.in_other_calls(own_, failing_.actual.shape());
+    const std::vector<const LogicalTensor*> candidates =
+        beside_.in_other_calls(own_, failing_.actual.shape());
     for (const LogicalTensor* tensor : candidates) {
       const Identity& id = tensor->id;
       const auto left = equals(failing_, beside_.read(*tensor), candidates.size());
@@ -112,13 +114,13 @@ class OtherTensors {
     const auto left = equals_where_wrong(failing_, beside_.read(*before));
     if (!left) return;
     found_.push_back({Cause::not_updated,
-                           {.elements = failing_.over,
-                            .of = failing_.actual.size(),
-                            .step = own_.step,
-                            .how = fmt::format("{} of {} elements are not updated: they are the parameter "
-                                               "before the step",
-                                               failing_.over, failing_.actual.size())},
-                           *left});
+                      {.elements = failing_.over,
+                       .of = failing_.actual.size(),
+                       .step = own_.step,
+                       .how = fmt::format("{} of {} elements are not updated: they are the parameter "
+                                          "before the step",
+                                          failing_.over, failing_.actual.size())},
+                      *left});
   }
 
   // A gradient is added up over the micro-batches of its step in memory.

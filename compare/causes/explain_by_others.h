@@ -9,7 +9,8 @@
 /// Explanations of a failing tensor by others that were recorded beside it. Each adds what holds.
 namespace assay {
 
-/// It is the tensor of another step, micro-batch or module, or that before the step, or has a multiple of one.
+/// It is the tensor of another step, micro-batch or module, or that before the step, or has a multiple of
+/// one.
 /// @param beside  the side whose tensor should be there
 void explain_by_others(const NearbyTensors& beside, const Identity& own, const FailingPair&,
                        std::vector<Diagnosis>& found);

@@ -75,8 +75,8 @@ std::optional<double> named(const Factor& f, std::span<const NamedFactor> names)
   return is_near(brief) && brief != f.value ? std::optional(brief) : std::nullopt;
 }
 
-// Nearer to the reference than to `factor` times it: |a - r| < |a - k r| where a = c r in the least squares sense
-// with c on this side of (1 + k) / 2, and |a - r|^2 = |a|^2 + (1 - 2 c) |r|^2.
+// Nearer to the reference than to `factor` times it: |a - r| < |a - k r| where a = c r in the least squares
+// sense with c on this side of (1 + k) / 2, and |a - r|^2 = |a|^2 + (1 - 2 c) |r|^2.
 bool is_as_reference(const Finding& f, double factor) {
   const auto mean_square = [](const Side& s) { return s.std * s.std + s.mean * s.mean; };
   const double error = f.metrics->relative_l2,
@@ -98,8 +98,8 @@ std::optional<ScaleConvention> scale_convention(std::span<const Finding> finding
   const std::vector<NamedFactor> names = factor_names(sizes);
   const auto factor = named(*fitted, names);
   if (!factor) return {};
-  // What does not come back in the parameters' gradients is no convention, nor what most gradients of micro-batches
-  // do not have: a part of the loss.
+  // What does not come back in the parameters' gradients is no convention, nor what most gradients of
+  // micro-batches do not have: a part of the loss.
   std::int64_t as_reference = 0, others = 0, scaled = 0, unscaled = 0;
   std::map<Identity, bool> losses;
   for (std::size_t i = 0; i < pairs.size(); ++i) {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "assay/compare/calls/fitted_calls.h"
-#include "assay/compare/flow/expected_value.h"
 #include "assay/compare/calls/recorded_call.h"
+#include "assay/compare/flow/expected_value.h"
 #include "assay/compare/origin/elsewhere_recorded.h"
 #include "assay/compare/origin/failing_cases.h"
 #include "assay/compare/pairs/pair.h"

@@ -98,9 +98,9 @@ std::optional<Exemption> rounding_of_inputs(const Sides& sides, std::vector<Find
     return {};  // g++ 12 may have written to `found` before the exception
   }
   if (!found) return {};
-  return Exemption{Exemption::Kind::amplified_rounding, found->ratio, 1,
-                   fmt::format("relative L2 {:.2g}, where its inputs are off by {:.2g}", found->error,
-                               found->given)};
+  return Exemption{
+      Exemption::Kind::amplified_rounding, found->ratio, 1,
+      fmt::format("relative L2 {:.2g}, where its inputs are off by {:.2g}", found->error, found->given)};
 }
 
 }  // namespace assay

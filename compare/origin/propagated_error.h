@@ -21,9 +21,9 @@ struct PropagatedError {
 std::optional<PropagatedError> propagated_error(const Sides&, const Pair& result,
                                                 const std::vector<Pair>& inputs);
 
-/// The same of finding `i`, where its error is no larger than that of its inputs. Parameters do not count: they
-/// say little about the result that they change, and the change in a step is small beside the parameter. What
-/// cannot be read is noted in the finding.
+/// The same of finding `i`, where its error is no larger than that of its inputs. Parameters do not count:
+/// they say little about the result that they change, and the change in a step is small beside the parameter.
+/// What cannot be read is noted in the finding.
 std::optional<Exemption> rounding_of_inputs(const Sides&, std::vector<Finding>&, const std::vector<Pair>&,
                                             std::size_t i, const std::vector<std::size_t>& inputs);
 

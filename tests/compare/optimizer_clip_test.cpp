@@ -108,5 +108,17 @@ TEST(OptimizerClip, GroupsClippedByTheirOwnNorms) {
                 {"clipped by the norms of groups, not by that of all"}});
 }
 
+// Those below the limit are not clipped at all: together they would be above it.
+TEST(OptimizerClip, ParametersClippedOneByOne) {
+  expect_named({"one by one",
+                with([](Optimizer& o) {
+                  o.clip =
+                      clip_by([](const std::string& own, const auto& squares) { return squares.at(own); });
+                }),
+                Cause::clip,
+                {"clipped by the norms of groups (each parameter is one), not by that of all"}},
+               {1});
+}
+
 }  // namespace
 }  // namespace assay::optimizer_clip_test

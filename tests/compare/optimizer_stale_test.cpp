@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "optimizer_fault.h"
+#include "recorded_pair.h"
 
 namespace assay::optimizer_stale_test {
 namespace {
@@ -141,6 +142,30 @@ TEST(OptimizerStale, GradientOfAnotherParameter) {
                 }),
                 Cause::step_stale,
                 {"the gradient that is used is the gradient of model.layers.0.self_attn.q_proj"}});
+}
+
+// The optimizer was not given it: it has no states, and what it should have become is within the tolerance.
+TEST(OptimizerStale, AParameterThatWasLeftBehind) {
+  const Tensor before = normal_tensor(DType::bfloat16, {8, 16}, 1),
+               after = plus(before, 0.01, normal_tensor(DType::bfloat16, {8, 16}, 2));
+  const auto diff_with = [&](const Tensor& left) {
+    RecordedPair run;
+    run.add({0, -1, Phase::forward, "gate", "param", "weight", 0}, before);
+    run.add({0, -1, Phase::backward, "gate", "grad", "weight", 0},
+            normal_tensor(DType::bfloat16, {8, 16}, 3));
+    for (const char* state : {"weight.exp_avg", "weight.exp_avg_sq"})
+      run.reference.add({0, -1, Phase::optimizer, "gate", "state", state, 0}, after);
+    const Identity id{0, -1, Phase::optimizer, "gate", "param", "weight", 0};
+    run.add(id, left, after);
+    const Report report = run.diff();
+    return *std::ranges::find(report.findings, id, &Finding::id);
+  };
+  const Finding wrong = diff_with(before);
+  EXPECT_EQ(wrong.verdict, Verdict::failed);
+  ASSERT_FALSE(wrong.diagnoses.empty());
+  EXPECT_EQ(wrong.diagnoses.front().cause, Cause::not_updated);
+  EXPECT_EQ(diff_with(plus(before, 0.0099, normal_tensor(DType::bfloat16, {8, 16}, 2))).verdict,
+            Verdict::passed);
 }
 
 }  // namespace

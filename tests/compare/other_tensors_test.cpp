@@ -38,6 +38,29 @@ Tensor above(const Tensor& a, const Tensor& b) {
   return Tensor::from_values(f32, {a.shape()[0] + b.shape()[0], a.shape()[1]}, all);
 }
 
+TEST(OtherTensors, TokensOfAnotherMicroBatch) {
+  const auto tokens = [](std::int64_t step, std::int64_t mb) {
+    std::vector<std::int64_t> all;
+    for (std::int64_t i = 0; i < 32; ++i) all.push_back((7 * i * i + 31 * step + 13 * mb + i * mb) % 97);
+    return Tensor::from_indices({32}, all);
+  };
+  const auto with = [&](const Tensor& wrong) {
+    RecordedPair run;
+    for (const std::int64_t step : {0, 1}) {
+      for (const std::int64_t mb : {0, 1}) {
+        const Identity id{step, mb, Phase::forward, "embed", "input", "input", 0};
+        run.add(id, step == 1 && mb == 1 ? wrong : tokens(step, mb), tokens(step, mb));
+      }
+    }
+    const Report report = run.diff();
+    EXPECT_EQ(report.exit_status(), 1);
+    return of(report, {1, 1, Phase::forward, "embed", "input", "input", 0});
+  };
+  EXPECT_TRUE(says(with(tokens(0, 1)), {Cause::stale, {.step = 0}}));
+  EXPECT_TRUE(says(with(tokens(1, 0)), {Cause::stale, {.micro_batch = 0}}));
+  EXPECT_FALSE(says(with(tokens(2, 2)), {Cause::stale}));
+}
+
 // Two layers, each with gate and up.
 struct Layers {
   std::map<std::string, Tensor> right;

@@ -83,6 +83,20 @@ TEST(Program, ItsAttributesAreNamed) {
       << sentence(first.diagnoses.front());
 }
 
+TEST(Program, ItsWrongWindowsAreNamed) {
+  for (const auto& [attributes, text] :
+       {std::pair(Attributes{{"window_size", std::vector<double>{2, -1}}}, "window_size = [2,-1]"),
+        {{{"is_causal", false}, {"window_size", std::vector<double>{-1, 1}}}, "window_size = [-1,1]"},
+        {{{"style", "by_pair"}}, "style = \"by_pair\""}}) {
+    const Report report = isolated(attention(attributes));
+    const Finding& first = finding(report, "attn.o_proj", "input");
+    ASSERT_FALSE(first.diagnoses.empty()) << text;
+    EXPECT_EQ(first.diagnoses.front().cause, Cause::attribute);
+    EXPECT_NE(sentence(first.diagnoses.front()).find(text), std::string::npos)
+        << sentence(first.diagnoses.front());
+  }
+}
+
 // The same of latent attention, whose compressed keys go through a norm, too.
 auto latent_attention(const Attributes& of_actual, const std::string& wrong = "", double stretched = 1) {
   return [=](MemoryDump& d, bool is_actual) {
@@ -284,7 +298,8 @@ TEST(Program, WhatIsInsideOfAWholeIsSettledByItsResults) {
 
 // The last values of a model, whose loss should foresee the next token of each place.
 // @param masked  places of the actual side, and of the reference, without a target in the later micro-batches
-auto loss_of(std::int64_t rolled, double weight, std::pair<std::int64_t, std::int64_t> masked = {0, 0}) {
+auto loss_of(std::int64_t rolled, double weight, std::pair<std::int64_t, std::int64_t> masked = {0, 0},
+             const Attributes& of_actual = {}) {
   return [=](MemoryDump& d, bool is_actual) {
     for (const std::int64_t mb : {0, 1, 2, 3}) {
       std::vector<std::int64_t> tokens, targets;
@@ -301,7 +316,7 @@ auto loss_of(std::int64_t rolled, double weight, std::pair<std::int64_t, std::in
           find_operator("cross_entropy"),
           std::vector<NamedTensor>{
               {"logits", logits}, {"target", Tensor::from_indices({24}, targets)}, {"grad_y", grad_y}},
-          {}, Level::fp64);
+          is_actual ? of_actual : Attributes(), Level::fp64);
       const Shape shape = {2, 12, 11};
       d.add({0, mb, f, "embed", "input", "input", 0}, Tensor::from_indices({2, 12}, tokens)).op = "Embedding";
       d.add({0, mb, f, "head", "output", "y", 0}, logits.reshaped(shape));
@@ -320,6 +335,58 @@ TEST(Program, TheLossInWhichItEndsIsKnown) {
   EXPECT_EQ(created(isolated(loss_of(0, 0.5))), gradients) << "another share of the loss";
 }
 
+// A model that adds a balance loss of its router to its own: both are in the number, and their gradients in
+// different values.
+TEST(Program, ALossWithWhatIsAddedToItIsJudgedAsANumber) {
+  constexpr double share = 0.25, coefficient = 0.5;
+  const auto record = [](double of_actual) {
+    return [=](MemoryDump& d, bool is_actual) {
+      for (const std::int64_t mb : {0, 1, 2, 3}) {
+        const auto seed = static_cast<std::uint64_t>(mb);
+        std::vector<std::int64_t> tokens, targets, index;
+        for (std::int64_t i = 0; i < 24; ++i) tokens.push_back((7 * i + 5 * mb + i * i) % 11);
+        for (std::int64_t i = 0; i < 24; ++i)
+          targets.push_back(i % 12 == 11 ? -100 : tokens[static_cast<std::size_t>(i + 1)]);
+        for (std::int64_t i = 0; i < 24; ++i) index.insert(index.end(), {i % 3, 3});
+        const Tensor logits = normal_tensor(DType::float32, {24, 11}, 31 + seed),
+                     scores = normal_tensor(DType::float32, {24, 4}, 41 + seed),
+                     back = normal_tensor(DType::float32, {24, 4}, 51 + seed),
+                     chosen = Tensor::from_indices({24, 2}, index),
+                     one = Tensor::from_values(DType::float32, {}, Values{1});
+        const auto loss = compute_golden(
+            find_operator("cross_entropy"),
+            std::vector<NamedTensor>{
+                {"logits", logits}, {"target", Tensor::from_indices({24}, targets)}, {"grad_y", one}},
+            {}, Level::fp64);
+        const auto balance = compute_golden(find_operator("moe_aux_loss"),
+                                            std::vector<NamedTensor>{{"logits", scores}, {"index", chosen}},
+                                            {{"top_k", 2}, {"score", "sigmoid"}}, Level::fp64);
+        const Tensor nothing = Tensor::from_values(DType::float32, {24, 11}, Values(24 * 11, 0));
+        d.add({0, mb, f, "embed", "input", "input", 0}, Tensor::from_indices({2, 12}, tokens)).op =
+            "Embedding";
+        d.add({0, mb, f, "moe.gate", "output", "y", 0}, scores);
+        d.add({0, mb, f, "moe.router", "input", "logits", 0}, scores);
+        d.add({0, mb, f, "moe", "output", "index", 0}, chosen);
+        d.add({0, mb, f, "head", "output", "y", 0}, logits.reshaped({2, 12, 11}));
+        d.add({0, mb, f, "loss", "loss", "lm", 0},
+              plus(single(output_named(loss, "loss")), is_actual ? of_actual : coefficient,
+                   output_named(balance, "loss")));
+        d.add({0, mb, b, "head", "grad_output", "y", 0},
+              noisy(plus(nothing, share, output_named(loss, "grad_logits")).reshaped({2, 12, 11}),
+                    is_actual ? 3 : 4));
+        d.add({0, mb, b, "moe.router", "grad_input", "logits", 0}, back);
+        d.add(
+            {0, mb, b, "moe.gate", "grad_output", "y", 0},
+            plus(back, share * coefficient, output_named(balance, "grad_logits")));
+      }
+    };
+  };
+  const Report right = isolated(record(coefficient * (1 + 1e-7)));
+  EXPECT_EQ(right.exit_status(), 0);
+  EXPECT_EQ(finding(right, "loss", "loss").unjudged, "");
+  EXPECT_EQ(created(isolated(record(1.5 * coefficient))), std::vector<std::string>(4, "loss loss lm"));
+}
+
 TEST(Program, TheLossLeavesOutPlacesWithoutATarget) {
   const Report right = isolated(loss_of(0, 0.25, {3, 3}));
   EXPECT_EQ(right.exit_status(), 0);
@@ -327,6 +394,17 @@ TEST(Program, TheLossLeavesOutPlacesWithoutATarget) {
     EXPECT_EQ(finding(right, module, slot).unjudged, "") << module;
   EXPECT_EQ(created(isolated(loss_of(0, 0.25, {2, 3}))).size(), 6u)
       << "loss and gradient of three micro-batches";
+}
+
+TEST(Program, AnotherLossOfTheSameTokensIsNamed) {
+  const Report report = isolated(loss_of(0, 0.25, {0, 0}, {{"label_smoothing", 0.1}}));
+  for (const auto& [module, slot] : {std::pair("loss", "loss"), {"head", "grad_output"}}) {
+    const Finding& wrong = finding(report, module, slot);
+    ASSERT_FALSE(wrong.diagnoses.empty()) << module;
+    EXPECT_EQ(wrong.diagnoses.front().cause, Cause::attribute) << module;
+    EXPECT_EQ(wrong.diagnoses.front().parameters.attribute, "label_smoothing") << module;
+    EXPECT_EQ(wrong.diagnoses.front().parameters.value, 0.1) << module;
+  }
 }
 
 TEST(Program, OtherTargetsAreNamed) {
@@ -339,22 +417,85 @@ TEST(Program, OtherTargetsAreNamed) {
   }
 }
 
-TEST(Program, ATermThatASumLacksIsNamed) {
-  const auto record = [](MemoryDump& d, bool is_actual) {
+TEST(Program, ATermThatASumLacksOrCountsOtherwiseIsNamed) {
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    for (const double times : {0.0, 0.5, 1.25}) {
+      const auto record = [&](MemoryDump& d, bool is_actual) {
+        for (const std::int64_t mb : {0, 1}) {
+          const auto seed = static_cast<std::uint64_t>(mb);
+          const Tensor x = normal_tensor(dtype, {8, 6}, 41 + seed),
+                       y = normal_tensor(dtype, {8, 6}, 51 + seed);
+          d.add({0, mb, f, "layers.0.norm", "input", "x", 0}, x);
+          d.add({0, mb, f, "layers.0.mlp", "output", "y", 0}, y);
+          d.add({0, mb, f, "layers.1.norm", "input", "x", 0}, plus(x, is_actual ? times : 1, y));
+        }
+      };
+      const Report report = isolated(record);
+      const Finding& wrong = finding(report, "layers.1.norm", "input");
+      ASSERT_FALSE(wrong.diagnoses.empty()) << times;
+      const CauseParameters& p = wrong.diagnoses.front().parameters;
+      EXPECT_EQ(wrong.diagnoses.front().cause, times == 0 ? Cause::missing_term : Cause::added) << times;
+      EXPECT_NEAR(times == 0 ? -1 : p.factor.value(), times - 1, 1e-3);
+      EXPECT_NE(p.tensor.find("layers.0.mlp output y"), std::string::npos) << p.tensor;
+    }
+  }
+}
+
+// Three layers, each a sum; the actual side runs the second after the third, or not at all.
+auto layers(const std::vector<int>& order) {
+  return [=](MemoryDump& d, bool is_actual) {
+    for (const int layer : {0, 1, 2})
+      d.add({0, -1, f, "layers." + std::to_string(layer) + ".norm", "param", "weight", 0},
+            normal_tensor(DType::float32, {6}, 5 + static_cast<std::uint64_t>(layer)));
     for (const std::int64_t mb : {0, 1}) {
-      const auto seed = static_cast<std::uint64_t>(mb);
-      const Tensor x = normal_tensor(DType::float32, {8, 6}, 41 + seed),
-                   y = normal_tensor(DType::float32, {8, 6}, 51 + seed);
-      d.add({0, mb, f, "layers.0.norm", "input", "x", 0}, x);
-      d.add({0, mb, f, "layers.0.mlp", "output", "y", 0}, y);
-      d.add({0, mb, f, "layers.1.norm", "input", "x", 0}, is_actual ? x : plus(x, 1, y));
+      Tensor x = normal_tensor(DType::float32, {8, 6}, 41 + static_cast<std::uint64_t>(mb));
+      for (const int layer : is_actual ? order : std::vector<int>{0, 1, 2}) {
+        const std::string name = "layers." + std::to_string(layer);
+        const auto seed = 10 * static_cast<std::uint64_t>(layer) + static_cast<std::uint64_t>(mb);
+        const Tensor y = normal_tensor(DType::float32, {8, 6}, 51 + seed);
+        d.add({0, mb, f, name + ".norm", "input", "x", 0}, x);
+        d.add({0, mb, f, name + ".mlp", "output", "y", 0}, y);
+        x = plus(x, 1, y);
+      }
+      d.add({0, mb, f, "norm", "input", "x", 0}, x);
     }
   };
-  const Report report = isolated(record);
-  const Finding& wrong = finding(report, "layers.1.norm", "input");
+}
+
+TEST(Program, LayersThatRunInAnotherOrderAreNamed) {
+  const Report report = isolated(layers({0, 2, 1}));
+  const Finding& wrong = *report.first_failure();
+  EXPECT_EQ(wrong.id.module, "layers.1.norm");
   ASSERT_FALSE(wrong.diagnoses.empty());
-  EXPECT_EQ(wrong.diagnoses.front().cause, Cause::missing_term);
-  EXPECT_NE(wrong.diagnoses.front().parameters.tensor.find("layers.0.mlp output y"), std::string::npos);
+  EXPECT_EQ(wrong.diagnoses.front().cause, Cause::other_tensor);
+  EXPECT_NE(wrong.diagnoses.front().parameters.tensor.find("layers.2.norm input x"), std::string::npos);
+}
+
+TEST(Program, ALayerThatIsNotComputedComesFirst) {
+  const Report report = isolated(layers({0, 2}));
+  const Finding& wrong = *report.first_failure();
+  EXPECT_EQ(wrong.id.module, "layers.1.norm");
+  ASSERT_FALSE(wrong.diagnoses.empty());
+  EXPECT_EQ(wrong.diagnoses.front().cause, Cause::missing_layer);
+  EXPECT_EQ(wrong.diagnoses.front().parameters.module, "layers.1");
+}
+
+// A router that chooses fewer experts than the reference's, of the same tokens.
+TEST(Program, AResultOfAnotherShapeThanItsInputsAskForFails) {
+  const auto record = [](std::int64_t of_actual, std::int64_t later) {
+    return [=](MemoryDump& d, bool is_actual) {
+      for (const std::int64_t mb : {0, 1}) {
+        const Tensor x = normal_tensor(DType::float32, {8, 6}, 41 + static_cast<std::uint64_t>(mb));
+        d.add({0, mb, f, "gate", "input", "x", 0}, x).op = "SomeRouter";
+        const std::int64_t chosen = is_actual ? (mb == 0 ? of_actual : later) : 2;
+        d.add({0, mb, f, "gate", "output", "weights", 0}, normal_tensor(DType::float32, {8, chosen}, 7)).op =
+            "SomeRouter";
+      }
+    };
+  };
+  EXPECT_EQ(created(isolated(record(1, 1))), std::vector<std::string>(2, "gate output weights"));
+  EXPECT_EQ(created(isolated(record(1, 2))), std::vector<std::string>())
+      << "its shape may depend on what it was given";
 }
 
 // A shared expert whose gate no module applies, in a sum that two norms use.

@@ -88,6 +88,23 @@ TEST(ScaleConvention, AGradientThatIsNotScaledLikeTheOthersFails) {
       << "it is the reference's, bit for bit but for rounding";
 }
 
+// A model's loss, and another that is added to it and is halved: in which backward begins.
+TEST(ScaleConvention, APartOfTheLossIsNone) {
+  const Report report = isolated([](MemoryDump& d, bool is_actual) {
+    for (const std::int64_t mb : {0, 1}) {
+      for (const char* module : {"extra", "head", "norm", "embed"}) {
+        const Tensor g = normal_tensor(DType::float32, {8, 5}, 17 * static_cast<std::uint64_t>(mb) + *module);
+        const bool is_halved = is_actual && std::string(module) == "extra";
+        d.add({0, mb, b, module, "grad_output", "y", 0}, is_halved ? plus(g, -0.5, g) : g);
+      }
+    }
+    for (const char* module : {"head", "norm", "embed"})
+      d.add({0, -1, b, module, "grad", "weight", 0}, normal_tensor(DType::float32, {8}, *module));
+  });
+  EXPECT_EQ(by_convention(report), 0);
+  EXPECT_EQ(report.first_failure()->id.module, "extra");
+}
+
 TEST(ScaleConvention, WhereBothSidesAverageASumIsAFault) {
   const Scales average = {1, 0.5};
   const Report right = isolated(run(average, average));

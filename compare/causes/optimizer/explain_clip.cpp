@@ -74,14 +74,14 @@ class Clips {
     // What is below its limit everywhere is not clipped at all.
     const bool one_by_one =
         !by_groups && faults_.size() > 1 &&
-        std::ranges::any_of(faults_, [](const ClipFault& f) { return !is_near(*f.fault->value, 1, f.error); }) &&
+        std::ranges::any_of(faults_,
+                            [](const ClipFault& f) { return !is_near(*f.fault->value, 1, f.error); }) &&
         std::ranges::all_of(faults_, [&](const ClipFault& f) { return is_clipped_by({f.name}, f); });
     if (!by_groups && !one_by_one) return false;
     std::string list;
     constexpr std::size_t most = 3;  // that are listed
     for (std::size_t i = 0; i < std::min(most, groups_.size()); ++i) {
-      const std::set<std::string> some =
-          one_by_one ? std::set{groups_[i].front().name} : names(groups_[i]);
+      const std::set<std::string> some = one_by_one ? std::set{groups_[i].front().name} : names(groups_[i]);
       list += fmt::format("{}{:.6g} of {}", list.empty() ? "" : ", ", std::sqrt(s_.squares.square_of(some)),
                           describe_parameters(some, s_.squares.parameters));
     }

@@ -15,7 +15,8 @@ namespace assay {
 namespace {
 
 // Elements that are not what they were before the step; nothing where that was not recorded.
-std::optional<std::int64_t> changed(const Dump& dump, const TensorsById& tensors, const LogicalTensor& after) {
+std::optional<std::int64_t> changed(const Dump& dump, const TensorsById& tensors,
+                                    const LogicalTensor& after) {
   const Identity& id = after.id;
   const LogicalTensor* before =
       tensors.with_values(dump, {id.step, -1, Phase::forward, id.module, id.slot, id.arg, 0});

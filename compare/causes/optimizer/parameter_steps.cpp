@@ -101,8 +101,11 @@ class Steps {
         (void)trouble_in([&] { whole = merge(dump, *t).tensor; });  // which the comparison reports
       return whole;
     };
-    ReducedGradient g{id.module + "." + id.arg, (pair.actual != nullptr ? pair.actual : pair.reference)->shape,
-                      side(pair.actual, sides_.actual), side(pair.reference, sides_.reference), {}};
+    ReducedGradient g{id.module + "." + id.arg,
+                      (pair.actual != nullptr ? pair.actual : pair.reference)->shape,
+                      side(pair.actual, sides_.actual),
+                      side(pair.reference, sides_.reference),
+                      {}};
     if (pair.actual != nullptr) g.records = pair.actual->records;
     g.has_one_value = findings_[i].verdict != Verdict::replicas_differ;
     if (g.actual || g.reference) found.gradients[id.step].push_back(std::move(g));

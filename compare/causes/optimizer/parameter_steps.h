@@ -52,7 +52,7 @@ struct ReducedGradient {
   Shape shape;
   std::optional<TensorSource> actual, reference;  ///< nothing: that side has none
   std::vector<std::size_t> records;               ///< of the actual side
-  bool has_one_value = true;         ///< on the actual side; else ranks hold different ones
+  bool has_one_value = true;                      ///< on the actual side; else ranks hold different ones
 };
 
 /// The steps of optimizers, in order, of parameters whose states and gradients both sides recorded.

@@ -33,7 +33,8 @@ std::string part_of(DType dtype, int bit) {
 void explain_bit(const FailingPair& pair, std::vector<Diagnosis>& found) {
   const DType dtype = pair.actual.dtype();
   // What should be there may be known exactly, in float64.
-  if ((dtype != pair.reference.dtype() && pair.reference.dtype() != DType::float64) || !is_float(dtype)) return;
+  if ((dtype != pair.reference.dtype() && pair.reference.dtype() != DType::float64) || !is_float(dtype))
+    return;
   std::vector<std::int64_t> places;
   for_each_element(Columns{&pair.actual, &pair.reference}, [&](std::int64_t at, const double* x) {
     if (x[0] != round_to(dtype, x[1]) && places.size() <= most_flipped) places.push_back(at);

@@ -53,8 +53,8 @@ double fitted_factor(const FailingPair& pair, const TensorSource& term) {
 
 // What is added was stored, and a sum with it may be larger than what would have been stored.
 double stored(const FailingPair& pair, double reference, double added, double sums) {
-  const double more = sums > 1 ? std::abs(added)
-                               : std::max(0.0, std::abs(reference + added) - std::abs(reference));
+  const double more =
+      sums > 1 ? std::abs(added) : std::max(0.0, std::abs(reference + added) - std::abs(reference));
   return rounding_of(pair.actual.dtype()) * (std::abs(added) + sums * more);
 }
 
@@ -69,7 +69,8 @@ bool plausible(const FailingPair& pair, const TensorSource& other, double sums) 
   for (std::size_t i = 0; i < w.at.size(); ++i) {
     const double added = fit.factor() * term[i], bound = pair.bound(w.at[i]);
     const double expected = w.reference[i] + added;
-    if (!(pair.ratio(w.actual[i], expected, bound + stored(pair, w.reference[i], added, sums)) <= 2)) return false;
+    if (!(pair.ratio(w.actual[i], expected, bound + stored(pair, w.reference[i], added, sums)) <= 2))
+      return false;
   }
   return true;
 }
