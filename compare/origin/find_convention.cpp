@@ -43,11 +43,14 @@ std::optional<Factor> factor_between(const TensorSource& actual, const TensorSou
   return Factor{product / square, std::sqrt(left / all) + rounding};
 }
 
-// Of the gradient in which the backward pass of a micro-batch begins, in all of them the same.
+// Of the gradient in which the backward pass of a micro-batch begins, in all of them the same. One that is
+// mostly something else is that of other tokens, and says nothing of it.
 std::optional<Factor> factor_of_losses(std::span<const Finding> findings, std::span<const Pair> pairs,
                                        const Sides& sides) {
   std::set<std::pair<std::int64_t, std::int64_t>> seen;
   std::optional<Factor> all;
+  constexpr double mostly = 0.5;
+  std::int64_t told = 0, others = 0;
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     const Finding& f = findings[i];
     if (f.id.phase != Phase::backward || f.id.micro_batch < 0 || !is_comparable(f) ||
@@ -58,11 +61,15 @@ std::optional<Factor> factor_of_losses(std::span<const Finding> findings, std::s
       own = factor_between(merge(sides.actual, *pairs[i].actual).tensor,
                            merge(sides.reference, *pairs[i].reference).tensor);
     });
-    if (!own) return {};
+    if (!own || own->left > mostly) {
+      ++others;
+      continue;
+    }
+    ++told;
     if (all && std::abs(own->value - all->value) > own->left * own->value + all->left * all->value) return {};
     if (!all || own->left < all->left) all = own;
   }
-  return all;
+  return told >= others ? all : std::nullopt;
 }
 
 // A number of ranks or micro-batches, or one that a person writes.

@@ -44,7 +44,10 @@ void Isolation::take_parts() {
     const auto is_settled = [&](std::size_t k) {
       return pairs_[k].actual != nullptr && pairs_[k].reference != nullptr && (is_certain_[k] || is_right(k));
     };
-    if (results.empty() || !std::ranges::all_of(results, is_settled)) continue;
+    if (results.empty() || !std::ranges::all_of(results, is_settled)) {
+      take_cause_of_whole(f, results);
+      continue;
+    }
     parts_.emplace(i, std::move(results));
     if (f.unjudged.empty()) continue;
     f.unjudged.clear();
@@ -54,6 +57,16 @@ void Isolation::take_parts() {
   }
   for (std::size_t i = 0; i < pairs_.size() && !first_unjudged_; ++i) {
     if (!findings_[i].unjudged.empty()) first_unjudged_ = i;
+  }
+}
+
+// What is wrong inside of a whole is so by the mistake that makes its results.
+void Isolation::take_cause_of_whole(Finding& f, const std::vector<std::size_t>& results) const {
+  for (const std::size_t k : results) {
+    const auto judged = results_.find(k);
+    if (judged == results_.end() || judged->second.diagnoses.empty() || !f.diagnoses.empty()) continue;
+    f.diagnoses.push_back(judged->second.diagnoses.front());
+    f.diagnoses.back().parameters.whole = findings_[k].name;
   }
 }
 

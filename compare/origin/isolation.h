@@ -60,6 +60,7 @@ class Isolation {
   void judge(std::size_t i);
   void leave_out(std::size_t i);
   void take_parts();
+  void take_cause_of_whole(Finding&, const std::vector<std::size_t>& results) const;
   bool is_made_as_reference(std::size_t i) const;
   void settle();
   bool is_right(std::size_t i) const;

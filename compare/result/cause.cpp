@@ -254,6 +254,7 @@ std::string sentence(const Diagnosis& d) {
   std::string text = row_of(d.cause).sentence(d.parameters, d.residual);
   if (is_of_operand(d))
     text = fmt::format("{} was given another {}: {}", d.parameters.op, d.parameters.operand, text);
+  if (!d.parameters.whole.empty()) text = fmt::format("of {}, in which it is: {}", d.parameters.whole, text);
   if (d.parameters.rank) text = fmt::format("the copy of rank {}: {}", *d.parameters.rank, text);
   if (d.parameters.evidence)
     text += fmt::format(" (of one number: {:.0f} bits of evidence)", *d.parameters.evidence);

@@ -109,6 +109,7 @@ struct CauseParameters {
 
   std::string op = {};
   std::string operand = {};  ///< of it, in which the mistake lies: "x"
+  std::string whole = {};    ///< a result of the module in which it is, made by this mistake
   std::string against =
       {};  ///< what made the golden values: an operator, or the actual side by its recorded flow
   std::string actual_attributes = {}, reference_attributes = {};  ///< "eps = 1e-6"
@@ -157,6 +158,7 @@ void for_each_parameter(F f, P&... p) {
   f("parameters", p.parameters...);
   f("op", p.op...);
   f("operand", p.operand...);
+  f("whole", p.whole...);
   f("against", p.against...);
   f("actual_attributes", p.actual_attributes...);
   f("reference_attributes", p.reference_attributes...);

@@ -260,11 +260,11 @@ auto experts(const std::string& wrong) {
                  weights = Tensor::from_values(DType::float32, {6, 2}, Values(12, 0.375));
     const Tensor index =
         Tensor::from_indices({6, 2}, std::vector<std::int64_t>{0, 1, 1, 2, 2, 0, 0, 2, 1, 0, 2, 1});
-    Tensor y =
-        noisy(output("moe_experts",
-                     {{"x", x}, {"index", index}, {"weights", weights}, {"gate_up", gate_up}, {"down", down}},
-                     {}, "y"),
-              is_actual ? 5 : 6);
+    Tensor y = noisy(
+        output("moe_experts",
+               {{"x", x}, {"index", index}, {"weights", weights}, {"gate_up", gate_up}, {"down", down}},
+               is_actual && wrong == "up first" ? Attributes{{"gate_first", false}} : Attributes(), "y"),
+        is_actual ? 5 : 6);
     if (is_actual && wrong == "y") y = with_one_wrong(y);
     const auto add = [&](const char* slot, const char* arg, const Tensor& t) {
       d.add({0, 0, f, "mlp.experts", slot, arg, 0}, t).op = "SomeExperts";
@@ -274,7 +274,8 @@ auto experts(const std::string& wrong) {
     add("input", "hidden_states", x);
     add("input", "top_k_index", index);
     add("input", "top_k_weights", weights);
-    const Tensor part = normal_tensor(DType::float32, {is_actual ? 12 : 4, 5}, 24);
+    const Tensor part = normal_tensor(DType::float32, {is_actual && wrong != "up first" ? 12 : 4, 5},
+                                      is_actual && wrong == "up first" ? 25 : 24);
     for (const std::int64_t call : {0, 1, 2}) {
       if (is_actual && call > 0) break;
       d.add({0, 0, f, "mlp.experts.act_fn", "input", "input", call}, part).op = "SiLU";
@@ -294,6 +295,15 @@ TEST(Program, WhatIsInsideOfAWholeIsSettledByItsResults) {
   const Report wrong = isolated(experts("y"));
   EXPECT_EQ(created(wrong), std::vector<std::string>{"mlp.experts output y"});
   EXPECT_EQ(wrong.exit_status(), 1);
+}
+
+TEST(Program, WhatIsInsideOfAWholeHasItsCause) {
+  const Report report = isolated(experts("up first"));
+  const Finding& part = finding(report, "mlp.experts.act_fn", "input");
+  ASSERT_FALSE(part.diagnoses.empty());
+  EXPECT_EQ(part.diagnoses.front().cause, Cause::attribute);
+  EXPECT_EQ(part.diagnoses.front().parameters.attribute, "gate_first");
+  EXPECT_EQ(part.diagnoses.front().parameters.whole, "mlp.experts output y (step 0, micro-batch 0, forward)");
 }
 
 // The last values of a model, whose loss should foresee the next token of each place.
@@ -375,9 +385,8 @@ TEST(Program, ALossWithWhatIsAddedToItIsJudgedAsANumber) {
               noisy(plus(nothing, share, output_named(loss, "grad_logits")).reshaped({2, 12, 11}),
                     is_actual ? 3 : 4));
         d.add({0, mb, b, "moe.router", "grad_input", "logits", 0}, back);
-        d.add(
-            {0, mb, b, "moe.gate", "grad_output", "y", 0},
-            plus(back, share * coefficient, output_named(balance, "grad_logits")));
+        d.add({0, mb, b, "moe.gate", "grad_output", "y", 0},
+              plus(back, share * coefficient, output_named(balance, "grad_logits")));
       }
     };
   };

@@ -13,11 +13,12 @@ namespace {
 
 constexpr auto f = Phase::forward, b = Phase::backward;
 
-// What a run multiplies its losses by and the sums of its parameters' gradients, and a gradient that it
-// does not scale.
+// What a run multiplies its losses by and the sums of its parameters' gradients, a gradient that it does not
+// scale, and a micro-batch of other tokens.
 struct Scales {
   double loss = 1, sums = 1;
   bool forgets_one = false;
+  std::int64_t other_tokens = -1;  // the micro-batch that has them
 };
 
 // Two linear layers, whose gradients are those of a loss that nobody recorded.
@@ -36,7 +37,8 @@ auto run(const Scales& actual, const Scales& reference, DType dtype = DType::flo
       for (const std::int64_t mb : {0, 1, 2}) {
         const auto seed = 10 * static_cast<std::uint64_t>(mb) + layer.size();
         const Tensor x = normal_tensor(dtype, {8, 6}, 100 + seed),
-                     g = stored(normal_tensor(dtype, {8, 5}, 200 + seed), own.loss, 2 * seed);
+                     g = stored(normal_tensor(dtype, {8, 5}, (mb == own.other_tokens ? 900 : 200) + seed),
+                                own.loss, 2 * seed);
         const auto made =
             compute_golden(find_operator("linear"),
                            std::vector<NamedTensor>{{"x", x}, {"w", w}, {"grad_y", g}}, {}, Level::fp64);
@@ -73,6 +75,10 @@ TEST(ScaleConvention, WhatComesBackInTheParametersGradientsIsExempt) {
       EXPECT_TRUE(report.notes.front().starts_with("scale by convention")) << report.notes.front();
     }
   }
+}
+
+TEST(ScaleConvention, OtherTokensOfAMicroBatchSayNothingOfIt) {
+  EXPECT_EQ(by_convention(isolated(run({2, 0.5, false, 1}, {}))), 8) << "two of three micro-batches";
 }
 
 TEST(ScaleConvention, WhatDoesNotComeBackIsNone) {
