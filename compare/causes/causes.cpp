@@ -66,7 +66,7 @@ class Causes {
       explain_copies(f, merged, failing, scale);
     if (right != nullptr && failing.over > 0)
       explain_by_flow({actual_, reference_}, pair.reference->id, failing, *right, f.diagnoses);
-    if (right != nullptr && failing.over > 0 && f.diagnoses.size() == before)
+    if (right != nullptr && failing.over > 0 && f.diagnoses.size() == before && merged.replicas.empty())
       explain_addends(f, pair, failing);
     if (failing.over > 0 && f.diagnoses.size() == before)
       explain(f, pair, failing);
@@ -171,7 +171,7 @@ void find_causes(std::vector<Finding>& findings, const std::vector<Pair>& pairs,
                  const RightValues& right) {
   Causes causes(sides);
   OpenFailures proved;   // of those that were undecided
-  OpenFailures choices;  // other ones, that nobody judged
+  OpenFailures choices;  // other ones: legal, or that nobody judged
   std::size_t explained = 0;
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     Finding& f = findings[i];
@@ -180,6 +180,7 @@ void find_causes(std::vector<Finding>& findings, const std::vector<Pair>& pairs,
         inherit(f, findings[from]);
       if (!is_float(f.actual_dtype)) choices.add(i, f.id, true);
     }
+    if (f.exemption && f.exemption->kind == Exemption::Kind::legal_tie) choices.add(i, f.id, true);
     const bool open = f.verdict == Verdict::failed || f.verdict == Verdict::replicas_differ ||
                       f.verdict == Verdict::no_rule || f.verdict == Verdict::mistrusted || is_unjudged(f);
     // Proven on the step's own inputs: what the values look like says no more.

@@ -67,6 +67,21 @@ double ratio_of_ranks(DerivedValue e, const SideTensor& t, int ranks, std::int64
   return std::isnan(of_rows) ? worst : std::min(worst, of_rows);
 }
 
+std::optional<ScaleError> scale_of_sum(const DerivedValue& e, const SideTensor& t) {
+  if (!e.is_added_up || e.is_exact || !t.magnitude.empty() || !is_float(t.dtype) ||
+      e.values.size() != t.values.size() || t.values.empty())
+    return {};
+  std::vector<double> may_be_off(t.values.size());
+  for (std::size_t i = 0; i < may_be_off.size(); ++i) may_be_off[i] = allowed(e, t, i);
+  return scale_error({.actual = t.values,
+                      .golden = e.values,
+                      .allowed = may_be_off,
+                      .columns = t.shape.empty() ? 1 : t.shape.back(),
+                      .terms = 1,  // nothing is shared by the elements of a row
+                      .unit_roundoff = unit_roundoff(DType::float32),
+                      .stored_roundoff = unit_roundoff(t.dtype)});
+}
+
 std::optional<RightValue> right_value(const DerivedValue& e, const SideTensor& t) {
   if (e.values.size() != t.values.size() || !is_float(t.dtype)) return {};
   RightValue right{Tensor::from_values(DType::float64, t.shape, e.values), {}, {}};

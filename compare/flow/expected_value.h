@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "assay/compare/calls/scale_test.h"
 #include "assay/compare/flow/relation.h"
 #include "assay/golden/tensor.h"
 
@@ -28,6 +29,9 @@ double allowed(const DerivedValue&, const SideTensor&, std::size_t i);
 double ratio(const DerivedValue&, const SideTensor&, std::int64_t& outside);
 /// The same on several ranks.
 double ratio_of_ranks(DerivedValue, const SideTensor&, int ranks, std::int64_t& outside);
+/// What recorded values add up to, as a whole: a factor that is smaller than a rounding. Nothing where other
+/// errors than those of additions are in it.
+std::optional<ScaleError> scale_of_sum(const DerivedValue&, const SideTensor&);
 /// Nothing for another shape, and for integers.
 std::optional<RightValue> right_value(const DerivedValue&, const SideTensor&);
 

@@ -266,6 +266,13 @@ std::optional<Flow::Judgement> Flow::judge(const LogicalTensor* reference, const
     j.right = right_value(own->expected, *recorded);
     (void)trouble_in([&] { j.mistake = mistake_in(actual, *recorded); });
     if (j.right && !j.mistake) (void)trouble_in([&] { add_terms(actual, *j.right); });
+  } else if (const auto scale = scale_of_sum(own->expected, *recorded);
+             scale && !scale->within() && reference != nullptr && has_no_factor(*reference)) {
+    j.ratio = std::abs(scale->excess) / scale->allowed;
+    j.wrong = fmt::format("each element is within the roundings of {}, but {}", own->how, describe(*scale));
+    j.mistake = Diagnosis{Cause::factor,
+                          {.factor = 1 + scale->excess, .uncertainty = scale->allowed, .tensor = own->how},
+                          near->ratio};
   }
   return j;
 }

@@ -49,4 +49,10 @@ bool Flow::ends_here(const LogicalTensor& t) {
   return hidden_.fit(reference_, reference_calls_, value, t.id, recorded->values, error, true);
 }
 
+bool Flow::has_no_factor(const LogicalTensor& t) const {
+  const auto near = nearness({reference_, reference_calls_}, t);
+  const auto scale = near ? scale_of_sum(near->made.expected, *reference_.read(t)) : std::nullopt;
+  return scale && scale->within();
+}
+
 }  // namespace assay

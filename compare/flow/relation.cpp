@@ -81,6 +81,7 @@ DerivedValue as_expected(const SideTensor& t) {
   e.values = t.values;
   e.roundoff = is_float(t.dtype) ? unit_roundoff(t.dtype) : 0;
   e.is_exact = t.addends <= 1;
+  e.is_added_up = true;
   if (!e.is_exact) {
     e.magnitude = t.magnitude;
     e.terms = t.addends;
@@ -99,6 +100,7 @@ std::optional<DerivedValue> sum_of(std::vector<DerivedValue> terms) {
   sum.magnitude.resize(size, 0);
   sum.error.resize(size, 0);
   sum.terms = 0;
+  sum.is_added_up = std::ranges::all_of(terms, &DerivedValue::is_added_up);
   for (const DerivedValue& t : terms) {
     if (t.values.size() != size) return {};
     sum.terms += t.terms;

@@ -66,6 +66,7 @@ struct DerivedValue {
   double roundoff = 0;            ///< of the coarsest dtype among its sources
   double terms = 1;               ///< that were added up
   bool is_exact = false;          ///< elements were moved, not computed
+  bool is_added_up = false;       ///< of recorded values, by additions alone: roundings are independent
   double of(std::size_t i) const { return error.empty() ? 0 : error[i]; }
   double size(std::size_t i) const;
 };

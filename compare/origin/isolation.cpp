@@ -40,11 +40,16 @@ void Isolation::take_parts() {
     const bool is_open = !steps_.contains(i) && !results_.contains(i) && !flows_.contains(i);
     const bool has_other_shape = f.verdict == Verdict::not_comparable;
     if (!is_lone && !has_other_shape && (is_certain_[i] || !is_open)) continue;
-    std::vector<std::size_t> results = wholes.results_around(f.id);
-    const auto is_settled = [&](std::size_t k) {
-      return pairs_[k].actual != nullptr && pairs_[k].reference != nullptr && (is_certain_[k] || is_right(k));
+    const auto are_settled = [&](const std::vector<std::size_t>& results) {
+      return !results.empty() && std::ranges::all_of(results, [&](std::size_t k) {
+        return pairs_[k].actual != nullptr && pairs_[k].reference != nullptr &&
+               (is_certain_[k] || is_right(k));
+      });
     };
-    if (results.empty() || !std::ranges::all_of(results, is_settled)) {
+    std::vector<std::size_t> results = wholes.results_around(f.id);
+    if (!are_settled(results) && is_lone && are_settled(wholes.results_of(f.id)))
+      results = wholes.results_of(f.id);
+    if (!are_settled(results)) {
       take_cause_of_whole(f, results);
       continue;
     }
@@ -267,33 +272,6 @@ std::optional<Coverage> Isolation::coverage() const {
     if (count > 0) c.why_unjudged.push_back(fmt::format("{} {}", grouped(count), why));
   }
   return c;
-}
-
-std::string Isolation::why_unjudged(std::size_t i) const {
-  const Pair& pair = pairs_[i];
-  if (pair.reference == nullptr) return "the reference lacks it";
-  if (pair.actual == nullptr) return "it is only in the reference";
-  if (const auto judged = results_.find(i); judged != results_.end() && judged->second.ratio <= 1)
-    return "roundings decide between several right values, or only some of its rows were judged";
-  if (!is_result(findings_[i].id) || findings_[i].id.phase == Phase::optimizer)
-    return "it follows from no recorded values in a way that is known; record what made it";
-  for (const auto& [calls, tensor] :
-       {std::pair(&local_.reference_calls(), pair.reference), {&local_.actual_calls(), pair.actual}}) {
-    if (!calls->runs(tensor->id.step, tensor->id.module)) return "no call of its module was recorded";
-    const Operator* op = calls->operator_of(*tensor);
-    if (op == nullptr && tensor->op.empty())
-      return "its operator was not recorded; an [[operator]] rule names it";
-    if (op == nullptr)
-      return fmt::format("'{}' is no known operator; an [[operator]] rule names one, or record its parts",
-                         tensor->op);
-    const std::vector<RecordedCall> made = calls->producers(*tensor);
-    if (made.empty()) return fmt::format("it is not known as a result of {}", op->name);
-    for (const RecordedCall& call : made) {
-      if (const std::string missing = call.missing(); !missing.empty())
-        return fmt::format("{} of {} was not recorded", missing, op->name);
-    }
-  }
-  return "no attributes of its operator make the reference's result";
 }
 
 }  // namespace assay

@@ -10,6 +10,7 @@ Wholes::Wholes(const std::vector<Finding>& findings, const std::vector<Pair>& pa
   for (std::size_t i = 0; i < findings.size(); ++i) {
     const Identity& id = findings[i].id;
     if (!is_result(id) || id.phase == Phase::optimizer || pairs[i].reference == nullptr) continue;
+    if (id.slot == "output") outputs_[{id.step, id.micro_batch, id.phase, id.module}].push_back(i);
     const Operator* op = calls.operator_of(*pairs[i].reference);
     if (op != nullptr && op->has_parts) results_[{id.step, id.micro_batch, id.phase, id.module}].push_back(i);
   }
@@ -26,6 +27,12 @@ std::vector<std::size_t> Wholes::results_around(const Identity& id) const {
     return all;
   }
   return {};
+}
+
+std::vector<std::size_t> Wholes::results_of(const Identity& input) const {
+  if (input.slot != "input") return {};
+  const auto own = outputs_.find({input.step, input.micro_batch, input.phase, input.module});
+  return own == outputs_.end() ? std::vector<std::size_t>() : own->second;
 }
 
 }  // namespace assay

@@ -46,6 +46,9 @@ std::string factor_by_distance(double k) {
 }
 
 std::string factor(const Parameters& p, double residual) {
+  if (p.uncertainty && !p.tensor.empty())
+    return fmt::format("actual = {} x {} (+- {:.1g}); {}", factor_by_distance(p.factor.value()), p.tensor,
+                       *p.uncertainty, left(residual));
   if (p.uncertainty)
     return fmt::format("actual = {} x what {} makes of its own inputs (+- {:.1g}); {}",
                        factor_by_distance(p.factor.value()), p.op, *p.uncertainty, left(residual));

@@ -297,6 +297,30 @@ TEST(Program, WhatIsInsideOfAWholeIsSettledByItsResults) {
   EXPECT_EQ(wrong.exit_status(), 1);
 }
 
+// A mask, which only one of two implementations needs.
+TEST(Program, AnInputOfOneSideAloneIsSettledByWhatItsModuleMakes) {
+  const auto record = [](const std::string& wrong) {
+    return [=](MemoryDump& d, bool is_actual) {
+      for (const std::int64_t mb : {0, 1}) {
+        const auto seed = static_cast<std::uint64_t>(mb);
+        const Tensor x = normal_tensor(DType::float32, {8, 6}, 41 + seed),
+                     y = normal_tensor(DType::float32, {8, 6}, 51 + seed);
+        const Tensor sum = plus(x, 1, y);
+        d.add({0, mb, f, "block", "input", "x", 0}, x);
+        if (!is_actual)
+          d.add({0, mb, f, "block", "input", "mask", 0}, normal_tensor(DType::float32, {8, 8}, 61 + seed));
+        d.add({0, mb, f, "block.mlp", "output", "y", 0}, y);
+        d.add({0, mb, f, "block", "output", "y", 0}, is_actual && wrong == "y" ? with_one_wrong(sum) : sum);
+      }
+    };
+  };
+  EXPECT_EQ(isolated(record("")).exit_status(), 0);
+  const Report report = isolated(record("y"));
+  EXPECT_EQ(report.exit_status(), 1);
+  EXPECT_EQ(finding(report, "block", "input").verdict, Verdict::passed);
+  EXPECT_EQ(std::ranges::count(report.findings, Verdict::missing_actual, &Finding::verdict), 2);
+}
+
 TEST(Program, WhatIsInsideOfAWholeHasItsCause) {
   const Report report = isolated(experts("up first"));
   const Finding& part = finding(report, "mlp.experts.act_fn", "input");
@@ -448,6 +472,33 @@ TEST(Program, ATermThatASumLacksOrCountsOtherwiseIsNamed) {
       EXPECT_NE(p.tensor.find("layers.0.mlp output y"), std::string::npos) << p.tensor;
     }
   }
+}
+
+// Of a sum of three in bfloat16, each element of which may be rounded twice.
+TEST(Program, AFactorOfASumThatIsSmallerThanARoundingIsFound) {
+  const auto record = [](double factor) {
+    return [=](MemoryDump& d, bool is_actual) {
+      for (const std::int64_t mb : {0, 1}) {
+        Values sum(64 * 64, 0);
+        for (const char* module : {"layers.0.norm", "layers.0.attn", "layers.0.mlp"}) {
+          const auto seed = 10 * static_cast<std::uint64_t>(mb) + static_cast<std::uint64_t>(module[9]);
+          const Tensor x = noisy(normal_tensor(DType::bfloat16, {64, 64}, seed), is_actual ? 1 : 2);
+          for (std::size_t i = 0; i < sum.size(); ++i)
+            sum[i] += (is_actual ? factor : 1) * x.value(static_cast<std::int64_t>(i));
+          d.add({0, mb, f, module, module[9] == 'n' ? "input" : "output", "x", 0}, x);
+        }
+        d.add({0, mb, f, "layers.1.norm", "input", "x", 0},
+              Tensor::from_values(DType::bfloat16, {64, 64}, sum));
+      }
+    };
+  };
+  EXPECT_EQ(created(isolated(record(1))), std::vector<std::string>());
+  const Report report = isolated(record(1.001));
+  EXPECT_EQ(created(report), std::vector<std::string>(2, "layers.1.norm input x"));
+  const Finding& wrong = finding(report, "layers.1.norm", "input");
+  ASSERT_FALSE(wrong.diagnoses.empty());
+  EXPECT_EQ(wrong.diagnoses.front().cause, Cause::factor);
+  EXPECT_NEAR(wrong.diagnoses.front().parameters.factor.value(), 1.001, 2e-4);
 }
 
 // Three layers, each a sum; the actual side runs the second after the third, or not at all.
