@@ -85,6 +85,7 @@ class Meeting {
     for (const LogicalTensor* t : lone_reference_) modules[unwrapped(t->id.module)].insert(t->id.module);
     std::int64_t count = 0;
     std::set<std::string_view> dropped;
+    std::map<std::string, std::string> met;  // modules, by their own names
     for (LogicalTensor* t : lone_actual_) {
       const auto found = modules.find(unwrapped(t->id.module));
       if (found == modules.end() || found->second.size() != 1) continue;
@@ -93,11 +94,20 @@ class Meeting {
       id.module = other;
       if (!take(*t, std::move(id))) continue;
       ++count;
+      met.emplace(own, other);
       for (const std::string& name : {own, other}) {
         for (const std::string_view part : parts_of(name)) {
           if (is_wrapper(part)) dropped.insert(*std::ranges::find(wrappers, part));
         }
       }
+    }
+    // What the reference lacks is told in its words, too: a call of an expert that nobody chose there.
+    for (LogicalTensor* t : lone_actual_) {
+      const auto module = met.find(t->id.module);
+      if (module == met.end()) continue;
+      Identity id = t->id;
+      id.module = module->second;
+      if (!wanted_.contains(id) && taken_.insert(id).second) t->id = std::move(id);
     }
     if (count > 0)
       notes_.push_back(fmt::format("{} tensors are compared without '{}.' in their names", grouped(count),

@@ -40,6 +40,15 @@ TEST(Meeting, WrappersAreDroppedWhereBothSidesMeetSo) {
   EXPECT_THAT(compared({id}, {id}).notes, IsEmpty()) << "both have it";
 }
 
+TEST(Meeting, WhatTheReferenceLacksIsToldInItsWords) {
+  Identity second = identity(f, "module.expert", "output", "y");
+  second.call = 1;
+  const Report report =
+      compared({identity(f, "module.expert", "output", "y"), second}, {identity(f, "expert", "output", "y")});
+  ASSERT_EQ(report.count(Verdict::missing_reference), 1);
+  for (const Finding& x : report.findings) EXPECT_EQ(x.id.module, "expert") << x.name;
+}
+
 TEST(Meeting, WhatWouldMeetTwoIsLeftAlone) {
   const Report report =
       compared({identity(f, "fc", "output", "y")},
