@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "assay/compare/causes/explain_by_others.h"
 #include "assay/compare/causes/explain_shares.h"
@@ -165,6 +166,36 @@ void inherit(Finding& f, const Finding& from) {
                     fmt::format("runs after {}, which fails", from.name), from.name};
 }
 
+// One number says too little of its factor; what follows from it may have that in all of its elements.
+void explain_by_what_follows(std::vector<Finding>& findings, const std::vector<Pair>& pairs, Causes& causes) {
+  std::map<std::string, std::size_t> open;
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    const Finding& f = findings[i];
+    if (f.verdict == Verdict::failed && f.metrics && f.metrics->elements == 1 && f.diagnoses.empty())
+      open.emplace(f.name, i);
+  }
+  constexpr std::int64_t enough = 64;  // elements
+  for (std::size_t i = 0; i < pairs.size() && !open.empty(); ++i) {
+    const Finding& f = findings[i];
+    const auto root = f.verdict == Verdict::inherited && f.origin ? open.find(f.origin->root) : open.end();
+    if (root == open.end() || !f.metrics || f.metrics->elements < enough) continue;
+    Finding& number = findings[root->second];
+    open.erase(root);  // the nearest one
+    Finding follower = f;
+    follower.diagnoses.clear();
+    (void)trouble_in([&] { causes.explain(follower, pairs[i], nullptr); });
+    const double ratio = number.actual_value / number.reference_value;
+    for (Diagnosis& d : follower.diagnoses) {
+      const bool is_its_factor = d.cause == Cause::factor && !d.parameters.elements &&
+                                 std::abs(*d.parameters.factor / ratio - 1) <=
+                                     2 * unit_roundoff(coarser(number.actual_dtype, number.reference_dtype));
+      if (!is_its_factor || !number.diagnoses.empty()) continue;
+      d.parameters.tensor = f.name;
+      number.diagnoses.push_back(std::move(d));
+    }
+  }
+}
+
 }  // namespace
 
 void find_causes(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides,
@@ -201,6 +232,7 @@ void find_causes(std::vector<Finding>& findings, const std::vector<Pair>& pairs,
     fail(f);
     proved.add(i, f.id, true);
   }
+  explain_by_what_follows(findings, pairs, causes);
 }
 
 }  // namespace assay

@@ -54,7 +54,9 @@ std::string factor(const Parameters& p, double residual) {
                        factor_by_distance(p.factor.value()), p.op, *p.uncertainty, left(residual));
   if (p.elements)
     return fmt::format("{} of {} elements are {}, all others pass", *p.elements, p.of.value(), multiple(p));
-  return "actual = " + multiple(p);
+  const std::string follows =
+      p.tensor.empty() ? "" : fmt::format(", as in {}, which follows from it", p.tensor);
+  return "actual = " + multiple(p) + follows;
 }
 
 std::string row_factors(const Parameters& p, double) {

@@ -420,6 +420,34 @@ TEST(Program, ALossWithWhatIsAddedToItIsJudgedAsANumber) {
   EXPECT_EQ(created(isolated(record(1.5 * coefficient))), std::vector<std::string>(4, "loss loss lm"));
 }
 
+// The gradient of a loss is one round number, which could be any; that of its logits has many.
+TEST(Program, TheFactorOfALossShowsInWhatFollowsFromIt) {
+  const Report report = isolated([](MemoryDump& d, bool is_actual) {
+    d.mesh = {{"dp"}, {2}};
+    for (const std::int64_t mb : {0, 1}) {
+      const Tensor logits = normal_tensor(DType::float32, {16, 9}, 31 + static_cast<std::uint64_t>(mb)),
+                   grad_y = Tensor::from_values(DType::float32, {}, Values{is_actual ? 0.5 : 0.25});
+      std::vector<std::int64_t> targets;
+      for (std::int64_t i = 0; i < 16; ++i) targets.push_back((5 * i + mb) % 9);
+      const std::vector<NamedTensor> inputs = {
+          {"logits", logits}, {"target", Tensor::from_indices({16}, targets)}, {"grad_y", grad_y}};
+      d.add({0, mb, f, "loss", "input", "logits", 0}, logits).op = "cross_entropy";
+      d.add({0, mb, f, "loss", "input", "target", 0}, inputs[1].tensor).op = "cross_entropy";
+      d.add({0, mb, f, "loss", "output", "y", 0}, output("cross_entropy", inputs, {}, "loss")).op =
+          "cross_entropy";
+      d.add({0, mb, b, "loss", "grad_output", "y", 0}, grad_y).op = "cross_entropy";
+      d.add({0, mb, b, "loss", "grad_input", "logits", 0}, output("cross_entropy", inputs, {}, "grad_logits"))
+          .op = "cross_entropy";
+    }
+  });
+  const Finding& root = finding(report, "loss", "grad_output");
+  ASSERT_FALSE(root.diagnoses.empty());
+  EXPECT_EQ(root.diagnoses.front().cause, Cause::factor);
+  EXPECT_EQ(root.diagnoses.front().parameters.factor, 2);
+  EXPECT_EQ(root.diagnoses.front().parameters.tensor,
+            "loss grad_input logits (step 0, micro-batch 0, backward)");
+}
+
 TEST(Program, TheLossLeavesOutPlacesWithoutATarget) {
   const Report right = isolated(loss_of(0, 0.25, {3, 3}));
   EXPECT_EQ(right.exit_status(), 0);
