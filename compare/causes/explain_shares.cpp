@@ -64,11 +64,15 @@ std::vector<Addend> addends_by_place(const Dump& dump, const LogicalTensor& sum)
 }
 
 // A weight is a mean over the elements, whose roundings are some units each.
-std::vector<double> as_whole(std::vector<double> weights, DType dtype) {
+double uncertainty_of_weights(DType dtype) {
   constexpr double units = 16;
+  return units * unit_roundoff(dtype);
+}
+
+std::vector<double> as_whole(std::vector<double> weights, DType dtype) {
   for (double& w : weights) {
     const double whole = std::round(w);
-    if (std::abs(w - whole) <= units * unit_roundoff(dtype)) w = std::abs(whole);
+    if (std::abs(w - whole) <= uncertainty_of_weights(dtype)) w = std::abs(whole);
   }
   return weights;
 }
@@ -150,7 +154,8 @@ void explain_shares(const Dump& actual, const LogicalTensor& sum, const FailingP
       w.bound[i] *= room;
     }
   });
-  if (!(fit.residual <= 1) || least == largest) return;  // where all count alike it is a factor
+  // Where all count alike it is a factor.
+  if (!(fit.residual <= 1) || largest - least <= uncertainty_of_weights(sum.dtype) * room) return;
   CauseParameters p;
   for (const auto& [micro_batch, addend] : of_micro_batch) {
     p.micro_batches.push_back(micro_batch);

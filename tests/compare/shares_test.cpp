@@ -60,6 +60,14 @@ TEST(Shares, OnesThatCountOtherwiseAreNamed) {
       << "something else is added";
 }
 
+TEST(Shares, AFactorOfAllIsAFactor) {
+  const Ranks r;
+  const Tensor sum = plus(r.first, 1, r.second);
+  const Finding f = r.with(noisy(plus(sum, -2. / 3, sum), 3));
+  ASSERT_FALSE(f.diagnoses.empty());
+  EXPECT_EQ(f.diagnoses.front().cause, Cause::factor) << sentence(f.diagnoses.front());
+}
+
 TEST(Shares, ASumInANarrowDtypeIsNamed) {
   const Ranks r;
   const auto narrow = [](const Tensor& t) {
