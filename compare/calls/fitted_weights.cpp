@@ -39,9 +39,7 @@ std::optional<Call::Weights> Call::fitted_weights(const CallVariant& variant) co
   const Metrics m = measure(result_, Tensor(result_.shape(), std::span<const double>(values)), {0, 0, bound});
   if (m.special_mismatch > 0 || !(m.worst_ratio <= 1)) return std::nullopt;
   fit.ratio = m.worst_ratio;
-  // A weight is a mean over the elements, whose roundings are some units each.
-  constexpr double units = 16;
-  fit.uncertainty = units * device_.stored_roundoff();
+  fit.uncertainty = uncertainty_of_weights(device_.stored_roundoff());
   return fit;
 } catch (const Error&) {  // not from these inputs
   return std::nullopt;

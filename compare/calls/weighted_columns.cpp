@@ -1,5 +1,6 @@
 #include "assay/compare/calls/weighted_columns.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace assay {
@@ -52,6 +53,22 @@ std::vector<double> weighted_sum(const std::vector<std::vector<double>>& columns
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += a[k] * columns[k][i];
   }
   return sum;
+}
+
+double uncertainty_of_weights(double stored_roundoff) {
+  constexpr double units = 16;
+  return units * stored_roundoff;
+}
+
+std::optional<std::vector<double>> counts_of(const std::vector<double>& weights, double uncertainty) {
+  const auto [least, most] = std::ranges::minmax(weights);
+  if (most - least <= uncertainty * std::abs(most)) return {};
+  std::vector<double> counts;
+  for (const double a : weights) {
+    const double whole = std::round(a);
+    counts.push_back(std::abs(a - whole) <= uncertainty ? std::abs(whole) : a);
+  }
+  return counts;
 }
 
 }  // namespace assay

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "assay/compare/calls/weighted_columns.h"
 #include "assay/compare/causes/values/diagnosis.h"
 #include "assay/golden/evidence.h"
 
@@ -27,14 +28,9 @@ std::vector<Diagnosis> value_diagnoses(const Call::Compared& c, const Call& actu
 std::vector<Diagnosis> weight_diagnoses(CallJudge& judge, const Call& actual, const CallVariant& right) {
   const auto fit = judge.fitted_weights(actual, right);
   if (!fit) return {};
-  const auto [least, most] = std::ranges::minmax(fit->weights);
-  if (most - least <= fit->uncertainty * std::abs(most)) return {};
-  std::vector<double> counts;
-  for (const double a : fit->weights) {
-    const double whole = std::round(a);
-    counts.push_back(std::abs(a - whole) <= fit->uncertainty ? std::abs(whole) : a);
-  }
-  return {{Cause::weights, {.micro_batches = fit->micro_batches, .counts = std::move(counts)}, fit->ratio}};
+  auto counts = counts_of(fit->weights, fit->uncertainty);
+  if (!counts) return {};
+  return {{Cause::weights, {.micro_batches = fit->micro_batches, .counts = std::move(*counts)}, fit->ratio}};
 }
 
 // A factor of all elements explains them as well.

@@ -14,6 +14,7 @@
 #include "assay/compare/flow/gradient_names.h"
 #include "assay/compare/measure/measure.h"
 #include "assay/compare/result/trouble.h"
+#include "assay/golden/evidence.h"
 
 namespace assay {
 namespace {
@@ -174,11 +175,11 @@ void explain_by_what_follows(std::vector<Finding>& findings, const std::vector<P
     if (f.verdict == Verdict::failed && f.metrics && f.metrics->elements == 1 && f.diagnoses.empty())
       open.emplace(f.name, i);
   }
-  constexpr std::int64_t enough = 64;  // elements
+  constexpr double enough = proof_bits + bits_of_a_number;  // elements that say a bit each
   for (std::size_t i = 0; i < pairs.size() && !open.empty(); ++i) {
     const Finding& f = findings[i];
     const auto root = f.verdict == Verdict::inherited && f.origin ? open.find(f.origin->root) : open.end();
-    if (root == open.end() || !f.metrics || f.metrics->elements < enough) continue;
+    if (root == open.end() || !f.metrics || static_cast<double>(f.metrics->elements) < enough) continue;
     Finding& number = findings[root->second];
     open.erase(root);  // the nearest one
     Finding follower = f;

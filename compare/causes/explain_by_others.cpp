@@ -14,10 +14,6 @@
 namespace assay {
 namespace {
 
-double bits_of_choice(std::size_t tried) {
-  return std::log2(static_cast<double>(std::max<std::size_t>(tried, 1)));
-}
-
 class OtherTensors {
  public:
   OtherTensors(const NearbyTensors& beside, const Identity& own, const FailingPair& failing,

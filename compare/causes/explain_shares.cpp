@@ -63,20 +63,6 @@ std::vector<Addend> addends_by_place(const Dump& dump, const LogicalTensor& sum)
   return all;
 }
 
-// A weight is a mean over the elements, whose roundings are some units each.
-double uncertainty_of_weights(DType dtype) {
-  constexpr double units = 16;
-  return units * unit_roundoff(dtype);
-}
-
-std::vector<double> as_whole(std::vector<double> weights, DType dtype) {
-  for (double& w : weights) {
-    const double whole = std::round(w);
-    if (std::abs(w - whole) <= uncertainty_of_weights(dtype)) w = std::abs(whole);
-  }
-  return weights;
-}
-
 // A sum that ranks add up in a narrower dtype: each addend is stored in it, and each sum of some.
 void explain_narrow_sum(const FailingPair& failing, const std::vector<std::vector<double>>& addends,
                         std::vector<Diagnosis>& found) {
@@ -145,21 +131,22 @@ void explain_shares(const Dump& actual, const LogicalTensor& sum, const FailingP
   const auto fitted = weights_of(columns, failing.actual.whole().values());
   // Ranks that share a micro-batch hold pieces of it: which are not told by its number.
   if (!fitted || held != of_micro_batch.size()) return;
-  const std::vector<double> weights = as_whole(*fitted, sum.dtype), values = weighted_sum(columns, weights);
-  const auto [least, largest] = std::ranges::minmax(weights);
-  const double room = std::max({1.0, std::abs(least), std::abs(largest)});
+  const auto weights = counts_of(*fitted, uncertainty_of_weights(unit_roundoff(sum.dtype)));
+  if (!weights) return;
+  const std::vector<double> values = weighted_sum(columns, *weights);
+  double room = 1;
+  for (const double w : *weights) room = std::max(room, std::abs(w));
   const Fit fit = verify(failing, [&](const ElementWindow& w) {
     for (std::size_t i = 0; i < w.expected.size(); ++i) {
       w.expected[i] = values[static_cast<std::size_t>(w.begin) + i];
       w.bound[i] *= room;
     }
   });
-  // Where all count alike it is a factor.
-  if (!(fit.residual <= 1) || largest - least <= uncertainty_of_weights(sum.dtype) * room) return;
+  if (!(fit.residual <= 1)) return;
   CauseParameters p;
   for (const auto& [micro_batch, addend] : of_micro_batch) {
     p.micro_batches.push_back(micro_batch);
-    p.counts.push_back(weights[addend]);
+    p.counts.push_back((*weights)[addend]);
   }
   found.push_back({Cause::weights, std::move(p), fit.residual});
 }

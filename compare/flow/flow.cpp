@@ -271,7 +271,7 @@ std::optional<Flow::Judgement> Flow::judge(const LogicalTensor* reference, const
     j.ratio = std::abs(scale->excess) / scale->allowed;
     j.wrong = fmt::format("each element is within the roundings of {}, but {}", own->how, describe(*scale));
     j.mistake = Diagnosis{Cause::factor,
-                          {.factor = 1 + scale->excess, .uncertainty = scale->allowed, .tensor = own->how},
+                          {.factor = 1 + scale->excess, .uncertainty = scale->allowed, .how = own->how},
                           near->ratio};
   }
   return j;

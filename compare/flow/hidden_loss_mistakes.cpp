@@ -9,8 +9,8 @@
 
 namespace assay {
 
-// Labels that were shifted once more or not at all, and those of another micro-batch. The factor of the
-// reference stays: with another one almost any tokens come near.
+// Labels that were shifted once more or not at all, those of another micro-batch, and another loss of the
+// same ones. The factor of the reference stays: with another one almost any tokens come near.
 std::optional<HiddenLosses::Mistake> HiddenLosses::find_mistake(const SideValues& side,
                                                                 const RecordedCalls& calls, const Name& value,
                                                                 const LogicalTensor& gradient,
@@ -18,13 +18,20 @@ std::optional<HiddenLosses::Mistake> HiddenLosses::find_mistake(const SideValues
   const auto known = known_.find(value);
   if (known == known_.end() || !known->second.index) return {};
   const Loss& right = known->second;
-  std::vector<std::pair<Loss, std::string>> tried;
+  std::vector<Mistake> tried;
+  const auto try_tokens = [&](Loss other, const std::string& text) {
+    CauseParameters which = {.shift = other.ahead + other.rolled - right.ahead,
+                             .op = std::string(other.op->name),
+                             .how = "its targets are " + text};
+    if (other.of_micro_batch >= 0) which.micro_batch = other.of_micro_batch;
+    tried.push_back({std::move(other), {Cause::wrong_tokens, std::move(which), 0}});
+  };
   for (const int by : {1, -1, 2, -2}) {
     for (const bool rolls : {false, true}) {
       Loss other = right;
       (rolls ? other.rolled : other.ahead) += by;
-      tried.emplace_back(
-          other, fmt::format("the tokens {} places ahead{}, where the reference has those {} ahead",
+      try_tokens(std::move(other),
+                 fmt::format("the tokens {} places ahead{}, where the reference has those {} ahead",
                              right.ahead + by, rolls ? " (rolled, with wrap-around)" : "", right.ahead));
     }
   }
@@ -32,15 +39,17 @@ std::optional<HiddenLosses::Mistake> HiddenLosses::find_mistake(const SideValues
     if (index->id.step != gradient.id.step || index->id.micro_batch == gradient.id.micro_batch) continue;
     Loss other = right;
     other.of_micro_batch = index->id.micro_batch;
-    tried.emplace_back(other, fmt::format("those of micro-batch {}", index->id.micro_batch));
+    try_tokens(std::move(other), fmt::format("those of micro-batch {}", index->id.micro_batch));
   }
-  for (const CallVariant& other : mistakes_for(*right.op, right.variant)) {
-    tried.emplace_back(right, "");
-    tried.back().first.variant = other;
+  for (const CallVariant& variant : mistakes_for(*right.op, right.variant)) {
+    Loss other = right;
+    other.variant = variant;
+    tried.push_back(
+        {std::move(other), {Cause::attribute, other_attributes(*right.op, variant, right.variant), 0}});
   }
-  for (const auto& [loss, text] : tried) {
+  for (Mistake& m : tried) {
     std::optional<DerivedValue> made;
-    (void)trouble_in([&] { made = gradient_of(loss, side, calls, value, gradient.id); });
+    (void)trouble_in([&] { made = gradient_of(m.loss, side, calls, value, gradient.id); });
     if (!made || made->values.size() != recorded.values.size()) continue;
     double worst = 0;
     for (std::size_t i = 0; i < made->values.size(); ++i) {
@@ -50,17 +59,8 @@ std::optional<HiddenLosses::Mistake> HiddenLosses::find_mistake(const SideValues
       worst = ratio <= worst ? worst : ratio;
     }
     if (!(worst <= 1)) continue;
-    if (text.empty())
-      return Mistake{loss,
-                     {Cause::attribute, other_attributes(*loss.op, loss.variant, right.variant), worst}};
-    return Mistake{
-        loss,
-        {Cause::wrong_tokens,
-         {.shift = loss.ahead + loss.rolled - right.ahead,
-          .micro_batch = loss.of_micro_batch < 0 ? std::nullopt : std::optional(loss.of_micro_batch),
-          .op = std::string(loss.op->name),
-          .how = "its targets are " + text},
-         worst}};
+    m.diagnosis.residual = worst;
+    return std::move(m);
   }
   return {};
 }

@@ -49,7 +49,6 @@ std::optional<Factor> factor_of_losses(std::span<const Finding> findings, std::s
                                        const Sides& sides) {
   std::set<std::pair<std::int64_t, std::int64_t>> seen;
   std::optional<Factor> all;
-  constexpr double mostly = 0.5;
   std::int64_t told = 0, others = 0;
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     const Finding& f = findings[i];
@@ -61,7 +60,7 @@ std::optional<Factor> factor_of_losses(std::span<const Finding> findings, std::s
       own = factor_between(merge(sides.actual, *pairs[i].actual).tensor,
                            merge(sides.reference, *pairs[i].reference).tensor);
     });
-    if (!own || own->left > mostly) {
+    if (!own || 2 * own->left * own->left > 1) {  // most of its square
       ++others;
       continue;
     }

@@ -67,11 +67,12 @@ void Isolation::take_parts() {
 
 // What is wrong inside of a whole is so by the mistake that makes its results.
 void Isolation::take_cause_of_whole(Finding& f, const std::vector<std::size_t>& results) const {
-  for (const std::size_t k : results) {
+  for (const std::size_t k : f.diagnoses.empty() ? results : std::vector<std::size_t>()) {
     const auto judged = results_.find(k);
-    if (judged == results_.end() || judged->second.diagnoses.empty() || !f.diagnoses.empty()) continue;
+    if (judged == results_.end() || judged->second.diagnoses.empty()) continue;
     f.diagnoses.push_back(judged->second.diagnoses.front());
     f.diagnoses.back().parameters.whole = findings_[k].name;
+    return;
   }
 }
 

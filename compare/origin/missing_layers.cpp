@@ -34,8 +34,9 @@ std::vector<MissingLayer> missing_layers(const std::vector<Finding>& findings, s
   std::map<std::string_view, Layer> layers;
   for (std::size_t i = 0; i < findings.size(); ++i) {
     const Finding& f = findings[i];
+    if (f.id.step != step || f.id.phase != Phase::forward) continue;
     const std::string_view name = layer_of(f.id.module);
-    if (name.empty() || f.id.phase != Phase::forward || f.id.step != step) continue;
+    if (name.empty()) continue;
     Layer& layer = layers[name];
     const bool is_missing = f.verdict == Verdict::missing_actual;
     if (f.id.slot == "param") {
@@ -58,7 +59,9 @@ std::vector<MissingLayer> missing_layers(const std::vector<Finding>& findings, s
 
 void fail_missing_layers(std::vector<Finding>& findings) {
   std::set<std::int64_t> steps;
-  for (const Finding& f : findings) steps.insert(f.id.step);
+  for (const Finding& f : findings) {
+    if (f.verdict == Verdict::missing_actual && f.id.phase == Phase::forward) steps.insert(f.id.step);
+  }
   for (const std::int64_t step : steps) {
     const std::vector<MissingLayer> missing = missing_layers(findings, step);
     for (const MissingLayer& layer : missing) {

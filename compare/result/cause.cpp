@@ -46,8 +46,8 @@ std::string factor_by_distance(double k) {
 }
 
 std::string factor(const Parameters& p, double residual) {
-  if (p.uncertainty && !p.tensor.empty())
-    return fmt::format("actual = {} x {} (+- {:.1g}); {}", factor_by_distance(p.factor.value()), p.tensor,
+  if (p.uncertainty && !p.how.empty())
+    return fmt::format("actual = {} x {} (+- {:.1g}); {}", factor_by_distance(p.factor.value()), p.how,
                        *p.uncertainty, left(residual));
   if (p.uncertainty)
     return fmt::format("actual = {} x what {} makes of its own inputs (+- {:.1g}); {}",
@@ -259,7 +259,8 @@ std::string sentence(const Diagnosis& d) {
   std::string text = row_of(d.cause).sentence(d.parameters, d.residual);
   if (is_of_operand(d))
     text = fmt::format("{} was given another {}: {}", d.parameters.op, d.parameters.operand, text);
-  if (!d.parameters.whole.empty()) text = fmt::format("of {}, in which it is: {}", d.parameters.whole, text);
+  if (!d.parameters.whole.empty())
+    text = fmt::format("the module around it makes {} wrongly: {}", d.parameters.whole, text);
   if (d.parameters.rank) text = fmt::format("the copy of rank {}: {}", *d.parameters.rank, text);
   if (d.parameters.evidence)
     text += fmt::format(" (of one number: {:.0f} bits of evidence)", *d.parameters.evidence);

@@ -19,10 +19,6 @@ void read(const TensorSource& term, std::int64_t begin, std::span<double> out) {
   }
 }
 
-double bits_of_choice(std::size_t tried) {
-  return std::log2(static_cast<double>(std::max<std::size_t>(tried, 1)));
-}
-
 // Of errors onto the term, in units of the tolerance.
 class LineFit {
  public:
@@ -87,6 +83,10 @@ Fit verify_sum(const FailingPair& pair, double factor, const TensorSource& term,
 }
 
 }  // namespace
+
+double bits_of_choice(std::size_t tried) {
+  return std::log2(static_cast<double>(std::max<std::size_t>(tried, 1)));
+}
 
 std::optional<double> equals(const FailingPair& pair, const TensorSource& other, std::size_t tried) {
   for (std::size_t i = 0; i < pair.wrong.at.size(); ++i) {

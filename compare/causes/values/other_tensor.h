@@ -7,6 +7,9 @@
 /// Explanations of a failing pair by another recorded tensor of the run.
 namespace assay {
 
+/// What it costs to say which of so many tensors it was.
+double bits_of_choice(std::size_t tried);
+
 /// Largest error / allowed with `other` in the reference's place; nothing unless it is the actual tensor.
 /// @param other  of the pair's shape
 /// @param tried  how many tensors could have been it
