@@ -217,44 +217,6 @@ std::vector<Arithmetic> Call::admissible_arithmetics(const CallVariant& variant)
   return {{.inputs = narrowest}};
 }
 
-std::optional<ScaleError> Call::scale(const CallVariant& variant, const Compared& c) const {
-  if (device_.intermediate && op().shares_steps) return {};
-  const Tensor& actual = c.actual;
-  const std::vector<double> values = actual.values(), golden = c.golden.values();
-  ScaleTest test;
-  test.actual = values;
-  test.golden = golden;
-  test.allowed = c.allowed;
-  test.columns = actual.shape().empty() ? 1 : actual.shape().back();
-  test.terms = 0;
-  for (const Summand& summand : summands_)
-    test.terms += accumulation_count(*summand.op, summand.output, shapes_of(summand.inputs),
-                                     complete_attributes(*summand.op, attributes_of(summand, variant)));
-  test.unit_roundoff = unit_roundoff(arithmetic());
-  test.stored_roundoff = unit_roundoff(result_.dtype());
-  const std::optional<DType> of_products = narrowest();
-  test.may_truncate = of_products && unit_roundoff(*of_products) > unit_roundoff(DType::float32);
-  if (!device_.accumulator.empty()) {
-    // A step of a matrix unit loses less than one unit of the bits that it keeps.
-    const Accumulator a = parse_accumulator(device_.accumulator);
-    const double step =
-        a.fused > 0 ? std::ldexp(1, -std::min(a.fraction_bits, a.result_bits)) : a.unit_roundoff;
-    test.unit_roundoff = std::max(test.unit_roundoff, step);
-    test.may_truncate = test.may_truncate || a.truncates || a.fused > 0;
-  }
-  std::vector<std::int64_t> units;
-  if (op().shared_roundings != nullptr)
-    units = op().shared_roundings(actual.shape(), complete_attributes(op(), variant.attributes));
-  test.units = units;
-  if (device_.intermediate && summands_.size() == 1) {
-    for (const NamedTensor& input : inputs_of(summands_.front(), variant, {})) {
-      if (is_float(input.tensor.dtype()) && input.tensor.shape() == actual.shape())
-        test.inputs.push_back(input.tensor.values());
-    }
-  }
-  return scale_error(test);
-}
-
 std::optional<Call::Compared> Call::compare(const CallVariant& variant, const Arithmetic& how,
                                             bool as_a_whole) const {
   return compare(variant, how, as_a_whole, false);

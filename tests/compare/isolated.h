@@ -1,9 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "assay/operators/engine/golden.h"
 #include "recorded_pair.h"
 
 namespace assay {
@@ -36,6 +38,18 @@ inline Tensor with_one_wrong(const Tensor& t, double by = 1) {
   Values values = t.values();
   values[5] += by;
   return Tensor::from_values(t.dtype(), t.shape(), values);
+}
+
+/// The first of that module and slot.
+inline const Finding& finding(const Report& report, const std::string& module, const std::string& slot) {
+  return *std::ranges::find_if(report.findings,
+                               [&](const Finding& x) { return x.id.module == module && x.id.slot == slot; });
+}
+
+/// A result of an operator in float32.
+inline Tensor output(std::string_view op, const std::vector<NamedTensor>& inputs,
+                     const Attributes& attributes, std::string_view name) {
+  return single(output_named(compute_golden(find_operator(op), inputs, attributes, Level::fp64), name));
 }
 
 }  // namespace assay

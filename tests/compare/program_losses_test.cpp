@@ -1,0 +1,165 @@
+// The loss in which a program ends, which no module makes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "assay/operators/engine/golden.h"
+#include "isolated.h"
+
+namespace assay::program_losses_test {
+namespace {
+
+constexpr auto f = Phase::forward, b = Phase::backward;
+
+// The last values of a model, whose loss should foresee the next token of each place.
+// @param masked  places of the actual side, and of the reference, without a target in the later micro-batches
+auto loss_of(std::int64_t rolled, double weight, std::pair<std::int64_t, std::int64_t> masked = {0, 0},
+             const Attributes& of_actual = {}) {
+  return [=](MemoryDump& d, bool is_actual) {
+    for (const std::int64_t mb : {0, 1, 2, 3}) {
+      std::vector<std::int64_t> tokens, targets;
+      for (std::int64_t i = 0; i < 24; ++i) tokens.push_back((7 * i + 5 * mb + i * i) % 11);
+      for (std::int64_t i = 0; i < 24; ++i) {
+        const std::int64_t place = i % 12, by = is_actual ? rolled : 0;
+        const auto from = static_cast<std::size_t>(i - place + (place + 1 + by) % 12);
+        const bool is_masked = mb * (is_actual ? masked.first : masked.second) > 11 - place;
+        targets.push_back(place == 11 || is_masked ? -100 : tokens[from]);
+      }
+      const Tensor logits = normal_tensor(DType::float32, {24, 11}, 31 + static_cast<std::uint64_t>(mb)),
+                   grad_y = Tensor::from_values(DType::float32, {}, Values{is_actual ? weight : 0.25});
+      const auto made = compute_golden(
+          find_operator("cross_entropy"),
+          std::vector<NamedTensor>{
+              {"logits", logits}, {"target", Tensor::from_indices({24}, targets)}, {"grad_y", grad_y}},
+          is_actual ? of_actual : Attributes(), Level::fp64);
+      const Shape shape = {2, 12, 11};
+      d.add({0, mb, f, "embed", "input", "input", 0}, Tensor::from_indices({2, 12}, tokens)).op = "Embedding";
+      d.add({0, mb, f, "head", "output", "y", 0}, logits.reshaped(shape));
+      d.add({0, mb, f, "loss", "loss", "lm", 0}, single(output_named(made, "loss")));
+      d.add({0, mb, b, "head", "grad_output", "y", 0},
+            noisy(single(output_named(made, "grad_logits")).reshaped(shape), is_actual ? 3 : 4));
+    }
+  };
+}
+
+TEST(ProgramLosses, TheLossInWhichItEndsIsKnown) {
+  const Report right = isolated(loss_of(0, 0.25));
+  EXPECT_EQ(right.exit_status(), 0);
+  EXPECT_EQ(finding(right, "head", "grad_output").unjudged, "");
+  const std::vector<std::string> gradients(4, "head grad_output y");
+  EXPECT_EQ(created(isolated(loss_of(0, 0.5))), gradients) << "another share of the loss";
+}
+
+// A model that adds a balance loss of its router to its own: both are in the number, and their gradients in
+// different values.
+TEST(ProgramLosses, ALossWithWhatIsAddedToItIsJudgedAsANumber) {
+  constexpr double share = 0.25, coefficient = 0.5;
+  const auto record = [](double of_actual) {
+    return [=](MemoryDump& d, bool is_actual) {
+      for (const std::int64_t mb : {0, 1, 2, 3}) {
+        const auto seed = static_cast<std::uint64_t>(mb);
+        std::vector<std::int64_t> tokens, targets, index;
+        for (std::int64_t i = 0; i < 24; ++i) tokens.push_back((7 * i + 5 * mb + i * i) % 11);
+        for (std::int64_t i = 0; i < 24; ++i)
+          targets.push_back(i % 12 == 11 ? -100 : tokens[static_cast<std::size_t>(i + 1)]);
+        for (std::int64_t i = 0; i < 24; ++i) index.insert(index.end(), {i % 3, 3});
+        const Tensor logits = normal_tensor(DType::float32, {24, 11}, 31 + seed),
+                     scores = normal_tensor(DType::float32, {24, 4}, 41 + seed),
+                     back = normal_tensor(DType::float32, {24, 4}, 51 + seed),
+                     chosen = Tensor::from_indices({24, 2}, index),
+                     one = Tensor::from_values(DType::float32, {}, Values{1});
+        const auto loss = compute_golden(
+            find_operator("cross_entropy"),
+            std::vector<NamedTensor>{
+                {"logits", logits}, {"target", Tensor::from_indices({24}, targets)}, {"grad_y", one}},
+            {}, Level::fp64);
+        const auto balance = compute_golden(find_operator("moe_aux_loss"),
+                                            std::vector<NamedTensor>{{"logits", scores}, {"index", chosen}},
+                                            {{"top_k", 2}, {"score", "sigmoid"}}, Level::fp64);
+        const Tensor nothing = Tensor::from_values(DType::float32, {24, 11}, Values(24 * 11, 0));
+        d.add({0, mb, f, "embed", "input", "input", 0}, Tensor::from_indices({2, 12}, tokens)).op =
+            "Embedding";
+        d.add({0, mb, f, "moe.gate", "output", "y", 0}, scores);
+        d.add({0, mb, f, "moe.router", "input", "logits", 0}, scores);
+        d.add({0, mb, f, "moe", "output", "index", 0}, chosen);
+        d.add({0, mb, f, "head", "output", "y", 0}, logits.reshaped({2, 12, 11}));
+        d.add({0, mb, f, "loss", "loss", "lm", 0},
+              plus(single(output_named(loss, "loss")), is_actual ? of_actual : coefficient,
+                   output_named(balance, "loss")));
+        d.add({0, mb, b, "head", "grad_output", "y", 0},
+              noisy(plus(nothing, share, output_named(loss, "grad_logits")).reshaped({2, 12, 11}),
+                    is_actual ? 3 : 4));
+        d.add({0, mb, b, "moe.router", "grad_input", "logits", 0}, back);
+        d.add({0, mb, b, "moe.gate", "grad_output", "y", 0},
+              plus(back, share * coefficient, output_named(balance, "grad_logits")));
+      }
+    };
+  };
+  const Report right = isolated(record(coefficient * (1 + 1e-7)));
+  EXPECT_EQ(right.exit_status(), 0);
+  EXPECT_EQ(finding(right, "loss", "loss").unjudged, "");
+  EXPECT_EQ(created(isolated(record(1.5 * coefficient))), std::vector<std::string>(4, "loss loss lm"));
+}
+
+// The gradient of a loss is one round number, which could be any; that of its logits has many.
+TEST(ProgramLosses, TheFactorOfALossShowsInWhatFollowsFromIt) {
+  const Report report = isolated([](MemoryDump& d, bool is_actual) {
+    d.mesh = {{"dp"}, {2}};
+    for (const std::int64_t mb : {0, 1}) {
+      const Tensor logits = normal_tensor(DType::float32, {16, 9}, 31 + static_cast<std::uint64_t>(mb)),
+                   grad_y = Tensor::from_values(DType::float32, {}, Values{is_actual ? 0.5 : 0.25});
+      std::vector<std::int64_t> targets;
+      for (std::int64_t i = 0; i < 16; ++i) targets.push_back((5 * i + mb) % 9);
+      const std::vector<NamedTensor> inputs = {
+          {"logits", logits}, {"target", Tensor::from_indices({16}, targets)}, {"grad_y", grad_y}};
+      d.add({0, mb, f, "loss", "input", "logits", 0}, logits).op = "cross_entropy";
+      d.add({0, mb, f, "loss", "input", "target", 0}, inputs[1].tensor).op = "cross_entropy";
+      d.add({0, mb, f, "loss", "output", "y", 0}, output("cross_entropy", inputs, {}, "loss")).op =
+          "cross_entropy";
+      d.add({0, mb, b, "loss", "grad_output", "y", 0}, grad_y).op = "cross_entropy";
+      d.add({0, mb, b, "loss", "grad_input", "logits", 0}, output("cross_entropy", inputs, {}, "grad_logits"))
+          .op = "cross_entropy";
+    }
+  });
+  const Finding& root = finding(report, "loss", "grad_output");
+  ASSERT_FALSE(root.diagnoses.empty());
+  EXPECT_EQ(root.diagnoses.front().cause, Cause::factor);
+  EXPECT_EQ(root.diagnoses.front().parameters.factor, 2);
+  EXPECT_EQ(root.diagnoses.front().parameters.tensor,
+            "loss grad_input logits (step 0, micro-batch 0, backward)");
+}
+
+TEST(ProgramLosses, TheLossLeavesOutPlacesWithoutATarget) {
+  const Report right = isolated(loss_of(0, 0.25, {3, 3}));
+  EXPECT_EQ(right.exit_status(), 0);
+  for (const auto& [module, slot] : {std::pair("loss", "loss"), {"head", "grad_output"}})
+    EXPECT_EQ(finding(right, module, slot).unjudged, "") << module;
+  EXPECT_EQ(created(isolated(loss_of(0, 0.25, {2, 3}))).size(), 6u)
+      << "loss and gradient of three micro-batches";
+}
+
+TEST(ProgramLosses, AnotherLossOfTheSameTokensIsNamed) {
+  const Report report = isolated(loss_of(0, 0.25, {0, 0}, {{"label_smoothing", 0.1}}));
+  for (const auto& [module, slot] : {std::pair("loss", "loss"), {"head", "grad_output"}}) {
+    const Finding& wrong = finding(report, module, slot);
+    ASSERT_FALSE(wrong.diagnoses.empty()) << module;
+    EXPECT_EQ(wrong.diagnoses.front().cause, Cause::attribute) << module;
+    EXPECT_EQ(wrong.diagnoses.front().parameters.attribute, "label_smoothing") << module;
+    EXPECT_EQ(wrong.diagnoses.front().parameters.value, 0.1) << module;
+  }
+}
+
+TEST(ProgramLosses, OtherTargetsAreNamed) {
+  const Report report = isolated(loss_of(1, 0.25));
+  for (const auto& [module, slot] : {std::pair("loss", "loss"), {"head", "grad_output"}}) {
+    const Finding& wrong = finding(report, module, slot);
+    ASSERT_FALSE(wrong.diagnoses.empty()) << module;
+    EXPECT_EQ(wrong.diagnoses.front().cause, Cause::wrong_tokens) << module;
+    EXPECT_EQ(wrong.diagnoses.front().parameters.shift, 1) << module;
+  }
+}
+
+}  // namespace
+}  // namespace assay::program_losses_test

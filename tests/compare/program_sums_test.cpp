@@ -1,0 +1,107 @@
+// Sums between the modules of a program: residuals, layers in their order.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "assay/operators/engine/golden.h"
+#include "isolated.h"
+
+namespace assay::program_sums_test {
+namespace {
+
+constexpr auto f = Phase::forward;
+
+TEST(ProgramSums, ATermThatASumLacksOrCountsOtherwiseIsNamed) {
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    for (const double times : {0.0, 0.5, 1.25}) {
+      const auto record = [&](MemoryDump& d, bool is_actual) {
+        for (const std::int64_t mb : {0, 1}) {
+          const auto seed = static_cast<std::uint64_t>(mb);
+          const Tensor x = normal_tensor(dtype, {8, 6}, 41 + seed),
+                       y = normal_tensor(dtype, {8, 6}, 51 + seed);
+          d.add({0, mb, f, "layers.0.norm", "input", "x", 0}, x);
+          d.add({0, mb, f, "layers.0.mlp", "output", "y", 0}, y);
+          d.add({0, mb, f, "layers.1.norm", "input", "x", 0}, plus(x, is_actual ? times : 1, y));
+        }
+      };
+      const Report report = isolated(record);
+      const Finding& wrong = finding(report, "layers.1.norm", "input");
+      ASSERT_FALSE(wrong.diagnoses.empty()) << times;
+      const CauseParameters& p = wrong.diagnoses.front().parameters;
+      EXPECT_EQ(wrong.diagnoses.front().cause, times == 0 ? Cause::missing_term : Cause::added) << times;
+      EXPECT_NEAR(times == 0 ? -1 : p.factor.value(), times - 1, 1e-3);
+      EXPECT_NE(p.tensor.find("layers.0.mlp output y"), std::string::npos) << p.tensor;
+    }
+  }
+}
+
+// Of a sum of three in bfloat16, each element of which may be rounded twice.
+TEST(ProgramSums, AFactorOfASumThatIsSmallerThanARoundingIsFound) {
+  const auto record = [](double factor) {
+    return [=](MemoryDump& d, bool is_actual) {
+      for (const std::int64_t mb : {0, 1}) {
+        Values sum(64 * 64, 0);
+        for (const char* module : {"layers.0.norm", "layers.0.attn", "layers.0.mlp"}) {
+          const auto seed = 10 * static_cast<std::uint64_t>(mb) + static_cast<std::uint64_t>(module[9]);
+          const Tensor x = noisy(normal_tensor(DType::bfloat16, {64, 64}, seed), is_actual ? 1 : 2);
+          for (std::size_t i = 0; i < sum.size(); ++i)
+            sum[i] += (is_actual ? factor : 1) * x.value(static_cast<std::int64_t>(i));
+          d.add({0, mb, f, module, module[9] == 'n' ? "input" : "output", "x", 0}, x);
+        }
+        d.add({0, mb, f, "layers.1.norm", "input", "x", 0},
+              Tensor::from_values(DType::bfloat16, {64, 64}, sum));
+      }
+    };
+  };
+  EXPECT_EQ(created(isolated(record(1))), std::vector<std::string>());
+  const Report report = isolated(record(1.001));
+  EXPECT_EQ(created(report), std::vector<std::string>(2, "layers.1.norm input x"));
+  const Finding& wrong = finding(report, "layers.1.norm", "input");
+  ASSERT_FALSE(wrong.diagnoses.empty());
+  EXPECT_EQ(wrong.diagnoses.front().cause, Cause::factor);
+  EXPECT_NEAR(wrong.diagnoses.front().parameters.factor.value(), 1.001, 2e-4);
+}
+
+// Three layers, each a sum; the actual side runs the second after the third, or not at all.
+auto layers(const std::vector<int>& order) {
+  return [=](MemoryDump& d, bool is_actual) {
+    for (const int layer : {0, 1, 2})
+      d.add({0, -1, f, "layers." + std::to_string(layer) + ".norm", "param", "weight", 0},
+            normal_tensor(DType::float32, {6}, 5 + static_cast<std::uint64_t>(layer)));
+    for (const std::int64_t mb : {0, 1}) {
+      Tensor x = normal_tensor(DType::float32, {8, 6}, 41 + static_cast<std::uint64_t>(mb));
+      for (const int layer : is_actual ? order : std::vector<int>{0, 1, 2}) {
+        const std::string name = "layers." + std::to_string(layer);
+        const auto seed = 10 * static_cast<std::uint64_t>(layer) + static_cast<std::uint64_t>(mb);
+        const Tensor y = normal_tensor(DType::float32, {8, 6}, 51 + seed);
+        d.add({0, mb, f, name + ".norm", "input", "x", 0}, x);
+        d.add({0, mb, f, name + ".mlp", "output", "y", 0}, y);
+        x = plus(x, 1, y);
+      }
+      d.add({0, mb, f, "norm", "input", "x", 0}, x);
+    }
+  };
+}
+
+TEST(ProgramSums, LayersThatRunInAnotherOrderAreNamed) {
+  const Report report = isolated(layers({0, 2, 1}));
+  const Finding& wrong = *report.first_failure();
+  EXPECT_EQ(wrong.id.module, "layers.1.norm");
+  ASSERT_FALSE(wrong.diagnoses.empty());
+  EXPECT_EQ(wrong.diagnoses.front().cause, Cause::other_tensor);
+  EXPECT_NE(wrong.diagnoses.front().parameters.tensor.find("layers.2.norm input x"), std::string::npos);
+}
+
+TEST(ProgramSums, ALayerThatIsNotComputedComesFirst) {
+  const Report report = isolated(layers({0, 2}));
+  const Finding& wrong = *report.first_failure();
+  EXPECT_EQ(wrong.id.module, "layers.1.norm");
+  ASSERT_FALSE(wrong.diagnoses.empty());
+  EXPECT_EQ(wrong.diagnoses.front().cause, Cause::missing_layer);
+  EXPECT_EQ(wrong.diagnoses.front().parameters.module, "layers.1");
+}
+
+}  // namespace
+}  // namespace assay::program_sums_test
