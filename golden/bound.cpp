@@ -174,7 +174,10 @@ Bound sqrt(const Bound& x) {
   return monotone(x, root, steepest, ulps::square_root);
 }
 Bound exp(const Bound& x) {
-  const auto steepest = [](const Ends& at) { return std::exp(at.high); };
+  // e^(x + d) <= e^x (1 + 2 d) for d up to 1
+  const auto steepest = [&](const Ends& at) {
+    return x.error <= 1 ? std::exp(x.value) * (1 + 2 * x.error) : std::exp(at.high);
+  };
   return monotone(
       x, [](double v) { return std::exp(v); }, steepest, ulps::exp);
 }

@@ -414,6 +414,7 @@ void encode(DType d, std::span<const double> values, std::span<std::byte> bytes)
       std::memcpy(bytes.data() + i * size, &code, size);
     }
   };
+  if (d == DType::float64) return store([](double v) { return v; });
   if (d != DType::float32) return store([d](double v) { return encode(d, v); });
   // The hardware's conversion keeps a NaN's sign and leading bits, too.
   const DefaultFloatEnvironment environment;

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <type_traits>
 
@@ -7,6 +8,7 @@
 #include "assay/operators/engine/attention_mask.h"
 #include "assay/operators/engine/list.h"
 #include "assay/operators/engine/recorded.h"
+#include "assay/operators/engine/visible_products.h"
 #include "assay/operators/engine/wrong_windows.h"
 
 namespace assay {
@@ -163,6 +165,16 @@ struct Attention {
     std::int64_t size() const { return static_cast<std::int64_t>(keys.size()); }
   };
 
+  static constexpr std::int64_t queries_at_once = 64;
+
+  // Some queries of a head that follow each other, with the keys that each sees, and the first and the last.
+  template <class T>
+  struct Queries {
+    std::int64_t first, count, first_key, end_key;
+    std::vector<std::vector<std::int64_t>> keys = {};
+    std::vector<T> scaled = {};
+  };
+
   // The inputs of a call, by head: b h of B* H*, key head g of B* G*.
   template <class T>
   struct Inputs {
@@ -189,18 +201,44 @@ struct Attention {
     }
     std::int64_t key_head(std::int64_t head) const { return head / H * G + head % H / (H / G); }
 
-    // Scores of the visible keys; those whose bias is -inf are masked.
-    Row<T> row(std::int64_t head, std::int64_t l) const {
+    // Those keys whose bias is -inf are masked.
+    Queries<T> queries(std::int64_t head, std::int64_t l) const {
+      Queries<T> some{.first = l, .count = std::min(L - l, queries_at_once), .first_key = S, .end_key = 0};
+      for (std::int64_t i = 0; i < some.count; ++i) {
+        std::vector<std::int64_t> seen = visible(head, l + i);
+        if (bias) {
+          std::erase_if(seen, [&](std::int64_t s) {
+            const T& b = bias.data()[of_bias(head, l + i, s)];
+            return isinf(b) && b < T(0);
+          });
+        }
+        if (!seen.empty()) {
+          some.first_key = std::min(some.first_key, seen.front());
+          some.end_key = std::max(some.end_key, seen.back() + 1);
+        }
+        some.keys.push_back(std::move(seen));
+      }
+      some.first_key = std::min(some.first_key, some.end_key);
+      return some;
+    }
+    // q k^T of some queries, scaled.
+    DotProducts<T> scores(std::int64_t head, Queries<T>& of) const {
+      const T* x = q + (head * L + of.first) * D;
+      of.scaled = terms_of<T>(of.count * D, [&](auto i) { return x[i] * scale; });
+      return {of.scaled.data(), of.count, k + (key_head(head) * S + of.first_key) * D,
+              of.end_key - of.first_key, D};
+    }
+
+    // Scores of the visible keys.
+    Row<T> row(std::int64_t head, const Queries<T>& of, std::int64_t i,
+               const DotProducts<T>& products) const {
       Row<T> row;
       std::vector<T> scores, kept;
-      const T *query = q + (head * L + l) * D, *keys = k + key_head(head) * S * D;
-      const std::vector<std::int64_t> seen = visible(head, l);
-      row.keys.reserve(seen.size());
-      scores.reserve(seen.size() + 1);
-      for (const std::int64_t s : seen) {
-        if (bias && isinf(bias.data()[of_bias(head, l, s)]) && bias.data()[of_bias(head, l, s)] < T(0))
-          continue;
-        const T product = sum<T>(D, [&](auto c) { return query[c] * scale * keys[s * D + c]; });
+      const std::int64_t l = of.first + i;
+      row.keys = of.keys[static_cast<std::size_t>(i)];
+      scores.reserve(row.keys.size() + 1);
+      for (const std::int64_t s : row.keys) {
+        const T product = products(i, s - of.first_key);
         if (capped) {
           const T t = tanh(product / cap), e = exp(-abs(product / cap) * T(2));
           row.slope.push_back(without_cancellation<T>([&] { return T(4) * e / ((T(1) + e) * (T(1) + e)); },
@@ -211,7 +249,6 @@ struct Attention {
           if (capped) score = store(cap * store(tanh(store(score / cap))));
           return bias ? store(score + bias.data()[of_bias(head, l, s)]) : score;
         };
-        row.keys.push_back(s);
         scores.push_back(score([](const T& x) { return x; }));
         if (stores()) kept.push_back(score([](const T& x) { return stored(x); }));
       }
@@ -275,112 +312,124 @@ struct Attention {
     HeadBroadcast of_bias;
   };
 
+  // y_l = sum weight_s b_s of each query's keys
+  template <class T>
+  static void sum_keys(const Queries<T>& of, const std::vector<std::vector<Weighted<T>>>& weights, const T* b,
+                       std::int64_t C, T* y) {
+    const T* first = b + of.first_key * C;
+    weighted_sums(weights, first, of.end_key - of.first_key, C, y,
+                  [&](const std::vector<Weighted<T>>& list, std::int64_t c) {
+                    return sum_of_list<T>(list, 0, list.size(), first, C, c);
+                  });
+  }
+  template <class T>
+  static T sum_of_list(const std::vector<Weighted<T>>& list, std::size_t begin, std::size_t end, const T* b,
+                       std::int64_t C, std::int64_t c) {
+    return sum<T>(static_cast<std::int64_t>(end - begin), [&](auto i) {
+      const Weighted<T>& w = list[begin + static_cast<std::size_t>(i)];
+      return w.weight * b[w.k * C + c];
+    });
+  }
+
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes& a) {
     const Inputs<T> in(t, d, a);
     const std::int64_t heads = d.at("B") * in.H, V = in.V;
     T *out = t["out"].data(), *lse = t["lse"].data();
     for (std::int64_t head = 0; head < heads; ++head) {
-      const T* v = in.v + in.key_head(head) * in.S * V;
-      for (std::int64_t l = 0; l < in.L; ++l) {
-        const Row<T> row = in.row(head, l);
-        lse[head * in.L + l] = row.lse;
-        for (std::int64_t c = 0; c < V; ++c) {
-          out[(head * in.L + l) * V + c] = sum<T>(row.size(), [&](auto i) {
-            const auto at = static_cast<std::size_t>(i);
-            return stored(row.p[at]) * v[row.keys[at] * V + c];
-          });
+      for (std::int64_t l = 0; l < in.L; l += queries_at_once) {
+        Queries<T> some = in.queries(head, l);
+        const DotProducts<T> scores = in.scores(head, some);
+        std::vector<std::vector<Weighted<T>>> weights(static_cast<std::size_t>(some.count));
+        for (std::int64_t i = 0; i < some.count; ++i) {
+          const Row<T> row = in.row(head, some, i, scores);
+          lse[head * in.L + l + i] = row.lse;
+          for (std::size_t at = 0; at < row.keys.size(); ++at)
+            weights[static_cast<std::size_t>(i)].push_back(
+                {row.keys[at] - some.first_key, stored(row.p[at])});
         }
+        sum_keys(some, weights, in.v + in.key_head(head) * in.S * V, V, out + (head * in.L + l) * V);
       }
     }
   }
-
-  // What one visible pair of query and key adds to the gradients, as kernels store it between two products.
-  template <class T>
-  struct Pair {
-    std::int64_t row;  // of q: head L + l
-    T p, ds;           // ds: gradient of q k^T
-  };
 
   // dp = g v^T, ds = p (dp - sum p dp + grad_lse), grad_q = scale ds k, grad_k = scale ds^T q, grad_v = p^T g
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes& a) {
     const Inputs<T> in(t, d, a);
-    const std::int64_t heads = d.at("B") * in.H, L = in.L, S = in.S, D = in.D, V = in.V;
+    const std::int64_t L = in.L, S = in.S, D = in.D, V = in.V, shared_by = in.G == 0 ? 0 : in.H / in.G;
     const T *g = t["grad_out"].data(), *out = t["out"].data();
     T *grad_q = t["grad_q"].data(), *grad_k = t["grad_k"].data(), *grad_v = t["grad_v"].data();
     const auto g_lse = t.optional("grad_lse"), grad_bias = t.optional("grad_bias"),
                grad_sink = t.optional("grad_sink");
-    std::vector<std::vector<Pair<T>>> pairs(static_cast<std::size_t>(d.at("B") * in.G * S));
     std::vector<std::vector<T>> of_bias(grad_bias ? static_cast<std::size_t>(t.size("bias")) : 0);
     std::vector<std::vector<T>> of_sink(grad_sink ? static_cast<std::size_t>(in.H) : 0);
-    for (std::int64_t head = 0; head < heads; ++head) {
-      const std::int64_t g_head = in.key_head(head);
-      for (std::int64_t l = 0; l < L; ++l) {
-        const std::int64_t r = head * L + l;
-        const Row<T> row = in.row(head, l);
-        std::vector<T> dp, ds;
-        dp.reserve(row.keys.size());
-        ds.reserve(row.keys.size());
-        for (const std::int64_t s : row.keys) {
-          dp.push_back(
-              stored(sum<T>(V, [&](auto c) { return g[r * V + c] * in.v[(g_head * S + s) * V + c]; })));
+    for (std::int64_t g_head = 0; g_head < d.at("B") * in.G; ++g_head) {
+      const std::int64_t first_row = g_head * shared_by * L, rows = shared_by * L;
+      // Of each key, by the queries that see it: p and ds as kernels store them between two products.
+      std::vector<std::vector<Weighted<T>>> of_v(static_cast<std::size_t>(S)), of_k = of_v;
+      for (std::int64_t r = first_row; r < first_row + rows;) {
+        const std::int64_t head = r / L;
+        Queries<T> some = in.queries(head, r % L);
+        const DotProducts<T> scores = in.scores(head, some);
+        const DotProducts<T> dps(g + r * V, some.count, in.v + (g_head * S + some.first_key) * V,
+                                 some.end_key - some.first_key, V);
+        std::vector<std::vector<Weighted<T>>> of_q(static_cast<std::size_t>(some.count));
+        for (std::int64_t i = 0; i < some.count; ++i, ++r) {
+          const Row<T> row = in.row(head, some, i, scores);
+          std::vector<T> dp;
+          dp.reserve(row.keys.size());
+          for (const std::int64_t s : row.keys) dp.push_back(stored(dps(i, s - some.first_key)));
+          const T inner = without_cancellation<T>(
+              [&] {
+                return sum<T>(row.size(), [&](auto j) {
+                  return row.p[static_cast<std::size_t>(j)] * dp[static_cast<std::size_t>(j)];
+                });
+              },
+              [&] { return sum<T>(V, [&](auto c) { return g[r * V + c] * out[r * V + c]; }); });
+          const T shared = g_lse ? g_lse.data()[r] - inner : -inner;
+          for (std::size_t j = 0; j < dp.size(); ++j) {
+            const std::int64_t s = row.keys[j];
+            T slope = row.p[j] * (dp[j] + shared);
+            if (grad_bias)
+              of_bias[static_cast<std::size_t>(in.of_bias(head, some.first + i, s))].push_back(slope);
+            if (in.capped) slope *= row.slope[j];
+            const T ds = stored(stored(slope) * in.scale);
+            of_q[static_cast<std::size_t>(i)].push_back({s - some.first_key, ds});
+            of_k[static_cast<std::size_t>(s)].push_back({r - first_row, ds});
+            of_v[static_cast<std::size_t>(s)].push_back({r - first_row, stored(row.p[j])});
+          }
+          if (grad_sink) of_sink[static_cast<std::size_t>(head % in.H)].push_back(row.sink * shared);
         }
-        const T inner = without_cancellation<T>(
-            [&] {
-              return sum<T>(row.size(), [&](auto i) {
-                return row.p[static_cast<std::size_t>(i)] * dp[static_cast<std::size_t>(i)];
-              });
-            },
-            [&] { return sum<T>(V, [&](auto c) { return g[r * V + c] * out[r * V + c]; }); });
-        const T shared = g_lse ? g_lse.data()[r] - inner : -inner;
-        for (std::size_t i = 0; i < dp.size(); ++i) {
-          T slope = row.p[i] * (dp[i] + shared);
-          if (grad_bias) of_bias[static_cast<std::size_t>(in.of_bias(head, l, row.keys[i]))].push_back(slope);
-          if (in.capped) slope *= row.slope[i];
-          ds.push_back(stored(stored(slope) * in.scale));
-          pairs[static_cast<std::size_t>(g_head * S + row.keys[i])].push_back({r, stored(row.p[i]), ds[i]});
-        }
-        if (grad_sink) of_sink[static_cast<std::size_t>(head % in.H)].push_back(row.sink * shared);
-        for (std::int64_t c = 0; c < D; ++c) {
-          grad_q[r * D + c] = sum<T>(row.size(), [&](auto i) {
-            const auto at = static_cast<std::size_t>(i);
-            return ds[at] * in.k[(g_head * S + row.keys[at]) * D + c];
-          });
-        }
+        sum_keys(some, of_q, in.k + g_head * S * D, D, grad_q + (r - some.count) * D);
       }
-    }
-    for (std::size_t key = 0; key < pairs.size(); ++key) {
-      const auto at = static_cast<std::int64_t>(key);
-      for (std::int64_t c = 0; c < D; ++c)
-        grad_k[at * D + c] = over_heads<T>(
-            pairs[key], L, [&](const Pair<T>& pair) { return pair.ds * in.q[pair.row * D + c]; });
-      for (std::int64_t c = 0; c < V; ++c)
-        grad_v[at * V + c] =
-            over_heads<T>(pairs[key], L, [&](const Pair<T>& pair) { return pair.p * g[pair.row * V + c]; });
+      sum_queries(of_k, in.q + first_row * D, rows, L, D, grad_k + g_head * S * D);
+      sum_queries(of_v, g + first_row * V, rows, L, V, grad_v + g_head * S * V);
     }
     if (grad_bias) sum_up(of_bias, grad_bias.data());
     if (grad_sink) sum_up(of_sink, grad_sink.data());
   }
 
-  // The sum over all queries of a key. Where keys are repeated for the heads that share them, each head's
-  // part is stored.
-  template <class T, class F>
-  static T over_heads(const std::vector<Pair<T>>& seen, std::int64_t L, F f) {
-    const auto part = [&](std::size_t begin, std::size_t end) {
-      return sum<T>(static_cast<std::int64_t>(end - begin),
-                    [&](auto i) { return f(seen[begin + static_cast<std::size_t>(i)]); });
-    };
-    return at_once_or<T>([&] { return part(0, seen.size()); },
-                         [&] {
-                           std::vector<T> parts;
-                           for (std::size_t begin = 0, end = 0; begin < seen.size(); begin = end) {
-                             while (end < seen.size() && seen[end].row / L == seen[begin].row / L) ++end;
-                             parts.push_back(stored(part(begin, end)));
-                           }
-                           return sum<T>(static_cast<std::int64_t>(parts.size()),
-                                         [&](auto i) { return parts[static_cast<std::size_t>(i)]; });
-                         });
+  // y_s = sum weight_r b_r over all queries of each key. Where keys are repeated for the heads that share
+  // them, each head's part is stored.
+  template <class T>
+  static void sum_queries(const std::vector<std::vector<Weighted<T>>>& weights, const T* b, std::int64_t rows,
+                          std::int64_t L, std::int64_t C, T* y) {
+    weighted_sums(weights, b, rows, C, y, [&](const std::vector<Weighted<T>>& seen, std::int64_t c) {
+      const auto part = [&](std::size_t begin, std::size_t end) {
+        return sum_of_list<T>(seen, begin, end, b, C, c);
+      };
+      return at_once_or<T>([&] { return part(0, seen.size()); },
+                           [&] {
+                             std::vector<T> parts;
+                             for (std::size_t begin = 0, end = 0; begin < seen.size(); begin = end) {
+                               while (end < seen.size() && seen[end].k / L == seen[begin].k / L) ++end;
+                               parts.push_back(stored(part(begin, end)));
+                             }
+                             return sum<T>(static_cast<std::int64_t>(parts.size()),
+                                           [&](auto i) { return parts[static_cast<std::size_t>(i)]; });
+                           });
+    });
   }
 
   template <class T>

@@ -155,6 +155,7 @@ struct LatentAttention {
 
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes& a) {
+    if (t.has("grad_out")) return;  // backward makes it on its way
     InnerAttention<T> inner = attention(t, d, a);
     inner.run();
     std::ranges::move(by_head(inner.made("out").data(), d, d.at("heads"), d.at("W"), true), t["out"].data());
@@ -167,6 +168,7 @@ struct LatentAttention {
     InnerAttention<T> inner = attention(t, d, a);
     inner.take_gradient(by_head(t["grad_out"].data(), d, H, W, false));
     inner.run();
+    std::ranges::move(by_head(inner.made("out").data(), d, d.at("heads"), d.at("W"), true), t["out"].data());
     const std::vector<T> q = turned(inner.kept("grad_q"), t, d, turn(D, N, a), H, true);
     std::ranges::move(by_head(q.data(), d, H, D, true), t["grad_q"].data());
 

@@ -80,6 +80,19 @@ void take_tokens_of_inputs(const Operator& op, std::vector<NamedTensor>& inputs)
   }
 }
 
+// ||a - g|| / ||g|| of what is finite on both sides. Where squares leave the range of a float64 it is 0, too:
+// it only spares work.
+double relative_l2(const std::vector<double>& a, const std::vector<double>& g) {
+  double square = 0, norm = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (!std::isfinite(a[i]) || !std::isfinite(g[i])) continue;
+    square += (a[i] - g[i]) * (a[i] - g[i]);
+    norm += g[i] * g[i];
+  }
+  const bool is_known = std::isnormal(square) && std::isnormal(norm);
+  return is_known ? std::sqrt(square / norm) : norm == 0 && square > 0 ? infinity : 0;
+}
+
 Tensor scale_of(const Tensor& weight, CallVariant::Weight how) {
   std::vector<double> values = weight.values();
   for (double& v : values) v = how == CallVariant::Weight::plus_one ? v + 1 : 1;
@@ -180,6 +193,7 @@ std::optional<DType> Call::narrowest() const {
 }
 
 std::vector<Tensor> Call::golden(const CallVariant& variant, const Arithmetic& how) const {
+  if (golden_ && is_same(golden_->first, variant) && how == Arithmetic{}) return {golden_->second};
   const SummationScope scope(how.sums);
   const Shape expected = permuted(result_, variant.permutation).shape();
   std::vector<Tensor> parts;
@@ -266,7 +280,7 @@ bool Call::may_fit(const CallVariant& variant, const Arithmetic& how) const {
     const Tensor actual = permuted(result_, variant.permutation);
     const std::vector<double> golden = values(variant, how);
     if (!is_float(actual.dtype())) return true;
-    return measure(actual, Tensor(actual.shape(), std::span<const double>(golden)), {}).relative_l2 <= far;
+    return relative_l2(actual.values(), golden) <= far;
   } catch (const Error&) {
     return false;
   }

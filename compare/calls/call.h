@@ -126,15 +126,20 @@ class Call {
   /// The golden result with what is allowed of it, or the quick part of that (ErrorModel::quick), whatever
   /// was recorded. Nothing if the call makes a tensor of another shape.
   std::optional<Compared> expected(const CallVariant&, bool quick) const;
-  /// What this device may be off by in all results of the call, for take_device_errors of each of them; empty
-  /// for a sum of several calls or over ranks.
-  std::vector<NamedTensor> errors_of_all(const CallVariant&, bool quick) const;
+  /// All golden results of the call and what this device may be off by in each, for take_golden and
+  /// take_device_errors of calls with the same operands; empty for a sum of several calls or over ranks.
+  struct Results {
+    std::vector<NamedTensor> golden, errors;
+  };
+  Results all_results(const CallVariant&, bool quick) const;
   /// The beginning of a forward result along Usage::causal_along, of so many places; nothing for other calls,
   /// and for shorter ones.
   std::optional<Call> in_first(std::int64_t places) const;
   /// Takes what this device may be off by, of each element before it is stored, from the caller:
   /// compute_bound of all outputs costs hardly more than of one.
   void take_device_errors(const CallVariant&, std::vector<double> errors);
+  /// Takes the golden values of one of all_results, if they have the size of the recorded result.
+  void take_golden(const CallVariant&, const Tensor&);
   /// The recorded result is so many times what the operator makes: a sum of gradients that became an average.
   void take_factor(double factor) { factor_ = factor; }
   /// Puts another result in the place of the judged one, of its shape and dtype.
@@ -194,6 +199,7 @@ class Call {
   /// and all its arithmetics.
   mutable std::vector<std::vector<double>> device_errors_;
   mutable CallVariant errors_of_;
+  std::optional<std::pair<CallVariant, Tensor>> golden_;  ///< taken from the caller
 };
 
 }  // namespace assay

@@ -43,13 +43,15 @@ std::vector<std::vector<double>> Call::device_errors(const CallVariant& variant,
   return errors;
 }
 
-std::vector<NamedTensor> Call::errors_of_all(const CallVariant& variant, bool quick) const {
+Call::Results Call::all_results(const CallVariant& variant, bool quick) const {
   const Summand& summand = summands_.front();
   if (summands_.size() != 1 || !summand.shared.empty()) return {};
   ErrorModel device = device_.error_model();
   device.quick = quick;
-  return compute_bound(*summand.op, inputs_of(summand, variant, {}), attributes_of(summand, variant), device,
-                       {}, summand.errors);
+  const std::vector<NamedTensor> inputs = inputs_of(summand, variant, {});
+  const Attributes attributes = attributes_of(summand, variant);
+  return {compute_golden(*summand.op, inputs, attributes, Level::fp64),
+          compute_bound(*summand.op, inputs, attributes, device, {}, summand.errors)};
 }
 
 // Inputs and sums that are rounded otherwise hardly change what a device may lose before it stores the
@@ -103,6 +105,11 @@ std::vector<double> Call::allowed(const CallVariant& variant, const Tensor& gold
 void Call::take_device_errors(const CallVariant& variant, std::vector<double> errors) {
   device_errors_ = {std::move(errors)};
   errors_of_ = variant;
+}
+
+void Call::take_golden(const CallVariant& variant, const Tensor& golden) {
+  if (golden.size() == result_.size() && factor_ == 1 && variant.permutation.empty())
+    golden_ = {variant, golden.reshaped(result_.shape())};
 }
 
 void Call::take_result(Tensor result) {

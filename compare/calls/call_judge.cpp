@@ -32,6 +32,16 @@ std::optional<Call::Compared> CallJudge::compare_quickly(const Call& call, const
   return call.compare_quickly(variant);
 }
 
+std::optional<Call::Compared> CallJudge::first_look(const Call& call, const CallVariant& variant) const {
+  if (call.work() > work_of_a_look) return call.compare_quickly(variant);
+  auto compared = call.compare(variant, {}, standard_ == Standard::whole);
+  return compared && is_within(*compared) ? compared : std::nullopt;
+}
+
+void CallJudge::spend_first_look(const Call& call) {
+  work_ += call.work() * (call.work() > work_of_a_look ? share_of_quick : 1);
+}
+
 std::optional<Call::Compared> CallJudge::compare(const Call& call, const CallVariant& variant) {
   if (auto quick = compare_quickly(call, variant)) return quick;
   work_ += call.work();

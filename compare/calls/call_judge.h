@@ -28,6 +28,10 @@ class CallJudge {
   bool is_within(const Call::Compared&) const;
   /// Call::compare_quickly of a call that takes long.
   std::optional<Call::Compared> compare_quickly(const Call&, const CallVariant&);
+  /// What is within its bound at first sight: quickly where the call takes long. Changes nothing, not the
+  /// budget.
+  std::optional<Call::Compared> first_look(const Call&, const CallVariant&) const;
+  void spend_first_look(const Call&);
   /// Compares as declared or in another way that is right, whichever is nearer.
   std::optional<Call::Compared> compare(const Call&, const CallVariant&);
   /// Returns the comparison if it is within the bound, in this arithmetic or in one that is admissible beside

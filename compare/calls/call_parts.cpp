@@ -14,8 +14,9 @@ void Call::sample_rows(double enough_work, std::int64_t worst) {
   if (summand.op->rows != Rows::apart) return;
   // Of "N*" alone each element stands for itself, and its rows are as good as any.
   const auto has_rows = [](const Arg& arg) {
-    return arg.shape == "N*" ||
-           (arg.shape.starts_with("N*,") && arg.shape.find(',', 3) == std::string_view::npos);
+    const std::vector<Part> parts = parts_of(arg.shape);
+    const bool is_plain = parts.size() == 2 && parts.front().starred && !parts.back().starred;
+    return arg.shape == "N*" || is_plain || (parts.size() == 2 && arg.shape.starts_with("N*,"));
   };
   const Arg& output = output_arg(*summand.op, summand.output);
   const std::int64_t columns = result_.shape().empty() ? 0 : result_.shape().back();
@@ -30,7 +31,7 @@ void Call::sample_rows(double enough_work, std::int64_t worst) {
     const Arg& arg = input_arg(*summand.op, input.name);
     const bool fits = has_rows(arg) && !input.tensor.shape().empty() && input.tensor.shape().back() > 0 &&
                       input.tensor.size() / input.tensor.shape().back() == rows;
-    if (!fits && arg.shape.find('N') != std::string_view::npos) return;
+    if (!fits && (has_rows(arg) || arg.shape.find('N') != std::string_view::npos)) return;
   }
   const auto most = std::clamp<std::int64_t>(
       static_cast<std::int64_t>(static_cast<double>(rows) * enough_work / work()), 1, rows);
@@ -53,6 +54,7 @@ Call Call::in_some_rows(double enough_work, std::int64_t worst) const {
   Call some = *this;
   some.sample_rows(enough_work, worst);
   some.device_errors_.clear();
+  some.golden_.reset();
   return some;
 }
 
@@ -77,6 +79,7 @@ std::optional<Call> Call::in_first(std::int64_t places) const {
     input.tensor = beginning(input_arg(op(), input.name), input.tensor);
   first.result_ = beginning(output_arg(op(), summand.output), result_);
   first.device_errors_.clear();
+  first.golden_.reset();
   return is_shorter ? std::optional(std::move(first)) : std::nullopt;
 }
 
@@ -88,6 +91,7 @@ std::span<const NamedTensor> Call::operands() const {
 Call Call::given(const std::vector<NamedTensor>& others) const {
   Call call = *this;
   call.device_errors_.clear();
+  call.golden_.reset();
   for (const NamedTensor& other : others) {
     const auto own = std::ranges::find(call.summands_.front().inputs, other.name, &NamedTensor::name);
     if (own == call.summands_.front().inputs.end())

@@ -58,6 +58,7 @@ struct Arithmetic {
   Rounding rounding = Rounding::nearest_even;
   Summation sums = {};
   TokenBlocks tokens = TokenBlocks::gathered;
+  bool operator==(const Arithmetic&) const = default;
 };
 /// Returns the arithmetics of precision faults: narrower inputs, widest first, then narrower accumulators.
 const std::vector<Arithmetic>& narrow_arithmetics();

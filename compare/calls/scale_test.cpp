@@ -75,28 +75,35 @@ std::string describe(const ScaleError& e) {
 
 std::optional<ScaleError> scale_error(const ScaleTest& t) {
   double square = 0, product = 0;
-  std::vector<Term> by_value, by_unit;
-  std::vector<std::vector<Term>> by_input(t.inputs.size());
-  by_value.reserve(t.actual.size());
-  std::vector<double> squares;
+  std::vector<double> terms, squares;
+  terms.reserve(t.actual.size());
   squares.reserve(t.actual.size());
   for (std::size_t i = 0; i < t.actual.size(); ++i) {
     const double a = t.actual[i], g = t.golden[i], b = t.allowed[i];
     if (!std::isfinite(a) || !std::isfinite(g)) return std::nullopt;
     // What may not be off at all is judged by itself.
     const bool counts = b > 0 && std::isfinite(b);
-    const double term = counts ? (a - g) / b * (g / b) : 0;
+    terms.push_back(counts ? (a - g) / b * (g / b) : 0);
     squares.push_back(counts ? g / b * (g / b) : 0);
     square += squares.back();
-    product += term;
-    by_value.emplace_back(std::abs(a), term);
-    for (std::size_t k = 0; k < t.inputs.size(); ++k) by_input[k].emplace_back(t.inputs[k][i], term);
-    if (!t.units.empty()) by_unit.emplace_back(static_cast<double>(t.units[i]), term);
+    product += terms.back();
   }
   if (!(square > 0) || !std::isfinite(square)) return std::nullopt;
-  double spread = std::max(root_of_squares(by_value), root_of_squares(by_unit));
-  for (std::vector<Term>& terms : by_input) spread = std::max(spread, root_of_squares(terms));
-  return ScaleError{product / square, shared_error(t, squares, square) + improbable * spread / square};
+  ScaleError e{product / square, shared_error(t, squares, square)};
+  if (e.within()) return e;
+  const auto spread_by = [&](auto key_of) {
+    std::vector<Term> keyed;
+    keyed.reserve(terms.size());
+    for (std::size_t i = 0; i < terms.size(); ++i) keyed.emplace_back(key_of(i), terms[i]);
+    return root_of_squares(keyed);
+  };
+  double spread = spread_by([&](std::size_t i) { return std::abs(t.actual[i]); });
+  if (!t.units.empty())
+    spread = std::max(spread, spread_by([&](std::size_t i) { return static_cast<double>(t.units[i]); }));
+  for (const std::vector<double>& input : t.inputs)
+    spread = std::max(spread, spread_by([&](std::size_t i) { return input[i]; }));
+  e.allowed += improbable * spread / square;
+  return e;
 }
 
 }  // namespace assay

@@ -37,10 +37,11 @@ Flow::Flow(const Sides& sides, RecordedCalls& actual, RecordedCalls& reference, 
       const Call all(sides.reference, {call}, merge(sides.reference, result).tensor.whole());
       const Call tried = all.in_some_rows(work, 0);
       if (tried.work() > work) return;
-      // Of all that may have made it few make its beginning.
+      // Of all that may have made it few make its beginning, or some of its rows.
       const auto first = tried.in_first(places_of_a_try);
-      const auto variant = fitted_.fit(first ? *first : tried, result.id.module);
-      fits = variant && (!first || judge.fit(tried, *variant));
+      const Call some = first ? *first : tried.in_some_rows(work_of_a_try, 0);
+      const auto variant = fitted_.fit(some, result.id.module);
+      fits = variant && ((!first && !some.is_sampled()) || judge.fit(tried, *variant));
     });
     return fits;
   };

@@ -108,12 +108,12 @@ class Flow {
   };
   std::optional<Nearness> nearness(const Side&, const LogicalTensor&) const;
 
-  // What a call may be off by in all its results: they follow each other.
-  struct LastErrors {
+  // All results of a call: its gradients follow each other.
+  struct LastResults {
     using Key = std::pair<const Operator*, std::vector<const LogicalTensor*>>;
     Key key = {};
     bool is_quick = false;
-    std::vector<NamedTensor> of_results = {};
+    Call::Results results = {};
   };
 
   SideValues actual_, reference_;
@@ -124,7 +124,7 @@ class Flow {
   HiddenLosses hidden_;
   StepScalars scalars_;
   double reference_sums_ = 1;
-  mutable LastErrors errors_;
+  mutable LastResults last_;
   mutable bool is_quick_ = false, was_quick_ = false;  ///< whether a part of what is allowed is asked for
 };
 

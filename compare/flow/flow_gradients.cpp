@@ -138,7 +138,7 @@ std::optional<DerivedValue> Flow::of_call(const Side& side, const Name& input, c
   if (!is_complete && calls.size() > 1) return {};
   const Operator& op = *calls.front().op;
   const Tensor result(source->dtype, source->shape);
-  LastErrors::Key key{&op, {}};
+  LastResults::Key key{&op, {}};
   for (const RecordedCall& c : calls) {
     for (const RecordedCall::Input& given : c.inputs) key.second.push_back(given.tensor);
   }
@@ -152,10 +152,10 @@ std::optional<DerivedValue> Flow::of_call(const Side& side, const Name& input, c
   const bool quick = is_quick_ && takes_long;
   was_quick_ = was_quick_ || quick;
   if (takes_long && is_complete && !op.functional_inputs.empty()) {
-    if (errors_.key != key || errors_.is_quick != quick)
-      errors_ = {key, quick, made->errors_of_all(variant, quick)};
-    if (const Tensor* own = find_tensor(errors_.of_results, output))
-      made->take_device_errors(variant, own->values());
+    if (last_.key != key || last_.is_quick != quick) last_ = {key, quick, made->all_results(variant, quick)};
+    if (const Tensor* errors = find_tensor(last_.results.errors, output))
+      made->take_device_errors(variant, errors->values());
+    if (const Tensor* golden = find_tensor(last_.results.golden, output)) made->take_golden(variant, *golden);
   }
   const auto compared = made->expected(variant, quick);
   if (!compared || compared->allowed.empty()) return {};

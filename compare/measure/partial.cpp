@@ -114,10 +114,9 @@ namespace {
 template <class Use>
 void for_each_pair(const TensorSource& actual, const TensorSource& reference, Use use) {
   actual.for_each_window([&](const Tensor& window, std::int64_t begin) {
-    const Tensor other = reference.window(begin, window.size());
-    for (std::int64_t i = 0; i < window.size(); ++i) {
-      const double a = window.value(i), r = other.value(i);
-      if (std::isfinite(a) && std::isfinite(r)) use(a, r);
+    const std::vector<double> a = window.values(), r = reference.window(begin, window.size()).values();
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      if (std::isfinite(a[i]) && std::isfinite(r[i])) use(a[i], r[i]);
     }
   });
 }

@@ -26,7 +26,14 @@ Isolation::Isolation(std::vector<Finding>& findings, const std::vector<Pair>& pa
 }
 
 void Isolation::judge_all() {
-  for (std::size_t i = 0; i < pairs_.size(); ++i) judge(i);
+  std::size_t ahead = 0;
+  for (std::size_t i = 0; i < pairs_.size(); ++i) {
+    for (ahead = std::max(ahead, i); ahead < pairs_.size() && local_.looks_ahead(); ++ahead) {
+      if (is_called(ahead)) local_.look_ahead(pairs_[ahead]);
+    }
+    judge(i);
+    local_.forget(pairs_[i]);
+  }
   take_parts();
   settle();
 }
@@ -76,6 +83,19 @@ void Isolation::take_cause_of_whole(Finding& f, const std::vector<std::size_t>& 
   }
 }
 
+// A choice that is the reference's may have been pinned to it, whatever the own scores say.
+bool Isolation::is_given(const Finding& f) {
+  return f.metrics && f.metrics->different_bits == 0 && !is_float(f.actual_dtype);
+}
+
+// Whether a call that is judged makes it.
+bool Isolation::is_called(std::size_t i) const {
+  const Finding& f = findings_[i];
+  return pairs_[i].actual != nullptr && f.verdict != Verdict::ignored && !is_given(f) &&
+         !is_made_as_reference(i) &&
+         (is_result(f.id) || local_.actual_calls().is_hidden_result(*pairs_[i].actual));
+}
+
 void Isolation::judge(std::size_t i) {
   Finding& f = findings_[i];
   const Pair& pair = pairs_[i];
@@ -113,11 +133,9 @@ void Isolation::judge(std::size_t i) {
     }
   }
   const bool has_bits = f.metrics && f.metrics->different_bits == 0;
-  // A choice that is the reference's may have been pinned to it, whatever the own scores say.
-  const bool is_given = has_bits && !is_float(f.actual_dtype);
-  if (is_given) {
+  if (is_given(f)) {
     is_judged = is_judged || is_result(f.id);
-  } else if (is_result(f.id) || local_.actual_calls().is_hidden_result(*pair.actual)) {
+  } else if (is_called(i)) {
     if (auto judgement = local_.judge(f, pair)) {
       is_judged = true;
       if (!(judgement->ratio <= 1))

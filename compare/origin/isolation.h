@@ -58,6 +58,8 @@ class Isolation {
  private:
   std::vector<std::size_t> made_of(std::size_t i) const;
   void judge(std::size_t i);
+  static bool is_given(const Finding&);
+  bool is_called(std::size_t i) const;
   void leave_out(std::size_t i);
   void take_parts();
   void take_cause_of_whole(Finding&, const std::vector<std::size_t>& results) const;

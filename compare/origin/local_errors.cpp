@@ -54,7 +54,8 @@ LocalErrors::LocalErrors(const Sides& sides, Options options)
       judge_(options_.isolate ? CallJudge::Standard::whole : CallJudge::Standard::elements,
              options_.isolate ? most_work_isolated : most_work),
       fitted_(judge_),
-      actual_sums_(sides.convention ? 1 / sides.convention->factor : 1) {}
+      actual_sums_(sides.convention ? 1 / sides.convention->factor : 1),
+      ahead_(options_.threads) {}
 
 std::optional<Call> LocalErrors::recorded_call(const Dump& dump, const RecordedCalls& calls,
                                                const LogicalTensor& tensor) const {
@@ -85,8 +86,35 @@ std::optional<LocalErrors::Judgement> LocalErrors::judge(Finding& f, const Pair&
   return judgement;
 }
 
+// With the attributes that are known by now.
+void LocalErrors::look_ahead(const Pair& pair) {
+  if (pair.actual == nullptr || !ahead_.has_room() || judge_.is_spent()) return;
+  const std::vector<RecordedCall> made_by = actual_calls_.producers(*pair.actual);
+  const CallVariant* known =
+      made_by.empty() ? nullptr : fitted_.known(*made_by.front().op, pair.actual->id.module);
+  if (known == nullptr) return;
+  ahead_.begin(pair.actual, [this, made = pair.actual, variant = *known]() -> std::optional<FirstLook> {
+    auto call = recorded_call(sides_.actual, actual_calls_, *made);
+    if (!call) return {};
+    auto compared = judge_.first_look(*call, variant);
+    return FirstLook{std::move(*call), variant, std::move(compared)};
+  });
+}
+
+// Nothing if they do not make the result at first sight.
+std::optional<LocalErrors::Judgement> LocalErrors::judge_as_known(const Call& whole, const CallVariant& known,
+                                                                  const LogicalTensor& made,
+                                                                  const std::optional<FirstLook>& ahead) {
+  judge_.spend_first_look(whole);
+  const auto compared =
+      ahead && is_same(ahead->variant, known) ? ahead->compared : judge_.first_look(whole, known);
+  return compared ? std::optional(judgement(whole, {known, *compared}, made)) : std::nullopt;
+}
+
 std::optional<LocalErrors::Judgement> LocalErrors::judge_call(Finding& f, const Pair& pair) {
-  const auto whole = recorded_call(sides_.actual, actual_calls_, *pair.actual);
+  const std::optional<FirstLook> ahead = ahead_.take(pair.actual);
+  const auto whole =
+      ahead ? std::optional(ahead->call) : recorded_call(sides_.actual, actual_calls_, *pair.actual);
   if (!whole) {
     ++unjudged_.no_call;
     return {};
@@ -104,7 +132,7 @@ std::optional<LocalErrors::Judgement> LocalErrors::judge_call(Finding& f, const 
   const Call actual = whole->in_some_rows(work_of_recorded, worst);
   // A call that is right with the known attributes needs no second look at the reference.
   if (const CallVariant* known = fitted_.known(actual.op(), f.id.module)) {
-    if (auto right = quick(*known)) return right;
+    if (auto right = judge_as_known(*whole, *known, *pair.actual, ahead)) return right;
     const auto compared = judge_.compare(actual, *known);
     if (compared && judge_.is_within(*compared)) return judgement(actual, {*known, *compared}, *pair.actual);
   }

@@ -10,6 +10,7 @@
 #include "assay/compare/calls/fitted_calls.h"
 #include "assay/compare/calls/recorded_call.h"
 #include "assay/compare/flow/expected_value.h"
+#include "assay/compare/origin/calls_ahead.h"
 #include "assay/compare/origin/elsewhere_recorded.h"
 #include "assay/compare/origin/failing_cases.h"
 #include "assay/compare/pairs/pair.h"
@@ -27,6 +28,7 @@ class LocalErrors {
     bool isolate = false;
     std::vector<KnownSize> sizes = {};  ///< possible factors
     FailingCases* cases = nullptr;      ///< gets the calls that are wrong; nullptr: nobody
+    int threads = 1;
   };
 
   /// @param sides  its dumps and tensors must outlive this
@@ -47,6 +49,11 @@ class LocalErrors {
   /// Judges one result. Returns nothing if the call, its inputs or its attributes are not known, if the
   /// budget is spent, or if a tensor cannot be read; the finding gets a note about the last.
   std::optional<Judgement> judge(Finding&, const Pair&);
+  /// Begins to judge a result on another thread, if one is free.
+  void look_ahead(const Pair&);
+  bool looks_ahead() const { return ahead_.has_room(); }
+  /// Of a result that is not judged any more.
+  void forget(const Pair& pair) { (void)ahead_.take(pair.actual); }
 
   /// What both sides multiply the sums of parameters' gradients by.
   void take_scale_of_sums(double actual, double reference) {
@@ -74,6 +81,8 @@ class LocalErrors {
   };
   std::optional<Call> recorded_call(const Dump&, const RecordedCalls&, const LogicalTensor&) const;
   std::optional<Judgement> judge_call(Finding&, const Pair&);
+  std::optional<Judgement> judge_as_known(const Call&, const CallVariant& known, const LogicalTensor& made,
+                                          const std::optional<FirstLook>& ahead);
   Judgement judgement(const Call& actual, const Judged&, const LogicalTensor& made);
   static Exemption::Kind exemption_of(const Judged&);
 
@@ -85,6 +94,7 @@ class LocalErrors {
   FittedCalls fitted_;
   Unjudged unjudged_;
   double actual_sums_ = 1, reference_sums_ = 1;
+  CallsAhead ahead_;  // the last: its threads read the others
 };
 
 }  // namespace assay

@@ -34,7 +34,7 @@ class Origins {
         steps_(steps),
         options_(options),
         local_(sides, {options.isolate, options.isolate ? known_sizes(sides) : std::vector<KnownSize>(),
-                       options.isolate ? options.cases : nullptr}),
+                       options.isolate ? options.cases : nullptr, options.threads}),
         isolation_(options.isolate ? std::make_unique<Isolation>(findings, pairs, sides, steps, local_)
                                    : nullptr),
         inputs_(findings, pairs, local_.reference_calls(), isolation_ ? &isolation_->flow() : nullptr),

@@ -19,6 +19,7 @@ struct OriginOptions {
   /// for a part of the tensors, which does not show that.
   bool may_exempt = true;
   FailingCases* cases = nullptr;  ///< gets the calls that isolation finds wrong
+  int threads = 1;
 };
 
 /// Separates failures that were made in their own call from those that were propagated, and exempts results

@@ -157,6 +157,15 @@ std::vector<T> scalars_of(const Tensor& tensor) {
   const std::vector<double> values = tensor.values();
   std::vector<T> scalars;
   scalars.reserve(values.size());
+  if constexpr (std::is_same_v<T, Bound>) {
+    // No number of a format is rounded where the device's has all its digits.
+    const ErrorModel& device = ErrorScope::current();
+    if (is_float(tensor.dtype()) && unit_roundoff(tensor.dtype()) >= device.unit_roundoff &&
+        min_subnormal(tensor.dtype()) >= device.min_subnormal) {
+      for (const double v : values) scalars.push_back(std::isnan(v) ? constant<T>(v) : T(v));
+      return scalars;
+    }
+  }
   for (const double v : values) scalars.push_back(constant<T>(v));
   return scalars;
 }
@@ -312,7 +321,7 @@ std::vector<NamedTensor> compute_bound(const Operator& op, std::span<const Named
                     [](const Tensors<Bound>::Slot& slot) {
                       std::vector<double> errors(static_cast<std::size_t>(element_count(slot.shape)), 0);
                       std::ranges::transform(slot.values, errors.begin(), &Bound::error);
-                      return Tensor::from_values(DType::float64, slot.shape, errors);
+                      return Tensor(slot.shape, std::span<const double>(errors));
                     });
 }
 

@@ -43,7 +43,7 @@ double error_of(const Bound& x) {
 
 }  // namespace
 
-void quick_products(const OrderedMatmul<Bound>& of) {
+void quick_products(const OrderedMatmul<Bound>& of, std::span<const std::int64_t> terms_of_rows) {
   const std::int64_t M = of.M, N = of.N, K = of.K;
   const auto product = [&](const Derived& a, const Derived& b) {
     std::vector<double> y(static_cast<std::size_t>(M * N));
@@ -66,6 +66,8 @@ void quick_products(const OrderedMatmul<Bound>& of) {
   const double u = ErrorScope::current().unit_roundoff;
   constexpr double computed = 1 - 0x1p-20;  // the sums themselves are float64's: K 2^-53 of them
   for (std::int64_t m = 0; m < M; ++m) {
+    const std::int64_t terms = (terms_of_rows.empty() ? K : terms_of_rows[static_cast<std::size_t>(m)]) +
+                               (of.last.x == nullptr ? 0 : 1);
     for (std::int64_t n = 0; n < N; ++n) {
       const auto i = static_cast<std::size_t>(m * N + n);
       const Bound last = of.last.x == nullptr ? Bound(0) : of.last(m, n);
@@ -74,7 +76,7 @@ void quick_products(const OrderedMatmul<Bound>& of) {
       // Each product is rounded, too.
       const double products =
           std::isfinite(value) ? u * std::max(std::abs(values[i]), std::sqrt(squares[i])) : 0;
-      const double loss = products + least_loss(of.last.x == nullptr ? K : K + 1, value, square, u);
+      const double loss = products + least_loss(terms, value, square, u);
       of.y(m, n) = settled(value, computed * (inherited[i] + last.error + loss));
     }
   }

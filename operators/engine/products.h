@@ -1,23 +1,40 @@
 #pragma once
 
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
 #include "assay/golden/arithmetic.h"
 #include "assay/golden/ordered_matmul.h"
 
 namespace assay {
 
 /// Where the error model is quick: no more than what accumulate() allows, by products of matrices.
-void quick_products(const OrderedMatmul<Bound>&);
+/// @param terms_of_rows  how many terms the sums of row m have, the others being zero; empty: K
+void quick_products(const OrderedMatmul<Bound>&, std::span<const std::int64_t> terms_of_rows = {});
+
+/// Whether this thread may compute sums of products as products of matrices.
+template <class T>
+bool as_matrices() {
+  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>)
+    return SummationScope::current() == nullptr;
+  if constexpr (std::is_same_v<T, Bound>) {
+    const ErrorModel& device = ErrorScope::current();
+    return device.quick && !device.accumulator && !device.own;
+  }
+  return false;
+}
 
 /// A matmul whose sums are those of sum() at every level.
+/// @param terms_of_rows  as of quick_products; where not as_matrices(), zeros are terms, too
 template <class T>
-void products(const OrderedMatmul<T>& of) {
-  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
-    if (SummationScope::current() == nullptr) return multiply(of);
+void products(const OrderedMatmul<T>& of, std::span<const std::int64_t> terms_of_rows = {}) {
+  if (as_matrices<T>()) {
+    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) return multiply(of);
+    if constexpr (std::is_same_v<T, Bound>) return quick_products(of, terms_of_rows);
   }
   const std::int64_t terms = of.last.x == nullptr ? of.K : of.K + 1;
   if constexpr (std::is_same_v<T, Bound>) {
-    const ErrorModel& device = ErrorScope::current();
-    if (device.quick && !device.accumulator && !device.own) return quick_products(of);
     std::vector<Bound> of_one(static_cast<std::size_t>(terms));
     for (std::int64_t m = 0; m < of.M; ++m) {
       for (std::int64_t n = 0; n < of.N; ++n) {

@@ -1,0 +1,36 @@
+#include "assay/compare/origin/calls_ahead.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "assay/compare/result/trouble.h"
+
+namespace assay {
+namespace {
+
+// Each may hold the tensors of a call and some matrices of their size.
+constexpr int most_calls_in_memory = 8;
+
+}  // namespace
+
+CallsAhead::CallsAhead(int threads)
+    : most_(threads < 2 ? 0 : static_cast<std::size_t>(std::min(threads, most_calls_in_memory))) {}
+
+void CallsAhead::begin(const LogicalTensor* made, std::function<std::optional<FirstLook>()> look) {
+  begun_.emplace(made, std::async(std::launch::async, [look = std::move(look)] {
+                   std::optional<FirstLook> found;
+                   // Whoever asks meets the same trouble and says so.
+                   (void)trouble_in([&] { found = look(); });
+                   return found;
+                 }));
+}
+
+std::optional<FirstLook> CallsAhead::take(const LogicalTensor* made) {
+  const auto found = begun_.find(made);
+  if (found == begun_.end()) return {};
+  auto look = found->second.get();
+  begun_.erase(found);
+  return look;
+}
+
+}  // namespace assay

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <future>
+#include <map>
+#include <optional>
+
+#include "assay/compare/calls/call.h"
+
+namespace assay {
+
+/// A call and how it compares with some attributes, which depends on nothing else.
+struct FirstLook {
+  Call call;
+  CallVariant variant;
+  std::optional<Call::Compared> compared;
+};
+
+/// Looks at calls on other threads before they are judged, one after the other. What it gives is what the
+/// asker would compute: the number of threads changes nothing.
+class CallsAhead {
+ public:
+  /// @param threads  1: nothing is looked at ahead
+  explicit CallsAhead(int threads);
+
+  /// Whether one more may be begun: their number bounds the memory.
+  bool has_room() const { return begun_.size() < most_; }
+  void begin(const LogicalTensor* made, std::function<std::optional<FirstLook>()> look);
+  /// What was begun for this result; nothing if it was not, or found trouble.
+  std::optional<FirstLook> take(const LogicalTensor* made);
+
+ private:
+  std::size_t most_;
+  std::map<const LogicalTensor*, std::future<std::optional<FirstLook>>> begun_;
+};
+
+}  // namespace assay
