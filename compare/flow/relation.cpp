@@ -32,6 +32,38 @@ std::optional<DerivedValue> total_of(const std::vector<std::shared_ptr<const Sid
   return e;
 }
 
+// One behind the other until the size is reached; nothing for a size that it does not divide.
+std::optional<DerivedValue> repeated(DerivedValue e, std::size_t size) {
+  const std::size_t own = e.values.size();
+  if (own == size) return e;
+  if (own == 0 || size % own != 0) return {};
+  for (std::vector<double>* part : {&e.values, &e.magnitude, &e.error}) {
+    if (part->empty()) continue;
+    part->resize(size);
+    for (std::size_t i = own; i < size; ++i) (*part)[i] = (*part)[i - own];
+  }
+  return e;
+}
+
+// The adjoint of that: the sum over all repetitions, in any order.
+std::optional<DerivedValue> sum_of_repeated(const DerivedValue& of, std::size_t size) {
+  if (of.values.size() == size) return of;
+  if (size == 0 || of.values.size() % size != 0) return {};
+  const double additions = static_cast<double>(of.values.size() / size) - 1;
+  DerivedValue e;
+  e.roundoff = of.roundoff;
+  e.terms = of.terms * (additions + 1);
+  e.is_added_up = of.is_added_up;
+  for (std::vector<double>* part : {&e.values, &e.magnitude, &e.error}) part->resize(size, 0);
+  for (std::size_t i = 0; i < of.values.size(); ++i) {
+    e.values[i % size] += of.values[i];
+    e.magnitude[i % size] += of.size(i);
+    e.error[i % size] += of.of(i);
+  }
+  for (std::size_t i = 0; i < size; ++i) e.error[i] += additions * e.roundoff * e.magnitude[i];
+  return e;
+}
+
 }  // namespace
 
 std::optional<std::int64_t> rows_in(const Shape& shape, const Relation::Table& table) {
@@ -137,10 +169,12 @@ std::optional<DerivedValue> evaluate(const Relation& r, const Shape& shape, cons
   if (r.kind == Relation::Kind::total) return total_of(sources, size);
   if (r.kind == Relation::Kind::sum) {
     std::vector<DerivedValue> terms;
-    for (const auto& s : sources) terms.push_back(as_expected(*s));
-    auto sum = sum_of(std::move(terms));
-    if (!sum || sum->values.size() != size) return {};
-    return sum;
+    for (const auto& s : sources) {
+      auto term = repeated(as_expected(*s), size);
+      if (!term) return {};
+      terms.push_back(std::move(*term));
+    }
+    return sum_of(std::move(terms));
   }
   DerivedValue e;
   e.values.resize(size);
@@ -178,8 +212,8 @@ std::optional<DerivedValue> adjoint(const Relation& r, std::size_t source, const
   if (r.kind == Kind::combine) return adjoint_of_combine(r, source, gradient, target, shape, read);
   if (r.kind == Kind::total) return {};
   const auto size = static_cast<std::size_t>(element_count(shape));
-  if (r.kind == Kind::copy || r.kind == Kind::sum)
-    return gradient.values.size() == size ? std::optional(gradient) : std::nullopt;
+  if (r.kind == Kind::sum) return sum_of_repeated(gradient, size);
+  if (r.kind == Kind::copy) return gradient.values.size() == size ? std::optional(gradient) : std::nullopt;
   DerivedValue e;
   e.roundoff = gradient.roundoff;
   e.is_exact = gradient.is_exact;

@@ -24,7 +24,7 @@ struct Relation {
     copy,     ///< the same elements under any shape, perhaps in another dtype
     columns,  ///< each column (all that belongs to one place behind the token dimensions) is one of a source
     rows,     ///< the rows of one source that an index assigns to `choice`: {source, index}
-    sum,      ///< of two or three
+    sum,      ///< of two or three, of which one may be repeated: positions are those of all sequences
     total,    ///< one number: the sum of all elements, or of the products with those of a second source
     combine,  ///< sum over k of weight[t, k] times the row of token t from expert index[t, k]: {index,
               ///< weights, results of the experts ..}

@@ -119,23 +119,24 @@ void adam_forward(Tensors<T>& t, const Dims& d, const Attributes& a, bool decoup
   for (std::int64_t k = 0; k < steps; ++k) {
     const std::int64_t step = before + k + 1;
     const T correction1 = bias_correction<T>(beta1, step), correction2 = bias_correction<T>(beta2, step);
-    // What is not fused stores every step, in the parameter's dtype.
+    // What is not fused stores every step in the parameter's dtype, and has its constants in it (optax).
     const auto root = [&](const T& second, const T& like) {
       const auto kept = [&](const T& x) { return stored_like(x, like); };
-      const T corrected = correct && !hat ? kept(second / correction2) : second;
+      const T corrected = correct && !hat ? kept(second / kept(correction2)) : second;
       if (inside) return kept(sqrt(kept(corrected + eps)));
       const T outside = kept(kept(sqrt(corrected)) + eps);
       return correct && hat ? kept(outside / sqrt(correction2)) : outside;
     };
     for (std::size_t i = 0; i < param.size(); ++i) {
+      const auto kept = [&](const T& x) { return stored_like(x, given[i]); };
       T g = taken(grads(k, i));
-      if (!decoupled) g += decay * param[i];
-      m[i] = stored(stored_like(b1 * m[i], given[i]) + rest1 * g);
-      v[i] = stored(stored_like(b2 * v[i], given[i]) + rest2 * (g * g));
+      if (!decoupled) g = kept(g + kept(decay * param[i]));
+      m[i] = stored(kept(kept(b1) * m[i]) + kept(kept(rest1) * g));
+      v[i] = stored(kept(kept(b2) * v[i]) + kept(kept(rest2) * kept(g * g)));
       if (amsgrad) v_max[i] = maximum(v_max[i], v[i]);
-      const T kept = decoupled && keeps ? stored_like(param[i] * keep, given[i]) : param[i];
-      const T first = correct ? m[i] / correction1 : m[i];
-      param[i] = kept - lr * first / root(amsgrad ? v_max[i] : v[i], given[i]);
+      const T left = decoupled && keeps ? kept(param[i] * keep) : param[i];
+      const T first = correct ? kept(m[i] / kept(correction1)) : m[i];
+      param[i] = left - kept(kept(lr * first) / root(amsgrad ? v_max[i] : v[i], given[i]));
     }
     const auto give = [&](std::string_view name, std::vector<T>& values) {
       give_state(t, name, k + 1, k + 1 < steps ? values : std::move(values));

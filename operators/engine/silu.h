@@ -14,18 +14,20 @@ T sigmoid(const T& x) {
   return T(1) / (T(1) + exp(-x));
 }
 
-/// x sigmoid(x)
+/// x sigmoid(x). What is not fused (jax.nn.silu) stores each step.
 template <class T>
 T silu(const T& x) {
-  return x * sigmoid(x);
+  return x * stored(sigmoid(x));
 }
 
-/// silu'(x) = s (1 + x (1 - s)), s = sigmoid(x)
+/// silu'(x) = s (1 + x (1 - s)), s = sigmoid(x); of x s by the rule of products it is s + x s (1 - s).
 template <class T>
 T silu_slope(const T& x) {
+  const T s = stored(sigmoid(x));
   const T complement =
-      without_cancellation<T>([&] { return sigmoid(-x); }, [&] { return T(1) - sigmoid(x); });
-  return sigmoid(x) * (T(1) + x * complement);
+      without_cancellation<T>([&] { return stored(sigmoid(-x)); }, [&] { return stored(T(1) - s); });
+  return without_cancellation<T>([&] { return s * stored(T(1) + stored(x * complement)); },
+                                 [&] { return stored(s) + stored(stored(x) * stored(s * complement)); });
 }
 
 }  // namespace assay
