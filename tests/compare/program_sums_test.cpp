@@ -37,6 +37,41 @@ TEST(ProgramSums, ATermThatASumLacksOrCountsOtherwiseIsNamed) {
   }
 }
 
+// Which are the same in all sequences: their gradient is the sum over these.
+TEST(ProgramSums, PositionsAreATermOfAllSequences) {
+  const auto record = [](const std::string& wrong) {
+    return [=](MemoryDump& d, bool is_actual) {
+      constexpr std::int64_t sequences = 3, rows = 8, width = 6;
+      for (const std::int64_t mb : {0, 1}) {
+        const auto seed = static_cast<std::uint64_t>(mb);
+        const auto noise = [&](const Tensor& t) { return noisy(t, is_actual ? 1 : 2); };
+        const Tensor tokens = noise(normal_tensor(DType::float32, {sequences, rows, width}, 41 + seed)),
+                     positions = noise(normal_tensor(DType::float32, {rows, width}, 51 + seed)),
+                     g = noise(normal_tensor(DType::float32, {sequences, rows, width}, 61 + seed));
+        Values sum = tokens.values(), of_positions(static_cast<std::size_t>(rows * width), 0);
+        for (std::size_t i = 0; i < sum.size(); ++i) {
+          sum[i] += positions.value(static_cast<std::int64_t>(i % of_positions.size()));
+          of_positions[i % of_positions.size()] += g.value(static_cast<std::int64_t>(i));
+        }
+        const auto made = [&](const Shape& shape, const Values& values, const std::string& name) {
+          const Tensor t = Tensor::from_values(DType::float32, shape, values);
+          return wrong == name && is_actual ? with_one_wrong(t) : t;
+        };
+        d.add({0, mb, f, "tokens", "output", "y", 0}, tokens);
+        d.add({0, mb, f, "positions", "output", "y", 0}, positions);
+        d.add({0, mb, f, "norm", "input", "x", 0}, made(tokens.shape(), sum, "norm input x"));
+        d.add({0, mb, Phase::backward, "norm", "grad_input", "x", 0}, g);
+        d.add({0, mb, Phase::backward, "tokens", "grad_output", "y", 0}, g);
+        d.add({0, mb, Phase::backward, "positions", "grad_output", "y", 0},
+              made(positions.shape(), of_positions, "positions grad_output y"));
+      }
+    };
+  };
+  EXPECT_EQ(created(isolated(record(""))), std::vector<std::string>());
+  for (const char* wrong : {"norm input x", "positions grad_output y"})
+    EXPECT_EQ(created(isolated(record(wrong))), std::vector<std::string>(2, wrong));
+}
+
 // Of a sum of three in bfloat16, each element of which may be rounded twice.
 TEST(ProgramSums, AFactorOfASumThatIsSmallerThanARoundingIsFound) {
   const auto record = [](double factor) {

@@ -5,12 +5,11 @@ no packages of the distribution, only this test wants them:
     python3 -m venv venv && venv/bin/pip install torch numpy safetensors && venv/bin/python tests/docs/torch_test.py docs/torch.md path/to/assay
 """
 import importlib.util
-import os
 import pathlib
-import re
-import subprocess
 import sys
 import tempfile
+
+from session import Shell, sessions, shows
 
 # What the first line of the report and the cause must be: (strategy, bug, tensor, cause).
 BUGS = [
@@ -22,23 +21,6 @@ BUGS = [
 ]
 
 
-def blocks(text):
-    """(command, expected output) of the ```shell-session blocks."""
-    for block in re.finditer(r"^```shell-session\n\$ (.*)\n((?:.*\n)*?)```$", text, re.M):
-        yield block.group(1), block.group(2)
-
-
-def without_measures(text):
-    """Times, and last places that depend on the CPU."""
-    return re.sub(r"error/allowed [-+.e0-9]+", "error/allowed E", re.sub(r" +\d+\.\d s", " T s", text))
-
-
-def shows(expected, actual):
-    lines = without_measures(expected).splitlines()
-    pattern = "".join("(?:.*\n)*?" if line == "..." else re.escape(line) + "\n" for line in lines)
-    return re.fullmatch(pattern, without_measures(actual)) is not None
-
-
 def main():
     missing = [name for name in ("torch", "numpy", "safetensors") if importlib.util.find_spec(name) is None]
     if missing:
@@ -47,29 +29,21 @@ def main():
     document, assay = (pathlib.Path(p).resolve() for p in sys.argv[1:])
     example, failed = document.parent / "torch", 0
     with tempfile.TemporaryDirectory() as folder:
-        pathlib.Path(folder, "torchrun").write_text(f'#!/bin/sh\nexec {sys.executable} -m torch.distributed.run "$@"\n')
-        pathlib.Path(folder, "torchrun").chmod(0o755)
-        environment = dict(os.environ, PATH=f"{folder}:{assay.parent}:{os.environ['PATH']}", NO_COLOR="1", GITHUB_ACTIONS="false",
-                           OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
-
-        def run(command, cwd):
-            print(f"$ {command}", flush=True)
-            return subprocess.run(["bash", "-c", command], cwd=cwd, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-
+        shell = Shell(folder, assay)
         found = 0
-        for command, expected in blocks(document.read_text()):
+        for command, expected in (one for session in sessions(document.read_text()) for one in session):
             found += 1
             # Its dumps do not go into the tree.
-            done = run(command.replace(" align.toml", f" align.toml --work {folder}/{found}"), document.parent.parent)
+            done = shell.run(command.replace(" align.toml", f" align.toml --work {folder}/{found}"), document.parent.parent)
             actual = done.stdout.replace(f"{folder}/{found}/", "assay-align/")
             if not shows(expected, actual):
                 failed += 1
                 print(f"--- the document shows\n{expected}--- the command prints\n{actual}")
         launch = f"torchrun --standalone --nproc_per_node {{}} {example}/train.py --dump {folder}/{{}} {{}}"
-        reference = run(launch.format(1, "reference", ""), folder)
+        reference = shell.run(launch.format(1, "reference", ""), folder)
         for strategy, bug, tensor, cause in BUGS:
-            trained = run(launch.format(2 if strategy else 1, bug, f"{strategy} --bug {bug}"), folder)
-            report = run(f"assay diff {bug} reference", folder)
+            trained = shell.run(launch.format(2 if strategy else 1, bug, f"{strategy} --bug {bug}"), folder)
+            report = shell.run(f"assay diff {bug} reference", folder)
             said = " ".join(report.stdout.split())
             if report.returncode != 1 or f"first in execution order: {tensor} " not in said or cause not in said:
                 failed += 1
