@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "assay/compare/origin/judging_progress.h"
 #include "assay/compare/origin/rerun_noise.h"
 #include "assay/compare/result/finding.h"
 #include "assay/compare/rules/policy.h"
@@ -45,6 +46,8 @@ struct DiffOptions {
   Team team;                     ///< the processes that share the work; each has the same dumps and options
   /// `done` and `total` are bytes of both sides.
   std::function<void(double done, double total, const std::string& name)> progress;
+  /// Of tensors that are judged by what they were made of, after all were compared.
+  JudgingProgress judging;
 };
 
 /// Matches the tensors of two dumps by identity, merges the ranks of each side and judges every pair. The

@@ -25,12 +25,13 @@ Isolation::Isolation(std::vector<Finding>& findings, const std::vector<Pair>& pa
   local_.take_scale_of_sums(flow_.scale_of_sums(true), flow_.scale_of_sums(false));
 }
 
-void Isolation::judge_all() {
+void Isolation::judge_all(const JudgingProgress& progress) {
   std::size_t ahead = 0;
   for (std::size_t i = 0; i < pairs_.size(); ++i) {
     for (ahead = std::max(ahead, i); ahead < pairs_.size() && local_.looks_ahead(); ++ahead) {
       if (is_called(ahead)) local_.look_ahead(pairs_[ahead]);
     }
+    if (progress) progress(i, pairs_.size(), findings_[i].name);
     judge(i);
     local_.forget(pairs_[i]);
   }

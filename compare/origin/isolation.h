@@ -10,6 +10,7 @@
 #include "assay/compare/causes/optimizer/optimizer_faults.h"
 #include "assay/compare/flow/flow.h"
 #include "assay/compare/origin/inputs.h"
+#include "assay/compare/origin/judging_progress.h"
 #include "assay/compare/origin/local_errors.h"
 #include "assay/compare/origin/result_shapes.h"
 
@@ -26,7 +27,7 @@ class Isolation {
   void take_inputs(const Inputs& inputs) { inputs_ = &inputs; }
 
   /// Judges all findings. One that is wrong has failed.
-  void judge_all();
+  void judge_all(const JudgingProgress&);
   /// The judgement of a result of an operator; nothing if it could not be judged.
   std::optional<LocalErrors::Judgement> result(std::size_t i) const;
   /// A sentence, if the tensor is not what it follows from.

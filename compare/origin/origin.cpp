@@ -43,7 +43,7 @@ class Origins {
   }
 
   void find() {
-    if (isolation_) isolation_->judge_all();
+    if (isolation_) isolation_->judge_all(options_.progress);
     for (std::size_t i = 0; i < pairs_.size(); ++i) {
       find(i);
       const Finding& f = findings_[i];

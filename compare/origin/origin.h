@@ -5,6 +5,7 @@
 #include "assay/compare/causes/causes.h"
 #include "assay/compare/causes/optimizer/optimizer_faults.h"
 #include "assay/compare/origin/failing_cases.h"
+#include "assay/compare/origin/judging_progress.h"
 #include "assay/compare/pairs/pair.h"
 #include "assay/compare/result/finding.h"
 
@@ -20,6 +21,7 @@ struct OriginOptions {
   bool may_exempt = true;
   FailingCases* cases = nullptr;  ///< gets the calls that isolation finds wrong
   int threads = 1;
+  JudgingProgress progress = {};
 };
 
 /// Separates failures that were made in their own call from those that were propagated, and exempts results

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <future>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "assay/compare/calls/case_writer.h"
@@ -75,7 +76,12 @@ Dumps open_dumps(const DiffVerb& verb, DiffOptions& options) {
 
 Report compare(const Dumps& dumps, DiffOptions& options) {
   Progress progress("comparing", Progress::Unit::bytes);
+  std::optional<Progress> judging;  // its time begins with the first
   if (options.team.rank == 0) {
+    options.judging = [&](std::size_t done, std::size_t total, const std::string& name) {
+      if (!judging) judging.emplace("judging", Progress::Unit::items);
+      judging->show(done, total, name);
+    };
     options.progress = [&](double done, double total, const std::string& name) {
       progress.show(static_cast<std::size_t>(done), static_cast<std::size_t>(total), name);
     };
