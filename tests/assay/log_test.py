@@ -169,12 +169,10 @@ class Ranks(LogTest):
 
 
 class Terminal(LogTest):
-    def test_a_line_of_the_log_clears_the_line_of_progress(self):
-        count = 30000  # the first progress is shown after 0.2 s
-        write_safetensors(self.dir / "x.safetensors", {f"x{i}": ("float32", [1], [1]) for i in range(count)})
+    def shown(self, *command):
+        """What a terminal gets on standard error."""
         above, below = pty.openpty()
-        process = subprocess.Popen([ASSAY, "diff", "x.safetensors", "x.safetensors", "--log-level", "trace"], stderr=below,
-                                   stdout=subprocess.DEVNULL, cwd=self.dir, env=environment(TERM="xterm"))
+        process = subprocess.Popen([ASSAY, *command], stderr=below, stdout=subprocess.DEVNULL, cwd=self.dir, env=environment(TERM="xterm"))
         os.close(below)
         shown = b""
         while True:
@@ -187,12 +185,24 @@ class Terminal(LogTest):
             shown += part
         os.close(above)
         self.assertEqual(process.wait(), 0)
-        text = shown.decode()
+        return shown.decode()
+
+    def test_a_line_of_the_log_clears_the_line_of_progress(self):
+        count = 30000  # the first progress is shown after 0.2 s
+        write_safetensors(self.dir / "x.safetensors", {f"x{i}": ("float32", [1], [1]) for i in range(count)})
+        text = self.shown("diff", "x.safetensors", "x.safetensors", "--log-level", "trace")
         self.assertTrue("\r\x1b[Kcomparing " in text)
         # What stays on the screen: on each line what follows its last clearing.
         screen = [line.split("\r\x1b[K")[-1] for line in text.replace("\r\n", "\n").split("\n")]
         self.assertEqual(screen.pop(), "")
         self.assertGreater(len(self.lines("\n".join(screen))), count)
+
+    def test_diff_says_how_many_tensors_are_judged(self):
+        for parallel in ("tp=1", "tp=2"):
+            self.expect(0, *REPLAY[:3], "--precision", "fp32", "--length", "16", "--parallel", parallel, "--dump", parallel)
+        text = self.shown("diff", "tp=2", "tp=1")
+        self.assertRegex(text, r"\x1b\[Kjudging \d+ of \d+, \d+ s left")
+        self.assertEqual(text.split("\r\x1b[K")[-1], "", "nothing stays")
 
 
 class Align(LogTest):
