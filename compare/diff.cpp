@@ -162,9 +162,12 @@ class Differ {
     FailingCases cases(options_.cases);
     const bool isolate = isolates(report);
     if (!isolate && !options_.explain) return;
-    const RightValues right =
-        find_origins(report, found, sides, steps,
-                     {.isolate = isolate, .may_exempt = options_.only.empty(), .cases = &cases, .threads = options_.threads, .progress = options_.judging});
+    const RightValues right = find_origins(report, found, sides, steps,
+                                           {.isolate = isolate,
+                                            .may_exempt = options_.only.empty(),
+                                            .cases = &cases,
+                                            .threads = options_.threads,
+                                            .progress = options_.judging});
     if (!options_.explain) return;
     find_causes(report.findings, found, sides, right);
     if (options_.noise && has_open_roots(report.findings)) exempt_noise(report.findings, options_.noise());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -106,12 +107,14 @@ T stored(const T& x) {
   return x;
 }
 
-/// The same where what is stored beside it shows it: `like` has no more digits than the narrow format. A
-/// float32 parameter is not stepped in the bfloat16 of its gradient.
+/// Whether values show that the narrow format is theirs: none has more digits. A float32 parameter is not
+/// stepped in the bfloat16 of its gradient.
 template <class T>
-T stored_like(const T& x, const T& like) {
-  if constexpr (std::is_same_v<T, Bound>) return fits_narrow(like.value) ? stored_narrow(x) : x;
-  return x;
+bool are_narrow(const std::vector<T>& values) {
+  if constexpr (std::is_same_v<T, Bound>) {
+    return std::all_of(values.begin(), values.end(), [](const T& v) { return fits_narrow(v.value); });
+  }
+  return false;
 }
 
 /// The larger one; NaN if either is (torch.maximum).

@@ -15,8 +15,8 @@ void Call::sample_rows(double enough_work, std::int64_t worst) {
   // Of "N*" alone each element stands for itself, and its rows are as good as any.
   const auto has_rows = [](const Arg& arg) {
     const std::vector<Part> parts = parts_of(arg.shape);
-    const bool is_plain = parts.size() == 2 && parts.front().starred && !parts.back().starred;
-    return arg.shape == "N*" || is_plain || (parts.size() == 2 && arg.shape.starts_with("N*,"));
+    return arg.shape == "N*" || (parts.size() == 2 && parts.front().starred &&
+                                 (!parts.back().starred || parts.front().letter == "N"));
   };
   const Arg& output = output_arg(*summand.op, summand.output);
   const std::int64_t columns = result_.shape().empty() ? 0 : result_.shape().back();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -94,7 +95,10 @@ std::optional<ScaleError> scale_error(const ScaleTest& t) {
   const auto spread_by = [&](auto key_of) {
     std::vector<Term> keyed;
     keyed.reserve(terms.size());
-    for (std::size_t i = 0; i < terms.size(); ++i) keyed.emplace_back(key_of(i), terms[i]);
+    for (std::size_t i = 0; i < terms.size(); ++i) {
+      const double key = key_of(i);  // all NaN are one
+      keyed.emplace_back(std::isnan(key) ? std::numeric_limits<double>::lowest() : key, terms[i]);
+    }
     return root_of_squares(keyed);
   };
   double spread = spread_by([&](std::size_t i) { return std::abs(t.actual[i]); });

@@ -28,8 +28,7 @@ struct ScaleTest {
 /// elements are weighted by the inverse squares of their allowed errors.
 struct ScaleError {
   double excess = 0;
-  double allowed =
-      0;  ///< rounding alone exceeds this in one tensor of 4e13; a part of it where that is enough
+  double allowed = 0;  ///< rounding exceeds it in one tensor of 4e13; less, where that is enough
   bool within() const { return excess <= allowed && -excess <= allowed; }
 };
 

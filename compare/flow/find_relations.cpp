@@ -6,6 +6,7 @@
 #include "assay/compare/flow/expert_relations.h"
 #include "assay/compare/flow/hidden_calls.h"
 #include "assay/compare/flow/relations.h"
+#include "assay/compare/flow/sums_of_terms.h"
 #include "assay/compare/result/trouble.h"
 #include "assay/golden/evidence.h"
 
@@ -20,7 +21,8 @@ class Search {
         candidates_(side),
         experts_(side, candidates_),
         borrowed_(calls, makes, candidates_),
-        hidden_(calls, makes, candidates_) {
+        hidden_(calls, makes, candidates_),
+        sums_(side, candidates_) {
     std::map<std::pair<std::int64_t, std::int64_t>, std::vector<const LogicalTensor*>> frames;
     for (const LogicalTensor& t : side.tensors()) {
       if (t.id.phase == Phase::forward && t.id.slot == "param" && side.find(t.id) == &t) {
@@ -175,7 +177,7 @@ class Search {
     if (t.id.slot == "output") {
       if (auto r = experts_.of_experts(t, *tensor)) return r;
     }
-    return of_terms(t, *tensor);
+    return sums_.of_terms(t, *tensor);
   }
 
   // A loss is the sum over its tokens, perhaps masked, in all micro-batches. Values of the same module only:
@@ -198,11 +200,11 @@ class Search {
         if (!(std::abs(made->values[0] - tensor->values[0]) <= error) || error == 0) return false;
         bits += std::log2(std::abs(made->values[0]) / error);
       }
-      return proves(bits, 2 * std::log2(static_cast<double>(most_terms)));  // which pair of them
+      return proves(bits, 2 * std::log2(static_cast<double>(SumsOfTerms::most_terms)));  // which pair of them
     };
-    for (std::size_t a = 0; a < std::min(most_terms, values.size()); ++a) {
+    for (std::size_t a = 0; a < std::min(SumsOfTerms::most_terms, values.size()); ++a) {
       Relation r{.kind = Relation::Kind::total, .sources = {values[a]}};
-      for (std::size_t b = a; b < std::min(most_terms, values.size()); ++b) {
+      for (std::size_t b = a; b < std::min(SumsOfTerms::most_terms, values.size()); ++b) {
         if (b > a) r.sources = {values[a], values[b]};
         bool holds = false;
         (void)trouble_in([&] { holds = holds_everywhere(r); });
@@ -213,89 +215,7 @@ class Search {
     }
   }
 
-  // Of two or three values of its size, each of which counts; or of one and another that is repeated.
-  std::optional<Relation> of_terms(const LogicalTensor& t, const SideTensor& tensor) const {
-    const Terms own = nearest(t, [&](const LogicalTensor& c) { return is_as_large(c, t); });
-    const std::size_t n = own.size();
-    for (std::size_t a = 0; a < n; ++a) {
-      for (std::size_t b = a + 1; b < n; ++b) {
-        if (auto r = sum(tensor, {own[a], own[b]})) return r;
-      }
-    }
-    for (std::size_t a = 0; a < n; ++a) {
-      for (std::size_t b = a + 1; b < n; ++b) {
-        for (std::size_t c = b + 1; c < n; ++c) {
-          if (auto r = sum(tensor, {own[a], own[b], own[c]})) return r;
-        }
-      }
-    }
-    const Terms repeated = nearest(t, [&](const LogicalTensor& c) { return is_repeatable(c, t); });
-    for (const Term& a : own) {
-      for (const Term& b : repeated) {
-        if (auto r = sum(tensor, {a, b})) return r;
-      }
-    }
-    return {};
-  }
-
-  struct Term {
-    std::size_t candidate;
-    std::shared_ptr<const SideTensor> value;
-  };
-  using Terms = std::vector<Term>;
-  Terms nearest(const LogicalTensor& t, const std::function<bool(const LogicalTensor&)>& fits) const {
-    Terms terms;
-    for (const std::size_t c : candidates_.near(t, fits)) {
-      if (terms.size() == most_terms) break;
-      terms.push_back({c, side_.read(*candidates_[c].tensor)});
-    }
-    return terms;
-  }
-  static bool is_as_large(const LogicalTensor& c, const LogicalTensor& t) {
-    return element_count(c.shape) == element_count(t.shape);
-  }
-  // Several rows of its width.
-  static bool is_repeatable(const LogicalTensor& c, const LogicalTensor& t) {
-    const std::int64_t size = element_count(c.shape);
-    return c.shape.size() >= 2 && !t.shape.empty() && c.shape.back() == t.shape.back() && size > 0 &&
-           size < element_count(t.shape) && element_count(t.shape) % size == 0;
-  }
-
-  std::optional<Relation> sum(const SideTensor& total, const Terms& terms) const {
-    if (!add_up(total, terms)) return {};
-    Relation r{.kind = Relation::Kind::sum};
-    for (const Term& term : terms) r.sources.push_back(candidates_[term.candidate].name);
-    return r;
-  }
-
-  // Each term must be seen in the sum: what it moves beyond the roundings proves that it is there.
-  static bool add_up(const SideTensor& total, const Terms& terms) {
-    std::vector<double> bits(terms.size(), 0);
-    double u = unit_roundoff(total.dtype);
-    for (const Term& term : terms) u = std::max(u, unit_roundoff(term.value->dtype));
-    for (std::size_t i = 0; i < total.values.size(); ++i) {
-      double sum = 0, magnitude = 0;
-      for (const Term& term : terms) {
-        const SideTensor& t = *term.value;
-        const std::size_t at = i % t.values.size();
-        sum += t.values[at];
-        magnitude += t.magnitude.empty() ? std::abs(t.values[at]) : t.addends * t.magnitude[at];
-      }
-      const double allowed = 2 * u * magnitude + min_subnormal(total.dtype);
-      if (!(std::abs(sum - total.values[i]) <= allowed)) return false;
-      for (std::size_t k = 0; k < terms.size(); ++k) {
-        const std::vector<double>& values = terms[k].value->values;
-        const double size = std::abs(values[i % values.size()]);
-        if (size > allowed) bits[k] += std::log2(size / allowed);
-      }
-    }
-    // Each was chosen among so many values.
-    const double parameters = std::log2(static_cast<double>(most_terms)) * static_cast<double>(terms.size());
-    return std::ranges::all_of(bits, [&](double b) { return proves(b, parameters); });
-  }
-
   static constexpr int most_tries = 3;
-  static constexpr std::size_t most_terms = 12;  // the nearest: 12 choose 3 sums of three
 
   const SideValues& side_;
   const RecordedCalls& calls_;
@@ -308,6 +228,7 @@ class Search {
   ExpertRelations experts_;
   BorrowedInputs borrowed_;
   HiddenCalls hidden_;
+  SumsOfTerms sums_;
 };
 
 }  // namespace

@@ -41,7 +41,7 @@ Flow::Flow(const Sides& sides, RecordedCalls& actual, RecordedCalls& reference, 
       const auto first = tried.in_first(places_of_a_try);
       const Call some = first ? *first : tried.in_some_rows(work_of_a_try, 0);
       const auto variant = fitted_.fit(some, result.id.module);
-      fits = variant && ((!first && !some.is_sampled()) || judge.fit(tried, *variant));
+      fits = variant && (some.work() == tried.work() || judge.fit(tried, *variant));
     });
     return fits;
   };

@@ -112,6 +112,7 @@ class Flow {
   struct LastResults {
     using Key = std::pair<const Operator*, std::vector<const LogicalTensor*>>;
     Key key = {};
+    CallVariant variant = {};
     bool is_quick = false;
     Call::Results results = {};
   };

@@ -152,7 +152,8 @@ std::optional<DerivedValue> Flow::of_call(const Side& side, const Name& input, c
   const bool quick = is_quick_ && takes_long;
   was_quick_ = was_quick_ || quick;
   if (takes_long && is_complete && !op.functional_inputs.empty()) {
-    if (last_.key != key || last_.is_quick != quick) last_ = {key, quick, made->all_results(variant, quick)};
+    if (last_.key != key || !assay::is_same(last_.variant, variant) || last_.is_quick != quick)
+      last_ = {key, variant, quick, made->all_results(variant, quick)};
     if (const Tensor* errors = find_tensor(last_.results.errors, output))
       made->take_device_errors(variant, errors->values());
     if (const Tensor* golden = find_tensor(last_.results.golden, output)) made->take_golden(variant, *golden);

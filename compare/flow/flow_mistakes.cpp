@@ -18,8 +18,10 @@ std::vector<Flow::Term> Flow::terms(const Side& side, const LogicalTensor& t) co
   std::vector<Term> all;
   for (const Name& source : made->second.sources) {
     const auto value = reader_at(side.values, t.id)(source);
-    if (value == nullptr) return {};
-    all.push_back({to_string(at(record_of(source), t.id.step, t.id.micro_batch)), as_expected(*value)});
+    const auto size = static_cast<std::size_t>(element_count(t.shape));
+    auto term = value == nullptr ? std::nullopt : repeated(as_expected(*value), size);
+    if (!term) return {};
+    all.push_back({to_string(at(record_of(source), t.id.step, t.id.micro_batch)), std::move(*term)});
   }
   return all;
 }

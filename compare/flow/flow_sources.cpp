@@ -1,5 +1,6 @@
 // What a tensor of the reference is made of.
 #include <functional>
+#include <set>
 
 #include "assay/compare/flow/flow.h"
 #include "assay/compare/flow/gradient_names.h"
@@ -22,10 +23,13 @@ std::vector<const LogicalTensor*> Flow::given(const LogicalTensor& reference) co
 
 std::vector<const LogicalTensor*> Flow::sources(const LogicalTensor& t) const {
   std::vector<const LogicalTensor*> found;
+  // What was recorded as an input only is made of a value of that record: where it lacks, of itself.
+  std::set<Name> lacking;
   const std::function<void(const Identity&)> add = [&](const Identity& id) {
     if (const LogicalTensor* s = reference_.find(id)) {
       if (s != &t) found.push_back(s);
-    } else if (const auto lent = relations_.made.find(name_of(id)); lent != relations_.made.end()) {
+    } else if (const auto lent = relations_.made.find(name_of(id));
+               lent != relations_.made.end() && lacking.insert(lent->first).second) {
       for (const Name& source : lent->second.sources) add(at(record_of(source), id.step, id.micro_batch));
     }
   };

@@ -24,7 +24,7 @@ struct Relation {
     copy,     ///< the same elements under any shape, perhaps in another dtype
     columns,  ///< each column (all that belongs to one place behind the token dimensions) is one of a source
     rows,     ///< the rows of one source that an index assigns to `choice`: {source, index}
-    sum,      ///< of two or three, of which one may be repeated: positions are those of all sequences
+    sum,      ///< of two or three, of which one may be repeated, as positions are for each sequence
     total,    ///< one number: the sum of all elements, or of the products with those of a second source
     combine,  ///< sum over k of weight[t, k] times the row of token t from expert index[t, k]: {index,
               ///< weights, results of the experts ..}
@@ -76,6 +76,10 @@ using ReadSource = std::function<std::shared_ptr<const SideTensor>(const Name&)>
 
 /// Returns the sum, added up in any order with a rounding to the coarsest dtype behind each addition.
 std::optional<DerivedValue> sum_of(std::vector<DerivedValue> terms);
+/// One behind the other until the size is reached; nothing for a size that it does not divide.
+std::optional<DerivedValue> repeated(DerivedValue, std::size_t size);
+/// The adjoint of that: the sum over all repetitions, in any order.
+std::optional<DerivedValue> sum_of_repeated(const DerivedValue&, std::size_t size);
 /// A source as it is. Addends of ranks were added up, with a rounding each.
 DerivedValue as_expected(const SideTensor&);
 

@@ -8,21 +8,24 @@
 namespace assay {
 namespace {
 
-// Each may hold the tensors of a call and some matrices of their size.
-constexpr int most_calls_in_memory = 8;
+// Each holds the tensors of a call and some matrices of their size.
+constexpr int most_at_once = 7;
 
 }  // namespace
 
 CallsAhead::CallsAhead(int threads)
-    : most_(threads < 2 ? 0 : static_cast<std::size_t>(std::min(threads, most_calls_in_memory))) {}
+    : most_(static_cast<std::size_t>(std::clamp(threads - 1, 0, most_at_once))) {}
 
-void CallsAhead::begin(const LogicalTensor* made, std::function<std::optional<FirstLook>()> look) {
-  begun_.emplace(made, std::async(std::launch::async, [look = std::move(look)] {
-                   std::optional<FirstLook> found;
-                   // Whoever asks meets the same trouble and says so.
-                   (void)trouble_in([&] { found = look(); });
-                   return found;
-                 }));
+bool CallsAhead::begin(const LogicalTensor* made, std::function<std::optional<FirstLook>()> look) {
+  const auto none = trouble_in([&] {
+    begun_.emplace(made, std::async(std::launch::async, [look = std::move(look)] {
+                     std::optional<FirstLook> found;
+                     // Whoever asks meets the same trouble and says so.
+                     (void)trouble_in([&] { found = look(); });
+                     return found;
+                   }));
+  });
+  return !none;
 }
 
 std::optional<FirstLook> CallsAhead::take(const LogicalTensor* made) {

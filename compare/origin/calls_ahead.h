@@ -21,12 +21,13 @@ struct FirstLook {
 /// asker would compute: the number of threads changes nothing.
 class CallsAhead {
  public:
-  /// @param threads  1: nothing is looked at ahead
+  /// @param threads  with the one that judges; 1: nothing is looked at ahead
   explicit CallsAhead(int threads);
 
-  /// Whether one more may be begun: their number bounds the memory.
+  /// Whether one more may be begun.
   bool has_room() const { return begun_.size() < most_; }
-  void begin(const LogicalTensor* made, std::function<std::optional<FirstLook>()> look);
+  /// False if there is no thread for it.
+  bool begin(const LogicalTensor* made, std::function<std::optional<FirstLook>()> look);
   /// What was begun for this result; nothing if it was not, or found trouble.
   std::optional<FirstLook> take(const LogicalTensor* made);
 

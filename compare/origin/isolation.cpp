@@ -29,7 +29,8 @@ void Isolation::judge_all(const JudgingProgress& progress) {
   std::size_t ahead = 0;
   for (std::size_t i = 0; i < pairs_.size(); ++i) {
     for (ahead = std::max(ahead, i); ahead < pairs_.size() && local_.looks_ahead(); ++ahead) {
-      if (is_called(ahead)) local_.look_ahead(pairs_[ahead]);
+      // What is not known yet may be so when its turn comes.
+      if (is_called(ahead) && !local_.look_ahead(pairs_[ahead])) break;
     }
     if (progress) progress(i, pairs_.size(), findings_[i].name);
     judge(i);

@@ -87,18 +87,19 @@ std::optional<LocalErrors::Judgement> LocalErrors::judge(Finding& f, const Pair&
 }
 
 // With the attributes that are known by now.
-void LocalErrors::look_ahead(const Pair& pair) {
-  if (pair.actual == nullptr || !ahead_.has_room() || judge_.is_spent()) return;
+bool LocalErrors::look_ahead(const Pair& pair) {
+  if (judge_.is_spent()) return false;
   const std::vector<RecordedCall> made_by = actual_calls_.producers(*pair.actual);
   const CallVariant* known =
       made_by.empty() ? nullptr : fitted_.known(*made_by.front().op, pair.actual->id.module);
-  if (known == nullptr) return;
-  ahead_.begin(pair.actual, [this, made = pair.actual, variant = *known]() -> std::optional<FirstLook> {
-    auto call = recorded_call(sides_.actual, actual_calls_, *made);
-    if (!call) return {};
-    auto compared = judge_.first_look(*call, variant);
-    return FirstLook{std::move(*call), variant, std::move(compared)};
-  });
+  if (known == nullptr) return made_by.empty();
+  return ahead_.begin(pair.actual,
+                      [this, made = pair.actual, variant = *known]() -> std::optional<FirstLook> {
+                        auto call = recorded_call(sides_.actual, actual_calls_, *made);
+                        if (!call) return {};
+                        auto compared = judge_.first_look(*call, variant);
+                        return FirstLook{std::move(*call), variant, std::move(compared)};
+                      });
 }
 
 // Nothing if they do not make the result at first sight.

@@ -49,8 +49,8 @@ class LocalErrors {
   /// Judges one result. Returns nothing if the call, its inputs or its attributes are not known, if the
   /// budget is spent, or if a tensor cannot be read; the finding gets a note about the last.
   std::optional<Judgement> judge(Finding&, const Pair&);
-  /// Begins to judge a result on another thread, if one is free.
-  void look_ahead(const Pair&);
+  /// Begins to judge a result on another thread. False if its attributes are not known yet.
+  bool look_ahead(const Pair&);
   bool looks_ahead() const { return ahead_.has_room(); }
   /// Of a result that is not judged any more.
   void forget(const Pair& pair) { (void)ahead_.take(pair.actual); }

@@ -37,6 +37,8 @@ class Tape:
 
     def _note(self, key, x):
         name = " ".join(key)
+        if name in self.values:
+            raise ValueError(f"{name} is noted twice: a module that is called again needs another name")
         if name in self.zeros:
             x = x + self.zeros[name]
         self.values[name] = x
@@ -47,6 +49,8 @@ class Recorder:
     def __init__(self, folder, settings=None):
         self.folder, self.step, self.tensors, self.lines = folder, 0, {}, []
         os.makedirs(folder, exist_ok=True)
+        if os.path.exists(f"{folder}/manifest.json"):  # of a run before this one
+            os.remove(f"{folder}/manifest.json")
         self.manifest = {"format": "assay-dump", "version": 1, "world_size": 1, "mesh": {"dims": [], "shape": []},
                          "producer": {"framework": f"jax {jax.__version__}"} | (settings or {})}
 

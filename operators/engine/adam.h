@@ -113,30 +113,29 @@ void adam_forward(Tensors<T>& t, const Dims& d, const Attributes& a, bool decoup
   const bool keeps = a.real("lr") * a.real("weight_decay") != 0;
   std::vector<T> param = state(t, "param"), m = state(t, "exp_avg"), v = state(t, "exp_avg_sq"),
                  v_max = state(t, "max_exp_avg_sq");
-  const std::vector<T> given = param;  // which shows how parameters are stored
+  // What is not fused stores every step in the parameter's dtype, and has its constants in it (optax).
+  const bool is_narrow = are_narrow(param);
+  const auto kept = [&](const T& x) { return is_narrow ? stored(x) : x; };
   const auto grads = t["grads"];
   const std::int64_t steps = d.at("T"), before = a.integer("step");
   for (std::int64_t k = 0; k < steps; ++k) {
     const std::int64_t step = before + k + 1;
     const T correction1 = bias_correction<T>(beta1, step), correction2 = bias_correction<T>(beta2, step);
-    // What is not fused stores every step in the parameter's dtype, and has its constants in it (optax).
-    const auto root = [&](const T& second, const T& like) {
-      const auto kept = [&](const T& x) { return stored_like(x, like); };
+    const auto root = [&](const T& second) {
       const T corrected = correct && !hat ? kept(second / kept(correction2)) : second;
-      if (inside) return kept(sqrt(kept(corrected + eps)));
-      const T outside = kept(kept(sqrt(corrected)) + eps);
-      return correct && hat ? kept(outside / sqrt(correction2)) : outside;
+      if (inside) return kept(sqrt(kept(corrected + kept(eps))));
+      const T outside = kept(kept(sqrt(corrected)) + kept(eps));
+      return correct && hat ? kept(outside / kept(sqrt(correction2))) : outside;
     };
     for (std::size_t i = 0; i < param.size(); ++i) {
-      const auto kept = [&](const T& x) { return stored_like(x, given[i]); };
       T g = taken(grads(k, i));
-      if (!decoupled) g = kept(g + kept(decay * param[i]));
+      if (!decoupled) g = kept(g + kept(kept(decay) * param[i]));
       m[i] = stored(kept(kept(b1) * m[i]) + kept(kept(rest1) * g));
       v[i] = stored(kept(kept(b2) * v[i]) + kept(kept(rest2) * kept(g * g)));
       if (amsgrad) v_max[i] = maximum(v_max[i], v[i]);
       const T left = decoupled && keeps ? kept(param[i] * keep) : param[i];
       const T first = correct ? kept(m[i] / kept(correction1)) : m[i];
-      param[i] = left - kept(kept(lr * first) / root(amsgrad ? v_max[i] : v[i], given[i]));
+      param[i] = left - kept(kept(kept(lr) * first) / root(amsgrad ? v_max[i] : v[i]));
     }
     const auto give = [&](std::string_view name, std::vector<T>& values) {
       give_state(t, name, k + 1, k + 1 < steps ? values : std::move(values));

@@ -32,13 +32,14 @@ double square_of(const Bound& x) {
   return x.value * x.value;
 }
 double magnitude_of(const Bound& x) {
-  return std::abs(x.value);
+  return std::isfinite(x.value) ? std::abs(x.value) : 0;
+}
+// No error that is known: what it does to a sum is left to the whole bound.
+double error_of(const Bound& x) {
+  return std::isfinite(x.error) && std::isfinite(x.value) ? x.error : 0;
 }
 double largest_of(const Bound& x) {
-  return std::abs(x.value) + x.error;
-}
-double error_of(const Bound& x) {
-  return x.error;
+  return std::isfinite(x.value) ? std::abs(x.value) + error_of(x) : 0;
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include "assay/operators/engine/products.h"
 
 /// Products of matrices whose pairs are not all wanted: attention's queries and keys. Where as_matrices(),
-/// they are computed as a whole, with the bits of the plain loops.
+/// they are computed as a whole: the values have the bits of the plain loops.
 namespace assay {
 
 /// The dot products of M rows of a with N rows of b, K wide each.
@@ -45,9 +45,9 @@ void weighted_sums(const std::vector<std::vector<Weighted<T>>>& lists, const T* 
                    std::int64_t C, T* y, F sum_of) {
   const auto is_finite = [](const T& x) { return !isnan(x) && !isinf(x); };
   const auto M = static_cast<std::int64_t>(lists.size());
-  // A zero where there is no weight adds nothing, but to a NaN.
+  // A zero where there is no weight adds nothing, unless it meets an infinity or a NaN.
   const bool at_once =
-      as_matrices<T>() && std::all_of(b, b + K * C, is_finite) &&
+      as_matrices<T>() && K > 0 && std::all_of(b, b + K * C, is_finite) &&
       std::ranges::all_of(lists, [&](const auto& list) {
         return std::ranges::all_of(list, [&](const Weighted<T>& w) { return is_finite(w.weight); });
       });

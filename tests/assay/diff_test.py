@@ -196,6 +196,18 @@ class Diff(Test):
         self.assertEqual(reports[0], reports[1])
         self.assertEqual(reports[0], reports[2])
 
+    def test_threads_change_nothing_of_what_is_judged(self):
+        for parallel in ("tp=1", "tp=2"):
+            self.expect(0, "replay", "--model", "telechat3-105b-tiny", "--precision", "bf16", "--length", "8", "--parallel", parallel, "--dump", parallel)
+        reports = []
+        for threads in (1, 2, 5):
+            report = json.loads(self.expect(0, "diff", "tp=2", "tp=1", "--json", "-", "--threads", threads).out)
+            del report["seconds"], report["command"]
+            reports.append(report)
+        self.assertGreater(reports[0]["coverage"]["judged"], 100)
+        self.assertEqual(reports[0], reports[1])
+        self.assertEqual(reports[0], reports[2])
+
     def test_dtype_hint(self):
         write_npy(self.dir / "a.npy", "float16", [2], [1, 2])
         raw = (self.dir / "a.npy").read_bytes().replace(b"'<f2'", b"'<u2'")

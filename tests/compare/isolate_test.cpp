@@ -274,6 +274,9 @@ TEST(ScaleTest, TellsAFactorFromRoundings) {
     ASSERT_TRUE(error);
     EXPECT_EQ(error->within(), factor == 0) << factor << ": " << error->excess << " of " << error->allowed;
     EXPECT_NEAR(error->excess, factor, error->allowed);
+    test.inputs = {g};
+    test.inputs[0][5] = test.inputs[0][9] = std::nan("");  // which the result hides
+    EXPECT_TRUE(scale_error(test));
   }
 }
 

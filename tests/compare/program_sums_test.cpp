@@ -129,6 +129,28 @@ TEST(ProgramSums, LayersThatRunInAnotherOrderAreNamed) {
   EXPECT_NE(wrong.diagnoses.front().parameters.tensor.find("layers.2.norm input x"), std::string::npos);
 }
 
+// The value that goes on is known by that record alone.
+TEST(ProgramSums, ARecordThatTheReferenceLacksIsNoEndlessSource) {
+  const Report report = isolated([](MemoryDump& d, bool is_actual) {
+    for (const std::int64_t mb : {0, 1}) {
+      const auto seed = static_cast<std::uint64_t>(mb);
+      const auto noise = [&](const Tensor& t) { return noisy(t, is_actual ? 1 : 2); };
+      Tensor x = noise(normal_tensor(DType::float32, {8, 6}, 41 + seed));
+      for (const char* layer : {"layers.0", "layers.1", "layers.2"}) {
+        const Tensor y =
+            noise(normal_tensor(DType::float32, {8, 6}, 10 * seed + static_cast<std::uint64_t>(layer[7])));
+        if (is_actual || mb == 0 || layer[7] != '1')
+          d.add({0, mb, f, std::string(layer) + ".norm", "input", "x", 0}, x);
+        d.add({0, mb, f, std::string(layer) + ".mlp", "output", "y", 0}, y);
+        x = plus(x, 1, y);
+      }
+      d.add({0, mb, f, "norm", "input", "x", 0}, x);
+    }
+  });
+  EXPECT_EQ(created(report), std::vector<std::string>());
+  EXPECT_EQ(std::ranges::count(report.findings, Verdict::missing_reference, &Finding::verdict), 1);
+}
+
 TEST(ProgramSums, ALayerThatIsNotComputedComesFirst) {
   const Report report = isolated(layers({0, 2}));
   const Finding& wrong = *report.first_failure();

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "assay/golden/bound.h"
+#include "assay/golden/summation.h"
 #include "calls.h"
 
 // Attention beyond what every operator must hold to: what is masked goes nowhere, whatever it holds.
@@ -45,6 +47,47 @@ TEST(Attention, MaskedKeysGoNowhereWhateverTheyHold) {
     }
     EXPECT_EQ(tensor_of(clean, "grad_k").value(1), 0);
     EXPECT_EQ(tensor_of(clean, "grad_v").value(1), 0);
+  }
+}
+
+// Queries of more than two blocks, grouped heads, a window: the first keys of later blocks are hidden.
+std::vector<NamedTensor> long_call() {
+  constexpr std::int64_t H = 4, G = 2, L = 130, D = 6, V = 9;
+  const auto wave = [](const char* name, const Shape& shape, double speed) {
+    std::vector<double> x(static_cast<std::size_t>(element_count(shape)));
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::sin(speed * static_cast<double>(i + 1));
+    return values(name, shape, x);
+  };
+  return {wave("q", {H, L, D}, 1.1), wave("k", {G, L, D}, 2.3), wave("v", {G, L, V}, 3.7),
+          wave("grad_out", {H, L, V}, 0.9)};
+}
+const Attributes windowed = attributes_of("is_causal=true,window_size=[40,-1]");
+
+TEST(Attention, ProductsOfMatricesHaveTheBitsOfPlainSums) {
+  const auto at_once = compute_golden(attention(), long_call(), windowed, Level::fp64);
+  const SummationScope one_by_one(Summation{});
+  for (const NamedTensor& plain : compute_golden(attention(), long_call(), windowed, Level::fp64))
+    EXPECT_EQ(tensor_of(at_once, plain.name).values(), plain.tensor.values()) << plain.name;
+}
+
+TEST(Attention, AQuickBoundIsNoMoreThanTheWhole) {
+  for (const double infinite : {0.0, infinity}) {
+    std::vector<NamedTensor> inputs = long_call();
+    if (infinite > 0) {
+      std::vector<double> k = inputs[1].tensor.values();
+      k[7] = infinite;
+      inputs[1] = values("k", {2, 130, 6}, k);
+    }
+    ErrorModel device = float32_device;
+    const auto whole = compute_bound(attention(), inputs, windowed, device);
+    device.quick = true;
+    for (const NamedTensor& quick : compute_bound(attention(), inputs, windowed, device)) {
+      const Tensor& most = tensor_of(whole, quick.name);
+      for (std::int64_t i = 0; i < most.size(); ++i) {
+        if (std::isnan(most.value(i))) continue;
+        ASSERT_LE(quick.tensor.value(i), most.value(i) * (1 + 1e-9)) << quick.name << " " << i;
+      }
+    }
   }
 }
 
