@@ -28,7 +28,7 @@ Isolation::Isolation(std::vector<Finding>& findings, const std::vector<Pair>& pa
 void Isolation::judge_all(const JudgingProgress& progress) {
   std::size_t ahead = 0;
   for (std::size_t i = 0; i < pairs_.size(); ++i) {
-    for (ahead = std::max(ahead, i); ahead < pairs_.size() && local_.looks_ahead(); ++ahead) {
+    for (ahead = std::max(ahead, i + 1); ahead < pairs_.size() && local_.looks_ahead(); ++ahead) {
       // What is not known yet may be so when its turn comes.
       if (is_called(ahead) && !local_.look_ahead(pairs_[ahead])) break;
     }
