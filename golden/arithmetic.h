@@ -107,12 +107,13 @@ T stored(const T& x) {
   return x;
 }
 
-/// Whether values show that the narrow format is theirs: none has more digits. A float32 parameter is not
-/// stepped in the bfloat16 of its gradient.
+/// Whether values show that the narrow format is theirs: none has more digits, and a NaN tells nothing. A
+/// float32 parameter is not stepped in the bfloat16 of its gradient.
 template <class T>
 bool are_narrow(const std::vector<T>& values) {
   if constexpr (std::is_same_v<T, Bound>) {
-    return std::all_of(values.begin(), values.end(), [](const T& v) { return fits_narrow(v.value); });
+    return std::all_of(values.begin(), values.end(),
+                       [](const T& v) { return isnan(v) || fits_narrow(v.value); });
   }
   return false;
 }
