@@ -20,6 +20,7 @@
 #include "assay/compare/result/printable.h"
 #include "assay/compare/result/trouble.h"
 #include "assay/dumps/layout/merge.h"
+#include "assay/golden/parallel.h"
 
 namespace assay {
 namespace {
@@ -38,6 +39,7 @@ class Differ {
   }
 
   Report run() {
+    const ThreadScope threads(options_.threads);
     const auto start = std::chrono::steady_clock::now();
     Report report;
     report.verb = "diff";

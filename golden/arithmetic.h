@@ -149,6 +149,16 @@ T at_once_or(F at_once, G in_parts) {
   return without_cancellation<T>(at_once, in_parts);
 }
 
+/// What kernels compute in one form or in another that loses about as much: in Bound with the larger error;
+/// with that of the first where the error model is quick.
+template <class T, class F, class G>
+T either(F one, G other) {
+  if constexpr (std::is_same_v<T, Bound>) {
+    if (ErrorScope::current().quick) return one();
+  }
+  return without_cancellation<T>(one, other);
+}
+
 /// f(x) of an f from double to double that rises or falls in steps, the steps at numbers of less than 53
 /// bits, and is itself exact (a rounding to a coarser format): in Bound with its change over all that a
 /// device may hold for x.

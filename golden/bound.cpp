@@ -8,10 +8,8 @@
 namespace assay {
 namespace {
 
-thread_local const ErrorModel* current_model = &float32_device;
-
 double u() {
-  return current_model->unit_roundoff;
+  return ErrorScope::current().unit_roundoff;
 }
 
 // Largest error of a conforming device function in ulp. OpenCL C 3.0, table 65 (full profile); CUDA's are no
@@ -22,14 +20,9 @@ constexpr double divide = 2.5, square_root = 3, exp = 3, log = 3, log1p = 2, exp
                  sin = 4, cos = 4, pow = 16;
 }
 
-// The rounding of a sum where it is known (ErrorModel::own), else what it is at most.
-double known_or(double exactly, double otherwise) {
-  return ErrorScope::current().own && std::isfinite(exactly) ? std::abs(exactly) : otherwise;
-}
-
 // The rounding of one result, of at most this magnitude: relative to it, or an underflow.
 double rounding(double magnitude, double ulp = 0.5) {
-  return 2 * ulp * u() * magnitude + current_model->min_subnormal;
+  return 2 * ulp * u() * magnitude + ErrorScope::current().min_subnormal;
 }
 
 // A result that inherits an error and is then rounded.
@@ -57,13 +50,13 @@ Ends ends(const Bound& x) {
 constexpr double small_share = 0x1p-20, slope_slack = 1 + 0x1p-10;
 
 // f at a point known to +-error, f monotone.
-// @param steepest  the largest |f'| between two points
+// @param steepest  the largest |f'| between two points, from these and f at x
 template <class F, class G>
 Bound monotone(const Bound& x, F f, G steepest, double ulp) {
   const double value = f(x.value);
   if (x.error == 0) return rounded(value, 0, ulp);
   const Ends at = ends(x);
-  const double by_slope = x.error * steepest(at) * slope_slack;
+  const double by_slope = x.error * steepest(at, value) * slope_slack;
   if (by_slope <= small_share * std::abs(value)) return rounded(value, by_slope, ulp);
   return rounded(value, worse(distance(f(at.low), value), distance(f(at.high), value)), ulp);
 }
@@ -84,20 +77,13 @@ double largest_change(const Bound& x, const Bound& y, F f) {
 
 }  // namespace
 
-ErrorScope::ErrorScope(const ErrorModel& model) : model_(model), outer_(current_model) {
-  current_model = &model_;
+constinit thread_local const ErrorModel* ErrorScope::current_ = &float32_device;
+
+ErrorScope::ErrorScope(const ErrorModel& model) : model_(model), outer_(current_) {
+  current_ = &model_;
 }
 ErrorScope::~ErrorScope() {
-  current_model = outer_;
-}
-const ErrorModel& ErrorScope::current() {
-  return *current_model;
-}
-
-Bound stored_narrow(const Bound& x) {
-  const double loss = ErrorScope::current().stored_roundoff;
-  if (loss == 0 || !std::isfinite(x.value)) return x;
-  return settled(x.value, x.error + loss * (std::abs(x.value) + x.error));
+  current_ = outer_;
 }
 
 bool fits_narrow(double value) {
@@ -115,28 +101,15 @@ Bound rounded_constant(double value) {
   return fits ? Bound(value) : rounded(value, 0);
 }
 
-Bound& Bound::operator+=(const Bound& b) {
-  const double total = value + b.value, inherited = error + b.error;
-  // sums do not underflow (Higham 2002, sec. 2.1)
-  const double lost = std::isfinite(total) ? known_or(rounding_of_sum(value, b.value, total),
-                                                      u() * (std::abs(total) + inherited))
-                                           : 0;
-  return *this = settled(total, inherited + lost);
-}
-
-Bound& Bound::operator-=(const Bound& b) {
-  return *this += -b;
-}
-
-Bound& Bound::operator*=(const Bound& b) {
+Bound& Bound::multiply_carefully(const Bound& b) {
   const double product = value * b.value;
   const double inherited = std::isinf(product)
                                ? largest_change(*this, b, [](double x, double y) { return x * y; })
                                : std::abs(value) * b.error + std::abs(b.value) * error + error * b.error;
   // The remainder of a product is a float64 unless it underflows.
-  if (current_model->own && (product == 0 ? value == 0 || b.value == 0 : std::abs(product) > 0x1p-960)) {
+  const bool has_remainder = product == 0 ? value == 0 || b.value == 0 : std::abs(product) > 0x1p-960;
+  if (ErrorScope::current().own && has_remainder)
     return *this = settled(product, inherited + std::abs(std::fma(value, b.value, -product)));
-  }
   return *this = rounded(product, inherited);
 }
 
@@ -169,47 +142,51 @@ Bound sqrt(const Bound& x) {
   if (ErrorScope::current().own && x.error == 0 && std::fma(value, value, -x.value) == 0) return value;
   // A value within its error of zero has nothing below.
   const auto root = [](double v) { return v < 0 ? 0.0 : std::sqrt(v); };
-  const auto steepest = [](const Ends& at) { return at.low > 0 ? 0.5 / std::sqrt(at.low) : infinity; };
+  const auto steepest = [](const Ends& at, double) {
+    return at.low > 0 ? 0.5 / std::sqrt(at.low) : infinity;
+  };
   if (!(x.value >= 0)) return rounded(value, x.error, ulps::square_root);
   return monotone(x, root, steepest, ulps::square_root);
 }
 Bound exp(const Bound& x) {
   // e^(x + d) <= e^x (1 + 2 d) for d up to 1
-  const auto steepest = [&](const Ends& at) {
-    return x.error <= 1 ? std::exp(x.value) * (1 + 2 * x.error) : std::exp(at.high);
+  const auto steepest = [&](const Ends& at, double value) {
+    return x.error <= 1 ? value * (1 + 2 * x.error) : std::exp(at.high);
   };
   return monotone(
       x, [](double v) { return std::exp(v); }, steepest, ulps::exp);
 }
 Bound log(const Bound& x) {
-  const auto steepest = [](const Ends& at) { return at.low > 0 ? 1 / at.low : infinity; };
+  const auto steepest = [](const Ends& at, double) { return at.low > 0 ? 1 / at.low : infinity; };
   return monotone(
       x, [](double v) { return std::log(v); }, steepest, ulps::log);
 }
 Bound log1p(const Bound& x) {
-  const auto steepest = [](const Ends& at) { return at.low > -1 ? 1 / (1 + at.low) : infinity; };
+  const auto steepest = [](const Ends& at, double) { return at.low > -1 ? 1 / (1 + at.low) : infinity; };
   return monotone(
       x, [](double v) { return std::log1p(v); }, steepest, ulps::log1p);
 }
 Bound expm1(const Bound& x) {
-  const auto steepest = [](const Ends& at) { return std::exp(at.high); };
+  const auto steepest = [](const Ends& at, double) { return std::exp(at.high); };
   return monotone(
       x, [](double v) { return std::expm1(v); }, steepest, ulps::expm1);
 }
 Bound tanh(const Bound& x) {
-  const auto steepest = [](const Ends& at) { return 1 / std::pow(std::cosh(nearest_to_zero(at)), 2); };
+  const auto steepest = [](const Ends& at, double) {
+    return 1 / std::pow(std::cosh(nearest_to_zero(at)), 2);
+  };
   return monotone(
       x, [](double v) { return std::tanh(v); }, steepest, ulps::tanh);
 }
 Bound erf(const Bound& x) {
-  const auto steepest = [](const Ends& at) {
+  const auto steepest = [](const Ends& at, double) {
     return 2 / std::sqrt(std::numbers::pi) * std::exp(-std::pow(nearest_to_zero(at), 2));
   };
   return monotone(
       x, [](double v) { return std::erf(v); }, steepest, ulps::erf);
 }
 Bound erfc(const Bound& x) {
-  const auto steepest = [](const Ends& at) {
+  const auto steepest = [](const Ends& at, double) {
     return 2 / std::sqrt(std::numbers::pi) * std::exp(-std::pow(nearest_to_zero(at), 2));
   };
   return monotone(
@@ -239,20 +216,11 @@ Bound pow(const Bound& x, const Bound& y) {
   if (steepest <= small_share) return rounded(value, std::abs(value) * steepest * slope_slack, ulps::pow);
   return rounded(value, largest_change(x, y, power), ulps::pow);
 }
-Bound abs(const Bound& x) {
-  return {std::abs(x.value), x.error};
-}
 // An integer: not rounded, but another one where the error reaches it.
 Bound floor(const Bound& x) {
   const double value = std::floor(x.value);
   const Ends at = ends(x);
   return settled(value, worse(distance(std::floor(at.low), value), distance(std::floor(at.high), value)));
-}
-bool isnan(const Bound& x) {
-  return std::isnan(x.value);
-}
-bool isinf(const Bound& x) {
-  return std::isinf(x.value);
 }
 
 }  // namespace assay

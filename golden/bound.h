@@ -69,10 +69,13 @@ struct Bound {
   friend Bound sin(const Bound&);
   friend Bound cos(const Bound&);
   friend Bound pow(const Bound&, const Bound&);
-  friend Bound abs(const Bound& x);
+  friend Bound abs(const Bound& x) { return {std::abs(x.value), x.error}; }
   friend Bound floor(const Bound&);
-  friend bool isnan(const Bound&);
-  friend bool isinf(const Bound&);
+  friend bool isnan(const Bound& x) { return std::isnan(x.value); }
+  friend bool isinf(const Bound& x) { return std::isinf(x.value); }
+
+ private:
+  Bound& multiply_carefully(const Bound&);
 };
 
 /// a + b - sum exactly, where sum is a + b rounded (Knuth's TwoSum; Higham 2002, sec. 4.3)
@@ -80,9 +83,6 @@ inline double rounding_of_sum(double a, double b, double sum) {
   const double back = sum - a;
   return (a - (sum - back)) + (b - back);
 }
-
-/// The value as it is after a narrow store.
-Bound stored_narrow(const Bound&);
 
 /// Whether a narrow store leaves the number as it is.
 bool fits_narrow(double);
@@ -112,11 +112,47 @@ class ErrorScope {
   ~ErrorScope();
   ErrorScope(const ErrorScope&) = delete;
   ErrorScope& operator=(const ErrorScope&) = delete;
-  static const ErrorModel& current();
+  static const ErrorModel& current() { return *current_; }
 
  private:
+  static constinit thread_local const ErrorModel* current_;
   ErrorModel model_;
   const ErrorModel* outer_;
 };
+
+/// The value as it is after a narrow store.
+inline Bound stored_narrow(const Bound& x) {
+  const double loss = ErrorScope::current().stored_roundoff;
+  if (loss == 0 || !std::isfinite(x.value)) return x;
+  return settled(x.value, x.error + loss * (std::abs(x.value) + x.error));
+}
+
+// Additions and products are most of what bounds are made of.
+inline Bound& Bound::operator+=(const Bound& b) {
+  const ErrorModel& device = ErrorScope::current();
+  const double total = value + b.value, inherited = error + b.error;
+  // sums do not underflow (Higham 2002, sec. 2.1)
+  double lost = 0;
+  if (std::isfinite(total)) {
+    lost = device.unit_roundoff * (std::abs(total) + inherited);
+    const double exactly =
+        device.own ? rounding_of_sum(value, b.value, total) : std::numeric_limits<double>::infinity();
+    if (std::isfinite(exactly)) lost = std::abs(exactly);
+  }
+  return *this = settled(total, inherited + lost);
+}
+
+inline Bound& Bound::operator-=(const Bound& b) {
+  return *this += -b;
+}
+
+inline Bound& Bound::operator*=(const Bound& b) {
+  const ErrorModel& device = ErrorScope::current();
+  const double product = value * b.value;
+  const double inherited = std::abs(value) * b.error + std::abs(b.value) * error + error * b.error;
+  if (device.own || !std::isfinite(product) || !std::isfinite(inherited)) return multiply_carefully(b);
+  const double rounding = device.unit_roundoff * (std::abs(product) + inherited) + device.min_subnormal;
+  return *this = {product, inherited + rounding};
+}
 
 }  // namespace assay

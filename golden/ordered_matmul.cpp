@@ -13,6 +13,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "assay/golden/parallel.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace assay {
 namespace HWY_NAMESPACE {
@@ -144,13 +146,29 @@ OrderedMatmul<T> cheaper(const OrderedMatmul<T>& of) {
   return cost(other) < cost(of) ? other : of;
 }
 
+// Columns of y do not depend on each other.
+template <class T, class F>
+void by_columns(const OrderedMatmul<T>& of, F multiply_some) {
+  constexpr std::int64_t whole_tiles = 64, terms_of_an_operation = 8;
+  const std::int64_t enough = grain_of(of.M * of.K / terms_of_an_operation);
+  in_parallel(of.N, (enough + whole_tiles - 1) / whole_tiles * whole_tiles,
+              [&](std::int64_t begin, std::int64_t end) {
+                OrderedMatmul<T> some = of;
+                some.N = end - begin;
+                some.b.x += begin * of.b.column;
+                some.y.x += begin * of.y.column;
+                if (of.last.x != nullptr) some.last.x += begin * of.last.column;
+                multiply_some(some);
+              });
+}
+
 }  // namespace
 
 void multiply(const OrderedMatmul<float>& of) {
-  HWY_DYNAMIC_DISPATCH(multiply_float)(cheaper(of));
+  by_columns(cheaper(of), [](const auto& some) { HWY_DYNAMIC_DISPATCH(multiply_float)(some); });
 }
 void multiply(const OrderedMatmul<double>& of) {
-  HWY_DYNAMIC_DISPATCH(multiply_double)(cheaper(of));
+  by_columns(cheaper(of), [](const auto& some) { HWY_DYNAMIC_DISPATCH(multiply_double)(some); });
 }
 
 }  // namespace assay

@@ -146,11 +146,17 @@ Tensor gather_view(const Tensor& base, const Shape& shape, const Shape& strides,
   for (std::size_t d = 0; d < shape.size(); ++d) {
     if (shape[d] == 1) steps[d] = 0;  // never taken, so it was not checked either
   }
+  // The last dims are copied at once where they are dense.
+  std::size_t walked = shape.size();
+  std::int64_t run = 1;
+  while (count > 0 && walked > 0 && (steps[walked - 1] == run || shape[walked - 1] == 1))
+    run *= shape[--walked];
   std::int64_t position = offset;
-  for (std::int64_t i = 0; i < count; ++i) {
+  for (std::int64_t i = 0; i < count; i += run) {
     std::memcpy(bytes.data() + static_cast<std::size_t>(i) * size,
-                base.bytes().data() + static_cast<std::size_t>(position) * size, size);
-    for (std::size_t d = shape.size(); d-- > 0;) {
+                base.bytes().data() + static_cast<std::size_t>(position) * size,
+                static_cast<std::size_t>(run) * size);
+    for (std::size_t d = walked; d-- > 0;) {
       position += steps[d];
       if (++index[d] < shape[d]) break;
       position -= steps[d] * shape[d];

@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "assay/golden/error.h"
+#include "assay/golden/parallel.h"
 #include "assay/operators/engine/attention_rows.h"
 #include "assay/operators/engine/list.h"
 #include "assay/operators/engine/recorded.h"
@@ -161,26 +163,45 @@ struct Attention {
     });
   }
 
+  // Of some queries: all is of some of their keys.
+  template <class T>
+  static std::int64_t work_of_block(const AttentionInputs<T>& in) {
+    return std::min(in.L, queries_at_once) * in.S * (in.D + in.V);
+  }
+
+  // Some queries of a head, and what forward makes of them.
+  template <class T>
+  static std::vector<AttentionRow<T>> rows_of(const AttentionInputs<T>& in, std::int64_t head,
+                                              SomeQueries<T>& some, T* out, T* lse) {
+    const DotProducts<T> scores = in.scores(head, some);
+    const std::int64_t first = head * in.L + some.first;
+    std::vector<AttentionRow<T>> rows;
+    std::vector<std::vector<Weighted<T>>> weights(static_cast<std::size_t>(some.count));
+    for (std::int64_t i = 0; i < some.count; ++i) {
+      rows.push_back(in.row(head, some, i, scores));
+      const AttentionRow<T>& row = rows.back();
+      lse[first + i] = row.lse;
+      auto& of_row = weights[static_cast<std::size_t>(i)];
+      of_row.reserve(row.keys.size());
+      for (std::size_t at = 0; at < row.keys.size(); ++at)
+        of_row.push_back({row.keys[at] - some.first_key, stored(row.p[at])});
+    }
+    sum_keys(some, weights, in.v + in.key_head(head) * in.S * in.V, in.V, out + first * in.V);
+    return rows;
+  }
+
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes& a) {
+    if (t.has("grad_out")) return;  // backward makes it on its way
     const AttentionInputs<T> in(t, d, a);
-    const std::int64_t heads = d.at("B") * in.H, V = in.V;
+    const std::int64_t heads = d.at("B") * in.H;
     T *out = t["out"].data(), *lse = t["lse"].data();
-    for (std::int64_t head = 0; head < heads; ++head) {
-      for (std::int64_t l = 0; l < in.L; l += queries_at_once) {
-        SomeQueries<T> some = in.queries(head, l);
-        const DotProducts<T> scores = in.scores(head, some);
-        std::vector<std::vector<Weighted<T>>> weights(static_cast<std::size_t>(some.count));
-        for (std::int64_t i = 0; i < some.count; ++i) {
-          const AttentionRow<T> row = in.row(head, some, i, scores);
-          lse[head * in.L + l + i] = row.lse;
-          for (std::size_t at = 0; at < row.keys.size(); ++at)
-            weights[static_cast<std::size_t>(i)].push_back(
-                {row.keys[at] - some.first_key, stored(row.p[at])});
-        }
-        sum_keys(some, weights, in.v + in.key_head(head) * in.S * V, V, out + (head * in.L + l) * V);
-      }
-    }
+    const std::int64_t blocks = (in.L + queries_at_once - 1) / queries_at_once;
+    each_in_parallel(heads * blocks, grain_of(work_of_block(in)), [&](std::int64_t block) {
+      const std::int64_t head = block / blocks, l = block % blocks * queries_at_once;
+      SomeQueries<T> some = in.queries(head, l);
+      (void)rows_of(in, head, some, out, lse);
+    });
   }
 
   // dp = g v^T, ds = p (dp - sum p dp + grad_lse), grad_q = scale ds k, grad_k = scale ds^T q, grad_v = p^T g
@@ -188,25 +209,31 @@ struct Attention {
   static void backward(Tensors<T>& t, const Dims& d, const Attributes& a) {
     const AttentionInputs<T> in(t, d, a);
     const std::int64_t L = in.L, S = in.S, D = in.D, V = in.V, shared_by = in.G == 0 ? 0 : in.H / in.G;
-    const T *g = t["grad_out"].data(), *out = t["out"].data();
+    const T* g = t["grad_out"].data();
+    T *out = t["out"].data(), *lse = t["lse"].data();
     T *grad_q = t["grad_q"].data(), *grad_k = t["grad_k"].data(), *grad_v = t["grad_v"].data();
     const auto g_lse = t.optional("grad_lse"), grad_bias = t.optional("grad_bias"),
                grad_sink = t.optional("grad_sink");
     std::vector<std::vector<T>> of_bias(grad_bias ? static_cast<std::size_t>(t.size("bias")) : 0);
     std::vector<std::vector<T>> of_sink(grad_sink ? static_cast<std::size_t>(in.H) : 0);
-    for (std::int64_t g_head = 0; g_head < d.at("B") * in.G; ++g_head) {
+    const std::int64_t key_heads = d.at("B") * in.G;
+    // All heads add to the bias and to the sinks, one after the other.
+    const std::int64_t at_once = grad_bias || grad_sink ? std::max<std::int64_t>(key_heads, 1)
+                                                        : grain_of(shared_by * work_of_block(in));
+    each_in_parallel(key_heads, at_once, [&](std::int64_t g_head) {
       const std::int64_t first_row = g_head * shared_by * L, rows = shared_by * L;
       // Of each key, by the queries that see it: p and ds as kernels store them between two products.
       std::vector<std::vector<Weighted<T>>> of_v(static_cast<std::size_t>(S)), of_k = of_v;
       for (std::int64_t r = first_row; r < first_row + rows;) {
         const std::int64_t head = r / L;
         SomeQueries<T> some = in.queries(head, r % L);
-        const DotProducts<T> scores = in.scores(head, some);
+        const std::vector<AttentionRow<T>> all = rows_of(in, head, some, out, lse);
         const DotProducts<T> dps(g + r * V, some.count, in.v + (g_head * S + some.first_key) * V,
                                  some.end_key - some.first_key, V);
         std::vector<std::vector<Weighted<T>>> of_q(static_cast<std::size_t>(some.count));
         for (std::int64_t i = 0; i < some.count; ++i, ++r) {
-          const AttentionRow<T> row = in.row(head, some, i, scores);
+          const AttentionRow<T>& row = all[static_cast<std::size_t>(i)];
+          of_q[static_cast<std::size_t>(i)].reserve(row.keys.size());
           std::vector<T> dp;
           dp.reserve(row.keys.size());
           for (const std::int64_t s : row.keys) dp.push_back(stored(dps(i, s - some.first_key)));
@@ -235,7 +262,7 @@ struct Attention {
       }
       sum_queries(of_k, in.q + first_row * D, rows, L, D, grad_k + g_head * S * D);
       sum_queries(of_v, g + first_row * V, rows, L, V, grad_v + g_head * S * V);
-    }
+    });
     if (grad_bias) sum_up(of_bias, grad_bias.data());
     if (grad_sink) sum_up(of_sink, grad_sink.data());
   }

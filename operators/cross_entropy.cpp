@@ -1,3 +1,4 @@
+#include "assay/golden/parallel.h"
 #include "assay/operators/engine/class_loss.h"
 #include "assay/operators/engine/sum_exp.h"
 
@@ -75,6 +76,8 @@ struct CrossEntropy : ClassLoss {
     if (!(s >= 0 && s <= 1)) throw Error("cross_entropy: label_smoothing is {}; expected 0 to 1", s);
   }
 
+  static constexpr std::int64_t work_of_class = 16;  // an exponential or two
+
   // One call: its token (n, i) has logits and q.
   template <class T>
   struct Task {
@@ -115,7 +118,7 @@ struct CrossEntropy : ClassLoss {
     const Task<T> task(t, d, a);
     const std::int64_t N = d.at("N"), V = d.at("V"), D = d.at("D");
     std::vector<T> losses(static_cast<std::size_t>(N * D), T(0));
-    for (std::int64_t n = 0; n < N; ++n) {
+    each_in_parallel(N, grain_of(work_of_class * V * D), [&](std::int64_t n) {
       for (std::int64_t i = 0; i < D; ++i) {
         if (!task.counts(n, i)) continue;
         const auto token = task.token(n, i);
@@ -130,7 +133,7 @@ struct CrossEntropy : ClassLoss {
         const T all = sum<T>(V, [&](auto v) { return task.targets.weighted(token.minus_log_p(v), v); });
         loss = loss * task.sharp + all * task.spread;
       }
-    }
+    });
     reduce<T>(t, a, std::move(losses), task.divisor);
   }
 
@@ -141,7 +144,7 @@ struct CrossEntropy : ClassLoss {
     const Task<T> task(t, d, a);
     const std::int64_t N = d.at("N"), V = d.at("V"), D = d.at("D");
     const bool dense = task.probs || task.smooth;
-    for (std::int64_t n = 0; n < N; ++n) {
+    each_in_parallel(N, grain_of(work_of_class * V * D), [&](std::int64_t n) {
       for (std::int64_t i = 0; i < D; ++i) {
         if (!task.counts(n, i)) continue;
         const auto token = task.token(n, i);
@@ -157,7 +160,7 @@ struct CrossEntropy : ClassLoss {
           grad_probs(n, v, i) = task.smooth ? weighted * task.sharp : weighted;
         }
       }
-    }
+    });
   }
 };
 

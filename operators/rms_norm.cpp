@@ -1,3 +1,4 @@
+#include "assay/golden/parallel.h"
 #include "assay/operators/engine/norm.h"
 
 namespace assay {
@@ -50,14 +51,14 @@ struct RmsNorm {
     const auto x = t["x"], w = t.optional("weight"), y = t["y"], rstd = t["rstd"];
     const std::int64_t N = d.at("N"), C = d.at("C");
     const T eps = constant<T>(a.real("eps")), count = number<T>(C);
-    for (std::int64_t n = 0; n < N; ++n) {
+    each_in_parallel(N, grain_of(2 * C), [&](std::int64_t n) {
       const T mean_square = sum<T>(C, [&](auto c) { return x(n, c) * x(n, c); }) / count;
       rstd(n, 0) = T(1) / sqrt(mean_square + eps);
       for (std::int64_t c = 0; c < C; ++c) {
         y(n, c) = stored(x(n, c) * rstd(n, 0));
         if (w) y(n, c) *= w(c);
       }
-    }
+    });
   }
 
   // With h = x rstd and v = w g: grad_x = rstd (v - h mean(v h)), grad_w = sum_n g h.
@@ -68,16 +69,16 @@ struct RmsNorm {
     const auto v = [&](auto n, auto c) { return w ? stored(w(c) * g(n, c)) : g(n, c); };
     const std::int64_t N = d.at("N"), C = d.at("C");
     const T count = number<T>(C);
-    for (std::int64_t n = 0; n < N; ++n) {
+    each_in_parallel(N, grain_of(4 * C), [&](std::int64_t n) {
       const T r = stored(rstd(n, 0));
       const T mean = sum<T>(C, [&](auto c) { return v(n, c) * h(n, c); }) / count;
       for (std::int64_t c = 0; c < C; ++c) grad_x(n, c) = r * (v(n, c) - h(n, c) * mean);
-    }
+    });
     const auto grad_w = t.optional("grad_weight");
     if (!grad_w) return;
-    for (std::int64_t c = 0; c < C; ++c) {
+    each_in_parallel(C, grain_of(2 * N), [&](std::int64_t c) {
       grad_w(c) = sum<T>(N, [&](auto n) { return g(n, c) * h(n, c); });
-    }
+    });
   }
 };
 

@@ -195,17 +195,21 @@ std::optional<DType> Call::narrowest() const {
 std::vector<Tensor> Call::golden(const CallVariant& variant, const Arithmetic& how) const {
   if (golden_ && is_same(golden_->first, variant) && how == Arithmetic{}) return {golden_->second};
   const SummationScope scope(how.sums);
-  const Shape expected = permuted(result_, variant.permutation).shape();
   std::vector<Tensor> parts;
-  for (const Summand& summand : summands_) {
-    const auto outputs = compute_golden(*summand.op, inputs_of(summand, variant, how),
-                                        attributes_of(summand, variant), Level::fp64, summand.output);
-    const Tensor& made = output_named(outputs, summand.output);
-    // Token dimensions may be recorded as one.
-    if (made.size() != element_count(expected)) throw Error("{}: makes another shape", summand.op->name);
-    parts.push_back(times(made.reshaped(expected), factor_));
-  }
+  for (const Summand& summand : summands_)
+    parts.push_back(part_of(summand, variant,
+                            compute_golden(*summand.op, inputs_of(summand, variant, how),
+                                           attributes_of(summand, variant), Level::fp64, summand.output)));
   return parts;
+}
+
+Tensor Call::part_of(const Summand& summand, const CallVariant& variant,
+                     std::span<const NamedTensor> outputs) const {
+  const Shape expected = permuted(result_, variant.permutation).shape();
+  const Tensor& made = output_named(outputs, summand.output);
+  // Token dimensions may be recorded as one.
+  if (made.size() != element_count(expected)) throw Error("{}: makes another shape", summand.op->name);
+  return times(made.reshaped(expected), factor_);
 }
 
 std::vector<double> Call::values(const CallVariant& variant, const Arithmetic& how) const {
@@ -250,15 +254,16 @@ std::optional<Call::Compared> Call::compare(const CallVariant& variant, const Ar
   Compared c;
   c.actual = permuted(result_, variant.permutation);
   try {
-    const std::vector<Tensor> parts = golden(variant, how);
-    const std::vector<double> values = sum_of(parts);
+    const bool has_bound = is_float(c.actual.dtype());
+    const Evaluated made = has_bound ? evaluated(variant, how, quick) : Evaluated{golden(variant, how), {}};
+    const std::vector<double> values = sum_of(made.golden);
     c.golden = Tensor(c.actual.shape(), std::span<const double>(values));
-    if (!is_float(c.actual.dtype())) {
+    if (!has_bound) {
       c.worst_at = first_wrong_index(variant, c.actual.values(), values, c.ties);
       c.ratio = c.worst_at < 0 ? 0 : infinity;
       return c;
     }
-    c.allowed = allowed(variant, parts, values, {}, quick);
+    c.allowed = allowed(made, values);
     const Metrics m = measure(c.actual, c.golden, {0, 0, c.allowed});
     c.ratio = m.special_mismatch > 0 ? infinity : m.worst_ratio;
     c.worst_at = worst_element(m);

@@ -178,11 +178,19 @@ class Call {
   std::optional<DType> narrowest() const;
   std::vector<NamedTensor> inputs_of(const Summand&, const CallVariant&, const Arithmetic&) const;
   static Attributes attributes_of(const Summand&, const CallVariant&);
-  std::vector<Tensor> golden(const CallVariant&, const Arithmetic&) const;  ///< one per summand
+  /// One of each summand.
+  struct Evaluated {
+    std::vector<Tensor> golden;
+    std::vector<std::vector<double>> errors;  ///< of the device, before the result is stored
+  };
+  std::vector<Tensor> golden(const CallVariant&, const Arithmetic&) const;
+  Tensor part_of(const Summand&, const CallVariant&, std::span<const NamedTensor> outputs) const;
   std::vector<std::vector<double>> device_errors(const CallVariant&, bool quick) const;
-  std::vector<double> allowed(const CallVariant&, const std::vector<Tensor>& parts,
-                              const std::vector<double>& values, std::span<const double> golden_error = {},
-                              bool quick = false) const;
+  const std::vector<std::vector<double>>& known_errors(const CallVariant&) const;
+  bool knows_errors(const CallVariant&) const;
+  Evaluated evaluated(const CallVariant&, const Arithmetic&, bool quick) const;
+  std::vector<double> allowed(const Evaluated&, const std::vector<double>& values,
+                              std::span<const double> golden_error = {}) const;
   std::optional<Compared> compare(const CallVariant&, const Arithmetic&, bool as_a_whole, bool quick) const;
   std::int64_t first_wrong_index(const CallVariant&, const std::vector<double>& actual,
                                  const std::vector<double>& golden, std::int64_t& ties) const;

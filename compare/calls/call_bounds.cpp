@@ -9,6 +9,15 @@
 
 namespace assay {
 
+namespace {
+
+// The values of a bound are float64: to what errs no less they are golden.
+bool shows_values(const ErrorModel& device) {
+  return device.unit_roundoff > unit_roundoff(DType::float64);
+}
+
+}  // namespace
+
 bool Call::keeps_results(const CallVariant& variant) const {
   ErrorModel device = device_.error_model();
   const auto errors = [&](const Summand& summand) {
@@ -43,6 +52,35 @@ std::vector<std::vector<double>> Call::device_errors(const CallVariant& variant,
   return errors;
 }
 
+bool Call::knows_errors(const CallVariant& variant) const {
+  return !device_errors_.empty() && is_same(errors_of_, variant);
+}
+
+const std::vector<std::vector<double>>& Call::known_errors(const CallVariant& variant) const {
+  if (!knows_errors(variant)) {
+    device_errors_ = device_errors(variant, false);
+    errors_of_ = variant;
+  }
+  return device_errors_;
+}
+
+Call::Evaluated Call::evaluated(const CallVariant& variant, const Arithmetic& how, bool quick) const {
+  if (!quick || knows_errors(variant)) return {golden(variant, how), known_errors(variant)};
+  ErrorModel device = device_.error_model();
+  device.quick = true;
+  if (golden_ || how != Arithmetic{} || !shows_values(device))
+    return {golden(variant, how), device_errors(variant, true)};
+  Evaluated all;
+  for (const Summand& summand : summands_) {
+    const auto [values, errors] =
+        compute_golden_and_bound(*summand.op, inputs_of(summand, variant, {}),
+                                 attributes_of(summand, variant), device, summand.output, summand.errors);
+    all.golden.push_back(part_of(summand, variant, values));
+    all.errors.push_back(output_named(errors, summand.output).values());
+  }
+  return all;
+}
+
 Call::Results Call::all_results(const CallVariant& variant, bool quick) const {
   const Summand& summand = summands_.front();
   if (summands_.size() != 1 || !summand.shared.empty()) return {};
@@ -50,28 +88,25 @@ Call::Results Call::all_results(const CallVariant& variant, bool quick) const {
   device.quick = quick;
   const std::vector<NamedTensor> inputs = inputs_of(summand, variant, {});
   const Attributes attributes = attributes_of(summand, variant);
-  return {compute_golden(*summand.op, inputs, attributes, Level::fp64),
-          compute_bound(*summand.op, inputs, attributes, device, {}, summand.errors)};
+  if (!shows_values(device))
+    return {compute_golden(*summand.op, inputs, attributes, Level::fp64),
+            compute_bound(*summand.op, inputs, attributes, device, {}, summand.errors)};
+  auto [values, bounds] =
+      compute_golden_and_bound(*summand.op, inputs, attributes, device, {}, summand.errors);
+  return {std::move(values), std::move(bounds)};
 }
 
 // Inputs and sums that are rounded otherwise hardly change what a device may lose before it stores the
 // result.
-std::vector<double> Call::allowed(const CallVariant& variant, const std::vector<Tensor>& parts,
-                                  const std::vector<double>& values, std::span<const double> golden_error,
-                                  bool quick) const {
-  const bool is_known = !device_errors_.empty() && is_same(errors_of_, variant);
-  if (!is_known && !quick) {
-    device_errors_ = device_errors(variant, false);
-    errors_of_ = variant;
-  }
-  const auto& errors = quick && !is_known ? device_errors(variant, true) : device_errors_;
+std::vector<double> Call::allowed(const Evaluated& parts, const std::vector<double>& values,
+                                  std::span<const double> golden_error) const {
   const DType dtype = result_.dtype();
   const double stored = device_.stored_roundoff();
   const bool is_narrow = device_.intermediate.has_value();
   std::vector<double> allowed(values.size(), 0);
   for (std::size_t c = 0; c < summands_.size(); ++c) {
     const Summand& summand = summands_[c];
-    const std::vector<double> part = parts[c].values(), &error = errors[c];
+    const std::vector<double> part = parts.golden[c].values(), &error = parts.errors[c];
     // Parts are stored and added up in any order, and their sum is multiplied; a bias is added to a product
     // that was stored narrow.
     const auto additions = static_cast<double>(summands_.size() - 1) + (factor_ == 1 ? 0 : 1);
@@ -99,7 +134,7 @@ std::vector<double> Call::allowed(const CallVariant& variant, const std::vector<
 
 std::vector<double> Call::allowed(const CallVariant& variant, const Tensor& golden,
                                   std::span<const double> golden_error) const {
-  return allowed(variant, {golden}, golden.values(), golden_error);
+  return allowed(Evaluated{{golden}, known_errors(variant)}, golden.values(), golden_error);
 }
 
 void Call::take_device_errors(const CallVariant& variant, std::vector<double> errors) {

@@ -34,7 +34,7 @@ std::optional<Call::Weights> Call::fitted_weights(const CallVariant& variant) co
   const std::vector<double> values = weighted_sum(columns, fit.weights);
   double largest = 1;
   for (const double a : fit.weights) largest = std::max(largest, std::abs(a));
-  std::vector<double> bound = allowed(variant, parts, values);
+  std::vector<double> bound = allowed({parts, known_errors(variant)}, values);
   for (double& b : bound) b *= largest;
   const Metrics m = measure(result_, Tensor(result_.shape(), std::span<const double>(values)), {0, 0, bound});
   if (m.special_mismatch > 0 || !(m.worst_ratio <= 1)) return std::nullopt;

@@ -3,6 +3,7 @@
 #include <array>
 #include <string_view>
 
+#include "assay/golden/parallel.h"
 #include "assay/operators/engine/optimizer.h"
 
 /// What adam and adamw share: everything but where the weight decay goes.
@@ -127,7 +128,9 @@ void adam_forward(Tensors<T>& t, const Dims& d, const Attributes& a, bool decoup
       const T outside = kept(kept(sqrt(corrected)) + kept(eps));
       return correct && hat ? kept(outside / kept(sqrt(correction2))) : outside;
     };
-    for (std::size_t i = 0; i < param.size(); ++i) {
+    constexpr std::int64_t work_of_step = 32;
+    each_in_parallel(std::ssize(param), grain_of(work_of_step), [&](std::int64_t place) {
+      const auto i = static_cast<std::size_t>(place);
       T g = taken(grads(k, i));
       if (!decoupled) g = kept(g + kept(kept(decay) * param[i]));
       m[i] = stored(kept(kept(b1) * m[i]) + kept(kept(rest1) * g));
@@ -136,7 +139,7 @@ void adam_forward(Tensors<T>& t, const Dims& d, const Attributes& a, bool decoup
       const T left = decoupled && keeps ? kept(param[i] * keep) : param[i];
       const T first = correct ? kept(m[i] / kept(correction1)) : m[i];
       param[i] = left - kept(kept(kept(lr) * first) / root(amsgrad ? v_max[i] : v[i]));
-    }
+    });
     const auto give = [&](std::string_view name, std::vector<T>& values) {
       give_state(t, name, k + 1, k + 1 < steps ? values : std::move(values));
     };

@@ -162,8 +162,7 @@ struct AttentionInputs {
                             },
                             [&] { return log(total); });
     for (std::size_t i = 0; i < e.size(); ++i) {
-      const T p =
-          without_cancellation<T>([&] { return e[i] / total; }, [&] { return exp(scores[i] - row.lse); });
+      const T p = either<T>([&] { return e[i] / total; }, [&] { return exp(scores[i] - row.lse); });
       if (i < row.keys.size())
         row.p.push_back(p);
       else

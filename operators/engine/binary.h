@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "assay/golden/parallel.h"
 #include "assay/operators/engine/axes.h"
 #include "assay/operators/engine/broadcast.h"
 
@@ -36,7 +37,7 @@ struct Binary {
     const Broadcast<T> a(t, d, operand_a), b(t, d, operand_b);
     const std::int64_t Y = d.at("Y");
     T* y = t["y"].data();
-    for (std::int64_t i = 0; i < Y; ++i) y[i] = f(a(i), b(i));
+    each_in_parallel(Y, grain_of(4), [&](std::int64_t i) { y[i] = f(a(i), b(i)); });
   }
 
   /// What one element of y gives to its a: of_a(a, b, g), and to its b: of_b(a, b, g).

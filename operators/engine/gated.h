@@ -3,6 +3,7 @@
 #include <array>
 
 #include "assay/golden/error.h"
+#include "assay/golden/parallel.h"
 #include "assay/operators/engine/operator.h"
 
 /// What the gated units share (arXiv:2002.05202): y = f(gate) up p, of either x, whose last extent W = 2C
@@ -10,6 +11,8 @@
 namespace assay {
 
 struct Gated {
+  static constexpr std::int64_t work_of_unit = 16;  // an exponential or two
+
   static constexpr Arg args[] = {
       {.name = "x", .shape = "N*,W", .role = Role::input, .low = -8, .high = 8, .optional = true},
       {.name = "gate", .shape = "N*,C", .role = Role::input, .low = -8, .high = 8, .optional = true},
@@ -61,12 +64,12 @@ struct Gated {
     const auto y = t["y"];
     const auto probs = t.optional("probs");
     const std::int64_t N = d.at("N"), C = d.at("C");
-    for (std::int64_t n = 0; n < N; ++n) {
+    each_in_parallel(N, grain_of(work_of_unit * C), [&](std::int64_t n) {
       for (std::int64_t c = 0; c < C; ++c) {
         const T unit = stored(f(x.gate[n * x.stride + c])) * x.up[n * x.stride + c];
         y(n, c) = probs ? stored(unit) * probs(n) : unit;
       }
-    }
+    });
   }
 
   /// grad_gate = g p up f'(gate), grad_up = g p f(gate), grad_p = sum_c g f(gate) up
@@ -77,16 +80,16 @@ struct Gated {
     const auto probs = t.optional("probs");
     const auto grad_probs = t.optional("grad_probs");
     const std::int64_t N = d.at("N"), C = d.at("C");
-    for (std::int64_t n = 0; n < N; ++n) {
+    each_in_parallel(N, grain_of(work_of_unit * C), [&](std::int64_t n) {
       const T *gate = x.gate + n * x.stride, *up = x.up + n * x.stride;
       for (std::int64_t c = 0; c < C; ++c) {
         const T gp = probs ? stored(g(n, c) * probs(n)) : g(n, c);
         grad.gate[n * x.stride + c] = stored(gp * up[c]) * slope(gate[c]);
         grad.up[n * x.stride + c] = gp * stored(f(gate[c]));
       }
-      if (!grad_probs) continue;
+      if (!grad_probs) return;
       grad_probs(n) = sum<T>(C, [&](auto c) { return g(n, c) * stored(stored(f(gate[c])) * up[c]); });
-    }
+    });
   }
 };
 

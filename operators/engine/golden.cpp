@@ -227,6 +227,19 @@ std::vector<NamedTensor> golden_outputs(const Operator& op, Tensors<T> tensors) 
   });
 }
 
+// One number of each element; 0 for indices.
+template <class F>
+Tensor doubles_of(const Tensors<Bound>::Slot& slot, F f) {
+  std::vector<double> numbers(static_cast<std::size_t>(element_count(slot.shape)), 0);
+  std::ranges::transform(slot.values, numbers.begin(), f);
+  return tensor_owning(slot.shape, std::move(numbers));
+}
+
+std::vector<NamedTensor> errors_of(const Operator& op, const Tensors<Bound>& made) {
+  return outputs_of(op, made,
+                    [](const Tensors<Bound>::Slot& slot) { return doubles_of(slot, &Bound::error); });
+}
+
 }  // namespace
 
 std::vector<InputShape> shapes_of(std::span<const NamedTensor> inputs) {
@@ -317,12 +330,18 @@ std::vector<NamedTensor> compute_bound(const Operator& op, std::span<const Named
                                        const Attributes& attributes, const ErrorModel& device,
                                        std::string_view only, const InputErrors& errors) {
   const ErrorScope scope(device);
-  return outputs_of(op, evaluate<Bound>(op, inputs, attributes, only, errors),
-                    [](const Tensors<Bound>::Slot& slot) {
-                      std::vector<double> errors(static_cast<std::size_t>(element_count(slot.shape)), 0);
-                      std::ranges::transform(slot.values, errors.begin(), &Bound::error);
-                      return Tensor(slot.shape, std::span<const double>(errors));
-                    });
+  return errors_of(op, evaluate<Bound>(op, inputs, attributes, only, errors));
+}
+
+GoldenAndBound compute_golden_and_bound(const Operator& op, std::span<const NamedTensor> inputs,
+                                        const Attributes& attributes, const ErrorModel& device,
+                                        std::string_view only, const InputErrors& errors) {
+  const ErrorScope scope(device);
+  const Tensors<Bound> made = evaluate<Bound>(op, inputs, attributes, only, errors);
+  auto values = outputs_of(op, made, [](const Tensors<Bound>::Slot& slot) {
+    return doubles_of(slot, [&](const Bound& b) { return output_value(*slot.arg, b.value); });
+  });
+  return {std::move(values), errors_of(op, made)};
 }
 
 const Tensor* find_tensor(std::span<const NamedTensor> tensors, std::string_view name) {

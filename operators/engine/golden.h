@@ -61,6 +61,16 @@ std::vector<NamedTensor> compute_bound(const Operator&, std::span<const NamedTen
                                        const Attributes&, const ErrorModel& device,
                                        std::string_view only = {}, const InputErrors& errors = {});
 
+/// Both from one evaluation.
+struct GoldenAndBound {
+  /// float64; sums may be added in another order than those of Level::fp64. Indices are 0.
+  std::vector<NamedTensor> values;
+  std::vector<NamedTensor> errors;  ///< compute_bound's
+};
+GoldenAndBound compute_golden_and_bound(const Operator&, std::span<const NamedTensor> inputs,
+                                        const Attributes&, const ErrorModel& device,
+                                        std::string_view only = {}, const InputErrors& errors = {});
+
 /// The tensor of that name, or nullptr.
 const Tensor* find_tensor(std::span<const NamedTensor>, std::string_view name);
 

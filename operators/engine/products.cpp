@@ -4,6 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "assay/golden/parallel.h"
+
 namespace assay {
 namespace {
 
@@ -11,10 +13,11 @@ namespace {
 struct Derived {
   template <class F>
   Derived(const Strided<const Bound>& of, std::int64_t rows, std::int64_t columns, F f) : columns(columns) {
-    values.reserve(static_cast<std::size_t>(rows * columns));
-    for (std::int64_t i = 0; i < rows; ++i) {
-      for (std::int64_t j = 0; j < columns; ++j) values.push_back(f(of(i, j)));
-    }
+    values.resize(static_cast<std::size_t>(rows * columns));
+    each_in_parallel(rows, grain_of(columns), [&](std::int64_t i) {
+      double* row = values.data() + i * columns;
+      for (std::int64_t j = 0; j < columns; ++j) row[j] = f(of(i, j));
+    });
   }
   Strided<const double> view() const { return {values.data(), columns, 1}; }
   bool is_zero() const {
@@ -66,7 +69,7 @@ void quick_products(const OrderedMatmul<Bound>& of, std::span<const std::int64_t
   inherit(of_a(error_of), of_b(largest_of));
   const double u = ErrorScope::current().unit_roundoff;
   constexpr double computed = 1 - 0x1p-20;  // the sums themselves are float64's: K 2^-53 of them
-  for (std::int64_t m = 0; m < M; ++m) {
+  each_in_parallel(M, grain_of(4 * N), [&](std::int64_t m) {
     const std::int64_t terms = (terms_of_rows.empty() ? K : terms_of_rows[static_cast<std::size_t>(m)]) +
                                (of.last.x == nullptr ? 0 : 1);
     for (std::int64_t n = 0; n < N; ++n) {
@@ -80,7 +83,7 @@ void quick_products(const OrderedMatmul<Bound>& of, std::span<const std::int64_t
       const double loss = products + least_loss(terms, value, square, u);
       of.y(m, n) = settled(value, computed * (inherited[i] + last.error + loss));
     }
-  }
+  });
 }
 
 }  // namespace assay

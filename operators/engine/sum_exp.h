@@ -19,7 +19,7 @@ struct SumExp {
     const auto shifted = [&](std::int64_t v) { return x(v) - x(top); };
     // The top's own term is 0, or NaN where the largest is not finite.
     others = sum<T>(n, [&](auto v) { return v == top ? shifted(v) : exp(shifted(v)); });
-    total = without_cancellation<T>([&] { return T(1) + others; }, [&] { return add(shifted); });
+    total = either<T>([&] { return T(1) + others; }, [&] { return add(shifted); });
     log_total = stored(without_cancellation<T>([&] { return log1p(others); }, [&] { return log(total); }));
   }
   template <class F>
@@ -43,15 +43,15 @@ class Probabilities : public SumExp<T> {
   T minus_log_p(std::int64_t v) const { return stored(-log_p(v)); }
   /// Kernels that keep log p have exp(log p).
   T p(std::int64_t v) const {
-    return without_cancellation<T>([&] { return stored(exp(shifted(v)) / this->total); },
-                                   [&] { return exp(-minus_log_p(v)); });
+    return either<T>([&] { return stored(exp(shifted(v)) / this->total); },
+                     [&] { return exp(-minus_log_p(v)); });
   }
   /// p_v (q + others) - q, where q is the target's share of v and `others` that of all other classes: without
   /// cancellation where one class alone is the target.
   T slope(std::int64_t v, const T& q, const T& other_q) const {
-    const T rest = v == this->top ? this->others / this->total : T(1) - p(v);
-    return without_cancellation<T>([&] { return p(v) * other_q - q * rest; },
-                                   [&] { return p(v) * (other_q + q) - q; });
+    const T p_v = p(v), rest = v == this->top ? this->others / this->total : T(1) - p_v;
+    return without_cancellation<T>([&] { return p_v * other_q - q * rest; },
+                                   [&] { return p_v * (other_q + q) - q; });
   }
 
  private:

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "assay/golden/parallel.h"
 #include "assay/operators/engine/operator.h"
 
 /// What operators share that work element by element on one tensor: y = f(x), x and y of shape "N*".
@@ -18,11 +19,13 @@ constexpr std::array<Arg, 4> unary_args(double low, double high, Domain domain =
            {.name = "grad_x", .shape = "N*", .role = Role::grad_input, .terms = terms, .exact = exact}}};
 }
 
+inline constexpr std::int64_t work_of_element = 8;
+
 template <class T, class F>
 void map_forward(Tensors<T>& t, const Dims& d, F f) {
   const auto x = t["x"], y = t["y"];
   const std::int64_t N = d.at("N");
-  for (std::int64_t n = 0; n < N; ++n) y(n) = f(x(n));
+  each_in_parallel(N, grain_of(work_of_element), [&](std::int64_t n) { y(n) = f(x(n)); });
 }
 
 /// grad_x = gradient(x, grad_y)
@@ -30,7 +33,7 @@ template <class T, class F>
 void map_gradient(Tensors<T>& t, const Dims& d, F gradient) {
   const auto x = t["x"], g = t["grad_y"], grad_x = t["grad_x"];
   const std::int64_t N = d.at("N");
-  for (std::int64_t n = 0; n < N; ++n) grad_x(n) = gradient(x(n), g(n));
+  each_in_parallel(N, grain_of(work_of_element), [&](std::int64_t n) { grad_x(n) = gradient(x(n), g(n)); });
 }
 
 /// grad_x = grad_y f'(x)
