@@ -119,6 +119,19 @@ Finding unreadable(std::string name, std::string why) {
   return f;
 }
 
+std::ptrdiff_t maps_of(const Report& report) {
+  return std::ranges::count_if(report.findings, [](const Finding& f) { return f.error_map.has_value(); });
+}
+
+Report begun(std::string actual, const CheckOptions& options) {
+  Report report;
+  report.verb = "check";
+  report.actual = std::move(actual);
+  report.reference = fmt::format("golden, level {}", name(options.level));
+  for (const Policy& p : options.policies) report.policies.push_back({p.name, p.table_sha256});
+  return report;
+}
+
 // `names` are those of the cases before: with --actual two of one name would share a folder.
 void check_case(const fs::path& folder, bool single_case, const CheckOptions& options,
                 std::map<std::string, fs::path>& names, Report& report) {
@@ -150,11 +163,9 @@ void check_case(const fs::path& folder, bool single_case, const CheckOptions& op
   for (const CaseOutput& output : c->outputs) {
     Finding f = named_finding(*c, output);
     if (!options.only.empty() && !glob_match(options.only, f.name)) continue;
-    const auto mapped = std::ranges::count_if(
-        report.findings, [](const Finding& before) { return before.error_map.has_value(); });
     trouble = trouble_in([&] {
       const Merged actual = outputs->read(output);
-      golden->judge_output(f, output, actual, mapped < options.error_maps);
+      golden->judge_output(f, output, actual, maps_of(report) < options.error_maps);
       if (options.causes) explain_output(f, *golden, output, actual.tensor);
       check_not_shrunk(folder.string());
       if (options.actual) check_not_shrunk(options.actual->string());
@@ -183,11 +194,7 @@ void check_case(const fs::path& folder, bool single_case, const CheckOptions& op
 
 Report check(const std::vector<fs::path>& cases, const CheckOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  Report report;
-  report.verb = "check";
-  report.actual = options.actual ? options.actual->string() : "outputs of the cases";
-  report.reference = fmt::format("golden, level {}", name(options.level));
-  for (const Policy& p : options.policies) report.policies.push_back({p.name, p.table_sha256});
+  Report report = begun(options.actual ? options.actual->string() : "outputs of the cases", options);
   std::map<std::string, fs::path> names;
   for (std::size_t i = 0; i < cases.size(); ++i) {
     if (options.progress) options.progress(i, cases.size(), cases[i].string());
@@ -195,6 +202,32 @@ Report check(const std::vector<fs::path>& cases, const CheckOptions& options) {
   }
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   options.log.info("{}, in {:.3f} s", report.summary(), report.seconds);
+  return report;
+}
+
+Report check(const MadeCall& made, const CheckOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  Case c;
+  c.name = made.op->name;
+  c.op = made.op;
+  c.inputs = made.inputs;
+  c.attributes = made.attributes;
+  for (const NamedTensor& t : made.outputs)
+    c.outputs.push_back({t.name, "", t.tensor.dtype(), t.tensor.shape()});
+  CaseCheck golden(c, options);
+  Report report = begun("the kernel's outputs", options);
+  for (std::size_t k = 0; k < made.outputs.size(); ++k) {
+    const Tensor& actual = made.outputs[k].tensor;
+    Finding f = named_finding(c, c.outputs[k]);
+    if (!options.only.empty() && !glob_match(options.only, f.name)) continue;
+    golden.judge_output(f, c.outputs[k], {actual, {}, {}}, maps_of(report) < options.error_maps);
+    if (options.causes) explain_output(f, golden, c.outputs[k], actual);
+    report.findings.push_back(std::move(f));
+  }
+  if (options.prove) {
+    for (Finding& f : prove(golden)) report.findings.push_back(std::move(f));
+  }
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
 }
 

@@ -4,8 +4,7 @@
 
 #include <algorithm>
 
-#include "assay/compare/calls/case_check.h"
-#include "assay/compare/causes/call_mistakes.h"
+#include "assay/compare/check.h"
 #include "assay/compare/report/report.h"
 #include "assay/golden/error.h"
 
@@ -44,30 +43,10 @@ bool MatchesGolden::MatchAndExplain(const TensorSource& actual, std::ostream* ex
   CheckOptions options;
   options.policies = {load_policy(policy_)};
   options.accumulator = accumulator_;
-  Case call;
-  call.name = op_->name;
-  call.op = op_;
-  call.inputs = inputs_;
-  call.attributes = attributes_;
-  CaseCheck check(call, options);
-  Report report;
-  report.verb = "check";
-  report.actual = "the kernel's output";
-  report.reference = "golden, level fp64";
-  report.policies.push_back({policy_, options.policies.front().table_sha256});
-  Finding& f = report.findings.emplace_back();
-  f.name = fmt::format("{} {}", op_->name, output_);
-  f.id.module = op_->name;
-  f.id.slot = "output";
-  f.id.arg = output_;
-  CaseOutput output;
-  output.name = output_;
-  check.judge_output(f, output, {actual, {}, {}});
-  if (explanation != nullptr) {
-    explain_output(f, check, output, actual);
-    *explanation << "\n" << to_text(report, {});
-  }
-  return f.verdict == Verdict::passed;
+  options.causes = explanation != nullptr;
+  const Report report = check(MadeCall{op_, inputs_, {{output_, actual.whole()}}, attributes_}, options);
+  if (explanation != nullptr) *explanation << "\n" << to_text(report, {});
+  return report.findings.front().verdict == Verdict::passed;
 }
 
 template <class T>

@@ -83,6 +83,50 @@ TEST_P(EveryOperator, OwnErrorsCoverTheTruth) {
   }
 }
 
+// What a quick model leaves out only makes errors smaller: what is within them is within the whole.
+TEST_P(EveryOperator, QuickErrorsAreNoMoreThanTheWhole) {
+  for (const double stored : {0., 0x1p-9}) {
+    ErrorModel device = float32_model;
+    device.stored_roundoff = stored;
+    for (const CallShape& call : calls()) {
+      const auto inputs = generate_inputs(op, call, Fill::random, DType::float32, 8);
+      device.quick = false;
+      const auto whole = bounds(op, inputs, call.attributes, device);
+      device.quick = true;
+      for (const auto& [name, values] : bounds(op, inputs, call.attributes, device)) {
+        for (std::size_t i = 0; i < values.size(); ++i)
+          EXPECT_LE(values[i].error, whole.at(name)[i].error) << name << " at " << i;
+      }
+    }
+  }
+}
+
+// Both are float64 of one computation: apart by no more than twice what float64 loses of float32's bound.
+TEST_P(EveryOperator, ABoundHoldsTheGoldenValues) {
+  constexpr double share = 2 * 0x1p-53 / 0x1p-24;
+  for (const bool quick : {false, true}) {
+    ErrorModel device = float32_model;
+    device.quick = quick;
+    for (const CallShape& call : calls()) {
+      const auto inputs = generate_inputs(op, call, Fill::random, DType::float32, 9);
+      const auto golden = compute_golden(op, inputs, call.attributes, Level::fp64),
+                 whole = compute_bound(op, inputs, call.attributes, float32_model);
+      const auto [values, errors] = compute_golden_and_bound(op, inputs, call.attributes, device);
+      ASSERT_EQ(values.size(), golden.size());
+      for (std::size_t k = 0; k < golden.size(); ++k) {
+        EXPECT_EQ(values[k].name, golden[k].name);
+        EXPECT_EQ(errors[k].name, golden[k].name);
+        if (!is_float(golden[k].tensor.dtype())) continue;
+        ASSERT_EQ(values[k].tensor.shape(), golden[k].tensor.shape());
+        for (std::int64_t i = 0; i < golden[k].tensor.size(); ++i)
+          EXPECT_LE(std::abs(values[k].tensor.value(i) - golden[k].tensor.value(i)),
+                    share * whole[k].tensor.value(i))
+              << golden[k].name << " at " << i;
+      }
+    }
+  }
+}
+
 // Certified values are the truth rounded to float32, once; every one of them is proved but for ties.
 TEST_P(EveryOperator, CertifiedIsCorrectlyRounded) {
   for (const CallShape& call : calls()) {
