@@ -1,0 +1,58 @@
+"""Golden references, tolerances and alignment for training numerics.
+
+>>> import assay
+>>> x = [[1.0, 2.0, 3.0]]
+>>> assay.judge("softmax", x, [[0.0900305732, 0.2447284711, 0.6652409558]]).passed
+False
+>>> assay.judge("softmax", x, assay.golden("softmax", x)["y"]).passed
+True
+"""
+
+from . import testing
+from ._api import (
+    Argument,
+    Attribute,
+    Case,
+    Finding,
+    Operator,
+    Verdict,
+    bound,
+    cases,
+    diff,
+    generate,
+    golden,
+    judge,
+    operator,
+    operators,
+    policies,
+    save_case,
+    set_threads,
+)
+from ._arrays import tensor
+from ._core import Error, Tensor
+from ._core import version as __version__
+
+__all__ = [
+    "Argument",
+    "Attribute",
+    "Case",
+    "Error",
+    "Finding",
+    "Operator",
+    "Tensor",
+    "Verdict",
+    "__version__",
+    "bound",
+    "cases",
+    "diff",
+    "generate",
+    "golden",
+    "judge",
+    "operator",
+    "operators",
+    "policies",
+    "save_case",
+    "set_threads",
+    "tensor",
+    "testing",
+]

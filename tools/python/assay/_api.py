@@ -1,0 +1,446 @@
+"""What the package offers. Operators, attributes and defaults are those that the C++ library declares."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from . import _core
+from ._arrays import like, named
+
+Arrays = Mapping[str, Any]
+Tolerance = str | Sequence[str]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One judged output."""
+
+    name: str
+    """``"rms_norm y"``; a tensor of a dump: its module, slot and argument."""
+    verdict: str
+    """``"passed"``, ``"failed"``, ``"mistrusted"`` (the rule would pass zeros as well), .."""
+    output: str
+    dtype: str
+    ratio: float
+    """Largest error / allowed error: at most 1 for what passes."""
+    reason: str
+    rule: str
+    causes: tuple[str, ...]
+    """Sentences, the most specific first."""
+    notes: tuple[str, ...]
+    worst_index: tuple[int, ...] | None
+    actual: float
+    """The output's element at `worst_index`."""
+    expected: float
+    """The golden element there."""
+    injected: bool
+    """Whether it is an output with a planted fault (`prove`), which passes if the gate rejects it."""
+
+
+class Verdict:
+    """What a judgement found; true if everything passed.
+
+    >>> verdict = assay.judge("softmax", {"x": [0.0, 0.0]}, [0.5, 0.5])
+    >>> bool(verdict)
+    True
+    >>> verdict = assay.judge("softmax", {"x": [0.0, 0.0]}, [0.5, 0.51])
+    >>> bool(verdict), verdict.findings[0].worst_index
+    (False, (1,))
+    """
+
+    def __init__(self, report: _core.Report) -> None:
+        self._report = report
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything was compared and passed."""
+        return self._report.exit_status == 0
+
+    @property
+    def exit_status(self) -> int:
+        """As that of the command: 0 passed, 1 failed, 2 something is unreadable or nothing was compared."""
+        return self._report.exit_status
+
+    @property
+    def ratio(self) -> float:
+        """The largest error / allowed error of all outputs; NaN where one cannot be judged."""
+        return self._report.ratio
+
+    @property
+    def summary(self) -> str:
+        """The last line of the report, with the counts."""
+        return self._report.summary
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """In the order of the outputs; of a diff in that of execution."""
+        return tuple(
+            Finding(**{**f, "causes": tuple(f["causes"]), "notes": tuple(f["notes"])})
+            for f in self._report.findings
+        )
+
+    @property
+    def failures(self) -> tuple[Finding, ...]:
+        """Those that did not pass."""
+        return tuple(f for f in self.findings if f.verdict not in ("passed", "exempt", "ignored"))
+
+    def report(self, *, all: bool = False, color: bool = False, width: int = 100) -> str:
+        """The report as the terminal shows it; with `all`, each finding on a line of its own."""
+        return self._report.text(all=all, color=color, width=width)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as report.schema.json describes it."""
+        made: dict[str, Any] = json.loads(self._report.json())
+        return made
+
+    def to_html(self) -> str:
+        """The report as one page that needs nothing else."""
+        return self._report.html()
+
+    def _repr_html_(self) -> str:
+        # A page has a style of its own: in a frame it leaves the notebook's alone.
+        page = self._report.html().replace("&", "&amp;").replace('"', "&quot;")
+        return f'<iframe srcdoc="{page}" style="width:100%;height:32em;border:0"></iframe>'
+
+    def __repr__(self) -> str:
+        return f"<assay.Verdict {self._report.verdict}: {self._report.summary}>"
+
+    def __str__(self) -> str:
+        return self.report()
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A setting of an operator."""
+
+    name: str
+    default: Any
+    required: bool
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A tensor that an operator takes or makes. Equal letters of shapes are equal extents; ``N*`` is any
+    number of extents."""
+
+    name: str
+    shape: str
+    role: str
+    """input, param, index, grad_output (given) or output, output_index, grad_input (made)"""
+    optional: bool
+
+    @property
+    def is_given(self) -> bool:
+        return self.role in ("input", "param", "index", "grad_output")
+
+
+@dataclass(frozen=True)
+class Operator:
+    """The declaration of an operator, as OPERATORS.md has it."""
+
+    name: str
+    math: str
+    source: str
+    has_backward: bool
+    aliases: tuple[str, ...]
+    attributes: tuple[Attribute, ...]
+    args: tuple[Argument, ...]
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return tuple(a.name for a in self.args if not a.is_given)
+
+
+def operators() -> list[str]:
+    """The names of all operators.
+
+    >>> "rms_norm" in assay.operators()
+    True
+    """
+    return _core.operator_names()
+
+
+def operator(name: str) -> Operator:
+    """The declaration of an operator, by its name or an alias.
+
+    >>> assay.operator("torch.nn.functional.softmax").attributes[0].default
+    -1
+    """
+    found = _core.describe(name)
+    return Operator(
+        **{
+            **found,
+            "aliases": tuple(found["aliases"]),
+            "attributes": tuple(Attribute(**a) for a in found["attributes"]),
+            "args": tuple(Argument(**a) for a in found["args"]),
+        }
+    )
+
+
+def golden(op: str, inputs: Any, attributes: Mapping[str, Any] | None = None, *, level: str = "fp64") -> dict[str, Any]:
+    """What the operator's outputs should be.
+
+    Args:
+        op: a name or an alias of OPERATORS.md.
+        inputs: arrays by the operator's names for them; one array alone is the first input. Gradients follow
+            where those of the outputs are among them (``"grad_y"``).
+        attributes: where they are not the defaults: ``{"eps": 1e-6}``.
+        level: ``"fp64"``; ``"report"``, float32 arithmetic on float32 inputs; ``"certified"``, correctly
+            rounded to float32, with proof.
+
+    Returns:
+        All outputs by name: torch tensors for torch inputs, else numpy arrays; float64, of level report and
+        certified float32, indices int64.
+
+    Raises:
+        Error: for unknown operators and attributes, and for shapes that contradict.
+
+    >>> assay.golden("softmax", [0.0, 0.0])["y"].tolist()
+    [0.5, 0.5]
+    """
+    return like(_core.golden(op, named(inputs, _first_input(op, inputs), "input"), _flat(attributes), level), inputs)
+
+
+def bound(
+    op: str,
+    inputs: Any,
+    attributes: Mapping[str, Any] | None = None,
+    *,
+    dtype: str = "float32",
+    accumulator: str = "",
+    intermediate: str | None = None,
+) -> dict[str, Any]:
+    """The error that a correct kernel may make, for each output and element, before it stores the result.
+
+    Args:
+        dtype: of the kernel's arithmetic.
+        accumulator: how the device adds: ``"hopper"``, ``"bfloat16,tree"``; by default in `dtype`, in any
+            order.
+        intermediate: the dtype in which results between steps are kept.
+
+    Source:
+        Running error analysis, Higham, Accuracy and Stability of Numerical Algorithms (2002), section 3.3;
+        docs/check.md.
+
+    >>> 0 < float(assay.bound("exp", [1.0])["y"][0]) < 1e-5
+    True
+    """
+    given = named(inputs, _first_input(op, inputs), "input")
+    return like(_core.bound(op, given, _flat(attributes), accumulator, intermediate, dtype), inputs)
+
+
+def judge(
+    op: str,
+    inputs: Any,
+    outputs: Any,
+    attributes: Mapping[str, Any] | None = None,
+    *,
+    tolerance: Tolerance = "derived",
+    level: str = "fp64",
+    accumulator: str = "",
+    intermediate: str | None = None,
+    whole: bool = False,
+    causes: bool = True,
+    prove: bool = False,
+) -> Verdict:
+    """Judges what a kernel computed. Raises nothing for a wrong output.
+
+    Args:
+        op, inputs, attributes: as for `golden`.
+        outputs: arrays by the operator's names for them (``"y"``, ``"grad_x"``); one array alone is the first
+            output. Each is judged in its own dtype.
+        tolerance: ``"derived"`` (the error bound of this very call), another policy or a .toml file; of
+            several the first decides.
+        accumulator, intermediate: what is known of the device, as for `bound`.
+        whole: also fail a common factor within every element's bound.
+        causes: also look for what makes a failing output.
+        prove: also inject faults into golden outputs, each of which must be rejected.
+
+    Raises:
+        Error: for what is no call of the operator: unknown names, shapes of inputs that contradict.
+
+    >>> assay.judge("relu", [-1.0, 2.0], [0.0, 2.0]).passed
+    True
+    """
+    report = _core.judge(
+        op,
+        named(inputs, _first_input(op, inputs), "input"),
+        named(outputs, None if isinstance(outputs, Mapping) else operator(op).outputs[0], "output"),
+        _flat(attributes),
+        [tolerance] if isinstance(tolerance, str) else list(tolerance),
+        level,
+        accumulator,
+        intermediate,
+        whole,
+        causes,
+        prove,
+        1,
+    )
+    return Verdict(report)
+
+
+def generate(
+    op: str,
+    sizes: Mapping[str, int | Sequence[int]],
+    attributes: Mapping[str, Any] | None = None,
+    *,
+    dtype: str = "float32",
+    fill: str = "random",
+    leave_out: Sequence[str] = (),
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Inputs for a call, with gradients of its outputs: legal indices, values in the operator's domain.
+
+    Args:
+        sizes: extents by the letters of the declared shapes; of a starred letter a list: ``{"N": [2, 3]}``.
+        dtype: that values are rounded to; they are float64 arrays of numpy.
+        fill: ``"random"``, ``"integer"`` (every partial result is exact) or ``"special"`` (NaN, infinities,
+            subnormals, zeros of both signs).
+        leave_out: optional inputs that are not given.
+
+    >>> sorted(assay.generate("rms_norm", {"N": [4], "C": [8]}))
+    ['grad_y', 'weight', 'x']
+    """
+
+    def text(extent: int | Sequence[int]) -> str:
+        return str(extent) if isinstance(extent, int) else "x".join(str(e) for e in extent)
+
+    call = ",".join(f"{letter}={text(extent)}" for letter, extent in sizes.items())
+    made = _core.generate(op, call, _flat(attributes), list(leave_out), fill, dtype, seed)
+    return like(made)
+
+
+def save_case(
+    folder: str | os.PathLike[str],
+    op: str,
+    inputs: Any,
+    outputs: Any,
+    attributes: Mapping[str, Any] | None = None,
+) -> None:
+    """Writes a call into a new folder, which ``assay check`` judges again."""
+    _core.write_case(
+        os.fspath(folder),
+        os.path.basename(os.fspath(folder)),
+        op,
+        named(inputs, _first_input(op, inputs), "input"),
+        named(outputs, None if isinstance(outputs, Mapping) else operator(op).outputs[0], "output"),
+        _flat(attributes),
+    )
+
+
+def diff(
+    actual: Any,
+    reference: Any,
+    *,
+    rules: str | os.PathLike[str] | None = None,
+    tolerance: Tolerance = "telechat3",
+    only: str = "",
+    end_to_end: bool = False,
+) -> Verdict:
+    """Judges all tensors of one side by those of the other, as ``assay diff`` does.
+
+    Args:
+        actual, reference: both paths of any readable format, or both mappings of names to arrays (state
+            dicts).
+        rules: a TOML file (docs/rules.md).
+        tolerance: ``"telechat3"``, ``"torch"``, ``"bitwise"`` or a .toml file; the first decides.
+        only: a glob over names.
+        end_to_end: the tolerance alone decides, however much rounding was amplified on the way.
+
+    >>> assay.diff({"w": [1.0, 2.0]}, {"w": [1.0, 2.5]}).failures[0].name
+    'w'
+    """
+    how = _core.Compared(
+        [tolerance] if isinstance(tolerance, str) else list(tolerance),
+        None if rules is None else os.fspath(rules),
+        only,
+        end_to_end,
+    )
+    is_path = [isinstance(side, (str, os.PathLike)) for side in (actual, reference)]
+    if all(is_path):
+        return Verdict(_core.diff_paths(os.fspath(actual), os.fspath(reference), how))
+    if any(is_path):
+        raise TypeError("diff: one side is a path and the other is not; expected two paths or two mappings")
+    return Verdict(_core.diff_tensors(named(actual, None, "actual"), named(reference, None, "reference"), how))
+
+
+def policies() -> list[str]:
+    """The names of the built-in tolerance policies."""
+    return _core.policy_names()
+
+
+def set_threads(threads: int) -> None:
+    """How many threads a call may take; 1 at first. Their number changes no result."""
+    _core.set_threads(threads)
+
+
+def cases(
+    op: str,
+    sizes: Sequence[Mapping[str, int | Sequence[int]]],
+    dtypes: Sequence[str] = ("float32",),
+    attributes: Mapping[str, Any] | None = None,
+    *,
+    seeds: int = 1,
+    leave_out: Sequence[str] = (),
+) -> Iterator[Case]:
+    """Calls for ``pytest.mark.parametrize``: each of the sizes in each of the dtypes.
+
+    >>> [case.id for case in assay.cases("softmax", [{"A": [2], "C": [8], "B": []}], ["float32", "bfloat16"])]
+    ['softmax-float32-A2_C8_B', 'softmax-bfloat16-A2_C8_B']
+    """
+    name = operator(op).name
+    for dtype in dtypes:
+        for size in sizes:
+            for seed in range(seeds):
+                yield Case(name, dict(size), dtype, dict(attributes or {}), tuple(leave_out), seed)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A call that is generated when it is asked for."""
+
+    op: str
+    sizes: Mapping[str, int | Sequence[int]]
+    dtype: str
+    attributes: Mapping[str, Any]
+    leave_out: tuple[str, ...] = ()
+    seed: int = 0
+
+    @property
+    def id(self) -> str:
+        extents = (
+            letter + (str(e) if isinstance(e, int) else "x".join(str(n) for n in e)) for letter, e in self.sizes.items()
+        )
+        return "-".join([self.op, self.dtype, "_".join(extents), *([f"seed{self.seed}"] if self.seed else [])])
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """float64 arrays of numpy, with values of the dtype."""
+        return generate(
+            self.op, self.sizes, self.attributes, dtype=self.dtype, leave_out=self.leave_out, seed=self.seed
+        )
+
+    def judge(self, outputs: Any, **options: Any) -> Verdict:
+        return judge(self.op, self.inputs, outputs, self.attributes, **options)
+
+
+def _flat(attributes: Mapping[str, Any] | None, prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in (attributes or {}).items():
+        if isinstance(value, Mapping):
+            flat.update(_flat(value, f"{prefix}{name}."))
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def _first_input(op: str, inputs: Any) -> str | None:
+    return None if isinstance(inputs, Mapping) else next(a.name for a in operator(op).args if a.is_given)

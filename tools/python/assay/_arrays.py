@@ -1,0 +1,143 @@
+"""Arrays of any library as tensors of the core, and results as the caller's kind of array."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from . import _core
+
+# What numpy holds for ml_dtypes: the buffer protocol has no name for them.
+_OPAQUE = {
+    "bfloat16": "uint16",
+    "float8_e4m3fn": "uint8",
+    "float8_e5m2": "uint8",
+}
+
+
+def tensor(array: Any, dtype: str | None = None) -> _core.Tensor:
+    """The array as a tensor of the core, without a copy where it lies dense on the host.
+
+    Args:
+        array: torch (any device: other devices are copied to the host once), numpy, JAX, ml_dtypes,
+            anything with DLPack or the buffer protocol, in any strides; a number or nested lists of numbers
+            are float64 (bool and int: int64).
+        dtype: of its bits, where the array cannot say it: ``"bfloat16"`` of uint16, ``"tfloat32"`` of
+            float32.
+    """
+    if isinstance(array, _core.Tensor):
+        return array if dtype is None else _core.Tensor(array, dtype)
+    if isinstance(array, (bool, int, float, list, tuple)):
+        return _of_numbers(array, dtype)
+    library = _library(array)
+    if library == "torch":
+        array = _on_host(array)
+    elif library in ("jax", "jaxlib"):
+        array = sys.modules["jax"].device_get(array)
+        library = "numpy"
+    if library == "numpy" or _library_of_type(type(array)) == "numpy":
+        return _of_numpy(array, dtype)
+    return _core.Tensor(array, dtype)
+
+
+def named(arrays: Any, default: str | None, what: str) -> list[tuple[str, _core.Tensor]]:
+    """Arrays by name. One array alone is called `default`; ``None`` stands for one that was not given."""
+    if not isinstance(arrays, Mapping):
+        if default is None:
+            raise TypeError(f"{what}: expected a mapping of names to arrays, found {type(arrays).__name__}")
+        arrays = {default: arrays}
+    found = []
+    for name, array in arrays.items():
+        if not isinstance(name, str):
+            raise TypeError(f"{what}: {name!r} is no name; expected a str")
+        if array is None:
+            continue
+        try:
+            found.append((name, tensor(array)))
+        except (_core.Error, TypeError, ValueError, BufferError) as error:
+            raise type(error)(f"{what} '{name}': {error}") from None
+    return found
+
+
+def like(results: Iterable[tuple[str, _core.Tensor]], *given: Any) -> dict[str, Any]:
+    """Results as arrays of the library that the given ones are of: torch, else numpy where it is imported."""
+    libraries = {_library(a) for g in given for a in (g.values() if isinstance(g, Mapping) else [g])}
+    if "torch" in libraries:
+        convert = sys.modules["torch"].from_dlpack
+    elif libraries & {"jax", "jaxlib", "numpy"} or "numpy" in sys.modules:
+        convert = _to_numpy
+    else:
+
+        def convert(t: _core.Tensor) -> Any:
+            return t
+
+    return {name: convert(t) for name, t in results}
+
+
+def _to_numpy(t: _core.Tensor) -> Any:
+    return sys.modules["numpy"].from_dlpack(t)
+
+
+def _library_of_type(kind: type) -> str:
+    return kind.__module__.partition(".")[0]
+
+
+def _library(array: Any) -> str:
+    for kind in type(array).__mro__:
+        library = _library_of_type(kind)
+        if library in ("torch", "numpy", "jax", "jaxlib"):
+            return library
+    return ""
+
+
+def _on_host(array: Any) -> Any:
+    torch = sys.modules["torch"]
+    if hasattr(array, "full_tensor"):
+        raise TypeError("is a DTensor; pass its full_tensor(), or to_local() for what this rank holds")
+    if array.layout is not torch.strided:
+        raise TypeError(f"has layout {array.layout}; expected a strided tensor: to_dense()")
+    if array.is_complex():
+        raise TypeError(f"is {array.dtype}; expected a real dtype")
+    array = array.detach()
+    if array.device.type != "cpu":
+        array = array.cpu()
+    return array.resolve_neg()
+
+
+def _of_numpy(array: Any, dtype: str | None) -> _core.Tensor:
+    import numpy
+
+    array = numpy.asanyarray(array)
+    bits = _OPAQUE.get(array.dtype.name)
+    if bits is not None:
+        return _core.Tensor(array.view(bits), dtype or array.dtype.name)
+    if array.dtype.kind not in "biuf" or not array.dtype.isnative or array.dtype.itemsize > 8:
+        raise TypeError(f"is an array of {array.dtype}; expected floats or integers in the machine's byte order")
+    return _core.Tensor(array, dtype)
+
+
+def _of_numbers(numbers: Any, dtype: str | None) -> _core.Tensor:
+    shape: list[int] = []
+    level = numbers
+    while isinstance(level, (list, tuple)):
+        shape.append(len(level))
+        if not level:
+            break
+        level = level[0]
+    flat: list[Any] = []
+
+    def walk(part: Any, depth: int) -> None:
+        if depth == len(shape):
+            if isinstance(part, (bool, int, float)):
+                flat.append(part)
+                return
+        elif isinstance(part, (list, tuple)) and len(part) == shape[depth]:
+            for item in part:
+                walk(item, depth + 1)
+            return
+        raise TypeError("is a ragged list; expected nested lists of equal lengths, of numbers")
+
+    walk(numbers, 0)
+    whole = bool(flat) and all(isinstance(v, int) for v in flat)
+    return _core.Tensor.of_values(dtype or ("int64" if whole else "float64"), shape, [float(v) for v in flat])

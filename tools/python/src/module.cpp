@@ -1,0 +1,375 @@
+// assay._core: the C++ libraries as Python sees them. What is kind to users stands in the package's .py
+// files.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "arrays.h"
+#include "assay/compare/calls/case_writer.h"
+#include "assay/compare/check.h"
+#include "assay/compare/diff.h"
+#include "assay/compare/report/report.h"
+#include "assay/compare/result/version.h"
+#include "assay/dumps/layout/layout_rules.h"
+#include "assay/golden/error.h"
+#include "assay/golden/parallel.h"
+#include "assay/operators/engine/generate.h"
+#include "assay/operators/engine/golden.h"
+
+namespace nb = nanobind;
+
+namespace assay::python {
+namespace {
+
+using Named = std::vector<std::pair<std::string, Tensor>>;
+
+int threads_of_calls = 1;  // read and written with the GIL held
+
+std::vector<NamedTensor> tensors_of(const Named& named) {
+  std::vector<NamedTensor> tensors;
+  for (const auto& [name, tensor] : named) tensors.push_back({name, tensor});
+  return tensors;
+}
+
+Named named(std::vector<NamedTensor> tensors) {
+  Named all;
+  for (NamedTensor& t : tensors) all.emplace_back(std::move(t.name), std::move(t.tensor));
+  return all;
+}
+
+DType dtype_named(const std::string& text) {
+  const auto dtype = parse_dtype(text);
+  if (!dtype) throw Error("'{}' is no dtype; expected a torch name such as bfloat16", text);
+  return *dtype;
+}
+
+AttributeValue attribute_of(nb::handle value, const std::string& name) {
+  if (value.is_none()) return {};
+  if (nb::isinstance<nb::bool_>(value)) return nb::cast<bool>(value);
+  if (nb::isinstance<nb::str>(value)) return nb::cast<std::string>(value);
+  if (nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value)) {
+    std::vector<double> list;
+    for (const nb::handle item : value) list.push_back(nb::cast<double>(nb::float_(item)));
+    return list;
+  }
+  if (PyNumber_Check(value.ptr()) == 0)
+    throw Error("attribute '{}': is {}; expected a number, bool, str, None or a list of numbers", name,
+                nb::cast<std::string>(nb::repr(value)));
+  return nb::cast<double>(nb::float_(value));
+}
+
+Attributes attributes_of(nb::dict given) {
+  Attributes attributes;
+  for (const auto& [key, value] : given) {
+    const auto name = nb::cast<std::string>(key);
+    attributes.set(name, attribute_of(value, name));
+  }
+  return attributes;
+}
+
+nb::object value_of(const AttributeValue& value) {
+  if (const bool* flag = std::get_if<bool>(&value)) return nb::bool_(*flag);
+  if (const double* number = std::get_if<double>(&value)) {
+    const bool is_whole = *number == std::floor(*number) && std::abs(*number) < 0x1p53;
+    return is_whole ? nb::object(nb::int_(static_cast<std::int64_t>(*number))) : nb::float_(*number);
+  }
+  if (const std::string* text = std::get_if<std::string>(&value)) return nb::str(text->c_str());
+  if (const auto* list = std::get_if<std::vector<double>>(&value)) {
+    nb::list items;
+    for (const double v : *list) items.append(value_of(v));
+    return items;
+  }
+  return nb::none();
+}
+
+nb::dict description(const Operator& op) {
+  nb::dict d;
+  d["name"] = nb::str(op.name.data(), op.name.size());
+  d["math"] = nb::str(op.math.data(), op.math.size());
+  d["source"] = nb::str(op.source.data(), op.source.size());
+  d["has_backward"] = op.has_backward;
+  nb::list aliases, attributes, args;
+  for (const std::string_view alias : op.aliases) aliases.append(nb::str(alias.data(), alias.size()));
+  for (const Attribute& a : op.attributes) {
+    nb::dict item;
+    item["name"] = nb::str(a.name.data(), a.name.size());
+    item["default"] = a.initial.empty() ? nb::none() : value_of(parse_attribute(a.initial));
+    item["required"] = a.initial.empty();
+    item["meaning"] = nb::str(a.meaning.data(), a.meaning.size());
+    attributes.append(item);
+  }
+  for (const Arg& arg : op.args) {
+    nb::dict item;
+    const std::string_view role = assay::name(arg.role);
+    item["name"] = nb::str(arg.name.data(), arg.name.size());
+    item["shape"] = nb::str(arg.shape.data(), arg.shape.size());
+    item["role"] = nb::str(role.data(), role.size());
+    item["optional"] = arg.optional;
+    args.append(item);
+  }
+  d["aliases"] = aliases;
+  d["attributes"] = attributes;
+  d["args"] = args;
+  return d;
+}
+
+ErrorModel device_of(const std::string& accumulator, const std::optional<std::string>& intermediate,
+                     const std::string& arithmetic) {
+  const DType d = dtype_named(arithmetic);
+  ErrorModel device{unit_roundoff(d), min_subnormal(d)};
+  if (!accumulator.empty()) device.accumulator = parse_accumulator(accumulator);
+  if (intermediate) device.stored_roundoff = unit_roundoff(dtype_named(*intermediate));
+  return device;
+}
+
+std::vector<Policy> policies_of(const std::vector<std::string>& tolerances) {
+  std::vector<Policy> policies;
+  for (const std::string& t : tolerances) policies.push_back(load_policy(t));
+  return policies;
+}
+
+Named golden(const std::string& op, const Named& inputs, nb::dict attributes, const std::string& level) {
+  const Attributes given = attributes_of(attributes);
+  const int threads = threads_of_calls;
+  const nb::gil_scoped_release release;
+  const ThreadScope scope(threads);
+  return named(compute_golden(find_operator(op), tensors_of(inputs), given, parse_level(level)));
+}
+
+Named bound(const std::string& op, const Named& inputs, nb::dict attributes, const std::string& accumulator,
+            const std::optional<std::string>& intermediate, const std::string& arithmetic) {
+  const Attributes given = attributes_of(attributes);
+  const int threads = threads_of_calls;
+  const nb::gil_scoped_release release;
+  const ThreadScope scope(threads);
+  return named(compute_bound(find_operator(op), tensors_of(inputs), given,
+                             device_of(accumulator, intermediate, arithmetic)));
+}
+
+Report judge(const std::string& op, const Named& inputs, const Named& outputs, nb::dict attributes,
+             const std::vector<std::string>& tolerances, const std::string& level,
+             const std::string& accumulator, const std::optional<std::string>& intermediate, bool whole,
+             bool causes, bool prove, int error_maps) {
+  const MadeCall call{&find_operator(op), tensors_of(inputs), tensors_of(outputs), attributes_of(attributes)};
+  CheckOptions options;
+  options.threads = threads_of_calls;
+  const nb::gil_scoped_release release;
+  const ThreadScope scope(options.threads);
+  options.policies = policies_of(tolerances);
+  options.level = parse_level(level);
+  if (options.level == Level::bound)
+    throw Error("level 'bound' is of errors; expected report, fp64 or certified, whose values can judge");
+  if (!accumulator.empty()) parse_accumulator(accumulator);
+  options.accumulator = accumulator;
+  if (intermediate) options.intermediate = dtype_named(*intermediate);
+  options.whole = whole;
+  options.causes = causes;
+  options.prove = prove;
+  options.error_maps = error_maps;
+  return check(call, options);
+}
+
+void save_case(const std::string& folder, const std::string& name, const std::string& op, const Named& inputs,
+               const Named& outputs, nb::dict attributes) {
+  const NewCase made{&find_operator(op),  name, attributes_of(attributes), tensors_of(inputs),
+                     tensors_of(outputs), true};
+  const nb::gil_scoped_release release;
+  write_case(made, folder);
+}
+
+Named generate(const std::string& op, const std::string& sizes, nb::dict attributes,
+               const std::vector<std::string>& leave_out, const std::string& fill, const std::string& dtype,
+               std::uint64_t seed) {
+  std::string left_out;
+  for (const std::string& name : leave_out) left_out += (left_out.empty() ? "" : ",") + name;
+  CallShape call = parse_call({sizes, "", left_out});
+  call.attributes = attributes_of(attributes);
+  return named(generate_inputs(find_operator(op), call, parse_fill(fill), dtype_named(dtype), seed));
+}
+
+struct Compared {
+  std::vector<std::string> tolerances;
+  std::optional<std::string> rules;
+  std::string only;
+  bool end_to_end = false;
+};
+
+DiffOptions options_of(const Compared& c) {
+  DiffOptions options;
+  options.rules = c.rules ? Rules::load(*c.rules) : Rules();
+  options.policies = policies_of(c.tolerances);
+  options.only = c.only;
+  options.end_to_end = c.end_to_end;
+  options.error_maps = 8;
+  return options;
+}
+
+Report diff_paths(const std::string& actual, const std::string& reference, const Compared& compared) {
+  const int threads = threads_of_calls;
+  const nb::gil_scoped_release release;
+  DiffOptions options = options_of(compared);
+  options.threads = threads;
+  const auto open = [&](const std::string& path) {
+    auto dump = open_dump(path);
+    apply_layout(*dump, options.rules.layout());
+    return dump;
+  };
+  const auto a = open(actual), b = open(reference);
+  return diff(*a, *b, options);
+}
+
+Report diff_tensors(const Named& actual, const Named& reference, const Compared& compared) {
+  const int threads = threads_of_calls;
+  const nb::gil_scoped_release release;
+  DiffOptions options = options_of(compared);
+  options.threads = threads;
+  const auto sources = [](const Named& tensors) {
+    std::vector<NamedSource> all;
+    for (const auto& [name, tensor] : tensors) all.push_back({name, tensor});
+    return all;
+  };
+  return diff(sources(actual), sources(reference), options);
+}
+
+// What reports of many calls say together.
+Report merged(const std::vector<const Report*>& reports) {
+  Report all;
+  all.verb = "check";
+  all.actual = "the kernels' outputs";
+  all.reference = "golden";
+  for (const Report* r : reports) {
+    if (all.policies.empty()) all.policies = r->policies;
+    all.findings.insert(all.findings.end(), r->findings.begin(), r->findings.end());
+    all.notes.insert(all.notes.end(), r->notes.begin(), r->notes.end());
+    all.seconds += r->seconds;
+  }
+  return all;
+}
+
+double largest_ratio(const Report& r) {
+  double largest = 0;
+  for (const Finding& f : r.findings) {
+    if (!f.injected) largest = std::isnan(f.ratio) || f.ratio > largest ? f.ratio : largest;
+  }
+  return largest;
+}
+
+nb::tuple findings(const Report& r) {
+  nb::list all;
+  for (const Finding& f : r.findings) {
+    nb::dict d;
+    const std::string_view verdict = assay::name(f.verdict), dtype = assay::name(f.actual_dtype);
+    d["name"] = f.name;
+    d["verdict"] = nb::str(verdict.data(), verdict.size());
+    d["output"] = f.id.arg;
+    d["dtype"] = nb::str(dtype.data(), dtype.size());
+    d["ratio"] = f.ratio;
+    d["reason"] = f.reason;
+    d["rule"] = f.rule;
+    d["injected"] = f.injected;
+    nb::list causes;
+    for (const Diagnosis& cause : f.diagnoses) causes.append(sentence(cause));
+    d["causes"] = causes;
+    d["notes"] = f.notes;
+    const std::int64_t at = f.metrics ? worst_element(*f.metrics) : -1;
+    d["worst_index"] = at < 0 ? nb::none() : nb::object(nb::tuple(nb::cast(unravel(at, f.actual_shape))));
+    d["actual"] = f.actual_value;
+    d["expected"] = f.reference_value;
+    all.append(d);
+  }
+  return nb::tuple(all);
+}
+
+}  // namespace
+}  // namespace assay::python
+
+NB_MODULE(_core, m) {
+  using namespace assay;
+  using namespace assay::python;
+  m.attr("version") = std::string(version);
+  nb::exception<Error>(m, "Error", PyExc_ValueError);
+
+  nb::class_<Tensor>(m, "Tensor")
+      .def(nb::new_([](nb::handle array, const std::optional<std::string>& dtype) {
+             return tensor_of(array, dtype ? std::optional(dtype_named(*dtype)) : std::nullopt);
+           }),
+           nb::arg("array"), nb::arg("dtype") = nb::none())
+      .def_static(
+          "of_values",
+          [](const std::string& dtype, const Shape& shape, const std::vector<double>& values) {
+            if (static_cast<std::int64_t>(values.size()) != element_count(shape))
+              throw Error("{} values for shape {}; expected {}", values.size(), to_string(shape),
+                          element_count(shape));
+            return Tensor::from_values(dtype_named(dtype), shape, values);
+          },
+          nb::arg("dtype"), nb::arg("shape"), nb::arg("values"))
+      .def_prop_ro("shape", [](const Tensor& t) { return nb::tuple(nb::cast(t.shape())); })
+      .def_prop_ro("dtype", [](const Tensor& t) { return std::string(name(t.dtype())); })
+      .def("values", &Tensor::values)
+      .def("__dlpack__", [](const Tensor& t, nb::kwargs) { return to_dlpack(t); })
+      .def("__dlpack_device__", [](const Tensor&) { return nb::make_tuple(1, 0); });
+
+  nb::class_<Report>(m, "Report")
+      .def_prop_ro("exit_status", &Report::exit_status)
+      .def_prop_ro("verdict", [](const Report& r) { return std::string(r.verdict()); })
+      .def_prop_ro("summary", &Report::summary)
+      .def_prop_ro("ratio", largest_ratio)
+      .def_prop_ro("findings", findings)
+      .def(
+          "text",
+          [](const Report& r, bool all, bool color, int width) {
+            return to_text(r, {.color = color, .all = all, .width = width, .written = {}});
+          },
+          nb::arg("all") = false, nb::arg("color") = false, nb::arg("width") = 100)
+      .def("json", &to_json)
+      .def("html", &to_html)
+      .def("markdown", &to_markdown)
+      .def("junit", &to_junit)
+      .def("set_repeat", [](Report& r, const std::string& command) {
+        for (Finding& f : r.findings) f.repeat = f.verdict == Verdict::passed ? "" : command;
+      });
+
+  nb::class_<Compared>(m, "Compared")
+      .def(
+          "__init__",
+          [](Compared* c, std::vector<std::string> tolerances, std::optional<std::string> rules,
+             std::string only, bool end_to_end) {
+            new (c) Compared{std::move(tolerances), std::move(rules), std::move(only), end_to_end};
+          },
+          nb::arg("tolerances"), nb::arg("rules"), nb::arg("only"), nb::arg("end_to_end"));
+
+  m.def("operator_names", [] {
+    std::vector<std::string> names;
+    for (const Operator* op : operators()) names.emplace_back(op->name);
+    return names;
+  });
+  m.def("describe", [](const std::string& op) { return description(find_operator(op)); });
+  m.def("policy_names", [] {
+    std::vector<std::string> names;
+    for (const std::string_view n : policy_names()) names.emplace_back(n);
+    return names;
+  });
+  m.def("golden", &golden);
+  m.def("bound", &bound);
+  m.def("judge", &judge);
+  m.def("write_case", &save_case);
+  m.def("generate", &generate);
+  m.def("diff_paths", &diff_paths);
+  m.def("diff_tensors", &diff_tensors);
+  m.def("merged", &merged);
+  m.def("set_threads", [](int threads) {
+    if (threads < 1) throw Error("{} threads; expected at least 1", threads);
+    threads_of_calls = threads;
+  });
+  m.def("threads", [] { return threads_of_calls; });
+}
