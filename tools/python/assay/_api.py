@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,10 +81,7 @@ class Verdict:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """In the order of the outputs; of a diff in that of execution."""
-        return tuple(
-            Finding(**{**f, "causes": tuple(f["causes"]), "notes": tuple(f["notes"])})
-            for f in self._report.findings
-        )
+        return tuple(Finding(**f) for f in self._report.findings)
 
     @property
     def failures(self) -> tuple[Finding, ...]:
@@ -390,17 +387,19 @@ def cases(
     *,
     seeds: int = 1,
     leave_out: Sequence[str] = (),
-) -> Iterator[Case]:
-    """Calls for ``pytest.mark.parametrize``: each of the sizes in each of the dtypes.
+) -> list[Case]:
+    """Calls for ``pytest.mark.parametrize``, which takes their ids: each of the sizes in each of the dtypes.
 
     >>> [case.id for case in assay.cases("softmax", [{"A": [2], "C": [8], "B": []}], ["float32", "bfloat16"])]
     ['softmax-float32-A2_C8_B', 'softmax-bfloat16-A2_C8_B']
     """
     name = operator(op).name
-    for dtype in dtypes:
-        for size in sizes:
-            for seed in range(seeds):
-                yield Case(name, dict(size), dtype, dict(attributes or {}), tuple(leave_out), seed)
+    return [
+        Case(name, dict(size), dtype, dict(attributes or {}), tuple(leave_out), seed)
+        for dtype in dtypes
+        for size in sizes
+        for seed in range(seeds)
+    ]
 
 
 @dataclass(frozen=True)
@@ -420,6 +419,10 @@ class Case:
             letter + (str(e) if isinstance(e, int) else "x".join(str(n) for n in e)) for letter, e in self.sizes.items()
         )
         return "-".join([self.op, self.dtype, "_".join(extents), *([f"seed{self.seed}"] if self.seed else [])])
+
+    @property
+    def __name__(self) -> str:  # where pytest looks for an id
+        return self.id
 
     @property
     def inputs(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,11 +24,10 @@ class Judged:
     verdict: Verdict
 
 
-observers: list[Callable[[Judged], str | None]] = []
-"""Called with each assertion before it fails. What one returns is the command that repeats the call."""
+_plugin: Any = sys.modules.get("assay_pytest")
 
-prove_always = False
-"""Whether every golden assertion is also proved able to fail."""
+observers: list[Callable[[Judged], str | None]] = [] if _plugin is None else _plugin.observers
+"""Called with each assertion before it fails. What one returns is the command that repeats the call."""
 
 
 def assert_matches_golden(
@@ -68,7 +68,7 @@ def assert_matches_golden(
         accumulator=accumulator,
         intermediate=intermediate,
         whole=whole,
-        prove=prove or prove_always,
+        prove=prove or (_plugin is not None and _plugin.prove),
     )
     judged = Judged(_api.operator(op).name, inputs, outputs, attributes, verdict)
     for observe in observers:

@@ -7,7 +7,8 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <filesystem>
+#include <cmath>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +21,7 @@
 #include "assay/compare/diff.h"
 #include "assay/compare/report/report.h"
 #include "assay/compare/result/version.h"
+#include "assay/compare/team.h"
 #include "assay/dumps/layout/layout_rules.h"
 #include "assay/golden/error.h"
 #include "assay/golden/parallel.h"
@@ -194,7 +196,14 @@ Named generate(const std::string& op, const std::string& sizes, nb::dict attribu
   for (const std::string& name : leave_out) left_out += (left_out.empty() ? "" : ",") + name;
   CallShape call = parse_call({sizes, "", left_out});
   call.attributes = attributes_of(attributes);
-  return named(generate_inputs(find_operator(op), call, parse_fill(fill), dtype_named(dtype), seed));
+  // float64 holds all dtypes, and every library has it.
+  std::vector<NamedTensor> made =
+      generate_inputs(find_operator(op), call, parse_fill(fill), dtype_named(dtype), seed);
+  for (NamedTensor& t : made) {
+    if (is_float(t.tensor.dtype()))
+      t.tensor = Tensor::from_values(DType::float64, t.tensor.shape(), t.tensor.values());
+  }
+  return named(std::move(made));
 }
 
 struct Compared {
@@ -241,19 +250,27 @@ Report diff_tensors(const Named& actual, const Named& reference, const Compared&
   return diff(sources(actual), sources(reference), options);
 }
 
-// What reports of many calls say together.
-Report merged(const std::vector<const Report*>& reports) {
-  Report all;
-  all.verb = "check";
-  all.actual = "the kernels' outputs";
-  all.reference = "golden";
-  for (const Report* r : reports) {
-    if (all.policies.empty()) all.policies = r->policies;
-    all.findings.insert(all.findings.end(), r->findings.begin(), r->findings.end());
-    all.notes.insert(all.notes.end(), r->notes.begin(), r->notes.end());
-    all.seconds += r->seconds;
+// The findings of a report for another process, named after who asked for them.
+nb::bytes packed(const Report& r, const std::string& by) {
+  Share share{{}, r.findings, {}};
+  for (Finding& f : share.findings) {
+    if (!by.empty()) f.name = by + ": " + f.name;
   }
-  return all;
+  const std::string text = pack(share);
+  return nb::bytes(text.data(), text.size());
+}
+
+// What reports of many calls say together.
+Report unpacked(const std::vector<nb::bytes>& all) {
+  Report report;
+  report.verb = "check";
+  report.actual = "outputs of kernels";
+  report.reference = "golden";
+  for (const nb::bytes& one : all) {
+    Share share = unpack_share(std::string(one.c_str(), one.size()));
+    std::ranges::move(share.findings, std::back_inserter(report.findings));
+  }
+  return report;
 }
 
 double largest_ratio(const Report& r) {
@@ -279,8 +296,8 @@ nb::tuple findings(const Report& r) {
     d["injected"] = f.injected;
     nb::list causes;
     for (const Diagnosis& cause : f.diagnoses) causes.append(sentence(cause));
-    d["causes"] = causes;
-    d["notes"] = f.notes;
+    d["causes"] = nb::tuple(causes);
+    d["notes"] = nb::tuple(nb::cast(f.notes));
     const std::int64_t at = f.metrics ? worst_element(*f.metrics) : -1;
     d["worst_index"] = at < 0 ? nb::none() : nb::object(nb::tuple(nb::cast(unravel(at, f.actual_shape))));
     d["actual"] = f.actual_value;
@@ -335,6 +352,7 @@ NB_MODULE(_core, m) {
       .def("html", &to_html)
       .def("markdown", &to_markdown)
       .def("junit", &to_junit)
+      .def("packed", &packed)
       .def("set_repeat", [](Report& r, const std::string& command) {
         for (Finding& f : r.findings) f.repeat = f.verdict == Verdict::passed ? "" : command;
       });
@@ -366,7 +384,7 @@ NB_MODULE(_core, m) {
   m.def("generate", &generate);
   m.def("diff_paths", &diff_paths);
   m.def("diff_tensors", &diff_tensors);
-  m.def("merged", &merged);
+  m.def("unpacked", &unpacked);
   m.def("set_threads", [](int threads) {
     if (threads < 1) throw Error("{} threads; expected at least 1", threads);
     threads_of_calls = threads;
