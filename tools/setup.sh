@@ -11,7 +11,7 @@ packages_build="
 # shellcheck disable=SC2034
 packages_test="
   libgtest-dev libgmock-dev libbenchmark-dev
-  clang-format shellcheck python3 python3-jsonschema"
+  clang-format shellcheck python3 python3-dev python3-venv python3-jsonschema"
 # Opens the HTML report in a test, which is skipped without it. Ubuntu has no such package, only a snap.
 # shellcheck disable=SC2034
 packages_browser=""
@@ -70,6 +70,20 @@ run() {
   [ "${#command}" -le 200 ] || command="${command:0:200} .."
   printf 'error: status %d from: %s\n(above is the end of %s)\n' "$status" "$command" "$log" >&2
   return "$status"
+}
+
+# make_python: a virtual environment with what tools/python/requirements.txt lists, in build/venv. It is made anew when
+# the list changes.
+make_python() {
+  local list=tools/python/requirements.txt made=build/venv/requirements.txt
+  if cmp -s "$list" "$made"; then
+    say "python: build/venv is as $list says"
+    return
+  fi
+  rm -rf build/venv
+  run venv python3 -m venv build/venv || return
+  run pip build/venv/bin/python -m pip install --disable-pip-version-check -r "$list" || return
+  cp "$list" "$made"
 }
 
 # build PRESET TARGET [CMAKE OPTION..]: configures and builds. On a terminal ninja shows how far it is.

@@ -320,7 +320,7 @@ NB_MODULE(_core, m) {
       .def(nb::new_([](nb::handle array, const std::optional<std::string>& dtype) {
              return tensor_of(array, dtype ? std::optional(dtype_named(*dtype)) : std::nullopt);
            }),
-           nb::arg("array"), nb::arg("dtype") = nb::none())
+           nb::arg("array").none(), nb::arg("dtype") = nb::none())
       .def_static(
           "of_values",
           [](const std::string& dtype, const Shape& shape, const std::vector<double>& values) {
