@@ -205,8 +205,7 @@ Report check(const std::vector<fs::path>& cases, const CheckOptions& options) {
   return report;
 }
 
-Report check(const MadeCall& made, const CheckOptions& options) {
-  const auto start = std::chrono::steady_clock::now();
+Case as_case(const MadeCall& made) {
   Case c;
   c.name = made.op->name;
   c.op = made.op;
@@ -214,6 +213,12 @@ Report check(const MadeCall& made, const CheckOptions& options) {
   c.attributes = made.attributes;
   for (const NamedTensor& t : made.outputs)
     c.outputs.push_back({t.name, "", t.tensor.dtype(), t.tensor.shape()});
+  return c;
+}
+
+Report check(const MadeCall& made, const CheckOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  const Case c = as_case(made);
   CaseCheck golden(c, options);
   Report report = begun("the kernel's outputs", options);
   for (std::size_t k = 0; k < made.outputs.size(); ++k) {

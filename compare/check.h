@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "assay/compare/calls/case.h"
 #include "assay/compare/calls/check_options.h"
 #include "assay/compare/result/finding.h"
 #include "assay/operators/engine/golden.h"
@@ -20,6 +21,8 @@ struct MadeCall {
   std::vector<NamedTensor> inputs, outputs;
   Attributes attributes;
 };
+/// The same as an operator case, without files.
+Case as_case(const MadeCall&);
 /// Judges these outputs. CheckOptions::actual means nothing here, and no finding has a command that repeats
 /// it.
 /// @throws Error  for inputs and attributes that do not fit the operator, and for outputs that it does not

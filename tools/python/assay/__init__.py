@@ -8,7 +8,7 @@ False
 True
 """
 
-from . import testing
+from . import audit, testing
 from ._api import (
     Argument,
     Attribute,
@@ -42,6 +42,7 @@ __all__ = [
     "Tensor",
     "Verdict",
     "__version__",
+    "audit",
     "bound",
     "cases",
     "diff",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,8 +52,9 @@ class Verdict:
     (False, (1,))
     """
 
-    def __init__(self, report: _core.Report) -> None:
+    def __init__(self, report: _core.Report, score: Callable[[], float] | None = None) -> None:
         self._report = report
+        self._score = score
 
     def __bool__(self) -> bool:
         return self.passed
@@ -62,6 +63,22 @@ class Verdict:
     def passed(self) -> bool:
         """Whether everything was compared and passed."""
         return self._report.exit_status == 0
+
+    @property
+    def score(self) -> float:
+        """How near a call's outputs are to golden, from 0 to 1: a number that is safe to reward.
+
+        1 if everything passed. Else 1 - log(r) / log(r0) for the largest error / allowed error r, or 1 - e / e0
+        for the root mean square error e, whichever is less, where r0 and e0 are the least of any output that
+        has nothing of the call: zeros, the mean, an input, the outputs of other inputs. Those have 0, and so
+        have NaN, other shapes, and calls for which the rule would pass one of them.
+
+        Raises:
+            TypeError: for the verdict of a diff.
+        """
+        if self._score is None:
+            raise TypeError("the verdict of a diff has no score; expected that of judge")
+        return self._score()
 
     @property
     def exit_status(self) -> int:
@@ -267,21 +284,14 @@ def judge(
     >>> assay.judge("relu", [-1.0, 2.0], [0.0, 2.0]).passed
     True
     """
+    given = named(inputs, _first_input(op, inputs), "input")
+    made = named(outputs, None if isinstance(outputs, Mapping) else operator(op).outputs[0], "output")
+    settings = _flat(attributes)
+    tolerances = [tolerance] if isinstance(tolerance, str) else list(tolerance)
     report = _core.judge(
-        op,
-        named(inputs, _first_input(op, inputs), "input"),
-        named(outputs, None if isinstance(outputs, Mapping) else operator(op).outputs[0], "output"),
-        _flat(attributes),
-        [tolerance] if isinstance(tolerance, str) else list(tolerance),
-        level,
-        accumulator,
-        intermediate,
-        whole,
-        causes,
-        prove,
-        1,
+        op, given, made, settings, tolerances, level, accumulator, intermediate, whole, causes, prove, 1
     )
-    return Verdict(report)
+    return Verdict(report, lambda: _core.score(op, given, made, settings, tolerances, accumulator, intermediate))
 
 
 def generate(

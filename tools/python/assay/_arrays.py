@@ -66,7 +66,7 @@ def like(results: Iterable[tuple[str, _core.Tensor]], *given: Any) -> dict[str, 
     if "torch" in libraries:
         convert = sys.modules["torch"].from_dlpack
     elif libraries & {"jax", "jaxlib", "numpy"} or "numpy" in sys.modules:
-        convert = _to_numpy
+        convert = to_numpy
     else:
 
         def convert(t: _core.Tensor) -> Any:
@@ -75,8 +75,17 @@ def like(results: Iterable[tuple[str, _core.Tensor]], *given: Any) -> dict[str, 
     return {name: convert(t) for name, t in results}
 
 
-def _to_numpy(t: _core.Tensor) -> Any:
-    return sys.modules["numpy"].from_dlpack(t)
+def to_numpy(t: _core.Tensor) -> Any:
+    """A numpy array; of bfloat16 and float8 one of ml_dtypes, where that is installed."""
+    import numpy
+
+    if t.dtype not in _OPAQUE:
+        return numpy.from_dlpack(t)
+    try:
+        import ml_dtypes
+    except ImportError:  # float32 holds the same values
+        return numpy.array(t.values(), dtype=numpy.float32).reshape(t.shape)
+    return numpy.from_dlpack(t.bits()).view(getattr(ml_dtypes, t.dtype))
 
 
 def _library_of_type(kind: type) -> str:

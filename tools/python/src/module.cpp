@@ -17,10 +17,12 @@
 
 #include "arrays.h"
 #include "assay/compare/calls/case_writer.h"
+#include "assay/compare/calls/prove.h"
 #include "assay/compare/check.h"
 #include "assay/compare/diff.h"
 #include "assay/compare/report/report.h"
 #include "assay/compare/result/version.h"
+#include "assay/compare/score.h"
 #include "assay/compare/team.h"
 #include "assay/dumps/layout/layout_rules.h"
 #include "assay/golden/error.h"
@@ -181,6 +183,45 @@ Report judge(const std::string& op, const Named& inputs, const Named& outputs, n
   return check(call, options);
 }
 
+double score_of(const std::string& op, const Named& inputs, const Named& outputs, nb::dict attributes,
+                const std::vector<std::string>& tolerances, const std::string& accumulator,
+                const std::optional<std::string>& intermediate) {
+  const MadeCall call{&find_operator(op), tensors_of(inputs), tensors_of(outputs), attributes_of(attributes)};
+  CheckOptions options;
+  options.threads = threads_of_calls;
+  const nb::gil_scoped_release release;
+  const ThreadScope scope(options.threads);
+  options.policies = policies_of(tolerances);
+  options.accumulator = accumulator;
+  if (intermediate) options.intermediate = dtype_named(*intermediate);
+  return score(call, options);
+}
+
+// (fault, output, whether it has nothing of the call, actual, golden), where it is no excuse.
+nb::list wrong_outputs(const std::string& op, const Named& inputs, nb::dict attributes,
+                       const std::string& dtype) {
+  MadeCall call{&find_operator(op), tensors_of(inputs), {}, attributes_of(attributes)};
+  const DType stored = dtype_named(dtype);
+  std::vector<WrongOutput> all;
+  {
+    const nb::gil_scoped_release release;
+    const auto golden = compute_golden(*call.op, call.inputs, call.attributes, Level::fp64);
+    Case c = as_case(call);
+    for (const NamedTensor& t : golden) {
+      if (is_float(t.tensor.dtype())) c.outputs.push_back({t.name, "", stored, t.tensor.shape()});
+    }
+    all = trivial_outputs(c, golden);
+    std::ranges::move(faulty_outputs(c, golden), std::back_inserter(all));
+  }
+  nb::list list;
+  for (WrongOutput& w : all) {
+    if (w.excuse.empty())
+      list.append(nb::make_tuple(nb::str(w.fault.data(), w.fault.size()), w.output, w.is_trivial, w.actual,
+                                 w.golden));
+  }
+  return list;
+}
+
 void save_case(const std::string& folder, const std::string& name, const std::string& op, const Named& inputs,
                const Named& outputs, nb::dict attributes) {
   const NewCase made{&find_operator(op),  name, attributes_of(attributes), tensors_of(inputs),
@@ -333,6 +374,15 @@ NB_MODULE(_core, m) {
       .def_prop_ro("shape", [](const Tensor& t) { return nb::tuple(nb::cast(t.shape())); })
       .def_prop_ro("dtype", [](const Tensor& t) { return std::string(name(t.dtype())); })
       .def("values", &Tensor::values)
+      .def("bits",
+           [](const Tensor& t) {
+             const std::size_t size = size_of(t.dtype());
+             const DType as = size == 8   ? DType::uint64
+                              : size == 4 ? DType::uint32
+                              : size == 2 ? DType::uint16
+                                          : DType::uint8;
+             return Tensor(as, t.shape(), t.bytes(), std::make_shared<const Tensor>(t));
+           })
       .def("__dlpack__", [](const Tensor& t, nb::kwargs) { return to_dlpack(t); })
       .def("__dlpack_device__", [](const Tensor&) { return nb::make_tuple(1, 0); });
 
@@ -380,6 +430,8 @@ NB_MODULE(_core, m) {
   m.def("golden", &golden);
   m.def("bound", &bound);
   m.def("judge", &judge);
+  m.def("score", &score_of);
+  m.def("wrong_outputs", &wrong_outputs);
   m.def("write_case", &save_case);
   m.def("generate", &generate);
   m.def("diff_paths", &diff_paths);

@@ -1,0 +1,295 @@
+"""What other gates let through: outputs that no kernel may make, judged by somebody else's rule.
+
+A gate is a function of (actual, expected): it raises AssertionError, or returns something false, for what it
+rejects. `gates` has the rules of benchmarks and libraries in the field.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from . import _core
+from ._api import _first_input, _flat, judge, operator
+from ._arrays import like, named, tensor, to_numpy
+
+Gate = Callable[[Any, Any], object]
+
+__all__ = ["Audit", "Gate", "Rule", "Trial", "audit", "gates", "prove", "trials"]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule over elements, as data. An element is close by |a - e| <= atol + rtol |e|."""
+
+    name: str
+    source: str
+    tolerances: Mapping[str, tuple[float, float]]
+    """(rtol, atol) by the dtype of the output; ``""`` for all others."""
+    either: bool = False
+    """An element is close where its absolute or its relative error is within its own tolerance."""
+    share: float = 1.0
+    """The part of the elements that must be close."""
+    nan_is_equal: bool = False
+    nan_is_close: bool = False
+    """A NaN compares false, and only what compares true is counted as wrong."""
+
+    def __call__(self, actual: Any, expected: Any) -> bool:
+        import numpy
+
+        a, e = (to_numpy(tensor(x)) for x in (actual, expected))
+        if a.shape != e.shape:
+            return False
+        rtol, atol = self.tolerances.get(e.dtype.name, self.tolerances.get("", (0.0, 0.0)))
+        a, e = a.astype(numpy.float64), e.astype(numpy.float64)
+        with numpy.errstate(invalid="ignore", over="ignore"):
+            error = numpy.abs(a - e)
+            if self.either:
+                close = (error <= atol) | (error <= rtol * (numpy.abs(e) + 1e-8))
+            else:
+                close = (error <= atol + rtol * numpy.abs(e)) & numpy.isfinite(error)
+        close |= a == e
+        if self.nan_is_close:
+            close |= numpy.isnan(error)
+        if self.nan_is_equal:
+            close |= numpy.isnan(a) & numpy.isnan(e)
+        return bool(close.size == 0 or close.mean() >= self.share)
+
+
+gates: Mapping[str, Rule] = {
+    rule.name: rule
+    for rule in (
+        Rule(
+            "torch.testing",
+            "torch.testing.assert_close, its defaults (torch 2.13, torch/testing/_comparison.py)",
+            {
+                "float64": (1e-7, 1e-7),
+                "float32": (1.3e-6, 1e-5),
+                "float16": (1e-3, 1e-5),
+                "bfloat16": (1.6e-2, 1e-5),
+            },
+        ),
+        Rule(
+            "KernelBench",
+            "ScalingIntelligence/KernelBench@423217d9, src/kernelbench/eval.py",
+            {"float32": (1e-4, 1e-4), "": (1e-2, 1e-2)},
+        ),
+        Rule("robust-kbench", "SakanaAI/robust-kbench@078f5bab, 1e-5 forward and backward", {"": (1e-5, 1e-5)}),
+        Rule(
+            "BackendBench",
+            "meta-pytorch/BackendBench@66e0dbc0, BackendBench/eval.py",
+            {"": (1e-2, 1e-2)},
+            nan_is_equal=True,
+        ),
+        Rule(
+            "FlashInfer-Bench",
+            "flashinfer-ai/flashinfer-bench@00a1ec88, bench/utils.py compute_error_stats",
+            {"": (1e-2, 1e-2)},
+            either=True,
+            nan_is_close=True,
+        ),
+        Rule(
+            "GPU MODE mixed-mla",
+            "gpu-mode/reference-kernels@f83cb92a, problems/amd_202602/mixed-mla",
+            {"": (0.1, 0.1)},
+            share=0.95,
+        ),
+        Rule(
+            "mlir-air flash attention",
+            "Xilinx/mlir-air#1427: an absolute tolerance of 0.5",
+            {"": (0.0, 0.5)},
+        ),
+    )
+}
+"""Rules of the field by name, each with its source."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """An output that no gate should accept."""
+
+    fault: str
+    output: str
+    is_trivial: bool
+    """It has nothing of the call: zeros, a constant, NaN, an input. Else a kernel with a fault made it."""
+    actual: Any
+    expected: Any
+    """The golden output in the dtype of the kernel's."""
+
+
+def trials(
+    op: str, inputs: Any, attributes: Mapping[str, Any] | None = None, *, dtype: str | None = None
+) -> list[Trial]:
+    """The wrong outputs of a call. What a fault does not change by more than one unit in the last place is
+    left out.
+
+    Args:
+        op, inputs, attributes: as for `assay.golden`.
+        dtype: of the kernel's outputs; by default that of the first floating-point input.
+
+    >>> [t.fault for t in assay.audit.trials("softmax", [0.0, 1.0, 5.0])][:2]
+    ['all zeros', 'their mean everywhere']
+    """
+    given = named(inputs, _first_input(op, inputs), "input")
+    stored = dtype or next((t.dtype for _, t in given if "float" in t.dtype), "float32")
+    found = []
+    for fault, output, is_trivial, actual, golden in _core.wrong_outputs(op, given, _flat(attributes), stored):
+        pair = like([("actual", actual), ("expected", golden)], inputs)
+        found.append(Trial(fault, output, is_trivial, pair["actual"], pair["expected"]))
+    return found
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What one gate did with the outputs of one call."""
+
+    gate: str
+    op: str
+    accepted: tuple[Trial, ...]
+    """Wrong outputs that it let through."""
+    rejected: tuple[Trial, ...]
+    rejects_golden: bool
+    """Whether it rejects the golden outputs themselves, rounded to the kernel's dtype."""
+
+    def __bool__(self) -> bool:
+        return not self.accepted and not self.rejects_golden
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.gate} on {self.op}: {len(self.accepted)} of {len(self.accepted + self.rejected)} wrong outputs pass"
+        ]
+        lines += [f"  passes    {t.output}: {t.fault}" for t in self.accepted]
+        lines += [f"  rejected  {t.output}: {t.fault}" for t in self.rejected]
+        if self.rejects_golden:
+            lines.append("  rejects the golden output itself")
+        return "\n".join(lines)
+
+
+def _accepts(gate: Gate, actual: Any, expected: Any) -> bool:
+    try:
+        verdict = gate(actual, expected)
+    except AssertionError:
+        return False
+    return verdict is None or bool(verdict)
+
+
+def prove(
+    gate: Gate,
+    op: str,
+    inputs: Any,
+    attributes: Mapping[str, Any] | None = None,
+    *,
+    dtype: str | None = None,
+    name: str = "",
+) -> Audit:
+    """Puts wrong outputs of a call before a gate.
+
+    >>> def gate(actual, expected):
+    ...     return max(abs(a - e) for a, e in zip(actual.tolist(), expected.tolist())) < 0.5
+    >>> found = assay.audit.prove(gate, "softmax", [0.0, 0.5, 1.0, 0.25])
+    >>> [t.fault for t in found.accepted if t.is_trivial]
+    ['all zeros', 'their mean everywhere', 'the outputs of other inputs']
+    """
+    wrong = trials(op, inputs, attributes, dtype=dtype)
+    accepted = [_accepts(gate, t.actual, t.expected) for t in wrong]
+    golden = {t.output: t.expected for t in wrong}
+    return Audit(
+        name or getattr(gate, "name", "") or getattr(gate, "__name__", "the gate"),
+        operator(op).name,
+        tuple(t for t, passes in zip(wrong, accepted, strict=True) if passes),
+        tuple(t for t, passes in zip(wrong, accepted, strict=True) if not passes),
+        not all(_accepts(gate, e, e) for e in golden.values()),
+    )
+
+
+def _own(op: str, inputs: Any, attributes: Mapping[str, Any] | None, dtype: str | None) -> Audit:
+    """The same of our own rule."""
+    wrong = trials(op, inputs, attributes, dtype=dtype)
+    passes = [judge(op, inputs, {t.output: t.actual}, attributes, causes=False).passed for t in wrong]
+    golden = {t.output: t.expected for t in wrong}
+    return Audit(
+        "assay",
+        operator(op).name,
+        tuple(t for t, p in zip(wrong, passes, strict=True) if p),
+        tuple(t for t, p in zip(wrong, passes, strict=True) if not p),
+        not all(judge(op, inputs, {k: v}, attributes, causes=False) for k, v in golden.items()),
+    )
+
+
+def audit(
+    op: str,
+    inputs: Any,
+    attributes: Mapping[str, Any] | None = None,
+    *,
+    dtype: str | None = None,
+    gates: Mapping[str, Gate] = gates,
+) -> list[Audit]:
+    """What each of these gates lets through for a call, and what ``assay`` itself does, last.
+
+    >>> found = assay.audit.audit("softmax", [[0.001 * i for i in range(64)]] * 8, dtype="bfloat16")
+    >>> [a.gate for a in found if any(t.fault == "all zeros" for t in a.accepted)]  # 1/64 is below them
+    ['GPU MODE mixed-mla', 'mlir-air flash attention']
+    """
+    return [
+        *(prove(gate, op, inputs, attributes, dtype=dtype, name=name) for name, gate in gates.items()),
+        _own(op, inputs, attributes, dtype),
+    ]
+
+
+def table(audits: Sequence[Sequence[Audit]], calls: Sequence[str]) -> str:
+    """One line for each gate: how many trivial outputs and how many faults of each call it lets through."""
+    gates_ = [a.gate for a in audits[0]]
+    width = max(map(len, gates_))
+    lines = [f"{'GATE':<{width}}  " + "  ".join(f"{c:>{max(12, len(c))}}" for c in calls)]
+    for g, gate in enumerate(gates_):
+        cells = []
+        for c, call in zip(audits, calls, strict=True):
+            trivial = sum(t.is_trivial for t in c[g].accepted)
+            faults = len(c[g].accepted) - trivial
+            cell = f"{trivial} + {faults}" + ("!" if c[g].rejects_golden else "")
+            cells.append(f"{cell:>{max(12, len(call))}}")
+        lines.append(f"{gate:<{width}}  " + "  ".join(cells))
+    return "\n".join(lines)
+
+
+_NO_MASK = ("mask", "bias", "sink", "document_q", "document_k", "cu_seqlens_q", "cu_seqlens_k")
+
+CALLS: tuple[tuple[str, Mapping[str, int | Sequence[int]], str, tuple[str, ...]], ...] = (
+    ("softmax", {"A": [4], "C": [65536], "B": []}, "float32", ()),
+    ("softmax", {"A": [16], "C": [1024], "B": []}, "bfloat16", ()),
+    ("rms_norm", {"N": [16], "C": [1024]}, "bfloat16", ()),
+    ("matmul", {"A": [], "M": [32], "K": 512, "B": [], "N": [32]}, "bfloat16", ()),
+    ("attention", {"B": [1], "H": [2], "L": 64, "D": 64, "G": [2], "S": 512, "V": 64}, "bfloat16", _NO_MASK),
+)
+"""The calls of the table: operator, sizes, dtype, inputs that are not given."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """``assay audit``: the table of the gates of the field."""
+    parser = argparse.ArgumentParser(prog="assay audit", description=main.__doc__)
+    parser.add_argument("op", nargs="?", help="one operator of the table; by default all of them")
+    parser.add_argument("--all", action="store_true", help="also name what each gate lets through")
+    given = parser.parse_args(arguments)
+    from ._api import generate
+
+    chosen = [c for c in CALLS if given.op in (None, c[0])]
+    if not chosen:
+        parser.error(f"{given.op} is not in the table; expected one of {', '.join(sorted({c[0] for c in CALLS}))}")
+    audits, calls = [], []
+    for op, sizes, dtype, leave_out in chosen:
+        try:
+            inputs = generate(op, sizes, dtype=dtype, leave_out=leave_out)
+        except _core.Error as error:
+            parser.error(f"{op}: {error}")
+        forward = {k: v for k, v in inputs.items() if not k.startswith("grad_")}
+        audits.append(audit(op, forward, dtype=dtype))
+        calls.append(f"{op} {dtype}")
+    print("wrong outputs that pass: trivial ones + those of kernels with a fault; !: golden itself is rejected")
+    print(table(audits, calls))
+    if given.all:
+        for found in audits:
+            for one in found:
+                print(one)
+    return 0
