@@ -2,10 +2,9 @@ import doctest
 import json
 import math
 
+import assay
 import numpy as np
 import pytest
-
-import assay
 from assay import _api, testing
 
 RMS = {"N": [4], "C": [8]}

@@ -2,10 +2,9 @@
 
 import array
 
+import assay
 import numpy as np
 import pytest
-
-import assay
 
 
 def values(x, **options):
