@@ -47,6 +47,24 @@ class Schema(Test):
     def test_the_schema_is_one(self):
         jsonschema.Draft202012Validator.check_schema(SCHEMA)
 
+    def test_cases_are_what_their_schema_says(self):
+        schema = json.loads((Path(os.environ["ASSAY_SCHEMA"]).parents[1] / "calls/case.schema.json").read_text())
+        jsonschema.Draft202012Validator.check_schema(schema)
+        judge = jsonschema.Draft202012Validator(schema)
+        self.expect(0, "generate", "rope", "--attr", 'style="interleaved"', "--golden", "-o", "made")
+        cases = [self.dir / "made/case.json", *CASES.rglob("case.json")]
+        self.assertGreater(len(cases), 20)
+        for case in cases:
+            judge.validate(json.loads(case.read_text()))
+        whole = json.loads(cases[0].read_text())
+        for damage in ({"inputs": None}, {"op": 3}, {"case": "../x"}, {"attributes": {"eps": ["1"]}},
+                       {"outputs": [{"name": "y", "file": "a/b.npy", "dtype": "float32", "shape": [1]}]},
+                       {"outputs": [{"name": "y", "file": "y.npy", "dtype": "float32", "shape": [-1]}]}):
+            with self.assertRaises(jsonschema.ValidationError):
+                judge.validate({**whole, **damage})
+            (self.dir / "made/case.json").write_text(json.dumps({**whole, **damage}))
+            self.expect(2, "check", "made")
+
     def test_diff_with_causes_and_origins(self):
         findings = self.reports(1, "diff", DEMO / "faulty", DEMO / "reference", "--tolerance", "telechat3", "--tolerance", "torch")
         self.assertTrue(any(f["diagnoses"] for f in findings))

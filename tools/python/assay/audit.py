@@ -127,13 +127,19 @@ def trials(
     >>> [t.fault for t in assay.audit.trials("softmax", [0.0, 1.0, 5.0])][:2]
     ['all zeros', 'their mean everywhere']
     """
-    given = named(inputs, _first_input(op, inputs), "input")
-    stored = dtype or next((t.dtype for _, t in given if "float" in t.dtype), "float32")
     found = []
-    for fault, output, is_trivial, actual, golden in _core.wrong_outputs(op, given, _flat(attributes), stored):
+    for fault, output, is_trivial, actual, golden in _wrong(op, inputs, attributes, dtype):
         pair = like([("actual", actual), ("expected", golden)], inputs)
         found.append(Trial(fault, output, is_trivial, pair["actual"], pair["expected"]))
     return found
+
+
+def _wrong(
+    op: str, inputs: Any, attributes: Mapping[str, Any] | None, dtype: str | None
+) -> list[tuple[str, str, bool, _core.Tensor, _core.Tensor]]:
+    given = named(inputs, _first_input(op, inputs), "input")
+    stored = dtype or next((t.dtype for _, t in given if "float" in t.dtype), "float32")
+    return _core.wrong_outputs(op, given, _flat(attributes), stored)
 
 
 @dataclass(frozen=True)
@@ -187,30 +193,30 @@ def prove(
     >>> [t.fault for t in found.accepted if t.is_trivial]
     ['all zeros', 'their mean everywhere', 'the outputs of other inputs']
     """
-    wrong = trials(op, inputs, attributes, dtype=dtype)
-    accepted = [_accepts(gate, t.actual, t.expected) for t in wrong]
-    golden = {t.output: t.expected for t in wrong}
-    return Audit(
+    return _sorted(
         name or getattr(gate, "name", "") or getattr(gate, "__name__", "the gate"),
+        op,
+        trials(op, inputs, attributes, dtype=dtype),
+        lambda t, x: _accepts(gate, x, t.expected),
+    )
+
+
+def _sorted(name: str, op: str, wrong: Sequence[Trial], accepts: Callable[[Trial, Any], bool]) -> Audit:
+    passes = [accepts(t, t.actual) for t in wrong]
+    golden = {t.output: t for t in wrong}
+    return Audit(
+        name,
         operator(op).name,
-        tuple(t for t, passes in zip(wrong, accepted, strict=True) if passes),
-        tuple(t for t, passes in zip(wrong, accepted, strict=True) if not passes),
-        not all(_accepts(gate, e, e) for e in golden.values()),
+        tuple(t for t, p in zip(wrong, passes, strict=True) if p),
+        tuple(t for t, p in zip(wrong, passes, strict=True) if not p),
+        not all(accepts(t, t.expected) for t in golden.values()),
     )
 
 
 def _own(op: str, inputs: Any, attributes: Mapping[str, Any] | None, dtype: str | None) -> Audit:
     """The same of our own rule."""
-    wrong = trials(op, inputs, attributes, dtype=dtype)
-    passes = [judge(op, inputs, {t.output: t.actual}, attributes, causes=False).passed for t in wrong]
-    golden = {t.output: t.expected for t in wrong}
-    return Audit(
-        "assay",
-        operator(op).name,
-        tuple(t for t, p in zip(wrong, passes, strict=True) if p),
-        tuple(t for t, p in zip(wrong, passes, strict=True) if not p),
-        not all(judge(op, inputs, {k: v}, attributes, causes=False) for k, v in golden.items()),
-    )
+    wrong = [Trial(*w) for w in _wrong(op, inputs, attributes, dtype)]
+    return _sorted("assay", op, wrong, lambda t, x: judge(op, inputs, {t.output: x}, attributes, causes=False).passed)
 
 
 def audit(
