@@ -11,7 +11,9 @@ packages_build="
 # shellcheck disable=SC2034
 packages_test="
   libgtest-dev libgmock-dev libbenchmark-dev
-  clang-format shellcheck python3 python3-dev python3-venv python3-jsonschema"
+  clang-format shellcheck python3-jsonschema"
+# shellcheck disable=SC2034
+packages_python="python3 python3-dev python3-venv"
 # Opens the HTML report in a test, which is skipped without it. Ubuntu has no such package, only a snap.
 # shellcheck disable=SC2034
 packages_browser=""
