@@ -211,7 +211,7 @@ Case as_case(const MadeCall& made) {
   c.op = made.op;
   c.inputs = made.inputs;
   c.attributes = made.attributes;
-  for (const NamedTensor& t : made.outputs)
+  for (const NamedSource& t : made.outputs)
     c.outputs.push_back({t.name, "", t.tensor.dtype(), t.tensor.shape()});
   return c;
 }
@@ -222,7 +222,7 @@ Report check(const MadeCall& made, const CheckOptions& options) {
   CaseCheck golden(c, options);
   Report report = begun("the kernel's outputs", options);
   for (std::size_t k = 0; k < made.outputs.size(); ++k) {
-    const Tensor& actual = made.outputs[k].tensor;
+    const TensorSource& actual = made.outputs[k].tensor;
     Finding f = named_finding(c, c.outputs[k]);
     if (!options.only.empty() && !glob_match(options.only, f.name)) continue;
     golden.judge_output(f, c.outputs[k], {actual, {}, {}}, maps_of(report) < options.error_maps);

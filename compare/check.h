@@ -5,6 +5,7 @@
 
 #include "assay/compare/calls/case.h"
 #include "assay/compare/calls/check_options.h"
+#include "assay/compare/named_source.h"
 #include "assay/compare/result/finding.h"
 #include "assay/operators/engine/golden.h"
 
@@ -18,7 +19,8 @@ Report check(const std::vector<std::filesystem::path>& cases, const CheckOptions
 /// A call of an operator in memory, and what a kernel made of it.
 struct MadeCall {
   const Operator* op = nullptr;
-  std::vector<NamedTensor> inputs, outputs;
+  std::vector<NamedTensor> inputs;
+  std::vector<NamedSource> outputs;
   Attributes attributes;
 };
 /// The same as an operator case, without files.

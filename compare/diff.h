@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "assay/compare/named_source.h"
 #include "assay/compare/origin/judging_progress.h"
 #include "assay/compare/origin/rerun_noise.h"
 #include "assay/compare/result/finding.h"
@@ -61,15 +62,9 @@ Report diff(const Dump& actual, const Dump& reference, const DiffOptions&);
 /// noise (add_rerun).
 Report bitwise_difference(const Dump&, const Dump&, const Rules&, int threads, const Log&);
 
-/// A tensor in memory, whole. Its name is a module's, or as in plain files (plain_tensor.h):
-/// "layers.1.norm@phase=backward,slot=grad,arg=weight".
-struct NamedSource {
-  std::string name;
-  TensorSource tensor;
-};
-
 /// The same for tensors in memory, which are read where they lie: {{"y", y}} with an array of xtensor's in
-/// any layout.
+/// any layout. A name is a module's, or as in plain files (plain_tensor.h):
+/// "layers.1.norm@phase=backward,slot=grad,arg=weight".
 /// @throws Error  if two tensors of a side have one name
 Report diff(std::span<const NamedSource> actual, std::span<const NamedSource> reference, const DiffOptions&);
 inline Report diff(std::initializer_list<NamedSource> actual, std::initializer_list<NamedSource> reference,

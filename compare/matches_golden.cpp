@@ -44,7 +44,7 @@ bool MatchesGolden::MatchAndExplain(const TensorSource& actual, std::ostream* ex
   options.policies = {load_policy(policy_)};
   options.accumulator = accumulator_;
   options.causes = explanation != nullptr;
-  const Report report = check(MadeCall{op_, inputs_, {{output_, actual.whole()}}, attributes_}, options);
+  const Report report = check(MadeCall{op_, inputs_, {{output_, actual}}, attributes_}, options);
   if (explanation != nullptr) *explanation << "\n" << to_text(report, {});
   return report.findings.front().verdict == Verdict::passed;
 }

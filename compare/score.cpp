@@ -54,7 +54,8 @@ double score(const MadeCall& made, const CheckOptions& given) {
       error = std::min(error, root_mean_square(w.actual, w.golden));
     }
     const double by_worst = ratio > 1 ? share(std::log(std::max(f.ratio, 1.0)), std::log(ratio)) : 0;
-    least = std::min({least, by_worst, share(root_mean_square(made.outputs[k].tensor, golden), error)});
+    least =
+        std::min({least, by_worst, share(root_mean_square(made.outputs[k].tensor.whole(), golden), error)});
   }
   return least;
 }

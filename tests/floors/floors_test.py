@@ -26,6 +26,7 @@ FLOORS = [
     ["compare"],
     ["tools/align"],
     ["tools/assay"],
+    ["tools/python"],
 ]
 # "assay/LIBRARY/.." is this folder.
 LIBRARIES = {name: name for name in ("golden", "operators", "dumps", "compare")} | {"align": "tools/align", "assay": "tools/assay"}

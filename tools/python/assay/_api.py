@@ -248,7 +248,7 @@ def bound(
     True
     """
     given = named(inputs, _first_input(op, inputs), "input")
-    return like(_core.bound(op, given, _flat(attributes), accumulator, intermediate, dtype), inputs)
+    return like(_core.bound(op, given, _flat(attributes), accumulator, intermediate, dtype, []), inputs)
 
 
 def judge(

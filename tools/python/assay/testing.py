@@ -10,7 +10,7 @@ from typing import Any
 from . import _api
 from ._api import Tolerance, Verdict, cases
 
-__all__ = ["Judged", "assert_close", "assert_matches_golden", "cases", "observers"]
+__all__ = ["Judged", "assert_close", "assert_matches_golden", "assert_matches_reference", "cases", "observers"]
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,8 @@ class Judged:
     outputs: Any
     attributes: Mapping[str, Any]
     verdict: Verdict
+    is_operator: bool = True
+    """False: `op` is the name of a function, whose call no case can hold."""
 
 
 _plugin: Any = sys.modules.get("assay_pytest")
@@ -74,6 +76,43 @@ def assert_matches_golden(
     for observe in observers:
         if (repeat := observe(judged)) is not None:
             verdict._report.set_repeat(repeat)
+    if not verdict:
+        raise AssertionError(f"{msg}\n{verdict.report()}" if msg else f"\n{verdict.report()}")
+    return verdict
+
+
+def assert_matches_reference(
+    function: Callable[..., Any],
+    inputs: Any,
+    outputs: Any,
+    *,
+    intermediate: str | None = None,
+    accumulator: str = "",
+    msg: str = "",
+) -> Verdict:
+    """Passes outputs that are those of a PyTorch function, which is run in float64: each element within the error
+    that a correct kernel of these calls may make (`assay.reference`).
+
+    Args:
+        function: any function of torch, or a module.
+        inputs: its argument, a tuple of them, or a mapping for its keywords.
+        outputs: what the kernel made: a tensor, a tuple or a mapping, as the function returns.
+        intermediate, accumulator: as for `assay.bound`.
+
+    Raises:
+        AssertionError: with the report, if an output is wrong.
+        UnknownBound: if an output follows from a call whose bound is not known; the calls are named.
+    """
+    __tracebackhide__ = True
+    from .reference import reference
+
+    args = inputs if isinstance(inputs, (tuple, list)) else () if isinstance(inputs, Mapping) else (inputs,)
+    named = inputs if isinstance(inputs, Mapping) else {}
+    found = reference(function, *args, intermediate=intermediate, accumulator=accumulator, **named)
+    verdict = found.judge(outputs)
+    name = getattr(function, "__name__", type(function).__name__)
+    for observe in observers:
+        observe(Judged(name, inputs, outputs, {}, verdict, is_operator=False))
     if not verdict:
         raise AssertionError(f"{msg}\n{verdict.report()}" if msg else f"\n{verdict.report()}")
     return verdict

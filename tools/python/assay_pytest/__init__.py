@@ -84,7 +84,7 @@ class Golden:
     def observe(self, judged: Any) -> str | None:
         """Takes an assertion; returns the command that repeats it, if its call was saved."""
         repeat = None
-        if not judged.verdict and (folder := self.option("save")) is not None:
+        if not judged.verdict and judged.is_operator and (folder := self.option("save")) is not None:
             repeat = self.save(judged, folder)
         if self.item is not None:
             faults = [f.verdict for f in judged.verdict.findings if f.injected and f.verdict != "ignored"]
