@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _core
-from ._arrays import like, named
+from ._arrays import like, named, to_numpy
 
 Arrays = Mapping[str, Any]
 Tolerance = str | Sequence[str]
@@ -322,7 +322,7 @@ def generate(
 
     call = ",".join(f"{letter}={text(extent)}" for letter, extent in sizes.items())
     made = _core.generate(op, call, _flat(attributes), list(leave_out), fill, dtype, seed)
-    return like(made)
+    return {name: to_numpy(t) for name, t in made}
 
 
 def save_case(

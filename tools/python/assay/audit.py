@@ -257,14 +257,15 @@ def table(audits: Sequence[Sequence[Audit]], calls: Sequence[str]) -> str:
 
 _NO_MASK = ("mask", "bias", "sink", "document_q", "document_k", "cu_seqlens_q", "cu_seqlens_k")
 
-CALLS: tuple[tuple[str, Mapping[str, int | Sequence[int]], str, tuple[str, ...]], ...] = (
-    ("softmax", {"A": [4], "C": [65536], "B": []}, "float32", ()),
-    ("softmax", {"A": [16], "C": [1024], "B": []}, "bfloat16", ()),
-    ("rms_norm", {"N": [16], "C": [1024]}, "bfloat16", ()),
-    ("matmul", {"A": [], "M": [32], "K": 512, "B": [], "N": [32]}, "bfloat16", ()),
-    ("attention", {"B": [1], "H": [2], "L": 64, "D": 64, "G": [2], "S": 512, "V": 64}, "bfloat16", _NO_MASK),
+CALLS: tuple[tuple[str, Mapping[str, int | Sequence[int]], str, tuple[str, ...], bool], ...] = (
+    ("softmax", {"A": [4], "C": [65536], "B": []}, "float32", (), True),
+    ("softmax", {"A": [16], "C": [1024], "B": []}, "bfloat16", (), False),
+    ("rms_norm", {"N": [16], "C": [1024]}, "bfloat16", (), False),
+    ("matmul", {"A": [], "M": [32], "K": 512, "B": [], "N": [32]}, "bfloat16", (), False),
+    ("attention", {"B": [1], "H": [2], "L": 64, "D": 64, "G": [2], "S": 512, "V": 64}, "bfloat16", _NO_MASK, False),
 )
-"""The calls of the table: operator, sizes, dtype, inputs that are not given."""
+"""The calls of the table: operator, sizes, dtype, inputs that are not given, and whether the values are those of
+KernelBench: from 0 to 1."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -279,12 +280,14 @@ def main(arguments: Sequence[str]) -> int:
     if not chosen:
         parser.error(f"{given.op} is not in the table; expected one of {', '.join(sorted({c[0] for c in CALLS}))}")
     audits, calls = [], []
-    for op, sizes, dtype, leave_out in chosen:
+    for op, sizes, dtype, leave_out, is_unit in chosen:
         try:
             inputs = generate(op, sizes, dtype=dtype, leave_out=leave_out)
         except _core.Error as error:
             parser.error(f"{op}: {error}")
         forward = {k: v for k, v in inputs.items() if not k.startswith("grad_")}
+        if is_unit:
+            forward = {k: ((v - v.min()) / (v.max() - v.min())).astype(dtype) for k, v in forward.items()}
         audits.append(audit(op, forward, dtype=dtype))
         calls.append(f"{op} {dtype}")
     print("wrong outputs that pass: trivial ones + those of kernels with a fault; !: golden itself is rejected")
