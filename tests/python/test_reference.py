@@ -16,6 +16,20 @@ def rope(x):
     return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2)
 
 
+def rows(x):
+    made = torch.empty_like(x)
+    for i, row in enumerate(x):
+        made[i] = row.exp()
+    return made
+
+
+def seen_by_a_view(x):
+    made = x / 3
+    flat = made.view(-1)
+    made.mul_(7)
+    return flat
+
+
 def by_blocks(x):
     parts = [p.double().sum(-1) for p in x.split(16, -1)]
     return torch.stack(parts, -1).sum(-1).to(x.dtype)
@@ -37,6 +51,10 @@ CALLS = {
     "cross_entropy": (lambda x: functional.cross_entropy(x, torch.arange(8)), [X]),
     "swiglu": (lambda x: functional.silu(x[:, :32]) * x[:, 32:], [X]),
     "masked": (lambda x: torch.softmax(x.masked_fill(x > 1, float("-inf")), -1), [X]),
+    "rows in place": (rows, [X]),
+    "a view in place": (lambda x: (y := x.clone(), y[0].mul_(1.1), y.view(-1)[9:].add_(1))[0] / 3, [X]),
+    "seen by a view": (seen_by_a_view, [X]),
+    "put": (lambda x: (y := x.exp(), y.index_put_((torch.tensor([1, 2]),), x[:2].sin()))[0], [X]),
     "in place": (lambda x: x.clone().mul_(3).add_(1).div_(7), [X]),
     "mean square": (lambda x: ((x - 1) ** 2).mean(), [X]),
     "unit rows": (lambda x: x / torch.linalg.vector_norm(x, dim=-1, keepdim=True), [X]),
@@ -97,8 +115,9 @@ def test_narrow_kernels():
     ("name", "function"),
     [
         ("topk", lambda x: x.topk(2).values),
-        ("add_ of a tensor that has views", lambda x: (y := x.clone(), y[0].add_(1))[0]),
+        ("index_put", lambda x: x.clone().index_put_((torch.tensor([1, 1]),), x[:2], accumulate=True)),
         ("convolution", lambda x: functional.conv1d(x[None], torch.ones(8, 4, 3), groups=2)),
+        ("add", lambda x: torch.add(x, x, out=torch.empty_like(x))),
         ("div", lambda x: torch.div(x, 3, rounding_mode="floor")),
     ],
 )

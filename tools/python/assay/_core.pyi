@@ -2,6 +2,7 @@ from collections.abc import Sequence
 from typing import Any, TypedDict
 
 version: str
+functions: tuple[str, ...]
 
 class Error(ValueError): ...
 
