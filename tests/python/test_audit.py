@@ -4,11 +4,11 @@ import math
 import assay
 import numpy as np
 import pytest
-from assay import audit
+from assay import gates
 
 
 def test_docstrings():
-    found = doctest.testmod(audit, extraglobs={"assay": assay})
+    found = doctest.testmod(gates, extraglobs={"assay": assay})
     assert found.attempted > 0
     assert found.failed == 0
 
@@ -17,7 +17,7 @@ X = np.random.default_rng(0).normal(size=(8, 64)).astype(np.float32)
 
 
 def test_trials_are_wrong_and_in_the_kernels_dtype():
-    found = audit.trials("softmax", X)
+    found = gates.trials("softmax", X)
     assert {t.actual.dtype for t in found} == {np.dtype(np.float32)}
     assert {"all zeros", "all NaN", "one row zero", "the outputs of other inputs"} <= {t.fault for t in found}
     golden = assay.golden("softmax", X)["y"].astype(np.float32)
@@ -27,20 +27,20 @@ def test_trials_are_wrong_and_in_the_kernels_dtype():
 
 
 def test_a_gate_is_any_function():
-    strict = audit.prove(np.testing.assert_array_equal, "softmax", X)
+    strict = gates.prove(np.testing.assert_array_equal, "softmax", X)
     assert strict
     assert not strict.accepted
-    blind = audit.prove(lambda a, e: True, "softmax", X, name="blind")
+    blind = gates.prove(lambda a, e: True, "softmax", X, name="blind")
     assert not blind
-    assert len(blind.accepted) == len(audit.trials("softmax", X))
+    assert len(blind.accepted) == len(gates.trials("softmax", X))
     assert "blind on softmax" in str(blind)
-    wall = audit.prove(lambda a, e: False, "softmax", X)
+    wall = gates.prove(lambda a, e: False, "softmax", X)
     assert wall.rejects_golden
     assert not wall
 
 
 def rule(**options):
-    return audit.Rule("rule", "here", {"": (0.0, 0.1)}, **options)
+    return gates.Rule("rule", "here", {"": (0.0, 0.1)}, **options)
 
 
 @pytest.mark.parametrize(
@@ -80,24 +80,24 @@ def test_rules_are_those_of_their_libraries():
                     passes = True
                 except AssertionError:
                     passes = False
-                assert audit.gates[rule_](a, e) is passes, (rule_, name, scale)
+                assert gates.rules[rule_](a, e) is passes, (rule_, name, scale)
 
 
 def test_the_field():
-    found = {a.gate: a for a in audit.audit("softmax", X / 8, dtype="bfloat16")}
-    assert list(found) == [*audit.gates, "assay"]
+    found = {a.gate: a for a in gates.audit("softmax", X / 8, dtype="bfloat16")}
+    assert list(found) == [*gates.rules, "assay"]
     assert not any(t.is_trivial for t in found["assay"].accepted)
     assert not found["assay"].rejects_golden
     assert "all zeros" in {t.fault for t in found["mlir-air flash attention"].accepted}
 
 
 def test_the_command(capsys):
-    assert audit.main(["matmul", "--all"]) == 0
+    assert gates.main(["matmul", "--all"]) == 0
     out = capsys.readouterr().out
     assert "GATE" in out
     assert "KernelBench on matmul" in out
     with pytest.raises(SystemExit):
-        audit.main(["no_operator"])
+        gates.main(["no_operator"])
     assert "expected one of" in capsys.readouterr().err
 
 
@@ -123,7 +123,7 @@ class TestScore:
         x = np.abs(X) + 0.1
         inputs = {"x": x, "weight": np.ones(64, np.float32)} if op == "rms_norm" else {"x": x}
         name = assay.operator(op).outputs[0]
-        for t in audit.trials(op, inputs):
+        for t in gates.trials(op, inputs):
             if t.is_trivial and t.output == name:
                 assert assay.judge(op, inputs, {name: t.actual}).score == 0, t.fault
         golden = assay.golden(op, inputs)[name].astype(np.float32)

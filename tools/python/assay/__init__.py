@@ -8,7 +8,7 @@ False
 True
 """
 
-from . import audit, testing
+from . import gates, testing
 from ._api import (
     Argument,
     Attribute,
@@ -31,6 +31,7 @@ from ._api import (
 from ._arrays import tensor
 from ._core import Error, Tensor
 from ._core import version as __version__
+from .gates import audit, prove
 
 __all__ = [
     "Argument",
@@ -46,12 +47,14 @@ __all__ = [
     "bound",
     "cases",
     "diff",
+    "gates",
     "generate",
     "golden",
     "judge",
     "operator",
     "operators",
     "policies",
+    "prove",
     "save_case",
     "set_threads",
     "tensor",

@@ -1,5 +1,5 @@
 from collections.abc import Sequence
-from typing import Any, TypedDict
+from typing import Any
 
 version: str
 functions: tuple[str, ...]
@@ -19,21 +19,6 @@ class Tensor:
     def __dlpack__(self, *, stream: None = None, **kwargs: Any) -> Any: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
-class _Finding(TypedDict):
-    name: str
-    verdict: str
-    output: str
-    dtype: str
-    ratio: float
-    reason: str
-    rule: str
-    causes: tuple[str, ...]
-    notes: tuple[str, ...]
-    worst_index: tuple[int, ...] | None
-    actual: float
-    expected: float
-    injected: bool
-
 class Report:
     @property
     def exit_status(self) -> int: ...
@@ -44,7 +29,7 @@ class Report:
     @property
     def ratio(self) -> float: ...
     @property
-    def findings(self) -> tuple[_Finding, ...]: ...
+    def findings(self) -> tuple[dict[str, Any], ...]: ...
     def text(self, all: bool = False, color: bool = False, width: int = 100) -> str: ...
     def json(self) -> str: ...
     def html(self) -> str: ...

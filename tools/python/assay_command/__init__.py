@@ -11,7 +11,7 @@ from pathlib import Path
 
 def main() -> None:
     if sys.argv[1:2] == ["audit"]:
-        from assay.audit import main as audit
+        from assay.gates import main as audit
 
         sys.exit(audit(sys.argv[2:]))
     package = find_spec("assay")

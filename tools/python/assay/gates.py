@@ -1,23 +1,23 @@
 """What other gates let through: outputs that no kernel may make, judged by somebody else's rule.
 
 A gate is a function of (actual, expected): it raises AssertionError, or returns something false, for what it
-rejects. `gates` has the rules of benchmarks and libraries in the field.
+rejects. `rules` has those of benchmarks and libraries in the field.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from . import _core
-from ._api import _first_input, _flat, judge, operator
+from ._api import _first_input, _flat, generate, judge, operator
 from ._arrays import like, named, tensor, to_numpy
 
 Gate = Callable[[Any, Any], object]
 
-__all__ = ["Audit", "Gate", "Rule", "Trial", "audit", "gates", "prove", "trials"]
+__all__ = ["Audit", "Gate", "Rule", "Trial", "audit", "prove", "rules", "trials"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class Rule:
     """(rtol, atol) by the dtype of the output; ``""`` for all others."""
     either: bool = False
     """An element is close where its absolute or its relative error is within its own tolerance."""
+    floor: float = 0.0
+    """Is added to |e| in a relative error."""
     share: float = 1.0
     """The part of the elements that must be close."""
     nan_is_equal: bool = False
@@ -45,7 +47,7 @@ class Rule:
         with numpy.errstate(invalid="ignore", over="ignore"):
             error = numpy.abs(a - e)
             if self.either:
-                close = (error <= atol) | (error <= rtol * (numpy.abs(e) + 1e-8))
+                close = (error <= atol) | (error <= rtol * (numpy.abs(e) + self.floor))
             else:
                 close = (error <= atol + rtol * numpy.abs(e)) & numpy.isfinite(error)
         close |= a == e
@@ -54,7 +56,7 @@ class Rule:
         return bool(close.size == 0 or close.mean() >= self.share)
 
 
-gates: Mapping[str, Rule] = {
+rules: Mapping[str, Rule] = {
     rule.name: rule
     for rule in (
         Rule(
@@ -84,6 +86,7 @@ gates: Mapping[str, Rule] = {
             "flashinfer-ai/flashinfer-bench@06323a42, bench/evaluators/default.py and bench/utils.py",
             {"": (1e-2, 1e-2)},
             either=True,
+            floor=1e-8,
         ),
         Rule(
             "GPU MODE mixed-mla",
@@ -124,14 +127,14 @@ def trials(
         op, inputs, attributes: as for `assay.golden`.
         dtype: of the kernel's outputs; by default that of the first floating-point input.
 
-    >>> [t.fault for t in assay.audit.trials("softmax", [0.0, 1.0, 5.0])][:2]
+    >>> [t.fault for t in assay.gates.trials("softmax", [0.0, 1.0, 5.0])][:2]
     ['all zeros', 'their mean everywhere']
     """
-    found = []
-    for fault, output, is_trivial, actual, golden in _wrong(op, inputs, attributes, dtype):
-        pair = like([("actual", actual), ("expected", golden)], inputs)
-        found.append(Trial(fault, output, is_trivial, pair["actual"], pair["expected"]))
-    return found
+    return [_as_given(Trial(*w), inputs) for w in _wrong(op, inputs, attributes, dtype)]
+
+
+def _as_given(t: Trial, inputs: Any) -> Trial:
+    return replace(t, **like([("actual", t.actual), ("expected", t.expected)], inputs))
 
 
 def _wrong(
@@ -189,16 +192,15 @@ def prove(
 
     >>> def gate(actual, expected):
     ...     return max(abs(a - e) for a, e in zip(actual.tolist(), expected.tolist())) < 0.5
-    >>> found = assay.audit.prove(gate, "softmax", [0.0, 0.5, 1.0, 0.25])
+    >>> found = assay.prove(gate, "softmax", [0.0, 0.5, 1.0, 0.25])
     >>> [t.fault for t in found.accepted if t.is_trivial]
     ['all zeros', 'their mean everywhere', 'the outputs of other inputs']
     """
-    return _sorted(
-        name or getattr(gate, "name", "") or getattr(gate, "__name__", "the gate"),
-        op,
-        trials(op, inputs, attributes, dtype=dtype),
-        lambda t, x: _accepts(gate, x, t.expected),
-    )
+    return _prove(name or getattr(gate, "__name__", "the gate"), gate, op, trials(op, inputs, attributes, dtype=dtype))
+
+
+def _prove(name: str, gate: Gate, op: str, wrong: Sequence[Trial]) -> Audit:
+    return _sorted(name, op, wrong, lambda t, x: _accepts(gate, x, t.expected))
 
 
 def _sorted(name: str, op: str, wrong: Sequence[Trial], accepts: Callable[[Trial, Any], bool]) -> Audit:
@@ -213,29 +215,25 @@ def _sorted(name: str, op: str, wrong: Sequence[Trial], accepts: Callable[[Trial
     )
 
 
-def _own(op: str, inputs: Any, attributes: Mapping[str, Any] | None, dtype: str | None) -> Audit:
-    """The same of our own rule."""
-    wrong = [Trial(*w) for w in _wrong(op, inputs, attributes, dtype)]
-    return _sorted("assay", op, wrong, lambda t, x: judge(op, inputs, {t.output: x}, attributes, causes=False).passed)
-
-
 def audit(
     op: str,
     inputs: Any,
     attributes: Mapping[str, Any] | None = None,
     *,
     dtype: str | None = None,
-    gates: Mapping[str, Gate] = gates,
+    gates: Mapping[str, Gate] = rules,
 ) -> list[Audit]:
     """What each of these gates lets through for a call, and what ``assay`` itself does, last.
 
-    >>> found = assay.audit.audit("softmax", [[0.001 * i for i in range(64)]] * 8, dtype="bfloat16")
+    >>> found = assay.audit("softmax", [[0.001 * i for i in range(64)]] * 8, dtype="bfloat16")
     >>> [a.gate for a in found if any(t.fault == "all zeros" for t in a.accepted)]  # 1/64 is below them
     ['GPU MODE mixed-mla', 'mlir-air flash attention']
     """
+    own = [Trial(*w) for w in _wrong(op, inputs, attributes, dtype)]
+    wrong = [_as_given(t, inputs) for t in own]
     return [
-        *(prove(gate, op, inputs, attributes, dtype=dtype, name=name) for name, gate in gates.items()),
-        _own(op, inputs, attributes, dtype),
+        *(_prove(name, gate, op, wrong) for name, gate in gates.items()),
+        _sorted("assay", op, own, lambda t, x: judge(op, inputs, {t.output: x}, attributes, causes=False).passed),
     ]
 
 
@@ -255,17 +253,14 @@ def table(audits: Sequence[Sequence[Audit]], calls: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-_NO_MASK = ("mask", "bias", "sink", "document_q", "document_k", "cu_seqlens_q", "cu_seqlens_k")
-
-CALLS: tuple[tuple[str, Mapping[str, int | Sequence[int]], str, tuple[str, ...], bool], ...] = (
-    ("softmax", {"A": [4], "C": [65536], "B": []}, "float32", (), True),
-    ("softmax", {"A": [16], "C": [1024], "B": []}, "bfloat16", (), False),
-    ("rms_norm", {"N": [16], "C": [1024]}, "bfloat16", (), False),
-    ("matmul", {"A": [], "M": [32], "K": 512, "B": [], "N": [32]}, "bfloat16", (), False),
-    ("attention", {"B": [1], "H": [2], "L": 64, "D": 64, "G": [2], "S": 512, "V": 64}, "bfloat16", _NO_MASK, False),
+CALLS: tuple[tuple[str, Mapping[str, int | Sequence[int]], str], ...] = (
+    ("softmax", {"A": [4], "C": [65536], "B": []}, "float32"),
+    ("softmax", {"A": [16], "C": [1024], "B": []}, "bfloat16"),
+    ("rms_norm", {"N": [16], "C": [1024]}, "bfloat16"),
+    ("matmul", {"A": [], "M": [32], "K": 512, "B": [], "N": [32]}, "bfloat16"),
+    ("attention", {"B": [1], "H": [2], "L": 64, "D": 64, "G": [2], "S": 512, "V": 64}, "bfloat16"),
 )
-"""The calls of the table: operator, sizes, dtype, inputs that are not given, and whether the values are those of
-KernelBench: from 0 to 1."""
+"""The calls of the table: operator, sizes, dtype. Optional inputs are not given."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -274,21 +269,17 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("op", nargs="?", help="one operator of the table; by default all of them")
     parser.add_argument("--all", action="store_true", help="also name what each gate lets through")
     given = parser.parse_args(arguments)
-    from ._api import generate
-
     chosen = [c for c in CALLS if given.op in (None, c[0])]
     if not chosen:
         parser.error(f"{given.op} is not in the table; expected one of {', '.join(sorted({c[0] for c in CALLS}))}")
     audits, calls = [], []
-    for op, sizes, dtype, leave_out, is_unit in chosen:
-        try:
-            inputs = generate(op, sizes, dtype=dtype, leave_out=leave_out)
-        except _core.Error as error:
-            parser.error(f"{op}: {error}")
-        forward = {k: v for k, v in inputs.items() if not k.startswith("grad_")}
-        if is_unit:
-            forward = {k: ((v - v.min()) / (v.max() - v.min())).astype(dtype) for k, v in forward.items()}
-        audits.append(audit(op, forward, dtype=dtype))
+    for op, sizes, dtype in chosen:
+        optional = [a.name for a in operator(op).args if a.optional and a.is_given]
+        made = generate(op, sizes, dtype=dtype, leave_out=optional)
+        inputs = {k: v for k, v in made.items() if not k.startswith("grad_")}
+        if dtype == "float32":  # KernelBench's values, from 0 to 1
+            inputs = {k: ((v - v.min()) / (v.max() - v.min())).astype(dtype) for k, v in inputs.items()}
+        audits.append(audit(op, inputs, dtype=dtype))
         calls.append(f"{op} {dtype}")
     print("wrong outputs that pass: trivial ones + those of kernels with a fault; !: golden itself is rejected")
     print(table(audits, calls))
