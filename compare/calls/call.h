@@ -128,10 +128,7 @@ class Call {
   std::optional<Compared> expected(const CallVariant&, bool quick) const;
   /// All golden results of the call and what this device may be off by in each, for take_golden and
   /// take_device_errors of calls with the same operands; empty for a sum of several calls or over ranks.
-  struct Results {
-    std::vector<NamedTensor> golden, errors;
-  };
-  Results all_results(const CallVariant&, bool quick) const;
+  GoldenAndBound all_results(const CallVariant&, bool quick) const;
   /// The beginning of a forward result along Usage::causal_along, of so many places; nothing for other calls,
   /// and for shorter ones.
   std::optional<Call> in_first(std::int64_t places) const;

@@ -11,9 +11,14 @@ namespace assay {
 
 namespace {
 
-// The values of a bound are float64: to what errs no less they are golden.
-bool shows_values(const ErrorModel& device) {
-  return device.unit_roundoff > unit_roundoff(DType::float64);
+// The values of a bound are float64: to what errs more they are golden.
+GoldenAndBound values_and_bound(const Operator& op, std::span<const NamedTensor> inputs,
+                                const Attributes& attributes, const ErrorModel& device, std::string_view only,
+                                const InputErrors& errors) {
+  if (device.unit_roundoff > unit_roundoff(DType::float64))
+    return compute_golden_and_bound(op, inputs, attributes, device, only, errors);
+  return {compute_golden(op, inputs, attributes, Level::fp64, only),
+          compute_bound(op, inputs, attributes, device, only, errors)};
 }
 
 }  // namespace
@@ -68,32 +73,25 @@ Call::Evaluated Call::evaluated(const CallVariant& variant, const Arithmetic& ho
   if (!quick || knows_errors(variant)) return {golden(variant, how), known_errors(variant)};
   ErrorModel device = device_.error_model();
   device.quick = true;
-  if (golden_ || how != Arithmetic{} || !shows_values(device))
-    return {golden(variant, how), device_errors(variant, true)};
+  if (golden_ || how != Arithmetic{}) return {golden(variant, how), device_errors(variant, true)};
   Evaluated all;
   for (const Summand& summand : summands_) {
     const auto [values, errors] =
-        compute_golden_and_bound(*summand.op, inputs_of(summand, variant, {}),
-                                 attributes_of(summand, variant), device, summand.output, summand.errors);
+        values_and_bound(*summand.op, inputs_of(summand, variant, {}), attributes_of(summand, variant),
+                         device, summand.output, summand.errors);
     all.golden.push_back(part_of(summand, variant, values));
     all.errors.push_back(output_named(errors, summand.output).values());
   }
   return all;
 }
 
-Call::Results Call::all_results(const CallVariant& variant, bool quick) const {
+GoldenAndBound Call::all_results(const CallVariant& variant, bool quick) const {
   const Summand& summand = summands_.front();
   if (summands_.size() != 1 || !summand.shared.empty()) return {};
   ErrorModel device = device_.error_model();
   device.quick = quick;
-  const std::vector<NamedTensor> inputs = inputs_of(summand, variant, {});
-  const Attributes attributes = attributes_of(summand, variant);
-  if (!shows_values(device))
-    return {compute_golden(*summand.op, inputs, attributes, Level::fp64),
-            compute_bound(*summand.op, inputs, attributes, device, {}, summand.errors)};
-  auto [values, bounds] =
-      compute_golden_and_bound(*summand.op, inputs, attributes, device, {}, summand.errors);
-  return {std::move(values), std::move(bounds)};
+  return values_and_bound(*summand.op, inputs_of(summand, variant, {}), attributes_of(summand, variant),
+                          device, {}, summand.errors);
 }
 
 // Inputs and sums that are rounded otherwise hardly change what a device may lose before it stores the

@@ -114,7 +114,7 @@ class Flow {
     Key key = {};
     CallVariant variant = {};
     bool is_quick = false;
-    Call::Results results = {};
+    GoldenAndBound results = {};
   };
 
   SideValues actual_, reference_;

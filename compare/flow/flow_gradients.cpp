@@ -156,7 +156,7 @@ std::optional<DerivedValue> Flow::of_call(const Side& side, const Name& input, c
       last_ = {key, variant, quick, made->all_results(variant, quick)};
     if (const Tensor* errors = find_tensor(last_.results.errors, output))
       made->take_device_errors(variant, errors->values());
-    if (const Tensor* golden = find_tensor(last_.results.golden, output)) made->take_golden(variant, *golden);
+    if (const Tensor* golden = find_tensor(last_.results.values, output)) made->take_golden(variant, *golden);
   }
   const auto compared = made->expected(variant, quick);
   if (!compared || compared->allowed.empty()) return {};

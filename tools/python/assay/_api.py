@@ -136,7 +136,6 @@ class Attribute:
 
     name: str
     default: Any
-    required: bool
     meaning: str
 
 

@@ -7,7 +7,6 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -22,16 +21,16 @@
 #include "assay/compare/check.h"
 #include "assay/compare/diff.h"
 #include "assay/compare/pairs/judge.h"
-#include "assay/compare/report/report.h"
 #include "assay/compare/result/version.h"
 #include "assay/compare/score.h"
-#include "assay/compare/team.h"
 #include "assay/dumps/layout/layout_rules.h"
 #include "assay/golden/bound.h"
 #include "assay/golden/error.h"
 #include "assay/golden/parallel.h"
 #include "assay/operators/engine/generate.h"
 #include "assay/operators/engine/golden.h"
+#include "declarations.h"
+#include "reports.h"
 
 namespace nb = nanobind;
 
@@ -41,6 +40,16 @@ namespace {
 using Named = std::vector<std::pair<std::string, Tensor>>;
 
 int threads_of_calls = 1;  // read and written with the GIL held
+
+// Others may use Python meanwhile.
+class Computing {
+  const int threads_ = threads_of_calls;
+  const nb::gil_scoped_release release_ = {};
+  const ThreadScope scope_ = ThreadScope(threads_);
+
+ public:
+  int threads() const { return threads_; }
+};
 
 std::vector<NamedTensor> tensors_of(const Named& named) {
   std::vector<NamedTensor> tensors;
@@ -66,76 +75,6 @@ DType dtype_named(const std::string& text) {
   return *dtype;
 }
 
-AttributeValue attribute_of(nb::handle value, const std::string& name) {
-  if (value.is_none()) return {};
-  if (nb::isinstance<nb::bool_>(value)) return nb::cast<bool>(value);
-  if (nb::isinstance<nb::str>(value)) return nb::cast<std::string>(value);
-  if (nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value)) {
-    std::vector<double> list;
-    for (const nb::handle item : value) list.push_back(nb::cast<double>(nb::float_(item)));
-    return list;
-  }
-  if (PyNumber_Check(value.ptr()) == 0)
-    throw Error("attribute '{}': is {}; expected a number, bool, str, None or a list of numbers", name,
-                nb::cast<std::string>(nb::repr(value)));
-  return nb::cast<double>(nb::float_(value));
-}
-
-Attributes attributes_of(nb::dict given) {
-  Attributes attributes;
-  for (const auto& [key, value] : given) {
-    const auto name = nb::cast<std::string>(key);
-    attributes.set(name, attribute_of(value, name));
-  }
-  return attributes;
-}
-
-nb::object value_of(const AttributeValue& value) {
-  if (const bool* flag = std::get_if<bool>(&value)) return nb::bool_(*flag);
-  if (const double* number = std::get_if<double>(&value)) {
-    const bool is_whole = *number == std::floor(*number) && std::abs(*number) < 0x1p53;
-    return is_whole ? nb::object(nb::int_(static_cast<std::int64_t>(*number))) : nb::float_(*number);
-  }
-  if (const std::string* text = std::get_if<std::string>(&value)) return nb::str(text->c_str());
-  if (const auto* list = std::get_if<std::vector<double>>(&value)) {
-    nb::list items;
-    for (const double v : *list) items.append(value_of(v));
-    return items;
-  }
-  return nb::none();
-}
-
-nb::dict description(const Operator& op) {
-  nb::dict d;
-  d["name"] = nb::str(op.name.data(), op.name.size());
-  d["math"] = nb::str(op.math.data(), op.math.size());
-  d["source"] = nb::str(op.source.data(), op.source.size());
-  d["has_backward"] = op.has_backward;
-  nb::list aliases, attributes, args;
-  for (const std::string_view alias : op.aliases) aliases.append(nb::str(alias.data(), alias.size()));
-  for (const Attribute& a : op.attributes) {
-    nb::dict item;
-    item["name"] = nb::str(a.name.data(), a.name.size());
-    item["default"] = a.initial.empty() ? nb::none() : value_of(parse_attribute(a.initial));
-    item["required"] = a.initial.empty();
-    item["meaning"] = nb::str(a.meaning.data(), a.meaning.size());
-    attributes.append(item);
-  }
-  for (const Arg& arg : op.args) {
-    nb::dict item;
-    const std::string_view role = assay::name(arg.role);
-    item["name"] = nb::str(arg.name.data(), arg.name.size());
-    item["shape"] = nb::str(arg.shape.data(), arg.shape.size());
-    item["role"] = nb::str(role.data(), role.size());
-    item["optional"] = arg.optional;
-    args.append(item);
-  }
-  d["aliases"] = aliases;
-  d["attributes"] = attributes;
-  d["args"] = args;
-  return d;
-}
-
 ErrorModel device_of(const std::string& accumulator, const std::optional<std::string>& intermediate,
                      const std::string& arithmetic) {
   const DType d = dtype_named(arithmetic);
@@ -153,9 +92,7 @@ std::vector<Policy> policies_of(const std::vector<std::string>& tolerances) {
 
 Named golden(const std::string& op, const Named& inputs, nb::dict attributes, const std::string& level) {
   const Attributes given = attributes_of(attributes);
-  const int threads = threads_of_calls;
-  const nb::gil_scoped_release release;
-  const ThreadScope scope(threads);
+  const Computing computing;
   return named(compute_golden(find_operator(op), tensors_of(inputs), given, parse_level(level)));
 }
 
@@ -163,9 +100,7 @@ Named bound(const std::string& op, const Named& inputs, nb::dict attributes, con
             const std::optional<std::string>& intermediate, const std::string& arithmetic,
             const Named& errors) {
   const Attributes given = attributes_of(attributes);
-  const int threads = threads_of_calls;
-  const nb::gil_scoped_release release;
-  const ThreadScope scope(threads);
+  const Computing computing;
   InputErrors of_inputs;
   for (const auto& [name, error] : errors) of_inputs[name] = error.values();
   return named(compute_bound(find_operator(op), tensors_of(inputs), given,
@@ -214,22 +149,27 @@ Report judge_by_bound(const Named& actual, const Named& golden, const Named& all
   return report;
 }
 
+CheckOptions options_of(const std::vector<std::string>& tolerances, const std::string& accumulator,
+                        const std::optional<std::string>& intermediate) {
+  CheckOptions options;
+  options.policies = policies_of(tolerances);
+  if (!accumulator.empty()) parse_accumulator(accumulator);
+  options.accumulator = accumulator;
+  if (intermediate) options.intermediate = dtype_named(*intermediate);
+  return options;
+}
+
 Report judge_call(const std::string& op, const Named& inputs, const Named& outputs, nb::dict attributes,
                   const std::vector<std::string>& tolerances, const std::string& level,
                   const std::string& accumulator, const std::optional<std::string>& intermediate, bool whole,
                   bool causes, bool prove, int error_maps) {
   const MadeCall call{&find_operator(op), tensors_of(inputs), sources_of(outputs), attributes_of(attributes)};
-  CheckOptions options;
-  options.threads = threads_of_calls;
-  const nb::gil_scoped_release release;
-  const ThreadScope scope(options.threads);
-  options.policies = policies_of(tolerances);
+  const Computing computing;
+  CheckOptions options = options_of(tolerances, accumulator, intermediate);
+  options.threads = computing.threads();
   options.level = parse_level(level);
   if (options.level == Level::bound)
     throw Error("level 'bound' is of errors; expected report, fp64 or certified, whose values can judge");
-  if (!accumulator.empty()) parse_accumulator(accumulator);
-  options.accumulator = accumulator;
-  if (intermediate) options.intermediate = dtype_named(*intermediate);
   options.whole = whole;
   options.causes = causes;
   options.prove = prove;
@@ -241,14 +181,8 @@ double score_of(const std::string& op, const Named& inputs, const Named& outputs
                 const std::vector<std::string>& tolerances, const std::string& accumulator,
                 const std::optional<std::string>& intermediate) {
   const MadeCall call{&find_operator(op), tensors_of(inputs), sources_of(outputs), attributes_of(attributes)};
-  CheckOptions options;
-  options.threads = threads_of_calls;
-  const nb::gil_scoped_release release;
-  const ThreadScope scope(options.threads);
-  options.policies = policies_of(tolerances);
-  options.accumulator = accumulator;
-  if (intermediate) options.intermediate = dtype_named(*intermediate);
-  return score(call, options);
+  const Computing computing;
+  return score(call, options_of(tolerances, accumulator, intermediate));
 }
 
 // (fault, output, whether it has nothing of the call, actual, golden), where it is no excuse.
@@ -319,10 +253,9 @@ DiffOptions options_of(const Compared& c) {
 }
 
 Report diff_paths(const std::string& actual, const std::string& reference, const Compared& compared) {
-  const int threads = threads_of_calls;
-  const nb::gil_scoped_release release;
+  const Computing computing;
   DiffOptions options = options_of(compared);
-  options.threads = threads;
+  options.threads = computing.threads();
   const auto open = [&](const std::string& path) {
     auto dump = open_dump(path);
     apply_layout(*dump, options.rules.layout());
@@ -333,68 +266,10 @@ Report diff_paths(const std::string& actual, const std::string& reference, const
 }
 
 Report diff_tensors(const Named& actual, const Named& reference, const Compared& compared) {
-  const int threads = threads_of_calls;
-  const nb::gil_scoped_release release;
+  const Computing computing;
   DiffOptions options = options_of(compared);
-  options.threads = threads;
+  options.threads = computing.threads();
   return diff(sources_of(actual), sources_of(reference), options);
-}
-
-// The findings of a report for another process, named after who asked for them.
-nb::bytes packed(const Report& r, const std::string& by) {
-  Share share{{}, r.findings, {}};
-  for (Finding& f : share.findings) {
-    if (!by.empty()) f.name = by + ": " + f.name;
-  }
-  const std::string text = pack(share);
-  return nb::bytes(text.data(), text.size());
-}
-
-// What reports of many calls say together.
-Report unpacked(const std::vector<nb::bytes>& all) {
-  Report report;
-  report.verb = "check";
-  report.actual = "outputs of kernels";
-  report.reference = "golden";
-  for (const nb::bytes& one : all) {
-    Share share = unpack_share(std::string(one.c_str(), one.size()));
-    std::ranges::move(share.findings, std::back_inserter(report.findings));
-  }
-  return report;
-}
-
-double largest_ratio(const Report& r) {
-  double largest = 0;
-  for (const Finding& f : r.findings) {
-    if (!f.injected) largest = std::isnan(f.ratio) || f.ratio > largest ? f.ratio : largest;
-  }
-  return largest;
-}
-
-nb::tuple findings(const Report& r) {
-  nb::list all;
-  for (const Finding& f : r.findings) {
-    nb::dict d;
-    const std::string_view verdict = assay::name(f.verdict), dtype = assay::name(f.actual_dtype);
-    d["name"] = f.name;
-    d["verdict"] = nb::str(verdict.data(), verdict.size());
-    d["output"] = f.id.arg;
-    d["dtype"] = nb::str(dtype.data(), dtype.size());
-    d["ratio"] = f.ratio;
-    d["reason"] = f.reason;
-    d["rule"] = f.rule;
-    d["injected"] = f.injected;
-    nb::list causes;
-    for (const Diagnosis& cause : f.diagnoses) causes.append(sentence(cause));
-    d["causes"] = nb::tuple(causes);
-    d["notes"] = nb::tuple(nb::cast(f.notes));
-    const std::int64_t at = f.metrics ? worst_element(*f.metrics) : -1;
-    d["worst_index"] = at < 0 ? nb::none() : nb::object(nb::tuple(nb::cast(unravel(at, f.actual_shape))));
-    d["actual"] = f.actual_value;
-    d["expected"] = f.reference_value;
-    all.append(d);
-  }
-  return nb::tuple(all);
 }
 
 }  // namespace
@@ -435,27 +310,7 @@ NB_MODULE(_core, m) {
       .def("__dlpack__", [](const Tensor& t, nb::kwargs) { return to_dlpack(t); })
       .def("__dlpack_device__", [](const Tensor&) { return nb::make_tuple(1, 0); });
 
-  nb::class_<Report>(m, "Report")
-      .def_prop_ro("exit_status", &Report::exit_status)
-      .def_prop_ro("verdict", [](const Report& r) { return std::string(r.verdict()); })
-      .def_prop_ro("summary", &Report::summary)
-      .def_prop_ro("ratio", largest_ratio)
-      .def_prop_ro("findings", findings)
-      .def(
-          "text",
-          [](const Report& r, bool all, bool color, int width) {
-            return to_text(r, {.color = color, .all = all, .width = width, .written = {}});
-          },
-          nb::arg("all") = false, nb::arg("color") = false, nb::arg("width") = 100)
-      .def("json", &to_json)
-      .def("html", &to_html)
-      .def("markdown", &to_markdown)
-      .def("junit", &to_junit)
-      .def("packed", &packed)
-      .def("set_repeat", [](Report& r, const std::string& command) {
-        for (Finding& f : r.findings) f.repeat = f.verdict == Verdict::passed ? "" : command;
-      });
-
+  bind_reports(m);
   nb::class_<Compared>(m, "Compared")
       .def(
           "__init__",
@@ -490,7 +345,6 @@ NB_MODULE(_core, m) {
   m.def("generate", &generate);
   m.def("diff_paths", &diff_paths);
   m.def("diff_tensors", &diff_tensors);
-  m.def("unpacked", &unpacked);
   m.def("set_threads", [](int threads) {
     if (threads < 1) throw Error("{} threads; expected at least 1", threads);
     threads_of_calls = threads;

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include "assay/operators/engine/operator.h"
+
+/// Operators and their attributes as Python's dicts.
+namespace assay::python {
+
+/// @throws Error  for a value that no attribute can have
+Attributes attributes_of(nanobind::dict);
+/// What the operator declares: name, math, source, aliases, attributes with their defaults, args.
+nanobind::dict description(const Operator&);
+
+}  // namespace assay::python
