@@ -5,12 +5,12 @@ import math
 import assay
 import numpy as np
 import pytest
-from assay import _api, testing
+from assay import _api, _declarations, _verdict, testing
 
 RMS = {"N": [4], "C": [8]}
 
 
-@pytest.mark.parametrize("module", [assay, _api, testing], ids=lambda m: m.__name__)
+@pytest.mark.parametrize("module", [assay, _api, _declarations, _verdict, testing], ids=lambda m: m.__name__)
 def test_docstrings(module):
     found = doctest.testmod(module, extraglobs={"assay": assay})
     assert found.attempted > 0

@@ -76,7 +76,7 @@ def test_assertions_are_proved_able_to_fail(run):
 def test_numbers_go_into_junit(run, pytester):
     run("--junit-xml", "junit.xml")
     text = (pytester.path / "junit.xml").read_text()
-    assert 'name="assay" value="softmax y float32: passed, error/allowed' in text
+    assert 'name="assay softmax y float32" value="passed, error/allowed' in text
 
 
 def test_options_can_stand_in_the_configuration(run, pytester):

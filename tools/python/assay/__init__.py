@@ -9,28 +9,12 @@ True
 """
 
 from . import gates, testing
-from ._api import (
-    Argument,
-    Attribute,
-    Case,
-    Finding,
-    Operator,
-    Verdict,
-    bound,
-    cases,
-    diff,
-    generate,
-    golden,
-    judge,
-    operator,
-    operators,
-    policies,
-    save_case,
-    set_threads,
-)
+from ._api import Case, bound, cases, diff, generate, golden, judge, policies, save_case, set_threads
 from ._arrays import tensor
 from ._core import Error, Tensor
 from ._core import version as __version__
+from ._declarations import Argument, Attribute, Operator, operator, operators
+from ._verdict import Finding, Verdict
 from .gates import audit, prove
 
 __all__ = [

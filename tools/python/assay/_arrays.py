@@ -35,10 +35,7 @@ def tensor(array: Any, dtype: str | None = None) -> _core.Tensor:
         array = _on_host(array)
     elif library in ("jax", "jaxlib"):
         array = sys.modules["jax"].device_get(array)
-        library = "numpy"
-    if library == "numpy" or _library_of_type(type(array)) == "numpy":
-        return _of_numpy(array, dtype)
-    return _core.Tensor(array, dtype)
+    return _of_numpy(array, dtype) if _library(array) == "numpy" else _core.Tensor(array, dtype)
 
 
 def named(arrays: Any, default: str | None, what: str) -> list[tuple[str, _core.Tensor]]:
@@ -88,13 +85,9 @@ def to_numpy(t: _core.Tensor) -> Any:
     return numpy.from_dlpack(t.bits()).view(getattr(ml_dtypes, t.dtype))
 
 
-def _library_of_type(kind: type) -> str:
-    return kind.__module__.partition(".")[0]
-
-
 def _library(array: Any) -> str:
     for kind in type(array).__mro__:
-        library = _library_of_type(kind)
+        library = kind.__module__.partition(".")[0]
         if library in ("torch", "numpy", "jax", "jaxlib"):
             return library
     return ""

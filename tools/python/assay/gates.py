@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from . import _core
-from ._api import _first_input, _flat, generate, judge, operator
+from ._api import _first_input, _flat, generate, judge
 from ._arrays import like, named, tensor, to_numpy
+from ._declarations import operator
 
 Gate = Callable[[Any, Any], object]
 

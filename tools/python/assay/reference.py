@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from . import _core
-from ._api import Verdict
 from ._arrays import tensor
+from ._verdict import Verdict
 
 if TYPE_CHECKING:
     from torch import Tensor

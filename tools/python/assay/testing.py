@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _api
-from ._api import Tolerance, Verdict, cases
+from ._api import Tolerance, cases
+from ._declarations import operator
+from ._verdict import Verdict
 
 __all__ = ["Judged", "assert_close", "assert_matches_golden", "assert_matches_reference", "cases", "observers"]
 
@@ -30,6 +32,13 @@ _plugin: Any = sys.modules.get("assay_pytest")
 
 observers: list[Callable[[Judged], str | None]] = [] if _plugin is None else _plugin.observers
 """Called with each assertion before it fails. What one returns is the command that repeats the call."""
+
+
+def _required(verdict: Verdict, msg: str) -> Verdict:
+    __tracebackhide__ = True
+    if not verdict:
+        raise AssertionError(f"{msg}\n{verdict.report()}")
+    return verdict
 
 
 def assert_matches_golden(
@@ -72,13 +81,11 @@ def assert_matches_golden(
         whole=whole,
         prove=prove or (_plugin is not None and _plugin.prove),
     )
-    judged = Judged(_api.operator(op).name, inputs, outputs, attributes, verdict)
+    judged = Judged(operator(op).name, inputs, outputs, attributes, verdict)
     for observe in observers:
         if (repeat := observe(judged)) is not None:
             verdict._report.set_repeat(repeat)
-    if not verdict:
-        raise AssertionError(f"{msg}\n{verdict.report()}" if msg else f"\n{verdict.report()}")
-    return verdict
+    return _required(verdict, msg)
 
 
 def assert_matches_reference(
@@ -113,9 +120,7 @@ def assert_matches_reference(
     name = getattr(function, "__name__", type(function).__name__)
     for observe in observers:
         observe(Judged(name, inputs, outputs, {}, verdict, is_operator=False))
-    if not verdict:
-        raise AssertionError(f"{msg}\n{verdict.report()}" if msg else f"\n{verdict.report()}")
-    return verdict
+    return _required(verdict, msg)
 
 
 def assert_close(actual: Any, expected: Any, *, tolerance: Tolerance = "telechat3", msg: str = "") -> Verdict:
@@ -127,6 +132,4 @@ def assert_close(actual: Any, expected: Any, *, tolerance: Tolerance = "telechat
     if not isinstance(actual, Mapping) and not isinstance(expected, Mapping):
         actual, expected = {"actual": actual}, {"actual": expected}
     verdict = _api.diff(actual, expected, tolerance=tolerance)
-    if not verdict:
-        raise AssertionError(f"{msg}\n{verdict.report()}" if msg else f"\n{verdict.report()}")
-    return verdict
+    return _required(verdict, msg)

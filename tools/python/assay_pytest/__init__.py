@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
@@ -15,9 +15,11 @@ import pytest
 observers: list[Callable[[Any], str | None]] = []
 prove = False
 
-_PROPERTY = "assay"
-_PROVED = "assay_faults_rejected"
+Row = tuple[str, str, str, float, bool]
+"""Of an output: operator, dtype, verdict, error/allowed, whether it was injected."""
+
 _KEY = pytest.StashKey["Golden"]()
+_ROWS = pytest.StashKey[list[Row]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -53,8 +55,8 @@ class Golden:
         self.config = config
         self.item: pytest.Item | None = None
         self.packed: list[bytes] = []
-        self.rows: list[tuple[str, str, str, str, float]] = []
-        self.saved = self.rejected = self.injected = 0
+        self.rows: list[Row] = []
+        self.saved = 0
         self.before = prove
         prove = bool(config.getoption("assay_prove") or config.getini("assay_prove"))
         observers.append(self.observe)
@@ -87,14 +89,12 @@ class Golden:
         if not judged.verdict and judged.is_operator and (folder := self.option("save")) is not None:
             repeat = self.save(judged, folder)
         if self.item is not None:
-            faults = [f.verdict for f in judged.verdict.findings if f.injected and f.verdict != "ignored"]
+            rows = self.item.stash.setdefault(_ROWS, [])
             for f in judged.verdict.findings:
+                rows.append((judged.op, f.dtype, f.verdict, f.ratio, f.injected))
                 if not f.injected:
-                    self.item.user_properties.append(
-                        (_PROPERTY, f"{judged.op} {f.output} {f.dtype}: {f.verdict}, error/allowed {f.ratio:.3g}")
-                    )
-            if faults:
-                self.item.user_properties.append((_PROVED, f"{faults.count('passed')} of {len(faults)}"))
+                    text = f"{f.verdict}, error/allowed {f.ratio:.3g}"
+                    self.item.user_properties.append((f"assay {judged.op} {f.output} {f.dtype}", text))
         if self.option("html") or self.option("json"):
             self.packed.append(judged.verdict._report.packed(self.item.nodeid if self.item else ""))
         return repeat
@@ -112,14 +112,18 @@ class Golden:
         assay.save_case(path, judged.op, judged.inputs, judged.outputs, judged.attributes)
         return f"assay check {path}"
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if report.when == "call":  # xdist hands attributes of reports to the controller
+            report.assay_rows = item.stash.get(_ROWS, [])  # type: ignore[attr-defined]
+        return report
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.when == "call" and not self.is_worker:
-            self.rows.extend(_rows(report.user_properties))
-            for name, value in report.user_properties:
-                if name == _PROVED:
-                    rejected, _, injected = str(value).partition(" of ")
-                    self.rejected += int(rejected)
-                    self.injected += int(injected)
+        if not self.is_worker:
+            self.rows.extend(tuple(row) for row in getattr(report, "assay_rows", []))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
@@ -144,28 +148,20 @@ class Golden:
         terminalreporter.section("golden assertions (assay)")
         for line in _table(self.rows):
             terminalreporter.write_line(line)
-        if self.injected:
-            terminalreporter.write_line(f"{self.rejected} of {self.injected} injected faults were rejected")
+        faults = [verdict for _, _, verdict, _, injected in self.rows if injected and verdict != "ignored"]
+        if faults:
+            terminalreporter.write_line(f"{faults.count('passed')} of {len(faults)} injected faults were rejected")
         for name in ("html", "json"):
             if (path := self.option(name)) is not None:
                 terminalreporter.write_line(f"written: {path}")
 
 
-def _rows(properties: Iterable[tuple[str, object]]) -> list[tuple[str, str, str, str, float]]:
-    rows = []
-    for name, value in properties:
-        found = re.fullmatch(r"(\S+) (\S+) (\S+): (.+), error/allowed (\S+)", str(value)) if name == _PROPERTY else None
-        if found is not None:
-            op, output, dtype, verdict, ratio = found.groups()
-            rows.append((op, output, dtype, verdict, float(ratio)))
-    return rows
-
-
-def _table(rows: list[tuple[str, str, str, str, float]]) -> list[str]:
+def _table(rows: list[Row]) -> list[str]:
     """One line for each operator and dtype: how many outputs, how many of them wrong, the largest error."""
     kinds: dict[tuple[str, str], list[tuple[str, float]]] = {}
-    for op, _, dtype, verdict, ratio in rows:
-        kinds.setdefault((op, dtype), []).append((verdict, ratio))
+    for op, dtype, verdict, ratio, injected in rows:
+        if not injected:
+            kinds.setdefault((op, dtype), []).append((verdict, ratio))
     lines = [f"{'OPERATOR':<28} {'DTYPE':<14} {'OUTPUTS':>7} {'NOT PASSED':>10} {'ERROR/ALLOWED':>14}"]
     for (op, dtype), found in sorted(kinds.items()):
         wrong = sum(verdict != "passed" for verdict, _ in found)
