@@ -1,38 +1,8 @@
-// What there is of HDF5 in a build without its library (ASSAY_HDF5=OFF, the wheel): a sentence.
-#include "assay/dumps/hdf5/worker.h"
-#include "assay/dumps/hdf5/writer.h"
+// What there is of HDF5 in a build without its library (ASSAY_HDF5=OFF): a sentence.
+#include "assay/dumps/hdf5/process.h"
 #include "assay/golden/error.h"
 
-namespace assay {
-namespace {
-
-[[noreturn]] void refuse() {
+int assay::hdf5_worker_program() {
   throw Error(
-      "HDF5 is not in this build of assay; expected npz or safetensors, or a build from source, which has "
-      "it");
+      "HDF5 is not in this build of assay; expected npz or safetensors, or a build with -DASSAY_HDF5=ON");
 }
-
-}  // namespace
-
-int hdf5_worker_program() {
-  refuse();
-}
-
-Hdf5Writer::Hdf5Writer(std::filesystem::path) {
-  refuse();
-}
-Hdf5Writer::~Hdf5Writer() = default;
-
-std::uint64_t Hdf5Writer::write(const std::string&, const Tensor&) {
-  refuse();
-}
-void Hdf5Writer::write_text(const std::string&, std::string_view) {
-  refuse();
-}
-void Hdf5Writer::close() {}
-
-void write_hdf5(const std::filesystem::path&, std::span<const PlainTensor>) {
-  refuse();
-}
-
-}  // namespace assay

@@ -12,9 +12,10 @@
 
 namespace assay {
 
-// The messages between the reader of HDF5 files and its worker process: 64-bit numbers in the byte order of
-// the machine, and texts behind their length. The length of a message precedes it. The reader treats the
-// worker as hostile, since a file may have taken it over: it checks everything that it receives.
+// The messages between the readers and writers of HDF5 files and their worker processes: 64-bit numbers in
+// the byte order of the machine, and texts behind their length. The length of a message precedes it. The
+// reader treats the worker as hostile, since a file may have taken it over: it checks everything that it
+// receives.
 
 /// A question is followed by its memory allowance in bytes and by the name of a dataset. The worker answers
 /// `failed` and a text, or `done` and the requested data.
@@ -29,6 +30,12 @@ enum class Hdf5Answer : std::uint64_t { done, failed };
 enum class Hdf5Item : std::uint64_t { dataset, note, left_out };
 /// Where the elements lie. `filled`: nowhere, they all are the fill value. `packed`: in the object header.
 enum class Hdf5Storage : std::uint64_t { in_file, chunked, packed, filled, virtual_, elsewhere };
+/// What a process that writes is told, with a number for the file and a name. It answers as to a question.
+enum class Hdf5Order : std::uint64_t {
+  create,   ///< the file of that path; an existing one is replaced
+  dataset,  ///< DType, number of extents, extents; answered with where its bytes belong in the file
+  close,
+};
 /// Part of a virtual dataset, or of one of its sources.
 enum class Hdf5Selection : std::uint64_t { all, regular, other };
 

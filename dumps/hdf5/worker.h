@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "assay/dumps/hdf5/message.h"
+#include "assay/dumps/hdf5/process.h"
 #include "assay/dumps/io/file.h"
 
 namespace assay {
@@ -38,7 +39,7 @@ class Hdf5Worker {
   }
 
   /// 0 once it is dead.
-  pid_t process() const { return process_; }
+  pid_t process() const { return process_.id; }
 
  private:
   void send(const std::string&);
@@ -50,13 +51,8 @@ class Hdf5Worker {
   std::string path_;
   std::chrono::milliseconds patience_;
   std::chrono::steady_clock::time_point deadline_;
-  pid_t process_ = 0;
-  int socket_ = -1;
+  Hdf5Process process_;
   std::string death_;
 };
-
-/// A descriptor of the worker's program, which is part of this library: nothing has to be installed beside
-/// it or found at run time.
-int hdf5_worker_program();
 
 }  // namespace assay

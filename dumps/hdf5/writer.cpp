@@ -1,131 +1,153 @@
 #include "assay/dumps/hdf5/writer.h"
 
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 #include <set>
+#include <vector>
 
-#include "assay/dumps/hdf5/library.h"
+#include "assay/dumps/hdf5/message.h"
+#include "assay/dumps/hdf5/process.h"
 #include "assay/dumps/io/unfinished.h"
 #include "assay/golden/error.h"
 
 namespace assay {
-namespace {
 
-hid_t open_type(DType dtype) {
-  switch (dtype) {
-    case DType::float64:
-      return H5Tcopy(H5T_IEEE_F64LE);
-    case DType::float32:
-    case DType::tfloat32:
-    case DType::hfloat32:
-      return H5Tcopy(H5T_IEEE_F32LE);
-    case DType::int64:
-      return H5Tcopy(H5T_STD_I64LE);
-    case DType::int32:
-      return H5Tcopy(H5T_STD_I32LE);
-    case DType::int16:
-      return H5Tcopy(H5T_STD_I16LE);
-    case DType::int8:
-      return H5Tcopy(H5T_STD_I8LE);
-    case DType::uint64:
-      return H5Tcopy(H5T_STD_U64LE);
-    case DType::uint32:
-      return H5Tcopy(H5T_STD_U32LE);
-    case DType::bfloat16:
-    case DType::uint16:
-      return H5Tcopy(H5T_STD_U16LE);
-    case DType::float16: {
-      // As h5py does; the library has no name for it.
-      const hid_t half = H5Tcopy(H5T_IEEE_F32LE);
-      H5Tset_fields(half, 15, 10, 5, 0, 10);
-      H5Tset_size(half, 2);
-      H5Tset_ebias(half, 15);
-      return half;
-    }
-    case DType::boolean: {
-      const hid_t flag = H5Tenum_create(H5T_STD_I8LE);
-      for (const auto& [word, value] : {std::pair{"FALSE", std::int8_t{0}}, {"TRUE", std::int8_t{1}}})
-        H5Tenum_insert(flag, word, &value);
-      return flag;
-    }
-    case DType::float8_e4m3fn:
-    case DType::float8_e5m2:
-    case DType::uint8:
-      break;
+// One process writes all files that are open at a time: thousands of ranks have one each.
+class Hdf5Writer::Process {
+ public:
+  static std::shared_ptr<Process> for_file(const std::string& path) {
+    static std::mutex starting;
+    static std::weak_ptr<Process> current;
+    const std::lock_guard lock(starting);
+    std::shared_ptr<Process> process = current.lock();
+    if (process == nullptr || process->owner_ != ::getpid())
+      current = process = std::make_shared<Process>(path);
+    return process;
   }
-  return H5Tcopy(H5T_STD_U8LE);
-}
 
-}  // namespace
+  explicit Process(const std::string& path) : process_(start_hdf5_process("write", -1, path)) {}
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+  ~Process() {
+    process_.socket = Descriptor();  // which ends it
+    if (owner_ == ::getpid()) {
+      while (::waitpid(process_.id, nullptr, 0) < 0 && errno == EINTR) {
+      }
+    }
+  }
 
-Hdf5Writer::Hdf5Writer(std::filesystem::path path) : path_(std::move(path)) {
-  const Hdf5Library library;
-  const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
-  // Groups of the new kind: thousands of links at no cost. Data of a page and more is aligned for vector
-  // loads.
-  H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V110);
-  H5Pset_alignment(access, 4096, 64);
-  H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
-  // Bits go to the file at once, so that a full disk is seen by the write and not missed by the close.
-  H5Pset_sieve_buf_size(access, 0);
-  const Hdf5Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
-  H5Pset_obj_track_times(creation, false);
-  file_ = H5Fcreate(path_.c_str(), H5F_ACC_TRUNC, creation, access);
-  if (file_ < 0) throw Error("{}: cannot be created", path_.string());
+  std::uint64_t next_file() {
+    const std::lock_guard lock(mutex_);
+    return files_++;
+  }
+
+  /// The number that the answer holds; 0 where it holds none.
+  std::uint64_t order(const std::string& path, const std::string& order) {
+    const std::lock_guard lock(mutex_);
+    MessageWriter message;
+    message.text(order);
+    for (std::size_t sent = 0; sent < message.bytes().size();) {
+      const ssize_t count =
+          ::send(process_.socket, message.bytes().data() + sent, message.bytes().size() - sent, MSG_NOSIGNAL);
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) fail(path);
+      sent += static_cast<std::size_t>(count);
+    }
+    std::uint64_t size = 0;
+    receive(path, &size, sizeof size);
+    std::string answer(size, '\0');
+    receive(path, answer.data(), size);
+    MessageReader reader(std::as_bytes(std::span(answer)), path);
+    if (reader.choice(Hdf5Answer::failed) == Hdf5Answer::failed) throw Error("{}: {}", path, reader.text());
+    return reader.rest().empty() ? 0 : reader.number();
+  }
+
+ private:
+  void receive(const std::string& path, void* target, std::size_t size) {
+    for (auto* at = static_cast<char*>(target); size != 0;) {
+      const ssize_t count = ::recv(process_.socket, at, size, 0);
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0) fail(path);
+      at += count;
+      size -= static_cast<std::size_t>(count);
+    }
+  }
+
+  [[noreturn]] static void fail(const std::string& path) {
+    throw Error("{}: the process that writes it has ended before it was done; write it again", path);
+  }
+
+  const pid_t owner_ = ::getpid();
+  Hdf5Process process_;
+  std::mutex mutex_;
+  std::uint64_t files_ = 0;
+};
+
+struct Hdf5Writer::File {
+  std::string path;
+  std::shared_ptr<Process> process = Process::for_file(path);
+  std::uint64_t number = process->next_file();
+  Descriptor bytes = {};  ///< for what the library does not write
+
+  std::uint64_t order(Hdf5Order what, const std::string& name,
+                      const std::vector<std::int64_t>& numbers = {}) {
+    MessageWriter out;
+    out.number(what);
+    out.number(number);
+    out.text(name);
+    for (const std::int64_t n : numbers) out.number(n);
+    return process->order(path, out.bytes());
+  }
+
+  std::uint64_t write(const std::string& name, DType dtype, const Shape& shape,
+                      std::span<const std::byte> content) {
+    std::vector<std::int64_t> type = {static_cast<std::int64_t>(dtype),
+                                      static_cast<std::int64_t>(shape.size())};
+    type.insert(type.end(), shape.begin(), shape.end());
+    const std::uint64_t offset = order(Hdf5Order::dataset, name, type);
+    // At once, so that a full disk is seen by the write and not missed by the close.
+    for (std::uint64_t written = 0; written < content.size();) {
+      const ssize_t count = ::pwrite(bytes, content.data() + written, content.size() - written,
+                                     static_cast<off_t>(offset + written));
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0)
+        throw Error("{}: '{}' cannot be written: {}; is the disk full?", path, name, std::strerror(errno));
+      written += static_cast<std::uint64_t>(count);
+    }
+    return offset;
+  }
+};
+
+Hdf5Writer::Hdf5Writer(const std::filesystem::path& path) : file_(new File{path.string()}) {
+  file_->order(Hdf5Order::create, std::filesystem::absolute(path).string());
+  file_->bytes = Descriptor(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (file_->bytes < 0) throw Error("{}: cannot be opened: {}", path.string(), std::strerror(errno));
 }
 
 Hdf5Writer::~Hdf5Writer() {
-  const Hdf5Library library;
-  if (file_ >= 0) H5Fclose(file_);
+  try {
+    if (file_ != nullptr) close();
+  } catch (const Error&) {  // who wants to know calls close()
+  }
 }
 
 std::uint64_t Hdf5Writer::write(const std::string& name, const Tensor& tensor) {
-  const Hdf5Library library;
-  const Hdf5Handle type(open_type(tensor.dtype()), H5Tclose);
-  return write_bytes(name, type, tensor.shape(), tensor.bytes().data());
+  return file_->write(name, tensor.dtype(), tensor.shape(), tensor.bytes());
 }
 
 void Hdf5Writer::write_text(const std::string& name, std::string_view text) {
-  const Hdf5Library library;
-  write_bytes(name, H5T_STD_U8LE, {static_cast<std::int64_t>(text.size())}, text.data());
-}
-
-std::uint64_t Hdf5Writer::write_bytes(const std::string& name, std::int64_t type, const Shape& shape,
-                                      const void* bytes) {
-  if (shape.size() > H5S_MAX_RANK) {
-    throw Error("{}: {} has {} dimensions, HDF5 allows {}", path_.string(), name, shape.size(), H5S_MAX_RANK);
-  }
-  const std::vector<hsize_t> extents(shape.begin(), shape.end());
-  const Hdf5Handle space(shape.empty()
-                             ? H5Screate(H5S_SCALAR)
-                             : H5Screate_simple(static_cast<int>(shape.size()), extents.data(), nullptr),
-                         H5Sclose);
-  // Without times, equal dumps are equal files.
-  for (std::size_t slash = name.find('/', 1); slash != std::string::npos; slash = name.find('/', slash + 1)) {
-    const std::string parent = name.substr(0, slash);
-    if (H5Lexists(file_, parent.c_str(), H5P_DEFAULT) > 0) continue;
-    const Hdf5Handle timeless(H5Pcreate(H5P_GROUP_CREATE), H5Pclose);
-    H5Pset_obj_track_times(timeless, false);
-    const Hdf5Handle group(H5Gcreate2(file_, parent.c_str(), H5P_DEFAULT, timeless, H5P_DEFAULT), H5Gclose);
-  }
-  const Hdf5Handle how(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
-  H5Pset_obj_track_times(how, false);
-  const Hdf5Handle dataset(H5Dcreate2(file_, name.c_str(), type, space, H5P_DEFAULT, how, H5P_DEFAULT),
-                           H5Dclose);
-  // The type in memory is the one in the file: the library must not convert.
-  if (!dataset.is_open() ||
-      (element_count(shape) != 0 && H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes) < 0)) {
-    throw Error("{}: '{}' cannot be written; is the disk full?", path_.string(), name);
-  }
-  const haddr_t offset = H5Dget_offset(dataset);
-  return offset == HADDR_UNDEF ? 0 : offset;
+  file_->write(name, DType::uint8, {static_cast<std::int64_t>(text.size())}, std::as_bytes(std::span(text)));
 }
 
 void Hdf5Writer::close() {
-  const Hdf5Library library;
-  const herr_t status = H5Fclose(file_);
-  file_ = -1;
-  if (status < 0) throw Error("{}: cannot be written to the end; is the disk full?", path_.string());
+  const std::unique_ptr<File> file = std::move(file_);
+  file->order(Hdf5Order::close, "");
 }
 
 void write_hdf5(const std::filesystem::path& path, std::span<const PlainTensor> tensors) {

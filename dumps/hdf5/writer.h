@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,11 +12,12 @@
 
 namespace assay {
 
-/// Writes a new HDF5 file of contiguous datasets. Throws Error if the library or the disk refuses.
+/// Writes a new HDF5 file of contiguous datasets. Throws Error if the library, in its own process, or the
+/// disk refuses.
 class Hdf5Writer {
  public:
   /// Replaces an existing file.
-  explicit Hdf5Writer(std::filesystem::path path);
+  explicit Hdf5Writer(const std::filesystem::path&);
   ~Hdf5Writer();
   Hdf5Writer(const Hdf5Writer&) = delete;
   Hdf5Writer& operator=(const Hdf5Writer&) = delete;
@@ -27,15 +29,13 @@ class Hdf5Writer {
   ///              tensor without bytes
   std::uint64_t write(const std::string& name, const Tensor&);
   void write_text(const std::string& name, std::string_view text);
-  /// Closes the file; sync_to_disk waits for the disk.
+  /// Closes the file, which ends it for this writer; sync_to_disk waits for the disk.
   void close();
 
  private:
-  std::uint64_t write_bytes(const std::string& name, std::int64_t type, const Shape& shape,
-                            const void* bytes);
-
-  std::filesystem::path path_;
-  std::int64_t file_ = -1;
+  class Process;
+  struct File;
+  std::unique_ptr<File> file_;
 };
 
 /// Writes a new HDF5 file, which appears whole or not at all; a '/' in a name makes a group. Throws Error

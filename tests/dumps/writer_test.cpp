@@ -1,8 +1,12 @@
 #include <gmock/gmock.h>
+#include <signal.h>
+#include <unistd.h>
 
+#include <sstream>
 #include <thread>
 
 #include "assay/dumps/assay_dump_writer.h"
+#include "assay/dumps/hdf5/writer.h"
 #include "assay/dumps/layout/merge.h"
 #include "assay/golden/error.h"
 #include "scratch.h"
@@ -133,6 +137,49 @@ TEST(Writer, EqualDumpsAreEqualFiles) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1100));
   }
   EXPECT_EQ(read_text(scratch.path() / "a/rank00000.h5"), read_text(scratch.path() / "b/rank00000.h5"));
+}
+
+std::vector<pid_t> children() {
+  std::istringstream text(read_text("/proc/thread-self/children"));
+  std::vector<pid_t> all;
+  for (pid_t id = 0; text >> id;) all.push_back(id);
+  return all;
+}
+
+TEST(Hdf5Writer, FilesThatAreOpenTogetherShareAProcess) {
+  const Scratch scratch;
+  const std::size_t before = children().size();
+  std::vector<std::unique_ptr<Hdf5Writer>> writers;
+  const auto path = [&](int n) { return scratch.path() / (std::to_string(n) + ".h5"); };
+  for (int n = 0; n < 20; ++n) writers.push_back(std::make_unique<Hdf5Writer>(path(n)));
+  EXPECT_EQ(children().size(), before + 1);
+  for (int n = 0; n < 20; ++n)
+    writers[static_cast<std::size_t>(n)]->write("/a/x",
+                                                Tensor::from_values(DType::int64, {1}, std::vector{1.0 * n}));
+  for (const auto& writer : writers) writer->close();
+  writers.clear();
+  EXPECT_EQ(children().size(), before) << "it is not ended with its last file";
+  for (int n = 0; n < 20; ++n) {
+    const std::unique_ptr<const Dump> dump = open_dump(path(n));
+    ASSERT_EQ(dump->records.size(), 1U);
+    EXPECT_EQ(dump->read(0).values(), std::vector{1.0 * n});
+  }
+}
+
+TEST(Hdf5Writer, AProcessThatEndedIsAnErrorAndTheNextFileHasAnother) {
+  const Scratch scratch;
+  {
+    Hdf5Writer writer(scratch.path() / "x.h5");
+    const std::vector<pid_t> process = children();
+    ASSERT_FALSE(process.empty());
+    ::kill(process.back(), SIGKILL);
+    EXPECT_THAT([&] { writer.write_text("/t", "text"); },
+                testing::ThrowsMessage<Error>(testing::AllOf(
+                    testing::HasSubstr("x.h5"), testing::HasSubstr("has ended before it was done"))));
+  }
+  Hdf5Writer next(scratch.path() / "y.h5");
+  EXPECT_NO_THROW(next.write_text("/t", "text"));
+  EXPECT_NO_THROW(next.close());
 }
 
 }  // namespace

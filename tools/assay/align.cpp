@@ -21,6 +21,7 @@
 #include "assay/golden/error.h"
 #include "log.h"
 #include "output.h"
+#include "program.h"
 #include "shared_options.h"
 #include "verb.h"
 
@@ -132,7 +133,7 @@ class WorkFolder {
 std::string judged_by(const AlignVerb& verb, const align::CheckOptions& options) {
   std::string all = fmt::format("reruns {}", options.reruns);
   for (const Policy& p : options.policies) all += fmt::format("\n{} {}", p.name, p.table_sha256);
-  std::vector<std::string> files = {"/proc/self/exe"};
+  std::vector<std::string> files = {program_file()};
   if (!verb.rules.empty()) files.push_back(verb.rules);
   for (const std::string& file : files)
     all += "\n" + sha256(std::as_bytes(std::span(MappedFile::open(file)->text())));

@@ -5,7 +5,7 @@
 #include <span>
 #include <utility>
 
-#include "assay/dumps/hdf5/library.h"
+#include "library.h"
 
 namespace assay {
 

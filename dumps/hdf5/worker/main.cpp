@@ -1,6 +1,5 @@
-// The process that opens HDF5 files for the reader (dumps/hdf5_worker.h): the library crashes, loops and
-// allocates on damaged files, so it does that here. It gets a socket and the open file, and can open nothing
-// else.
+// The process that has the HDF5 library (dumps/hdf5/process.h). To read, it gets a socket and the open file,
+// and can open nothing else: the library crashes, loops and allocates on damaged files.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -10,9 +9,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <new>
 
 #include "driver.h"
+#include "files.h"
 #include "objects.h"
 
 namespace assay {
@@ -80,7 +81,7 @@ void send(const std::string& bytes) {
   put(bytes.data(), bytes.size());
 }
 
-void answer(hid_t file, Hdf5Question question, const std::string& name, MessageWriter& out) {
+void look_up(hid_t file, Hdf5Question question, const std::string& name, MessageWriter& out) {
   if (file < 0) throw Error("the HDF5 library cannot open it: it is truncated or damaged");
   switch (question) {
     case Hdf5Question::list:
@@ -96,35 +97,54 @@ void answer(hid_t file, Hdf5Question question, const std::string& name, MessageW
   }
 }
 
-[[noreturn]] void serve(std::span<const std::byte> bytes) {
-  const Hdf5Library library;
+// The next message, of at most that many bytes.
+std::string next_message(std::uint64_t most) {
+  std::uint64_t size = 0;
+  receive(&size, sizeof size);
+  if (size > most) ::_exit(1);
+  std::string text(size, '\0');
+  receive(text.data(), size);
+  return text;
+}
+
+template <class Work>
+void answer(const Work& work) {
+  MessageWriter out;
+  out.number(Hdf5Answer::done);
+  const auto refuse = [&](const std::string& why) {
+    out = {};
+    out.number(Hdf5Answer::failed);
+    out.text(why);
+  };
+  try {
+    work(out);
+  } catch (const std::bad_alloc&) {
+    refuse("needs more memory than a file of its size should: it is damaged");
+  } catch (const Error& problem) {
+    refuse(problem.what());
+  }
+  send(out.bytes());
+}
+
+[[noreturn]] void read(std::span<const std::byte> bytes) {
   const hid_t access = use_only(bytes);
   hid_t file = -1;
   for (bool first = true;; first = false) {
-    std::uint64_t size = 0;
-    receive(&size, sizeof size);
-    if (size > max_question) ::_exit(1);
-    std::string text(size, '\0');
-    receive(text.data(), size);
+    const std::string text = next_message(max_question);
     MessageReader reader(std::as_bytes(std::span(text)), "question");
     const auto question = reader.choice(Hdf5Question::sources);
     allow(bytes.size(), reader.number());
     const std::string name = reader.text();
     if (first) file = H5Fopen("the file", H5F_ACC_RDONLY, access);
-    MessageWriter out;
-    out.number(Hdf5Answer::done);
-    try {
-      answer(file, question, name, out);
-    } catch (const std::bad_alloc&) {
-      out = {};
-      out.number(Hdf5Answer::failed);
-      out.text("needs more memory than a file of its size should: it is damaged");
-    } catch (const Error& problem) {
-      out = {};
-      out.number(Hdf5Answer::failed);
-      out.text(problem.what());
-    }
-    send(out.bytes());
+    answer([&](MessageWriter& out) { look_up(file, question, name, out); });
+  }
+}
+
+[[noreturn]] void write() {
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on files is a full disk
+  for (;;) {
+    const std::string text = next_message(hdf5_none);
+    answer([&](MessageWriter& out) { serve_writer({std::as_bytes(std::span(text)), "order"}, out); });
   }
 }
 
@@ -138,9 +158,14 @@ extern "C" const char* __asan_default_options() {
 }
 #endif
 
-int main() {
+int main(int argc, char** argv) {
   using namespace assay;
   ::close(hdf5_worker_image);
+  set_up_hdf5();
+  if (argc > 1 && std::string_view(argv[1]) == "write") {
+    ::close(hdf5_worker_file);
+    write();
+  }
   struct stat status {};
   if (::fstat(hdf5_worker_file, &status) != 0) return 1;
   const auto size = static_cast<std::size_t>(status.st_size);
@@ -148,5 +173,5 @@ int main() {
   if (address == MAP_FAILED) return 1;
   ::close(hdf5_worker_file);
   lock_down();
-  serve({static_cast<const std::byte*>(address), size});
+  read({static_cast<const std::byte*>(address), size});
 }

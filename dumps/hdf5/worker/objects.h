@@ -3,9 +3,9 @@
 #include <optional>
 #include <string>
 
-#include "assay/dumps/hdf5/library.h"
 #include "assay/dumps/hdf5/message.h"
 #include "assay/golden/dtype.h"
+#include "library.h"
 
 namespace assay {
 

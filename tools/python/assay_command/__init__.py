@@ -1,12 +1,11 @@
-"""The `assay` command of the wheel: the C++ program that the package brings, and what needs Python.
+"""The `assay` command of the package: the program as it is built without Python, and what needs Python.
 
 Apart from the package, so that the command does not wait for its import.
 """
 
-import os
 import sys
-from importlib.util import find_spec
-from pathlib import Path
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
 
 
 def main() -> None:
@@ -15,7 +14,9 @@ def main() -> None:
 
         sys.exit(audit(sys.argv[2:]))
     package = find_spec("assay")
-    program = Path(str(package and package.origin)).with_name("bin") / "assay"
-    if not program.exists():
-        sys.exit(f"assay: {program} is missing; expected the program that belongs to the package: install it again")
-    os.execv(program, [str(program), *sys.argv[1:]])
+    found = PathFinder.find_spec("_core", package and package.submodule_search_locations)
+    if found is None or found.loader is None:
+        sys.exit("assay: the package's extension (assay/_core) is missing; install it again")
+    core = module_from_spec(found)
+    found.loader.exec_module(core)
+    sys.exit(core.command(["assay", *sys.argv[1:]]))

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "assay/golden/error.h"
+#include "buffer.h"
 #include "dlpack.h"
 
 namespace nb = nanobind;
@@ -138,7 +139,10 @@ std::optional<DType> dtype_of(const std::string& format, std::int64_t size) {
 Tensor from_buffer(nb::handle array) {
   nb::object view = nb::steal(PyMemoryView_FromObject(array.ptr()));
   if (!view.is_valid()) nb::raise_python_error();
-  const Py_buffer& b = *PyMemoryView_GET_BUFFER(view.ptr());
+  Py_buffer b;
+  if (PyObject_GetBuffer(view.ptr(), &b, PyBUF_RECORDS_RO) != 0) nb::raise_python_error();
+  const std::unique_ptr<Py_buffer, void (*)(Py_buffer*)> described(
+      &b, PyBuffer_Release);  // the view holds the rest
   const std::string format = b.format == nullptr ? "B" : b.format;
   const auto dtype = dtype_of(format, b.itemsize);
   if (!dtype)

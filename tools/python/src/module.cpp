@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <csignal>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -30,6 +31,7 @@
 #include "assay/operators/engine/generate.h"
 #include "assay/operators/engine/golden.h"
 #include "declarations.h"
+#include "program.h"
 #include "reports.h"
 
 namespace nb = nanobind;
@@ -272,6 +274,15 @@ Report diff_tensors(const Named& actual, const Named& reference, const Compared&
   return diff(sources_of(actual), sources_of(reference), options);
 }
 
+int command(std::vector<std::string> words) {
+  const nb::gil_scoped_release release;
+  // As the system has them: Python would notice a Ctrl-C when the command is done, and ignores closed pipes.
+  for (const int signal : {SIGINT, SIGPIPE}) std::signal(signal, SIG_DFL);
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  return run_program(pointers);
+}
+
 }  // namespace
 }  // namespace assay::python
 
@@ -349,5 +360,6 @@ NB_MODULE(_core, m) {
     if (threads < 1) throw Error("{} threads; expected at least 1", threads);
     threads_of_calls = threads;
   });
+  m.def("command", &command);
   m.def("threads", [] { return threads_of_calls; });
 }

@@ -4,7 +4,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "assay/dumps/hdf5/worker.h"
+#include "assay/dumps/hdf5/process.h"
+#include "assay/golden/error.h"
 
 // The program as the linker made it; CMake says where it lies.
 asm(".pushsection .rodata\n"
@@ -38,7 +39,7 @@ int make_program() {
       at += count;
     }
   }
-  if (fd < 0) throw Error("the worker that reads HDF5 files cannot be made: {}", std::strerror(errno));
+  if (fd < 0) throw Error("the process for HDF5 files cannot be made: {}", std::strerror(errno));
   return fd;
 }
 

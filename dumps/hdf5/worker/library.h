@@ -7,19 +7,10 @@
 #include <H5FDdevelop.h>
 #endif
 
-#include <mutex>
-
 namespace assay {
 
-/// Holds the lock of the HDF5 library, which is not thread-safe. The first one sets the library up: no
-/// messages of its own on stderr, no plugins that a file could ask for.
-class Hdf5Library {
- public:
-  Hdf5Library();
-
- private:
-  std::lock_guard<std::mutex> lock_;
-};
+/// To be called first: no messages of the library's own on stderr, no plugins that a file could ask for.
+void set_up_hdf5();
 
 /// An id of the library, closed at the end of its scope.
 class Hdf5Handle {
