@@ -50,7 +50,8 @@ endfunction()
 # -Wno-restrict: g++ 12 warns falsely inside std::string (GCC bug 105651).
 # The arithmetic must be the one that is written: no contraction into FMA, no fast-math, ever.
 function(assay_flags target)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -ffp-contract=off
+  # Sections of their own, so that a program or extension that uses a part is linked without the rest.
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -ffp-contract=off -ffunction-sections -fdata-sections
                                            $<$<BOOL:${ASSAY_WERROR}>:-Werror> $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> $<$<CXX_COMPILER_ID:Clang>:-Wno-sign-conversion>)
   if(ASSAY_SANITIZE)
     # g++ warns falsely of uninitialised variables in instrumented code (its manual says so of -fsanitize).

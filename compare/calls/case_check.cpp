@@ -98,6 +98,7 @@ Call& CaseCheck::call_on(const Device& device, const std::string& output, const 
   std::vector<NamedTensor>& bounds = bounds_[device];
   if (bounds.empty()) bounds = compute_bound(*case_.op, case_.inputs, case_.attributes, device.error_model());
   at->second.take_device_errors(variant(), output_named(bounds, output).values());
+  if (options_.level == Level::fp64) at->second.take_golden(variant(), output_named(golden_, output));
   return at->second;
 }
 

@@ -14,6 +14,7 @@ from ._arrays import tensor
 from ._core import Error, Tensor
 from ._core import version as __version__
 from ._declarations import Argument, Attribute, Operator, operator, operators
+from ._dumps import Converted, Dump, Recorded, Tolerance, convert, inspect, tolerance
 from ._verdict import Finding, Verdict
 from .gates import audit, prove
 
@@ -21,19 +22,25 @@ __all__ = [
     "Argument",
     "Attribute",
     "Case",
+    "Converted",
+    "Dump",
     "Error",
     "Finding",
     "Operator",
+    "Recorded",
     "Tensor",
+    "Tolerance",
     "Verdict",
     "__version__",
     "audit",
     "bound",
     "cases",
+    "convert",
     "diff",
     "gates",
     "generate",
     "golden",
+    "inspect",
     "judge",
     "operator",
     "operators",
@@ -43,4 +50,5 @@ __all__ = [
     "set_threads",
     "tensor",
     "testing",
+    "tolerance",
 ]

@@ -14,7 +14,7 @@ def main() -> None:
 
         sys.exit(audit(sys.argv[2:]))
     package = find_spec("assay")
-    found = PathFinder.find_spec("_core", package and package.submodule_search_locations)
+    found = PathFinder.find_spec("_core", package.submodule_search_locations if package else None)
     if found is None or found.loader is None:
         sys.exit("assay: the package's extension (assay/_core) is missing; install it again")
     core = module_from_spec(found)

@@ -31,6 +31,7 @@
 #include "assay/operators/engine/generate.h"
 #include "assay/operators/engine/golden.h"
 #include "declarations.h"
+#include "dumps.h"
 #include "program.h"
 #include "reports.h"
 
@@ -322,6 +323,7 @@ NB_MODULE(_core, m) {
       .def("__dlpack_device__", [](const Tensor&) { return nb::make_tuple(1, 0); });
 
   bind_reports(m);
+  bind_dumps(m);
   nb::class_<Compared>(m, "Compared")
       .def(
           "__init__",

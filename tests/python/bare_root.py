@@ -1,0 +1,59 @@
+"""The installed wheel in a root that has neither its source nor numpy: tools/try_wheel runs it there."""
+
+import array
+import json
+import subprocess
+import sys
+from importlib.metadata import requires
+from pathlib import Path
+
+import assay
+import assay.testing
+import pytest
+
+
+def command(*words: str, status: int = 0) -> str:
+    done = subprocess.run(["assay", *words], capture_output=True, text=True, timeout=120)
+    assert done.returncode == status, done.stderr
+    return done.stdout if status == 0 else done.stderr
+
+
+def test_it_needs_nothing_else():
+    assert [r.partition("~")[0] for r in requires("assay") or []] == ["nanobind-backend"]
+    assert "numpy" not in sys.modules
+
+
+def test_arrays_of_the_standard_library_are_judged():
+    x = memoryview(array.array("f", [0.5, -1.0, 2.0, 0.25]))
+    y = assay.golden("softmax", x)["y"].values()
+    assert assay.judge("softmax", x, memoryview(array.array("f", y)))
+    wrong = assay.judge("softmax", x, memoryview(array.array("f", y[::-1])))
+    assert not wrong and wrong.score == 0
+
+
+def test_matrices_are_multiplied_with_the_blas_of_the_wheel():
+    n = 64
+    ones = memoryview(array.array("d", [1.0] * (n * n))).cast("B").cast("d", (n, n))
+    assert set(assay.golden("matmul", {"a": ones, "b": ones})["y"].values()) == {float(n)}
+
+
+def test_a_failing_assertion_shows_its_cause():
+    with pytest.raises(AssertionError, match="off by a factor of 2"):
+        assay.testing.assert_matches_golden("relu", [1.0, 2.0, 3.0, 4.0, 5.0], [2.0, 4.0, 6.0, 8.0, 10.0])
+
+
+def test_the_command_replays_and_compares(tmp_path: Path):
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    for words in (["--dump", one], ["--parallel", "dp=2", "--dump", two]):
+        command("replay", "--model", "qwen3-moe-tiny", "--precision", "exact", *words)
+    assert "verdict" in command("diff", two, one).lower()
+    assert "expected" in command("replay", "--model", "nobodys", status=2)
+
+
+def test_hdf5_is_in_it(tmp_path: Path):
+    dump = tmp_path / "dump"
+    command("replay", "--model", "qwen3-moe-tiny", "--dump", str(dump))
+    found = json.loads(command("inspect", "--json", str(dump)))
+    assert found["format"] == "assay-dump" and any(dump.glob("*.h5"))
+    assay.convert(dump, tmp_path / "x.h5")
+    assert len(assay.inspect(tmp_path / "x.h5")) == len(found["tensors"])

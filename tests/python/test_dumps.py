@@ -1,0 +1,61 @@
+"""inspect, convert and tolerance."""
+
+import os
+from pathlib import Path
+
+import assay
+import numpy as np
+import pytest
+
+DEMO = Path(__file__).parents[2] / "demo"
+
+
+def test_a_dump_of_two_ranks_is_read_as_on_one_device():
+    dump = assay.inspect(DEMO / "clean")
+    assert dump.world_size == 2 and len(dump) > 100
+    whole = [t for t in dump if t.parts == 2 and t.has_values and t.slot == "output"]
+    values = whole[0].read()
+    assert values.shape == whole[0].shape
+    assert dump[whole[0].name] is whole[0]
+    assert "2 ranks" in repr(dump)
+    with pytest.raises(KeyError, match="no tensor has the name 'nonsense'"):
+        dump["nonsense"]
+
+
+@pytest.mark.parametrize("name", ["x.safetensors", "x.h5", "npy folder", "assay-dump"])
+def test_what_is_converted_has_the_same_bits(tmp_path, name):
+    rng = np.random.default_rng(1)
+    given = {"a.weight": rng.random((3, 5), dtype=np.float32), "b": np.arange(4)}
+    np.savez(tmp_path / "given.npz", **given)
+    done = assay.convert(tmp_path / "given.npz", tmp_path / name, to="npy" if name == "npy folder" else "")
+    assert done.tensors == 2 and done.left_out == ()
+    back = {t.module or t.arg: t.read() for t in assay.inspect(tmp_path / name)}
+    for key, array in given.items():
+        found = [v for k, v in back.items() if key.startswith(k) and v.shape == array.shape]
+        assert len(found) == 1 and found[0].dtype == array.dtype and (found[0] == array).all()
+    assert assay.diff(tmp_path / "given.npz", tmp_path / name, tolerance="bitwise")
+
+
+def test_nothing_is_overwritten(tmp_path):
+    np.save(tmp_path / "x.npy", np.ones(3))
+    (tmp_path / "y.safetensors").write_text("mine")
+    with pytest.raises(assay.Error, match=r"y\.safetensors"):
+        assay.convert(tmp_path / "x.npy", tmp_path / "y.safetensors")
+    assert (tmp_path / "y.safetensors").read_text() == "mine"
+
+
+def test_what_is_no_dump_is_said(tmp_path):
+    with pytest.raises(assay.Error, match="nowhere"):
+        assay.inspect(tmp_path / "nowhere")
+    (tmp_path / "x.safetensors").write_bytes(os.urandom(64))
+    with pytest.raises(assay.Error, match=r"x\.safetensors"):
+        assay.inspect(tmp_path / "x.safetensors")
+
+
+def test_tolerances_are_the_tables_rows():
+    loose, strict = assay.tolerance("bfloat16", 100_000), assay.tolerance("bfloat16")
+    assert loose.atol >= strict.atol and loose.source
+    with pytest.raises(assay.Error, match="float33"):
+        assay.tolerance("float33")
+    with pytest.raises(assay.Error, match="nobodys"):
+        assay.tolerance("float32", policy="nobodys")
