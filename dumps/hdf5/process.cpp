@@ -92,7 +92,7 @@ Hdf5Process start_hdf5_process(const std::string& work, int file, const std::str
   }
   Descriptor ours(sockets[0]);
   const Descriptor theirs(sockets[1]);
-  const Descriptor socket = moved_up(theirs), program = moved_up(hdf5_worker_program()),
+  const Descriptor socket = moved_up(theirs), program = moved_up(hdf5_worker_program(where)),
                    data = moved_up(file >= 0 ? file : static_cast<int>(theirs));
   if (socket < 0 || data < 0 || program < 0)
     throw Error("{}: no descriptor is left to {} it with: {}", where, work, std::strerror(errno));

@@ -39,6 +39,7 @@ Hdf5Process start_hdf5_process(const std::string& work, int file, const std::str
 
 /// A descriptor of the program, which is part of this library: nothing has to be installed beside it or found
 /// at run time.
-int hdf5_worker_program();
+/// @param where  what errors name
+int hdf5_worker_program(const std::string& where);
 
 }  // namespace assay

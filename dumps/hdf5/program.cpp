@@ -25,7 +25,7 @@ namespace {
 // Newer kernels want to be told that a file in memory will be run; older ones do not know the flag.
 constexpr unsigned may_run = 0x10;
 
-int make_program() {
+int make_program(const std::string& where) {
   int fd = ::memfd_create("assay-hdf5-worker", MFD_CLOEXEC | may_run);
   if (fd < 0 && errno == EINVAL) fd = ::memfd_create("assay-hdf5-worker", MFD_CLOEXEC);
   for (const char* at = assay_hdf5_worker_begin; fd >= 0 && at != assay_hdf5_worker_end;) {
@@ -39,14 +39,14 @@ int make_program() {
       at += count;
     }
   }
-  if (fd < 0) throw Error("the process for HDF5 files cannot be made: {}", std::strerror(errno));
+  if (fd < 0) throw Error("{}: the process for HDF5 files cannot be made: {}", where, std::strerror(errno));
   return fd;
 }
 
 }  // namespace
 
-int hdf5_worker_program() {
-  static const int fd = make_program();
+int hdf5_worker_program(const std::string& where) {
+  static const int fd = make_program(where);
   return fd;
 }
 

@@ -23,12 +23,14 @@ Tensor read_whole(const Dump& input, const LogicalTensor& tensor) {
   const Record& record = input.records[tensor.records.front()];
   for (std::size_t m = 0; m < record.placements.size(); ++m) {
     if (record.placements[m].kind == Placement::Kind::partial && input.mesh.shape.at(m) > 1)
-      throw Error("{}: its ranks hold partial sums, which only an assay-dump can keep; convert it to one", to_string(tensor.id));
+      throw Error("{}: its ranks hold partial sums, which only an assay-dump can keep; convert it to one",
+                  to_string(tensor.id));
   }
   Merged merged = merge(input, tensor);
   if (!merged.replicas.empty()) {
-    throw Error("{}: ranks {} and {} hold different bits, which only an assay-dump can keep; convert it to one",
-                to_string(tensor.id), merged.replicas[0].rank_a, merged.replicas[0].rank_b);
+    throw Error(
+        "{}: ranks {} and {} hold different bits, which only an assay-dump can keep; convert it to one",
+        to_string(tensor.id), merged.replicas[0].rank_a, merged.replicas[0].rank_b);
   }
   return merged.tensor.whole();
 }
