@@ -1,6 +1,8 @@
 """inspect, convert and tolerance."""
 
 import os
+import sys
+import types
 from pathlib import Path
 
 import assay
@@ -59,3 +61,28 @@ def test_tolerances_are_the_tables_rows():
         assay.tolerance("float33")
     with pytest.raises(assay.Error, match="nobodys"):
         assay.tolerance("float32", policy="nobodys")
+
+
+def test_progress_is_shown_where_somebody_looks(monkeypatch):
+    told = []
+
+    class Bar:
+        def __init__(self, total, desc, **_):
+            self.n, self.desc, self.total = 0, desc, total
+
+        def update(self, more):
+            self.n += more
+            told.append((self.desc, self.n, self.total))
+
+        def close(self):
+            told.append("closed")
+
+    monkeypatch.setitem(sys.modules, "tqdm", types.SimpleNamespace(__spec__=object(), auto=None))
+    monkeypatch.setitem(sys.modules, "tqdm.auto", types.SimpleNamespace(tqdm=Bar))
+    side = {f"w{i}": np.ones(1000, np.float32) for i in range(3)}
+    assert assay.diff(side, side)
+    assert told == []  # stderr is no terminal
+    monkeypatch.setitem(sys.modules, "ipykernel", types.ModuleType("ipykernel"))
+    assert assay.diff(side, side)
+    assert told[0][0] == "comparing" and told[-1] == "closed"
+    assert all(0 <= done <= total for _, done, total in told[:-1] if total)

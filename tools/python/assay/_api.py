@@ -10,6 +10,7 @@ from typing import Any
 from . import _core
 from ._arrays import like, named, to_numpy
 from ._declarations import operator
+from ._progress import bars
 from ._verdict import Verdict
 
 Tolerance = str | Sequence[str]
@@ -181,18 +182,15 @@ def diff(
     >>> assay.diff({"w": [1.0, 2.0]}, {"w": [1.0, 2.5]}).failures[0].name
     'w'
     """
-    how = _core.Compared(
-        [tolerance] if isinstance(tolerance, str) else list(tolerance),
-        None if rules is None else os.fspath(rules),
-        only,
-        end_to_end,
-    )
     is_path = [isinstance(side, (str, os.PathLike)) for side in (actual, reference)]
-    if all(is_path):
-        return Verdict(_core.diff_paths(os.fspath(actual), os.fspath(reference), how))
-    if any(is_path):
+    if any(is_path) and not all(is_path):
         raise TypeError("diff: one side is a path and the other is not; expected two paths or two mappings")
-    return Verdict(_core.diff_tensors(named(actual, None, "actual"), named(reference, None, "reference"), how))
+    tolerances = [tolerance] if isinstance(tolerance, str) else list(tolerance)
+    with bars() as progress:
+        how = _core.Compared(tolerances, None if rules is None else os.fspath(rules), only, end_to_end, progress)
+        if all(is_path):
+            return Verdict(_core.diff_paths(os.fspath(actual), os.fspath(reference), how))
+        return Verdict(_core.diff_tensors(named(actual, None, "actual"), named(reference, None, "reference"), how))
 
 
 def policies() -> list[str]:

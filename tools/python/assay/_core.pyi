@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 version: str
@@ -39,7 +39,14 @@ class Report:
     def set_repeat(self, command: str) -> None: ...
 
 class Compared:
-    def __init__(self, tolerances: Sequence[str], rules: str | None, only: str, end_to_end: bool) -> None: ...
+    def __init__(
+        self,
+        tolerances: Sequence[str],
+        rules: str | None,
+        only: str,
+        end_to_end: bool,
+        progress: Callable[[str, float, float], None] | None,
+    ) -> None: ...
 
 class OpenDump:
     def __init__(self, path: str, rules: str, dtype_hint: str, raw: str) -> None: ...

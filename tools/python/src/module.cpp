@@ -7,12 +7,14 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -243,6 +245,27 @@ struct Compared {
   std::optional<std::string> rules;
   std::string only;
   bool end_to_end = false;
+  nb::object progress;  // of (what, done, total), or None
+};
+
+// Tells Python how far the work is, several times a second, and lets a Ctrl-C end it. Other threads than the
+// caller's tell nothing.
+class Progress {
+ public:
+  explicit Progress(const nb::object& told) : told_(told) {}
+
+  void operator()(const char* what, double done, double total) {
+    if (std::this_thread::get_id() != caller_ || std::chrono::steady_clock::now() < next_) return;
+    next_ = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+    const nb::gil_scoped_acquire hold;
+    if (PyErr_CheckSignals() != 0) nb::raise_python_error();
+    if (!told_.is_none()) told_(what, done, total);
+  }
+
+ private:
+  const nb::object& told_;
+  const std::thread::id caller_ = std::this_thread::get_id();
+  std::chrono::steady_clock::time_point next_;
 };
 
 DiffOptions options_of(const Compared& c) {
@@ -252,6 +275,13 @@ DiffOptions options_of(const Compared& c) {
   options.only = c.only;
   options.end_to_end = c.end_to_end;
   options.error_maps = 8;
+  const auto progress = std::make_shared<Progress>(c.progress);
+  options.progress = [progress](double done, double total, const std::string&) {
+    (*progress)("comparing", done, total);
+  };
+  options.judging = [progress](std::size_t done, std::size_t total, const std::string&) {
+    (*progress)("judging", static_cast<double>(done), static_cast<double>(total));
+  };
   return options;
 }
 
@@ -328,10 +358,12 @@ NB_MODULE(_core, m) {
       .def(
           "__init__",
           [](Compared* c, std::vector<std::string> tolerances, std::optional<std::string> rules,
-             std::string only, bool end_to_end) {
-            new (c) Compared{std::move(tolerances), std::move(rules), std::move(only), end_to_end};
+             std::string only, bool end_to_end, nb::object progress) {
+            new (c) Compared{std::move(tolerances), std::move(rules), std::move(only), end_to_end,
+                             std::move(progress)};
           },
-          nb::arg("tolerances"), nb::arg("rules"), nb::arg("only"), nb::arg("end_to_end"));
+          nb::arg("tolerances"), nb::arg("rules"), nb::arg("only"), nb::arg("end_to_end"),
+          nb::arg("progress").none());
 
   m.def("operator_names", [] {
     std::vector<std::string> names;
