@@ -1,7 +1,7 @@
 """The table of docs/sharpness.md about programs that are not ours: records, compares, and counts.
 
     python3 board.py --work DIR --python VENV/bin/python --assay build/release/tools/assay/assay [--family F] [--dtype D]
-                     [--part K/N] [--only PATTERN] [--lean] [--table]
+                     [--part K/N] [--only PATTERN] [--seed N] [--lean] [--table]
 
 Clean pairs are one run of program.py in two layouts; a faulty run is in another layout than its reference, too. DIR/results.jsonl
 gets a line for each run, and a run that has one is not made again; DIR/reports has the reports. --lean deletes dumps that
@@ -156,7 +156,7 @@ def judge(row: dict, fault: dict) -> dict[str, bool]:
 
 class Board:
     def __init__(self, args: argparse.Namespace) -> None:
-        self.work, self.assay, self.lean = Path(args.work), args.assay, args.lean
+        self.work, self.assay, self.lean, self.seed = Path(args.work), args.assay, args.lean, args.seed
         self.recorders, self.results = Recorders(args.python), self.work / "results.jsonl"
         for folder in ("dumps", "reports"):
             (self.work / folder).mkdir(parents=True, exist_ok=True)
@@ -166,7 +166,7 @@ class Board:
         with open(self.work / "references.lock", "w") as lock:  # other parts need it, too
             fcntl.flock(lock, fcntl.LOCK_EX)
             options = REFERENCES[LAYOUTS[run.layout].reference]
-            if (dump / "manifest.json").exists() or self.recorders.record(dump, "", family=run.family, dtype=run.dtype, **options):
+            if (dump / "manifest.json").exists() or self.recorders.record(dump, "", family=run.family, dtype=run.dtype, seed=self.seed, **options):
                 return dump
         return None
 
@@ -175,7 +175,7 @@ class Board:
         layout, dump, report = LAYOUTS[run.layout], self.work / "dumps" / run.name, self.work / "reports" / run.name
         row = dataclasses.asdict(run) | {"run": run.name}
         reference = self.reference(run)
-        options = layout.options | {"family": run.family, "dtype": run.dtype, "fault": run.fault}
+        options = layout.options | {"family": run.family, "dtype": run.dtype, "fault": run.fault, "seed": self.seed}
         if reference is None or not self.recorders.record(dump, layout.vector_unit, **options):
             return row | {"exit": None, "trouble": f"not recorded, see {dump}.log"}
         begin = time.monotonic()
@@ -273,6 +273,7 @@ def main() -> int:
     parser.add_argument("--dtype", choices=DTYPES)
     parser.add_argument("--part", default="1/1")
     parser.add_argument("--only", default="*", help="names of runs: FAMILY-DTYPE-LAYOUT[-FAULT]")
+    parser.add_argument("--seed", type=int, default=0, help="of all runs in DIR: one for each DIR")
     parser.add_argument("--lean", action="store_true")
     parser.add_argument("--table", action="store_true")
     args = parser.parse_args()
