@@ -3,15 +3,20 @@
 
 # Packages of Debian 12 and later and of Ubuntu 24.04, by purpose. This is the only list.
 # shellcheck disable=SC2034  # used by who sources this
-packages_build="
-  g++ cmake ninja-build ccache pkgconf
+packages_tools="g++ cmake ninja-build ccache pkgconf"
+# shellcheck disable=SC2034
+packages_libraries="
   libfmt-dev nlohmann-json3-dev libtomlplusplus-dev libcli11-dev
   libboost-dev libcereal-dev libmpfr-dev libgmp-dev libopenblas-dev libhwy-dev libsleef-dev libxtensor-dev
-  libspdlog-dev libhdf5-dev libopenmpi-dev openmpi-bin libre2-dev zlib1g-dev libssl-dev"
+  libspdlog-dev libhdf5-dev libre2-dev zlib1g-dev libssl-dev"
+# shellcheck disable=SC2034
+packages_build="$packages_tools $packages_libraries libopenmpi-dev openmpi-bin"
 # shellcheck disable=SC2034
 packages_test="
   libgtest-dev libgmock-dev libbenchmark-dev
   clang-format shellcheck python3-jsonschema"
+# shellcheck disable=SC2034
+packages_aarch64="g++-aarch64-linux-gnu qemu-user"
 # shellcheck disable=SC2034
 packages_python="python3 python3-dev python3-venv"
 # Opens the HTML report in a test, which is skipped without it. Ubuntu has no such package, only a snap.
@@ -88,15 +93,44 @@ make_python() {
   cp "$list" "$made"
 }
 
-# build PRESET TARGET [CMAKE OPTION..]: configures and builds. On a terminal ninja shows how far it is.
+# make_aarch64_root NAME..: these libraries of this Debian release for aarch64, unpacked in build/aarch64-root.
+make_aarch64_root() {
+  local place=build/aarch64-root apt=$PWD/build/aarch64-apt options package
+  if [ "$(cat "$place/made-of" 2>/dev/null)" = "$*" ]; then
+    say "$place is made of these packages"
+    return
+  fi
+  rm -rf "$place" "$apt"
+  mkdir -p "$place/usr/lib" "$apt"/{parts,state/lists/partial,cache/archives/partial}
+  touch "$apt/status"
+  # shellcheck source=/dev/null
+  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian $(. /etc/os-release && echo "$VERSION_CODENAME") main" >"$apt/parts/debian.list"
+  # Nothing of this machine's own packages is read or changed.
+  options=(-o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts="$apt/parts" -o Dir::State="$apt/state" -o Dir::State::Status="$apt/status"
+    -o Dir::Cache="$apt/cache" -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o Debug::NoLocking=1)
+  [ "$(id -u)" -ne 0 ] || options+=(-o APT::Sandbox::User=root)
+  run apt-aarch64 apt-get -q "${options[@]}" update || return
+  run apt-aarch64 apt-get -q -y "${options[@]}" --download-only --no-install-recommends install "$@" || return
+  ln -s usr/lib "$place/lib"
+  for package in "$apt"/cache/archives/*.deb; do
+    dpkg-deb --fsys-tarfile "$package" | tar -x --keep-directory-symlink -C "$place" || return
+  done
+  # What update-alternatives would do.
+  ln -s openblas-pthread/libopenblas.so openblas-pthread/libopenblas.so.0 "$place/usr/lib/aarch64-linux-gnu/"
+  rm -rf "$apt"
+  echo "$*" >"$place/made-of"
+}
+
+# build PRESET TARGETS [CMAKE OPTION..]: configures and builds. On a terminal ninja shows how far it is.
 build() {
-  local preset=$1 target=$2
+  local preset=$1 targets
+  read -ra targets <<<"$2"
   shift 2
   export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
   run "configure-$preset" cmake --preset "$preset" "$@" || return
   if [ -t 1 ]; then
-    cmake --build --preset "$preset" --target "$target"
+    cmake --build --preset "$preset" --target "${targets[@]}"
   else
-    run "build-$preset" cmake --build --preset "$preset" --target "$target"
+    run "build-$preset" cmake --build --preset "$preset" --target "${targets[@]}"
   fi
 }
