@@ -35,10 +35,10 @@ class Hdf5Writer::Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
   ~Process() {
-    process_.socket = Descriptor();  // which ends it
-    if (owner_ == ::getpid()) {
-      while (::waitpid(process_.id, nullptr, 0) < 0 && errno == EINTR) {
-      }
+    if (owner_ != ::getpid()) return;
+    // This ends it, even where a child of ours has the socket, too.
+    ::shutdown(process_.socket, SHUT_RDWR);
+    while (::waitpid(process_.id, nullptr, 0) < 0 && errno == EINTR) {
     }
   }
 
@@ -49,6 +49,8 @@ class Hdf5Writer::Process {
 
   /// The number that the answer holds; 0 where it holds none.
   std::uint64_t order(const std::string& path, const std::string& order) {
+    if (owner_ != ::getpid())
+      throw Error("{}: was begun by the process that this one was forked from, which alone can go on", path);
     const std::lock_guard lock(mutex_);
     MessageWriter message;
     message.text(order);

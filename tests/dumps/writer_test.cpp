@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <sstream>
@@ -164,6 +165,33 @@ TEST(Hdf5Writer, FilesThatAreOpenTogetherShareAProcess) {
     ASSERT_EQ(dump->records.size(), 1U);
     EXPECT_EQ(dump->read(0).values(), std::vector{1.0 * n});
   }
+}
+
+TEST(Hdf5Writer, AChildThatWasForkedInBetweenKeepsNothingOpen) {
+  const Scratch scratch;
+  auto writer = std::make_unique<Hdf5Writer>(scratch.path() / "x.h5");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    try {
+      Hdf5Writer other(scratch.path() / "y.h5");  // has a process of its own
+      other.write_text("/t", "the child's");
+      other.close();
+      EXPECT_THROW(writer->write_text("/t", "the parent's"), Error);
+      if (testing::Test::HasFailure()) ::_exit(1);
+    } catch (const std::exception&) {
+      ::_exit(1);
+    }
+    ::pause();  // with the socket of its parent
+  }
+  writer->write_text("/t", "the parent's");
+  writer->close();
+  writer.reset();  // waits for the process that wrote
+  for (int waited = 0; waited < 1000 && !std::filesystem::exists(scratch.path() / "y.h5"); ++waited)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(::waitpid(child, nullptr, WNOHANG), 0) << "it could not write";
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_EQ(open_dump(scratch.path() / "x.h5")->records.size(), 1U);
 }
 
 TEST(Hdf5Writer, AProcessThatEndedIsAnErrorAndTheNextFileHasAnother) {
