@@ -130,8 +130,7 @@ void declare(DiffVerb& verb, Options& options) {
   add_output(options, verb.output);
 }
 
-int run(const DiffVerb& verb, const Options& given) {
-  const Processes processes(verb.alone);
+int run_in(const Processes& processes, const DiffVerb& verb, const Options& given) {
   OutputOptions output = verb.output;
   // Open MPI gives the first process a terminal, wherever its output goes.
   if (processes.team().size > 1 && output.color == "auto") output.color = "never";
@@ -167,6 +166,17 @@ int run(const DiffVerb& verb, const Options& given) {
   } catch (const std::exception& e) {
     processes.give_up(sentence(e));
     throw;
+  }
+}
+
+// Trouble is said while the job of MPI lives: the launcher ends this process when another one has ended with
+// its status.
+int run(const DiffVerb& verb, const Options& given) {
+  const Processes processes(verb.alone);
+  try {
+    return run_in(processes, verb, given);
+  } catch (const std::exception& e) {
+    return trouble(e);
   }
 }
 

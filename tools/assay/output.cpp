@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "assay/compare/result/printable.h"
 #include "assay/dumps/io/whole_file.h"
 #include "assay/golden/error.h"
 #include "github.h"
@@ -47,6 +48,11 @@ std::string sentence(const std::exception& problem) {
   return is_memory
              ? "the tensors of this call do not fit into memory; expected smaller extents or more memory"
              : problem.what();
+}
+
+int trouble(const std::exception& problem) {
+  fmt::print(stderr, "assay: {}\n", printable(sentence(problem)));
+  return 2;
 }
 
 namespace {

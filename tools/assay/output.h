@@ -83,6 +83,8 @@ int error_maps(const OutputOptions&);
 
 /// What went wrong, in a sentence; of memory that is not there, too.
 std::string sentence(const std::exception&);
+/// Says it on standard error; returns the exit status.
+int trouble(const std::exception&);
 
 /// `text` to the file, or to the stream that its name stands for: "-", "/dev/stdout", "/dev/stderr".
 void write_text(const std::string& file, const std::string& text);

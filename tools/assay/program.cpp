@@ -1,14 +1,12 @@
 #include "program.h"
 
 #include <dlfcn.h>
-#include <fmt/format.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 
-#include "assay/compare/result/printable.h"
 #include "assay/golden/error.h"
 #include "command_line.h"
 #include "output.h"
@@ -52,8 +50,7 @@ int run_program(std::span<char*> words) {
       throw Error("standard output: cannot be written ({})", std::strerror(errno));
     return status;
   } catch (const std::exception& e) {
-    fmt::print(stderr, "assay: {}\n", printable(sentence(e)));
-    return 2;
+    return trouble(e);
   }
 }
 

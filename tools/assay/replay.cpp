@@ -8,6 +8,7 @@
 #include "assay/align/settings/strategy.h"
 #include "assay/golden/error.h"
 #include "log.h"
+#include "output.h"
 #include "verb.h"
 
 namespace assay {
@@ -161,14 +162,14 @@ void declare(ReplayVerb& verb, Options& options) {
   options.option("--dtype", verb.dtype, "of the outputs in it").holds("T").needs(describe);
 }
 
-// Behind mpirun every process throws the same; the first says it.
+// Behind mpirun every process throws the same; the first says it while the job lives, for the launcher ends
+// the others when one has ended with this status.
 int run(const ReplayVerb& verb, const Options&) {
   const std::unique_ptr<align::MpiJob> job = align::join_mpi_job();
   try {
     return replay(verb, job.get());
-  } catch (const std::exception&) {
-    if (job == nullptr || job->rank() == 0) throw;
-    return 2;
+  } catch (const std::exception& e) {
+    return job == nullptr || job->rank() == 0 ? trouble(e) : 2;
   }
 }
 
