@@ -38,7 +38,7 @@ struct GatedAdd {
       return s.empty() ? 0 : element_count({s.begin(), s.end() - 1});
     };
     for (const InputShape& input : inputs) {
-      if (tokens(input.shape) != tokens(x)) {
+      if (input.shape.empty() || tokens(input.shape) != tokens(x)) {
         throw Error(
             "gated_add: x has shape {}, {} {}; expected as many tokens in all, in front of the channels",
             to_string(x), input.name, to_string(input.shape));

@@ -204,3 +204,9 @@ def test_a_saved_call_is_one_that_check_reads(tmp_path):
 
 def test_ratios_of_what_cannot_be_judged():
     assert math.isinf(assay.judge("softmax", [0.0, 0.0], [0.5, math.nan]).ratio)
+
+
+def test_scalars_are_refused_where_channels_are_needed():
+    one = np.float32(1)
+    with pytest.raises(assay.Error, match="gated_add"):
+        assay.golden("gated_add", {"x": one, "gate": one, "z": one})

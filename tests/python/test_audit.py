@@ -133,3 +133,8 @@ class TestScore:
     def test_a_diff_has_none(self):
         with pytest.raises(TypeError, match="that of judge"):
             _ = assay.diff({"a": X}, {"a": X}).score
+
+
+def test_what_nothing_was_put_before_is_not_proved():
+    found = assay.prove(lambda actual, expected: True, "argmax", [[1.0, 5.0, 2.0]], {"dim": -1})
+    assert not found and "nothing is proved" in str(found)

@@ -164,7 +164,7 @@ class Audit:
     """Whether it rejects the golden outputs themselves, rounded to the kernel's dtype."""
 
     def __bool__(self) -> bool:
-        return not self.accepted and not self.rejects_golden
+        return bool(self.rejected) and not self.accepted and not self.rejects_golden
 
     def __str__(self) -> str:
         lines = [
@@ -174,6 +174,8 @@ class Audit:
         lines += [f"  rejected  {t.output}: {t.fault}" for t in self.rejected]
         if self.rejects_golden:
             lines.append("  rejects the golden output itself")
+        if not self.accepted + self.rejected:
+            lines.append("  no wrong output can be made of this call: nothing is proved")
         return "\n".join(lines)
 
 
