@@ -112,6 +112,10 @@ void Hdf5File::rest_unlocked() const {
 std::vector<std::byte> Hdf5File::ask(Hdf5Question question, const std::string& name,
                                      std::uint64_t allowance) const {
   const std::lock_guard lock(mutex_);
+  if (worker_ != nullptr && worker_->is_of_parent()) {
+    const std::lock_guard working_lock(working_mutex);
+    rest_unlocked();
+  }
   if (worker_ == nullptr) {
     const std::lock_guard working_lock(working_mutex);
     if (working.size() >= max_workers) {

@@ -45,6 +45,9 @@ inline constexpr std::uint64_t hdf5_none = std::numeric_limits<std::uint64_t>::m
 inline constexpr std::uint64_t hdf5_max_chunks = 1'000'000;
 inline constexpr std::uint64_t hdf5_max_sources = 100'000;
 
+/// The exit status of a worker that may not limit itself.
+inline constexpr int hdf5_limits_refused = 3;
+
 // The descriptors that a worker starts with, beside the three of every process.
 inline constexpr int hdf5_worker_socket = 3, hdf5_worker_file = 4, hdf5_worker_image = 5;
 

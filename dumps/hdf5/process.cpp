@@ -19,6 +19,20 @@ Descriptor::~Descriptor() {
   if (fd_ >= 0) ::close(fd_);
 }
 
+bool Hdf5Process::is_ours() const {
+  return owner == ::getpid();
+}
+
+bool Hdf5Process::send(const std::string& bytes) const {
+  for (std::size_t sent = 0; sent < bytes.size();) {
+    const ssize_t count = ::send(socket, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return false;
+    sent += static_cast<std::size_t>(count);
+  }
+  return true;
+}
+
 namespace {
 
 // Above those that the worker starts with, which are put in place one after the other.
@@ -96,7 +110,7 @@ Hdf5Process start_hdf5_process(const std::string& work, int file, const std::str
                    data = moved_up(file >= 0 ? file : static_cast<int>(theirs));
   if (socket < 0 || data < 0 || program < 0)
     throw Error("{}: no descriptor is left to {} it with: {}", where, work, std::strerror(errno));
-  return {spawn(work, socket, data, program, where), std::move(ours)};
+  return {spawn(work, socket, data, program, where), std::move(ours), ::getpid()};
 }
 
 }  // namespace assay

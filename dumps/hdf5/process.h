@@ -30,6 +30,12 @@ class Descriptor {
 struct Hdf5Process {
   pid_t id = 0;
   Descriptor socket;
+  pid_t owner = 0;
+
+  /// A process that was forked from the owner has the socket, too, but neither a say in it nor its answers.
+  bool is_ours() const;
+  /// Returns whether all of it was taken; where not, the process has ended.
+  bool send(const std::string& bytes) const;
 };
 
 /// @param work   "read" or "write"

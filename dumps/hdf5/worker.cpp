@@ -44,7 +44,7 @@ Hdf5Worker::~Hdf5Worker() {
 // Nothing of a worker is worth waiting for.
 int Hdf5Worker::end() {
   int status = 0;
-  if (process_.id > 0) {
+  if (process_.id > 0 && process_.is_ours()) {
     ::kill(process_.id, SIGKILL);
     while (::waitpid(process_.id, &status, 0) < 0 && errno == EINTR) {
     }
@@ -74,21 +74,13 @@ void Hdf5Worker::report_death() {
         "anew from its source",
         WTERMSIG(status), ::strsignal(WTERMSIG(status))));
   }
+  if (ended > 0 && WEXITSTATUS(status) == hdf5_limits_refused)
+    give_up(
+        "the process that reads it may not limit itself; expected a system that allows setrlimit and prctl");
   give_up(fmt::format(
       "the process that reads it ended with status {}: is the HDF5 library that assay was built with "
       "installed?",
       ended > 0 ? WEXITSTATUS(status) : -1));
-}
-
-void Hdf5Worker::send(const std::string& bytes) {
-  for (std::size_t sent = 0; sent < bytes.size();) {
-    const ssize_t count = ::send(process_.socket, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
-    if (count >= 0) {
-      sent += static_cast<std::size_t>(count);
-    } else if (errno != EINTR) {
-      report_death();
-    }
-  }
 }
 
 void Hdf5Worker::receive(void* target, std::size_t size) {
@@ -121,7 +113,7 @@ std::vector<std::byte> Hdf5Worker::ask(Hdf5Question question, const std::string&
   text.number(allowance);
   text.text(name);
   whole.text(text.bytes());
-  send(whole.bytes());
+  if (!process_.send(whole.bytes())) report_death();
 
   std::uint64_t size = 0;
   receive(&size, sizeof size);

@@ -40,9 +40,10 @@ class Hdf5Worker {
 
   /// 0 once it is dead.
   pid_t process() const { return process_.id; }
+  /// Whether it is of the process that this one was forked from, whose questions it answers.
+  bool is_of_parent() const { return process_.id != 0 && !process_.is_ours(); }
 
  private:
-  void send(const std::string&);
   void receive(void* target, std::size_t size);
   [[noreturn]] void give_up(const std::string& why);
   [[noreturn]] void report_death();

@@ -26,7 +26,7 @@ class Hdf5Writer::Process {
     static std::weak_ptr<Process> current;
     const std::lock_guard lock(starting);
     std::shared_ptr<Process> process = current.lock();
-    if (process == nullptr || process->owner_ != ::getpid())
+    if (process == nullptr || !process->process_.is_ours())
       current = process = std::make_shared<Process>(path);
     return process;
   }
@@ -35,7 +35,7 @@ class Hdf5Writer::Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
   ~Process() {
-    if (owner_ != ::getpid()) return;
+    if (!process_.is_ours()) return;
     // This ends it, even where a child of ours has the socket, too.
     ::shutdown(process_.socket, SHUT_RDWR);
     while (::waitpid(process_.id, nullptr, 0) < 0 && errno == EINTR) {
@@ -49,18 +49,12 @@ class Hdf5Writer::Process {
 
   /// The number that the answer holds; 0 where it holds none.
   std::uint64_t order(const std::string& path, const std::string& order) {
-    if (owner_ != ::getpid())
+    if (!process_.is_ours())
       throw Error("{}: was begun by the process that this one was forked from, which alone can go on", path);
     const std::lock_guard lock(mutex_);
     MessageWriter message;
     message.text(order);
-    for (std::size_t sent = 0; sent < message.bytes().size();) {
-      const ssize_t count =
-          ::send(process_.socket, message.bytes().data() + sent, message.bytes().size() - sent, MSG_NOSIGNAL);
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) fail(path);
-      sent += static_cast<std::size_t>(count);
-    }
+    if (!process_.send(message.bytes())) fail(path);
     std::uint64_t size = 0;
     receive(path, &size, sizeof size);
     std::string answer(size, '\0');
@@ -85,7 +79,6 @@ class Hdf5Writer::Process {
     throw Error("{}: the process that writes it has ended before it was done; write it again", path);
   }
 
-  const pid_t owner_ = ::getpid();
   Hdf5Process process_;
   std::mutex mutex_;
   std::uint64_t files_ = 0;

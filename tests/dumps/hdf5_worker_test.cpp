@@ -2,11 +2,16 @@
 
 #include <gmock/gmock.h>
 #include <hdf5.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <thread>
 
 #include "assay/dumps/hdf5/filters.h"
@@ -139,6 +144,58 @@ TEST(Hdf5Worker, ThreadsShareOne) {
   }
   threads.clear();
   EXPECT_EQ(same, 4);
+}
+
+TEST(Hdf5Worker, AForkedChildReadsByAWorkerOfItsOwn) {
+  const Hdf5File file(MappedFile::open(sample("chunks_old.h5")));
+  auto dropped = std::make_unique<Hdf5File>(MappedFile::open(sample("chunks_old.h5")));
+  const auto all_three = [&] { return file.read(file.describe("all_three")); };
+  const Tensor expected = all_three();
+  dropped->read(dropped->describe("all_three"));
+  const pid_t worker = file.worker(), other = dropped->worker();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    try {
+      dropped.reset();
+      for (int n = 0; n < 20; ++n)
+        if (!std::ranges::equal(all_three().bytes(), expected.bytes())) ::_exit(1);
+      ::_exit(file.worker() != worker ? 0 : 2);
+    } catch (const std::exception&) {
+      ::_exit(3);
+    }
+  }
+  for (int n = 0; n < 20; ++n) EXPECT_TRUE(std::ranges::equal(all_three().bytes(), expected.bytes()));
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_TRUE(std::ranges::equal(dropped->read(dropped->describe("all_three")).bytes(), expected.bytes()));
+  EXPECT_EQ(std::pair(file.worker(), dropped->worker()), std::pair(worker, other));
+}
+
+// A batch system sets hard limits, which only root may raise.
+TEST(Hdf5Worker, KeepsToTheLimitsOfOthers) {
+  const Scratch scratch;
+  const auto path = scratch.path() / "x.h5";
+  std::filesystem::copy_file(sample("chunks_old.h5"), path);
+  std::filesystem::permissions(scratch.path(), std::filesystem::perms(0755));
+  std::filesystem::permissions(path, std::filesystem::perms(0644));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    constexpr rlimit seconds{1000, 1000};
+    constexpr uid_t nobody = 65534;
+    if (::setrlimit(RLIMIT_CPU, &seconds) != 0 || (::geteuid() == 0 && ::setuid(nobody) != 0)) ::_exit(2);
+    try {
+      const Hdf5File file(MappedFile::open(path));
+      file.read(file.describe("all_three"));
+      ::_exit(0);
+    } catch (const std::exception& problem) {
+      std::fprintf(stderr, "%s\n", problem.what());
+      ::_exit(1);
+    }
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 // Plain datasets are described from their headers, without the library; it must say the same of each.

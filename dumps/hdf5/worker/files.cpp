@@ -95,9 +95,11 @@ std::uint64_t add_dataset(hid_t file, const std::string& name, DType dtype,
   const Hdf5Handle type(open_type(dtype), H5Tclose);
   const Hdf5Handle dataset(H5Dcreate2(file, name.c_str(), type, space, H5P_DEFAULT, how, H5P_DEFAULT),
                            H5Dclose);
-  if (!dataset.is_open()) throw Error("'{}' cannot be written; is the disk full?", name);
+  if (!dataset.is_open()) throw Error("'{}' cannot be made: it is there already, or the disk is full", name);
   const haddr_t offset = H5Dget_offset(dataset);
-  return offset == HADDR_UNDEF ? 0 : offset;
+  if (offset != HADDR_UNDEF) return offset;
+  if (H5Sget_simple_extent_npoints(space) == 0) return 0;  // there is nothing to put anywhere
+  throw Error("'{}' has got no place in the file", name);
 }
 
 void close(hid_t file) {

@@ -25,20 +25,26 @@ constexpr std::uint64_t max_question = 1 << 16;
 [[maybe_unused]] constexpr std::uint64_t own_memory = std::uint64_t{512} << 20;
 constexpr rlim_t own_seconds = 10;
 
-void limit(decltype(RLIMIT_AS) what, rlim_t soft, rlim_t hard) {
-  const rlimit limits{soft, hard};
-  if (::setrlimit(what, &limits) != 0) ::_exit(1);
+// Down to `most`, for good or, where more may be allowed later, for now. Somebody's own limit, which a batch
+// system sets, stays above it: nobody may raise that.
+enum class Until : std::uint8_t { later, the_end };
+void limit(decltype(RLIMIT_AS) what, rlim_t most, Until until) {
+  rlimit limits{};
+  if (::getrlimit(what, &limits) != 0) ::_exit(hdf5_limits_refused);
+  limits.rlim_cur = std::min(most, limits.rlim_max);
+  if (until == Until::the_end) limits.rlim_max = limits.rlim_cur;
+  if (::setrlimit(what, &limits) != 0) ::_exit(hdf5_limits_refused);
 }
 
 // Once and for all, before the library sees a byte.
 void lock_down() {
-  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) ::_exit(1);
-  limit(RLIMIT_CORE, 0, 0);
-  limit(RLIMIT_FSIZE, 0, 0);
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) ::_exit(hdf5_limits_refused);
+  limit(RLIMIT_CORE, 0, Until::the_end);
+  limit(RLIMIT_FSIZE, 0, Until::the_end);
   // No further descriptor: neither a plugin nor any file that another one names can be opened. UBSan tries
   // pointers with a pipe, and calls them invalid if it gets none.
 #if !defined(ASSAY_SANITIZED)
-  limit(RLIMIT_NOFILE, 0, 0);
+  limit(RLIMIT_NOFILE, 0, Until::the_end);
 #endif
 }
 
@@ -49,10 +55,10 @@ void allow(std::uint64_t file_size, std::uint64_t allowance) {
   ::getrusage(RUSAGE_SELF, &used);
   constexpr std::uint64_t bytes_a_second = 8 << 20;
   const rlim_t now = static_cast<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec);
-  limit(RLIMIT_CPU, now + own_seconds + allowance / bytes_a_second, RLIM_INFINITY);
+  limit(RLIMIT_CPU, now + own_seconds + allowance / bytes_a_second, Until::later);
   // AddressSanitizer reserves terabytes of addresses for itself, so its builds go without this one.
 #if !defined(ASSAY_SANITIZED)
-  limit(RLIMIT_AS, own_memory + file_size + allowance, RLIM_INFINITY);
+  limit(RLIMIT_AS, own_memory + file_size + allowance, Until::later);
 #else
   static_cast<void>(file_size);
 #endif
