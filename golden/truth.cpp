@@ -22,6 +22,8 @@ struct Truth::Access {
     return *std::launder(reinterpret_cast<const Number*>(t.storage_));
   }
   static Truth make(Number value) {
+    thread_local const Kept kept;
+    static_cast<void>(kept);
     Truth t{Uninitialised{}};
     new (t.storage_) Number(std::move(value));
     return t;
@@ -111,8 +113,6 @@ Truth cos(const Truth& x) {
   return Truth::Access::make(mp::cos(Truth::Access::of(x)));
 }
 Truth pow(const Truth& x, const Truth& y) {
-  thread_local const Kept kept;
-  static_cast<void>(kept);
   return Truth::Access::make(mp::pow(Truth::Access::of(x), Truth::Access::of(y)));
 }
 Truth abs(const Truth& x) {

@@ -34,11 +34,9 @@ struct GatedAdd {
     const Shape &x = shape_of_input(inputs, "x"), &gate = shape_of_input(inputs, "gate");
     const InputShape* r = find_input(inputs, "r");
     const Shape& y = r != nullptr ? r->shape : x;
-    const auto tokens = [](const Shape& s) {
-      return s.empty() ? 0 : element_count({s.begin(), s.end() - 1});
-    };
+    const auto tokens = [](const Shape& s) { return element_count({s.begin(), s.end() - 1}); };
     for (const InputShape& input : inputs) {
-      if (input.shape.empty() || tokens(input.shape) != tokens(x)) {
+      if (tokens(input.shape) != tokens(x)) {
         throw Error(
             "gated_add: x has shape {}, {} {}; expected as many tokens in all, in front of the channels",
             to_string(x), input.name, to_string(input.shape));

@@ -91,13 +91,24 @@ const Arg& input_arg(const Operator& op, std::string_view name) {
 
 namespace {
 
+Error contradicts(const Operator& op, const InputShape& input, std::string_view letters,
+                  const std::string& why = "") {
+  return Error("{}: input '{}' has shape {}; expected [{}]{}", op.name, input.name, to_string(input.shape),
+               letters, why);
+}
+
+// What an operator binds itself may take for granted: a dimension for each letter without a star.
+void check_ranks(const Operator& op, InputShapes inputs, const Attributes& attributes) {
+  for (const InputShape& input : inputs) {
+    const std::string_view letters = shape_letters(op, input_arg(op, input.name), attributes);
+    const auto least = std::ranges::count_if(parts_of(letters), [](const Part& p) { return !p.starred; });
+    if (std::ssize(input.shape) < least) throw contradicts(op, input, letters);
+  }
+}
+
 // Fits one input's shape to its letters; what is already known must agree.
 void fit(const Operator& op, const InputShape& input, std::string_view letters, Dims& dims) {
   const std::vector<Part> parts = parts_of(letters);
-  const auto contradicts = [&](const std::string& why) {
-    return Error("{}: input '{}' has shape {}; expected [{}]{}", op.name, input.name, to_string(input.shape),
-                 letters, why);
-  };
   // The one unknown starred letter takes the extents that the others leave.
   std::size_t known = 0, unknown_stars = 0;
   for (const Part& part : parts) {
@@ -110,7 +121,7 @@ void fit(const Operator& op, const InputShape& input, std::string_view letters, 
   }
   const std::size_t rank = input.shape.size();
   if (unknown_stars > 1) throw Error("{}: the shape [{}] of '{}' is ambiguous", op.name, letters, input.name);
-  if (rank < known || (unknown_stars == 0 && rank != known)) throw contradicts("");
+  if (rank < known || (unknown_stars == 0 && rank != known)) throw contradicts(op, input, letters);
   std::size_t d = 0;
   for (const Part& part : parts) {
     const bool is_known = !part.literal && dims.has(part.letter);
@@ -120,6 +131,7 @@ void fit(const Operator& op, const InputShape& input, std::string_view letters, 
     d += length;
     if (part.literal ? extents != Shape{1} : is_known && dims.extents(part.letter) != extents) {
       throw contradicts(
+          op, input, letters,
           part.literal ? ""
                        : fmt::format(" with {} = {}", part.letter, to_string(dims.extents(part.letter))));
     }
@@ -177,6 +189,7 @@ Dims bind_dims(const Operator& op, InputShapes inputs, const Attributes& attribu
   Dims dims;
   check_presence(op, inputs);
   if (op.bind != nullptr) {
+    check_ranks(op, inputs, attributes);
     try {
       op.bind(dims, inputs, attributes);
     } catch (const Error& e) {  // of a part that several operators share
