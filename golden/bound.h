@@ -27,6 +27,13 @@ struct ErrorModel {
 
 inline const ErrorModel float32_device{0x1p-24, 0x1p-149};
 
+/// The largest finite number of the device's format, (2 - 2u) 2^emax. Its u is 2^-p, its smallest subnormal
+/// 2^(2 - emax - p) (IEEE 754, emin = 1 - emax).
+inline double largest_finite(const ErrorModel& device) {
+  const double power = 4 * device.unit_roundoff / device.min_subnormal;
+  return 2 * power * (1 - device.unit_roundoff);
+}
+
 /// A value with a bound on the error that a correct kernel may have made on the way to it, for any order of
 /// its sums. Running error analysis (Higham 2002, sec. 3.3): every operation adds its own rounding, of the
 /// largest result possible, to what it inherits. The device's model is the thread's ErrorScope; value and

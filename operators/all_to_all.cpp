@@ -59,7 +59,7 @@ struct AllToAll {
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     const Shape& x = shape_of_input(inputs, "x");
     const Shape own = shape_per_rank(name, x);
-    if (own.empty())
+    if (own.empty())  // "S*" may be nothing, but not here
       throw Error("all_to_all: x has shape {}; expected [R, ..] with a dimension to cut", to_string(x));
     const std::size_t split = axis(a.integer("split_dim"), own.size());
     const std::size_t concat = axis(a.integer("concat_dim"), own.size());

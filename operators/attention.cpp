@@ -114,7 +114,7 @@ struct Attention {
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     const Shape &q = shape_of_input(inputs, "q"), &k = shape_of_input(inputs, "k");
-    if (q.size() < 2 || k.size() != q.size()) {
+    if (k.size() != q.size()) {
       throw Error(
           "attention: q has shape {}, k {}; expected both [B, H, L, D], or less of the leading extents",
           to_string(q), to_string(k));

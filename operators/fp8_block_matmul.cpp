@@ -43,10 +43,6 @@ struct Fp8BlockMatMul {
     const Shape &a = shape_of_input(inputs, "a"), &b = shape_of_input(inputs, "b");
     const std::int64_t block = attr.integer("block");
     if (block < 1) throw Error("fp8_block_matmul: block is {}; expected 1 or more", block);
-    if (a.empty() || b.empty()) {
-      throw Error("fp8_block_matmul: a has shape {}, b {}; expected [M*,K] and [N,K]", to_string(a),
-                  to_string(b));
-    }
     const auto blocks = [](std::int64_t extent, std::int64_t of) {
       return extent / of + (extent % of != 0 ? 1 : 0);
     };

@@ -39,7 +39,6 @@ struct GroupNorm {
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     const Shape& x = shape_of_input(inputs, "x");
-    if (x.size() < 2) throw Error("group_norm: x has shape {}; expected [N, C, ..]", to_string(x));
     const std::int64_t G = a.integer("num_groups");
     if (G < 1 || x[1] % G != 0) {
       throw Error("group_norm: num_groups is {}; expected a divisor of the {} channels", G, x[1]);

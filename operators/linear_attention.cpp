@@ -98,7 +98,7 @@ struct LinearAttention {
     for (const auto& [name, heads, width] :
          {std::array<std::string_view, 3>{"q", "H", "D"}, {"k", "K", "D"}, {"v", "G", "V"}}) {
       const Shape& x = shape_of_input(inputs, name);
-      if (x.size() < own || x.size() != q.size()) {
+      if (x.size() != q.size()) {
         throw Error("linear_attention: '{}' has shape {}; expected [B, T, {}]", name, to_string(x),
                     packed ? "heads channels" : "heads, channels");
       }

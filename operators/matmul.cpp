@@ -47,8 +47,6 @@ struct MatMul {
   static void bind(Dims& d, InputShapes inputs, const Attributes& attr) {
     const Shape& a = shape_of_input(inputs, "a");
     const Shape& b = shape_of_input(inputs, "b");
-    if (a.empty() || b.empty())
-      throw Error("matmul: a has shape {}, b {}; scalars have no product here", to_string(a), to_string(b));
     const auto split = [&](const Shape& x, bool k_last, std::string_view batch, std::string_view other) {
       const std::size_t n = x.size();
       d.set(batch, n < 2 ? Shape() : Shape(x.begin(), x.end() - 2));

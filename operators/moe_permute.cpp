@@ -48,7 +48,6 @@ struct MoePermute {
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     const Shape& index = shape_of_input(inputs, "index");
-    if (index.empty()) throw Error("moe_permute: index has shape []; expected [N, K]");
     if (!a.has("num_experts") || a.integer("num_experts") < 0) {
       throw Error("moe_permute: attribute 'num_experts' is missing or below 0");
     }

@@ -57,7 +57,7 @@ struct MoeUnpermute {
       throw Error("moe_unpermute: dropped is {}; expected below 0", a.integer("dropped"));
     if (probs != nullptr) {
       const Shape& shape = probs->shape;
-      if (shape.empty() || (a.has("top_k") && a.integer("top_k") != shape.back())) {
+      if (a.has("top_k") && a.integer("top_k") != shape.back()) {
         throw Error("moe_unpermute: probs have shape {}; expected [N, K] with K = top_k", to_string(shape));
       }
       d.set("N", Shape(shape.begin(), shape.end() - 1));

@@ -71,8 +71,6 @@ struct Muon {
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     const Shape& param = shape_of_input(inputs, "param");
-    if (param.size() != 2)
-      throw Error("muon: param has shape {}; expected a matrix [rows, columns]", to_string(param));
     bind_steps(d, name, inputs, a);
     d.set("longest", std::max(param[0], param[1]));
     scale(a, 1, 1);

@@ -27,7 +27,6 @@ struct ReduceScatter {
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     const Shape& x = shape_of_input(inputs, "x");
     const Shape own = shape_per_rank(name, x);
-    if (own.empty()) throw Error("reduce_scatter: x has shape {}; each rank holds one element", to_string(x));
     bind_axis(d, own, a.integer("dim"));
     if (d.at("C") % x[0] != 0) {
       throw Error("reduce_scatter: {} elements along dim {} cannot be cut into {} equal chunks", d.at("C"),

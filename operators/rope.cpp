@@ -82,7 +82,6 @@ struct Rope {
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     const Shape& x = shape_of_input(inputs, "x");
-    if (x.size() < 2) throw Error("rope: x has shape {}; expected tokens and channels", to_string(x));
     const std::size_t t = axis(a.integer("sequence_dim"), x.size());
     if (t + 1 == x.size()) throw Error("rope: sequence_dim is the last dimension, which holds the channels");
     const auto at = x.begin() + static_cast<std::ptrdiff_t>(t);

@@ -119,8 +119,6 @@ struct RouterTopK {
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     const Shape& logits = shape_of_input(inputs, "logits");
-    if (logits.empty())
-      throw Error("router_topk: logits have shape []; expected experts in the last dimension");
     const std::int64_t E = logits.back();
     if (!a.has("top_k")) throw Error("router_topk: attribute 'top_k' is missing");
     const std::int64_t K = a.integer("top_k");

@@ -35,7 +35,7 @@ struct VocabParallelCrossEntropy {
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     const Shape& x = shape_of_input(inputs, "logits");
-    const std::int64_t V = x.empty() ? 0 : x.back(), R = a.integer("tp");
+    const std::int64_t V = x.back(), R = a.integer("tp");
     if (R < 1 || V < 1 || V % R != 0) {
       throw Error(
           "vocab_parallel_cross_entropy: tp is {} and logits have shape {}; expected ranks with equal shares",

@@ -42,7 +42,6 @@ struct ClassLoss {
   static void bind_classes(std::string_view op, std::string_view x, Dims& d, InputShapes inputs,
                            const Attributes& a) {
     const Shape& shape = shape_of_input(inputs, x);
-    if (shape.empty()) throw Error("{}: {} has shape []; expected at least [V]", op, x);
     const auto v = shape.begin() + (shape.size() > 1 ? 1 : 0);
     d.set("N", Shape(shape.begin(), v));
     d.set("V", *v);

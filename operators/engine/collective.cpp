@@ -7,7 +7,7 @@
 namespace assay {
 
 Shape shape_per_rank(std::string_view op, const Shape& x) {
-  if (x.empty() || x[0] < 1) {
+  if (x[0] < 1) {
     throw Error("{}: x has shape {}; expected [R, ..], what each of R ranks holds", op, to_string(x));
   }
   return {x.begin() + 1, x.end()};

@@ -28,8 +28,6 @@ inline constexpr Arg plan_placement{
 /// Sets E and P = R N K, the rows of all ranks. Throws Error where the experts cannot be placed.
 inline void bind_plan(std::string_view op, Dims& d, InputShapes inputs, const Attributes& a) {
   const Shape& index = shape_of_input(inputs, "index");
-  if (index.size() != 3)
-    throw Error("{}: index has shape {}; expected [ranks, tokens, choices]", op, to_string(index));
   if (!a.has("num_experts") || a.integer("num_experts") < 0) {
     throw Error("{}: attribute 'num_experts' is missing or below 0", op);
   }

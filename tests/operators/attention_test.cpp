@@ -162,7 +162,7 @@ INSTANTIATE_TEST_SUITE_P(
     Calls, WrongAttention,
     testing::Values(
         Wrong{"attention", {zeros("q", {3, 4, 3})}, "", "q has 3 heads, k 2"},
-        Wrong{"attention", {zeros("q", {3})}, "", "q has shape [3]"},
+        Wrong{"attention", {zeros("q", {3})}, "", "'q' has shape [3]; expected [B*,H*,L,D]"},
         Wrong{"attention", {zeros("q", {2, 4, 2})}, "", "'k' has shape [2, 5, 3]"},
         Wrong{"attention", {zeros("v", {2, 4, 3})}, "", "'v' has shape [2, 4, 3]"},
         Wrong{"attention",
@@ -196,8 +196,7 @@ INSTANTIATE_TEST_SUITE_P(
               "'cu_seqlens_q' goes from 3 down to 2"},
         Wrong{"linear_attention", {zeros("q", {1, 3, 3, 4})}, "", "3 heads of q, 2 of k, 2 of v"},
         Wrong{"linear_attention", {zeros("k", {1, 3, 2, 5})}, "", "heads of q have 4 channels, of k 5"},
-        Wrong{
-            "linear_attention", {zeros("q", {4})}, "", "'q' has shape [4]; expected [B, T, heads, channels]"},
+        Wrong{"linear_attention", {zeros("q", {4})}, "", "'q' has shape [4]; expected [B*,T,H,D]"},
         Wrong{"linear_attention", {}, "q_num_heads=2", "q_num_heads and kv_num_heads belong together"},
         Wrong{"linear_attention",
               {zeros("q", {1, 3, 8}), zeros("k", {1, 3, 8}), zeros("v", {1, 3, 5})},

@@ -72,7 +72,7 @@ const NamedTensor x34 = zeros("x", {3, 4}), x36 = zeros("x", {2, 6});
 INSTANTIATE_TEST_SUITE_P(
     Calls, WrongCollective,
     testing::Values(
-        Wrong{"all_reduce", {zeros("x", {})}, "", "x has shape []; expected [R, ..]"},
+        Wrong{"all_reduce", {zeros("x", {})}, "", "'x' has shape []; expected [R,S*]"},
         Wrong{"all_reduce", {zeros("x", {0, 4})}, "", "x has shape [0, 4]; expected [R, ..]"},
         Wrong{"all_reduce",
               {x34},
@@ -81,9 +81,9 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"all_reduce", {x34}, "order=\"butterfly\"", "order is \"butterfly\"; expected one of rank"},
         Wrong{"all_reduce", {x34}, "order=\"exact\",reduce=\"prod\"", "the order exact is one of sums"},
         Wrong{"reduce_scatter", {x34}, "", "4 elements along dim 0 cannot be cut into 3 equal chunks"},
-        Wrong{"reduce_scatter", {zeros("x", {3})}, "", "each rank holds one element"},
+        Wrong{"reduce_scatter", {zeros("x", {3})}, "", "'x' has shape [3]; expected [R,A*,C,B*]"},
         Wrong{"reduce_scatter", {x34}, "dim=1", "dim 1 is outside"},
-        Wrong{"all_gather", {zeros("x", {3})}, "", "expected [R, ..] with a dimension to gather"},
+        Wrong{"all_gather", {zeros("x", {3})}, "", "'x' has shape [3]; expected [R,A*,C,B*]"},
         Wrong{"all_to_all",
               {x34},
               "",

@@ -132,7 +132,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"fp8_block_matmul",
               {zeros("a", {2, 8}), zeros("scale_a", {2, 1}), zeros("b", {}), zeros("scale_b", {1, 2})},
               "",
-              "a has shape [2, 8], b []"},
+              "'b' has shape []; expected [N,K]"},
         Wrong{"fp8_block_matmul",
               {zeros("a", {2, 8}), zeros("scale_a", {2, 1}), zeros("b", {3, 8}), zeros("scale_b", {1, 2})},
               "block=0",

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 
 #include "calls.h"
@@ -17,6 +18,26 @@ std::vector<double> bound(std::string_view op, std::string_view name, const std:
   return tensor_of(compute_bound(find_operator(op), inputs, attributes_of(attributes), {0x1p-24, 0x1p-149}),
                    name)
       .values();
+}
+
+// 1 / (1 + exp(-x)) in float32 is 0 from where exp(-x) is infinite: 2^128 = exp(88.72).
+TEST(Sigmoid, MayBeZeroWhereItsPowerOverflows) {
+  const std::vector<double> at = {-88.7, -88.73, -200};
+  for (const auto& [op, size] : {std::pair{"sigmoid", 1.0}, {"silu", 200.0}}) {
+    const NamedTensor x = values("x", {3}, at), g = values("grad_y", {3}, {1, 1, 1});
+    for (const char* name : {"y", "grad_x"}) {
+      const std::vector<double> allowed = bound(op, name, {x, g}), golden = output(op, name, {x, g}).values();
+      EXPECT_LT(allowed[0], std::abs(golden[0]) / 1000) << op << ' ' << name;
+      for (const std::size_t i : {1, 2}) {
+        EXPECT_GE(allowed[i], std::abs(golden[i])) << op << ' ' << name << ' ' << at[i];
+        EXPECT_LE(allowed[i], 2 * size * std::exp(at[i]) + size * 0x1p-146)
+            << op << ' ' << name << ' ' << at[i];
+      }
+    }
+  }
+  const auto wide =
+      compute_bound(find_operator("sigmoid"), std::vector{values("x", {3}, at)}, {}, {0x1p-53, 0x1p-1074});
+  EXPECT_LT(tensor_of(wide, "y").values()[2], std::exp(-200) / 1e9);
 }
 
 TEST(Broadcast, ScalarsAndEmptyTensors) {

@@ -35,7 +35,7 @@ INSTANTIATE_TEST_SUITE_P(
               "cannot normalise the last 1 dimensions of x, whose shape is []"},
         Wrong{"rms_norm", {x46, w6, zeros("grad_y", {4})}, "", "'grad_y' has shape [4]"},
         Wrong{"matmul", {zeros("a", {2, 3}), zeros("b", {4, 5})}, "", "'b' has shape [4, 5]"},
-        Wrong{"matmul", {zeros("a", {}), zeros("b", {4, 5})}, "", "a has shape []"},
+        Wrong{"matmul", {zeros("a", {}), zeros("b", {4, 5})}, "", "'a' has shape []; expected [A*,M*,K]"},
         Wrong{"matmul", {zeros("a", {2, 2, 3}), zeros("b", {3, 3, 5})}, "", "cannot be broadcast"},
         Wrong{"matmul",
               {zeros("a", {0, 1 << 30}), zeros("b", {1 << 30, 0})},

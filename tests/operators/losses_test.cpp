@@ -108,7 +108,7 @@ TEST(GroupNorm, NeedsGroupsOfEqualSize) {
   EXPECT_THAT(output("group_norm", "y", {x}, "num_groups=2,eps=0").values(), ElementsAre(-1, 1, -1, 1));
   expect_error({"group_norm", {x}, "num_groups=3", "a divisor of the 4 channels"});
   expect_error({"group_norm", {x}, "num_groups=0", "a divisor of the 4 channels"});
-  expect_error({"group_norm", {values("x", {4}, {1, 2, 3, 4})}, "", "expected [N, C, ..]"});
+  expect_error({"group_norm", {values("x", {4}, {1, 2, 3, 4})}, "", "'x' has shape [4]; expected [N,C,D*]"});
 }
 
 }  // namespace

@@ -140,7 +140,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"sgd", vector_inputs, "nesterov=true", "nesterov with momentum 0"},
         Wrong{"sgd", vector_inputs, "nesterov=true,momentum=0.9,dampening=0.1", "no dampening"},
         Wrong{"sgd", with_buffer, "", "a momentum_buffer is given, but momentum is 0"},
-        Wrong{"muon", vector_inputs, "", "param has shape [2]; expected a matrix"},
+        Wrong{"muon", vector_inputs, "", "'param' has shape [2]; expected [M,N]"},
         Wrong{"muon", matrix_inputs, "steps=1", "muon: steps is 1"},
         Wrong{"muon", matrix_inputs, "scale=\"big\"", "scale is \"big\"; expected sqrt_max_1_rows_over_cols"},
         Wrong{"muon", matrix_inputs, "ns_steps=-1", "ns_steps is -1"},
