@@ -91,6 +91,13 @@ def test_the_field():
     assert "all zeros" in {t.fault for t in found["mlir-air flash attention"].accepted}
 
 
+def test_what_a_policy_has_no_rule_for_is_not_let_through():
+    found = {a.gate: a for a in gates.audit("softmax", X / 8, dtype="float64")}
+    for name in gates.baselines:
+        assert found[name].says_nothing and not found[name].accepted and not found[name].rejected
+        assert not found[name] and "no rule" in str(found[name])
+
+
 def test_the_command(capsys):
     assert gates.main(["matmul", "--all"]) == 0
     out = capsys.readouterr().out

@@ -30,9 +30,11 @@ def test_it_writes_dumps_and_reads_them(tmp_path: Path):
 
 def test_ctrl_c_ends_it_at_once(tmp_path: Path):
     # Far more work than a test has time for.
-    words = ("replay", "--model", "qwen3-moe-tiny", "--steps", "100000")
+    dump = tmp_path / "dump"
+    words = ("replay", "--model", "qwen3-moe-tiny", "--steps", "100000", "--dump", str(dump))
     with subprocess.Popen([*COMMAND, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        time.sleep(1)
+        while process.poll() is None and not any(tmp_path.iterdir()):
+            time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == -signal.SIGINT
 

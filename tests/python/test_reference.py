@@ -1,5 +1,6 @@
 """References in torch: right kernels pass, wrong ones do not, and what has no bound is named."""
 
+import assay
 import pytest
 from assay.testing import assert_matches_reference
 
@@ -119,12 +120,46 @@ def test_narrow_kernels():
         ("convolution", lambda x: functional.conv1d(x[None], torch.ones(8, 4, 3), groups=2)),
         ("add", lambda x: torch.add(x, x, out=torch.empty_like(x))),
         ("div", lambda x: torch.div(x, 3, rounding_mode="floor")),
+        ("_local_scalar_dense", lambda x: x * x.exp().sum().item()),
+        ("_to_copy", lambda x: x.exp().int().float()),
+        ("scatter", lambda x: x.clone().scatter_(0, torch.zeros(X, dtype=torch.int64), x, reduce="add")),
     ],
 )
 def test_what_has_no_bound_is_named(name, function):
     (x,) = tensors([X])
     with torch.no_grad(), pytest.raises(UnknownBound, match=name):
         assert_matches_reference(function, x, function(x))
+
+
+def test_limits_that_were_computed_have_errors():
+    x, low = tensors([X, X])
+    assert assert_matches_reference(lambda x, low: x.clamp(min=low.exp() * 0.7), (x, low), x.clamp(min=low.exp() * 0.7))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rms_norm_without_epsilon_takes_that_of_the_kernel(dtype):
+    (x,) = tensors([X], dtype)
+    norm = torch.nn.RMSNorm(X[-1], dtype=dtype)
+    with torch.no_grad():
+        assert assert_matches_reference(norm, x * 1e-4, norm(x * 1e-4))
+        assert not reference(norm, (x * 1e-4).double()).judge(norm(x * 1e-4))
+
+
+def test_modules_stay_as_they_were():
+    (x,) = tensors([(3, 4, 16)])
+    convolution, norm = torch.nn.Conv1d(4, 2, 3), torch.nn.BatchNorm1d(4)
+    with torch.no_grad():
+        assert assert_matches_reference(convolution, x, convolution(x))
+    assert convolution.weight.dtype == torch.float32
+    assert reference(norm, x).unknown == {"native_batch_norm": 1}
+    assert (norm.running_mean == 0).all()
+
+
+@pytest.mark.parametrize("words", [{"accumulator": "hoper"}, {"intermediate": "bflt16"}])
+def test_mistyped_words_are_an_error(words):
+    (x,) = tensors([X])
+    with pytest.raises(assay.Error, match=r"hoper|bflt16"):
+        assert_matches_reference(lambda x: x.exp(), x, x.exp(), **words)
 
 
 def test_what_does_not_follow_from_it_is_judged():

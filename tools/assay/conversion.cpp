@@ -1,6 +1,6 @@
 #include "conversion.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -38,7 +38,11 @@ Tensor read_whole(const Dump& input, const LogicalTensor& tensor) {
 namespace {
 
 std::string format_of(const Conversion& c) {
-  if (!c.to.empty()) return c.to;
+  if (!c.to.empty()) {
+    if (std::ranges::find(written_formats, c.to) == written_formats.end())
+      throw Error("'{}' is no format that assay writes; expected {}", c.to, fmt::join(written_formats, ", "));
+    return c.to;
+  }
   const std::string extension = std::filesystem::path(c.output).extension().string();
   if (extension == ".safetensors") return "safetensors";
   if (extension == ".npy") return "npy";

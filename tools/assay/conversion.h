@@ -1,7 +1,9 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "assay/dumps/layout/merge.h"
@@ -9,10 +11,13 @@
 
 namespace assay {
 
+inline constexpr std::array<std::string_view, 4> written_formats = {"assay-dump", "safetensors", "npy",
+                                                                    "hdf5"};
+
 /// What is rewritten as what.
 struct Conversion {
   std::string input, output, dtype_hint, raw, rules;
-  std::string to;  ///< assay-dump, safetensors, npy or hdf5; empty: as the output's name says
+  std::string to;  ///< one of written_formats; empty: as the output's name says
 };
 
 struct Converted {
@@ -22,7 +27,7 @@ struct Converted {
 };
 
 /// The output appears whole or not at all. Throws Error for an input that cannot be read or has nothing to
-/// convert, an output that exists, and tensors that the format cannot hold.
+/// convert, a format that is not written, an output that exists, and tensors that the format cannot hold.
 Converted convert(const Conversion&);
 
 /// A tensor of all ranks, as plain files hold it. Putting parts together moves bits; adding partial sums up,

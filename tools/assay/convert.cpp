@@ -21,7 +21,7 @@ void declare(ConvertVerb& verb, Options& options) {
   options
       .option("--to", verb.to,
               "assay-dump, safetensors, npy (a folder of them) or hdf5; default: by OUT's name")
-      .one_of({"assay-dump", "safetensors", "npy", "hdf5"})
+      .one_of({written_formats.begin(), written_formats.end()})
       .holds("F");
   add_dtype_hint(options, verb.dtype_hint);
   add_raw(options, verb.raw);

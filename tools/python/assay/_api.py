@@ -13,7 +13,8 @@ from ._declarations import operator
 from ._progress import bars
 from ._verdict import Verdict
 
-Tolerance = str | Sequence[str]
+Policies = str | Sequence[str]
+"""Tolerance policies by name or .toml file; of several the first decides."""
 
 
 def golden(op: str, inputs: Any, attributes: Mapping[str, Any] | None = None, *, level: str = "fp64") -> dict[str, Any]:
@@ -74,7 +75,7 @@ def judge(
     outputs: Any,
     attributes: Mapping[str, Any] | None = None,
     *,
-    tolerance: Tolerance = "derived",
+    tolerance: Policies = "derived",
     level: str = "fp64",
     accumulator: str = "",
     intermediate: str | None = None,
@@ -165,7 +166,7 @@ def diff(
     reference: Any,
     *,
     rules: str | os.PathLike[str] | None = None,
-    tolerance: Tolerance = "telechat3",
+    tolerance: Policies = "telechat3",
     only: str = "",
     end_to_end: bool = False,
 ) -> Verdict:
@@ -187,7 +188,7 @@ def diff(
         raise TypeError("diff: one side is a path and the other is not; expected two paths or two mappings")
     tolerances = [tolerance] if isinstance(tolerance, str) else list(tolerance)
     with bars() as progress:
-        how = _core.Compared(tolerances, None if rules is None else os.fspath(rules), only, end_to_end, progress)
+        how = _core.DiffSettings(tolerances, None if rules is None else os.fspath(rules), only, end_to_end, progress)
         if all(is_path):
             return Verdict(_core.diff_paths(os.fspath(actual), os.fspath(reference), how))
         return Verdict(_core.diff_tensors(named(actual, None, "actual"), named(reference, None, "reference"), how))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 from typing import Any
 
 from . import _core
@@ -58,11 +59,11 @@ def named(arrays: Any, default: str | None, what: str) -> list[tuple[str, _core.
 
 
 def like(results: Iterable[tuple[str, _core.Tensor]], *given: Any) -> dict[str, Any]:
-    """Results as arrays of the library that the given ones are of: torch, else numpy where it is imported."""
+    """Results as arrays of the library that the given ones are of: torch, else numpy where it is installed."""
     libraries = {_library(a) for g in given for a in (g.values() if isinstance(g, Mapping) else [g])}
     if "torch" in libraries:
         convert = sys.modules["torch"].from_dlpack
-    elif libraries & {"jax", "jaxlib", "numpy"} or "numpy" in sys.modules:
+    elif find_spec("numpy") is not None:
         convert = to_numpy
     else:
 

@@ -46,7 +46,9 @@ def _reduction(op: str, name: str = "dims", **attributes: Any) -> Callable[..., 
 
 
 def _clip(x: Any, min: Any = None, max: Any = None) -> Call:
-    return Call("clip", {"x": x}, {"min": min, "max": max})
+    limits = {"min": min, "max": max}
+    inputs = {k: v for k, v in limits.items() if hasattr(v, "shape")}
+    return Call("clip", {"x": x} | inputs, {k: v for k, v in limits.items() if k not in inputs})
 
 
 def _norm(x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Call | None:
@@ -60,7 +62,7 @@ def _add(op: str) -> Callable[..., Call]:
 
 
 def _rms_norm(x: Any, shape: Sequence[int], weight: Any = None, eps: float | None = None) -> Call:
-    eps = 2.0**-52 if eps is None else eps  # torch takes that of the dtype, which is float64 here
+    eps = 2.0**-52 if eps is None else eps  # of inputs in float64; `reference` gives that of the others
     return Call("rms_norm", {"x": x, "weight": weight}, {"eps": eps, "normalized_shape": list(shape)}, ("y", "rstd"))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -20,17 +21,42 @@ def _is_float(x: Any) -> bool:
     return isinstance(x, Tensor) and x.is_floating_point()
 
 
+class KernelEpsilon(TorchFunctionMode):
+    """rms_norm without an epsilon takes that of the dtype in which it computes: of the kernel's, not of float64."""
+
+    def __init__(self, eps: float | None) -> None:
+        super().__init__()
+        self.eps = eps
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if func in (torch.rms_norm, torch.nn.functional.rms_norm) and self.eps is not None:
+            given = dict(zip(("input", "normalized_shape", "weight", "eps"), args, strict=False)) | kwargs
+            if given.get("eps") is None:
+                given["eps"] = self.eps
+            args, kwargs = (given.pop("input"), given.pop("normalized_shape")), given
+        return func(*args, **kwargs)
+
+
 class Bounds(TorchDispatchMode):
     """Keeps an error beside each element in memory: views share theirs, and changes in place reach all of them."""
 
     def __init__(self, intermediate: str | None, accumulator: str) -> None:
         super().__init__()
+        # Words that it does not know are an error here: later that would be one of a call.
+        _core.bound("exp", [("x", tensor(1.0))], {}, accumulator, intermediate, "float32", [])
+        if intermediate:
+            intermediate = tensor(0.0, intermediate).dtype  # "bf16" as torch has it
         self.intermediate = intermediate
         self.accumulator = accumulator
-        self.kept = torch.finfo(getattr(torch, intermediate)).eps / 2 if intermediate else 0.0
+        info = torch.finfo(getattr(torch, intermediate)) if intermediate else None
+        self.kept = info.eps / 2 if info else 0.0
+        self.smallest = info.smallest_normal * info.eps / 2 if info else 0.0  # half of the smallest subnormal
         self.errors: dict[int, tuple[StorageWeakRef, Tensor]] = {}
         self.calls: dict[str, int] = {}
         self.unknown: dict[str, int] = {}
+        self.is_lost = False
+        """Whether a number with an error left the tensors of floating point: what comes of it is not followed."""
 
     def error_of(self, x: Tensor) -> Tensor:
         """The errors of its elements, where they lie: to be read and written."""
@@ -50,8 +76,9 @@ class Bounds(TorchDispatchMode):
         # No call rounds to a narrower dtype: what a kernel rounds is in its bound.
         if isinstance(kwargs.get("dtype"), torch.dtype) and kwargs["dtype"].is_floating_point:
             kwargs["dtype"] = torch.float64
-        if not in_place:  # what the function brings along: the weights of a module
+        if not in_place:  # what the function brings along
             args, kwargs = tree_map(lambda x: x.double() if _is_float(x) else x, (args, kwargs))
+        self.follow(plain, args, kwargs)
         if plain in ("addmm", "baddbmm"):
             return self.added_product(plain, *args, **kwargs)
         if plain in MOVES:
@@ -63,6 +90,14 @@ class Bounds(TorchDispatchMode):
         out = func(*args, **kwargs)
         self.take(plain, given, kwargs, out)
         return out
+
+    def follow(self, plain: str, args: Any, kwargs: dict[str, Any]) -> None:
+        target = kwargs.get("dtype") if plain == "_to_copy" else args[0].dtype if plain == "copy" else None
+        leaves = plain == "_local_scalar_dense" or (target is not None and not target.is_floating_point)
+        source = args[1 if plain == "copy" else 0] if leaves else None
+        if _is_float(source) and bool(self.error_of(source).any()):
+            self.unknown[plain] = self.unknown.get(plain, 0) + 1
+            self.is_lost = True
 
     def added_product(self, plain: str, x: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Any:
         parts = []
@@ -78,7 +113,9 @@ class Bounds(TorchDispatchMode):
 
     def move(self, plain: str, func: Any, args: Any, kwargs: dict[str, Any], in_place: bool) -> Any:
         names = [a.name for a in func._schema.arguments]
-        if "accumulate" in names and (kwargs.get("accumulate") or True in args[names.index("accumulate") :]):
+        # Terms that are added or multiplied are more than moved.
+        added = "accumulate" in names and (kwargs.get("accumulate") or True in args[names.index("accumulate") :])
+        if added or kwargs.get("reduce") or "reduce" in names[: len(args)]:
             out = func(*args, **kwargs)
             self.take(plain, args, kwargs, out)
             return out
@@ -117,7 +154,7 @@ class Bounds(TorchDispatchMode):
             error = torch.tensor(math.inf) if errors is None else errors[i] if i < len(errors) else torch.tensor(0.0)
             if plain == "_safe_softmax":  # a row without any key is 0
                 error = torch.where((o == 0) & error.isnan(), 0.0, error)
-            self.error_of(o).copy_(error + self.kept * (o.abs() + error) if self.kept else error)
+            self.error_of(o).copy_(error + self.kept * (o.abs() + error) + self.smallest if self.kept else error)
 
     def bound(self, plain: str, args: list[Any], kwargs: dict[str, Any], made: list[Tensor]) -> list[Tensor] | None:
         if plain in _core.functions:

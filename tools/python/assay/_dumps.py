@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 from . import _core
 from ._arrays import like
@@ -39,7 +39,7 @@ class Recorded:
     _index: int = field(repr=False, compare=False)
 
     def read(self) -> Any:
-        """The values, of torch where it is imported, else of numpy, else an `assay.Tensor`.
+        """A copy of the values: an array of numpy where that is installed, else an `assay.Tensor`.
 
         Raises:
             Error: where they cannot be read, or ranks hold partial sums or copies that differ.
@@ -70,14 +70,24 @@ class Dump:
     def __iter__(self) -> Iterator[Recorded]:
         return iter(self.tensors)
 
-    def __getitem__(self, which: int | str) -> Recorded:
-        if isinstance(which, int):
+    def __contains__(self, which: object) -> bool:
+        return which in self.tensors or len(self._named(which)) == 1
+
+    @overload
+    def __getitem__(self, which: int | str) -> Recorded: ...
+    @overload
+    def __getitem__(self, which: slice) -> tuple[Recorded, ...]: ...
+    def __getitem__(self, which: int | str | slice) -> Recorded | tuple[Recorded, ...]:
+        if not isinstance(which, str):
             return self.tensors[which]
-        found = [t for t in self.tensors if which == t.name] or [t for t in self.tensors if which == t.module]
+        found = self._named(which)
         if len(found) != 1:
             named = f"{len(found)} tensors have" if found else "no tensor has"
             raise KeyError(f"{self.path}: {named} the name '{which}'; expected one of Dump.tensors")
         return found[0]
+
+    def _named(self, which: object) -> list[Recorded]:
+        return [t for t in self.tensors if which == t.name] or [t for t in self.tensors if which == t.module]
 
     def __repr__(self) -> str:
         ranks = f", {self.world_size} ranks" if self.world_size > 1 else ""

@@ -66,7 +66,8 @@ class Verdict:
         1 if everything passed. Else 1 - log(r) / log(r0) for the largest error / allowed error r, or 1 - e / e0
         for the root mean square error e, whichever is less, where r0 and e0 are the least of any output that
         has nothing of the call: zeros, the mean, an input, the outputs of other inputs. Those have 0, and so
-        have NaN, other shapes, and calls for which the rule would pass one of them.
+        have NaN, other shapes, and calls for which the rule would pass one of them. The arrays are judged again,
+        as they are by then.
 
         Raises:
             TypeError: for the verdict of a diff.

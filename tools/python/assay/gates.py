@@ -162,9 +162,11 @@ class Audit:
     rejected: tuple[Trial, ...]
     rejects_golden: bool
     """Whether it rejects the golden outputs themselves, rounded to the kernel's dtype."""
+    says_nothing: tuple[Trial, ...] = ()
+    """Wrong outputs that it has no rule for: of another dtype, say."""
 
     def __bool__(self) -> bool:
-        return bool(self.rejected) and not self.accepted and not self.rejects_golden
+        return bool(self.rejected) and not self.accepted and not self.says_nothing and not self.rejects_golden
 
     def __str__(self) -> str:
         lines = [
@@ -172,9 +174,10 @@ class Audit:
         ]
         lines += [f"  passes    {t.output}: {t.fault}" for t in self.accepted]
         lines += [f"  rejected  {t.output}: {t.fault}" for t in self.rejected]
+        lines += [f"  no rule   {t.output}: {t.fault}" for t in self.says_nothing]
         if self.rejects_golden:
             lines.append("  rejects the golden output itself")
-        if not self.accepted + self.rejected:
+        if not self.accepted + self.rejected + self.says_nothing:
             lines.append("  no wrong output can be made of this call: nothing is proved")
         return "\n".join(lines)
 
@@ -208,18 +211,22 @@ def prove(
 
 
 def _prove(name: str, gate: Gate, op: str, wrong: Sequence[Trial]) -> Audit:
-    return _sorted(name, op, wrong, lambda t, x: _accepts(gate, x, t.expected))
+    return _audited(name, op, wrong, lambda t, x: _accepts(gate, x, t.expected))
 
 
-def _sorted(name: str, op: str, wrong: Sequence[Trial], accepts: Callable[[Trial, Any], bool]) -> Audit:
-    passes = [accepts(t, t.actual) for t in wrong]
+def _audited(name: str, op: str, wrong: Sequence[Trial], accepts: Callable[[Trial, Any], bool | None]) -> Audit:
+    """None of `accepts`: the gate has no rule for it."""
+    found: dict[bool | None, list[Trial]] = {True: [], False: [], None: []}
+    for t in wrong:
+        found[accepts(t, t.actual)].append(t)
     golden = {t.output: t for t in wrong}
     return Audit(
         name,
         operator(op).name,
-        tuple(t for t, p in zip(wrong, passes, strict=True) if p),
-        tuple(t for t, p in zip(wrong, passes, strict=True) if not p),
-        not all(accepts(t, t.expected) for t in golden.values()),
+        accepted=tuple(found[True]),
+        rejected=tuple(found[False]),
+        rejects_golden=any(accepts(t, t.expected) is False for t in golden.values()),
+        says_nothing=tuple(found[None]),
     )
 
 
@@ -247,14 +254,18 @@ def audit(
     def judged(t: Trial, x: Any, tolerance: str) -> Verdict:
         return judge(op, inputs, {t.output: x}, attributes, tolerance=tolerance, causes=False)
 
-    def accepts(tolerance: str) -> Callable[[Trial, Any], bool]:
+    def accepts(tolerance: str) -> Callable[[Trial, Any], bool | None]:
         # What the rule itself says: that zeros would pass, too, is assay's remark.
-        return lambda t, x: all(f.verdict != "failed" for f in judged(t, x, tolerance).findings)
+        def one(t: Trial, x: Any) -> bool | None:
+            verdicts = [f.verdict for f in judged(t, x, tolerance).findings]
+            return None if "no rule" in verdicts else "failed" not in verdicts
+
+        return one
 
     return [
         *(_prove(name, gate, op, wrong) for name, gate in gates.items()),
-        *(_sorted(name, op, own, accepts(policy)) for name, policy in policies.items()),
-        _sorted("assay", op, own, lambda t, x: judged(t, x, "derived").passed),
+        *(_audited(name, op, own, accepts(policy)) for name, policy in policies.items()),
+        _audited("assay", op, own, lambda t, x: judged(t, x, "derived").passed),
     ]
 
 
@@ -269,6 +280,8 @@ def table(audits: Sequence[Sequence[Audit]], calls: Sequence[str]) -> str:
             trivial = sum(t.is_trivial for t in c[g].accepted)
             faults = len(c[g].accepted) - trivial
             cell = f"{trivial} + {faults}" + ("!" if c[g].rejects_golden else "")
+            if c[g].says_nothing and not c[g].accepted + c[g].rejected:
+                cell = "no rule"
             cells.append(f"{cell:>{max(12, len(call))}}")
         lines.append(f"{gate:<{width}}  " + "  ".join(cells))
     return "\n".join(lines)

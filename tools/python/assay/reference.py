@@ -6,6 +6,8 @@ operator (or a function) whose error bound the C++ library has; or its bound is 
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -72,15 +74,17 @@ def reference(
     """Runs a function of PyTorch on the CPU in float64, with an error bound of every value.
 
     Args:
-        function: a function or a module. It is called with copies of the arguments in which floating-point
-            tensors are float64; tensors that it brings along (weights) are widened where they are used.
+        function: a function, or a module, of which a copy in float64 is taken. It is called with copies of the
+            arguments in which floating-point tensors are float64; tensors that a function brings along are widened
+            where they are used.
         intermediate: the dtype in which the kernel keeps results between the calls; None: in float32.
         accumulator: how the device adds, as for `assay.bound`.
     """
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.utils._pytree import tree_leaves
 
-    from ._bounds import Bounds
+    from ._bounds import Bounds, KernelEpsilon
 
     mode = Bounds(intermediate, accumulator)
 
@@ -92,16 +96,22 @@ def reference(
             return {k: widened(v) for k, v in x.items()}
         return type(x)(widened(v) for v in x) if isinstance(x, (list, tuple)) else x
 
+    is_wide = any(isinstance(x, torch.Tensor) and x.dtype == torch.float64 for x in tree_leaves((args, kwargs)))
     given, named = widened(args), widened(kwargs)
+    if isinstance(function, torch.nn.Module):
+        function = copy.deepcopy(function).cpu().double()
     usual = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), mode:
+        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), KernelEpsilon(None if is_wide else 2.0**-23), mode:
             made = _by_name(function(*given, **named))
     finally:
         torch.set_default_dtype(usual)
     values = {k: v.double() if v.is_floating_point() else v for k, v in made.items()}
-    return Reference(values, {k: mode.error_of(v).clone() for k, v in made.items()}, mode.calls, mode.unknown)
+    errors = {k: mode.error_of(v).clone() for k, v in made.items()}
+    if mode.is_lost:
+        errors = {k: torch.full_like(e, math.inf) for k, e in errors.items()}
+    return Reference(values, errors, mode.calls, mode.unknown)
 
 
 def _by_name(outputs: Any) -> dict[str, Any]:

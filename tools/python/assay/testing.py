@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _api
-from ._api import Tolerance, cases
+from ._api import Policies, cases
 from ._declarations import operator
 from ._verdict import Verdict
 
@@ -46,7 +46,7 @@ def assert_matches_golden(
     inputs: Any,
     outputs: Any,
     *,
-    tolerance: Tolerance = "derived",
+    tolerance: Policies = "derived",
     level: str = "fp64",
     accumulator: str = "",
     intermediate: str | None = None,
@@ -123,7 +123,7 @@ def assert_matches_reference(
     return _required(verdict, msg)
 
 
-def assert_close(actual: Any, expected: Any, *, tolerance: Tolerance = "telechat3", msg: str = "") -> Verdict:
+def assert_close(actual: Any, expected: Any, *, tolerance: Policies = "telechat3", msg: str = "") -> Verdict:
     """Passes two arrays, or mappings of arrays, that are equal within a tolerance table.
 
     >>> _ = assay.testing.assert_close({"w": [1.0]}, {"w": [1.0]})

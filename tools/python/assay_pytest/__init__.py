@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -87,7 +88,10 @@ class Golden:
         """Takes an assertion; returns the command that repeats it, if its call was saved."""
         repeat = None
         if not judged.verdict and judged.is_operator and (folder := self.option("save")) is not None:
-            repeat = self.save(judged, folder)
+            try:
+                repeat = self.save(judged, folder)
+            except (OSError, ValueError) as error:  # the verdict is what the test is for
+                warnings.warn(f"--assay-save: {error}", stacklevel=2)
         if self.item is not None:
             rows = self.item.stash.setdefault(_ROWS, [])
             for f in judged.verdict.findings:
@@ -139,6 +143,7 @@ class Golden:
                 from assay import _core
 
                 report = _core.unpacked(self.packed)
+                os.makedirs(os.path.dirname(path), exist_ok=True)
                 with open(path, "w", encoding="utf-8") as file:
                     file.write(report.html() if name == "html" else report.json())
 

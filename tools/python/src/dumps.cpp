@@ -12,6 +12,7 @@
 
 #include "assay/compare/rules/policy.h"
 #include "assay/compare/rules/rules.h"
+#include "assay/dumps/io/shrunk.h"
 #include "assay/dumps/layout/layout_rules.h"
 #include "assay/dumps/layout/merge.h"
 #include "assay/dumps/record/dump.h"
@@ -66,7 +67,11 @@ class OpenDump {
     const LogicalTensor& tensor = tensors_.at(index);
     if (!dump_->records[tensor.records.front()].has_bits)
       throw Error("{}: only its statistics were recorded; record its values", to_string(tensor.id));
-    return read_whole(*dump_, tensor);
+    // A copy: the file's own memory is not to be written, and may go.
+    const Tensor mapped = read_whole(*dump_, tensor);
+    Tensor own(mapped.dtype(), mapped.shape(), {mapped.bytes().begin(), mapped.bytes().end()});
+    check_not_shrunk(dump_->path.string());
+    return own;
   }
 
  private:
@@ -104,7 +109,8 @@ nb::object tolerance(const std::string& dtype, std::optional<std::int64_t> count
 void bind_dumps(nb::module_& m) {
   nb::class_<OpenDump>(m, "OpenDump")
       .def(nb::init<const std::string&, const std::string&, const std::string&, const std::string&>(),
-           nb::arg("path"), nb::arg("rules"), nb::arg("dtype_hint"), nb::arg("raw"))
+           nb::arg("path"), nb::arg("rules"), nb::arg("dtype_hint"), nb::arg("raw"),
+           nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("format", [](const OpenDump& d) { return d.dump().format; })
       .def_prop_ro("world_size", [](const OpenDump& d) { return d.dump().world_size; })
       .def_prop_ro("mesh",

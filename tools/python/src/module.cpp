@@ -7,14 +7,12 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -22,17 +20,16 @@
 #include "assay/compare/calls/case_writer.h"
 #include "assay/compare/calls/prove.h"
 #include "assay/compare/check.h"
-#include "assay/compare/diff.h"
 #include "assay/compare/pairs/judge.h"
 #include "assay/compare/result/version.h"
 #include "assay/compare/score.h"
-#include "assay/dumps/layout/layout_rules.h"
 #include "assay/golden/bound.h"
 #include "assay/golden/error.h"
-#include "assay/golden/parallel.h"
 #include "assay/operators/engine/generate.h"
 #include "assay/operators/engine/golden.h"
+#include "computing.h"
 #include "declarations.h"
+#include "diff.h"
 #include "dumps.h"
 #include "program.h"
 #include "reports.h"
@@ -42,30 +39,10 @@ namespace nb = nanobind;
 namespace assay::python {
 namespace {
 
-using Named = std::vector<std::pair<std::string, Tensor>>;
-
-int threads_of_calls = 1;  // read and written with the GIL held
-
-// Others may use Python meanwhile.
-class Computing {
-  const int threads_ = threads_of_calls;
-  const nb::gil_scoped_release release_ = {};
-  const ThreadScope scope_ = ThreadScope(threads_);
-
- public:
-  int threads() const { return threads_; }
-};
-
 std::vector<NamedTensor> tensors_of(const Named& named) {
   std::vector<NamedTensor> tensors;
   for (const auto& [name, tensor] : named) tensors.push_back({name, tensor});
   return tensors;
-}
-
-std::vector<NamedSource> sources_of(const Named& named) {
-  std::vector<NamedSource> sources;
-  for (const auto& [name, tensor] : named) sources.push_back({name, tensor});
-  return sources;
 }
 
 Named named(std::vector<NamedTensor> tensors) {
@@ -87,12 +64,6 @@ ErrorModel device_of(const std::string& accumulator, const std::optional<std::st
   if (!accumulator.empty()) device.accumulator = parse_accumulator(accumulator);
   if (intermediate) device.stored_roundoff = unit_roundoff(dtype_named(*intermediate));
   return device;
-}
-
-std::vector<Policy> policies_of(const std::vector<std::string>& tolerances) {
-  std::vector<Policy> policies;
-  for (const std::string& t : tolerances) policies.push_back(load_policy(t));
-  return policies;
 }
 
 Named golden(const std::string& op, const Named& inputs, nb::dict attributes, const std::string& level) {
@@ -240,71 +211,6 @@ Named generate(const std::string& op, const std::string& sizes, nb::dict attribu
   return named(std::move(made));
 }
 
-struct Compared {
-  std::vector<std::string> tolerances;
-  std::optional<std::string> rules;
-  std::string only;
-  bool end_to_end = false;
-  nb::object progress;  // of (what, done, total), or None
-};
-
-// Tells Python how far the work is, several times a second, and lets a Ctrl-C end it. Other threads than the
-// caller's tell nothing.
-class Progress {
- public:
-  explicit Progress(const nb::object& told) : told_(told) {}
-
-  void operator()(const char* what, double done, double total) {
-    if (std::this_thread::get_id() != caller_ || std::chrono::steady_clock::now() < next_) return;
-    next_ = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
-    const nb::gil_scoped_acquire hold;
-    if (PyErr_CheckSignals() != 0) nb::raise_python_error();
-    if (!told_.is_none()) told_(what, done, total);
-  }
-
- private:
-  const nb::object& told_;
-  const std::thread::id caller_ = std::this_thread::get_id();
-  std::chrono::steady_clock::time_point next_;
-};
-
-DiffOptions options_of(const Compared& c) {
-  DiffOptions options;
-  options.rules = c.rules ? Rules::load(*c.rules) : Rules();
-  options.policies = policies_of(c.tolerances);
-  options.only = c.only;
-  options.end_to_end = c.end_to_end;
-  options.error_maps = 8;
-  const auto progress = std::make_shared<Progress>(c.progress);
-  options.progress = [progress](double done, double total, const std::string&) {
-    (*progress)("comparing", done, total);
-  };
-  options.judging = [progress](std::size_t done, std::size_t total, const std::string&) {
-    (*progress)("judging", static_cast<double>(done), static_cast<double>(total));
-  };
-  return options;
-}
-
-Report diff_paths(const std::string& actual, const std::string& reference, const Compared& compared) {
-  const Computing computing;
-  DiffOptions options = options_of(compared);
-  options.threads = computing.threads();
-  const auto open = [&](const std::string& path) {
-    auto dump = open_dump(path);
-    apply_layout(*dump, options.rules.layout());
-    return dump;
-  };
-  const auto a = open(actual), b = open(reference);
-  return diff(*a, *b, options);
-}
-
-Report diff_tensors(const Named& actual, const Named& reference, const Compared& compared) {
-  const Computing computing;
-  DiffOptions options = options_of(compared);
-  options.threads = computing.threads();
-  return diff(sources_of(actual), sources_of(reference), options);
-}
-
 int command(std::vector<std::string> words) {
   const nb::gil_scoped_release release;
   // As the system has them: Python would notice a Ctrl-C when the command is done, and ignores closed pipes.
@@ -354,16 +260,7 @@ NB_MODULE(_core, m) {
 
   bind_reports(m);
   bind_dumps(m);
-  nb::class_<Compared>(m, "Compared")
-      .def(
-          "__init__",
-          [](Compared* c, std::vector<std::string> tolerances, std::optional<std::string> rules,
-             std::string only, bool end_to_end, nb::object progress) {
-            new (c) Compared{std::move(tolerances), std::move(rules), std::move(only), end_to_end,
-                             std::move(progress)};
-          },
-          nb::arg("tolerances"), nb::arg("rules"), nb::arg("only"), nb::arg("end_to_end"),
-          nb::arg("progress").none());
+  bind_diff(m);
 
   m.def("operator_names", [] {
     std::vector<std::string> names;
@@ -388,8 +285,6 @@ NB_MODULE(_core, m) {
   m.def("wrong_outputs", &wrong_outputs);
   m.def("write_case", &save_case);
   m.def("generate", &generate);
-  m.def("diff_paths", &diff_paths);
-  m.def("diff_tensors", &diff_tensors);
   m.def("set_threads", [](int threads) {
     if (threads < 1) throw Error("{} threads; expected at least 1", threads);
     threads_of_calls = threads;
