@@ -98,14 +98,14 @@ struct Attention {
               "rope (arXiv:2309.00071 eq. 22, modeling_deepseek.py)"}};
   static constexpr OtherValues other_values = {"window_size", wrong_windows, windows_by_heads};
 
-  static std::vector<Candidate> candidates(const Attributes&, InputShapes inputs, std::string_view) {
+  static std::vector<Candidate> candidates(const Attributes&, const Recorded& call) {
     std::vector<Candidate> scales;
-    const InputShape* q = find_input(inputs, "q");
-    if (q == nullptr || q->shape.empty()) return scales;
+    const Tensor* q = call.input("q");
+    if (q == nullptr || q->shape().empty()) return scales;
     for (const double s : seen_numbers(ops::rope, "yarn.factor")) {
       for (const double w : {1., .707}) {
         const double m = 0.1 * w * std::log(s) + 1;
-        const double scale = m * m / std::sqrt(static_cast<double>(q->shape.back()));
+        const double scale = m * m / std::sqrt(static_cast<double>(q->shape().back()));
         scales.push_back({{{"scale", scale}}, fmt::format("scale = {:.6g}", scale)});
       }
     }

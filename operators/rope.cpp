@@ -5,7 +5,10 @@
 #include "assay/golden/error.h"
 #include "assay/operators/engine/axes.h"
 #include "assay/operators/engine/copy.h"
+#include "assay/operators/engine/fitted_turns.h"
+#include "assay/operators/engine/list.h"
 #include "assay/operators/engine/operator.h"
+#include "assay/operators/engine/recorded.h"
 
 namespace assay {
 namespace {
@@ -25,6 +28,10 @@ struct Rope {
       {"offset", "0", "position of the first token, where positions are not given"},
       {"sequence_dim", "-2", "the dimension that counts tokens; 0 in Megatron's [s, b, h, d]"},
       {"rotary_dim", "null", "leading channels that turn, the rest is copied; null: all"},
+      {"frequencies", "null",
+       "the angle of each pair of channels from one position to the next (Hugging Face: inv_freq); null: of "
+       "base_theta and yarn"},
+      {"frequencies_error", "null", "how far each may be off where they were read from a recording; null: 0"},
       {"yarn.factor", "null", "context extension s; null: no YaRN"},
       {"yarn.original_max_position", "4096", "context length of the pretraining"},
       {"yarn.beta_fast", "32", "turns within it above which wavelengths are kept"},
@@ -61,6 +68,10 @@ struct Rope {
                                   {"yarn.factor", "40", "DeepSeek-V3"},
                                   {"yarn.factor", "32", "Kimi K2"},
                                   {"yarn.mscale_all_dim", "1", "DeepSeek-V3, Kimi K2"}};
+  static constexpr Solved solved[] = {
+      {.attribute = "frequencies",
+       .by = Solved::By::candidates,
+       .how = "any table, as Llama 3.1's, LongRoPE's or another YaRN's: fitted to all heads and positions"}};
   static constexpr std::string_view by_one = "positions that are off by one",
                                     by_ranks = "positions that do not begin where the rank's tokens do";
   static constexpr Seen mistaken[] = {
@@ -69,6 +80,36 @@ struct Rope {
       {"offset", "32", by_ranks},   {"offset", "64", by_ranks},  {"offset", "128", by_ranks},
       {"offset", "256", by_ranks},  {"offset", "512", by_ranks}, {"offset", "1024", by_ranks},
       {"offset", "2048", by_ranks}, {"offset", "4096", by_ranks}};
+
+  static std::vector<Candidate> candidates(const Attributes& seen_beside, const Recorded& call) {
+    const bool is_forward = call.output == "y";
+    const Tensor *x = call.input(is_forward ? "x" : "grad_y"), *positions = call.index("positions");
+    if (x == nullptr || x->shape().size() < 2 || seen_beside.has("base_theta") ||
+        seen_beside.has("yarn.factor") || seen_beside.has("yarn.mscale_all_dim"))
+      return {};
+    Attributes a = complete_attributes(ops::rope, seen_beside);
+    const std::size_t t = axis(a.integer("sequence_dim"), x->shape().size());
+    if (t + 1 == x->shape().size()) return {};
+    std::vector<std::int64_t> at;
+    for (std::int64_t n = 0; n < x->shape()[t]; ++n) at.push_back(a.integer("offset") + n);
+    if (positions != nullptr) at = positions->indices();
+    // Forward y = x turned; backward grad_y = grad_x turned.
+    const Tensor &from = is_forward ? *x : call.result, &to = is_forward ? call.result : *x;
+    std::vector<Candidate> tables;
+    for (const std::int64_t R : rotated_channels(from, to)) {
+      const auto fitted = fitted_turns(from, to, {t, R, a.text("style") == "half"}, at);
+      if (!fitted) continue;
+      Candidate c{{{"frequencies", fitted->frequencies}, {"frequencies_error", fitted->errors}},
+                  "frequencies of the recording"};
+      if (R != x->shape().back()) c.attributes.set("rotary_dim", static_cast<double>(R));
+      // YaRN's 0.1 ln s + 1; what is no whole s leaves the lengths as they are.
+      const double m = is_forward ? fitted->magnitude : 1 / fitted->magnitude;
+      if (const double s = std::round(std::exp(10 * (m - 1))); s > 1 && std::isfinite(s))
+        c.attributes.set("yarn.factor", s);
+      tables.push_back(std::move(c));
+    }
+    return tables;
+  }
 
   // The turns of a position are a table that heads and sequences share.
   static std::vector<std::int64_t> shared_roundings(const Shape& y, const Attributes& a) {
@@ -92,6 +133,11 @@ struct Rope {
     d.set("R", a.has("rotary_dim") ? a.integer("rotary_dim") : x.back());
     if (d.at("R") % 2 != 0 || d.at("R") > x.back()) {
       throw Error("rope: {} of {} channels turn; expected an even number of them", d.at("R"), x.back());
+    }
+    for (const char* list : {"frequencies", "frequencies_error"}) {
+      if (a.has(list) && std::ssize(a.list(list)) * 2 != d.at("R"))
+        throw Error("rope: {} has {} numbers for {} channels that turn; expected one for each pair", list,
+                    a.list(list).size(), d.at("R"));
     }
     if (a.text("style") != "half" && a.text("style") != "interleaved") {
       throw Error("rope: style is \"{}\"; expected half or interleaved", a.text("style"));
@@ -119,6 +165,14 @@ struct Rope {
   template <class T>
   static std::vector<T> frequencies(const Attributes& a, std::int64_t R) {
     std::vector<T> frequency;
+    if (a.has("frequencies")) {
+      for (const double f : a.list("frequencies")) frequency.push_back(constant<T>(f));
+      if constexpr (std::is_same_v<T, Bound>) {
+        for (std::size_t i = 0; a.has("frequencies_error") && i < frequency.size(); ++i)
+          frequency[i].error += a.list("frequencies_error")[i];
+      }
+      return frequency;
+    }
     const T theta = constant<T>(a.real("base_theta")), width = number<T>(R);
     for (std::int64_t i = 0; i < R; i += 2) frequency.push_back(T(1) / pow(theta, number<T>(i) / width));
     if (!a.has("yarn.factor")) return frequency;

@@ -91,13 +91,13 @@ struct RouterTopK {
   }
 
   // The choice shows score and groups, and nothing else.
-  static std::vector<Candidate> candidates(const Attributes& seen_beside, InputShapes inputs,
-                                           std::string_view output) {
+  static std::vector<Candidate> candidates(const Attributes& seen_beside, const Recorded& call) {
     std::vector<Candidate> grouped;
-    const InputShape* logits = find_input(inputs, "logits");
-    const bool shows = output == "index" || output == "selection_gap";
-    if (!seen_beside.values().empty() || !shows || logits == nullptr || logits->shape.empty()) return grouped;
-    const std::int64_t E = logits->shape.back();
+    const Tensor* logits = call.input("logits");
+    const bool shows = call.output == "index" || call.output == "selection_gap";
+    if (!seen_beside.values().empty() || !shows || logits == nullptr || logits->shape().empty())
+      return grouped;
+    const std::int64_t E = logits->shape().back();
     for (std::int64_t n = 2; n < E; ++n) {
       for (std::int64_t kept = 1; E % n == 0 && kept < n; ++kept) {
         for (const char* score : {"softmax", "sigmoid"}) {

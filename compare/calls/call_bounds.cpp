@@ -156,6 +156,8 @@ void Call::take_result(Tensor result) {
 // ranks), the terms were stored themselves, so that the error has u sum |terms| >= u sum |p_r| in it already.
 void Call::allow_partial_sums(const Summand& summand, const CallVariant& variant, double stored,
                               std::span<double> error) const {
+  const std::vector<NamedTensor> whole =
+      summand.shared.empty() ? std::vector<NamedTensor>() : inputs_of(summand, variant, {});
   for (const SharedSum& sum : summand.shared) {
     // Each rank may have added up its parts of all calls before.
     const auto ranks = static_cast<double>(sum.parts.size() + summands_.size() - 1);
@@ -165,7 +167,7 @@ void Call::allow_partial_sums(const Summand& summand, const CallVariant& variant
     }
     std::vector<double> magnitude(error.size(), 0);
     for (const Parts::value_type& part : sum.parts) {
-      std::vector<NamedTensor> inputs = inputs_of(summand, variant, {});
+      std::vector<NamedTensor> inputs = whole;
       for (NamedTensor& input : inputs) {
         if (input.name == sum.input) input.tensor = only_part(input.tensor, sum.dim, part);
       }

@@ -89,11 +89,10 @@ std::vector<CallVariant> Call::with_factor() const {
 std::vector<CallVariant> Call::with_candidates() const {
   std::vector<CallVariant> all;
   if (op().candidates == nullptr) return all;
-  const Summand& call = summands_.front();
-  const std::vector<InputShape> shapes = shapes_of(call.inputs);
+  std::vector<NamedTensor> inputs = summands_.front().inputs;
+  const Recorded call{inputs, summands_.front().output, result_};
   for (const CallVariant& variant : variants_of(op())) {
-    for (const Candidate& c : op().candidates(variant.attributes, shapes, call.output))
-      all.push_back(merged(variant, c));
+    for (const Candidate& c : op().candidates(variant.attributes, call)) all.push_back(merged(variant, c));
   }
   return all;
 }

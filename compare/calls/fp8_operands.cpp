@@ -53,7 +53,8 @@ Parts within(const std::vector<Stretch>& stretches, const Parts& parts) {
 // Each part for itself, in boxes.
 Tensor read_back(const Tensor& matrix, const Parts& rows, const Parts& columns, std::int64_t box_rows,
                  std::int64_t box_columns) {
-  std::vector<double> values = matrix.values();
+  const std::vector<double> given = matrix.values();
+  std::vector<double> values = given;
   const auto width = static_cast<std::size_t>(matrix.shape()[1]);
   for (const Parts::value_type& r : rows) {
     const std::vector<std::int64_t> at_rows = positions_of(r);
@@ -68,11 +69,12 @@ Tensor read_back(const Tensor& matrix, const Parts& rows, const Parts& columns, 
         }
       };
       std::vector<double> own(at_rows.size() * at_columns.size());
-      each([&](std::size_t k, std::size_t at) { own[k] = matrix.value(static_cast<std::int64_t>(at)); });
+      each([&](std::size_t k, std::size_t at) { own[k] = given[at]; });
       const Shape shape = {std::ssize(at_rows), std::ssize(at_columns)};
-      const Tensor read =
-          quantize_fp8(Tensor::from_values(DType::float32, shape, own), box_rows, box_columns).dequantized;
-      each([&](std::size_t k, std::size_t at) { values[at] = read.value(static_cast<std::int64_t>(k)); });
+      const std::vector<double> read =
+          quantize_fp8(Tensor::from_values(DType::float32, shape, own), box_rows, box_columns)
+              .dequantized.values();
+      each([&](std::size_t k, std::size_t at) { values[at] = read[k]; });
     }
   }
   return Tensor::from_values(DType::float32, matrix.shape(), values);

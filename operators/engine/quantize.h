@@ -46,12 +46,13 @@ template <class T>
 void quantize_with(Tensors<T>& t, const ScaleGroups& groups, DType to) {
   const Positions group = groups.of_elements();
   const std::vector<T>&x = t.slot("x").values, &scale = t.slot("scale").values;
+  std::vector<T>&codes = t.slot("code").values, &dequantized = t.slot("dequantized").values;
   for (std::size_t i = 0; i < x.size(); ++i) {
     const T s = scale[static_cast<std::size_t>(group[i])];
     const T code = stepped<T>(
         x[i] / s, [to](double v) { return round_to(to, v, Rounding::nearest_even, Overflow::saturate); });
-    t.slot("code").values[i] = code;
-    t.slot("dequantized").values[i] = code * s;
+    codes[i] = code;
+    dequantized[i] = code * s;
   }
 }
 

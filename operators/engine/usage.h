@@ -134,10 +134,8 @@ struct Usage {
   std::span<const Layout> layouts;
   std::span<const Solved> solved;
   /// Values for Solved::candidates.
-  /// @param seen    attributes that are tried together with them
-  /// @param output  the recorded result
-  std::vector<Candidate> (*candidates)(const Attributes& seen, std::span<const InputShape>,
-                                       std::string_view output);
+  /// @param seen  attributes that are tried together with them
+  std::vector<Candidate> (*candidates)(const Attributes& seen, const Recorded&);
   const OtherValues* other_values;  ///< null: none
   /// Sets the attributes that shapes and index data of a recorded call tell.
   void (*infer)(Recorded&);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "assay/compare/calls/fitted_calls.h"
 #include "recorded_pair.h"
 
 namespace assay::call_test {
@@ -62,6 +63,35 @@ TEST(Call, TheBoundOfOneVariantIsNotThatOfAnother) {
   const Call both = call();
   EXPECT_EQ(both.compare(large)->allowed, call().compare(large)->allowed);
   EXPECT_EQ(both.compare(small)->allowed, call().compare(small)->allowed);
+}
+
+// RoPE of a table that no row lists, as kernels in float32 store it: what it is shows in the reference, and
+// positions that are off by one in what is judged by it.
+TEST(Call, FrequenciesOfAnyTableAreFound) {
+  const Operator& op = find_operator("rope");
+  CallVariant table, next;
+  table.attributes.set("frequencies", std::vector<double>{1, 0.37, 0.011, 0.00002});
+  table.attributes.set("style", std::string("interleaved"));
+  next = table;
+  next.attributes.set("offset", 1.0);
+  for (const DType dtype : {DType::bfloat16, DType::float32}) {
+    for (unsigned seed = 1; seed <= 5; ++seed) {
+      const auto call = [&](unsigned of, const CallVariant& made_with) {
+        const std::vector<NamedTensor> x = {{"x", normal_tensor(dtype, {2, 16, 4, 8}, of)}};
+        Attributes a = made_with.attributes;
+        a.set("sequence_dim", 1.0);
+        const Tensor y = output_named(compute_golden(op, x, a, Level::fp64), "y");
+        return Call(op, x, "y", Tensor::from_values(dtype, y.shape(), y.values()), Device::of(dtype));
+      };
+      CallJudge judge(CallJudge::Standard::elements, 1e12);
+      FittedCalls fitted(judge);
+      const auto found = fitted.fit(call(seed, table), "attention");
+      ASSERT_TRUE(found) << name(dtype);
+      EXPECT_TRUE(found->attributes.has("frequencies")) << name(dtype);
+      EXPECT_TRUE(judge.fit(call(seed + 100, table), *found)) << name(dtype);
+      EXPECT_FALSE(judge.fit(call(seed + 100, next), *found)) << name(dtype);
+    }
+  }
 }
 
 TEST(Call, ALargeResultIsJudgedInSomeRowsOnly) {

@@ -68,6 +68,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"rope", {zeros("x", {3, 5})}, "", "even"},
         Wrong{"rope", {zeros("x", {3, 4})}, "style=\"twisted\"", "expected half or interleaved"},
         Wrong{"rope", {zeros("x", {3, 4})}, "rotary_dim=-2", ""},
+        Wrong{"rope", {zeros("x", {3, 4})}, "frequencies=[1]", "has 1 numbers for 4 channels that turn"},
         Wrong{"swiglu", {zeros("x", {3, 5})}, "", "must be even"},
         Wrong{"swiglu", {zeros("gate", {3, 5})}, "", "either x, or gate and up"},
         Wrong{"layer_norm", {x46}, "normalized_shape=[5]", "normalized_shape"},

@@ -126,6 +126,13 @@ TEST(Rope, StylesArePermutationsOfEachOther) {
             output("rope", "y", {half, indices("positions", {2}, {7, 8})}).value(4));
 }
 
+TEST(Rope, FrequenciesStandForTheBase) {
+  const auto x = values("x", {3, 4}, {1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4});
+  EXPECT_THAT(output("rope", "y", {x}, "frequencies=[1,0.01]").values(),
+              testing::Pointwise(testing::DoubleNear(1e-14), output("rope", "y", {x}).values()));
+  EXPECT_NE(output("rope", "y", {x}, "frequencies=[1,0.02]").values(), output("rope", "y", {x}).values());
+}
+
 TEST(ClipGradNorm, ScalesOnlyWhatIsTooLarge) {
   const auto g = values("grad_0", {2}, {3, 4});
   EXPECT_EQ(output("clip_grad_norm", "norm", {g}).value(0), 5);
