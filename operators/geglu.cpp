@@ -16,7 +16,7 @@ struct GeGlu : Gated {
       {"activate_left", "null",
        "which half of x is the gate: true in Megatron and TransformerEngine, false in npu_geglu and "
        "diffusers"}};
-  static constexpr std::string_view functional_inputs[] = {"gate", "up"};
+  static constexpr std::string_view functional_inputs[] = {"gate", "up"}, functional_instead[] = {"x"};
   static constexpr Seen seen[] = {{"approximate", "\"tanh\"", "npu_geglu by default, Megatron-LM"}};
   static constexpr Example examples[] = {
       {"N=4,W=10", "activate_left=true", "gate,up,probs"},

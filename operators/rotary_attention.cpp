@@ -1,8 +1,11 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 #include <vector>
 
 #include "assay/golden/error.h"
+#include "assay/operators/engine/recorded.h"
 #include "assay/operators/engine/rotary_attention.h"
 #include "assay/operators/engine/wrong_windows.h"
 
@@ -10,8 +13,8 @@ namespace assay {
 namespace {
 
 // B sequences of L tokens. Q*, K*, V*, O*: channels, of all heads side by side or by head; heads have D of
-// them in q and k, W in v and out. The first R = rotary_dim of D turn, by tables for P = B sequences, or for
-// all alike.
+// them in q and k, W in v and out. The first R of D turn, by tables for P = B sequences, or for all alike;
+// without tables none does.
 struct RotaryAttention {
   static constexpr std::string_view name = "rotary_attention";
   static constexpr std::string_view math =
@@ -33,8 +36,8 @@ struct RotaryAttention {
       {"q", "B,L,Q*", Role::input},
       {"k", "B,L,K*", Role::input},
       {"v", "B,L,V*", Role::input},
-      {.name = "cos", .shape = "P,L,R", .role = Role::input, .low = -1, .high = 1},
-      {.name = "sin", .shape = "P,L,R", .role = Role::input, .low = -1, .high = 1},
+      {.name = "cos", .shape = "P,L,R", .role = Role::input, .low = -1, .high = 1, .optional = true},
+      {.name = "sin", .shape = "P,L,R", .role = Role::input, .low = -1, .high = 1, .optional = true},
       {"grad_out", "B,L,O*", Role::grad_output},
       {.name = "out", .shape = "B,L,O*", .role = Role::output, .terms = "2 + D + L"},
       {.name = "grad_q", .shape = "B,L,Q*", .role = Role::grad_input, .terms = "2 + D + L + W"},
@@ -50,45 +53,66 @@ struct RotaryAttention {
   static constexpr Narrowing narrowing = Narrowing::to_result;
   static constexpr std::string_view linear_in = "v";
   static constexpr Seen seen[] = {{"style", "\"interleaved\"", "Cohere, GPT-J"},
+                                  {"style", "\"by_pair\"", "ERNIE 4.5, GLM-4"},
+                                  {"softcap", "50", "Gemma 2"},
                                   {"is_causal", "false", "encoders"}};
   static constexpr Seen mistaken[] = {{"is_causal", "false", "a mask that is left out"},
                                       {"style", "\"half\"", "pairs of another layout"},
                                       {"style", "\"by_pair\"", "neighbours by the tables of halves"},
                                       {"window_size", "[-1, -1]", "a window that is left out"}};
   static constexpr Solved solved[] = {
-      {.attribute = "scale", .by = Solved::By::bisection, .low = 1e-3, .high = 1e1}};
+      {.attribute = "scale", .by = Solved::By::bisection, .low = 1e-3, .high = 1e1},
+      {.attribute = "head_dim",
+       .by = Solved::By::candidates,
+       .how = "every divisor of the channels of k, where heads are not apart"}};
   static constexpr OtherValues other_values = {"window_size", wrong_windows, windows_by_tokens};
 
   static std::int64_t channels(const Shape& x) {
     return x.size() < 3 ? 0 : element_count(Shape(x.begin() + 2, x.end()));
   }
 
-  // O of Q / D heads with V / (K / D) channels each, by the default of D.
+  // O of Q / D heads with V / (K / D) channels each.
   static bool may_make(InputShapes inputs, const Shape& out) {
-    const Shape &q = shape_of_input(inputs, "q"), &cos = shape_of_input(inputs, "cos");
+    const Shape& q = shape_of_input(inputs, "q");
     const std::int64_t Q = channels(q), K = channels(shape_of_input(inputs, "k")),
-                       V = channels(shape_of_input(inputs, "v")), D = q.size() == 4 ? q[3] : cos.back();
-    return D > 0 && K > 0 && Q % K == 0 && K % D == 0 && V % (K / D) == 0 && Q / K * V == channels(out);
+                       V = channels(shape_of_input(inputs, "v"));
+    return K > 0 && Q % K == 0 && Q / K * V == channels(out) &&
+           (q.size() != 4 || (q[3] > 0 && K % q[3] == 0));
+  }
+
+  static std::vector<Candidate> candidates(const Attributes&, const Recorded& call) {
+    std::vector<Candidate> heads;
+    const Tensor *q = call.input("q"), *k = call.input("k"), *cos = call.input("cos");
+    if (q == nullptr || k == nullptr || q->shape().size() != 3) return heads;
+    const std::int64_t K = channels(k->shape()), R = cos == nullptr ? 1 : cos->shape().back();
+    for (std::int64_t D = R; D <= K; ++D) {
+      if (K % D == 0)
+        heads.push_back({{{"head_dim", static_cast<double>(D)}}, fmt::format("head_dim = {}", D)});
+    }
+    return heads;
   }
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     const Shape &q = shape_of_input(inputs, "q"), &k = shape_of_input(inputs, "k"),
-                &v = shape_of_input(inputs, "v"), &cos = shape_of_input(inputs, "cos");
-    if (q.size() < 3 || k.size() < 3 || v.size() < 3 || cos.size() != 3) {
-      throw Error("rotary_attention: q has shape {}, k {}, v {}, cos {}; expected [B, L, ..] and [P, L, R]",
-                  to_string(q), to_string(k), to_string(v), to_string(cos));
+                &v = shape_of_input(inputs, "v");
+    const InputShape *cos = find_input(inputs, "cos"), *sin = find_input(inputs, "sin");
+    if (q.size() < 3 || k.size() < 3 || v.size() < 3) {
+      throw Error("rotary_attention: q has shape {}, k {}, v {}; expected [B, L, ..]", to_string(q),
+                  to_string(k), to_string(v));
     }
-    const std::int64_t R = cos[2], D = a.has("head_dim") ? a.integer("head_dim") : q.size() == 4 ? q[3] : R;
+    if ((cos == nullptr) != (sin == nullptr)) throw Error("rotary_attention: cos and sin go together");
+    const std::int64_t R = cos == nullptr ? 0 : cos->shape[2];
+    const std::int64_t D = a.has("head_dim") ? a.integer("head_dim") : q.size() == 4 ? q[3] : R;
     const std::int64_t of_q = channels(q), of_k = channels(k), of_v = channels(v);
-    if (R < 2 || R % 2 != 0 || D < R || of_q % D != 0 || of_k % D != 0 || of_k == 0 || of_q % of_k != 0 ||
-        of_v % (of_k / D) != 0) {
+    if (D < 1 || R % 2 != 0 || (cos != nullptr && R < 2) || D < R || of_q % D != 0 || of_k % D != 0 ||
+        of_k == 0 || of_q % of_k != 0 || of_v % (of_k / D) != 0) {
       throw Error(
           "rotary_attention: q has {} channels, k {}, v {}, of which {} of {} turn in a head; expected whole "
           "heads, those of k as many as those of v and a divisor of those of q",
           of_q, of_k, of_v, R, D);
     }
-    if (cos[0] != 1 && cos[0] != q[0])
-      throw Error("rotary_attention: the tables are for {} sequences; expected 1 or {}", cos[0], q[0]);
+    if (cos != nullptr && cos->shape[0] != 1 && cos->shape[0] != q[0])
+      throw Error("rotary_attention: the tables are for {} sequences; expected 1 or {}", cos->shape[0], q[0]);
     const std::string& style = a.text("style");
     if (style != "half" && style != "interleaved" && style != "by_pair")
       throw Error("rotary_attention: style is \"{}\"; expected half, interleaved or by_pair", style);

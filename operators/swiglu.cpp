@@ -12,7 +12,7 @@ struct SwiGlu : Gated {
   static constexpr std::string_view aliases[] = {"npu_swiglu", "Swiglu", "bias_swiglu_impl",
                                                  "weighted_bias_swiglu_impl", "SwiGLU"};
   static constexpr bool sums_continue = true;
-  static constexpr std::string_view functional_inputs[] = {"gate", "up"};
+  static constexpr std::string_view functional_inputs[] = {"gate", "up"}, functional_instead[] = {"x"};
   static constexpr Example examples[] = {
       {"N=4,W=10", "", "gate,up,probs"}, {"N=9,C=13", "", "x"}, {"N=2x3,W=6", "", "gate,up"}};
 

@@ -258,8 +258,14 @@ const LogicalTensor* CallNames::named_input(const Arg& arg, std::string_view res
   // rope turns q and k in two calls that were recorded as one: the result has the input's name.
   if (const LogicalTensor* same = with_arg(inputs_, result); same != nullptr && arg.role == Role::input)
     return same;
-  const bool is_lone = inputs_.size() == 1 && is_float(inputs_.front()->dtype) == (arg.role == Role::input);
-  return is_lone ? inputs_.front() : nullptr;
+  // Beside it may lie what was lent to the call under the operator's own name, as a tied embedding's weight.
+  TensorList unnamed;
+  std::ranges::copy_if(inputs_, std::back_inserter(unnamed), [&](const LogicalTensor* t) {
+    return find_arg(op_, declared_name(op_, t->id.arg)) == nullptr;
+  });
+  const bool is_lone =
+      unnamed.size() == 1 && is_float(unnamed.front()->dtype) == (arg.role == Role::input);
+  return is_lone ? unnamed.front() : nullptr;
 }
 
 void CallNames::add_inputs(RecordedCall& call, std::string_view result) const {

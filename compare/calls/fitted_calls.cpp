@@ -1,10 +1,17 @@
 #include "assay/compare/calls/fitted_calls.h"
 
+#include <algorithm>
+
 #include "assay/compare/calls/call_variant.h"
 #include "assay/compare/calls/recorded_call.h"
 
 namespace assay {
 namespace {
+
+// Of all attributes few make the beginning of a result, and a window sees all of one so short.
+constexpr std::int64_t places_of_a_beginning = 4;
+// What has no such beginning, as it sees what comes behind, is tried as a whole up to this length.
+constexpr std::int64_t places_of_the_whole = 32;
 
 // A result shows some attributes only, a router's choice no scaling: what others showed stays.
 CallVariant together(const Operator& op, CallVariant known, const CallVariant& found) {
@@ -20,34 +27,65 @@ FittedCalls::Key FittedCalls::key_of(const Operator& op, std::string_view module
 
 const CallVariant* FittedCalls::known(const Operator& op, std::string_view module) const {
   const auto found = known_.find(key_of(op, module));
-  return found == known_.end() ? nullptr : &found->second;
+  return found == known_.end() ? nullptr : &found->second.back();
 }
 
 // Blocks that are not known prove no fp8: that other results have to.
-std::optional<CallVariant> FittedCalls::fit(const Call& reference, std::string_view module) {
-  const Key key = key_of(reference.op(), module);
-  if (const auto known = known_.find(key); known != known_.end()) {
-    if (judge_.fit(reference, known->second)) return known->second;
-    const auto in_any = reference.compare_in_any_blocks(known->second);
-    if (in_any && judge_.is_within(*in_any)) return known->second;
-  }
-  std::optional<CallJudge::Fit> found;
-  for (const CallVariant& v : variants_of(reference.op())) {
-    if (auto compared = judge_.fit(reference, v)) {
-      found = {v, std::move(*compared)};
-      break;
+bool FittedCalls::makes(const Call& reference, const CallVariant& variant) {
+  if (judge_.fit(reference, variant)) return true;
+  const auto in_any = reference.compare_in_any_blocks(variant);
+  return in_any && judge_.is_within(*in_any);
+}
+
+std::optional<CallVariant> FittedCalls::first_that_makes(const Call& call, const Key& key,
+                                                         const IsEnough& is_enough) {
+  const auto among = [&](const std::vector<CallVariant>& variants) -> std::optional<CallVariant> {
+    for (const CallVariant& v : variants) {
+      if (judge_.is_spent()) break;
+      if (!judge_.fit(call, v)) continue;
+      if (auto found = is_enough(v)) return found;
     }
+    return {};
+  };
+  for (const CallVariant& v : variants_of(call.op())) {
+    if (auto found = among({v})) return found;
     if (!judge_.is_spent()) refused_[key].insert(v.text);
   }
-  if (!found) found = judge_.first_fit(reference, judge_.with_bisected(reference, {}));
-  if (!found && !judge_.is_spent()) found = judge_.first_fit(reference, reference.with_factor());
-  if (!found && !judge_.is_spent()) found = judge_.first_fit(reference, reference.with_candidates());
-  if (!found) return {};
-  if (const auto known = known_.find(key); known != known_.end()) {
-    const CallVariant both = together(reference.op(), known->second, found->variant);
-    if (!is_same(both, found->variant) && judge_.fit(reference, both)) found->variant = both;
+  for (const CallVariant& from : variants_of(call.op())) {
+    if (call.evaluations_to_bisect() == 0 || judge_.is_spent()) break;
+    if (from.fp8 || !from.permutation.empty()) continue;
+    if (auto found = among(judge_.with_bisected(call, from))) return found;
   }
-  return known_[key] = found->variant;
+  if (judge_.is_spent()) return {};
+  if (auto found = among(call.with_factor())) return found;
+  return judge_.is_spent() ? std::nullopt : among(call.with_candidates());
+}
+
+std::optional<CallVariant> FittedCalls::fit(const Call& reference, std::string_view module) {
+  const Key key = key_of(reference.op(), module);
+  const std::optional<Call> beginning = reference.in_first(places_of_a_beginning);
+  const auto known = known_.find(key);
+  if (known != known_.end()) {
+    for (const CallVariant& v : known->second) {
+      if ((!beginning || judge_.fit(*beginning, v)) && makes(reference, v)) return v;
+    }
+  }
+  std::optional<CallVariant> found;
+  if (beginning) {
+    found = first_that_makes(*beginning, key, [&](const CallVariant& v) -> std::optional<CallVariant> {
+      if (judge_.fit(reference, v)) return v;
+      const auto other = judge_.first_fit(reference, reference.with_other_values(v));
+      return other ? std::optional(other->variant) : std::nullopt;
+    });
+  }
+  if (!found && !(beginning && reference.in_first(places_of_the_whole)))
+    found = first_that_makes(reference, key, [](const CallVariant& v) { return std::optional(v); });
+  if (!found) return {};
+  if (known == known_.end()) return known_[key].emplace_back(*found);
+  // Layers of other attributes have names alike.
+  const CallVariant both = together(reference.op(), known->second.back(), *found);
+  if (!is_same(both, *found) && judge_.fit(reference, both)) return known->second.back() = both;
+  return known->second.emplace_back(*found);
 }
 
 std::optional<CallJudge::Fit> FittedCalls::fit_both(const Call& actual, const Call& reference,

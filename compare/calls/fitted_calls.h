@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -28,10 +29,14 @@ class FittedCalls {
 
  private:
   using Key = std::pair<const Operator*, std::string>;
+  /// The variant to take where this one makes a call, if it is enough.
+  using IsEnough = std::function<std::optional<CallVariant>(const CallVariant&)>;
   static Key key_of(const Operator&, std::string_view module);
+  bool makes(const Call&, const CallVariant&);
+  std::optional<CallVariant> first_that_makes(const Call&, const Key&, const IsEnough&);
 
   CallJudge& judge_;
-  std::map<Key, CallVariant> known_;
+  std::map<Key, std::vector<CallVariant>> known_;
   std::map<Key, std::set<std::string>> refused_;  ///< texts of the variants that a reference excluded
 };
 

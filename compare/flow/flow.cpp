@@ -18,7 +18,6 @@ namespace {
 // Nearly a hundred operators are tried on an unknown class, each with its attributes: of some rows, for a
 // hundredth of a second.
 constexpr double work_of_a_try = 0x1p18;
-constexpr std::int64_t places_of_a_try = 32;
 
 }  // namespace
 
@@ -37,9 +36,8 @@ Flow::Flow(const Sides& sides, RecordedCalls& actual, RecordedCalls& reference, 
       const Call all(sides.reference, {call}, merge(sides.reference, result).tensor.whole());
       const Call tried = all.in_some_rows(work, 0);
       if (tried.work() > work) return;
-      // Of all that may have made it few make its beginning, or some of its rows.
-      const auto first = tried.in_first(places_of_a_try);
-      const Call some = first ? *first : tried.in_some_rows(work_of_a_try, 0);
+      // Of all that may have made it few make some of its rows.
+      const Call some = tried.in_some_rows(work_of_a_try, 0);
       const auto variant = fitted_.fit(some, result.id.module);
       fits = variant && (some.work() == tried.work() || judge.fit(tried, *variant));
     });

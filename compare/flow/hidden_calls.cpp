@@ -40,29 +40,37 @@ bool fits(std::string_view letters, const Shape& shape, std::map<std::string_vie
 bool HiddenCalls::find(const LogicalTensor& t, const SideTensor& values, Relations& found) const {
   if (!shows_call(values, static_cast<double>(most_calls * operators().size()))) return false;
   for (const Operator* op : operators()) {
-    if (op->functional_inputs.empty()) continue;
-    const auto output = std::ranges::find(op->args, Role::output, &Arg::role);
-    std::vector<const Arg*> inputs, required;
-    for (const std::string_view name : op->functional_inputs) inputs.push_back(&input_arg(*op, name));
-    std::ranges::copy_if(inputs, std::back_inserter(required), [](const Arg* arg) { return !arg->optional; });
-    std::map<std::string_view, std::int64_t> extents;
-    if (!fits(output->shape, t.shape, extents)) continue;
-    std::vector<Given> all;
-    for (const auto* given : {&required, &inputs}) {
-      std::vector<Given> calls;
-      Given none;
-      if (given == &required || required.size() < inputs.size()) assign(*op, *given, t, none, calls);
-      all.insert(all.end(), calls.begin(), calls.end());
+    for (const auto names : {op->functional_inputs, op->functional_instead}) {
+      if (!names.empty() && find_of(*op, names, t, found)) return true;
     }
-    LogicalTensor result = t;
-    result.id.module = fmt::format("{}.{}", module_around(t.id.module), op->name);
-    for (const Given& g : all) {
-      RecordedCall call{op, std::string(output->name), {}};
-      for (const auto& [arg, c] : g) call.inputs.push_back({std::string(arg->name), candidates_[c].tensor});
-      if (!makes_(call, result)) continue;
-      take(*op, *output, g, t, found);
-      return true;
-    }
+  }
+  return false;
+}
+
+bool HiddenCalls::find_of(const Operator& op, std::span<const std::string_view> names, const LogicalTensor& t,
+                          Relations& found) const {
+  const auto output = std::ranges::find(op.args, Role::output, &Arg::role);
+  std::vector<const Arg*> inputs, required;
+  for (const std::string_view name : names) inputs.push_back(&input_arg(op, name));
+  std::ranges::copy_if(inputs, std::back_inserter(required), [](const Arg* arg) { return !arg->optional; });
+  std::map<std::string_view, std::int64_t> extents;
+  if (!fits(output->shape, t.shape, extents)) return false;
+  std::vector<Given> all;
+  for (const auto* given : {&required, &inputs}) {
+    std::vector<Given> calls;
+    Given none;
+    if (given == &inputs ? required.size() < inputs.size() : !required.empty())
+      assign(op, *given, t, none, calls);
+    all.insert(all.end(), calls.begin(), calls.end());
+  }
+  LogicalTensor result = t;
+  result.id.module = fmt::format("{}.{}", module_around(t.id.module), op.name);
+  for (const Given& g : all) {
+    RecordedCall call{&op, std::string(output->name), {}};
+    for (const auto& [arg, c] : g) call.inputs.push_back({std::string(arg->name), candidates_[c].tensor});
+    if (!makes_(call, result)) continue;
+    take(op, *output, g, t, found);
+    return true;
   }
   return false;
 }

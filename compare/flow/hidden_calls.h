@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "assay/compare/flow/earlier_values.h"
@@ -18,6 +20,8 @@ class HiddenCalls {
 
  private:
   using Given = std::vector<std::pair<const Arg*, std::size_t>>;  // arguments and candidates
+  bool find_of(const Operator&, std::span<const std::string_view> names, const LogicalTensor&,
+               Relations&) const;
   std::vector<std::size_t> candidates_for(const Operator&, const Arg&, const LogicalTensor&) const;
   bool has_gradient(const LogicalTensor&) const;
   bool is_result_of(std::size_t candidate, const Arg&) const;

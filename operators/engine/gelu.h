@@ -28,11 +28,12 @@ class GeluFunction {
   }
 
  private:
-  T inner(const T& x) const { return T(2) * scale_ * (x + cubic_ * x * x * x); }
+  // Activations that are written out step by step keep each in the dtype of x.
+  T inner(const T& x) const { return T(2) * stored(scale_ * stored(x + stored(cubic_ * stored(x * x * x)))); }
   // sigmoid(u) = (1 + tanh(u/2)) / 2, which kernels compute and which cancels in the negative tail.
   static T approximate_cdf(const T& u) {
     return without_cancellation<T>([&] { return sigmoid<T>(u); },
-                                   [&] { return (T(1) + tanh(u / T(2))) / T(2); });
+                                   [&] { return stored(T(1) + stored(tanh(u / T(2)))) / T(2); });
   }
   // erfc does not cancel there, where 1 + erf does (relative error up to 4e-2 in float64).
   T normal_cdf(const T& x) const {

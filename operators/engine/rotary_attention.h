@@ -52,10 +52,11 @@ struct Turn {
   bool by_pair;           ///< both of pair p turn by column p, else each by the column of its place
 };
 
-/// Turns [B, heads, L, channels] by the tables "cos" and "sin", or gradients back.
+/// Turns [B, heads, L, channels] by the tables "cos" and "sin", or gradients back; nothing without tables.
 template <class T>
 std::vector<T> turned(const std::vector<T>& x, Tensors<T>& t, const Dims& d, const Turn& turn,
                       std::int64_t heads, bool back) {
+  if (!t.optional("cos")) return x;
   const std::int64_t B = d.at("B"), L = d.at("L"), R = d.at("R");
   const auto cos = t["cos"], sin = t["sin"];
   const bool shared = d.at("P") == 1;

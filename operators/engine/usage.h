@@ -155,6 +155,8 @@ struct Usage {
   /// Programs make it in no module of its own, of these inputs: results of several modules. Empty: they do
   /// not.
   std::span<const std::string_view> functional_inputs;
+  /// Or of these.
+  std::span<const std::string_view> functional_instead;
   /// Whether these can make a result of this shape, where the letters of their shapes do not tell. Null: they
   /// do.
   bool (*may_make)(std::span<const InputShape>, const Shape& result);
@@ -206,6 +208,7 @@ constexpr Usage usage_of() {
   if constexpr (requires { Op::with_parameter; }) u.with_parameter = Op::with_parameter;
   if constexpr (requires { Op::has_parts; }) u.has_parts = Op::has_parts;
   if constexpr (requires { Op::functional_inputs; }) u.functional_inputs = Op::functional_inputs;
+  if constexpr (requires { Op::functional_instead; }) u.functional_instead = Op::functional_instead;
   if constexpr (requires { Op::causal_along; }) u.causal_along = Op::causal_along;
   if constexpr (requires { &Op::may_make; }) u.may_make = &Op::may_make;
   if constexpr (requires { Op::linear_in; }) u.linear_in = Op::linear_in;

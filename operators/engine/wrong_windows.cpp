@@ -41,4 +41,9 @@ std::vector<Candidate> windows_by_tokens(const Attributes& right, std::span<cons
   return q == nullptr || q->shape.size() < 3 ? std::vector<Candidate>() : windows(right, q->shape[1]);
 }
 
+std::vector<Candidate> windows_of_qkv(const Attributes& right, std::span<const InputShape> inputs) {
+  const InputShape* qkv = find_input(inputs, "qkv");
+  return qkv == nullptr || qkv->shape.size() < 3 ? std::vector<Candidate>() : windows(right, qkv->shape[1]);
+}
+
 }  // namespace assay

@@ -1,0 +1,210 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include "assay/golden/error.h"
+#include "assay/operators/engine/recorded.h"
+#include "assay/operators/engine/rotary_attention.h"
+#include "assay/operators/engine/wrong_windows.h"
+
+namespace assay {
+namespace {
+
+// B sequences of L tokens. X*: the D channels of all heads of q and of all groups of k and v. The first R of
+// D turn, by tables for P = B sequences, or for all alike; without tables none does.
+struct QkvAttention {
+  static constexpr std::string_view name = "qkv_attention";
+  static constexpr std::string_view math =
+      "out = attention(turn(q), turn(k), v), where one projection made q, k and v; turn as in "
+      "rotary_attention";
+  static constexpr std::string_view source =
+      "arXiv:1706.03762 eq. 1; Hugging Face transformers modeling_gpt2.py, modeling_phi3.py, "
+      "modeling_gpt_neox.py, modeling_falcon.py";
+  static constexpr Attribute attributes[] = {
+      {"heads", "null", "of q"},
+      {"groups", "null", "heads of k and v; null: as many as of q"},
+      {"layout", "\"parts\"",
+       "parts: all of q, then all of k, then all of v; groups: of each group its heads of q, then k and v"},
+      {"style", "\"half\"", "which channels turn in pairs, as in rotary_attention"},
+      {"scale", "null", "factor of q k^T; null: 1 / sqrt(D)"},
+      {"is_causal", "true", "a query does not see the keys behind it"},
+      {"window_size", "[-1, -1]", "keys seen left and right of a query; -1: no limit"},
+      {"softcap", "0", "c: scores are c tanh(scale q k^T / c); 0: no cap"}};
+  static constexpr Arg args[] = {
+      {"qkv", "B,L,X*", Role::input},
+      {.name = "cos", .shape = "P,L,R", .role = Role::input, .low = -1, .high = 1, .optional = true},
+      {.name = "sin", .shape = "P,L,R", .role = Role::input, .low = -1, .high = 1, .optional = true},
+      {"grad_out", "B,L,O*", Role::grad_output},
+      {.name = "out", .shape = "B,L,O*", .role = Role::output, .terms = "2 + D + L"},
+      {.name = "grad_qkv", .shape = "B,L,X*", .role = Role::grad_input, .terms = "2 + D + rows + D"},
+  };
+  static constexpr Example examples[] = {
+      {"B=2,L=3,X=12,P=1,R=2", "heads=2"},
+      {"B=1,L=4,X=32,P=1,R=4", "heads=4,groups=2,layout=\"groups\",scale=0.5"}};
+  static constexpr std::string_view functional_inputs[] = {"qkv", "cos", "sin"};
+  static constexpr std::string_view causal_along = "L";  // if is_causal, as in its first variant
+  static constexpr bool shares_steps = true;
+  static constexpr Narrowing narrowing = Narrowing::to_result;
+  static constexpr Seen seen[] = {{"layout", "\"parts\"", "GPT-2, Phi-3"},
+                                  {"layout", "\"groups\"", "GPT-NeoX, BLOOM, Falcon"},
+                                  {"style", "\"interleaved\"", "GPT-J"},
+                                  {"is_causal", "false", "encoders"}};
+  static constexpr Seen mistaken[] = {{"is_causal", "false", "a mask that is left out"},
+                                      {"style", "\"half\"", "pairs of another layout"},
+                                      {"layout", "\"parts\"", "heads that are cut in another order"},
+                                      {"layout", "\"groups\"", "heads that are cut in another order"},
+                                      {"window_size", "[-1, -1]", "a window that is left out"}};
+  static constexpr Solved solved[] = {
+      {.attribute = "heads",
+       .by = Solved::By::candidates,
+       .how = "every number that the channels of qkv and of the result allow"}};
+  static constexpr OtherValues other_values = {"window_size", wrong_windows, windows_of_qkv};
+
+  static std::int64_t channels(const Shape& x) {
+    return x.size() < 3 ? 0 : element_count(Shape(x.begin() + 2, x.end()));
+  }
+
+  // k and v have as many channels, and each of their heads some of q.
+  static bool may_make(InputShapes inputs, const Shape& out) {
+    const std::int64_t of_q = channels(out), rest = channels(shape_of_input(inputs, "qkv")) - of_q;
+    return rest > 0 && rest % 2 == 0 && of_q > 0 && of_q % (rest / 2) == 0;
+  }
+
+  static std::vector<Candidate> candidates(const Attributes&, const Recorded& call) {
+    std::vector<Candidate> all;
+    const Tensor *qkv = call.input("qkv"), *cos = call.input("cos"), *grad_out = call.input("grad_out");
+    if (qkv == nullptr || (grad_out == nullptr && call.output != "out")) return all;
+    const std::int64_t of_q = channels(grad_out != nullptr ? grad_out->shape() : call.result.shape());
+    const std::int64_t of_k = (channels(qkv->shape()) - of_q) / 2,
+                       R = cos == nullptr ? 1 : cos->shape().back();
+    for (std::int64_t D = R; D <= of_k; ++D) {
+      if (of_k % D != 0 || of_q % of_k != 0) continue;
+      all.push_back({{{"heads", static_cast<double>(of_q / D)}, {"groups", static_cast<double>(of_k / D)}},
+                     fmt::format("heads = {}, groups = {}", of_q / D, of_k / D)});
+    }
+    return all;
+  }
+
+  static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
+    const Shape& qkv = shape_of_input(inputs, "qkv");
+    const InputShape *cos = find_input(inputs, "cos"), *sin = find_input(inputs, "sin");
+    if (!a.has("heads")) throw Error("qkv_attention: attribute 'heads' is missing");
+    if ((cos == nullptr) != (sin == nullptr)) throw Error("qkv_attention: cos and sin go together");
+    if (qkv.size() < 3) throw Error("qkv_attention: qkv has shape {}; expected [B, L, ..]", to_string(qkv));
+    const std::int64_t H = a.integer("heads"), G = a.has("groups") ? a.integer("groups") : H,
+                       X = channels(qkv), R = cos == nullptr ? 0 : cos->shape[2];
+    if (H < 1 || G < 1 || H > X || H % G != 0 || X % (H + 2 * G) != 0 || R % 2 != 0 ||
+        (cos != nullptr && R < 2) || X / (H + 2 * G) < std::max<std::int64_t>(R, 1)) {
+      throw Error(
+          "qkv_attention: {} channels, {} of a head turn, for {} heads and {} groups; expected a whole "
+          "number "
+          "of channels for each, of which an even number turns, and groups that divide the heads",
+          X, R, H, G);
+    }
+    if (cos != nullptr && cos->shape[0] != 1 && cos->shape[0] != qkv[0])
+      throw Error("qkv_attention: the tables are for {} sequences; expected 1 or {}", cos->shape[0], qkv[0]);
+    const std::string &style = a.text("style"), &layout = a.text("layout");
+    if (style != "half" && style != "interleaved" && style != "by_pair")
+      throw Error("qkv_attention: style is \"{}\"; expected half, interleaved or by_pair", style);
+    if (layout != "parts" && layout != "groups")
+      throw Error("qkv_attention: layout is \"{}\"; expected parts or groups", layout);
+    const std::int64_t D = X / (H + 2 * G);
+    d.set("D", D);
+    d.set("W", D);
+    d.set("heads", H);
+    d.set("groups", G);
+    d.set("rows", H / G * qkv[1]);
+    d.set("O", Shape{H * D});
+  }
+
+  static Turn turn(const Dims& d, const Attributes& a) {
+    return {.channels = d.at("D"),
+            .first = 0,
+            .half = a.text("style") == "half",
+            .by_pair = a.text("style") == "by_pair"};
+  }
+
+  // Where the heads of q, k and v begin among the channels of a token.
+  static std::array<std::vector<std::int64_t>, 3> places(const Dims& d, const Attributes& a) {
+    const std::int64_t H = d.at("heads"), G = d.at("groups"), D = d.at("D"), n = H / G;
+    const bool by_group = a.text("layout") == "groups";
+    std::array<std::vector<std::int64_t>, 3> at;
+    for (std::int64_t h = 0; h < H; ++h) at[0].push_back((by_group ? h / n * (n + 2) + h % n : h) * D);
+    for (std::int64_t g = 0; g < G; ++g) {
+      at[1].push_back((by_group ? g * (n + 2) + n : H + g) * D);
+      at[2].push_back((by_group ? g * (n + 2) + n + 1 : H + G + g) * D);
+    }
+    return at;
+  }
+
+  template <class T>
+  static std::vector<T> part_of(const T* qkv, const Dims& d, const std::vector<std::int64_t>& at) {
+    const std::int64_t tokens = d.at("B") * d.at("L"), D = d.at("D"), X = d.at("X");
+    std::vector<T> part;
+    part.reserve(static_cast<std::size_t>(tokens * std::ssize(at) * D));
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      for (const std::int64_t first : at)
+        part.insert(part.end(), qkv + t * X + first, qkv + t * X + first + D);
+    }
+    return by_head(part.data(), d, std::ssize(at), D, false);
+  }
+
+  template <class T>
+  static void put(T* qkv, const Dims& d, const std::vector<std::int64_t>& at,
+                  const std::vector<T>& by_heads) {
+    const std::int64_t tokens = d.at("B") * d.at("L"), D = d.at("D"), X = d.at("X");
+    const std::vector<T> part = by_head(by_heads.data(), d, std::ssize(at), D, true);
+    auto next = part.begin();
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      for (const std::int64_t first : at) {
+        std::copy_n(next, D, qkv + t * X + first);
+        next += D;
+      }
+    }
+  }
+
+  template <class T>
+  static InnerAttention<T> attention(Tensors<T>& t, const Dims& d, const Attributes& a) {
+    const auto at = places(d, a);
+    const T* qkv = t["qkv"].data();
+    return {d, of_attention(a), turned(part_of(qkv, d, at[0]), t, d, turn(d, a), d.at("heads"), false),
+            turned(part_of(qkv, d, at[1]), t, d, turn(d, a), d.at("groups"), false), part_of(qkv, d, at[2])};
+  }
+
+  template <class T>
+  static void give_out(Tensors<T>& t, const Dims& d, InnerAttention<T>& inner) {
+    std::ranges::move(by_head(inner.made("out").data(), d, d.at("heads"), d.at("W"), true), t["out"].data());
+  }
+
+  template <class T>
+  static void forward(Tensors<T>& t, const Dims& d, const Attributes& a) {
+    if (t.has("grad_out")) return;  // backward makes it on its way
+    InnerAttention<T> inner = attention(t, d, a);
+    inner.run();
+    give_out(t, d, inner);
+  }
+
+  template <class T>
+  static void backward(Tensors<T>& t, const Dims& d, const Attributes& a) {
+    const auto at = places(d, a);
+    InnerAttention<T> inner = attention(t, d, a);
+    inner.take_gradient(by_head(t["grad_out"].data(), d, d.at("heads"), d.at("W"), false));
+    inner.run();
+    give_out(t, d, inner);
+    T* gradient = t["grad_qkv"].data();
+    put(gradient, d, at[0], turned(inner.kept("grad_q"), t, d, turn(d, a), d.at("heads"), true));
+    put(gradient, d, at[1], turned(inner.kept("grad_k"), t, d, turn(d, a), d.at("groups"), true));
+    put(gradient, d, at[2], inner.made("grad_v"));
+  }
+};
+
+}  // namespace
+
+namespace ops {
+extern constexpr Operator qkv_attention = describe<QkvAttention>();
+}
+
+}  // namespace assay

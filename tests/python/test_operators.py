@@ -1,0 +1,94 @@
+"""Operators that OpInfo has no entry for, against what torch makes of their definition in float64, with gradients."""
+
+import assay
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+
+def judged(op, function, inputs, attributes=None, indices=(), result="y"):
+    """Judges torch's result and gradients; a tenth of them off must not pass."""
+    given = {k: v if k in indices else v.double().requires_grad_() for k, v in inputs.items()}
+    y = function(**given)
+    grad = torch.randn(y.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(7))
+    wanted = [k for k in given if k not in indices and k not in ("cos", "sin")]
+    grads = torch.autograd.grad(y, [given[k] for k in wanted], grad)
+    outputs = {result: y.detach(), **{f"grad_{k}": g for k, g in zip(wanted, grads, strict=True)}}
+    call = {k: v.detach() for k, v in given.items()} | {f"grad_{result}": grad}
+    for name, value in outputs.items():
+        assert not assay.judge(op, call, {name: value * 1.1}, attributes, causes=False), name
+    return assay.judge(op, call, outputs, attributes)
+
+
+def randn(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def turned(x, cos, sin):
+    """The first channels of [B, H, L, D], as transformers' apply_rotary_pos_emb has them."""
+    width = cos.shape[-1]
+    turning, rest = x[..., :width], x[..., width:]
+    half = torch.cat([-turning[..., width // 2 :], turning[..., : width // 2]], -1)
+    return torch.cat([turning * cos[:, None] + half * sin[:, None], rest], -1)
+
+
+def tables(tokens, width):
+    angles = torch.arange(tokens)[:, None] / 10000 ** (torch.arange(0, width, 2) / width)
+    angles = torch.cat([angles, angles], -1)[None]
+    return angles.cos(), angles.sin()
+
+
+@pytest.mark.parametrize("rotary", [0, 4])
+@pytest.mark.parametrize(
+    ("heads", "groups", "layout"), [(4, 4, "parts"), (4, 2, "parts"), (4, 4, "groups"), (6, 2, "groups")]
+)
+def test_qkv_attention(heads, groups, layout, rotary):
+    width, tokens = 8, 7
+
+    def attention(qkv, cos=None, sin=None):
+        if layout == "parts":  # modeling_phi3.py
+            q, k, v = qkv.split([heads * width, groups * width, groups * width], -1)
+            q, k, v = (t.view(2, tokens, -1, width) for t in (q, k, v))
+        else:  # modeling_falcon.py
+            by_group = qkv.view(2, tokens, groups, heads // groups + 2, width)
+            q, k, v = by_group[..., :-2, :].flatten(2, 3), by_group[..., -2, :], by_group[..., -1, :]
+        q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+        if cos is not None:
+            q, k = turned(q, cos, sin), turned(k, cos, sin)
+        out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        return out.transpose(1, 2).flatten(2)
+
+    inputs = {"qkv": randn(2, tokens, (heads + 2 * groups) * width)}
+    if rotary:
+        inputs["cos"], inputs["sin"] = tables(tokens, rotary)
+    attributes = {"heads": heads, "groups": groups, "layout": layout}
+    assert judged("qkv_attention", attention, inputs, attributes, result="out")
+
+
+@pytest.mark.parametrize("rotary", [0, 4])
+def test_rotary_attention_turns_a_part_or_nothing(rotary):
+    width, tokens = 8, 7
+
+    def attention(q, k, v, cos=None, sin=None):
+        q, k, v = (t.view(2, tokens, -1, width).transpose(1, 2) for t in (q, k, v))
+        if cos is not None:
+            q, k = turned(q, cos, sin), turned(k, cos, sin)
+        out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        return out.transpose(1, 2).flatten(2)
+
+    inputs = {"q": randn(2, tokens, 32), "k": randn(2, tokens, 16, seed=1), "v": randn(2, tokens, 16, seed=2)}
+    if rotary:
+        inputs["cos"], inputs["sin"] = tables(tokens, rotary)
+    assert judged("rotary_attention", attention, inputs, {"head_dim": width}, result="out")
+
+
+def test_relu_squared():
+    assert judged("relu_squared", lambda x: torch.relu(x) ** 2, {"x": randn(5, 7)})
+
+
+def test_scaled_embedding():
+    def embedding(weight, index):
+        return torch.nn.functional.embedding(index, weight, padding_idx=2) * 8.0
+
+    inputs = {"weight": randn(6, 4), "index": torch.tensor([[0, 5, 2], [5, 5, 1]])}
+    assert judged("scaled_embedding", embedding, inputs, {"scale": 8.0, "padding_idx": 2}, indices=("index",))
