@@ -208,9 +208,9 @@ std::optional<ScaleError> Call::scale(const CallVariant& variant, const Compared
   std::vector<std::int64_t> units;
   if (op().shared_roundings != nullptr)
     units = op().shared_roundings(actual.shape(), complete_attributes(op(), variant.attributes));
-  // Where results between steps are kept narrow, so may be the statistic that the elements of a row share, as
-  // torch keeps layer_norm's for its gradient.
-  if (units.empty() && device_.intermediate && op().sums_of_rows && !actual.shape().empty()) {
+  // All elements of a row share the roundings of a statistic that was kept narrow.
+  const bool is_gradient = summands_.front().output.starts_with("grad_");
+  if (is_gradient && op().keeps_statistics && device_.intermediate && !actual.shape().empty()) {
     for (std::int64_t i = 0; i < actual.size(); ++i) units.push_back(i / actual.shape().back());
   }
   test.units = units;

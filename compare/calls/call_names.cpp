@@ -263,8 +263,7 @@ const LogicalTensor* CallNames::named_input(const Arg& arg, std::string_view res
   std::ranges::copy_if(inputs_, std::back_inserter(unnamed), [&](const LogicalTensor* t) {
     return find_arg(op_, declared_name(op_, t->id.arg)) == nullptr;
   });
-  const bool is_lone =
-      unnamed.size() == 1 && is_float(unnamed.front()->dtype) == (arg.role == Role::input);
+  const bool is_lone = unnamed.size() == 1 && is_float(unnamed.front()->dtype) == (arg.role == Role::input);
   return is_lone ? unnamed.front() : nullptr;
 }
 

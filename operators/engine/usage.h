@@ -169,6 +169,8 @@ struct Usage {
   Rows rows;
   /// All elements of a row share its sums.
   bool sums_of_rows;
+  /// Frameworks keep the statistics of its rows for the gradient, in the dtype of what was given.
+  bool keeps_statistics;
   /// Elements of a result of this shape that share a rounding have equal numbers; empty: none do.
   std::vector<std::int64_t> (*shared_roundings)(const Shape&, const Attributes&);
 
@@ -214,6 +216,7 @@ constexpr Usage usage_of() {
   if constexpr (requires { Op::linear_in; }) u.linear_in = Op::linear_in;
   if constexpr (requires { Op::rows; }) u.rows = Op::rows;
   if constexpr (requires { Op::sums_of_rows; }) u.sums_of_rows = Op::sums_of_rows;
+  if constexpr (requires { Op::keeps_statistics; }) u.keeps_statistics = Op::keeps_statistics;
   if constexpr (requires { &Op::shared_roundings; }) u.shared_roundings = &Op::shared_roundings;
   if constexpr (requires { Op::shares_steps; }) u.shares_steps = Op::shares_steps;
   if constexpr (requires { Op::regularizes; }) u.regularizes = Op::regularizes;
