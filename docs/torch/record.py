@@ -58,6 +58,8 @@ class Recorder:
         """at: (step, micro-batch, call), where a micro-batch of -1 is the step as a whole."""
         if not self.folder:
             return
+        if tensor.is_complex():  # [.., 2]: no format of dumps has complex numbers
+            tensor = torch.view_as_real(tensor)
         key = f"{module} {arg.split('.')[0] if slot in ('param', 'grad', 'state') else slot.removeprefix('grad_')}"
         words = next((w for pattern, w in self.layout.items() if fnmatch.fnmatchcase(key, pattern)), {})
         words = [words.get(axis, "Partial(sum)" if axis in addends else "Replicate()") for axis in self.mesh.mesh_dim_names]
