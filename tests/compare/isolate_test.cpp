@@ -73,7 +73,7 @@ const Finding& at(const Report& r, std::string_view module, std::string_view slo
   throw Error("no finding {} {} {}", module, slot, arg);
 }
 
-std::int64_t created(const Report& r) {
+std::int64_t count_of_created(const Report& r) {
   return std::ranges::count_if(r.findings,
                                [](const Finding& f) { return f.origin && f.origin->kind == Kind::created; });
 }
@@ -100,7 +100,7 @@ TEST(Isolate, AFactorSmallerThanOneRoundingIsFoundWhereItIsMade) {
     EXPECT_THAT(f.reason, HasSubstr("the end-to-end tolerance passes, but the operator is wrong"));
     ASSERT_FALSE(f.diagnoses.empty());
     EXPECT_EQ(f.diagnoses.front().cause, Cause::factor);
-    EXPECT_EQ(created(report), 1) << "what follows from it is right";
+    EXPECT_EQ(count_of_created(report), 1) << "what follows from it is right";
     ASSERT_TRUE(report.coverage);
     EXPECT_THAT(
         sentence(*report.coverage),
@@ -153,7 +153,7 @@ TEST(Isolate, AValueThatChangesBetweenTwoModulesIsFound) {
     EXPECT_EQ(f.origin->kind, Kind::created);
     EXPECT_THAT(f.origin->reason,
                 HasSubstr("it is not what a output y (step 0, micro-batch 0, forward) gave"));
-    EXPECT_EQ(created(report), 1);
+    EXPECT_EQ(count_of_created(report), 1);
   }
 }
 
@@ -162,7 +162,7 @@ TEST(Isolate, AGradientIsTheSumOfItsShares) {
   const Finding& f = at(report, "c", "grad", "weight");
   EXPECT_EQ(f.verdict, Verdict::failed);
   EXPECT_THAT(f.origin->reason, HasSubstr("are not the sum of c grad weight.unreduced"));
-  EXPECT_EQ(created(report), 1);
+  EXPECT_EQ(count_of_created(report), 1);
 }
 
 // The gradient of two ranks that recorded their shares of it, against one of a single rank.
@@ -203,7 +203,7 @@ TEST(Isolate, PartsThatCancelInsideOfAShareAreRoundedToo) {
   const auto [a1, b1] = parts(3);
   const auto created_with = [&, &a0 = a0, &a1 = a1, &b0 = b0, &b1 = b1](double factor, double one_more = 0) {
     const Tensor total = plus(plus(a0, 1, a1), factor, plus(b0, 1, b1));
-    return created(
+    return count_of_created(
         diff_sum(changed(total, [&](Values& v) { v[65] += one_more; }), plus(a0, 1, b0), plus(a1, 1, b1)));
   };
   EXPECT_EQ(created_with(1), 0);
@@ -236,9 +236,9 @@ TEST(Isolate, ASmallRowOfAGradientIsMissed) {
     const Values own = shares.first.values();
     std::copy_n(own.begin() + Shares::rare, 64, sum.begin() + Shares::rare);
   };
-  EXPECT_EQ(created(shares.with([](Values&) {})), 0);
-  EXPECT_EQ(created(shares.with(lose_rare_row)), 1);
-  EXPECT_EQ(created(shares.with(keep_own)), 1) << "not reduced";
+  EXPECT_EQ(count_of_created(shares.with([](Values&) {})), 0);
+  EXPECT_EQ(count_of_created(shares.with(lose_rare_row)), 1);
+  EXPECT_EQ(count_of_created(shares.with(keep_own)), 1) << "not reduced";
 }
 
 TEST(Isolate, ANaNOfAShareIsPassedOn) {
@@ -250,7 +250,7 @@ TEST(Isolate, ANaNOfAShareIsPassedOn) {
   const Report report = shares.with([](Values&) {});
   EXPECT_EQ(at(report, "e", "grad", "weight").verdict, Verdict::passed)
       << at(report, "e", "grad", "weight").reason;
-  EXPECT_EQ(created(shares.with(lose_rare_row)), 1);
+  EXPECT_EQ(count_of_created(shares.with(lose_rare_row)), 1);
 }
 
 // Errors of a rounding up or down at random, and one of all elements beneath them.

@@ -1,0 +1,112 @@
+// Attention that programs make between their modules, in the ways that models of the world have it.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "assay/operators/engine/golden.h"
+#include "isolated.h"
+
+namespace assay::hidden_attention_test {
+namespace {
+
+constexpr auto f = Phase::forward, b = Phase::backward;
+constexpr std::int64_t tokens = 24;
+
+struct Program {
+  std::string op;
+  std::vector<std::pair<std::string, std::int64_t>> projections;  ///< inputs and their channels
+  std::int64_t rotary;                                            ///< channels of a head that turn
+  std::int64_t channels;                                          ///< of the result
+  Attributes attributes;
+};
+
+// Projections, tables of angles, and what the last projection is given.
+auto recorded(const Program& p, const Attributes& of_actual = {}, bool one_wrong = false) {
+  return [=](MemoryDump& d, bool is_actual) {
+    for (const std::int64_t mb : {0, 1}) {
+      const auto seed = static_cast<std::uint64_t>(10 * mb);
+      std::vector<NamedTensor> inputs;
+      for (const auto& [name, width] : p.projections) {
+        inputs.push_back({name, normal_tensor(DType::float32, {1, tokens, width}, 1 + seed + inputs.size())});
+        d.add({0, mb, f, "attn." + name + "_proj", "output", "y", 0}, inputs.back().tensor);
+      }
+      if (p.rotary > 0) {
+        std::vector<std::int64_t> positions;
+        for (std::int64_t i = 0; i < tokens; ++i) positions.push_back(i);
+        const std::vector<NamedTensor> ids = {{"position_ids", Tensor::from_indices({1, tokens}, positions)}};
+        for (const char* table : {"cos", "sin"}) {
+          const Attributes width = {{"rotary_dim", static_cast<double>(p.rotary)}};
+          inputs.push_back({table, output("rotary_embedding", ids, width, table)});
+          d.add({0, mb, f, "rotary", "output", table, 0}, inputs.back().tensor);
+        }
+      }
+      inputs.push_back({"grad_out", normal_tensor(DType::float32, {1, tokens, p.channels}, 8 + seed)});
+      Attributes attributes = p.attributes;
+      for (const auto& [name, value] : of_actual.values()) {
+        if (is_actual) attributes.set(name, value);
+      }
+      const auto made = compute_golden(find_operator(p.op), inputs, attributes, Level::fp64);
+      const auto given = [&](const std::string& name) {
+        return noisy(single(output_named(made, name)), is_actual ? 7 : 8);
+      };
+      d.add({0, mb, f, "attn.o_proj", "input", "input", 0},
+            one_wrong && is_actual ? with_one_wrong(given("out")) : given("out"));
+      d.add({0, mb, b, "attn.o_proj", "grad_input", "input", 0}, inputs.back().tensor);
+      for (const auto& [name, width] : p.projections)
+        d.add({0, mb, b, "attn." + name + "_proj", "grad_output", "y", 0}, given("grad_" + name));
+    }
+  };
+}
+
+const std::vector<std::pair<std::string, std::int64_t>> three = {{"q", 32}, {"k", 16}, {"v", 16}},
+                                                        of_one = {{"qkv", 64}};
+
+class HiddenAttention : public testing::TestWithParam<Program> {};
+
+TEST_P(HiddenAttention, IsJudgedAndAWrongElementIsFound) {
+  const Report right = isolated(recorded(GetParam()));
+  EXPECT_EQ(right.exit_status(), 0);
+  EXPECT_EQ(finding(right, "attn.o_proj", "input").unjudged, "");
+  EXPECT_EQ(created(isolated(recorded(GetParam(), {}, true))),
+            std::vector<std::string>(2, "attn.o_proj input input"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, HiddenAttention,
+    testing::Values(Program{"rotary_attention", three, 0, 32, {{"head_dim", 8}}},
+                    Program{"rotary_attention", three, 4, 32, {{"head_dim", 8}}},
+                    Program{"rotary_attention", three, 8, 32, {{"style", "by_pair"}}},
+                    Program{"rotary_attention", three, 8, 32, {{"window_size", std::vector<double>{11, -1}}}},
+                    Program{"rotary_attention", three, 8, 32, {{"softcap", 50}, {"scale", 0.9}}},
+                    Program{"qkv_attention", of_one, 0, 32, {{"heads", 4}, {"groups", 2}}},
+                    Program{
+                        "qkv_attention", of_one, 4, 32, {{"heads", 4}, {"groups", 2}, {"layout", "groups"}}}),
+    [](const auto& info) { return info.param.op + std::to_string(info.index); });
+
+TEST(HiddenCap, IsNamedWhereItIsLeftOut) {
+  const Program capped = {"rotary_attention", three, 8, 32, {{"softcap", 50}, {"scale", 2}}};
+  const Report report = isolated(recorded(capped, {{"softcap", 0}}));
+  const Finding& first = finding(report, "attn.o_proj", "input");
+  ASSERT_FALSE(first.diagnoses.empty());
+  EXPECT_NE(sentence(first.diagnoses.front()).find("softcap = 0, where the reference has softcap = 50"),
+            std::string::npos)
+      << sentence(first.diagnoses.front());
+}
+
+// torch's Linear calls its input so; the weight is recorded with the embedding.
+TEST(TiedEmbedding, IsJudgedWhateverTheInputIsCalled) {
+  const Report right = isolated([](MemoryDump& d, bool is_actual) {
+    const Tensor w = normal_tensor(DType::float32, {32, 8}, 81),
+                 x = normal_tensor(DType::float32, {6, 8}, 82);
+    const std::vector<NamedTensor> inputs = {{"x", x}, {"w", w}};
+    d.add({0, -1, f, "embedding", "param", "weight", 0}, w);
+    d.add({0, 0, f, "head", "input", "input", 0}, x).op = "Linear";
+    const Tensor y = output_named(compute_golden(find_operator("linear"), inputs, {}, Level::fp64), "y");
+    d.add({0, 0, f, "head", "output", "y", 0}, noisy(single(y), is_actual ? 7 : 8)).op = "Linear";
+  });
+  EXPECT_EQ(finding(right, "head", "output").unjudged, "");
+}
+
+}  // namespace
+}  // namespace assay::hidden_attention_test
