@@ -17,13 +17,13 @@ namespace assay {
 /// A process that opens one HDF5 file with the HDF5 library and answers questions about it. The library
 /// crashes, loops or takes all memory on damaged files; then the process ends, and the question is an Error.
 ///
-/// It is limited in memory and processor time by the size of the file and the question, has 60 seconds more
-/// than that to answer, can open no further file, and gets none of the environment but LD_LIBRARY_PATH, by
-/// which the library itself may have to be found.
+/// It is limited in memory and processor time by the size of the file and the question, has ten minutes more
+/// than that to answer (it may be one of many on a busy machine), can open no further file, and gets none of
+/// the environment but LD_LIBRARY_PATH, by which the library itself may have to be found.
 class Hdf5Worker {
  public:
   /// @param patience  how long an answer may take beyond the time for its size
-  explicit Hdf5Worker(const MappedFile& file, std::chrono::milliseconds patience = std::chrono::minutes(1));
+  explicit Hdf5Worker(const MappedFile& file, std::chrono::milliseconds patience = std::chrono::minutes(10));
   ~Hdf5Worker();
   Hdf5Worker(const Hdf5Worker&) = delete;
   Hdf5Worker& operator=(const Hdf5Worker&) = delete;
