@@ -63,7 +63,8 @@ struct LayerNorm {
     }
   }
 
-  // With h = (x - mean) rstd: grad_w = sum_n g h, grad_b = sum_n g.
+  // With h = (x - mean) rstd: grad_w = sum_n g h, grad_b = sum_n g, which torch adds up in buffers of their
+  // dtype (torch 2.13, aten/src/ATen/native/cpu/layer_norm_kernel.cpp).
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes&) {
     const std::int64_t N = d.at("N"), C = d.at("C");
@@ -77,10 +78,11 @@ struct LayerNorm {
           [&](auto c) -> T& { return grad_x(n, c); });
     }
     if (const auto grad_w = t.optional("grad_weight")) {
-      for (std::int64_t c = 0; c < C; ++c) grad_w(c) = sum<T>(N, [&](auto n) { return g(n, c) * h(n, c); });
+      for (std::int64_t c = 0; c < C; ++c)
+        grad_w(c) = sum_in_memory<T>(N, [&](auto n) { return g(n, c) * h(n, c); });
     }
     if (const auto grad_b = t.optional("grad_bias")) {
-      for (std::int64_t c = 0; c < C; ++c) grad_b(c) = sum<T>(N, [&](auto n) { return g(n, c); });
+      for (std::int64_t c = 0; c < C; ++c) grad_b(c) = sum_in_memory<T>(N, [&](auto n) { return g(n, c); });
     }
   }
 };

@@ -80,10 +80,11 @@ struct QkvAttention {
     const std::int64_t of_q = channels(grad_out != nullptr ? grad_out->shape() : call.result.shape());
     const std::int64_t of_k = (channels(qkv->shape()) - of_q) / 2,
                        R = cos == nullptr ? 1 : cos->shape().back();
-    for (std::int64_t D = R; D <= of_k; ++D) {
+    for (std::int64_t D = std::max<std::int64_t>(R, 1); D <= of_k; ++D) {
       if (of_k % D != 0 || of_q % of_k != 0) continue;
-      all.push_back({{{"heads", static_cast<double>(of_q / D)}, {"groups", static_cast<double>(of_k / D)}},
-                     fmt::format("heads = {}, groups = {}", of_q / D, of_k / D)});
+      const std::int64_t heads = of_q / D, groups = of_k / D;
+      all.push_back({{{"heads", static_cast<double>(heads)}, {"groups", static_cast<double>(groups)}},
+                     fmt::format("heads = {}, groups = {}", heads, groups)});
     }
     return all;
   }
