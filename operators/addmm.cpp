@@ -1,3 +1,4 @@
+#include "assay/operators/engine/operator.h"
 #include "assay/operators/engine/products.h"
 
 namespace assay {

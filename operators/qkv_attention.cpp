@@ -79,7 +79,7 @@ struct QkvAttention {
     if (qkv == nullptr || (grad_out == nullptr && call.output != "out")) return all;
     const std::int64_t of_q = channels(grad_out != nullptr ? grad_out->shape() : call.result.shape());
     const std::int64_t of_k = (channels(qkv->shape()) - of_q) / 2,
-                       R = cos == nullptr ? 1 : cos->shape().back();
+                       R = cos == nullptr || cos->shape().empty() ? 1 : cos->shape().back();
     for (std::int64_t D = std::max<std::int64_t>(R, 1); D <= of_k; ++D) {
       if (of_k % D != 0 || of_q % of_k != 0) continue;
       const std::int64_t heads = of_q / D, groups = of_k / D;

@@ -84,7 +84,8 @@ struct RotaryAttention {
     std::vector<Candidate> heads;
     const Tensor *q = call.input("q"), *k = call.input("k"), *cos = call.input("cos");
     if (q == nullptr || k == nullptr || q->shape().size() != 3) return heads;
-    const std::int64_t K = channels(k->shape()), R = cos == nullptr ? 1 : cos->shape().back();
+    const std::int64_t K = channels(k->shape()),
+                       R = cos == nullptr || cos->shape().empty() ? 1 : cos->shape().back();
     for (std::int64_t D = std::max<std::int64_t>(R, 1); D <= K; ++D) {
       if (K % D == 0)
         heads.push_back({{{"head_dim", static_cast<double>(D)}}, fmt::format("head_dim = {}", D)});

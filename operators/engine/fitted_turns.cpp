@@ -6,7 +6,7 @@
 #include <numbers>
 
 #include "assay/golden/dtype.h"
-#include "assay/operators/engine/axes.h"
+#include "assay/operators/engine/copy.h"
 
 namespace assay {
 namespace {

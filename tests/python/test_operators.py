@@ -82,6 +82,11 @@ def test_rotary_attention_turns_a_part_or_nothing(rotary):
     assert judged("rotary_attention", attention, inputs, {"head_dim": width}, result="out")
 
 
+def test_addmm():
+    inputs = {"x": randn(3, 5, 7), "w": randn(7, 4, seed=1), "b": randn(4, seed=2)}
+    assert judged("addmm", lambda x, w, b: torch.addmm(b, x.view(-1, 7), w).view(3, 5, 4), inputs)
+
+
 def test_relu_squared():
     assert judged("relu_squared", lambda x: torch.relu(x) ** 2, {"x": randn(5, 7)})
 

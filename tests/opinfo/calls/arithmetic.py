@@ -116,13 +116,6 @@ def matmul(a: Tensor, b: Tensor) -> Call:
     return Call("matmul", {"a": a, "b": b})
 
 
-@of("addmm")
-def addmm(b: Tensor, x: Tensor, w: Tensor, *, beta: float = 1, alpha: float = 1) -> Call:
-    if beta != 1 or alpha != 1 or b.ndim != 1 or b.shape != w.shape[1:]:
-        raise NotACall("a sum with factors, or with more than one row")
-    return Call("addmm", {"x": x, "w": w, "b": b})
-
-
 @of("__rmatmul__")
 def rmatmul(b: Tensor, a: Tensor) -> Call:
     return matmul(a, b)
