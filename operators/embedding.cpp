@@ -1,7 +1,6 @@
 #include <algorithm>
 
-#include "assay/golden/error.h"
-#include "assay/operators/engine/operator.h"
+#include "assay/operators/engine/embedded_rows.h"
 
 namespace assay {
 namespace {
@@ -15,8 +14,7 @@ struct Embedding {
                                                  "Embedding", "embedding_dense_backward",
                                                  "VocabParallelEmbedding"};
   static constexpr Attribute attributes[] = {
-      {"padding_idx", "null", "the row whose gradient stays 0; -1 is the last"},
-      {"scale_grad_by_freq", "false", "divide a row's gradient by how often it was hit"}};
+      padding_attribute, {"scale_grad_by_freq", "false", "divide a row's gradient by how often it was hit"}};
   static constexpr Arg args[] = {
       {"weight", "V,C", Role::param},
       {.name = "index", .shape = "N*", .role = Role::index, .indexes = "V"},
@@ -28,13 +26,6 @@ struct Embedding {
   static constexpr ExactFill exact_fill = ExactFill::small_integers;
   static constexpr bool sums_continue = true, makes_shares = true;
 
-  // The row without gradient, or V if there is none.
-  static std::int64_t padding(std::int64_t rows, const Attributes& a) {
-    if (!a.has("padding_idx")) return rows;
-    const std::int64_t row = a.integer("padding_idx");
-    if (row < -rows || row >= rows) throw Error("embedding: padding_idx {} is no row of {}", row, rows);
-    return row < 0 ? row + rows : row;
-  }
   // The most that one row is hit.
   static std::int64_t most_hits(std::vector<std::int64_t> indices) {
     std::ranges::sort(indices);
@@ -52,7 +43,7 @@ struct Embedding {
     const Shape& weight = shape_of_input(inputs, "weight");
     d.set("hits",
           index.indices == nullptr ? element_count(index.shape) : most_hits(index.indices->indices()));
-    if (!weight.empty()) padding(weight[0], a);
+    padding_row(name, weight[0], a);
   }
 
   template <class T>
@@ -68,13 +59,8 @@ struct Embedding {
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes& a) {
     const auto g = t["grad_y"], grad_w = t["grad_weight"];
-    const std::int64_t V = d.at("V"), C = d.at("C"), skipped = padding(V, a);
-    const std::vector<std::int64_t>& index = t.slot("index").indices;
-    std::vector<std::vector<std::int64_t>> tokens(static_cast<std::size_t>(V));
-    for (std::size_t n = 0; n < index.size(); ++n) {
-      if (index[n] != skipped)
-        tokens[static_cast<std::size_t>(index[n])].push_back(static_cast<std::int64_t>(n));
-    }
+    const std::int64_t V = d.at("V"), C = d.at("C");
+    const auto tokens = tokens_of_rows(t.slot("index").indices, V, padding_row(name, V, a));
     const bool by_frequency = a.flag("scale_grad_by_freq");
     for (std::int64_t v = 0; v < V; ++v) {
       const auto& hit = tokens[static_cast<std::size_t>(v)];

@@ -61,15 +61,11 @@ struct QkvAttention {
       {.attribute = "heads",
        .by = Solved::By::candidates,
        .how = "every number that the channels of qkv and of the result allow"}};
-  static constexpr OtherValues other_values = {"window_size", wrong_windows, windows_of_qkv};
-
-  static std::int64_t channels(const Shape& x) {
-    return x.size() < 3 ? 0 : element_count(Shape(x.begin() + 2, x.end()));
-  }
+  static constexpr OtherValues other_values = {"window_size", wrong_windows, windows_by_tokens};
 
   // k and v have as many channels, and each of their heads some of q.
   static bool may_make(InputShapes inputs, const Shape& out) {
-    const std::int64_t of_q = channels(out), rest = channels(shape_of_input(inputs, "qkv")) - of_q;
+    const std::int64_t of_q = channels_of(out), rest = channels_of(shape_of_input(inputs, "qkv")) - of_q;
     return rest > 0 && rest % 2 == 0 && of_q > 0 && of_q % (rest / 2) == 0;
   }
 
@@ -77,10 +73,9 @@ struct QkvAttention {
     std::vector<Candidate> all;
     const Tensor *qkv = call.input("qkv"), *cos = call.input("cos"), *grad_out = call.input("grad_out");
     if (qkv == nullptr || (grad_out == nullptr && call.output != "out")) return all;
-    const std::int64_t of_q = channels(grad_out != nullptr ? grad_out->shape() : call.result.shape());
-    const std::int64_t of_k = (channels(qkv->shape()) - of_q) / 2,
-                       R = cos == nullptr || cos->shape().empty() ? 1 : cos->shape().back();
-    for (std::int64_t D = std::max<std::int64_t>(R, 1); D <= of_k; ++D) {
+    const std::int64_t of_q = channels_of(grad_out != nullptr ? grad_out->shape() : call.result.shape());
+    const std::int64_t of_k = (channels_of(qkv->shape()) - of_q) / 2;
+    for (std::int64_t D = least_channels(cos); D <= of_k; ++D) {
       if (of_k % D != 0 || of_q % of_k != 0) continue;
       const std::int64_t heads = of_q / D, groups = of_k / D;
       all.push_back({{{"heads", static_cast<double>(heads)}, {"groups", static_cast<double>(groups)}},
@@ -91,25 +86,18 @@ struct QkvAttention {
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     const Shape& qkv = shape_of_input(inputs, "qkv");
-    const InputShape *cos = find_input(inputs, "cos"), *sin = find_input(inputs, "sin");
     if (!a.has("heads")) throw Error("qkv_attention: attribute 'heads' is missing");
-    if ((cos == nullptr) != (sin == nullptr)) throw Error("qkv_attention: cos and sin go together");
     if (qkv.size() < 3) throw Error("qkv_attention: qkv has shape {}; expected [B, L, ..]", to_string(qkv));
     const std::int64_t H = a.integer("heads"), G = a.has("groups") ? a.integer("groups") : H,
-                       X = channels(qkv), R = cos == nullptr ? 0 : cos->shape[2];
-    if (H < 1 || G < 1 || H > X || H % G != 0 || X % (H + 2 * G) != 0 || R % 2 != 0 ||
-        (cos != nullptr && R < 2) || X / (H + 2 * G) < std::max<std::int64_t>(R, 1)) {
+                       X = channels_of(qkv), R = width_of_tables(name, inputs, qkv[0], a);
+    if (H < 1 || G < 1 || H > X || H % G != 0 || X % (H + 2 * G) != 0 ||
+        X / (H + 2 * G) < std::max<std::int64_t>(R, 1)) {
       throw Error(
-          "qkv_attention: {} channels, {} of a head turn, for {} heads and {} groups; expected a whole "
-          "number "
-          "of channels for each, of which an even number turns, and groups that divide the heads",
-          X, R, H, G);
+          "qkv_attention: {} channels for {} heads and {} groups, of each of which {} turn; expected groups "
+          "that divide the heads, and as many channels for each, no fewer than turn",
+          X, H, G, R);
     }
-    if (cos != nullptr && cos->shape[0] != 1 && cos->shape[0] != qkv[0])
-      throw Error("qkv_attention: the tables are for {} sequences; expected 1 or {}", cos->shape[0], qkv[0]);
-    const std::string &style = a.text("style"), &layout = a.text("layout");
-    if (style != "half" && style != "interleaved" && style != "by_pair")
-      throw Error("qkv_attention: style is \"{}\"; expected half, interleaved or by_pair", style);
+    const std::string& layout = a.text("layout");
     if (layout != "parts" && layout != "groups")
       throw Error("qkv_attention: layout is \"{}\"; expected parts or groups", layout);
     const std::int64_t D = X / (H + 2 * G);
@@ -119,13 +107,6 @@ struct QkvAttention {
     d.set("groups", G);
     d.set("rows", H / G * qkv[1]);
     d.set("O", Shape{H * D});
-  }
-
-  static Turn turn(const Dims& d, const Attributes& a) {
-    return {.channels = d.at("D"),
-            .first = 0,
-            .half = a.text("style") == "half",
-            .by_pair = a.text("style") == "by_pair"};
   }
 
   // Where the heads of q, k and v begin among the channels of a token.
@@ -171,8 +152,9 @@ struct QkvAttention {
   static InnerAttention<T> attention(Tensors<T>& t, const Dims& d, const Attributes& a) {
     const auto at = places(d, a);
     const T* qkv = t["qkv"].data();
-    return {d, of_attention(a), turned(part_of(qkv, d, at[0]), t, d, turn(d, a), d.at("heads"), false),
-            turned(part_of(qkv, d, at[1]), t, d, turn(d, a), d.at("groups"), false), part_of(qkv, d, at[2])};
+    return {d, of_attention(a), turned(part_of(qkv, d, at[0]), t, d, turn_of(d, a), d.at("heads"), false),
+            turned(part_of(qkv, d, at[1]), t, d, turn_of(d, a), d.at("groups"), false),
+            part_of(qkv, d, at[2])};
   }
 
   template <class T>
@@ -196,8 +178,8 @@ struct QkvAttention {
     inner.run();
     give_out(t, d, inner);
     T* gradient = t["grad_qkv"].data();
-    put(gradient, d, at[0], turned(inner.kept("grad_q"), t, d, turn(d, a), d.at("heads"), true));
-    put(gradient, d, at[1], turned(inner.kept("grad_k"), t, d, turn(d, a), d.at("groups"), true));
+    put(gradient, d, at[0], turned(inner.kept("grad_q"), t, d, turn_of(d, a), d.at("heads"), true));
+    put(gradient, d, at[1], turned(inner.kept("grad_k"), t, d, turn_of(d, a), d.at("groups"), true));
     put(gradient, d, at[2], inner.made("grad_v"));
   }
 };

@@ -67,16 +67,12 @@ struct RotaryAttention {
        .how = "every divisor of the channels of k, where heads are not apart"}};
   static constexpr OtherValues other_values = {"window_size", wrong_windows, windows_by_tokens};
 
-  static std::int64_t channels(const Shape& x) {
-    return x.size() < 3 ? 0 : element_count(Shape(x.begin() + 2, x.end()));
-  }
-
   // O of Q / D heads with V / (K / D) channels each.
   static bool may_make(InputShapes inputs, const Shape& out) {
     const Shape& q = shape_of_input(inputs, "q");
-    const std::int64_t Q = channels(q), K = channels(shape_of_input(inputs, "k")),
-                       V = channels(shape_of_input(inputs, "v"));
-    return K > 0 && Q % K == 0 && Q / K * V == channels(out) &&
+    const std::int64_t Q = channels_of(q), K = channels_of(shape_of_input(inputs, "k")),
+                       V = channels_of(shape_of_input(inputs, "v"));
+    return K > 0 && Q % K == 0 && Q / K * V == channels_of(out) &&
            (q.size() != 4 || (q[3] > 0 && K % q[3] == 0));
   }
 
@@ -84,9 +80,8 @@ struct RotaryAttention {
     std::vector<Candidate> heads;
     const Tensor *q = call.input("q"), *k = call.input("k"), *cos = call.input("cos");
     if (q == nullptr || k == nullptr || q->shape().size() != 3) return heads;
-    const std::int64_t K = channels(k->shape()),
-                       R = cos == nullptr || cos->shape().empty() ? 1 : cos->shape().back();
-    for (std::int64_t D = std::max<std::int64_t>(R, 1); D <= K; ++D) {
+    const std::int64_t K = channels_of(k->shape());
+    for (std::int64_t D = least_channels(cos); D <= K; ++D) {
       if (K % D == 0)
         heads.push_back({{{"head_dim", static_cast<double>(D)}}, fmt::format("head_dim = {}", D)});
     }
@@ -96,27 +91,22 @@ struct RotaryAttention {
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     const Shape &q = shape_of_input(inputs, "q"), &k = shape_of_input(inputs, "k"),
                 &v = shape_of_input(inputs, "v");
-    const InputShape *cos = find_input(inputs, "cos"), *sin = find_input(inputs, "sin");
     if (q.size() < 3 || k.size() < 3 || v.size() < 3) {
       throw Error("rotary_attention: q has shape {}, k {}, v {}; expected [B, L, ..]", to_string(q),
                   to_string(k), to_string(v));
     }
-    if ((cos == nullptr) != (sin == nullptr)) throw Error("rotary_attention: cos and sin go together");
-    const std::int64_t R = cos == nullptr ? 0 : cos->shape[2];
+    const std::int64_t R = width_of_tables(name, inputs, q[0], a);
+    if (R == 0 && q.size() != 4 && !a.has("head_dim"))
+      throw Error("rotary_attention: attribute 'head_dim' is missing; neither heads nor tables show it");
     const std::int64_t D = a.has("head_dim") ? a.integer("head_dim") : q.size() == 4 ? q[3] : R;
-    const std::int64_t of_q = channels(q), of_k = channels(k), of_v = channels(v);
-    if (D < 1 || R % 2 != 0 || (cos != nullptr && R < 2) || D < R || of_q % D != 0 || of_k % D != 0 ||
-        of_k == 0 || of_q % of_k != 0 || of_v % (of_k / D) != 0) {
+    const std::int64_t of_q = channels_of(q), of_k = channels_of(k), of_v = channels_of(v);
+    if (D < 1 || D < R || of_q % D != 0 || of_k % D != 0 || of_k == 0 || of_q % of_k != 0 ||
+        of_v % (of_k / D) != 0) {
       throw Error(
           "rotary_attention: q has {} channels, k {}, v {}, of which {} of {} turn in a head; expected whole "
           "heads, those of k as many as those of v and a divisor of those of q",
           of_q, of_k, of_v, R, D);
     }
-    if (cos != nullptr && cos->shape[0] != 1 && cos->shape[0] != q[0])
-      throw Error("rotary_attention: the tables are for {} sequences; expected 1 or {}", cos->shape[0], q[0]);
-    const std::string& style = a.text("style");
-    if (style != "half" && style != "interleaved" && style != "by_pair")
-      throw Error("rotary_attention: style is \"{}\"; expected half, interleaved or by_pair", style);
     const std::int64_t heads = of_q / D, groups = of_k / D, W = of_v / groups;
     d.set("D", D);
     d.set("W", W);
@@ -126,18 +116,11 @@ struct RotaryAttention {
     d.set("O", Shape{heads * W});
   }
 
-  static Turn turn(const Dims& d, const Attributes& a) {
-    return {.channels = d.at("D"),
-            .first = 0,
-            .half = a.text("style") == "half",
-            .by_pair = a.text("style") == "by_pair"};
-  }
-
   template <class T>
   static InnerAttention<T> attention(Tensors<T>& t, const Dims& d, const Attributes& a) {
     const std::int64_t H = d.at("heads"), G = d.at("groups"), D = d.at("D");
-    return {d, of_attention(a), turned(by_head(t["q"].data(), d, H, D, false), t, d, turn(d, a), H, false),
-            turned(by_head(t["k"].data(), d, G, D, false), t, d, turn(d, a), G, false),
+    return {d, of_attention(a), turned(by_head(t["q"].data(), d, H, D, false), t, d, turn_of(d, a), H, false),
+            turned(by_head(t["k"].data(), d, G, D, false), t, d, turn_of(d, a), G, false),
             by_head(t["v"].data(), d, G, d.at("W"), false)};
   }
 
@@ -161,8 +144,8 @@ struct RotaryAttention {
     inner.take_gradient(by_head(t["grad_out"].data(), d, H, W, false));
     inner.run();
     give(t, "out", by_head(inner.made("out").data(), d, H, W, true));
-    const std::vector<T> q = turned(inner.kept("grad_q"), t, d, turn(d, a), H, true),
-                         k = turned(inner.kept("grad_k"), t, d, turn(d, a), G, true);
+    const std::vector<T> q = turned(inner.kept("grad_q"), t, d, turn_of(d, a), H, true),
+                         k = turned(inner.kept("grad_k"), t, d, turn_of(d, a), G, true);
     give(t, "grad_q", by_head(q.data(), d, H, D, true));
     give(t, "grad_k", by_head(k.data(), d, G, D, true));
     give(t, "grad_v", by_head(inner.made("grad_v").data(), d, G, W, true));

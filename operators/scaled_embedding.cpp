@@ -1,5 +1,4 @@
-#include "assay/golden/error.h"
-#include "assay/operators/engine/operator.h"
+#include "assay/operators/engine/embedded_rows.h"
 
 namespace assay {
 namespace {
@@ -13,9 +12,7 @@ struct ScaledEmbedding {
   static constexpr std::string_view aliases[] = {"Gemma2TextScaledWordEmbedding",
                                                  "Gemma3TextScaledWordEmbedding", "BartScaledWordEmbedding",
                                                  "M2M100ScaledWordEmbedding"};
-  static constexpr Attribute attributes[] = {
-      {"scale", "1", "often the root of C"},
-      {"padding_idx", "null", "the row whose gradient stays 0; -1 is the last"}};
+  static constexpr Attribute attributes[] = {{"scale", "1", "often the root of C"}, padding_attribute};
   static constexpr Arg args[] = {
       {"weight", "V,C", Role::param},
       {.name = "index", .shape = "N*", .role = Role::index, .indexes = "V"},
@@ -27,17 +24,8 @@ struct ScaledEmbedding {
   static constexpr Solved solved[] = {{.attribute = "scale", .by = Solved::By::factor}};
   static constexpr bool makes_shares = true;
 
-  // The row without gradient, or -1 if there is none.
-  static std::int64_t padding(std::int64_t rows, const Attributes& a) {
-    if (!a.has("padding_idx")) return -1;
-    const std::int64_t row = a.integer("padding_idx");
-    if (row < -rows || row >= rows)
-      throw Error("scaled_embedding: padding_idx {} is no row of {}", row, rows);
-    return row < 0 ? row + rows : row;
-  }
-
   static void bind(Dims&, InputShapes inputs, const Attributes& a) {
-    padding(shape_of_input(inputs, "weight")[0], a);
+    padding_row(name, shape_of_input(inputs, "weight")[0], a);
   }
 
   // Frameworks keep the scale as a tensor of the weight's dtype.
@@ -59,13 +47,8 @@ struct ScaledEmbedding {
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes& a) {
     const auto g = t["grad_y"], grad_w = t["grad_weight"];
-    const std::int64_t V = d.at("V"), skipped = padding(V, a);
-    const std::vector<std::int64_t>& index = t.slot("index").indices;
-    std::vector<std::vector<std::int64_t>> tokens(static_cast<std::size_t>(V));
-    for (std::size_t n = 0; n < index.size(); ++n) {
-      if (index[n] != skipped)
-        tokens[static_cast<std::size_t>(index[n])].push_back(static_cast<std::int64_t>(n));
-    }
+    const std::int64_t V = d.at("V");
+    const auto tokens = tokens_of_rows(t.slot("index").indices, V, padding_row(name, V, a));
     const T s = scale<T>(a);
     for (std::int64_t v = 0; v < V; ++v) {
       const auto& hit = tokens[static_cast<std::size_t>(v)];

@@ -1,7 +1,5 @@
 #include "assay/compare/calls/fitted_calls.h"
 
-#include <algorithm>
-
 #include "assay/compare/calls/call_variant.h"
 #include "assay/compare/calls/recorded_call.h"
 

@@ -6,16 +6,13 @@
 #include <numbers>
 
 #include "assay/golden/dtype.h"
+#include "assay/golden/evidence.h"
 #include "assay/operators/engine/copy.h"
 
 namespace assay {
 namespace {
 
 using Complex = std::complex<double>;
-
-// One unknown takes as much as one element shows; six more, of 8 bits in bfloat16, are the 43 bits of
-// golden/evidence.h.
-constexpr std::int64_t enough_elements = 1 + 6;
 
 // Each component of a turned pair is two products of a rounded table's entries and their sum: it is off by
 // 3u (|x| + |y|) at most, so by 3 sqrt(2) u of the pair's length, and the pair's angle by sqrt(2) as much.
@@ -85,11 +82,13 @@ std::optional<FittedTurns> fitted_turns(const Tensor& x, const Tensor& y, const 
   const bool is_counted = std::ranges::adjacent_find(positions, [](std::int64_t a, std::int64_t b) {
                             return b != a + 1;
                           }) == positions.end();
-  if (x.shape() != y.shape() || x.size() == 0 || !is_counted || std::ssize(positions) != T ||
-      of.rotated > C || 2 * (T - 1) * (x.size() / C / T) < enough_elements)
+  if (x.shape() != y.shape() || x.size() == 0 || !is_counted || std::ssize(positions) != T || of.rotated > C)
     return {};
+  // What the first token has shows no turn; of the others one element is taken up by each frequency.
+  const double u = std::max(unit_roundoff(x.dtype()), unit_roundoff(y.dtype())), bits = -std::log2(u);
+  const auto elements = static_cast<double>(2 * (T - 1) * (x.size() / C / T));
+  if (!proves(elements * bits, bits)) return {};
   const std::vector<double> from = x.values(), to = y.values();
-  const double u = std::max(unit_roundoff(x.dtype()), unit_roundoff(y.dtype()));
   FittedTurns fitted;
   for (std::int64_t pair = 0; pair < of.rotated / 2; ++pair) {
     const std::vector<Complex> sums = pointers(from, to, x.shape(), of, pair);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -7,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "assay/golden/error.h"
 #include "assay/operators/engine/binding.h"
 #include "assay/operators/engine/golden.h"
 #include "assay/operators/engine/list.h"
@@ -23,6 +25,32 @@ inline Attributes of_attention(const Attributes& a) {
     if (const auto found = a.values().find(same); found != a.values().end()) given.set(same, found->second);
   }
   return complete_attributes(ops::attention, given);
+}
+
+/// Behind the tokens of [B, L, ..].
+inline std::int64_t channels_of(const Shape& x) {
+  return x.size() < 3 ? 0 : element_count(Shape(x.begin() + 2, x.end()));
+}
+
+/// R of the optional tables "cos" and "sin" for B sequences, or for all alike; 0 without them.
+/// @throws Error  for one table without the other, for others' sequences, and for a style that is none
+inline std::int64_t width_of_tables(std::string_view op, InputShapes inputs, std::int64_t B,
+                                    const Attributes& a) {
+  const std::string& style = a.text("style");
+  if (style != "half" && style != "interleaved" && style != "by_pair")
+    throw Error("{}: style is \"{}\"; expected half, interleaved or by_pair", op, style);
+  const InputShape *cos = find_input(inputs, "cos"), *sin = find_input(inputs, "sin");
+  if ((cos == nullptr) != (sin == nullptr)) throw Error("{}: cos and sin go together", op);
+  if (cos == nullptr) return 0;
+  const std::int64_t P = cos->shape[0], R = cos->shape[2];
+  if (P != 1 && P != B) throw Error("{}: the tables are for {} sequences; expected 1 or {}", op, P, B);
+  if (R < 2 || R % 2 != 0) throw Error("{}: the tables have {} columns; expected an even number", op, R);
+  return R;
+}
+
+/// The fewest channels of a head that may turn by a recorded table.
+inline std::int64_t least_channels(const Tensor* table) {
+  return table == nullptr || table->shape().empty() ? 1 : std::max<std::int64_t>(table->shape().back(), 1);
 }
 
 /// [B, L, heads C] to [B, heads, L, C], or back.
@@ -51,6 +79,14 @@ struct Turn {
   bool half;              ///< pairs are (i, i + R/2), else (2i, 2i + 1)
   bool by_pair;           ///< both of pair p turn by column p, else each by the column of its place
 };
+
+/// The first of the D channels, by the attribute "style".
+inline Turn turn_of(const Dims& d, const Attributes& a) {
+  return {.channels = d.at("D"),
+          .first = 0,
+          .half = a.text("style") == "half",
+          .by_pair = a.text("style") == "by_pair"};
+}
 
 /// Turns [B, heads, L, channels] by the tables "cos" and "sin", or gradients back; nothing without tables.
 template <class T>

@@ -37,13 +37,9 @@ std::vector<Candidate> windows_by_heads(const Attributes& right, std::span<const
 }
 
 std::vector<Candidate> windows_by_tokens(const Attributes& right, std::span<const InputShape> inputs) {
-  const InputShape* q = find_input(inputs, "q");
+  const InputShape *apart = find_input(inputs, "q"),
+                   *q = apart != nullptr ? apart : find_input(inputs, "qkv");
   return q == nullptr || q->shape.size() < 3 ? std::vector<Candidate>() : windows(right, q->shape[1]);
-}
-
-std::vector<Candidate> windows_of_qkv(const Attributes& right, std::span<const InputShape> inputs) {
-  const InputShape* qkv = find_input(inputs, "qkv");
-  return qkv == nullptr || qkv->shape.size() < 3 ? std::vector<Candidate>() : windows(right, qkv->shape[1]);
 }
 
 }  // namespace assay

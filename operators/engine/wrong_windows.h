@@ -14,9 +14,7 @@ inline constexpr std::string_view wrong_windows =
 
 /// Where q is [.., L, D].
 std::vector<Candidate> windows_by_heads(const Attributes& right, std::span<const InputShape>);
-/// Where q is [B, L, ..].
+/// Where q, or qkv, is [B, L, ..].
 std::vector<Candidate> windows_by_tokens(const Attributes& right, std::span<const InputShape>);
-/// Where qkv is.
-std::vector<Candidate> windows_of_qkv(const Attributes& right, std::span<const InputShape>);
 
 }  // namespace assay

@@ -78,9 +78,9 @@ TEST(FittedTurns, SayTheMagnitude) {
 
 TEST(FittedTurns, AreNotSeenInTooFewTokensNorWhereTheyGrow) {
   const std::vector<double> f = llama3(8);
-  const Recording few = recorded(DType::float32, 1, 4, f, true, 1),
+  const Recording few = recorded(DType::float32, 1, 2, f, true, 1),
                   enough = recorded(DType::float32, 1, 5, f, true, 1);
-  EXPECT_FALSE(fitted_turns(few.x, few.y, {1, 8, true}, counted(4)));
+  EXPECT_FALSE(fitted_turns(few.x, few.y, {1, 8, true}, counted(2)));
   EXPECT_TRUE(fitted_turns(enough.x, enough.y, {1, 8, true}, counted(5)));
   EXPECT_FALSE(fitted_turns(enough.x, enough.y, {1, 8, true}, {0, 1, 2, 4, 5}));
   // A position is taken twice: no frequency makes that.
