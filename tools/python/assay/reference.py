@@ -103,7 +103,12 @@ def reference(
     usual = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), KernelEpsilon(None if is_wide else torch.finfo(torch.float32).eps), mode:
+        with (
+            torch.no_grad(),
+            sdpa_kernel(SDPBackend.MATH),
+            KernelEpsilon(None if is_wide else torch.finfo(torch.float32).eps),
+            mode,
+        ):
             made = _by_name(function(*given, **named))
     finally:
         torch.set_default_dtype(usual)
