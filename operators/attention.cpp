@@ -89,6 +89,7 @@ struct Attention {
                                       {"window_size", "[-1, -1]", "a window that is left out"}};
   static constexpr Layout layouts[] = {{"[s, b, h, d]", {1, 2, 0, 3}, "Megatron-LM"},
                                        {"[b, s, h, d]", {0, 2, 1, 3}, "flash-attention"}};
+  static constexpr Steered steered = {"scale", "q", "V"};
   static constexpr Solved solved[] = {
       {.attribute = "scale", .by = Solved::By::bisection, .low = 1e-3, .high = 1e1},
       {.attribute = "scale",

@@ -57,6 +57,7 @@ struct LatentAttention {
                                   {"mscale", "1.2608037774058554", "DeepSeek-V2: s = 40, w = 0.707"}};
   static constexpr Seen mistaken[] = {{"is_causal", "false", "a mask that is left out"},
                                       {"mscale", "1", "YaRN's factor that is left out"}};
+  static constexpr Steered steered = {"scale", "q", "W"};
   static constexpr Solved solved[] = {
       {.attribute = "scale", .by = Solved::By::bisection, .low = 1e-3, .high = 1e1}};
   static constexpr OtherValues other_values = {"window_size", wrong_windows, windows_by_tokens};

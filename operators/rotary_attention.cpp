@@ -60,6 +60,7 @@ struct RotaryAttention {
                                       {"style", "\"half\"", "pairs of another layout"},
                                       {"style", "\"by_pair\"", "neighbours by the tables of halves"},
                                       {"window_size", "[-1, -1]", "a window that is left out"}};
+  static constexpr Steered steered = {"scale", "q", "W"};
   static constexpr Solved solved[] = {
       {.attribute = "scale", .by = Solved::By::bisection, .low = 1e-3, .high = 1e1},
       {.attribute = "head_dim",

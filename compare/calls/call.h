@@ -194,6 +194,7 @@ class Call {
   void allow_partial_sums(const Summand&, const CallVariant&, double stored, std::span<double> error) const;
   const Solved* solved(Solved::By) const;
   std::optional<ScaleError> scale(const CallVariant&, const Compared&) const;
+  std::optional<ScaleError> scale_of_attribute(const CallVariant&, const Compared&) const;
 
   std::vector<Summand> summands_;
   Tensor result_;

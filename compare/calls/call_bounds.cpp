@@ -5,6 +5,7 @@
 #include "assay/compare/calls/call.h"
 #include "assay/golden/accumulator.h"
 #include "assay/golden/bound.h"
+#include "assay/operators/engine/golden.h"
 #include "assay/operators/engine/recorded.h"
 
 namespace assay {
@@ -180,8 +181,51 @@ void Call::allow_partial_sums(const Summand& summand, const CallVariant& variant
   }
 }
 
+// Results between steps are kept narrow: of each query those that the elements of its row share. The
+// attribute may be kept narrow itself, and a key that all queries see may be off in the same direction in all
+// channels.
+std::optional<ScaleError> Call::scale_of_attribute(const CallVariant& variant, const Compared& c) const {
+  constexpr double step = 0x1p-6;         // of the difference that stands for a derivative
+  constexpr double common_roundings = 2;  // of the attribute and of the keys
+  const Steered& steered = op().steered;
+  const Summand& summand = summands_.front();
+  if (steered.attribute.empty() || summands_.size() != 1 || summand.output.starts_with("grad_")) return {};
+  std::vector<NamedTensor> inputs = inputs_of(summand, variant, {});
+  const Attributes attributes = complete_attributes(op(), attributes_of(summand, variant));
+  const std::int64_t sharing = bind_dims(op(), shapes_of(inputs), attributes).at(steered.sharing);
+  for (NamedTensor& input : inputs) {
+    if (input.name != steered.by) continue;
+    std::vector<double> more = input.tensor.values();
+    for (double& v : more) v *= 1 + step;
+    input.tensor = Tensor(input.tensor.shape(), std::span<const double>(more));
+  }
+  const std::vector<double> values = c.actual.values(), golden = c.golden.values();
+  std::vector<double> direction =
+      part_of(summand, variant,
+              compute_golden(op(), inputs, attributes_of(summand, variant), Level::fp64, summand.output))
+          .values();
+  std::vector<std::int64_t> units;
+  for (std::size_t i = 0; i < direction.size(); ++i) {
+    direction[i] = (direction[i] - golden[i]) / step;
+    units.push_back(static_cast<std::int64_t>(i) / sharing);
+  }
+  auto error = scale_error({.actual = values,
+                            .golden = golden,
+                            .direction = direction,
+                            .allowed = c.allowed,
+                            .unit_roundoff = unit_roundoff(arithmetic()),
+                            .stored_roundoff = unit_roundoff(c.actual.dtype()),
+                            .common = common_roundings * device_.stored_roundoff(),
+                            .units = units});
+  if (error) error->attribute = steered.attribute;
+  return error;
+}
+
 std::optional<ScaleError> Call::scale(const CallVariant& variant, const Compared& c) const {
-  if (device_.intermediate && op().shares_steps) return {};
+  if (device_.intermediate) {
+    auto of_attribute = scale_of_attribute(variant, c);
+    if (op().shares_steps || (of_attribute && !of_attribute->within())) return of_attribute;
+  }
   const Tensor& actual = c.actual;
   const std::vector<double> values = actual.values(), golden = c.golden.values();
   ScaleTest test;

@@ -20,6 +20,8 @@
 // ranks, of intermediate results: none of that needs to be known. A factor k of all elements makes the sum
 // (k - 1) sum g_i^2, which outgrows the bound as the square root of the number of elements.
 //
+// An attribute that is off moves the result by d, its derivative: d stands in the place of g then.
+//
 // Elements that were stored as the same number have been rounded alike: they are one term, and so are those
 // that share a rounded table entry (units), or a narrow result between steps that was made from equal inputs.
 namespace assay {
@@ -70,8 +72,14 @@ double shared_error(const ScaleTest& t, const std::vector<double>& squares, doub
 }  // namespace
 
 std::string describe(const ScaleError& e) {
-  return fmt::format("as a whole it is off by {:.2g} of itself where roundings make no more than {:.2g}",
-                     e.excess, e.allowed);
+  return e.attribute.empty()
+             ? fmt::format(
+                   "as a whole it is off by {:.2g} of itself where roundings make no more than {:.2g}",
+                   e.excess, e.allowed)
+             : fmt::format(
+                   "as a whole it is as with {} times {:.4g}, where roundings make no more than {:.2g} "
+                   "of a difference",
+                   e.attribute, 1 + e.excess, e.allowed);
 }
 
 std::optional<ScaleError> scale_error(const ScaleTest& t) {
@@ -81,17 +89,20 @@ std::optional<ScaleError> scale_error(const ScaleTest& t) {
   squares.reserve(t.actual.size());
   for (std::size_t i = 0; i < t.actual.size(); ++i) {
     const double a = t.actual[i], g = t.golden[i], b = t.allowed[i];
-    if (!std::isfinite(a) || !std::isfinite(g)) return std::nullopt;
+    const double d = t.direction.empty() ? g : t.direction[i];
+    if (!std::isfinite(a) || !std::isfinite(g) || !std::isfinite(d)) return std::nullopt;
     // What may not be off at all is judged by itself.
     const bool counts = b > 0 && std::isfinite(b);
-    terms.push_back(counts ? (a - g) / b * (g / b) : 0);
-    squares.push_back(counts ? g / b * (g / b) : 0);
+    terms.push_back(counts ? (a - g) / b * (d / b) : 0);
+    squares.push_back(counts ? d / b * (d / b) : 0);
     square += squares.back();
     product += terms.back();
   }
   if (!(square > 0) || !std::isfinite(square)) return std::nullopt;
-  ScaleError e{product / square, shared_error(t, squares, square)};
+  ScaleError e{product / square, shared_error(t, squares, square) + t.common};
   if (e.within()) return e;
+  // What elements may have in common is none of what varies between them.
+  for (std::size_t i = 0; i < terms.size(); ++i) terms[i] -= std::copysign(e.allowed, e.excess) * squares[i];
   const auto spread_by = [&](auto key_of) {
     std::vector<Term> keyed;
     keyed.reserve(terms.size());

@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace assay {
@@ -11,12 +12,16 @@ namespace assay {
 /// A recorded result, and the golden result of the same inputs.
 struct ScaleTest {
   std::span<const double> actual, golden;
+  /// What one more of an attribute adds to golden, in units of the attribute; empty: golden itself, whose
+  /// scale is looked for.
+  std::span<const double> direction = {};
   std::span<const double> allowed;  ///< allowed error of each element
   std::int64_t columns = 1;         ///< elements of a row (the last extent), which may share a statistic
   std::int64_t terms = 1;           ///< the longest sum behind one element
   double unit_roundoff = 0;         ///< of the arithmetic
   double stored_roundoff = 0;       ///< of the result's dtype
   bool may_truncate = false;        ///< the sums add narrow products in a unit that may truncate them
+  double common = 0;                ///< what else all elements may be off by together
   std::span<const std::int64_t> units =
       {};  ///< elements with equal numbers share a rounding; empty: not known
   /// Inputs of the result's shape, where results between steps are kept in a narrow dtype: what is computed
@@ -25,10 +30,12 @@ struct ScaleTest {
 };
 
 /// The relative excess of the result over golden as a whole: k - 1 for k = <a, g> / <g, g>. The products of
-/// elements are weighted by the inverse squares of their allowed errors.
+/// elements are weighted by the inverse squares of their allowed errors. Or of an attribute, <a - g, d> / <d,
+/// d> for the direction d in which it moves the result.
 struct ScaleError {
   double excess = 0;
-  double allowed = 0;  ///< rounding exceeds it in one tensor of 4e13; less, where that is enough
+  double allowed = 0;               ///< rounding exceeds it in one tensor of 4e13; less, where that is enough
+  std::string_view attribute = {};  ///< that is off; empty: the result itself
   bool within() const { return excess <= allowed && -excess <= allowed; }
 };
 

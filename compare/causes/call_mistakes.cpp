@@ -35,7 +35,7 @@ std::vector<Diagnosis> weight_diagnoses(CallJudge& judge, const Call& actual, co
 
 // A factor of all elements explains them as well.
 bool is_one_factor(const Call::Compared& c) {
-  if (!c.scale) return false;
+  if (!c.scale || !c.scale->attribute.empty()) return false;
   const std::vector<double> actual = c.actual.values(), golden = c.golden.values();
   for (std::size_t i = 0; i < actual.size(); ++i) {
     if (std::abs(actual[i] - (1 + c.scale->excess) * golden[i]) > c.allowed[i]) return false;
@@ -92,10 +92,18 @@ std::vector<Diagnosis> without_arithmetic(const Call& call, const Call::Compared
   return {{Cause::zeros, {.against = std::string(call.op().name)}, 0}};
 }
 
-// Each element is within its bound: what is left is the factor of all.
-Diagnosis factor_of_all(const Call& call, const Call::Compared& c) {
+// Each element is within its bound: what is left is the factor of all, or of an attribute.
+Diagnosis factor_of_all(CallJudge& judge, const Call& call, const CallVariant& right,
+                        const Call::Compared& c) {
+  if (!c.scale->attribute.empty()) {
+    if (const auto other = judge.first_fit(call, judge.with_bisected(call, right)))
+      return {Cause::attribute, other_attributes(call.op(), other->variant, right), other->compared.ratio};
+  }
   return {Cause::factor,
-          {.factor = 1 + c.scale->excess, .uncertainty = c.scale->allowed, .op = std::string(call.op().name)},
+          {.factor = 1 + c.scale->excess,
+           .uncertainty = c.scale->allowed,
+           .op = std::string(call.op().name),
+           .how = std::string(c.scale->attribute)},
           c.ratio};
 }
 
@@ -105,7 +113,7 @@ std::vector<Diagnosis> explain_call(CallJudge& judge, const Call& call, const Ca
                                     const Call::Compared& c, const std::vector<KnownSize>& sizes,
                                     const RecordedOperands& recorded) {
   if (judge.is_within(c)) return {};
-  if (c.ratio <= 1) return {factor_of_all(call, c)};
+  if (c.ratio <= 1) return {factor_of_all(judge, call, right, c)};
   if (auto simple = without_arithmetic(call, c); !simple.empty()) return simple;
   std::vector<Diagnosis> found = attribute_mistakes(judge, call, right, c);
   return found.empty() ? other_mistakes(judge, call, right, c, sizes, recorded) : found;
@@ -120,7 +128,8 @@ void explain_output(Finding& f, CaseCheck& check, const CaseOutput& output, cons
   if (!compared) return;
   if (compared->ratio <= 1) {  // the row of the worst element is there: all are within their bounds
     const auto whole = check.call(output, actual).compare(right);
-    if (whole && whole->scale && !whole->scale->within()) f.diagnoses = {factor_of_all(call, *whole)};
+    if (whole && whole->scale && !whole->scale->within())
+      f.diagnoses = {factor_of_all(judge, check.call(output, actual), right, *whole)};
     return;
   }
   f.diagnoses = without_arithmetic(call, *compared);

@@ -128,6 +128,12 @@ struct StepUsage {
 /// Op::dims_in_result: a dimension that the result does not have, or not as a whole.
 inline constexpr std::int64_t not_in_result = -1;
 
+/// Multiplying the input `by` is multiplying the attribute. So many neighbours in the forward result, the
+/// extent of a letter, share what a step before them stores; others do not.
+struct Steered {
+  std::string_view attribute, by, sharing;
+};
+
 struct Usage {
   std::span<const Seen> seen;  ///< admissible, in the order in which they are tried; the default always is
   std::span<const Seen> mistaken;  ///< values that nobody wants, and by what mistake they come
@@ -176,6 +182,8 @@ struct Usage {
 
   /// Elements of a result share what its steps store between them, in ways that its shape does not tell.
   bool shares_steps;
+  /// What a common error of an attribute does to the forward result.
+  Steered steered;
 
   /// A loss that programs add to that of their model, of a value that goes on as it is.
   bool regularizes;
@@ -219,6 +227,7 @@ constexpr Usage usage_of() {
   if constexpr (requires { Op::keeps_statistics; }) u.keeps_statistics = Op::keeps_statistics;
   if constexpr (requires { &Op::shared_roundings; }) u.shared_roundings = &Op::shared_roundings;
   if constexpr (requires { Op::shares_steps; }) u.shares_steps = Op::shares_steps;
+  if constexpr (requires { Op::steered; }) u.steered = Op::steered;
   if constexpr (requires { Op::regularizes; }) u.regularizes = Op::regularizes;
   if constexpr (requires { Op::concludes; }) u.concludes = Op::concludes;
   if constexpr (requires { Op::same_axis; }) u.same_axis = Op::same_axis;

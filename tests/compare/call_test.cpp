@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "assay/compare/calls/fitted_calls.h"
 #include "recorded_pair.h"
@@ -50,6 +51,52 @@ TEST(Call, TheRowOfTheWorstElementIsJudged) {
     const auto ratio = RecordedNorm(rows, fault).call(fault).ratio({});
     ASSERT_TRUE(ratio) << row;
     EXPECT_GT(*ratio, 1) << row;
+  }
+}
+
+// Causal attention whose scores, probabilities and results are stored in bfloat16.
+Call attention_in_steps(double scale, std::uint64_t seed) {
+  constexpr std::int64_t B = 2, H = 4, L = 64, D = 16;
+  const Tensor q = normal_tensor(DType::bfloat16, {B, H, L, D}, seed),
+               k = normal_tensor(DType::bfloat16, {B, H, L, D}, seed + 1),
+               v = normal_tensor(DType::bfloat16, {B, H, L, D}, seed + 2);
+  const auto stored = [](double x) { return round_to(DType::bfloat16, x); };
+  Values out;
+  for (std::int64_t row = 0; row < B * H * L; ++row) {
+    const std::int64_t first = row / L * L;
+    Values p;
+    double all = 0;
+    for (std::int64_t s = first; s <= row; ++s) {
+      double dot = 0;
+      for (std::int64_t d = 0; d < D; ++d) dot += q.value(row * D + d) * k.value(s * D + d);
+      p.push_back(std::exp(stored(stored(dot) * scale)));
+      all += p.back();
+    }
+    for (std::int64_t d = 0; d < D; ++d) {
+      double sum = 0;
+      for (std::size_t s = 0; s < p.size(); ++s)
+        sum += stored(p[s] / all) * v.value((first + static_cast<std::int64_t>(s)) * D + d);
+      out.push_back(sum);
+    }
+  }
+  return Call(find_operator("attention"), {{"q", q}, {"k", k}, {"v", v}}, "out",
+              Tensor::from_values(DType::bfloat16, {B, H, L, D}, out), {.intermediate = DType::bfloat16});
+}
+
+// Each element is within the roundings of its scores, but they are not off in one direction.
+TEST(Call, AnAttributeThatIsOffByLessThanSingleElementsShow) {
+  CallVariant causal;
+  causal.attributes.set("is_causal", true);
+  for (std::uint64_t seed = 1; seed < 9; ++seed) {
+    const auto right = attention_in_steps(0.25, seed).compare(causal);
+    ASSERT_TRUE(right && right->scale);
+    EXPECT_TRUE(right->within()) << right->ratio << ", " << describe(*right->scale);
+    const auto off = attention_in_steps(0.25 * 1.02, seed).compare(causal);
+    ASSERT_TRUE(off && off->scale);
+    EXPECT_LE(off->ratio, 1);
+    EXPECT_FALSE(off->within()) << describe(*off->scale);
+    EXPECT_EQ(off->scale->attribute, "scale");
+    EXPECT_NEAR(off->scale->excess, 0.02, 0.004);
   }
 }
 
