@@ -20,9 +20,11 @@ struct OrderedMatmul {
   Strided<const T> a, b;
   Strided<T> y;
   Strided<const T> last = {};  ///< without x: there is none
+  bool may_fuse = false;       ///< products may stay unrounded: the bits are those of the machine
 };
 
-/// Every product and sum is rounded to T, from left to right: the bits are those of the plain loops.
+/// Every product and sum is rounded to T, from left to right: the bits are those of the plain loops. Twice as
+/// fast in double where all factors are float32.
 void multiply(const OrderedMatmul<float>&);
 void multiply(const OrderedMatmul<double>&);
 
