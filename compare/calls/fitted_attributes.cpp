@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "assay/compare/calls/call.h"
 #include "assay/golden/error.h"
@@ -86,14 +87,19 @@ std::vector<CallVariant> Call::with_factor() const {
   return fitted;
 }
 
-std::vector<CallVariant> Call::with_candidates() const {
+std::vector<CallVariant> Call::with_candidates(const CallVariant& from) const {
   std::vector<CallVariant> all;
   if (op().candidates == nullptr) return all;
   std::vector<NamedTensor> inputs = summands_.front().inputs;
   const Recorded call{inputs, summands_.front().output, result_};
-  for (const CallVariant& variant : variants_of(op())) {
-    for (const Candidate& c : op().candidates(variant.attributes, call)) all.push_back(merged(variant, c));
-  }
+  for (const Candidate& c : op().candidates(from.attributes, call)) all.push_back(merged(from, c));
+  return all;
+}
+
+std::vector<CallVariant> Call::with_candidates() const {
+  std::vector<CallVariant> all;
+  for (const CallVariant& variant : variants_of(op()))
+    std::ranges::move(with_candidates(variant), std::back_inserter(all));
   return all;
 }
 
