@@ -176,7 +176,7 @@ class Call {
   DType arithmetic() const { return device_.arithmetic; }
   std::optional<DType> narrowest() const;
   std::vector<NamedTensor> inputs_of(const Summand&, const CallVariant&, const Arithmetic&) const;
-  static Attributes attributes_of(const Summand&, const CallVariant&);
+  Attributes attributes_of(const Summand&, const CallVariant&) const;
   /// One of each summand.
   struct Evaluated {
     std::vector<Tensor> golden;

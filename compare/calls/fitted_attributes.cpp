@@ -72,11 +72,15 @@ std::vector<CallVariant> Call::with_factor() const {
   for (const CallVariant& variant : variants_of(op())) {
     if (variant.attributes.has(row->attribute)) continue;
     try {
-      const std::vector<double> golden = values(variant);
+      // What other operators add, as the product with a tied table, has no such factor.
+      const std::vector<Tensor> parts = golden(variant, {});
       double product = 0, square = 0;
       for (std::size_t i = 0; i < actual.size(); ++i) {
-        product += actual[i] * golden[i];
-        square += golden[i] * golden[i];
+        double own = 0, others = 0;
+        for (std::size_t c = 0; c < parts.size(); ++c)
+          (summands_[c].op == &op() ? own : others) += parts[c].value(static_cast<std::int64_t>(i));
+        product += (actual[i] - others) * own;
+        square += own * own;
       }
       if (!(square > 0) || !std::isfinite(product)) continue;
       for (const int digits : usual_digits)

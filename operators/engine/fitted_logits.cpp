@@ -71,10 +71,12 @@ Fit fit_at(double unknown, const std::vector<Row>& rows, const Curve& curve) {
   double square = 0, product = 0, residual = 0, free = 0;
   for (const Row& row : rows) {
     const auto n = static_cast<double>(row.size());
+    const auto left_at = [&](const Class& c) { return c.log_gradient - curve(c.logit, unknown); };
+    const double first = left_at(row.front());  // without the number of the row little cancels below
     double of_r = 0, of_d = 0, rr = 0, dd = 0, rd = 0;
     for (const Class& c : row) {
       const double d = (curve(c.logit, unknown + step) - curve(c.logit, unknown - step)) / (2 * step),
-                   r = c.log_gradient - curve(c.logit, unknown);
+                   r = left_at(c) - first;
       of_r += r;
       of_d += d;
       rr += r * r;
