@@ -165,8 +165,9 @@ std::vector<NamedTensor> Call::inputs_of(const Summand& summand, const CallVaria
   return inputs;
 }
 
-Attributes Call::attributes_of(const Summand& summand, const CallVariant& variant) {
-  Attributes attributes = variant.attributes;
+// A tied table is looked up, scaled perhaps, and multiplied: the variant is that of the first.
+Attributes Call::attributes_of(const Summand& summand, const CallVariant& variant) const {
+  Attributes attributes = summand.op == &op() ? variant.attributes : Attributes();
   for (const auto& [name, value] : summand.inferred.values()) attributes.set(name, value);
   return attributes;
 }

@@ -94,7 +94,9 @@ class Call {
   std::vector<CallVariant> with_bisected(const CallVariant& from) const;
   /// Returns variants with the factor that fits best, in the same digits. Empty if the operator has none.
   std::vector<CallVariant> with_factor() const;
-  /// Returns variants with the values that the operator lists for this call.
+  /// Returns variants with the values that the operator lists for this call, all else as in `from`; of all
+  /// variants.
+  std::vector<CallVariant> with_candidates(const CallVariant& from) const;
   std::vector<CallVariant> with_candidates() const;
   /// Returns the variants of a call with this one that the operator lists as mistakes in its shapes.
   std::vector<CallVariant> with_other_values(const CallVariant& right) const;
@@ -174,7 +176,7 @@ class Call {
   DType arithmetic() const { return device_.arithmetic; }
   std::optional<DType> narrowest() const;
   std::vector<NamedTensor> inputs_of(const Summand&, const CallVariant&, const Arithmetic&) const;
-  static Attributes attributes_of(const Summand&, const CallVariant&);
+  Attributes attributes_of(const Summand&, const CallVariant&) const;
   /// One of each summand.
   struct Evaluated {
     std::vector<Tensor> golden;

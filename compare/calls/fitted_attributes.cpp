@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "assay/compare/calls/call.h"
 #include "assay/golden/error.h"
@@ -71,11 +72,15 @@ std::vector<CallVariant> Call::with_factor() const {
   for (const CallVariant& variant : variants_of(op())) {
     if (variant.attributes.has(row->attribute)) continue;
     try {
-      const std::vector<double> golden = values(variant);
+      // What other operators add, as the product with a tied table, has no such factor.
+      const std::vector<Tensor> parts = golden(variant, {});
       double product = 0, square = 0;
       for (std::size_t i = 0; i < actual.size(); ++i) {
-        product += actual[i] * golden[i];
-        square += golden[i] * golden[i];
+        double own = 0, others = 0;
+        for (std::size_t c = 0; c < parts.size(); ++c)
+          (summands_[c].op == &op() ? own : others) += parts[c].value(static_cast<std::int64_t>(i));
+        product += (actual[i] - others) * own;
+        square += own * own;
       }
       if (!(square > 0) || !std::isfinite(product)) continue;
       for (const int digits : usual_digits)
@@ -86,14 +91,19 @@ std::vector<CallVariant> Call::with_factor() const {
   return fitted;
 }
 
-std::vector<CallVariant> Call::with_candidates() const {
+std::vector<CallVariant> Call::with_candidates(const CallVariant& from) const {
   std::vector<CallVariant> all;
   if (op().candidates == nullptr) return all;
   std::vector<NamedTensor> inputs = summands_.front().inputs;
   const Recorded call{inputs, summands_.front().output, result_};
-  for (const CallVariant& variant : variants_of(op())) {
-    for (const Candidate& c : op().candidates(variant.attributes, call)) all.push_back(merged(variant, c));
-  }
+  for (const Candidate& c : op().candidates(from.attributes, call)) all.push_back(merged(from, c));
+  return all;
+}
+
+std::vector<CallVariant> Call::with_candidates() const {
+  std::vector<CallVariant> all;
+  for (const CallVariant& variant : variants_of(op()))
+    std::ranges::move(with_candidates(variant), std::back_inserter(all));
   return all;
 }
 

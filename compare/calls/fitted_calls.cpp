@@ -25,7 +25,10 @@ FittedCalls::Key FittedCalls::key_of(const Operator& op, std::string_view module
 
 const CallVariant* FittedCalls::known(const Operator& op, std::string_view module) const {
   const auto found = known_.find(key_of(op, module));
-  return found == known_.end() ? nullptr : &found->second.back();
+  if (found == known_.end()) return nullptr;
+  const auto own = of_module_.find({&op, std::string(module)});
+  const bool layers_differ = found->second.size() > 1 && own != of_module_.end();
+  return layers_differ ? &own->second : &found->second.back();
 }
 
 // Blocks that are not known prove no fp8: that other results have to.
@@ -60,7 +63,14 @@ std::optional<CallVariant> FittedCalls::first_that_makes(const Call& call, const
 }
 
 std::optional<CallVariant> FittedCalls::fit(const Call& reference, std::string_view module) {
-  const Key key = key_of(reference.op(), module);
+  const CallVariant* last = known(reference.op(), module);
+  auto found = last != nullptr && makes(reference, *last) ? std::optional(*last)
+                                                          : find(reference, key_of(reference.op(), module));
+  if (found) of_module_.insert_or_assign({&reference.op(), std::string(module)}, *found);
+  return found;
+}
+
+std::optional<CallVariant> FittedCalls::find(const Call& reference, const Key& key) {
   const std::optional<Call> beginning = reference.in_first(places_of_a_beginning);
   const auto known = known_.find(key);
   if (known != known_.end()) {

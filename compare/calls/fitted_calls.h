@@ -14,7 +14,7 @@
 namespace assay {
 
 /// The unrecorded attributes of calls: those with which the recording of the reference is inside the bound.
-/// Calls of one module have the same in all layers.
+/// Calls of one module have the same in all layers, or in some of them, as windows of attention.
 class FittedCalls {
  public:
   explicit FittedCalls(CallJudge& judge) : judge_(judge) {}
@@ -32,12 +32,14 @@ class FittedCalls {
   /// The variant to take where this one makes a call, if it is enough.
   using IsEnough = std::function<std::optional<CallVariant>(const CallVariant&)>;
   static Key key_of(const Operator&, std::string_view module);
+  std::optional<CallVariant> find(const Call& reference, const Key&);
   bool makes(const Call&, const CallVariant&);
   std::optional<CallVariant> first_that_makes(const Call&, const Key&, const IsEnough&);
 
   CallJudge& judge_;
-  std::map<Key, std::vector<CallVariant>> known_;
-  std::map<Key, std::set<std::string>> refused_;  ///< texts of the variants that a reference excluded
+  std::map<Key, std::vector<CallVariant>> known_;  ///< in all layers
+  std::map<Key, CallVariant> of_module_;           ///< in one of them
+  std::map<Key, std::set<std::string>> refused_;   ///< texts of the variants that a reference excluded
 };
 
 }  // namespace assay

@@ -16,12 +16,11 @@ std::vector<Flow::Term> Flow::terms(const Side& side, const LogicalTensor& t) co
     made = relations_.made.find(made->second.sources.front());
   if (made == relations_.made.end() || made->second.kind != Relation::Kind::sum) return {};
   std::vector<Term> all;
-  for (const Name& source : made->second.sources) {
-    const auto value = reader_at(side.values, t.id)(source);
-    const auto size = static_cast<std::size_t>(element_count(t.shape));
-    auto term = value == nullptr ? std::nullopt : repeated(as_expected(*value), size);
-    if (!term) return {};
-    all.push_back({to_string(at(record_of(source), t.id.step, t.id.micro_batch)), std::move(*term)});
+  const auto size = static_cast<std::size_t>(element_count(t.shape));
+  auto values = terms_of(made->second, size, reader_at(side.values, t.id));
+  for (std::size_t s = 0; values && s < values->size(); ++s) {
+    const Name& source = made->second.sources[s];
+    all.push_back({to_string(at(record_of(source), t.id.step, t.id.micro_batch)), std::move((*values)[s])});
   }
   return all;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <set>
 #include <span>
 
@@ -67,7 +68,9 @@ std::optional<DerivedValue> HiddenLosses::gradient_of(const Loss& loss, const Si
 
 std::string HiddenLosses::describe(const Name& value, const Identity& frame) const {
   const Loss loss = in_frame(known_.at(value), frame);
-  return fmt::format("{:.6g} times the gradient of {}", loss.share_in(frame).factor, loss.op->name);
+  const std::string attributes = differences(*loss.op, loss.variant, {});
+  return fmt::format("{:.6g} times the gradient of {}{}", loss.share_in(frame).factor, loss.op->name,
+                     attributes.empty() ? "" : fmt::format(" with {}", attributes));
 }
 
 const LogicalTensor* HiddenLosses::index_of(const SideValues& side, const Name& value,
@@ -92,7 +95,9 @@ std::vector<HiddenLosses::Loss> HiddenLosses::concluding(const SideValues& side,
     for (const Operator* op : operators()) {
       if (!op->concludes) continue;
       for (const CallVariant& variant : variants_of(*op)) {
-        for (const int ahead : {1, 0}) all.push_back({op, variant, 1, name_of(t.id), ahead});
+        for (const int ahead : {1, 0}) {
+          all.push_back({.op = op, .variant = variant, .factor = 1, .index = name_of(t.id), .ahead = ahead});
+        }
       }
     }
   }
@@ -136,20 +141,46 @@ bool HiddenLosses::fit_factor(Loss& loss, const DerivedValue& unit, const std::v
     if (std::abs(given) > slack) bits += std::log2(std::abs(given) / slack);
   }
   loss.reach = reach;
-  return holds && proves(bits, bits_of_a_number + std::log2(tried));
+  return holds && proves(bits, loss.numbers * bits_of_a_number + std::log2(tried));
+}
+
+// With an attribute that the gradient itself shows, and steps that are stored.
+std::vector<HiddenLosses::Loss> HiddenLosses::solved(const Loss& loss, const SideValues& side,
+                                                     const RecordedCalls& calls, const LogicalTensor& value,
+                                                     const std::vector<double>& gradient) {
+  std::vector<Loss> all;
+  const auto made = call_of(loss, side, calls, value, gradient_name(*loss.op), &gradient);
+  if (!made) return all;
+  const bool is_narrow = unit_roundoff(value.dtype) > unit_roundoff(DType::float32);
+  for (CallVariant& variant : made->call.with_candidates(loss.variant)) {
+    Loss other = loss;
+    ++other.numbers;
+    other.variant = std::move(variant);
+    all.push_back(other);
+    other.stores = true;
+    if (is_narrow) all.push_back(std::move(other));
+  }
+  return all;
 }
 
 bool HiddenLosses::fit(const SideValues& side, const RecordedCalls& calls, const Name& value,
                        const Identity& frame, const std::vector<double>& missing,
                        const std::vector<double>& allowed, bool is_all) {
   constexpr int most_tries = 3;
-  std::vector<Loss> tried;
+  const LogicalTensor* t = side.find(at(record_of(value), frame.step, frame.micro_batch));
+  if (t == nullptr) return false;
+  std::vector<Loss> tried, more;
   if (const auto known = known_.find(value); known != known_.end()) {
     if (!known->second.index) return false;
     tried.push_back(known->second);
   } else if (tries_[value]++ < most_tries) {
-    const LogicalTensor* t = side.find(at(record_of(value), frame.step, frame.micro_batch));
-    if (is_all && t != nullptr) tried = concluding(side, *t);
+    if (is_all) tried = concluding(side, *t);
+    for (const Loss& loss : tried) {
+      if (!loss.variant.attributes.values().empty()) continue;
+      (void)trouble_in(
+          [&] { std::ranges::move(solved(loss, side, calls, *t, missing), std::back_inserter(more)); });
+    }
+    std::ranges::move(more, std::back_inserter(tried));
     for (const Operator* op : operators()) {
       if (!op->regularizes || is_all) continue;
       for (const CallVariant& variant : variants_of(*op)) {
@@ -162,8 +193,7 @@ bool HiddenLosses::fit(const SideValues& side, const RecordedCalls& calls, const
     std::map<Frame, Loss::Share> shares = std::move(loss.shares);
     loss.shares.clear();
     loss.factor = 1;
-    const LogicalTensor* t = side.find(at(record_of(value), frame.step, frame.micro_batch));
-    if (loss.index && t != nullptr && !t->shape.empty())
+    if (loss.index && !t->shape.empty())
       loss.unlabelled[{frame.step, frame.micro_batch}] = rows_of_zeros(missing, t->shape);
     std::optional<DerivedValue> unit;
     (void)trouble_in([&] { unit = gradient_of(loss, side, calls, value, frame); });

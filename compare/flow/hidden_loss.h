@@ -59,6 +59,8 @@ class HiddenLosses {
     CallVariant variant;
     double factor = 0;
     std::optional<Name> index = {};  ///< the tokens, of a loss that concludes
+    bool stores = false;             ///< its steps keep their results in the dtype of the value
+    int numbers = 1;                 ///< that were fitted: its factor, an attribute
     int ahead = 0;   ///< each place should foresee the token so many places behind it; the last ones none
     int rolled = 0;  ///< places by which the tokens were moved before, with wrap-around
     std::int64_t of_micro_batch = -1;  ///< whose tokens; -1: its own
@@ -79,12 +81,16 @@ class HiddenLosses {
     CallVariant variant;
     std::int64_t begin = 0;  ///< of the value in what was put together
   };
+  /// @param result  nullptr: not known
   static std::optional<OneCall> call_of(const Loss&, const SideValues&, const RecordedCalls&,
-                                        const LogicalTensor& value, const std::string& output);
+                                        const LogicalTensor& value, const std::string& output,
+                                        const std::vector<double>* result = nullptr);
   static std::optional<OneCall> of_layers(const Loss&, const SideValues&, const RecordedCalls&,
                                           const LogicalTensor& value, const std::string& output);
   static std::vector<const LogicalTensor*> in_all_layers(const SideValues&, const LogicalTensor& value);
   static std::vector<Loss> concluding(const SideValues&, const LogicalTensor& value);
+  static std::vector<Loss> solved(const Loss&, const SideValues&, const RecordedCalls&,
+                                  const LogicalTensor& value, const std::vector<double>& gradient);
   struct Mistake {
     Loss loss;
     Diagnosis diagnosis;

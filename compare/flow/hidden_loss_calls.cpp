@@ -32,7 +32,8 @@ HiddenLosses::Loss HiddenLosses::in_frame(const Loss& loss, const Identity& fram
 std::optional<HiddenLosses::OneCall> HiddenLosses::call_of(const Loss& loss, const SideValues& side,
                                                            const RecordedCalls& calls,
                                                            const LogicalTensor& value,
-                                                           const std::string& output) {
+                                                           const std::string& output,
+                                                           const std::vector<double>* result) {
   const bool is_gradient = output.starts_with("grad_");
   const DType dtype = is_gradient ? value.dtype : DType::float32;
   if (loss.of_all_layers) return of_layers(loss, side, calls, value, output);
@@ -74,8 +75,11 @@ std::optional<HiddenLosses::OneCall> HiddenLosses::call_of(const Loss& loss, con
           {std::string(arg.name), Tensor::from_values(DType::float64, {}, std::vector<double>{1})});
     }
   }
-  Call call(*loss.op, std::move(inputs), output, Tensor(dtype, is_gradient ? rows : Shape()),
-            Device::of(dtype));
+  Device device = Device::of(dtype);
+  if (loss.stores) device.see(value.dtype);
+  const Shape shape = is_gradient ? rows : Shape();
+  Call call(*loss.op, std::move(inputs), output,
+            result == nullptr ? Tensor(dtype, shape) : Tensor::from_values(dtype, shape, *result), device);
   return call.work() <= work_of_recorded ? std::optional(OneCall{std::move(call), loss.variant})
                                          : std::nullopt;
 }

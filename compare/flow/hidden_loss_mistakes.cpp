@@ -41,11 +41,19 @@ std::optional<HiddenLosses::Mistake> HiddenLosses::find_mistake(const SideValues
     other.of_micro_batch = index->id.micro_batch;
     try_tokens(std::move(other), fmt::format("those of micro-batch {}", index->id.micro_batch));
   }
+  const auto try_attributes = [&](Loss other) {
+    CauseParameters which = other_attributes(*right.op, other.variant, right.variant);
+    tried.push_back({std::move(other), {Cause::attribute, std::move(which), 0}});
+  };
   for (const CallVariant& variant : mistakes_for(*right.op, right.variant)) {
     Loss other = right;
     other.variant = variant;
-    tried.push_back(
-        {std::move(other), {Cause::attribute, other_attributes(*right.op, variant, right.variant), 0}});
+    try_attributes(std::move(other));
+  }
+  if (const LogicalTensor* t = side.find(at(record_of(value), gradient.id.step, gradient.id.micro_batch))) {
+    for (Loss& other : solved(right, side, calls, *t, recorded.values)) {
+      if (!is_same(other.variant, right.variant)) try_attributes(std::move(other));
+    }
   }
   for (Mistake& m : tried) {
     std::optional<DerivedValue> made;

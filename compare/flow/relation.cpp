@@ -94,6 +94,10 @@ DerivedValue as_expected(const SideTensor& t) {
 std::optional<DerivedValue> evaluate(const Relation& r, const Shape& shape, const ReadSource& read) {
   const auto size = static_cast<std::size_t>(element_count(shape));
   if (r.kind == Relation::Kind::combine) return evaluate_combine(r, shape, read);
+  if (r.kind == Relation::Kind::sum) {
+    auto terms = terms_of(r, size, read);
+    return terms ? sum_of(std::move(*terms)) : std::nullopt;
+  }
   std::vector<std::shared_ptr<const SideTensor>> sources;
   for (const Name& name : r.sources) {
     sources.push_back(read(name));
@@ -104,15 +108,6 @@ std::optional<DerivedValue> evaluate(const Relation& r, const Shape& shape, cons
     return as_expected(*sources.front());
   }
   if (r.kind == Relation::Kind::total) return total_of(sources, size);
-  if (r.kind == Relation::Kind::sum) {
-    std::vector<DerivedValue> terms;
-    for (const auto& s : sources) {
-      auto term = repeated(as_expected(*s), size);
-      if (!term) return {};
-      terms.push_back(std::move(*term));
-    }
-    return sum_of(std::move(terms));
-  }
   DerivedValue e;
   e.values.resize(size);
   e.is_exact = true;
@@ -149,7 +144,10 @@ std::optional<DerivedValue> adjoint(const Relation& r, std::size_t source, const
   if (r.kind == Kind::combine) return adjoint_of_combine(r, source, gradient, target, shape, read);
   if (r.kind == Kind::total) return {};
   const auto size = static_cast<std::size_t>(element_count(shape));
-  if (r.kind == Kind::sum) return sum_of_repeated(gradient, size);
+  if (r.kind == Kind::sum) {
+    auto sum = sum_of_repeated(gradient, size);
+    return sum ? std::optional(times(std::move(*sum), r.factor(source))) : std::nullopt;
+  }
   if (r.kind == Kind::copy) return gradient.values.size() == size ? std::optional(gradient) : std::nullopt;
   DerivedValue e;
   e.roundoff = gradient.roundoff;
@@ -225,6 +223,7 @@ std::string describe(const Relation& r, std::int64_t step, std::int64_t micro_ba
     names += (s == 0                      ? ""
               : s + 1 == r.sources.size() ? " and "
                                           : ", ") +
+             (r.factor(s) == 1 ? "" : fmt::format("{:.6g} times ", r.factor(s))) +
              to_string(at(r.sources[s], step, micro_batch));
   if (r.sources.size() > most) names += fmt::format(" and {} more", r.sources.size() - most);
   switch (r.kind) {
@@ -235,7 +234,7 @@ std::string describe(const Relation& r, std::int64_t step, std::int64_t micro_ba
     case Relation::Kind::rows:
       return fmt::format("the rows of choice {} of {}", r.choice, names);
     case Relation::Kind::sum:
-      return "the sum of " + names;
+      return (r.sources.size() > 1 ? "the sum of " : "") + names;
     case Relation::Kind::total:
       return r.sources.size() > 1 ? "the sum of the products of " + names
                                   : "the sum of all elements of " + names;

@@ -24,13 +24,14 @@ struct Relation {
     copy,     ///< the same elements under any shape, perhaps in another dtype
     columns,  ///< each column (all that belongs to one place behind the token dimensions) is one of a source
     rows,     ///< the rows of one source that an index assigns to `choice`: {source, index}
-    sum,      ///< of two or three, of which one may be repeated, as positions are for each sequence
+    sum,      ///< of up to three, each with its factor; one may be repeated, as positions for each sequence
     total,    ///< one number: the sum of all elements, or of the products with those of a second source
     combine,  ///< sum over k of weight[t, k] times the row of token t from expert index[t, k]: {index,
               ///< weights, results of the experts ..}
   };
   Kind kind = Kind::copy;
   std::vector<Name> sources = {};
+  std::vector<double> factors = {};  ///< of the sources of a sum; empty: 1
 
   struct Column {
     std::size_t source = 0;  ///< among sources
@@ -51,6 +52,7 @@ struct Relation {
   bool is_weighted = true;                 ///< combine: false, the experts weighted their results themselves
 
   bool has_index() const { return kind == Kind::rows || kind == Kind::combine; }
+  double factor(std::size_t source) const { return factors.empty() ? 1 : factors[source]; }
 };
 
 /// Flat positions of a tensor's elements, row by row of the table.
@@ -80,9 +82,14 @@ std::optional<DerivedValue> sum_of(std::vector<DerivedValue> terms);
 std::optional<DerivedValue> repeated(DerivedValue, std::size_t size);
 /// The adjoint of that: the sum over all repetitions, in any order.
 std::optional<DerivedValue> sum_of_repeated(const DerivedValue&, std::size_t size);
+/// A product with a number, which is stored.
+DerivedValue times(DerivedValue, double factor);
 /// A source as it is. Addends of ranks were added up, with a rounding each.
 DerivedValue as_expected(const SideTensor&);
 
+/// Returns what a sum adds up; nothing if a source is missing or does not fit.
+/// @param size  of the target
+std::optional<std::vector<DerivedValue>> terms_of(const Relation& sum, std::size_t size, const ReadSource&);
 /// Returns what the relation makes; nothing if a source is missing or does not fit.
 /// @param shape  of the target
 std::optional<DerivedValue> evaluate(const Relation&, const Shape& shape, const ReadSource&);

@@ -1,5 +1,6 @@
 // Sums of values, with what their roundings may make.
 #include <algorithm>
+#include <cmath>
 
 #include "assay/compare/flow/relation.h"
 
@@ -34,6 +35,32 @@ std::optional<DerivedValue> sum_of(std::vector<DerivedValue> terms) {
   for (std::size_t i = 0; i < size; ++i)
     sum.error[i] += (additions * sum.roundoff + std::min(arithmetic, sum.roundoff)) * sum.magnitude[i];
   return sum;
+}
+
+// The factor may be a float32, and what was computed was stored before.
+DerivedValue times(DerivedValue e, double factor) {
+  if (factor == 1) return e;
+  e.error.resize(e.values.size(), 0);
+  for (std::size_t i = 0; i < e.values.size(); ++i) {
+    const double stored = e.is_exact ? 0 : e.roundoff * e.size(i);
+    e.error[i] = std::abs(factor) * (e.error[i] + stored + 2 * unit_roundoff(DType::float32) * e.size(i));
+  }
+  for (double& v : e.values) v *= factor;
+  for (double& m : e.magnitude) m *= std::abs(factor);
+  e.is_exact = e.is_added_up = false;
+  return e;
+}
+
+std::optional<std::vector<DerivedValue>> terms_of(const Relation& sum, std::size_t size,
+                                                  const ReadSource& read) {
+  std::vector<DerivedValue> terms;
+  for (std::size_t s = 0; s < sum.sources.size(); ++s) {
+    const auto source = read(sum.sources[s]);
+    auto term = source == nullptr ? std::nullopt : repeated(as_expected(*source), size);
+    if (!term) return {};
+    terms.push_back(times(std::move(*term), sum.factor(s)));
+  }
+  return terms;
 }
 
 std::optional<DerivedValue> repeated(DerivedValue e, std::size_t size) {

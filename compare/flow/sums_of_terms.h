@@ -19,7 +19,8 @@ class SumsOfTerms {
 
   SumsOfTerms(const SideValues& side, const EarlierValues& candidates)
       : side_(side), candidates_(candidates) {}
-  /// Of two or three values of its size, each of which counts; or of one and another that is repeated.
+  /// Of two or three values of its size, each of which counts; of one and another that is repeated; of one or
+  /// two with factors, as models have that scale their embeddings and their layers.
   std::optional<Relation> of_terms(const LogicalTensor&, const SideTensor&) const;
 
  private:
@@ -29,8 +30,10 @@ class SumsOfTerms {
   };
   using Terms = std::vector<Term>;
   Terms nearest(const LogicalTensor&, const std::function<bool(const LogicalTensor&)>& fits) const;
-  std::optional<Relation> sum(const SideTensor& total, const Terms&) const;
-  static bool add_up(const SideTensor& total, const Terms&);
+  std::optional<Relation> sum(const SideTensor& total, const Terms&, std::vector<double> factors = {}) const;
+  static bool add_up(const SideTensor& total, const Terms&, const std::vector<double>& factors);
+  static double roundoff(const SideTensor& total, const Terms&);
+  static std::optional<std::vector<double>> factors_of(const SideTensor& total, const Terms&);
 
   const SideValues& side_;
   const EarlierValues& candidates_;

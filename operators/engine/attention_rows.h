@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "assay/operators/engine/attention_mask.h"
+#include "assay/operators/engine/softcap.h"
 #include "assay/operators/engine/visible_products.h"
 
 /// The rows of attention: what one query sees, and with which probabilities. Letters as in attention.cpp.
@@ -103,21 +104,18 @@ struct AttentionInputs {
     AttentionRow<T> row;
     std::vector<T> scores, kept;
     const std::int64_t l = of.first + i;
+    const auto as_is = [](const T& x) { return x; };
     row.keys = of.keys[static_cast<std::size_t>(i)];
     scores.reserve(row.keys.size() + 1);
     for (const std::int64_t s : row.keys) {
       const T product = products(i, s - of.first_key);
-      if (capped) {
-        const T t = tanh(product / cap), e = exp(-abs(product / cap) * T(2));
-        row.slope.push_back(without_cancellation<T>([&] { return T(4) * e / ((T(1) + e) * (T(1) + e)); },
-                                                    [&] { return T(1) - t * t; }));
-      }
+      if (capped) row.slope.push_back(slope_of_softcap(product, cap, as_is));
       const auto score = [&](auto store) {
         T score = store(store(product));
-        if (capped) score = store(cap * store(tanh(store(score / cap))));
+        if (capped) score = softcapped(score, cap, store);
         return bias ? store(score + bias.data()[of_bias(head, l, s)]) : score;
       };
-      scores.push_back(score([](const T& x) { return x; }));
+      scores.push_back(score(as_is));
       if (stores()) kept.push_back(score([](const T& x) { return stored(x); }));
     }
     if (sink) scores.push_back(sink.data()[head % H]);

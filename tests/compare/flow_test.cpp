@@ -316,6 +316,41 @@ TEST(Flow, AParameterThatAnotherModuleUsesHasBothGradients) {
   EXPECT_EQ(right.coverage->unjudged, 0);
 }
 
+// Gemma's table is scaled where it is looked up, and multiplied as it is at the end: before the first step
+// the results of both sides are equal, and only the gradient shows the scale.
+TEST(Flow, ATiedTableMayBeScaledWhereItIsLookedUp) {
+  const auto record = [](double scale) {
+    return [=](MemoryDump& d, bool is_actual) {
+      const Tensor w = normal_tensor(DType::float32, {6, 8}, 81),
+                   x = normal_tensor(DType::float32, {16, 8}, 91),
+                   g = normal_tensor(DType::float32, {16, 6}, 92),
+                   of_embedding = normal_tensor(DType::float32, {5, 8}, 93),
+                   index = Tensor::from_indices({5}, {3, 0, 3, 5, 1});
+      const auto put = [&](Phase phase, const char* module, const char* op, const char* slot, const char* arg,
+                           const Tensor& t) {
+        d.add({0, 0, phase, module, slot, arg, 0}, t).op = op;
+      };
+      d.add({0, -1, Phase::forward, "embed", "param", "weight", 0}, w);
+      put(Phase::forward, "embed", "scaled_embedding", "input", "index", index);
+      put(Phase::forward, "head", "linear", "input", "x", x);
+      put(Phase::forward, "head", "linear", "input", "w", w);
+      put(Phase::backward, "head", "linear", "grad_output", "y", g);
+      put(Phase::backward, "embed", "scaled_embedding", "grad_output", "y", of_embedding);
+      const Tensor product = output("linear", {{"x", x}, {"w", w}, {"grad_y", g}}, {}, "grad_w"),
+                   looked_up =
+                       output("scaled_embedding", {{"weight", w}, {"index", index}, {"grad_y", of_embedding}},
+                              {{"scale", is_actual ? scale : 8}}, "grad_weight");
+      const Tensor total = plus(product, 1, looked_up);
+      d.add({0, -1, Phase::backward, "embed", "grad", "weight.unreduced", 0},
+            is_actual ? plus(total, 0x1p-23, total) : total);
+    };
+  };
+  const Report right = isolated(record(8));
+  EXPECT_EQ(right.exit_status(), 0);
+  EXPECT_EQ(right.coverage->unjudged, 0);
+  EXPECT_EQ(created(isolated(record(1))), std::vector<std::string>{"embed grad weight.unreduced"});
+}
+
 // The gradient of logits is what the router gives back and that of a balance loss that nobody recorded.
 TEST(Flow, ALossThatNobodyRecordedIsSolved) {
   const auto record = [](double coefficient_of_actual) {

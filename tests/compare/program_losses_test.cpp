@@ -15,8 +15,9 @@ constexpr auto f = Phase::forward, b = Phase::backward;
 
 // The last values of a model, whose loss should foresee the next token of each place.
 // @param masked  places of the actual side, and of the reference, without a target in the later micro-batches
+// @param of_reference  of both sides, but where the actual one has its own
 auto loss_of(std::int64_t rolled, double weight, std::pair<std::int64_t, std::int64_t> masked = {0, 0},
-             const Attributes& of_actual = {}) {
+             const Attributes& of_actual = {}, const Attributes& of_reference = {}) {
   return [=](MemoryDump& d, bool is_actual) {
     for (const std::int64_t mb : {0, 1, 2, 3}) {
       std::vector<std::int64_t> tokens, targets;
@@ -33,7 +34,7 @@ auto loss_of(std::int64_t rolled, double weight, std::pair<std::int64_t, std::in
           find_operator("cross_entropy"),
           std::vector<NamedTensor>{
               {"logits", logits}, {"target", Tensor::from_indices({24}, targets)}, {"grad_y", grad_y}},
-          is_actual ? of_actual : Attributes(), Level::fp64);
+          is_actual && !of_actual.values().empty() ? of_actual : of_reference, Level::fp64);
       const Shape shape = {2, 12, 11};
       d.add({0, mb, f, "embed", "input", "input", 0}, Tensor::from_indices({2, 12}, tokens)).op = "Embedding";
       d.add({0, mb, f, "head", "output", "y", 0}, logits.reshaped(shape));
@@ -148,6 +149,29 @@ TEST(ProgramLosses, AnotherLossOfTheSameTokensIsNamed) {
     EXPECT_EQ(wrong.diagnoses.front().cause, Cause::attribute) << module;
     EXPECT_EQ(wrong.diagnoses.front().parameters.attribute, "label_smoothing") << module;
     EXPECT_EQ(wrong.diagnoses.front().parameters.value, 0.1) << module;
+  }
+}
+
+// Cohere and Granite scale what the last projection gave, Gemma 2 caps it, in no module.
+TEST(ProgramLosses, WhatIsDoneToLogitsBeforeIsKnown) {
+  for (const auto& [attribute, right, wrong] : {std::tuple("logit_scale", 0.0625, 0.125),
+                                                {"logit_scale", 1. / 6, 1.},
+                                                {"softcap", 30., 0.},
+                                                {"softcap", 2.5, 3.}}) {
+    Attributes of_both, of_actual;
+    of_both.set(attribute, right);
+    of_actual.set(attribute, wrong);
+    const Report clean = isolated(loss_of(0, 0.25, {0, 0}, {}, of_both));
+    const Report report = isolated(loss_of(0, 0.25, {0, 0}, of_actual, of_both));
+    EXPECT_EQ(clean.exit_status(), 0) << attribute << right;
+    for (const auto& [module, slot] : {std::pair("loss", "loss"), {"head", "grad_output"}}) {
+      EXPECT_EQ(finding(clean, module, slot).unjudged, "") << module << attribute << right;
+      const Finding& found = finding(report, module, slot);
+      ASSERT_FALSE(found.diagnoses.empty()) << module << attribute << right;
+      EXPECT_EQ(found.diagnoses.front().cause, Cause::attribute) << module << attribute << right;
+      EXPECT_EQ(found.diagnoses.front().parameters.attribute, attribute) << module;
+      EXPECT_EQ(found.diagnoses.front().parameters.value, wrong) << module << attribute << right;
+    }
   }
 }
 

@@ -1,4 +1,5 @@
 // Sums between the modules of a program: residuals, layers in their order.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,6 +34,48 @@ TEST(ProgramSums, ATermThatASumLacksOrCountsOtherwiseIsNamed) {
       EXPECT_EQ(wrong.diagnoses.front().cause, times == 0 ? Cause::missing_term : Cause::added) << times;
       EXPECT_NEAR(times == 0 ? -1 : p.factor.value(), times - 1, 1e-3);
       EXPECT_NE(p.tensor.find("layers.0.mlp output y"), std::string::npos) << p.tensor;
+    }
+  }
+}
+
+// As Granite has them: the embedding and what each layer adds are multiplied with numbers of the
+// configuration.
+TEST(ProgramSums, FactorsOfAModelAreKnown) {
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    const auto record = [dtype](const std::string& wrong) {
+      return [=](MemoryDump& d, bool is_actual) {
+        const auto number = [&](const char* name, double right) {
+          return is_actual && wrong == name ? 1.25 * right : right;
+        };
+        for (const std::int64_t mb : {0, 1}) {
+          const auto noise = [&, seed = 20 * static_cast<std::uint64_t>(mb)](std::uint64_t of) {
+            return noisy(normal_tensor(dtype, {64, 16}, seed + of), is_actual ? 1 : 2);
+          };
+          const Tensor e = noise(1), y = noise(2), g0 = noise(3), g1 = noise(4), none(dtype, {64, 16}),
+                       x = plus(none, number("embed", 12), e);
+          d.add({0, mb, f, "embed", "output", "y", 0}, e);
+          d.add({0, mb, f, "layers.0.norm", "input", "x", 0}, x);
+          d.add({0, mb, f, "layers.0.mlp", "output", "y", 0}, y);
+          d.add({0, mb, f, "layers.1.norm", "input", "x", 0}, plus(x, number("layer", 0.22), y));
+          d.add({0, mb, Phase::backward, "layers.1.norm", "grad_input", "x", 0}, g1);
+          d.add({0, mb, Phase::backward, "layers.0.mlp", "grad_output", "y", 0},
+                plus(none, number("grad of layer", 0.22), g1));
+          d.add({0, mb, Phase::backward, "layers.0.norm", "grad_input", "x", 0}, g0);
+          d.add({0, mb, Phase::backward, "embed", "grad_output", "y", 0},
+                plus(none, number("grad of embed", 12), plus(g0, 1, g1)));
+        }
+      };
+    };
+    const Report clean = isolated(record(""));
+    EXPECT_EQ(clean.exit_status(), 0);
+    for (const auto& [name, module, slot] : {std::tuple("embed", "layers.0.norm", "input"),
+                                             {"layer", "layers.1.norm", "input"},
+                                             {"grad of layer", "layers.0.mlp", "grad_output"},
+                                             {"grad of embed", "embed", "grad_output"}}) {
+      EXPECT_EQ(finding(clean, module, slot).unjudged, "") << name;
+      const std::string at = fmt::format("{} {} {}", module, slot, std::string(slot) == "input" ? "x" : "y");
+      EXPECT_EQ(created(isolated(record(name))), std::vector<std::string>(2, at))
+          << name << " " << assay::name(dtype);
     }
   }
 }

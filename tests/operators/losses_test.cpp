@@ -1,8 +1,10 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "assay/operators/engine/fitted_logits.h"
 #include "calls.h"
 
 // Losses over classes and norms: infinities, zeros, small losses, and what is shared between operators.
@@ -60,7 +62,49 @@ TEST(CrossEntropy, OneHotProbabilitiesAreTheirIndices) {
     }
   }
   expect_error({"cross_entropy", {logits}, "", "either target"});
+  expect_error({"cross_entropy", {logits, one_hot}, "softcap=-1", "softcap is -1"});
   expect_error({"cross_entropy", {logits, one_hot, indices("target", {2}, {1, 0})}, "", "either target"});
+}
+
+// Rows of logits and their gradient, as a kernel stores them that is told what the model does before.
+Inputs logits_and_gradient(DType dtype, std::string_view attributes) {
+  const std::int64_t tokens = 16, classes = 64;
+  std::vector<double> x;
+  std::vector<std::int64_t> target;
+  for (std::int64_t i = 0; i < tokens * classes; ++i)
+    x.push_back(4 * std::sin(1.7 * static_cast<double>(i * i)));
+  for (std::int64_t n = 0; n < tokens; ++n) target.push_back(n == 3 ? -100 : 5 * n % classes);
+  const NamedTensor logits = {"logits", Tensor::from_values(dtype, {tokens, classes}, x)};
+  const Tensor gradient =
+      output("cross_entropy", "grad_logits",
+             {logits, indices("target", {tokens}, target), values("grad_y", {}, {-0.5})}, attributes);
+  return {logits, {"grad_logits", Tensor::from_values(dtype, gradient.shape(), gradient.values())}};
+}
+
+TEST(FittedLogits, AGradientShowsTheScaleOrTheCap) {
+  for (const DType dtype : {DType::bfloat16, DType::float32}) {
+    for (const auto& [name, value] : {std::pair("logit_scale", 0.0625),
+                                      {"logit_scale", 1. / 6},
+                                      {"logit_scale", 1.3},
+                                      {"softcap", 30.},
+                                      {"softcap", 2.5}}) {
+      const Inputs made = logits_and_gradient(dtype, fmt::format("{}={}", name, value));
+      const std::vector<Candidate> all = fitted_logits(made[0].tensor, made[1].tensor);
+      ASSERT_FALSE(all.empty()) << name << value;
+      EXPECT_EQ(all.front().attributes.values().begin()->first, name);
+      EXPECT_EQ(all.front().attributes.real(name), value) << assay::name(dtype);
+    }
+    const Inputs plain = logits_and_gradient(dtype, "");
+    EXPECT_TRUE(fitted_logits(plain[0].tensor, plain[1].tensor).empty());
+  }
+}
+
+TEST(FittedLogits, NothingIsToldWithoutGradients) {
+  const Tensor x = Tensor::from_values(DType::float32, {2, 3}, std::vector<double>{1, 2, 3, 4, 5, 6}),
+               no(DType::float32, {2, 3});
+  EXPECT_TRUE(fitted_logits(x, no).empty());
+  EXPECT_TRUE(fitted_logits(Tensor(DType::float32, {0, 3}), Tensor(DType::float32, {0, 3})).empty());
+  EXPECT_TRUE(fitted_logits(x, Tensor(DType::float32, {3, 2})).empty());
 }
 
 // The same loss, however many ranks share the vocabulary, smoothed or not.

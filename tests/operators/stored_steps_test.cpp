@@ -76,6 +76,30 @@ TEST(StoredSteps, ASigmoidIsStoredBeforeItIsMultiplied) {
             1);
 }
 
+// As Gemma 2 has it: the loss itself is of a cast to float32.
+TEST(StoredSteps, ACapOfLogitsIsStoredStepByStep) {
+  constexpr std::int64_t rows = 64, classes = n / rows;
+  const double cap = 3;
+  const Tensor x = narrow_tensor({rows, classes}, [](double i) { return 4 * std::sin(1 + i * i); }),
+               target = Tensor::from_indices({rows}, std::vector<std::int64_t>(rows, 5));
+  const std::vector<NamedTensor> inputs = {
+      {"logits", x},
+      {"target", target},
+      {"grad_y", Tensor::from_values(DType::float64, {}, std::vector<double>{1})}};
+  const auto root_of = [&](std::int64_t i) { return Narrow(std::tanh((Narrow(x.value(i)) / cap).x)); };
+  const auto capped = [&](std::int64_t i) { return (root_of(i) * cap).x; };
+  const auto gradient = [&](std::int64_t i) {
+    const std::int64_t first = i / classes * classes;
+    double sum = 0;
+    for (std::int64_t v = 0; v < classes; ++v) sum += std::exp(capped(first + v));
+    const Narrow g = (std::exp(capped(i)) / sum - (i - first == 5 ? 1 : 0)) / rows, t = root_of(i);
+    return Narrow((g * cap).x * (1 - t.x * t.x)) / cap;
+  };
+  const double of_gradient = worst("cross_entropy", inputs, {{"softcap", cap}}, "grad_logits", gradient);
+  EXPECT_LE(of_gradient, 1);
+  EXPECT_GT(of_gradient, 0.2) << "no more than is needed";
+}
+
 // optax.adamw: constants have the dtype of what they meet.
 TEST(StoredSteps, AStepOfAdamIsStoredOperationByOperation) {
   const double lr = 1e-2, decay = 0.1, b1 = 0.9, b2 = 0.999, eps = 1e-8;

@@ -29,6 +29,8 @@ USUAL = dict(
 DEEPSEEK = dict(num_hidden_layers=3, first_k_dense_replace=1, num_key_value_heads=4, moe_intermediate_size=32, n_routed_experts=8,
                 num_experts_per_tok=2, n_shared_experts=1, q_lora_rank=32, kv_lora_rank=16, qk_rope_head_dim=8, qk_nope_head_dim=16,
                 v_head_dim=16)
+# Multipliers that are no powers of two, as Granite 3 has them, but that of its scores.
+GRANITE = dict(num_hidden_layers=2, embedding_multiplier=12.0, residual_multiplier=0.22, attention_multiplier=1 / 16, logits_scaling=6.0)
 FAMILIES = {
     "gpt2": ("GPT2Config", dict(n_embd=64, n_layer=2, n_head=4, n_positions=128, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)),
     "gpt-neox": ("GPTNeoXConfig", dict(num_hidden_layers=2, max_position_embeddings=128)),
@@ -42,7 +44,8 @@ FAMILIES = {
     "starcoder2": ("Starcoder2Config", dict(num_hidden_layers=2)),
     "stablelm": ("StableLmConfig", dict(num_hidden_layers=2)),
     "cohere": ("CohereConfig", dict(num_hidden_layers=2)),
-    "granitemoe": ("GraniteMoeConfig", dict(num_hidden_layers=2, intermediate_size=64, num_local_experts=4, num_experts_per_tok=2)),
+    "granite": ("GraniteConfig", GRANITE),
+    "granitemoe": ("GraniteMoeConfig", GRANITE | dict(intermediate_size=64, num_local_experts=4, num_experts_per_tok=2)),
     "deepseek-v3": ("DeepseekV3Config", DEEPSEEK | dict(n_group=2, topk_group=1)),
     "deepseek-v2": ("DeepseekV2Config", DEEPSEEK),
     "glm4-moe": (

@@ -32,6 +32,19 @@ for reduction, count in (("mean", 60), ("sum", 60), ("none", 5)):
 write("cross_entropy", "probs_one_token", {}, F.cross_entropy,
       {"logits": (logits[0, :, 0], "input"), "target_probs": (probs[0, :, 0], "input")})
 
+
+# As models have their logits before it: Cohere and Granite scale them, Gemma 2 caps them.
+def before_loss(x, scale, cap):
+    x = x * scale
+    return x if cap == 0 else torch.tanh(x / cap) * cap
+
+
+for name, scale, cap, attributes in (("scaled", 0.0625, 0, {}), ("capped", 1, 3, {"reduction": "sum"}),
+                                     ("scaled_capped", 1.5, 5, {"label_smoothing": 0.25, "reduction": "none"})):
+    write("cross_entropy", name, {"logit_scale": scale, "softcap": cap} | attributes,
+          lambda x: F.cross_entropy(before_loss(x, scale, cap), target, **attributes),
+          {"logits": (logits, "input")}, counts={"loss": 5 if "none" in attributes.values() else 60}, fixed=[label])
+
 # nll_loss
 log_probs = F.log_softmax(logits, 1).bfloat16().double()
 for reduction, count in (("mean", 12), ("sum", 12), ("none", 1)):
