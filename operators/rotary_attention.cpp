@@ -31,7 +31,10 @@ struct RotaryAttention {
       {"scale", "null", "factor of q k^T; null: 1 / sqrt(D)"},
       {"is_causal", "true", "a query does not see the keys behind it"},
       {"window_size", "[-1, -1]", "keys seen left and right of a query; -1: no limit"},
-      {"softcap", "0", "c: scores are c tanh(scale q k^T / c); 0: no cap"}};
+      {"softcap", "0", "c: scores are c tanh(scale q k^T / c); 0: no cap"},
+      alibi_attribute,
+      alibi_slopes_attribute,
+      alibi_bias_max_attribute};
   static constexpr Arg args[] = {
       {"q", "B,L,Q*", Role::input},
       {"k", "B,L,K*", Role::input},
@@ -46,7 +49,8 @@ struct RotaryAttention {
   };
   static constexpr Example examples[] = {
       {"B=2,L=2,Q=8,K=4,V=2,P=1,R=2"},
-      {"B=1,L=4,Q=2x6,K=1x6,V=3,P=1,R=4", "style=\"interleaved\",is_causal=false,scale=0.5"}};
+      {"B=1,L=4,Q=2x6,K=1x6,V=3,P=1,R=4", "style=\"interleaved\",is_causal=false,scale=0.5"},
+      {"B=1,L=3,Q=3x2,K=1x2,V=2,P=1,R=2", "alibi=\"last_key\"", "cos,sin"}};
   static constexpr std::string_view functional_inputs[] = {"q", "k", "v", "cos", "sin"};
   static constexpr std::string_view causal_along = "L";  // if is_causal, as in its first variant
   static constexpr bool shares_steps = true;
@@ -59,12 +63,19 @@ struct RotaryAttention {
   static constexpr Seen mistaken[] = {{"is_causal", "false", "a mask that is left out"},
                                       {"style", "\"half\"", "pairs of another layout"},
                                       {"style", "\"by_pair\"", "neighbours by the tables of halves"},
-                                      {"window_size", "[-1, -1]", "a window that is left out"}};
+                                      {"window_size", "[-1, -1]", "a window that is left out"},
+                                      alibi_left_out,
+                                      alibi_unscaled,
+                                      alibi_scaled,
+                                      alibi_of_all_heads,
+                                      alibi_from_one,
+                                      alibi_max_8};
   static constexpr Solved solved[] = {
       {.attribute = "scale", .by = Solved::By::bisection, .low = 1e-3, .high = 1e1},
       {.attribute = "head_dim",
        .by = Solved::By::candidates,
-       .how = "every divisor of the channels of k, where heads are not apart"}};
+       .how = "every divisor of the channels of k, where heads are not apart"},
+      alibi_solved};
   static constexpr OtherValues other_values = {"window_size", wrong_windows, windows_by_tokens};
 
   // O of Q / D heads with V / (K / D) channels each.
@@ -79,13 +90,13 @@ struct RotaryAttention {
   static std::vector<Candidate> candidates(const Attributes&, const Recorded& call) {
     std::vector<Candidate> heads;
     const Tensor *q = call.input("q"), *k = call.input("k"), *cos = call.input("cos");
-    if (q == nullptr || k == nullptr || q->shape().size() != 3) return heads;
+    if (q == nullptr || k == nullptr) return heads;
     const std::int64_t K = channels_of(k->shape());
-    for (std::int64_t D = least_channels(cos); D <= K; ++D) {
+    for (std::int64_t D = least_channels(cos); D <= K && q->shape().size() == 3; ++D) {
       if (K % D == 0)
         heads.push_back({{{"head_dim", static_cast<double>(D)}}, fmt::format("head_dim = {}", D)});
     }
-    return heads;
+    return cos == nullptr ? or_with_alibi(std::move(heads)) : heads;
   }
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {

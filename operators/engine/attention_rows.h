@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "assay/operators/engine/alibi.h"
 #include "assay/operators/engine/attention_mask.h"
 #include "assay/operators/engine/visible_products.h"
 
@@ -61,6 +62,7 @@ struct AttentionInputs {
         scale(a.has("scale") ? constant<T>(a.real("scale")) : T(1) / sqrt(number<T>(D > 0 ? D : 1))),
         cap(constant<T>(a.real("softcap"))),
         capped(a.real("softcap") > 0),
+        alibi(H, S, scale, a),
         visible({t.optional_index("mask"), t.optional_index("document_q"), t.optional_index("document_k"),
                  t.optional_index("cu_seqlens_q"), t.optional_index("cu_seqlens_k"),
                  t.has("mask") ? &t.shape("mask") : nullptr},
@@ -115,6 +117,8 @@ struct AttentionInputs {
       const auto score = [&](auto store) {
         T score = store(store(product));
         if (capped) score = store(cap * store(tanh(store(score / cap))));
+        if (alibi) score = store(score + alibi(head % H, s, visible.ahead(l, s)));
+        if (alibi.is_scaled()) score = store(score);
         return bias ? store(score + bias.data()[of_bias(head, l, s)]) : score;
       };
       scores.push_back(score([](const T& x) { return x; }));
@@ -175,6 +179,7 @@ struct AttentionInputs {
   std::int64_t H, G, L, S, D, V;
   T scale, cap;
   bool capped;
+  Alibi<T> alibi;
   VisibleKeys visible;
   HeadBroadcast of_bias;
 };

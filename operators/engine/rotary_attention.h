@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "assay/golden/error.h"
+#include "assay/operators/engine/alibi.h"
 #include "assay/operators/engine/binding.h"
 #include "assay/operators/engine/golden.h"
 #include "assay/operators/engine/list.h"
@@ -21,7 +22,8 @@ namespace assay {
 /// Those attributes that are attention's.
 inline Attributes of_attention(const Attributes& a) {
   Attributes given;
-  for (const char* same : {"scale", "is_causal", "window_size", "softcap"}) {
+  for (const char* same :
+       {"scale", "is_causal", "window_size", "softcap", "alibi", "alibi_slopes", "alibi_bias_max"}) {
     if (const auto found = a.values().find(same); found != a.values().end()) given.set(same, found->second);
   }
   return complete_attributes(ops::attention, given);

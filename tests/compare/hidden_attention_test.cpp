@@ -79,10 +79,58 @@ INSTANTIATE_TEST_SUITE_P(
                     Program{"rotary_attention", three, 8, 32, {{"style", "by_pair"}}},
                     Program{"rotary_attention", three, 8, 32, {{"window_size", std::vector<double>{11, -1}}}},
                     Program{"rotary_attention", three, 8, 32, {{"softcap", 50}, {"scale", 0.9}}},
+                    Program{"rotary_attention", three, 0, 32, {{"head_dim", 8}, {"alibi", "distance"}}},
                     Program{"qkv_attention", of_one, 0, 32, {{"heads", 4}, {"groups", 2}}},
+                    Program{"qkv_attention",
+                            {{"qkv", 72}},
+                            0,
+                            24,
+                            {{"heads", 3}, {"layout", "groups"}, {"alibi", "first_key"}}},
+                    Program{"qkv_attention",
+                            {{"qkv", 72}},
+                            0,
+                            24,
+                            {{"heads", 3}, {"alibi", "last_key"}, {"alibi_bias_max", 16}}},
+                    Program{"qkv_attention",
+                            of_one,
+                            0,
+                            32,
+                            {{"heads", 4}, {"groups", 2}, {"layout", "groups"}, {"alibi", "scaled"}}},
                     Program{
                         "qkv_attention", of_one, 4, 32, {{"heads", 4}, {"groups", 2}, {"layout", "groups"}}}),
     [](const auto& info) { return info.param.op + std::to_string(info.index); });
+
+Attributes null_of(const std::string& attribute) {
+  Attributes a;
+  a.set(attribute, std::monostate());
+  return a;
+}
+
+class WrongAlibi : public testing::TestWithParam<std::pair<Attributes, std::string>> {};
+
+TEST_P(WrongAlibi, IsNamed) {
+  const Program biased = {"qkv_attention",
+                          {{"qkv", 72}},
+                          0,
+                          24,
+                          {{"heads", 3}, {"layout", "groups"}, {"alibi", "first_key"}}};
+  const Report report = isolated(recorded(biased, GetParam().first));
+  const Finding& first = finding(report, "attn.o_proj", "input");
+  ASSERT_FALSE(first.diagnoses.empty());
+  EXPECT_NE(sentence(first.diagnoses.front()).find(GetParam().second), std::string::npos)
+      << sentence(first.diagnoses.front());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Mistakes, WrongAlibi,
+    testing::Values(
+        std::pair<Attributes, std::string>{null_of("alibi"), "no alibi, where the reference has alibi"},
+        std::pair<Attributes, std::string>{{{"alibi", "scaled"}},
+                                           "alibi = \"scaled\", where the reference has alibi = "},
+        std::pair<Attributes, std::string>{{{"alibi_slopes", "all_heads"}},
+                                           "alibi_slopes = \"all_heads\", where the reference has"},
+        std::pair<Attributes, std::string>{{{"alibi_slopes", "from_one"}},
+                                           "alibi_slopes = \"from_one\", where the reference has"}));
 
 TEST(HiddenCap, IsNamedWhereItIsLeftOut) {
   const Program capped = {"rotary_attention", three, 8, 32, {{"softcap", 50}, {"scale", 2}}};

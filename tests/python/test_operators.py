@@ -1,5 +1,7 @@
 """Operators that OpInfo has no entry for, against what torch makes of their definition in float64, with gradients."""
 
+import math
+
 import assay
 import pytest
 
@@ -80,6 +82,43 @@ def test_rotary_attention_turns_a_part_or_nothing(rotary):
     if rotary:
         inputs["cos"], inputs["sin"] = tables(tokens, rotary)
     assert judged("rotary_attention", attention, inputs, {"head_dim": width}, result="out")
+
+
+def slopes_of(n):
+    """github.com/ofirpress/attention_with_linear_biases, get_slopes."""
+    if math.log2(n).is_integer():
+        start = 2 ** (-(2 ** -(math.log2(n) - 3)))
+        return [start * start**i for i in range(n)]
+    closest = 2 ** math.floor(math.log2(n))
+    return slopes_of(closest) + slopes_of(2 * closest)[0::2][: n - closest]
+
+
+@pytest.mark.parametrize("heads", [4, 6])
+@pytest.mark.parametrize("alibi", ["first_key", "last_key", "scaled"])
+def test_qkv_attention_with_linear_biases(alibi, heads):
+    models = pytest.importorskip("transformers.models", reason="transformers is not installed")
+    width, tokens = 8, 7
+    ones = torch.ones(1, tokens, dtype=torch.long)
+    slopes, keys = torch.tensor(slopes_of(heads), dtype=torch.float64)[:, None, None], torch.arange(tokens)
+    if alibi == "first_key":
+        biases, theirs = slopes * keys, models.bloom.modeling_bloom.build_alibi_tensor(ones, heads, torch.float32)
+    elif alibi == "last_key":
+        biases, theirs = slopes * (keys - tokens + 1), models.mpt.modeling_mpt.build_mpt_alibi_tensor(heads, tokens)
+    else:
+        theirs = models.falcon.modeling_falcon.build_alibi_tensor(ones, heads, torch.float32)
+        biases = theirs.double()
+    assert torch.allclose(biases.float(), theirs)
+    if alibi == "scaled":
+        biases = biases * width**-0.5
+
+    def attention(qkv):
+        q, k, v = qkv.view(2, tokens, heads, 3, width).permute(3, 0, 2, 1, 4)
+        mask = torch.full((tokens, tokens), -torch.inf, dtype=qkv.dtype).triu(1) + biases
+        out = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return out.transpose(1, 2).flatten(2)
+
+    attributes = {"heads": heads, "layout": "groups", "alibi": alibi}
+    assert judged("qkv_attention", attention, {"qkv": randn(2, tokens, 3 * heads * width)}, attributes, result="out")
 
 
 def test_addmm():
