@@ -82,17 +82,17 @@ struct QkvAttention {
 
   static std::vector<Candidate> candidates(const Attributes&, const Recorded& call) {
     std::vector<Candidate> all;
-    const Tensor *qkv = call.input("qkv"), *cos = call.input("cos"), *grad_out = call.input("grad_out");
+    const Tensor *qkv = call.input("qkv"), *grad_out = call.input("grad_out");
     if (qkv == nullptr || (grad_out == nullptr && call.output != "out")) return all;
     const std::int64_t of_q = channels_of(grad_out != nullptr ? grad_out->shape() : call.result.shape());
     const std::int64_t of_k = (channels_of(qkv->shape()) - of_q) / 2;
-    for (std::int64_t D = least_channels(cos); D <= of_k; ++D) {
+    for (std::int64_t D = least_channels(call); D <= of_k; ++D) {
       if (of_k % D != 0 || of_q % of_k != 0) continue;
       const std::int64_t heads = of_q / D, groups = of_k / D;
       all.push_back({{{"heads", static_cast<double>(heads)}, {"groups", static_cast<double>(groups)}},
                      fmt::format("heads = {}, groups = {}", heads, groups)});
     }
-    return cos == nullptr ? or_with_alibi(std::move(all)) : all;
+    return !has_tables(call) ? or_with_alibi(std::move(all)) : all;
   }
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {

@@ -31,8 +31,7 @@ std::vector<Candidate> or_with_alibi(std::vector<Candidate> all) {
 void check_alibi(std::string_view op, const Attributes& a) {
   const auto expect = [&](std::string_view attribute, std::initializer_list<std::string_view> values) {
     if (std::ranges::find(values, a.text(attribute)) == values.end())
-      throw Error("{}: {} is \"{}\"; expected {}", op, attribute, a.text(attribute),
-                  fmt::join(values, ", "));
+      throw Error("{}: {} is \"{}\"; expected {}", op, attribute, a.text(attribute), fmt::join(values, ", "));
   };
   if (a.has("alibi")) expect("alibi", {"first_key", "last_key", "distance", "scaled"});
   expect("alibi_slopes", {"closest_power", "all_heads", "from_one"});

@@ -26,8 +26,9 @@ inline constexpr Attribute alibi_slopes_attribute = {
 inline constexpr Solved alibi_solved = {
     .attribute = "alibi",
     .by = Solved::By::candidates,
-    .how = "where nothing turns: first_key (BLOOM), last_key with a bias_max of 8 or 16 (MPT), distance "
-           "(flash-attention), scaled (Falcon)"};
+    .how =
+        "where nothing turns: first_key (BLOOM), last_key with a bias_max of 8 or 16 (MPT), distance "
+        "(flash-attention), scaled (Falcon)"};
 inline constexpr Seen alibi_left_out = {"alibi", "null", "biases that are left out"};
 inline constexpr Seen alibi_unscaled = {"alibi", "\"first_key\"", "biases of another form"};
 inline constexpr Seen alibi_scaled = {"alibi", "\"scaled\"", "biases that are scaled with the products"};

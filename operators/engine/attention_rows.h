@@ -128,7 +128,11 @@ struct AttentionInputs {
     normalise(row, scores);
     if (!stores()) return row;
     // What is not fused stores the product, stores it again with its scale, and makes no lse.
-    if (sink) kept.push_back(sink.data()[head % H]);
+    if (sink) {  // gpt-oss: the differences to the largest, too
+      kept.push_back(sink.data()[head % H]);
+      const T largest = shift_of_softmax(*std::ranges::max_element(kept));
+      for (T& score : kept) score = stored(score - largest);
+    }
     const T lse = row.lse;
     row.p.clear();
     normalise(row, kept);

@@ -84,6 +84,30 @@ def test_rotary_attention_turns_a_part_or_nothing(rotary):
     assert judged("rotary_attention", attention, inputs, {"head_dim": width}, result="out")
 
 
+@pytest.mark.parametrize("heads_first", [False, True])
+def test_rotary_attention_with_sinks(heads_first):
+    gpt_oss = pytest.importorskip("transformers.models.gpt_oss.modeling_gpt_oss", reason="transformers is not installed")
+    width, tokens = 8, 7
+
+    class Module:  # what eager_attention_forward asks of its module
+        num_key_value_groups, training = 2, False
+
+    def attention(q, k, v, sink, cos, sin):
+        if not heads_first:
+            q, k = (t.transpose(1, 2) for t in (q, k))
+        module = Module()
+        module.sinks = sink
+        mask = torch.full((1, 1, tokens, tokens), -torch.inf, dtype=q.dtype).triu(1)
+        q, k = turned(q, cos, sin), turned(k, cos, sin)
+        v = v.view(2, tokens, 2, width).transpose(1, 2)
+        return gpt_oss.eager_attention_forward(module, q, k, v, mask, width**-0.5)[0].flatten(2)
+
+    of_q, of_k = ((2, 4, tokens, width), (2, 2, tokens, width)) if heads_first else ((2, tokens, 4, width), (2, tokens, 2, width))
+    inputs = {"q": randn(*of_q), "k": randn(*of_k, seed=1), "v": randn(2, tokens, 16, seed=2), "sink": randn(4, seed=3)}
+    inputs["cos"], inputs["sin"] = tables(tokens, width)
+    assert judged("rotary_attention", attention, inputs, {"heads_first": heads_first}, result="out")
+
+
 def slopes_of(n):
     """github.com/ofirpress/attention_with_linear_biases, get_slopes."""
     if math.log2(n).is_integer():
@@ -126,8 +150,25 @@ def test_addmm():
     assert judged("addmm", lambda x, w, b: torch.addmm(b, x.view(-1, 7), w).view(3, 5, 4), inputs)
 
 
+@pytest.mark.parametrize("first", [False, True])
+def test_mul_half(first):
+    inputs = {"a": randn(3, 5), "x": randn(3, 10, seed=1)}
+    assert judged("mul_half", lambda a, x: a * x.chunk(2, -1)[0 if first else 1], inputs, {"first": first})
+
+
 def test_relu_squared():
     assert judged("relu_squared", lambda x: torch.relu(x) ** 2, {"x": randn(5, 7)})
+
+
+def test_embedding_with_an_offset():
+    opt = pytest.importorskip("transformers.models.opt.modeling_opt", reason="transformers is not installed")
+
+    def embedding(weight, index):
+        module = opt.OPTLearnedPositionalEmbedding(4, 4)
+        return torch.func.functional_call(module, {"weight": weight}, (torch.ones(2, 3), 0, index))
+
+    inputs = {"weight": randn(6, 4), "index": torch.tensor([[0, 3, 2], [3, 3, 1]])}
+    assert judged("embedding", embedding, inputs, {"offset": 2}, indices=("index",))
 
 
 def test_scaled_embedding():
