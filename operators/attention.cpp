@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "assay/golden/error.h"
 #include "assay/golden/parallel.h"
@@ -23,7 +24,7 @@ struct Attention {
       "out = softmax(scale q k^T + bias) v over the visible keys, lse = log sum exp(scale q k^T + bias)";
   static constexpr std::string_view source =
       "arXiv:1706.03762 eq. 1; grouped heads arXiv:2305.13245; lse and backward arXiv:2205.14135 app. B; "
-      "softcap arXiv:2408.00118 sec. 2";
+      "softcap arXiv:2408.00118 sec. 2; alibi arXiv:2108.12409 sec. 3";
   static constexpr std::string_view aliases[] = {"torch.nn.functional.scaled_dot_product_attention",
                                                  "scaled_dot_product_attention",
                                                  "flash_attn_func",
@@ -40,7 +41,10 @@ struct Attention {
       {"alignment", "\"top_left\"",
        "the diagonal where L != S: top_left (torch), or bottom_right: the last query's is at the last key "
        "(flash-attention, past keys); with documents, in each of them"},
-      {"softcap", "0", "c: scores are c tanh(scale q k^T / c) before the bias; 0: no cap"}};
+      {"softcap", "0", "c: scores are c tanh(scale q k^T / c) before the bias; 0: no cap"},
+      alibi_attribute,
+      alibi_slopes_attribute,
+      alibi_bias_max_attribute};
   static constexpr Arg args[] = {
       {"q", "B*,H*,L,D", Role::input},
       {"k", "B*,G*,S,D", Role::input},
@@ -79,14 +83,22 @@ struct Attention {
       {"B=,H=,L=7,D=3,G=,S=7,V=2", "window_size=[2,1]",
        "mask,bias,sink,document_k,cu_seqlens_q,cu_seqlens_k,grad_lse"},
       {"B=2,H=3,L=1,D=2,G=1,S=4,V=1", "is_causal=true,alignment=\"bottom_right\"",
-       "mask,bias,document_q,document_k,cu_seqlens_q,cu_seqlens_k"}};
+       "mask,bias,document_q,document_k,cu_seqlens_q,cu_seqlens_k"},
+      {"B=1,H=6,L=3,D=2,G=2,S=4,V=1", "alibi=\"distance\",alignment=\"bottom_right\"",
+       "mask,bias,sink,document_q,document_k,cu_seqlens_q,cu_seqlens_k"}};
   static constexpr std::string_view linear_in = "v";
   static constexpr Narrowing narrowing = Narrowing::to_result;
   static constexpr SameAxis same_axis[] = {{"G", "H"}, {"S", "L"}};
   static constexpr Seen seen[] = {{"is_causal", "true", "decoders"}};
   static constexpr Seen mistaken[] = {{"softcap", "0", "a cap that is left out"},
                                       {"softcap", "50", "Gemma 2"},
-                                      {"window_size", "[-1, -1]", "a window that is left out"}};
+                                      {"window_size", "[-1, -1]", "a window that is left out"},
+                                      alibi_left_out,
+                                      alibi_unscaled,
+                                      alibi_scaled,
+                                      alibi_of_all_heads,
+                                      alibi_from_one,
+                                      alibi_max_8};
   static constexpr Layout layouts[] = {{"[s, b, h, d]", {1, 2, 0, 3}, "Megatron-LM"},
                                        {"[b, s, h, d]", {0, 2, 1, 3}, "flash-attention"}};
   static constexpr Steered steered = {"scale", "q", "V"};
@@ -96,7 +108,8 @@ struct Attention {
        .by = Solved::By::candidates,
        .how = "YaRN's (0.1 w ln s + 1)^2 / sqrt(D), w = 1 (DeepSeek-V3, Kimi "
               "K2) or 0.707 (DeepSeek-V2), s as in "
-              "rope (arXiv:2309.00071 eq. 22, modeling_deepseek.py)"}};
+              "rope (arXiv:2309.00071 eq. 22, modeling_deepseek.py)"},
+      alibi_solved};
   static constexpr OtherValues other_values = {"window_size", wrong_windows, windows_by_heads};
 
   static std::vector<Candidate> candidates(const Attributes&, const Recorded& call) {
@@ -110,6 +123,7 @@ struct Attention {
         scales.push_back({{{"scale", scale}}, fmt::format("scale = {:.6g}", scale)});
       }
     }
+    if (call.input("bias") == nullptr) std::ranges::move(or_with_alibi({}), std::back_inserter(scales));
     return scales;
   }
 
@@ -143,6 +157,7 @@ struct Attention {
     }
     if (!(a.real("softcap") >= 0))
       throw Error("attention: softcap is {}; expected 0 or above", a.real("softcap"));
+    check_alibi(name, a);
   }
 
   // y_l = sum weight_s b_s of each query's keys

@@ -8,13 +8,16 @@ namespace {
 struct Embedding {
   static constexpr std::string_view name = "embedding";
   static constexpr std::string_view math =
-      "y_n = weight[index_n]; grad_weight_v = sum of the grad_y_n with index_n = v";
-  static constexpr std::string_view source = "torch.nn.functional.embedding";
-  static constexpr std::string_view aliases[] = {"torch.nn.functional.embedding", "torch.nn.Embedding",
-                                                 "Embedding", "embedding_dense_backward",
-                                                 "VocabParallelEmbedding"};
+      "y_n = weight[index_n + offset]; grad_weight_v = sum of the grad_y_n with index_n + offset = v";
+  static constexpr std::string_view source =
+      "torch.nn.functional.embedding; offset: Hugging Face transformers modeling_opt.py";
+  static constexpr std::string_view aliases[] = {
+      "torch.nn.functional.embedding", "torch.nn.Embedding",     "Embedding",
+      "embedding_dense_backward",      "VocabParallelEmbedding", "OPTLearnedPositionalEmbedding"};
   static constexpr Attribute attributes[] = {
-      padding_attribute, {"scale_grad_by_freq", "false", "divide a row's gradient by how often it was hit"}};
+      padding_attribute,
+      {"scale_grad_by_freq", "false", "divide a row's gradient by how often it was hit"},
+      {"offset", "0", "rows before that of index 0"}};
   static constexpr Arg args[] = {
       {"weight", "V,C", Role::param},
       {.name = "index", .shape = "N*", .role = Role::index, .indexes = "V"},
@@ -23,6 +26,9 @@ struct Embedding {
       {.name = "grad_weight", .shape = "V,C", .role = Role::grad_input, .terms = "hits"},
   };
   static constexpr Example examples[] = {{"V=7,C=5,N=6"}, {"V=4,C=3,N=2x9"}};
+  static constexpr RecordedAs recorded_as[] = {{"index", "position_ids"}};
+  static constexpr Seen seen[] = {{"offset", "2", "OPT, whose padding once had the first rows"}};
+  static constexpr Seen mistaken[] = {{"offset", "1", "positions that are one row off"}};
   static constexpr ExactFill exact_fill = ExactFill::small_integers;
   static constexpr bool sums_continue = true, makes_shares = true;
 
@@ -44,15 +50,29 @@ struct Embedding {
     d.set("hits",
           index.indices == nullptr ? element_count(index.shape) : most_hits(index.indices->indices()));
     padding_row(name, weight[0], a);
+    const std::int64_t offset = a.integer("offset");
+    if (index.indices == nullptr) return;
+    for (const std::int64_t i : index.indices->indices()) {
+      if (i + offset < 0 || i + offset >= weight[0])
+        throw Error("embedding: index {} with an offset of {} is no row of {}", i, offset, weight[0]);
+    }
+  }
+
+  // The row that each index takes.
+  template <class T>
+  static std::vector<std::int64_t> rows_of(Tensors<T>& t, const Attributes& a) {
+    std::vector<std::int64_t> rows = t.slot("index").indices;
+    for (std::int64_t& row : rows) row += a.integer("offset");
+    return rows;
   }
 
   template <class T>
-  static void forward(Tensors<T>& t, const Dims& d, const Attributes&) {
+  static void forward(Tensors<T>& t, const Dims& d, const Attributes& a) {
     const auto w = t["weight"], y = t["y"];
-    const auto index = t.index("index");
+    const std::vector<std::int64_t> rows = rows_of(t, a);
     const std::int64_t N = d.at("N"), C = d.at("C");
     for (std::int64_t n = 0; n < N; ++n) {
-      for (std::int64_t c = 0; c < C; ++c) y(n, c) = w(index(n), c);
+      for (std::int64_t c = 0; c < C; ++c) y(n, c) = w(rows[static_cast<std::size_t>(n)], c);
     }
   }
 
@@ -60,7 +80,7 @@ struct Embedding {
   static void backward(Tensors<T>& t, const Dims& d, const Attributes& a) {
     const auto g = t["grad_y"], grad_w = t["grad_weight"];
     const std::int64_t V = d.at("V"), C = d.at("C");
-    const auto tokens = tokens_of_rows(t.slot("index").indices, V, padding_row(name, V, a));
+    const auto tokens = tokens_of_rows(rows_of(t, a), V, padding_row(name, V, a));
     const bool by_frequency = a.flag("scale_grad_by_freq");
     for (std::int64_t v = 0; v < V; ++v) {
       const auto& hit = tokens[static_cast<std::size_t>(v)];

@@ -15,7 +15,8 @@ namespace {
 // B sequences of L tokens. Q*, K*, O*: channels, of all heads side by side or by head. A head has N + R of
 // them in q, N + W in kv: its keys without the part that turns, then its values. The last R of the Z channels
 // of `compressed` are the part that turns, the same for all heads; the Z - R before them make kv and take no
-// part here. The tables are for P = B sequences, or for all alike.
+// part here. The tables are for P = B sequences, or for all alike: cos and sin, or cis, cos + i sin of
+// Y = R/2 pairs (2i, 2i + 1), whatever the style.
 struct LatentAttention {
   static constexpr std::string_view name = "latent_attention";
   static constexpr std::string_view math =
@@ -35,8 +36,9 @@ struct LatentAttention {
       {"q", "B,L,Q*", Role::input},
       {"kv", "B,L,K*", Role::input},
       {"compressed", "B,L,Z", Role::input},
-      {.name = "cos", .shape = "P,L,R", .role = Role::input, .low = -1, .high = 1},
-      {.name = "sin", .shape = "P,L,R", .role = Role::input, .low = -1, .high = 1},
+      {.name = "cos", .shape = "P,L,R", .role = Role::input, .low = -1, .high = 1, .optional = true},
+      {.name = "sin", .shape = "P,L,R", .role = Role::input, .low = -1, .high = 1, .optional = true},
+      {.name = "cis", .shape = "P,L,Y,2", .role = Role::input, .low = -1, .high = 1, .optional = true},
       {"grad_out", "B,L,O*", Role::grad_output},
       {.name = "out", .shape = "B,L,O*", .role = Role::output, .terms = "2 + D + L"},
       {.name = "grad_q", .shape = "B,L,Q*", .role = Role::grad_input, .terms = "2 + D + L + W"},
@@ -44,9 +46,11 @@ struct LatentAttention {
       {.name = "grad_compressed", .shape = "B,L,Z", .role = Role::grad_input, .terms = "2 + D + heads L + W"},
   };
   static constexpr Example examples[] = {
-      {"B=2,L=2,Q=8,K=6,Z=3,P=1,R=2", "heads=2"},
-      {"B=3,L=3,Q=1x6,K=4,Z=5,P=3,R=4", "style=\"half\",is_causal=false,mscale=1.2"}};
-  static constexpr std::string_view functional_inputs[] = {"q", "kv", "compressed", "cos", "sin"};
+      {"B=2,L=2,Q=8,K=6,Z=3,P=1,R=2", "heads=2", "cis"},
+      {"B=2,L=2,Q=8,K=6,Z=3,P=1,Y=1", "heads=2", "cos,sin"},
+      {"B=3,L=3,Q=1x6,K=4,Z=5,P=3,R=4", "style=\"half\",is_causal=false,mscale=1.2", "cis"}};
+  static constexpr std::string_view functional_inputs[] = {"q", "kv", "compressed", "cos", "sin"},
+                                    functional_instead[] = {"q", "kv", "compressed", "cis"};
   static constexpr std::string_view causal_along = "L";  // if is_causal, as in its first variant
   static constexpr bool shares_steps = true;
   static constexpr Narrowing narrowing = Narrowing::to_result;
@@ -67,38 +71,36 @@ struct LatentAttention {
   }
 
   // K - O = heads N, Q - heads N = heads R; 0 if they are none.
-  static std::int64_t heads_of(const Shape& q, const Shape& kv, const Shape& cos, const Shape& out) {
-    const std::int64_t turning = channels(q) - channels(kv) + channels(out), R = cos.empty() ? 0 : cos.back();
+  static std::int64_t heads_of(const Shape& q, const Shape& kv, std::int64_t R, const Shape& out) {
+    const std::int64_t turning = channels(q) - channels(kv) + channels(out);
     return R > 0 && turning > 0 && turning % R == 0 ? turning / R : 0;
   }
   static bool may_make(InputShapes inputs, const Shape& out) {
-    const Shape &q = shape_of_input(inputs, "q"), &kv = shape_of_input(inputs, "kv"),
-                &cos = shape_of_input(inputs, "cos");
-    const std::int64_t H = heads_of(q, kv, cos, out);
+    const Shape &q = shape_of_input(inputs, "q"), &kv = shape_of_input(inputs, "kv");
+    const std::int64_t R = columns_of_tables(inputs), H = heads_of(q, kv, R, out);
     return H > 0 && channels(kv) > channels(out) && channels(kv) % H == 0 && channels(out) % H == 0 &&
-           shape_of_input(inputs, "compressed").back() > cos.back();
+           shape_of_input(inputs, "compressed").back() > R;
   }
   static void infer(Recorded& call) {
-    const Tensor *q = call.input("q"), *kv = call.input("kv"), *cos = call.input("cos"),
-                 *grad_out = call.input("grad_out");
-    if (q == nullptr || kv == nullptr || cos == nullptr || (grad_out == nullptr && call.output != "out"))
-      return;
+    const Tensor *q = call.input("q"), *kv = call.input("kv"), *grad_out = call.input("grad_out");
+    if (q == nullptr || kv == nullptr || (grad_out == nullptr && call.output != "out")) return;
     const Shape& out = grad_out != nullptr ? grad_out->shape() : call.result.shape();
-    if (const std::int64_t H = heads_of(q->shape(), kv->shape(), cos->shape(), out); H > 0)
+    const std::int64_t R = columns_of_tables(shapes_of(call.inputs));
+    if (const std::int64_t H = heads_of(q->shape(), kv->shape(), R, out); H > 0)
       call.attributes.set("heads", static_cast<double>(H));
   }
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     const Shape &q = shape_of_input(inputs, "q"), &kv = shape_of_input(inputs, "kv"),
-                &compressed = shape_of_input(inputs, "compressed"), &cos = shape_of_input(inputs, "cos");
-    if (q.size() < 3 || kv.size() < 3 || compressed.size() != 3 || cos.size() != 3) {
-      throw Error(
-          "latent_attention: q has shape {}, kv {}, compressed {}, cos {}; expected [B, L, ..] and [P, L, R]",
-          to_string(q), to_string(kv), to_string(compressed), to_string(cos));
+                &compressed = shape_of_input(inputs, "compressed");
+    if (q.size() < 3 || kv.size() < 3 || compressed.size() != 3) {
+      throw Error("latent_attention: q has shape {}, kv {}, compressed {}; expected [B, L, ..]", to_string(q),
+                  to_string(kv), to_string(compressed));
     }
+    const std::int64_t R = width_of_tables(name, inputs, q[0], a);
+    if (R == 0) throw Error("latent_attention: expected tables, cos and sin, or cis");
     if (!a.has("heads") && q.size() != 4) throw Error("latent_attention: attribute 'heads' is missing");
-    const std::int64_t H = a.has("heads") ? a.integer("heads") : q[2], R = cos[2], Q = channels(q),
-                       K = channels(kv);
+    const std::int64_t H = a.has("heads") ? a.integer("heads") : q[2], Q = channels(q), K = channels(kv);
     const bool is_whole = H > 0 && Q % H == 0 && K % H == 0;
     const std::int64_t D = is_whole ? Q / H : 0, W = is_whole ? K / H - (D - R) : 0;
     if (!is_whole || R < 2 || R % 2 != 0 || D < R || W < 1 || W > K / H || compressed[2] < R) {
@@ -108,11 +110,10 @@ struct LatentAttention {
           "and values",
           H, R, Q, K, compressed[2]);
     }
-    if (cos[0] != 1 && cos[0] != q[0])
-      throw Error("latent_attention: the tables are for {} sequences; expected 1 or {}", cos[0], q[0]);
     if (a.text("style") != "half" && a.text("style") != "interleaved")
       throw Error("latent_attention: style is \"{}\"; expected half or interleaved", a.text("style"));
     d.set("D", D);
+    d.set("R", R);
     d.set("W", W);
     d.set("heads", H);
     d.set("groups", H);

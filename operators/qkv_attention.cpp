@@ -32,7 +32,10 @@ struct QkvAttention {
       {"scale", "null", "factor of q k^T; null: 1 / sqrt(D)"},
       {"is_causal", "true", "a query does not see the keys behind it"},
       {"window_size", "[-1, -1]", "keys seen left and right of a query; -1: no limit"},
-      {"softcap", "0", "c: scores are c tanh(scale q k^T / c); 0: no cap"}};
+      {"softcap", "0", "c: scores are c tanh(scale q k^T / c); 0: no cap"},
+      alibi_attribute,
+      alibi_slopes_attribute,
+      alibi_bias_max_attribute};
   static constexpr Arg args[] = {
       {"qkv", "B,L,X*", Role::input},
       {.name = "cos", .shape = "P,L,R", .role = Role::input, .low = -1, .high = 1, .optional = true},
@@ -43,7 +46,8 @@ struct QkvAttention {
   };
   static constexpr Example examples[] = {
       {"B=2,L=3,X=12,P=1,R=2", "heads=2"},
-      {"B=1,L=4,X=32,P=1,R=4", "heads=4,groups=2,layout=\"groups\",scale=0.5"}};
+      {"B=1,L=4,X=32,P=1,R=4", "heads=4,groups=2,layout=\"groups\",scale=0.5"},
+      {"B=1,L=3,X=15,P=1,R=2", "heads=3,groups=1,alibi=\"scaled\"", "cos,sin"}};
   static constexpr std::string_view functional_inputs[] = {"qkv", "cos", "sin"};
   static constexpr std::string_view causal_along = "L";  // if is_causal, as in its first variant
   static constexpr bool shares_steps = true;
@@ -56,11 +60,18 @@ struct QkvAttention {
                                       {"style", "\"half\"", "pairs of another layout"},
                                       {"layout", "\"parts\"", "heads that are cut in another order"},
                                       {"layout", "\"groups\"", "heads that are cut in another order"},
-                                      {"window_size", "[-1, -1]", "a window that is left out"}};
+                                      {"window_size", "[-1, -1]", "a window that is left out"},
+                                      alibi_left_out,
+                                      alibi_unscaled,
+                                      alibi_scaled,
+                                      alibi_of_all_heads,
+                                      alibi_from_one,
+                                      alibi_max_8};
   static constexpr Solved solved[] = {
       {.attribute = "heads",
        .by = Solved::By::candidates,
-       .how = "every number that the channels of qkv and of the result allow"}};
+       .how = "every number that the channels of qkv and of the result allow"},
+      alibi_solved};
   static constexpr OtherValues other_values = {"window_size", wrong_windows, windows_by_tokens};
 
   // k and v have as many channels, and each of their heads some of q.
@@ -71,17 +82,17 @@ struct QkvAttention {
 
   static std::vector<Candidate> candidates(const Attributes&, const Recorded& call) {
     std::vector<Candidate> all;
-    const Tensor *qkv = call.input("qkv"), *cos = call.input("cos"), *grad_out = call.input("grad_out");
+    const Tensor *qkv = call.input("qkv"), *grad_out = call.input("grad_out");
     if (qkv == nullptr || (grad_out == nullptr && call.output != "out")) return all;
     const std::int64_t of_q = channels_of(grad_out != nullptr ? grad_out->shape() : call.result.shape());
     const std::int64_t of_k = (channels_of(qkv->shape()) - of_q) / 2;
-    for (std::int64_t D = least_channels(cos); D <= of_k; ++D) {
+    for (std::int64_t D = least_channels(call); D <= of_k; ++D) {
       if (of_k % D != 0 || of_q % of_k != 0) continue;
       const std::int64_t heads = of_q / D, groups = of_k / D;
       all.push_back({{{"heads", static_cast<double>(heads)}, {"groups", static_cast<double>(groups)}},
                      fmt::format("heads = {}, groups = {}", heads, groups)});
     }
-    return all;
+    return !has_tables(call) ? or_with_alibi(std::move(all)) : all;
   }
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {

@@ -14,40 +14,56 @@ namespace {
 
 // B sequences of L tokens. Q*, K*, V*, O*: channels, of all heads side by side or by head; heads have D of
 // them in q and k, W in v and out. The first R of D turn, by tables for P = B sequences, or for all alike;
-// without tables none does.
+// without tables none does. cis: cos + i sin of Y = R/2 pairs (2i, 2i + 1), whatever the style. Z: the heads
+// of q.
 struct RotaryAttention {
   static constexpr std::string_view name = "rotary_attention";
   static constexpr std::string_view math =
-      "out = attention(turn(q), turn(k), v), turn(x) = x cos + swap(x) sin; swap(x) = (-x_j, x_i) in each "
-      "pair";
+      "out = attention(turn(q), turn(k), v, sink), turn(x) = x cos + swap(x) sin; swap(x) = (-x_j, x_i) in "
+      "each pair";
   static constexpr std::string_view source =
       "arXiv:2104.09864 eq. 34, arXiv:1706.03762 eq. 1; Hugging Face transformers apply_rotary_pos_emb and "
       "eager_attention_forward";
   static constexpr Attribute attributes[] = {
       {"head_dim", "null", "D; null: the last extent of q where it is given by head, else R"},
+      {"heads_first", "false", "q and k are [B, heads, L, D]"},
       {"style", "\"half\"",
        "pairs are half: (i, i + R/2), or interleaved: (2i, 2i + 1), or by_pair: those of "
        "interleaved, pair i by column i of the tables"},
       {"scale", "null", "factor of q k^T; null: 1 / sqrt(D)"},
       {"is_causal", "true", "a query does not see the keys behind it"},
       {"window_size", "[-1, -1]", "keys seen left and right of a query; -1: no limit"},
-      {"softcap", "0", "c: scores are c tanh(scale q k^T / c); 0: no cap"}};
+      {"softcap", "0", "c: scores are c tanh(scale q k^T / c); 0: no cap"},
+      alibi_attribute,
+      alibi_slopes_attribute,
+      alibi_bias_max_attribute};
   static constexpr Arg args[] = {
       {"q", "B,L,Q*", Role::input},
       {"k", "B,L,K*", Role::input},
       {"v", "B,L,V*", Role::input},
       {.name = "cos", .shape = "P,L,R", .role = Role::input, .low = -1, .high = 1, .optional = true},
       {.name = "sin", .shape = "P,L,R", .role = Role::input, .low = -1, .high = 1, .optional = true},
+      {.name = "cis", .shape = "P,L,Y,2", .role = Role::input, .low = -1, .high = 1, .optional = true},
+      {.name = "sink", .shape = "Z", .role = Role::param, .optional = true},
       {"grad_out", "B,L,O*", Role::grad_output},
       {.name = "out", .shape = "B,L,O*", .role = Role::output, .terms = "2 + D + L"},
       {.name = "grad_q", .shape = "B,L,Q*", .role = Role::grad_input, .terms = "2 + D + L + W"},
       {.name = "grad_k", .shape = "B,L,K*", .role = Role::grad_input, .terms = "2 + D + rows + W"},
       {.name = "grad_v", .shape = "B,L,V*", .role = Role::grad_input, .terms = "2 + D + rows"},
+      {.name = "grad_sink",
+       .shape = "Z",
+       .role = Role::grad_input,
+       .optional = true,
+       .terms = "2 + D + W + B L"},
   };
   static constexpr Example examples[] = {
-      {"B=2,L=2,Q=8,K=4,V=2,P=1,R=2"},
-      {"B=1,L=4,Q=2x6,K=1x6,V=3,P=1,R=4", "style=\"interleaved\",is_causal=false,scale=0.5"}};
-  static constexpr std::string_view functional_inputs[] = {"q", "k", "v", "cos", "sin"};
+      {"B=2,L=2,Q=8,K=4,V=2,P=1,R=2,Z=4", "", "cis"},
+      {"B=2,L=3,Q=8,K=4,V=2,P=2,Y=2", "", "cos,sin,sink"},
+      {"B=1,L=4,Q=2x6,K=1x6,V=3,P=1,R=4", "style=\"interleaved\",is_causal=false,scale=0.5", "cis,sink"},
+      {"B=2,L=4,Q=2,K=1,D=6,V=3,P=1,R=4", "heads_first=true", "cis,sink"},
+      {"B=1,L=3,Q=3x2,K=1x2,V=2,P=1,R=2,Z=3", "alibi=\"last_key\"", "cos,sin,cis"}};
+  static constexpr std::string_view functional_inputs[] = {"q", "k", "v", "cos", "sin", "sink"},
+                                    functional_instead[] = {"q", "k", "v", "cis", "sink"};
   static constexpr std::string_view causal_along = "L";  // if is_causal, as in its first variant
   static constexpr bool shares_steps = true;
   static constexpr Narrowing narrowing = Narrowing::to_result;
@@ -59,34 +75,62 @@ struct RotaryAttention {
   static constexpr Seen mistaken[] = {{"is_causal", "false", "a mask that is left out"},
                                       {"style", "\"half\"", "pairs of another layout"},
                                       {"style", "\"by_pair\"", "neighbours by the tables of halves"},
-                                      {"window_size", "[-1, -1]", "a window that is left out"}};
+                                      {"window_size", "[-1, -1]", "a window that is left out"},
+                                      alibi_left_out,
+                                      alibi_unscaled,
+                                      alibi_scaled,
+                                      alibi_of_all_heads,
+                                      alibi_from_one,
+                                      alibi_max_8};
   static constexpr Steered steered = {"scale", "q", "W"};
   static constexpr Solved solved[] = {
       {.attribute = "scale", .by = Solved::By::bisection, .low = 1e-3, .high = 1e1},
       {.attribute = "head_dim",
        .by = Solved::By::candidates,
-       .how = "every divisor of the channels of k, where heads are not apart"}};
+       .how = "every divisor of the channels of k, where heads are not apart"},
+      alibi_solved};
   static constexpr OtherValues other_values = {"window_size", wrong_windows, windows_by_tokens};
+
+  static std::string_view shape_of(const Arg& arg, const Attributes& a) {
+    if (a.flag("heads_first")) {
+      const std::string_view name = arg.name.starts_with("grad_") ? arg.name.substr(5) : arg.name;
+      if (name == "q") return "B,Q,L,D";
+      if (name == "k") return "B,K,L,D";
+    }
+    return arg.shape;
+  }
+
+  // Where v has the tokens and q has them behind its heads.
+  static bool has_heads_first(const Shape& q, const Shape& v) {
+    return q.size() == 4 && v.size() > 1 && q[1] != v[1] && q[2] == v[1];
+  }
+  static void infer(Recorded& call) {
+    const Tensor *q = call.input("q"), *v = call.input("v");
+    if (q != nullptr && v != nullptr && has_heads_first(q->shape(), v->shape()))
+      call.attributes.set("heads_first", true);
+  }
 
   // O of Q / D heads with V / (K / D) channels each.
   static bool may_make(InputShapes inputs, const Shape& out) {
     const Shape& q = shape_of_input(inputs, "q");
-    const std::int64_t Q = channels_of(q), K = channels_of(shape_of_input(inputs, "k")),
-                       V = channels_of(shape_of_input(inputs, "v"));
+    const Shape& v = shape_of_input(inputs, "v");
+    const bool heads_first = has_heads_first(q, v);
+    const std::int64_t Q = channels_by(q, heads_first),
+                       K = channels_by(shape_of_input(inputs, "k"), heads_first), V = channels_of(v);
     return K > 0 && Q % K == 0 && Q / K * V == channels_of(out) &&
            (q.size() != 4 || (q[3] > 0 && K % q[3] == 0));
   }
 
   static std::vector<Candidate> candidates(const Attributes&, const Recorded& call) {
     std::vector<Candidate> heads;
-    const Tensor *q = call.input("q"), *k = call.input("k"), *cos = call.input("cos");
-    if (q == nullptr || k == nullptr || q->shape().size() != 3) return heads;
+    const Tensor *q = call.input("q"), *k = call.input("k");
+    if (q == nullptr || k == nullptr) return heads;
     const std::int64_t K = channels_of(k->shape());
-    for (std::int64_t D = least_channels(cos); D <= K; ++D) {
+    for (std::int64_t D = least_channels(call); D <= K && q->shape().size() == 3; ++D) {
       if (K % D == 0)
         heads.push_back({{{"head_dim", static_cast<double>(D)}}, fmt::format("head_dim = {}", D)});
     }
-    return heads;
+    return !has_tables(call) ? or_with_alibi(std::move(heads)) : heads;
   }
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
@@ -99,8 +143,14 @@ struct RotaryAttention {
     const std::int64_t R = width_of_tables(name, inputs, q[0], a);
     if (R == 0 && q.size() != 4 && !a.has("head_dim"))
       throw Error("rotary_attention: attribute 'head_dim' is missing; neither heads nor tables show it");
+    const bool heads_first = a.flag("heads_first");
+    if (heads_first && (q.size() != 4 || k.size() != 4)) {
+      throw Error("rotary_attention: q has shape {}, k {}; expected [B, heads, L, D]", to_string(q),
+                  to_string(k));
+    }
     const std::int64_t D = a.has("head_dim") ? a.integer("head_dim") : q.size() == 4 ? q[3] : R;
-    const std::int64_t of_q = channels_of(q), of_k = channels_of(k), of_v = channels_of(v);
+    const std::int64_t of_q = channels_by(q, heads_first), of_k = channels_by(k, heads_first),
+                       of_v = channels_of(v);
     if (D < 1 || D < R || of_q % D != 0 || of_k % D != 0 || of_k == 0 || of_q % of_k != 0 ||
         of_v % (of_k / D) != 0) {
       throw Error(
@@ -113,16 +163,29 @@ struct RotaryAttention {
     d.set("W", W);
     d.set("heads", heads);
     d.set("groups", groups);
-    d.set("rows", heads / groups * q[1]);
+    d.set("rows", heads / groups * q[heads_first ? 2 : 1]);
     d.set("O", Shape{heads * W});
+    d.set("R", R);
+    const InputShape* sink = find_input(inputs, "sink");
+    if (sink != nullptr && sink->shape != Shape{heads})
+      throw Error("rotary_attention: sink has shape {} for {} heads", to_string(sink->shape), heads);
   }
 
   template <class T>
   static InnerAttention<T> attention(Tensors<T>& t, const Dims& d, const Attributes& a) {
-    const std::int64_t H = d.at("heads"), G = d.at("groups"), D = d.at("D");
-    return {d, of_attention(a), turned(by_head(t["q"].data(), d, H, D, false), t, d, turn_of(d, a), H, false),
-            turned(by_head(t["k"].data(), d, G, D, false), t, d, turn_of(d, a), G, false),
-            by_head(t["v"].data(), d, G, d.at("W"), false)};
+    const std::int64_t H = d.at("heads"), G = d.at("groups");
+    InnerAttention<T> inner = {d, of_attention(a),
+                               turned(heads_of(t, "q", d, a, H), t, d, turn_of(d, a), H, false),
+                               turned(heads_of(t, "k", d, a, G), t, d, turn_of(d, a), G, false),
+                               by_head(t["v"].data(), d, G, d.at("W"), false)};
+    if (t.has("sink")) inner.take_sink(t.slot("sink").values);
+    return inner;
+  }
+  template <class T>
+  static std::vector<T> heads_of(Tensors<T>& t, std::string_view name, const Dims& d, const Attributes& a,
+                                 std::int64_t heads) {
+    if (a.flag("heads_first")) return t.slot(name).values;
+    return by_head(t[name].data(), d, heads, d.at("D"), false);
   }
 
   template <class T>
@@ -147,9 +210,11 @@ struct RotaryAttention {
     give(t, "out", by_head(inner.made("out").data(), d, H, W, true));
     const std::vector<T> q = turned(inner.kept("grad_q"), t, d, turn_of(d, a), H, true),
                          k = turned(inner.kept("grad_k"), t, d, turn_of(d, a), G, true);
-    give(t, "grad_q", by_head(q.data(), d, H, D, true));
-    give(t, "grad_k", by_head(k.data(), d, G, D, true));
+    const bool heads_first = a.flag("heads_first");
+    give(t, "grad_q", heads_first ? q : by_head(q.data(), d, H, D, true));
+    give(t, "grad_k", heads_first ? k : by_head(k.data(), d, G, D, true));
     give(t, "grad_v", by_head(inner.made("grad_v").data(), d, G, W, true));
+    if (t.has("sink")) give(t, "grad_sink", inner.made("grad_sink"));
   }
 };
 

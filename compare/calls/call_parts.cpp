@@ -62,8 +62,9 @@ std::optional<Call> Call::in_first(std::int64_t places) const {
   if (summands_.size() != 1 || op().causal_along.empty() || summands_.front().output.starts_with("grad_"))
     return {};
   bool is_shorter = false;
+  const Attributes given = complete_attributes(op(), attributes_of(summands_.front(), {}));
   const auto beginning = [&](const Arg& arg, const Tensor& t) {
-    const std::vector<Part> letters = parts_of(arg.shape);
+    const std::vector<Part> letters = parts_of(shape_letters(op(), arg, given));
     const auto along = std::ranges::find(letters, op().causal_along, &Part::letter);
     if (along == letters.end()) return t;
     const auto dim = static_cast<std::size_t>(along - letters.begin());

@@ -231,16 +231,19 @@ std::vector<RecordedCall> RecordedCalls::producers(const LogicalTensor& t) const
     return {};
   std::vector<RecordedCall> result;
   bool is_known = true;
-  for (const Key& key : keys_of(t)) add_calls(result, t, key, is_known);
-  if (t.id.slot == "grad") {
-    const auto users = users_.find({t.id.module, t.id.arg.substr(0, t.id.arg.find('.'))});
-    if (users != users_.end()) {
-      for (const auto& [module, arg] : users->second) {
-        LogicalTensor own = t;
-        own.id.module = module;
-        own.id.arg = arg;
-        for (const Key& key : keys_of(own)) add_calls(result, own, key, is_known);
-      }
+  const auto users =
+      t.id.slot == "grad" ? users_.find({t.id.module, t.id.arg.substr(0, t.id.arg.find('.'))}) : users_.end();
+  // A module of no operator may hold what a call within it takes: the sinks of attention.
+  const bool only_holds = users != users_.end() && operator_of(t) == nullptr;
+  if (!only_holds) {
+    for (const Key& key : keys_of(t)) add_calls(result, t, key, is_known);
+  }
+  if (users != users_.end()) {
+    for (const auto& [module, arg] : users->second) {
+      LogicalTensor own = t;
+      own.id.module = module;
+      own.id.arg = arg;
+      for (const Key& key : keys_of(own)) add_calls(result, own, key, is_known);
     }
   }
   if (!is_known) return {};

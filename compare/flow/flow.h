@@ -90,7 +90,8 @@ class Flow {
   std::optional<DerivedValue> of_call(const Side&, const Name& input, const Name& value,
                                       const Identity& frame) const;
   std::optional<Call> with_computed_gradient(const Side&, const RecordedCall&, const std::string& module,
-                                             const Tensor& result, const Identity& frame) const;
+                                             const Tensor& result, const Identity& frame,
+                                             Attributes& attributes) const;
   bool gives_nothing_back(const Identity& input) const;
   const LogicalTensor* recorded_gradient(const Side&, const Name& value, const Identity& frame) const;
   bool is_without_tokens(const Identity&) const;

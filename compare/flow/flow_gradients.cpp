@@ -4,6 +4,7 @@
 
 #include "assay/compare/flow/flow.h"
 #include "assay/compare/flow/gradient_names.h"
+#include "assay/operators/engine/recorded.h"
 
 namespace assay {
 
@@ -96,7 +97,7 @@ std::optional<DerivedValue> Flow::given_back(const Side& side, const Name& value
 // The gradient of what a call made that is in no module: that of a value with several uses.
 std::optional<Call> Flow::with_computed_gradient(const Side& side, const RecordedCall& recorded,
                                                  const std::string& module, const Tensor& result,
-                                                 const Identity& frame) const {
+                                                 const Identity& frame, Attributes& attributes) const {
   const auto hidden = std::ranges::find(relations_.hidden, module, &HiddenCall::module);
   const Arg* missing = recorded.lacking(Role::grad_output);
   const auto is_there = [&](Role role) { return recorded.lacking(role) == nullptr; };
@@ -121,6 +122,11 @@ std::optional<Call> Flow::with_computed_gradient(const Side& side, const Recorde
     error[i] = of_output->of(i) + roundoff * (std::abs(of_output->values[i]) + of_output->of(i));
   inputs.push_back(
       {std::string(missing->name), Tensor::from_values(DType::float64, output->shape, of_output->values)});
+  if (recorded.op->infer != nullptr) {
+    Recorded shapes{inputs, recorded.output, result};
+    recorded.op->infer(shapes);
+    for (const auto& [name, value] : shapes.attributes.values()) attributes.set(name, value);
+  }
   return Call(*recorded.op, std::move(inputs), recorded.output, result, device,
               {{std::string(missing->name), std::move(error)}});
 }
@@ -143,11 +149,12 @@ std::optional<DerivedValue> Flow::of_call(const Side& side, const Name& input, c
     for (const RecordedCall::Input& given : c.inputs) key.second.push_back(given.tensor);
   }
   const std::string output = calls.front().output;
-  auto made = is_complete ? Call(side.values.dump(), std::move(calls), result)
-                          : with_computed_gradient(side, calls.front(), input.module, result, frame);
-  if (!made || made->is_too_large()) return {};
   const CallVariant* known = fitted_.known(op, input.module);
-  const CallVariant variant = known != nullptr ? *known : CallVariant{};
+  CallVariant variant = known != nullptr ? *known : CallVariant{};
+  auto made = is_complete ? Call(side.values.dump(), std::move(calls), result)
+                          : with_computed_gradient(side, calls.front(), input.module, result, frame,
+                                                   variant.attributes);
+  if (!made || made->is_too_large()) return {};
   const bool takes_long = made->work() > work_of_a_look;
   const bool quick = is_quick_ && takes_long;
   was_quick_ = was_quick_ || quick;

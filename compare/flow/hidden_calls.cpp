@@ -35,39 +35,75 @@ bool fits(std::string_view letters, const Shape& shape, std::map<std::string_vie
   return true;
 }
 
+using Arguments = std::vector<const Arg*>;
+
+// The arguments that may be given together: those that are required, or all values, each with or without the
+// parameters. Tables, which have no gradient, first: a program that has some uses them.
+std::vector<Arguments> arguments(const Operator& op) {
+  std::vector<Arguments> all;
+  for (const auto names : {op.functional_inputs, op.functional_instead}) {
+    Arguments required, values, params;
+    for (const std::string_view name : names) {
+      const Arg& arg = input_arg(op, name);
+      (arg.role == Role::param ? params : values).push_back(&arg);
+    }
+    std::ranges::copy_if(values, std::back_inserter(required), [](const Arg* arg) { return !arg->optional; });
+    const bool has_tables = std::ranges::any_of(values, [&](const Arg* arg) {
+      return arg->optional && find_arg(op, fmt::format("grad_{}", arg->name)) == nullptr;
+    });
+    for (const Arguments& given : {has_tables ? values : required, has_tables ? required : values}) {
+      for (const Arguments& and_these : {Arguments(), params}) {
+        Arguments both = given;
+        both.insert(both.end(), and_these.begin(), and_these.end());
+        if (!given.empty() && std::ranges::find(all, both) == all.end()) all.push_back(std::move(both));
+      }
+    }
+  }
+  return all;
+}
+
+// The defaults, and each flag that changes shapes; the operator infers it from them.
+std::vector<Attributes> reshaping(const Operator& op) {
+  std::vector<Attributes> all = {complete_attributes(op, {})};
+  for (const Attribute& flag : op.attributes) {
+    if (op.shape_of == nullptr || flag.initial != "false") continue;
+    const Attributes set = complete_attributes(op, {{std::string(flag.name), true}});
+    if (std::ranges::any_of(
+            op.args, [&](const Arg& arg) { return op.shape_of(arg, set) != op.shape_of(arg, all.front()); }))
+      all.push_back(set);
+  }
+  return all;
+}
+
 }  // namespace
 
 bool HiddenCalls::find(const LogicalTensor& t, const SideTensor& values, Relations& found) const {
   if (!shows_call(values, static_cast<double>(most_calls * operators().size()))) return false;
   for (const Operator* op : operators()) {
-    for (const auto names : {op->functional_inputs, op->functional_instead}) {
-      if (!names.empty() && find_of(*op, names, t, found)) return true;
-    }
+    if (!op->functional_inputs.empty() && find_of(*op, t, found)) return true;
   }
   return false;
 }
 
-bool HiddenCalls::find_of(const Operator& op, std::span<const std::string_view> names, const LogicalTensor& t,
-                          Relations& found) const {
+bool HiddenCalls::find_of(const Operator& op, const LogicalTensor& t, Relations& found) const {
   const auto output = std::ranges::find(op.args, Role::output, &Arg::role);
-  std::vector<const Arg*> inputs, required;
-  for (const std::string_view name : names) inputs.push_back(&input_arg(op, name));
-  std::ranges::copy_if(inputs, std::back_inserter(required), [](const Arg* arg) { return !arg->optional; });
   std::map<std::string_view, std::int64_t> extents;
   if (!fits(output->shape, t.shape, extents)) return false;
   std::vector<Given> all;
-  for (const auto* given : {&required, &inputs}) {
-    std::vector<Given> calls;
-    Given none;
-    if (given == &inputs ? required.size() < inputs.size() : !required.empty())
-      assign(op, *given, t, none, calls);
-    all.insert(all.end(), calls.begin(), calls.end());
+  for (const Attributes& shapes : reshaping(op)) {
+    const Sought sought{op, shapes, t};
+    for (const Arguments& given : arguments(op)) {
+      std::vector<Given> calls;
+      Given none;
+      assign(sought, given, none, calls);
+      all.insert(all.end(), calls.begin(), calls.end());
+    }
   }
   LogicalTensor result = t;
   result.id.module = fmt::format("{}.{}", module_around(t.id.module), op.name);
   for (const Given& g : all) {
     RecordedCall call{&op, std::string(output->name), {}};
-    for (const auto& [arg, c] : g) call.inputs.push_back({std::string(arg->name), candidates_[c].tensor});
+    for (const auto& [arg, source] : g) call.inputs.push_back({std::string(arg->name), source.tensor});
     if (!makes_(call, result)) continue;
     take(op, *output, g, t, found);
     return true;
@@ -75,10 +111,19 @@ bool HiddenCalls::find_of(const Operator& op, std::span<const std::string_view> 
   return false;
 }
 
-// What its own operator calls so; else what has no gradient where the argument has none, as tables; else the
-// latest.
-std::vector<std::size_t> HiddenCalls::candidates_for(const Operator& op, const Arg& arg,
-                                                     const LogicalTensor& t) const {
+// Of a parameter those of the module around; else what its own operator calls so; else what has no gradient
+// where the argument has none, as tables; else the latest.
+std::vector<HiddenCalls::Source> HiddenCalls::candidates_for(const Operator& op, const Arg& arg,
+                                                             const LogicalTensor& t) const {
+  std::vector<Source> sources;
+  if (arg.role == Role::param) {
+    LogicalTensor holder = t;
+    holder.id.module = module_around(t.id.module);
+    for (const LogicalTensor* param : calls_.around(holder)) {
+      if (param->id.slot == "param") sources.push_back({param, name_of(param->id)});
+    }
+    return sources;
+  }
   std::vector<std::size_t> near = candidates_.near(t, [](const LogicalTensor&) { return true; });
   const auto among = [&](auto is_one) {
     std::vector<std::size_t> some;
@@ -88,7 +133,9 @@ std::vector<std::size_t> HiddenCalls::candidates_for(const Operator& op, const A
   std::vector<std::size_t> some = among([&](std::size_t c) { return is_result_of(c, arg); });
   if (some.empty() && find_arg(op, fmt::format("grad_{}", arg.name)) == nullptr)
     some = among([&](std::size_t c) { return !has_gradient(*candidates_[c].tensor); });
-  return some.empty() ? near : some;
+  for (const std::size_t c : some.empty() ? near : some)
+    sources.push_back({candidates_[c].tensor, candidates_[c].name});
+  return sources;
 }
 
 bool HiddenCalls::has_gradient(const LogicalTensor& t) const {
@@ -103,34 +150,35 @@ bool HiddenCalls::is_result_of(std::size_t candidate, const Arg& arg) const {
   return made_by.size() == 1 && made_by.front().output == arg.name;
 }
 
-void HiddenCalls::assign(const Operator& op, const std::vector<const Arg*>& inputs, const LogicalTensor& t,
-                         Given& given, std::vector<Given>& all) const {
+void HiddenCalls::assign(const Sought& sought, const std::vector<const Arg*>& inputs, Given& given,
+                         std::vector<Given>& all) const {
+  const auto& [op, attributes, t] = sought;
   if (given.size() == inputs.size()) {
     if (may_make(op, given, t.shape)) all.push_back(given);
     return;
   }
   const Arg& arg = *inputs[given.size()];
   std::size_t tried = 0;
-  for (const std::size_t c : candidates_for(op, arg, t)) {
+  for (const Source& source : candidates_for(op, arg, t)) {
     if (tried == most_values || all.size() == most_calls) return;
-    if (std::ranges::find(given, c, &Given::value_type::second) != given.end()) continue;
+    if (std::ranges::any_of(given, [&](const auto& g) { return g.second.tensor == source.tensor; })) continue;
     std::map<std::string_view, std::int64_t> extents;
     const auto output = std::ranges::find(op.args, Role::output, &Arg::role);
     bool is_possible = fits(output->shape, t.shape, extents);
-    for (const auto& [other, k] : given)
-      is_possible = is_possible && fits(other->shape, candidates_[k].tensor->shape, extents);
-    if (!is_possible || !fits(arg.shape, candidates_[c].tensor->shape, extents)) continue;
+    for (const auto& [other, taken] : given)
+      is_possible = is_possible && fits(shape_letters(op, *other, attributes), taken.tensor->shape, extents);
+    if (!is_possible || !fits(shape_letters(op, arg, attributes), source.tensor->shape, extents)) continue;
     ++tried;
-    given.emplace_back(&arg, c);
-    assign(op, inputs, t, given, all);
+    given.emplace_back(&arg, source);
+    assign(sought, inputs, given, all);
     given.pop_back();
   }
 }
 
-bool HiddenCalls::may_make(const Operator& op, const Given& given, const Shape& result) const {
+bool HiddenCalls::may_make(const Operator& op, const Given& given, const Shape& result) {
   if (op.may_make == nullptr) return true;
   std::vector<InputShape> shapes;
-  for (const auto& [arg, c] : given) shapes.push_back({std::string(arg->name), candidates_[c].tensor->shape});
+  for (const auto& [arg, source] : given) shapes.push_back({std::string(arg->name), source.tensor->shape});
   return op.may_make(shapes, result);
 }
 
@@ -141,15 +189,17 @@ void HiddenCalls::take(const Operator& op, const Arg& output, const Given& given
                   {},
                   std::string(output.name),
                   name_of(t.id)};
-  for (const auto& [arg, c] : given) {
+  for (const auto& [arg, source] : given) {
     Name input = call.result;
     input.module = call.module;
     input.slot = "input";
     input.arg = arg->name;
-    const Name& source = candidates_[c].name;
-    call.inputs.push_back({input, source});
-    found.made[input] = {.sources = {source}};
-    found.uses[source].push_back({input, true, 0});
+    call.inputs.push_back({input, source.name});
+    found.made[input] = {.sources = {source.name}};
+    if (arg->role == Role::param)
+      found.shared.push_back({input, source.name});
+    else
+      found.uses[source.name].push_back({input, true, 0});
   }
   found.hidden.push_back(std::move(call));
 }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <span>
 #include <string_view>
 #include <vector>
 
@@ -19,15 +18,24 @@ class HiddenCalls {
   bool find(const LogicalTensor&, const SideTensor&, Relations&) const;
 
  private:
-  using Given = std::vector<std::pair<const Arg*, std::size_t>>;  // arguments and candidates
-  bool find_of(const Operator&, std::span<const std::string_view> names, const LogicalTensor&,
-               Relations&) const;
-  std::vector<std::size_t> candidates_for(const Operator&, const Arg&, const LogicalTensor&) const;
+  struct Source {
+    const LogicalTensor* tensor;
+    Name name;
+  };
+  using Given = std::vector<std::pair<const Arg*, Source>>;
+  // What is sought: a call of an operator, whose attributes change the shapes of its inputs, that makes a
+  // tensor.
+  struct Sought {
+    const Operator& op;
+    Attributes attributes;
+    const LogicalTensor& result;
+  };
+  bool find_of(const Operator&, const LogicalTensor&, Relations&) const;
+  std::vector<Source> candidates_for(const Operator&, const Arg&, const LogicalTensor&) const;
   bool has_gradient(const LogicalTensor&) const;
   bool is_result_of(std::size_t candidate, const Arg&) const;
-  void assign(const Operator&, const std::vector<const Arg*>&, const LogicalTensor&, Given&,
-              std::vector<Given>&) const;
-  bool may_make(const Operator&, const Given&, const Shape& result) const;
+  void assign(const Sought&, const std::vector<const Arg*>&, Given&, std::vector<Given>&) const;
+  static bool may_make(const Operator&, const Given&, const Shape& result);
   void take(const Operator&, const Arg& output, const Given&, const LogicalTensor&, Relations&) const;
 
   const RecordedCalls& calls_;

@@ -34,6 +34,10 @@ class VisibleKeys {
   VisibleKeys(const HidingInputs&, const Dims&, const Attributes&);
   /// The keys that query l of a head (one of B* H*) attends to, ascending.
   std::vector<std::int64_t> operator()(std::int64_t head, std::int64_t l) const;
+  /// The place of key s in its document less that of the key on the diagonal of query l.
+  std::int64_t ahead(std::int64_t l, std::int64_t s) const {
+    return keys_[static_cast<std::size_t>(s)].position - queries_[static_cast<std::size_t>(l)].position;
+  }
 
  private:
   // A token's document, negative for padding, and its position therein.

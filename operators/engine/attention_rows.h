@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "assay/operators/engine/alibi.h"
 #include "assay/operators/engine/attention_mask.h"
 #include "assay/operators/engine/softcap.h"
 #include "assay/operators/engine/visible_products.h"
@@ -62,6 +63,7 @@ struct AttentionInputs {
         scale(a.has("scale") ? constant<T>(a.real("scale")) : T(1) / sqrt(number<T>(D > 0 ? D : 1))),
         cap(constant<T>(a.real("softcap"))),
         capped(a.real("softcap") > 0),
+        alibi(H, S, scale, a),
         visible({t.optional_index("mask"), t.optional_index("document_q"), t.optional_index("document_k"),
                  t.optional_index("cu_seqlens_q"), t.optional_index("cu_seqlens_k"),
                  t.has("mask") ? &t.shape("mask") : nullptr},
@@ -113,6 +115,8 @@ struct AttentionInputs {
       const auto score = [&](auto store) {
         T score = store(store(product));
         if (capped) score = softcapped(score, cap, store);
+        if (alibi) score = store(score + alibi(head % H, s, visible.ahead(l, s)));
+        if (alibi.is_scaled()) score = store(score);
         return bias ? store(score + bias.data()[of_bias(head, l, s)]) : score;
       };
       scores.push_back(score(as_is));
@@ -122,7 +126,11 @@ struct AttentionInputs {
     normalise(row, scores);
     if (!stores()) return row;
     // What is not fused stores the product, stores it again with its scale, and makes no lse.
-    if (sink) kept.push_back(sink.data()[head % H]);
+    if (sink) {  // gpt-oss: the differences to the largest, too
+      kept.push_back(sink.data()[head % H]);
+      const T largest = shift_of_softmax(*std::ranges::max_element(kept));
+      for (T& score : kept) score = stored(score - largest);
+    }
     const T lse = row.lse;
     row.p.clear();
     normalise(row, kept);
@@ -173,6 +181,7 @@ struct AttentionInputs {
   std::int64_t H, G, L, S, D, V;
   T scale, cap;
   bool capped;
+  Alibi<T> alibi;
   VisibleKeys visible;
   HeadBroadcast of_bias;
 };

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "assay/golden/error.h"
+#include "assay/operators/engine/alibi.h"
 #include "assay/operators/engine/binding.h"
 #include "assay/operators/engine/golden.h"
 #include "assay/operators/engine/list.h"
@@ -21,7 +22,8 @@ namespace assay {
 /// Those attributes that are attention's.
 inline Attributes of_attention(const Attributes& a) {
   Attributes given;
-  for (const char* same : {"scale", "is_causal", "window_size", "softcap"}) {
+  for (const char* same :
+       {"scale", "is_causal", "window_size", "softcap", "alibi", "alibi_slopes", "alibi_bias_max"}) {
     if (const auto found = a.values().find(same); found != a.values().end()) given.set(same, found->second);
   }
   return complete_attributes(ops::attention, given);
@@ -32,7 +34,19 @@ inline std::int64_t channels_of(const Shape& x) {
   return x.size() < 3 ? 0 : element_count(Shape(x.begin() + 2, x.end()));
 }
 
-/// R of the optional tables "cos" and "sin" for B sequences, or for all alike; 0 without them.
+/// The same, or of [B, heads, L, D].
+inline std::int64_t channels_by(const Shape& x, bool heads_first) {
+  return heads_first ? (x.size() == 4 ? x[1] * x[3] : 0) : channels_of(x);
+}
+
+/// R of the tables, whatever they are for; 0 without them.
+inline std::int64_t columns_of_tables(InputShapes inputs) {
+  const InputShape *cos = find_input(inputs, "cos"), *cis = find_input(inputs, "cis");
+  const InputShape* table = cis != nullptr ? cis : cos;
+  return table == nullptr || table->shape.size() < 3 ? 0 : (cis != nullptr ? 2 : 1) * table->shape[2];
+}
+
+/// R of the optional tables "cos" and "sin", or "cis", for B sequences, or for all alike; 0 without them.
 /// @throws Error  for one table without the other, for others' sequences, and for a style that is none
 inline std::int64_t width_of_tables(std::string_view op, InputShapes inputs, std::int64_t B,
                                     const Attributes& a) {
@@ -41,16 +55,21 @@ inline std::int64_t width_of_tables(std::string_view op, InputShapes inputs, std
     throw Error("{}: style is \"{}\"; expected half, interleaved or by_pair", op, style);
   const InputShape *cos = find_input(inputs, "cos"), *sin = find_input(inputs, "sin");
   if ((cos == nullptr) != (sin == nullptr)) throw Error("{}: cos and sin go together", op);
-  if (cos == nullptr) return 0;
-  const std::int64_t P = cos->shape[0], R = cos->shape[2];
+  const InputShape *cis = find_input(inputs, "cis"), *table = cis != nullptr ? cis : cos;
+  if (cis != nullptr && cos != nullptr) throw Error("{}: the tables are cos and sin, or cis, not both", op);
+  if (table == nullptr) return 0;
+  const std::int64_t P = table->shape.empty() ? 0 : table->shape[0], R = columns_of_tables(inputs);
   if (P != 1 && P != B) throw Error("{}: the tables are for {} sequences; expected 1 or {}", op, P, B);
   if (R < 2 || R % 2 != 0) throw Error("{}: the tables have {} columns; expected an even number", op, R);
   return R;
 }
 
-/// The fewest channels of a head that may turn by a recorded table.
-inline std::int64_t least_channels(const Tensor* table) {
-  return table == nullptr || table->shape().empty() ? 1 : std::max<std::int64_t>(table->shape().back(), 1);
+/// The fewest channels of a head that may turn by the recorded tables.
+inline std::int64_t least_channels(const Recorded& call) {
+  return std::max<std::int64_t>(columns_of_tables(shapes_of(call.inputs)), 1);
+}
+inline bool has_tables(const Recorded& call) {
+  return call.input("cos") != nullptr || call.input("cis") != nullptr;
 }
 
 /// [B, L, heads C] to [B, heads, L, C], or back.
@@ -88,10 +107,31 @@ inline Turn turn_of(const Dims& d, const Attributes& a) {
           .by_pair = a.text("style") == "by_pair"};
 }
 
-/// Turns [B, heads, L, channels] by the tables "cos" and "sin", or gradients back; nothing without tables.
+/// turned() by complex numbers cos + i sin: pair p is (2p, 2p + 1), and kernels store no steps in between.
+template <class T>
+std::vector<T> turned_by_cis(const std::vector<T>& x, Tensors<T>& t, const Dims& d, const Turn& turn,
+                             std::int64_t heads, bool back) {
+  const auto cis = t["cis"];
+  const std::int64_t B = d.at("B"), L = d.at("L"), R = d.at("R");
+  std::vector<T> y = x;
+  for (std::int64_t row = 0; row < B * heads * L; ++row) {
+    const std::int64_t b = d.at("P") == 1 ? 0 : row / L / heads, l = row % L;
+    for (std::int64_t p = 0; p < R / 2; ++p) {
+      const auto i = static_cast<std::size_t>(row * turn.channels + turn.first + 2 * p);
+      const T &cos = cis(b, l, p, 0), sin = back ? -cis(b, l, p, 1) : cis(b, l, p, 1);
+      y[i] = stored(x[i] * cos - x[i + 1] * sin);
+      y[i + 1] = stored(x[i + 1] * cos + x[i] * sin);
+    }
+  }
+  return y;
+}
+
+/// Turns [B, heads, L, channels] by the tables "cos" and "sin", or "cis", or gradients back; nothing without
+/// tables.
 template <class T>
 std::vector<T> turned(const std::vector<T>& x, Tensors<T>& t, const Dims& d, const Turn& turn,
                       std::int64_t heads, bool back) {
+  if (t.has("cis")) return turned_by_cis(x, t, d, turn, heads, back);
   if (!t.optional("cos")) return x;
   const std::int64_t B = d.at("B"), L = d.at("L"), R = d.at("R");
   const auto cos = t["cos"], sin = t["sin"];
@@ -136,9 +176,12 @@ class InnerAttention {
     add("out", {});
     add("lse", {});
   }
+  /// A logit for each head.
+  void take_sink(std::vector<T> logits) { add("sink", std::move(logits)); }
   void take_gradient(std::vector<T> of_out) {
     add("grad_out", std::move(of_out));
     for (const char* gradient : {"grad_q", "grad_k", "grad_v"}) add(gradient, {});
+    if (tensors_.has("sink")) add("grad_sink", {});
   }
   void run() {
     if constexpr (std::is_same_v<T, float>)

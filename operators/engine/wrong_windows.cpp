@@ -37,9 +37,11 @@ std::vector<Candidate> windows_by_heads(const Attributes& right, std::span<const
 }
 
 std::vector<Candidate> windows_by_tokens(const Attributes& right, std::span<const InputShape> inputs) {
-  const InputShape *apart = find_input(inputs, "q"),
-                   *q = apart != nullptr ? apart : find_input(inputs, "qkv");
-  return q == nullptr || q->shape.size() < 3 ? std::vector<Candidate>() : windows(right, q->shape[1]);
+  for (const std::string_view name : {"v", "kv", "qkv"}) {
+    if (const InputShape* v = find_input(inputs, name); v != nullptr && v->shape.size() >= 3)
+      return windows(right, v->shape[1]);
+  }
+  return {};
 }
 
 }  // namespace assay

@@ -14,7 +14,7 @@ inline constexpr std::string_view wrong_windows =
 
 /// Where q is [.., L, D].
 std::vector<Candidate> windows_by_heads(const Attributes& right, std::span<const InputShape>);
-/// Where q, or qkv, is [B, L, ..].
+/// Where v, kv or qkv is [B, L, ..].
 std::vector<Candidate> windows_by_tokens(const Attributes& right, std::span<const InputShape>);
 
 }  // namespace assay

@@ -19,16 +19,24 @@ struct Program {
   std::int64_t rotary;                                            ///< channels of a head that turn
   std::int64_t channels;                                          ///< of the result
   Attributes attributes;
+  std::int64_t heads_first = 0;  ///< channels of a head of q and k that are [B, heads, L, D]
+  std::int64_t sinks = 0;
 };
 
 // Projections, tables of angles, and what the last projection is given.
 auto recorded(const Program& p, const Attributes& of_actual = {}, bool one_wrong = false) {
   return [=](MemoryDump& d, bool is_actual) {
+    const Tensor sinks = normal_tensor(DType::float32, {p.sinks}, 5);
+    if (p.sinks > 0) d.add({0, -1, f, "attn", "param", "sinks", 0}, sinks);
+    Values of_sinks(static_cast<std::size_t>(p.sinks), 0);
     for (const std::int64_t mb : {0, 1}) {
       const auto seed = static_cast<std::uint64_t>(10 * mb);
       std::vector<NamedTensor> inputs;
       for (const auto& [name, width] : p.projections) {
-        inputs.push_back({name, normal_tensor(DType::float32, {1, tokens, width}, 1 + seed + inputs.size())});
+        const bool by_head = p.heads_first > 0 && name != "v";
+        const Shape shape =
+            by_head ? Shape{1, width / p.heads_first, tokens, p.heads_first} : Shape{1, tokens, width};
+        inputs.push_back({name, normal_tensor(DType::float32, shape, 1 + seed + inputs.size())});
         d.add({0, mb, f, "attn." + name + "_proj", "output", "y", 0}, inputs.back().tensor);
       }
       if (p.rotary > 0) {
@@ -40,6 +48,10 @@ auto recorded(const Program& p, const Attributes& of_actual = {}, bool one_wrong
           inputs.push_back({table, output("rotary_embedding", ids, width, table)});
           d.add({0, mb, f, "rotary", "output", table, 0}, inputs.back().tensor);
         }
+      }
+      if (p.sinks > 0) {
+        inputs.push_back({"sink", sinks});
+        d.add({0, mb, f, "attn", "output", "0", 0}, normal_tensor(DType::float32, {1, tokens, 4}, 40 + seed));
       }
       inputs.push_back({"grad_out", normal_tensor(DType::float32, {1, tokens, p.channels}, 8 + seed)});
       Attributes attributes = p.attributes;
@@ -55,7 +67,11 @@ auto recorded(const Program& p, const Attributes& of_actual = {}, bool one_wrong
       d.add({0, mb, b, "attn.o_proj", "grad_input", "input", 0}, inputs.back().tensor);
       for (const auto& [name, width] : p.projections)
         d.add({0, mb, b, "attn." + name + "_proj", "grad_output", "y", 0}, given("grad_" + name));
+      for (std::size_t h = 0; h < of_sinks.size(); ++h)
+        of_sinks[h] += output_named(made, "grad_sink").values()[h];
     }
+    if (p.sinks > 0)
+      d.add({0, -1, b, "attn", "grad", "sinks", 0}, Tensor::from_values(DType::float32, {p.sinks}, of_sinks));
   };
 }
 
@@ -79,10 +95,62 @@ INSTANTIATE_TEST_SUITE_P(
                     Program{"rotary_attention", three, 8, 32, {{"style", "by_pair"}}},
                     Program{"rotary_attention", three, 8, 32, {{"window_size", std::vector<double>{11, -1}}}},
                     Program{"rotary_attention", three, 8, 32, {{"softcap", 50}, {"scale", 0.9}}},
+                    Program{"rotary_attention", three, 8, 32, {{"heads_first", true}, {"scale", 0.3}}, 8},
+                    Program{"rotary_attention", three, 8, 32, {}, 0, 4},
+                    Program{"rotary_attention", three, 0, 32, {{"head_dim", 8}, {"alibi", "distance"}}},
                     Program{"qkv_attention", of_one, 0, 32, {{"heads", 4}, {"groups", 2}}},
+                    Program{"qkv_attention",
+                            {{"qkv", 72}},
+                            0,
+                            24,
+                            {{"heads", 3}, {"layout", "groups"}, {"alibi", "first_key"}}},
+                    Program{"qkv_attention",
+                            {{"qkv", 72}},
+                            0,
+                            24,
+                            {{"heads", 3}, {"alibi", "last_key"}, {"alibi_bias_max", 16}}},
+                    Program{"qkv_attention",
+                            of_one,
+                            0,
+                            32,
+                            {{"heads", 4}, {"groups", 2}, {"layout", "groups"}, {"alibi", "scaled"}}},
                     Program{
                         "qkv_attention", of_one, 4, 32, {{"heads", 4}, {"groups", 2}, {"layout", "groups"}}}),
     [](const auto& info) { return info.param.op + std::to_string(info.index); });
+
+TEST(HiddenSinks, TheirGradientIsJudged) {
+  const Report right = isolated(recorded({"rotary_attention", three, 8, 32, {}, 0, 4}));
+  EXPECT_EQ(finding(right, "attn", "grad").unjudged, "");
+}
+
+Attributes null_of(const std::string& attribute) {
+  Attributes a;
+  a.set(attribute, std::monostate());
+  return a;
+}
+
+class WrongAlibi : public testing::TestWithParam<std::pair<Attributes, std::string>> {};
+
+TEST_P(WrongAlibi, IsNamed) {
+  const Program biased = {
+      "qkv_attention", {{"qkv", 72}}, 0, 24, {{"heads", 3}, {"layout", "groups"}, {"alibi", "first_key"}}};
+  const Report report = isolated(recorded(biased, GetParam().first));
+  const Finding& first = finding(report, "attn.o_proj", "input");
+  ASSERT_FALSE(first.diagnoses.empty());
+  EXPECT_NE(sentence(first.diagnoses.front()).find(GetParam().second), std::string::npos)
+      << sentence(first.diagnoses.front());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Mistakes, WrongAlibi,
+    testing::Values(
+        std::pair<Attributes, std::string>{null_of("alibi"), "no alibi, where the reference has alibi"},
+        std::pair<Attributes, std::string>{{{"alibi", "scaled"}},
+                                           "alibi = \"scaled\", where the reference has alibi = "},
+        std::pair<Attributes, std::string>{{{"alibi_slopes", "all_heads"}},
+                                           "alibi_slopes = \"all_heads\", where the reference has"},
+        std::pair<Attributes, std::string>{{{"alibi_slopes", "from_one"}},
+                                           "alibi_slopes = \"from_one\", where the reference has"}));
 
 TEST(HiddenCap, IsNamedWhereItIsLeftOut) {
   const Program capped = {"rotary_attention", three, 8, 32, {{"softcap", 50}, {"scale", 2}}};

@@ -1,5 +1,7 @@
 """Operators that OpInfo has no entry for, against what torch makes of their definition in float64, with gradients."""
 
+import math
+
 import assay
 import pytest
 
@@ -82,13 +84,91 @@ def test_rotary_attention_turns_a_part_or_nothing(rotary):
     assert judged("rotary_attention", attention, inputs, {"head_dim": width}, result="out")
 
 
+@pytest.mark.parametrize("heads_first", [False, True])
+def test_rotary_attention_with_sinks(heads_first):
+    gpt_oss = pytest.importorskip("transformers.models.gpt_oss.modeling_gpt_oss", reason="transformers is not installed")
+    width, tokens = 8, 7
+
+    class Module:  # what eager_attention_forward asks of its module
+        num_key_value_groups, training = 2, False
+
+    def attention(q, k, v, sink, cos, sin):
+        if not heads_first:
+            q, k = (t.transpose(1, 2) for t in (q, k))
+        module = Module()
+        module.sinks = sink
+        mask = torch.full((1, 1, tokens, tokens), -torch.inf, dtype=q.dtype).triu(1)
+        q, k = turned(q, cos, sin), turned(k, cos, sin)
+        v = v.view(2, tokens, 2, width).transpose(1, 2)
+        return gpt_oss.eager_attention_forward(module, q, k, v, mask, width**-0.5)[0].flatten(2)
+
+    of_q, of_k = ((2, 4, tokens, width), (2, 2, tokens, width)) if heads_first else ((2, tokens, 4, width), (2, tokens, 2, width))
+    inputs = {"q": randn(*of_q), "k": randn(*of_k, seed=1), "v": randn(2, tokens, 16, seed=2), "sink": randn(4, seed=3)}
+    inputs["cos"], inputs["sin"] = tables(tokens, width)
+    assert judged("rotary_attention", attention, inputs, {"heads_first": heads_first}, result="out")
+
+
+def slopes_of(n):
+    """github.com/ofirpress/attention_with_linear_biases, get_slopes."""
+    if math.log2(n).is_integer():
+        start = 2 ** (-(2 ** -(math.log2(n) - 3)))
+        return [start * start**i for i in range(n)]
+    closest = 2 ** math.floor(math.log2(n))
+    return slopes_of(closest) + slopes_of(2 * closest)[0::2][: n - closest]
+
+
+@pytest.mark.parametrize("heads", [4, 6])
+@pytest.mark.parametrize("alibi", ["first_key", "last_key", "scaled"])
+def test_qkv_attention_with_linear_biases(alibi, heads):
+    models = pytest.importorskip("transformers.models", reason="transformers is not installed")
+    width, tokens = 8, 7
+    ones = torch.ones(1, tokens, dtype=torch.long)
+    slopes, keys = torch.tensor(slopes_of(heads), dtype=torch.float64)[:, None, None], torch.arange(tokens)
+    if alibi == "first_key":
+        biases, theirs = slopes * keys, models.bloom.modeling_bloom.build_alibi_tensor(ones, heads, torch.float32)
+    elif alibi == "last_key":
+        biases, theirs = slopes * (keys - tokens + 1), models.mpt.modeling_mpt.build_mpt_alibi_tensor(heads, tokens)
+    else:
+        theirs = models.falcon.modeling_falcon.build_alibi_tensor(ones, heads, torch.float32)
+        biases = theirs.double()
+    assert torch.allclose(biases.float(), theirs)
+    if alibi == "scaled":
+        biases = biases * width**-0.5
+
+    def attention(qkv):
+        q, k, v = qkv.view(2, tokens, heads, 3, width).permute(3, 0, 2, 1, 4)
+        mask = torch.full((tokens, tokens), -torch.inf, dtype=qkv.dtype).triu(1) + biases
+        out = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return out.transpose(1, 2).flatten(2)
+
+    attributes = {"heads": heads, "layout": "groups", "alibi": alibi}
+    assert judged("qkv_attention", attention, {"qkv": randn(2, tokens, 3 * heads * width)}, attributes, result="out")
+
+
 def test_addmm():
     inputs = {"x": randn(3, 5, 7), "w": randn(7, 4, seed=1), "b": randn(4, seed=2)}
     assert judged("addmm", lambda x, w, b: torch.addmm(b, x.view(-1, 7), w).view(3, 5, 4), inputs)
 
 
+@pytest.mark.parametrize("first", [False, True])
+def test_mul_half(first):
+    inputs = {"a": randn(3, 5), "x": randn(3, 10, seed=1)}
+    assert judged("mul_half", lambda a, x: a * x.chunk(2, -1)[0 if first else 1], inputs, {"first": first})
+
+
 def test_relu_squared():
     assert judged("relu_squared", lambda x: torch.relu(x) ** 2, {"x": randn(5, 7)})
+
+
+def test_embedding_with_an_offset():
+    opt = pytest.importorskip("transformers.models.opt.modeling_opt", reason="transformers is not installed")
+
+    def embedding(weight, index):
+        module = opt.OPTLearnedPositionalEmbedding(4, 4)
+        return torch.func.functional_call(module, {"weight": weight}, (torch.ones(2, 3), 0, index))
+
+    inputs = {"weight": randn(6, 4), "index": torch.tensor([[0, 3, 2], [3, 3, 1]])}
+    assert judged("embedding", embedding, inputs, {"offset": 2}, indices=("index",))
 
 
 def test_scaled_embedding():
