@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 
 #include "assay/golden/error.h"
 #include "assay/operators/engine/recorded.h"
@@ -15,20 +16,27 @@ namespace {
 // are of the scores alone; selection has no gradient. With groups, experts outside of the kept ones cannot be
 // chosen. selection_gap: how much the last expert chosen is ahead of the next that could have been; where it
 // is within twice the error of a score, either choice is right. It does not look at the choice of groups.
-// `chosen` is a choice made elsewhere, in place of this one: where it is another, the gap is below 0.
+// `chosen` is a choice made elsewhere, in place of this one: where it is another, the gap is below 0, also
+// where its groups are others.
+//
+// SparseMixer-v2 (arXiv:2409.12136) makes one choice after the other: the weight of each is its share of a
+// softmax over what was not chosen before and is not masked, as those are that are more than 2 jitter of
+// their size behind the best. In training it draws among them: then the gap is how far the choice that is
+// nearest to its mask is from it, and of a weight that is not the largest of its softmax only a third goes
+// forward, three times of four (Heun's third-order method).
 struct RouterTopK {
   static constexpr std::string_view name = "router_topk";
   static constexpr std::string_view math =
       "index = the top_k of score + expert_bias, weights = scaling score / sum of the chosen scores";
   static constexpr std::string_view source =
       "arXiv:2412.19437 eq. 12 to 16 (sigmoid, bias, groups); arXiv:2101.03961 eq. 1 (softmax); Megatron-LM "
-      "topk_routing_with_score_function";
+      "topk_routing_with_score_function; Hugging Face transformers sparsemixer (Phi-3.5-MoE), Llama4Router";
   static constexpr std::string_view aliases[] = {"topk_routing_with_score_function", "TopKRouter",
                                                  "npu_moe_gating_top_k", "npu_moe_gating_top_k_softmax",
                                                  "MoeGatingTopKSoftmax"};
   static constexpr Attribute attributes[] = {
       {"top_k", "null", "K: experts of a token"},
-      {"score", "\"softmax\"", "softmax or sigmoid of the logits"},
+      {"score", "\"softmax\"", "softmax or sigmoid of the logits, or sparsemixer"},
       {"pre_softmax", "true",
        "softmax of all logits, then the choice; false: choice by the logits, then softmax of the chosen"},
       {"normalize", "true",
@@ -39,7 +47,11 @@ struct RouterTopK {
       {"group_top", "null",
        "a group's score is the sum of so many of its best; null: top_k / kept (Megatron-LM); DeepSeek-V3 and "
        "HF: 2"},
-      {"selection_bias", "null", "whether expert_bias takes part in the choice; null: where it is given"}};
+      {"selection_bias", "null", "whether expert_bias takes part in the choice; null: where it is given"},
+      {"jitter", "0.01",
+       "of sparsemixer: half of how far behind the best, of its size, a logit is not masked"},
+      {"drawn", "false", "whether sparsemixer draws its choice, as in training"},
+      {"dense", "false", "weights of all E experts, 0 of those that were not chosen"}};
   static constexpr Arg args[] = {
       {"logits", "N*,E", Role::input, -4, 4},
       {.name = "expert_bias", .shape = "E", .role = Role::param, .low = -.25, .high = .25, .optional = true},
@@ -56,7 +68,9 @@ struct RouterTopK {
       {"N=4,E=7", "top_k=2,pre_softmax=false", "chosen"},
       {"N=3,E=8", "top_k=3,score=\"sigmoid\",groups=[4,2],group_top=2,scaling=1.5", "chosen"},
       {"N=5,E=4", "top_k=1,score=\"sigmoid\",normalize=false", "expert_bias,chosen"},
-      {"N=6,E=4,K=1", "top_k=1,normalize=false", "expert_bias"}};  // of one, any choice is free of duplicates
+      {"N=6,E=4,K=1", "top_k=1,normalize=false", "expert_bias"},  // of one, any choice is free of duplicates
+      {"N=5,E=6", "top_k=2,score=\"sparsemixer\",jitter=0.5", "expert_bias,chosen"},
+      {"N=4,E=5", "top_k=2,score=\"sigmoid\",normalize=false,dense=true", "expert_bias,chosen"}};
   static constexpr Seen seen[] = {{"score", "\"softmax\"", "Mixtral"},
                                   {"score", "\"sigmoid\"", "DeepSeek-V3"},
                                   {"pre_softmax", "false", "Megatron-LM by default, gpt-oss"},
@@ -72,7 +86,10 @@ struct RouterTopK {
        .by = Solved::By::candidates,
        .how =
            "every number of groups and of kept ones, by their two best (DeepSeek-V3) or their top_k / kept "
-           "(Megatron-LM)"}};
+           "(Megatron-LM)"},
+      {.attribute = "jitter",
+       .by = Solved::By::candidates,
+       .how = "that of Phi-3.5-MoE's sparsemixer, with and without draws"}};
   static constexpr RecordedAs recorded_as[] = {
       {"logits", "0"},  // Hugging Face's routers return (logits, weights, index)
       {"weights", "1"},
@@ -80,23 +97,55 @@ struct RouterTopK {
       {"weights", "probs"},
       {"index", "indices"},
       {"expert_bias", "e_score_correction_bias", "gate"},  // Hugging Face: with the projection to logits
+      {"expert_bias", "e_score_correction_bias", "moe_statics"},  // ERNIE 4.5
       {"chosen", "index", made_around}};
 
   static constexpr MadeWithin made_within[] = {{"logits", "linear"}};
 
+  // ERNIE 4.5's "statics" add a bias in a module of their own.
+  static constexpr bool has_parts = true;
+
+  static std::string_view shape_of(const Arg& arg, const Attributes& a) {
+    const bool is_weights = arg.name == "weights" || arg.name == "grad_weights";
+    return is_weights && a.flag("dense") ? "N*,E" : arg.shape;
+  }
+
   static void infer(Recorded& call) {
-    const Tensor* chosen = call.index("chosen");
+    for (NamedTensor& input : call.inputs) {  // ERNIE 4.5 has a row of it
+      if (input.name == "expert_bias" && input.tensor.shape().size() == 2 &&
+          input.tensor.shape().front() == 1)
+        input.tensor = input.tensor.reshaped({input.tensor.size()});
+    }
+    const Tensor *chosen = call.index("chosen"), *logits = call.input("logits");
+    if (chosen == nullptr && logits != nullptr && is_dense(call, *logits)) {
+      call.attributes.set("dense", true);
+      call.inputs.push_back({"chosen", shown_choice(call.result, *logits)});
+      chosen = &call.inputs.back().tensor;
+    }
     const Shape& tokens = chosen != nullptr ? chosen->shape() : call.result.shape();
     if (!tokens.empty()) call.attributes.set("top_k", static_cast<double>(tokens.back()));
   }
 
-  // The choice shows score and groups, and nothing else.
+  // Whether weights are of all experts: some are 0, in every row.
+  static bool is_dense(const Recorded& call, const Tensor& logits) {
+    const Tensor* given = call.input("grad_weights");
+    const Shape& weights = given != nullptr ? given->shape() : call.result.shape();
+    if (!is_float(call.result.dtype()) || weights.empty() || logits.shape().empty() ||
+        weights.back() != logits.shape().back() || call.result.size() != logits.size())
+      return false;
+    const std::vector<std::int64_t> zeros = zeros_of_rows(call.result, weights.back());
+    return std::ranges::find(zeros, 0) == zeros.end();
+  }
+
+  // The choice shows score and groups; the weights of sparsemixer show that they are its.
   static std::vector<Candidate> candidates(const Attributes& seen_beside, const Recorded& call) {
-    std::vector<Candidate> grouped;
+    std::vector<Candidate> all;
     const Tensor* logits = call.input("logits");
-    const bool shows = call.output == "index" || call.output == "selection_gap";
-    if (!seen_beside.values().empty() || !shows || logits == nullptr || logits->shape().empty())
-      return grouped;
+    if (!seen_beside.values().empty() || logits == nullptr || logits->shape().empty()) return all;
+    for (const bool drawn : {false, true})
+      all.push_back({{{"score", "sparsemixer"}, {"drawn", drawn}},
+                     fmt::format("score = \"sparsemixer\"{}", drawn ? ", drawn" : "")});
+    if (call.output != "index" && call.output != "selection_gap") return all;
     const std::int64_t E = logits->shape().back();
     for (std::int64_t n = 2; n < E; ++n) {
       for (std::int64_t kept = 1; E % n == 0 && kept < n; ++kept) {
@@ -109,12 +158,12 @@ struct RouterTopK {
             if (by_two) c.attributes.set("group_top", 2.0);
             c.text = fmt::format("score = \"{}\", {} of {} groups{}", score, kept, n,
                                  by_two ? ", by their two best" : "");
-            grouped.push_back(std::move(c));
+            all.push_back(std::move(c));
           }
         }
       }
     }
-    return grouped;
+    return all;
   }
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
@@ -124,17 +173,18 @@ struct RouterTopK {
     const std::int64_t K = a.integer("top_k");
     if (K < 1 || K > E) throw Error("router_topk: top_k is {} of {} experts", K, E);
     const std::string& score = a.text("score");
-    if (score != "softmax" && score != "sigmoid") {
-      throw Error("router_topk: score is \"{}\"; expected softmax or sigmoid", score);
+    if (score != "softmax" && score != "sigmoid" && score != "sparsemixer") {
+      throw Error("router_topk: score is \"{}\"; expected softmax, sigmoid or sparsemixer", score);
     }
     if (a.has("selection_bias") && a.flag("selection_bias") && find_input(inputs, "expert_bias") == nullptr) {
       throw Error("router_topk: selection_bias is true, but 'expert_bias' is missing");
     }
     if (a.has("groups")) check_groups(E, K, a);
     d.set("K", K);
-    const bool sigmoid = score == "sigmoid", pre = !sigmoid && a.flag("pre_softmax");
-    d.set("normalised", pre ? E : sigmoid && !a.flag("normalize") ? 1 : K);
-    d.set("scored", pre ? E : 1);
+    const Kind k = kind(a);
+    const bool of_all = k == Kind::softmax || k == Kind::sparsemixer;
+    d.set("normalised", of_all ? E : k == Kind::sigmoid && !a.flag("normalize") ? 1 : K);
+    d.set("scored", k == Kind::softmax ? E : 1);
   }
 
   static void check_groups(std::int64_t E, std::int64_t K, const Attributes& a) {
@@ -156,78 +206,48 @@ struct RouterTopK {
     return a.integer("top_k") / a.integers("groups")[1];
   }
 
+  static std::optional<GroupLimit> groups(const Attributes& a) {
+    if (!a.has("groups")) return {};
+    return GroupLimit{a.integers("groups")[0], a.integers("groups")[1], group_top(a)};
+  }
+
   // One token: its scores, and the experts chosen with their weights before the scaling.
   template <class T>
   struct Token {
     std::vector<T> scores;  // of all experts; logits where the softmax comes after the choice
     std::vector<std::int64_t> chosen;
     std::vector<T> weights;
-    T total = T(1);  // what the chosen scores were divided by
+    T total = T(1);                           // what the chosen scores were divided by
+    std::vector<std::vector<T>> shares = {};  // sparsemixer's softmax of all experts, for each choice
     T gap = T(0);
     const T& score(std::int64_t e) const { return scores[static_cast<std::size_t>(e)]; }
     const T& chosen_score(std::int64_t k) const { return score(chosen[static_cast<std::size_t>(k)]); }
   };
 
-  enum class Kind { sigmoid, softmax, softmax_after };
+  enum class Kind { sigmoid, softmax, softmax_after, sparsemixer };
   static Kind kind(const Attributes& a) {
+    if (a.text("score") == "sparsemixer") return Kind::sparsemixer;
     if (a.text("score") == "sigmoid") return Kind::sigmoid;
     return a.flag("pre_softmax") ? Kind::softmax : Kind::softmax_after;
-  }
-
-  // The experts of the kept groups, ascending.
-  template <class T>
-  static std::vector<std::int64_t> allowed(const std::vector<T>& ranking, const Attributes& a) {
-    const auto E = static_cast<std::int64_t>(ranking.size());
-    const std::vector<std::int64_t> groups =
-        a.has("groups") ? a.integers("groups") : std::vector<std::int64_t>{1, 1};
-    const std::int64_t size = E / groups[0];
-    std::vector<T> scores;
-    for (std::int64_t g = 0; a.has("groups") && g < groups[0]; ++g) {
-      const auto member = [&](std::int64_t i) -> const T& {
-        return ranking[static_cast<std::size_t>(g * size + i)];
-      };
-      const std::vector<std::int64_t> order = sorted_positions(size, true, member);
-      scores.push_back(
-          sum<T>(group_top(a), [&](auto i) { return member(order[static_cast<std::size_t>(i)]); }));
-    }
-    const std::vector<std::int64_t> order =
-        sorted_positions(static_cast<std::int64_t>(scores.size()), true,
-                         [&](std::int64_t g) -> const T& { return scores[static_cast<std::size_t>(g)]; });
-    std::vector<bool> kept(static_cast<std::size_t>(groups[0]), scores.empty());
-    for (std::int64_t i = 0; i < groups[1] && !scores.empty(); ++i)
-      kept[static_cast<std::size_t>(order[static_cast<std::size_t>(i)])] = true;
-    std::vector<std::int64_t> experts;
-    for (std::int64_t e = 0; e < E; ++e) {
-      if (kept[static_cast<std::size_t>(e / size)]) experts.push_back(e);
-    }
-    return experts;
-  }
-
-  // The best of them first.
-  template <class T>
-  static std::vector<std::int64_t> sorted(const std::vector<T>& ranking,
-                                          const std::vector<std::int64_t>& experts) {
-    const std::vector<std::int64_t> order =
-        sorted_positions(static_cast<std::int64_t>(experts.size()), true, [&](std::int64_t i) -> const T& {
-          return ranking[static_cast<std::size_t>(experts[static_cast<std::size_t>(i)])];
-        });
-    std::vector<std::int64_t> result;
-    for (const std::int64_t i : order) result.push_back(experts[static_cast<std::size_t>(i)]);
-    return result;
   }
 
   // @param given  the choice, if it was made elsewhere
   template <class T>
   static void choose(Token<T>& token, const std::vector<T>& ranking, std::int64_t K, const Attributes& a,
                      const std::vector<std::int64_t>& given) {
-    std::vector<std::int64_t> best = sorted(ranking, allowed(ranking, a)), others;
+    T of_groups = T(1) / T(0);
+    std::vector<std::int64_t> best =
+                                  sorted_experts(ranking, kept_experts(ranking, groups(a), given, of_groups)),
+                              others;
     token.chosen = given;
     if (given.empty()) token.chosen.assign(best.begin(), best.begin() + K);
     std::ranges::copy_if(best, std::back_inserter(others), [&](std::int64_t e) {
       return std::ranges::find(token.chosen, e) == token.chosen.end();
     });
     const auto at = [&](std::int64_t e) -> const T& { return ranking[static_cast<std::size_t>(e)]; };
-    token.gap = others.empty() ? T(1) / T(0) : at(sorted(ranking, token.chosen).back()) - at(others.front());
+    token.gap =
+        others.empty() ? T(1) / T(0) : at(sorted_experts(ranking, token.chosen).back()) - at(others.front());
+    if (of_groups < token.gap) token.gap = of_groups;
     // NaN is chosen first: where there is one, the rest is no choice to rely on.
     for (const T& r : ranking) {
       if (isnan(r)) token.gap = r;
@@ -262,6 +282,13 @@ struct RouterTopK {
     }
     choose(token, ranking, K, a, given_choice(t, K, n));
     const auto chosen = [&](std::int64_t k) -> const T& { return token.chosen_score(k); };
+    if (kind(a) == Kind::sparsemixer) {
+      const SparseMixer<T> mixed(token.scores, token.chosen, constant<T>(2 * a.real("jitter")));
+      token.weights = mixed.weights;
+      token.shares = mixed.shares;
+      if (a.flag("drawn") && !isnan(token.gap)) token.gap = mixed.room;
+      return token;
+    }
     if (kind(a) == Kind::softmax_after) {
       token.weights = softmax_of<T>(K, chosen);
       return token;
@@ -279,31 +306,46 @@ struct RouterTopK {
     const auto index = t.output_index("index");
     const std::int64_t N = d.at("N"), K = d.at("K");
     const T scaling = constant<T>(a.real("scaling"));
+    const bool dense = a.flag("dense");
     for (std::int64_t n = 0; n < N; ++n) {
       const Token<T> token = route(t, d, a, n);
       gap(n) = token.gap;
       for (std::int64_t k = 0; k < K; ++k) {
-        index(n, k) = token.chosen[static_cast<std::size_t>(k)];
-        weights(n, k) = token.weights[static_cast<std::size_t>(k)] * scaling;
+        const std::int64_t e = token.chosen[static_cast<std::size_t>(k)];
+        index(n, k) = e;
+        weights(n, dense ? e : k) = token.weights[static_cast<std::size_t>(k)] * scaling;
       }
     }
   }
 
   // With D = scaling g of the chosen. Normalised weights w: grad_s = (D - sum w D) / total; sigmoid:
   // grad_z = grad_s s (1 - s); softmax: grad_z = s (grad_s - sum s grad_s), of normalised weights
-  // w (D - sum w D), and nothing for the experts that were not chosen.
+  // w (D - sum w D), and nothing for the experts that were not chosen; of sparsemixer, which goes through all
+  // shares p of each choice c, the sum of w D ([e = c] - p_e).
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes& a) {
     const auto g = t["grad_weights"], logits = t["logits"], grad = t["grad_logits"];
     const std::int64_t N = d.at("N"), E = d.at("E"), K = d.at("K");
-    const bool normalize = a.flag("normalize");
+    const bool normalize = a.flag("normalize"), dense = a.flag("dense");
     const T scaling = constant<T>(a.real("scaling"));
     for (std::int64_t n = 0; n < N; ++n) {
       const Token<T> token = route(t, d, a, n);
-      const auto upstream = [&](std::int64_t k) { return g(n, k) * scaling; };
+      const auto upstream = [&](std::int64_t k) {
+        return g(n, dense ? token.chosen[static_cast<std::size_t>(k)] : k) * scaling;
+      };
       const auto weight = [&](std::int64_t k) -> const T& {
         return token.weights[static_cast<std::size_t>(k)];
       };
+      if (kind(a) == Kind::sparsemixer) {
+        for (std::int64_t e = 0; e < E; ++e) {
+          grad(n, e) = sum<T>(K, [&](auto k) {
+            const T& share = token.shares[static_cast<std::size_t>(k)][static_cast<std::size_t>(e)];
+            const T whole = stored(upstream(k) * weight(k)), taken = stored(whole * share);
+            return token.chosen[static_cast<std::size_t>(k)] == e ? whole - taken : -taken;
+          });
+        }
+        continue;
+      }
       const T inner = sum<T>(K, [&](auto k) { return weight(k) * upstream(k); });
       const auto slope = [&](std::int64_t k) {
         return normalize ? (upstream(k) - inner) / token.total : upstream(k);

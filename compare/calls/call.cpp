@@ -137,7 +137,9 @@ Call::Call(const Dump& dump, std::vector<RecordedCall> calls, Tensor result)
     if (summand.shared.empty()) take_tokens_of_inputs(*summand.op, summand.inputs);
     if (recorded.op->infer != nullptr) {
       Recorded call{summand.inputs, summand.output, result_};
+      const std::size_t given = summand.inputs.size();
       recorded.op->infer(call);
+      summand.shows_choice = summand.inputs.size() > given;
       summand.inferred = std::move(call.attributes);
     }
     summands_.push_back(std::move(summand));
@@ -269,6 +271,10 @@ std::optional<Call::Compared> Call::compare(const CallVariant& variant, const Ar
     c.ratio = m.special_mismatch > 0 ? infinity : m.worst_ratio;
     c.worst_at = worst_element(m);
     if (as_a_whole) c.scale = scale(variant, c);
+    if (const std::int64_t row = c.ratio <= 1 ? first_wrong_row(variant, c.ties) : -1; row >= 0) {
+      c.worst_at = row * c.actual.shape().back();
+      c.ratio = infinity;
+    }
     return c;
   } catch (const Error&) {  // not from these inputs
     return std::nullopt;

@@ -171,6 +171,7 @@ class Call {
     std::vector<SharedSum> shared = {};  ///< sums over terms of several ranks
     Attributes inferred = {};            ///< those that shapes and index data tell
     InputErrors errors = {};
+    bool shows_choice = false;  ///< Op::infer took one from the result
   };
   void sample_rows(double enough_work, std::int64_t worst);
   DType arithmetic() const { return device_.arithmetic; }
@@ -193,6 +194,9 @@ class Call {
   std::optional<Compared> compare(const CallVariant&, const Arithmetic&, bool as_a_whole, bool quick) const;
   std::int64_t first_wrong_index(const CallVariant&, const std::vector<double>& actual,
                                  const std::vector<double>& golden, std::int64_t& ties) const;
+  std::int64_t first_wrong_row(const CallVariant&, std::int64_t& ties) const;
+  std::vector<double> leads_of_choices(const CallVariant&, const std::vector<NamedTensor>& inputs,
+                                       std::string_view of_gap) const;
   void allow_partial_sums(const Summand&, const CallVariant&, double stored, std::span<double> error) const;
   const Solved* solved(Solved::By) const;
   std::optional<ScaleError> scale(const CallVariant&, const Compared&) const;

@@ -5,49 +5,85 @@
 #include <set>
 
 #include "assay/compare/calls/call.h"
+#include "assay/compare/calls/declared_args.h"
+#include "assay/golden/error.h"
 
 namespace assay {
 namespace {
 
-// Which choices of a row are not the golden ones. Their order does not matter; each must be there once.
-std::optional<std::size_t> traded(std::span<const double> actual, std::span<const double> golden) {
-  const std::set<double> chosen(actual.begin(), actual.end()), right(golden.begin(), golden.end());
-  if (chosen.size() != actual.size()) return {};
-  std::vector<double> gained;
-  std::ranges::set_difference(chosen, right, std::back_inserter(gained));
-  return gained.size();
+// Of a row each must be there once.
+bool is_choice(std::span<const double> row) {
+  return std::set<double>(row.begin(), row.end()).size() == row.size();
+}
+
+bool is_same_choice(std::span<const double> a, std::span<const double> b) {
+  return std::set<double>(a.begin(), a.end()) == std::set<double>(b.begin(), b.end());
+}
+
+// What the operator calls a choice that is given in place of its own.
+std::string_view given_in_place_of(const Operator& op, std::string_view choice) {
+  const auto row = std::ranges::find_if(
+      op.recorded_as, [&](const RecordedAs& r) { return r.name == choice && is_own_result(op, r); });
+  return row == op.recorded_as.end() ? std::string_view() : row->arg;
 }
 
 }  // namespace
 
-// The first index that is not the golden one, -1 if there is none. A row may choose either of two whose
-// scores are as near to each other as roundings can move them: only the last choice and the first that was
-// not made are known to be near.
+// The first index that is not the golden one, -1 if there is none. A row may choose otherwise if all that it
+// chose is as near to the best that it did not as roundings can move them.
 std::int64_t Call::first_wrong_index(const CallVariant& variant, const std::vector<double>& actual,
                                      const std::vector<double>& golden, std::int64_t& ties) const {
   const Summand& summand = summands_.front();
   const std::string_view of_gap = output_arg(*summand.op, summand.output).gap;
   const std::size_t width = of_gap.empty() ? 1 : static_cast<std::size_t>(result_.shape().back());
-  std::vector<double> gap, within;
+  std::vector<std::size_t> others;
   for (std::size_t i = 0; i < actual.size(); i += width) {
     const std::span own = std::span(actual).subspan(i, width), right = std::span(golden).subspan(i, width);
     if (std::ranges::equal(own, right)) continue;
-    const auto at = static_cast<std::int64_t>(i);
-    if (of_gap.empty()) return at;
-    const auto others = traded(own, right);
-    if (others == 0U) continue;
-    if (others != 1U) return at;
-    if (gap.empty()) {
-      const Attributes attributes = attributes_of(summand, variant);
-      gap =
-          output_named(compute_golden(*summand.op, summand.inputs, attributes, Level::fp64), of_gap).values();
-      within = output_named(compute_bound(*summand.op, summand.inputs, attributes, float32_device), of_gap)
-                   .values();
-    }
-    if (!(std::abs(gap[i / width]) <= within[i / width])) return at;
-    ++ties;
+    if (of_gap.empty() || !is_choice(own)) return static_cast<std::int64_t>(i);
+    if (!is_same_choice(own, right)) others.push_back(i);
   }
+  if (others.empty()) return -1;
+  std::vector<NamedTensor> inputs = summand.inputs;
+  const std::string_view given = given_in_place_of(*summand.op, summand.output);
+  std::erase_if(inputs, [&](const NamedTensor& t) { return t.name == given; });
+  inputs.push_back({std::string(given), result_});
+  try {
+    const std::vector<double> leads = leads_of_choices(variant, inputs, of_gap);
+    for (const std::size_t i : others) {
+      if (!(leads[i / width] >= -1)) return static_cast<std::int64_t>(i);
+    }
+  } catch (const Error&) {  // of no expert that there is
+    return static_cast<std::int64_t>(others.front());
+  }
+  ties += std::ssize(others);
   return -1;
+}
+
+// Of each row, how far the choice that it is given is ahead of the best other one, in errors of that.
+std::vector<double> Call::leads_of_choices(const CallVariant& variant, const std::vector<NamedTensor>& inputs,
+                                           std::string_view of_gap) const {
+  const Operator& op = *summands_.front().op;
+  const Attributes attributes = attributes_of(summands_.front(), variant);
+  std::vector<double> leads =
+      output_named(compute_golden(op, inputs, attributes, Level::fp64), of_gap).values();
+  const std::vector<double> within =
+      output_named(compute_bound(op, inputs, attributes, float32_device), of_gap).values();
+  for (std::size_t i = 0; i < leads.size(); ++i) {
+    if (leads[i] != 0) leads[i] /= within[i];
+  }
+  return leads;
+}
+
+// Results that show a choice, by what is 0 in them: whether one is none that roundings allow.
+std::int64_t Call::first_wrong_row(const CallVariant& variant, std::int64_t& ties) const {
+  const Summand& summand = summands_.front();
+  const auto choice = std::ranges::find_if(summand.op->args, [](const Arg& a) { return !a.gap.empty(); });
+  if (!summand.shows_choice || summands_.size() != 1 || choice == summand.op->args.end()) return -1;
+  const std::vector<double> leads = leads_of_choices(variant, summand.inputs, choice->gap);
+  const auto wrong = std::ranges::find_if(leads, [](double lead) { return !(lead >= -1); });
+  ties += std::ranges::count_if(leads, [](double lead) { return lead < 0; });
+  return wrong == leads.end() ? -1 : wrong - leads.begin();
 }
 
 }  // namespace assay

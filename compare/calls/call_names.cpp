@@ -61,14 +61,15 @@ std::string_view own_result(std::string_view param) {
 
 }  // namespace
 
-const Operator* operator_within(const Operator& op, const TensorList& call, const LogicalTensor& t) {
+const Operator* operator_within(const Operator& op, const TensorList& call, const LogicalTensor& t,
+                                const ResultOrder& order) {
   for (const MadeWithin& row : op.made_within) {
     const auto is_it = [&](const LogicalTensor* made) {
-      return made->id.slot == "output" && declared_name(op, made->id.arg) == row.arg;
+      return made->id.slot == "output" && declared_result(op, made->id.arg, order) == row.arg;
     };
     if (std::ranges::none_of(call, is_it)) continue;
     const std::string arg = without_suffix(t.id.arg);
-    const bool belongs = t.id.slot == "output" ? declared_name(op, t.id.arg) == row.arg
+    const bool belongs = t.id.slot == "output" ? declared_result(op, t.id.arg, order) == row.arg
                                                : find_arg(op, declared_name(op, arg)) == nullptr;
     if (belongs) return known_operator(row.by);
   }
@@ -92,8 +93,9 @@ const Operator* CallNames::operator_of(const TensorList& call, const TensorList&
   return nullptr;
 }
 
-CallNames::CallNames(const Operator& op, const TensorList& call, const TensorList& module)
+CallNames::CallNames(const Operator& op, const TensorList& call, const TensorList& module, ResultOrder order)
     : op_(op),
+      order_(std::move(order)),
       inputs_(in_slot(call, "input")),
       outputs_(in_slot(call, "output")),
       gradients_(in_slot(call, "grad_output")),
@@ -187,8 +189,7 @@ std::vector<std::string> CallNames::results_behind(const LogicalTensor& gradient
                                                             : std::string_view());
   if (gradients_.empty()) return {own};
   const auto is_made_within = [&](const LogicalTensor& t) {
-    return std::ranges::find(op_.made_within, declared_name(op_, t.id.arg), &MadeWithin::arg) !=
-           op_.made_within.end();
+    return std::ranges::find(op_.made_within, declared(t), &MadeWithin::arg) != op_.made_within.end();
   };
   const bool has_twin =
       is_grad_input && with_arg(gradients_, gradient.id.arg) != nullptr && !is_made_within(gradient);
@@ -204,7 +205,7 @@ std::vector<std::string> CallNames::results_behind(const LogicalTensor& gradient
 }
 
 std::string_view CallNames::output_name(std::string_view recorded) const {
-  const std::string_view name = declared_name(op_, recorded);
+  const std::string_view name = declared_result(op_, recorded, order_);
   const Arg* arg = find_arg(op_, name);
   if (arg != nullptr && is_output(arg->role)) return name;
   // Of an operator with one result the recorder's name for it does not matter.
@@ -243,14 +244,14 @@ const LogicalTensor* CallNames::named_input(const Arg& arg, std::string_view res
   const auto choice = std::ranges::find_if(
       op_.recorded_as, [&](const RecordedAs& row) { return row.arg == arg.name && is_own_result(op_, row); });
   if (made != nullptr && made->role == Role::output && choice != op_.recorded_as.end()) {
-    const auto index = std::ranges::find_if(
-        outputs_, [&](const LogicalTensor* t) { return declared_name(op_, t->id.arg) == choice->name; });
+    const auto index =
+        std::ranges::find_if(outputs_, [&](const LogicalTensor* t) { return declared(*t) == choice->name; });
     if (index != outputs_.end()) return *index;
   }
   // A router records its logits as a result of its own.
   if (arg.role == Role::input) {
-    const auto made = std::ranges::find_if(
-        outputs_, [&](const LogicalTensor* t) { return declared_name(op_, t->id.arg) == arg.name; });
+    const auto made =
+        std::ranges::find_if(outputs_, [&](const LogicalTensor* t) { return declared(*t) == arg.name; });
     if (made != outputs_.end()) return *made;
   }
   if (arg.optional || required_args(op_, arg.role) != 1) return nullptr;

@@ -12,9 +12,10 @@ namespace assay {
 
 /// The operator by which the module of a call makes one of its own inputs, if that is what the tensor belongs
 /// to: the input, its gradient, or what it was made of. Else nullptr.
-/// @param call  all recorded tensors of the call
+/// @param call   all recorded tensors of the call
+/// @param order  of its results
 const Operator* operator_within(const Operator&, const std::vector<const LogicalTensor*>& call,
-                                const LogicalTensor&);
+                                const LogicalTensor&, const ResultOrder& order = {});
 
 /// Translates the recorded names of one call into the argument and result names of its operator.
 class CallNames {
@@ -26,7 +27,7 @@ class CallNames {
   /// @param module  parameters and states of the module
   static const Operator* operator_of(const TensorList& call, const TensorList& module);
 
-  CallNames(const Operator&, const TensorList& call, const TensorList& module);
+  CallNames(const Operator&, const TensorList& call, const TensorList& module, ResultOrder order = {});
 
   /// Returns the call that makes the forward result `arg`; nothing if the operator has no such result.
   std::optional<RecordedCall> forward(const std::string& arg) const;
@@ -46,8 +47,12 @@ class CallNames {
   const LogicalTensor* input(const Arg&, std::string_view result) const;
   const LogicalTensor* named_input(const Arg&, std::string_view result) const;
   void add_inputs(RecordedCall&, std::string_view result) const;
+  std::string_view declared(const LogicalTensor& result) const {
+    return declared_result(op_, result.id.arg, order_);
+  }
 
   const Operator& op_;
+  ResultOrder order_;
   TensorList inputs_, outputs_, gradients_, params_, states_;
   std::vector<RecordedCall::Input> positions_;  ///< inputs that were recorded by position
 };

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <algorithm>
+#include <charconv>
 #include <string_view>
+#include <vector>
 
 #include "assay/operators/engine/operator.h"
 
@@ -18,6 +20,18 @@ inline std::string_view declared_name(const Operator& op, std::string_view recor
   const auto row = std::ranges::find_if(
       op.recorded_as, [&](const RecordedAs& r) { return r.module.empty() && r.name == recorded; });
   return row == op.recorded_as.end() ? recorded : row->arg;
+}
+
+/// What an operator calls the results 0, 1, .. of a call, where a class returns them in an order of its own.
+using ResultOrder = std::vector<std::string_view>;
+
+/// The operator's name for a result that was recorded with its call.
+inline std::string_view declared_result(const Operator& op, std::string_view recorded,
+                                        const ResultOrder& order) {
+  std::size_t at = order.size();
+  const char* end = recorded.data() + recorded.size();
+  const bool is_number = std::from_chars(recorded.data(), end, at).ptr == end && !recorded.empty();
+  return is_number && at < order.size() ? order[at] : declared_name(op, recorded);
 }
 
 /// The argument of that name, or nullptr.

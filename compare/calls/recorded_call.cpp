@@ -76,26 +76,26 @@ std::string RecordedCalls::kind_of(const LogicalTensor& t) {
   return t.op.empty() ? without_numbers(t.id.module) : t.op;
 }
 
-void RecordedCalls::take_operator(const std::string& kind, const Operator* op) {
-  if (op == nullptr)
+void RecordedCalls::take_operator(const std::string& kind, Taken taken) {
+  if (taken.op == nullptr)
     taken_.erase(kind);
   else
-    taken_[kind] = op;
+    taken_[kind] = std::move(taken);
 }
 
-const Operator* RecordedCalls::operator_of(const TensorList& call, const TensorList& params) const {
-  if (const Operator* named = CallNames::operator_of(call, params)) return named;
+RecordedCalls::Taken RecordedCalls::operator_of(const TensorList& call, const TensorList& params) const {
+  if (const Operator* named = CallNames::operator_of(call, params)) return {named};
   for (const LogicalTensor* t : taken_.empty() ? TensorList() : call) {
     if (const auto taken = taken_.find(kind_of(*t)); taken != taken_.end()) return taken->second;
   }
-  return nullptr;
+  return {};
 }
 
 bool RecordedCalls::is_own_input(const LogicalTensor& t) const {
   const auto call = calls_.find({t.id.step, t.id.micro_batch, t.id.module, t.id.call});
   if (t.id.slot != "output" || call == calls_.end()) return false;
-  const Operator* op = operator_of(call->second, {});
-  return op != nullptr && operator_within(*op, call->second, t) != nullptr;
+  const auto [op, order] = operator_of(call->second, {});
+  return op != nullptr && operator_within(*op, call->second, t, order) != nullptr;
 }
 
 bool RecordedCalls::has_call(const Identity& id) const {
@@ -203,7 +203,8 @@ const Operator* RecordedCalls::operator_of(const LogicalTensor& t) const {
   for (const Key& key : keys_of(t)) {
     const auto call = calls_.find(key);
     if (call == calls_.end()) continue;
-    const Operator* op = operator_of(call->second, module == modules_.end() ? TensorList() : module->second);
+    const Operator* op =
+        operator_of(call->second, module == modules_.end() ? TensorList() : module->second).op;
     if (op != nullptr) return op;
   }
   return nullptr;
@@ -258,21 +259,22 @@ void RecordedCalls::add_calls(std::vector<RecordedCall>& result, const LogicalTe
   static const TensorList no_params;
   const TensorList& params = module == modules_.end() ? no_params : module->second;
   const auto call = calls_.find(key);
-  const Operator* op = call == calls_.end() ? nullptr : operator_of(call->second, params);
+  const auto [known, order] = call == calls_.end() ? Taken() : operator_of(call->second, params);
+  const Operator* op = known;
   if (op == nullptr) {
     is_known = false;
     return;
   }
   TensorList tensors = call->second;
-  if (const Operator* within = operator_within(*op, tensors, t)) {
+  if (const Operator* within = operator_within(*op, tensors, t, order)) {
     // The results of the operator that it made it for are none of this one.
     std::erase_if(tensors, [&](const LogicalTensor* other) {
       return (other->id.slot == "output" || other->id.slot == "grad_output") &&
-             operator_within(*op, call->second, output_named(*other)) == nullptr;
+             operator_within(*known, call->second, output_named(*other), order) == nullptr;
     });
     op = within;
   }
-  const CallNames names(*op, tensors, params);
+  const CallNames names(*op, tensors, params, op == known ? order : ResultOrder());
   if (t.id.slot == "output") {
     const auto forward = names.forward(t.id.arg);
     is_known = is_known && forward.has_value();

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "assay/compare/calls/declared_args.h"
 #include "assay/dumps/layout/merge.h"
 #include "assay/operators/engine/operator.h"
 
@@ -53,8 +54,13 @@ class RecordedCalls {
   /// What the recorder calls the operator of a call; the module without its numbers where it calls it
   /// nothing.
   static std::string kind_of(const LogicalTensor&);
+  /// An operator that was found for a class.
+  struct Taken {
+    const Operator* op = nullptr;
+    ResultOrder order = {};
+  };
   /// Takes an operator for all calls of a kind that names no known one. nullptr: for none again.
-  void take_operator(const std::string& kind, const Operator*);
+  void take_operator(const std::string& kind, Taken);
   /// Whether the module was called in that step.
   bool runs(std::int64_t step, const std::string& module) const { return keys_.contains({step, module}); }
   /// The calls of a module in a step, as the identity of an input would have them.
@@ -88,13 +94,13 @@ class RecordedCalls {
   using Key = std::tuple<std::int64_t, std::int64_t, std::string, std::int64_t>;
   using TensorList = std::vector<const LogicalTensor*>;
   std::vector<Key> keys_of(const LogicalTensor&) const;
-  const Operator* operator_of(const TensorList& call, const TensorList& params) const;
+  Taken operator_of(const TensorList& call, const TensorList& params) const;
   void add_calls(std::vector<RecordedCall>&, const LogicalTensor& made, const Key&, bool& is_known) const;
   void add_inputs_from_elsewhere(RecordedCall&, const LogicalTensor& made) const;
   void add_from_submodule(RecordedCall&, const RecordedAs&, const LogicalTensor& made) const;
 
   bool gives_choices_;
-  std::map<std::string, const Operator*> taken_;  ///< by kind
+  std::map<std::string, Taken> taken_;  ///< by kind
   std::deque<LogicalTensor> lent_;
   std::map<Identity, const LogicalTensor*> hidden_;  ///< results of lent calls, as these have them
   /// By module and argument of a parameter: the modules that use it, too, with their own name for it.

@@ -4,12 +4,15 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "assay/compare/calls/declared_args.h"
 #include "assay/compare/result/trouble.h"
 #include "assay/golden/evidence.h"
+#include "assay/operators/engine/binding.h"
 
 namespace assay {
 namespace {
@@ -44,6 +47,40 @@ bool has_place_for(const Operator& op, const Given& given) {
          fits(Role::index, given.indices) && fits(Role::param, given.params);
 }
 
+// Orders in which a class may return the results that recorders number, that of Usage::recorded_as first.
+std::vector<ResultOrder> orders_of(const Operator& op, const LogicalTensor& result,
+                                   const RecordedCalls& calls) {
+  const auto is_number = [](std::string_view name) {
+    return name.size() == 1 && name.front() >= '0' && name.front() <= '9';
+  };
+  ResultOrder names;
+  for (const RecordedAs& row : op.recorded_as) {
+    if (is_number(row.name) && find_arg(op, row.arg) != nullptr) names.push_back(row.arg);
+  }
+  std::map<std::string, const LogicalTensor*> returned;
+  for (const LogicalTensor* t : calls.around(result)) {
+    if (t->id.phase == Phase::forward && t->id.slot == "output" && is_number(t->id.arg))
+      returned.emplace(t->id.arg, t);
+  }
+  if (names.size() < 2 || returned.empty() || returned.size() > names.size()) return {{}};
+  std::vector<std::size_t> at(names.size());
+  std::iota(at.begin(), at.end(), 0);
+  std::vector<ResultOrder> orders;
+  do {
+    std::map<std::string_view, std::int64_t> extents;
+    ResultOrder order;
+    for (const auto& [number, t] : returned) {
+      const Arg& arg = *find_arg(op, names[at[order.size()]]);
+      if (is_float(t->dtype) == (arg.role == Role::output_index) || !fits(arg.shape, t->shape, extents))
+        break;
+      order.push_back(arg.name);
+    }
+    if (order.size() == returned.size() && std::ranges::find(orders, order) == orders.end())
+      orders.push_back(std::move(order));
+  } while (std::ranges::next_permutation(at).found);
+  return orders.empty() ? std::vector<ResultOrder>{{}} : orders;
+}
+
 class FoundOperators {
  public:
   FoundOperators(const SideValues& reference, const Makes& makes, RecordedCalls& calls)
@@ -57,8 +94,8 @@ class FoundOperators {
     }
   }
 
-  std::map<std::string, const Operator*> find() {
-    std::map<std::string, const Operator*> found;
+  std::map<std::string, RecordedCalls::Taken> find() {
+    std::map<std::string, RecordedCalls::Taken> found;
     for (const auto& [kind, results] : results_) {
       const bool is_composite = has_parts(results.front()->id.module);
       const Given given = given_to(*results.front(), calls_);
@@ -67,12 +104,15 @@ class FoundOperators {
         continue;
       for (const Operator* op : operators()) {
         if ((is_composite && !op->has_parts) || !has_place_for(*op, given)) continue;
-        calls_.take_operator(kind, op);
-        if (makes_first(results)) {
-          found[kind] = op;
-          break;
+        for (const ResultOrder& order : orders_of(*op, *results.front(), calls_)) {
+          calls_.take_operator(kind, {op, order});
+          if (makes_first(results)) {
+            found[kind] = {op, order};
+            break;
+          }
+          calls_.take_operator(kind, {});
         }
-        calls_.take_operator(kind, nullptr);
+        if (found.contains(kind)) break;
       }
     }
     return found;
@@ -105,6 +145,24 @@ class FoundOperators {
 
 }  // namespace
 
+// Whether a shape fits the letters, the extents of which are known or become so.
+bool fits(std::string_view letters, const Shape& shape, std::map<std::string_view, std::int64_t>& extents) {
+  const std::vector<Part> parts = parts_of(letters);
+  const auto starred = static_cast<std::size_t>(std::ranges::count_if(parts, &Part::starred));
+  if (starred > 1 || shape.size() + starred < parts.size() || (starred == 0 && shape.size() != parts.size()))
+    return false;
+  std::size_t dim = 0;
+  for (const Part& part : parts) {
+    if (part.starred) {
+      dim += shape.size() - (parts.size() - 1);
+      continue;
+    }
+    const std::int64_t extent = shape[dim++];
+    if (!part.literal && extents.try_emplace(part.letter, extent).first->second != extent) return false;
+  }
+  return true;
+}
+
 // A number that is in it many times says as much as one.
 bool shows_call(const SideTensor& t, double tried) {
   const double bits = -std::log2(unit_roundoff(t.dtype));
@@ -117,8 +175,8 @@ bool shows_call(const SideTensor& t, double tried) {
 
 void find_operators(const SideValues& reference, const Makes& makes, RecordedCalls& reference_calls,
                     RecordedCalls& actual_calls) {
-  for (const auto& [kind, op] : FoundOperators(reference, makes, reference_calls).find())
-    actual_calls.take_operator(kind, op);
+  for (const auto& [kind, taken] : FoundOperators(reference, makes, reference_calls).find())
+    actual_calls.take_operator(kind, taken);
 }
 
 }  // namespace assay

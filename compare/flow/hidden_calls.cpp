@@ -17,24 +17,6 @@ namespace {
 constexpr std::size_t most_values = 6;      // for an argument: the latest, as a layer makes them
 constexpr std::size_t most_calls = 1 << 8;  // that are tried: all orders of the values for three arguments
 
-// Whether a shape fits the letters, the extents of which are known or become so.
-bool fits(std::string_view letters, const Shape& shape, std::map<std::string_view, std::int64_t>& extents) {
-  const std::vector<Part> parts = parts_of(letters);
-  const auto starred = static_cast<std::size_t>(std::ranges::count_if(parts, &Part::starred));
-  if (starred > 1 || shape.size() + starred < parts.size() || (starred == 0 && shape.size() != parts.size()))
-    return false;
-  std::size_t dim = 0;
-  for (const Part& part : parts) {
-    if (part.starred) {
-      dim += shape.size() - (parts.size() - 1);
-      continue;
-    }
-    const std::int64_t extent = shape[dim++];
-    if (!part.literal && extents.try_emplace(part.letter, extent).first->second != extent) return false;
-  }
-  return true;
-}
-
 using Arguments = std::vector<const Arg*>;
 
 // The arguments that may be given together: those that are required, or all values, each with or without the

@@ -249,3 +249,86 @@ for name, shape, coefficient, upstream in (("coefficient", (2, 3), 1e-3, -2.0), 
     g = [("grad_y", torch.tensor(upstream, dtype=torch.float64), "grad_output")] if upstream else []
     write_case("moe_z_loss", name, {"coefficient": coefficient}, [("logits", z, "input"), *g],
                [("loss", loss, "output"), ("grad_logits", z.grad, "grad_input")])
+
+
+# Hugging Face's own code (transformers 5.14.1), in float64.
+from transformers import GptOssConfig, Llama4TextConfig
+from transformers.models.gpt_oss.modeling_gpt_oss import GptOssExperts
+from transformers.models.llama4.modeling_llama4 import Llama4TextExperts
+from transformers.models.phimoe.modeling_phimoe import sparsemixer
+
+
+def mixed(name, logits, jitter, drawn, seed=0):
+    """A draw gives a third of some weights only: whole ones are the shares of the softmax that the gradient goes through."""
+    z = logits.clone().requires_grad_()
+    torch.manual_seed(seed)
+    w, index = sparsemixer(z, jitter, drawn)
+    g = values(*w.shape, seed=60)
+    (w * g).sum().backward()
+    whole, gaps = [], []
+    for row, chosen in zip(logits.tolist(), index.tolist(), strict=True):
+        left, shares, room = dict(enumerate(row)), [], []
+        for c in chosen:
+            best = max(left.values())
+            behind = {e: (best - v) / max(abs(v), best) for e, v in left.items()}
+            kept = {e: math.exp(v - best) for e, v in left.items() if behind[e] <= 2 * jitter}
+            shares.append(kept[c] / sum(kept.values()))
+            room.append(2 * jitter - behind[c])
+            del left[c]
+        whole.append(shares)
+        gaps.append(min(room) if drawn else min(row[c] for c in chosen) - max(left.values()))
+    whole = torch.tensor(whole, dtype=torch.float64)
+    assert torch.allclose(w.detach(), whole) or (drawn and torch.all((w / whole - 1).abs() * (w / whole - 0.3333).abs() < 1e-6))
+    attributes = {"top_k": 2, "score": "sparsemixer", "jitter": jitter, "drawn": drawn}
+    write_case("router_topk", name, attributes,
+               [("logits", logits, "input")] + ([("chosen", index, "index")] if drawn else []) + [("grad_weights", g, "grad_output")],
+               [("weights", whole, "output"), ("index", index, "index"), ("selection_gap", torch.tensor(gaps, dtype=torch.float64), "output"),
+                ("grad_logits", z.grad, "grad_input")], {"weights": 8})
+
+
+near, z = values(9, 8, low=0.5, high=1, seed=71), values(5, 8, low=-4, high=4, seed=1)
+mixed("sparsemixer", near, 0.125, False)
+mixed("sparsemixer_of_any_sign", z, 0.4, False)
+mixed("sparsemixer_drawn", near, 0.125, True, seed=4)
+
+
+def dense(name, logits, top_k):
+    """Llama4Router's scores, which it makes in float32."""
+    z = logits.clone().requires_grad_()
+    best, index = torch.topk(z, top_k, dim=1)
+    w = torch.sigmoid(torch.full_like(z, -INF).scatter(1, index, best))
+    g = values(*w.shape, seed=61)
+    (w * g).sum().backward()
+    s = torch.sigmoid(logits).sort(-1, descending=True).values
+    write_case("router_topk", name, {"top_k": top_k, "score": "sigmoid", "normalize": False, "dense": True},
+               [("logits", logits, "input"), ("grad_weights", g, "grad_output")],
+               [("weights", w, "output"), ("index", index, "index"), ("selection_gap", s[:, top_k - 1] - s[:, top_k], "output"),
+                ("grad_logits", z.grad, "grad_input")])
+
+
+dense("llama4", z, 1)
+dense("llama4_two", z, 2)
+
+
+def experts(name, module, attributes, x, index=None, weights=None):
+    """Of a module of transformers, with values for its parameters."""
+    names = {"gate_up_proj": "gate_up", "down_proj": "down", "gate_up_proj_bias": "gate_up_bias", "down_proj_bias": "down_bias"}
+    params = {k: values(*p.shape, seed=80 + i).requires_grad_() for i, (k, p) in enumerate(module.named_parameters())}
+    leaves = [t.clone().requires_grad_() for t in (x, weights) if t is not None]
+    given = leaves if index is None else [leaves[0], index, leaves[1]]
+    y = torch.func.functional_call(module.double(), params, tuple(given))
+    g = values(*y.shape, seed=79)
+    y.backward(g)
+    inputs = [(k, v, "input") for k, v in zip(("x", "weights"), leaves)] + [(names[k], p, "param") for k, p in params.items()]
+    gradients = [(f"grad_{k}", v.grad, "grad_input") for k, v, _ in inputs]
+    write_case("moe_experts", name, attributes,
+               inputs + ([("index", index, "index")] if index is not None else []) + [("grad_y", g, "grad_output")],
+               [("y", y, "output"), *gradients])
+
+
+gpt_oss = GptOssExperts(GptOssConfig(hidden_size=4, intermediate_size=5, num_local_experts=3))
+gpt_oss.limit = 3.0
+experts("gpt_oss", gpt_oss, {"activation": "swigluoai", "limit": 3, "interleaved": True, "transposed": True},
+        values(6, 4, seed=75), torch.tensor([[0, 1], [1, 2], [2, 0], [0, 2], [1, 0], [2, 1]]), values(6, 2, low=0, high=1, seed=76))
+experts("llama4", Llama4TextExperts(Llama4TextConfig(hidden_size=4, intermediate_size=3, num_local_experts=3)), {"transposed": True},
+        values(6, 4, seed=77))
