@@ -101,26 +101,6 @@ Tensor scale_of(const Tensor& weight, CallVariant::Weight how) {
 
 }  // namespace
 
-Device Device::of(DType result) {
-  return {.arithmetic = result == DType::float64 ? DType::float64 : DType::float32};
-}
-
-void Device::see(DType dtype) {
-  if (is_float(dtype) && unit_roundoff(dtype) > unit_roundoff(intermediate.value_or(arithmetic)))
-    intermediate = dtype;
-}
-
-double Device::stored_roundoff() const {
-  return unit_roundoff(intermediate.value_or(arithmetic));
-}
-
-ErrorModel Device::error_model() const {
-  ErrorModel model{unit_roundoff(arithmetic), min_subnormal(arithmetic)};
-  if (!accumulator.empty()) model.accumulator = parse_accumulator(accumulator);
-  if (intermediate) model.stored_roundoff = stored_roundoff();
-  return model;
-}
-
 Call::Call(const Dump& dump, std::vector<RecordedCall> calls, Tensor result)
     : result_(std::move(result)), device_(Device::of(result_.dtype())) {
   for (RecordedCall& recorded : calls) {

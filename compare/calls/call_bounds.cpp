@@ -24,6 +24,26 @@ GoldenAndBound values_and_bound(const Operator& op, std::span<const NamedTensor>
 
 }  // namespace
 
+Device Device::of(DType result) {
+  return {.arithmetic = result == DType::float64 ? DType::float64 : DType::float32};
+}
+
+void Device::see(DType dtype) {
+  if (is_float(dtype) && unit_roundoff(dtype) > unit_roundoff(intermediate.value_or(arithmetic)))
+    intermediate = dtype;
+}
+
+double Device::stored_roundoff() const {
+  return unit_roundoff(intermediate.value_or(arithmetic));
+}
+
+ErrorModel Device::error_model() const {
+  ErrorModel model{unit_roundoff(arithmetic), min_subnormal(arithmetic)};
+  if (!accumulator.empty()) model.accumulator = parse_accumulator(accumulator);
+  if (intermediate) model.stored_roundoff = stored_roundoff();
+  return model;
+}
+
 bool Call::keeps_results(const CallVariant& variant) const {
   ErrorModel device = device_.error_model();
   const auto errors = [&](const Summand& summand) {
