@@ -1,7 +1,7 @@
-// Lanes are columns of y: each adds up its own terms in their order, k after k. An FMA does not round products:
-// it adds up those that are exact, of two factors that are float32, to the same bits. Factors are copied into
-// panels as they are read, a stretch of k at a time (Goto and van de Geijn 2008, doi:10.1145/1356052.1356053);
-// meanwhile the sums of the stretches before wait in y.
+// Lanes are columns of y: each adds up its own terms in their order, k after k. An FMA does not round
+// products: it adds up those that are exact, of two factors that are float32, to the same bits. Factors are
+// copied into panels as they are read, a stretch of k at a time (Goto and van de Geijn 2008,
+// doi:10.1145/1356052.1356053); meanwhile the sums of the stretches before wait in y.
 #include "assay/golden/ordered_matmul.h"
 
 #include <algorithm>
@@ -41,7 +41,8 @@ class Multiplier {
         const bool exact_b = pack(packed_b_, of_.b.transposed(), n, columns, of_k, width_of);
         for (std::int64_t m = 0; m < of_.M; m += block_rows) {
           const std::int64_t rows = std::min(block_rows, of_.M - m);
-          const bool exact = !reads_a_in_place() && pack(packed_a_, of_.a, m, rows, of_k, height_of) && exact_b;
+          const bool exact =
+              !reads_a_in_place() && pack(packed_a_, of_.a, m, rows, of_k, height_of) && exact_b;
           for (std::int64_t j = 0; j < columns; j += width_of(columns - j)) {
             const Columns some = {n + j, std::min(width_of(columns - j), columns - j),
                                   packed_b_.data() + j * of_k.count};
@@ -72,8 +73,7 @@ class Multiplier {
   static constexpr std::int64_t most_vectors = 3, wide = most_vectors * lanes,
                                 most_rows = has_32_registers ? 8 : 4;
   // A strip of b stays in the first cache, a block of a in the second.
-  static constexpr std::int64_t block_depth = 256, block_rows = 16 * most_rows,
-                                block_columns = 32 * wide;
+  static constexpr std::int64_t block_depth = 256, block_rows = 16 * most_rows, block_columns = 32 * wide;
 
   // What is read once is not worth a copy.
   bool reads_a_in_place() const { return of_.N <= lanes; }
@@ -88,8 +88,8 @@ class Multiplier {
     return height;
   }
 
-  // Rows of x, as many as a tile has side by side, those that lack as zeros; whether all are float32. Lines of
-  // memory are read as a whole, whichever way x lies.
+  // Rows of x, as many as a tile has side by side, those that lack as zeros; whether all are float32. Lines
+  // of memory are read as a whole, whichever way x lies.
   template <class F>
   static bool pack(std::vector<T>& panels, const Strided<const T>& x, std::int64_t first, std::int64_t count,
                    const Stretch& k, F side_by_side) {
@@ -101,7 +101,8 @@ class Multiplier {
       const T* from = x.x + (first + i) * x.row + (k.first + c) * x.column;
       if (rows < side) std::fill_n(to, side * depth, T(0));
       if (depth > 1) {
-        for (std::int64_t r = 0; r < rows; ++r) exact &= copy(from + r * x.row, x.column, to + r, side, depth);
+        for (std::int64_t r = 0; r < rows; ++r)
+          exact &= copy(from + r * x.row, x.column, to + r, side, depth);
       } else if (rows == wide) {
         exact &= copy(from, x.row, to, 1, wide);
       } else if (rows == most_rows) {
@@ -124,7 +125,8 @@ class Multiplier {
     return exact;
   }
 
-  HWY_INLINE static bool copy(const T* from, std::int64_t step, T* to, std::int64_t step_to, std::int64_t count) {
+  HWY_INLINE static bool copy(const T* from, std::int64_t step, T* to, std::int64_t step_to,
+                              std::int64_t count) {
     bool exact = true;
     for (std::int64_t i = 0; i < count; ++i) {
       const T v = from[i * step];
@@ -150,7 +152,8 @@ class Multiplier {
   void tiles(std::int64_t m, std::int64_t rows, const Columns& n, const Stretch& k) const {
     for (std::int64_t i = 0; i < rows; i += height_of(rows - i)) {
       Strided<const T> a = {packed_a_.data() + i * k.count, 1, height_of(rows - i)};
-      if (reads_a_in_place()) a = {of_.a.x + (m + i) * of_.a.row + k.first * of_.a.column, of_.a.row, of_.a.column};
+      if (reads_a_in_place())
+        a = {of_.a.x + (m + i) * of_.a.row + k.first * of_.a.column, of_.a.row, of_.a.column};
       switch (height_of(rows - i)) {
         case 1:
           tile<exact, 1, V>(a, m + i, n, k);
@@ -168,7 +171,8 @@ class Multiplier {
   }
 
   template <bool exact, int R, int V>
-  HWY_NOINLINE void tile(const Strided<const T>& a, std::int64_t m, const Columns& n, const Stretch& k) const {
+  HWY_NOINLINE void tile(const Strided<const T>& a, std::int64_t m, const Columns& n,
+                         const Stretch& k) const {
     const Tag tag;
     const bool in_place = of_.y.column == 1 && n.count == V * lanes;
     T elements[V * lanes] = {};
@@ -188,7 +192,8 @@ class Multiplier {
       for (int r = 0; r < R; ++r) {
         const auto of_a = hn::Set(tag, of_k[r * a.row]);
         for (int v = 0; v < V; ++v)
-          sums[r][v] = exact ? hn::MulAdd(of_a, of_b[v], sums[r][v]) : hn::Add(sums[r][v], hn::Mul(of_a, of_b[v]));
+          sums[r][v] =
+              exact ? hn::MulAdd(of_a, of_b[v], sums[r][v]) : hn::Add(sums[r][v], hn::Mul(of_a, of_b[v]));
       }
     }
     const bool adds = of_.last.x != nullptr && k.first + k.count == of_.K;

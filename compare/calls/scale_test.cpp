@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -34,19 +36,54 @@ constexpr double shared_constants = 4;
 // The fewest products that a matrix unit adds at a time (Volta, tf32 on Ampere: golden/accumulator.cpp).
 constexpr double fewest_fused = 4;
 
-using Term = std::pair<double, double>;  // whose terms are one; e g
+// Sums of the terms of each key, in a table of open addresses (Knuth, TAOCP 3, sec. 6.4): results of few bits
+// have few keys. Keys that are NaN are one.
+class SumsByKey {
+ public:
+  void add(double key, double term) {
+    if (4 * count_ > 3 * units_.size()) grow();
+    Unit& unit = at(std::isnan(key) ? std::numeric_limits<double>::lowest() : key + 0.0);  // -0 is 0
+    unit.sum += term;
+  }
+  double root_of_squares() const {
+    double squares = 0;
+    for (const Unit& unit : units_) squares += unit.sum * unit.sum;
+    return std::sqrt(squares);
+  }
+
+ private:
+  struct Unit {
+    double key = std::numeric_limits<double>::quiet_NaN();  // free
+    double sum = 0;
+  };
+  Unit& at(double key) {
+    const int shift = 64 - std::countr_zero(units_.size());
+    std::size_t i = std::bit_cast<std::uint64_t>(key) * 0x9e3779b97f4a7c15 >> shift;
+    while (units_[i].key != key && !std::isnan(units_[i].key)) i = (i + 1) % units_.size();
+    if (std::isnan(units_[i].key)) {
+      units_[i].key = key;
+      ++count_;
+    }
+    return units_[i];
+  }
+  void grow() {
+    const std::vector<Unit> before = std::exchange(units_, std::vector<Unit>(2 * units_.size()));
+    count_ = 0;
+    for (const Unit& unit : before) {
+      if (!std::isnan(unit.key)) at(unit.key).sum = unit.sum;
+    }
+  }
+
+  std::vector<Unit> units_ = std::vector<Unit>(1 << 10);
+  std::size_t count_ = 0;
+};
 
 // sqrt(sum of the squares of the terms), after those of one key are added up.
-double root_of_squares(std::vector<Term>& terms) {
-  std::ranges::sort(terms);
-  double squares = 0;
-  for (std::size_t i = 0; i < terms.size();) {
-    double unit = 0;
-    const double key = terms[i].first;
-    for (; i < terms.size() && terms[i].first == key; ++i) unit += terms[i].second;
-    squares += unit * unit;
-  }
-  return std::sqrt(squares);
+template <class F>
+double root_of_squares(const std::vector<double>& terms, F key_of) {
+  SumsByKey sums;
+  for (std::size_t i = 0; i < terms.size(); ++i) sums.add(key_of(i), terms[i]);
+  return sums.root_of_squares();
 }
 
 // What elements have in common: all of them constants, those of a row its statistic, a sum of n terms, in
@@ -103,20 +140,13 @@ std::optional<ScaleError> scale_error(const ScaleTest& t) {
   if (e.within()) return e;
   // What elements may have in common is none of what varies between them.
   for (std::size_t i = 0; i < terms.size(); ++i) terms[i] -= std::copysign(e.allowed, e.excess) * squares[i];
-  const auto spread_by = [&](auto key_of) {
-    std::vector<Term> keyed;
-    keyed.reserve(terms.size());
-    for (std::size_t i = 0; i < terms.size(); ++i) {
-      const double key = key_of(i);  // all NaN are one
-      keyed.emplace_back(std::isnan(key) ? std::numeric_limits<double>::lowest() : key, terms[i]);
-    }
-    return root_of_squares(keyed);
-  };
-  double spread = spread_by([&](std::size_t i) { return std::abs(t.actual[i]); });
-  if (!t.units.empty())
-    spread = std::max(spread, spread_by([&](std::size_t i) { return static_cast<double>(t.units[i]); }));
+  double spread = root_of_squares(terms, [&](std::size_t i) { return std::abs(t.actual[i]); });
+  if (!t.units.empty()) {
+    spread = std::max(spread,
+                      root_of_squares(terms, [&](std::size_t i) { return static_cast<double>(t.units[i]); }));
+  }
   for (const std::vector<double>& input : t.inputs)
-    spread = std::max(spread, spread_by([&](std::size_t i) { return input[i]; }));
+    spread = std::max(spread, root_of_squares(terms, [&](std::size_t i) { return input[i]; }));
   e.allowed += improbable * spread / square;
   return e;
 }

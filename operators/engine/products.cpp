@@ -34,16 +34,12 @@ Strided<const double> values_of(const Strided<const Bound>& of) {
   return {&of.x->value, 2 * of.row, 2 * of.column};
 }
 
-double magnitude_of(const Bound& x) {
-  return std::isfinite(x.value) ? std::abs(x.value) : 0;
-}
+constexpr auto magnitude_of = [](const Bound& x) { return std::isfinite(x.value) ? std::abs(x.value) : 0; };
 // No error that is known: what it does to a sum is left to the whole bound.
-double error_of(const Bound& x) {
+constexpr auto error_of = [](const Bound& x) {
   return std::isfinite(x.error) && std::isfinite(x.value) ? x.error : 0;
-}
-double largest_of(const Bound& x) {
-  return std::isfinite(x.value) ? std::abs(x.value) + error_of(x) : 0;
-}
+};
+constexpr auto largest_of = [](const Bound& x) { return magnitude_of(x) + error_of(x); };
 
 // f of all elements, from each row's or column's as they lie in memory.
 template <class F>
@@ -52,8 +48,9 @@ double most_of(const Strided<const Bound>& of, std::int64_t rows, std::int64_t c
   const std::int64_t outer = by_columns ? columns : rows, inner = by_columns ? rows : columns;
   std::vector<double> most(static_cast<std::size_t>(outer), 0);
   each_in_parallel(outer, grain_of(inner), [&](std::int64_t i) {
-    double& largest = most[static_cast<std::size_t>(i)];
+    double largest = 0;
     for (std::int64_t j = 0; j < inner; ++j) largest = std::max(largest, f(by_columns ? of(j, i) : of(i, j)));
+    most[static_cast<std::size_t>(i)] = largest;
   });
   return outer == 0 ? 0 : std::ranges::max(most);
 }
@@ -117,8 +114,7 @@ void quick_products(const OrderedMatmul<Bound>& of, std::span<const std::int64_t
       const double value = values[i] + last.value;
       const double square = squares[i];
       // Each product is rounded, too.
-      const double products =
-          std::isfinite(value) ? u * std::max(std::abs(values[i]), std::sqrt(square)) : 0;
+      const double products = std::isfinite(value) ? u * std::max(std::abs(values[i]), std::sqrt(square)) : 0;
       const double loss = products + least_loss(terms, value, square + last.value * last.value, u);
       const double from_inputs = inherited.empty() ? 0 : inherited[i];
       of.y(m, n) = settled(value, computed * (from_inputs + last.error + loss));

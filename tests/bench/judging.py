@@ -28,7 +28,7 @@ TELECHAT3 = dict(vocab_size=512, hidden_size=2560, num_hidden_layers=1, num_atte
                  topk_group=1, norm_topk_prob=True, routed_scaling_factor=2.8, rms_norm_eps=1e-5)
 
 
-def record(folder, subject, dtype, tokens, experts):
+def record(folder, subject, dtype, tokens, sequence, experts):
     import numpy
     import torch
     import torch.distributed as dist
@@ -36,9 +36,9 @@ def record(folder, subject, dtype, tokens, experts):
     from record import Recorder
 
     small = subject == "llama"
-    sizes = LLAMA if small else TELECHAT3 | dict(n_routed_experts=experts, first_k_dense_replace=subject == "dense")
+    sizes = LLAMA if small else TELECHAT3 | dict(n_routed_experts=experts, first_k_dense_replace=int(subject == "dense"))
     config = (transformers.LlamaConfig if small else transformers.DeepseekV3Config)(
-        **sizes, pad_token_id=0, bos_token_id=1, eos_token_id=1, max_position_embeddings=tokens)
+        **sizes, pad_token_id=0, bos_token_id=1, eos_token_id=1, max_position_embeddings=sequence)
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=getattr(torch, dtype),
                                                           attn_implementation="eager" if small else "sdpa")
     random = numpy.random.default_rng(0)
@@ -52,7 +52,7 @@ def record(folder, subject, dtype, tokens, experts):
     recorder.begin(0)
     micro_batches = 2 if small else 1
     for micro_batch in range(micro_batches):
-        ids = torch.from_numpy(random.integers(2, config.vocab_size, (1, tokens)))
+        ids = torch.from_numpy(random.integers(2, config.vocab_size, (tokens // sequence, sequence)))
         recorder.micro_batch = micro_batch
         loss = model(input_ids=ids, labels=ids, use_cache=False).loss / micro_batches
         recorder.loss(loss)
@@ -95,25 +95,27 @@ def main():
     parser.add_argument("--work", type=pathlib.Path, required=True)
     parser.add_argument("--assay", required=True)
     parser.add_argument("--dtype", nargs="*", default=["float32", "bfloat16"])
-    parser.add_argument("--tokens", type=int, help="in a sequence: 512 of llama, 4096 of a layer unless said")
+    parser.add_argument("--tokens", type=int, help="of a micro-batch: 512 of llama, 4096 of a layer unless said")
+    parser.add_argument("--sequence", type=int, help="tokens of a sequence: all of them unless said")
     parser.add_argument("--experts", type=int, default=24)
     parser.add_argument("--record", nargs=2, metavar=("FOLDER", "DTYPE"), help="one run, of one subject")
     given = parser.parse_args()
     for subject in given.subjects:
         tokens = given.tokens or (512 if subject == "llama" else 4096)
+        sequence = min(given.sequence or tokens, tokens)
         if given.record:
-            record(given.record[0], subject, given.record[1], tokens, given.experts)
+            record(given.record[0], subject, given.record[1], tokens, sequence, given.experts)
             return
         for dtype in given.dtype if subject == "llama" else ["bfloat16"]:
             given.work.mkdir(parents=True, exist_ok=True)
             sides = []
             for unit in ("", "default"):
-                sides.append(given.work / f"{subject}-{dtype}-{tokens}-{unit or 'vector'}")
+                sides.append(given.work / f"{subject}-{dtype}-{tokens}-{sequence}-{unit or 'vector'}")
                 command = [sys.executable, __file__, subject, "--work", given.work, "--assay", given.assay, "--tokens",
-                           str(tokens), "--experts", str(given.experts), "--record", sides[-1], dtype]
+                           str(tokens), "--sequence", str(sequence), "--experts", str(given.experts), "--record", sides[-1], dtype]
                 if not (sides[-1] / "manifest.json").exists():
                     subprocess.run(command, env=os.environ | ({"ATEN_CPU_CAPABILITY": unit} if unit else {}), check=True)
-            print(f"{subject} {dtype}, {tokens} tokens: {measure(given.assay, *sides)}", flush=True)
+            print(f"{subject} {dtype}, {tokens} tokens in sequences of {sequence}: {measure(given.assay, *sides)}", flush=True)
 
 
 if __name__ == "__main__":
