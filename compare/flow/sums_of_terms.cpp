@@ -75,13 +75,8 @@ std::optional<Relation> SumsOfTerms::sum(const SideTensor& total, const Terms& t
   return r;
 }
 
-double SumsOfTerms::roundoff(const SideTensor& total, const Terms& terms) {
-  double u = unit_roundoff(total.dtype);
-  for (const Term& term : terms) u = std::max(u, unit_roundoff(term.value->dtype));
-  return u;
-}
-
-// By least squares over some elements; each as short a number as the roundings allow.
+// By least squares over some elements, the roundings of which say how exact that is; each as short a number
+// as it allows.
 std::optional<std::vector<double>> SumsOfTerms::factors_of(const SideTensor& total, const Terms& terms) {
   constexpr std::size_t enough = 1 << 12;
   const std::size_t stride = total.values.size() / enough + 1;
@@ -95,19 +90,18 @@ std::optional<std::vector<double>> SumsOfTerms::factors_of(const SideTensor& tot
   const std::vector<double> y = some_of(total.values);
   auto factors = weights_of(columns, y);
   if (!factors) return {};
-  const double u = roundoff(total, terms);
+  const std::vector<double> made = weighted_sum(columns, *factors);
   for (std::size_t k = 0; k < columns.size(); ++k) {
     double square = 0, errors = 0;
     for (std::size_t i = 0; i < y.size(); ++i) {
-      double size = 0;
-      for (std::size_t t = 0; t < columns.size(); ++t) size += std::abs((*factors)[t] * columns[t][i]);
       square += columns[k][i] * columns[k][i];
-      errors += std::pow(columns[k][i] * 2 * u * size, 2);
+      errors += std::pow(columns[k][i] * (y[i] - made[i]), 2);
     }
     double& f = (*factors)[k];
     for (const int digits : {1, 2, 3, 6}) {
       const double usual = std::stod(fmt::format("{:.{}g}", f, digits));
-      if (std::abs(usual - f) * square > improbable * std::sqrt(errors)) continue;
+      const double rounding = unit_roundoff(DType::float32) * std::abs(usual);
+      if (!((std::abs(usual - f) - rounding) * square <= improbable * std::sqrt(errors))) continue;
       f = usual;
       break;
     }
@@ -118,7 +112,8 @@ std::optional<std::vector<double>> SumsOfTerms::factors_of(const SideTensor& tot
 // Each term must be seen in the sum: what it moves beyond the roundings proves that it is there.
 bool SumsOfTerms::add_up(const SideTensor& total, const Terms& terms, const std::vector<double>& factors) {
   std::vector<double> bits(terms.size(), 0);
-  const double u = roundoff(total, terms);
+  double u = unit_roundoff(total.dtype);
+  for (const Term& term : terms) u = std::max(u, unit_roundoff(term.value->dtype));
   const auto factor = [&](std::size_t k) { return factors.empty() ? 1 : factors[k]; };
   for (std::size_t i = 0; i < total.values.size(); ++i) {
     double sum = 0, magnitude = 0;

@@ -32,7 +32,6 @@ class SumsOfTerms {
   Terms nearest(const LogicalTensor&, const std::function<bool(const LogicalTensor&)>& fits) const;
   std::optional<Relation> sum(const SideTensor& total, const Terms&, std::vector<double> factors = {}) const;
   static bool add_up(const SideTensor& total, const Terms&, const std::vector<double>& factors);
-  static double roundoff(const SideTensor& total, const Terms&);
   static std::optional<std::vector<double>> factors_of(const SideTensor& total, const Terms&);
 
   const SideValues& side_;

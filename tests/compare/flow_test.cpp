@@ -325,7 +325,7 @@ TEST(Flow, ATiedTableMayBeScaledWhereItIsLookedUp) {
                    x = normal_tensor(DType::float32, {16, 8}, 91),
                    g = normal_tensor(DType::float32, {16, 6}, 92),
                    of_embedding = normal_tensor(DType::float32, {5, 8}, 93),
-                   index = Tensor::from_indices({5}, {3, 0, 3, 5, 1});
+                   index = Tensor::from_indices({5}, std::vector<std::int64_t>{3, 0, 3, 5, 1});
       const auto put = [&](Phase phase, const char* module, const char* op, const char* slot, const char* arg,
                            const Tensor& t) {
         d.add({0, 0, phase, module, slot, arg, 0}, t).op = op;
