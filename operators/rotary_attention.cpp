@@ -22,7 +22,8 @@ struct RotaryAttention {
       "out = attention(turn(q), turn(k), v, sink), turn(x) = x cos + swap(x) sin; swap(x) = (-x_j, x_i) in "
       "each pair";
   static constexpr std::string_view source =
-      "arXiv:2104.09864 eq. 34, arXiv:1706.03762 eq. 1; Hugging Face transformers apply_rotary_pos_emb and "
+      "arXiv:2104.09864 eq. 34, arXiv:1706.03762 eq. 1; sink arXiv:2508.10925; Hugging Face "
+      "transformers apply_rotary_pos_emb and "
       "eager_attention_forward";
   static constexpr Attribute attributes[] = {
       {"head_dim", "null", "D; null: the last extent of q where it is given by head, else R"},

@@ -94,7 +94,8 @@ std::optional<DerivedValue> Flow::given_back(const Side& side, const Name& value
                  reader_at(side.values, frame));
 }
 
-// The gradient of what a call made that is in no module: that of a value with several uses.
+// The gradient of what a call made that is in no module: that of a value with several uses. Sets the
+// attributes that its inputs tell.
 std::optional<Call> Flow::with_computed_gradient(const Side& side, const RecordedCall& recorded,
                                                  const std::string& module, const Tensor& result,
                                                  const Identity& frame, Attributes& attributes) const {

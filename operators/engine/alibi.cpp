@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
+#include <string>
+#include <utility>
 
 #include "assay/golden/error.h"
 
@@ -28,13 +29,24 @@ std::vector<Candidate> or_with_alibi(std::vector<Candidate> all) {
   return all;
 }
 
+AlibiForm alibi_form(std::string_view op, const Attributes& a) {
+  if (!a.has("alibi")) return AlibiForm::none;
+  constexpr std::pair<std::string_view, AlibiForm> forms[] = {{"first_key", AlibiForm::first_key},
+                                                              {"last_key", AlibiForm::last_key},
+                                                              {"distance", AlibiForm::distance},
+                                                              {"scaled", AlibiForm::scaled}};
+  for (const auto& [name, form] : forms) {
+    if (a.text("alibi") == name) return form;
+  }
+  throw Error("{}: alibi is \"{}\"; expected first_key, last_key, distance or scaled", op, a.text("alibi"));
+}
+
 void check_alibi(std::string_view op, const Attributes& a) {
-  const auto expect = [&](std::string_view attribute, std::initializer_list<std::string_view> values) {
-    if (std::ranges::find(values, a.text(attribute)) == values.end())
-      throw Error("{}: {} is \"{}\"; expected {}", op, attribute, a.text(attribute), fmt::join(values, ", "));
-  };
-  if (a.has("alibi")) expect("alibi", {"first_key", "last_key", "distance", "scaled"});
-  expect("alibi_slopes", {"closest_power", "all_heads", "from_one"});
+  (void)alibi_form(op, a);
+  const std::string& slopes = a.text("alibi_slopes");
+  if (slopes != "closest_power" && slopes != "all_heads" && slopes != "from_one") {
+    throw Error("{}: alibi_slopes is \"{}\"; expected closest_power, all_heads or from_one", op, slopes);
+  }
   if (!(a.real("alibi_bias_max") > 0))
     throw Error("{}: alibi_bias_max is {}; expected a number above 0", op, a.real("alibi_bias_max"));
 }

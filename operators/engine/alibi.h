@@ -40,6 +40,10 @@ inline constexpr Seen alibi_max_8 = {"alibi_bias_max", "8", "slopes of another l
 /// All candidates, then each with every form of the biases that programs have.
 std::vector<Candidate> or_with_alibi(std::vector<Candidate>);
 
+enum class AlibiForm : std::uint8_t { none, first_key, last_key, distance, scaled };
+/// @throws Error  for no form
+AlibiForm alibi_form(std::string_view op, const Attributes&);
+
 /// Throws Error for what the attributes may not be.
 void check_alibi(std::string_view op, const Attributes&);
 
@@ -56,24 +60,24 @@ class Alibi {
  public:
   Alibi() = default;
   Alibi(std::int64_t H, std::int64_t S, const T& scale, const Attributes& a)
-      : S_(S), scale_(scale), form_(a.has("alibi") ? a.text("alibi") : "") {
-    if (form_.empty()) return;
+      : S_(S), scale_(scale), form_(alibi_form("attention", a)) {
+    if (form_ == AlibiForm::none) return;
     for (const AlibiSlope& slope : alibi_slopes(H, a)) {
       T m(1);
       for (std::int64_t i = 0; i < slope.power; ++i) m = m * constant<T>(slope.base);
-      slopes_.push_back(form_ == "scaled" ? T(round_to(DType::bfloat16, nearest(m))) : m);
+      slopes_.push_back(is_scaled() ? T(round_to(DType::bfloat16, nearest(m))) : m);
     }
   }
   explicit operator bool() const { return !slopes_.empty(); }
-  bool is_scaled() const { return form_ == "scaled"; }
+  bool is_scaled() const { return form_ == AlibiForm::scaled; }
   /// @param ahead  the place of the key less that of the query
   T operator()(std::int64_t h, std::int64_t s, std::int64_t ahead) const {
     const T& m = slopes_[static_cast<std::size_t>(h)];
     if (!is_scaled()) {
-      const std::int64_t place = form_ == "first_key"  ? s
-                                 : form_ == "last_key" ? s - S_ + 1
-                                 : ahead < 0           ? ahead
-                                                       : -ahead;
+      const std::int64_t place = form_ == AlibiForm::first_key  ? s
+                                 : form_ == AlibiForm::last_key ? s - S_ + 1
+                                 : ahead < 0                    ? ahead
+                                                                : -ahead;
       return stored(m * number<T>(place));
     }
     const double place = round_to(DType::bfloat16, static_cast<double>(s));
@@ -91,7 +95,7 @@ class Alibi {
   std::vector<T> slopes_;
   std::int64_t S_ = 0;
   T scale_ = T(0);
-  std::string_view form_;
+  AlibiForm form_ = AlibiForm::none;
 };
 
 }  // namespace assay

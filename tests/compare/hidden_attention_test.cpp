@@ -21,7 +21,21 @@ struct Program {
   Attributes attributes;
   std::int64_t heads_first = 0;  ///< channels of a head of q and k that are [B, heads, L, D]
   std::int64_t sinks = 0;
+  bool has_complex_tables = false;
 };
+
+// cos + i sin of each pair.
+Tensor complex_of(const Tensor& cos, const Tensor& sin) {
+  const std::int64_t R = cos.shape().back(), rows = cos.size() / R;
+  std::vector<double> cis;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t p = 0; p < R / 2; ++p) {
+      cis.push_back(cos.value(row * R + p));
+      cis.push_back(sin.value(row * R + p));
+    }
+  }
+  return Tensor::from_values(DType::float32, {1, rows, R / 2, 2}, cis);
+}
 
 // Projections, tables of angles, and what the last projection is given.
 auto recorded(const Program& p, const Attributes& of_actual = {}, bool one_wrong = false) {
@@ -43,10 +57,14 @@ auto recorded(const Program& p, const Attributes& of_actual = {}, bool one_wrong
         std::vector<std::int64_t> positions;
         for (std::int64_t i = 0; i < tokens; ++i) positions.push_back(i);
         const std::vector<NamedTensor> ids = {{"position_ids", Tensor::from_indices({1, tokens}, positions)}};
-        for (const char* table : {"cos", "sin"}) {
-          const Attributes width = {{"rotary_dim", static_cast<double>(p.rotary)}};
-          inputs.push_back({table, output("rotary_embedding", ids, width, table)});
-          d.add({0, mb, f, "rotary", "output", table, 0}, inputs.back().tensor);
+        const Attributes width = {{"rotary_dim", static_cast<double>(p.rotary)}};
+        const Tensor cos = output("rotary_embedding", ids, width, "cos"),
+                     sin = output("rotary_embedding", ids, width, "sin");
+        const std::vector<NamedTensor> tables = {{"cos", cos}, {"sin", sin}},
+                                       complex = {{"cis", complex_of(cos, sin)}};
+        for (const NamedTensor& table : p.has_complex_tables ? complex : tables) {
+          inputs.push_back(table);
+          d.add({0, mb, f, "rotary", "output", table.name, 0}, table.tensor);
         }
       }
       if (p.sinks > 0) {
@@ -97,6 +115,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Program{"rotary_attention", three, 8, 32, {{"softcap", 50}, {"scale", 0.9}}},
                     Program{"rotary_attention", three, 8, 32, {{"heads_first", true}, {"scale", 0.3}}, 8},
                     Program{"rotary_attention", three, 8, 32, {}, 0, 4},
+                    Program{"rotary_attention", three, 8, 32, {}, 0, 0, true},
                     Program{"rotary_attention", three, 0, 32, {{"head_dim", 8}, {"alibi", "distance"}}},
                     Program{"qkv_attention", of_one, 0, 32, {{"heads", 4}, {"groups", 2}}},
                     Program{"qkv_attention",
@@ -160,6 +179,37 @@ TEST(HiddenCap, IsNamedWhereItIsLeftOut) {
   EXPECT_NE(sentence(first.diagnoses.front()).find("softcap = 0, where the reference has softcap = 50"),
             std::string::npos)
       << sentence(first.diagnoses.front());
+}
+
+// Phi-3: half of a projection goes through a module of its own and meets the other half behind it.
+auto half_gated(bool one_wrong) {
+  return [=](MemoryDump& d, bool is_actual) {
+    for (const std::int64_t mb : {0, 1}) {
+      const auto seed = static_cast<std::uint64_t>(10 * mb);
+      const Tensor gate_up = normal_tensor(DType::float32, {1, tokens, 16}, 51 + seed),
+                   gate = gather_view(gate_up, {1, tokens, 8}, {tokens * 16, 16, 1}, 0),
+                   act = noisy(output("silu", std::vector<NamedTensor>{{"x", gate}}, {}, "y"), 7),
+                   g = normal_tensor(DType::float32, {1, tokens, 8}, 53 + seed);
+      const std::vector<NamedTensor> inputs = {{"a", act}, {"x", gate_up}, {"grad_y", g}};
+      const auto given = [&](const char* name) { return output("mul_half", inputs, {}, name); };
+      d.add({0, mb, f, "mlp.gate_up_proj", "output", "y", 0}, gate_up);
+      d.add({0, mb, f, "mlp.act", "input", "input", 0}, gate).op = "SiLU";
+      d.add({0, mb, f, "mlp.act", "output", "y", 0}, act).op = "SiLU";
+      d.add({0, mb, f, "mlp.down_proj", "input", "input", 0}, given("y"));
+      d.add({0, mb, b, "mlp.down_proj", "grad_input", "input", 0}, g);
+      const Tensor of_act = given("grad_a");
+      d.add({0, mb, b, "mlp.act", "grad_output", "y", 0},
+            one_wrong && is_actual ? with_one_wrong(of_act) : of_act)
+          .op = "SiLU";
+    }
+  };
+}
+
+TEST(HalfGated, IsJudgedAndAWrongElementIsFound) {
+  const Report right = isolated(half_gated(false));
+  EXPECT_EQ(finding(right, "mlp.act", "grad_output").unjudged, "");
+  EXPECT_EQ(finding(right, "mlp.down_proj", "input").unjudged, "");
+  EXPECT_EQ(created(isolated(half_gated(true))), std::vector<std::string>(2, "mlp.act grad_output y"));
 }
 
 // torch's Linear calls its input so; the weight is recorded with the embedding.

@@ -89,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"qkv_attention",
               {zeros("qkv", {1, 2, 12})},
               "heads=2,alibi=\"linear\"",
-              "expected first_key, last_key, distance, scaled"},
+              "expected first_key, last_key, distance or scaled"},
         Wrong{"qkv_attention", {zeros("qkv", {1, 2, 12})}, "heads=2,alibi_bias_max=0", "alibi_bias_max is 0"},
         Wrong{"qkv_attention", {zeros("qkv", {1, 2, 12})}, "", "'heads' is missing"},
         Wrong{"qkv_attention", {zeros("qkv", {1, 2, 13})}, "heads=2", "13 channels for 2 heads and 2 groups"},

@@ -13,7 +13,7 @@ def judged(op, function, inputs, attributes=None, indices=(), result="y"):
     given = {k: v if k in indices else v.double().requires_grad_() for k, v in inputs.items()}
     y = function(**given)
     grad = torch.randn(y.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(7))
-    wanted = [k for k in given if k not in indices and k not in ("cos", "sin")]
+    wanted = [k for k in given if k not in indices and k not in ("cos", "sin", "cis")]
     grads = torch.autograd.grad(y, [given[k] for k in wanted], grad)
     outputs = {result: y.detach(), **{f"grad_{k}": g for k, g in zip(wanted, grads, strict=True)}}
     call = {k: v.detach() for k, v in given.items()} | {f"grad_{result}": grad}
@@ -84,9 +84,28 @@ def test_rotary_attention_turns_a_part_or_nothing(rotary):
     assert judged("rotary_attention", attention, inputs, {"head_dim": width}, result="out")
 
 
+def test_rotary_attention_by_complex_tables():
+    width, tokens = 8, 7
+
+    def attention(q, k, v, cis):  # modeling_llama4.py
+        def turn(x):
+            return torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (-1, width // 2, 2))) * numbers).flatten(3)
+
+        numbers = torch.view_as_complex(cis)[:, :, None]
+        q, k, v = (t.transpose(1, 2) for t in (turn(q), turn(k), v.view(2, tokens, 2, width)))
+        out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        return out.transpose(1, 2).flatten(2)
+
+    inputs = {"q": randn(2, tokens, 32), "k": randn(2, tokens, 16, seed=1), "v": randn(2, tokens, 16, seed=2)}
+    inputs["cis"] = torch.stack([t[..., : width // 2] for t in tables(tokens, width)], -1)
+    assert judged("rotary_attention", attention, inputs, result="out")
+
+
 @pytest.mark.parametrize("heads_first", [False, True])
 def test_rotary_attention_with_sinks(heads_first):
-    gpt_oss = pytest.importorskip("transformers.models.gpt_oss.modeling_gpt_oss", reason="transformers is not installed")
+    gpt_oss = pytest.importorskip(
+        "transformers.models.gpt_oss.modeling_gpt_oss", reason="transformers is not installed"
+    )
     width, tokens = 8, 7
 
     class Module:  # what eager_attention_forward asks of its module
@@ -102,7 +121,11 @@ def test_rotary_attention_with_sinks(heads_first):
         v = v.view(2, tokens, 2, width).transpose(1, 2)
         return gpt_oss.eager_attention_forward(module, q, k, v, mask, width**-0.5)[0].flatten(2)
 
-    of_q, of_k = ((2, 4, tokens, width), (2, 2, tokens, width)) if heads_first else ((2, tokens, 4, width), (2, tokens, 2, width))
+    of_q, of_k = (
+        ((2, 4, tokens, width), (2, 2, tokens, width))
+        if heads_first
+        else ((2, tokens, 4, width), (2, tokens, 2, width))
+    )
     inputs = {"q": randn(*of_q), "k": randn(*of_k, seed=1), "v": randn(2, tokens, 16, seed=2), "sink": randn(4, seed=3)}
     inputs["cos"], inputs["sin"] = tables(tokens, width)
     assert judged("rotary_attention", attention, inputs, {"heads_first": heads_first}, result="out")

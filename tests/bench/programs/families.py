@@ -40,6 +40,8 @@ FAMILIES = {
     "qwen2": ("Qwen2Config", dict(num_hidden_layers=2)),
     "opt": ("OPTConfig", dict(num_hidden_layers=2, ffn_dim=128, word_embed_proj_dim=64, dropout=0, attention_dropout=0)),
     "falcon": ("FalconConfig", dict(num_hidden_layers=2, alibi=False)),
+    "falcon-alibi": ("FalconConfig", dict(num_hidden_layers=2, alibi=True)),
+    "mpt": ("MptConfig", dict(d_model=64, n_heads=4, n_layers=2, max_seq_len=128)),
     "bloom": ("BloomConfig", dict(n_layer=2, n_head=4)),
     "starcoder2": ("Starcoder2Config", dict(num_hidden_layers=2)),
     "stablelm": ("StableLmConfig", dict(num_hidden_layers=2)),
