@@ -108,7 +108,7 @@ struct MoeExperts {
     const InputShape* index = find_input(inputs, "index");
     const Shape& x = shape_of_input(inputs, "x");
     const std::int64_t E = gate_up.empty() ? 1 : gate_up[0],
-                       tokens = x.empty() ? 0 : element_count(x) / x.back();
+                       tokens = x.empty() ? 0 : element_count({x.begin(), x.end() - 1});
     if (index == nullptr) {
       if (E == 0 || tokens % E != 0)
         throw Error("moe_experts: {} tokens without 'index'; expected as many for each of {} experts", tokens,

@@ -23,7 +23,7 @@ namespace {
 // softmax over what was not chosen before and is not masked, as those are that are more than 2 jitter of
 // their size behind the best. In training it draws among them: then the gap is how far the choice that is
 // nearest to its mask is from it, and of a weight that is not the largest of its softmax only a third goes
-// forward, three times of four (Heun's third-order method).
+// forward three times of four (Heun's third-order method): drawn_weights. Gradients are of the whole.
 struct RouterTopK {
   static constexpr std::string_view name = "router_topk";
   static constexpr std::string_view math =
@@ -60,6 +60,7 @@ struct RouterTopK {
       {.name = "weights", .shape = "N*,K", .role = Role::output, .terms = "normalised"},
       {.name = "index", .shape = "N*,K", .role = Role::output_index, .gap = "selection_gap"},
       {.name = "selection_gap", .shape = "N*", .role = Role::output, .terms = "scored"},
+      {.name = "drawn_weights", .shape = "N*,K", .role = Role::output, .terms = "normalised"},
       {.name = "grad_logits", .shape = "N*,E", .role = Role::grad_input, .terms = "E"},
   };
   static constexpr Example examples[] = {
@@ -87,9 +88,9 @@ struct RouterTopK {
        .how =
            "every number of groups and of kept ones, by their two best (DeepSeek-V3) or their top_k / kept "
            "(Megatron-LM)"},
-      {.attribute = "jitter",
+      {.attribute = "drawn",
        .by = Solved::By::candidates,
-       .how = "that of Phi-3.5-MoE's sparsemixer, with and without draws"}};
+       .how = "of sparsemixer with the jitter of Phi-3.5-MoE, in evaluation and in training"}};
   static constexpr RecordedAs recorded_as[] = {
       {"logits", "0"},  // Hugging Face's routers return (logits, weights, index)
       {"weights", "1"},
@@ -106,8 +107,7 @@ struct RouterTopK {
   static constexpr bool has_parts = true;
 
   static std::string_view shape_of(const Arg& arg, const Attributes& a) {
-    const bool is_weights = arg.name == "weights" || arg.name == "grad_weights";
-    return is_weights && a.flag("dense") ? "N*,E" : arg.shape;
+    return arg.name.ends_with("weights") && a.flag("dense") ? "N*,E" : arg.shape;
   }
 
   static void infer(Recorded& call) {
@@ -133,8 +133,7 @@ struct RouterTopK {
     if (!is_float(call.result.dtype()) || weights.empty() || logits.shape().empty() ||
         weights.back() != logits.shape().back() || call.result.size() != logits.size())
       return false;
-    const std::vector<std::int64_t> zeros = zeros_of_rows(call.result, weights.back());
-    return std::ranges::find(zeros, 0) == zeros.end();
+    return std::ranges::count(zeros_of_rows(call.result, weights.back()), 0) == 0;
   }
 
   // The choice shows score and groups; the weights of sparsemixer show that they are its.
@@ -221,8 +220,15 @@ struct RouterTopK {
     std::vector<std::vector<T>> shares = {};  // sparsemixer's softmax of all experts, for each choice
     T gap = T(0);
     const T& score(std::int64_t e) const { return scores[static_cast<std::size_t>(e)]; }
+    // Whether sparsemixer had another one to choose.
+    bool is_drawn(std::int64_t k) const {
+      return !shares.empty() &&
+             std::ranges::count(shares[static_cast<std::size_t>(k)], T(0)) + 1 < std::ssize(scores);
+    }
     const T& chosen_score(std::int64_t k) const { return score(chosen[static_cast<std::size_t>(k)]); }
   };
+
+  static constexpr double third = 0.3333;  // as Phi-3.5-MoE's code has it
 
   enum class Kind { sigmoid, softmax, softmax_after, sparsemixer };
   static Kind kind(const Attributes& a) {
@@ -302,7 +308,7 @@ struct RouterTopK {
 
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes& a) {
-    const auto weights = t["weights"], gap = t["selection_gap"];
+    const auto weights = t["weights"], drawn = t["drawn_weights"], gap = t["selection_gap"];
     const auto index = t.output_index("index");
     const std::int64_t N = d.at("N"), K = d.at("K");
     const T scaling = constant<T>(a.real("scaling"));
@@ -313,7 +319,10 @@ struct RouterTopK {
       for (std::int64_t k = 0; k < K; ++k) {
         const std::int64_t e = token.chosen[static_cast<std::size_t>(k)];
         index(n, k) = e;
-        weights(n, dense ? e : k) = token.weights[static_cast<std::size_t>(k)] * scaling;
+        const std::int64_t place = dense ? e : k;
+        weights(n, place) = token.weights[static_cast<std::size_t>(k)] * scaling;
+        drawn(n, place) =
+            token.is_drawn(k) && a.flag("drawn") ? weights(n, place) * constant<T>(third) : weights(n, place);
       }
     }
   }

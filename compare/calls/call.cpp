@@ -117,9 +117,8 @@ Call::Call(const Dump& dump, std::vector<RecordedCall> calls, Tensor result)
     if (summand.shared.empty()) take_tokens_of_inputs(*summand.op, summand.inputs);
     if (recorded.op->infer != nullptr) {
       Recorded call{summand.inputs, summand.output, result_};
-      const std::size_t given = summand.inputs.size();
       recorded.op->infer(call);
-      summand.shows_choice = summand.inputs.size() > given;
+      summand.shows_choice = summand.inputs.size() > recorded.inputs.size();
       summand.inferred = std::move(call.attributes);
     }
     summands_.push_back(std::move(summand));
@@ -183,6 +182,7 @@ std::vector<Tensor> Call::golden(const CallVariant& variant, const Arithmetic& h
     parts.push_back(part_of(summand, variant,
                             compute_golden(*summand.op, inputs_of(summand, variant, how),
                                            attributes_of(summand, variant), Level::fp64, summand.output)));
+  take_drawn(variant, parts);
   return parts;
 }
 

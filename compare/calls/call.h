@@ -184,6 +184,7 @@ class Call {
     std::vector<std::vector<double>> errors;  ///< of the device, before the result is stored
   };
   std::vector<Tensor> golden(const CallVariant&, const Arithmetic&) const;
+  void take_drawn(const CallVariant&, std::vector<Tensor>& parts) const;
   Tensor part_of(const Summand&, const CallVariant&, std::span<const NamedTensor> outputs) const;
   std::vector<std::vector<double>> device_errors(const CallVariant&, bool quick) const;
   const std::vector<std::vector<double>>& known_errors(const CallVariant&) const;

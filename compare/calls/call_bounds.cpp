@@ -103,6 +103,7 @@ Call::Evaluated Call::evaluated(const CallVariant& variant, const Arithmetic& ho
     all.golden.push_back(part_of(summand, variant, values));
     all.errors.push_back(output_named(errors, summand.output).values());
   }
+  take_drawn(variant, all.golden);
   return all;
 }
 

@@ -143,15 +143,17 @@ bool is_unjudged(const Finding& f) {
          !(f.origin->local_ratio <= 1);
 }
 
-// After another choice rows stand for other tokens.
-bool moves_rows(Cause cause) {
-  return cause == Cause::permuted || cause == Cause::repeated || cause == Cause::shifted;
+// After another choice rows stand for other tokens, and nothing may have a gradient: a weight of which there
+// is one, or an expert without tokens.
+bool may_follow_choice(Cause cause) {
+  return cause == Cause::permuted || cause == Cause::repeated || cause == Cause::shifted ||
+         cause == Cause::zeros;
 }
 
 // A mistake that makes it is no rounding.
-bool is_proved(const Finding& f, bool may_move_rows) {
+bool is_proved(const Finding& f, bool has_choices) {
   return std::ranges::any_of(f.diagnoses, [&](const Diagnosis& d) {
-    return says(d.cause) != Says::description && !(may_move_rows && moves_rows(d.cause));
+    return says(d.cause) != Says::description && !(has_choices && may_follow_choice(d.cause));
   });
 }
 

@@ -446,6 +446,7 @@ TEST(Flow, AChoiceIsRightIfItsScoresAllowIt) {
   EXPECT_EQ(verdict(0, 2, 1e-8).exemption->kind, Exemption::Kind::legal_tie);
   EXPECT_EQ(verdict(0, 2, 0.5).verdict, Verdict::failed);
   EXPECT_EQ(verdict(2, 3, 1e-8).verdict, Verdict::failed) << "two are traded";
+  EXPECT_EQ(verdict(1, 2, 1e-8).verdict, Verdict::failed) << "the best is left out, though others tie";
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -185,7 +186,8 @@ TEST(Program, AttributesOfLatentAttentionAreNamed) {
 
 // A router that makes its own logits, of hidden states by sequence, keeps few groups and scales its weights:
 // no result shows all of its attributes, and its gradients have one token dimension.
-auto router(const std::string& wrong) {
+// @param results  the numbers of logits, weights and index among them
+auto router(const std::string& wrong, const std::array<const char*, 3>& results = {"0", "1", "2"}) {
   return [=](MemoryDump& d, bool is_actual) {
     const Tensor weight = normal_tensor(DType::float32, {8, 6}, 71);
     d.add({0, -1, f, "gate", "param", "weight", 0}, weight);
@@ -221,11 +223,11 @@ auto router(const std::string& wrong) {
         d.add({0, mb, phase, "gate", slot, arg, 0}, t).op = "SomeRouter";
       };
       add(f, "input", "hidden_states", x);
-      add(f, "output", "0", logits);
-      add(f, "output", "1", Tensor::from_values(DType::float32, {12, 2}, weights));
-      add(f, "output", "2", Tensor::from_indices({12, 2}, index));
-      add(b, "grad_output", "1", g);
-      add(b, "grad_output", "0", grad_logits);
+      add(f, "output", results[0], logits);
+      add(f, "output", results[1], Tensor::from_values(DType::float32, {12, 2}, weights));
+      add(f, "output", results[2], Tensor::from_indices({12, 2}, index));
+      add(b, "grad_output", results[1], g);
+      add(b, "grad_output", results[0], grad_logits);
       add(b, "grad_input", "hidden_states", given("grad_x", grad_x.reshaped({2, 6, 6})));
     }
   };
@@ -239,6 +241,49 @@ TEST(Program, ARouterIsJudgedThatNoResultShowsWhole) {
             (std::vector<std::string>{"gate grad_input hidden_states", "gate grad_input hidden_states"}));
   EXPECT_EQ(created(isolated(router("grad_logits"))),
             (std::vector<std::string>{"gate grad_output 0", "gate grad_output 0"}));
+}
+
+// As GraniteMoE's: (index, weights, logits).
+TEST(Program, AClassMayReturnItsResultsInAnotherOrder) {
+  const Report right = isolated(router("", {"2", "1", "0"}));
+  EXPECT_EQ(right.exit_status(), 0);
+  EXPECT_EQ(right.coverage->unjudged, 0) << right.coverage->why_unjudged.front();
+  EXPECT_EQ(created(isolated(router("grad_logits", {"2", "1", "0"}))),
+            (std::vector<std::string>{"gate grad_output 2", "gate grad_output 2"}));
+}
+
+// As Llama 4's: (weights of all experts, logits), and no index.
+TEST(Program, WeightsOfAllExpertsShowWhetherTheirChoiceIsLegal) {
+  const auto record = [](std::int64_t chosen) {
+    return [=](MemoryDump& d, bool is_actual) {
+      const Tensor weight = normal_tensor(DType::float32, {4, 6}, 91);
+      d.add({0, -1, f, "router", "param", "weight", 0}, weight);
+      for (const std::int64_t mb : {0, 1}) {
+        const Tensor x = normal_tensor(DType::float32, {12, 6}, 92 + static_cast<std::uint64_t>(mb));
+        Values z = single(output("linear", {{"x", x}, {"w", weight}}, {}, "y")).values();
+        const auto first = std::ranges::max_element(z.begin(), z.begin() + 4) - z.begin();
+        Values scores(z.size(), 0);
+        for (std::size_t row = 0; row < z.size(); row += 4) {
+          auto best = static_cast<std::size_t>(
+              std::ranges::max_element(z.begin() + static_cast<std::ptrdiff_t>(row),
+                                       z.begin() + static_cast<std::ptrdiff_t>(row + 4)) -
+              z.begin());
+          if (row == 0 && mb == 0 && is_actual) best = static_cast<std::size_t>((first + chosen) % 4);
+          scores[best] = 1 / (1 + std::exp(-z[best]));
+        }
+        const auto add = [&](const char* slot, const char* arg, const Tensor& t) {
+          d.add({0, mb, f, "router", slot, arg, 0}, t).op = "SomeDenseRouter";
+        };
+        add("input", "hidden_states", x);
+        add("output", "0", Tensor::from_values(DType::float32, {12, 4}, scores));
+        add("output", "1", Tensor::from_values(DType::float32, {12, 4}, z));
+      }
+    };
+  };
+  const Report right = isolated(record(0));
+  EXPECT_EQ(right.exit_status(), 0);
+  EXPECT_EQ(right.coverage->unjudged, 0) << right.coverage->why_unjudged.front();
+  EXPECT_EQ(created(isolated(record(1))), std::vector<std::string>{"router output 0"});
 }
 
 // A class that nobody knows, with a part that one side calls for each expert and the other once.

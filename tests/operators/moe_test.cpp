@@ -45,6 +45,32 @@ TEST(Router, TakesTheGivenChoiceAndSaysHowFarItIsBehind) {
   EXPECT_EQ(routed["selection_gap"].value(0), -1);
 }
 
+// Expert 0 is the best, but its group is not: 2 + 0 against 1.5 + 1.
+TEST(Router, AGivenChoiceOutsideOfTheKeptGroupsIsBehind) {
+  const NamedTensor scores = values("logits", {1, 4}, {2, 0, 1.5, 1});
+  const auto gap_of = [&](std::int64_t expert) {
+    return golden("router_topk", {scores, indices("chosen", {1, 1}, {expert})},
+                  "top_k=1,pre_softmax=false,groups=[2,1],group_top=2")["selection_gap"]
+        .value(0);
+  };
+  EXPECT_EQ(gap_of(0), -0.5);
+  EXPECT_EQ(gap_of(2), 0.5);
+  EXPECT_EQ(gap_of(3), -0.5) << "in the group, but 2 is better";
+}
+
+// Of 4 and 3.5, an eighth behind, either may be drawn; of the second choice 3.5 alone is left.
+TEST(Router, ADrawHasAThirdOfItsWeightOrAllOfIt) {
+  const Outputs routed =
+      golden("router_topk", {values("logits", {1, 3}, {3.5, 4, 1}), indices("chosen", {1, 2}, {0, 1})},
+             "top_k=2,score=\"sparsemixer\",jitter=0.125,drawn=true");
+  const double share = 1 / (1 + std::exp(0.5));
+  EXPECT_DOUBLE_EQ(routed["weights"].value(0), share);
+  EXPECT_DOUBLE_EQ(routed["drawn_weights"].value(0), 0.3333 * share);
+  EXPECT_EQ(routed["weights"].value(1), 1);
+  EXPECT_EQ(routed["drawn_weights"].value(1), 1);
+  EXPECT_DOUBLE_EQ(routed["selection_gap"].value(0), 0.25 - 0.5 / 4);
+}
+
 // It is chosen first, as in torch.topk, and no gap pretends that the choice means something.
 TEST(Router, ChoosesNaNAndSaysSo) {
   const Outputs routed = golden("router_topk", {values("logits", {2, 3}, {1, std::nan(""), 2, 1, 2, 3})},
@@ -158,7 +184,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"router_topk",
               {logits},
               "top_k=1,score=\"relu\"",
-              "score is \"relu\"; expected softmax or sigmoid"},
+              "score is \"relu\"; expected softmax, sigmoid or sparsemixer"},
         Wrong{"router_topk", {logits}, "top_k=1,selection_bias=true", "'expert_bias' is missing"},
         Wrong{"router_topk", {logits}, "top_k=1,groups=[4,1]", "n a divisor of the 6 experts"},
         Wrong{"router_topk", {logits}, "top_k=1,groups=[3]", "groups must be [n, kept]"},

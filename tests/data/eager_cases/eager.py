@@ -111,6 +111,32 @@ write("moe_experts", "mixtral", {}, of_experts,
        "gate_up": (case.values(3, 10, 8, seed=10), "param"), "down": (case.values(3, 8, 5, seed=11), "param")},
       constants=[("index", index, "index")])
 
+from transformers import GptOssConfig, Llama4TextConfig
+from transformers.models.gpt_oss.modeling_gpt_oss import GptOssExperts
+from transformers.models.llama4.modeling_llama4 import Llama4TextExperts
+from transformers.models.phimoe.modeling_phimoe import sparsemixer
+
+gpt_oss = GptOssExperts(GptOssConfig(hidden_size=8, intermediate_size=5, num_local_experts=3)).bfloat16()
+llama4 = Llama4TextExperts(Llama4TextConfig(hidden_size=8, intermediate_size=5, num_local_experts=3)).bfloat16()
+
+
+def of_gpt_oss(x, weights, gate_up, gate_up_bias, down, down_bias):
+    parameters = {"gate_up_proj": gate_up, "gate_up_proj_bias": gate_up_bias, "down_proj": down, "down_proj_bias": down_bias}
+    return torch.func.functional_call(gpt_oss, parameters, (x, index, weights))
+
+
+transposed = {"gate_up": (case.values(3, 8, 10, seed=40), "param"), "down": (case.values(3, 5, 8, seed=41), "param")}
+write("moe_experts", "gpt_oss", {"activation": "swigluoai", "interleaved": True, "transposed": True}, of_gpt_oss,
+      {"x": (case.values(7, 8, seed=8), "input"), "weights": (case.values(7, 2, low=0.1, high=1, seed=9), "input"),
+       "gate_up": transposed["gate_up"], "gate_up_bias": (case.values(3, 10, seed=42), "param"),
+       "down": transposed["down"], "down_bias": (case.values(3, 8, seed=43), "param")}, constants=[("index", index, "index")])
+write("moe_experts", "llama4", {"transposed": True},
+      lambda x, gate_up, down: torch.func.functional_call(llama4, {"gate_up_proj": gate_up, "down_proj": down}, (x,)),
+      {"x": (case.values(6, 8, seed=44), "input"), **transposed})
+write("router_topk", "sparsemixer", {"top_k": 2, "score": "sparsemixer", "jitter": 0.125}, lambda z: sparsemixer(z, 0.125, False)[0],
+      {"logits": (case.values(9, 8, low=0.5, high=1, seed=45), "input")}, ("weights",), upstream="grad_weights")
+
+
 positions = torch.arange(7)[None]
 tables = MixtralRotaryEmbedding(config)(torch.zeros(1, dtype=torch.bfloat16), positions)
 bits = lambda t: t.detach().float().numpy().astype(case.ml_dtypes.bfloat16)
