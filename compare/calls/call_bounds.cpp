@@ -141,13 +141,14 @@ std::vector<double> Call::allowed(const Evaluated& parts, const std::vector<doub
   }
   // The golden values are float64 of the same computation, with an error of that share of the bound.
   const double own = 1 + 0x1p-53 / unit_roundoff(arithmetic());
+  const double of_result = unit_roundoff(dtype), least = min_subnormal(dtype) / 2;
+  const bool is_coarser = of_result > unit_roundoff(arithmetic());
   for (std::size_t i = 0; i < allowed.size(); ++i) {
     if (golden_error.empty())
       allowed[i] *= own;
     else
       allowed[i] += golden_error[i];
-    if (unit_roundoff(dtype) > unit_roundoff(arithmetic()))
-      allowed[i] += unit_roundoff(dtype) * (std::abs(values[i]) + allowed[i]) + min_subnormal(dtype) / 2;
+    if (is_coarser) allowed[i] += of_result * (std::abs(values[i]) + allowed[i]) + least;
   }
   return allowed;
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <ranges>
 #include <utility>
 
 #include "assay/golden/error.h"
@@ -155,19 +156,19 @@ std::vector<T> scalars_of(const Tensor& tensor) {
     }
   }
   const std::vector<double> values = tensor.values();
-  std::vector<T> scalars;
-  scalars.reserve(values.size());
+  const auto all = [&](auto scalar_of) {
+    const auto scalars = values | std::views::transform(scalar_of);
+    return std::vector<T>(scalars.begin(), scalars.end());
+  };
   if constexpr (std::is_same_v<T, Bound>) {
     // No number of a format is rounded where the device's has all its digits.
     const ErrorModel& device = ErrorScope::current();
     if (is_float(tensor.dtype()) && unit_roundoff(tensor.dtype()) >= device.unit_roundoff &&
         min_subnormal(tensor.dtype()) >= device.min_subnormal) {
-      for (const double v : values) scalars.push_back(std::isnan(v) ? constant<T>(v) : T(v));
-      return scalars;
+      return all([](double v) { return std::isnan(v) ? constant<T>(v) : T(v); });
     }
   }
-  for (const double v : values) scalars.push_back(constant<T>(v));
-  return scalars;
+  return all([](double v) { return constant<T>(v); });
 }
 
 template <class T>

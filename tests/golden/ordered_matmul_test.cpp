@@ -23,6 +23,33 @@ std::vector<T> numbers(std::int64_t count, unsigned seed) {
   return x;
 }
 
+// Some rows of float32, whose products may be fused, and some that are none.
+std::vector<double> mixed(std::int64_t rows, std::int64_t columns, unsigned seed, std::int64_t float32_rows) {
+  std::vector<double> x = numbers<double>(rows * columns, seed);
+  for (std::int64_t i = 0; i < float32_rows * columns; ++i) {
+    double& v = x[static_cast<std::size_t>(i)];
+    v = static_cast<float>(v);
+  }
+  return x;
+}
+
+template <class T>
+void expect_plain_loops(const OrderedMatmul<T>& of) {
+  multiply(of);
+  for (std::int64_t m = 0; m < of.M; ++m) {
+    for (std::int64_t n = 0; n < of.N; ++n) {
+      T total = T(0);
+      for (std::int64_t k = 0; k < of.K; ++k) total += of.a(m, k) * of.b(k, n);
+      if (of.last.x != nullptr) total += of.last(m, n);
+      if (std::isnan(total))
+        ASSERT_TRUE(std::isnan(of.y(m, n)));
+      else
+        ASSERT_EQ(of.y(m, n), total) << of.M << " x " << of.N << " x " << of.K << ", element " << m << ", "
+                                     << n;
+    }
+  }
+}
+
 template <class T>
 void expect_plain_loops(std::int64_t M, std::int64_t N, std::int64_t K, bool ta, bool tb, bool ty,
                         bool more) {
@@ -39,15 +66,7 @@ void expect_plain_loops(std::int64_t M, std::int64_t N, std::int64_t K, bool ta,
                                matrix(b.data(), K, N, tb),
                                matrix(y.data(), M, N, ty),
                                {more ? last.data() : nullptr, 0, 1}};
-  multiply(of);
-  for (std::int64_t m = 0; m < M; ++m) {
-    for (std::int64_t n = 0; n < N; ++n) {
-      T total = T(0);
-      for (std::int64_t k = 0; k < K; ++k) total += of.a(m, k) * of.b(k, n);
-      if (more) total += of.last(m, n);
-      ASSERT_EQ(of.y(m, n), total) << M << " x " << N << " x " << K << ", element " << m << ", " << n;
-    }
-  }
+  expect_plain_loops(of);
 }
 
 TEST(OrderedMatmul, HasTheBitsOfThePlainLoops) {
@@ -61,6 +80,19 @@ TEST(OrderedMatmul, HasTheBitsOfThePlainLoops) {
         }
       }
     }
+  }
+}
+
+TEST(OrderedMatmul, HasTheBitsOfThePlainLoopsWhereItFuses) {
+  constexpr std::int64_t M = 150, N = 130, K = 530;  // several panels of each
+  for (const std::int64_t rows : {std::int64_t{0}, std::int64_t{70}, M}) {
+    std::vector<double> a = mixed(M, K, 1, rows), b = mixed(N, K, 2, N), y(M * N);
+    expect_plain_loops<double>({M, N, K, {a.data(), K, 1}, {b.data(), 1, K}, {y.data(), N, 1}});
+    expect_plain_loops<double>({N, M, K, {b.data(), K, 1}, {a.data(), 1, K}, {y.data(), 1, N}});
+    a[3 * K + 7] = INFINITY;
+    b[5 * K + 7] = 0;
+    b[6 * K + 400] = NAN;
+    expect_plain_loops<double>({M, N, K, {a.data(), K, 1}, {b.data(), 1, K}, {y.data(), N, 1}});
   }
 }
 
