@@ -23,6 +23,17 @@ GoldenAndBound values_and_bound(const Operator& op, std::span<const NamedTensor>
 
 }  // namespace
 
+void allow_store(DType dtype, DType arithmetic, std::span<const double> values, std::span<double> allowed) {
+  const double u = unit_roundoff(dtype), underflow = min_subnormal(dtype) / 2;
+  if (u <= unit_roundoff(arithmetic)) return;
+  for (std::size_t i = 0; i < allowed.size(); ++i)
+    allowed[i] += u * (std::abs(values[i]) + allowed[i]) + underflow;
+}
+
+double with_error_of_golden(DType arithmetic) {
+  return 1 + 0x1p-53 / unit_roundoff(arithmetic);
+}
+
 bool Call::keeps_results(const CallVariant& variant) const {
   ErrorModel device = device_.error_model();
   const auto errors = [&](const Summand& summand) {
@@ -117,16 +128,14 @@ std::vector<double> Call::allowed(const Evaluated& parts, const std::vector<doub
         allowed[i] += stored * (std::abs(part[i]) + std::abs(bias[i % bias.size()]));
     }
   }
-  // The golden values are float64 of the same computation, with an error of that share of the bound.
-  const double own = 1 + 0x1p-53 / unit_roundoff(arithmetic());
+  const double own = with_error_of_golden(arithmetic());
   for (std::size_t i = 0; i < allowed.size(); ++i) {
     if (golden_error.empty())
       allowed[i] *= own;
     else
       allowed[i] += golden_error[i];
-    if (unit_roundoff(dtype) > unit_roundoff(arithmetic()))
-      allowed[i] += unit_roundoff(dtype) * (std::abs(values[i]) + allowed[i]) + min_subnormal(dtype) / 2;
   }
+  allow_store(dtype, arithmetic(), values, allowed);
   return allowed;
 }
 
@@ -180,15 +189,12 @@ void Call::allow_partial_sums(const Summand& summand, const CallVariant& variant
   }
 }
 
-std::optional<ScaleError> Call::scale(const CallVariant& variant, const Compared& c) const {
-  if (device_.intermediate && op().shares_steps) return {};
-  const Tensor& actual = c.actual;
-  const std::vector<double> values = actual.values(), golden = c.golden.values();
+ScaleTest Call::scale_test(const CallVariant& variant) const {
   ScaleTest test;
-  test.actual = values;
-  test.golden = golden;
-  test.allowed = c.allowed;
-  test.columns = actual.shape().empty() ? 1 : actual.shape().back();
+  const Shape& shape = result_.shape();
+  const auto last =
+      variant.permutation.empty() ? shape.size() - 1 : static_cast<std::size_t>(variant.permutation.back());
+  test.columns = shape.empty() ? 1 : shape[last];
   test.terms = 0;
   for (const Summand& summand : summands_)
     test.terms += accumulation_count(*summand.op, summand.output, shapes_of(summand.inputs),
@@ -205,6 +211,17 @@ std::optional<ScaleError> Call::scale(const CallVariant& variant, const Compared
     test.unit_roundoff = std::max(test.unit_roundoff, step);
     test.may_truncate = test.may_truncate || a.truncates || a.fused > 0;
   }
+  return test;
+}
+
+std::optional<ScaleError> Call::scale(const CallVariant& variant, const Compared& c) const {
+  if (device_.intermediate && op().shares_steps) return {};
+  const Tensor& actual = c.actual;
+  const std::vector<double> values = actual.values(), golden = c.golden.values();
+  ScaleTest test = scale_test(variant);
+  test.actual = values;
+  test.golden = golden;
+  test.allowed = c.allowed;
   std::vector<std::int64_t> units;
   if (op().shared_roundings != nullptr)
     units = op().shared_roundings(actual.shape(), complete_attributes(op(), variant.attributes));
