@@ -8,12 +8,13 @@
 #include <vector>
 
 #include "assay/golden/bound.h"
+#include "assay/golden/bound_pair.h"
 #include "assay/golden/summation.h"
 #include "assay/golden/truth.h"
 #include "assay/golden/unrounded.h"
 
 /// The arithmetic in which operators are written, alike for float (level `report`), double (`fp64`), Bound,
-/// Truth and Unrounded.
+/// BoundPair, Truth and Unrounded.
 namespace assay {
 
 #define ASSAY_FUNCTION(f)     \
@@ -74,7 +75,7 @@ inline double to_odd(const Truth& x) {
 /// error that its rounding to the device's format may make.
 template <class T>
 T constant(double value) {
-  if constexpr (std::is_same_v<T, Bound>) return rounded_constant(value);
+  if constexpr (std::is_same_v<T, Bound> || std::is_same_v<T, BoundPair>) return rounded_constant(value);
   return T(value);
 }
 
@@ -103,7 +104,7 @@ T host_scalar(const Truth& exact) {
 /// so.
 template <class T>
 T stored(const T& x) {
-  if constexpr (std::is_same_v<T, Bound>) return stored_narrow(x);
+  if constexpr (std::is_same_v<T, Bound> || std::is_same_v<T, BoundPair>) return stored_narrow(x);
   return x;
 }
 
@@ -121,7 +122,7 @@ bool are_narrow(const std::vector<T>& values) {
 /// The larger one; NaN if either is (torch.maximum).
 template <class T>
 T maximum(const T& a, const T& b) {
-  if constexpr (std::is_same_v<T, Bound>) {
+  if constexpr (std::is_same_v<T, Bound> || std::is_same_v<T, BoundPair>) {
     return larger(a, b);
   } else {
     return isnan(a) || b < a ? a : b;
@@ -135,11 +136,12 @@ T minimum(const T& a, const T& b) {
 }
 
 /// `better`, where the golden value avoids a cancellation that kernels do not: in Bound with the error of the
-/// form that is `usual`.
+/// form that is `usual`, if that is larger.
 template <class T, class F, class G>
 T without_cancellation(F better, G usual) {
   const T value = better();
   if constexpr (std::is_same_v<T, Bound>) return settled(value.value, worse(value.error, usual().error));
+  if constexpr (std::is_same_v<T, BoundPair>) return with_larger_error(value, usual().error);
   return value;
 }
 
@@ -156,6 +158,7 @@ T either(F one, G other) {
   if constexpr (std::is_same_v<T, Bound>) {
     if (ErrorScope::current().quick) return one();
   }
+  if constexpr (std::is_same_v<T, BoundPair>) return one();
   return without_cancellation<T>(one, other);
 }
 
@@ -206,6 +209,8 @@ T sum(std::int64_t n, F f) {
       return settled(value, error + least_loss(n, value, squares, device.unit_roundoff));
     }
     return accumulate(device, terms_of<Bound>(n, f));
+  } else if constexpr (std::is_same_v<T, BoundPair>) {
+    return sum_of_pairs(n, f);
   } else if constexpr (std::is_same_v<T, Unrounded>) {
     UnroundedSum total(0);
     total.add(n, f);

@@ -12,14 +12,6 @@ double u() {
   return ErrorScope::current().unit_roundoff;
 }
 
-// Largest error of a conforming device function in ulp. OpenCL C 3.0, table 65 (full profile); CUDA's are no
-// larger (CUDA C++ Programming Guide, mathematical functions), nor are the host's (glibc manual, "Known
-// maximum errors in math functions"). 1 ulp is at most 2u relative.
-namespace ulps {
-constexpr double divide = 2.5, square_root = 3, exp = 3, log = 3, log1p = 2, expm1 = 3, tanh = 5, erf = 16,
-                 sin = 4, cos = 4, pow = 16;
-}
-
 // The rounding of one result, of at most this magnitude: relative to it, or an underflow.
 double rounding(double magnitude, double ulp = 0.5) {
   return 2 * ulp * u() * magnitude + ErrorScope::current().min_subnormal;

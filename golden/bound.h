@@ -34,6 +34,14 @@ inline double largest_finite(const ErrorModel& device) {
   return 2 * power * (1 - device.unit_roundoff);
 }
 
+/// Largest error of a conforming device function in ulp. OpenCL C 3.0, table 65 (full profile); CUDA's are no
+/// larger (CUDA C++ Programming Guide, mathematical functions), nor are the host's (glibc manual, "Known
+/// maximum errors in math functions"). 1 ulp is at most 2u relative.
+namespace ulps {
+inline constexpr double divide = 2.5, square_root = 3, exp = 3, log = 3, log1p = 2, expm1 = 3, tanh = 5,
+                        erf = 16, sin = 4, cos = 4, pow = 16;
+}
+
 /// A value with a bound on the error that a correct kernel may have made on the way to it, for any order of
 /// its sums. Running error analysis (Higham 2002, sec. 3.3): every operation adds its own rounding, of the
 /// largest result possible, to what it inherits. The device's model is the thread's ErrorScope; value and

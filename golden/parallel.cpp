@@ -8,15 +8,18 @@
 #include <mutex>
 #include <optional>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "assay/golden/bound.h"
+#include "assay/golden/interrupt.h"
 #include "assay/golden/summation.h"
 
 namespace assay {
 namespace {
 
 thread_local int threads_now = 1;
+thread_local const InterruptScope* interrupt_now = nullptr;
 
 // What a thread computes with, as the one that asked has it.
 class Arithmetics {
@@ -42,6 +45,20 @@ class Arithmetics {
 
 }  // namespace
 
+InterruptScope::InterruptScope(std::function<void()> check)
+    : check_(std::move(check)), outer_(interrupt_now) {
+  interrupt_now = this;
+}
+InterruptScope::~InterruptScope() {
+  interrupt_now = outer_;
+}
+void InterruptScope::check() {
+  if (interrupt_now != nullptr) interrupt_now->check_();
+}
+bool InterruptScope::is_set() {
+  return interrupt_now != nullptr;
+}
+
 ThreadScope::ThreadScope(int threads) : outer_(threads_now) {
   threads_now = std::max(threads, 1);
 }
@@ -55,7 +72,7 @@ int ThreadScope::current() {
 void in_parallel(std::int64_t n, std::int64_t grain,
                  const std::function<void(std::int64_t begin, std::int64_t end)>& f) {
   const std::int64_t stretches = n <= 0 ? 0 : (n + grain - 1) / grain;
-  if (threads_now == 1 || stretches <= 1) {
+  if (stretches <= 1 || (threads_now == 1 && !InterruptScope::is_set())) {
     if (n > 0) f(0, n);
     return;
   }
@@ -66,9 +83,11 @@ void in_parallel(std::int64_t n, std::int64_t grain,
   const auto work = [&] {
     for (std::int64_t s = next++; s < stretches; s = next++) {
       try {
+        InterruptScope::check();
         f(s * grain, std::min(n, (s + 1) * grain));
       } catch (...) {
         const std::scoped_lock lock(mutex);
+        next = stretches;
         if (s < thrown_in) {
           thrown = std::current_exception();
           thrown_in = s;

@@ -16,6 +16,7 @@ struct Gelu {
   static constexpr Attribute attributes[] = {
       {"approximate", "\"none\"", "none: erf; tanh: the approximation"}};
   static constexpr auto args = unary_args(-8, 8);
+  static constexpr std::string_view pairs_along = "N";
   static constexpr Example examples[] = {{"N=24"}, {"N=3x5", "approximate=\"tanh\""}};
   static constexpr Seen seen[] = {{"approximate", "\"tanh\"", "GPT-2, Gemma"}};
 

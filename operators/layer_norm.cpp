@@ -1,3 +1,4 @@
+#include "assay/golden/parallel.h"
 #include "assay/operators/engine/norm.h"
 
 namespace assay {
@@ -30,6 +31,7 @@ struct LayerNorm {
   };
   static constexpr bool sums_of_rows = true;
   static constexpr bool keeps_statistics = true;  // torch 2.13, aten/src/ATen/native/layer_norm.cpp
+  static constexpr std::string_view pairs_along = "N";
   static constexpr Example examples[] = {{"N=6,C=33"},
                                          {"N=2x3,C=16", "eps=1e-6"},
                                          {"N=5,C=2x4", "normalized_shape=[2,4]", "weight,bias"},
@@ -50,7 +52,7 @@ struct LayerNorm {
     const auto x = t["x"], y = t["y"], mean = t["mean"], rstd = t["rstd"];
     const T eps = constant<T>(a.real("eps"));
     const auto w = t.optional("weight"), b = t.optional("bias");
-    for (std::int64_t n = 0; n < N; ++n) {
+    each_in_parallel(N, grain_of(4 * C), [&](std::int64_t n) {
       const Moments<T> m = moments(
           C, [&](auto c) { return x(n, c); }, eps);
       mean(n) = m.mean;
@@ -60,7 +62,7 @@ struct LayerNorm {
         if (w) y(n, c) *= w(c);
         if (b) y(n, c) += b(c);
       }
-    }
+    });
   }
 
   // With h = (x - mean) rstd: grad_w = sum_n g h, grad_b = sum_n g, which torch adds up in buffers of their
@@ -72,17 +74,20 @@ struct LayerNorm {
     const auto w = t.optional("weight");
     const auto h = [&](auto n, auto c) { return stored((x(n, c) - stored(mean(n))) * stored(rstd(n))); };
     const auto v = [&](auto n, auto c) { return w ? stored(w(c) * g(n, c)) : g(n, c); };
-    for (std::int64_t n = 0; n < N; ++n) {
+    each_in_parallel(N, grain_of(4 * C), [&](std::int64_t n) {
       normalised_gradient<T>(
           C, [&](auto c) { return v(n, c); }, [&](auto c) { return h(n, c); }, stored(rstd(n)),
           [&](auto c) -> T& { return grad_x(n, c); });
-    }
+    });
     if (const auto grad_w = t.optional("grad_weight")) {
-      for (std::int64_t c = 0; c < C; ++c)
+      each_in_parallel(C, grain_of(2 * N), [&](std::int64_t c) {
         grad_w(c) = sum_in_memory<T>(N, [&](auto n) { return g(n, c) * h(n, c); });
+      });
     }
     if (const auto grad_b = t.optional("grad_bias")) {
-      for (std::int64_t c = 0; c < C; ++c) grad_b(c) = sum_in_memory<T>(N, [&](auto n) { return g(n, c); });
+      each_in_parallel(C, grain_of(2 * N), [&](std::int64_t c) {
+        grad_b(c) = sum_in_memory<T>(N, [&](auto n) { return g(n, c); });
+      });
     }
   }
 };

@@ -1,3 +1,4 @@
+#include "assay/golden/parallel.h"
 #include "assay/operators/engine/axes.h"
 #include "assay/operators/engine/operator.h"
 #include "assay/operators/engine/sum_exp.h"
@@ -19,6 +20,7 @@ struct LogSoftmax {
       {.name = "y", .shape = "A*,C*,B*", .role = Role::output, .terms = "C"},
       {.name = "grad_x", .shape = "A*,C*,B*", .role = Role::grad_input, .terms = "C"},
   };
+  static constexpr std::string_view pairs_along = "A";
   static constexpr bool sums_of_rows = true;
   static constexpr Example examples[] = {
       {"A=4,C=15,B="}, {"A=2,C=5,B=3", "dim=1"}, {"A=,C=6,B=2x2", "dim=-3"}};
@@ -35,13 +37,13 @@ struct LogSoftmax {
     const auto x = t["x"], y = t["y"];
     const std::int64_t A = d.at("A"), C = d.at("C"), B = d.at("B");
     if (C == 0) return;
-    for (std::int64_t a = 0; a < A; ++a) {
+    each_in_parallel(A, grain_of(8 * C * B), [&](std::int64_t a) {
       for (std::int64_t b = 0; b < B; ++b) {
         const auto row = [&](std::int64_t c) { return x(a, c, b); };
         const Probabilities<T, decltype(row)> p(C, row);
         for (std::int64_t c = 0; c < C; ++c) y(a, c, b) = p.log_p(c);
       }
-    }
+    });
   }
 
   // grad_x = g - exp(y) sum g
@@ -49,12 +51,12 @@ struct LogSoftmax {
   static void backward(Tensors<T>& t, const Dims& d, const Attributes&) {
     const auto y = t["y"], g = t["grad_y"], grad_x = t["grad_x"];
     const std::int64_t A = d.at("A"), C = d.at("C"), B = d.at("B");
-    for (std::int64_t a = 0; a < A; ++a) {
+    each_in_parallel(A, grain_of(8 * C * B), [&](std::int64_t a) {
       for (std::int64_t b = 0; b < B; ++b) {
         const T inner = sum<T>(C, [&](auto c) { return g(a, c, b); });
         for (std::int64_t c = 0; c < C; ++c) grad_x(a, c, b) = g(a, c, b) - exp(stored(y(a, c, b))) * inner;
       }
-    }
+    });
   }
 };
 

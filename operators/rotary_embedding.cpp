@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "assay/golden/error.h"
+#include "assay/operators/engine/golden.h"
 #include "assay/operators/engine/operator.h"
 #include "assay/operators/engine/recorded.h"
 
@@ -50,6 +51,9 @@ struct RotaryEmbedding {
   static void bind(Dims& d, InputShapes, const Attributes& a) {
     if (!a.has("rotary_dim") || a.integer("rotary_dim") < 0 || a.integer("rotary_dim") % 2 != 0)
       throw Error("rotary_embedding: attribute 'rotary_dim' is missing, below 0 or odd");
+    if (a.integer("rotary_dim") > most_output_elements)  // of no position, too
+      throw Error("rotary_embedding: rotary_dim is {}; expected at most {}", a.integer("rotary_dim"),
+                  most_output_elements);
     if (a.text("style") != "half" && a.text("style") != "interleaved")
       throw Error("rotary_embedding: style is \"{}\"; expected half or interleaved", a.text("style"));
     d.set("R", a.integer("rotary_dim"));

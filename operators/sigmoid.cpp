@@ -13,6 +13,7 @@ struct Sigmoid {
                                                  "torch.nn.Sigmoid", "npu_sigmoid", "Sigmoid"};
   static constexpr auto args = unary_args(-16, 16);
   static constexpr Example examples[] = {{"N=24"}, {"N=3x5"}};
+  static constexpr std::string_view pairs_along = "N";
 
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes&) {

@@ -30,6 +30,11 @@ struct Device {
   ErrorModel error_model() const;
 };
 
+/// Adds the rounding of the final store in a narrower dtype than the arithmetic's.
+void allow_store(DType, DType arithmetic, std::span<const double> values, std::span<double> allowed);
+/// The golden values are float64 of the same computation, with an error of that share of the bound.
+double with_error_of_golden(DType arithmetic);
+
 /// Larger results are judged in some rows only where a part of what is allowed is not enough
 /// (Call::compare_quickly). This amount of work takes about a second.
 inline constexpr double work_of_recorded = 0x1p24;
@@ -134,6 +139,8 @@ class Call {
   /// The beginning of a forward result along Usage::causal_along, of so many places; nothing for other calls,
   /// and for shorter ones.
   std::optional<Call> in_first(std::int64_t places) const;
+  /// The numbers of its scale_error.
+  ScaleTest scale_test(const CallVariant&) const;
   /// Takes what this device may be off by, of each element before it is stored, from the caller:
   /// compute_bound of all outputs costs hardly more than of one.
   void take_device_errors(const CallVariant&, std::vector<double> errors);

@@ -1,4 +1,4 @@
-// What a correct device may be off by, in each element of a result and as a whole.
+// What a correct device may be off by, in each element of a result.
 #include <algorithm>
 #include <cmath>
 
@@ -42,6 +42,17 @@ ErrorModel Device::error_model() const {
   if (!accumulator.empty()) model.accumulator = parse_accumulator(accumulator);
   if (intermediate) model.stored_roundoff = stored_roundoff();
   return model;
+}
+
+void allow_store(DType dtype, DType arithmetic, std::span<const double> values, std::span<double> allowed) {
+  const double u = unit_roundoff(dtype), underflow = min_subnormal(dtype) / 2;
+  if (u <= unit_roundoff(arithmetic)) return;
+  for (std::size_t i = 0; i < allowed.size(); ++i)
+    allowed[i] += u * (std::abs(values[i]) + allowed[i]) + underflow;
+}
+
+double with_error_of_golden(DType arithmetic) {
+  return 1 + 0x1p-53 / unit_roundoff(arithmetic);
 }
 
 bool Call::keeps_results(const CallVariant& variant) const {
@@ -139,17 +150,14 @@ std::vector<double> Call::allowed(const Evaluated& parts, const std::vector<doub
         allowed[i] += stored * (std::abs(part[i]) + std::abs(bias[i % bias.size()]));
     }
   }
-  // The golden values are float64 of the same computation, with an error of that share of the bound.
-  const double own = 1 + 0x1p-53 / unit_roundoff(arithmetic());
-  const double of_result = unit_roundoff(dtype), least = min_subnormal(dtype) / 2;
-  const bool is_coarser = of_result > unit_roundoff(arithmetic());
+  const double own = with_error_of_golden(arithmetic());
   for (std::size_t i = 0; i < allowed.size(); ++i) {
     if (golden_error.empty())
       allowed[i] *= own;
     else
       allowed[i] += golden_error[i];
-    if (is_coarser) allowed[i] += of_result * (std::abs(values[i]) + allowed[i]) + least;
   }
+  allow_store(dtype, arithmetic(), values, allowed);
   return allowed;
 }
 
@@ -201,92 +209,6 @@ void Call::allow_partial_sums(const Summand& summand, const CallVariant& variant
     }
     for (std::size_t i = 0; i < error.size(); ++i) error[i] += ranks * stored * magnitude[i];
   }
-}
-
-// Results between steps are kept narrow: of each query those that the elements of its row share. The
-// attribute may be kept narrow itself, and a key that all queries see may be off in the same direction in all
-// channels.
-std::optional<ScaleError> Call::scale_of_attribute(const CallVariant& variant, const Compared& c) const {
-  constexpr double step = 0x1p-6;         // of the difference that stands for a derivative
-  constexpr double common_roundings = 2;  // of the attribute and of the keys
-  const Steered& steered = op().steered;
-  const Summand& summand = summands_.front();
-  if (steered.attribute.empty() || summands_.size() != 1 || summand.output.starts_with("grad_")) return {};
-  std::vector<NamedTensor> inputs = inputs_of(summand, variant, {});
-  const Attributes attributes = complete_attributes(op(), attributes_of(summand, variant));
-  const std::int64_t sharing = bind_dims(op(), shapes_of(inputs), attributes).at(steered.sharing);
-  for (NamedTensor& input : inputs) {
-    if (input.name != steered.by) continue;
-    std::vector<double> more = input.tensor.values();
-    for (double& v : more) v *= 1 + step;
-    input.tensor = Tensor(input.tensor.shape(), std::span<const double>(more));
-  }
-  const std::vector<double> values = c.actual.values(), golden = c.golden.values();
-  std::vector<double> direction =
-      part_of(summand, variant,
-              compute_golden(op(), inputs, attributes_of(summand, variant), Level::fp64, summand.output))
-          .values();
-  std::vector<std::int64_t> units;
-  for (std::size_t i = 0; i < direction.size(); ++i) {
-    direction[i] = (direction[i] - golden[i]) / step;
-    units.push_back(static_cast<std::int64_t>(i) / sharing);
-  }
-  auto error = scale_error({.actual = values,
-                            .golden = golden,
-                            .direction = direction,
-                            .allowed = c.allowed,
-                            .unit_roundoff = unit_roundoff(arithmetic()),
-                            .stored_roundoff = unit_roundoff(c.actual.dtype()),
-                            .common = common_roundings * device_.stored_roundoff(),
-                            .units = units});
-  if (error) error->attribute = steered.attribute;
-  return error;
-}
-
-std::optional<ScaleError> Call::scale(const CallVariant& variant, const Compared& c) const {
-  if (device_.intermediate) {
-    auto of_attribute = scale_of_attribute(variant, c);
-    if (op().shares_steps || (of_attribute && !of_attribute->within())) return of_attribute;
-  }
-  const Tensor& actual = c.actual;
-  const std::vector<double> values = actual.values(), golden = c.golden.values();
-  ScaleTest test;
-  test.actual = values;
-  test.golden = golden;
-  test.allowed = c.allowed;
-  test.columns = actual.shape().empty() ? 1 : actual.shape().back();
-  test.terms = 0;
-  for (const Summand& summand : summands_)
-    test.terms += accumulation_count(*summand.op, summand.output, shapes_of(summand.inputs),
-                                     complete_attributes(*summand.op, attributes_of(summand, variant)));
-  test.unit_roundoff = unit_roundoff(arithmetic());
-  test.stored_roundoff = unit_roundoff(result_.dtype());
-  const std::optional<DType> of_products = narrowest();
-  test.may_truncate = of_products && unit_roundoff(*of_products) > unit_roundoff(DType::float32);
-  if (!device_.accumulator.empty()) {
-    // A step of a matrix unit loses less than one unit of the bits that it keeps.
-    const Accumulator a = parse_accumulator(device_.accumulator);
-    const double step =
-        a.fused > 0 ? std::ldexp(1, -std::min(a.fraction_bits, a.result_bits)) : a.unit_roundoff;
-    test.unit_roundoff = std::max(test.unit_roundoff, step);
-    test.may_truncate = test.may_truncate || a.truncates || a.fused > 0;
-  }
-  std::vector<std::int64_t> units;
-  if (op().shared_roundings != nullptr)
-    units = op().shared_roundings(actual.shape(), complete_attributes(op(), variant.attributes));
-  // All elements of a row share the roundings of a statistic that was kept narrow.
-  const bool is_gradient = summands_.front().output.starts_with("grad_");
-  if (is_gradient && op().keeps_statistics && device_.intermediate && !actual.shape().empty()) {
-    for (std::int64_t i = 0; i < actual.size(); ++i) units.push_back(i / actual.shape().back());
-  }
-  test.units = units;
-  if (device_.intermediate && summands_.size() == 1) {
-    for (const NamedTensor& input : inputs_of(summands_.front(), variant, {})) {
-      if (is_float(input.tensor.dtype()) && input.tensor.shape() == actual.shape())
-        test.inputs.push_back(input.tensor.values());
-    }
-  }
-  return scale_error(test);
 }
 
 }  // namespace assay

@@ -40,33 +40,43 @@ std::string domain_text(const Domain& d) {
 // The values of an input that lie outside of its domain, as half a sentence; "" if none does.
 std::string extremes_of(const Arg& arg, const NamedTensor& input) {
   if (!is_float(input.tensor.dtype()) || arg.raw) return "";
-  const std::vector<double> values = input.tensor.values();
-  const auto outside = [&](double v) { return !arg.domain.contains(v); };
-  const auto first = std::ranges::find_if(values, outside);
-  if (first == values.end()) return "";
-  const std::int64_t at = first - values.begin();
-  return fmt::format("{} of the {} values of '{}' are outside of its domain ({}), first {} at {}",
-                     std::ranges::count_if(values, outside), values.size(), input.name,
-                     domain_text(arg.domain), format_value(input.tensor.dtype(), *first),
-                     to_string(unravel(at, input.tensor.shape())));
+  std::int64_t outside = 0, first = -1;
+  double example = 0;
+  TensorSource(input.tensor).for_each_window([&](const Tensor& window, std::int64_t begin) {
+    const std::vector<double> values = window.values();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (arg.domain.contains(values[i])) continue;
+      if (outside++ > 0) continue;
+      first = begin + static_cast<std::int64_t>(i);
+      example = values[i];
+    }
+  });
+  if (outside == 0) return "";
+  return fmt::format("{} of the {} values of '{}' are outside of its domain ({}), first {} at {}", outside,
+                     input.tensor.size(), input.name, domain_text(arg.domain),
+                     format_value(input.tensor.dtype(), example),
+                     to_string(unravel(first, input.tensor.shape())));
 }
 
 }  // namespace
 
 CaseCheck::CaseCheck(const Case& c, const CheckOptions& options)
-    : case_(c),
-      options_(options),
-      shapes_(shapes_of(c.inputs)),
-      golden_(compute_golden(*c.op, c.inputs, c.attributes, options.level)) {
+    : case_(c), options_(options), shapes_(shapes_of(c.inputs)) {
+  if (!may_judge_rows(c, options)) golden();
   for (const NamedTensor& t : c.inputs) {
     const std::string extremes = extremes_of(input_arg(*c.op, t.name), t);
     if (!extremes.empty()) extremes_ += (extremes_.empty() ? "" : "; ") + extremes;
   }
 }
 
-std::string CaseCheck::outputs_not_listed() const {
+const std::vector<NamedTensor>& CaseCheck::golden() {
+  if (golden_.empty()) golden_ = compute_golden(*case_.op, case_.inputs, case_.attributes, options_.level);
+  return golden_;
+}
+
+std::string CaseCheck::outputs_not_listed() {
   std::string names;
-  for (const NamedTensor& t : golden_) {
+  for (const NamedTensor& t : golden()) {
     if (std::ranges::find(case_.outputs, t.name, &CaseOutput::name) != case_.outputs.end()) continue;
     names += (names.empty() ? "" : ", ") + t.name;
   }
@@ -98,7 +108,7 @@ Call& CaseCheck::call_on(const Device& device, const std::string& output, const 
   std::vector<NamedTensor>& bounds = bounds_[device];
   if (bounds.empty()) bounds = compute_bound(*case_.op, case_.inputs, case_.attributes, device.error_model());
   at->second.take_device_errors(variant(), output_named(bounds, output).values());
-  if (options_.level == Level::fp64) at->second.take_golden(variant(), output_named(golden_, output));
+  if (options_.level == Level::fp64) at->second.take_golden(variant(), output_named(golden(), output));
   return at->second;
 }
 
@@ -141,6 +151,14 @@ const Tensor& CaseCheck::baseline(const std::string& output, DType stored) {
   return at->second;
 }
 
+std::string CaseCheck::bound_source(const Device& device, DType stored) const {
+  return fmt::format(
+      "error bound of {} in {} arithmetic{}{}{}", case_.op->name, name(device.arithmetic),
+      device.accumulator.empty() ? "" : ", accumulator " + device.accumulator,
+      device.intermediate ? fmt::format(", intermediate results in {}", name(*device.intermediate)) : "",
+      device.arithmetic != stored ? fmt::format(", stored as {}", name(stored)) : "");
+}
+
 void CaseCheck::judge_policy(Finding& f, const CaseOutput& output, const TensorSource& actual,
                              const Tensor& golden, Expectation e) {
   std::vector<double> allowed;
@@ -148,17 +166,12 @@ void CaseCheck::judge_policy(Finding& f, const CaseOutput& output, const TensorS
   const std::string_view op = case_.op->name;
   if (e.policy->rule == Rule::derived && comparable) {
     const Device device = device_of(actual.dtype());
-    const bool narrow = device.arithmetic != actual.dtype();
     if (output_arg(*case_.op, output.name).exact == Exact::value) {
       allowed.assign(static_cast<std::size_t>(golden.size()), 0);
       e.bound_source = fmt::format("derived: {} rounds nothing, every value equal", op);
     } else {
       allowed = allowed_errors(output.name, golden, actual.whole(), device);
-      e.bound_source = fmt::format(
-          "derived: error bound of {} in {} arithmetic{}{}{}", op, name(device.arithmetic),
-          device.accumulator.empty() ? "" : ", accumulator " + device.accumulator,
-          device.intermediate ? fmt::format(", intermediate results in {}", name(*device.intermediate)) : "",
-          narrow ? fmt::format(", stored as {}", name(actual.dtype())) : "");
+      e.bound_source = "derived: " + bound_source(device, actual.dtype());
     }
     e.bound = allowed;
   } else if (e.policy->rule == Rule::baseline && comparable && actual.dtype() != DType::float64) {
@@ -195,8 +208,28 @@ void CaseCheck::distrust_extremes(Finding& f) const {
   f.verdict = Verdict::mistrusted;
 }
 
+// How an output of this dtype is judged, but for the policy.
+Expectation CaseCheck::expectation_of(Finding& f, const CaseOutput& output, DType actual) const {
+  Expectation e;
+  e.row_dtype = actual;
+  e.count = accumulation_count(*case_.op, output.name, shapes_, case_.attributes);
+  e.threads = options_.threads;
+  f.count_source = fmt::format("{} {} of the inputs' shapes", case_.op->name, output.name);
+  return e;
+}
+
+void CaseCheck::judge_output(Finding& f, const CaseOutput& output, const TensorSource& actual,
+                             const WithinRows& within) const {
+  Expectation e = expectation_of(f, output, actual.dtype());
+  e.policy = &options_.policies.front();
+  e.measured = &within.measured;
+  e.bound_source = "derived: a part of the " + bound_source(device_of(actual.dtype()), actual.dtype());
+  judge(f, actual, within.golden, e);
+  distrust_extremes(f);
+}
+
 void CaseCheck::judge_output(Finding& f, const CaseOutput& output, const Merged& merged, bool map_errors) {
-  const Tensor& golden = output_named(golden_, output.name);
+  const Tensor& golden = output_named(this->golden(), output.name);
   const Arg& arg = output_arg(*case_.op, output.name);
   const TensorSource actual = arg.raw ? bits_of(merged.tensor.whole()) : merged.tensor;
   if (is_narrower(actual.dtype(), output.dtype)) {
@@ -208,11 +241,7 @@ void CaseCheck::judge_output(Finding& f, const CaseOutput& output, const Merged&
     f.reason = fmt::format("{}; case.json declares {}", name(actual.dtype()), name(output.dtype));
     return;
   }
-  Expectation e;
-  e.row_dtype = actual.dtype();
-  e.count = accumulation_count(*case_.op, output.name, shapes_, case_.attributes);
-  e.threads = options_.threads;
-  f.count_source = fmt::format("{} {} of the inputs' shapes", case_.op->name, output.name);
+  Expectation e = expectation_of(f, output, actual.dtype());
   if (arg.exact == Exact::bits) {
     e.promises_bits = true;
     e.bits_reason = fmt::format("{} copies: every bit equal", case_.op->name);

@@ -9,6 +9,7 @@
 #include "assay/compare/calls/call.h"
 #include "assay/compare/calls/case.h"
 #include "assay/compare/calls/check_options.h"
+#include "assay/compare/calls/row_check.h"
 #include "assay/compare/result/finding.h"
 #include "assay/compare/rules/expectation.h"
 #include "assay/dumps/layout/merge.h"
@@ -18,7 +19,7 @@ namespace assay {
 /// The gate for one case: its golden values, computed once, and how an output is judged by them.
 class CaseCheck {
  public:
-  /// Both must outlive this. Throws Error as compute_golden does.
+  /// Both must outlive this. Throws Error as compute_golden does, when it is made or when it judges.
   CaseCheck(const Case&, const CheckOptions&);
   CaseCheck(const Case&, const CheckOptions&&) = delete;
 
@@ -26,6 +27,8 @@ class CaseCheck {
   /// @param map_errors  as Expectation has it
   /// @throws Error  if the operator makes no such output from these inputs
   void judge_output(Finding&, const CaseOutput&, const Merged& actual, bool map_errors = false);
+  /// The same of an output of which within_rows has told that.
+  void judge_output(Finding&, const CaseOutput&, const TensorSource& actual, const WithinRows&) const;
 
   /// Of a failure that is within the bound of another device, right for what the kernel may run on: a note
   /// that says so. One device keeps results between steps in the dtype of the output, others add otherwise.
@@ -41,13 +44,16 @@ class CaseCheck {
   /// This output as the result of the case's call, on the device that the options state.
   const Call& call(const CaseOutput&, const TensorSource& actual);
   /// Names the golden outputs that the case does not list: "grad_a, grad_b".
-  std::string outputs_not_listed() const;
+  std::string outputs_not_listed();
 
  private:
   Call& call_on(const Device&, const std::string& output, const Tensor& actual);
   Device device_of(DType result) const;
   bool may_be_rounding(const Finding&, const CaseOutput&, const TensorSource& actual) const;
   Call rows_on(const Device&, const Finding&, const CaseOutput&, const TensorSource& actual);
+  const std::vector<NamedTensor>& golden();
+  Expectation expectation_of(Finding&, const CaseOutput&, DType actual) const;
+  std::string bound_source(const Device&, DType stored) const;
   const Tensor& baseline(const std::string& output, DType stored);
   const std::vector<double>& golden_errors(const std::string& output, const Tensor& golden);
   std::vector<double> allowed_errors(const std::string& output, const Tensor& golden, const Tensor& actual,
@@ -61,7 +67,7 @@ class CaseCheck {
   const Case& case_;
   const CheckOptions& options_;
   std::vector<InputShape> shapes_;
-  std::vector<NamedTensor> golden_;
+  std::vector<NamedTensor> golden_;        // once it is asked for
   std::vector<NamedTensor> less_precise_;  // golden in float32 arithmetic, for baselines
   std::map<std::pair<std::string, DType>, Tensor> baselines_;
   std::map<std::pair<std::string, Device>, Call> calls_;

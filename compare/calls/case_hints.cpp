@@ -36,7 +36,7 @@ bool is_spread(const Call::Compared& c) {
 }  // namespace
 
 bool CaseCheck::is_within(const CaseOutput& output, const TensorSource& actual, const Device& device) {
-  const Tensor& golden = output_named(golden_, output.name);
+  const Tensor& golden = output_named(this->golden(), output.name);
   const std::vector<double> allowed = allowed_errors(output.name, golden, actual.whole(), device);
   return measure(actual, golden, {0, 0, allowed}, options_.threads).over == 0;
 }

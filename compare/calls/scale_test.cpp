@@ -89,22 +89,27 @@ double root_of_squares(const std::vector<double>& terms, F key_of) {
 // What elements have in common: all of them constants, those of a row its statistic, a sum of n terms, in
 // error by at most n u and, but for one in 4e13, by z sqrt(n) u. Rows are independent of each other. A unit
 // that truncates loses less than one unit in the last place, 2 u, at each step, always downwards.
-double shared_error(const ScaleTest& t, const std::vector<double>& squares, double square) {
+double shared_error(const ScaleTest& t, const ScaleSums& sums) {
   const auto n = static_cast<double>(std::max<std::int64_t>(t.terms, 1));
   const double row_error = std::min(n, improbable * std::sqrt(n)) * t.unit_roundoff;
-  const auto columns = static_cast<std::size_t>(std::max<std::int64_t>(t.columns, 1));
   double rows = 0;
-  for (std::size_t begin = 0; begin < squares.size(); begin += columns) {
-    double row = 0;
-    for (std::size_t i = begin; i < std::min(begin + columns, squares.size()); ++i) row += squares[i];
-    rows += (row / square) * (row / square);
-  }
+  for (const double row : sums.rows) rows += (row / sums.square) * (row / sums.square);
   const double cut = t.may_truncate ? std::ceil(n / fewest_fused) * 2 * t.unit_roundoff : 0;
   // Rounding to nearest moves a sum of products with the rounded numbers themselves by the square of u.
   const double second_order = t.stored_roundoff * t.stored_roundoff;
   return shared_constants * t.unit_roundoff + row_error * std::min(1.0, improbable * std::sqrt(rows)) + cut +
          second_order;
 }
+
+// e d / b^2 and d^2 / b^2. What may not be off at all is judged by itself.
+struct Weighted {
+  Weighted(double a, double g, double d, double b) {
+    if (!(b > 0 && std::isfinite(b))) return;
+    product = (a - g) / b * (d / b);
+    square = d / b * (d / b);
+  }
+  double product = 0, square = 0;
+};
 
 }  // namespace
 
@@ -119,27 +124,54 @@ std::string describe(const ScaleError& e) {
                    e.attribute, 1 + e.excess, e.allowed);
 }
 
-std::optional<ScaleError> scale_error(const ScaleTest& t) {
-  double square = 0, product = 0;
-  std::vector<double> terms, squares;
-  terms.reserve(t.actual.size());
-  squares.reserve(t.actual.size());
-  for (std::size_t i = 0; i < t.actual.size(); ++i) {
-    const double a = t.actual[i], g = t.golden[i], b = t.allowed[i];
-    const double d = t.direction.empty() ? g : t.direction[i];
-    if (!std::isfinite(a) || !std::isfinite(g) || !std::isfinite(d)) return std::nullopt;
-    // What may not be off at all is judged by itself.
-    const bool counts = b > 0 && std::isfinite(b);
-    terms.push_back(counts ? (a - g) / b * (d / b) : 0);
-    squares.push_back(counts ? d / b * (d / b) : 0);
-    square += squares.back();
-    product += terms.back();
+ScaleSums::ScaleSums(std::span<const double> actual, std::span<const double> golden,
+                     std::span<const double> allowed, std::int64_t columns, std::int64_t begin,
+                     std::span<const double> direction)
+    : first_row(begin / std::max<std::int64_t>(columns, 1)) {
+  const std::int64_t width = std::max<std::int64_t>(columns, 1);
+  std::int64_t left = width - begin % width;  // of the row
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    if (i == 0 || left == 0) {
+      rows.push_back(0);
+      if (i > 0) left = width;
+    }
+    --left;
+    const double d = direction.empty() ? golden[i] : direction[i];
+    is_finite = is_finite && std::isfinite(actual[i]) && std::isfinite(golden[i]) && std::isfinite(d);
+    const Weighted w(actual[i], golden[i], d, allowed[i]);
+    rows.back() += w.square;
+    square += w.square;
+    product += w.product;
   }
-  if (!(square > 0) || !std::isfinite(square)) return std::nullopt;
-  ScaleError e{product / square, shared_error(t, squares, square) + t.common};
-  if (e.within()) return e;
+}
+
+void ScaleSums::add(const ScaleSums& next) {
+  is_finite = is_finite && next.is_finite;
+  square += next.square;
+  product += next.product;
+  if (rows.empty()) first_row = next.first_row;
+  rows.resize(std::max(rows.size(), static_cast<std::size_t>(next.first_row - first_row) + next.rows.size()));
+  for (std::size_t i = 0; i < next.rows.size(); ++i)
+    rows[static_cast<std::size_t>(next.first_row - first_row) + i] += next.rows[i];
+}
+
+std::optional<ScaleError> shared_scale_error(const ScaleTest& t, const ScaleSums& sums) {
+  if (!sums.is_finite || !(sums.square > 0) || !std::isfinite(sums.square)) return std::nullopt;
+  return ScaleError{sums.product / sums.square, shared_error(t, sums) + t.common};
+}
+
+std::optional<ScaleError> scale_error(const ScaleTest& t) {
+  const ScaleSums sums(t.actual, t.golden, t.allowed, t.columns, 0, t.direction);
+  std::optional<ScaleError> e = shared_scale_error(t, sums);
+  if (!e || e->within()) return e;
   // What elements may have in common is none of what varies between them.
-  for (std::size_t i = 0; i < terms.size(); ++i) terms[i] -= std::copysign(e.allowed, e.excess) * squares[i];
+  const double common = std::copysign(e->allowed, e->excess);
+  std::vector<double> terms(t.actual.size());
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    const double d = t.direction.empty() ? t.golden[i] : t.direction[i];
+    const Weighted w(t.actual[i], t.golden[i], d, t.allowed[i]);
+    terms[i] = w.product - common * w.square;
+  }
   double spread = root_of_squares(terms, [&](std::size_t i) { return std::abs(t.actual[i]); });
   if (!t.units.empty()) {
     spread = std::max(spread,
@@ -147,7 +179,7 @@ std::optional<ScaleError> scale_error(const ScaleTest& t) {
   }
   for (const std::vector<double>& input : t.inputs)
     spread = std::max(spread, root_of_squares(terms, [&](std::size_t i) { return input[i]; }));
-  e.allowed += improbable * spread / square;
+  e->allowed += improbable * spread / sums.square;
   return e;
 }
 

@@ -39,6 +39,23 @@ struct ScaleError {
   bool within() const { return excess <= allowed && -excess <= allowed; }
 };
 
+/// What the elements of a part of the tensor add to it, from some element on.
+struct ScaleSums {
+  ScaleSums() = default;
+  ScaleSums(std::span<const double> actual, std::span<const double> golden, std::span<const double> allowed,
+            std::int64_t columns, std::int64_t begin, std::span<const double> direction = {});
+  /// Adds the part that follows.
+  void add(const ScaleSums& next);
+
+  double square = 0, product = 0;  ///< sums of g^2 / b^2 and e g / b^2
+  std::vector<double> rows;        ///< of the first, by rows; the last one may go on
+  std::int64_t first_row = 0;
+  bool is_finite = true;
+};
+/// The excess, and what is allowed of it because elements share roundings: a part of the whole that decides
+/// most tensors. Only the numbers of the test are read. Nothing as scale_error.
+std::optional<ScaleError> shared_scale_error(const ScaleTest&, const ScaleSums&);
+
 /// "as a whole it is off by 1.5e-07 of itself where roundings make no more than 2e-08"
 std::string describe(const ScaleError&);
 

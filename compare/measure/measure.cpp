@@ -79,14 +79,19 @@ Metrics measure(const TensorSource& actual, const TensorSource& reference, const
   Partial total;
   for (const Partial& p : partials) merge_into(total, p);
   if (exact_sums) exact.replace(total);
+  Metrics metrics = metrics_of(std::move(total), actual, reference);
+  if (fused) locate(metrics, actual, reference, allowed, fused_block);
+  return metrics;
+}
+
+Metrics metrics_of(Partial total, const TensorSource& actual, const TensorSource& reference) {
   finish(total);
   if (squares_left_the_range(total))
     finish_scaled(total, actual, reference);
   else if (actual_is_far_below(total))
     total.metrics.one_minus_cosine = one_minus_cosine(actual, reference);
-  if (fused) locate(total.metrics, actual, reference, allowed, fused_block);
   total.metrics.ulp_dtype = coarser(actual.dtype(), reference.dtype());
-  return total.metrics;
+  return std::move(total.metrics);
 }
 
 }  // namespace assay

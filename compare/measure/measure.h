@@ -5,6 +5,8 @@
 
 namespace assay {
 
+struct Partial;
+
 /// Compares two tensors of equal shape, element by element.
 /// The result has the same bits for any number of threads and on every instruction set: chunks have a fixed
 /// size and are merged in order. Counts and largest errors are those of float64 arithmetic. So are the sums
@@ -16,6 +18,9 @@ namespace assay {
 /// @throws Error  if the shapes differ, or if only one side holds integers
 Metrics measure(const TensorSource& actual, const TensorSource& reference, const Allowed&, int threads = 1,
                 bool exact_sums = false);
+
+/// The metrics of a pair that was measured in parts: of those parts, merged in their order.
+Metrics metrics_of(Partial total, const TensorSource& actual, const TensorSource& reference);
 
 /// Returns the dtype with fewer significand bits. A pair is measured in the units of this dtype.
 DType coarser(DType, DType);

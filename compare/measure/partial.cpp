@@ -40,6 +40,14 @@ void Moments::merge(double count, const Moments& from, double from_count) {
   sum.add(from.sum.value());
 }
 
+void move_to(Partial& p, std::int64_t begin) {
+  Metrics& m = p.metrics;
+  for (std::int64_t* at : {&m.max_abs_at, &m.max_rel_at, &m.max_ulp_at, &m.different_bits_at,
+                           &m.special_mismatch_at, &m.worst_at}) {
+    if (*at >= 0) *at += begin;
+  }
+}
+
 void merge_into(Partial& into, const Partial& from) {
   Metrics& m = into.metrics;
   const Metrics& f = from.metrics;

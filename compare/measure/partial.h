@@ -47,6 +47,8 @@ void keep_larger(V& value, std::int64_t& at, V other, std::int64_t other_at) {
 }
 
 void merge_into(Partial& into, const Partial& from);
+/// Positions in a part that begins there become those in the whole.
+void move_to(Partial&, std::int64_t begin);
 /// Means, roots and ratios from the sums.
 void finish(Partial&);
 

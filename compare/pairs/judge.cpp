@@ -151,15 +151,29 @@ void judge_table(Finding& f, const TensorSource& actual, const TensorSource& ref
   }
 }
 
+BoundTrust trust_of(const TensorSource& actual, const TensorSource& reference,
+                    std::span<const double> bound) {
+  BoundTrust trust;
+  actual.for_each_window([&](const Tensor& window, std::int64_t begin) {
+    const std::int64_t size = window.size();
+    trust.add({window.values(), reference.window(begin, size).values(),
+               bound.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(size))});
+  });
+  return trust;
+}
+
 void judge_bound(Finding& f, const TensorSource& actual, const TensorSource& reference,
                  const Expectation& e) {
-  f.metrics = measure(actual, reference, {0, 0, e.bound}, e.threads, e.exact_sums);
+  f.metrics = e.measured != nullptr ? e.measured->metrics
+                                    : measure(actual, reference, {0, 0, e.bound}, e.threads, e.exact_sums);
   f.ratio = f.metrics->worst_ratio;
   f.row = e.bound_source;
   f.rule = f.row + (e.count ? fmt::format(" (count {})", *e.count) : "");
   note_worst(f, actual, reference);
   if (!judge_special(f) || !judge_finite(f)) return;
-  if (f.metrics->over == 0) return judge_bound_trust(f, actual, reference, e.bound);
+  if (f.metrics->over == 0)
+    return judge_bound_trust(
+        f, e.measured != nullptr ? e.measured->trust : trust_of(actual, reference, e.bound));
   judge_outside(f);
 }
 
@@ -193,7 +207,8 @@ void note_balance(Finding& f) {
 bool may_judge(Finding& f, const Expectation& e) {
   if (!comparable(f)) return false;
   if (!is_float(f.actual_dtype)) return true;
-  if (e.policy->rule == Rule::derived && e.bound.empty() && element_count(f.actual_shape) > 0) {
+  const bool has_bound = !e.bound.empty() || e.measured != nullptr || element_count(f.actual_shape) == 0;
+  if (e.policy->rule == Rule::derived && !has_bound) {
     f.reason = "the derived bound needs the operator and its inputs; use it with check";
   } else if (e.policy->rule == Rule::baseline && e.baseline == nullptr) {
     f.reason = fmt::format("{} needs a baseline, a less precise golden result; {}", e.policy->name,

@@ -47,23 +47,29 @@ void judge_row_trust(Finding& f, const TensorSource& actual, const TensorSource&
       blind, m.elements, hidden / norm, row.rtol);
 }
 
-void judge_bound_trust(Finding& f, const TensorSource& actual, const TensorSource& reference,
+BoundTrust::BoundTrust(std::span<const double> actual, std::span<const double> golden,
                        std::span<const double> bound) {
+  for (std::size_t i = 0; i < golden.size(); ++i) {
+    if (!std::isfinite(golden[i])) continue;
+    zeros_pass = zeros_pass && std::abs(golden[i]) <= bound[i];
+    only_zeros = only_zeros && golden[i] == 0;
+    unbounded = unbounded || (std::isinf(bound[i]) && actual[i] != golden[i]);
+  }
+}
+
+void BoundTrust::add(const BoundTrust& other) {
+  zeros_pass = zeros_pass && other.zeros_pass;
+  only_zeros = only_zeros && other.only_zeros;
+  unbounded = unbounded || other.unbounded;
+}
+
+void judge_bound_trust(Finding& f, const BoundTrust& trust) {
   const Metrics& m = *f.metrics;
   if (m.different_bits == 0) return;
-  const std::vector<double> values = reference.whole().values();
-  bool zeros_pass = true, only_zeros = true, unbounded = false;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (!std::isfinite(values[i])) continue;
-    zeros_pass = zeros_pass && std::abs(values[i]) <= bound[i];
-    only_zeros = only_zeros && values[i] == 0;
-    unbounded =
-        unbounded || (std::isinf(bound[i]) && actual.value(static_cast<std::int64_t>(i)) != values[i]);
-  }
-  if (unbounded) {
+  if (trust.unbounded) {
     f.verdict = Verdict::mistrusted;
     f.reason = "the error bound is infinite where elements differ: it guarantees nothing";
-  } else if (zeros_pass && !only_zeros) {
+  } else if (trust.zeros_pass && !trust.only_zeros) {
     const std::string text =
         fmt::format("every value is below the allowed error; relative L2 is {:.2g}", m.relative_l2);
     if (m.relative_l2 < 1) {

@@ -10,6 +10,8 @@
 
 namespace assay {
 
+struct MeasuredByBound;
+
 /// The rule by which a pair of tensors is judged.
 struct Expectation {
   const Policy* policy = nullptr;
@@ -23,6 +25,8 @@ struct Expectation {
   /// Rule::derived: the bound of each element, including the rounding of the final store, and its derivation.
   std::span<const double> bound = {};
   std::string bound_source;
+  /// Instead of the bound: what came of it, where it was never whole in memory.
+  const MeasuredByBound* measured = nullptr;
   /// Rule::baseline: another correct result in the dtype of the actual tensor.
   const Tensor* baseline = nullptr;
   int threads = 1;

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <deque>
 #include <limits>
+#include <mutex>
 #include <utility>
 
 #include "assay/dumps/hdf5/chunks.h"
+#include "assay/dumps/hdf5/process.h"
 #include "assay/dumps/hdf5/virtual.h"
 #include "assay/dumps/hdf5/windows.h"
 #include "assay/dumps/io/byte_order.h"
@@ -31,6 +33,7 @@ constexpr std::uint64_t list_growth = 8;
 constexpr std::size_t max_workers = 32;
 std::mutex working_mutex;
 std::deque<const Hdf5File*> working;
+[[maybe_unused]] const int working_is_free = free_in_forked<working_mutex>();
 
 void check_size(const Hdf5File::Dataset& dataset, std::uint64_t size, const MappedFile& file) {
   if (size > max_unstored && size / max_ratio > file.bytes().size()) {

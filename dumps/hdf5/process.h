@@ -1,7 +1,9 @@
 #pragma once
 
+#include <pthread.h>
 #include <sys/types.h>
 
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -37,6 +39,12 @@ struct Hdf5Process {
   /// Returns whether all of it was taken; where not, the process has ended.
   bool send(const std::string& bytes) const;
 };
+
+/// A process that is forked while another thread holds this lock finds it free, and what it guards whole.
+template <std::mutex& lock>
+int free_in_forked() {
+  return ::pthread_atfork([] { lock.lock(); }, [] { lock.unlock(); }, [] { lock.unlock(); });
+}
 
 /// @param work   "read" or "write"
 /// @param file   what it gets to read; -1: nothing

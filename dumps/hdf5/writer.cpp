@@ -17,12 +17,17 @@
 #include "assay/golden/error.h"
 
 namespace assay {
+namespace {
+
+std::mutex starting;
+[[maybe_unused]] const int starting_is_free = free_in_forked<starting>();
+
+}  // namespace
 
 // One process writes all files that are open at a time: thousands of ranks have one each.
 class Hdf5Writer::Process {
  public:
   static std::shared_ptr<Process> for_file(const std::string& path) {
-    static std::mutex starting;
     static std::weak_ptr<Process> current;
     const std::lock_guard lock(starting);
     std::shared_ptr<Process> process = current.lock();

@@ -171,6 +171,30 @@ void check_presence(const Operator& op, InputShapes inputs) {
 
 }  // namespace
 
+std::vector<std::int64_t> extents_of(std::string_view letters, const Dims& dims) {
+  std::vector<std::int64_t> extents;
+  for (const Part& part : parts_of(letters)) extents.push_back(part.literal ? 1 : dims.at(part.letter));
+  return extents;
+}
+
+std::vector<const Arg*> outputs_made(const Operator& op, std::span<const NamedTensor> inputs) {
+  const auto has = [&](const Arg& arg) {
+    return std::ranges::any_of(inputs, [&](const NamedTensor& input) { return names(arg, input.name); });
+  };
+  bool with_backward = op.has_backward;
+  for (const Arg& arg : op.args) {
+    if (arg.role == Role::grad_output && !arg.optional) with_backward = with_backward && has(arg);
+  }
+  std::vector<const Arg*> made;
+  for (const Arg& arg : op.args) {
+    if (is_given(arg) || is_list(arg) || (arg.role == Role::grad_input && !with_backward)) continue;
+    // An optional output belongs to the optional input of the same name ("grad_bias" to "bias").
+    const bool belongs = arg.optional && arg.name.starts_with("grad_");
+    if (!belongs || find_tensor(inputs, arg.name.substr(5)) != nullptr) made.push_back(&arg);
+  }
+  return made;
+}
+
 Shape expand(std::string_view letters, const Dims& dims) {
   Shape shape;
   for (const Part& part : parts_of(letters)) {

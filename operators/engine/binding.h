@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -10,6 +11,8 @@
 /// How the tensors of a call fit the declaration: names, shapes by letters. bind_dims (golden.h) is made of
 /// these.
 namespace assay {
+
+struct NamedTensor;
 
 /// One comma-separated part of Arg::shape: "N", "N*" or "1".
 struct Part {
@@ -32,5 +35,9 @@ bool names(const Arg& arg, std::string_view name);
 std::string_view shape_letters(const Operator&, const Arg&, const Attributes&);
 /// The shape that letters and dims make. Throws Error if it has more than 2^63 elements.
 Shape expand(std::string_view letters, const Dims&);
+/// The extents of a View of it: one for each letter.
+std::vector<std::int64_t> extents_of(std::string_view letters, const Dims&);
+/// The outputs that the operator fills when it is given these inputs. Not those of lists, which it makes.
+std::vector<const Arg*> outputs_made(const Operator&, std::span<const NamedTensor> inputs);
 
 }  // namespace assay

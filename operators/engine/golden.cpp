@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "assay/golden/error.h"
+#include "assay/golden/interrupt.h"
 #include "assay/operators/engine/binding.h"
 #include "assay/operators/engine/certified.h"
 #include "assay/operators/engine/outputs.h"
@@ -72,6 +73,7 @@ typename Tensors<T>::Slot& Tensors<T>::slot(std::string_view name) {
 template class Tensors<float>;
 template class Tensors<double>;
 template class Tensors<Bound>;
+template class Tensors<BoundPair>;
 template class Tensors<Truth>;
 template class Tensors<Unrounded>;
 
@@ -119,13 +121,11 @@ void check_range(const Operator& op, const Arg& arg, const std::vector<std::int6
   }
 }
 
-// The shape that letters and dims give, and the extents of a View: one per letter.
+// The shape that letters and dims give, and the extents of a View.
 template <class T>
 void place(typename Tensors<T>::Slot& slot, std::string_view letters, const Dims& dims) {
   slot.shape = expand(letters, dims);
-  const std::vector<Part> parts = parts_of(letters);
-  slot.extents.reserve(parts.size());
-  for (const Part& part : parts) slot.extents.push_back(part.literal ? 1 : dims.at(part.letter));
+  slot.extents = extents_of(letters, dims);
 }
 
 template <class T>
@@ -263,15 +263,8 @@ Prepared<T> prepare(const Operator& op, std::span<const NamedTensor> inputs, con
     const Arg& arg = input_arg(op, input.name);
     tensors.slots().emplace(input.name, input_slot<T>(op, arg, input, dims, attributes));
   }
-  bool with_backward = op.has_backward;
-  for (const Arg& arg : op.args) {
-    if (arg.role == Role::grad_output && !arg.optional) with_backward = with_backward && tensors.has(arg);
-  }
-  for (const Arg& arg : op.args) {
-    if (is_given(arg) || (arg.role == Role::grad_input && !with_backward)) continue;
-    // An optional output belongs to the optional input of the same name ("grad_bias" to "bias").
-    if (arg.optional && arg.name.starts_with("grad_") && !tensors.has(arg.name.substr(5))) continue;
-    if (is_list(arg)) continue;  // made by the operator itself
+  for (const Arg* made : outputs_made(op, inputs)) {
+    const Arg& arg = *made;
     typename Tensors<T>::Slot slot;
     slot.arg = &arg;
     place<T>(slot, shape_letters(op, arg, attributes), dims);
@@ -284,6 +277,7 @@ Prepared<T> prepare(const Operator& op, std::span<const NamedTensor> inputs, con
 template <class T>
 Tensors<T> evaluate(const Operator& op, std::span<const NamedTensor> inputs, const Attributes& given,
                     std::string_view only, const InputErrors& errors) {
+  InterruptScope::check();
   auto [tensors, dims, attributes] = prepare<T>(op, inputs, given);
   if constexpr (std::is_same_v<T, Bound>) {
     for (const auto& [input, error] : errors) add_errors(tensors, input, error);

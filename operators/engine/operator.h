@@ -255,6 +255,11 @@ struct Operator : Usage {
   /// With Op::sums_continue: an output may be one part of a longer sum, of which other ranks or micro-batches
   /// have the others. Null: none is.
   void (*run_unrounded)(Tensors<Unrounded>&, const Dims&, const Attributes&);
+  /// With Op::pairs_along, the letter that numbers the rows of every tensor that has it, first in its shape.
+  /// Results that have it depend on their rows alone, others are sums over them. No step of the code depends
+  /// on a value. See pair_rows.h; null: none.
+  void (*run_pairs)(Tensors<BoundPair>&, const Dims&, const Attributes&);
+  std::string_view pairs_along;
 
   /// A faster way to certified values than compute_certified's own; null: none. Fills the outputs that it can
   /// from float32 inputs, correctly rounded, and gives the proof of each.
@@ -310,6 +315,10 @@ constexpr Operator describe() {
   o.run_bound = &run<Op, Bound>;
   o.run_truth = &run<Op, Truth>;
   if constexpr (requires { Op::sums_continue; }) o.run_unrounded = &run<Op, Unrounded>;
+  if constexpr (requires { Op::pairs_along; }) {
+    o.run_pairs = &run<Op, BoundPair>;
+    o.pairs_along = Op::pairs_along;
+  }
   if constexpr (requires { &Op::certify; }) o.certify = &Op::certify;
   return o;
 }

@@ -11,7 +11,10 @@ namespace assay {
 /// @return  in Bound 0 is within the error where a kernel that writes it so (torch) has an infinite exp(-x)
 template <class T>
 T sigmoid(const T& x) {
-  if (x < T(0)) {
+  if constexpr (std::is_same_v<T, BoundPair>) {
+    const T e = exp(by_sign(x, x, -x)), total = T(1) + e;
+    return by_sign(x, e / total, T(1) / total);
+  } else if (x < T(0)) {
     const T e = exp(x);
     const T s = e / (T(1) + e);
     if constexpr (std::is_same_v<T, Bound>) {

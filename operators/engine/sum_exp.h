@@ -13,21 +13,29 @@ struct SumExp {
   /// @param add   the same sum of all exp(shifted(v)), in the order that kernels add it
   template <class F, class G>
   SumExp(std::int64_t n, F x, G add) {
-    for (std::int64_t v = 1; v < n; ++v) {
-      if (x(top) < x(v)) top = v;
+    const auto shifted = [&](std::int64_t v) { return x(v) - top_value; };
+    if constexpr (std::is_same_v<T, BoundPair>) {
+      top_value = x(0);
+      for (std::int64_t v = 1; v < n; ++v) top_value = maximum<T>(top_value, x(v));
+      total = add(shifted);
+      log_total = stored<T>(log(total));
+    } else {
+      for (std::int64_t v = 1; v < n; ++v) {
+        if (x(top) < x(v)) top = v;
+      }
+      top_value = x(top);
+      // The top's own term is 0, or NaN where the largest is not finite.
+      others = sum<T>(n, [&](auto v) { return v == top ? shifted(v) : exp(shifted(v)); });
+      total = either<T>([&] { return T(1) + others; }, [&] { return add(shifted); });
+      log_total = stored(without_cancellation<T>([&] { return log1p(others); }, [&] { return log(total); }));
     }
-    const auto shifted = [&](std::int64_t v) { return x(v) - x(top); };
-    // The top's own term is 0, or NaN where the largest is not finite.
-    others = sum<T>(n, [&](auto v) { return v == top ? shifted(v) : exp(shifted(v)); });
-    total = either<T>([&] { return T(1) + others; }, [&] { return add(shifted); });
-    log_total = stored(without_cancellation<T>([&] { return log1p(others); }, [&] { return log(total); }));
   }
   template <class F>
   SumExp(std::int64_t n, F x)
       : SumExp(n, x, [n](auto shifted) { return sum<T>(n, [&](auto v) { return exp(shifted(v)); }); }) {}
 
-  std::int64_t top = 0;
-  T others, total, log_total;
+  std::int64_t top = 0;  ///< not of BoundPair, whose two rows have two; nor `others`
+  T top_value, others, total, log_total;
 };
 
 /// The probabilities of one token, softmax of x(v), v < n.
@@ -38,7 +46,7 @@ class Probabilities : public SumExp<T> {
   template <class G>
   Probabilities(std::int64_t n, F x, G add) : SumExp<T>(n, x, add), x_(x) {}
 
-  T shifted(std::int64_t v) const { return x_(v) - x_(this->top); }
+  T shifted(std::int64_t v) const { return x_(v) - this->top_value; }
   T log_p(std::int64_t v) const { return shifted(v) - this->log_total; }
   T minus_log_p(std::int64_t v) const { return stored(-log_p(v)); }
   /// Kernels that keep log p have exp(log p).

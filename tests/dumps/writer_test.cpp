@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <sstream>
 #include <thread>
 
@@ -192,6 +193,29 @@ TEST(Hdf5Writer, AChildThatWasForkedInBetweenKeepsNothingOpen) {
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   EXPECT_EQ(open_dump(scratch.path() / "x.h5")->records.size(), 1U);
+}
+
+// A lock that another thread holds while a process is forked is never given back in that process.
+TEST(Hdf5Writer, AChildThatWasForkedWhileAThreadStartsAFileWrites) {
+  const Scratch scratch;
+  std::atomic<bool> done = false;
+  std::jthread starter([&] {
+    while (!done) Hdf5Writer(scratch.path() / "x.h5");
+  });
+  for (int n = 0; n < 20; ++n) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(20);  // ends it
+      Hdf5Writer writer(scratch.path() / fmt::format("{}.h5", n));
+      writer.write_text("/t", "text");
+      writer.close();
+      ::_exit(0);
+    }
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0) << n;
+  }
+  done = true;
 }
 
 TEST(Hdf5Writer, AProcessThatEndedIsAnErrorAndTheNextFileHasAnother) {

@@ -154,5 +154,19 @@ TEST(ErrorScope, NestsAndEnds) {
   EXPECT_EQ(ErrorScope::current().unit_roundoff, 0x1p-24);
 }
 
+// Of both numbers of a pair, against glibc's, which is within 1 ulp.
+TEST(DoublePair, ExpIsWithinTwoUnits) {
+  for (double x = -707; x < 709; x += 0.0137) {
+    const DoublePair both = exp(DoublePair{x, -x / 2});
+    EXPECT_NEAR(both[0] / std::exp(x), 1, 3 * 0x1p-52) << x;
+    EXPECT_NEAR(both[1] / std::exp(-x / 2), 1, 3 * 0x1p-52) << x;
+  }
+  const DoublePair ends = exp(DoublePair{-infinity, infinity});
+  EXPECT_EQ(ends[0], 0);
+  EXPECT_EQ(ends[1], infinity);
+  EXPECT_TRUE(std::isnan(exp(DoublePair{std::nan(""), 0})[0]));
+  EXPECT_EQ(exp(DoublePair{-0.0, 0})[0], 1);
+}
+
 }  // namespace
 }  // namespace assay::bound_test

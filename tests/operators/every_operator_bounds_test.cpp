@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "assay/operators/engine/certified.h"
+#include "assay/operators/engine/pair_rows.h"
 #include "every_operator.h"
 
 namespace assay::every_operator_bounds_test {
@@ -125,6 +126,69 @@ TEST_P(EveryOperator, ABoundHoldsTheGoldenValues) {
       }
     }
   }
+}
+
+// All rows, as blocks of them make them.
+std::vector<PairRows::Made> all_of(const PairRows& rows) {
+  std::vector<PairRows::Made> all(rows.outputs().size());
+  for (std::int64_t begin = 0; begin < rows.rows(); begin += rows.rows_of_block()) {
+    const auto made = rows.compute(begin, std::min(begin + rows.rows_of_block(), rows.rows()));
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      if (rows.outputs()[k].row == 0 && begin > 0) {
+        PairRows::add(all[k], made[k]);
+        continue;
+      }
+      all[k].values.insert(all[k].values.end(), made[k].values.begin(), made[k].values.end());
+      all[k].errors.insert(all[k].errors.end(), made[k].errors.begin(), made[k].errors.end());
+      all[k].squares = made[k].squares;
+    }
+  }
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    if (rows.outputs()[k].row == 0) rows.complete(all[k]);
+  }
+  return all;
+}
+
+// Pairs of rows: no error is more than the whole one, and the values are those of float64.
+TEST_P(EveryOperator, PairsOfRowsAreWithinTheWhole) {
+  constexpr double share = 0x1p-53 / 0x1p-24;
+  for (const double stored : {0., 0x1p-9}) {
+    ErrorModel device = float32_model;
+    device.stored_roundoff = stored;
+    for (const Fill fill : {Fill::random, Fill::special}) {
+      for (const CallShape& call : calls()) {
+        const auto inputs = generate_inputs(op, call, fill, DType::float32, 8);
+        const auto rows = PairRows::of(op, inputs, call.attributes, device);
+        if (!rows) continue;
+        const auto golden = compute_golden(op, inputs, call.attributes, Level::fp64),
+                   whole = compute_bound(op, inputs, call.attributes, device);
+        const std::vector<PairRows::Made> made = all_of(*rows);
+        for (std::size_t k = 0; k < made.size(); ++k) {
+          const std::string_view name = rows->outputs()[k].arg->name;
+          const std::vector<double> values = output_named(golden, name).values(),
+                                    errors = output_named(whole, name).values();
+          ASSERT_EQ(made[k].values.size(), values.size()) << name;
+          for (std::size_t i = 0; i < values.size(); ++i) {
+            if (std::isnan(errors[i])) continue;
+            EXPECT_LE(made[k].errors[i], errors[i]) << name << " at " << i;
+            if (fill == Fill::special) continue;
+            EXPECT_LE(std::abs(made[k].values[i] - values[i]), share * errors[i]) << name << " at " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(PairRows, AreThoseOfTheOperatorsThatSaySo) {
+  const Operator& softmax = find_operator("softmax");
+  const CallShape call = parse_call({"A=4,C=15,B="});
+  const auto inputs = generate_inputs(softmax, call, Fill::random, DType::float32, 1);
+  EXPECT_TRUE(PairRows::of(softmax, inputs, call.attributes, float32_model));
+  ErrorModel tree = float32_model;
+  tree.accumulator = parse_accumulator("float32,tree");
+  EXPECT_FALSE(PairRows::of(softmax, inputs, call.attributes, tree));
+  EXPECT_FALSE(PairRows::of(find_operator("exp"), {}, {}, float32_model));
 }
 
 // Certified values are the truth rounded to float32, once; every one of them is proved but for ties.

@@ -1,6 +1,9 @@
 import doctest
 import json
 import math
+import os
+import subprocess
+import sys
 
 import assay
 import numpy as np
@@ -210,3 +213,25 @@ def test_scalars_are_refused_where_channels_are_needed():
     one = np.float32(1)
     with pytest.raises(assay.Error, match="gated_add"):
         assay.golden("gated_add", {"x": one, "gate": one, "z": one})
+
+
+def test_a_ctrl_c_ends_a_long_call():
+    code = """
+import os, signal, threading, time
+import numpy as np
+import assay
+x = np.ones(6_000_000, np.float32)
+def interrupt():
+    time.sleep(0.5)
+    print(time.perf_counter(), flush=True)
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=interrupt).start()
+try:
+    assay.bound("gelu", {"x": x, "grad_y": x})  # seconds
+except KeyboardInterrupt:
+    print(time.perf_counter())
+"""
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120)
+    sent, ended = (float(line) for line in done.stdout.split())
+    assert ended - sent < 1, done.stderr

@@ -146,3 +146,23 @@ class TestJax:
     def test_dtypes(self, dtype):
         x = self.jax.numpy.array([[0, 1], [2, 1]]).astype(dtype)
         assert values(x) == (dtype, (2, 2), [0, 1, 2, 1])
+
+
+def test_fp4_has_the_values_of_a_wider_format():
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+    if not hasattr(ml_dtypes, "float4_e2m1fn"):
+        pytest.skip("this ml_dtypes has no fp4")
+    every = np.arange(16, dtype=np.uint8).view(ml_dtypes.float4_e2m1fn)
+    y = assay.golden("neg", every)["y"]
+    assert np.array_equal(y, -every.astype(np.float64))
+    with pytest.raises(TypeError, match="output 'y': is fp4"):
+        assay.judge("neg", every, every)
+
+
+def test_fp4_of_torch_has_two_in_an_element():
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    if not hasattr(torch, "float4_e2m1fn_x2"):
+        pytest.skip("this torch has no fp4")
+    packed = torch.tensor([[0x21, 0xF7], [0x40, 0x80]], dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
+    y = assay.golden("neg", packed)["y"]
+    assert y.tolist() == [[-0.5, -1, -6, 6], [0, -2, 0, 0]]

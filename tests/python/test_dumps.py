@@ -105,3 +105,23 @@ def test_progress_is_shown_where_somebody_looks(monkeypatch):
     assert assay.diff(side, side)
     assert told[0][0] == "comparing" and told[-1] == "closed"
     assert all(0 <= done <= total for _, done, total in told[:-1] if total)
+
+
+def test_names_that_are_no_text_are_read(tmp_path):
+    folder = os.fsencode(tmp_path / "run") + b"\xff"
+    try:
+        os.mkdir(folder)
+    except OSError:
+        pytest.skip("this file system has no such names")
+    path = os.fsdecode(folder + b"/x.npy")
+    np.save(path, np.ones(3))
+    [x] = assay.inspect(path)
+    assert x.read().tolist() == [1, 1, 1]
+    assert assay.diff(path, path).passed
+    assert assay.convert(path, os.fsdecode(folder + b"/x.safetensors")).tensors == 1
+    with pytest.raises(assay.Error, match=r"run.*none\.npy"):
+        assay.inspect(os.fsdecode(folder + b"/none.npy"))
+    with pytest.raises(assay.Error, match="run"):
+        assay.tolerance("float32", policy=os.fsdecode(folder + b"/none.toml"))
+    assay.save_case(os.fsdecode(folder + b"/case\xfe"), "relu", [1.0, -1.0], [1.0, 0.0])
+    assert os.path.exists(folder + b"/case\xfe/case.json")

@@ -99,3 +99,22 @@ def test_the_package_alone_asserts_too(pytester):
         sys.executable, "-m", "pytest", "-p", "no:assay_pytest", "-p", "no:assay", "-p", "no:randomly"
     )
     result.assert_outcomes(passed=2, failed=1)
+
+
+def test_what_a_worker_found_before_it_crashed_is_there(pytester):
+    pytest.importorskip("xdist", reason="pytest-xdist is not installed")
+    pytester.makepyfile(
+        """
+        import os
+        from assay.testing import assert_matches_golden
+
+        def test_first(): assert_matches_golden("relu", [1.0, -1.0], [1.0, 0.0])
+        def test_crash(): os._exit(3)
+        """
+    )
+    result = pytester.runpytest_subprocess(
+        "-p", "assay_pytest", "-p", "no:randomly", "-n", "1", "--max-worker-restart", "0", "--assay-json", "golden.json"
+    )
+    result.stdout.fnmatch_lines(["*relu *float64 * 1 * 0 *"])
+    report = json.loads((pytester.path / "golden.json").read_text())
+    assert [f["verdict"] for f in report["findings"]] == ["passed"]

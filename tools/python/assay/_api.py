@@ -153,7 +153,7 @@ def save_case(
     """Writes a call into a new folder, which ``assay check`` judges again."""
     _core.write_case(
         os.fspath(folder),
-        os.path.basename(os.fspath(folder)),
+        os.fsencode(os.path.basename(os.fspath(folder))).decode("utf-8", "replace"),
         op,
         named(inputs, _first_input(op, inputs), "input"),
         named(outputs, None if isinstance(outputs, Mapping) else operator(op).outputs[0], "output"),

@@ -5,6 +5,7 @@ Golden assertions (`assay.testing.assert_matches_golden`) find this module and t
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 import warnings
@@ -21,6 +22,7 @@ Row = tuple[str, str, str, float, bool]
 
 _KEY = pytest.StashKey["Golden"]()
 _ROWS = pytest.StashKey[list[Row]]()
+_PACKED = pytest.StashKey[list[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -49,7 +51,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 class Golden:
-    """What the golden assertions of one process found. The workers of xdist hand theirs to the controller."""
+    """What the golden assertions of one process found. The workers of xdist hand theirs to the controller, of each
+    test with its report."""
 
     def __init__(self, config: pytest.Config) -> None:
         global prove
@@ -100,7 +103,11 @@ class Golden:
                     text = f"{f.verdict}, error/allowed {f.ratio:.3g}"
                     self.item.user_properties.append((f"assay {judged.op} {f.output} {f.dtype}", text))
         if self.option("html") or self.option("json"):
-            self.packed.append(judged.verdict._report.packed(self.item.nodeid if self.item else ""))
+            packed = judged.verdict._report.packed(self.item.nodeid if self.item else "")
+            if self.item is None:
+                self.packed.append(packed)
+            else:  # a worker may crash in a later test
+                self.item.stash.setdefault(_PACKED, []).append(base64.b64encode(packed).decode("ascii"))
         return repeat
 
     def save(self, judged: Any, folder: str) -> str:
@@ -121,13 +128,16 @@ class Golden:
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        if report.when == "call":  # xdist hands attributes of reports to the controller
-            report.assay_rows = item.stash.get(_ROWS, [])  # type: ignore[attr-defined]
+        # xdist hands attributes of reports to the controller.
+        report.assay_rows = item.stash.get(_ROWS, [])  # type: ignore[attr-defined]
+        report.assay_packed = item.stash.get(_PACKED, [])  # type: ignore[attr-defined]
+        item.stash[_ROWS], item.stash[_PACKED] = [], []
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if not self.is_worker:
             self.rows.extend(tuple(row) for row in getattr(report, "assay_rows", []))
+            self.packed.extend(base64.b64decode(text) for text in getattr(report, "assay_packed", []))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:

@@ -1,7 +1,5 @@
 #include "declarations.h"
 
-#include <nanobind/stl/string.h>
-
 #include <cmath>
 #include <string>
 #include <variant>
@@ -9,6 +7,7 @@
 
 #include "assay/golden/error.h"
 #include "assay/operators/engine/golden.h"
+#include "text.h"
 
 namespace nb = nanobind;
 

@@ -3,7 +3,6 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <chrono>
@@ -17,6 +16,7 @@
 #include "assay/compare/diff.h"
 #include "assay/dumps/layout/layout_rules.h"
 #include "computing.h"
+#include "text.h"
 
 namespace nb = nanobind;
 

@@ -2,7 +2,6 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
@@ -19,6 +18,7 @@
 #include "assay/golden/error.h"
 #include "conversion.h"
 #include "shared_options.h"
+#include "text.h"
 
 namespace nb = nanobind;
 

@@ -3,11 +3,11 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <csignal>
+#include <exception>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -33,6 +33,7 @@
 #include "dumps.h"
 #include "program.h"
 #include "reports.h"
+#include "text.h"
 
 namespace nb = nanobind;
 
@@ -227,7 +228,19 @@ NB_MODULE(_core, m) {
   using namespace assay;
   using namespace assay::python;
   m.attr("version") = std::string(version);
-  nb::exception<Error>(m, "Error", PyExc_ValueError);
+  nb::object error = nb::steal(PyErr_NewException("assay._core.Error", PyExc_ValueError, nullptr));
+  m.attr("Error") = error;
+  // Not nb::exception: a path in the text may be no UTF-8.
+  nb::register_exception_translator(
+      [](const std::exception_ptr& thrown, void* type) {
+        try {
+          std::rethrow_exception(thrown);
+        } catch (const Error& problem) {
+          const nb::object text = nb::steal(text_of(problem.what()));
+          PyErr_SetObject(static_cast<PyObject*>(type), text.ptr());
+        }
+      },
+      error.ptr());
 
   nb::class_<Tensor>(m, "Tensor")
       .def(nb::new_([](nb::handle array, const std::optional<std::string>& dtype) {

@@ -1,6 +1,5 @@
 #include "reports.h"
 
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 
 #include "assay/compare/report/report.h"
 #include "assay/compare/team.h"
+#include "text.h"
 
 namespace nb = nanobind;
 

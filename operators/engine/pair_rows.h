@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "assay/operators/engine/golden.h"
+
+namespace assay {
+
+/// A call whose rows are computed for themselves, two at a time (Operator::run_pairs), so that nothing is as
+/// large as the call: golden values in float64, and what of a device's error the quick error model tells.
+class PairRows {
+ public:
+  /// Returns nothing for operators without run_pairs, fewer than two rows, and inputs that are no floats.
+  /// @param device  that of no accumulator of its own
+  /// @throws Error  as compute_golden
+  static std::optional<PairRows> of(const Operator&, std::span<const NamedTensor> inputs, const Attributes&,
+                                    const ErrorModel& device);
+
+  struct Output {
+    const Arg* arg;
+    Shape shape;
+    std::int64_t row;  ///< elements of a row; 0: a sum over the rows
+  };
+  std::span<const Output> outputs() const { return outputs_; }
+  std::int64_t rows() const { return rows_; }
+  /// Rows that are worth a thread, at least.
+  std::int64_t rows_of_block() const;
+
+  struct Made {
+    std::vector<double> values, errors;
+    std::vector<double> squares;  ///< of the terms of a sum over the rows
+  };
+  /// Of each output these rows, or the sum over them. An error that nothing is known of is 0.
+  /// @throws Error  unless it begins at a multiple of rows_of_block(): bits depend on what is computed
+  /// together
+  std::vector<Made> compute(std::int64_t begin, std::int64_t end) const;
+  /// Adds sums over the rows that follow; completes them when the last are in.
+  static void add(Made& sum, const Made& next);
+  void complete(Made& sum) const;
+
+ private:
+  struct Input {
+    const Arg* arg;
+    Tensor tensor;
+    std::int64_t row;  // 0: the same for all rows
+  };
+  void place(Tensors<BoundPair>&, const Dims&) const;
+
+  const Operator* op_ = nullptr;
+  Attributes attributes_;
+  Dims dims_;
+  ErrorModel device_;
+  std::vector<Input> inputs_;
+  std::vector<Output> outputs_;
+  std::int64_t rows_ = 0, together_ = 1;  // rows of one half of the pairs
+};
+
+}  // namespace assay
