@@ -96,6 +96,7 @@ struct Attention {
                                       alibi_left_out,
                                       alibi_unscaled,
                                       alibi_scaled,
+                                      alibi_twice,
                                       alibi_of_all_heads,
                                       alibi_from_one,
                                       alibi_max_8};

@@ -16,7 +16,7 @@ namespace {
 // them in q, N + W in kv: its keys without the part that turns, then its values. The last R of the Z channels
 // of `compressed` are the part that turns, the same for all heads; the Z - R before them make kv and take no
 // part here. The tables are for P = B sequences, or for all alike: cos and sin, or cis, cos + i sin of
-// Y = R/2 pairs (2i, 2i + 1), whatever the style.
+// Y = R/2 pairs (2i, 2i + 1), U = 2 numbers for each, whatever the style.
 struct LatentAttention {
   static constexpr std::string_view name = "latent_attention";
   static constexpr std::string_view math =
@@ -38,7 +38,7 @@ struct LatentAttention {
       {"compressed", "B,L,Z", Role::input},
       {.name = "cos", .shape = "P,L,R", .role = Role::input, .low = -1, .high = 1, .optional = true},
       {.name = "sin", .shape = "P,L,R", .role = Role::input, .low = -1, .high = 1, .optional = true},
-      {.name = "cis", .shape = "P,L,Y,2", .role = Role::input, .low = -1, .high = 1, .optional = true},
+      {.name = "cis", .shape = "P,L,Y,U", .role = Role::input, .low = -1, .high = 1, .optional = true},
       {"grad_out", "B,L,O*", Role::grad_output},
       {.name = "out", .shape = "B,L,O*", .role = Role::output, .terms = "2 + D + L"},
       {.name = "grad_q", .shape = "B,L,Q*", .role = Role::grad_input, .terms = "2 + D + L + W"},
@@ -47,7 +47,7 @@ struct LatentAttention {
   };
   static constexpr Example examples[] = {
       {"B=2,L=2,Q=8,K=6,Z=3,P=1,R=2", "heads=2", "cis"},
-      {"B=2,L=2,Q=8,K=6,Z=3,P=1,Y=1", "heads=2", "cos,sin"},
+      {"B=2,L=2,Q=8,K=6,Z=3,P=1,Y=1,U=2", "heads=2", "cos,sin"},
       {"B=3,L=3,Q=1x6,K=4,Z=5,P=3,R=4", "style=\"half\",is_causal=false,mscale=1.2", "cis"}};
   static constexpr std::string_view functional_inputs[] = {"q", "kv", "compressed", "cos", "sin"},
                                     functional_instead[] = {"q", "kv", "compressed", "cis"};

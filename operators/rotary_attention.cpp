@@ -14,8 +14,8 @@ namespace {
 
 // B sequences of L tokens. Q*, K*, V*, O*: channels, of all heads side by side or by head; heads have D of
 // them in q and k, W in v and out. The first R of D turn, by tables for P = B sequences, or for all alike;
-// without tables none does. cis: cos + i sin of Y = R/2 pairs (2i, 2i + 1), whatever the style. Z: the heads
-// of q.
+// without tables none does. cis: cos + i sin of Y = R/2 pairs (2i, 2i + 1), U = 2 numbers for each, whatever
+// the style. Z: the heads of q.
 struct RotaryAttention {
   static constexpr std::string_view name = "rotary_attention";
   static constexpr std::string_view math =
@@ -44,7 +44,7 @@ struct RotaryAttention {
       {"v", "B,L,V*", Role::input},
       {.name = "cos", .shape = "P,L,R", .role = Role::input, .low = -1, .high = 1, .optional = true},
       {.name = "sin", .shape = "P,L,R", .role = Role::input, .low = -1, .high = 1, .optional = true},
-      {.name = "cis", .shape = "P,L,Y,2", .role = Role::input, .low = -1, .high = 1, .optional = true},
+      {.name = "cis", .shape = "P,L,Y,U", .role = Role::input, .low = -1, .high = 1, .optional = true},
       {.name = "sink", .shape = "Z", .role = Role::param, .optional = true},
       {"grad_out", "B,L,O*", Role::grad_output},
       {.name = "out", .shape = "B,L,O*", .role = Role::output, .terms = "2 + D + L"},
@@ -59,7 +59,7 @@ struct RotaryAttention {
   };
   static constexpr Example examples[] = {
       {"B=2,L=2,Q=8,K=4,V=2,P=1,R=2,Z=4", "", "cis"},
-      {"B=2,L=3,Q=8,K=4,V=2,P=2,Y=2", "", "cos,sin,sink"},
+      {"B=2,L=3,Q=8,K=4,V=2,P=2,Y=2,U=2", "", "cos,sin,sink"},
       {"B=1,L=4,Q=2x6,K=1x6,V=3,P=1,R=4", "style=\"interleaved\",is_causal=false,scale=0.5", "cis,sink"},
       {"B=2,L=4,Q=2,K=1,D=6,V=3,P=1,R=4", "heads_first=true", "cis,sink"},
       {"B=1,L=3,Q=3x2,K=1x2,V=2,P=1,R=2,Z=3", "alibi=\"last_key\"", "cos,sin,cis"}};
@@ -80,6 +80,7 @@ struct RotaryAttention {
                                       alibi_left_out,
                                       alibi_unscaled,
                                       alibi_scaled,
+                                      alibi_twice,
                                       alibi_of_all_heads,
                                       alibi_from_one,
                                       alibi_max_8};

@@ -16,8 +16,12 @@ std::vector<Candidate> or_with_alibi(std::vector<Candidate> all) {
     double bias_max;
   };
   const std::vector<Candidate> without = all.empty() ? std::vector<Candidate>(1) : all;
-  for (const auto& [alibi, bias_max] :
-       {Form{"first_key", 8}, {"last_key", 8}, {"last_key", 16}, {"distance", 8}, {"scaled", 8}}) {
+  for (const auto& [alibi, bias_max] : {Form{"first_key", 8},
+                                        {"last_key", 8},
+                                        {"last_key", 16},
+                                        {"distance", 8},
+                                        {"scaled", 8},
+                                        {"scaled_twice", 8}}) {
     for (Candidate with : without) {
       with.attributes.set("alibi", alibi);
       with.attributes.set("alibi_bias_max", bias_max);
@@ -34,11 +38,13 @@ AlibiForm alibi_form(std::string_view op, const Attributes& a) {
   constexpr std::pair<std::string_view, AlibiForm> forms[] = {{"first_key", AlibiForm::first_key},
                                                               {"last_key", AlibiForm::last_key},
                                                               {"distance", AlibiForm::distance},
-                                                              {"scaled", AlibiForm::scaled}};
+                                                              {"scaled", AlibiForm::scaled},
+                                                              {"scaled_twice", AlibiForm::scaled_twice}};
   for (const auto& [name, form] : forms) {
     if (a.text("alibi") == name) return form;
   }
-  throw Error("{}: alibi is \"{}\"; expected first_key, last_key, distance or scaled", op, a.text("alibi"));
+  throw Error("{}: alibi is \"{}\"; expected first_key, last_key, distance, scaled or scaled_twice", op,
+              a.text("alibi"));
 }
 
 void check_alibi(std::string_view op, const Attributes& a) {

@@ -15,7 +15,7 @@ namespace assay {
 inline constexpr Attribute alibi_attribute = {
     "alibi", "null",
     "bias of key s and query l in a head of slope m: first_key: m s; last_key: m (s - S + 1); "
-    "distance: -m |l - s|; scaled: scale m s of bfloat16 numbers"};
+    "distance: -m |l - s|; scaled: scale m s of bfloat16 numbers; scaled_twice: 2 scale m s of them"};
 inline constexpr Attribute alibi_bias_max_attribute = {
     "alibi_bias_max", "8", "the exponent of the last slope: 2^(-8 / n) to 2^-8 in n heads"};
 inline constexpr Attribute alibi_slopes_attribute = {
@@ -28,10 +28,12 @@ inline constexpr Solved alibi_solved = {
     .by = Solved::By::candidates,
     .how =
         "where nothing turns: first_key (BLOOM), last_key with a bias_max of 8 or 16 (MPT), distance "
-        "(flash-attention), scaled (Falcon)"};
+        "(flash-attention), scaled (Falcon), scaled_twice (transformers 5.14.1 has Falcon's in its mask, "
+        "too, which eager attention adds as well)"};
 inline constexpr Seen alibi_left_out = {"alibi", "null", "biases that are left out"};
 inline constexpr Seen alibi_unscaled = {"alibi", "\"first_key\"", "biases of another form"};
 inline constexpr Seen alibi_scaled = {"alibi", "\"scaled\"", "biases that are scaled with the products"};
+inline constexpr Seen alibi_twice = {"alibi", "\"scaled_twice\"", "biases that are added twice"};
 inline constexpr Seen alibi_of_all_heads = {"alibi_slopes", "\"all_heads\"",
                                             "slopes without the rule of the closest power of two"};
 inline constexpr Seen alibi_from_one = {"alibi_slopes", "\"from_one\"", "slopes that are one head off"};
@@ -40,7 +42,7 @@ inline constexpr Seen alibi_max_8 = {"alibi_bias_max", "8", "slopes of another l
 /// All candidates, then each with every form of the biases that programs have.
 std::vector<Candidate> or_with_alibi(std::vector<Candidate>);
 
-enum class AlibiForm : std::uint8_t { none, first_key, last_key, distance, scaled };
+enum class AlibiForm : std::uint8_t { none, first_key, last_key, distance, scaled, scaled_twice };
 /// @throws Error  for no form
 AlibiForm alibi_form(std::string_view op, const Attributes&);
 
@@ -69,7 +71,7 @@ class Alibi {
     }
   }
   explicit operator bool() const { return !slopes_.empty(); }
-  bool is_scaled() const { return form_ == AlibiForm::scaled; }
+  bool is_scaled() const { return form_ == AlibiForm::scaled || form_ == AlibiForm::scaled_twice; }
   /// @param ahead  the place of the key less that of the query
   T operator()(std::int64_t h, std::int64_t s, std::int64_t ahead) const {
     const T& m = slopes_[static_cast<std::size_t>(h)];
@@ -81,7 +83,8 @@ class Alibi {
       return stored(m * number<T>(place));
     }
     const double place = round_to(DType::bfloat16, static_cast<double>(s));
-    return scale_ * T(round_to(DType::bfloat16, nearest(m) * place));
+    const T bias = scale_ * T(round_to(DType::bfloat16, nearest(m) * place));
+    return form_ == AlibiForm::scaled_twice ? T(2) * stored(bias) : bias;
   }
 
  private:

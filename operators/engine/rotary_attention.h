@@ -58,6 +58,8 @@ inline std::int64_t width_of_tables(std::string_view op, InputShapes inputs, std
   const InputShape *cis = find_input(inputs, "cis"), *table = cis != nullptr ? cis : cos;
   if (cis != nullptr && cos != nullptr) throw Error("{}: the tables are cos and sin, or cis, not both", op);
   if (table == nullptr) return 0;
+  if (cis != nullptr && (cis->shape.size() != 4 || cis->shape[3] != 2))
+    throw Error("{}: cis has shape {}; expected [P, L, R / 2, 2]", op, to_string(cis->shape));
   const std::int64_t P = table->shape.empty() ? 0 : table->shape[0], R = columns_of_tables(inputs);
   if (P != 1 && P != B) throw Error("{}: the tables are for {} sequences; expected 1 or {}", op, P, B);
   if (R < 2 || R % 2 != 0) throw Error("{}: the tables have {} columns; expected an even number", op, R);

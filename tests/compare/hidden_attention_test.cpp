@@ -166,6 +166,8 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair<Attributes, std::string>{null_of("alibi"), "no alibi, where the reference has alibi"},
         std::pair<Attributes, std::string>{{{"alibi", "scaled"}},
                                            "alibi = \"scaled\", where the reference has alibi = "},
+        std::pair<Attributes, std::string>{{{"alibi", "scaled_twice"}},
+                                           "alibi = \"scaled_twice\", where the reference has alibi = "},
         std::pair<Attributes, std::string>{{{"alibi_slopes", "all_heads"}},
                                            "alibi_slopes = \"all_heads\", where the reference has"},
         std::pair<Attributes, std::string>{{{"alibi_slopes", "from_one"}},
