@@ -46,7 +46,7 @@ class Multiplier {
           for (std::int64_t j = 0; j < columns; j += width_of(columns - j)) {
             const Columns some = {n + j, std::min(width_of(columns - j), columns - j),
                                   packed_b_.data() + j * of_k.count};
-            if (exact || of_.may_fuse)
+            if (exact || of_.exact_products)
               strip<true>(m, rows, some, of_k);
             else
               strip<false>(m, rows, some, of_k);

@@ -19,8 +19,8 @@ struct OrderedMatmul {
   std::int64_t M, N, K;
   Strided<const T> a, b;
   Strided<T> y;
-  Strided<const T> last = {};  ///< without x: there is none
-  bool may_fuse = false;       ///< products may stay unrounded: the bits are those of the machine
+  Strided<const T> last = {};   ///< without x: there is none
+  bool exact_products = false;  ///< of all factors, so that a fused operation has the same bits
 };
 
 /// Every product and sum is rounded to T, from left to right: the bits are those of the plain loops. Twice as

@@ -1,7 +1,9 @@
 #include "assay/operators/engine/products.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include "assay/golden/parallel.h"
@@ -55,16 +57,17 @@ double most_of(const Strided<const Bound>& of, std::int64_t rows, std::int64_t c
   return outer == 0 ? 0 : std::ranges::max(most);
 }
 
-// Sums of the products' squares, no larger than they are: in float32, of factors of 1 at most.
+// Sums of the products' squares, no larger than they are: in float32, of factors of 1 at most, which are cut
+// to half of float32's 24 bits. Products of two are exact then.
 class Squares {
  public:
   explicit Squares(const OrderedMatmul<Bound>& of) : sums_(static_cast<std::size_t>(of.M * of.N)) {
     const int a = exponent_of(of.a, of.M, of.K), b = exponent_of(of.b, of.K, of.N);
     const Derived<float> of_a(of.a, of.M, of.K, Square(a)), of_b(of.b, of.K, of.N, Square(b));
     multiply({of.M, of.N, of.K, of_a.view, of_b.view, {sums_.data(), of.N, 1}, {}, true});
-    // Each square is rounded, each product, and each sum.
-    constexpr double u = 0x1p-24;
-    unit_ = std::ldexp(std::max(0.0, 1 - static_cast<double>(of.K + 4) * u), 2 * (a + b));
+    // Two factors of a product are rounded and cut, and each sum is rounded.
+    constexpr double u = 0x1p-24, of_factors = 2 * (0x1p-11 + u);
+    unit_ = std::ldexp(std::max(0.0, 1 - of_factors - static_cast<double>(of.K) * u), 2 * (a + b));
   }
   double operator[](std::size_t i) const { return unit_ * static_cast<double>(sums_[i]); }
 
@@ -72,8 +75,10 @@ class Squares {
   struct Square {
     explicit Square(int exponent) : scale(std::ldexp(1, -exponent)) {}
     float operator()(const Bound& x) const {
+      constexpr float least = 0x1p-62F;  // of less the products may be subnormal
       const double v = scale * magnitude_of(x);
-      return static_cast<float>(v * v);
+      const auto square = static_cast<float>(v * v);
+      return square < least ? 0 : std::bit_cast<float>(std::bit_cast<std::uint32_t>(square) & ~0xFFFU);
     }
     double scale;
   };
