@@ -33,8 +33,8 @@ Tensor scaled(const Tensor& t, double factor, double rounding) {
   return Tensor::from_values(DType::float32, t.shape(), values);
 }
 
-// A projection, then the difference of its result and nearly the same: a rounding is an error outside of the
-// tolerance there.
+// A projection, then the difference of its result and nearly the same, which no factor makes of it: a
+// rounding is an error outside of the tolerance there.
 struct Chain : MemoryDump {
   /// @param rounding  of the projection's result, relative, up and down in turn
   /// @param given     a factor of what comes in, which nothing made
@@ -44,7 +44,8 @@ struct Chain : MemoryDump {
                  w = normal_tensor(DType::float32, {64, 16}, 4);
     const Tensor x = scaled(right, given, 0),
                  y = scaled(made("linear", {{"x", x}, {"w", w}}), product, rounding);
-    const Tensor near = scaled(made("linear", {{"x", right}, {"w", w}}), 1.001, 0);  // alike in all dumps
+    const Tensor near =
+        scaled(made("linear", {{"x", right}, {"w", w}}), 1.001, 0x1p-14);  // alike in all dumps
     add({0, -1, Phase::forward, "dense", "param", "weight", 0}, w);
     add({0, 0, Phase::forward, "dense", "input", "x", 0}, x).op = "matmul";
     add({0, 0, Phase::forward, "dense", "output", "y", 0}, y).op = "matmul";
