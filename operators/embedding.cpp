@@ -51,7 +51,7 @@ struct Embedding {
           index.indices == nullptr ? element_count(index.shape) : most_hits(index.indices->indices()));
     padding_row(name, weight[0], a);
     const std::int64_t offset = a.integer("offset");
-    if (index.indices == nullptr) return;
+    if (index.indices == nullptr || offset == 0) return;
     for (const std::int64_t i : index.indices->indices()) {
       if (i + offset < 0 || i + offset >= weight[0])
         throw Error("embedding: index {} with an offset of {} is no row of {}", i, offset, weight[0]);

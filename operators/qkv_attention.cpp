@@ -81,9 +81,10 @@ struct QkvAttention {
     return rest > 0 && rest % 2 == 0 && of_q > 0 && of_q % (rest / 2) == 0;
   }
 
-  static std::vector<Candidate> candidates(const Attributes&, const Recorded& call) {
+  static std::vector<Candidate> candidates(const Attributes& seen, const Recorded& call) {
     std::vector<Candidate> all;
     const Tensor *qkv = call.input("qkv"), *grad_out = call.input("grad_out");
+    if (!has_tables(call) && seen.has("style")) return all;
     if (qkv == nullptr || (grad_out == nullptr && call.output != "out")) return all;
     const std::int64_t of_q = channels_of(grad_out != nullptr ? grad_out->shape() : call.result.shape());
     const std::int64_t of_k = (channels_of(qkv->shape()) - of_q) / 2;
@@ -93,7 +94,7 @@ struct QkvAttention {
       all.push_back({{{"heads", static_cast<double>(heads)}, {"groups", static_cast<double>(groups)}},
                      fmt::format("heads = {}, groups = {}", heads, groups)});
     }
-    return !has_tables(call) ? or_with_alibi(std::move(all)) : all;
+    return may_have_alibi(seen, call) ? or_with_alibi(std::move(all)) : all;
   }
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {

@@ -123,16 +123,16 @@ struct RotaryAttention {
            (q.size() != 4 || (q[3] > 0 && K % q[3] == 0));
   }
 
-  static std::vector<Candidate> candidates(const Attributes&, const Recorded& call) {
+  static std::vector<Candidate> candidates(const Attributes& seen, const Recorded& call) {
     std::vector<Candidate> heads;
     const Tensor *q = call.input("q"), *k = call.input("k");
-    if (q == nullptr || k == nullptr) return heads;
+    if (q == nullptr || k == nullptr || (!has_tables(call) && seen.has("style"))) return heads;
     const std::int64_t K = channels_of(k->shape());
     for (std::int64_t D = least_channels(call); D <= K && q->shape().size() == 3; ++D) {
       if (K % D == 0)
         heads.push_back({{{"head_dim", static_cast<double>(D)}}, fmt::format("head_dim = {}", D)});
     }
-    return !has_tables(call) ? or_with_alibi(std::move(heads)) : heads;
+    return may_have_alibi(seen, call) ? or_with_alibi(std::move(heads)) : heads;
   }
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
@@ -146,10 +146,6 @@ struct RotaryAttention {
     if (R == 0 && q.size() != 4 && !a.has("head_dim"))
       throw Error("rotary_attention: attribute 'head_dim' is missing; neither heads nor tables show it");
     const bool heads_first = a.flag("heads_first");
-    if (heads_first && (q.size() != 4 || k.size() != 4)) {
-      throw Error("rotary_attention: q has shape {}, k {}; expected [B, heads, L, D]", to_string(q),
-                  to_string(k));
-    }
     const std::int64_t D = a.has("head_dim") ? a.integer("head_dim") : q.size() == 4 ? q[3] : R;
     const std::int64_t of_q = channels_by(q, heads_first), of_k = channels_by(k, heads_first),
                        of_v = channels_of(v);

@@ -74,6 +74,11 @@ inline bool has_tables(const Recorded& call) {
   return call.input("cos") != nullptr || call.input("cis") != nullptr;
 }
 
+/// Biases that fall with the distance are those of decoders in which nothing turns and nothing is capped.
+inline bool may_have_alibi(const Attributes& seen, const Recorded& call) {
+  return !has_tables(call) && !seen.has("is_causal") && !seen.has("softcap");
+}
+
 /// [B, L, heads C] to [B, heads, L, C], or back.
 template <class T>
 std::vector<T> by_head(const T* x, const Dims& d, std::int64_t heads, std::int64_t C, bool back) {

@@ -85,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"rotary_attention",
               {zeros("q", {1, 2, 8}), zeros("k", {1, 2, 8}), zeros("v", {1, 2, 8})},
               "heads_first=true",
-              "expected [B, heads, L, D]"},
+              "expected [B,Q,L,D]"},
         Wrong{
             "rotary_attention",
             {zeros("q", {1, 2, 8}), zeros("k", {1, 2, 8}), zeros("v", {1, 2, 8}), zeros("cis", {1, 2, 2, 3})},
