@@ -286,6 +286,26 @@ TEST(Program, WeightsOfAllExpertsShowWhetherTheirChoiceIsLegal) {
   EXPECT_EQ(created(isolated(record(1))), std::vector<std::string>{"router output 0"});
 }
 
+// A router whose scores nobody recorded: with another choice there may be nothing to weigh.
+TEST(Program, ZerosBehindAnotherChoiceProveNothing) {
+  const auto record = [](bool chooses) {
+    return [=](MemoryDump& d, bool is_actual) {
+      const auto add = [&](Phase phase, const char* slot, const char* arg, const Tensor& t) {
+        d.add({0, 0, phase, "gate", slot, arg, 0}, t).op = "SomeRouter";
+      };
+      add(f, "input", "x", noisy(normal_tensor(DType::float32, {8, 6}, 95), is_actual ? 5 : 6));
+      std::vector<std::int64_t> index = {0, 1, 2, 3, 1, 2, 0, 3, 2, 0, 1, 2, 3, 1, 0, 2};
+      if (is_actual && chooses) std::swap(index[1], index[2]);
+      add(f, "output", "index", Tensor::from_indices({8, 2}, index));
+      const Tensor gradient = normal_tensor(DType::float32, {8, 2}, 96);
+      add(b, "grad_output", "weights",
+          is_actual ? Tensor::from_values(DType::float32, {8, 2}, Values(16, 0)) : gradient);
+    };
+  };
+  EXPECT_EQ(finding(isolated(record(true)), "gate", "grad_output").verdict, Verdict::undecided);
+  EXPECT_EQ(finding(isolated(record(false)), "gate", "grad_output").verdict, Verdict::failed);
+}
+
 // A class that nobody knows, with a part that one side calls for each expert and the other once.
 auto experts(const std::string& wrong) {
   return [=](MemoryDump& d, bool is_actual) {
