@@ -259,7 +259,8 @@ TEST(Program, WeightsOfAllExpertsShowWhetherTheirChoiceIsLegal) {
       const Tensor weight = normal_tensor(DType::float32, {4, 6}, 91);
       d.add({0, -1, f, "router", "param", "weight", 0}, weight);
       for (const std::int64_t mb : {0, 1}) {
-        const Tensor x = normal_tensor(DType::float32, {12, 6}, 92 + static_cast<std::uint64_t>(mb));
+        const Tensor x = noisy(normal_tensor(DType::float32, {12, 6}, 92 + static_cast<std::uint64_t>(mb)),
+                               is_actual ? 5 : 6);
         Values z = single(output("linear", {{"x", x}, {"w", weight}}, {}, "y")).values();
         const auto first = std::ranges::max_element(z.begin(), z.begin() + 4) - z.begin();
         Values scores(z.size(), 0);
@@ -282,8 +283,33 @@ TEST(Program, WeightsOfAllExpertsShowWhetherTheirChoiceIsLegal) {
   };
   const Report right = isolated(record(0));
   EXPECT_EQ(right.exit_status(), 0);
-  EXPECT_EQ(right.coverage->unjudged, 0) << right.coverage->why_unjudged.front();
+  ASSERT_TRUE(right.coverage);
+  EXPECT_EQ(right.coverage->unjudged, 2) << "the inputs, which nobody made";
   EXPECT_EQ(created(isolated(record(1))), std::vector<std::string>{"router output 0"});
+}
+
+// A router whose scores nobody recorded: with another choice there may be nothing to weigh.
+TEST(Program, ZerosBehindAnotherChoiceProveNothing) {
+  const auto record = [](bool chooses) {
+    return [=](MemoryDump& d, bool is_actual) {
+      const auto add = [&](Phase phase, const char* slot, const char* arg, const Tensor& t) {
+        d.add({0, 0, phase, "gate", slot, arg, 0}, t).op = "SomeRouter";
+      };
+      const Tensor x = noisy(normal_tensor(DType::float32, {8, 6}, 95), is_actual ? 5 : 6);
+      const Tensor y = output("silu", {{"x", x}}, {}, "y");
+      d.add({0, 0, f, "act", "input", "x", 0}, x).op = "silu";
+      d.add({0, 0, f, "act", "output", "y", 0}, y).op = "silu";
+      add(f, "input", "x", y);
+      std::vector<std::int64_t> index = {0, 1, 2, 3, 1, 2, 0, 3, 2, 0, 1, 2, 3, 1, 0, 2};
+      if (is_actual && chooses) std::swap(index[1], index[2]);
+      add(f, "output", "index", Tensor::from_indices({8, 2}, index));
+      const Tensor gradient = normal_tensor(DType::float32, {8, 2}, 96);
+      add(b, "grad_output", "weights",
+          is_actual ? Tensor::from_values(DType::float32, {8, 2}, Values(16, 0)) : gradient);
+    };
+  };
+  EXPECT_EQ(finding(isolated(record(true)), "gate", "grad_output").verdict, Verdict::undecided);
+  EXPECT_EQ(finding(isolated(record(false)), "gate", "grad_output").verdict, Verdict::failed);
 }
 
 // A class that nobody knows, with a part that one side calls for each expert and the other once.
