@@ -55,7 +55,6 @@ TEST_P(LargeCall, PassesByAPartOfItsBoundWithAnyNumberOfThreads) {
       EXPECT_NEAR(f.metrics->max_abs, w.metrics->max_abs, 1e-12 * std::abs(w.metrics->reference.max))
           << f.name;
       EXPECT_EQ(f.metrics->max_abs_at, w.metrics->max_abs_at) << f.name;
-      EXPECT_EQ(f.actual_value, w.actual_value) << f.name;
     }
   }
 }
@@ -72,15 +71,17 @@ TEST(RowCheck, NothingIsLostOfTheBound) {
   const Tensor golden = output_named(compute_golden(*call.op, call.inputs, {}, Level::fp64), output),
                bound = output_named(compute_bound(*call.op, call.inputs, {}, float32_device), output);
   constexpr std::int64_t at = 509 * 250 + 17;
-  for (const auto& [share, verdict] :
-       {std::pair(0.999, Verdict::passed), std::pair(1.001, Verdict::failed)}) {
+  for (const double share : {0.5, 0.8, 0.95, 1.05, 1.3}) {
     std::vector<double> values = call.outputs[1].tensor.whole().values();
-    values[at] = golden.value(at) + share * bound.value(at);
+    values[at] = static_cast<float>(golden.value(at) + share * bound.value(at));
+    const bool within = std::abs(values[at] - golden.value(at)) <= bound.value(at);
     call.outputs[1].tensor = Tensor::from_values(DType::float32, golden.shape(), values);
-    const Report report = check(call, check_options());
+    CheckOptions options = check_options();
+    options.causes = false;
+    const Report report = check(call, options);
     EXPECT_EQ(report.findings[0].verdict, Verdict::passed);
-    EXPECT_EQ(report.findings[1].verdict, verdict) << share;
-    if (share > 1) EXPECT_THAT(report.findings[1].rule, Not(HasSubstr("a part of")));
+    EXPECT_EQ(report.findings[1].verdict, within ? Verdict::passed : Verdict::failed) << share;
+    if (!within) EXPECT_THAT(report.findings[1].rule, Not(HasSubstr("a part of")));
   }
 }
 
@@ -91,6 +92,7 @@ TEST(RowCheck, ACommonFactorIsSeenAsBefore) {
   call.outputs[0].tensor = Tensor::from_values(DType::float32, call.outputs[0].tensor.shape(), values);
   CheckOptions options = check_options();
   options.whole = true;
+  options.causes = false;
   EXPECT_EQ(check(call, options).findings[0].verdict, Verdict::failed);
 }
 
@@ -99,7 +101,9 @@ TEST(RowCheck, OneNaNIsFound) {
   std::vector<double> values = call.outputs[0].tensor.whole().values();
   values[123456] = std::nan("");
   call.outputs[0].tensor = Tensor::from_values(DType::float32, call.outputs[0].tensor.shape(), values);
-  const Finding f = check(call, check_options()).findings[0];
+  CheckOptions options = check_options();
+  options.causes = false;
+  const Finding f = check(call, options).findings[0];
   EXPECT_EQ(f.verdict, Verdict::failed);
   EXPECT_EQ(f.metrics->special_mismatch_at, 123456);
 }

@@ -1,5 +1,7 @@
 #include "arrays.h"
 
+#include <nanobind/stl/pair.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <memory>
@@ -9,6 +11,7 @@
 #include "assay/golden/error.h"
 #include "buffer.h"
 #include "dlpack.h"
+#include "text.h"
 
 namespace nb = nanobind;
 
