@@ -154,7 +154,9 @@ struct CrossEntropy : ClassLoss {
       const auto x_v = [this, n, i](std::int64_t v) { return x(n, v, i); };
       return Probabilities<T, decltype(x_v)>(V, x_v);
     }
-    bool counts(std::int64_t n, std::int64_t i) const { return probs || targets.counts(targets.index(n, i)); }
+    bool counts(std::int64_t n, std::int64_t i) const {
+      return V > 0 && (probs || targets.counts(targets.index(n, i)));
+    }
     bool is_target(std::int64_t n, std::int64_t v, std::int64_t i) const { return targets.index(n, i) == v; }
     // The target before it is smoothed.
     T sharp_q(std::int64_t n, std::int64_t v, std::int64_t i) const {

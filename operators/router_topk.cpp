@@ -23,7 +23,7 @@ namespace {
 // softmax over what was not chosen before and is not masked, as those are that are more than 2 jitter of
 // their size behind the best. In training it draws among them: then the gap is how far the choice that is
 // nearest to its mask is from it, and of a weight that is not the largest of its softmax only a third goes
-// forward three times of four (Heun's third-order method): drawn_weights. Gradients are of the whole.
+// forward three times of four (Heun's third-order method). Gradients are of the whole.
 struct RouterTopK {
   static constexpr std::string_view name = "router_topk";
   static constexpr std::string_view math =
@@ -51,6 +51,7 @@ struct RouterTopK {
       {"jitter", "0.01",
        "of sparsemixer: half of how far behind the best, of its size, a logit is not masked"},
       {"drawn", "false", "whether sparsemixer draws its choice, as in training"},
+      {"forwarded", "1", "share of a drawn weight that goes forward: 1, or 0.3333 three times of four"},
       {"dense", "false", "weights of all E experts, 0 of those that were not chosen"}};
   static constexpr Arg args[] = {
       {"logits", "N*,E", Role::input, -4, 4},
@@ -60,7 +61,6 @@ struct RouterTopK {
       {.name = "weights", .shape = "N*,K", .role = Role::output, .terms = "normalised"},
       {.name = "index", .shape = "N*,K", .role = Role::output_index, .gap = "selection_gap"},
       {.name = "selection_gap", .shape = "N*", .role = Role::output, .terms = "scored"},
-      {.name = "drawn_weights", .shape = "N*,K", .role = Role::output, .terms = "normalised"},
       {.name = "grad_logits", .shape = "N*,E", .role = Role::grad_input, .terms = "E"},
   };
   static constexpr Example examples[] = {
@@ -72,6 +72,7 @@ struct RouterTopK {
       {"N=6,E=4,K=1", "top_k=1,normalize=false", "expert_bias"},  // of one, any choice is free of duplicates
       {"N=5,E=6", "top_k=2,score=\"sparsemixer\",jitter=0.5", "expert_bias,chosen"},
       {"N=4,E=5", "top_k=2,score=\"sigmoid\",normalize=false,dense=true", "expert_bias,chosen"}};
+  static constexpr Seen drawn = {"forwarded", "0.3333", "Phi-3.5-MoE"};
   static constexpr Seen seen[] = {{"score", "\"softmax\"", "Mixtral"},
                                   {"score", "\"sigmoid\"", "DeepSeek-V3"},
                                   {"pre_softmax", "false", "Megatron-LM by default, gpt-oss"},
@@ -228,8 +229,6 @@ struct RouterTopK {
     const T& chosen_score(std::int64_t k) const { return score(chosen[static_cast<std::size_t>(k)]); }
   };
 
-  static constexpr double third = 0.3333;  // as Phi-3.5-MoE's code has it
-
   enum class Kind { sigmoid, softmax, softmax_after, sparsemixer };
   static Kind kind(const Attributes& a) {
     if (a.text("score") == "sparsemixer") return Kind::sparsemixer;
@@ -253,7 +252,7 @@ struct RouterTopK {
     const auto at = [&](std::int64_t e) -> const T& { return ranking[static_cast<std::size_t>(e)]; };
     token.gap =
         others.empty() ? T(1) / T(0) : at(sorted_experts(ranking, token.chosen).back()) - at(others.front());
-    if (of_groups < token.gap) token.gap = of_groups;
+    if (of_groups < T(0) && of_groups < token.gap) token.gap = of_groups;
     // NaN is chosen first: where there is one, the rest is no choice to rely on.
     for (const T& r : ranking) {
       if (isnan(r)) token.gap = r;
@@ -308,21 +307,21 @@ struct RouterTopK {
 
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes& a) {
-    const auto weights = t["weights"], drawn = t["drawn_weights"], gap = t["selection_gap"];
+    const auto weights = t["weights"], gap = t["selection_gap"];
     const auto index = t.output_index("index");
     const std::int64_t N = d.at("N"), K = d.at("K");
     const T scaling = constant<T>(a.real("scaling"));
-    const bool dense = a.flag("dense");
+    const T forwarded = constant<T>(a.real("forwarded"));
+    const bool dense = a.flag("dense"), drawn = a.flag("drawn") && a.real("forwarded") != 1;
     for (std::int64_t n = 0; n < N; ++n) {
       const Token<T> token = route(t, d, a, n);
       gap(n) = token.gap;
       for (std::int64_t k = 0; k < K; ++k) {
         const std::int64_t e = token.chosen[static_cast<std::size_t>(k)];
         index(n, k) = e;
-        const std::int64_t place = dense ? e : k;
-        weights(n, place) = token.weights[static_cast<std::size_t>(k)] * scaling;
-        drawn(n, place) =
-            token.is_drawn(k) && a.flag("drawn") ? weights(n, place) * constant<T>(third) : weights(n, place);
+        T& weight = weights(n, dense ? e : k);
+        weight = token.weights[static_cast<std::size_t>(k)] * scaling;
+        if (drawn && token.is_drawn(k)) weight = weight * forwarded;
       }
     }
   }

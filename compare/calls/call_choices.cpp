@@ -11,9 +11,6 @@
 namespace assay {
 namespace {
 
-// Of "weights" an operator may have "drawn_weights", too.
-constexpr std::string_view drawn_prefix = "drawn_";
-
 // Of a row each must be there once.
 bool is_choice(std::span<const double> row) {
   return std::set<double>(row.begin(), row.end()).size() == row.size();
@@ -92,12 +89,14 @@ std::int64_t Call::first_wrong_row(const CallVariant& variant, std::int64_t& tie
 // Of two values, of which one is drawn, the recorded one is as right as the other.
 void Call::take_drawn(const CallVariant& variant, std::vector<Tensor>& parts) const {
   const Summand& summand = summands_.front();
-  const std::string other = std::string(drawn_prefix).append(summand.output);
-  if (find_arg(*summand.op, other) == nullptr || parts.size() != 1 || parts.front().size() != result_.size())
+  const Seen& by = op().drawn;
+  if (by.attribute.empty() || summand.output.starts_with("grad_") || parts.size() != 1 ||
+      parts.front().size() != result_.size())
     return;
-  const auto outputs =
-      compute_golden(*summand.op, summand.inputs, attributes_of(summand, variant), Level::fp64, other);
-  const std::vector<double> actual = result_.values(), drawn = output_named(outputs, other).values();
+  Attributes attributes = complete_attributes(op(), attributes_of(summand, variant));
+  attributes.set(std::string(by.attribute), parse_attribute(by.value));
+  const auto outputs = compute_golden(op(), summand.inputs, attributes, Level::fp64, summand.output);
+  const std::vector<double> actual = result_.values(), drawn = output_named(outputs, summand.output).values();
   std::vector<double> values = parts.front().values();
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (std::abs(actual[i] - drawn[i]) < std::abs(actual[i] - values[i])) values[i] = drawn[i];

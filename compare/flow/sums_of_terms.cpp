@@ -50,6 +50,7 @@ std::optional<Relation> SumsOfTerms::of_terms(const LogicalTensor& t, const Side
     for (std::size_t b = a; b < n; ++b) {
       const Terms terms = b == a ? Terms{own[a]} : Terms{own[a], own[b]};
       const auto factors = factors_of(tensor, terms);
+      if (factors && std::ranges::all_of(*factors, [](double f) { return f == 1; })) continue;  // tried above
       auto r = factors ? sum(tensor, terms, *factors) : std::nullopt;
       if (r) return r;
     }

@@ -143,6 +143,9 @@ struct Usage {
   /// @param seen  attributes that are tried together with them
   std::vector<Candidate> (*candidates)(const Attributes& seen, const Recorded&);
   const OtherValues* other_values;  ///< null: none
+  /// An element of a forward result may have this value in the place of its own, as a program draws. Without
+  /// name: none.
+  Seen drawn;
   /// Sets the attributes that shapes and index data of a recorded call tell.
   void (*infer)(Recorded&);
   /// The parameter that scales the result. Some frameworks store it minus 1.
@@ -226,6 +229,7 @@ constexpr Usage usage_of() {
   if constexpr (requires { Op::sums_of_rows; }) u.sums_of_rows = Op::sums_of_rows;
   if constexpr (requires { Op::keeps_statistics; }) u.keeps_statistics = Op::keeps_statistics;
   if constexpr (requires { &Op::shared_roundings; }) u.shared_roundings = &Op::shared_roundings;
+  if constexpr (requires { Op::drawn; }) u.drawn = Op::drawn;
   if constexpr (requires { Op::shares_steps; }) u.shares_steps = Op::shares_steps;
   if constexpr (requires { Op::steered; }) u.steered = Op::steered;
   if constexpr (requires { Op::regularizes; }) u.regularizes = Op::regularizes;

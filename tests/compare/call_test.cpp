@@ -83,7 +83,7 @@ Call attention_in_steps(double scale, std::uint64_t seed) {
               Tensor::from_values(DType::bfloat16, {B, H, L, D}, out), {.intermediate = DType::bfloat16});
 }
 
-// Each element is within the roundings of its scores, but they are not off in one direction.
+// The roundings of scores are not off in one direction.
 TEST(Call, AnAttributeThatIsOffByLessThanSingleElementsShow) {
   CallVariant causal;
   causal.attributes.set("is_causal", true);
@@ -91,12 +91,12 @@ TEST(Call, AnAttributeThatIsOffByLessThanSingleElementsShow) {
     const auto right = attention_in_steps(0.25, seed).compare(causal);
     ASSERT_TRUE(right && right->scale);
     EXPECT_TRUE(right->within()) << right->ratio << ", " << describe(*right->scale);
-    const auto off = attention_in_steps(0.25 * 1.02, seed).compare(causal);
+    const auto off = attention_in_steps(0.25 * 1.012, seed).compare(causal);
     ASSERT_TRUE(off && off->scale);
     EXPECT_LE(off->ratio, 1);
     EXPECT_FALSE(off->within()) << describe(*off->scale);
     EXPECT_EQ(off->scale->attribute, "scale");
-    EXPECT_NEAR(off->scale->excess, 0.02, 0.004);
+    EXPECT_NEAR(off->scale->excess, 0.012, 0.002);
   }
 }
 

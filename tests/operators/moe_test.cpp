@@ -60,15 +60,17 @@ TEST(Router, AGivenChoiceOutsideOfTheKeptGroupsIsBehind) {
 
 // Of 4 and 3.5, an eighth behind, either may be drawn; of the second choice 3.5 alone is left.
 TEST(Router, ADrawHasAThirdOfItsWeightOrAllOfIt) {
-  const Outputs routed =
-      golden("router_topk", {values("logits", {1, 3}, {3.5, 4, 1}), indices("chosen", {1, 2}, {0, 1})},
-             "top_k=2,score=\"sparsemixer\",jitter=0.125,drawn=true");
+  const auto routed = [](const std::string& more) {
+    return golden("router_topk", {values("logits", {1, 3}, {3.5, 4, 1}), indices("chosen", {1, 2}, {0, 1})},
+                  "top_k=2,score=\"sparsemixer\",jitter=0.125,drawn=true" + more);
+  };
+  const Outputs whole = routed(""), third = routed(",forwarded=0.3333");
   const double share = 1 / (1 + std::exp(0.5));
-  EXPECT_DOUBLE_EQ(routed["weights"].value(0), share);
-  EXPECT_DOUBLE_EQ(routed["drawn_weights"].value(0), 0.3333 * share);
-  EXPECT_EQ(routed["weights"].value(1), 1);
-  EXPECT_EQ(routed["drawn_weights"].value(1), 1);
-  EXPECT_DOUBLE_EQ(routed["selection_gap"].value(0), 0.25 - 0.5 / 4);
+  EXPECT_DOUBLE_EQ(whole["weights"].value(0), share);
+  EXPECT_DOUBLE_EQ(third["weights"].value(0), 0.3333 * share);
+  EXPECT_EQ(whole["weights"].value(1), 1);
+  EXPECT_EQ(third["weights"].value(1), 1);
+  EXPECT_DOUBLE_EQ(whole["selection_gap"].value(0), 0.25 - 0.5 / 4);
 }
 
 // It is chosen first, as in torch.topk, and no gap pretends that the choice means something.
