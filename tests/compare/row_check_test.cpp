@@ -47,7 +47,9 @@ TEST_P(LargeCall, PassesByAPartOfItsBoundWithAnyNumberOfThreads) {
       const Finding &f = reports[0].findings[k], &w = whole.findings[k];
       EXPECT_EQ(f.verdict, Verdict::passed) << f.name << " " << f.reason;
       // In bfloat16 the whole may need more than the roundings that elements share (shared_scale_error).
-      if (dtype == DType::float32) EXPECT_THAT(f.rule, HasSubstr("a part of the error bound")) << f.name;
+      if (dtype == DType::float32) {
+        EXPECT_THAT(f.rule, HasSubstr("a part of the error bound")) << f.name;
+      }
       EXPECT_THAT(w.rule, Not(HasSubstr("a part of"))) << f.name;
       EXPECT_EQ(named_fields(*f.metrics), named_fields(*reports[1].findings[k].metrics)) << f.name;
       EXPECT_GE(f.ratio, w.ratio) << f.name;
@@ -81,7 +83,9 @@ TEST(RowCheck, NothingIsLostOfTheBound) {
     const Report report = check(call, options);
     EXPECT_EQ(report.findings[0].verdict, Verdict::passed);
     EXPECT_EQ(report.findings[1].verdict, within ? Verdict::passed : Verdict::failed) << share;
-    if (!within) EXPECT_THAT(report.findings[1].rule, Not(HasSubstr("a part of")));
+    if (!within) {
+      EXPECT_THAT(report.findings[1].rule, Not(HasSubstr("a part of")));
+    }
   }
 }
 
