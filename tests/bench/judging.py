@@ -16,6 +16,8 @@ import subprocess
 import sys
 import time
 
+from resident import peak_of
+
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "docs" / "torch"))
 
 GB = 1e9
@@ -62,20 +64,6 @@ def record(folder, subject, dtype, tokens, sequence, experts):
         optimizer.step()
         recorder.end(optimizer)
     recorder.save()
-
-
-def peak_of(process):
-    """RssAnon, in bytes, while the process runs."""
-    largest = 0
-    while process.poll() is None:
-        try:
-            for line in pathlib.Path(f"/proc/{process.pid}/status").read_text().splitlines():
-                if line.startswith("RssAnon:"):
-                    largest = max(largest, 1024 * int(line.split()[1]))
-        except OSError:
-            pass
-        time.sleep(0.02)
-    return largest
 
 
 def measure(assay, actual, reference):

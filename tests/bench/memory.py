@@ -14,6 +14,8 @@ import sys
 import tempfile
 import time
 
+from resident import peak_of
+
 BLOCK = 1 << 22  # elements that are drawn; every tensor is made of them
 MB = 1e6
 
@@ -56,15 +58,7 @@ def peak(command):
     """(seconds, largest RssAnon in bytes, last line printed)"""
     start = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    largest = 0
-    while process.poll() is None:
-        try:
-            for line in pathlib.Path(f"/proc/{process.pid}/status").read_text().splitlines():
-                if line.startswith("RssAnon:"):
-                    largest = max(largest, 1024 * int(line.split()[1]))
-        except OSError:
-            pass
-        time.sleep(0.005)
+    largest = peak_of(process)
     return time.monotonic() - start, largest, process.stdout.read().strip().splitlines()[-1]
 
 
