@@ -7,7 +7,7 @@
 #include <string>
 
 #include "assay/dumps/assay_dump.h"
-#include "assay/dumps/hdf5/writer.h"
+#include "assay/dumps/rank_writer.h"
 
 namespace assay {
 
@@ -21,10 +21,6 @@ namespace assay {
 ///   writer.finish();
 class AssayDumpWriter {
  public:
-  /// The event that a finished dump survives: a power failure, or only the end of its process. The latter is
-  /// enough for a dump that is read at once and removed.
-  enum class Durability { disk, page_cache };
-
   /// Throws Error if `folder` exists and is not empty, or cannot be made.
   AssayDumpWriter(std::filesystem::path folder, Manifest manifest);
   /// Leaves an unfinished dump if finish() was not called.
@@ -42,16 +38,13 @@ class AssayDumpWriter {
 
  private:
   struct Rank {
-    std::unique_ptr<Hdf5Writer> file;
+    std::unique_ptr<RankWriter> file;
     std::string index;
-    std::int64_t tensors = 0, last_seq = -1;
+    std::int64_t last_seq = -1;
   };
   Rank& rank(int number);
-  void write_tensor(Rank&, const Record&, const Tensor&);
+  static void write_tensor(Rank&, const Record&, const Tensor&);
   void check_writable() const;
-  std::filesystem::path finished(int rank) const;
-  std::filesystem::path unfinished(int rank) const;
-  std::filesystem::path journal(int rank) const;
 
   std::filesystem::path folder_;
   Manifest manifest_;

@@ -85,7 +85,7 @@ class ReplayProvider : public Provider {
     replay.steps = w.steps;
     replay.routing = order.routing;
     replay.dump = dump.string();
-    replay.durability = AssayDumpWriter::Durability::page_cache;
+    replay.durability = Durability::page_cache;
     if (!order.modes_of.empty()) replay.modes_of = order.modes_of;
     replay.fault = fault_;
     replay.log = order.log;

@@ -20,7 +20,7 @@ struct ReplayOrder {
   std::int64_t steps = 1;
   std::string weights = {}, tokens = {}, routing = {};  ///< files or dumps; empty: drawn, and free
   std::string dump = {};                                ///< empty: none
-  AssayDumpWriter::Durability durability = AssayDumpWriter::Durability::disk;
+  Durability durability = Durability::disk;
   Selection selection = {};
   std::optional<std::string> modes_of = {};  ///< the strategy whose modes are replayed
   std::string fault = {};                    ///< of the catalogue, planted where it can show; empty: none

@@ -21,6 +21,10 @@ def main() -> None:
         from assay.gates import main as audit
 
         sys.exit(audit(sys.argv[2:]))
+    if sys.argv[1:2] == ["record"]:
+        from assay_command.record import main as record
+
+        sys.exit(record(sys.argv[2:]))
     package = find_spec("assay")
     found = PathFinder.find_spec("_core", package.submodule_search_locations if package else None)
     if found is None or found.loader is None:

@@ -32,6 +32,7 @@
 #include "diff.h"
 #include "dumps.h"
 #include "program.h"
+#include "recording.h"
 #include "reports.h"
 #include "text.h"
 
@@ -274,6 +275,7 @@ NB_MODULE(_core, m) {
   bind_reports(m);
   bind_dumps(m);
   bind_diff(m);
+  bind_recording(m);
 
   m.def("operator_names", [] {
     std::vector<std::string> names;

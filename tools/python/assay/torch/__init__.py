@@ -1,0 +1,52 @@
+"""Records training programs of PyTorch into dumps that `assay diff` and `assay align` read.
+
+`assay record -- torchrun train.py` does it without a changed line. From inside:
+
+    recorder = assay.torch.record(model, out="dump")
+
+before the first step; the dump is there when the recorder is closed, when the steps that were asked for are over, or when
+the program ends.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from ._recorder import Recorder
+from ._selection import Selection
+
+__all__ = ["Recorder", "Selection", "record"]
+
+
+def record(
+    model: nn.Module,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    **selection: Any,
+) -> Recorder | None:
+    """Records what a model computes from now on: inputs, outputs, gradients, parameters, optimizer states.
+
+    Every rank of a distributed program calls it; one process needs no process group. Layouts come from DTensors, meshes
+    and process groups.
+
+    Args:
+        model: also a DistributedDataParallel, or a stage of a pipeline: then once for each stage.
+        out: a new folder; else what the variable ASSAY_RECORD says; without both nothing is recorded.
+        selection: fields of `Selection`: ``steps="0-1"``, ``modules=["layers.0.*"]``, ``kinds=["activations"]``, ..
+
+    Returns:
+        The recorder, whose close() ends the recording; None where nothing is recorded.
+
+    Raises:
+        ValueError: for a selection that says nothing.
+    """
+    folder = os.fspath(out) if out is not None else os.environ.get("ASSAY_RECORD", "")
+    if not folder:
+        return None
+    recorder = Recorder(Path(folder), Selection(**selection))
+    recorder.attach(model)
+    return recorder

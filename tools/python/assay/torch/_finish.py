@@ -1,0 +1,117 @@
+"""What ranks tell each other at the end of a recording: whose data are whose, and which tensors are equal on all."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass, field
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ._grid import Grid
+
+if TYPE_CHECKING:
+    from ._writer import Line
+
+PATIENCE = 120.0
+"""Seconds between the ends of the first and of the last rank, after which a rank is taken for lost."""
+
+
+@dataclass
+class Facts:
+    """Of one rank. No rank waits for others before the program is done: collectives of a recorder could deadlock it."""
+
+    coordinate: tuple[int, ...]
+    samples: dict[str, str] = field(default_factory=dict)
+    """The digest of what the model was given, by "step micro-batch"."""
+    parts: list[str] = field(default_factory=list)
+    """The modules with parameters: other ones on each stage of a pipeline."""
+    plain: dict[str, str] = field(default_factory=dict)
+    """Digests of the tensors of which nothing says how they lie over the ranks."""
+
+    def note(self, lines: list[Line]) -> None:
+        self.plain = {_key(line.fields): line.digest for line in lines if line.is_plain}
+        self.samples = {
+            f"{f['step']} {f['micro_batch']} {f['arg']}": line.digest
+            for line in lines
+            if (f := line.fields)["slot"] == "input" and f.get("is_sample")
+        }
+
+
+def _key(fields: dict[str, Any]) -> str:
+    return " ".join(str(fields[k]) for k in ("step", "micro_batch", "phase", "module", "slot", "arg", "call"))
+
+
+def await_facts(folder: Path, rank: int, world_size: int, own: Facts) -> list[Facts]:
+    """Of all ranks, in their order."""
+    own_path = folder / f"rank{rank:05}.facts"
+    beside = own_path.with_suffix(".facts.unfinished")
+    beside.write_text(json.dumps(asdict(own)))
+    beside.rename(own_path)
+    end = time.monotonic() + PATIENCE
+    while True:
+        missing = [r for r in range(world_size) if not (folder / f"rank{r:05}.facts").exists()]
+        if not missing:
+            break
+        if time.monotonic() > end:
+            raise ValueError(f"rank {missing[0]} has not ended within {PATIENCE:.0f} s; the dump stays unfinished")
+        time.sleep(0.02)
+    texts = [(folder / f"rank{r:05}.facts").read_text() for r in range(world_size)]
+    return [Facts(**json.loads(text)) for text in texts]
+
+
+def settle(lines: list[Line], facts: list[Facts], grid: Grid, rank: int) -> None:
+    """Numbers micro-batches over all ranks, and says of plain tensors how they lie."""
+    data = _data_dims(facts, grid)
+    count = 1
+    index = 0
+    for d in data:
+        count *= grid.shape[d]
+        index = index * grid.shape[d] + facts[rank].coordinate[d]
+    split = _differing(facts, grid, data)
+    for line in lines:
+        f = line.fields
+        f.pop("is_sample", None)
+        if line.is_plain:
+            unknown = split.get(_key(f), set())
+            if unknown:
+                f["unplaced"] = [grid.dims[d] for d in sorted(unknown)]
+        if f["micro_batch"] >= 0:
+            f["micro_batch"] = f["micro_batch"] * count + index
+
+
+def _neighbours(facts: list[Facts], grid: Grid, dim: int) -> list[tuple[int, int]]:
+    """Pairs of ranks that differ in this dimension alone."""
+    lines: dict[tuple[int, ...], list[int]] = {}
+    for rank, f in enumerate(facts):
+        lines.setdefault((*f.coordinate[:dim], *f.coordinate[dim + 1 :]), []).append(rank)
+    return [pair for line in lines.values() for pair in combinations(line, 2)]
+
+
+def _data_dims(facts: list[Facts], grid: Grid) -> list[int]:
+    """Those over which ranks with the same modules are given other samples."""
+    found = []
+    for dim in range(len(grid.shape)):
+        for a, b in _neighbours(facts, grid, dim):
+            common = facts[a].samples.keys() & facts[b].samples.keys()
+            is_same_stage = facts[a].parts == facts[b].parts
+            if is_same_stage and any(facts[a].samples[k] != facts[b].samples[k] for k in common):
+                found.append(dim)
+                break
+    return found
+
+
+def _differing(facts: list[Facts], grid: Grid, data: list[int]) -> dict[str, set[int]]:
+    """The plain tensors that are not equal on all ranks, with the dimensions over which they are not.
+
+    Micro-batches of other data are other tensors.
+    """
+    found: dict[str, set[int]] = {}
+    for dim in range(len(grid.shape)):
+        for a, b in _neighbours(facts, grid, dim):
+            for key in facts[a].plain.keys() & facts[b].plain.keys():
+                is_of_sample = key.split(" ", 2)[1] != "-1"
+                if not (is_of_sample and dim in data) and facts[a].plain[key] != facts[b].plain[key]:
+                    found.setdefault(key, set()).add(dim)
+    return found

@@ -1,0 +1,51 @@
+"""Finds the models of a program that nobody has changed: what it calls with gradients enabled."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ._recorder import Recorder
+from ._selection import Selection
+
+
+def begin() -> None:
+    """Records what the variables ASSAY_RECORD (a folder) and ASSAY_RECORD_SELECTION (as Selection.text) say."""
+    folder, text = os.environ["ASSAY_RECORD"], os.environ.get("ASSAY_RECORD_SELECTION", "{}")
+    try:
+        _Finder(Recorder(Path(folder), Selection.of(text), is_asked_for=False))
+    except (ValueError, TypeError) as error:
+        print(f"assay: nothing is recorded: ASSAY_RECORD_SELECTION: {error}", file=sys.stderr)
+
+
+class _Finder:
+    """Stands before nn.Module.__call__ until the first step is over."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._original = original = nn.Module.__call__
+        recorder.when_stepped(self._restore)
+
+        def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            if not torch.compiler.is_compiling() and recorder.is_outside:
+                self._look(module)
+            return original(module, *args, **kwargs)
+
+        nn.Module.__call__ = call  # type: ignore[method-assign]
+
+    def _look(self, module: nn.Module) -> None:
+        if not torch.is_grad_enabled():
+            return
+        weights = list(module.parameters())
+        if any(w.requires_grad for w in weights):
+            self._recorder.attach(module)
+        elif not weights and next(module.children(), None) is None:
+            self._recorder.attach_beside(module)
+
+    def _restore(self) -> None:
+        nn.Module.__call__ = self._original  # type: ignore[method-assign]

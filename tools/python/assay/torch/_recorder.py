@@ -1,0 +1,593 @@
+"""Hooks on a training program: modules, gradients, optimizer steps."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import inspect
+import itertools
+import math
+import multiprocessing.util
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.multiprocessing.reductions import StorageWeakRef  # type: ignore[attr-defined]
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from .. import _core
+from ._grid import Layout, axes_of_program, grid_of, local_part
+from ._selection import Selection
+from ._writer import Line, Writer, copy_of
+
+
+@dataclass(frozen=True)
+class Place:
+    """What of an identity is common to all tensors of a call of a module."""
+
+    step: int
+    micro_batch: int
+    module: str
+    op: str
+    call: int = 0
+
+
+@dataclass
+class Root:
+    """A model, or a stage of one, that the program calls."""
+
+    module: nn.Module
+    names: dict[nn.Module, str]
+    micro_batch: int = -1
+    last: Place | None = None
+    calls: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass
+class Seen:
+    """How a tensor lies over the ranks, for as long as its memory is there."""
+
+    storage: StorageWeakRef
+    geometry: tuple[Any, ...]
+    layout: Layout
+
+
+class Recorder:
+    """Records models into an assay-dump until it is closed, the last step that was asked for, or the end of the program.
+
+    It keeps no tensor of the program alive, calls no collective, and never raises into the program.
+    """
+
+    def __init__(self, out: Path, selection: Selection, *, is_asked_for: bool = True) -> None:
+        """is_asked_for: somebody is told where nothing was recorded; else the process may be one that has no model."""
+        self.out, self.selection, self._is_asked_for = out, selection, is_asked_for
+        self._roots: list[Root] = []
+        self._hooks: list[Any] = []
+        self._when_stepped: list[Callable[[], None]] = []
+        self._names: dict[int, tuple[str, str]] = {}  # of parameters: module, argument
+        self._weights: list[torch.Tensor] = []
+        self._writer: Writer | None = None
+        self._seen: dict[int, list[Seen]] = {}  # by storage
+        self._seq = itertools.count()
+        self._lock = threading.RLock()
+        self._step, self._has_begun, self._has_stepped, self._has_gradients = 0, False, False, False
+        self._depth = 0  # of modules that are being called
+        self._is_closed = self._is_said = False
+        self.remarks: Counter[str] = Counter()
+        register_optimizer_step_pre_hook(self._before_step)
+        register_optimizer_step_post_hook(self._after_step)
+        self._unpatch = _patch(self)
+        multiprocessing.util.Finalize(None, self._at_exit, exitpriority=0)  # atexit does not see the ends of its children
+
+    # -- what is watched ------------------------------------------------------------------------------------------
+
+    def attach(self, model: nn.Module) -> None:
+        """Records what the model and its modules compute from now on."""
+        if any(root.module is model for root in self._roots):
+            return
+        prefix = ""
+        paths = _paths(model)
+        own = {name for name, _ in _parameters_of(model, paths)}
+        taken = {f"{module}.{arg}".lstrip(".") for module, arg in self._names.values()}
+        if own & taken:  # a second model, not another stage of the first
+            prefix = f"{type(model).__name__}."
+            self.remarks[f"a second model is recorded under '{prefix}'"] += 1
+        root = Root(model, {})
+        for module, name in paths.items():
+            path = (prefix + name).rstrip(".")
+            root.names[module] = path
+            if _wrapped_in(module) is not None:  # what it is given and returns is what the wrapped module is and does
+                continue
+            depth = path.count(".") + 1 if path else 0
+            if not _computes(module) and self.selection.depth is not None and depth > self.selection.depth:
+                continue
+            if getattr(module, "_compiled_call_impl", None) is not None:
+                self.remarks["compiled modules are recorded at their boundary"] += 1
+            if "activations" in self.selection.kinds and self.selection.takes_module(path):
+                self._hook(root, module, path)
+        self._hooks.append(model.register_forward_pre_hook(functools.partial(self._enter, root), prepend=True))
+        self._hooks.append(model.register_forward_hook(self._leave, always_call=True))
+        for name, weight in _parameters_of(model, paths):
+            module, _, arg = (prefix + name).rpartition(".")
+            self._names[id(weight)] = module, arg
+            self._weights.append(weight)
+        self._roots.append(root)
+
+    def attach_beside(self, module: nn.Module) -> None:
+        """Records a module without parameters that the program calls itself, such as its loss, under its class's name."""
+        if not self._roots or any(module in root.names for root in self._roots):
+            return
+        root = self._roots[-1]
+        path = type(module).__name__
+        if path in root.names.values():
+            path += str(sum(name.startswith(path) for name in root.names.values()))
+        root.names[module] = path
+        if "activations" in self.selection.kinds and self.selection.takes_module(path):
+            self._hook(root, module, path)
+
+    def _hook(self, root: Root, module: nn.Module, path: str) -> None:
+        before = functools.partial(self._before, root, path, _computes(module))
+        self._hooks.append(module.register_forward_pre_hook(before, with_kwargs=True))
+        # First, so that outputs are seen as the module made them, before parallelize_module turns them into others.
+        after = functools.partial(self._after, root, path)
+        self._hooks.append(module.register_forward_hook(after, prepend=True))
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether no model is being called."""
+        return not self._is_closed and self._depth == 0
+
+    def when_stepped(self, then: Callable[[], None]) -> None:
+        """Calls `then` after the first optimizer step, and at the end."""
+        self._when_stepped.append(then)
+
+    # -- steps and micro-batches ----------------------------------------------------------------------------------
+
+    def _enter(self, root: Root, module: nn.Module, args: Any) -> None:
+        if not self._is_recordable():
+            return
+        self._depth += 1
+        if self._depth > 1 or _in_backward():
+            return
+        if self._has_stepped:
+            self._step += 1
+            self._has_stepped = self._has_begun = self._has_gradients = False
+            for each in self._roots:
+                each.micro_batch, each.calls = -1, Counter()
+            last = self.selection.last_step()
+            if last is not None and self._step > last:
+                self._end()
+                return
+        root.micro_batch += 1
+        root.calls = Counter()
+        self._forget()
+        if not self._has_begun:
+            self._has_begun = True
+            if "parameters" in self.selection.kinds:
+                self._parameters("forward", self._weights)
+
+    def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
+        self._depth = max(self._depth - 1, 0)
+        if self._is_closed and self._depth == 0:
+            while self._hooks:
+                self._hooks.pop().remove()
+
+    def _is_recordable(self) -> bool:
+        return not (self._is_closed or torch.compiler.is_compiling()) and torch.is_grad_enabled()
+
+    # -- modules --------------------------------------------------------------------------------------------------
+
+    def _before(self, root: Root, path: str, is_computing: bool, module: nn.Module, args: Any, kwargs: Any) -> Any:
+        if not self._takes_call(root):
+            return None
+        place = self._place(root, path, module)
+        is_sample = root.names[module] == root.names[root.module]
+
+        def record(arg: str, x: Any) -> Any:
+            layout = None
+            for name, t in _tensors(arg, x):
+                layout = self._record(place, "forward", "input", name, t, is_sample=is_sample)
+            gives_back = is_computing and torch.is_tensor(x) and x.requires_grad and not getattr(module, "inplace", 0)
+            if gives_back and "gradients" in self.selection.kinds:
+                # A view of its own: whoever else uses x hands back a gradient of his own.
+                x = x.view_as(x)
+                x.register_hook(functools.partial(self._gradient, place, "grad_input", arg, layout))
+            return x
+
+        names = _arguments(type(module))
+        names = (*names, *(str(i) for i in range(len(names), len(args))))
+        return (
+            tuple(record(name, x) for name, x in zip(names, args, strict=False)),
+            {name: record(name, x) for name, x in kwargs.items()},
+        )
+
+    def _after(self, root: Root, path: str, module: nn.Module, args: Any, output: Any) -> None:
+        if not self._takes_call(root):
+            return
+        place = Place(self._step, root.micro_batch, path, type(module).__name__, root.calls[path] - 1)
+        layout = self._layout_of_input(module, args)
+        for name, t in _tensors("", output):
+            if path == root.names[root.module] and name == "loss" and t.dim() == 0:
+                self._record(place, "forward", "loss", "lm", t, module="loss")
+                root.last = place
+                continue
+            as_input = layout if args and t.shape == args[0].shape else None
+            lies = self._record(place, "forward", "output", name or "y", t, as_laid_out=as_input)
+            if t.requires_grad and "gradients" in self.selection.kinds:
+                t.register_hook(functools.partial(self._gradient, place, "grad_output", name or "y", lies))
+
+    def _layout_of_input(self, module: nn.Module, args: Any) -> Layout | None:
+        """What has no parameters and keeps the shape works on each rank's part as on the whole: activations, dropout."""
+        is_free = next(module.parameters(), None) is None
+        if not (is_free and args and type(args[0]) is torch.Tensor):
+            return None
+        return self._layout_of(args[0])
+
+    def _takes_call(self, root: Root) -> bool:
+        if not self._is_recordable() or not self._takes_now():
+            return False
+        if root.micro_batch < 0 or not self.selection.takes_micro_batch(root.micro_batch):
+            return False
+        if _in_backward():  # activation checkpointing: the same values once more
+            self.remarks["calls that activation checkpointing repeats are recorded once"] = 1
+            return False
+        return True
+
+    def _takes_now(self) -> bool:
+        rank = dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+        return self.selection.takes_step(self._step) and self.selection.takes_rank(rank)
+
+    def _place(self, root: Root, path: str, module: nn.Module) -> Place:
+        root.calls[path] += 1
+        return Place(self._step, root.micro_batch, path, type(module).__name__, root.calls[path] - 1)
+
+    def _gradient(self, place: Place, slot: str, arg: str, layout: Layout | None, gradient: torch.Tensor) -> None:
+        """layout: of the tensor whose gradient it is."""
+        if not self._is_closed and not torch.compiler.is_compiling():
+            is_like_it = layout is not None and not any(w == "Partial(sum)" for w in layout.placements)
+            self._record(place, "backward", slot, arg, gradient, as_laid_out=layout if is_like_it else None)
+
+    def _before_backward(self, tensors: Any) -> None:
+        """A loss that no model has returned as such."""
+        tensors = [tensors] if torch.is_tensor(tensors) else tensors
+        root = self._roots[-1] if self._roots else None
+        if root is None or self._is_closed or not self._takes_now():
+            return
+        for t in tensors:
+            is_loss = torch.is_tensor(t) and t.dim() == 0 and t.is_floating_point()
+            if is_loss and (root.last is None or (root.last.step, root.last.micro_batch) != (self._step, root.micro_batch)):
+                root.last = Place(self._step, max(root.micro_batch, 0), "loss", "")
+                self._record(root.last, "forward", "loss", "lm", t)
+
+    # -- steps ----------------------------------------------------------------------------------------------------
+
+    def _before_clip(self) -> None:
+        if not self._is_closed and self._has_begun and not self._has_gradients:
+            self._has_gradients = True
+            self._gradients(self._weights)
+
+    def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        own = self._weights_of(optimizer)
+        if own and not self._is_closed and self._has_begun and not self._has_gradients:
+            self._gradients(own)
+
+    def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        own = self._weights_of(optimizer)
+        if not own or self._is_closed or not self._has_begun:
+            return
+        self._has_stepped = True
+        while self._when_stepped:
+            self._when_stepped.pop()()
+        if not self._takes_now():
+            return
+        op = type(optimizer).__name__
+        if "parameters" in self.selection.kinds:
+            self._parameters("optimizer", own, op)
+        if "states" in self.selection.kinds:
+            for weight in own:
+                module, arg = self._names[id(weight)]
+                for state, t in optimizer.state.get(weight, {}).items():
+                    if torch.is_tensor(t) and t.dim() > 0:
+                        place = Place(self._step, -1, module, op)
+                        self._record(place, "optimizer", "state", f"{arg}.{state}", t)
+
+    def _weights_of(self, optimizer: Optimizer) -> list[torch.Tensor]:
+        return [w for group in optimizer.param_groups for w in group["params"] if id(w) in self._names]
+
+    def _parameters(self, phase: str, weights: list[torch.Tensor], op: str = "") -> None:
+        if self._takes_now():
+            for weight in weights:
+                module, arg = self._names[id(weight)]
+                self._record(Place(self._step, -1, module, op), phase, "param", arg, weight)
+
+    def _gradients(self, weights: list[torch.Tensor]) -> None:
+        if self._takes_now() and "gradients" in self.selection.kinds:
+            for weight in weights:
+                if weight.grad is not None:
+                    module, arg = self._names[id(weight)]
+                    self._record(Place(self._step, -1, module, ""), "backward", "grad", arg, weight.grad)
+
+    # -- one tensor -----------------------------------------------------------------------------------------------
+
+    def _record(
+        self,
+        place: Place,
+        phase: str,
+        slot: str,
+        arg: str,
+        tensor: torch.Tensor,
+        *,
+        module: str | None = None,
+        is_sample: bool = False,
+        as_laid_out: Layout | None = None,
+    ) -> Layout | None:
+        """Returns how it lies over the ranks, if that is known."""
+        try:
+            with self._lock, torch.no_grad(), torch._C.DisableTorchFunction():
+                return self._record_one(place, phase, slot, arg, tensor, module, is_sample, as_laid_out)
+        except Exception as error:  # the program goes on
+            self.remarks[f"{place.module} {slot} {arg} is not recorded: {type(error).__name__}: {error}"[:300]] += 1
+            return None
+
+    def _record_one(
+        self,
+        place: Place,
+        phase: str,
+        slot: str,
+        arg: str,
+        tensor: torch.Tensor,
+        module: str | None,
+        is_sample: bool,
+        as_laid_out: Layout | None,
+    ) -> Layout | None:
+        writer = self._writer = self._writer or self._begin()
+        layout: Layout | None = None
+        part = tensor
+        if hasattr(tensor, "placements") and hasattr(tensor, "device_mesh"):
+            part = local_part(tensor)
+            layout = writer.grid.layout(tensor)
+            if layout is None:
+                self.remarks["DTensors whose layout this format has no words for are left out"] += 1
+                return None
+        elif hasattr(tensor, "wait") and hasattr(tensor, "elem"):  # a collective that is under way
+            part = tensor.wait()
+        if type(part) not in (torch.Tensor, nn.Parameter) or part.layout is not torch.strided or part.device.type == "meta":
+            self.remarks[f"tensors of {type(part).__name__} on {part.device.type} are left out"] += 1
+            return None
+        if not self.selection.takes_dtype(str(part.dtype).removeprefix("torch.")):
+            return None
+        values, copied = copy_of(part)
+        is_plain = layout is None
+        if layout is None:
+            layout = self._layout_of(part) or as_laid_out
+            is_plain = layout is None or len(layout.global_shape) != part.dim()
+        elif writer.world_size > 1 and not part.is_inference():
+            seen = Seen(StorageWeakRef(part.untyped_storage()), _geometry(part), layout)
+            self._seen.setdefault(part.untyped_storage()._cdata, []).append(seen)
+        shape = list(values.shape)
+        words = ["Replicate()"] * len(writer.grid.shape)
+        fields: dict[str, Any] = {
+            "seq": next(self._seq),
+            "step": place.step,
+            "micro_batch": place.micro_batch,
+            "phase": phase,
+            "module": place.module if module is None else module,
+            "op": place.op,
+            "slot": slot,
+            "arg": arg,
+            "call": place.call,
+            "dtype": str(values.dtype).removeprefix("torch."),
+            "shape": shape,
+            "global_shape": shape,
+            "placements": words,
+            "mesh_coordinate": list(writer.facts.coordinate),
+        }
+        if not is_plain and layout is not None:
+            tail = shape[len(layout.global_shape) :]  # of complex numbers
+            fields["global_shape"] = [*layout.global_shape, *tail]
+            fields["placements"] = list(layout.placements)
+            if layout.offsets is not None:
+                fields["offsets"] = [*layout.offsets, *(0 for _ in tail)]
+        if slot == "grad_output" and not hasattr(tensor, "placements"):
+            # The gradient of a sum is that of each of its addends.
+            fields["placements"] = [w.replace("Partial(sum)", "Replicate()") for w in fields["placements"]]
+        if is_sample:
+            fields["is_sample"] = True
+        writer.add(Line(fields, values, copied, is_plain and writer.world_size > 1))
+        return None if is_plain else layout
+
+    def _layout_of(self, part: torch.Tensor) -> Layout | None:
+        """Of memory that a DTensor had, or another view of it."""
+        if part.is_inference():
+            return None
+        for seen in self._seen.get(part.untyped_storage()._cdata, []):
+            if not seen.storage.expired():
+                layout = seen.layout if seen.geometry == _geometry(part) else _layout_of_view(seen, part)
+                if layout is not None:
+                    return layout
+        return None
+
+    def _forget(self) -> None:
+        self._seen = {key: seen for key, seen in self._seen.items() if not seen[0].storage.expired()}
+
+    # -- the dump -------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> Writer:
+        rank, size = 0, 1
+        axes = []
+        if dist.is_available() and dist.is_initialized():
+            rank, size = dist.get_rank(), dist.get_world_size()
+            axes = axes_of_program() if size > 1 else []
+        producer: dict[str, Any] = {"framework": f"torch {torch.__version__}", "recorder": f"assay {_core.version}"}
+        for optimizer in [o for o in gc.get_objects() if issubclass(type(o), Optimizer)][:1]:
+            producer["optimizer"] = type(optimizer).__name__
+            settings = optimizer.param_groups[0]
+            for name in ("lr", "weight_decay", "betas", "eps", "momentum"):
+                if isinstance(settings.get(name), (int, float, tuple)):
+                    producer[name] = settings[name]
+        writer = Writer(self.out, rank, size, grid_of(size, axes), producer)
+        writer.facts.parts = sorted({module for module, _ in self._names.values()})
+        return writer
+
+    def _end(self, is_whole: bool = True) -> None:
+        self._is_closed = True
+        while self._when_stepped:
+            self._when_stepped.pop()()
+        self._unpatch()
+        self._seen.clear()
+        if self._writer is not None:
+            self._writer.close(is_whole)
+
+    def close(self, is_whole: bool = True) -> None:
+        """Ends the recording and waits for it: the dump is there when every rank has ended its own."""
+        if not self._is_closed:
+            self._end(is_whole)
+        if self._is_said:
+            return
+        self._is_said = True
+        if self._writer is None:
+            if self._is_asked_for or self._roots:
+                print("assay: nothing was recorded: no model was called with gradients enabled", file=sys.stderr)
+            return
+        self._writer.join()
+        self._say(self._writer, is_whole)
+
+    def _at_exit(self) -> None:
+        self.close(is_whole=getattr(sys, "last_value", None) is None)
+
+    def _say(self, writer: Writer, is_whole: bool) -> None:
+        account = writer.account
+        who = f"assay: rank {writer.rank}" if writer.world_size > 1 else "assay"
+        if is_whole and not writer.problem and writer.rank == 0:
+            size = account.bytes / 2**20
+            print(f"{who}: recorded {account.tensors} tensors, {size:.1f} MiB, in {self.out}", file=sys.stderr)
+        if account.waited > 1:
+            print(f"{who}: the program waited {account.waited:.1f} s for the disk", file=sys.stderr)
+        for why, count in account.left_out.items():
+            print(f"{who}: {count} tensors are left out: {why}", file=sys.stderr)
+        if writer.rank == 0:
+            for remark, count in self.remarks.items():
+                print(f"{who}: {remark}" + (f" ({count} times)" if count > 1 else ""), file=sys.stderr)
+
+
+# The attributes of torch, of its parallel wrappers and of DeepSpeed under which they hold the module that they wrap.
+_WRAPPED = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "module")
+
+
+def _wrapped_in(module: nn.Module) -> str | None:
+    """The name of the module that this one does nothing but wrap."""
+    children = [name for name, _ in module.named_children()]
+    has_own = next(module.parameters(recurse=False), None) is not None
+    return children[0] if len(children) == 1 and children[0] in _WRAPPED and not has_own else None
+
+
+def _paths(model: nn.Module) -> dict[nn.Module, str]:
+    """All modules with their paths, without the names that wrappers add; of a module that is used twice the first."""
+    found: dict[nn.Module, str] = {}
+
+    def visit(module: nn.Module, path: str) -> None:
+        if module in found:
+            return
+        found[module] = path
+        wrapped = _wrapped_in(module)
+        for name, child in module.named_children():
+            visit(child, path if name == wrapped else f"{path}.{name}" if path else name)
+
+    visit(model, "")
+    return found
+
+
+def _parameters_of(model: nn.Module, paths: dict[nn.Module, str]) -> Iterator[tuple[str, nn.Parameter]]:
+    """Each once, though it be tied."""
+    seen: set[int] = set()
+    for module, path in paths.items():
+        for name, weight in module.named_parameters(recurse=False, remove_duplicate=False):
+            if id(weight) not in seen:
+                seen.add(id(weight))
+                yield f"{path}.{name}" if path else name, weight
+
+
+def _computes(module: nn.Module) -> bool:
+    """Whether it has no children, or parameters of its own beside them: experts that hold all their weights."""
+    return next(module.children(), None) is None or next(module.parameters(recurse=False), None) is not None
+
+
+def _in_backward() -> bool:
+    return bool(torch._C._current_graph_task_id() != -1)
+
+
+@functools.cache
+def _arguments(kind: type[nn.Module]) -> tuple[str, ...]:
+    parameters = list(inspect.signature(kind.forward).parameters.values())[1:]
+    return tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
+
+
+def _tensors(name: str, value: Any, depth: int = 2) -> Iterator[tuple[str, torch.Tensor]]:
+    """A tensor, or those in tuples, lists and mappings, with dotted names."""
+    if torch.is_tensor(value):
+        yield name, value
+    elif depth and isinstance(value, (tuple, list, Mapping)):
+        items = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for key, item in items:
+            yield from _tensors(f"{name}.{key}" if name else str(key), item, depth - 1)
+
+
+def _geometry(t: torch.Tensor) -> tuple[Any, ...]:
+    return t.storage_offset(), tuple(t.shape), t.stride(), t.dtype
+
+
+def _layout_of_view(base: Seen, view: torch.Tensor) -> Layout | None:
+    """Of a reshaped or permuted view of all of a dense tensor whose layout is known: its shards are cut there, too."""
+    offset, shape, stride, dtype = base.geometry
+    layout = base.layout
+    if layout is None or layout.offsets is not None or (offset, dtype) != (view.storage_offset(), view.dtype):
+        return None
+    if math.prod(shape) != view.numel() or len(layout.global_shape) != len(shape):
+        return None
+    if any("Shard" in w and not w.startswith("Shard") for w in layout.placements):
+        return None
+    whole, moved = list(view.shape), {}
+    for d in {int(w[len("Shard(dim=") : -1]) for w in layout.placements if w.startswith("Shard")}:
+        # The dimension of the view that is the outermost part of the one that is cut.
+        end = stride[d] * shape[d]
+        found = [e for e in range(view.dim()) if view.stride(e) >= stride[d] and view.stride(e) * view.shape[e] == end]
+        if len(found) != 1:
+            return None
+        moved[d] = found[0]
+        whole[found[0]] *= layout.global_shape[d] // shape[d]
+    words = tuple(f"Shard(dim={moved[int(w[len('Shard(dim=') : -1])]})" if w.startswith("Shard") else w for w in layout.placements)
+    return Layout(tuple(whole), words)
+
+
+def _patch(recorder: Recorder) -> Any:
+    """Losses are what backward is called on; gradients are recorded before they are clipped."""
+    places = [(torch.autograd, "backward", lambda args: recorder._before_backward(args[0] if args else ()))]
+    for module in (nn.utils, nn.utils.clip_grad):
+        for name in ("clip_grad_norm_", "clip_grads_with_norm_", "clip_grad_value_"):
+            if hasattr(module, name):
+                places.append((module, name, lambda args: recorder._before_clip()))
+    originals = [(module, name, getattr(module, name)) for module, name, _ in places]
+    for (module, name, original), (_, _, before) in zip(originals, places, strict=True):
+        setattr(module, name, _called_before(original, before))
+
+    def unpatch() -> None:
+        for module, name, original in originals:
+            setattr(module, name, original)
+
+    return unpatch
+
+
+def _called_before(original: Any, before: Any) -> Any:
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        before(args or tuple(kwargs.values()))
+        return original(*args, **kwargs)
+
+    return call

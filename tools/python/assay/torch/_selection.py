@@ -1,0 +1,90 @@
+"""What of a program is recorded. Needs no torch: the command reads it, too."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+
+KINDS = ("activations", "parameters", "gradients", "states")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A tensor is recorded if every field lets it pass."""
+
+    steps: str = "0-1"
+    """Numbers and ranges of optimizer steps: ``"0"``, ``"0-3,100"``, ``"0-"``; ``"*/100"`` is every 100th."""
+    micro_batches: str = "0-"
+    ranks: str = "0-"
+    modules: Sequence[str] = field(default_factory=list)
+    """Patterns of module paths as fnmatch has them; none: all modules."""
+    exclude: Sequence[str] = field(default_factory=list)
+    depth: int | None = None
+    """Modules at most this far below the model; 0 is the model itself. Modules that compute are at every depth."""
+    kinds: Sequence[str] = KINDS
+    dtypes: Sequence[str] = field(default_factory=list)
+    """Torch's names; none: all."""
+
+    def __post_init__(self) -> None:
+        for what, text in (("steps", self.steps), ("micro-batches", self.micro_batches), ("ranks", self.ranks)):
+            for part in text.split(","):
+                _parse(part, what)
+        unknown = [k for k in self.kinds if k not in KINDS]
+        if unknown:
+            raise ValueError(f"'{unknown[0]}' is no kind of tensor; expected {', '.join(KINDS)}")
+
+    def takes_step(self, step: int) -> bool:
+        return _contains(self.steps, step)
+
+    def takes_rank(self, rank: int) -> bool:
+        return _contains(self.ranks, rank)
+
+    def takes_micro_batch(self, micro_batch: int) -> bool:
+        return _contains(self.micro_batches, micro_batch)
+
+    def takes_module(self, path: str) -> bool:
+        inside = not self.modules or any(fnmatch.fnmatchcase(path, p) for p in self.modules)
+        return inside and not any(fnmatch.fnmatchcase(path, p) for p in self.exclude)
+
+    def takes_dtype(self, dtype: str) -> bool:
+        return not self.dtypes or dtype in self.dtypes
+
+    def last_step(self) -> int | None:
+        """None: there is none."""
+        ends = [_parse(part, "steps") for part in self.steps.split(",")]
+        return None if any(last is None for _, last, _ in ends) else max(last for _, last, _ in ends if last is not None)
+
+    def text(self) -> str:
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def of(text: str) -> Selection:
+        return Selection(**json.loads(text))
+
+
+def _parse(part: str, what: str) -> tuple[int, int | None, int]:
+    """First, last (None: no end), every how many."""
+    try:
+        if part.startswith("*/"):
+            every = int(part[2:])
+            if every < 1:
+                raise ValueError
+            return 0, None, every
+        first, dash, last = part.partition("-")
+        begin = int(first)
+        end = (int(last) if last else None) if dash else begin
+        if begin < 0 or (end is not None and end < begin):
+            raise ValueError
+        return begin, end, 1
+    except ValueError:
+        raise ValueError(f"{what} '{part}': expected a number, a range such as 0-3 or 5-, or */100") from None
+
+
+def _contains(ranges: str, number: int) -> bool:
+    for part in ranges.split(","):
+        first, last, every = _parse(part, "")
+        if number >= first and (last is None or number <= last) and number % every == 0:
+            return True
+    return False

@@ -1,0 +1,208 @@
+"""One rank's part of a dump, written by a thread while the program goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .. import _core
+from .._arrays import tensor as core_tensor
+from ._finish import Facts, await_facts, settle
+from ._grid import Grid
+
+QUEUE_BYTES = 1 << 30
+"""Copies that wait for the disk. Beyond it the program waits, and the end of the recording says for how long."""
+LONGEST_WAIT = 60.0
+"""Seconds for which the program waits in all; then tensors are left out, and the end of the recording says how many."""
+
+
+@dataclass
+class Line:
+    """A record of the index, all but where its values lie."""
+
+    fields: dict[str, Any]
+    values: torch.Tensor | None
+    """On the host, dense, and nobody else's. None once they are written."""
+    copied: Any
+    """The event of a device after which they are there; None: they are."""
+    is_plain: bool
+    """Nothing has said how they lie over the ranks."""
+    digest: str = ""
+
+    @property
+    def size(self) -> int:
+        return 0 if self.values is None else self.values.nbytes
+
+
+@dataclass
+class Account:
+    """What the end of a recording says."""
+
+    tensors: int = 0
+    bytes: int = 0
+    waited: float = 0.0
+    left_out: dict[str, int] = field(default_factory=dict)
+
+    def leave_out(self, why: str) -> None:
+        self.left_out[why] = self.left_out.get(why, 0) + 1
+
+
+class Writer:
+    """Never raises into the program: what goes wrong is said once, and what follows is left out."""
+
+    def __init__(self, folder: Path, rank: int, world_size: int, grid: Grid, producer: dict[str, Any]) -> None:
+        self.folder, self.rank, self.world_size, self.grid, self.producer = folder, rank, world_size, grid, producer
+        self.account = Account()
+        self.facts = Facts(grid.coordinate(rank))
+        self._lines: list[Line] = []
+        # What is recorded twice is written once: the output of a module and the input of the next. By its values, as
+        # torch's version counters do not see what collectives and kernels write in place.
+        self._written: dict[tuple[str, torch.dtype, torch.Size], tuple[str, int]] = {}
+        self._queue: queue.SimpleQueue[Line | None] = queue.SimpleQueue()
+        self._room = threading.Condition()
+        self._waiting = 0  # bytes
+        self._problem = ""
+        self._is_whole = True
+        self._recording: _core.Recording | None = None
+        self._thread = threading.Thread(target=self._work, name="assay-record", daemon=True)
+        self._thread.start()
+
+    def add(self, line: Line) -> None:
+        """In execution order. """
+        if self._problem:
+            self.account.leave_out(self._problem)
+            return
+        size = line.size
+        with self._room:
+            start = time.monotonic()
+            while self._waiting and self._waiting + size > QUEUE_BYTES and not self._problem:
+                left = LONGEST_WAIT - self.account.waited - (time.monotonic() - start)
+                if left <= 0 or not self._room.wait(left):
+                    break
+            else:
+                left = 1.0
+            self.account.waited += time.monotonic() - start
+            if left <= 0:
+                self.account.leave_out("the disk is slower than the program")
+                return
+            self._waiting += size
+        self._queue.put(line)
+
+    def close(self, is_whole: bool) -> None:
+        """Ends the part, in the thread: other ranks may need this one's program to go on before they end theirs."""
+        self._is_whole = is_whole
+        self._queue.put(None)
+
+    def join(self) -> None:
+        self._thread.join()
+
+    @property
+    def problem(self) -> str:
+        return self._problem
+
+    def _fail(self, problem: str) -> None:
+        self._problem = problem
+        print(f"assay: rank {self.rank} is not recorded any more: {problem}", file=sys.stderr, flush=True)
+
+    def _work(self) -> None:
+        for line in iter(self._queue.get, None):
+            size = line.size
+            try:
+                if not self._problem:
+                    self._write(line)
+            except Exception as error:  # of the program this is not
+                self._fail(str(error))
+            line.values = None
+            with self._room:
+                self._waiting -= size
+                self._room.notify_all()
+        try:
+            if not self._problem and self._is_whole:
+                self._finish(self._recording or self._begin())
+        except Exception as error:
+            self._fail(str(error))
+        self._recording = None
+        self._lines.clear()
+
+    def _write(self, line: Line) -> None:
+        if self._recording is None:
+            self._recording = self._begin()
+        values, line.values = line.values, None
+        if line.copied is not None:
+            line.copied.synchronize()
+        raw = values.reshape(-1).view(torch.uint8).numpy() if values.numel() else b""
+        # Two different tensors of a recording have one digest of 128 bits with a chance below 1e-20.
+        line.digest = hashlib.blake2b(raw, digest_size=16).hexdigest()
+        key = line.digest, values.dtype, values.shape
+        if key not in self._written:
+            self._written[key] = self._recording.write(core_tensor(values))
+            self.account.bytes += values.nbytes
+        dataset, offset = self._written[key]
+        line.fields["data"] = {"file": self._recording.file, "name": dataset}
+        self._recording.note(json.dumps(line.fields | {"data": line.fields["data"] | {"offset": offset}}))
+        self._lines.append(line)
+        self.account.tensors += 1
+
+    def _begin(self) -> _core.Recording:
+        manifest = self.folder / "manifest.json.unfinished"
+        if self.rank == 0:
+            producer = json.dumps(self.producer)
+            _core.begin_dump(str(self.folder), self.world_size, self.grid.dims, self.grid.shape, producer)
+        else:
+            _await(lambda: manifest.exists(), 60, f"rank 0 has not begun the dump {self.folder} within a minute")
+        for ending in (".h5", ".h5.unfinished"):
+            if (self.folder / f"rank{self.rank:05}{ending}").exists():
+                raise ValueError(f"{self.folder} has a recording of this rank; record into a new folder")
+        return _core.Recording(str(self.folder), self.rank, self.grid.dims, self.grid.shape)
+
+    def _finish(self, recording: _core.Recording) -> None:
+        facts = [self.facts]
+        if self.world_size > 1:
+            self.facts.note(self._lines)
+            facts = await_facts(self.folder, self.rank, self.world_size, self.facts)
+        settle(self._lines, facts, self.grid, self.rank)
+        lines = sorted((line.fields for line in self._lines), key=lambda f: int(f["seq"]))
+        recording.finish("".join(json.dumps(fields) + "\n" for fields in lines))
+        finished = [self.folder / f"rank{r:05}.h5" for r in range(self.world_size)]
+        if all(path.exists() for path in finished):  # the last rank; of two at once the second finds it done
+            with contextlib.suppress(_core.Error):
+                _core.finish_dump(str(self.folder))
+            for path in (*self.folder.glob("rank*.facts"), *self.folder.glob("rank*.jsonl.unfinished")):
+                path.unlink(missing_ok=True)
+
+
+def _await(is_there: Callable[[], bool], seconds: float, otherwise: str) -> None:
+    end = time.monotonic() + seconds
+    while not is_there():
+        if time.monotonic() > end:
+            raise ValueError(otherwise)
+        time.sleep(0.01)
+
+
+def copy_of(values: torch.Tensor) -> tuple[torch.Tensor, Any]:
+    """The values as they are now, on the host, dense; and the event after which a device has copied them."""
+    values = values.detach()
+    if values.is_complex():  # [.., 2]: no format of dumps has complex numbers
+        values = torch.view_as_real(values)
+    values = values.resolve_neg()
+    if values.device.type == "cpu":
+        return values.clone(memory_format=torch.contiguous_format), None
+    device = getattr(torch, values.device.type, None)
+    if device is None or not hasattr(device, "Event"):
+        return values.cpu().contiguous(), None
+    host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+    host.copy_(values, non_blocking=True)
+    event = device.Event()
+    event.record()
+    return host, event

@@ -1,0 +1,117 @@
+"""`assay record`: runs a program of PyTorch as it is, and records it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
+from pathlib import Path
+from types import ModuleType
+
+EPILOG = """examples:
+  assay record -o dump -- torchrun --nproc_per_node 4 train.py
+  assay record -o dump --steps 0,100 --modules 'model.layers.0.*' -- python train.py
+  assay record -o dump --kinds gradients,states -- torchrun --nproc_per_node 8 train.py
+
+Every process of the command that imports torch and calls a model with gradients enabled is recorded, each rank into its
+own file of one dump; layouts come from DTensors, meshes and process groups. Needs no change of the program.
+The exit status is the command's."""
+
+
+def main(words: Sequence[str]) -> int:
+    selection = _selection()
+    default = selection.Selection()
+    parser = argparse.ArgumentParser(
+        prog="assay record",
+        usage="assay record -o DIR [OPTIONS] -- COMMAND ..",
+        description="Records a training program into a dump, which appears whole when the program has ended.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    ranges = "numbers and ranges, 0-3,100 or */100"
+    parser.add_argument("-o", "--out", required=True, metavar="DIR", help="the dump: a new folder")
+    parser.add_argument("--steps", default=default.steps, help=f"optimizer steps: {ranges} (default %(default)s)")
+    parser.add_argument("--micro-batches", default=default.micro_batches, metavar="N", help=f"of each rank's own: {ranges}")
+    parser.add_argument("--ranks", default=default.ranks, metavar="N", help=f"{ranges}")
+    parser.add_argument("--modules", action="append", default=[], metavar="PATTERN", help="only these; may be repeated")
+    parser.add_argument("--exclude", action="append", default=[], metavar="PATTERN", help="not these; may be repeated")
+    parser.add_argument("--depth", type=int, metavar="N", help="no containers that lie deeper in the model")
+    parser.add_argument("--kinds", default=",".join(selection.KINDS), help="of tensors (default %(default)s)")
+    parser.add_argument("--dtypes", default="", metavar="T", help="only tensors of these, as torch calls them: bfloat16,float32")
+    words = list(words)
+    cut = words.index("--") if "--" in words else len(words)
+    given, command = parser.parse_args(words[:cut]), words[cut + 1 :]
+    if not command:
+        return _trouble("no command; expected: assay record -o DIR -- torchrun train.py")
+    try:
+        chosen = selection.Selection(
+            steps=given.steps,
+            micro_batches=given.micro_batches,
+            ranks=given.ranks,
+            modules=given.modules,
+            exclude=given.exclude,
+            depth=given.depth,
+            kinds=tuple(k for k in given.kinds.split(",") if k),
+            dtypes=tuple(d for d in given.dtypes.split(",") if d),
+        )
+    except ValueError as error:
+        return _trouble(f"--{error}")
+    out = Path(given.out).absolute()
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        return _trouble(f"{given.out} exists; a dump is recorded into a new folder only")
+    program = shutil.which(command[0])
+    if program is None:
+        return _trouble(f"{command[0]} is no program that can be found; expected one such as python or torchrun")
+    environment = os.environ | {
+        "ASSAY_RECORD": str(out),
+        "ASSAY_RECORD_SELECTION": chosen.text(),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(_startup()), os.environ.get("PYTHONPATH", "")])),
+    }
+    try:
+        status = subprocess.call([program, *command[1:]], env=environment)
+    except KeyboardInterrupt:
+        status = 130
+    return _end(out, given.out, status if status >= 0 else 128 - status)
+
+
+def _end(out: Path, name: str, status: int) -> int:
+    if (out / "manifest.json").exists():
+        return status
+    if (out / "manifest.json.unfinished").exists():
+        print(f"assay: {name} is unfinished: a rank has not ended; what was recorded can be read", file=sys.stderr)
+        return status or 2
+    print(f"assay: nothing was recorded in {name}: no process called a model of torch with gradients enabled", file=sys.stderr)
+    return status or 2
+
+
+def _package() -> Path:
+    package = find_spec("assay")
+    places = package.submodule_search_locations if package else None
+    if not places:
+        raise SystemExit(_trouble("the package assay is missing; install it again"))
+    return Path(next(iter(places)))
+
+
+def _startup() -> Path:
+    return _package() / "torch" / "startup"
+
+
+def _selection() -> ModuleType:
+    """The module alone: its package imports torch."""
+    found = PathFinder.find_spec("_selection", [str(_package() / "torch")])
+    if found is None or found.loader is None:
+        raise SystemExit(_trouble("the package's recorder (assay/torch) is missing; install it again"))
+    module = module_from_spec(found)
+    sys.modules["_selection"] = module
+    found.loader.exec_module(module)
+    return module
+
+
+def _trouble(what: str) -> int:
+    print(f"assay: {what}", file=sys.stderr)
+    return 2
