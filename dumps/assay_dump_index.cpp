@@ -40,10 +40,19 @@ void parse_layout(const Json& entry, const std::string& where, const Mesh& mesh,
   }
   if (const Json* cut = entry.find("cut"); cut != nullptr && !cut->is_null())
     record.cut = cut->shape(where + ": cut");
+  if (const Json* unplaced = entry.find("unplaced"); unplaced != nullptr && !unplaced->is_null()) {
+    for (const Json& dim : unplaced->array(where + ": unplaced")) {
+      const auto found = std::ranges::find(mesh.dims, dim.string(where + ": unplaced"));
+      if (found == mesh.dims.end())
+        throw Error("{}: unplaced has '{}', expected dimensions of the mesh [{}]", where, dim.string(where),
+                    fmt::join(mesh.dims, ", "));
+      record.unplaced.push_back(static_cast<int>(found - mesh.dims.begin()));
+    }
+  }
   const std::size_t rank = record.global_shape.size();
-  bool fits = (record.flattened_range ? !record.offsets : record.shape.size() == rank) &&
-              (!record.offsets || record.offsets->size() == rank) &&
-              (!record.cut || record.cut->size() == rank);
+  bool fits = record.unplaced.empty() || !record.placements.empty();
+  fits = fits && (record.flattened_range ? !record.offsets : record.shape.size() == rank) &&
+         (!record.offsets || record.offsets->size() == rank) && (!record.cut || record.cut->size() == rank);
   fits = fits && (record.placements.empty() || record.placements.size() == mesh.dims.size());
   fits = fits && record.mesh_coordinate.size() ==
                      (record.placements.empty() && record.mesh_coordinate.empty() ? 0 : mesh.dims.size());

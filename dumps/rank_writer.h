@@ -57,7 +57,8 @@ class RankWriter {
 /// another folder, and for a manifest that could not be read back.
 bool begin_dump(const std::filesystem::path& folder, const Manifest&);
 
-/// Ends a dump whose ranks are all finished: its manifest gets its name. Of several processes the first does it.
+/// Ends a dump whose ranks are all finished: its manifest gets its name. Of several processes the first does
+/// it.
 void finish_dump(const std::filesystem::path& folder, Durability);
 
 }  // namespace assay

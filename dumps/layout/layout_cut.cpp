@@ -212,6 +212,7 @@ void cut_by_rules(Dump& dump, const std::vector<LayoutRules::Layout>& rules) {
     if (rule == rules.end()) continue;
     rule->used = true;
     Cut(dump, *rule, records).run();
+    for (const std::size_t i : records) dump.records[i].unplaced.clear();
   }
 }
 

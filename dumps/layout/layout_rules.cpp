@@ -173,7 +173,7 @@ std::vector<std::string> LayoutRules::unused() const {
   return sources;
 }
 
-void apply_layout(Dump& dump, const LayoutRules& rules) {
+void cut_by_layout(Dump& dump, const LayoutRules& rules) {
   if (rules.empty()) return;
   set_mesh(dump, rules.meshes);
   if (dump.world_size == 1) return;

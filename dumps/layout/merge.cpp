@@ -189,6 +189,7 @@ std::vector<LogicalTensor> logical_tensors(const Dump& dump) {
   known.reserve(dump.records.size());
   for (std::size_t i = 0; i < dump.records.size(); ++i) {
     const Record& record = dump.records[i];
+    if (!record.unplaced.empty()) continue;
     const auto [found, is_new] = known.try_emplace(&record.id, tensors.size());
     if (is_new) {
       tensors.push_back(

@@ -23,7 +23,7 @@ struct LogicalTensor {
 /// Returns the first record of the tensor without values; nullptr if all records have values.
 const Record* without_bits(const Dump&, const LogicalTensor&);
 
-/// Returns all tensors of a dump in execution order.
+/// Returns all tensors of a dump in execution order, without what is unplaced.
 std::vector<LogicalTensor> logical_tensors(const Dump&);
 
 /// Two ranks that should hold equal bits and hold different bits.

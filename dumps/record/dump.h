@@ -87,6 +87,8 @@ struct Record {
   Shape global_shape;                 ///< of the whole tensor
   std::vector<Placement> placements;  ///< one per mesh dimension; empty: not sharded
   std::vector<std::int64_t> mesh_coordinate;
+  /// The dimensions of the mesh over which ranks hold different values, and the recorder could not say how.
+  std::vector<int> unplaced;
   std::optional<Shape> offsets;  ///< first index of the local box, if the cut is not that of torch.chunk
   /// The record is flat and holds the elements [first, last) of its local box in C order (ZeRO, the
   /// distributed optimizer of Megatron). The elements behind them are padding.

@@ -122,7 +122,7 @@ const RerunNoise& RungCheck::noise_for(const Rung& rung) {
 Report RungCheck::difference(const std::filesystem::path& a, const std::filesystem::path& b) const {
   const Log log = log_of(a.parent_path());
   const auto actual = open_dump(a.string(), {.log = log}), reference = open_dump(b.string(), {.log = log});
-  for (Dump* dump : {actual.get(), reference.get()}) apply_layout(*dump, options_.rules.layout());
+  apply_layouts(*actual, *reference, options_.rules.layout());
   return bitwise_difference(*actual, *reference, options_.rules, options_.threads, log);
 }
 

@@ -113,7 +113,7 @@ Report RungCheck::compare(RungResult& result, const Asked& asked) {
   DiffOptions options;
   options.log = log;
   options.rules = options_.rules;  // they note their use
-  for (Dump* dump : {subject.get(), reference.get()}) apply_layout(*dump, options.rules.layout());
+  apply_layouts(*subject, *reference, options.rules.layout());
   options.policies = asked.policies;
   options.only = asked.only;
   options.threads = options_.threads;

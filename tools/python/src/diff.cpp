@@ -72,12 +72,8 @@ Report diff_paths(const std::string& actual, const std::string& reference, const
   const Computing computing;
   DiffOptions options = options_of(settings);
   options.threads = computing.threads();
-  const auto open = [&](const std::string& path) {
-    auto dump = open_dump(path);
-    apply_layout(*dump, options.rules.layout());
-    return dump;
-  };
-  const auto a = open(actual), b = open(reference);
+  const auto a = open_dump(actual), b = open_dump(reference);
+  apply_layouts(*a, *b, options.rules.layout());
   return diff(*a, *b, options);
 }
 

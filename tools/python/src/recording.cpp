@@ -80,9 +80,7 @@ void bind_recording(nb::module_& m) {
   m.def(
       "begin_dump",
       [](const std::string& folder, int world_size, const std::vector<std::string>& dims, const Shape& shape,
-         const std::string& producer) {
-        begin_dump(folder, manifest_of(world_size, dims, shape, producer));
-      },
+         const std::string& producer) { begin_dump(folder, manifest_of(world_size, dims, shape, producer)); },
       Unlocked());
   m.def(
       "finish_dump", [](const std::string& folder) { finish_dump(folder, Durability::disk); }, Unlocked());
