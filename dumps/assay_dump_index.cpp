@@ -97,6 +97,7 @@ Json index_entry(const Record& record, const std::string& file, const std::strin
   add("arg", {record.id.arg});
   add("call", {record.id.call});
   if (record.count) add("count", {*record.count});
+  if (record.within) add("within", {true});
   add("dtype", {std::string(assay::name(record.dtype))});
   add("shape", json_numbers(record.shape));
   add("global_shape", json_numbers(record.global_shape));
@@ -153,6 +154,8 @@ Record parse_index_entry(const Json& entry, const std::string& where, int rank, 
   if (entry.find("slot") != nullptr && !is_slot(record.id.slot)) {
     throw Error("{}: slot '{}', expected one of {}", where, record.id.slot, fmt::join(identity_slots, ", "));
   }
+  if (const Json* within = entry.find("within"); within != nullptr && !within->is_null())
+    record.within = within->number() == 1.0;
   const std::optional<DType> dtype = parse_dtype(text("dtype"));
   if (!dtype) throw Error("{}: dtype '{}' is unknown", where, text("dtype"));
   record.dtype = *dtype;

@@ -11,6 +11,7 @@ Wholes::Wholes(const std::vector<Finding>& findings, const std::vector<Pair>& pa
     const Identity& id = findings[i].id;
     if (!is_result(id) || id.phase == Phase::optimizer || pairs[i].reference == nullptr) continue;
     if (id.slot == "output") outputs_[{id.step, id.micro_batch, id.phase, id.module}].push_back(i);
+    if (!pairs[i].reference->within) made_[{id.step, id.micro_batch, id.phase, id.module}].push_back(i);
     const Operator* op = calls.operator_of(*pairs[i].reference);
     if (op != nullptr && op->has_parts) results_[{id.step, id.micro_batch, id.phase, id.module}].push_back(i);
   }
@@ -27,6 +28,20 @@ std::vector<std::size_t> Wholes::results_around(const Identity& id) const {
     return all;
   }
   return {};
+}
+
+std::vector<std::size_t> Wholes::results_in(const Identity& container) const {
+  std::vector<std::size_t> all;
+  const std::string inside = container.module + ".";
+  const Key first{container.step, container.micro_batch, container.phase, inside};
+  for (auto at = made_.lower_bound(first); at != made_.end(); ++at) {
+    const auto& [step, micro_batch, phase, module] = at->first;
+    if (step != container.step || micro_batch != container.micro_batch || phase != container.phase ||
+        !module.starts_with(inside))
+      break;
+    all.insert(all.end(), at->second.begin(), at->second.end());
+  }
+  return all;
 }
 
 std::vector<std::size_t> Wholes::results_of(const Identity& input) const {

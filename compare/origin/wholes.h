@@ -22,6 +22,9 @@ class Wholes {
   /// The results of the nearest whole around a tensor, of its micro-batch and phase, gradients of parameters
   /// included; empty if it is in none.
   std::vector<std::size_t> results_around(const Identity&) const;
+  /// The results of the modules in a container: what shows how it makes them (Record::within) is settled by
+  /// them.
+  std::vector<std::size_t> results_in(const Identity& container) const;
   /// The results of the call that was given an input: of a mask that one side alone needs they say enough.
   std::vector<std::size_t> results_of(const Identity& input) const;
 
@@ -29,6 +32,7 @@ class Wholes {
   using Key = std::tuple<std::int64_t, std::int64_t, Phase, std::string>;
   std::map<Key, std::vector<std::size_t>> results_;  ///< by step, micro-batch, phase and module
   std::map<Key, std::vector<std::size_t>> outputs_;  ///< of all modules
+  std::map<Key, std::vector<std::size_t>> made_;  ///< of all modules, gradients too, without what is within
 };
 
 }  // namespace assay

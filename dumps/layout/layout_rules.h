@@ -71,13 +71,14 @@ std::vector<LayoutRules::Token> parse_dims(const std::string&);
 /// @throws Error  that names the rule, if no mesh has this number of ranks or a tensor does not fit its rule
 void cut_by_layout(Dump&, const LayoutRules&);
 
-/// The same for a dump that is looked at alone: what nothing places (Record::unplaced) is said to be left out.
+/// The same for a dump that is looked at alone: what nothing places (Record::unplaced) is said to be left
+/// out.
 void apply_layout(Dump&, const LayoutRules&);
 
-/// The same for both sides of a comparison. What a recorder could not place is placed by the other side: ranks
-/// whose parts differ hold shards of the one dimension that is as many times longer there as there are ranks;
-/// parts as large as the whole are taken for copies or addends. Where both sides have one mesh and neither is
-/// placed, parts are compared rank by rank.
+/// The same for both sides of a comparison. What a recorder could not place is placed by the other side:
+/// ranks whose parts differ hold shards of the one dimension that is as many times longer there as there are
+/// ranks; parts as large as the whole are taken for copies or addends. Where both sides have one mesh and
+/// neither is placed, parts are compared rank by rank.
 void apply_layouts(Dump& actual, Dump& reference, const LayoutRules&);
 
 }  // namespace assay

@@ -192,8 +192,14 @@ std::vector<LogicalTensor> logical_tensors(const Dump& dump) {
     if (!record.unplaced.empty()) continue;
     const auto [found, is_new] = known.try_emplace(&record.id, tensors.size());
     if (is_new) {
-      tensors.push_back(
-          {record.id, record.seq, record.op, record.count, record.dtype, shape_of(record), {i}});
+      tensors.push_back({record.id,
+                         record.seq,
+                         record.op,
+                         record.count,
+                         record.dtype,
+                         shape_of(record),
+                         record.within,
+                         {i}});
       continue;
     }
     LogicalTensor& tensor = tensors[found->second];

@@ -17,6 +17,7 @@ struct LogicalTensor {
   std::optional<std::int64_t> count;
   DType dtype = DType::float32;
   Shape shape;                       ///< global, without padding
+  bool within = false;               ///< as Record has it
   std::vector<std::size_t> records;  ///< indices into Dump::records
 };
 

@@ -87,6 +87,7 @@ struct Record {
   Shape global_shape;                 ///< of the whole tensor
   std::vector<Placement> placements;  ///< one per mesh dimension; empty: not sharded
   std::vector<std::int64_t> mesh_coordinate;
+  bool within = false;  ///< it shows how a module makes its results, which another implementation may not do
   /// The dimensions of the mesh over which ranks hold different values, and the recorder could not say how.
   std::vector<int> unplaced;
   std::optional<Shape> offsets;  ///< first index of the local box, if the cut is not that of torch.chunk

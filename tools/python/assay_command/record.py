@@ -43,6 +43,9 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--depth", type=int, metavar="N", help="no containers that lie deeper in the model")
     parser.add_argument("--kinds", default=",".join(selection.KINDS), help="of tensors (default %(default)s)")
     parser.add_argument("--dtypes", default="", metavar="T", help="only tensors of these, as torch calls them: bfloat16,float32")
+    parser.add_argument(
+        "--functions", action="store_true", help="also what modules call between their submodules; long to judge"
+    )
     words = list(words)
     cut = words.index("--") if "--" in words else len(words)
     given, command = parser.parse_args(words[:cut]), words[cut + 1 :]
@@ -56,6 +59,7 @@ def main(words: Sequence[str]) -> int:
             modules=given.modules,
             exclude=given.exclude,
             depth=given.depth,
+            functions=given.functions,
             kinds=tuple(k for k in given.kinds.split(",") if k),
             dtypes=tuple(d for d in given.dtypes.split(",") if d),
         )

@@ -85,4 +85,10 @@ nb::dict description(const Operator& op) {
   return d;
 }
 
+std::string operator_of_class(const std::string& name) {
+  const Operator* op = known_operator(name);
+  if (op == nullptr) op = known_operator("torch.nn." + name);
+  return op == nullptr ? "" : std::string(op->name);
+}
+
 }  // namespace assay::python

@@ -12,4 +12,7 @@ Attributes attributes_of(nanobind::dict);
 /// What the operator declares: name, math, source, aliases, attributes with their defaults, args.
 nanobind::dict description(const Operator&);
 
+/// The operator that modules of a class of some framework compute; empty: not known.
+std::string operator_of_class(const std::string& name);
+
 }  // namespace assay::python

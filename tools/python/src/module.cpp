@@ -276,6 +276,7 @@ NB_MODULE(_core, m) {
   bind_dumps(m);
   bind_diff(m);
   bind_recording(m);
+  m.def("operator_of_class", &operator_of_class);
 
   m.def("operator_names", [] {
     std::vector<std::string> names;

@@ -23,6 +23,7 @@ from torch.multiprocessing.reductions import StorageWeakRef  # type: ignore[attr
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from .. import _core
+from ._functions import Functions, Known, is_known_class
 from ._grid import Layout, axes_of_program, grid_of, local_part
 from ._selection import Selection
 from ._writer import Line, Writer, copy_of
@@ -51,12 +52,36 @@ class Root:
 
 
 @dataclass
+class Caller:
+    """A module that is being called."""
+
+    root: Root
+    path: str
+    is_whole: bool
+    """It is judged as one operator."""
+
+
+@dataclass
 class Seen:
     """How a tensor lies over the ranks, for as long as its memory is there."""
 
     storage: StorageWeakRef
     geometry: tuple[Any, ...]
     layout: Layout
+
+
+def _harmless(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Of a recorder: what goes wrong in it is remarked, and the program goes on."""
+
+    @functools.wraps(method)
+    def call(self: Recorder, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(self, *args, **kwargs)
+        except Exception as error:
+            self.remarks[f"something is not recorded: {type(error).__name__}: {error}"[:300]] += 1
+            return None
+
+    return call
 
 
 class Recorder:
@@ -78,7 +103,9 @@ class Recorder:
         self._seq = itertools.count()
         self._lock = threading.RLock()
         self._step, self._has_begun, self._has_stepped, self._has_gradients = 0, False, False, False
-        self._depth = 0  # of modules that are being called
+        self._depth = 0  # of models that are being called
+        self._stack: list[Caller] = []  # modules that are being called
+        self._functions: Functions | None = None  # entered while a model is called
         self._is_closed = self._is_said = False
         self.remarks: Counter[str] = Counter()
         register_optimizer_step_pre_hook(self._before_step)
@@ -150,6 +177,7 @@ class Recorder:
 
     # -- steps and micro-batches ----------------------------------------------------------------------------------
 
+    @_harmless
     def _enter(self, root: Root, module: nn.Module, args: Any) -> None:
         if not self._is_recordable():
             return
@@ -168,13 +196,22 @@ class Recorder:
         root.micro_batch += 1
         root.calls = Counter()
         self._forget()
+        self._stack.clear()
+        takes = self.selection.functions and "activations" in self.selection.kinds and self._takes_now()
+        if takes and self.selection.takes_micro_batch(root.micro_batch):
+            self._functions = Functions(self)
+            self._functions.__enter__()
         if not self._has_begun:
             self._has_begun = True
             if "parameters" in self.selection.kinds:
                 self._parameters("forward", self._weights)
 
+    @_harmless
     def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
         self._depth = max(self._depth - 1, 0)
+        if self._depth == 0 and self._functions is not None:
+            self._functions.__exit__(None, None, None)
+            self._functions = None
         if self._is_closed and self._depth == 0:
             while self._hooks:
                 self._hooks.pop().remove()
@@ -184,21 +221,25 @@ class Recorder:
 
     # -- modules --------------------------------------------------------------------------------------------------
 
+    @_harmless
     def _before(self, root: Root, path: str, is_computing: bool, module: nn.Module, args: Any, kwargs: Any) -> Any:
         if not self._takes_call(root):
             return None
-        place = self._place(root, path, module)
+        place = self._place(root, path, type(module).__name__)
+        is_leaf = next(module.children(), None) is None
+        self._stack.append(Caller(root, path, is_leaf and is_known_class(type(module).__name__)))
         is_sample = root.names[module] == root.names[root.module]
 
         def record(arg: str, x: Any) -> Any:
             layout = None
             for name, t in _tensors(arg, x):
-                layout = self._record(place, "forward", "input", name, t, is_sample=is_sample)
+                within = not is_computing and not is_sample
+                layout = self._record(place, "forward", "input", name, t, is_sample=is_sample, within=within)
             gives_back = is_computing and torch.is_tensor(x) and x.requires_grad and not getattr(module, "inplace", 0)
             if gives_back and "gradients" in self.selection.kinds:
                 # A view of its own: whoever else uses x hands back a gradient of his own.
                 x = x.view_as(x)
-                x.register_hook(functools.partial(self._gradient, place, "grad_input", arg, layout))
+                x.register_hook(functools.partial(self._gradient, place, "grad_input", arg, layout, False))
             return x
 
         names = _arguments(type(module))
@@ -208,10 +249,14 @@ class Recorder:
             {name: record(name, x) for name, x in kwargs.items()},
         )
 
+    @_harmless
     def _after(self, root: Root, path: str, module: nn.Module, args: Any, output: Any) -> None:
         if not self._takes_call(root):
             return
+        while self._stack and self._stack.pop().path != path:  # callers that an exception has ended
+            pass
         place = Place(self._step, root.micro_batch, path, type(module).__name__, root.calls[path] - 1)
+        within = not _computes(module) and path != root.names[root.module]
         layout = self._layout_of_input(module, args)
         for name, t in _tensors("", output):
             if path == root.names[root.module] and name == "loss" and t.dim() == 0:
@@ -219,9 +264,9 @@ class Recorder:
                 root.last = place
                 continue
             as_input = layout if args and t.shape == args[0].shape else None
-            lies = self._record(place, "forward", "output", name or "y", t, as_laid_out=as_input)
+            lies = self._record(place, "forward", "output", name or "y", t, as_laid_out=as_input, within=within)
             if t.requires_grad and "gradients" in self.selection.kinds:
-                t.register_hook(functools.partial(self._gradient, place, "grad_output", name or "y", lies))
+                t.register_hook(functools.partial(self._gradient, place, "grad_output", name or "y", lies, within))
 
     def _layout_of_input(self, module: nn.Module, args: Any) -> Layout | None:
         """What has no parameters and keeps the shape works on each rank's part as on the whole: activations, dropout."""
@@ -244,16 +289,59 @@ class Recorder:
         rank = dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
         return self.selection.takes_step(self._step) and self.selection.takes_rank(rank)
 
-    def _place(self, root: Root, path: str, module: nn.Module) -> Place:
+    def _place(self, root: Root, path: str, op: str) -> Place:
         root.calls[path] += 1
-        return Place(self._step, root.micro_batch, path, type(module).__name__, root.calls[path] - 1)
+        return Place(self._step, root.micro_batch, path, op, root.calls[path] - 1)
 
-    def _gradient(self, place: Place, slot: str, arg: str, layout: Layout | None, gradient: torch.Tensor) -> None:
+    def call_function(self, known: Known, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Records a function that the innermost module calls as if it were a module of its own, "mlp.silu()"."""
+        call = self._call_of(known, args, kwargs)
+        if call is None:
+            return func(*args, **kwargs)
+        place, args, kwargs = call
+        output = func(*args, **kwargs)
+        self._take_results(place, known, output)
+        return output
+
+    @_harmless
+    def _call_of(self, known: Known, args: Any, kwargs: Any) -> tuple[Place, Any, Any] | None:
+        caller = self._stack[-1] if self._stack else None
+        if caller is None or caller.is_whole or _in_backward() or not torch.is_grad_enabled():
+            return None
+        named = dict(zip(known.names, known.inputs, strict=False))
+        given = list(zip(known.inputs, args, strict=False)) + [(named[k], x) for k, x in kwargs.items() if k in named]
+        tensors = [(arg, x) for arg, x in given if torch.is_tensor(x)]
+        required = len(known.inputs) if known.inputs == ("a", "b") else 1  # one number is no operand of an operator
+        if len(tensors) < required or any(not x.dtype.is_floating_point and arg in ("a", "b", "x") for arg, x in tensors):
+            return None
+        name = f"{known.op}()"
+        place = self._place(caller.root, f"{caller.path}.{name}" if caller.path else name, known.op)
+        own: dict[int, torch.Tensor] = {}
+        for arg, x in tensors:
+            layout = self._record(place, "forward", "input", arg, x, within=True)
+            if x.requires_grad and "gradients" in self.selection.kinds and not isinstance(x, nn.Parameter):
+                own[id(x)] = x.view_as(x)
+                own[id(x)].register_hook(functools.partial(self._gradient, place, "grad_input", arg, layout, True))
+        return place, tuple(own.get(id(x), x) for x in args), {key: own.get(id(x), x) for key, x in kwargs.items()}
+
+    @_harmless
+    def _take_results(self, place: Place, known: Known, output: Any) -> None:
+        for arg, y in zip(known.outputs, output if isinstance(output, tuple) else (output,), strict=False):
+            if torch.is_tensor(y):
+                layout = self._record(place, "forward", "output", arg, y, within=True)
+                if y.requires_grad and "gradients" in self.selection.kinds:
+                    y.register_hook(functools.partial(self._gradient, place, "grad_output", arg, layout, True))
+
+    def _gradient(
+        self, place: Place, slot: str, arg: str, layout: Layout | None, within: bool, gradient: torch.Tensor
+    ) -> None:
         """layout: of the tensor whose gradient it is."""
         if not self._is_closed and not torch.compiler.is_compiling():
             is_like_it = layout is not None and not any(w == "Partial(sum)" for w in layout.placements)
-            self._record(place, "backward", slot, arg, gradient, as_laid_out=layout if is_like_it else None)
+            as_laid_out = layout if is_like_it else None
+            self._record(place, "backward", slot, arg, gradient, as_laid_out=as_laid_out, within=within)
 
+    @_harmless
     def _before_backward(self, tensors: Any) -> None:
         """A loss that no model has returned as such."""
         tensors = [tensors] if torch.is_tensor(tensors) else tensors
@@ -268,16 +356,19 @@ class Recorder:
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
+    @_harmless
     def _before_clip(self) -> None:
         if not self._is_closed and self._has_begun and not self._has_gradients:
             self._has_gradients = True
             self._gradients(self._weights)
 
+    @_harmless
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         own = self._weights_of(optimizer)
         if own and not self._is_closed and self._has_begun and not self._has_gradients:
             self._gradients(own)
 
+    @_harmless
     def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         own = self._weights_of(optimizer)
         if not own or self._is_closed or not self._has_begun:
@@ -316,6 +407,7 @@ class Recorder:
 
     # -- one tensor -----------------------------------------------------------------------------------------------
 
+    @_harmless
     def _record(
         self,
         place: Place,
@@ -326,15 +418,12 @@ class Recorder:
         *,
         module: str | None = None,
         is_sample: bool = False,
+        within: bool = False,
         as_laid_out: Layout | None = None,
     ) -> Layout | None:
         """Returns how it lies over the ranks, if that is known."""
-        try:
-            with self._lock, torch.no_grad(), torch._C.DisableTorchFunction():
-                return self._record_one(place, phase, slot, arg, tensor, module, is_sample, as_laid_out)
-        except Exception as error:  # the program goes on
-            self.remarks[f"{place.module} {slot} {arg} is not recorded: {type(error).__name__}: {error}"[:300]] += 1
-            return None
+        with self._lock, torch.no_grad(), torch._C.DisableTorchFunction():
+            return self._record_one(place, phase, slot, arg, tensor, module, is_sample, within, as_laid_out)
 
     def _record_one(
         self,
@@ -345,6 +434,7 @@ class Recorder:
         tensor: torch.Tensor,
         module: str | None,
         is_sample: bool,
+        within: bool,
         as_laid_out: Layout | None,
     ) -> Layout | None:
         writer = self._writer = self._writer or self._begin()
@@ -400,6 +490,8 @@ class Recorder:
             fields["placements"] = [w.replace("Partial(sum)", "Replicate()") for w in fields["placements"]]
         if is_sample:
             fields["is_sample"] = True
+        if within:
+            fields["within"] = True
         writer.add(Line(fields, values, copied, is_plain and writer.world_size > 1))
         return None if is_plain else layout
 

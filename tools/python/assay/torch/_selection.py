@@ -24,6 +24,8 @@ class Selection:
     depth: int | None = None
     """Modules at most this far below the model; 0 is the model itself. Modules that compute are at every depth."""
     kinds: Sequence[str] = KINDS
+    functions: bool = False
+    """Also what modules call between their submodules: products, sums, softmax. Twice the size, and long to judge."""
     dtypes: Sequence[str] = field(default_factory=list)
     """Torch's names; none: all."""
 
