@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ._recorder import Recorder
+from ._recorder import Recorder, in_backward
 from ._selection import Selection
 
 
@@ -39,7 +39,7 @@ class _Finder:
         nn.Module.__call__ = call  # type: ignore[method-assign]
 
     def _look(self, module: nn.Module) -> None:
-        if not torch.is_grad_enabled():
+        if not torch.is_grad_enabled() or in_backward():  # what checkpointing calls again is part of a model
             return
         weights = list(module.parameters())
         if any(w.requires_grad for w in weights):

@@ -106,7 +106,7 @@ class Recorder:
         self._depth = 0  # of models that are being called
         self._stack: list[Caller] = []  # modules that are being called
         self._functions: Functions | None = None  # entered while a model is called
-        self._is_closed = self._is_said = False
+        self._is_closed = self._is_said = self._is_paused = False
         self.remarks: Counter[str] = Counter()
         register_optimizer_step_pre_hook(self._before_step)
         register_optimizer_step_post_hook(self._after_step)
@@ -135,8 +135,8 @@ class Recorder:
             depth = path.count(".") + 1 if path else 0
             if not _computes(module) and self.selection.depth is not None and depth > self.selection.depth:
                 continue
-            if getattr(module, "_compiled_call_impl", None) is not None:
-                self.remarks["compiled modules are recorded at their boundary"] += 1
+            if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None:
+                self.remarks[f"'{path}' is compiled: nothing in it is recorded; compare it with --depth of the other side"] += 1
             if "activations" in self.selection.kinds and self.selection.takes_module(path):
                 self._hook(root, module, path)
         self._hooks.append(model.register_forward_pre_hook(functools.partial(self._enter, root), prepend=True))
@@ -169,7 +169,7 @@ class Recorder:
     @property
     def is_outside(self) -> bool:
         """Whether no model is being called."""
-        return not self._is_closed and self._depth == 0
+        return not (self._is_closed or self._is_paused) and self._depth == 0
 
     def when_stepped(self, then: Callable[[], None]) -> None:
         """Calls `then` after the first optimizer step, and at the end."""
@@ -182,7 +182,7 @@ class Recorder:
         if not self._is_recordable():
             return
         self._depth += 1
-        if self._depth > 1 or _in_backward():
+        if self._depth > 1 or in_backward():
             return
         if self._has_stepped:
             self._step += 1
@@ -217,7 +217,18 @@ class Recorder:
                 self._hooks.pop().remove()
 
     def _is_recordable(self) -> bool:
-        return not (self._is_closed or torch.compiler.is_compiling()) and torch.is_grad_enabled()
+        return not (self._is_closed or self._is_paused or torch.compiler.is_compiling()) and torch.is_grad_enabled()
+
+    def _unrecorded(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self._is_paused = True
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._is_paused = False
+
+        return call
 
     # -- modules --------------------------------------------------------------------------------------------------
 
@@ -233,7 +244,7 @@ class Recorder:
         def record(arg: str, x: Any) -> Any:
             layout = None
             for name, t in _tensors(arg, x):
-                within = not is_computing and not is_sample
+                within = not is_computing
                 layout = self._record(place, "forward", "input", name, t, is_sample=is_sample, within=within)
             gives_back = is_computing and torch.is_tensor(x) and x.requires_grad and not getattr(module, "inplace", 0)
             if gives_back and "gradients" in self.selection.kinds:
@@ -256,7 +267,7 @@ class Recorder:
         while self._stack and self._stack.pop().path != path:  # callers that an exception has ended
             pass
         place = Place(self._step, root.micro_batch, path, type(module).__name__, root.calls[path] - 1)
-        within = not _computes(module) and path != root.names[root.module]
+        within = not _computes(module)
         layout = self._layout_of_input(module, args)
         for name, t in _tensors("", output):
             if path == root.names[root.module] and name == "loss" and t.dim() == 0:
@@ -280,7 +291,7 @@ class Recorder:
             return False
         if root.micro_batch < 0 or not self.selection.takes_micro_batch(root.micro_batch):
             return False
-        if _in_backward():  # activation checkpointing: the same values once more
+        if in_backward():  # activation checkpointing: the same values once more
             self.remarks["calls that activation checkpointing repeats are recorded once"] = 1
             return False
         return True
@@ -306,7 +317,7 @@ class Recorder:
     @_harmless
     def _call_of(self, known: Known, args: Any, kwargs: Any) -> tuple[Place, Any, Any] | None:
         caller = self._stack[-1] if self._stack else None
-        if caller is None or caller.is_whole or _in_backward() or not torch.is_grad_enabled():
+        if caller is None or caller.is_whole or in_backward() or not torch.is_grad_enabled():
             return None
         named = dict(zip(known.names, known.inputs, strict=False))
         given = list(zip(known.inputs, args, strict=False)) + [(named[k], x) for k, x in kwargs.items() if k in named]
@@ -346,7 +357,7 @@ class Recorder:
         """A loss that no model has returned as such."""
         tensors = [tensors] if torch.is_tensor(tensors) else tensors
         root = self._roots[-1] if self._roots else None
-        if root is None or self._is_closed or not self._takes_now():
+        if root is None or not self._is_recordable() or not self._takes_now():
             return
         for t in tensors:
             is_loss = torch.is_tensor(t) and t.dim() == 0 and t.is_floating_point()
@@ -611,7 +622,7 @@ def _computes(module: nn.Module) -> bool:
     return next(module.children(), None) is None or next(module.parameters(recurse=False), None) is not None
 
 
-def _in_backward() -> bool:
+def in_backward() -> bool:
     return bool(torch._C._current_graph_task_id() != -1)
 
 
@@ -658,25 +669,40 @@ def _layout_of_view(base: Seen, view: torch.Tensor) -> Layout | None:
     return Layout(tuple(whole), words)
 
 
-def _patch(recorder: Recorder) -> Any:
-    """Losses are what backward is called on; gradients are recorded before they are clipped."""
-    places = [(torch.autograd, "backward", lambda args: recorder._before_backward(args[0] if args else ()))]
+def _patch(recorder: Recorder) -> Callable[[], None]:
+    """Losses are what backward is called on; gradients are recorded before they are clipped.
+
+    Returns what takes it back.
+    """
+    originals = []
+
+    def wrap(owner: Any, name: str, wrapped: Callable[[Any], Any]) -> None:
+        if hasattr(owner, name):
+            originals.append((owner, name, getattr(owner, name)))
+            setattr(owner, name, wrapped(getattr(owner, name)))
+
+    def before(action: Callable[[Any], None]) -> Callable[[Any], Any]:
+        return functools.partial(_called_before, action)
+
+    wrap(torch.autograd, "backward", before(lambda args: recorder._before_backward(args[0] if args else ())))
     for module in (nn.utils, nn.utils.clip_grad):
         for name in ("clip_grad_norm_", "clip_grads_with_norm_", "clip_grad_value_"):
-            if hasattr(module, name):
-                places.append((module, name, lambda args: recorder._before_clip()))
-    originals = [(module, name, getattr(module, name)) for module, name, _ in places]
-    for (module, name, original), (_, _, before) in zip(originals, places, strict=True):
-        setattr(module, name, _called_before(original, before))
+            wrap(module, name, before(lambda args: recorder._before_clip()))
+    if dist.is_available():
+        from torch.distributed.pipelining import PipelineStage
+
+        # A pipeline calls its stages once with anything, to learn the shapes.
+        for name in ("_forward_metadata_inference", "_backward_metadata_inference", "_shape_inference"):
+            wrap(PipelineStage, name, recorder._unrecorded)
 
     def unpatch() -> None:
-        for module, name, original in originals:
-            setattr(module, name, original)
+        for owner, name, original in reversed(originals):
+            setattr(owner, name, original)
 
     return unpatch
 
 
-def _called_before(original: Any, before: Any) -> Any:
+def _called_before(before: Callable[[Any], None], original: Any) -> Any:
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
         before(args or tuple(kwargs.values()))
