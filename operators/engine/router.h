@@ -107,7 +107,8 @@ struct SparseMixer {
         if (is_left[static_cast<std::size_t>(e)]) best = maximum<T>(best, score(e));
       }
       const auto room_of = [&](std::int64_t e) {
-        return limit - stored(stored(best - score(e)) / maximum<T>(abs(score(e)), best));
+        // Frameworks compare in the type of the scores: the limit is rounded to it, too.
+        return stored(limit) - stored(stored(best - score(e)) / maximum<T>(abs(score(e)), best));
       };
       std::vector<T> share;
       for (std::int64_t e = 0; e < E; ++e) {

@@ -130,13 +130,14 @@ class Recorder:
         for module, name in paths.items():
             path = (prefix + name).rstrip(".")
             root.names[module] = path
+            if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None:
+                what = f"'{path}'" if path else "the model"
+                self.remarks[f"{what} is compiled: nothing in it is recorded, what it is given and returns is"] += 1
             if _wrapped_in(module) is not None:  # what it is given and returns is what the wrapped module is and does
                 continue
             depth = path.count(".") + 1 if path else 0
             if not _computes(module) and self.selection.depth is not None and depth > self.selection.depth:
                 continue
-            if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None:
-                self.remarks[f"'{path}' is compiled: nothing in it is recorded; compare it with --depth of the other side"] += 1
             if "activations" in self.selection.kinds and self.selection.takes_module(path):
                 self._hook(root, module, path)
         self._hooks.append(model.register_forward_pre_hook(functools.partial(self._enter, root), prepend=True))
@@ -358,6 +359,8 @@ class Recorder:
         tensors = [tensors] if torch.is_tensor(tensors) else tensors
         root = self._roots[-1] if self._roots else None
         if root is None or not self._is_recordable() or not self._takes_now():
+            return
+        if not self.selection.takes_micro_batch(max(root.micro_batch, 0)):
             return
         for t in tensors:
             is_loss = torch.is_tensor(t) and t.dim() == 0 and t.is_floating_point()

@@ -1,0 +1,236 @@
+"""assay record on a program that knows nothing of assay."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import assay
+
+torch = pytest.importorskip("torch")
+
+PROGRAM = Path(__file__).with_name("recorded_program.py")
+
+
+def run(out, command, *options):
+    return subprocess.run(
+        [sys.executable, "-m", "assay_command", "record", "-o", str(out), *options, "--", *map(str, command)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},
+    )
+
+
+def recorded(out, mode, *options, ranks=1, rate=1e-2):
+    launch = [sys.executable]
+    if ranks > 1:
+        launch += ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}"]
+    done = run(out, [*launch, PROGRAM, mode, rate], *options)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+@pytest.fixture(scope="session")
+def single(tmp_path_factory):
+    out = tmp_path_factory.mktemp("record") / "single"
+    said = recorded(out, "single")
+    assert f"recorded {len(assay.inspect(out))} tensors" in said
+    return out
+
+
+def test_steps_micro_batches_and_phases_are_found(single):
+    dump = assay.inspect(single)
+    assert {(t.step, t.micro_batch) for t in dump if t.slot == "output"} == {(s, m) for s in (0, 1) for m in range(4)}
+    names = {t.name for t in dump}
+    for name in (
+        "embedding output y (step 0, micro-batch 3, forward)",
+        "layers.1.down grad_input input (step 1, micro-batch 0, backward)",
+        "layers.0 output y (step 0, micro-batch 0, forward)",
+        "loss loss lm (step 0, micro-batch 0, forward)",
+        "head grad weight (step 1, backward)",
+        "layers.0.norm param weight (step 0, forward)",
+        "layers.0.norm param weight (step 0, optimizer)",
+        "layers.0.norm state weight.exp_avg_sq (step 1, optimizer)",
+    ):
+        assert name in names
+    assert {t.op for t in dump if t.module == "layers.0.act"} == {"SiLU"}
+
+
+def test_values_are_those_of_the_program(single):
+    dump = assay.inspect(single)
+    before = torch.tensor(dump["head param weight (step 0, forward)"].read())
+    torch.manual_seed(0)
+    namespace = {"__name__": "program"}
+    source = PROGRAM.read_text().replace("\nmain(sys.argv", "\n() and main(sys.argv")
+    exec(compile(source, str(PROGRAM), "exec"), namespace)
+    model = namespace["Decoder"]()
+    assert torch.equal(before, model.head.weight.detach())
+    tokens = torch.tensor(dump["embedding input input (step 0, micro-batch 2, forward)"].read())
+    logits = torch.tensor(dump["head output y (step 0, micro-batch 2, forward)"].read())
+    assert torch.equal(logits, model(tokens).detach())
+    written = torch.tensor(dump["head param weight (step 0, optimizer)"].read())
+    assert torch.equal(written, torch.tensor(dump["head param weight (step 1, forward)"].read()))
+    assert not torch.equal(written, before)
+
+
+@pytest.mark.parametrize("mode", ["ddp", "fsdp", "tp", "pipeline"])
+def test_strategies_of_torch_need_no_layout(single, tmp_path, mode):
+    recorded(tmp_path / "dump", mode, ranks=2)
+    verdict = assay.diff(tmp_path / "dump", single)
+    assert verdict, verdict.report()
+    assert len(assay.inspect(tmp_path / "dump")) >= 480
+
+
+def test_a_wrong_rate_is_named(single, tmp_path):
+    recorded(tmp_path / "dump", "ddp", ranks=2, rate=2e-2)
+    verdict = assay.diff(tmp_path / "dump", single)
+    assert not verdict
+    assert "optimizer" in verdict.failures[0].name
+    assert "learning rate" in verdict.report()
+
+
+def test_checkpointing_is_recorded_once(single, tmp_path):
+    said = recorded(tmp_path / "dump", "checkpoint")
+    assert "calls that activation checkpointing repeats are recorded once" in said
+    assert assay.diff(tmp_path / "dump", single)
+    assert len(assay.inspect(tmp_path / "dump")) == len(assay.inspect(single))
+
+
+def test_what_is_compiled_is_recorded_at_its_boundary(tmp_path):
+    said = recorded(tmp_path / "dump", "compile")
+    assert "the model is compiled: nothing in it is recorded" in said
+    dump = assay.inspect(tmp_path / "dump")
+    assert {t.module for t in dump if t.slot == "output"} == {""}
+    assert any(t.slot == "grad" and t.module == "layers.0.up" for t in dump)
+
+
+def test_a_part_can_be_chosen(tmp_path):
+    recorded(
+        tmp_path / "dump", "single", "--steps", "1", "--micro-batches", "2-", "--modules", "layers.*", "--exclude", "*.act",
+        "--kinds", "activations,states",
+    )  # fmt: skip
+    dump = assay.inspect(tmp_path / "dump")
+    assert {t.step for t in dump} == {1}
+    assert {t.micro_batch for t in dump} == {-1, 2, 3}
+    assert {t.slot for t in dump} == {"input", "output", "state", "loss"}
+    modules = {t.module for t in dump if t.slot == "output"}
+    assert "layers.0.up" in modules and "head" not in modules and "layers.0.act" not in modules
+
+
+def test_functions_within_modules(tmp_path):
+    recorded(tmp_path / "dump", "single", "--functions", "--steps", "0", "--micro-batches", "0")
+    dump = assay.inspect(tmp_path / "dump")
+    added = dump["layers.0.add() output y (step 0, micro-batch 0, forward)"]
+    assert added.op == "add"
+    inputs = [dump[f"layers.0.add() input {arg} (step 0, micro-batch 0, forward)"].read() for arg in "ab"]
+    assert (inputs[0] + inputs[1] == added.read()).all()
+
+
+def test_a_program_that_fails_leaves_what_it_had(tmp_path):
+    program = tmp_path / "fails.py"
+    program.write_text(
+        "import torch\nm = torch.nn.Linear(3, 2)\nm(torch.ones(1, 3)).sum().backward()\nraise SystemError('out of luck')\n"
+    )
+    done = run(tmp_path / "dump", [sys.executable, program])
+    assert done.returncode == 1
+    assert "out of luck" in done.stderr and "is unfinished" in done.stderr
+    dump = assay.inspect(tmp_path / "dump")
+    assert len(dump) > 3 and any("did not finish" in text for text in dump.left_out)
+
+
+def test_a_full_disk_stops_no_program(tmp_path):
+    program = tmp_path / "goes_on.py"
+    program.write_text(
+        "import resource, signal, torch\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "m = torch.nn.Linear(300, 300)\noptimizer = torch.optim.SGD(m.parameters(), 0.1)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
+        "for _ in range(2):\n    m(torch.ones(1, 300)).sum().backward()\n    optimizer.step()\nprint('went on')\n"
+    )
+    done = run(tmp_path / "dump", [sys.executable, program])
+    assert "went on" in done.stdout
+    assert "is not recorded any more" in done.stderr
+    assert done.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--steps", "3-1"], "steps '3-1': expected a number, a range such as 0-3 or 5-, or */100"),
+        (["--kinds", "weights"], "'weights' is no kind of tensor; expected activations, parameters, gradients, states"),
+    ],
+)
+def test_a_selection_that_says_nothing(tmp_path, options, said):
+    done = run(tmp_path / "dump", ["python"], *options)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert not (tmp_path / "dump").exists()
+
+
+def test_nothing_is_overwritten(single, tmp_path):
+    before = sorted((p.name, p.stat().st_size) for p in single.iterdir())
+    done = run(single, [sys.executable, PROGRAM, "single"])
+    assert done.returncode == 2 and "exists; a dump is recorded into a new folder only" in done.stderr
+    assert sorted((p.name, p.stat().st_size) for p in single.iterdir()) == before
+    done = run(tmp_path / "dump", ["no-such-program"])
+    assert done.returncode == 2 and "no-such-program is no program that can be found" in done.stderr
+
+
+def test_a_program_without_a_model(tmp_path):
+    done = run(tmp_path / "dump", [sys.executable, "-c", "import torch; print(torch.ones(2).sum())"])
+    assert done.returncode == 2
+    assert "nothing was recorded" in done.stderr
+
+
+def test_from_inside_without_a_process_group(tmp_path):
+    import assay.torch
+
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+    recorder = assay.torch.record(model, out=tmp_path / "dump", steps="0")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x = torch.randn(2, 4)
+    for _ in range(3):
+        model(x).square().sum().backward()
+        optimizer.step()
+    recorder.close()
+    dump = assay.inspect(tmp_path / "dump")
+    assert {t.step for t in dump} == {0}
+    assert (dump["0 input input (step 0, micro-batch 0, forward)"].read() == x.numpy()).all()
+    assert not model[0]._forward_hooks and not model[0]._forward_pre_hooks
+    manifest = json.loads((tmp_path / "dump" / "manifest.json").read_text())
+    assert manifest["producer"]["optimizer"] == "SGD" and manifest["producer"]["lr"] == 0.1
+    assert assay.torch.record(model) is None  # no folder
+
+
+def test_no_tensor_of_the_program_is_kept_alive(tmp_path):
+    import gc
+    import weakref
+
+    import assay.torch
+
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+    recorder = assay.torch.record(model, out=tmp_path / "dump")
+    y = model(torch.randn(2, 4))
+    alive = weakref.ref(y)
+    y.sum().backward()
+    del y
+    gc.collect()
+    assert alive() is None
+    recorder.close()
+
+
+def test_ranks_in_one_mesh():
+    from assay.torch._grid import Axis, Grid, grid_of
+
+    assert grid_of(8, [Axis("dp", 4, 2), Axis("tp", 1, 4)]) == Grid(("dp", "tp"), (2, 4))
+    # Experts over another cut of the same ranks.
+    grid = grid_of(8, [Axis("dp", 2, 4), Axis("tp", 1, 2), Axis("ep", 2, 2)])
+    assert grid == Grid(("dp", "ep", "tp"), (2, 2, 2))
+    assert grid.dims_of(Axis("dp", 2, 4)) == range(2)
+    assert grid.dims_of(Axis("ep", 2, 2)) == range(1, 2)
+    assert grid.dims_of(Axis("x", 1, 3)) is None
+    assert grid.coordinate(5) == (1, 0, 1)
+    assert grid_of(6, [Axis("a", 1, 4)]) == Grid(("ranks",), (6,))  # what does not divide is left out
