@@ -20,7 +20,12 @@ class Block(nn.Module):
     def __init__(self, repeats):
         super().__init__()
         self.repeats = repeats
-        self.norm, self.up, self.act, self.down = nn.RMSNorm(WIDTH, eps=1e-5), nn.Linear(WIDTH, 32), nn.SiLU(), nn.Linear(32, WIDTH)
+        self.norm, self.up, self.act, self.down = (
+            nn.RMSNorm(WIDTH, eps=1e-5),
+            nn.Linear(WIDTH, 32),
+            nn.SiLU(),
+            nn.Linear(32, WIDTH),
+        )
 
     def body(self, x):
         return x + self.down(self.act(self.up(self.norm(x))))
@@ -70,7 +75,10 @@ def main(mode, rate):
         from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
         mesh = dist.init_device_mesh("cpu", (ranks,), mesh_dim_names=("tp",))
-        plan = {"embedding": RowwiseParallel(input_layouts=Replicate()), "head": ColwiseParallel(output_layouts=Replicate())}
+        plan = {
+            "embedding": RowwiseParallel(input_layouts=Replicate()),
+            "head": ColwiseParallel(output_layouts=Replicate()),
+        }
         for i in range(2):
             plan |= {f"layers.{i}.up": ColwiseParallel(), f"layers.{i}.down": RowwiseParallel()}
         parallelize_module(model, mesh, plan)

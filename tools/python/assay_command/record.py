@@ -36,13 +36,17 @@ def main(words: Sequence[str]) -> int:
     ranges = "numbers and ranges, 0-3,100 or */100"
     parser.add_argument("-o", "--out", required=True, metavar="DIR", help="the dump: a new folder")
     parser.add_argument("--steps", default=default.steps, help=f"optimizer steps: {ranges} (default %(default)s)")
-    parser.add_argument("--micro-batches", default=default.micro_batches, metavar="N", help=f"of each rank's own: {ranges}")
+    parser.add_argument(
+        "--micro-batches", default=default.micro_batches, metavar="N", help=f"of each rank's own: {ranges}"
+    )
     parser.add_argument("--ranks", default=default.ranks, metavar="N", help=f"{ranges}")
     parser.add_argument("--modules", action="append", default=[], metavar="PATTERN", help="only these; may be repeated")
     parser.add_argument("--exclude", action="append", default=[], metavar="PATTERN", help="not these; may be repeated")
     parser.add_argument("--depth", type=int, metavar="N", help="no containers that lie deeper in the model")
     parser.add_argument("--kinds", default=",".join(selection.KINDS), help="of tensors (default %(default)s)")
-    parser.add_argument("--dtypes", default="", metavar="T", help="only tensors of these, as torch calls them: bfloat16,float32")
+    parser.add_argument(
+        "--dtypes", default="", metavar="T", help="only tensors of these, as torch calls them: bfloat16,float32"
+    )
     parser.add_argument(
         "--functions", action="store_true", help="also what modules call between their submodules; long to judge"
     )
@@ -89,7 +93,10 @@ def _end(out: Path, name: str, status: int) -> int:
     if (out / "manifest.json.unfinished").exists():
         print(f"assay: {name} is unfinished: a rank has not ended; what was recorded can be read", file=sys.stderr)
         return status or 2
-    print(f"assay: nothing was recorded in {name}: no process called a model of torch with gradients enabled", file=sys.stderr)
+    print(
+        f"assay: nothing was recorded in {name}: no process called a model of torch with gradients enabled",
+        file=sys.stderr,
+    )
     return status or 2
 
 

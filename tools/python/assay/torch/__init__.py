@@ -4,8 +4,8 @@
 
     recorder = assay.torch.record(model, out="dump")
 
-before the first step; the dump is there when the recorder is closed, when the steps that were asked for are over, or when
-the program ends.
+before the first step; the dump is there when the recorder is closed, when the steps that were asked for are over, or
+when the program ends.
 """
 
 from __future__ import annotations

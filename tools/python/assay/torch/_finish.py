@@ -72,7 +72,9 @@ def settle(lines: list[Line], facts: list[Facts], grid: Grid, rank: int) -> None
     split = _differing(facts, grid, data)
     if any(f.parts != facts[0].parts for f in facts):
         # The stages of a pipeline are models of their own to the program: what is between them is the modules' to tell.
-        lines[:] = [line for line in lines if line.fields["module"] or line.fields["slot"] in ("param", "grad", "state")]
+        lines[:] = [
+            line for line in lines if line.fields["module"] or line.fields["slot"] in ("param", "grad", "state")
+        ]
     for line in lines:
         f = line.fields
         f.pop("is_sample", None)

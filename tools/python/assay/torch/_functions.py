@@ -26,7 +26,15 @@ class Known(NamedTuple):
 
 
 _UNARY = "exp log sqrt rsqrt reciprocal abs neg relu sigmoid tanh softplus gelu silu softmax log_softmax clip".split()
-_BINARY = {"add": "add", "sub": "sub", "mul": "mul", "div": "div", "truediv": "div", "maximum": "maximum", "minimum": "minimum"}
+_BINARY = {
+    "add": "add",
+    "sub": "sub",
+    "mul": "mul",
+    "div": "div",
+    "truediv": "div",
+    "maximum": "maximum",
+    "minimum": "minimum",
+}
 _PRODUCTS = ("matmul", "bmm", "mm")
 
 # By the name of the function, of the method and of the method behind an operator of Python (__mul__).
@@ -68,7 +76,7 @@ def is_known_class(name: str) -> bool:
     return _core.operator_of_class(name) != ""
 
 
-class Functions(TorchFunctionMode):
+class Functions(TorchFunctionMode):  # type: ignore[misc]  # torch is not there where this is checked
     """Is entered while a model is called."""
 
     def __init__(self, recorder: Recorder) -> None:

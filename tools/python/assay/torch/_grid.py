@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -109,7 +110,7 @@ def axes_of_program() -> list[Axis]:
     groups = dist.distributed_c10d._world.pg_group_ranks
     for group, ranks in groups.items():
         members = sorted(ranks)
-        if len(members) > 1 and len({b - a for a, b in zip(members, members[1:], strict=False)}) == 1:
+        if len(members) > 1 and len({b - a for a, b in pairwise(members)}) == 1:
             found.append(Axis(_plain(getattr(group, "group_desc", "")), members[1] - members[0], len(members)))
     return [a for a in found if a is not None]
 
@@ -137,13 +138,13 @@ def grid_of(world_size: int, axes: Iterable[Axis]) -> Grid:
     for axis in axes:
         wanted = points | {axis.stride, axis.stride * axis.size}
         in_order = sorted(wanted)
-        if all(b % a == 0 for a, b in zip(in_order, in_order[1:], strict=False)):
+        if all(b % a == 0 for a, b in pairwise(in_order)):
             points = wanted
             taken.append(axis)
     edges = sorted(points)
     dims: list[str] = []
     shape: list[int] = []
-    for low, high in reversed(list(zip(edges, edges[1:], strict=False))):
+    for low, high in reversed(list(pairwise(edges))):
         dims.append(_name(low, high, taken, dims))
         shape.append(high // low)
     return Grid(tuple(dims), tuple(shape))
@@ -162,10 +163,10 @@ def local_part(tensor: torch.Tensor) -> torch.Tensor:
     """What this rank holds of a DTensor, with the mask of vocabulary-parallel embedding applied."""
     from torch.distributed.tensor.placement_types import Partial
 
-    part: torch.Tensor = tensor._local_tensor  # type: ignore[attr-defined]  # to_local() would record itself in autograd
+    part: torch.Tensor = tensor._local_tensor  # to_local() would record itself in autograd
     if hasattr(part, "wait"):
         part = part.wait()
-    for placement in tensor.placements:  # type: ignore[attr-defined]
+    for placement in tensor.placements:
         buffer = getattr(placement, "mask_buffer", None)
         if isinstance(placement, Partial) and buffer is not None and buffer.data is not None:
             part = part.detach().clone()

@@ -36,7 +36,7 @@ class _Finder:
                 self._look(module)
             return original(module, *args, **kwargs)
 
-        nn.Module.__call__ = call  # type: ignore[method-assign]
+        nn.Module.__call__ = call
 
     def _look(self, module: nn.Module) -> None:
         if not torch.is_grad_enabled() or in_backward():  # what checkpointing calls again is part of a model
@@ -48,4 +48,4 @@ class _Finder:
             self._recorder.attach_beside(module)
 
     def _restore(self) -> None:
-        nn.Module.__call__ = self._original  # type: ignore[method-assign]
+        nn.Module.__call__ = self._original

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.multiprocessing.reductions import StorageWeakRef  # type: ignore[attr-defined]
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from .. import _core
@@ -85,7 +85,7 @@ def _harmless(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Recorder:
-    """Records models into an assay-dump until it is closed, the last step that was asked for, or the end of the program.
+    """Records models into an assay-dump until it is closed, the last step that is wanted, or the end of the program.
 
     It keeps no tensor of the program alive, calls no collective, and never raises into the program.
     """
@@ -111,7 +111,9 @@ class Recorder:
         register_optimizer_step_pre_hook(self._before_step)
         register_optimizer_step_post_hook(self._after_step)
         self._unpatch = _patch(self)
-        multiprocessing.util.Finalize(None, self._at_exit, exitpriority=0)  # atexit does not see the ends of its children
+        multiprocessing.util.Finalize(
+            None, self._at_exit, exitpriority=0
+        )  # atexit does not see the ends of its children
 
     # -- what is watched ------------------------------------------------------------------------------------------
 
@@ -127,13 +129,16 @@ class Recorder:
             prefix = f"{type(model).__name__}."
             self.remarks[f"a second model is recorded under '{prefix}'"] += 1
         root = Root(model, {})
+        compiled = {module._orig_mod for module in paths if hasattr(module, "_orig_mod")}
         for module, name in paths.items():
             path = (prefix + name).rstrip(".")
             root.names[module] = path
             if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None:
                 what = f"'{path}'" if path else "the model"
                 self.remarks[f"{what} is compiled: nothing in it is recorded, what it is given and returns is"] += 1
-            if _wrapped_in(module) is not None:  # what it is given and returns is what the wrapped module is and does
+            # What a wrapper is given and returns is what the module in it is and does; compiled modules call no hooks.
+            is_wrapper = _wrapped_in(module) is not None and not hasattr(module, "_orig_mod")
+            if is_wrapper or module in compiled:
                 continue
             depth = path.count(".") + 1 if path else 0
             if not _computes(module) and self.selection.depth is not None and depth > self.selection.depth:
@@ -149,7 +154,7 @@ class Recorder:
         self._roots.append(root)
 
     def attach_beside(self, module: nn.Module) -> None:
-        """Records a module without parameters that the program calls itself, such as its loss, under its class's name."""
+        """Records a module without parameters that the program calls itself, such as a loss, under its class's name."""
         if not self._roots or any(module in root.names for root in self._roots):
             return
         root = self._roots[-1]
@@ -254,7 +259,7 @@ class Recorder:
                 x.register_hook(functools.partial(self._gradient, place, "grad_input", arg, layout, False))
             return x
 
-        names = _arguments(type(module))
+        names = _arguments(type(module).forward)
         names = (*names, *(str(i) for i in range(len(names), len(args))))
         return (
             tuple(record(name, x) for name, x in zip(names, args, strict=False)),
@@ -281,7 +286,7 @@ class Recorder:
                 t.register_hook(functools.partial(self._gradient, place, "grad_output", name or "y", lies, within))
 
     def _layout_of_input(self, module: nn.Module, args: Any) -> Layout | None:
-        """What has no parameters and keeps the shape works on each rank's part as on the whole: activations, dropout."""
+        """What has no parameters and keeps the shape works on parts as on the whole: activations, dropout."""
         is_free = next(module.parameters(), None) is None
         if not (is_free and args and type(args[0]) is torch.Tensor):
             return None
@@ -324,7 +329,9 @@ class Recorder:
         given = list(zip(known.inputs, args, strict=False)) + [(named[k], x) for k, x in kwargs.items() if k in named]
         tensors = [(arg, x) for arg, x in given if torch.is_tensor(x)]
         required = len(known.inputs) if known.inputs == ("a", "b") else 1  # one number is no operand of an operator
-        if len(tensors) < required or any(not x.dtype.is_floating_point and arg in ("a", "b", "x") for arg, x in tensors):
+        if len(tensors) < required or any(
+            not x.dtype.is_floating_point and arg in ("a", "b", "x") for arg, x in tensors
+        ):
             return None
         name = f"{known.op}()"
         place = self._place(caller.root, f"{caller.path}.{name}" if caller.path else name, known.op)
@@ -364,7 +371,9 @@ class Recorder:
             return
         for t in tensors:
             is_loss = torch.is_tensor(t) and t.dim() == 0 and t.is_floating_point()
-            if is_loss and (root.last is None or (root.last.step, root.last.micro_batch) != (self._step, root.micro_batch)):
+            if is_loss and (
+                root.last is None or (root.last.step, root.last.micro_batch) != (self._step, root.micro_batch)
+            ):
                 root.last = Place(self._step, max(root.micro_batch, 0), "loss", "")
                 self._record(root.last, "forward", "loss", "lm", t)
 
@@ -462,7 +471,11 @@ class Recorder:
                 return None
         elif hasattr(tensor, "wait") and hasattr(tensor, "elem"):  # a collective that is under way
             part = tensor.wait()
-        if type(part) not in (torch.Tensor, nn.Parameter) or part.layout is not torch.strided or part.device.type == "meta":
+        if (
+            type(part) not in (torch.Tensor, nn.Parameter)
+            or part.layout is not torch.strided
+            or part.device.type == "meta"
+        ):
             self.remarks[f"tensors of {type(part).__name__} on {part.device.type} are left out"] += 1
             return None
         if not self.selection.takes_dtype(str(part.dtype).removeprefix("torch.")):
@@ -630,8 +643,8 @@ def in_backward() -> bool:
 
 
 @functools.cache
-def _arguments(kind: type[nn.Module]) -> tuple[str, ...]:
-    parameters = list(inspect.signature(kind.forward).parameters.values())[1:]
+def _arguments(forward: Callable[..., Any]) -> tuple[str, ...]:
+    parameters = list(inspect.signature(forward).parameters.values())[1:]
     return tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
 
 
@@ -668,7 +681,9 @@ def _layout_of_view(base: Seen, view: torch.Tensor) -> Layout | None:
             return None
         moved[d] = found[0]
         whole[found[0]] *= layout.global_shape[d] // shape[d]
-    words = tuple(f"Shard(dim={moved[int(w[len('Shard(dim=') : -1])]})" if w.startswith("Shard") else w for w in layout.placements)
+    words = tuple(
+        f"Shard(dim={moved[int(w[len('Shard(dim=') : -1])]})" if w.startswith("Shard") else w for w in layout.placements
+    )
     return Layout(tuple(whole), words)
 
 

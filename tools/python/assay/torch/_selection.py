@@ -56,7 +56,9 @@ class Selection:
     def last_step(self) -> int | None:
         """None: there is none."""
         ends = [_parse(part, "steps") for part in self.steps.split(",")]
-        return None if any(last is None for _, last, _ in ends) else max(last for _, last, _ in ends if last is not None)
+        return (
+            None if any(last is None for _, last, _ in ends) else max(last for _, last, _ in ends if last is not None)
+        )
 
     def text(self) -> str:
         return json.dumps(asdict(self))

@@ -79,7 +79,7 @@ class Writer:
         self._thread.start()
 
     def add(self, line: Line) -> None:
-        """In execution order. """
+        """In execution order."""
         if self._problem:
             self.account.leave_out(self._problem)
             return
@@ -139,6 +139,7 @@ class Writer:
         if self._recording is None:
             self._recording = self._begin()
         values, line.values = line.values, None
+        assert values is not None  # nobody else takes them
         if line.copied is not None:
             line.copied.synchronize()
         raw = values.reshape(-1).view(torch.uint8).numpy() if values.numel() else b""

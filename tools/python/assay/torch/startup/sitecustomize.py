@@ -4,12 +4,13 @@ import importlib.abc
 import importlib.util
 import os
 import sys
+from importlib import import_module
 
 _here = os.path.dirname(os.path.abspath(__file__))
 sys.path[:] = [p for p in sys.path if os.path.abspath(p or ".") != _here]
 _own = sys.modules.pop("sitecustomize", None)
 try:
-    import sitecustomize  # noqa: F401  # the one that would have been run without us
+    import_module("sitecustomize")  # the one that would have been run without us
 except ImportError:
     if _own is not None:
         sys.modules["sitecustomize"] = _own
@@ -32,7 +33,8 @@ class _AfterTorch(importlib.abc.MetaPathFinder):
             try:
                 from assay.torch._program import begin
             except ImportError as error:
-                print(f"assay: nothing is recorded: {error}; pip install assay where {sys.executable} finds it", file=sys.stderr)
+                told = f"nothing is recorded: {error}; pip install assay where {sys.executable} finds it"
+                print(f"assay: {told}", file=sys.stderr)
             else:
                 begin()
 
