@@ -72,10 +72,14 @@ void place_by(Dump& dump, const Records& tensors, const Dump& other) {
     const auto dim = cut_dimension(first.shape, whole->second, parts_of(dump, first));
     if (!dim && first.shape != whole->second) continue;
     for (const std::size_t i : records) {
+      Record& r = dump.records[i];
       if (dim) {
-        shard(dump.records[i], *dim, whole->second);
+        shard(r, *dim, whole->second);
       } else {
-        dump.records[i].unplaced.clear();
+        // Each rank's own loss is an addend; of a tensor that ranks should share it is a difference.
+        for (const int axis : r.shape.empty() ? r.unplaced : std::vector<int>())
+          r.placements.at(static_cast<std::size_t>(axis)) = {.kind = Placement::Kind::partial};
+        r.unplaced.clear();
       }
     }
   }

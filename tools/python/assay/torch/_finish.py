@@ -94,10 +94,16 @@ def _neighbours(facts: list[Facts], grid: Grid, dim: int) -> list[tuple[int, int
     return [pair for line in lines.values() for pair in combinations(line, 2)]
 
 
+# Over these a sample is cut, or computed by all: Megatron's and torchtitan's names.
+_OF_ONE_SAMPLE = {"tp", "sp", "cp", "pp", "etp", "tensor", "sequence", "context", "pipeline"}
+
+
 def _data_dims(facts: list[Facts], grid: Grid) -> list[int]:
     """Those over which ranks with the same modules are given other samples."""
     found = []
     for dim in range(len(grid.shape)):
+        if grid.dims[dim] in _OF_ONE_SAMPLE:
+            continue
         for a, b in _neighbours(facts, grid, dim):
             common = facts[a].samples.keys() & facts[b].samples.keys()
             is_same_stage = facts[a].parts == facts[b].parts
