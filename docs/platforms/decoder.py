@@ -3,19 +3,13 @@
     python3 decoder.py --dump eager [--attention sdpa] [--dtype bfloat16] [--checkpoint start.safetensors]
 """
 import argparse
-import sys
-import tempfile
-from pathlib import Path
 
+import assay.torch
 import numpy
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import nn
-
-sys.path.append(str(Path(__file__).parents[1] / "torch"))
-from record import Recorder  # noqa: E402
 
 HIDDEN, HEADS, FFN, VOCABULARY, LAYERS, TOKENS = 64, 4, 96, 128, 2, 24
 STEPS, MICRO_BATCHES, SEQUENCES, EPS, LR, DECAY = 2, 2, 2, 1e-5, 1e-3, 0.1
@@ -88,21 +82,15 @@ def train(args):
     if args.checkpoint:
         save_file({name: w.detach() for name, w in model.named_parameters()} | {"text": text}, args.checkpoint)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LR, weight_decay=DECAY)
-    mesh = dist.init_device_mesh("cpu", (1,), mesh_dim_names=("dp",))
-    recorder = Recorder(args.dump, mesh, model, {}, {"lr": LR, "weight_decay": DECAY})
+    recorder = assay.torch.record(model, out=args.dump)
     for step in range(STEPS):
-        recorder.begin(step)
         for micro_batch in range(MICRO_BATCHES):
-            recorder.micro_batch = micro_batch
             sample = text[step, micro_batch]
             loss = model(sample[:, :-1], sample[:, 1:])
-            recorder.loss(loss)
             (loss / MICRO_BATCHES).backward()
-        recorder.gradients()
         optimizer.step()
-        recorder.end(optimizer)
         optimizer.zero_grad()
-    recorder.save()
+    recorder.close()
 
 
 if __name__ == "__main__":
@@ -111,7 +99,4 @@ if __name__ == "__main__":
     options.add_argument("--attention", default="eager", choices=["eager", "sdpa"])
     options.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
     options.add_argument("--checkpoint", help="gets the weights and the text, for another platform")
-    with tempfile.TemporaryDirectory() as folder:
-        dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=0, world_size=1)
-        train(options.parse_args())
-        dist.destroy_process_group()
+    train(options.parse_args())

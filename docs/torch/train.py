@@ -1,13 +1,12 @@
-"""Trains a small decoder on random text, data-, tensor- and sequence-parallel, and records it for assay.
+"""Trains a small decoder on random text, data-, tensor- and sequence-parallel.
 
-    torchrun --standalone --nproc_per_node 4 train.py --dp 2 --tp 2 --sp 1 --dump dump [--bug NAME]
+    torchrun --standalone --nproc_per_node 4 train.py --dp 2 --tp 2 --sp 1 [--bug NAME]
 """
 import argparse
 
 import torch
 import torch.nn.functional as F
 from parallel import ColumnParallelLinear, Ranks, RowParallelLinear
-from record import Recorder
 from torch import nn
 
 HIDDEN, FFN, VOCABULARY, LAYERS, TOKENS, LR, DECAY = 16, 24, 32, 2, 8, 1e-2, 0.1
@@ -45,13 +44,6 @@ class Decoder(nn.Module):
         return self.loss(self.head(self.norm(self.layers(self.embedding(tokens)))), targets)
 
 
-def layout(sp):  # how tensors lie over tp; what is not named is equal on all ranks
-    rows, columns, addends = {"tp": "Shard(dim=0)"}, {"tp": "Shard(dim=1)"}, {"tp": "Partial(sum)"}
-    mlp = {"*.gate weight": rows, "*.up weight": rows, "*.down weight": columns, "*.gate output": columns,
-           "*.up output": columns, "*.swiglu *put": columns, "*.down input": columns}
-    return mlp | ({"loss output": addends, "loss loss": addends, "* input": rows, "* output": rows} if sp else {})
-
-
 def train(args):
     ranks = Ranks(args.dp, args.tp, args.sp, args.bug)
     model, random = Decoder(ranks), torch.Generator().manual_seed(args.seed)
@@ -64,33 +56,24 @@ def train(args):
     groups = [{"params": [w for w in model.parameters() if w.dim() > 1]},
               {"params": [w for w in model.parameters() if w.dim() == 1], "weight_decay": DECAY if args.bug == "norm-decay" else 0}]
     optimizer = torch.optim.AdamW(groups, lr=LR, weight_decay=DECAY)
-    recorder = Recorder(args.dump, ranks.mesh, model, layout(args.sp), {"lr": LR, "weight_decay": DECAY, "seed": args.seed})
     for step in range(args.steps):
-        recorder.begin(step)
         for micro_batch in range(ranks.dp_rank, args.micro_batches, args.dp):
-            recorder.micro_batch = micro_batch
             sample = text[step, micro_batch]
             loss = model(*(ranks.own_rows(t) if args.sp else t for t in (sample[:-1], sample[1:])))
-            recorder.loss(loss)
             (loss / (args.micro_batches // args.dp if args.bug == "loss-share" else args.micro_batches)).backward()
-        recorder.gradients(addends=["dp", "tp"] if args.sp else ["dp"])
         for name, weight in model.named_parameters():
             if not (args.bug == "dp-sum" and "down" in name):
                 weight.grad = ranks.total(weight.grad, "dp")
             if args.sp and cut[weight] is None and not (args.bug == "norm-gradients" and "norm" in name):
                 weight.grad = ranks.total(weight.grad, "tp")
-        recorder.gradients()
         optimizer.step()
-        recorder.end(optimizer)
         optimizer.zero_grad()
-    recorder.save()
 
 
 options = argparse.ArgumentParser()
 for name, default in {"tp": 1, "sp": 0, "dp": 1, "steps": 2, "micro-batches": 4, "seed": 0}.items():
     options.add_argument(f"--{name}", type=int, default=default)
 options.add_argument("--bug", default="", choices=["", "norm-gradients", "dp-sum", "row-output", "column-mean", "loss-share", "norm-decay"])
-options.add_argument("--dump")
 torch.set_num_threads(1)
 train(options.parse_args())
 torch.distributed.destroy_process_group()

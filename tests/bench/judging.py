@@ -18,7 +18,7 @@ import time
 
 from resident import peak_of
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "docs" / "torch"))
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "programs"))
 
 GB = 1e9
 LLAMA = dict(vocab_size=2048, hidden_size=256, num_hidden_layers=6, num_attention_heads=8, num_key_value_heads=4,

@@ -25,16 +25,26 @@ def shows(expected, actual):
     return re.fullmatch(pattern, without_measures(actual)) is not None
 
 
+def package_of(assay):
+    """The folder of the Python package beside a build's program; None where it was not built."""
+    package = assay.resolve().parents[2] / "python"
+    return package if (package / "assay" / "_core.abi3.so").exists() else None
+
+
 class Shell:
-    """Runs commands with this interpreter as python3 and torchrun, and assay on the path."""
+    """Runs commands with this interpreter as python3 and torchrun, and assay on the path: of the Python package, where the build has it."""
 
     def __init__(self, folder, assay):
-        for name, words in {"python3": "", "torchrun": " -m torch.distributed.run"}.items():
+        package = package_of(assay)
+        programs = {"python3": "", "torchrun": " -m torch.distributed.run"} | ({"assay": " -m assay_command"} if package else {})
+        for name, words in programs.items():
             path = pathlib.Path(folder, name)
             path.write_text(f'#!/bin/sh\nexec {sys.executable}{words} "$@"\n')
             path.chmod(0o755)
         self.environment = dict(os.environ, PATH=f"{folder}:{assay.parent}:{os.environ['PATH']}", NO_COLOR="1", GITHUB_ACTIONS="false",
-                                OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
+                                OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1", GLOO_SOCKET_IFNAME="lo")
+        if package:
+            self.environment["PYTHONPATH"] = str(package)
 
     def run(self, command, cwd):
         print(f"$ {command}", flush=True)

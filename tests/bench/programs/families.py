@@ -13,7 +13,6 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "docs" / "torch"))
 
 USUAL = dict(
     vocab_size=512,

@@ -1,11 +1,9 @@
-"""A tiny language model of Hugging Face transformers that is trained on random text and recorded by docs/torch/record.py.
+"""A tiny language model of Hugging Face transformers that is trained on random text and recorded by record.py.
 
 Two steps of four micro-batches, data parallel over the ranks. launch.py runs it; it needs requirements.txt.
 """
 import contextlib
 import dataclasses
-import sys
-from pathlib import Path
 
 import numpy
 import torch
@@ -14,8 +12,7 @@ import transformers
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-sys.path.append(str(Path(__file__).parents[3] / "docs" / "torch"))
-from record import Recorder  # noqa: E402
+from record import Recorder
 
 STEPS, MICRO_BATCHES, SEQUENCES, TOKENS = 2, 4, 2, 16
 VOCABULARY, HIDDEN, LAYERS, EXPERTS = 128, 64, 3, 8

@@ -1,4 +1,4 @@
-"""Records a PyTorch training program for assay. Copy this file; it needs torch and safetensors.
+"""Records the programs of this folder, which say themselves what is when and where; users have assay.torch.
 
     recorder = Recorder("dump", mesh, model, layout)            # mesh: a DeviceMesh of all ranks
     for step ..:
