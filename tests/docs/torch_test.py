@@ -15,7 +15,7 @@ BUGS = [
     ("--dp 2", "dp-sum", "layers.0.down grad weight (step 0, backward)", "partial sum, the all-reduce over dp is missing"),
     ("--tp 2", "row-output", "layers.0.down output y (step 0, micro-batch 0, forward)", "partial sum, the all-reduce over tp is missing"),
     ("--tp 2", "column-mean", "layers.1.up grad_input x (step 0, micro-batch 0, backward)", "actual = 0.5 x reference (0.5 = 1/tp or 1/ranks)"),
-    ("--dp 2", "loss-share", "loss loss lm (step 0, micro-batch 0, forward)", "actual = 2 x reference (2 = dp or ranks)"),
+    ("--dp 2", "loss-share", "loss grad_output y (step 0, micro-batch 0, backward)", "actual = 2 x reference (2 = dp or ranks)"),
     ("", "norm-decay", "layers.0.norm param weight (step 0, optimizer)", "weight decay 0.1 where the reference has none"),
 ]
 

@@ -46,6 +46,8 @@ class Root:
 
     module: nn.Module
     names: dict[nn.Module, str]
+    own: set[str]
+    """The paths of the modules that the program calls itself: a number that they return is a loss."""
     micro_batch: int = -1
     last: Place | None = None
     calls: Counter[str] = field(default_factory=Counter)
@@ -128,7 +130,7 @@ class Recorder:
         if own & taken:  # a second model, not another stage of the first
             prefix = f"{type(model).__name__}."
             self.remarks[f"a second model is recorded under '{prefix}'"] += 1
-        root = Root(model, {})
+        root = Root(model, {}, {prefix.rstrip(".")})
         compiled = {module._orig_mod for module in paths if hasattr(module, "_orig_mod")}
         for module, name in paths.items():
             path = (prefix + name).rstrip(".")
@@ -162,6 +164,7 @@ class Recorder:
         if path in root.names.values():
             path += str(sum(name.startswith(path) for name in root.names.values()))
         root.names[module] = path
+        root.own.add(path)
         if "activations" in self.selection.kinds and self.selection.takes_module(path):
             self._hook(root, module, path)
 
@@ -276,10 +279,11 @@ class Recorder:
         within = not _computes(module)
         layout = self._layout_of_input(module, args)
         for name, t in _tensors("", output):
-            if path == root.names[root.module] and name == "loss" and t.dim() == 0:
+            if t.dim() == 0 and t.requires_grad and name in ("loss", "", "0") and path in root.own:
                 self._record(place, "forward", "loss", "lm", t, module="loss")
                 root.last = place
-                continue
+                if path == root.names[root.module]:
+                    continue
             as_input = layout if args and t.shape == args[0].shape else None
             lies = self._record(place, "forward", "output", name or "y", t, as_laid_out=as_input, within=within)
             if t.requires_grad and "gradients" in self.selection.kinds:
