@@ -1,0 +1,68 @@
+// What shows how modules make their results, where the two sides make them differently.
+#include "diff_dumps.h"
+
+namespace assay::insides_test {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr auto f = Phase::forward;
+
+struct Named {
+  std::string module;
+  std::int64_t extent = 2;
+};
+
+// One result of each, recorded as within its module.
+struct RecordedWithin : MemoryDump {
+  RecordedWithin(const std::string& name, const std::vector<Named>& within) : MemoryDump(name) {
+    for (const Named& n : within) make(n.module, n.extent).within = true;
+    make("attention.out", 2);
+  }
+  Record& make(const std::string& module, std::int64_t extent) {
+    const std::vector<double> values(static_cast<std::size_t>(extent), 1);
+    return add(identity(f, module, "output", "y"), Tensor::from_values(DType::float32, {extent}, values));
+  }
+};
+
+Report compared(const std::vector<Named>& actual, const std::vector<Named>& reference) {
+  const RecordedWithin a("a", actual), r("r", reference);
+  return diff(a, r, options());
+}
+
+TEST(Insides, AreComparedWhereBothSidesHaveThem) {
+  const std::vector<Named> both = {{"attention"}, {"attention.softmax()"}};
+  const Report report = compared(both, both);
+  EXPECT_EQ(report.findings.size(), 3u);
+  EXPECT_THAT(report.notes, IsEmpty());
+}
+
+TEST(Insides, AContainersOfOneSideIsNotMissing) {
+  const Report report = compared({}, {{"attention"}});
+  EXPECT_EQ(report.exit_status(), 0);
+  EXPECT_EQ(report.findings.size(), 1u);
+  EXPECT_THAT(report.notes, Contains(HasSubstr("1 tensors within modules are left out")));
+}
+
+TEST(Insides, AnotherCallLeavesOutAllFunctionsOfItsModule) {
+  const Report other = compared({{"attention.mul()"}, {"attention.softmax()"}, {"mlp.mul()"}},
+                                {{"attention.softmax()"}, {"mlp.mul()"}});
+  EXPECT_EQ(other.exit_status(), 0);
+  EXPECT_EQ(other.findings.size(), 2u) << "mlp.mul() and attention.out";
+  const Report longer = compared({{"attention.softmax()", 3}}, {{"attention.softmax()", 2}});
+  EXPECT_EQ(longer.findings.size(), 1u);
+}
+
+TEST(Insides, WhatIsNotWithinStaysMissing) {
+  const RecordedWithin a("a", {});
+  RecordedWithin r("r", {{"attention"}});
+  r.make("mlp", 2);
+  const Report report = diff(a, r, options());
+  EXPECT_EQ(report.exit_status(), 1);
+  EXPECT_EQ(report.findings.size(), 2u);
+}
+
+}  // namespace
+}  // namespace assay::insides_test

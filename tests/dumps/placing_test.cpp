@@ -1,0 +1,89 @@
+// What a recorder could not place, placed by the other side of a comparison.
+#include "assay/dumps/layout/layout_rules.h"
+#include "merged_dump.h"
+
+namespace assay::placing_test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// Recorded by two ranks that hold different values.
+struct TwoRanks : Fake {
+  TwoRanks(const Shape& shape, std::vector<double> first, std::vector<double> second)
+      : Fake({{"dp", "tp"}, {1, 2}}) {
+    add(0, {replicate, replicate}, shape, shape, std::move(first));
+    add(1, {replicate, replicate}, shape, shape, std::move(second));
+    for (Record& r : records) r.unplaced = {1};
+  }
+};
+
+struct Whole : Fake {
+  Whole(const Shape& shape, std::vector<double> values) : Fake({{"dp", "tp"}, {1, 1}}) {
+    add(0, {replicate, replicate}, shape, shape, std::move(values));
+  }
+};
+
+TEST(Placing, PartsAreShardsOfTheLongerDimension) {
+  TwoRanks parts({2, 2}, {1, 2, 5, 6}, {3, 4, 7, 8});
+  Whole reference({2, 4}, {1, 2, 3, 4, 5, 6, 7, 8});
+  apply_layouts(parts, reference, {});
+  EXPECT_THAT(parts.left_out, IsEmpty());
+  const Merged merged = parts.merged();
+  EXPECT_THAT(merged.tensor.whole().values(), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
+  EXPECT_THAT(merged.replicas, IsEmpty());
+}
+
+TEST(Placing, PartsAsLargeAsTheWholeAreCopiesThatDiffer) {
+  TwoRanks parts({2}, {1, 2}, {3, 4});
+  Whole reference({2}, {4, 6});
+  apply_layouts(parts, reference, {});
+  EXPECT_EQ(parts.merged().replicas.size(), 1U);
+}
+
+TEST(Placing, EachRanksOwnLossIsAnAddend) {
+  TwoRanks parts({}, {1}, {3});
+  Whole reference({}, {4});
+  apply_layouts(parts, reference, {});
+  const Merged merged = parts.merged();
+  EXPECT_THAT(merged.tensor.whole().values(), ElementsAre(4));
+  EXPECT_THAT(merged.replicas, IsEmpty());
+}
+
+TEST(Placing, WhatFitsNoDimensionIsLeftOutAndSaid) {
+  for (const Shape& shape : {Shape{3, 2}, {4, 4}, {4}}) {
+    TwoRanks parts({2, 2}, {1, 2, 5, 6}, {3, 4, 7, 8});
+    Whole reference(shape, std::vector<double>(static_cast<std::size_t>(element_count(shape))));
+    apply_layouts(parts, reference, {});
+    EXPECT_THAT(parts.left_out,
+                ElementsAre(HasSubstr("ranks over tp hold different parts of it, and nothing says which")))
+        << to_string(shape);
+    EXPECT_THAT(logical_tensors(parts), IsEmpty());
+  }
+}
+
+TEST(Placing, PartsOfBothSidesAreComparedRankByRank) {
+  TwoRanks a({2}, {1, 2}, {3, 4}), b({2}, {1, 2}, {3, 4});
+  apply_layouts(a, b, {});
+  EXPECT_THAT(a.merged().tensor.whole().values(), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(b.merged().tensor.whole().values(), ElementsAre(1, 2, 3, 4));
+}
+
+TEST(Placing, ALayoutRuleComesFirst) {
+  TwoRanks parts({2, 2}, {1, 2, 5, 6}, {3, 4, 7, 8});
+  LayoutRules rules;
+  rules.layouts.push_back({.match = "layer.*", .dims = parse_dims("rows[tp] columns")});
+  Whole reference({2, 4}, {1, 2, 3, 4, 5, 6, 7, 8});
+  apply_layouts(parts, reference, rules);
+  EXPECT_EQ(parts.merged().tensor.shape(), (Shape{4, 2}));
+}
+
+TEST(Placing, ADumpAloneSaysWhatIsUnplaced) {
+  TwoRanks parts({2}, {1, 2}, {3, 4});
+  apply_layout(parts, {});
+  EXPECT_THAT(parts.left_out, ElementsAre(HasSubstr("layer grad weight")));
+}
+
+}  // namespace
+}  // namespace assay::placing_test
