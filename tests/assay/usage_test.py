@@ -31,6 +31,10 @@ class Usage(Test):
                       ["diff", "a", "b", "--threads", "many"], ["ops", "--json", "--markdown"], ["tolerance", "--count", "x"], ["hypotheses"]):
             self.expect(2, *words)
 
+    def test_verbs_of_the_python_package_are_said_to_be(self):
+        self.trouble("record", "-o", "dump", "--", "python", says="record: is a verb of the Python package's command")
+        self.trouble("audit", says="audit: is a verb of the Python package's command")
+
     def test_an_option_is_no_value(self):
         a, r = self.pair()
         before = set(self.dir.iterdir())

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 
 #include "assay/golden/error.h"
 #include "command_line.h"
@@ -35,6 +36,14 @@ void keep_freed_memory() {
 #endif
 }
 
+// Verbs that the Python package adds to its command.
+void refuse_verbs_of_python(std::span<char*> words) {
+  for (const std::string_view verb : {"record", "audit"}) {
+    if (words.size() > 1 && words[1] == verb)
+      throw Error("{}: is a verb of the Python package's command; expected pip install . and its assay", verb);
+  }
+}
+
 }  // namespace
 
 int run_program(std::span<char*> words) {
@@ -45,6 +54,7 @@ int run_program(std::span<char*> words) {
 #undef ASSAY_VERB
   keep_freed_memory();
   try {
+    refuse_verbs_of_python(words);
     const int status = run_command_line(words, list);
     if (std::fflush(stdout) != 0)
       throw Error("standard output: cannot be written ({})", std::strerror(errno));
