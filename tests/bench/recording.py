@@ -20,7 +20,7 @@ import transformers
 CONFIG = dict(vocab_size=2048, hidden_size=256, intermediate_size=688, num_hidden_layers=6, num_attention_heads=8)
 
 
-def seconds_of_steps(steps, **selection):
+def seconds_of_steps(count, **selection):
     """Of each step, and of the end of the recording."""
     torch.manual_seed(0)
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**CONFIG)).train()
@@ -29,7 +29,7 @@ def seconds_of_steps(steps, **selection):
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
         recorder = assay.torch.record(model, out=Path(folder, "dump"), **selection) if selection else None
         times = []
-        for _ in range(steps):
+        for _ in range(count):
             start = time.perf_counter()
             for sample in text:
                 (model(input_ids=sample, labels=sample, use_cache=False).loss / 2).backward()

@@ -73,7 +73,10 @@ TEST(Placing, PartsOfBothSidesAreComparedRankByRank) {
 TEST(Placing, ALayoutRuleComesFirst) {
   TwoRanks parts({2, 2}, {1, 2, 5, 6}, {3, 4, 7, 8});
   LayoutRules rules;
-  rules.layouts.push_back({.match = "layer.*", .dims = parse_dims("rows[tp] columns")});
+  LayoutRules::Layout rule;
+  rule.match = "layer.*";
+  rule.dims = parse_dims("rows[tp] columns");
+  rules.layouts.push_back(rule);
   Whole reference({2, 4}, {1, 2, 3, 4, 5, 6, 7, 8});
   apply_layouts(parts, reference, rules);
   EXPECT_EQ(parts.merged().tensor.shape(), (Shape{4, 2}));

@@ -32,8 +32,12 @@ class _Finder:
         recorder.when_stepped(self._restore)
 
         def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if not torch.compiler.is_compiling() and recorder.is_outside:
-                self._look(module)
+            if recorder.is_outside and not (torch.compiler.is_compiling() or torch.jit.is_tracing()):
+                try:
+                    self._look(module)
+                except Exception as error:  # the program goes on
+                    what = f"{type(module).__name__} is not recorded: {error}"
+                    recorder.remarks[what[:300]] += 1
             return original(module, *args, **kwargs)
 
         nn.Module.__call__ = call

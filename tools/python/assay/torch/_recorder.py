@@ -23,6 +23,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from .. import _core
+from ._edges import Edges
 from ._functions import Functions, Known, is_known_class
 from ._grid import Layout, axes_of_program, grid_of, local_part
 from ._selection import Selection
@@ -61,6 +62,14 @@ class Caller:
     path: str
     is_whole: bool
     """It is judged as one operator."""
+    place: Place
+    edges: Edges | None
+    layouts: dict[str, Layout | None] = field(default_factory=dict)
+
+    def watch(self, outputs: list[torch.Tensor], then: Callable[[str, torch.Tensor], None]) -> None:
+        edges, self.edges = self.edges, None  # which hold nodes of the graph
+        if edges is not None:
+            edges.watch(outputs, then)
 
 
 @dataclass
@@ -84,6 +93,27 @@ def _harmless(method: Callable[..., Any]) -> Callable[..., Any]:
             return None
 
     return call
+
+
+class _Hook:
+    """A copy or a file of a module has hooks that do nothing: its recorder is not part of it."""
+
+    def __init__(self, method: Callable[..., Any], *first: Any) -> None:
+        self._method, self._first = method, first
+
+    def __call__(self, *args: Any) -> Any:
+        return self._method(*self._first, *args)
+
+    def __reduce__(self) -> tuple[Callable[[], Callable[..., None]], tuple[()]]:
+        return _no_hook, ()
+
+
+def _no_hook() -> Callable[..., None]:
+    return _nothing
+
+
+def _nothing(*_: Any) -> None:
+    pass
 
 
 class Recorder:
@@ -129,6 +159,8 @@ class Recorder:
         taken = {f"{module}.{arg}".lstrip(".") for module, arg in self._names.values()}
         if own & taken:  # a second model, not another stage of the first
             prefix = f"{type(model).__name__}."
+            same = sum(f"{root.names[root.module]}.".startswith(prefix[:-1]) for root in self._roots)
+            prefix = prefix if same == 0 else f"{type(model).__name__}{same + 1}."
             self.remarks[f"a second model is recorded under '{prefix}'"] += 1
         root = Root(model, {}, {prefix.rstrip(".")})
         compiled = {module._orig_mod for module in paths if hasattr(module, "_orig_mod")}
@@ -147,8 +179,8 @@ class Recorder:
                 continue
             if "activations" in self.selection.kinds and self.selection.takes_module(path):
                 self._hook(root, module, path)
-        self._hooks.append(model.register_forward_pre_hook(functools.partial(self._enter, root), prepend=True))
-        self._hooks.append(model.register_forward_hook(self._leave, always_call=True))
+        self._hooks.append(model.register_forward_pre_hook(_Hook(self._enter, root), prepend=True))
+        self._hooks.append(model.register_forward_hook(_Hook(self._leave), always_call=True))
         for name, weight in _parameters_of(model, paths):
             module, _, arg = (prefix + name).rpartition(".")
             self._names[id(weight)] = module, arg
@@ -169,10 +201,10 @@ class Recorder:
             self._hook(root, module, path)
 
     def _hook(self, root: Root, module: nn.Module, path: str) -> None:
-        before = functools.partial(self._before, root, path, _computes(module))
+        before = _Hook(self._before, root, path, _computes(module))
         self._hooks.append(module.register_forward_pre_hook(before, with_kwargs=True))
         # First, so that outputs are seen as the module made them, before parallelize_module turns them into others.
-        after = functools.partial(self._after, root, path)
+        after = _Hook(self._after, root, path)
         self._hooks.append(module.register_forward_hook(after, prepend=True))
 
     @property
@@ -226,7 +258,7 @@ class Recorder:
                 self._hooks.pop().remove()
 
     def _is_recordable(self) -> bool:
-        return not (self._is_closed or self._is_paused or torch.compiler.is_compiling()) and torch.is_grad_enabled()
+        return not (self._is_closed or self._is_paused or torch.compiler.is_compiling() or torch.jit.is_tracing()) and torch.is_grad_enabled()
 
     def _unrecorded(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -242,52 +274,54 @@ class Recorder:
     # -- modules --------------------------------------------------------------------------------------------------
 
     @_harmless
-    def _before(self, root: Root, path: str, is_computing: bool, module: nn.Module, args: Any, kwargs: Any) -> Any:
+    def _before(self, root: Root, path: str, is_computing: bool, module: nn.Module, args: Any, kwargs: Any) -> None:
         if not self._takes_call(root):
-            return None
+            return
         place = self._place(root, path, type(module).__name__)
         is_leaf = next(module.children(), None) is None
-        self._stack.append(Caller(root, path, is_leaf and is_known_class(type(module).__name__)))
+        is_whole = is_leaf and is_known_class(type(module).__name__)
         is_sample = root.names[module] == root.names[root.module]
-
-        def record(arg: str, x: Any) -> Any:
-            layout = None
+        names = _arguments(type(module).forward)
+        names = (*names, *(str(i) for i in range(len(names), len(args))))
+        given = [*zip(names, args, strict=False), *kwargs.items()]
+        wants_gradients = is_computing and "gradients" in self.selection.kinds
+        caller = Caller(root, path, is_whole, place, Edges(given if wants_gradients else ()))
+        self._stack.append(caller)
+        for arg, x in given:
             for name, t in _tensors(arg, x):
                 within = not is_computing
                 layout = self._record(place, "forward", "input", name, t, is_sample=is_sample, within=within)
-            gives_back = is_computing and torch.is_tensor(x) and x.requires_grad and not getattr(module, "inplace", 0)
-            if gives_back and "gradients" in self.selection.kinds:
-                # A view of its own: whoever else uses x hands back a gradient of his own.
-                x = x.view_as(x)
-                x.register_hook(functools.partial(self._gradient, place, "grad_input", arg, layout, False))
-            return x
-
-        names = _arguments(type(module).forward)
-        names = (*names, *(str(i) for i in range(len(names), len(args))))
-        return (
-            tuple(record(name, x) for name, x in zip(names, args, strict=False)),
-            {name: record(name, x) for name, x in kwargs.items()},
-        )
+                caller.layouts[name] = layout
 
     @_harmless
     def _after(self, root: Root, path: str, module: nn.Module, args: Any, output: Any) -> None:
         if not self._takes_call(root):
             return
-        while self._stack and self._stack.pop().path != path:  # callers that an exception has ended
-            pass
-        place = Place(self._step, root.micro_batch, path, type(module).__name__, root.calls[path] - 1)
-        within = not _computes(module)
+        caller = None
+        while self._stack:  # callers that an exception has ended lie above
+            caller = self._stack.pop()
+            if caller.path == path:
+                break
+        if caller is None or caller.path != path:
+            return
+        place, within = caller.place, not _computes(module)
         layout = self._layout_of_input(module, args)
-        for name, t in _tensors("", output):
+        outputs = list(_tensors("", output))
+        for name, t in outputs:
             if t.dim() == 0 and t.requires_grad and name in ("loss", "", "0") and path in root.own:
                 self._record(place, "forward", "loss", "lm", t, module="loss")
                 root.last = place
                 if path == root.names[root.module]:
                     continue
-            as_input = layout if args and t.shape == args[0].shape else None
+            is_like_input = bool(args) and torch.is_tensor(args[0]) and t.shape == args[0].shape
+            as_input = layout if is_like_input else None
             lies = self._record(place, "forward", "output", name or "y", t, as_laid_out=as_input, within=within)
             if t.requires_grad and "gradients" in self.selection.kinds:
                 t.register_hook(functools.partial(self._gradient, place, "grad_output", name or "y", lies, within))
+        caller.watch([t for _, t in outputs], functools.partial(self._handed_back, caller, False))
+
+    def _handed_back(self, caller: Caller, within: bool, arg: str, gradient: torch.Tensor) -> None:
+        self._gradient(caller.place, "grad_input", arg, caller.layouts.get(arg), within, gradient)
 
     def _layout_of_input(self, module: nn.Module, args: Any) -> Layout | None:
         """What has no parameters and keeps the shape works on parts as on the whole: activations, dropout."""
@@ -317,15 +351,13 @@ class Recorder:
     def call_function(self, known: Known, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Records a function that the innermost module calls as if it were a module of its own, "mlp.silu()"."""
         call = self._call_of(known, args, kwargs)
-        if call is None:
-            return func(*args, **kwargs)
-        place, args, kwargs = call
         output = func(*args, **kwargs)
-        self._take_results(place, known, output)
+        if call is not None:
+            self._take_results(call, known, output)
         return output
 
     @_harmless
-    def _call_of(self, known: Known, args: Any, kwargs: Any) -> tuple[Place, Any, Any] | None:
+    def _call_of(self, known: Known, args: Any, kwargs: Any) -> Caller | None:
         caller = self._stack[-1] if self._stack else None
         if caller is None or caller.is_whole or in_backward() or not torch.is_grad_enabled():
             return None
@@ -337,23 +369,23 @@ class Recorder:
             not x.dtype.is_floating_point and arg in ("a", "b", "x") for arg, x in tensors
         ):
             return None
-        name = f"{known.op}()"
-        place = self._place(caller.root, f"{caller.path}.{name}" if caller.path else name, known.op)
-        own: dict[int, torch.Tensor] = {}
+        path = f"{caller.path}.{known.op}()".lstrip(".")
+        wanted = [(arg, x) for arg, x in tensors if not isinstance(x, nn.Parameter)]
+        place = self._place(caller.root, path, known.op)
+        call = Caller(caller.root, path, True, place, Edges(wanted if "gradients" in self.selection.kinds else ()))
         for arg, x in tensors:
-            layout = self._record(place, "forward", "input", arg, x, within=True)
-            if x.requires_grad and "gradients" in self.selection.kinds and not isinstance(x, nn.Parameter):
-                own[id(x)] = x.view_as(x)
-                own[id(x)].register_hook(functools.partial(self._gradient, place, "grad_input", arg, layout, True))
-        return place, tuple(own.get(id(x), x) for x in args), {key: own.get(id(x), x) for key, x in kwargs.items()}
+            call.layouts[arg] = self._record(place, "forward", "input", arg, x, within=True)
+        return call
 
     @_harmless
-    def _take_results(self, place: Place, known: Known, output: Any) -> None:
-        for arg, y in zip(known.outputs, output if isinstance(output, tuple) else (output,), strict=False):
+    def _take_results(self, call: Caller, known: Known, output: Any) -> None:
+        outputs = output if isinstance(output, tuple) else (output,)
+        for arg, y in zip(known.outputs, outputs, strict=False):
             if torch.is_tensor(y):
-                layout = self._record(place, "forward", "output", arg, y, within=True)
+                layout = self._record(call.place, "forward", "output", arg, y, within=True)
                 if y.requires_grad and "gradients" in self.selection.kinds:
-                    y.register_hook(functools.partial(self._gradient, place, "grad_output", arg, layout, True))
+                    y.register_hook(functools.partial(self._gradient, call.place, "grad_output", arg, layout, True))
+        call.watch([y for y in outputs if torch.is_tensor(y)], functools.partial(self._handed_back, call, True))
 
     def _gradient(
         self, place: Place, slot: str, arg: str, layout: Layout | None, within: bool, gradient: torch.Tensor

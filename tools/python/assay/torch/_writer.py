@@ -194,6 +194,7 @@ def _await(is_there: Callable[[], bool], seconds: float, otherwise: str) -> None
 def copy_of(values: torch.Tensor) -> tuple[torch.Tensor, Any]:
     """The values as they are now, on the host, dense; and the event after which a device has copied them."""
     values = values.detach()
+    values = values.resolve_conj()
     if values.is_complex():  # [.., 2]: no format of dumps has complex numbers
         values = torch.view_as_real(values)
     values = values.resolve_neg()
