@@ -234,3 +234,88 @@ def test_ranks_in_one_mesh():
     assert grid.dims_of(Axis("x", 1, 3)) is None
     assert grid.coordinate(5) == (1, 0, 1)
     assert grid_of(6, [Axis("a", 1, 4)]) == Grid(("ranks",), (6,))  # what does not divide is left out
+
+
+def test_the_program_keeps_its_last_bits_and_its_objects(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("""
+import copy, torch
+from torch import nn
+torch.manual_seed(0)
+torch.set_num_threads(1)
+class Norm(nn.Module):
+    def forward(self, x):
+        self.seen = x
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.up, self.relu, self.same = Norm(), nn.Linear(64, 64), nn.ReLU(inplace=True), nn.Identity()
+    def forward(self, x):
+        assert self.same(x) is x
+        y = x + self.relu(self.up(self.norm(x)))
+        assert self.norm.seen is x
+        del self.norm.seen
+        return y
+model = nn.Sequential(Block(), Block(), Block())
+optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
+for _ in range(3):
+    loss = model(torch.randn(8, 64, requires_grad=True)).square().mean()
+    loss.backward()
+    copy.deepcopy(model)(torch.ones(1, 64))
+    optimizer.step()
+    optimizer.zero_grad()
+    print(loss.item().hex())
+""")
+    plain = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=100, check=True)
+    done = run(tmp_path / "dump", [sys.executable, program], "--steps", "0-2")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == plain.stdout
+
+
+def test_a_gradient_that_is_handed_back_is_that_of_one_user(tmp_path):
+    import assay.torch
+
+    class Twice(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
+
+        def forward(self, x):
+            h = x * 2
+            return self.a(h) + self.b(h).square()
+
+    model, x = Twice(), torch.randn(2, 3, requires_grad=True)
+    recorder = assay.torch.record(model, out=tmp_path / "dump")
+    model(x).sum().backward()
+    recorder.close()
+    dump = assay.inspect(tmp_path / "dump")
+    of_a = dump["a grad_input input (step 0, micro-batch 0, backward)"].read()
+    of_b = dump["b grad_input input (step 0, micro-batch 0, backward)"].read()
+    assert torch.equal(torch.tensor(of_a), torch.ones(2, 3) @ model.a.weight.detach())
+    torch.testing.assert_close(torch.tensor(of_a + of_b) * 2, x.grad)
+
+
+def test_ranks_that_are_not_recorded_have_empty_parts(tmp_path):
+    recorded(tmp_path / "dump", "ddp", "--ranks", "1", ranks=2)
+    dump = assay.inspect(tmp_path / "dump")
+    assert dump.world_size == 2
+    assert {t.micro_batch for t in dump if t.slot == "output"} == {1, 3}
+
+
+def test_models_of_one_class_have_names_of_their_own(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("""
+import torch
+models = [torch.nn.Linear(2, 2) for _ in range(3)]
+optimizers = [torch.optim.SGD(m.parameters(), 0.1) for m in models]
+for _ in range(2):
+    for m, o in zip(models, optimizers):
+        m(torch.ones(1, 2)).sum().backward()
+        o.step()
+""")
+    done = run(tmp_path / "dump", [sys.executable, program], "--steps", "0-")
+    assert done.returncode == 0, done.stderr
+    dump = assay.inspect(tmp_path / "dump")
+    assert {t.module for t in dump if t.slot == "param"} == {"", "Linear", "Linear2"}
+    assert assay.diff(tmp_path / "dump", tmp_path / "dump")

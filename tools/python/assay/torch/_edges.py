@@ -1,8 +1,8 @@
 """The gradient that a call hands back for an input, seen without a change of the graph.
 
-Autograd adds up what all users of a tensor hand back. What one call hands back comes from the nodes that the call has made,
-over their edges to the node of the input: hooks of these nodes see it. A view in between, as full backward hooks make one,
-would change the order in which gradients are added, and so the last bits of the program.
+Autograd adds up what all users of a tensor hand back. What one call hands back comes from the nodes that the call has
+made, over their edges to the node of the input: hooks of these nodes see it. A view in between, as full backward hooks
+make one, would change the order in which gradients are added, and so the last bits of the program.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Edges:
 
     def _is_own(self, node: Any) -> bool:
         # Those that add gradients up have no place in the order: they run as soon as they can.
-        return node.name() != "torch::autograd::AccumulateGrad" and node._sequence_nr() >= self._first
+        return bool(node.name() != "torch::autograd::AccumulateGrad" and node._sequence_nr() >= self._first)
 
 
 class _Sums:

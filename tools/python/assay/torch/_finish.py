@@ -32,11 +32,10 @@ class Facts:
 
     def note(self, lines: list[Line]) -> None:
         self.plain = {_key(line.fields): line.digest for line in lines if line.is_plain}
-        self.samples = {
-            f"{f['step']} {f['micro_batch']} {f['arg']}": line.digest
-            for line in lines
-            if (f := line.fields)["slot"] == "input" and f.get("is_sample")
-        }
+        for line in lines:
+            f = line.fields
+            if f["slot"] == "input" and f.get("is_sample"):
+                self.samples[f"{f['step']} {f['micro_batch']} {f['arg']}"] = line.digest
 
 
 def _key(fields: dict[str, Any]) -> str:

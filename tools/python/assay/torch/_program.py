@@ -24,12 +24,12 @@ def begin() -> None:
 
 
 class _Finder:
-    """Stands before nn.Module.__call__ until the first step is over."""
+    """Stands before nn.Module.__call__ until the recording ends."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._original = original = nn.Module.__call__
-        recorder.when_stepped(self._restore)
+        recorder.when_ended(self._restore)
 
         def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
             if recorder.is_outside and not (torch.compiler.is_compiling() or torch.jit.is_tracing()):

@@ -29,6 +29,9 @@ from ._grid import Layout, axes_of_program, grid_of, local_part
 from ._selection import Selection
 from ._writer import Line, Writer, copy_of
 
+MOST_MICRO_BATCHES = 4096
+"""Of one step: more than any accumulation of gradients has; a loop without an optimizer of torch has no end."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -126,8 +129,9 @@ class Recorder:
         """is_asked_for: somebody is told where nothing was recorded; else the process may be one that has no model."""
         self.out, self.selection, self._is_asked_for = out, selection, is_asked_for
         self._roots: list[Root] = []
+        self._current: Root | None = None  # the last that was called
         self._hooks: list[Any] = []
-        self._when_stepped: list[Callable[[], None]] = []
+        self._when_ended: list[Callable[[], None]] = []
         self._names: dict[int, tuple[str, str]] = {}  # of parameters: module, argument
         self._weights: list[torch.Tensor] = []
         self._writer: Writer | None = None
@@ -146,6 +150,13 @@ class Recorder:
         multiprocessing.util.Finalize(
             None, self._at_exit, exitpriority=0
         )  # atexit does not see the ends of its children
+
+    def _forked(self) -> None:
+        """In a child process: a recording that has begun is its parent's."""
+        if self._writer is not None:
+            self._is_closed = self._is_said = True
+        else:
+            multiprocessing.util.Finalize(None, self._at_exit, exitpriority=0)
 
     # -- what is watched ------------------------------------------------------------------------------------------
 
@@ -212,9 +223,9 @@ class Recorder:
         """Whether no model is being called."""
         return not (self._is_closed or self._is_paused) and self._depth == 0
 
-    def when_stepped(self, then: Callable[[], None]) -> None:
-        """Calls `then` after the first optimizer step, and at the end."""
-        self._when_stepped.append(then)
+    def when_ended(self, then: Callable[[], None]) -> None:
+        """Calls `then` at the end of the recording."""
+        self._when_ended.append(then)
 
     # -- steps and micro-batches ----------------------------------------------------------------------------------
 
@@ -234,7 +245,15 @@ class Recorder:
             if last is not None and self._step > last:
                 self._end()
                 return
+        self._current = root
+        self._writer = self._writer or self._begin()  # also of a rank that is not recorded: its part is empty
         root.micro_batch += 1
+        if root.micro_batch >= MOST_MICRO_BATCHES:
+            self.remarks[
+                f"no optimizer of torch has stepped in {MOST_MICRO_BATCHES} micro-batches: the recording ends"
+            ] = 1
+            self._end()
+            return
         root.calls = Counter()
         self._forget()
         self._stack.clear()
@@ -258,7 +277,10 @@ class Recorder:
                 self._hooks.pop().remove()
 
     def _is_recordable(self) -> bool:
-        return not (self._is_closed or self._is_paused or torch.compiler.is_compiling() or torch.jit.is_tracing()) and torch.is_grad_enabled()
+        return (
+            not (self._is_closed or self._is_paused or torch.compiler.is_compiling() or torch.jit.is_tracing())
+            and torch.is_grad_enabled()
+        )
 
     def _unrecorded(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -276,14 +298,13 @@ class Recorder:
     @_harmless
     def _before(self, root: Root, path: str, is_computing: bool, module: nn.Module, args: Any, kwargs: Any) -> None:
         if not self._takes_call(root):
+            self._note_sample(root, module, _given(module, args, kwargs))
             return
         place = self._place(root, path, type(module).__name__)
         is_leaf = next(module.children(), None) is None
         is_whole = is_leaf and is_known_class(type(module).__name__)
         is_sample = root.names[module] == root.names[root.module]
-        names = _arguments(type(module).forward)
-        names = (*names, *(str(i) for i in range(len(names), len(args))))
-        given = [*zip(names, args, strict=False), *kwargs.items()]
+        given = _given(module, args, kwargs)
         wants_gradients = is_computing and "gradients" in self.selection.kinds
         caller = Caller(root, path, is_whole, place, Edges(given if wants_gradients else ()))
         self._stack.append(caller)
@@ -292,6 +313,15 @@ class Recorder:
                 within = not is_computing
                 layout = self._record(place, "forward", "input", name, t, is_sample=is_sample, within=within)
                 caller.layouts[name] = layout
+
+    def _note_sample(self, root: Root, module: nn.Module, given: list[tuple[str, Any]]) -> None:
+        """On a rank that is not recorded: whether its data are those of others decides how these number theirs."""
+        takes = self._is_recordable() and not in_backward() and self.selection.takes_step(self._step)
+        if takes and module is root.module and self._writer is not None:
+            for arg, x in given:
+                for name, t in _tensors(arg, x):
+                    values, copied = copy_of(t)
+                    self._writer.note_sample(f"{self._step} {root.micro_batch} {name}", values, copied)
 
     @_harmless
     def _after(self, root: Root, path: str, module: nn.Module, args: Any, output: Any) -> None:
@@ -400,7 +430,7 @@ class Recorder:
     def _before_backward(self, tensors: Any) -> None:
         """A loss that no model has returned as such."""
         tensors = [tensors] if torch.is_tensor(tensors) else tensors
-        root = self._roots[-1] if self._roots else None
+        root = self._current
         if root is None or not self._is_recordable() or not self._takes_now():
             return
         if not self.selection.takes_micro_batch(max(root.micro_batch, 0)):
@@ -433,8 +463,6 @@ class Recorder:
         if not own or self._is_closed or not self._has_begun:
             return
         self._has_stepped = True
-        while self._when_stepped:
-            self._when_stepped.pop()()
         if not self._takes_now():
             return
         op = type(optimizer).__name__
@@ -593,8 +621,8 @@ class Recorder:
 
     def _end(self, is_whole: bool = True) -> None:
         self._is_closed = True
-        while self._when_stepped:
-            self._when_stepped.pop()()
+        while self._when_ended:
+            self._when_ended.pop()()
         self._unpatch()
         self._seen.clear()
         if self._writer is not None:
@@ -682,6 +710,12 @@ def in_backward() -> bool:
 def _arguments(forward: Callable[..., Any]) -> tuple[str, ...]:
     parameters = list(inspect.signature(forward).parameters.values())[1:]
     return tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
+
+
+def _given(module: nn.Module, args: Any, kwargs: Any) -> list[tuple[str, Any]]:
+    names = _arguments(type(module).forward)
+    names = (*names, *(str(i) for i in range(len(names), len(args))))
+    return [*zip(names, args, strict=False), *kwargs.items()]
 
 
 def _tensors(name: str, value: Any, depth: int = 2) -> Iterator[tuple[str, torch.Tensor]]:

@@ -99,6 +99,12 @@ class Writer:
             self._waiting += size
         self._queue.put(line)
 
+    def note_sample(self, which: str, values: torch.Tensor, copied: Any) -> None:
+        """What a model was given, where it is not recorded."""
+        if copied is not None:
+            copied.synchronize()
+        self.facts.samples[which] = _digest(values)
+
     def close(self, is_whole: bool) -> None:
         """Ends the part, in the thread: other ranks may need this one's program to go on before they end theirs."""
         self._is_whole = is_whole
@@ -142,12 +148,15 @@ class Writer:
         assert values is not None  # nobody else takes them
         if line.copied is not None:
             line.copied.synchronize()
-        raw = values.reshape(-1).view(torch.uint8).numpy() if values.numel() else b""
-        # Two different tensors of a recording have one digest of 128 bits with a chance below 1e-20.
-        line.digest = hashlib.blake2b(raw, digest_size=16).hexdigest()
+        line.digest = _digest(values)
         key = line.digest, values.dtype, values.shape
         if key not in self._written:
-            self._written[key] = self._recording.write(core_tensor(values))
+            try:
+                tensor = core_tensor(values)
+            except (TypeError, ValueError, BufferError) as error:
+                self.account.leave_out(f"{values.dtype}: {error}")
+                return
+            self._written[key] = self._recording.write(tensor)
             self.account.bytes += values.nbytes
         dataset, offset = self._written[key]
         line.fields["data"] = {"file": self._recording.file, "name": dataset}
@@ -181,6 +190,12 @@ class Writer:
                 _core.finish_dump(str(self.folder))
             for path in (*self.folder.glob("rank*.facts"), *self.folder.glob("rank*.jsonl.unfinished")):
                 path.unlink(missing_ok=True)
+
+
+def _digest(values: torch.Tensor) -> str:
+    """Two different tensors of a recording have one digest of 128 bits with a chance below 1e-20."""
+    raw = values.reshape(-1).view(torch.uint8).numpy() if values.numel() else b""
+    return hashlib.blake2b(raw, digest_size=16).hexdigest()
 
 
 def _await(is_there: Callable[[], bool], seconds: float, otherwise: str) -> None:
