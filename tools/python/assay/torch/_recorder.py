@@ -298,7 +298,8 @@ class Recorder:
     @_harmless
     def _before(self, root: Root, path: str, is_computing: bool, module: nn.Module, args: Any, kwargs: Any) -> None:
         if not self._takes_call(root):
-            self._note_sample(root, module, _given(module, args, kwargs))
+            if root.names[module] == root.names[root.module]:
+                self._note_sample(root, module, args, kwargs)
             return
         place = self._place(root, path, type(module).__name__)
         is_leaf = next(module.children(), None) is None
@@ -314,11 +315,11 @@ class Recorder:
                 layout = self._record(place, "forward", "input", name, t, is_sample=is_sample, within=within)
                 caller.layouts[name] = layout
 
-    def _note_sample(self, root: Root, module: nn.Module, given: list[tuple[str, Any]]) -> None:
+    def _note_sample(self, root: Root, module: nn.Module, args: Any, kwargs: Any) -> None:
         """On a rank that is not recorded: whether its data are those of others decides how these number theirs."""
         takes = self._is_recordable() and not in_backward() and self.selection.takes_step(self._step)
-        if takes and module is root.module and self._writer is not None:
-            for arg, x in given:
+        if takes and self._writer is not None and self._writer.world_size > 1:
+            for arg, x in _given(module, args, kwargs):
                 for name, t in _tensors(arg, x):
                     values, copied = copy_of(t)
                     self._writer.note_sample(f"{self._step} {root.micro_batch} {name}", values, copied)
@@ -361,7 +362,8 @@ class Recorder:
         return self._layout_of(args[0])
 
     def _takes_call(self, root: Root) -> bool:
-        if not self._is_recordable() or not self._takes_now():
+        # What most calls fail by comes first: steps between those that are recorded should cost nothing.
+        if self._is_closed or not self._takes_now() or not self._is_recordable():
             return False
         if root.micro_batch < 0 or not self.selection.takes_micro_batch(root.micro_batch):
             return False
@@ -371,8 +373,10 @@ class Recorder:
         return True
 
     def _takes_now(self) -> bool:
+        if not self.selection.takes_step(self._step):
+            return False
         rank = dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
-        return self.selection.takes_step(self._step) and self.selection.takes_rank(rank)
+        return self.selection.takes_rank(rank)
 
     def _place(self, root: Root, path: str, op: str) -> Place:
         root.calls[path] += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -86,6 +87,7 @@ def _parse(part: str, what: str) -> tuple[int, int | None, int]:
         raise ValueError(f"{what} '{part}': expected a number, a range such as 0-3 or 5-, or */100") from None
 
 
+@functools.lru_cache(maxsize=1024)  # modules ask for the same step
 def _contains(ranges: str, number: int) -> bool:
     for part in ranges.split(","):
         first, last, every = _parse(part, "")
