@@ -105,6 +105,8 @@ class _Hook:
         self._method, self._first = method, first
 
     def __call__(self, *args: Any) -> Any:
+        if torch.compiler.is_compiling():  # first, so that nothing of a recorder gets into what is compiled
+            return None
         return self._method(*self._first, *args)
 
     def __reduce__(self) -> tuple[Callable[[], Callable[..., None]], tuple[()]]:
