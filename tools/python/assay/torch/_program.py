@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from ._recorder import Recorder, in_backward
+from ._modules import in_backward
+from ._recorder import Recorder
 from ._selection import Selection
 
 

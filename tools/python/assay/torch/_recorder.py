@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import functools
 import gc
-import inspect
 import itertools
-import math
 import multiprocessing.util
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,13 +17,15 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from .. import _core
 from ._edges import Edges
 from ._functions import Functions, Known, is_known_class
 from ._grid import Layout, axes_of_program, grid_of, local_part
+from ._hooks import Hook, patch
+from ._layouts import Layouts
+from ._modules import computes, given_to, in_backward, parameters_of, paths_of, tensors_in, wrapped_in
 from ._selection import Selection
 from ._writer import Line, Writer, copy_of
 
@@ -75,15 +75,6 @@ class Caller:
             edges.watch(outputs, then)
 
 
-@dataclass
-class Seen:
-    """How a tensor lies over the ranks, for as long as its memory is there."""
-
-    storage: StorageWeakRef
-    geometry: tuple[Any, ...]
-    layout: Layout
-
-
 def _harmless(method: Callable[..., Any]) -> Callable[..., Any]:
     """Of a recorder: what goes wrong in it is remarked, and the program goes on."""
 
@@ -96,29 +87,6 @@ def _harmless(method: Callable[..., Any]) -> Callable[..., Any]:
             return None
 
     return call
-
-
-class _Hook:
-    """A copy or a file of a module has hooks that do nothing: its recorder is not part of it."""
-
-    def __init__(self, method: Callable[..., Any], *first: Any) -> None:
-        self._method, self._first = method, first
-
-    def __call__(self, *args: Any) -> Any:
-        if torch.compiler.is_compiling():  # first, so that nothing of a recorder gets into what is compiled
-            return None
-        return self._method(*self._first, *args)
-
-    def __reduce__(self) -> tuple[Callable[[], Callable[..., None]], tuple[()]]:
-        return _no_hook, ()
-
-
-def _no_hook() -> Callable[..., None]:
-    return _nothing
-
-
-def _nothing(*_: Any) -> None:
-    pass
 
 
 class Recorder:
@@ -137,7 +105,7 @@ class Recorder:
         self._names: dict[int, tuple[str, str]] = {}  # of parameters: module, argument
         self._weights: list[torch.Tensor] = []
         self._writer: Writer | None = None
-        self._seen: dict[int, list[Seen]] = {}  # by storage
+        self._layouts = Layouts()
         self._seq = itertools.count()
         self._lock = threading.RLock()
         self._step, self._has_begun, self._has_stepped, self._has_gradients = 0, False, False, False
@@ -148,7 +116,7 @@ class Recorder:
         self.remarks: Counter[str] = Counter()
         register_optimizer_step_pre_hook(self._before_step)
         register_optimizer_step_post_hook(self._after_step)
-        self._unpatch = _patch(self)
+        self._unpatch = patch(self)
         multiprocessing.util.Finalize(
             None, self._at_exit, exitpriority=0
         )  # atexit does not see the ends of its children
@@ -167,8 +135,8 @@ class Recorder:
         if any(root.module is model for root in self._roots):
             return
         prefix = ""
-        paths = _paths(model)
-        own = {name for name, _ in _parameters_of(model, paths)}
+        paths = paths_of(model)
+        own = {name for name, _ in parameters_of(model, paths)}
         taken = {f"{module}.{arg}".lstrip(".") for module, arg in self._names.values()}
         if own & taken:  # a second model, not another stage of the first
             prefix = f"{type(model).__name__}."
@@ -184,17 +152,17 @@ class Recorder:
                 what = f"'{path}'" if path else "the model"
                 self.remarks[f"{what} is compiled: nothing in it is recorded, what it is given and returns is"] += 1
             # What a wrapper is given and returns is what the module in it is and does; compiled modules call no hooks.
-            is_wrapper = _wrapped_in(module) is not None and not hasattr(module, "_orig_mod")
+            is_wrapper = wrapped_in(module) is not None and not hasattr(module, "_orig_mod")
             if is_wrapper or module in compiled:
                 continue
             depth = path.count(".") + 1 if path else 0
-            if not _computes(module) and self.selection.depth is not None and depth > self.selection.depth:
+            if not computes(module) and self.selection.depth is not None and depth > self.selection.depth:
                 continue
             if "activations" in self.selection.kinds and self.selection.takes_module(path):
                 self._hook(root, module, path)
-        self._hooks.append(model.register_forward_pre_hook(_Hook(self._enter, root), prepend=True))
-        self._hooks.append(model.register_forward_hook(_Hook(self._leave), always_call=True))
-        for name, weight in _parameters_of(model, paths):
+        self._hooks.append(model.register_forward_pre_hook(Hook(self._enter, root), prepend=True))
+        self._hooks.append(model.register_forward_hook(Hook(self._leave), always_call=True))
+        for name, weight in parameters_of(model, paths):
             module, _, arg = (prefix + name).rpartition(".")
             self._names[id(weight)] = module, arg
             self._weights.append(weight)
@@ -214,10 +182,10 @@ class Recorder:
             self._hook(root, module, path)
 
     def _hook(self, root: Root, module: nn.Module, path: str) -> None:
-        before = _Hook(self._before, root, path, _computes(module))
+        before = Hook(self._before, root, path, computes(module))
         self._hooks.append(module.register_forward_pre_hook(before, with_kwargs=True))
         # First, so that outputs are seen as the module made them, before parallelize_module turns them into others.
-        after = _Hook(self._after, root, path)
+        after = Hook(self._after, root, path)
         self._hooks.append(module.register_forward_hook(after, prepend=True))
 
     @property
@@ -257,7 +225,7 @@ class Recorder:
             self._end()
             return
         root.calls = Counter()
-        self._forget()
+        self._layouts.forget()
         self._stack.clear()
         takes = self.selection.functions and "activations" in self.selection.kinds and self._takes_now()
         if takes and self.selection.takes_micro_batch(root.micro_batch):
@@ -307,12 +275,12 @@ class Recorder:
         is_leaf = next(module.children(), None) is None
         is_whole = is_leaf and is_known_class(type(module).__name__)
         is_sample = root.names[module] == root.names[root.module]
-        given = _given(module, args, kwargs)
+        given = given_to(module, args, kwargs)
         wants_gradients = is_computing and "gradients" in self.selection.kinds
         caller = Caller(root, path, is_whole, place, Edges(given if wants_gradients else ()))
         self._stack.append(caller)
         for arg, x in given:
-            for name, t in _tensors(arg, x):
+            for name, t in tensors_in(arg, x):
                 within = not is_computing
                 layout = self._record(place, "forward", "input", name, t, is_sample=is_sample, within=within)
                 caller.layouts[name] = layout
@@ -321,8 +289,8 @@ class Recorder:
         """On a rank that is not recorded: whether its data are those of others decides how these number theirs."""
         takes = self._is_recordable() and not in_backward() and self.selection.takes_step(self._step)
         if takes and self._writer is not None and self._writer.world_size > 1:
-            for arg, x in _given(module, args, kwargs):
-                for name, t in _tensors(arg, x):
+            for arg, x in given_to(module, args, kwargs):
+                for name, t in tensors_in(arg, x):
                     values, copied = copy_of(t)
                     self._writer.note_sample(f"{self._step} {root.micro_batch} {name}", values, copied)
 
@@ -337,9 +305,9 @@ class Recorder:
                 break
         if caller is None or caller.path != path:
             return
-        place, within = caller.place, not _computes(module)
+        place, within = caller.place, not computes(module)
         layout = self._layout_of_input(module, args)
-        outputs = list(_tensors("", output))
+        outputs = list(tensors_in("", output))
         for name, t in outputs:
             if t.dim() == 0 and t.requires_grad and name in ("loss", "", "0") and path in root.own:
                 self._record(place, "forward", "loss", "lm", t, module="loss")
@@ -361,7 +329,7 @@ class Recorder:
         is_free = next(module.parameters(), None) is None
         if not (is_free and args and type(args[0]) is torch.Tensor):
             return None
-        return self._layout_of(args[0])
+        return self._layouts.of(args[0])
 
     def _takes_call(self, root: Root) -> bool:
         # What most calls fail by comes first: steps between those that are recorded should cost nothing.
@@ -553,11 +521,10 @@ class Recorder:
         values, copied = copy_of(part)
         is_plain = layout is None
         if layout is None:
-            layout = self._layout_of(part) or as_laid_out
+            layout = self._layouts.of(part) or as_laid_out
             is_plain = layout is None or len(layout.global_shape) != part.dim()
         elif writer.world_size > 1 and not part.is_inference():
-            seen = Seen(StorageWeakRef(part.untyped_storage()), _geometry(part), layout)
-            self._seen.setdefault(part.untyped_storage()._cdata, []).append(seen)
+            self._layouts.note(part, layout)
         shape = list(values.shape)
         words = ["Replicate()"] * len(writer.grid.shape)
         fields: dict[str, Any] = {
@@ -592,20 +559,6 @@ class Recorder:
         writer.add(Line(fields, values, copied, is_plain and writer.world_size > 1))
         return None if is_plain else layout
 
-    def _layout_of(self, part: torch.Tensor) -> Layout | None:
-        """Of memory that a DTensor had, or another view of it."""
-        if part.is_inference():
-            return None
-        for seen in self._seen.get(part.untyped_storage()._cdata, []):
-            if not seen.storage.expired():
-                layout = seen.layout if seen.geometry == _geometry(part) else _layout_of_view(seen, part)
-                if layout is not None:
-                    return layout
-        return None
-
-    def _forget(self) -> None:
-        self._seen = {key: seen for key, seen in self._seen.items() if not seen[0].storage.expired()}
-
     # -- the dump -------------------------------------------------------------------------------------------------
 
     def _begin(self) -> Writer:
@@ -630,7 +583,7 @@ class Recorder:
         while self._when_ended:
             self._when_ended.pop()()
         self._unpatch()
-        self._seen.clear()
+        self._layouts.clear()
         if self._writer is not None:
             self._writer.close(is_whole)
 
@@ -664,142 +617,3 @@ class Recorder:
         if writer.rank == 0:
             for remark, count in self.remarks.items():
                 print(f"{who}: {remark}" + (f" ({count} times)" if count > 1 else ""), file=sys.stderr)
-
-
-# The attributes of torch, of its parallel wrappers and of DeepSpeed under which they hold the module that they wrap.
-_WRAPPED = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "module")
-
-
-def _wrapped_in(module: nn.Module) -> str | None:
-    """The name of the module that this one does nothing but wrap."""
-    children = [name for name, _ in module.named_children()]
-    has_own = next(module.parameters(recurse=False), None) is not None
-    return children[0] if len(children) == 1 and children[0] in _WRAPPED and not has_own else None
-
-
-def _paths(model: nn.Module) -> dict[nn.Module, str]:
-    """All modules with their paths, without the names that wrappers add; of a module that is used twice the first."""
-    found: dict[nn.Module, str] = {}
-
-    def visit(module: nn.Module, path: str) -> None:
-        if module in found:
-            return
-        found[module] = path
-        wrapped = _wrapped_in(module)
-        for name, child in module.named_children():
-            visit(child, path if name == wrapped else f"{path}.{name}" if path else name)
-
-    visit(model, "")
-    return found
-
-
-def _parameters_of(model: nn.Module, paths: dict[nn.Module, str]) -> Iterator[tuple[str, nn.Parameter]]:
-    """Each once, though it be tied."""
-    seen: set[int] = set()
-    for module, path in paths.items():
-        for name, weight in module.named_parameters(recurse=False, remove_duplicate=False):
-            if id(weight) not in seen:
-                seen.add(id(weight))
-                yield f"{path}.{name}" if path else name, weight
-
-
-def _computes(module: nn.Module) -> bool:
-    """Whether it has no children, or parameters of its own beside them: experts that hold all their weights."""
-    return next(module.children(), None) is None or next(module.parameters(recurse=False), None) is not None
-
-
-def in_backward() -> bool:
-    return bool(torch._C._current_graph_task_id() != -1)
-
-
-@functools.cache
-def _arguments(forward: Callable[..., Any]) -> tuple[str, ...]:
-    parameters = list(inspect.signature(forward).parameters.values())[1:]
-    return tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
-
-
-def _given(module: nn.Module, args: Any, kwargs: Any) -> list[tuple[str, Any]]:
-    names = _arguments(type(module).forward)
-    names = (*names, *(str(i) for i in range(len(names), len(args))))
-    return [*zip(names, args, strict=False), *kwargs.items()]
-
-
-def _tensors(name: str, value: Any, depth: int = 2) -> Iterator[tuple[str, torch.Tensor]]:
-    """A tensor, or those in tuples, lists and mappings, with dotted names."""
-    if torch.is_tensor(value):
-        yield name, value
-    elif depth and isinstance(value, (tuple, list, Mapping)):
-        items = value.items() if isinstance(value, Mapping) else enumerate(value)
-        for key, item in items:
-            yield from _tensors(f"{name}.{key}" if name else str(key), item, depth - 1)
-
-
-def _geometry(t: torch.Tensor) -> tuple[Any, ...]:
-    return t.storage_offset(), tuple(t.shape), t.stride(), t.dtype
-
-
-def _layout_of_view(base: Seen, view: torch.Tensor) -> Layout | None:
-    """Of a reshaped or permuted view of all of a dense tensor whose layout is known: its shards are cut there, too."""
-    offset, shape, stride, dtype = base.geometry
-    layout = base.layout
-    if layout is None or layout.offsets is not None or (offset, dtype) != (view.storage_offset(), view.dtype):
-        return None
-    if math.prod(shape) != view.numel() or len(layout.global_shape) != len(shape):
-        return None
-    if any("Shard" in w and not w.startswith("Shard") for w in layout.placements):
-        return None
-    whole, moved = list(view.shape), {}
-    for d in {int(w[len("Shard(dim=") : -1]) for w in layout.placements if w.startswith("Shard")}:
-        # The dimension of the view that is the outermost part of the one that is cut.
-        end = stride[d] * shape[d]
-        found = [e for e in range(view.dim()) if view.stride(e) >= stride[d] and view.stride(e) * view.shape[e] == end]
-        if len(found) != 1:
-            return None
-        moved[d] = found[0]
-        whole[found[0]] *= layout.global_shape[d] // shape[d]
-    words = tuple(
-        f"Shard(dim={moved[int(w[len('Shard(dim=') : -1])]})" if w.startswith("Shard") else w for w in layout.placements
-    )
-    return Layout(tuple(whole), words)
-
-
-def _patch(recorder: Recorder) -> Callable[[], None]:
-    """Losses are what backward is called on; gradients are recorded before they are clipped.
-
-    Returns what takes it back.
-    """
-    originals = []
-
-    def wrap(owner: Any, name: str, wrapped: Callable[[Any], Any]) -> None:
-        if hasattr(owner, name):
-            originals.append((owner, name, getattr(owner, name)))
-            setattr(owner, name, wrapped(getattr(owner, name)))
-
-    def before(action: Callable[[Any], None]) -> Callable[[Any], Any]:
-        return functools.partial(_called_before, action)
-
-    wrap(torch.autograd, "backward", before(lambda args: recorder._before_backward(args[0] if args else ())))
-    for module in (nn.utils, nn.utils.clip_grad):
-        for name in ("clip_grad_norm_", "clip_grads_with_norm_", "clip_grad_value_"):
-            wrap(module, name, before(lambda args: recorder._before_clip()))
-    if dist.is_available():
-        from torch.distributed.pipelining import PipelineStage
-
-        # A pipeline calls its stages once with anything, to learn the shapes.
-        for name in ("_forward_metadata_inference", "_backward_metadata_inference", "_shape_inference"):
-            wrap(PipelineStage, name, recorder._unrecorded)
-
-    def unpatch() -> None:
-        for owner, name, original in reversed(originals):
-            setattr(owner, name, original)
-
-    return unpatch
-
-
-def _called_before(before: Callable[[Any], None], original: Any) -> Any:
-    @functools.wraps(original)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        before(args or tuple(kwargs.values()))
-        return original(*args, **kwargs)
-
-    return call

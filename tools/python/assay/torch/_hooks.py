@@ -1,0 +1,79 @@
+"""Hooks of a recorder on modules and on functions of torch."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+if TYPE_CHECKING:
+    from ._recorder import Recorder
+
+
+class Hook:
+    """A copy or a file of a module has hooks that do nothing: its recorder is not part of it."""
+
+    def __init__(self, method: Callable[..., Any], *first: Any) -> None:
+        self._method, self._first = method, first
+
+    def __call__(self, *args: Any) -> Any:
+        if torch.compiler.is_compiling():  # first, so that nothing of a recorder gets into what is compiled
+            return None
+        return self._method(*self._first, *args)
+
+    def __reduce__(self) -> tuple[Callable[[], Callable[..., None]], tuple[()]]:
+        return _no_hook, ()
+
+
+def _no_hook() -> Callable[..., None]:
+    return _nothing
+
+
+def _nothing(*_: Any) -> None:
+    pass
+
+
+def patch(recorder: Recorder) -> Callable[[], None]:
+    """Losses are what backward is called on; gradients are recorded before they are clipped.
+
+    Returns what takes it back.
+    """
+    originals = []
+
+    def wrap(owner: Any, name: str, wrapped: Callable[[Any], Any]) -> None:
+        if hasattr(owner, name):
+            originals.append((owner, name, getattr(owner, name)))
+            setattr(owner, name, wrapped(getattr(owner, name)))
+
+    def before(action: Callable[[Any], None]) -> Callable[[Any], Any]:
+        return functools.partial(_called_before, action)
+
+    wrap(torch.autograd, "backward", before(lambda args: recorder._before_backward(args[0] if args else ())))
+    for module in (nn.utils, nn.utils.clip_grad):
+        for name in ("clip_grad_norm_", "clip_grads_with_norm_", "clip_grad_value_"):
+            wrap(module, name, before(lambda args: recorder._before_clip()))
+    if dist.is_available():
+        from torch.distributed.pipelining import PipelineStage
+
+        # A pipeline calls its stages once with anything, to learn the shapes.
+        for name in ("_forward_metadata_inference", "_backward_metadata_inference", "_shape_inference"):
+            wrap(PipelineStage, name, recorder._unrecorded)
+
+    def unpatch() -> None:
+        for owner, name, original in reversed(originals):
+            setattr(owner, name, original)
+
+    return unpatch
+
+
+def _called_before(before: Callable[[Any], None], original: Any) -> Any:
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        before(args or tuple(kwargs.values()))
+        return original(*args, **kwargs)
+
+    return call
