@@ -319,3 +319,40 @@ for _ in range(2):
     dump = assay.inspect(tmp_path / "dump")
     assert {t.module for t in dump if t.slot == "param"} == {"", "Linear", "Linear2"}
     assert assay.diff(tmp_path / "dump", tmp_path / "dump")
+
+
+def test_a_forked_process_ends_its_recording(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("""
+import multiprocessing, torch
+def train():
+    model = torch.nn.Linear(2, 2)
+    model(torch.ones(1, 2)).sum().backward()
+worker = multiprocessing.get_context("fork").Process(target=train)
+worker.start()
+worker.join()
+""")
+    done = run(tmp_path / "dump", [sys.executable, program])
+    assert done.returncode == 0, done.stderr
+    assert assay.inspect(tmp_path / "dump").left_out == ()
+
+
+def test_a_program_that_records_itself_is_recorded_once(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("""
+import assay.torch, torch
+model = torch.nn.Linear(2, 2)
+assert assay.torch.record(model) is None
+model(torch.ones(1, 2)).sum().backward()
+""")
+    done = run(tmp_path / "dump", [sys.executable, program])
+    assert done.returncode == 0, done.stderr
+    assert len(assay.inspect(tmp_path / "dump")) > 3
+
+
+def test_depth_and_dtypes(tmp_path):
+    recorded(tmp_path / "dump", "single", "--depth", "0", "--steps", "0", "--dtypes", "float32")
+    dump = assay.inspect(tmp_path / "dump")
+    modules = {t.module for t in dump if t.slot == "output"}
+    assert "layers.0" not in modules and {"", "layers.0.up"} <= modules
+    assert {t.dtype for t in dump} == {"float32"}

@@ -76,7 +76,7 @@ def main(words: Sequence[str]) -> int:
     if program is None:
         return _trouble(f"{command[0]} is no program that can be found; expected one such as python or torchrun")
     environment = os.environ | {
-        "ASSAY_RECORD": str(out),
+        "ASSAY_RECORD_PROGRAM": str(out),
         "ASSAY_RECORD_SELECTION": chosen.text(),
         "PYTHONPATH": os.pathsep.join(filter(None, [str(_startup()), os.environ.get("PYTHONPATH", "")])),
     }

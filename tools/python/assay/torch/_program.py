@@ -16,8 +16,8 @@ from ._selection import Selection
 
 
 def begin() -> None:
-    """Records what the variables ASSAY_RECORD (a folder) and ASSAY_RECORD_SELECTION (as Selection.text) say."""
-    folder, text = os.environ["ASSAY_RECORD"], os.environ.get("ASSAY_RECORD_SELECTION", "{}")
+    """Records what the variables ASSAY_RECORD_PROGRAM (a folder) and ASSAY_RECORD_SELECTION (as Selection.text) say."""
+    folder, text = os.environ["ASSAY_RECORD_PROGRAM"], os.environ.get("ASSAY_RECORD_SELECTION", "{}")
     try:
         _Finder(Recorder(Path(folder), Selection.of(text), is_asked_for=False))
     except (ValueError, TypeError) as error:

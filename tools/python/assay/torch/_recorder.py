@@ -89,6 +89,17 @@ def _harmless(method: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def _unseen(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Of a recorder: autograd and modes do not see what it does, and one thread does it at a time."""
+
+    @functools.wraps(method)
+    def call(self: Recorder, *args: Any, **kwargs: Any) -> Any:
+        with self._lock, torch.no_grad(), torch._C.DisableTorchFunction():
+            return method(self, *args, **kwargs)
+
+    return call
+
+
 class Recorder:
     """Records models into an assay-dump until it is closed, the last step that is wanted, or the end of the program.
 
@@ -114,19 +125,22 @@ class Recorder:
         self._functions: Functions | None = None  # entered while a model is called
         self._is_closed = self._is_said = self._is_paused = False
         self.remarks: Counter[str] = Counter()
-        register_optimizer_step_pre_hook(self._before_step)
-        register_optimizer_step_post_hook(self._after_step)
+        self._hooks.append(register_optimizer_step_pre_hook(self._before_step))
+        self._hooks.append(register_optimizer_step_post_hook(self._after_step))
         self._unpatch = patch(self)
-        multiprocessing.util.Finalize(
-            None, self._at_exit, exitpriority=0
-        )  # atexit does not see the ends of its children
+        self._finish_at_exit()
+        multiprocessing.util.register_after_fork(self, Recorder._forked)
+
+    def _finish_at_exit(self) -> None:
+        # atexit does not see the ends of processes that multiprocessing has started.
+        multiprocessing.util.Finalize(None, self._at_exit, exitpriority=0)
 
     def _forked(self) -> None:
-        """In a child process: a recording that has begun is its parent's."""
-        if self._writer is not None:
+        """In a child process, which has forgotten what its parent would do at its end."""
+        if self._writer is None:
+            self._finish_at_exit()
+        else:  # a recording that has begun is the parent's
             self._is_closed = self._is_said = True
-        else:
-            multiprocessing.util.Finalize(None, self._at_exit, exitpriority=0)
 
     # -- what is watched ------------------------------------------------------------------------------------------
 
@@ -201,10 +215,8 @@ class Recorder:
 
     @_harmless
     def _enter(self, root: Root, module: nn.Module, args: Any) -> None:
-        if not self._is_recordable():
-            return
         self._depth += 1
-        if self._depth > 1 or in_backward():
+        if self._depth > 1 or in_backward() or not self._is_recordable():
             return
         if self._has_stepped:
             self._step += 1
@@ -242,9 +254,8 @@ class Recorder:
         if self._depth == 0 and self._functions is not None:
             self._functions.__exit__(None, None, None)
             self._functions = None
-        if self._is_closed and self._depth == 0:
-            while self._hooks:
-                self._hooks.pop().remove()
+        if self._is_closed:
+            self._unhook()
 
     def _is_recordable(self) -> bool:
         return (
@@ -469,6 +480,7 @@ class Recorder:
     # -- one tensor -----------------------------------------------------------------------------------------------
 
     @_harmless
+    @_unseen
     def _record(
         self,
         place: Place,
@@ -483,25 +495,11 @@ class Recorder:
         as_laid_out: Layout | None = None,
     ) -> Layout | None:
         """Returns how it lies over the ranks, if that is known."""
-        with self._lock, torch.no_grad(), torch._C.DisableTorchFunction():
-            return self._record_one(place, phase, slot, arg, tensor, module, is_sample, within, as_laid_out)
-
-    def _record_one(
-        self,
-        place: Place,
-        phase: str,
-        slot: str,
-        arg: str,
-        tensor: torch.Tensor,
-        module: str | None,
-        is_sample: bool,
-        within: bool,
-        as_laid_out: Layout | None,
-    ) -> Layout | None:
         writer = self._writer = self._writer or self._begin()
         layout: Layout | None = None
         part = tensor
-        if hasattr(tensor, "placements") and hasattr(tensor, "device_mesh"):
+        is_dtensor = hasattr(tensor, "placements") and hasattr(tensor, "device_mesh")
+        if is_dtensor:
             part = local_part(tensor)
             layout = writer.grid.layout(tensor)
             if layout is None:
@@ -549,7 +547,7 @@ class Recorder:
             fields["placements"] = list(layout.placements)
             if layout.offsets is not None:
                 fields["offsets"] = [*layout.offsets, *(0 for _ in tail)]
-        if slot == "grad_output" and not hasattr(tensor, "placements"):
+        if slot == "grad_output" and not is_dtensor:
             # The gradient of a sum is that of each of its addends.
             fields["placements"] = [w.replace("Partial(sum)", "Replicate()") for w in fields["placements"]]
         if is_sample:
@@ -584,8 +582,13 @@ class Recorder:
             self._when_ended.pop()()
         self._unpatch()
         self._layouts.clear()
+        self._unhook()
         if self._writer is not None:
             self._writer.close(is_whole)
+
+    def _unhook(self) -> None:
+        while self._hooks and self._depth == 0:  # a call goes through the hooks that it has found
+            self._hooks.pop().remove()
 
     def close(self, is_whole: bool = True) -> None:
         """Ends the recording and waits for it: the dump is there when every rank has ended its own."""

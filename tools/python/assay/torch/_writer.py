@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import queue
@@ -186,8 +185,11 @@ class Writer:
         recording.finish("".join(json.dumps(fields) + "\n" for fields in lines))
         finished = [self.folder / f"rank{r:05}.h5" for r in range(self.world_size)]
         if all(path.exists() for path in finished):  # the last rank; of two at once the second finds it done
-            with contextlib.suppress(_core.Error):
+            try:
                 _core.finish_dump(str(self.folder))
+            except _core.Error:
+                if not (self.folder / "manifest.json").exists():
+                    raise
             for path in (*self.folder.glob("rank*.facts"), *self.folder.glob("rank*.jsonl.unfinished")):
                 path.unlink(missing_ok=True)
 

@@ -42,5 +42,5 @@ class _AfterTorch(importlib.abc.MetaPathFinder):
         return spec
 
 
-if os.environ.get("ASSAY_RECORD"):
+if os.environ.get("ASSAY_RECORD_PROGRAM"):
     sys.meta_path.insert(0, _AfterTorch())
