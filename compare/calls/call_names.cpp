@@ -8,18 +8,6 @@ namespace {
 
 using TensorList = CallNames::TensorList;
 
-// An operator by the name that a recorder has for it: PyTorch's modules by their class alone, and methods of
-// tensors as the function they stand for ("torch.Tensor.__mul__").
-const Operator* recorded_operator(std::string_view name) {
-  if (const Operator* op = known_operator(name)) return op;
-  constexpr std::string_view method = "torch.Tensor.", mark = "__";
-  if (!name.starts_with(method)) return known_operator(std::string("torch.nn.").append(name));
-  name.remove_prefix(method.size());
-  if (name.starts_with(mark) && name.ends_with(mark) && name.size() > 2 * mark.size())
-    name = name.substr(mark.size(), name.size() - 2 * mark.size());
-  return known_operator(std::string("torch.").append(name));
-}
-
 bool is_number(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
@@ -60,6 +48,16 @@ std::string_view own_result(std::string_view param) {
 }
 
 }  // namespace
+
+const Operator* recorded_operator(std::string_view name) {
+  if (const Operator* op = known_operator(name)) return op;
+  constexpr std::string_view method = "torch.Tensor.", mark = "__";
+  if (!name.starts_with(method)) return known_operator(std::string("torch.nn.").append(name));
+  name.remove_prefix(method.size());
+  if (name.starts_with(mark) && name.ends_with(mark) && name.size() > 2 * mark.size())
+    name = name.substr(mark.size(), name.size() - 2 * mark.size());
+  return known_operator(std::string("torch.").append(name));
+}
 
 const Operator* operator_within(const Operator& op, const TensorList& call, const LogicalTensor& t,
                                 const ResultOrder& order) {

@@ -10,6 +10,10 @@
 
 namespace assay {
 
+/// An operator by the name that a recorder has for it: PyTorch's modules by their class alone, and methods of
+/// tensors as the function they stand for ("torch.Tensor.__mul__"). nullptr: not known.
+const Operator* recorded_operator(std::string_view name);
+
 /// The operator by which the module of a call makes one of its own inputs, if that is what the tensor belongs
 /// to: the input, its gradient, or what it was made of. Else nullptr.
 /// @param call   all recorded tensors of the call

@@ -77,8 +77,8 @@ void apply_layout(Dump&, const LayoutRules&);
 
 /// The same for both sides of a comparison. What a recorder could not place is placed by the other side:
 /// ranks whose parts differ hold shards of the one dimension that is as many times longer there as there are
-/// ranks; scalars are addends, and other parts that are as large as the whole are taken for copies. Where
-/// both sides have one mesh and neither is placed, parts are compared rank by rank.
+/// ranks; scalars that were computed forward are addends, and other parts that are as large as the whole are
+/// taken for copies. Where both sides have one mesh and neither is placed, parts are compared rank by rank.
 void apply_layouts(Dump& actual, Dump& reference, const LayoutRules&);
 
 }  // namespace assay

@@ -76,8 +76,10 @@ void place_by(Dump& dump, const Records& tensors, const Dump& other) {
       if (dim) {
         shard(r, *dim, whole->second);
       } else {
-        // Each rank's own loss is an addend; of a tensor that ranks should share it is a difference.
-        for (const int axis : r.shape.empty() ? r.unplaced : std::vector<int>())
+        // Each rank's own loss is an addend; of what ranks should share, parameters and gradients, it is a
+        // difference.
+        const bool is_addend = r.shape.empty() && id.phase == Phase::forward && id.slot != "param";
+        for (const int axis : is_addend ? r.unplaced : std::vector<int>())
           r.placements.at(static_cast<std::size_t>(axis)) = {.kind = Placement::Kind::partial};
         r.unplaced.clear();
       }

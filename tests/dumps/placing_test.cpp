@@ -45,10 +45,19 @@ TEST(Placing, PartsAsLargeAsTheWholeAreCopiesThatDiffer) {
 TEST(Placing, EachRanksOwnLossIsAnAddend) {
   TwoRanks parts({}, {1}, {3});
   Whole reference({}, {4});
+  for (Fake* dump : std::initializer_list<Fake*>{&parts, &reference})
+    for (Record& r : dump->records) r.id = {0, 0, Phase::forward, "loss", "loss", "lm", 0};
   apply_layouts(parts, reference, {});
   const Merged merged = parts.merged();
   EXPECT_THAT(merged.tensor.whole().values(), ElementsAre(4));
   EXPECT_THAT(merged.replicas, IsEmpty());
+}
+
+TEST(Placing, AGradientOfOneNumberThatRanksDoNotShareDiffers) {
+  TwoRanks parts({}, {1}, {3});
+  Whole reference({}, {4});
+  apply_layouts(parts, reference, {});
+  EXPECT_EQ(parts.merged().replicas.size(), 1U);
 }
 
 TEST(Placing, WhatFitsNoDimensionIsLeftOutAndSaid) {

@@ -5,6 +5,7 @@
 #include <variant>
 #include <vector>
 
+#include "assay/compare/calls/call_names.h"
 #include "assay/golden/error.h"
 #include "assay/operators/engine/golden.h"
 #include "text.h"
@@ -86,8 +87,7 @@ nb::dict description(const Operator& op) {
 }
 
 std::string operator_of_class(const std::string& name) {
-  const Operator* op = known_operator(name);
-  if (op == nullptr) op = known_operator("torch.nn." + name);
+  const Operator* op = recorded_operator(name);
   return op == nullptr ? "" : std::string(op->name);
 }
 

@@ -4,7 +4,6 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,11 +19,6 @@ namespace nb = nanobind;
 
 namespace assay::python {
 namespace {
-
-Manifest manifest_of(int world_size, const std::vector<std::string>& dims, const Shape& shape,
-                     const std::string& producer) {
-  return {world_size, {dims, shape}, producer};
-}
 
 // The part of one rank. Its lines are JSON as Python makes it, with keys that Record does not have.
 class Recording {
@@ -50,7 +44,6 @@ class Recording {
     writer_.finish(index, Durability::disk);
   }
   const std::string& file() const { return writer_.file(); }
-  void remove_journal() { writer_.remove_journal(); }
 
  private:
   // What the reader would refuse must not get into a dump that looks whole.
@@ -75,12 +68,13 @@ void bind_recording(nb::module_& m) {
       .def_prop_ro("file", &Recording::file)
       .def("write", &Recording::write, Unlocked())
       .def("note", &Recording::note, Unlocked())
-      .def("finish", &Recording::finish, Unlocked())
-      .def("remove_journal", &Recording::remove_journal);
+      .def("finish", &Recording::finish, Unlocked());
   m.def(
       "begin_dump",
       [](const std::string& folder, int world_size, const std::vector<std::string>& dims, const Shape& shape,
-         const std::string& producer) { begin_dump(folder, manifest_of(world_size, dims, shape, producer)); },
+         const std::string& producer) {
+        begin_dump(folder, Manifest{world_size, {dims, shape}, producer});
+      },
       Unlocked());
   m.def(
       "finish_dump", [](const std::string& folder) { finish_dump(folder, Durability::disk); }, Unlocked());
