@@ -58,8 +58,7 @@ void Isolation::take_parts() {
     std::vector<std::size_t> results = wholes.results_around(f.id);
     if (!are_settled(results) && is_lone && are_settled(wholes.results_of(f.id)))
       results = wholes.results_of(f.id);
-    if (!are_settled(results) && !is_lone && pairs_[i].reference->within)
-      results = wholes.results_in(f.id);
+    if (!are_settled(results) && !is_lone && pairs_[i].reference->within) results = wholes.results_in(f.id);
     if (!are_settled(results)) {
       take_cause_of_whole(f, results);
       continue;
