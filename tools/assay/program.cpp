@@ -40,7 +40,8 @@ void keep_freed_memory() {
 void refuse_verbs_of_python(std::span<char*> words) {
   for (const std::string_view verb : {"record", "audit"}) {
     if (words.size() > 1 && words[1] == verb)
-      throw Error("{}: is a verb of the Python package's command; expected pip install . and its assay", verb);
+      throw Error("{}: is a verb of the Python package's command; expected pip install . and its assay",
+                  verb);
   }
 }
 
