@@ -169,19 +169,23 @@ std::optional<Flow::Made> Flow::made_of_step(const Side& side, const LogicalTens
 // First with a part of what calls may be off by, where that is less work.
 std::optional<Flow::Nearness> Flow::nearness(const Side& side, const LogicalTensor& t) const {
   const int ranks = &side.values == &actual_ ? actual_.dump().world_size : 1;
-  for (const bool quick : {true, false}) {
+  const auto recorded = side.values.read(t);
+  const auto look = [&](bool quick, bool apart) -> std::optional<Nearness> {
     is_quick_ = quick;
-    was_quick_ = false;
+    is_apart_ = apart;
+    was_quick_ = was_together_ = false;
     auto own = made(side, t);
-    is_quick_ = false;
+    is_quick_ = is_apart_ = false;
     if (!own) return {};
     Nearness near{std::move(*own)};
-    const auto recorded = side.values.read(t);
     near.ratio = ranks > 1 ? ratio_of_ranks(near.made.expected, *recorded, ranks, near.outside)
                            : assay::ratio(near.made.expected, *recorded, near.outside);
-    if (near.ratio <= 1 || !was_quick_) return near;
-  }
-  return {};
+    return near;
+  };
+  auto near = look(true, false);
+  if (near && !(near->ratio <= 1) && was_quick_) near = look(false, false);
+  if (near && !(near->ratio <= 1) && was_together_) near = look(false, true);
+  return near;
 }
 
 // The gradient of a parameter whose module had no tokens on the actual side.

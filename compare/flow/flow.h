@@ -85,6 +85,8 @@ class Flow {
   std::vector<Term> terms(const Side&, const LogicalTensor&) const;
   void add_terms(const LogicalTensor& actual, RightValue&) const;
   std::optional<Diagnosis> mistake_in(const LogicalTensor& actual, const SideTensor& recorded) const;
+  void add_roundings_of_addends(const Side&, const Name& value, const Identity& frame,
+                                std::vector<Term>& terms) const;
   std::optional<DerivedValue> given_back(const Side&, const Name& value, const Use&,
                                          const Identity& frame) const;
   std::optional<DerivedValue> of_call(const Side&, const Name& input, const Name& value,
@@ -128,6 +130,8 @@ class Flow {
   double reference_sums_ = 1;
   mutable LastResults last_;
   mutable bool is_quick_ = false, was_quick_ = false;  ///< whether a part of what is allowed is asked for
+  /// Whether what a call hands back is taken to reach a sum addend by addend.
+  mutable bool is_apart_ = false, was_together_ = false;
 };
 
 }  // namespace assay

@@ -62,7 +62,28 @@ std::optional<std::vector<Flow::Term>> Flow::gradient_terms(const Side& side, co
   } else if (uses == relations_.uses.end()) {
     return {};
   }
+  if (terms.size() > 1) add_roundings_of_addends(side, value, frame, terms);
   return terms;
+}
+
+// A module may hand back several addends of one gradient (a norm's two, an attention's three), and autograd adds
+// each to what is there already. They may be larger than their sum, which alone was recorded: the bound of the
+// operator that makes them, or of the sum in the module, counts a rounding of each.
+void Flow::add_roundings_of_addends(const Side& side, const Name& value, const Identity& frame,
+                                    std::vector<Term>& terms) const {
+  for (const Use& use : relations_.uses.at(value)) {
+    if (!use.is_input || recorded_gradient(side, use.target, frame) == nullptr) continue;
+    const std::string name = to_string(gradient_of(record_of(use.target), frame));
+    const auto term = std::ranges::find(terms, name, &Term::name);
+    if (term == terms.end()) continue;
+    was_together_ = true;
+    if (!is_apart_) continue;
+    const auto own = relations_.uses.contains(use.target) ? gradient(side, use.target, frame)
+                                                          : of_call(side, use.target, value, frame);
+    if (!own || own->values.size() != term->value.values.size()) continue;
+    term->value.error.resize(own->values.size(), 0);
+    for (std::size_t i = 0; i < own->values.size(); ++i) term->value.error[i] += own->of(i);
+  }
 }
 
 // A module that the reference has no gradient of, of its results or its inputs: it took no more than a shape

@@ -69,15 +69,16 @@ class Grid:
             dims = None if axis is None else self.dims_of(axis)
             if dims is None:
                 return None
-            word = str(placement) if placement.is_shard() else ""
-            if not placement.is_shard():
+            if placement.is_partial():
                 if getattr(placement, "reduce_op", "") != "sum":
                     return None
                 word = "Partial(sum)"
-            elif word.startswith("_") and len(dims) > 1:
-                return None
             else:
-                word = word if word.startswith("_") else f"Shard(dim={placement.dim})"
+                # _StridedShard is no Shard to some releases of torch.
+                pieces = getattr(placement, "split_factor", 1)
+                if pieces > 1 and len(dims) > 1:
+                    return None
+                word = f"_StridedShard(dim={placement.dim}, sf={pieces})" if pieces > 1 else f"Shard(dim={placement.dim})"
                 cut[placement.dim] *= size
                 is_even = is_even and (tensor.shape[placement.dim] % cut[placement.dim] == 0)
             for d in dims:
