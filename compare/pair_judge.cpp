@@ -12,8 +12,18 @@
 #include "assay/compare/pairs/recorded_side.h"
 #include "assay/compare/pairs/replicas.h"
 #include "assay/compare/result/trouble.h"
+#include "assay/dumps/layout/layout_rules.h"
 
 namespace assay {
+namespace {
+
+std::string why_missing(const std::map<Identity, std::string>& unplaced, const Identity& id,
+                        const Dump& other) {
+  const auto found = unplaced.find(id);
+  return found != unplaced.end() ? found->second : "only in " + other.path.string();
+}
+
+}  // namespace
 
 PairJudge::PairJudge(const Dump& actual, const Dump& reference,
                      const std::vector<LogicalTensor>& reference_tensors, const std::vector<Pair>& pairs,
@@ -23,7 +33,9 @@ PairJudge::PairJudge(const Dump& actual, const Dump& reference,
       options_(options),
       reference_by_id_(reference_tensors),
       count_of_(reference_tensors),
-      row_dtype_(pairs) {}
+      row_dtype_(pairs),
+      unplaced_in_actual_(why_unplaced(actual)),
+      unplaced_in_reference_(why_unplaced(reference)) {}
 
 void PairJudge::see(const Pair& pair) {
   if (!options_.rules.ignored(paths_of(pair.id()))) row_dtype_.see(pair);
@@ -42,9 +54,9 @@ void PairJudge::judge(Finding& f, const Pair& pair, const std::optional<ScaleCon
     f.exemption = {Exemption::Kind::nothing, 0, 0,
                    "it is zeros, or has no elements, and the other side lacks it"};
   } else if (pair.actual == nullptr) {
-    leave_out(Verdict::missing_actual, "only in " + reference_.path.string());
+    leave_out(Verdict::missing_actual, why_missing(unplaced_in_actual_, f.id, reference_));
   } else if (pair.reference == nullptr) {
-    leave_out(Verdict::missing_reference, "only in " + actual_.path.string());
+    leave_out(Verdict::missing_reference, why_missing(unplaced_in_reference_, f.id, actual_));
   } else if (auto trouble = trouble_in([&] { compare_pair(f, pair, paths, convention); })) {
     leave_out(Verdict::unreadable, std::move(*trouble));  // the others go on
     options_.log.debug("{} is not compared: {}", f.name, f.reason);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,6 +46,7 @@ class PairJudge {
   TensorsById reference_by_id_;
   CountOf count_of_;
   RowDType row_dtype_;
+  std::map<Identity, std::string> unplaced_in_actual_, unplaced_in_reference_;  ///< with why
   int error_maps_ = 0;  ///< made so far
 };
 

@@ -31,7 +31,8 @@ struct LatentAttention {
        "R/2), each by the column of its place"},
       {"scale", "null", "factor of q k^T; null: mscale^2 / sqrt(N + R)"},
       {"mscale", "1", "YaRN's 0.1 w ln s + 1 (arXiv:2309.00071 eq. 22, modeling_deepseek.py)"},
-      {"is_causal", "true", "a query does not see the keys behind it"}};
+      {"is_causal", "true", "a query does not see the keys behind it"},
+      {"one_head", "false", "kv is [B, 1, L, K*]: made of a latent that was seen as one head"}};
   static constexpr Arg args[] = {
       {"q", "B,L,Q*", Role::input},
       {"kv", "B,L,K*", Role::input},
@@ -48,7 +49,8 @@ struct LatentAttention {
   static constexpr Example examples[] = {
       {"B=2,L=2,Q=8,K=6,Z=3,P=1,R=2", "heads=2", "cis"},
       {"B=2,L=2,Q=8,K=6,Z=3,P=1,Y=1,U=2", "heads=2", "cos,sin"},
-      {"B=3,L=3,Q=1x6,K=4,Z=5,P=3,R=4", "style=\"half\",is_causal=false,mscale=1.2", "cis"}};
+      {"B=3,L=3,Q=1x6,K=4,Z=5,P=3,R=4", "style=\"half\",is_causal=false,mscale=1.2", "cis"},
+      {"B=2,L=3,Q=8,A=1,K=6,Z=3,P=1,R=2", "heads=2,one_head=true", "cis"}};
   static constexpr std::string_view functional_inputs[] = {"q", "kv", "compressed", "cos", "sin"},
                                     functional_instead[] = {"q", "kv", "compressed", "cis"};
   static constexpr std::string_view causal_along = "L";  // if is_causal, as in its first variant
@@ -66,19 +68,28 @@ struct LatentAttention {
       {.attribute = "scale", .by = Solved::By::bisection, .low = 1e-3, .high = 1e1}};
   static constexpr OtherValues other_values = {"window_size", wrong_windows, windows_by_tokens};
 
-  static std::int64_t channels(const Shape& x) {
-    return x.size() < 3 ? 0 : element_count(Shape(x.begin() + 2, x.end()));
+  static std::string_view shape_of(const Arg& arg, const Attributes& a) {
+    const bool is_kv = arg.name == "kv" || arg.name == "grad_kv";
+    return is_kv && a.flag("one_head") ? "B,A,L,K*" : arg.shape;
+  }
+  static bool has_one_head(const Shape& q, const Shape& kv) {
+    return kv.size() > 3 && kv[1] == 1 && q.size() > 2 && q[1] == kv[2];
+  }
+  static std::int64_t channels(const Shape& x, bool has_one_head = false) {
+    const std::ptrdiff_t first = has_one_head ? 3 : 2;
+    return std::ssize(x) <= first ? 0 : element_count(Shape(x.begin() + first, x.end()));
   }
 
   // K - O = heads N, Q - heads N = heads R; 0 if they are none.
   static std::int64_t heads_of(const Shape& q, const Shape& kv, std::int64_t R, const Shape& out) {
-    const std::int64_t turning = channels(q) - channels(kv) + channels(out);
+    const std::int64_t turning = channels(q) - channels(kv, has_one_head(q, kv)) + channels(out);
     return R > 0 && turning > 0 && turning % R == 0 ? turning / R : 0;
   }
   static bool may_make(InputShapes inputs, const Shape& out) {
     const Shape &q = shape_of_input(inputs, "q"), &kv = shape_of_input(inputs, "kv");
-    const std::int64_t R = columns_of_tables(inputs), H = heads_of(q, kv, R, out);
-    return H > 0 && channels(kv) > channels(out) && channels(kv) % H == 0 && channels(out) % H == 0 &&
+    const std::int64_t R = columns_of_tables(inputs), H = heads_of(q, kv, R, out),
+                       K = channels(kv, has_one_head(q, kv));
+    return H > 0 && K > channels(out) && K % H == 0 && channels(out) % H == 0 &&
            shape_of_input(inputs, "compressed").back() > R;
   }
   static void infer(Recorded& call) {
@@ -86,6 +97,7 @@ struct LatentAttention {
     if (q == nullptr || kv == nullptr || (grad_out == nullptr && call.output != "out")) return;
     const Shape& out = grad_out != nullptr ? grad_out->shape() : call.result.shape();
     const std::int64_t R = columns_of_tables(shapes_of(call.inputs));
+    if (has_one_head(q->shape(), kv->shape())) call.attributes.set("one_head", true);
     if (const std::int64_t H = heads_of(q->shape(), kv->shape(), R, out); H > 0)
       call.attributes.set("heads", static_cast<double>(H));
   }
@@ -100,7 +112,8 @@ struct LatentAttention {
     const std::int64_t R = width_of_tables(name, inputs, q[0], a);
     if (R == 0) throw Error("latent_attention: expected tables, cos and sin, or cis");
     if (!a.has("heads") && q.size() != 4) throw Error("latent_attention: attribute 'heads' is missing");
-    const std::int64_t H = a.has("heads") ? a.integer("heads") : q[2], Q = channels(q), K = channels(kv);
+    const std::int64_t H = a.has("heads") ? a.integer("heads") : q[2], Q = channels(q),
+                       K = channels(kv, a.flag("one_head"));
     const bool is_whole = H > 0 && Q % H == 0 && K % H == 0;
     const std::int64_t D = is_whole ? Q / H : 0, W = is_whole ? K / H - (D - R) : 0;
     if (!is_whole || R < 2 || R % 2 != 0 || D < R || W < 1 || W > K / H || compressed[2] < R) {

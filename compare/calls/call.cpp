@@ -99,6 +99,21 @@ Tensor scale_of(const Tensor& weight, CallVariant::Weight how) {
   return Tensor::from_values(DType::float64, weight.shape(), values);
 }
 
+// Of ranks that make the result together.
+std::vector<CutInput> cuts_in_use(const Dump& dump, const RecordedCall& call) {
+  std::vector<CutInput> cuts;
+  if (dump.world_size <= 1) return cuts;
+  std::set<std::size_t> dims;
+  for (const RecordedCall::Input& input : call.inputs)
+    if (input.tensor->id.micro_batch >= 0) dims.merge(dims_of_ranks(dump, *input.tensor));
+  for (const RecordedCall::Input& input : call.inputs) {
+    const bool is_of_step = input.tensor->id.micro_batch < 0;
+    cuts.push_back({input.name, is_of_step ? gathered_parts_of(dump, *input.tensor, dims)
+                                           : parts_of(dump, *input.tensor)});
+  }
+  return cuts;
+}
+
 }  // namespace
 
 Call::Call(const Dump& dump, std::vector<RecordedCall> calls, Tensor result)
@@ -113,7 +128,7 @@ Call::Call(const Dump& dump, std::vector<RecordedCall> calls, Tensor result)
     }
     for (const RecordedCall::Input& input : recorded.inputs)  // parameters are of none
       summand.micro_batch = std::max(summand.micro_batch, input.tensor->id.micro_batch);
-    summand.shared = shared_sums(*summand.op, summand.output, summand.cuts);
+    summand.shared = shared_sums(*summand.op, summand.output, cuts_in_use(dump, recorded));
     if (summand.shared.empty()) take_tokens_of_inputs(*summand.op, summand.inputs);
     if (recorded.op->infer != nullptr) {
       Recorded call{summand.inputs, summand.output, result_};

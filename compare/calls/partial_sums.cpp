@@ -26,9 +26,25 @@ std::vector<std::string_view> letters_of(const Arg& arg, std::size_t dims) {
   return letters;
 }
 
+// A product is linear in its weights, too.
 bool is_linear_in(const Operator& op, const std::string& output, const std::string& input) {
+  if (!op.linear_in.empty() && input_arg(op, input).role == Role::param) return true;
   if (output.starts_with("grad_")) return input.starts_with("grad_");
   return input == op.linear_in;
+}
+
+// In order, where one begins at the end of another as one.
+Parts::value_type joined(Parts::value_type stretches) {
+  std::ranges::sort(stretches);
+  Parts::value_type part;
+  for (const auto& [first, last] : stretches) {
+    if (first >= last) continue;
+    if (!part.empty() && first <= part.back().second)
+      part.back().second = std::max(part.back().second, last);
+    else
+      part.emplace_back(first, last);
+  }
+  return part;
 }
 
 }  // namespace
@@ -51,6 +67,43 @@ std::vector<Parts> parts_of(const Dump& dump, const LogicalTensor& tensor) {
   }
   for (std::size_t d = 0; d < dims.size(); ++d) dims[d].assign(seen[d].begin(), seen[d].end());
   return dims;
+}
+
+std::set<std::size_t> dims_of_ranks(const Dump& dump, const LogicalTensor& tensor) {
+  std::set<std::size_t> dims;
+  const Record& first = dump.records[tensor.records.front()];
+  for (const std::size_t index : tensor.records) {
+    const Record& record = dump.records[index];
+    for (std::size_t d = 0; d < std::min(first.mesh_coordinate.size(), record.mesh_coordinate.size()); ++d)
+      if (record.mesh_coordinate[d] != first.mesh_coordinate[d]) dims.insert(d);
+  }
+  return dims;
+}
+
+std::vector<Parts> gathered_parts_of(const Dump& dump, const LogicalTensor& tensor,
+                                     const std::set<std::size_t>& dims) {
+  std::map<std::vector<std::int64_t>, std::vector<Parts::value_type>> by_place;
+  for (const std::size_t index : tensor.records) {
+    const Record& record = dump.records[index];
+    if (record.rows || record.flattened_range) return std::vector<Parts>(tensor.shape.size());
+    std::vector<std::int64_t> place;
+    for (const std::size_t d : dims)
+      place.push_back(d < record.mesh_coordinate.size() ? record.mesh_coordinate[d] : 0);
+    auto& gathered = by_place[place];
+    gathered.resize(tensor.shape.size());
+    for (const Piece& piece : pieces_of(record, dump.mesh)) {
+      for (std::size_t d = 0; d < gathered.size(); ++d)
+        gathered[d].emplace_back(piece.box.offsets[d], piece.box.offsets[d] + piece.box.shape[d]);
+    }
+  }
+  std::vector<std::set<Parts::value_type>> seen(tensor.shape.size());
+  for (auto& [place, gathered] : by_place) {
+    for (std::size_t d = 0; d < gathered.size(); ++d)
+      if (auto part = joined(std::move(gathered[d])); !part.empty()) seen[d].insert(std::move(part));
+  }
+  std::vector<Parts> parts(seen.size());
+  for (std::size_t d = 0; d < seen.size(); ++d) parts[d].assign(seen[d].begin(), seen[d].end());
+  return parts;
 }
 
 std::vector<SharedSum> shared_sums(const Operator& op, const std::string& output,

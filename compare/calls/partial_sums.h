@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,13 @@ namespace assay {
 /// than two parts mean an uncut dimension.
 using Parts = std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>>;
 std::vector<Parts> parts_of(const Dump&, const LogicalTensor&);
+
+/// The dimensions of the mesh over which several ranks hold records of the tensor: those of the ranks that
+/// run one micro-batch together.
+std::set<std::size_t> dims_of_ranks(const Dump&, const LogicalTensor&);
+/// The parts of a parameter that are there when it is used: what ranks hold that differ in other dimensions
+/// (FSDP, the distributed optimizer) has been gathered.
+std::vector<Parts> gathered_parts_of(const Dump&, const LogicalTensor&, const std::set<std::size_t>& dims);
 
 /// An input of a call, and the cut of each of its dimensions.
 struct CutInput {

@@ -66,9 +66,9 @@ std::optional<std::vector<Flow::Term>> Flow::gradient_terms(const Side& side, co
   return terms;
 }
 
-// A module may hand back several addends of one gradient (a norm's two, an attention's three), and autograd adds
-// each to what is there already. They may be larger than their sum, which alone was recorded: the bound of the
-// operator that makes them, or of the sum in the module, counts a rounding of each.
+// A module may hand back several addends of one gradient (a norm's two, an attention's three), and autograd
+// adds each to what is there already. They may be larger than their sum, which alone was recorded: the bound
+// of the operator that makes them, or of the sum in the module, counts a rounding of each.
 void Flow::add_roundings_of_addends(const Side& side, const Name& value, const Identity& frame,
                                     std::vector<Term>& terms) const {
   for (const Use& use : relations_.uses.at(value)) {

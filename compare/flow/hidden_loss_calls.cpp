@@ -61,7 +61,8 @@ std::optional<HiddenLosses::OneCall> HiddenLosses::call_of(const Loss& loss, con
       const std::vector<double> own = side.read(*index)->values;
       std::vector<double> targets(own.size(), ignored);
       const auto unlabelled = loss.unlabelled.find({value.id.step, value.id.micro_batch});
-      const bool is_other_batch = unlabelled != loss.unlabelled.end() && unlabelled->second.size() != own.size();
+      const bool is_other_batch =
+          unlabelled != loss.unlabelled.end() && unlabelled->second.size() != own.size();
       if (is_other_batch) return {};
       for (std::size_t i = 0; i < own.size(); ++i) {
         const auto at = static_cast<std::int64_t>(i);

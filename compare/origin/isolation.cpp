@@ -48,7 +48,7 @@ void Isolation::take_parts() {
     const bool is_lone = pairs_[i].actual == nullptr || pairs_[i].reference == nullptr;
     const bool is_open = !steps_.contains(i) && !results_.contains(i) && !flows_.contains(i);
     const bool has_other_shape = f.verdict == Verdict::not_comparable;
-    if (!is_lone && !has_other_shape && (is_certain_[i] || !is_open)) continue;
+    if (!is_lone && !has_other_shape && (is_certain_[i] || !(is_open || is_off(f)))) continue;
     const auto are_settled = [&](const std::vector<std::size_t>& results) {
       return !results.empty() && std::ranges::all_of(results, [&](std::size_t k) {
         return pairs_[k].actual != nullptr && pairs_[k].reference != nullptr &&
@@ -258,6 +258,12 @@ std::optional<Exemption> Isolation::part_of_right(std::size_t i) const {
   return Exemption{Exemption::Kind::part_of_whole, 0, 1,
                    fmt::format("{}, in which it is, makes its results of what it was given",
                                findings_[whole->second.front()].id.module)};
+}
+
+bool Isolation::is_part_of_passed(std::size_t i) const {
+  const auto whole = parts_.find(i);
+  return whole != parts_.end() &&
+         std::ranges::all_of(whole->second, [&](std::size_t k) { return is_fine(findings_[k].verdict); });
 }
 
 bool Isolation::is_absent_by_choice(std::size_t i) const {

@@ -40,6 +40,8 @@ class Isolation {
   bool is_absent_by_choice(std::size_t i) const;
   /// Its exemption, if it is in a module whose results are right, or one side lacks it there.
   std::optional<Exemption> part_of_right(std::size_t i) const;
+  /// Whether all results of that module agree with the reference's, whatever its inputs followed from.
+  bool is_part_of_passed(std::size_t i) const;
   /// Whether it is the value that it comes from, up to a cast.
   bool is_copy(std::size_t i) const;
   /// The first tensor that may hide a fault behind the tolerance: finding `i` itself, or one that it was made

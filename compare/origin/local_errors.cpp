@@ -160,6 +160,22 @@ std::optional<LocalErrors::Judgement> LocalErrors::judge_call(Finding& f, const 
   return judgement(actual, {*variant, *compared}, *pair.actual);
 }
 
+std::optional<LocalErrors::Judgement> LocalErrors::wrong_reference(const Finding& f, const Pair& pair) {
+  if (pair.reference == nullptr || without_bits(sides_.reference, *pair.reference) != nullptr) return {};
+  std::optional<Judgement> wrong;
+  (void)trouble_in([&] {
+    const auto call = recorded_call(sides_.reference, reference_calls_, *pair.reference);
+    const CallVariant* known = call ? fitted_.known(call->op(), f.id.module) : nullptr;
+    if (known == nullptr || judge_.is_spent()) return;
+    const Call some =
+        call->in_some_rows(work_of_recorded, f.metrics ? worst_element(*f.metrics) : std::int64_t{-1});
+    const auto compared = judge_.compare(some, *known);
+    if (compared && !judge_.is_within(*compared))
+      wrong = judgement(some, {*known, *compared}, *pair.reference);
+  });
+  return wrong;
+}
+
 Exemption::Kind LocalErrors::exemption_of(const Judged& judged) {
   if (judged.compared.ties > 0 || !is_float(judged.compared.actual.dtype()))
     return Exemption::Kind::legal_tie;

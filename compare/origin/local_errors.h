@@ -49,6 +49,9 @@ class LocalErrors {
   /// Judges one result. Returns nothing if the call, its inputs or its attributes are not known, if the
   /// budget is spent, or if a tensor cannot be read; the finding gets a note about the last.
   std::optional<Judgement> judge(Finding&, const Pair&);
+  /// Judges the reference's result in the same way, with the attributes that are known. Returns nothing if it
+  /// is right or cannot be judged.
+  std::optional<Judgement> wrong_reference(const Finding&, const Pair&);
   /// Begins to judge a result on another thread. False if its attributes are not known yet.
   bool look_ahead(const Pair&);
   bool looks_ahead() const { return ahead_.has_room(); }

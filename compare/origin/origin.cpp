@@ -62,7 +62,8 @@ class Origins {
     const bool has_no_twin =
         pairs_[i].actual == nullptr || pairs_[i].reference == nullptr || f.verdict == Verdict::not_comparable;
     const auto part = isolation_ && has_no_twin ? isolation_->part_of_right(i) : std::nullopt;
-    if (part && may_exempt(i)) return exempt(i, *part);
+    // Without a twin it is its whole that is compared, whatever that was given.
+    if (part && options_.may_exempt && !f.asks_for_bits) return exempt(i, *part);
     if (is_missing_layer(f)) return blame(i);
     // Tensors that only have a name ran in no order.
     if (f.id.phase == Phase::none || (!is_off(f) && !is_beyond_rules(f))) return;
@@ -125,12 +126,15 @@ class Origins {
                                                           : none;
     if (replicas_.contains(i) && !is_wrong_step) return replicas_.origin_of(i, inputs);
     if (step != steps_.end()) return of_step(i, step->second, inputs, from);
+    const auto part = isolation_ ? isolation_->part_of_right(i) : std::nullopt;
+    const bool is_settled =
+        part && options_.may_exempt && isolation_->is_part_of_passed(i) && !findings_[i].asks_for_bits;
     // Ranks that disagree are no fault of the operator or of a single input.
     if (replicas_.first_of(inputs) == none && replicas_.first_of(inputs_.of_call(i)) == none) {
-      if (std::optional<Decision> judged = judge_call(i, from)) return *judged;
+      if (std::optional<Decision> judged = judge_call(i, from))
+        return is_settled && std::holds_alternative<Undecided>(*judged) ? *part : *judged;
     }
-    if (const auto part = isolation_ ? isolation_->part_of_right(i) : std::nullopt)
-      return by_itself_right(i, *part, from);
+    if (part) return is_settled ? *part : by_itself_right(i, *part, from);
     if (const auto right = isolation_ ? isolation_->right_by_flow(i) : std::nullopt) {
       if (from != none && isolation_->is_copy(i) && findings_[from].verdict == Verdict::exempt &&
           may_exempt(i))
@@ -250,6 +254,9 @@ class Origins {
       f.diagnoses.insert(f.diagnoses.end(), local->diagnoses.begin(), local->diagnoses.end());
       return created_here(local->how, local->ratio);
     }
+    // Rounding makes them differ only where both are right.
+    if (const auto wrong = is_off(f) && isolation_ ? local_.wrong_reference(f, pairs_[i]) : std::nullopt)
+      return created_here(fmt::format("it is the reference that is wrong: {}", wrong->how), wrong->ratio);
     return by_itself_right(i, {local->exemption, local->ratio, 1, local->how}, from, local->is_whole);
   }
 

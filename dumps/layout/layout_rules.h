@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -76,9 +77,13 @@ void cut_by_layout(Dump&, const LayoutRules&);
 void apply_layout(Dump&, const LayoutRules&);
 
 /// The same for both sides of a comparison. What a recorder could not place is placed by the other side:
-/// ranks whose parts differ hold shards of the one dimension that is as many times longer there as there are
-/// ranks; scalars that were computed forward are addends, and other parts that are as large as the whole are
-/// taken for copies. Where both sides have one mesh and neither is placed, parts are compared rank by rank.
+/// ranks whose parts differ hold shards of the one dimension in which they are together as long as the whole,
+/// in the order of ranks; scalars that were computed forward are addends, and other parts that are as large
+/// as the whole are taken for copies. Where both sides have one mesh and neither is placed, parts are
+/// compared rank by rank.
 void apply_layouts(Dump& actual, Dump& reference, const LayoutRules&);
+
+/// Why those tensors of a dump that nothing has placed cannot be read, each in a sentence.
+std::map<Identity, std::string> why_unplaced(const Dump&);
 
 }  // namespace assay

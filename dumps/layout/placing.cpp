@@ -60,6 +60,49 @@ bool are_alike(const Dump& dump, const std::vector<std::size_t>& records) {
   });
 }
 
+// Over the axes that nobody placed: where it lies among its neighbours there.
+std::vector<std::int64_t> place_of(const Record& record) {
+  std::vector<std::int64_t> place;
+  for (const int axis : record.unplaced)
+    place.push_back(record.mesh_coordinate.at(static_cast<std::size_t>(axis)));
+  return place;
+}
+
+// Parts of different lengths, such as the tokens of each rank's experts, one behind the other in the order of
+// their ranks, where together they are as long as the whole.
+void place_uneven(Dump& dump, const std::vector<std::size_t>& records, const Shape& whole) {
+  std::map<std::vector<std::int64_t>, Shape> shapes;
+  const Record& first = dump.records[records.front()];
+  for (const std::size_t i : records) {
+    const Record& r = dump.records[i];
+    const bool is_box = r.unplaced == first.unplaced && r.shape == r.global_shape && !r.flattened_range;
+    if (!is_box || r.shape.size() != whole.size() ||
+        shapes.try_emplace(place_of(r), r.shape).first->second != r.shape)
+      return;
+  }
+  std::optional<std::size_t> cut;
+  for (std::size_t d = 0; d < whole.size(); ++d) {
+    if (std::ranges::all_of(shapes, [&](const auto& part) { return part.second[d] == whole[d]; })) continue;
+    std::int64_t length = 0;
+    for (const auto& [place, shape] : shapes) length += shape[d];
+    if (cut || length != whole[d]) return;
+    cut = d;
+  }
+  if (!cut || std::ssize(shapes) != parts_of(dump, first)) return;
+  std::map<std::vector<std::int64_t>, std::int64_t> begins;
+  std::int64_t begin = 0;
+  for (const auto& [place, shape] : shapes) {
+    begins[place] = begin;
+    begin += shape[*cut];
+  }
+  for (const std::size_t i : records) {
+    Record& r = dump.records[i];
+    r.offsets = Shape(whole.size(), 0);
+    (*r.offsets)[*cut] = begins.at(place_of(r));
+    shard(r, static_cast<int>(*cut), whole);
+  }
+}
+
 void place_by(Dump& dump, const Records& tensors, const Dump& other) {
   std::map<Identity, Shape> wholes;
   for (const Record& r : other.records)
@@ -67,7 +110,11 @@ void place_by(Dump& dump, const Records& tensors, const Dump& other) {
       wholes.try_emplace(r.id, r.cut.value_or(r.global_shape));
   for (const auto& [id, records] : tensors) {
     const auto whole = wholes.find(id);
-    if (whole == wholes.end() || !are_alike(dump, records)) continue;
+    if (whole == wholes.end()) continue;
+    if (!are_alike(dump, records)) {
+      place_uneven(dump, records, whole->second);
+      continue;
+    }
     const Record& first = dump.records[records.front()];
     const auto dim = cut_dimension(first.shape, whole->second, parts_of(dump, first));
     if (!dim && first.shape != whole->second) continue;
@@ -105,24 +152,42 @@ void place_alike(Dump& a, const Records& of_a, Dump& b, const Records& of_b) {
   }
 }
 
-// logical_tensors leaves them out.
-void note_unplaced(Dump& dump) {
-  const Records tensors = unplaced(dump);
+std::string axes_of(const Dump& dump, const Record& record) {
+  std::vector<std::string> axes;
+  for (const int axis : record.unplaced) axes.push_back(dump.mesh.dims.at(static_cast<std::size_t>(axis)));
+  return fmt::format("ranks over {}", fmt::join(axes, ", "));
+}
+
+// logical_tensors leaves them out. Those that the other side has are said to be missing, each by itself.
+void note_unplaced(Dump& dump, const Dump* other) {
+  Records tensors = unplaced(dump);
+  if (other != nullptr && !tensors.empty()) {
+    for (const Record& r : other->records)
+      if (r.unplaced.empty()) tensors.erase(r.id);
+  }
   if (tensors.empty()) return;
   const Record& first = dump.records[tensors.begin()->second.front()];
-  std::vector<std::string> axes;
-  for (const int axis : first.unplaced) axes.push_back(dump.mesh.dims.at(static_cast<std::size_t>(axis)));
   dump.left_out.push_back(fmt::format(
       "{}: {}: {} hold different parts of {}, and nothing says which; say it with a [[layout]] rule",
-      dump.path.string(), to_string(first.id), fmt::format("ranks over {}", fmt::join(axes, ", ")),
+      dump.path.string(), to_string(first.id), axes_of(dump, first),
       tensors.size() == 1 ? "it" : fmt::format("it and of {} other tensors", tensors.size() - 1)));
 }
 
 }  // namespace
 
+std::map<Identity, std::string> why_unplaced(const Dump& dump) {
+  std::map<Identity, std::string> why;
+  for (const auto& [id, records] : unplaced(dump)) {
+    why[id] = fmt::format(
+        "{} of {} hold different parts of it, and nothing says which; say it with a [[layout]] rule",
+        axes_of(dump, dump.records[records.front()]), dump.path.string());
+  }
+  return why;
+}
+
 void apply_layout(Dump& dump, const LayoutRules& rules) {
   cut_by_layout(dump, rules);
-  note_unplaced(dump);
+  note_unplaced(dump, nullptr);
 }
 
 void apply_layouts(Dump& actual, Dump& reference, const LayoutRules& rules) {
@@ -131,7 +196,8 @@ void apply_layouts(Dump& actual, Dump& reference, const LayoutRules& rules) {
   place_by(actual, of_actual, reference);
   place_by(reference, of_reference, actual);
   place_alike(actual, of_actual, reference, of_reference);
-  for (Dump* dump : {&actual, &reference}) note_unplaced(*dump);
+  note_unplaced(actual, &reference);
+  note_unplaced(reference, &actual);
 }
 
 }  // namespace assay

@@ -60,16 +60,36 @@ TEST(Placing, AGradientOfOneNumberThatRanksDoNotShareDiffers) {
   EXPECT_EQ(parts.merged().replicas.size(), 1U);
 }
 
+TEST(Placing, PartsOfOtherLengthsLieInTheOrderOfRanks) {
+  Fake parts({{"dp", "tp"}, {1, 2}});
+  parts.add(0, {replicate, replicate}, {1, 2}, {1, 2}, {1, 2});
+  parts.add(1, {replicate, replicate}, {2, 2}, {2, 2}, {3, 4, 5, 6});
+  for (Record& r : parts.records) r.unplaced = {1};
+  Whole reference({3, 2}, {1, 2, 3, 4, 5, 6});
+  apply_layouts(parts, reference, {});
+  EXPECT_THAT(parts.merged().tensor.whole().values(), ElementsAre(1, 2, 3, 4, 5, 6));
+}
+
 TEST(Placing, WhatFitsNoDimensionIsLeftOutAndSaid) {
   for (const Shape& shape : {Shape{3, 2}, {4, 4}, {4}}) {
     TwoRanks parts({2, 2}, {1, 2, 5, 6}, {3, 4, 7, 8});
     Whole reference(shape, std::vector<double>(static_cast<std::size_t>(element_count(shape))));
     apply_layouts(parts, reference, {});
-    EXPECT_THAT(parts.left_out,
-                ElementsAre(HasSubstr("ranks over tp hold different parts of it, and nothing says which")))
-        << to_string(shape);
+    const auto why = why_unplaced(parts);
+    ASSERT_THAT(why, testing::SizeIs(1)) << to_string(shape);
+    EXPECT_THAT(
+        why.begin()->second,
+        HasSubstr("hold different parts of it, and nothing says which; say it with a [[layout]] rule"));
     EXPECT_THAT(logical_tensors(parts), IsEmpty());
   }
+}
+
+TEST(Placing, WhatTheOtherSideLacksIsSaidOnce) {
+  TwoRanks parts({2}, {1, 2}, {3, 4});
+  Fake reference({{"dp", "tp"}, {1, 1}});
+  apply_layouts(parts, reference, {});
+  EXPECT_THAT(parts.left_out,
+              ElementsAre(HasSubstr("ranks over tp hold different parts of it, and nothing says which")));
 }
 
 TEST(Placing, PartsOfBothSidesAreComparedRankByRank) {

@@ -52,6 +52,14 @@ def computes(module: nn.Module) -> bool:
     return next(module.children(), None) is None or next(module.parameters(recurse=False), None) is not None
 
 
+def class_name(module: nn.Module) -> str:
+    """fully_shard makes a class of its own of each: FSDPLinear(FSDPModule, Linear)."""
+    made = type(module)
+    if len(made.__bases__) == 2 and made.__bases__[0].__name__ == "FSDPModule":
+        made = made.__bases__[1]
+    return made.__name__
+
+
 def in_backward() -> bool:
     return bool(torch._C._current_graph_task_id() != -1)
 

@@ -25,7 +25,7 @@ from ._functions import Functions, Known, is_known_class
 from ._grid import Layout, axes_of_program, grid_of, local_part
 from ._hooks import Hook, patch
 from ._layouts import Layouts
-from ._modules import computes, given_to, in_backward, parameters_of, paths_of, tensors_in, wrapped_in
+from ._modules import class_name, computes, given_to, in_backward, parameters_of, paths_of, tensors_in, wrapped_in
 from ._selection import Selection
 from ._writer import Line, Writer, copy_of
 
@@ -153,9 +153,9 @@ class Recorder:
         own = {name for name, _ in parameters_of(model, paths)}
         taken = {f"{module}.{arg}".lstrip(".") for module, arg in self._names.values()}
         if own & taken:  # a second model, not another stage of the first
-            prefix = f"{type(model).__name__}."
+            prefix = f"{class_name(model)}."
             same = sum(f"{root.names[root.module]}.".startswith(prefix[:-1]) for root in self._roots)
-            prefix = prefix if same == 0 else f"{type(model).__name__}{same + 1}."
+            prefix = prefix if same == 0 else f"{class_name(model)}{same + 1}."
             self.remarks[f"a second model is recorded under '{prefix}'"] += 1
         root = Root(model, {}, {prefix.rstrip(".")})
         compiled = {module._orig_mod for module in paths if hasattr(module, "_orig_mod")}
@@ -187,7 +187,7 @@ class Recorder:
         if not self._roots or any(module in root.names for root in self._roots):
             return
         root = self._roots[-1]
-        path = type(module).__name__
+        path = class_name(module)
         if path in root.names.values():
             path += str(sum(name.startswith(path) for name in root.names.values()))
         root.names[module] = path
@@ -282,9 +282,9 @@ class Recorder:
             if root.names[module] == root.names[root.module]:
                 self._note_sample(root, module, args, kwargs)
             return
-        place = self._place(root, path, type(module).__name__)
-        is_leaf = next(module.children(), None) is None
-        is_whole = is_leaf and is_known_class(type(module).__name__)
+        op = class_name(module)
+        place = self._place(root, path, op)
+        is_whole = next(module.children(), None) is None and is_known_class(op)
         is_sample = root.names[module] == root.names[root.module]
         given = given_to(module, args, kwargs)
         wants_gradients = is_computing and "gradients" in self.selection.kinds
