@@ -105,15 +105,18 @@ struct LatentAttention {
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     const Shape &q = shape_of_input(inputs, "q"), &kv = shape_of_input(inputs, "kv"),
                 &compressed = shape_of_input(inputs, "compressed");
-    if (q.size() < 3 || kv.size() < 3 || compressed.size() != 3) {
-      throw Error("latent_attention: q has shape {}, kv {}, compressed {}; expected [B, L, ..]", to_string(q),
-                  to_string(kv), to_string(compressed));
+    const bool one_head = a.flag("one_head");
+    if (q.size() < 3 || kv.size() < (one_head ? 4U : 3U) || compressed.size() != 3 ||
+        (one_head && kv[1] != 1)) {
+      throw Error("latent_attention: q has shape {}, kv {}, compressed {}; expected [B, L, ..]{}",
+                  to_string(q), to_string(kv), to_string(compressed),
+                  one_head ? ", of kv [B, 1, L, ..]" : "");
     }
     const std::int64_t R = width_of_tables(name, inputs, q[0], a);
     if (R == 0) throw Error("latent_attention: expected tables, cos and sin, or cis");
     if (!a.has("heads") && q.size() != 4) throw Error("latent_attention: attribute 'heads' is missing");
     const std::int64_t H = a.has("heads") ? a.integer("heads") : q[2], Q = channels(q),
-                       K = channels(kv, a.flag("one_head"));
+                       K = channels(kv, one_head);
     const bool is_whole = H > 0 && Q % H == 0 && K % H == 0;
     const std::int64_t D = is_whole ? Q / H : 0, W = is_whole ? K / H - (D - R) : 0;
     if (!is_whole || R < 2 || R % 2 != 0 || D < R || W < 1 || W > K / H || compressed[2] < R) {
