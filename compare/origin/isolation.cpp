@@ -9,6 +9,7 @@
 #include "assay/compare/origin/wholes.h"
 #include "assay/compare/result/printable.h"
 #include "assay/compare/result/trouble.h"
+#include "assay/dumps/layout/layout_rules.h"
 
 namespace assay {
 
@@ -22,6 +23,8 @@ Isolation::Isolation(std::vector<Finding>& findings, const std::vector<Pair>& pa
       shapes_(findings, pairs),
       is_certain_(findings.size()),
       unsettled_(findings.size()) {
+  for (const Dump* dump : {&sides.actual, &sides.reference})
+    for (const auto& [id, why] : why_unplaced(*dump)) unplaced_.insert(id);
   local_.take_scale_of_sums(flow_.scale_of_sums(true), flow_.scale_of_sums(false));
 }
 
@@ -58,7 +61,10 @@ void Isolation::take_parts() {
     std::vector<std::size_t> results = wholes.results_around(f.id);
     if (!are_settled(results) && is_lone && are_settled(wholes.results_of(f.id)))
       results = wholes.results_of(f.id);
-    if (!are_settled(results) && !is_lone && pairs_[i].reference->within) results = wholes.results_in(f.id);
+    const LogicalTensor* own = pairs_[i].reference != nullptr ? pairs_[i].reference : pairs_[i].actual;
+    if (!are_settled(results) && own->within) results = wholes.results_in(f.id);
+    if (!are_settled(results) && is_lone && unplaced_.contains(f.id))
+      results = wholes.results_of_container(f.id);
     if (!are_settled(results)) {
       take_cause_of_whole(f, results);
       continue;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -79,6 +80,7 @@ class Isolation {
   std::map<std::size_t, LocalErrors::Judgement> results_;
   std::map<std::size_t, Flow::Judgement> flows_;
   std::map<std::size_t, std::vector<std::size_t>> parts_;  ///< the results of the whole that it is in
+  std::set<Identity> unplaced_;                            ///< nobody knows how ranks hold them
   RightValues right_;
   ResultShapes shapes_;
   std::vector<bool> is_certain_;  ///< whatever made it: equal bits, a source, nothing to judge

@@ -11,6 +11,7 @@ Wholes::Wholes(const std::vector<Finding>& findings, const std::vector<Pair>& pa
     const Identity& id = findings[i].id;
     if (!is_result(id) || id.phase == Phase::optimizer || pairs[i].reference == nullptr) continue;
     if (id.slot == "output") outputs_[{id.step, id.micro_batch, id.phase, id.module}].push_back(i);
+    all_[{id.step, id.micro_batch, id.phase, id.module}].push_back(i);
     if (!pairs[i].reference->within) made_[{id.step, id.micro_batch, id.phase, id.module}].push_back(i);
     const Operator* op = calls.operator_of(*pairs[i].reference);
     if (op != nullptr && op->has_parts) results_[{id.step, id.micro_batch, id.phase, id.module}].push_back(i);
@@ -42,6 +43,15 @@ std::vector<std::size_t> Wholes::results_in(const Identity& container) const {
     all.insert(all.end(), at->second.begin(), at->second.end());
   }
   return all;
+}
+
+std::vector<std::size_t> Wholes::results_of_container(const Identity& id) const {
+  for (std::string module = module_around(id.module); !module.empty(); module = module_around(module)) {
+    if (const auto own = all_.find({id.step, id.micro_batch, id.phase, module}); own != all_.end())
+      return own->second;
+  }
+  const auto of_parameters = all_.find({id.step, -1, id.phase, id.module});
+  return of_parameters == all_.end() ? std::vector<std::size_t>() : of_parameters->second;
 }
 
 std::vector<std::size_t> Wholes::results_of(const Identity& input) const {

@@ -25,6 +25,9 @@ class Wholes {
   /// The results of the modules in a container: what shows how it makes them (Record::within) is settled by
   /// them.
   std::vector<std::size_t> results_in(const Identity& container) const;
+  /// The results of the nearest module around a tensor that has some; of what nothing around hands back, the
+  /// gradients of its own parameters.
+  std::vector<std::size_t> results_of_container(const Identity&) const;
   /// The results of the call that was given an input: of a mask that one side alone needs they say enough.
   std::vector<std::size_t> results_of(const Identity& input) const;
 
@@ -32,6 +35,7 @@ class Wholes {
   using Key = std::tuple<std::int64_t, std::int64_t, Phase, std::string>;
   std::map<Key, std::vector<std::size_t>> results_;  ///< by step, micro-batch, phase and module
   std::map<Key, std::vector<std::size_t>> outputs_;  ///< of all modules
+  std::map<Key, std::vector<std::size_t>> all_;      ///< of all modules, gradients too
   std::map<Key, std::vector<std::size_t>> made_;  ///< of all modules, gradients too, without what is within
 };
 

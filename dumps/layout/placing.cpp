@@ -117,7 +117,8 @@ void place_by(Dump& dump, const Records& tensors, const Dump& other) {
     }
     const Record& first = dump.records[records.front()];
     const auto dim = cut_dimension(first.shape, whole->second, parts_of(dump, first));
-    if (!dim && first.shape != whole->second) continue;
+    // What shows how a module makes its results may be each rank's own: counts of its tokens.
+    if (!dim && (first.within || first.shape != whole->second)) continue;
     for (const std::size_t i : records) {
       Record& r = dump.records[i];
       if (dim) {

@@ -44,7 +44,7 @@ class Shell:
         self.environment = dict(os.environ, PATH=f"{folder}:{assay.parent}:{os.environ['PATH']}", NO_COLOR="1", GITHUB_ACTIONS="false",
                                 OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1", GLOO_SOCKET_IFNAME="lo")
         if package:
-            self.environment["PYTHONPATH"] = str(package)
+            self.environment["PYTHONPATH"] = os.pathsep.join([str(package), *filter(None, [os.environ.get("PYTHONPATH")])])
 
     def run(self, command, cwd):
         print(f"$ {command}", flush=True)

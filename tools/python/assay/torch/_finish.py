@@ -69,7 +69,7 @@ def settle(lines: list[Line], facts: list[Facts], grid: Grid, rank: int) -> None
         count *= grid.shape[d]
         index = index * grid.shape[d] + facts[rank].coordinate[d]
     split = _differing(facts, grid, data)
-    if any(f.parts != facts[0].parts for f in facts):
+    if not all(_share_parts(f, facts[0]) for f in facts):
         # The stages of a pipeline are models of their own to the program: what is between them is the modules' to tell.
         lines[:] = [
             line for line in lines if line.fields["module"] or line.fields["slot"] in ("param", "grad", "state")
@@ -83,6 +83,11 @@ def settle(lines: list[Line], facts: list[Facts], grid: Grid, rank: int) -> None
                 f["unplaced"] = [grid.dims[d] for d in sorted(unknown)]
         if f["micro_batch"] >= 0:
             f["micro_batch"] = f["micro_batch"] * count + index
+
+
+def _share_parts(a: Facts, b: Facts) -> bool:
+    """False of stages of a pipeline; ranks of one stage may hold other experts."""
+    return not a.parts or not b.parts or not set(a.parts).isdisjoint(b.parts)
 
 
 def _neighbours(facts: list[Facts], grid: Grid, dim: int) -> list[tuple[int, int]]:
@@ -105,8 +110,7 @@ def _data_dims(facts: list[Facts], grid: Grid) -> list[int]:
             continue
         for a, b in _neighbours(facts, grid, dim):
             common = facts[a].samples.keys() & facts[b].samples.keys()
-            is_same_stage = facts[a].parts == facts[b].parts
-            if is_same_stage and any(facts[a].samples[k] != facts[b].samples[k] for k in common):
+            if _share_parts(facts[a], facts[b]) and any(facts[a].samples[k] != facts[b].samples[k] for k in common):
                 found.append(dim)
                 break
     return found

@@ -78,7 +78,9 @@ class Grid:
                 pieces = getattr(placement, "split_factor", 1)
                 if pieces > 1 and len(dims) > 1:
                     return None
-                word = f"_StridedShard(dim={placement.dim}, sf={pieces})" if pieces > 1 else f"Shard(dim={placement.dim})"
+                word = (
+                    f"_StridedShard(dim={placement.dim}, sf={pieces})" if pieces > 1 else f"Shard(dim={placement.dim})"
+                )
                 cut[placement.dim] *= size
                 is_even = is_even and (tensor.shape[placement.dim] % cut[placement.dim] == 0)
             for d in dims:
@@ -109,7 +111,8 @@ def axes_of_program() -> list[Axis]:
     meshes = [m for m in gc.get_objects() if type(m) is DeviceMesh]
     found = [axis_of(m, i) for m in sorted(meshes, key=lambda m: -m.ndim) for i in range(m.ndim) if m.size(i) > 1]
     groups = dist.distributed_c10d._world.pg_group_ranks
-    for group, ranks in groups.items():
+    # The one of all ranks, which torch makes first, says least of what they share.
+    for group, ranks in sorted(groups.items(), key=lambda g: getattr(g[0], "group_desc", "") == "default_pg"):
         members = sorted(ranks)
         if len(members) > 1 and len({b - a for a, b in pairwise(members)}) == 1:
             found.append(Axis(_plain(getattr(group, "group_desc", "")), members[1] - members[0], len(members)))

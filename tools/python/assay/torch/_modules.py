@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from ._megatron import name_in_whole
+
 # The attributes of torch, of its parallel wrappers and of DeepSpeed under which they hold the module that they wrap.
 _WRAPPED = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "module")
 
@@ -25,15 +27,16 @@ def paths_of(model: nn.Module) -> dict[nn.Module, str]:
     """All modules with their paths, without the names that wrappers add; of a module that is used twice the first."""
     found: dict[nn.Module, str] = {}
 
-    def visit(module: nn.Module, path: str) -> None:
+    def visit(module: nn.Module, path: str, owner: nn.Module | None) -> None:
         if module in found:
             return
         found[module] = path
         wrapped = wrapped_in(module)
         for name, child in module.named_children():
-            visit(child, path if name == wrapped else f"{path}.{name}" if path else name)
+            own = name_in_whole(module, name, child, owner)
+            visit(child, path if name == wrapped else f"{path}.{own}" if path else own, module)
 
-    visit(model, "")
+    visit(model, "", None)
     return found
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import itertools
 import multiprocessing.util
 import sys
 import threading
@@ -22,26 +21,16 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, 
 from .. import _core
 from ._edges import Edges
 from ._functions import Functions, Known, is_known_class
-from ._grid import Layout, axes_of_program, grid_of, local_part
+from ._grid import Layout, axes_of_program, grid_of
 from ._hooks import Hook, patch
-from ._layouts import Layouts
+from ._megatron import gradient_of, group_of_weights, master_of
 from ._modules import class_name, computes, given_to, in_backward, parameters_of, paths_of, tensors_in, wrapped_in
+from ._records import Place, Records
 from ._selection import Selection
-from ._writer import Line, Writer, copy_of
+from ._writer import Writer, copy_of
 
 MOST_MICRO_BATCHES = 4096
 """Of one step: more than any accumulation of gradients has; a loop without an optimizer of torch has no end."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """What of an identity is common to all tensors of a call of a module."""
-
-    step: int
-    micro_batch: int
-    module: str
-    op: str
-    call: int = 0
 
 
 @dataclass
@@ -116,8 +105,6 @@ class Recorder:
         self._names: dict[int, tuple[str, str]] = {}  # of parameters: module, argument
         self._weights: list[torch.Tensor] = []
         self._writer: Writer | None = None
-        self._layouts = Layouts()
-        self._seq = itertools.count()
         self._lock = threading.RLock()
         self._step, self._has_begun, self._has_stepped, self._has_gradients = 0, False, False, False
         self._depth = 0  # of models that are being called
@@ -125,6 +112,7 @@ class Recorder:
         self._functions: Functions | None = None  # entered while a model is called
         self._is_closed = self._is_said = self._is_paused = False
         self.remarks: Counter[str] = Counter()
+        self._records = Records(selection, self.remarks)
         self._hooks.append(register_optimizer_step_pre_hook(self._before_step))
         self._hooks.append(register_optimizer_step_post_hook(self._after_step))
         self._unpatch = patch(self)
@@ -160,6 +148,8 @@ class Recorder:
         root = Root(model, {}, {prefix.rstrip(".")})
         compiled = {module._orig_mod for module in paths if hasattr(module, "_orig_mod")}
         for module, name in paths.items():
+            for weight in module.parameters(recurse=False):
+                self._records.groups[id(weight)] = group_of_weights(module)
             path = (prefix + name).rstrip(".")
             root.names[module] = path
             if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None:
@@ -237,7 +227,7 @@ class Recorder:
             self._end()
             return
         root.calls = Counter()
-        self._layouts.forget()
+        self._records.layouts.forget()
         self._stack.clear()
         takes = self.selection.functions and "activations" in self.selection.kinds and self._takes_now()
         if takes and self.selection.takes_micro_batch(root.micro_batch):
@@ -340,7 +330,7 @@ class Recorder:
         is_free = next(module.parameters(), None) is None
         if not (is_free and args and type(args[0]) is torch.Tensor):
             return None
-        return self._layouts.of(args[0])
+        return self._records.layouts.of(args[0])
 
     def _takes_call(self, root: Root) -> bool:
         # What most calls fail by comes first: steps between those that are recorded should cost nothing.
@@ -438,124 +428,65 @@ class Recorder:
 
     @_harmless
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        own = self._weights_of(optimizer)
-        if own and not self._is_closed and self._has_begun and not self._has_gradients:
-            self._gradients(own)
+        if self._is_closed or not self._has_begun or self._has_gradients:
+            return
+        self._gradients([weight for weight, _ in self._stepped_by(optimizer)])
 
     @_harmless
     def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        own = self._weights_of(optimizer)
-        if not own or self._is_closed or not self._has_begun:
+        if self._is_closed or not self._has_begun:
+            return
+        stepped = self._stepped_by(optimizer)
+        if not stepped:
             return
         self._has_stepped = True
         if not self._takes_now():
             return
         op = type(optimizer).__name__
         if "parameters" in self.selection.kinds:
-            self._parameters("optimizer", own, op)
+            self._parameters("optimizer", [weight for weight, own in stepped if own is weight], op)
         if "states" in self.selection.kinds:
-            for weight in own:
+            for weight, own in stepped:
+                states = optimizer.state.get(own, {})
+                if own is not weight:  # which takes the master's values later
+                    states = {"master": own, **states}
                 module, arg = self._names[id(weight)]
-                for state, t in optimizer.state.get(weight, {}).items():
+                for state, t in states.items():
                     if torch.is_tensor(t) and t.dim() > 0:
                         place = Place(self._step, -1, module, op)
-                        self._record(place, "optimizer", "state", f"{arg}.{state}", t)
+                        self._record(place, "optimizer", "state", f"{arg}.{state}", t, of_weight=weight)
 
-    def _weights_of(self, optimizer: Optimizer) -> list[torch.Tensor]:
-        return [w for group in optimizer.param_groups for w in group["params"] if id(w) in self._names]
+    def _stepped_by(self, optimizer: Optimizer) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """The weights of the models, each with what the optimizer has for it: itself, or a master copy."""
+        own = [w for group in optimizer.param_groups for w in group["params"]]
+        masters: dict[int, torch.Tensor] = {}
+        if any(id(w) not in self._names for w in own):
+            masters = {id(m): w for w in self._weights for m in [master_of(w)] if m is not None}
+        return [
+            (w if id(w) in self._names else masters[id(w)], w) for w in own if id(w) in self._names or id(w) in masters
+        ]
 
     def _parameters(self, phase: str, weights: list[torch.Tensor], op: str = "") -> None:
         if self._takes_now():
             for weight in weights:
                 module, arg = self._names[id(weight)]
-                self._record(Place(self._step, -1, module, op), phase, "param", arg, weight)
+                self._record(Place(self._step, -1, module, op), phase, "param", arg, weight, of_weight=weight)
 
     def _gradients(self, weights: list[torch.Tensor]) -> None:
         if self._takes_now() and "gradients" in self.selection.kinds:
             for weight in weights:
-                if weight.grad is not None:
+                gradient = gradient_of(weight)
+                if gradient is not None:
                     module, arg = self._names[id(weight)]
-                    self._record(Place(self._step, -1, module, ""), "backward", "grad", arg, weight.grad)
-
-    # -- one tensor -----------------------------------------------------------------------------------------------
+                    place = Place(self._step, -1, module, "")
+                    self._record(place, "backward", "grad", arg, gradient, of_weight=weight)
 
     @_harmless
     @_unseen
-    def _record(
-        self,
-        place: Place,
-        phase: str,
-        slot: str,
-        arg: str,
-        tensor: torch.Tensor,
-        *,
-        module: str | None = None,
-        is_sample: bool = False,
-        within: bool = False,
-        as_laid_out: Layout | None = None,
-    ) -> Layout | None:
-        """Returns how it lies over the ranks, if that is known."""
-        writer = self._writer = self._writer or self._begin()
-        layout: Layout | None = None
-        part = tensor
-        is_dtensor = hasattr(tensor, "placements") and hasattr(tensor, "device_mesh")
-        if is_dtensor:
-            part = local_part(tensor)
-            layout = writer.grid.layout(tensor)
-            if layout is None:
-                self.remarks["DTensors whose layout this format has no words for are left out"] += 1
-                return None
-        elif hasattr(tensor, "wait") and hasattr(tensor, "elem"):  # a collective that is under way
-            part = tensor.wait()
-        if (
-            type(part) not in (torch.Tensor, nn.Parameter)
-            or part.layout is not torch.strided
-            or part.device.type == "meta"
-        ):
-            self.remarks[f"tensors of {type(part).__name__} on {part.device.type} are left out"] += 1
-            return None
-        if not self.selection.takes_dtype(str(part.dtype).removeprefix("torch.")):
-            return None
-        values, copied = copy_of(part)
-        is_plain = layout is None
-        if layout is None:
-            layout = self._layouts.of(part) or as_laid_out
-            is_plain = layout is None or len(layout.global_shape) != part.dim()
-        elif writer.world_size > 1 and not part.is_inference():
-            self._layouts.note(part, layout)
-        shape = list(values.shape)
-        words = ["Replicate()"] * len(writer.grid.shape)
-        fields: dict[str, Any] = {
-            "seq": next(self._seq),
-            "step": place.step,
-            "micro_batch": place.micro_batch,
-            "phase": phase,
-            "module": place.module if module is None else module,
-            "op": place.op,
-            "slot": slot,
-            "arg": arg,
-            "call": place.call,
-            "dtype": str(values.dtype).removeprefix("torch."),
-            "shape": shape,
-            "global_shape": shape,
-            "placements": words,
-            "mesh_coordinate": list(writer.facts.coordinate),
-        }
-        if not is_plain and layout is not None:
-            tail = shape[len(layout.global_shape) :]  # of complex numbers
-            fields["global_shape"] = [*layout.global_shape, *tail]
-            fields["placements"] = list(layout.placements)
-            if layout.offsets is not None:
-                fields["offsets"] = [*layout.offsets, *(0 for _ in tail)]
-        if slot == "grad_output" and not is_dtensor:
-            # The gradient of a sum is that of each of its addends.
-            fields["placements"] = [w.replace("Partial(sum)", "Replicate()") for w in fields["placements"]]
-        if is_sample:
-            fields["is_sample"] = True
-        if within:
-            fields["within"] = True
-        writer.add(Line(fields, values, copied, is_plain and writer.world_size > 1))
-        return None if is_plain else layout
+    def _record(self, place: Place, phase: str, slot: str, arg: str, tensor: torch.Tensor, **how: Any) -> Layout | None:
+        """Returns how it lies over the ranks, if that is known; how: see Records.add."""
+        self._writer = self._writer or self._begin()
+        return self._records.add(self._writer, place, phase, slot, arg, tensor, **how)
 
     # -- the dump -------------------------------------------------------------------------------------------------
 
@@ -581,7 +512,7 @@ class Recorder:
         while self._when_ended:
             self._when_ended.pop()()
         self._unpatch()
-        self._layouts.clear()
+        self._records.layouts.clear()
         self._unhook()
         if self._writer is not None:
             self._writer.close(is_whole)

@@ -1,0 +1,127 @@
+"""How a tensor of the program becomes a record of the dump."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from ._grid import Layout, local_part
+from ._layouts import Layouts
+from ._megatron import layout_of_weight
+from ._selection import Selection
+from ._writer import Line, Writer, copy_of
+
+
+@dataclass(frozen=True)
+class Place:
+    """What of an identity is common to all tensors of a call of a module."""
+
+    step: int
+    micro_batch: int
+    module: str
+    op: str
+    call: int = 0
+
+
+class Records:
+    """Of one rank, in execution order."""
+
+    def __init__(self, selection: Selection, remarks: Counter[str]) -> None:
+        """remarks: take what is left out, and why."""
+        self.layouts = Layouts()
+        self._selection, self._remarks = selection, remarks
+        self._seq = itertools.count()
+        self.groups: dict[int, Any] = {}
+        """The ranks over which weights are cut that are no DTensors, by id."""
+
+    def add(
+        self,
+        writer: Writer,
+        place: Place,
+        phase: str,
+        slot: str,
+        arg: str,
+        tensor: torch.Tensor,
+        *,
+        module: str | None = None,
+        is_sample: bool = False,
+        within: bool = False,
+        as_laid_out: Layout | None = None,
+        of_weight: torch.Tensor | None = None,
+    ) -> Layout | None:
+        """Returns how it lies over the ranks, if that is known.
+
+        Args:
+            module: instead of that of the place.
+            is_sample: a model is given it.
+            within: it shows how a module makes its results.
+            as_laid_out: where nothing else says it.
+            of_weight: whose own value, gradient or state it is.
+        """
+        layout: Layout | None = None
+        part = tensor
+        is_dtensor = hasattr(tensor, "placements") and hasattr(tensor, "device_mesh")
+        if is_dtensor:
+            part = local_part(tensor)
+            layout = writer.grid.layout(tensor)
+            if layout is None:
+                self._remarks["DTensors whose layout this format has no words for are left out"] += 1
+                return None
+        elif hasattr(tensor, "wait") and hasattr(tensor, "elem"):  # a collective that is under way
+            part = tensor.wait()
+        if (
+            type(part) not in (torch.Tensor, nn.Parameter)
+            or part.layout is not torch.strided
+            or part.device.type == "meta"
+        ):
+            self._remarks[f"tensors of {type(part).__name__} on {part.device.type} are left out"] += 1
+            return None
+        if not self._selection.takes_dtype(str(part.dtype).removeprefix("torch.")):
+            return None
+        values, copied = copy_of(part)
+        is_plain = layout is None
+        if layout is None:
+            layout = self.layouts.of(part) or as_laid_out
+            if layout is None and of_weight is not None and part.shape == of_weight.shape:
+                layout = layout_of_weight(of_weight, self.groups.get(id(of_weight)), writer.grid)
+            is_plain = layout is None or len(layout.global_shape) != part.dim()
+        elif writer.world_size > 1 and not part.is_inference():
+            self.layouts.note(part, layout)
+        shape = list(values.shape)
+        words = ["Replicate()"] * len(writer.grid.shape)
+        fields: dict[str, Any] = {
+            "seq": next(self._seq),
+            "step": place.step,
+            "micro_batch": place.micro_batch,
+            "phase": phase,
+            "module": place.module if module is None else module,
+            "op": place.op,
+            "slot": slot,
+            "arg": arg,
+            "call": place.call,
+            "dtype": str(values.dtype).removeprefix("torch."),
+            "shape": shape,
+            "global_shape": shape,
+            "placements": words,
+            "mesh_coordinate": list(writer.facts.coordinate),
+        }
+        if not is_plain and layout is not None:
+            tail = shape[len(layout.global_shape) :]  # of complex numbers
+            fields["global_shape"] = [*layout.global_shape, *tail]
+            fields["placements"] = list(layout.placements)
+            if layout.offsets is not None:
+                fields["offsets"] = [*layout.offsets, *(0 for _ in tail)]
+        if slot == "grad_output" and not is_dtensor:
+            # The gradient of a sum is that of each of its addends.
+            fields["placements"] = [w.replace("Partial(sum)", "Replicate()") for w in fields["placements"]]
+        if is_sample:
+            fields["is_sample"] = True
+        if within:
+            fields["within"] = True
+        writer.add(Line(fields, values, copied, is_plain and writer.world_size > 1))
+        return None if is_plain else layout
