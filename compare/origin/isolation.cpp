@@ -63,8 +63,11 @@ void Isolation::take_parts() {
       results = wholes.results_of(f.id);
     const LogicalTensor* own = pairs_[i].reference != nullptr ? pairs_[i].reference : pairs_[i].actual;
     if (!are_settled(results) && own->within) results = wholes.results_in(f.id);
-    if (!are_settled(results) && is_lone && unplaced_.contains(f.id))
-      results = wholes.results_of_container(f.id);
+    if (!are_settled(results) && is_lone && unplaced_.contains(f.id)) {
+      const auto around = wholes.results_of_containers(f.id);
+      if (const auto right = std::ranges::find_if(around, are_settled); right != around.end())
+        results = *right;
+    }
     if (!are_settled(results)) {
       take_cause_of_whole(f, results);
       continue;

@@ -45,13 +45,15 @@ std::vector<std::size_t> Wholes::results_in(const Identity& container) const {
   return all;
 }
 
-std::vector<std::size_t> Wholes::results_of_container(const Identity& id) const {
+std::vector<std::vector<std::size_t>> Wholes::results_of_containers(const Identity& id) const {
+  std::vector<std::vector<std::size_t>> found;
   for (std::string module = module_around(id.module); !module.empty(); module = module_around(module)) {
     if (const auto own = all_.find({id.step, id.micro_batch, id.phase, module}); own != all_.end())
-      return own->second;
+      found.push_back(own->second);
   }
   const auto of_parameters = all_.find({id.step, -1, id.phase, id.module});
-  return of_parameters == all_.end() ? std::vector<std::size_t>() : of_parameters->second;
+  if (found.empty() && of_parameters != all_.end()) found.push_back(of_parameters->second);
+  return found;
 }
 
 std::vector<std::size_t> Wholes::results_of(const Identity& input) const {

@@ -2,8 +2,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
+#include <set>
+#include <tuple>
 
 #include "assay/dumps/layout/layout_rules.h"
 
@@ -103,37 +106,129 @@ void place_uneven(Dump& dump, const std::vector<std::size_t>& records, const Sha
   }
 }
 
-void place_by(Dump& dump, const Records& tensors, const Dump& other) {
-  std::map<Identity, Shape> wholes;
-  for (const Record& r : other.records)
-    if (r.unplaced.empty() && tensors.contains(r.id))
-      wholes.try_emplace(r.id, r.cut.value_or(r.global_shape));
-  for (const auto& [id, records] : tensors) {
-    const auto whole = wholes.find(id);
-    if (whole == wholes.end()) continue;
-    if (!are_alike(dump, records)) {
-      place_uneven(dump, records, whole->second);
-      continue;
+// Modules around which ranks hold the same results again: what differs inside of them is reduced there.
+class Reunions {
+ public:
+  explicit Reunions(const Dump& dump) {
+    for (const Record& r : dump.records) {
+      if (r.id.phase != Phase::forward || r.id.slot != "output") continue;
+      const auto [at, is_new] = agree_.try_emplace({r.id.step, r.id.micro_batch, r.id.module}, true);
+      at->second = at->second && r.unplaced.empty();
     }
-    const Record& first = dump.records[records.front()];
-    const auto dim = cut_dimension(first.shape, whole->second, parts_of(dump, first));
-    // What shows how a module makes its results may be each rank's own: counts of its tokens.
-    if (!dim && (first.within || first.shape != whole->second)) continue;
-    for (const std::size_t i : records) {
-      Record& r = dump.records[i];
-      if (dim) {
-        shard(r, *dim, whole->second);
-      } else {
-        // Each rank's own loss is an addend; of what ranks should share, parameters and gradients, it is a
-        // difference.
-        const bool is_addend = r.shape.empty() && id.phase == Phase::forward && id.slot != "param";
-        for (const int axis : is_addend ? r.unplaced : std::vector<int>())
-          r.placements.at(static_cast<std::size_t>(axis)) = {.kind = Placement::Kind::partial};
-        r.unplaced.clear();
+  }
+  // A result or an input.
+  bool around(const Identity& id) const {
+    if (id.phase != Phase::forward) return false;
+    for (std::size_t dot = id.module.rfind('.'); dot != std::string::npos && dot > 0;
+         dot = id.module.rfind('.', dot - 1)) {
+      const auto found = agree_.find({id.step, id.micro_batch, id.module.substr(0, dot)});
+      if (found != agree_.end() && found->second) return true;
+    }
+    return false;
+  }
+
+ private:
+  std::map<std::tuple<std::int64_t, std::int64_t, std::string>, bool> agree_;
+};
+
+// Whether the sum of all parts is nearer to the whole than the first of them is.
+bool is_sum(const Dump& dump, const std::vector<std::size_t>& records, const Tensor& whole) {
+  std::map<std::vector<std::int64_t>, std::size_t> parts;
+  for (const std::size_t i : records) parts.try_emplace(place_of(dump.records[i]), i);
+  std::vector<double> sum(static_cast<std::size_t>(whole.size())), first;
+  for (const auto& [place, i] : parts) {
+    const std::vector<double> part = dump.read(i).values();
+    if (part.size() != sum.size()) return false;
+    for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += part[k];
+    if (first.empty()) first = part;
+  }
+  const std::vector<double> wanted = whole.values();
+  double of_sum = 0, of_first = 0;
+  for (std::size_t k = 0; k < sum.size(); ++k) {
+    of_sum += std::abs(sum[k] - wanted[k]);
+    of_first += std::abs(first[k] - wanted[k]);
+  }
+  return of_sum < of_first;
+}
+
+// The input or output that a gradient is of.
+Identity forward_of(Identity gradient) {
+  constexpr std::string_view prefix = "grad_";
+  gradient.phase = Phase::forward;
+  if (gradient.slot.starts_with(prefix)) gradient.slot.erase(0, prefix.size());
+  return gradient;
+}
+
+// Places the parts of one side by the wholes of the other.
+class PlacedByOther {
+ public:
+  PlacedByOther(Dump& dump, const Records& tensors, const Dump& other)
+      : dump_(dump), tensors_(tensors), other_(other), reunions_(dump) {
+    for (std::size_t i = 0; i < other.records.size(); ++i) {
+      const Record& r = other.records[i];
+      if (!r.unplaced.empty() || !tensors.contains(r.id)) continue;
+      wholes_.try_emplace(r.id, r.cut.value_or(r.global_shape));
+      if (r.shape == r.global_shape && r.has_bits) uncut_.try_emplace(r.id, i);
+    }
+  }
+
+  void place() {
+    for (const bool is_forward : {true, false}) {
+      for (const auto& [id, records] : tensors_) {
+        const auto whole = wholes_.find(id);
+        if (whole != wholes_.end() && (id.phase == Phase::forward) == is_forward)
+          place(id, records, whole->second);
       }
     }
   }
-}
+
+ private:
+  enum class As : std::uint8_t { copies, addends, values_of_its_own };
+
+  void place(const Identity& id, const std::vector<std::size_t>& records, const Shape& whole) {
+    if (!are_alike(dump_, records)) return place_uneven(dump_, records, whole);
+    const Record& first = dump_.records[records.front()];
+    if (const auto dim = cut_dimension(first.shape, whole, parts_of(dump_, first))) {
+      for (const std::size_t i : records) shard(dump_.records[i], *dim, whole);
+      return;
+    }
+    if (first.shape != whole) return;
+    const As as = role_of(id, records);
+    if (as == As::values_of_its_own) {
+      own_values_.insert(id);
+      return;
+    }
+    for (const std::size_t i : records) {
+      Record& r = dump_.records[i];
+      for (const int axis : as == As::addends ? r.unplaced : std::vector<int>())
+        r.placements.at(static_cast<std::size_t>(axis)) = {.kind = Placement::Kind::partial};
+      r.unplaced.clear();
+    }
+  }
+
+  // Each rank's own loss is an addend; of what ranks should share, parameters and gradients, it is a
+  // difference. What the module around adds up, or does without, is none: nor is the gradient of such a
+  // value, nor what shows how a module makes its results, such as counts of a rank's tokens.
+  As role_of(const Identity& id, const std::vector<std::size_t>& records) const {
+    const Record& first = dump_.records[records.front()];
+    if (first.within || own_values_.contains(forward_of(id))) return As::values_of_its_own;
+    if (first.shape.empty())
+      return id.phase == Phase::forward && id.slot != "param" ? As::addends : As::copies;
+    if (!reunions_.around(id)) return As::copies;
+    const auto there = uncut_.find(id);
+    const bool are_addends = is_float(first.dtype) && first.has_bits && there != uncut_.end() &&
+                             is_sum(dump_, records, other_.read(there->second));
+    return are_addends ? As::addends : As::values_of_its_own;
+  }
+
+  Dump& dump_;
+  const Records& tensors_;
+  const Dump& other_;
+  Reunions reunions_;
+  std::map<Identity, Shape> wholes_;
+  std::map<Identity, std::size_t> uncut_;  // a record that is all of it
+  std::set<Identity> own_values_;
+};
 
 // Parts of both sides, one behind the other in the order of their ranks.
 void place_alike(Dump& a, const Records& of_a, Dump& b, const Records& of_b) {
@@ -194,8 +289,8 @@ void apply_layout(Dump& dump, const LayoutRules& rules) {
 void apply_layouts(Dump& actual, Dump& reference, const LayoutRules& rules) {
   for (Dump* dump : {&actual, &reference}) cut_by_layout(*dump, rules);
   const Records of_actual = unplaced(actual), of_reference = unplaced(reference);
-  place_by(actual, of_actual, reference);
-  place_by(reference, of_reference, actual);
+  if (!of_actual.empty()) PlacedByOther(actual, of_actual, reference).place();
+  if (!of_reference.empty()) PlacedByOther(reference, of_reference, actual).place();
   place_alike(actual, of_actual, reference, of_reference);
   note_unplaced(actual, &reference);
   note_unplaced(reference, &actual);

@@ -31,7 +31,11 @@ class _OnCpus(TorchFunctionMode):
         kwargs = dict(kwargs or {})
         if "cuda" in str(kwargs.get("device")):
             kwargs["device"] = "cpu"
-        return args[0] if func is torch.Tensor.cuda else func(*args, **kwargs)
+        if func is torch.Tensor.cuda:
+            return args[0]
+        result = func(*args, **kwargs)
+        # Optimizers look at the names of types.
+        return result.replace("torch.", "torch.cuda.") if func is torch.Tensor.type and len(args) == 1 else result
 
 
 def on_cpus() -> None:

@@ -5,6 +5,7 @@ parameters (fsdp).
 """
 
 import argparse
+import inspect
 import os
 from pathlib import Path
 
@@ -64,6 +65,8 @@ def distributed(options: argparse.Namespace) -> dict[str, object]:
         return {}
     from transformers.distributed import DistributedConfig
 
+    if "ep_size" not in inspect.signature(DistributedConfig).parameters:  # before 5.20
+        return {"tp_plan": "auto", "distributed_config": DistributedConfig(enable_expert_parallel=options.ep > 1)}
     return {"distributed_config": DistributedConfig(**sizes)}
 
 
