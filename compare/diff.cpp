@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "assay/compare/calls/shared_operators.h"
 #include "assay/compare/causes/causes.h"
 #include "assay/compare/causes/optimizer/optimizer_faults.h"
 #include "assay/compare/origin/find_convention.h"
@@ -39,6 +40,7 @@ class Differ {
       names_.push_back(std::move(note));
     take_operators(actual_tensors_, options.rules);
     take_operators(reference_tensors_, options.rules);
+    share_operators(reference_tensors_, actual_tensors_);
   }
 
   Report run() {

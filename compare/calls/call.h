@@ -156,6 +156,9 @@ class Call {
   /// Returns a single call with others of its operands, by their names.
   Call given(const std::vector<NamedTensor>& others) const;
 
+  /// Returns a single call with the same operands of another operator, if it takes and makes such.
+  std::optional<Call> by(const Operator& other) const;
+
   /// Whether some rows are judged instead of all.
   bool is_sampled() const { return is_sampled_; }
   /// Whether judging it in full takes so long that some of its rows should be judged instead of all.

@@ -102,6 +102,35 @@ Call Call::given(const std::vector<NamedTensor>& others) const {
   return call;
 }
 
+std::optional<Call> Call::by(const Operator& other) const {
+  const auto is_alike = [&](std::string_view name) {
+    const Arg *own = find_arg(op(), name), *its = find_arg(other, name);
+    return own != nullptr && its != nullptr && own->role == its->role && own->shape == its->shape;
+  };
+  if (summands_.size() != 1 || &other == &op() || !is_alike(summands_.front().output)) return {};
+  const std::vector<NamedTensor>& inputs = summands_.front().inputs;
+  const bool takes_all =
+      std::ranges::all_of(inputs, [&](const NamedTensor& input) { return is_alike(input.name); });
+  const auto needed = std::ranges::count_if(other.args, [&](const Arg& arg) {
+    const bool is_given = std::ranges::find(inputs, arg.name, &NamedTensor::name) != inputs.end();
+    return (arg.role == Role::input || arg.role == Role::param || arg.role == Role::index) && !arg.optional &&
+           !is_given;
+  });
+  if (!takes_all || needed != 0) return {};
+  Call call = *this;
+  call.device_errors_.clear();
+  call.golden_.reset();
+  Summand& summand = call.summands_.front();
+  summand.op = &other;
+  summand.inferred = {};
+  if (other.infer != nullptr) {
+    Recorded recorded{summand.inputs, summand.output, result_};
+    other.infer(recorded);
+    summand.inferred = std::move(recorded.attributes);
+  }
+  return call;
+}
+
 double Call::work() const {
   double work = 0;
   for (const Summand& summand : summands_) {

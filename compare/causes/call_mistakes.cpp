@@ -1,5 +1,7 @@
 #include "assay/compare/causes/call_mistakes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -52,12 +54,32 @@ std::optional<CallJudge::Fit> solved(CallJudge& judge, const Call& call, const C
   return {};
 }
 
+// What takes the same operands: another activation, a norm of another kind.
+std::vector<Diagnosis> operation_mistakes(CallJudge& judge, const Call& call, const Call::Compared& c) {
+  for (const Operator* other : operators()) {
+    const auto as_other = call.by(*other);
+    if (!as_other) continue;
+    std::vector<CallVariant> variants = mistakes_for(*other, {});
+    variants.insert(variants.begin(), CallVariant{});
+    const auto fit = judge.first_fit(*as_other, variants);
+    if (!fit || !proves(evidence(c, fit->compared), bits_of_a_number)) continue;
+    const std::string with = fit->variant.text.empty() ? "" : fmt::format(" ({})", fit->variant.text);
+    return {{Cause::operation,
+             {.op = fmt::format("{}{}", other->name, with), .against = std::string(call.op().name)},
+             fit->compared.ratio}};
+  }
+  return {};
+}
+
 std::vector<Diagnosis> attribute_mistakes(CallJudge& judge, const Call& call, const CallVariant& right,
                                           const Call::Compared& c) {
   if (auto weighed = weight_diagnoses(judge, call, right); !weighed.empty()) return weighed;
   auto mistake = judge.first_fit(call, mistakes_for(call.op(), right));
   if (!mistake) mistake = judge.first_fit(call, call.with_other_values(right));
-  if (!mistake) mistake = solved(judge, call, right, c);
+  if (!mistake) {
+    if (auto other = operation_mistakes(judge, call, c); !other.empty()) return other;
+    mistake = solved(judge, call, right, c);
+  }
   if (!mistake) return {};
   return {{Cause::attribute, other_attributes(call.op(), mistake->variant, right), mistake->compared.ratio}};
 }

@@ -167,6 +167,10 @@ std::string attribute(const Parameters& p, double residual) {
                      p.reference_attributes, left(residual));
 }
 
+std::string operation(const Parameters& p, double residual) {
+  return fmt::format("it is {}, where the reference has {}; {}", p.op, p.against, left(residual));
+}
+
 std::string narrow_arithmetic(const Parameters& p, double residual) {
   return fmt::format("it is {} {}; {}", p.op, p.how, left(residual));
 }
@@ -209,6 +213,7 @@ constexpr Row rows[] = {
     {Cause::missing_layer, "missing_layer", Says::mistake, missing_layer},
     {Cause::weights, "weights", Says::mistake, weights},
     {Cause::attribute, "attribute", Says::mistake, attribute},
+    {Cause::operation, "operation", Says::mistake, operation},
     {Cause::input_precision, "input_precision", Says::mistake, narrow_arithmetic},
     {Cause::accumulator_precision, "accumulator_precision", Says::mistake, narrow_arithmetic},
     of_optimizer(Cause::betas, "betas"),

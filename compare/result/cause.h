@@ -44,6 +44,7 @@ enum class Cause : std::uint8_t {
   // Of the operator, on recorded inputs.
   weights,
   attribute,
+  operation,
   input_precision,
   accumulator_precision,
   // Of the optimizer's step.

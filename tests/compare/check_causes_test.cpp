@@ -57,6 +57,13 @@ Kernel norm(Attributes attributes, double size = 1) {
           {{"x", Tensor::from_values(DType::float32, {16, 64}, small)}, {"weight", w}}};
 }
 
+TEST(CheckCauses, AnotherOperatorOfTheSameOperands) {
+  const Kernel silu{"silu", {}, {{"x", normal_tensor(DType::float32, {16, 64}, 1)}}};
+  const Kernel gelu{"gelu", {}, silu.inputs};
+  EXPECT_THAT(first_cause(silu.judged(gelu.golden({}, gelu.inputs))),
+              HasSubstr("it is gelu, where the reference has silu"));
+}
+
 TEST(CheckCauses, AnotherEpsilon) {
   const Kernel k = norm({{"eps", 1e-6}}, 1e-2);
   EXPECT_THAT(first_cause(k.judged(k.golden({{"eps", 1e-5}}, k.inputs))),

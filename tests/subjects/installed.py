@@ -1,0 +1,30 @@
+"""Releases of PyPI, each in a folder of its own: tests/subjects/packages lists what a program needs."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+LISTS = pathlib.Path(__file__).parent / "packages"
+
+
+def folder_of(packages: str, under: pathlib.Path) -> pathlib.Path | None:
+    """Installs the packages once, without their dependencies; None, and a line that says why, where that fails."""
+    wanted = (LISTS / f"{packages}.txt").read_text()
+    folder = under / packages
+    made = folder / "requirements.txt"
+    if not made.exists() or made.read_text() != wanted:
+        command = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--upgrade"]
+        done = subprocess.run([*command, "--target", folder, "-r", LISTS / f"{packages}.txt"], check=False)
+        if done.returncode != 0:
+            print(f"skipped: {packages} cannot be installed from PyPI")
+            return None
+        made.write_text(wanted)
+    return folder
+
+
+def environment(folder: pathlib.Path) -> dict[str, str]:
+    """For programs that import them."""
+    paths = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
+    # Megatron-core insists on it where tensor parallelism has sequence parallelism.
+    return {"PYTHONPATH": paths, "CUDA_DEVICE_MAX_CONNECTIONS": "1", "TRANSFORMERS_VERBOSITY": "error"}
