@@ -56,6 +56,7 @@ std::optional<CallJudge::Fit> solved(CallJudge& judge, const Call& call, const C
 
 // What takes the same operands: another activation, a norm of another kind.
 std::vector<Diagnosis> operation_mistakes(CallJudge& judge, const Call& call, const Call::Compared& c) {
+  if (!is_float(c.actual.dtype())) return {};
   for (const Operator* other : operators()) {
     const auto as_other = call.by(*other);
     if (!as_other) continue;
@@ -65,7 +66,7 @@ std::vector<Diagnosis> operation_mistakes(CallJudge& judge, const Call& call, co
     if (!fit || !proves(evidence(c, fit->compared), bits_of_a_number)) continue;
     const std::string with = fit->variant.text.empty() ? "" : fmt::format(" ({})", fit->variant.text);
     return {{Cause::operation,
-             {.op = fmt::format("{}{}", other->name, with), .against = std::string(call.op().name)},
+             {.op = fmt::format("{}{}", other->name, with), .reference_op = std::string(call.op().name)},
              fit->compared.ratio}};
   }
   return {};

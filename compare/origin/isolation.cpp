@@ -6,7 +6,6 @@
 #include <iterator>
 #include <utility>
 
-#include "assay/compare/origin/wholes.h"
 #include "assay/compare/result/printable.h"
 #include "assay/compare/result/trouble.h"
 #include "assay/dumps/layout/layout_rules.h"
@@ -41,58 +40,6 @@ void Isolation::judge_all(const JudgingProgress& progress) {
   }
   take_parts();
   settle();
-}
-
-// What is inside of a whole is settled by its results.
-void Isolation::take_parts() {
-  const Wholes wholes(findings_, pairs_, local_.reference_calls());
-  for (std::size_t i = 0; i < pairs_.size(); ++i) {
-    Finding& f = findings_[i];
-    const bool is_lone = pairs_[i].actual == nullptr || pairs_[i].reference == nullptr;
-    const bool is_open = !steps_.contains(i) && !results_.contains(i) && !flows_.contains(i);
-    const bool has_other_shape = f.verdict == Verdict::not_comparable;
-    if (!is_lone && !has_other_shape && (is_certain_[i] || !(is_open || is_off(f)))) continue;
-    const auto are_settled = [&](const std::vector<std::size_t>& results) {
-      return !results.empty() && std::ranges::all_of(results, [&](std::size_t k) {
-        return pairs_[k].actual != nullptr && pairs_[k].reference != nullptr &&
-               (is_certain_[k] || is_right(k));
-      });
-    };
-    std::vector<std::size_t> results = wholes.results_around(f.id);
-    if (!are_settled(results) && is_lone && are_settled(wholes.results_of(f.id)))
-      results = wholes.results_of(f.id);
-    const LogicalTensor* own = pairs_[i].reference != nullptr ? pairs_[i].reference : pairs_[i].actual;
-    if (!are_settled(results) && own->within) results = wholes.results_in(f.id);
-    if (!are_settled(results) && is_lone && unplaced_.contains(f.id)) {
-      const auto around = wholes.results_of_containers(f.id);
-      if (const auto right = std::ranges::find_if(around, are_settled); right != around.end())
-        results = *right;
-    }
-    if (!are_settled(results)) {
-      take_cause_of_whole(f, results);
-      continue;
-    }
-    parts_.emplace(i, std::move(results));
-    if (f.unjudged.empty()) continue;
-    f.unjudged.clear();
-    --unjudged_;
-    ++judged_;
-    if (first_unjudged_ == i) first_unjudged_.reset();
-  }
-  for (std::size_t i = 0; i < pairs_.size() && !first_unjudged_; ++i) {
-    if (!findings_[i].unjudged.empty()) first_unjudged_ = i;
-  }
-}
-
-// What is wrong inside of a whole is so by the mistake that makes its results.
-void Isolation::take_cause_of_whole(Finding& f, const std::vector<std::size_t>& results) const {
-  for (const std::size_t k : f.diagnoses.empty() ? results : std::vector<std::size_t>()) {
-    const auto judged = results_.find(k);
-    if (judged == results_.end() || judged->second.diagnoses.empty()) continue;
-    f.diagnoses.push_back(judged->second.diagnoses.front());
-    f.diagnoses.back().parameters.whole = findings_[k].name;
-    return;
-  }
 }
 
 // A choice that is the reference's may have been pinned to it, whatever the own scores say.
@@ -259,20 +206,6 @@ std::optional<Exemption> Isolation::right_by_flow(std::size_t i) const {
   if (found == flows_.end() || !found->second.wrong.empty()) return {};
   return Exemption{Exemption::Kind::amplified_rounding, found->second.ratio, 1,
                    fmt::format("{}: error/allowed {:.3g}", found->second.how, found->second.ratio)};
-}
-
-std::optional<Exemption> Isolation::part_of_right(std::size_t i) const {
-  const auto whole = parts_.find(i);
-  if (whole == parts_.end()) return {};
-  return Exemption{Exemption::Kind::part_of_whole, 0, 1,
-                   fmt::format("{}, in which it is, makes its results of what it was given",
-                               findings_[whole->second.front()].id.module)};
-}
-
-bool Isolation::is_part_of_passed(std::size_t i) const {
-  const auto whole = parts_.find(i);
-  return whole != parts_.end() &&
-         std::ranges::all_of(whole->second, [&](std::size_t k) { return is_fine(findings_[k].verdict); });
 }
 
 bool Isolation::is_absent_by_choice(std::size_t i) const {

@@ -168,7 +168,7 @@ std::string attribute(const Parameters& p, double residual) {
 }
 
 std::string operation(const Parameters& p, double residual) {
-  return fmt::format("it is {}, where the reference has {}; {}", p.op, p.against, left(residual));
+  return fmt::format("it is {}, where the reference has {}; {}", p.op, p.reference_op, left(residual));
 }
 
 std::string narrow_arithmetic(const Parameters& p, double residual) {

@@ -108,7 +108,7 @@ struct CauseParameters {
   std::string module = {};
   std::string parameters = {};  ///< "all 83 parameters"
 
-  std::string op = {};
+  std::string op = {}, reference_op = {};
   std::string operand = {};  ///< of it, in which the mistake lies: "x"
   std::string whole = {};    ///< a result of the module in which it is, made by this mistake
   std::string against =
@@ -162,6 +162,7 @@ void for_each_parameter(F f, P&... p) {
   f("whole", p.whole...);
   f("against", p.against...);
   f("actual_attributes", p.actual_attributes...);
+  f("reference_op", p.reference_op...);
   f("reference_attributes", p.reference_attributes...);
   f("attribute", p.attribute...);
   f("value", p.value...);

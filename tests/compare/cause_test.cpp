@@ -97,7 +97,7 @@ const Sample samples[] = {
       {.op = "rms_norm", .actual_attributes = "no weight", .reference_attributes = "eps = 1e-6"},
       0.5},
      "it is rms_norm with no weight, where the reference has eps = 1e-6; error/allowed 0.5"},
-    {{Cause::operation, {.op = "gelu", .against = "silu"}, 0.5},
+    {{Cause::operation, {.op = "gelu", .reference_op = "silu"}, 0.5},
      "it is gelu, where the reference has silu; error/allowed 0.5"},
     {{Cause::weight_decay,
       {.step = 1, .later = true, .parameters = "w", .value = 0.1, .how = "weight decay is 0.1"},

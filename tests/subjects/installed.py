@@ -14,7 +14,16 @@ def folder_of(packages: str, under: pathlib.Path) -> pathlib.Path | None:
     folder = under / packages
     made = folder / "requirements.txt"
     if not made.exists() or made.read_text() != wanted:
-        command = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--upgrade"]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--disable-pip-version-check",
+            "--no-deps",
+            "--upgrade",
+        ]
         done = subprocess.run([*command, "--target", folder, "-r", LISTS / f"{packages}.txt"], check=False)
         if done.returncode != 0:
             print(f"skipped: {packages} cannot be installed from PyPI")

@@ -51,7 +51,11 @@ def main() -> int:
                 return 77
             saved = dict(os.environ)
             os.environ |= environment(installed)
-            launch = "python3" if ranks == 1 and "megatron" not in program else f"torchrun --standalone --nproc_per_node {ranks}"
+            launch = (
+                "python3"
+                if ranks == 1 and "megatron" not in program
+                else f"torchrun --standalone --nproc_per_node {ranks}"
+            )
             done = Shell(folder, assay).run(f"assay record -o {dump} --steps 0- -- {launch} {HERE}/{program}", folder)
             os.environ.clear()
             os.environ |= saved
