@@ -25,8 +25,8 @@ class Wholes {
   /// The results of the modules in a container: what shows how it makes them (Record::within) is settled by
   /// them.
   std::vector<std::size_t> results_in(const Identity& container) const;
-  /// The results of each module around a tensor that has some, the nearest first; of what nothing around hands
-  /// back, the gradients of its own parameters.
+  /// The results of each module around a tensor that has some, the nearest first; of what nothing around
+  /// hands back, the gradients of its own parameters.
   std::vector<std::vector<std::size_t>> results_of_containers(const Identity&) const;
   /// The results of the call that was given an input: of a mask that one side alone needs they say enough.
   std::vector<std::size_t> results_of(const Identity& input) const;
