@@ -47,7 +47,7 @@ class PairJudge {
   CountOf count_of_;
   RowDType row_dtype_;
   std::map<Identity, std::string> unplaced_in_actual_, unplaced_in_reference_;  ///< with why
-  int error_maps_ = 0;  ///< made so far
+  int error_maps_ = 0;                                                          ///< made so far
 };
 
 }  // namespace assay
