@@ -79,8 +79,9 @@ void apply_layout(Dump&, const LayoutRules&);
 /// The same for both sides of a comparison. What a recorder could not place is placed by the other side:
 /// ranks whose parts differ hold shards of the one dimension in which they are together as long as the whole,
 /// in the order of ranks; scalars that were computed forward are addends, and other parts that are as large
-/// as the whole are taken for copies. Where both sides have one mesh and neither is placed, parts are
-/// compared rank by rank.
+/// as the whole are taken for copies. Inside of a module whose results all ranks share they are addends where
+/// their sum is nearer to the whole than one of them is, and else each rank's own: these stay unplaced. Where
+/// both sides have one mesh and neither is placed, parts are compared rank by rank.
 void apply_layouts(Dump& actual, Dump& reference, const LayoutRules&);
 
 /// Why those tensors of a dump that nothing has placed cannot be read, each in a sentence.

@@ -70,6 +70,36 @@ TEST(Placing, PartsOfOtherLengthsLieInTheOrderOfRanks) {
   EXPECT_THAT(parts.merged().tensor.whole().values(), ElementsAre(1, 2, 3, 4, 5, 6));
 }
 
+// Of two ranks: what experts make, and what the module around them gives back, which is equal on both.
+struct Experts : Fake {
+  Experts(const std::vector<double>& first, const std::vector<double>& second, bool is_united)
+      : Fake({{"dp", "tp"}, {1, 2}}) {
+    for (const int rank : {0, 1}) {
+      add(rank, {replicate, replicate}, {2}, {2}, rank == 0 ? first : second);
+      records.back().id = {0, 0, Phase::forward, "moe.experts", "output", "y", 0};
+      records.back().unplaced = {1};
+      add(rank, {replicate, replicate}, {2}, {2}, {4, 6});
+      records.back().id = {0, 0, Phase::forward, "moe", "output", "y", 0};
+      if (!is_united) records.back().unplaced = {1};
+    }
+  }
+};
+
+TEST(Placing, WhatAModuleAddsUpAreAddends) {
+  Whole reference({2}, {4, 6});
+  reference.records[0].id = {0, 0, Phase::forward, "moe.experts", "output", "y", 0};
+  const auto placed = [&](std::vector<double> second, bool is_united) {
+    Experts parts({1, 2}, second, is_united);
+    apply_layouts(parts, reference, {});
+    return parts.records[0];
+  };
+  EXPECT_EQ(placed({3, 4}, true).placements[1].kind, Placement::Kind::partial);
+  EXPECT_EQ(placed({-9, -9}, true).unplaced, std::vector<int>{1}) << "each rank's own";
+  const Record differing = placed({3, 4}, false);
+  EXPECT_EQ(differing.placements[1].kind, Placement::Kind::replicate) << "the all-reduce is missing";
+  EXPECT_THAT(differing.unplaced, IsEmpty());
+}
+
 TEST(Placing, WhatFitsNoDimensionIsLeftOutAndSaid) {
   for (const Shape& shape : {Shape{3, 2}, {4, 4}, {4}}) {
     TwoRanks parts({2, 2}, {1, 2, 5, 6}, {3, 4, 7, 8});

@@ -75,7 +75,6 @@ def main() -> None:
     parser.add_argument("--model", choices=("mixtral", "qwen3", "olmoe", "deepseek"), required=True)
     parser.add_argument("--checkpoint", type=Path, required=True)
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
-    parser.add_argument("--attention", default="sdpa")
     parser.add_argument("--experts", default="grouped_mm")
     parser.add_argument("--tp", type=int, default=1)
     parser.add_argument("--ep", type=int, default=1)
@@ -99,7 +98,6 @@ def main() -> None:
     model = transformers.AutoModelForCausalLM.from_pretrained(
         options.checkpoint,
         dtype=getattr(torch, options.dtype),
-        attn_implementation=options.attention,
         experts_implementation=options.experts,
         **distributed(options),
     )
