@@ -69,7 +69,7 @@ std::optional<ScaleError> Call::scale_of_attribute(const CallVariant& variant, c
                             .unit_roundoff = unit_roundoff(arithmetic()),
                             .stored_roundoff = unit_roundoff(c.actual.dtype()),
                             .common = common_roundings * device_.stored_roundoff(),
-                            .units = units});
+                            .units = {units}});
   if (error) error->attribute = steered.attribute;
   return error;
 }
@@ -85,15 +85,23 @@ std::optional<ScaleError> Call::scale(const CallVariant& variant, const Compared
   test.actual = values;
   test.golden = golden;
   test.allowed = c.allowed;
-  std::vector<std::int64_t> units;
-  if (op().shared_roundings != nullptr)
-    units = op().shared_roundings(actual.shape(), complete_attributes(op(), variant.attributes));
-  // All elements of a row share the roundings of a statistic that was kept narrow.
-  const bool is_gradient = summands_.front().output.starts_with("grad_");
-  if (is_gradient && op().keeps_statistics && device_.intermediate && !actual.shape().empty()) {
-    for (std::int64_t i = 0; i < actual.size(); ++i) units.push_back(i / actual.shape().back());
+  if (op().shared_roundings != nullptr) {
+    test.units.push_back(
+        op().shared_roundings(actual.shape(), complete_attributes(op(), variant.attributes)));
+    if (test.units.back().empty()) test.units.pop_back();
   }
-  test.units = units;
+  const std::int64_t columns = actual.shape().empty() ? 1 : std::max<std::int64_t>(actual.shape().back(), 1);
+  const auto number = [&](auto unit_of) {
+    std::vector<std::int64_t>& units = test.units.emplace_back();
+    for (std::int64_t i = 0; i < actual.size(); ++i) units.push_back(unit_of(i));
+  };
+  // All elements of a row share the roundings of a statistic that was kept narrow, those of a channel that of
+  // weight + 1.
+  const bool is_gradient = summands_.front().output.starts_with("grad_");
+  if (is_gradient && op().keeps_statistics && device_.intermediate)
+    number([&](std::int64_t i) { return i / columns; });
+  if (variant.weight == CallVariant::Weight::plus_one && device_.intermediate)
+    number([&](std::int64_t i) { return i % columns; });
   if (device_.intermediate && summands_.size() == 1) {
     for (const NamedTensor& input : inputs_of(summands_.front(), variant, {})) {
       if (is_float(input.tensor.dtype()) && input.tensor.shape() == actual.shape())

@@ -173,9 +173,9 @@ std::optional<ScaleError> scale_error(const ScaleTest& t) {
     terms[i] = w.product - common * w.square;
   }
   double spread = root_of_squares(terms, [&](std::size_t i) { return std::abs(t.actual[i]); });
-  if (!t.units.empty()) {
-    spread = std::max(spread,
-                      root_of_squares(terms, [&](std::size_t i) { return static_cast<double>(t.units[i]); }));
+  for (const std::vector<std::int64_t>& units : t.units) {
+    spread =
+        std::max(spread, root_of_squares(terms, [&](std::size_t i) { return static_cast<double>(units[i]); }));
   }
   for (const std::vector<double>& input : t.inputs)
     spread = std::max(spread, root_of_squares(terms, [&](std::size_t i) { return input[i]; }));

@@ -34,7 +34,6 @@ class Search {
         losses_[name_of(t.id)].push_back(&t);
       if (t.id.slot == "input" || t.id.slot == "output") {
         frames[{t.id.step, t.id.micro_batch}].push_back(&t);
-        modules_.insert(t.id.module);
         if (t.id.slot == "output") with_outputs_.insert(t.id.module);
         if (is_float(t.dtype)) candidates_.expect(t.dtype);
       }
@@ -60,10 +59,6 @@ class Search {
   // What one micro-batch does not tell (two experts with the same tokens) another may.
   bool is_sought(const Name& name) { return tries_[name]++ < most_tries; }
   void settle(const Name& name) { tries_[name] = most_tries; }
-  bool is_composite(const std::string& module) const {
-    const auto next = modules_.upper_bound(module + ".");
-    return next != modules_.end() && next->starts_with(module + ".");
-  }
   // The nearest module around it with a result of its own.
   std::string scope_of(const std::string& module) const {
     for (std::string m = module_around(module); !m.empty(); m = module_around(m)) {
@@ -98,8 +93,8 @@ class Search {
   void take_input(const LogicalTensor& t) {
     const Name name = name_of(t.id);
     const bool is_known = !is_sought(name);
-    // What an operator is given, its module does not hand on to the modules within.
-    const bool composite = is_composite(t.id.module) && calls_.operator_of(t) == nullptr;
+    // What an operator is given, its module hands on neither to the modules within nor as a result.
+    const bool hands_on = calls_.operator_of(t) == nullptr;
     Name value = name;
     value.slot = "value";
     if (is_known) {
@@ -123,7 +118,7 @@ class Search {
         found_.uses[value].push_back({name, true, 0});
       candidates_.add(value, t, scope_of(t.id.module), false);
     }
-    if (composite) candidates_.add(name, t, t.id.module, true);
+    if (hands_on) candidates_.add(name, t, t.id.module, true);
   }
 
   // Who is given a choice takes it as it was made.
@@ -219,7 +214,7 @@ class Search {
 
   const SideValues& side_;
   const RecordedCalls& calls_;
-  std::set<std::string> modules_, with_outputs_;
+  std::set<std::string> with_outputs_;
   std::map<Name, std::vector<const LogicalTensor*>> losses_;                 // numbers, in all micro-batches
   std::map<std::pair<std::int64_t, EarlierValues::Hash>, Name> parameters_;  // by step and content
   std::map<Name, int> tries_;

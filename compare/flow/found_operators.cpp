@@ -99,7 +99,7 @@ class FoundOperators {
     for (const auto& [kind, results] : results_) {
       const bool is_composite = has_parts(results.front()->id.module);
       const Given given = given_to(*results.front(), calls_);
-      if (given.inputs == 0 ||
+      if (given.inputs == 0 || hands_on(results) ||
           !shows_call(*reference_.read(*results.front()), static_cast<double>(operators().size())))
         continue;
       for (const Operator* op : operators()) {
@@ -126,14 +126,28 @@ class FoundOperators {
   }
 
   // In several places: all elements of one may be positive by accident, where relu does nothing.
-  bool makes_first(const std::vector<const LogicalTensor*>& results) const {
+  static bool in_first(const std::vector<const LogicalTensor*>& results, const auto& holds) {
     constexpr std::size_t enough = 3;
-    return std::all_of(
-        results.begin(), results.begin() + static_cast<std::ptrdiff_t>(std::min(enough, results.size())),
-        [&](const LogicalTensor* t) {
-          const std::vector<RecordedCall> made_by = calls_.producers(*t);
-          return made_by.size() == 1 && made_by.front().missing().empty() && makes_(made_by.front(), *t);
-        });
+    return std::all_of(results.begin(),
+                       results.begin() + static_cast<std::ptrdiff_t>(std::min(enough, results.size())),
+                       holds);
+  }
+  bool makes_first(const std::vector<const LogicalTensor*>& results) const {
+    return in_first(results, [&](const LogicalTensor* t) {
+      const std::vector<RecordedCall> made_by = calls_.producers(*t);
+      return made_by.size() == 1 && made_by.front().missing().empty() && makes_(made_by.front(), *t);
+    });
+  }
+  // A dropout that drops nothing is no rotation by nothing: a copy says more of its source.
+  bool hands_on(const std::vector<const LogicalTensor*>& results) const {
+    return in_first(results, [&](const LogicalTensor* t) {
+      const auto made = reference_.read(*t);
+      return std::ranges::any_of(calls_.around(*t), [&](const LogicalTensor* given) {
+        return given->id.phase == Phase::forward && given->id.slot == "input" && is_float(given->dtype) &&
+               element_count(given->shape) == element_count(t->shape) &&
+               reference_.read(*given)->values == made->values;
+      });
+    });
   }
 
   const SideValues& reference_;

@@ -93,8 +93,8 @@ bool HiddenCalls::find_of(const Operator& op, const LogicalTensor& t, Relations&
   return false;
 }
 
-// Of a parameter those of the module around; else what its own operator calls so; else what has no gradient
-// where the argument has none, as tables; else the latest.
+// Of a parameter those of the module around; else what its own operator calls so; else the latest, without a
+// gradient where the argument has none: scores that hardly differ fit tables of any numbers.
 std::vector<HiddenCalls::Source> HiddenCalls::candidates_for(const Operator& op, const Arg& arg,
                                                              const LogicalTensor& t) const {
   std::vector<Source> sources;
@@ -106,17 +106,18 @@ std::vector<HiddenCalls::Source> HiddenCalls::candidates_for(const Operator& op,
     }
     return sources;
   }
-  std::vector<std::size_t> near = candidates_.near(t, [](const LogicalTensor&) { return true; });
+  const std::vector<std::size_t> near = candidates_.near(t, [](const LogicalTensor&) { return true; });
   const auto among = [&](auto is_one) {
     std::vector<std::size_t> some;
     std::ranges::copy_if(near, std::back_inserter(some), is_one);
     return some;
   };
   std::vector<std::size_t> some = among([&](std::size_t c) { return is_result_of(c, arg); });
-  if (some.empty() && find_arg(op, fmt::format("grad_{}", arg.name)) == nullptr)
-    some = among([&](std::size_t c) { return !has_gradient(*candidates_[c].tensor); });
-  for (const std::size_t c : some.empty() ? near : some)
-    sources.push_back({candidates_[c].tensor, candidates_[c].name});
+  if (some.empty()) {
+    const bool is_table = find_arg(op, fmt::format("grad_{}", arg.name)) == nullptr;
+    some = is_table ? among([&](std::size_t c) { return !has_gradient(*candidates_[c].tensor); }) : near;
+  }
+  for (const std::size_t c : some) sources.push_back({candidates_[c].tensor, candidates_[c].name});
   return sources;
 }
 

@@ -1,4 +1,5 @@
 // What one side's records say of the other's: its operators, and which of the two is wrong.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>

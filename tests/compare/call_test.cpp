@@ -101,6 +101,35 @@ TEST(Call, AnAttributeThatIsOffByLessThanSingleElementsShow) {
 }
 
 // Of small inputs one epsilon makes results, and bounds, that are a thousand times those of the other.
+// A program that multiplies by weight + 1 rounds it once a channel, in the weight's own dtype.
+TEST(Call, ARoundingThatAChannelSharesIsNoFactorOfAll) {
+  constexpr std::int64_t rows = 2048, columns = 16;
+  const auto narrow = [](const Tensor& t) {
+    return Tensor::from_values(DType::bfloat16, t.shape(), t.values());
+  };
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const Tensor x = normal_tensor(DType::bfloat16, {rows, columns}, seed),
+                 weight = normal_tensor(DType::bfloat16, {columns}, 100 + seed, 0.02);
+    const auto of = [&](double factor) {
+      const Tensor gain =
+          narrow(plus(Tensor::from_values(DType::float64, {columns}, Values(columns, 1)), 1, weight));
+      const Tensor y =
+          output_named(compute_golden(find_operator("layer_norm"),
+                                      std::vector<NamedTensor>{{"x", x}, {"weight", gain}}, {}, Level::fp64),
+                       "y");
+      Values values = y.values();
+      for (double& v : values) v *= factor;
+      Device device = Device::of(DType::bfloat16);
+      device.intermediate = DType::bfloat16;
+      const Call call(find_operator("layer_norm"), {{"x", x}, {"weight", weight}}, "y",
+                      Tensor::from_values(DType::bfloat16, y.shape(), values), device);
+      return call.compare({.weight = CallVariant::Weight::plus_one});
+    };
+    EXPECT_TRUE(of(1)->within()) << seed;
+    EXPECT_FALSE(of(1.02)->within()) << seed;
+  }
+}
+
 TEST(Call, TheBoundOfOneVariantIsNotThatOfAnother) {
   const Tensor x = normal_tensor(DType::float32, {8, 64}, 1, 1e-3);
   const auto call = [&] { return Call(find_operator("rms_norm"), {{"x", x}}, "y", x, {}); };
