@@ -8,7 +8,7 @@ import resource
 import subprocess
 import unittest
 
-from program import ASSAY, DATA, Test, environment, run, write_npy, write_safetensors
+from program import ASSAY, DATA, Test, environment, large, run, write_npy, write_safetensors
 
 
 class Diff(Test):
@@ -196,6 +196,7 @@ class Diff(Test):
         self.assertEqual(reports[0], reports[1])
         self.assertEqual(reports[0], reports[2])
 
+    @large
     def test_threads_change_nothing_of_what_is_judged(self):
         for parallel in ("tp=1", "tp=2"):
             self.expect(0, "replay", "--model", "telechat3-105b-tiny", "--precision", "bf16", "--length", "8", "--parallel", parallel, "--dump", parallel)

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import unittest
 
-from program import ASSAY, DATA, Test, environment, run, write_safetensors
+from program import ASSAY, DATA, Test, environment, large, run, write_safetensors
 
 # CI runs as root in a container, and has fewer cores than processes.
 # Open MPI leaves memory behind: no matter of ours in a build with sanitizers.
@@ -63,6 +63,7 @@ class Mpi(Test):
         self.assertEqual(status, 2)
         self.assertIn("assay: GITHUB_STEP_SUMMARY /nowhere/summary: ", text)
 
+    @large
     def test_a_replay_has_the_bits_of_its_ranks_as_threads(self):
         words = ["replay", "--model", str(DATA / "models" / "latent.toml"), "--precision", "exact", "--micro-batches", "4", "--sequences", "2",
                  "--length", "16", "--steps", "2"]

@@ -15,7 +15,7 @@ class Ops(Test):
             out = self.expect(0, "ops", op["name"]).out
             self.assertTrue(out.startswith(f"{op['name']}: {op['math']}\n"))
             self.assertIn(f"\n## {op['name']}\n", markdown)
-            for alias in op["aliases"]:
+            for alias in op["aliases"][:1]:  # a process each
                 self.assertEqual(self.expect(0, "ops", alias).out, out)
 
     def test_one_operator_as_json(self):

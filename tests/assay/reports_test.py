@@ -13,7 +13,7 @@ import subprocess
 import unittest
 import xml.etree.ElementTree as ElementTree
 
-from program import ASSAY, CASES, Test, environment, run, write_safetensors
+from program import ASSAY, CASES, Test, environment, large, run, write_safetensors
 
 COMMAND = re.compile(r"::(error|notice) title=([^:,\r\n]*)::([^\r\n]*)")
 
@@ -224,6 +224,7 @@ class Junit(Test):
         self.assertEqual((root.get("tests"), root.get("errors"), root.get("skipped")), ("2", "1", "1"))
         self.assertEqual(len(list(root.iter("error"))), 1)
 
+    @large
     def test_a_hundred_thousand_failures_are_short_and_well_formed(self):
         names = [f"model.layers.{i // 1000}.mlp.experts.{i // 10 % 100}.w{i % 10}@step={i % 2},phase=backward,slot=grad,arg=weight"
                  for i in range(100_000)]

@@ -107,6 +107,8 @@ TEST(Call, ARoundingThatAChannelSharesIsNoFactorOfAll) {
   const auto narrow = [](const Tensor& t) {
     return Tensor::from_values(DType::bfloat16, t.shape(), t.values());
   };
+  CallVariant of_one_more;
+  of_one_more.weight = CallVariant::Weight::plus_one;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     const Tensor x = normal_tensor(DType::bfloat16, {rows, columns}, seed),
                  weight = normal_tensor(DType::bfloat16, {columns}, 100 + seed, 0.02);
@@ -123,7 +125,7 @@ TEST(Call, ARoundingThatAChannelSharesIsNoFactorOfAll) {
       device.intermediate = DType::bfloat16;
       const Call call(find_operator("layer_norm"), {{"x", x}, {"weight", weight}}, "y",
                       Tensor::from_values(DType::bfloat16, y.shape(), values), device);
-      return call.compare({.weight = CallVariant::Weight::plus_one});
+      return call.compare(of_one_more);
     };
     EXPECT_TRUE(of(1)->within()) << seed;
     EXPECT_FALSE(of(1.02)->within()) << seed;
