@@ -102,7 +102,7 @@ Tensor scale_of(const Tensor& weight, CallVariant::Weight how) {
 // Of ranks that make the result together.
 std::vector<CutInput> cuts_in_use(const Dump& dump, const RecordedCall& call) {
   std::vector<CutInput> cuts;
-  if (dump.world_size <= 1) return cuts;
+  if (dump.mesh.dims.empty()) return cuts;
   std::set<std::size_t> dims;
   for (const RecordedCall::Input& input : call.inputs)
     if (input.tensor->id.micro_batch >= 0) dims.merge(dims_of_ranks(dump, *input.tensor));
@@ -124,7 +124,7 @@ Call::Call(const Dump& dump, std::vector<RecordedCall> calls, Tensor result)
       if (without_bits(dump, *input.tensor) != nullptr)
         throw Error("{}: has no values", to_string(input.tensor->id));
       summand.inputs.push_back({input.name, merge(dump, *input.tensor).tensor.whole()});
-      if (dump.world_size > 1) summand.cuts.push_back({input.name, parts_of(dump, *input.tensor)});
+      if (!dump.mesh.dims.empty()) summand.cuts.push_back({input.name, parts_of(dump, *input.tensor)});
     }
     for (const RecordedCall::Input& input : recorded.inputs)  // parameters are of none
       summand.micro_batch = std::max(summand.micro_batch, input.tensor->id.micro_batch);

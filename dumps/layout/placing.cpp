@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "assay/dumps/layout/layout_rules.h"
+#include "assay/dumps/layout/micro_batches.h"
 
 namespace assay {
 namespace {
@@ -288,6 +289,7 @@ void apply_layout(Dump& dump, const LayoutRules& rules) {
 
 void apply_layouts(Dump& actual, Dump& reference, const LayoutRules& rules) {
   for (Dump* dump : {&actual, &reference}) cut_by_layout(*dump, rules);
+  join_micro_batches(actual, reference);
   const Records of_actual = unplaced(actual), of_reference = unplaced(reference);
   if (!of_actual.empty()) PlacedByOther(actual, of_actual, reference).place();
   if (!of_reference.empty()) PlacedByOther(reference, of_reference, actual).place();

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "assay/dumps/record/dump.h"
+
+namespace assay {
+
+/// Where one side runs in fewer and larger micro-batches what the other runs in more of them (data
+/// parallelism that shares a batch out, another accumulation of gradients), the smaller ones become parts of
+/// the larger: shards over a mesh dimension "micro-batch", the outermost cut. Which samples make which
+/// micro-batch is read off the recorded input whose rows all are there on both sides, bit for bit: one behind
+/// the other, or in turn. What is as large in each is the same, or added up; what neither holds for, and what
+/// has no other side to go by, stays unplaced. A dump changes only where all of this holds in every step; it
+/// gets a note then.
+void join_micro_batches(Dump& actual, Dump& reference);
+
+}  // namespace assay
