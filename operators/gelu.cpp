@@ -18,6 +18,7 @@ struct Gelu {
   static constexpr auto args = unary_args(-8, 8);
   static constexpr std::string_view pairs_along = "N";
   static constexpr Example examples[] = {{"N=24"}, {"N=3x5", "approximate=\"tanh\""}};
+  static constexpr std::string_view functional_inputs[] = {"x"};
   static constexpr Seen seen[] = {{"approximate", "\"tanh\"", "GPT-2, Gemma"}};
 
   static void bind(Dims&, InputShapes, const Attributes& a) { function<double>(a); }

@@ -15,6 +15,7 @@ struct Silu {
   static constexpr auto args = unary_args(-16, 16);
   static constexpr std::string_view pairs_along = "N";
   static constexpr Example examples[] = {{"N=24"}, {"N=3x5"}};
+  static constexpr std::string_view functional_inputs[] = {"x"};
 
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes&) {

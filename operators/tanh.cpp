@@ -13,6 +13,7 @@ struct Tanh {
                                                  "Tanh"};
   static constexpr auto args = unary_args(-8, 8);
   static constexpr Example examples[] = {{"N=24"}, {"N=3x5"}};
+  static constexpr std::string_view functional_inputs[] = {"x"};
 
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes&) {

@@ -150,7 +150,8 @@ std::vector<Group> groups_of(const Dump& dump, const LogicalTensor& tensor) {
     for (const Piece& piece : pieces) boxes.push_back(piece.box);
     Group& group = groups[std::move(boxes)];
     for (const RankCopy& copy : group.copies) {
-      if (copy.record->rank == record.rank && !pieces.empty())
+      if (copy.record->rank == record.rank && copy.record->mesh_coordinate == record.mesh_coordinate &&
+          !pieces.empty())
         throw Error("{}: rank {} recorded it twice ({} and before): names must be unique",
                     to_string(tensor.id), record.rank, dump.location(index));
     }
