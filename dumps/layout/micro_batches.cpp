@@ -4,14 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
+#include "assay/dumps/layout/addends.h"
 #include "assay/golden/error.h"
 
 namespace assay {
@@ -39,7 +40,7 @@ std::map<std::int64_t, std::set<std::int64_t>> micro_batches(const Dump& dump) {
 // A name of inputs, without step and micro-batch.
 using Source = std::tuple<std::string, std::string, std::int64_t>;
 
-// The whole inputs of the first steps, by name and by micro-batch.
+// The whole inputs, by name and by micro-batch.
 std::map<Source, std::map<Batch, std::size_t>> sources(const Dump& dump) {
   std::map<Source, std::map<Batch, std::size_t>> all;
   for (std::size_t i = 0; i < dump.records.size(); ++i) {
@@ -58,6 +59,7 @@ std::vector<std::string> rows_of(const Dump& dump, std::size_t record) {
   if (t.size() == 0) return rows;
   const auto count = static_cast<std::size_t>(t.shape()[0]);
   const std::size_t length = t.bytes().size() / count;
+  if (length * count != t.bytes().size()) return rows;
   for (std::size_t i = 0; i < count; ++i) {
     const auto bytes = t.bytes().subspan(i * length, length);
     rows.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -65,7 +67,8 @@ std::vector<std::string> rows_of(const Dump& dump, std::size_t record) {
   return rows;
 }
 
-// The micro-batches that the rows of a larger one are in, if they are in turn or one behind the other.
+// The micro-batches that the rows of a larger one are in, if they are in turn or one behind the other. Rows
+// that are equal (positions, a mask of ones) do not say which of them it is.
 class Matching {
  public:
   Matching(const Dump& small, const std::map<Batch, std::size_t>& of_small, const Dump& large,
@@ -77,8 +80,10 @@ class Matching {
       const std::vector<std::string> rows = rows_of(small_, record);
       if (rows.empty() || (joined_.samples != 0 && joined_.samples != std::ssize(rows))) return {};
       joined_.samples = std::ssize(rows);
-      for (std::size_t r = 0; r < rows.size(); ++r)
-        there_[{batch.first, rows[r]}].push_back({batch, static_cast<std::int64_t>(r)});
+      for (std::size_t r = 0; r < rows.size(); ++r) {
+        const At at{batch, static_cast<std::int64_t>(r)};
+        if (!there_.try_emplace({batch.first, rows[r]}, at).second) return {};
+      }
     }
     for (const auto& [batch, record] : of_large_)
       if (!take(batch, rows_of(large_, record))) return {};
@@ -92,10 +97,10 @@ class Matching {
   bool take(const Batch& batch, const std::vector<std::string>& rows) {
     std::vector<At> order;
     for (const std::string& row : rows) {
-      auto& same = there_[{batch.first, row}];
-      if (same.empty()) return false;
-      order.push_back(same.front());
-      same.pop_front();
+      const auto same = there_.find({batch.first, row});
+      if (same == there_.end()) return false;
+      order.push_back(same->second);
+      there_.erase(same);
     }
     const std::int64_t parts = std::ssize(order) / joined_.samples;
     if (parts * joined_.samples != std::ssize(order) || (joined_.parts != 0 && joined_.parts != parts))
@@ -128,9 +133,21 @@ class Matching {
   const std::map<Batch, std::size_t>& of_small_;
   const Dump& large_;
   const std::map<Batch, std::size_t>& of_large_;
-  std::map<std::pair<std::int64_t, std::string>, std::deque<At>> there_;
+  std::map<std::pair<std::int64_t, std::string>, At> there_;  // by step and content
   Joined joined_;
 };
+
+// Tokens, and what the first call was given.
+std::vector<Source> in_question(const Dump& dump, const std::map<Source, std::map<Batch, std::size_t>>& all) {
+  std::vector<Source> some;
+  const auto first_record = [](const auto& source) { return source.second.begin()->second; };
+  const auto first = std::ranges::min_element(all, {}, first_record);
+  for (auto source = all.begin(); source != all.end(); ++source) {
+    if (source == first || !is_float(dump.records[first_record(*source)].dtype))
+      some.push_back(source->first);
+  }
+  return some;
+}
 
 std::optional<Joined> matched(const Dump& small, const Dump& large) {
   const auto of_small = sources(small), of_large = sources(large);
@@ -138,14 +155,15 @@ std::optional<Joined> matched(const Dump& small, const Dump& large) {
   std::size_t wanted = 0, wanted_large = 0;
   for (const auto& [step, batches] : all_small) wanted += batches.size();
   for (const auto& [step, batches] : all_large) wanted_large += batches.size();
-  for (const auto& [source, batches] : of_small) {
+  for (const Source& source : in_question(small, of_small)) {
     const auto there = of_large.find(source);
+    const auto& batches = of_small.at(source);
     if (there == of_large.end() || batches.size() != wanted || there->second.size() != wanted_large) continue;
     const Record &a = small.records[batches.begin()->second],
                  &b = large.records[there->second.begin()->second];
-    if (a.dtype != b.dtype || a.shape.size() != b.shape.size() ||
-        !std::equal(a.shape.begin() + 1, a.shape.end(), b.shape.begin() + 1))
-      continue;
+    const bool are_alike = a.dtype == b.dtype && a.shape.size() == b.shape.size() &&
+                           std::equal(a.shape.begin() + 1, a.shape.end(), b.shape.begin() + 1);
+    if (!are_alike) continue;
     if (auto found = Matching(small, batches, large, there->second).find()) return found;
   }
   return {};
@@ -164,7 +182,7 @@ class Join {
 
   void run() {
     const std::size_t dims = small_.mesh.dims.size();
-    small_.mesh.dims.insert(small_.mesh.dims.begin(), "micro-batch");
+    small_.mesh.dims.insert(small_.mesh.dims.begin(), std::string(micro_batch_dim));
     small_.mesh.shape.insert(small_.mesh.shape.begin(), joined_.parts);
     std::map<Identity, std::vector<std::size_t>> parts;
     for (std::size_t i = 0; i < small_.records.size(); ++i) {
@@ -241,35 +259,20 @@ class Join {
     const bool is_loss = is_scalar && id.phase == Phase::forward;
     if (!is_loss) {
       const auto there = uncut_.find(id);
-      std::map<std::int64_t, Tensor> parts;
+      std::vector<Tensor> parts;
+      std::set<std::int64_t> seen;
       for (const std::size_t i : records) {
         const Record& r = small_.records[i];
         if (!r.has_bits || r.shape != r.global_shape) return false;
-        parts.try_emplace(r.mesh_coordinate.front(), small_.read(i));
+        if (seen.insert(r.mesh_coordinate.front()).second) parts.push_back(small_.read(i));
       }
-      const Tensor& first = parts.begin()->second;
-      if (std::ranges::all_of(
-              parts, [&](const auto& p) { return std::ranges::equal(p.second.bytes(), first.bytes()); }))
-        return true;
-      if (there == uncut_.end() || !is_sum(parts, large_.read(there->second))) return false;
+      const auto is_first = [&](const Tensor& t) { return std::ranges::equal(t.bytes(), parts[0].bytes()); };
+      if (std::ranges::all_of(parts, is_first)) return true;
+      if (there == uncut_.end() || !are_addends(parts, large_.read(there->second))) return false;
     }
     for (const std::size_t i : records)
       small_.records[i].placements.front() = {.kind = Placement::Kind::partial};
     return true;
-  }
-  static bool is_sum(const std::map<std::int64_t, Tensor>& parts, const Tensor& whole) {
-    const std::vector<double> wanted = whole.values(), first = parts.begin()->second.values();
-    std::vector<double> sum(wanted.size());
-    for (const auto& [place, part] : parts) {
-      const std::vector<double> values = part.values();
-      for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += values[k];
-    }
-    double of_sum = 0, of_first = 0;
-    for (std::size_t k = 0; k < sum.size(); ++k) {
-      of_sum += std::abs(sum[k] - wanted[k]);
-      of_first += std::abs(first[k] - wanted[k]);
-    }
-    return of_sum < of_first;
   }
 
   // The rows of an expert: one behind the other, if each row is nearer to its place than zeros are.

@@ -2,12 +2,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
 #include <tuple>
+#include <utility>
 
+#include "assay/dumps/layout/addends.h"
 #include "assay/dumps/layout/layout_rules.h"
 #include "assay/dumps/layout/micro_batches.h"
 
@@ -132,24 +133,13 @@ class Reunions {
   std::map<std::tuple<std::int64_t, std::int64_t, std::string>, bool> agree_;
 };
 
-// Whether the sum of all parts is nearer to the whole than the first of them is.
-bool is_sum(const Dump& dump, const std::vector<std::size_t>& records, const Tensor& whole) {
-  std::map<std::vector<std::int64_t>, std::size_t> parts;
-  for (const std::size_t i : records) parts.try_emplace(place_of(dump.records[i]), i);
-  std::vector<double> sum(static_cast<std::size_t>(whole.size())), first;
-  for (const auto& [place, i] : parts) {
-    const std::vector<double> part = dump.read(i).values();
-    if (part.size() != sum.size()) return false;
-    for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += part[k];
-    if (first.empty()) first = part;
-  }
-  const std::vector<double> wanted = whole.values();
-  double of_sum = 0, of_first = 0;
-  for (std::size_t k = 0; k < sum.size(); ++k) {
-    of_sum += std::abs(sum[k] - wanted[k]);
-    of_first += std::abs(first[k] - wanted[k]);
-  }
-  return of_sum < of_first;
+// Once for each place.
+std::vector<Tensor> parts_at(const Dump& dump, const std::vector<std::size_t>& records) {
+  std::map<std::vector<std::int64_t>, std::size_t> places;
+  for (const std::size_t i : records) places.try_emplace(place_of(dump.records[i]), i);
+  std::vector<Tensor> parts;
+  for (const auto& [place, i] : places) parts.push_back(dump.read(i));
+  return parts;
 }
 
 // The input or output that a gradient is of.
@@ -217,9 +207,9 @@ class PlacedByOther {
       return id.phase == Phase::forward && id.slot != "param" ? As::addends : As::copies;
     if (!reunions_.around(id)) return As::copies;
     const auto there = uncut_.find(id);
-    const bool are_addends = is_float(first.dtype) && first.has_bits && there != uncut_.end() &&
-                             is_sum(dump_, records, other_.read(there->second));
-    return are_addends ? As::addends : As::values_of_its_own;
+    const bool is_sum = is_float(first.dtype) && first.has_bits && there != uncut_.end() &&
+                        are_addends(parts_at(dump_, records), other_.read(there->second));
+    return is_sum ? As::addends : As::values_of_its_own;
   }
 
   Dump& dump_;
@@ -249,7 +239,15 @@ void place_alike(Dump& a, const Records& of_a, Dump& b, const Records& of_b) {
   }
 }
 
+// What no rank can say: it lies in several micro-batches that are one on the other side.
+bool is_of_micro_batches(const Dump& dump, const Record& record) {
+  return std::ranges::any_of(record.unplaced, [&](int axis) {
+    return dump.mesh.dims.at(static_cast<std::size_t>(axis)) == micro_batch_dim;
+  });
+}
+
 std::string axes_of(const Dump& dump, const Record& record) {
+  if (is_of_micro_batches(dump, record)) return std::string(micro_batch_dim) + "es";
   std::vector<std::string> axes;
   for (const int axis : record.unplaced) axes.push_back(dump.mesh.dims.at(static_cast<std::size_t>(axis)));
   return fmt::format("ranks over {}", fmt::join(axes, ", "));
@@ -290,7 +288,12 @@ void apply_layout(Dump& dump, const LayoutRules& rules) {
 void apply_layouts(Dump& actual, Dump& reference, const LayoutRules& rules) {
   for (Dump* dump : {&actual, &reference}) cut_by_layout(*dump, rules);
   join_micro_batches(actual, reference);
-  const Records of_actual = unplaced(actual), of_reference = unplaced(reference);
+  Records of_actual = unplaced(actual), of_reference = unplaced(reference);
+  for (auto [dump, tensors] : {std::pair(&actual, &of_actual), std::pair(&reference, &of_reference)}) {
+    std::erase_if(*tensors, [dump = dump](const auto& one) {
+      return is_of_micro_batches(*dump, dump->records[one.second.front()]);
+    });
+  }
   if (!of_actual.empty()) PlacedByOther(actual, of_actual, reference).place();
   if (!of_reference.empty()) PlacedByOther(reference, of_reference, actual).place();
   place_alike(actual, of_actual, reference, of_reference);
