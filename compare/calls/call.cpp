@@ -124,6 +124,8 @@ Call::Call(const Dump& dump, std::vector<RecordedCall> calls, Tensor result)
       if (without_bits(dump, *input.tensor) != nullptr)
         throw Error("{}: has no values", to_string(input.tensor->id));
       summand.inputs.push_back({input.name, merge(dump, *input.tensor).tensor.whole()});
+      if (std::vector<double> errors = errors_of_addends(dump, *input.tensor); !errors.empty())
+        summand.errors[input.name] = std::move(errors);
       if (!dump.mesh.dims.empty()) summand.cuts.push_back({input.name, parts_of(dump, *input.tensor)});
     }
     for (const RecordedCall::Input& input : recorded.inputs)  // parameters are of none

@@ -1,6 +1,7 @@
 #include "assay/compare/calls/partial_sums.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -104,6 +105,38 @@ std::vector<Parts> gathered_parts_of(const Dump& dump, const LogicalTensor& tens
   std::vector<Parts> parts(seen.size());
   for (std::size_t d = 0; d < seen.size(); ++d) parts[d].assign(seen[d].begin(), seen[d].end());
   return parts;
+}
+
+double addends_of(const Dump& dump, const LogicalTensor& t) {
+  const Record& first = dump.records[t.records.front()];
+  double count = 1;
+  for (std::size_t d = 0; d < first.placements.size() && d < dump.mesh.shape.size(); ++d) {
+    if (first.placements[d].kind == Placement::Kind::partial)
+      count *= static_cast<double>(dump.mesh.shape[d]);
+  }
+  return count;
+}
+
+Magnitudes::Magnitudes(const Dump& of) : of_(of) {
+  path = of.path;
+  world_size = of.world_size;
+  mesh = of.mesh;
+  records = of.records;
+}
+
+Tensor Magnitudes::read(std::size_t index) const {
+  const Tensor t = of_.read(index);
+  std::vector<double> values = t.values();
+  for (double& v : values) v = std::abs(v);
+  return Tensor::from_values(t.dtype(), t.shape(), values);
+}
+
+std::vector<double> errors_of_addends(const Dump& dump, const LogicalTensor& t) {
+  const double addends = addends_of(dump, t);
+  if (addends == 1) return {};
+  std::vector<double> errors = merge(Magnitudes(dump), t).tensor.whole().values();
+  for (double& e : errors) e *= addends * unit_roundoff(t.dtype);
+  return errors;
 }
 
 std::vector<SharedSum> shared_sums(const Operator& op, const std::string& output,

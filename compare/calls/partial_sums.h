@@ -41,6 +41,24 @@ struct SharedSum {
 /// Returns the sums behind `output` over dimensions that ranks have cut.
 std::vector<SharedSum> shared_sums(const Operator&, const std::string& output, const std::vector<CutInput>&);
 
+/// The number of addends of each element. Shards of one addend are no further terms.
+double addends_of(const Dump&, const LogicalTensor&);
+
+/// A dump's tensors without their signs: a sum over ranks becomes that of magnitudes.
+class Magnitudes : public Dump {
+ public:
+  explicit Magnitudes(const Dump& of);
+  Tensor read(std::size_t index) const override;
+  std::string location(std::size_t index) const override { return of_.location(index); }
+
+ private:
+  const Dump& of_;
+};
+
+/// What a device may be off by that takes each addend of a tensor by itself, and rounds what it makes of it.
+/// Empty: the tensor has no addends.
+std::vector<double> errors_of_addends(const Dump&, const LogicalTensor&);
+
 /// Returns the tensor with zeros outside the part.
 Tensor only_part(const Tensor&, std::size_t dim, const Parts::value_type& part);
 

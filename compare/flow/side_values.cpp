@@ -1,6 +1,6 @@
 #include "assay/compare/flow/side_values.h"
 
-#include <cmath>
+#include "assay/compare/calls/partial_sums.h"
 
 namespace assay {
 namespace {
@@ -15,30 +15,6 @@ Name name_of(const Identity& id) {
   name.step = 0;
   if (name.micro_batch > 0) name.micro_batch = 0;
   return name;
-}
-
-double addends_of(const Dump& dump, const LogicalTensor& t) {
-  const Record& first = dump.records[t.records.front()];
-  double count = 1;
-  for (std::size_t d = 0; d < first.placements.size() && d < dump.mesh.shape.size(); ++d) {
-    if (first.placements[d].kind == Placement::Kind::partial)
-      count *= static_cast<double>(dump.mesh.shape[d]);
-  }
-  return count;
-}
-
-Magnitudes::Magnitudes(const Dump& of) : of_(of) {
-  path = of.path;
-  world_size = of.world_size;
-  mesh = of.mesh;
-  records = of.records;
-}
-
-Tensor Magnitudes::read(std::size_t index) const {
-  const Tensor t = of_.read(index);
-  std::vector<double> values = t.values();
-  for (double& v : values) v = std::abs(v);
-  return Tensor::from_values(t.dtype(), t.shape(), values);
 }
 
 SideValues::SideValues(const Dump& dump, const std::vector<LogicalTensor>& tensors,

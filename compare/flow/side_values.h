@@ -53,18 +53,4 @@ class SideValues {
   mutable double bytes_ = 0;
 };
 
-/// The number of addends of each element. Shards of one addend are no further terms.
-double addends_of(const Dump&, const LogicalTensor&);
-
-/// A dump's tensors without their signs: a sum over ranks becomes that of magnitudes.
-class Magnitudes : public Dump {
- public:
-  explicit Magnitudes(const Dump& of);
-  Tensor read(std::size_t index) const override;
-  std::string location(std::size_t index) const override { return of_.location(index); }
-
- private:
-  const Dump& of_;
-};
-
 }  // namespace assay

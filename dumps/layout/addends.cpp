@@ -1,9 +1,25 @@
 #include "assay/dumps/layout/addends.h"
 
-#include <cmath>
+#include <utility>
 #include <vector>
 
 namespace assay {
+
+namespace {
+
+// What no factor makes of the whole, as a share of its square.
+double left_of(const std::vector<double>& values, const std::vector<double>& whole) {
+  double product = 0, square = 0, of_whole = 0;
+  for (std::size_t k = 0; k < values.size(); ++k) {
+    product += values[k] * whole[k];
+    square += values[k] * values[k];
+    of_whole += whole[k] * whole[k];
+  }
+  const double explained = square * of_whole > 0 ? product * product / (square * of_whole) : 0;
+  return product > 0 ? 1 - explained : 1;
+}
+
+}  // namespace
 
 bool are_addends(std::span<const Tensor> parts, const Tensor& whole) {
   const std::vector<double> wanted = whole.values();
@@ -14,12 +30,7 @@ bool are_addends(std::span<const Tensor> parts, const Tensor& whole) {
     for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += part[k];
     if (first.empty()) first = std::move(part);
   }
-  double of_sum = 0, of_first = 0;
-  for (std::size_t k = 0; k < first.size(); ++k) {
-    of_sum += std::abs(sum[k] - wanted[k]);
-    of_first += std::abs(first[k] - wanted[k]);
-  }
-  return of_sum < of_first;
+  return !first.empty() && left_of(sum, wanted) < left_of(first, wanted);
 }
 
 }  // namespace assay

@@ -6,7 +6,8 @@
 
 namespace assay {
 
-/// Whether the sum of all parts is nearer to the whole than the first of them is.
+/// Whether the sum of all parts is nearer to the whole than the first of them is, each up to a factor: one
+/// side may average where the other adds up.
 bool are_addends(std::span<const Tensor> parts, const Tensor& whole);
 
 }  // namespace assay

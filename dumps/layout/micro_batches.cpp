@@ -24,9 +24,10 @@ using Batch = std::pair<std::int64_t, std::int64_t>;  // step, micro-batch
 struct Place {
   std::int64_t of = 0, index = 0;
 };
+// Parts of as many samples each. Those of `turn` neighbours alternate (of ranks, to which a sampler deals
+// them out); such groups lie behind each other (in which gradients are accumulated).
 struct Joined {
-  std::int64_t parts = 0, samples = 0;  // of each
-  bool in_turn = false;                 // the samples of all parts alternate
+  std::int64_t parts = 0, turn = 1, samples = 0;
   std::map<Batch, Place> places;
 };
 
@@ -107,23 +108,23 @@ class Matching {
       return false;
     const bool is_first = joined_.parts == 0;
     joined_.parts = parts;
-    for (const bool in_turn : {false, true}) {
-      if (!is_first && in_turn != joined_.in_turn) continue;
-      if (!is_in_order(order, in_turn)) continue;
-      joined_.in_turn = in_turn;
+    for (std::int64_t turn = is_first ? 1 : joined_.turn; turn <= (is_first ? parts : joined_.turn); ++turn) {
+      if (parts % turn != 0 || !is_in_order(order, turn)) continue;
+      joined_.turn = turn;
       for (std::int64_t p = 0; p < parts; ++p)
-        joined_.places[order[at(p, 0, in_turn)].first] = {batch.second, p};
+        joined_.places[order[at(p, 0, turn)].first] = {batch.second, p};
       return true;
     }
     return false;
   }
-  std::size_t at(std::int64_t part, std::int64_t row, bool in_turn) const {
-    return static_cast<std::size_t>(in_turn ? row * joined_.parts + part : part * joined_.samples + row);
+  // The sample of a part in the larger micro-batch.
+  std::size_t at(std::int64_t part, std::int64_t row, std::int64_t turn) const {
+    return static_cast<std::size_t>((part / turn * joined_.samples + row) * turn + part % turn);
   }
-  bool is_in_order(const std::vector<At>& order, bool in_turn) const {
+  bool is_in_order(const std::vector<At>& order, std::int64_t turn) const {
     for (std::int64_t p = 0; p < joined_.parts; ++p) {
       for (std::int64_t r = 0; r < joined_.samples; ++r) {
-        if (order[at(p, r, in_turn)] != At{order[at(p, 0, in_turn)].first, r}) return false;
+        if (order[at(p, r, turn)] != At{order[at(p, 0, turn)].first, r}) return false;
       }
     }
     return true;
@@ -182,38 +183,45 @@ class Join {
 
   void run() {
     const std::size_t dims = small_.mesh.dims.size();
-    small_.mesh.dims.insert(small_.mesh.dims.begin(), std::string(micro_batch_dim));
-    small_.mesh.shape.insert(small_.mesh.shape.begin(), joined_.parts);
+    const Shape extents = {joined_.parts / joined_.turn, joined_.turn};
+    small_.mesh.dims.insert(small_.mesh.dims.begin(), own_dims, std::string(micro_batch_dim));
+    small_.mesh.shape.insert(small_.mesh.shape.begin(), extents.begin(), extents.end());
     std::map<Identity, std::vector<std::size_t>> parts;
     for (std::size_t i = 0; i < small_.records.size(); ++i) {
       Record& r = small_.records[i];
       r.placements.resize(std::max(r.placements.size(), dims));
-      r.placements.insert(r.placements.begin(), Placement{});
+      r.placements.insert(r.placements.begin(), own_dims, Placement{});
       r.mesh_coordinate.resize(std::max(r.mesh_coordinate.size(), dims));
-      r.mesh_coordinate.insert(r.mesh_coordinate.begin(), 0);
-      for (int& dim : r.unplaced) ++dim;
+      r.mesh_coordinate.insert(r.mesh_coordinate.begin(), own_dims, 0);
+      for (int& dim : r.unplaced) dim += own_dims;
       const auto place = joined_.places.find({r.id.step, r.id.micro_batch});
       if (place == joined_.places.end()) continue;
       r.id.micro_batch = place->second.of;
-      r.mesh_coordinate.front() = place->second.index;
+      r.mesh_coordinate[0] = place->second.index / joined_.turn;
+      r.mesh_coordinate[1] = place->second.index % joined_.turn;
       parts[r.id].push_back(i);
     }
     for (const auto& [id, records] : parts) {
       if (place(id, records)) continue;
       for (const std::size_t i : records)
-        small_.records[i].unplaced.insert(small_.records[i].unplaced.begin(), 0);
+        small_.records[i].unplaced.insert(small_.records[i].unplaced.begin(), {0, 1});
     }
   }
 
  private:
+  static constexpr int own_dims = 2;  // groups behind each other, and what alternates in each
+
+  std::int64_t index_of(const Record& r) const {
+    return r.mesh_coordinate[0] * joined_.turn + r.mesh_coordinate[1];
+  }
+
   // The parts of one micro-batch are alike.
   bool place(const Identity& id, const std::vector<std::size_t>& records) {
     std::map<std::int64_t, Shape> shapes;
     for (const std::size_t i : records) {
       const Record& r = small_.records[i];
       const bool is_plain = r.unplaced.empty() && !r.flattened_range && !r.cut && !r.rows;
-      if (!is_plain ||
-          shapes.try_emplace(r.mesh_coordinate.front(), r.global_shape).first->second != r.global_shape)
+      if (!is_plain || shapes.try_emplace(index_of(r), r.global_shape).first->second != r.global_shape)
         return false;
     }
     const bool is_even =
@@ -226,15 +234,15 @@ class Join {
         cut_dimension(part, whole == wholes_.end() ? nullptr : &whole->second);
     if (!dim) return whole != wholes_.end() && whole->second == part && place_as_large(id, records);
     // A row for each sample, or several: the tokens of one lie together.
-    if (joined_.in_turn && part[*dim] % joined_.samples != 0) return false;
+    if (joined_.turn > 1 && part[*dim] % joined_.samples != 0) return false;
     for (const std::size_t i : records) {
       Record& r = small_.records[i];
-      if (r.offsets && joined_.in_turn) return false;
-      if (r.offsets) (*r.offsets)[*dim] += r.mesh_coordinate.front() * part[*dim];
+      if (r.offsets && joined_.turn > 1) return false;
+      if (r.offsets) (*r.offsets)[*dim] += index_of(r) * part[*dim];
       r.global_shape[*dim] *= joined_.parts;
-      r.placements.front() = {.kind = Placement::Kind::shard,
-                              .dim = static_cast<int>(*dim),
-                              .split_factor = joined_.in_turn ? joined_.samples : 1};
+      const int cut = static_cast<int>(*dim);
+      r.placements[0] = {.kind = Placement::Kind::shard, .dim = cut};
+      r.placements[1] = {.kind = Placement::Kind::shard, .dim = cut, .split_factor = joined_.samples};
     }
     return true;
   }
@@ -264,14 +272,14 @@ class Join {
       for (const std::size_t i : records) {
         const Record& r = small_.records[i];
         if (!r.has_bits || r.shape != r.global_shape) return false;
-        if (seen.insert(r.mesh_coordinate.front()).second) parts.push_back(small_.read(i));
+        if (seen.insert(index_of(r)).second) parts.push_back(small_.read(i));
       }
       const auto is_first = [&](const Tensor& t) { return std::ranges::equal(t.bytes(), parts[0].bytes()); };
       if (std::ranges::all_of(parts, is_first)) return true;
       if (there == uncut_.end() || !are_addends(parts, large_.read(there->second))) return false;
     }
     for (const std::size_t i : records)
-      small_.records[i].placements.front() = {.kind = Placement::Kind::partial};
+      for (const std::size_t own : {std::size_t{0}, std::size_t{1}}) small_.records[i].placements[own] = {.kind = Placement::Kind::partial};
     return true;
   }
 
@@ -280,7 +288,7 @@ class Join {
                     const std::map<std::int64_t, Shape>& shapes) {
     const auto whole = wholes_.find(id);
     const auto there = uncut_.find(id);
-    if (joined_.in_turn || whole == wholes_.end() || there == uncut_.end()) return false;
+    if (joined_.turn > 1 || whole == wholes_.end() || there == uncut_.end()) return false;
     std::map<std::int64_t, std::int64_t> begins;
     std::int64_t length = 0;
     for (const auto& [place, shape] : shapes) {
@@ -297,7 +305,7 @@ class Join {
       const Record& r = small_.records[i];
       if (!r.has_bits || r.shape != r.global_shape || r.offsets) return false;
       const std::vector<double> values = small_.read(i).values();
-      const std::size_t begin = static_cast<std::size_t>(begins.at(r.mesh_coordinate.front())) * width;
+      const std::size_t begin = static_cast<std::size_t>(begins.at(index_of(r))) * width;
       for (std::size_t row = 0; row < values.size(); row += width) {
         double apart = 0, size = 0;
         for (std::size_t j = row; j < row + width; ++j) {
@@ -310,8 +318,8 @@ class Join {
     for (const std::size_t i : records) {
       Record& r = small_.records[i];
       r.offsets = Shape(r.shape.size(), 0);
-      r.offsets->front() = begins.at(r.mesh_coordinate.front());
-      r.placements.front() = {.kind = Placement::Kind::shard, .dim = 0};
+      r.offsets->front() = begins.at(index_of(r));
+      r.placements[0] = {.kind = Placement::Kind::shard, .dim = 0};
       r.global_shape = whole->second;
     }
     return true;
@@ -343,7 +351,7 @@ void join_micro_batches(Dump& actual, Dump& reference) {
   small.notes.push_back(fmt::format(
       "{}: {} micro-batches of {} samples each are compared with one of {} of the other side, which {}",
       small.path.string(), joined->parts, joined->samples, joined->parts * joined->samples,
-      joined->in_turn ? "has their samples in turn" : "has them one behind the other"));
+      joined->turn > 1 ? "has their samples in turn" : "has them one behind the other"));
 }
 
 }  // namespace assay
