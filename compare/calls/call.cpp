@@ -102,7 +102,7 @@ Tensor scale_of(const Tensor& weight, CallVariant::Weight how) {
 // Of ranks that make the result together.
 std::vector<CutInput> cuts_in_use(const Dump& dump, const RecordedCall& call) {
   std::vector<CutInput> cuts;
-  if (dump.mesh.dims.empty()) return cuts;
+  if (!is_cut(dump)) return cuts;
   std::set<std::size_t> dims;
   for (const RecordedCall::Input& input : call.inputs)
     if (input.tensor->id.micro_batch >= 0) dims.merge(dims_of_ranks(dump, *input.tensor));
@@ -126,7 +126,7 @@ Call::Call(const Dump& dump, std::vector<RecordedCall> calls, Tensor result)
       summand.inputs.push_back({input.name, merge(dump, *input.tensor).tensor.whole()});
       if (std::vector<double> errors = errors_of_addends(dump, *input.tensor); !errors.empty())
         summand.errors[input.name] = std::move(errors);
-      if (!dump.mesh.dims.empty()) summand.cuts.push_back({input.name, parts_of(dump, *input.tensor)});
+      if (is_cut(dump)) summand.cuts.push_back({input.name, parts_of(dump, *input.tensor)});
     }
     for (const RecordedCall::Input& input : recorded.inputs)  // parameters are of none
       summand.micro_batch = std::max(summand.micro_batch, input.tensor->id.micro_batch);

@@ -70,6 +70,10 @@ std::vector<Parts> parts_of(const Dump& dump, const LogicalTensor& tensor) {
   return dims;
 }
 
+bool is_cut(const Dump& dump) {
+  return dump.world_size > 1 || !dump.mesh.dims.empty();
+}
+
 std::set<std::size_t> dims_of_ranks(const Dump& dump, const LogicalTensor& tensor) {
   std::set<std::size_t> dims;
   const Record& first = dump.records[tensor.records.front()];

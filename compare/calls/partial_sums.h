@@ -16,6 +16,9 @@ namespace assay {
 using Parts = std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>>;
 std::vector<Parts> parts_of(const Dump&, const LogicalTensor&);
 
+/// Whether a dump may cut its tensors: over ranks, or into micro-batches.
+bool is_cut(const Dump&);
+
 /// The dimensions of the mesh over which several ranks hold records of the tensor: those of the ranks that
 /// run one micro-batch together.
 std::set<std::size_t> dims_of_ranks(const Dump&, const LogicalTensor&);

@@ -47,6 +47,9 @@ std::vector<std::size_t> EarlierValues::near(const LogicalTensor& t,
     if (rank(c, t) >= 1 && fits(*candidates_[c].tensor)) order.push_back(c);
   }
   std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t c) { return rank(c, t); });
+  // What a module was given is there under the name that it has within, and under that it has around it.
+  std::set<const LogicalTensor*> seen;
+  std::erase_if(order, [&](std::size_t c) { return !seen.insert(candidates_[c].tensor).second; });
   return order;
 }
 

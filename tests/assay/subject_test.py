@@ -95,7 +95,7 @@ class Subject(Test):
         out = self.align(1, self.plan("nan"))
         self.assertIn("\n  tensor     layers.1 output y (step 0, micro-batch 0, forward)\n"
                       "  because    NaN or Inf differ in 1 of 4 elements, first at [2]: nan against 4\n"
-                      "  origin     created here: 1 of 4 elements are not 2 times layers.1 value x (step 0, micro-batch 0, forward), "
+                      "  origin     created here: 1 of 4 elements are not 2 times layers.1 input x (step 0, micro-batch 0, forward), "
                       "as they are in the reference\n"
                       "  smallest   tp fails; these pass: a single device\n", out)
         self.assertIn("\nFAIL  3 stages: 2 passed, 1 failed; ", out)
