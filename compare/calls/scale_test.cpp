@@ -174,8 +174,8 @@ std::optional<ScaleError> scale_error(const ScaleTest& t) {
   }
   double spread = root_of_squares(terms, [&](std::size_t i) { return std::abs(t.actual[i]); });
   for (const std::vector<std::int64_t>& units : t.units) {
-    spread =
-        std::max(spread, root_of_squares(terms, [&](std::size_t i) { return static_cast<double>(units[i]); }));
+    spread = std::max(spread,
+                      root_of_squares(terms, [&](std::size_t i) { return static_cast<double>(units[i]); }));
   }
   for (const std::vector<double>& input : t.inputs)
     spread = std::max(spread, root_of_squares(terms, [&](std::size_t i) { return input[i]; }));

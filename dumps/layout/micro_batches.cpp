@@ -279,7 +279,8 @@ class Join {
       if (there == uncut_.end() || !are_addends(parts, large_.read(there->second))) return false;
     }
     for (const std::size_t i : records)
-      for (const std::size_t own : {std::size_t{0}, std::size_t{1}}) small_.records[i].placements[own] = {.kind = Placement::Kind::partial};
+      for (const std::size_t own : {std::size_t{0}, std::size_t{1}})
+        small_.records[i].placements[own] = {.kind = Placement::Kind::partial};
     return true;
   }
 
