@@ -1,5 +1,6 @@
 #include "assay/dumps/layout/addends.h"
 
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,8 @@ bool are_addends(std::span<const Tensor> parts, const Tensor& whole) {
     for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += part[k];
     if (first.empty()) first = std::move(part);
   }
+  if (first.size() == 1)  // no direction
+    return std::abs(sum[0] - wanted[0]) < std::abs(first[0] - wanted[0]);
   return !first.empty() && left_of(sum, wanted) < left_of(first, wanted);
 }
 

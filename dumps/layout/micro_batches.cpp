@@ -235,9 +235,10 @@ class Join {
     if (!dim) return whole != wholes_.end() && whole->second == part && place_as_large(id, records);
     // A row for each sample, or several: the tokens of one lie together.
     if (joined_.turn > 1 && part[*dim] % joined_.samples != 0) return false;
+    const auto has_box = [&](std::size_t i) { return small_.records[i].offsets.has_value(); };
+    if (joined_.turn > 1 && std::ranges::any_of(records, has_box)) return false;
     for (const std::size_t i : records) {
       Record& r = small_.records[i];
-      if (r.offsets && joined_.turn > 1) return false;
       if (r.offsets) (*r.offsets)[*dim] += index_of(r) * part[*dim];
       r.global_shape[*dim] *= joined_.parts;
       const int cut = static_cast<int>(*dim);
@@ -261,23 +262,23 @@ class Join {
     return found;
   }
 
-  // The same in each (a table of positions), or a sum (a loss, counts of tokens).
+  // The same in each (a table of positions, a number that is given), or a sum (a loss, counts of tokens). A
+  // number of the forward pass that differs is a loss: one has no direction that shows whether the other side
+  // averages.
   bool place_as_large(const Identity& id, const std::vector<std::size_t>& records) {
-    const bool is_scalar = small_.records[records.front()].shape.empty();
-    const bool is_loss = is_scalar && id.phase == Phase::forward;
-    if (!is_loss) {
-      const auto there = uncut_.find(id);
-      std::vector<Tensor> parts;
-      std::set<std::int64_t> seen;
-      for (const std::size_t i : records) {
-        const Record& r = small_.records[i];
-        if (!r.has_bits || r.shape != r.global_shape) return false;
-        if (seen.insert(index_of(r)).second) parts.push_back(small_.read(i));
-      }
-      const auto is_first = [&](const Tensor& t) { return std::ranges::equal(t.bytes(), parts[0].bytes()); };
-      if (std::ranges::all_of(parts, is_first)) return true;
-      if (there == uncut_.end() || !are_addends(parts, large_.read(there->second))) return false;
+    const auto there = uncut_.find(id);
+    std::vector<Tensor> parts;
+    std::set<std::int64_t> seen;
+    for (const std::size_t i : records) {
+      const Record& r = small_.records[i];
+      if (!r.has_bits || r.shape != r.global_shape) return false;
+      if (seen.insert(index_of(r)).second) parts.push_back(small_.read(i));
     }
+    const auto is_first = [&](const Tensor& t) { return std::ranges::equal(t.bytes(), parts[0].bytes()); };
+    if (id.slot != "loss" && std::ranges::all_of(parts, is_first)) return true;
+    const bool is_loss = parts[0].shape().empty() && is_float(parts[0].dtype()) &&
+                         id.phase == Phase::forward && id.slot != "param";
+    if (!is_loss && (there == uncut_.end() || !are_addends(parts, large_.read(there->second)))) return false;
     for (const std::size_t i : records)
       for (const std::size_t own : {std::size_t{0}, std::size_t{1}})
         small_.records[i].placements[own] = {.kind = Placement::Kind::partial};

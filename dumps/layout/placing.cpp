@@ -6,7 +6,6 @@
 #include <optional>
 #include <set>
 #include <tuple>
-#include <utility>
 
 #include "assay/dumps/layout/addends.h"
 #include "assay/dumps/layout/layout_rules.h"
@@ -246,11 +245,23 @@ bool is_of_micro_batches(const Dump& dump, const Record& record) {
   });
 }
 
-std::string axes_of(const Dump& dump, const Record& record) {
-  if (is_of_micro_batches(dump, record)) return std::string(micro_batch_dim) + "es";
+Records unplaced_ranks(const Dump& dump) {
+  Records tensors = unplaced(dump);
+  std::erase_if(tensors,
+                [&](const auto& one) { return is_of_micro_batches(dump, dump.records[one.second.front()]); });
+  return tensors;
+}
+
+// Who holds parts of which nothing says the place, and what to do about it.
+struct Holders {
+  std::string who, advice;
+};
+Holders holders_of(const Dump& dump, const Record& record) {
+  if (is_of_micro_batches(dump, record))
+    return {"micro-batches that are one on the other side", "compare runs with micro-batches of one size"};
   std::vector<std::string> axes;
   for (const int axis : record.unplaced) axes.push_back(dump.mesh.dims.at(static_cast<std::size_t>(axis)));
-  return fmt::format("ranks over {}", fmt::join(axes, ", "));
+  return {fmt::format("ranks over {}", fmt::join(axes, ", ")), "say it with a [[layout]] rule"};
 }
 
 // logical_tensors leaves them out. Those that the other side has are said to be missing, each by itself.
@@ -262,10 +273,12 @@ void note_unplaced(Dump& dump, const Dump* other) {
   }
   if (tensors.empty()) return;
   const Record& first = dump.records[tensors.begin()->second.front()];
-  dump.left_out.push_back(fmt::format(
-      "{}: {}: {} hold different parts of {}, and nothing says which; say it with a [[layout]] rule",
-      dump.path.string(), to_string(first.id), axes_of(dump, first),
-      tensors.size() == 1 ? "it" : fmt::format("it and of {} other tensors", tensors.size() - 1)));
+  const Holders holders = holders_of(dump, first);
+  dump.left_out.push_back(
+      fmt::format("{}: {}: {} hold different parts of {}, and nothing says which; {}", dump.path.string(),
+                  to_string(first.id), holders.who,
+                  tensors.size() == 1 ? "it" : fmt::format("it and of {} other tensors", tensors.size() - 1),
+                  holders.advice));
 }
 
 }  // namespace
@@ -273,9 +286,9 @@ void note_unplaced(Dump& dump, const Dump* other) {
 std::map<Identity, std::string> why_unplaced(const Dump& dump) {
   std::map<Identity, std::string> why;
   for (const auto& [id, records] : unplaced(dump)) {
-    why[id] = fmt::format(
-        "{} of {} hold different parts of it, and nothing says which; say it with a [[layout]] rule",
-        axes_of(dump, dump.records[records.front()]), dump.path.string());
+    const Holders holders = holders_of(dump, dump.records[records.front()]);
+    why[id] = fmt::format("{} of {} hold different parts of it, and nothing says which; {}", holders.who,
+                          dump.path.string(), holders.advice);
   }
   return why;
 }
@@ -288,12 +301,7 @@ void apply_layout(Dump& dump, const LayoutRules& rules) {
 void apply_layouts(Dump& actual, Dump& reference, const LayoutRules& rules) {
   for (Dump* dump : {&actual, &reference}) cut_by_layout(*dump, rules);
   join_micro_batches(actual, reference);
-  Records of_actual = unplaced(actual), of_reference = unplaced(reference);
-  for (auto [dump, tensors] : {std::pair(&actual, &of_actual), std::pair(&reference, &of_reference)}) {
-    std::erase_if(*tensors, [dump = dump](const auto& one) {
-      return is_of_micro_batches(*dump, dump->records[one.second.front()]);
-    });
-  }
+  const Records of_actual = unplaced_ranks(actual), of_reference = unplaced_ranks(reference);
   if (!of_actual.empty()) PlacedByOther(actual, of_actual, reference).place();
   if (!of_reference.empty()) PlacedByOther(reference, of_reference, actual).place();
   place_alike(actual, of_actual, reference, of_reference);

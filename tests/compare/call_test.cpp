@@ -132,6 +132,40 @@ TEST(Call, ARoundingThatAChannelSharesIsNoFactorOfAll) {
   }
 }
 
+// A table whose gradient two ranks hold addends of: each looks up, and rounds, its own.
+TEST(Call, AddendsOfAnInputAreRoundedOneByOne) {
+  const Tensor index = Tensor::from_indices({4}, std::vector<std::int64_t>{0, 1, 2, 3}),
+               table = normal_tensor(DType::float32, {4, 8}, 1),
+               first = normal_tensor(DType::float32, {4, 8}, 2),
+               rest = normal_tensor(DType::float32, {4, 8}, 3, 1e-3);
+  // The addends cancel but for the rest, which each of them has lost some bits of.
+  const Tensor second = plus(rest, -1, first);
+  MemoryDump dump("two ranks");
+  dump.world_size = 2;
+  dump.mesh = {{"dp"}, {2}};
+  const auto id = [](const char* name) { return Identity{0, 0, Phase::backward, name, "input", "v", 0}; };
+  dump.add(id("index"), index);
+  dump.add(id("table"), table);
+  dump.add_copy(id("g"), 0, first).placements = {{Placement::Kind::partial}};
+  dump.add_copy(id("g"), 1, second).placements = {{Placement::Kind::partial}};
+  const std::vector<LogicalTensor> tensors = logical_tensors(dump);
+  const auto named = [&](std::string_view module) {
+    return &*std::ranges::find(tensors, module, [](const LogicalTensor& t) { return t.id.module; });
+  };
+  const RecordedCall call{&find_operator("embedding"),
+                          "grad_weight",
+                          {{"weight", named("table")}, {"index", named("index")}, {"grad_y", named("g")}}};
+  const auto ratio = [&](double roundings) {
+    Values sum = plus(first, 1, second).values();
+    for (std::size_t i = 0; i < sum.size(); ++i)
+      sum[i] +=
+          roundings * unit_roundoff(DType::float32) * std::abs(first.value(static_cast<std::int64_t>(i)));
+    return *Call(dump, {call}, Tensor::from_values(DType::float32, {4, 8}, sum)).ratio({});
+  };
+  EXPECT_LE(ratio(1), 1);
+  EXPECT_GT(ratio(8), 1);
+}
+
 TEST(Call, TheBoundOfOneVariantIsNotThatOfAnother) {
   const Tensor x = normal_tensor(DType::float32, {8, 64}, 1, 1e-3);
   const auto call = [&] { return Call(find_operator("rms_norm"), {{"x", x}}, "y", x, {}); };

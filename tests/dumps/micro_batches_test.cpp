@@ -46,6 +46,11 @@ struct Batches : Fake {
 
 const Mesh alone = {{}, {}}, two_ranks = {{"dp"}, {2}};
 
+void expect_same(const Batches& parts, const Batches& whole, std::int64_t micro_batch = 0) {
+  for (const char* slot : {"input", "output", "loss", "param"})
+    EXPECT_EQ(parts.values(slot, micro_batch), whole.values(slot, micro_batch)) << slot << micro_batch;
+}
+
 TEST(MicroBatches, OfRanksAreShardsOfALargerOne) {
   Batches parts(two_ranks);
   parts.batch(0, 0, {0, 1});
@@ -57,8 +62,7 @@ TEST(MicroBatches, OfRanksAreShardsOfALargerOne) {
               ElementsAre(HasSubstr("2 micro-batches of 2 samples each are compared with one of 4")));
   EXPECT_THAT(reference.notes, IsEmpty());
   EXPECT_EQ(logical_tensors(parts).size(), logical_tensors(reference).size());
-  for (const char* slot : {"input", "output", "loss", "param"})
-    EXPECT_EQ(parts.values(slot), reference.values(slot)) << slot;
+  expect_same(parts, reference);
 }
 
 TEST(MicroBatches, OfOneProcessAreToo) {
@@ -69,8 +73,7 @@ TEST(MicroBatches, OfOneProcessAreToo) {
   actual.batch(0, 0, {0, 1, 2, 3});
   apply_layouts(actual, parts, {});
   EXPECT_THAT(parts.notes, ElementsAre(HasSubstr("has them one behind the other")));
-  for (const char* slot : {"input", "output", "loss", "param"})
-    EXPECT_EQ(parts.values(slot), actual.values(slot)) << slot;
+  expect_same(parts, actual);
 }
 
 // As a DistributedSampler deals them out.
@@ -85,9 +88,40 @@ TEST(MicroBatches, SamplesInTurnAreStridedShards) {
   reference.batch(0, 1, {4, 5, 6, 7});
   apply_layouts(parts, reference, {});
   EXPECT_THAT(parts.notes, ElementsAre(HasSubstr("has their samples in turn")));
-  for (const std::int64_t micro_batch : {0, 1}) {
-    for (const char* slot : {"input", "output", "loss", "param"})
-      EXPECT_EQ(parts.values(slot, micro_batch), reference.values(slot, micro_batch)) << slot << micro_batch;
+  for (const std::int64_t micro_batch : {0, 1}) expect_same(parts, reference, micro_batch);
+}
+
+// A step of two ranks that accumulate gradients.
+TEST(MicroBatches, GroupsInTurnLieBehindEachOther) {
+  Batches parts(two_ranks);
+  parts.batch(0, 0, {0, 2});
+  parts.batch(1, 1, {1, 3});
+  parts.batch(0, 2, {4, 6});
+  parts.batch(1, 3, {5, 7});
+  Batches reference(alone);
+  reference.batch(0, 0, {0, 1, 2, 3, 4, 5, 6, 7});
+  apply_layouts(parts, reference, {});
+  EXPECT_EQ(parts.mesh.shape, (Shape{2, 2, 2}));
+  expect_same(parts, reference);
+}
+
+// Of two gradients of what samples share the sum is that of the whole, averaged or not; a number that a
+// module is given is no addend.
+TEST(MicroBatches, WhatIsAsLargeInEachIsASumOrTheSame) {
+  for (const double factor : {1.0, 0.5}) {
+    Batches parts(two_ranks), reference(alone);
+    const std::vector<Values> gradients = {{1, 5, -2}, {4, -3, 1}};
+    for (const int rank : {0, 1}) {
+      parts.batch(rank, rank, {2 * rank, 2 * rank + 1});
+      parts.put(rank, rank, Phase::backward, "grad_output", {3}, gradients[static_cast<std::size_t>(rank)]);
+      parts.put(rank, rank, Phase::forward, "state", {}, {0.125});
+    }
+    reference.batch(0, 0, {0, 1, 2, 3});
+    reference.put(0, 0, Phase::backward, "grad_output", {3}, {5 * factor, 2 * factor, -1 * factor});
+    reference.put(0, 0, Phase::forward, "state", {}, {0.125});
+    apply_layouts(parts, reference, {});
+    EXPECT_EQ(parts.values("grad_output"), (Values{5, 2, -1})) << factor;
+    EXPECT_EQ(parts.values("state"), Values{0.125});
   }
 }
 
@@ -116,10 +150,13 @@ TEST(MicroBatches, RowsOfAnExpertLieBehindEachOtherIfTheyFit) {
     reference.batch(0, 0, {0, 1, 2, 3});
     reference.put(0, 0, Phase::forward, "grad_input", {3, 2}, {5, 6, -7, 8, 9, -10});
     apply_layouts(parts, reference, {});
-    return parts.values("grad_input");
+    return std::pair(parts.values("grad_input"), why_unplaced(parts));
   };
-  EXPECT_EQ(placed({-7, 8, 9, -10.5}), (Values{5, 6, -7, 8, 9, -10.5}));
-  EXPECT_EQ(placed({9, -10, -7, 8}), Values()) << "in another order: nobody says in which";
+  EXPECT_EQ(placed({-7, 8, 9, -10.5}).first, (Values{5, 6, -7, 8, 9, -10.5}));
+  const auto [values, why] = placed({9, -10, -7, 8});  // in another order: nobody says in which
+  EXPECT_EQ(values, Values());
+  ASSERT_EQ(why.size(), 1u);
+  EXPECT_THAT(why.begin()->second, HasSubstr("compare runs with micro-batches of one size"));
 }
 
 }  // namespace
