@@ -142,9 +142,13 @@ struct RouterTopK {
     std::vector<Candidate> all;
     const Tensor* logits = call.input("logits");
     if (!seen_beside.values().empty() || logits == nullptr || logits->shape().empty()) return all;
-    for (const bool drawn : {false, true})
-      all.push_back({{{"score", "sparsemixer"}, {"drawn", drawn}},
-                     fmt::format("score = \"sparsemixer\"{}", drawn ? ", drawn" : "")});
+    const bool chooses_all = call.index("chosen") == nullptr && !call.result.shape().empty() &&
+                             call.result.shape().back() == logits->shape().back();
+    for (const bool drawn : {false, true}) {
+      if (!chooses_all)  // a softmax for each choice: of all it would be their square
+        all.push_back({{{"score", "sparsemixer"}, {"drawn", drawn}},
+                       fmt::format("score = \"sparsemixer\"{}", drawn ? ", drawn" : "")});
+    }
     if (call.output != "index" && call.output != "selection_gap") return all;
     const std::int64_t E = logits->shape().back();
     for (std::int64_t n = 2; n < E; ++n) {
@@ -246,9 +250,10 @@ struct RouterTopK {
                               others;
     token.chosen = given;
     if (given.empty()) token.chosen.assign(best.begin(), best.begin() + K);
-    std::ranges::copy_if(best, std::back_inserter(others), [&](std::int64_t e) {
-      return std::ranges::find(token.chosen, e) == token.chosen.end();
-    });
+    std::vector<bool> is_chosen(ranking.size());
+    for (const std::int64_t e : token.chosen) is_chosen[static_cast<std::size_t>(e)] = true;
+    std::ranges::copy_if(best, std::back_inserter(others),
+                         [&](std::int64_t e) { return !is_chosen[static_cast<std::size_t>(e)]; });
     const auto at = [&](std::int64_t e) -> const T& { return ranking[static_cast<std::size_t>(e)]; };
     token.gap =
         others.empty() ? T(1) / T(0) : at(sorted_experts(ranking, token.chosen).back()) - at(others.front());

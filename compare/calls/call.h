@@ -169,6 +169,8 @@ class Call {
 
   /// The approximate number of terms that one evaluation adds up.
   double work() const;
+  /// Of the result and of what it is made of.
+  double elements() const;
   const Operator& op() const { return *summands_.front().op; }
 
  private:

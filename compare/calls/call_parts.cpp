@@ -143,10 +143,18 @@ double Call::work() const {
     const bool once = summand.op->sums_of_rows && !result_.shape().empty() && result_.shape().back() > 0;
     const double rows = once ? static_cast<double>(result_.size() / result_.shape().back()) : 0;
     const auto size = static_cast<double>(result_.size());
-    work += once ? rows * count + size : size * count;
-    for (const NamedTensor& input : summand.inputs) work += static_cast<double>(input.tensor.size());
+    work += once ? rows * count : size * (count - 1);
   }
-  return work;
+  return work + elements();
+}
+
+double Call::elements() const {
+  auto count =
+      static_cast<double>(result_.size()) * static_cast<double>(std::max<std::size_t>(1, summands_.size()));
+  for (const Summand& summand : summands_) {
+    for (const NamedTensor& input : summand.inputs) count += static_cast<double>(input.tensor.size());
+  }
+  return count;
 }
 
 }  // namespace assay

@@ -18,6 +18,8 @@ namespace {
 // Nearly a hundred operators are tried on an unknown class, each with its attributes: of some rows, for a
 // hundredth of a second.
 constexpr double work_of_a_try = 0x1p18;
+// One row of a product takes all of its weights, the fewest rows of what is wide a little more than a try.
+constexpr double work_of_a_row = 0x1p26;
 
 }  // namespace
 
@@ -35,7 +37,7 @@ Flow::Flow(const Sides& sides, RecordedCalls& actual, RecordedCalls& reference, 
     (void)trouble_in([&] {
       const Call all(sides.reference, {call}, merge(sides.reference, result).tensor.whole());
       const Call tried = all.in_some_rows(work, 0);
-      if (tried.work() > work) return;
+      if (tried.work() > (tried.is_sampled() ? std::max(work, work_of_a_row) : work)) return;
       // Of all that may have made it few make some of its rows.
       const Call some = tried.in_some_rows(work_of_a_try, 0);
       const auto variant = fitted_.fit(some, result.id.module);

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "assay/compare/calls/declared_args.h"
+#include "assay/compare/calls/recorded_call.h"
 #include "assay/compare/flow/found_operators.h"
 #include "assay/operators/engine/binding.h"
 #include "assay/operators/engine/golden.h"
@@ -57,17 +58,31 @@ std::vector<Attributes> reshaping(const Operator& op) {
   return all;
 }
 
-}  // namespace
-
-bool HiddenCalls::find(const LogicalTensor& t, const SideTensor& values, Relations& found) const {
-  if (!shows_call(values, static_cast<double>(most_calls * operators().size()))) return false;
-  for (const Operator* op : operators()) {
-    if (!op->functional_inputs.empty() && find_of(*op, t, found)) return true;
-  }
-  return false;
+std::string without_layer(const Name& name) {
+  return fmt::format("{}.{}.{}", without_numbers(name.module), name.slot, name.arg);
 }
 
-bool HiddenCalls::find_of(const Operator& op, const LogicalTensor& t, Relations& found) const {
+}  // namespace
+
+HiddenCalls::Form HiddenCalls::form_of(const Operator& op, const Given& given) {
+  Form form{&op, {}};
+  for (const auto& [arg, source] : given)
+    form.sources.push_back(fmt::format("{}={}", arg->name, without_layer(source.name)));
+  return form;
+}
+
+// Layers are alike: what made the tensor of another one is tried first.
+bool HiddenCalls::find(const LogicalTensor& t, const SideTensor& values, Relations& found) {
+  if (!shows_call(values, static_cast<double>(most_calls * operators().size()))) return false;
+  const auto known = known_.find(without_layer(name_of(t.id)));
+  const Form* form = known == known_.end() ? nullptr : &known->second;
+  if (form != nullptr && find_of(*form->op, t, form, found)) return true;
+  return std::ranges::any_of(operators(), [&](const Operator* op) {
+    return !op->functional_inputs.empty() && find_of(*op, t, nullptr, found);
+  });
+}
+
+bool HiddenCalls::find_of(const Operator& op, const LogicalTensor& t, const Form* known, Relations& found) {
   const auto output = std::ranges::find(op.args, Role::output, &Arg::role);
   std::map<std::string_view, std::int64_t> extents;
   if (!fits(output->shape, t.shape, extents)) return false;
@@ -84,10 +99,12 @@ bool HiddenCalls::find_of(const Operator& op, const LogicalTensor& t, Relations&
   LogicalTensor result = t;
   result.id.module = fmt::format("{}.{}", module_around(t.id.module), op.name);
   for (const Given& g : all) {
+    if (known != nullptr && form_of(op, g) != *known) continue;
     RecordedCall call{&op, std::string(output->name), {}};
     for (const auto& [arg, source] : g) call.inputs.push_back({std::string(arg->name), source.tensor});
     if (!makes_(call, result)) continue;
     take(op, *output, g, t, found);
+    known_.insert_or_assign(without_layer(name_of(t.id)), form_of(op, g));
     return true;
   }
   return false;

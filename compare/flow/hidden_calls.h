@@ -1,5 +1,7 @@
 #pragma once
 
+#include <map>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,7 +17,7 @@ class HiddenCalls {
   HiddenCalls(const RecordedCalls& calls, const Makes& makes, const EarlierValues& candidates)
       : calls_(calls), makes_(makes), candidates_(candidates) {}
   /// Looks for a call that makes the tensor, and adds it. Returns whether there is one.
-  bool find(const LogicalTensor&, const SideTensor&, Relations&) const;
+  bool find(const LogicalTensor&, const SideTensor&, Relations&);
 
  private:
   struct Source {
@@ -30,7 +32,14 @@ class HiddenCalls {
     Attributes attributes;
     const LogicalTensor& result;
   };
-  bool find_of(const Operator&, const LogicalTensor&, Relations&) const;
+  // A call as other layers have it: of what, by names without numbers.
+  struct Form {
+    const Operator* op;
+    std::vector<std::string> sources;
+    bool operator==(const Form&) const = default;
+  };
+  static Form form_of(const Operator&, const Given&);
+  bool find_of(const Operator&, const LogicalTensor&, const Form* known, Relations&);
   std::vector<Source> candidates_for(const Operator&, const Arg&, const LogicalTensor&) const;
   bool has_gradient(const LogicalTensor&) const;
   bool is_result_of(std::size_t candidate, const Arg&) const;
@@ -41,6 +50,7 @@ class HiddenCalls {
   const RecordedCalls& calls_;
   const Makes& makes_;
   const EarlierValues& candidates_;
+  std::map<std::string, Form> known_;  // by the tensor's name without numbers
 };
 
 }  // namespace assay

@@ -28,6 +28,7 @@ std::string Isolation::why_unjudged(std::size_t i) const {
         return fmt::format("{} of {} was not recorded", missing, op->name);
     }
   }
+  if (local_.judge().is_spent()) return "it was left out, as enough was replayed before it";
   return "no attributes of its operator make the reference's result";
 }
 
