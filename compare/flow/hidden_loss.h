@@ -48,8 +48,8 @@ class HiddenLosses {
     std::vector<const LogicalTensor*> sources;
   };
   std::optional<Value> value(const SideValues&, const RecordedCalls&, const Identity& loss) const;
-  /// Finds out which losses of a run were made by which operator, of values of the same module: with one
-  /// factor in all micro-batches. Returns whether all are known.
+  /// Finds out which losses of a run were made by which operator: in all micro-batches with the share that
+  /// their gradients have, with none, or with one factor. Returns whether all are known.
   bool find_values(const SideValues&, const RecordedCalls&);
 
  private:
@@ -107,12 +107,13 @@ class HiddenLosses {
     Loss loss;
     Name value;                   ///< the operator's first input
     std::vector<Recorded> added;  ///< in units of the loss
+    bool is_factor_free = false;  ///< not yet known: that of the first number
   };
   std::vector<Recorded> added_losses() const;
   static std::optional<Value> value_of(const Recorded&, const SideValues&, const RecordedCalls&,
                                        const Identity& frame);
-  static std::optional<double> factor_of(const Recorded&, const SideValues&, const RecordedCalls&,
-                                         const std::vector<const LogicalTensor*>& losses, double tried);
+  static bool makes(Recorded&, const SideValues&, const RecordedCalls&,
+                    const std::vector<const LogicalTensor*>& losses, double tried);
 
   std::map<Name, Loss> known_;
   std::map<Name, int> tries_;

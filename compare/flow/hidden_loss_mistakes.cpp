@@ -89,8 +89,13 @@ std::optional<Diagnosis> HiddenLosses::mistake_of_value(const SideValues& side, 
   if (gradient == nullptr) return {};
   auto found = find_mistake(side, calls, value, *gradient, *side.read(*gradient));
   if (!found) return {};
-  found->loss.factor = known->second.loss.factor;
-  const auto made = value_of({found->loss, value, known->second.added}, side, calls, loss.id);
+  const Loss& right = known->second.loss;
+  Recorded other = known->second;
+  other.loss = found->loss;
+  other.loss.factor = right.factor;
+  other.loss.reach = right.reach;
+  other.loss.shares = right.shares;
+  const auto made = value_of(other, side, calls, loss.id);
   if (!made) return {};
   const double allowed =
       made->expected.error[0] + unit_roundoff(loss.dtype) * std::abs(made->expected.values[0]);

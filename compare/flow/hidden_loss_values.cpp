@@ -36,11 +36,12 @@ std::optional<HiddenLosses::Value> HiddenLosses::value_of(const Recorded& r, con
   }
   const auto compared = call->call.expected(call->variant, false);
   if (!compared || compared->allowed.empty()) return {};
-  const double factor = r.loss.factor * side.scale_of(frame);
+  const Loss::Share share = r.loss.share_in(frame);
+  const double factor = share.factor * side.scale_of(frame);
   // The factor was fitted, and rounded where it was multiplied.
   double sum = compared->golden.value(0),
          error = compared->allowed.front() + 2 * unit_roundoff(DType::float32) * std::abs(sum);
-  value.how = fmt::format("{:.6g} times {} of {}", r.loss.factor, r.loss.op->name, to_string(t->id));
+  value.how = fmt::format("{:.6g} times {} of {}", share.factor, r.loss.op->name, to_string(t->id));
   for (const Recorded& term : r.added) {
     const auto made = value_of(term, side, calls, frame);
     if (!made) return {};
@@ -48,13 +49,12 @@ std::optional<HiddenLosses::Value> HiddenLosses::value_of(const Recorded& r, con
     sum += more;
     // What is added is scaled and rounded, and so is the sum.
     error += made->expected.error[0] / side.scale_of(frame) +
-             std::abs(more) * term.loss.reach / std::abs(term.loss.factor) +
              unit_roundoff(DType::float32) * (std::abs(more) + std::abs(sum));
     std::ranges::copy(made->sources, std::back_inserter(value.sources));
     value.how += fmt::format(" and {}", made->how);
   }
   value.expected.values = {sum * factor};
-  value.expected.error = {error * std::abs(factor)};
+  value.expected.error = {error * std::abs(factor) + std::abs(sum) * share.reach * side.scale_of(frame)};
   value.expected.roundoff = unit_roundoff(DType::float32);
   return value;
 }
@@ -75,26 +75,26 @@ std::vector<HiddenLosses::Recorded> HiddenLosses::added_losses() const {
   return all;
 }
 
-// That of the first loss, if the others have it, too.
-std::optional<double> HiddenLosses::factor_of(const Recorded& r, const SideValues& side,
-                                              const RecordedCalls& calls,
-                                              const std::vector<const LogicalTensor*>& losses, double tried) {
-  Recorded fitted = r;
+// The gradient has proved what the loss is: that its number is that, with the gradient's own share or with
+// none, needs no more than a hint. Any other factor is that of the first number, and the others have to prove
+// it.
+bool HiddenLosses::makes(Recorded& r, const SideValues& side, const RecordedCalls& calls,
+                         const std::vector<const LogicalTensor*>& losses, double tried) {
   double bits = 0;
   for (std::size_t i = 0; i < losses.size(); ++i) {
     const double recorded = side.read(*losses[i])->values.front();
-    auto made = value_of(fitted, side, calls, losses[i]->id);
-    if (!made || made->expected.values[0] == 0) return {};
-    if (i == 0) {
-      fitted.loss.factor = recorded / made->expected.values[0];
+    const auto made = value_of(r, side, calls, losses[i]->id);
+    if (!made || made->expected.values[0] == 0) return false;
+    if (i == 0 && r.is_factor_free) {
+      r.loss.factor = recorded / made->expected.values[0];
       continue;
     }
     const double error =
         made->expected.error[0] + unit_roundoff(side.read(*losses[i])->dtype) * std::abs(recorded);
-    if (!(std::abs(recorded - made->expected.values[0]) <= error)) return {};
+    if (!(std::abs(recorded - made->expected.values[0]) <= error)) return false;
     bits += std::log2(std::abs(recorded) / error);
   }
-  return proves(bits, std::log2(tried)) ? std::optional(fitted.loss.factor) : std::nullopt;
+  return r.is_factor_free ? proves(bits, std::log2(tried)) : bits >= hint_bits + std::log2(tried);
 }
 
 bool HiddenLosses::find_values(const SideValues& side, const RecordedCalls& calls) {
@@ -115,20 +115,25 @@ bool HiddenLosses::find_values(const SideValues& side, const RecordedCalls& call
     for (const Operator* op : operators()) {
       if (!op->regularizes) continue;
       for (const Name& value : values[loss.module]) {
-        for (const CallVariant& variant : variants_of(*op)) tried.push_back({{op, variant, 1}, value, {}});
+        for (const CallVariant& variant : variants_of(*op))
+          tried.push_back({{op, variant, 1}, value, {}, true});
       }
     }
     for (const std::vector<Recorded>& added : {std::vector<Recorded>(), added_losses()}) {
       for (const auto& [value, model] : known_) {
         if (!model.index) continue;
         tried.push_back({model, value, added});
-        tried.back().loss.factor = 1;
+        for (const bool is_free : {false, true}) {
+          tried.push_back({model, value, added, is_free});
+          Loss& whole = tried.back().loss;
+          whole.factor = 1;
+          whole.reach = 0;
+          whole.shares.clear();
+        }
       }
     }
     for (Recorded& r : tried) {
-      const auto factor = factor_of(r, side, calls, all, static_cast<double>(tried.size()));
-      if (!factor) continue;
-      r.loss.factor = *factor;
+      if (!makes(r, side, calls, all, static_cast<double>(tried.size()))) continue;
       recorded_.emplace(loss, std::move(r));
       break;
     }

@@ -7,6 +7,27 @@
 #include <vector>
 
 namespace assay {
+namespace {
+
+// The root of a sum of squares that neither overflow nor vanish (Higham 2002, sec. 27.8).
+class Norm {
+ public:
+  void add(double x) {
+    x = std::abs(x);
+    if (x > largest_) {
+      sum_ = 1 + sum_ * (largest_ / x) * (largest_ / x);
+      largest_ = x;
+    } else if (x > 0) {
+      sum_ += (x / largest_) * (x / largest_);
+    }
+  }
+  double value() const { return largest_ * std::sqrt(sum_); }
+
+ private:
+  double largest_ = 0, sum_ = 0;
+};
+
+}  // namespace
 
 bool judge_finite(Finding& f) {
   const Metrics& m = *f.metrics;
@@ -21,19 +42,20 @@ void judge_row_trust(Finding& f, const TensorSource& actual, const TensorSource&
   const double largest = std::max(std::abs(m.reference.min), std::abs(m.reference.max));
   const bool sees_some = row.atol + row.rtol * largest < largest;
   if (m.different_bits == 0 || (sees_some && m.relative_l2 <= row.rtol && m.relative_l2 < 1)) return;
-  double hidden = 0, norm = 0;
+  Norm hidden_errors, all;
   std::int64_t blind = 0, finite = 0;
   actual.for_each_window([&](const Tensor& window, std::int64_t begin) {
     const std::vector<double> a = window.values(), r = reference.window(begin, window.size()).values();
     for (std::size_t i = 0; i < r.size(); ++i) {
       if (!std::isfinite(a[i]) || !std::isfinite(r[i])) continue;
       ++finite;
-      norm = std::hypot(norm, r[i]);
+      all.add(r[i]);
       if (row.atol + row.rtol * std::abs(r[i]) < std::abs(r[i])) continue;
       ++blind;
-      hidden = std::hypot(hidden, a[i] - r[i]);
+      hidden_errors.add(a[i] - r[i]);
     }
   });
+  const double hidden = hidden_errors.value(), norm = all.value();
   // Zeros have hidden == norm: they never pass, however generous the table.
   if (hidden == 0 || (hidden <= row.rtol * norm && hidden < norm)) {
     if (blind != finite) return;

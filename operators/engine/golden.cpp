@@ -5,11 +5,11 @@
 #include <cstring>
 #include <limits>
 #include <map>
-#include <ranges>
 #include <utility>
 
 #include "assay/golden/error.h"
 #include "assay/golden/interrupt.h"
+#include "assay/golden/parallel.h"
 #include "assay/operators/engine/binding.h"
 #include "assay/operators/engine/certified.h"
 #include "assay/operators/engine/outputs.h"
@@ -155,10 +155,15 @@ std::vector<T> scalars_of(const Tensor& tensor) {
       return scalars;
     }
   }
-  const std::vector<double> values = tensor.values();
   const auto all = [&](auto scalar_of) {
-    const auto scalars = values | std::views::transform(scalar_of);
-    return std::vector<T>(scalars.begin(), scalars.end());
+    std::vector<T> scalars(static_cast<std::size_t>(tensor.size()));
+    in_parallel(tensor.size(), grain_of(4), [&](std::int64_t begin, std::int64_t end) {
+      std::vector<double> some(static_cast<std::size_t>(end - begin));
+      const std::size_t size = size_of(tensor.dtype()), first = static_cast<std::size_t>(begin);
+      decode(tensor.dtype(), tensor.bytes().subspan(first * size, some.size() * size), some);
+      std::ranges::transform(some, scalars.begin() + begin, scalar_of);
+    });
+    return scalars;
   };
   if constexpr (std::is_same_v<T, Bound>) {
     // No number of a format is rounded where the device's has all its digits.

@@ -53,6 +53,39 @@ TEST(ProgramLosses, TheLossInWhichItEndsIsKnown) {
   EXPECT_EQ(created(isolated(loss_of(0, 0.5))), gradients) << "another share of the loss";
 }
 
+// One number proves little, but its gradient has said what it is, and how much of it.
+TEST(ProgramLosses, TheLossOfALoneMicroBatchIsJudged) {
+  for (const double of_number : {0.25, 1.}) {
+    const auto record = [&](double of_actual) {
+      return [=](MemoryDump& d, bool is_actual) {
+        std::vector<std::int64_t> tokens, targets;
+        for (std::int64_t i = 0; i < 24; ++i) tokens.push_back((7 * i + i * i) % 11);
+        for (std::int64_t i = 0; i < 24; ++i)
+          targets.push_back(i % 12 == 11 ? -100 : tokens[static_cast<std::size_t>(i + 1)]);
+        const Tensor logits = normal_tensor(DType::float32, {24, 11}, 31),
+                     grad_y = Tensor::from_values(DType::float32, {}, Values{0.25});
+        const auto made = compute_golden(
+            find_operator("cross_entropy"),
+            std::vector<NamedTensor>{
+                {"logits", logits}, {"target", Tensor::from_indices({24}, targets)}, {"grad_y", grad_y}},
+            {}, Level::fp64);
+        const Tensor nothing = Tensor::from_values(DType::float32, {}, Values{0});
+        d.add({0, 0, f, "embed", "input", "input", 0}, Tensor::from_indices({2, 12}, tokens)).op =
+            "Embedding";
+        d.add({0, 0, f, "head", "output", "y", 0}, logits.reshaped({2, 12, 11}));
+        d.add({0, 0, f, "loss", "loss", "lm", 0},
+              plus(nothing, of_number * (is_actual ? of_actual : 1), output_named(made, "loss")));
+        d.add({0, 0, b, "head", "grad_output", "y", 0},
+              noisy(single(output_named(made, "grad_logits")).reshaped({2, 12, 11}), is_actual ? 3 : 4));
+      };
+    };
+    const Report right = isolated(record(1 + 1e-7));
+    EXPECT_EQ(right.exit_status(), 0) << of_number;
+    EXPECT_EQ(finding(right, "loss", "loss").unjudged, "") << of_number;
+    EXPECT_EQ(created(isolated(record(1 + 1e-3))), std::vector<std::string>{"loss loss lm"}) << of_number;
+  }
+}
+
 // A model that adds a balance loss of its router to its own: both are in the number, and their gradients in
 // different values.
 TEST(ProgramLosses, ALossWithWhatIsAddedToItIsJudgedAsANumber) {
