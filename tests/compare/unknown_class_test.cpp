@@ -1,0 +1,40 @@
+// Modules of classes that nobody named: their operator shows in what they made, also where it is wide.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "isolated.h"
+
+namespace assay::unknown_class_test {
+namespace {
+
+constexpr auto f = Phase::forward;
+
+// Each row of a call is more than what is tried of small ones.
+Report of_class(const char* op, Shape weight, std::int64_t width, bool one_wrong) {
+  return isolated([&](MemoryDump& d, bool is_actual) {
+    const std::vector<NamedTensor> inputs = {
+        {"x", noisy(normal_tensor(DType::float32, {64, width}, 10), is_actual ? 1 : 2)},
+        {std::string(op) == "linear" ? "w" : "weight", normal_tensor(DType::float32, weight, 20)}};
+    const Tensor y = output(op, inputs, {}, "y");
+    d.add({0, -1, f, "part", "param", "weight", 0}, inputs[1].tensor);
+    d.add({0, 0, f, "part", "input", "x", 0}, inputs[0].tensor).op = "TheirOwn";
+    d.add({0, 0, f, "part", "output", "y", 0}, one_wrong && is_actual ? with_one_wrong(y) : y).op =
+        "TheirOwn";
+  });
+}
+
+TEST(UnknownClass, IsFoundWhereItIsWide) {
+  for (const auto& [op, weight, width] : {std::tuple("rms_norm", Shape{2560}, std::int64_t{2560}),
+                                          {"linear", Shape{600, 700}, std::int64_t{700}}}) {
+    const Report right = of_class(op, weight, width, false);
+    EXPECT_EQ(right.exit_status(), 0) << op;
+    EXPECT_EQ(finding(right, "part", "output").unjudged, "") << op;
+  }
+  EXPECT_EQ(created(of_class("rms_norm", {2560}, 2560, true)), std::vector<std::string>{"part output y"});
+}
+
+}  // namespace
+}  // namespace assay::unknown_class_test
