@@ -7,6 +7,8 @@
 #include <span>
 #include <utility>
 
+#include "assay/golden/parallel.h"
+
 namespace assay {
 
 bool is_within(std::string_view module, std::string_view scope) {
@@ -67,13 +69,20 @@ void EarlierValues::add(const Name& name, const LogicalTensor& t, std::string sc
   }
   for (const Relation::Table& table : tables_of(tensor->shape)) add_columns(at, *tensor, table);
   if (tensor->shape.size() >= 2) {
-    const auto width = static_cast<std::size_t>(tensor->shape.back());
-    for (std::size_t r = 0; width > 0 && r < tensor->values.size() / width; ++r) {
-      Hash h = 0;
-      for (std::size_t j = 0; j < width; ++j) h = mixed(h, tensor->values[r * width + j]);
-      rows_[tensor->shape.back()][h].push_back({at, static_cast<std::int64_t>(r)});
-    }
+    const std::int64_t width = tensor->shape.back();
+    std::vector<Hash> hashes(width > 0 ? tensor->values.size() / static_cast<std::size_t>(width) : 0);
+    each_in_parallel(std::ssize(hashes), grain_of(width),
+                     [&](std::int64_t r) { hashes[static_cast<std::size_t>(r)] = row_hash(*tensor, r); });
+    for (std::size_t r = 0; r < hashes.size(); ++r)
+      rows_[tensor->shape.back()][hashes[r]].push_back({at, static_cast<std::int64_t>(r)});
   }
+}
+
+EarlierValues::Hash EarlierValues::row_hash(const SideTensor& t, std::int64_t row) {
+  const std::int64_t width = t.shape.back();
+  Hash h = 0;
+  for (std::int64_t j = 0; j < width; ++j) h = mixed(h, t.values[static_cast<std::size_t>(row * width + j)]);
+  return h;
 }
 
 // One number, or the same number everywhere (zeros, ones), does not show which value it is. Within a module
@@ -131,10 +140,16 @@ std::vector<EarlierValues::Hash> EarlierValues::column_hashes(const SideTensor& 
                                                               const Relation::Table& table,
                                                               std::int64_t rows) {
   const std::vector<std::int64_t> at = positions(t.shape, table);
-  const std::size_t width = t.values.size() / static_cast<std::size_t>(rows);
-  std::vector<Hash> hashes(width, 0);
-  for (std::size_t i = 0; i < at.size(); ++i)
-    hashes[i % width] = mixed(hashes[i % width], t.values[static_cast<std::size_t>(at[i])]);
+  const std::int64_t width = std::ssize(t.values) / rows;
+  std::vector<Hash> hashes(static_cast<std::size_t>(width), 0);
+  in_parallel(width, grain_of(rows), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t j = begin; j < end; ++j) {
+        Hash& h = hashes[static_cast<std::size_t>(j)];
+        h = mixed(h, t.values[static_cast<std::size_t>(at[static_cast<std::size_t>(r * width + j)])]);
+      }
+    }
+  });
   return hashes;
 }
 
@@ -214,9 +229,7 @@ std::map<std::size_t, std::vector<std::int64_t>> EarlierValues::with_rows(const 
   const auto width = static_cast<std::size_t>(tensor.shape.back());
   const std::size_t all = tensor.values.size() / width;
   for (std::size_t r = 0; r < all; ++r) {
-    Hash h = 0;
-    for (std::size_t j = 0; j < width; ++j) h = mixed(h, tensor.values[r * width + j]);
-    const auto found = known->second.find(h);
+    const auto found = known->second.find(row_hash(tensor, static_cast<std::int64_t>(r)));
     if (found == known->second.end()) return {};
     for (const Place& p : found->second) {
       auto& rows = taken[p.candidate];

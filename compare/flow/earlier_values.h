@@ -63,6 +63,7 @@ class EarlierValues {
     Relation::Table table;
   };
   static Hash mixed(Hash h, double v);
+  static Hash row_hash(const SideTensor& t, std::int64_t row);
   static std::vector<Relation::Table> tables_of(const Shape& shape);
   static std::vector<Hash> column_hashes(const SideTensor& t, const Relation::Table& table,
                                          std::int64_t rows);
