@@ -8,9 +8,13 @@ struct Linear {
   static constexpr std::string_view name = "linear";
   static constexpr std::string_view math = "y = x w^T + b";
   static constexpr std::string_view source = "torch.nn.functional.linear";
-  static constexpr std::string_view aliases[] = {
-      "torch.nn.functional.linear", "torch.nn.Linear",  "npu_linear", "Dense",
-      "ColumnParallelLinear",       "RowParallelLinear"};
+  static constexpr std::string_view aliases[] = {"torch.nn.functional.linear",
+                                                 "torch.nn.Linear",
+                                                 "npu_linear",
+                                                 "Dense",
+                                                 "ColumnParallelLinear",
+                                                 "RowParallelLinear",
+                                                 "NonDynamicallyQuantizableLinear"};
   static constexpr Arg args[] = {
       {"x", "N*,K", Role::input},
       {"w", "M,K", Role::param},

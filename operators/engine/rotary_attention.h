@@ -10,6 +10,7 @@
 
 #include "assay/golden/error.h"
 #include "assay/operators/engine/alibi.h"
+#include "assay/operators/engine/attention_rows.h"
 #include "assay/operators/engine/binding.h"
 #include "assay/operators/engine/golden.h"
 #include "assay/operators/engine/list.h"
@@ -166,15 +167,16 @@ std::vector<T> turned(const std::vector<T>& x, Tensors<T>& t, const Dims& d, con
 template <class T>
 class InnerAttention {
  public:
+  /// @param outer    S: how many keys there are; without it as many as queries
   /// @param q, k, v  by head
   InnerAttention(const Dims& outer, Attributes attributes, std::vector<T> q, std::vector<T> k,
                  std::vector<T> v)
       : attributes_(std::move(attributes)) {
     const std::int64_t B = outer.at("B"), L = outer.at("L"), H = outer.at("heads"), G = outer.at("groups"),
-                       D = outer.at("D"), W = outer.at("W");
-    const std::vector<InputShape> inputs = {{"q", {B, H, L, D}}, {"k", {B, G, L, D}}, {"v", {B, G, L, W}}};
+                       S = outer.has("S") ? outer.at("S") : L, D = outer.at("D"), W = outer.at("W");
+    const std::vector<InputShape> inputs = {{"q", {B, H, L, D}}, {"k", {B, G, S, D}}, {"v", {B, G, S, W}}};
     for (const auto& [letter, extent] :
-         {std::pair<std::string_view, std::int64_t>{"L", L}, {"S", L}, {"D", D}, {"V", W}})
+         {std::pair<std::string_view, std::int64_t>{"L", L}, {"S", S}, {"D", D}, {"V", W}})
       dims_.set(letter, extent);
     ops::attention.bind(dims_, inputs, attributes_);
     add("q", std::move(q));
@@ -185,10 +187,22 @@ class InnerAttention {
   }
   /// A logit for each head.
   void take_sink(std::vector<T> logits) { add("sink", std::move(logits)); }
-  void take_gradient(std::vector<T> of_out) {
+  /// Which keys are visible, as attention has it.
+  void take_mask(std::vector<std::int64_t> visible, Shape shape) {
+    dims_.set("M", std::move(shape));
+    add("mask", {});
+    tensors_.slot("mask").indices = std::move(visible);
+  }
+  void take_bias(std::vector<T> bias, Shape shape) {
+    dims_.set("A", std::move(shape));
+    add("bias", std::move(bias));
+  }
+  /// @param of_bias  whether "grad_bias" is wanted, too, for which heads wait for each other
+  void take_gradient(std::vector<T> of_out, bool of_bias = false) {
     add("grad_out", std::move(of_out));
     for (const char* gradient : {"grad_q", "grad_k", "grad_v"}) add(gradient, {});
     if (tensors_.has("sink")) add("grad_sink", {});
+    if (of_bias) add("grad_bias", {});
   }
   void run() {
     if constexpr (std::is_same_v<T, float>)
@@ -199,6 +213,24 @@ class InnerAttention {
       ops::attention.run_bound(tensors_, dims_, attributes_);
     else
       ops::attention.run_truth(tensors_, dims_, attributes_);
+  }
+  /// Of [B, heads, L, S], 0 where a key is hidden.
+  std::vector<T> probabilities() {
+    const AttentionInputs<T> in(tensors_, dims_, attributes_);
+    const std::int64_t heads = dims_.at("B") * in.H;
+    std::vector<T> all(static_cast<std::size_t>(heads * in.L * in.S), T(0));
+    for (std::int64_t head = 0; head < heads; ++head) {
+      for (std::int64_t l = 0; l < in.L; l += queries_at_once) {
+        SomeQueries<T> some = in.queries(head, l);
+        const DotProducts<T> scores = in.scores(head, some);
+        for (std::int64_t i = 0; i < some.count; ++i) {
+          const AttentionRow<T> row = in.row(head, some, i, scores);
+          for (std::size_t at = 0; at < row.keys.size(); ++at)
+            all[static_cast<std::size_t>(((head * in.L) + l + i) * in.S + row.keys[at])] = row.p[at];
+        }
+      }
+    }
+    return all;
   }
   const std::vector<T>& made(std::string_view output) { return tensors_.slot(output).values; }
   /// As it is kept before it goes on.
