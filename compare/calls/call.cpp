@@ -135,6 +135,7 @@ Call::Call(const Dump& dump, std::vector<RecordedCall> calls, Tensor result)
     if (recorded.op->infer != nullptr) {
       Recorded call{summand.inputs, summand.output, result_};
       recorded.op->infer(call);
+      std::erase_if(summand.errors, [&](const auto& of) { return call.input(of.first) == nullptr; });
       summand.shows_choice = summand.inputs.size() > recorded.inputs.size();
       summand.inferred = std::move(call.attributes);
     }

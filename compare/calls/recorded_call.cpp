@@ -1,7 +1,5 @@
 #include "assay/compare/calls/recorded_call.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "assay/compare/calls/call_names.h"
@@ -150,6 +148,7 @@ std::vector<RecordedCalls::Key> RecordedCalls::keys_of(const LogicalTensor& t) c
 }
 
 std::vector<const LogicalTensor*> RecordedCalls::around(const LogicalTensor& t) const {
+  if (const auto held = held_for_around(t)) return around(*held);
   TensorList result;
   for (const Key& key : keys_of(t)) {
     if (const auto call = calls_.find(key); call != calls_.end())
@@ -160,45 +159,8 @@ std::vector<const LogicalTensor*> RecordedCalls::around(const LogicalTensor& t) 
   return result;
 }
 
-void RecordedCalls::add_from_submodule(RecordedCall& call, const RecordedAs& row,
-                                       const LogicalTensor& made) const {
-  const auto held = modules_.find({made.id.step, fmt::format("{}.{}", made.id.module, row.module)});
-  if (held == modules_.end()) return;
-  const auto found =
-      std::ranges::find_if(held->second, [&](const LogicalTensor* t) { return t->id.arg == row.name; });
-  if (found != held->second.end()) call.inputs.push_back({std::string(row.arg), *found});
-}
-
-// Indices are recorded by who makes them: which rows go to which expert by who permutes them.
-void RecordedCalls::add_inputs_from_elsewhere(RecordedCall& call, const LogicalTensor& made) const {
-  const auto is_given = [&](std::string_view arg) {
-    return std::ranges::find(call.inputs, arg, &RecordedCall::Input::name) != call.inputs.end();
-  };
-  for (const RecordedAs& row : call.op->recorded_as) {
-    if (row.module.empty() || is_given(row.arg)) continue;
-    if (row.module != made_around) {
-      add_from_submodule(call, row, made);
-      continue;
-    }
-    if (is_own_result(*call.op, row) && !gives_choices_) continue;
-    // A gradient of a parameter is a sum over the calls of several micro-batches.
-    const std::int64_t micro_batch =
-        call.inputs.empty() ? made.id.micro_batch : call.inputs.front().tensor->id.micro_batch;
-    for (std::string module = made.id.module;; module.resize(module.rfind('.'))) {
-      if (const auto here = indices_.find({made.id.step, micro_batch, module}); here != indices_.end()) {
-        const auto found =
-            std::ranges::find_if(here->second, [&](const LogicalTensor* t) { return t->id.arg == row.name; });
-        if (found != here->second.end()) {
-          call.inputs.push_back({std::string(row.arg), *found});
-          break;
-        }
-      }
-      if (module.rfind('.') == std::string::npos) break;
-    }
-  }
-}
-
 const Operator* RecordedCalls::operator_of(const LogicalTensor& t) const {
+  if (const auto held = held_for_around(t)) return operator_of(*held);
   const auto module = modules_.find({t.id.step, t.id.module});
   for (const Key& key : keys_of(t)) {
     const auto call = calls_.find(key);
@@ -208,21 +170,6 @@ const Operator* RecordedCalls::operator_of(const LogicalTensor& t) const {
     if (op != nullptr) return op;
   }
   return nullptr;
-}
-
-std::vector<const LogicalTensor*> RecordedCalls::indices_around(const LogicalTensor& t) const {
-  TensorList all;
-  for (std::string module = t.id.module;; module.resize(module.rfind('.'))) {
-    if (const auto here = indices_.find({t.id.step, t.id.micro_batch, module}); here != indices_.end())
-      all.insert(all.end(), here->second.begin(), here->second.end());
-    if (module.rfind('.') == std::string::npos) return all;
-  }
-}
-
-RecordedCall RecordedCalls::of_value(const Operator& op, const LogicalTensor& value) const {
-  RecordedCall call{&op, "", {{std::string(first_arg(op, Role::input).name), &value}}};
-  add_inputs_from_elsewhere(call, value);
-  return call;
 }
 
 std::vector<RecordedCall> RecordedCalls::producers(const LogicalTensor& t) const {
@@ -236,20 +183,24 @@ std::vector<RecordedCall> RecordedCalls::producers(const LogicalTensor& t) const
       t.id.slot == "grad" ? users_.find({t.id.module, t.id.arg.substr(0, t.id.arg.find('.'))}) : users_.end();
   // A module of no operator may hold what a call within it takes: the sinks of attention.
   const bool only_holds = users != users_.end() && operator_of(t) == nullptr;
-  if (!only_holds) {
-    for (const Key& key : keys_of(t)) add_calls(result, t, key, is_known);
-  }
+  const auto add = [&](const LogicalTensor& made) {
+    const std::size_t before = result.size();
+    for (const Key& key : keys_of(made)) add_calls(result, made, key, is_known);
+    for (std::size_t i = before; i < result.size(); ++i) add_inputs_from_elsewhere(result[i], made);
+  };
+  if (const auto held = held_for_around(t))
+    add(*held);
+  else if (!only_holds)
+    add(t);
   if (users != users_.end()) {
     for (const auto& [module, arg] : users->second) {
       LogicalTensor own = t;
       own.id.module = module;
       own.id.arg = arg;
-      for (const Key& key : keys_of(own)) add_calls(result, own, key, is_known);
+      add(own);
     }
   }
-  if (!is_known) return {};
-  for (RecordedCall& call : result) add_inputs_from_elsewhere(call, t);
-  return result;
+  return is_known ? result : std::vector<RecordedCall>();
 }
 
 // The calls of one call of a module that sum to the tensor.

@@ -134,7 +134,8 @@ std::optional<Flow::Made> Flow::made_forward(const Side& side, const LogicalTens
 // A parameter's gradient is the sum of its shares; a step begins with what the one before left.
 std::optional<Flow::Made> Flow::made_of_step(const Side& side, const LogicalTensor& t) const {
   if (auto scalar = scalars_.made(side.values, t.id)) return Made{std::move(scalar->expected), scalar->how};
-  if (t.id.slot == "grad" && t.id.arg.ends_with(unreduced) && !side.calls.runs(t.id.step, t.id.module)) {
+  if (t.id.slot == "grad" && t.id.arg.ends_with(unreduced) && !side.calls.runs(t.id.step, t.id.module) &&
+      side.calls.producers(t).empty()) {
     DerivedValue none;
     none.values.resize(static_cast<std::size_t>(element_count(t.shape)), 0);
     none.is_exact = true;

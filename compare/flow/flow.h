@@ -95,6 +95,8 @@ class Flow {
                                              const Tensor& result, const Identity& frame,
                                              Attributes& attributes) const;
   bool gives_nothing_back(const Identity& input) const;
+  bool is_given_back_with_another(const Side&, const Use&, const std::vector<Use>& of_value,
+                                  const Identity& frame) const;
   const LogicalTensor* recorded_gradient(const Side&, const Name& value, const Identity& frame) const;
   bool is_without_tokens(const Identity&) const;
   bool holds_in_reference(const LogicalTensor&);

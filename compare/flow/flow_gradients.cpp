@@ -50,7 +50,9 @@ std::optional<std::vector<Flow::Term>> Flow::gradient_terms(const Side& side, co
         continue;
       return {};
     }
-    if (use.is_input && gives_nothing_back(target)) continue;
+    if (use.is_input &&
+        (gives_nothing_back(target) || is_given_back_with_another(side, use, uses->second, frame)))
+      continue;
     auto term = given_back(side, value, use, frame);
     if (!term) return {};
     terms.push_back({to_string(gradient_of(record_of(use.target), frame)), std::move(*term)});
@@ -93,6 +95,17 @@ bool Flow::gives_nothing_back(const Identity& input) const {
   if (t == nullptr) return false;
   return std::ranges::none_of(reference_calls_.around(*t),
                               [](const LogicalTensor* other) { return other->id.phase == Phase::backward; });
+}
+
+// A call that was given a tensor under several names (attention's query, key and value) hands back one
+// gradient, under the first.
+bool Flow::is_given_back_with_another(const Side& side, const Use& use, const std::vector<Use>& uses,
+                                      const Identity& frame) const {
+  if (recorded_gradient(side, use.target, frame) != nullptr) return false;
+  return std::ranges::any_of(uses, [&](const Use& other) {
+    return other.is_input && other.target.module == use.target.module &&
+           other.target.call == use.target.call && recorded_gradient(side, other.target, frame) != nullptr;
+  });
 }
 
 std::optional<DerivedValue> Flow::given_back(const Side& side, const Name& value, const Use& use,

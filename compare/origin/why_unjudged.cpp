@@ -14,14 +14,15 @@ std::string Isolation::why_unjudged(std::size_t i) const {
     return "it follows from no recorded values in a way that is known; record what made it";
   for (const auto& [calls, tensor] :
        {std::pair(&local_.reference_calls(), pair.reference), {&local_.actual_calls(), pair.actual}}) {
-    if (!calls->runs(tensor->id.step, tensor->id.module)) return "no call of its module was recorded";
+    const std::vector<RecordedCall> made = calls->producers(*tensor);
+    if (made.empty() && !calls->runs(tensor->id.step, tensor->id.module))
+      return "no call of its module was recorded";
     const Operator* op = calls->operator_of(*tensor);
     if (op == nullptr && tensor->op.empty())
       return "its operator was not recorded; an [[operator]] rule names it";
     if (op == nullptr)
       return fmt::format("'{}' is no known operator; an [[operator]] rule names one, or record its parts",
                          tensor->op);
-    const std::vector<RecordedCall> made = calls->producers(*tensor);
     if (made.empty()) return fmt::format("it is not known as a result of {}", op->name);
     for (const RecordedCall& call : made) {
       if (const std::string missing = call.missing(); !missing.empty())

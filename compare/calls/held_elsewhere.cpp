@@ -1,0 +1,81 @@
+// What a call takes that was recorded with another module: indices that were made around it, parameters of a
+// part of it.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "assay/compare/calls/recorded_call.h"
+
+namespace assay {
+
+void RecordedCalls::add_from_submodule(RecordedCall& call, const RecordedAs& row,
+                                       const LogicalTensor& made) const {
+  const auto held = modules_.find({made.id.step, fmt::format("{}.{}", made.id.module, row.module)});
+  if (held == modules_.end()) return;
+  const auto found =
+      std::ranges::find_if(held->second, [&](const LogicalTensor* t) { return t->id.arg == row.name; });
+  if (found != held->second.end()) call.inputs.push_back({std::string(row.arg), *found});
+}
+
+// Indices are recorded by who makes them: which rows go to which expert by who permutes them.
+void RecordedCalls::add_inputs_from_elsewhere(RecordedCall& call, const LogicalTensor& made) const {
+  const auto is_given = [&](std::string_view arg) {
+    return std::ranges::find(call.inputs, arg, &RecordedCall::Input::name) != call.inputs.end();
+  };
+  for (const RecordedAs& row : call.op->recorded_as) {
+    if (row.module.empty() || is_given(row.arg)) continue;
+    if (row.module != made_around) {
+      add_from_submodule(call, row, made);
+      continue;
+    }
+    if (is_own_result(*call.op, row) && !gives_choices_) continue;
+    // A gradient of a parameter is a sum over the calls of several micro-batches.
+    const std::int64_t micro_batch =
+        call.inputs.empty() ? made.id.micro_batch : call.inputs.front().tensor->id.micro_batch;
+    for (std::string module = made.id.module;; module.resize(module.rfind('.'))) {
+      if (const auto here = indices_.find({made.id.step, micro_batch, module}); here != indices_.end()) {
+        const auto found =
+            std::ranges::find_if(here->second, [&](const LogicalTensor* t) { return t->id.arg == row.name; });
+        if (found != here->second.end()) {
+          call.inputs.push_back({std::string(row.arg), *found});
+          break;
+        }
+      }
+      if (module.rfind('.') == std::string::npos) break;
+    }
+  }
+}
+
+// A module that is never called may hold what the one around it takes: the projection out of attention.
+std::optional<LogicalTensor> RecordedCalls::held_for_around(const LogicalTensor& t) const {
+  const std::size_t dot = t.id.module.rfind('.');
+  if (t.id.slot != "grad" || dot == std::string::npos || runs(t.id.step, t.id.module)) return {};
+  const std::string_view part = std::string_view(t.id.module).substr(dot + 1),
+                         param = std::string_view(t.id.arg).substr(0, t.id.arg.find('.'));
+  LogicalTensor own = t;
+  own.id.module.resize(dot);
+  const Operator* op = operator_of(own);
+  if (op == nullptr) return {};
+  const auto row = std::ranges::find_if(
+      op->recorded_as, [&](const RecordedAs& r) { return r.module == part && r.name == param; });
+  if (row == op->recorded_as.end()) return {};
+  own.id.arg.replace(0, param.size(), row->arg);
+  return own;
+}
+
+std::vector<const LogicalTensor*> RecordedCalls::indices_around(const LogicalTensor& t) const {
+  TensorList all;
+  for (std::string module = t.id.module;; module.resize(module.rfind('.'))) {
+    if (const auto here = indices_.find({t.id.step, t.id.micro_batch, module}); here != indices_.end())
+      all.insert(all.end(), here->second.begin(), here->second.end());
+    if (module.rfind('.') == std::string::npos) return all;
+  }
+}
+
+RecordedCall RecordedCalls::of_value(const Operator& op, const LogicalTensor& value) const {
+  RecordedCall call{&op, "", {{std::string(first_arg(op, Role::input).name), &value}}};
+  add_inputs_from_elsewhere(call, value);
+  return call;
+}
+
+}  // namespace assay
