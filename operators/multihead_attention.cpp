@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -149,7 +150,7 @@ struct MultiheadAttention {
                                       {"scale", "1", "scores without their scale"}};
   static constexpr Solved solved[] = {{.attribute = "num_heads",
                                        .by = Solved::By::candidates,
-                                       .how = "every divisor of the channels of the result"}};
+                                       .how = "every divisor of the channels of query, the nearest first"}};
   static constexpr RecordedAs recorded_as[] = {{"attn_output", "0"},
                                                {"attn_output_weights", "1"},
                                                {"out_proj_weight", "weight", "out_proj"},
@@ -183,21 +184,47 @@ struct MultiheadAttention {
       if (input.name == "attn_mask") input.name = "attn_bias";
       if (input.name == "key_padding_mask") input.name = "key_padding_bias";
     }
+    if (has_weights_by_head(call)) call.attributes.set("average_attn_weights", false);
+  }
+  static bool has_weights_by_head(const Recorded& call) {
     const Tensor *query = call.input("query"), *grad = call.input("grad_attn_output_weights");
     const Tensor* weights = call.output == "attn_output_weights" ? &call.result : grad;
-    if (query != nullptr && weights != nullptr && weights->shape().size() > query->shape().size())
-      call.attributes.set("average_attn_weights", false);
+    return query != nullptr && weights != nullptr && weights->shape().size() > query->shape().size();
   }
 
-  static std::vector<Candidate> candidates(const Attributes&, const Recorded& call) {
-    std::vector<Candidate> heads;
+  // How far the call is from its result with these attributes.
+  static double distance(const Recorded& call, const Attributes& a) {
+    double square = 0;
+    try {
+      const auto made = compute_golden(ops::multihead_attention, call.inputs, a, Level::fp64, call.output);
+      const std::vector<double> golden = output_named(made, call.output).values(),
+                                recorded = call.result.values();
+      if (golden.size() != recorded.size()) return infinity;
+      for (std::size_t i = 0; i < golden.size(); ++i)
+        square += (golden[i] - recorded[i]) * (golden[i] - recorded[i]);
+    } catch (const Error&) {  // not from these inputs
+      return infinity;
+    }
+    return std::isnan(square) ? infinity : square;
+  }
+
+  // The nearest first: where attention hardly prefers a key, other numbers of heads are within its roundings.
+  static std::vector<Candidate> candidates(const Attributes& seen, const Recorded& call) {
+    std::vector<std::pair<double, Candidate>> heads;
     const Tensor* query = call.input("query");
     const std::int64_t E = query == nullptr || query->shape().empty() ? 0 : query->shape().back();
     for (std::int64_t H = 1; H <= E; ++H) {
-      if (E % H == 0)
-        heads.push_back({{{"num_heads", static_cast<double>(H)}}, fmt::format("num_heads = {}", H)});
+      if (E % H != 0) continue;
+      Attributes tried = seen;
+      tried.set("num_heads", static_cast<double>(H));
+      if (has_weights_by_head(call)) tried.set("average_attn_weights", false);
+      heads.push_back({distance(call, tried),
+                       {{{"num_heads", static_cast<double>(H)}}, fmt::format("num_heads = {}", H)}});
     }
-    return heads;
+    std::ranges::stable_sort(heads, {}, &std::pair<double, Candidate>::first);
+    std::vector<Candidate> nearest;
+    for (auto& [distance, candidate] : heads) nearest.push_back(std::move(candidate));
+    return nearest;
   }
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
