@@ -7,10 +7,34 @@
 #include "assay/compare/calls/recorded_call.h"
 
 namespace assay {
+namespace {
+
+std::string part_of(const std::string& module, std::string_view part) {
+  return module.empty() ? std::string(part) : fmt::format("{}.{}", module, part);
+}
+
+}  // namespace
+
+// A class of the same name may be made otherwise: without the part that holds a parameter, or it calls it.
+bool RecordedCalls::has_parts_of(const Operator& op, const TensorList& call, const TensorList& params) const {
+  return std::ranges::all_of(op.recorded_as, [&](const RecordedAs& row) {
+    const Arg* arg = find_arg(op, row.arg);
+    if (row.module.empty() || arg == nullptr || arg->role != Role::param || arg->optional) return true;
+    const auto is_it = [](std::string_view name) {
+      return [name](const LogicalTensor* t) { return t->id.arg == name; };
+    };
+    if (std::ranges::any_of(call, is_it(row.arg)) || std::ranges::any_of(params, is_it(row.arg))) return true;
+    const Identity& id = call.front()->id;
+    const std::string part = part_of(id.module, row.module);
+    const auto held = modules_.find({id.step, part});
+    return held != modules_.end() && std::ranges::any_of(held->second, is_it(row.name)) &&
+           !runs(id.step, part);
+  });
+}
 
 void RecordedCalls::add_from_submodule(RecordedCall& call, const RecordedAs& row,
                                        const LogicalTensor& made) const {
-  const auto held = modules_.find({made.id.step, fmt::format("{}.{}", made.id.module, row.module)});
+  const auto held = modules_.find({made.id.step, part_of(made.id.module, row.module)});
   if (held == modules_.end()) return;
   const auto found =
       std::ranges::find_if(held->second, [&](const LogicalTensor* t) { return t->id.arg == row.name; });
@@ -49,11 +73,11 @@ void RecordedCalls::add_inputs_from_elsewhere(RecordedCall& call, const LogicalT
 // A module that is never called may hold what the one around it takes: the projection out of attention.
 std::optional<LogicalTensor> RecordedCalls::held_for_around(const LogicalTensor& t) const {
   const std::size_t dot = t.id.module.rfind('.');
-  if (t.id.slot != "grad" || dot == std::string::npos || runs(t.id.step, t.id.module)) return {};
-  const std::string_view part = std::string_view(t.id.module).substr(dot + 1),
+  if (t.id.slot != "grad" || t.id.module.empty() || runs(t.id.step, t.id.module)) return {};
+  const std::string_view part = std::string_view(t.id.module).substr(dot == std::string::npos ? 0 : dot + 1),
                          param = std::string_view(t.id.arg).substr(0, t.id.arg.find('.'));
   LogicalTensor own = t;
-  own.id.module.resize(dot);
+  own.id.module.resize(dot == std::string::npos ? 0 : dot);
   const Operator* op = operator_of(own);
   if (op == nullptr) return {};
   const auto row = std::ranges::find_if(

@@ -82,7 +82,8 @@ void RecordedCalls::take_operator(const std::string& kind, Taken taken) {
 }
 
 RecordedCalls::Taken RecordedCalls::operator_of(const TensorList& call, const TensorList& params) const {
-  if (const Operator* named = CallNames::operator_of(call, params)) return {named};
+  const Operator* named = CallNames::operator_of(call, params);
+  if (named != nullptr && has_parts_of(*named, call, params)) return {named};
   for (const LogicalTensor* t : taken_.empty() ? TensorList() : call) {
     if (const auto taken = taken_.find(kind_of(*t)); taken != taken_.end()) return taken->second;
   }

@@ -98,6 +98,8 @@ class RecordedCalls {
   Taken operator_of(const TensorList& call, const TensorList& params) const;
   void add_calls(std::vector<RecordedCall>&, const LogicalTensor& made, const Key&, bool& is_known) const;
   void add_inputs_from_elsewhere(RecordedCall&, const LogicalTensor& made) const;
+  /// Whether the modules that hold required parameters of the operator (RecordedAs::module) do nothing else.
+  bool has_parts_of(const Operator&, const TensorList& call, const TensorList& params) const;
   /// The gradient of such a parameter as that of the module around its own.
   std::optional<LogicalTensor> held_for_around(const LogicalTensor&) const;
   void add_from_submodule(RecordedCall&, const RecordedAs&, const LogicalTensor& made) const;

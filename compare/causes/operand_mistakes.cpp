@@ -129,7 +129,15 @@ std::vector<Diagnosis> operand_mistakes(CallJudge& judge, const Call& call, cons
     if (is_float(operand.tensor.dtype())) Mistaken(operand, mistaken).add();
   }
   auto found = first_of(mistaken);
-  return found.empty() && recorded ? first_of(recorded()) : found;
+  if (!found.empty() || !recorded) return found;
+  // A recorded operand that stands for another one, too, is given once (Op::infer).
+  std::vector<OtherOperands> elsewhere = recorded();
+  for (OtherOperands& other : elsewhere) {
+    std::erase_if(other.given,
+                  [&](const NamedTensor& t) { return find_tensor(call.operands(), t.name) == nullptr; });
+  }
+  std::erase_if(elsewhere, [](const OtherOperands& other) { return other.given.empty(); });
+  return first_of(elsewhere);
 }
 
 }  // namespace assay
