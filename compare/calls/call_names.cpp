@@ -212,12 +212,12 @@ std::string_view CallNames::output_name(std::string_view recorded) const {
   return is_alone ? std::ranges::find_if(op_.args, is_output, &Arg::role)->name : std::string_view();
 }
 
-// Its name does not matter: the operator takes one parameter, and the module has one that is not another.
+// Its name does not matter: the operator takes one parameter, and the module has one that is none by its
+// name.
 bool CallNames::is_lone_parameter() const {
-  const Arg* named = params_.empty() ? nullptr : find_arg(op_, declared_name(op_, params_.front()->id.arg));
-  if (named != nullptr && named->name != weight().name) return false;
+  if (params_.empty() || find_arg(op_, declared_name(op_, params_.front()->id.arg)) != nullptr) return false;
   const auto is_it = [&](const LogicalTensor* p) { return p->id.arg == params_.front()->id.arg; };
-  return !params_.empty() && std::ranges::all_of(params_, is_it) && required_args(op_, Role::param) == 1 &&
+  return std::ranges::all_of(params_, is_it) && required_args(op_, Role::param) == 1 &&
          may_have(weight(), params_.front()->shape);
 }
 

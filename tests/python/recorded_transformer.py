@@ -58,7 +58,9 @@ def plant():
         calls.append(q)
         if len(calls) % 2:
             return right(q, *rest, **how)
-        return right(q, *rest, **how).roll(1, 1) if "heads" in FLAGS else right(q * (WIDTH / HEADS) ** 0.5, *rest, **how)
+        return (
+            right(q, *rest, **how).roll(1, 1) if "heads" in FLAGS else right(q * (WIDTH / HEADS) ** 0.5, *rest, **how)
+        )
 
     F.scaled_dot_product_attention = attention
 

@@ -9,14 +9,18 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 
 def judged(op, function, inputs, attributes=None, indices=(), result="y"):
-    """Judges torch's result and gradients; a tenth of them off must not pass."""
+    """Judges torch's result, or several, and gradients; a tenth of them off must not pass."""
     given = {k: v if k in indices else v.double().requires_grad_() for k, v in inputs.items()}
-    y = function(**given)
-    grad = torch.randn(y.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(7))
+    made, names = function(**given), (result,) if isinstance(result, str) else result
+    made = (made,) if torch.is_tensor(made) else made
+    chance = torch.Generator().manual_seed(7)
+    of_made = [torch.randn(y.shape, dtype=torch.float64, generator=chance) for y in made]
     wanted = [k for k in given if k not in indices and k not in ("cos", "sin", "cis")]
-    grads = torch.autograd.grad(y, [given[k] for k in wanted], grad)
-    outputs = {result: y.detach(), **{f"grad_{k}": g for k, g in zip(wanted, grads, strict=True)}}
-    call = {k: v.detach() for k, v in given.items()} | {f"grad_{result}": grad}
+    grads = torch.autograd.grad(made, [given[k] for k in wanted], of_made)
+    outputs = {name: y.detach() for name, y in zip(names, made, strict=True)}
+    outputs |= {f"grad_{k}": g for k, g in zip(wanted, grads, strict=True)}
+    call = {k: v.detach() for k, v in given.items()}
+    call |= {f"grad_{name}": grad for name, grad in zip(names, of_made, strict=True)}
     for name, value in outputs.items():
         assert not assay.judge(op, call, {name: value * 1.1}, attributes, causes=False), name
     return assay.judge(op, call, outputs, attributes)
@@ -166,6 +170,60 @@ def test_qkv_attention_with_linear_biases(alibi, heads):
 
     attributes = {"heads": heads, "layout": "groups", "alibi": alibi}
     assert judged("qkv_attention", attention, {"qkv": randn(2, tokens, 3 * heads * width)}, attributes, result="out")
+
+
+MASKS = ["none", "bool", "float", "by_head", "padding", "both"]
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("weights", [False, True])
+@pytest.mark.parametrize("given", ["itself", "memory", "three", "three widths"])
+def test_multihead_attention(given, weights, mask):
+    """torch.nn.MultiheadAttention, over batch_first, sequences alone, averages and biases as the cases come."""
+    case = MASKS.index(mask) + 2 * len(given)
+    batch_first, batched, average, bias = case % 2 == 0, case % 3 > 0, case % 4 > 1, case % 5 > 0
+    channels, heads, queries, sequences = 12, 3, 5, 2
+    keys = queries if given == "itself" else 7
+    widths = {"kdim": 10, "vdim": 8} if given == "three widths" else {}
+    module = torch.nn.MultiheadAttention(channels, heads, bias=bias, batch_first=batch_first, **widths).double()
+    weights_of = {n.replace("out_proj.", "out_proj_"): p for n, p in module.named_parameters()}
+
+    def tokens(count, width, seed):
+        shape = [count, width]
+        return randn(*(shape[: 1 - batch_first] + [sequences] * batched + shape[1 - batch_first :]), seed=seed)
+
+    inputs = {"query": tokens(queries, channels, 1)}
+    if given != "itself":
+        inputs["key"] = tokens(keys, widths.get("kdim", channels), 2)
+    if given.startswith("three"):
+        inputs["value"] = tokens(keys, widths.get("vdim", channels), 3)
+    chance = torch.Generator().manual_seed(4)
+    if mask in ("bool", "both"):
+        inputs["attn_mask"] = torch.rand(queries, keys, generator=chance) < 0.3
+        inputs["attn_mask"][:, 0] = False
+    if mask == "float":
+        inputs["attn_bias"] = randn(queries, keys, seed=5)
+    if mask == "by_head":
+        inputs["attn_bias"] = randn((sequences if batched else 1) * heads, queries, keys, seed=6)
+    if mask in ("padding", "both"):
+        inputs["key_padding_mask"] = torch.arange(keys).expand(*[sequences] * batched, keys) >= keys - 2
+    for seed, (name, weight) in enumerate(weights_of.items()):
+        inputs[name] = randn(*weight.shape, seed=10 + seed) / 3
+
+    def attention(query, key=None, value=None, attn_mask=None, attn_bias=None, key_padding_mask=None, **parameters):
+        key = query if key is None else key
+        value = key if value is None else value
+        made = torch.func.functional_call(
+            module,
+            {n.replace("out_proj_", "out_proj."): p for n, p in parameters.items()},
+            (query, key, value, key_padding_mask, weights, attn_bias if attn_mask is None else attn_mask, average),
+        )
+        return made if weights else made[0]
+
+    attributes = {"num_heads": heads, "batch_first": batch_first, "average_attn_weights": average}
+    indices = ("attn_mask", "key_padding_mask")
+    result = ("attn_output", "attn_output_weights") if weights else "attn_output"
+    assert judged("multihead_attention", attention, inputs, attributes, indices, result)
 
 
 def test_addmm():
