@@ -141,7 +141,6 @@ struct MultiheadAttention {
       {"L=5,B=2,E=4,P=12,V=4,S=5,M=2x5x5", "num_heads=1",
        "key,q_proj_weight,k_proj_weight,v_proj_weight,out_proj_bias,attn_bias,key_padding_bias,grad_attn_"
        "output_weights"}};
-  static constexpr bool has_parts = true;  // an implementation may call modules within
   static constexpr bool shares_steps = true;
   static constexpr Narrowing narrowing = Narrowing::to_result;
   static constexpr Seen seen[] = {{"batch_first", "true", "vision transformers"},

@@ -1,6 +1,7 @@
 #include "assay/compare/calls/call_names.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace assay {
@@ -148,7 +149,24 @@ std::optional<std::vector<RecordedCall>> CallNames::backward(const LogicalTensor
     if (const LogicalTensor* t = with_arg(gradients_, arg)) call.inputs.push_back({handed_back, t});
     calls.push_back(std::move(call));
   }
-  return calls;
+  return together(std::move(calls));
+}
+
+// An optional gradient is none of a call of its own: attention has those of its result and its weights at
+// once.
+std::vector<RecordedCall> CallNames::together(std::vector<RecordedCall> calls) {
+  const auto starts_alone = [&](const RecordedCall& call) {
+    return call.lacking(Role::grad_output) == nullptr;
+  };
+  const auto whole = std::ranges::find_if(calls, starts_alone);
+  if (whole == calls.end()) return calls;
+  RecordedCall all = *whole;
+  for (const RecordedCall& call : calls) {
+    if (!starts_alone(call)) all.inputs.push_back(call.inputs.back());
+  }
+  std::vector<RecordedCall> left = {std::move(all)};
+  std::copy_if(whole + 1, calls.end(), std::back_inserter(left), starts_alone);
+  return left;
 }
 
 // What the operator calls the gradient of a result: "grad_y". A loss has one only, under whatever name.

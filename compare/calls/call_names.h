@@ -47,6 +47,7 @@ class CallNames {
   bool is_lone_parameter() const;
   std::string gradient_name(const LogicalTensor&) const;
   std::string gradient_of_result(std::string_view recorded) const;
+  static std::vector<RecordedCall> together(std::vector<RecordedCall>);
   std::vector<std::string> results_behind(const LogicalTensor& gradient) const;
   const LogicalTensor* input(const Arg&, std::string_view result) const;
   const LogicalTensor* named_input(const Arg&, std::string_view result) const;
