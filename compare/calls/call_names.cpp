@@ -101,6 +101,7 @@ CallNames::CallNames(const Operator& op, const TensorList& call, const TensorLis
       params_(in_slot(module, "param")),
       states_(in_slot(module, "state")) {
   name_positions();
+  name_parameters();
 }
 
 // Recorders of functions number arguments: "0", "1". Their order is the operator's but for indices, which
@@ -122,6 +123,26 @@ void CallNames::name_positions() {
       if (arg == op_.args.end()) break;
       positions_.push_back({std::string((arg++)->name), t});
     }
+  }
+}
+
+// Programs call the parameters of their own classes as they like: those of names that the operator does not
+// have are what it has beside the others, in its order. The result shows whether they are.
+void CallNames::name_parameters() {
+  TensorList unnamed;
+  for (const LogicalTensor* t : params_) {
+    const bool is_named = find_arg(op_, declared_name(op_, t->id.arg)) != nullptr;
+    if (!is_named && with_arg(unnamed, t->id.arg) == nullptr) unnamed.push_back(t);
+  }
+  auto arg = op_.args.begin();
+  for (const LogicalTensor* t : unnamed) {
+    arg = std::find_if(arg, op_.args.end(), [&](const Arg& a) {
+      return a.role == Role::param && std::ranges::none_of(params_, [&](const LogicalTensor* other) {
+               return declared_name(op_, other->id.arg) == a.name;
+             });
+    });
+    if (arg == op_.args.end() || !may_have(*arg, t->shape)) return parameters_.clear();
+    parameters_.push_back({std::string((arg++)->name), t});
   }
 }
 
@@ -186,8 +207,10 @@ std::string CallNames::gradient_name(const LogicalTensor& gradient) const {
   const std::string param = without_suffix(gradient.id.arg);
   if (gradient.id.slot != "grad_input") {
     const std::string_view name = declared_name(op_, param);
-    const bool is_weight = find_arg(op_, name) == nullptr && (op_.fused_by_name || is_lone_parameter());
-    return "grad_" + std::string(is_weight ? weight().name : name);
+    if (find_arg(op_, name) == nullptr && op_.fused_by_name) return "grad_" + std::string(weight().name);
+    const auto placed = std::ranges::find_if(
+        parameters_, [&](const RecordedCall::Input& p) { return p.tensor->id.arg == param; });
+    return "grad_" + (placed == parameters_.end() ? std::string(name) : placed->name);
   }
   const auto numbered = std::ranges::find(
       positions_, param, [](const RecordedCall::Input& p) -> std::string_view { return p.tensor->id.arg; });
@@ -230,15 +253,6 @@ std::string_view CallNames::output_name(std::string_view recorded) const {
   return is_alone ? std::ranges::find_if(op_.args, is_output, &Arg::role)->name : std::string_view();
 }
 
-// Its name does not matter: the operator takes one parameter, and the module has one that is none by its
-// name.
-bool CallNames::is_lone_parameter() const {
-  if (params_.empty() || find_arg(op_, declared_name(op_, params_.front()->id.arg)) != nullptr) return false;
-  const auto is_it = [&](const LogicalTensor* p) { return p->id.arg == params_.front()->id.arg; };
-  return std::ranges::all_of(params_, is_it) && required_args(op_, Role::param) == 1 &&
-         may_have(weight(), params_.front()->shape);
-}
-
 // The recorded input that the operator calls `arg`.
 const LogicalTensor* CallNames::input(const Arg& arg, std::string_view result) const {
   if (const LogicalTensor* named = named_input(arg, result)) return named;
@@ -248,15 +262,16 @@ const LogicalTensor* CallNames::input(const Arg& arg, std::string_view result) c
 
 const LogicalTensor* CallNames::named_input(const Arg& arg, std::string_view result) const {
   if (op_.fused_by_name && arg.name == weight().name) {
-    const LogicalTensor* given = with_arg(inputs_, arg.name);  // the weight of another module
-    return given != nullptr ? given : weight_of(params_, result);
+    if (const LogicalTensor* given = with_arg(inputs_, arg.name)) return given;  // of another module
+    if (const LogicalTensor* own = weight_of(params_, result)) return own;
   }
   for (const TensorList* call : {&inputs_, &params_, &states_}) {
     for (const LogicalTensor* t : *call) {
       if (declared_name(op_, t->id.arg) == arg.name && may_have(arg, t->shape)) return t;
     }
   }
-  if (arg.role == Role::param && !arg.optional && is_lone_parameter()) return params_.front();
+  const auto placed = std::ranges::find(parameters_, arg.name, &RecordedCall::Input::name);
+  if (placed != parameters_.end()) return placed->tensor;
   // What a call made of its own choice does not depend on how it chose.
   const Arg* made = find_arg(op_, output_name(result));
   const auto choice = std::ranges::find_if(

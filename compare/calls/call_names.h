@@ -41,10 +41,10 @@ class CallNames {
 
  private:
   void name_positions();
+  void name_parameters();
   std::string_view output_name(std::string_view recorded) const;
   /// The parameter of an operator whose parameters are named after results.
   const Arg& weight() const { return first_arg(op_, Role::param); }
-  bool is_lone_parameter() const;
   std::string gradient_name(const LogicalTensor&) const;
   std::string gradient_of_result(std::string_view recorded) const;
   static std::vector<RecordedCall> together(std::vector<RecordedCall>);
@@ -59,7 +59,8 @@ class CallNames {
   const Operator& op_;
   ResultOrder order_;
   TensorList inputs_, outputs_, gradients_, params_, states_;
-  std::vector<RecordedCall::Input> positions_;  ///< inputs that were recorded by position
+  std::vector<RecordedCall::Input> positions_;   ///< inputs that were recorded by position
+  std::vector<RecordedCall::Input> parameters_;  ///< of names that are not the operator's
 };
 
 }  // namespace assay

@@ -167,6 +167,15 @@ std::optional<Name> EarlierValues::copied(const LogicalTensor& t) const {
   return best ? std::optional(candidates_[*best].name) : std::nullopt;
 }
 
+std::vector<const LogicalTensor*> EarlierValues::same_as(const LogicalTensor& t) const {
+  std::vector<const LogicalTensor*> same = {&t};
+  const auto hash = hash_of(side_.read(t)->values);
+  const auto found = hash ? whole_.find(*hash) : whole_.end();
+  if (found == whole_.end()) return same;
+  for (const Place& p : found->second) same.push_back(candidates_[p.candidate].tensor);
+  return same;
+}
+
 std::optional<Relation> EarlierValues::of_columns(const LogicalTensor& t, const SideTensor& tensor) const {
   for (const Relation::Table& table : tables_of(tensor.shape)) {
     const std::int64_t rows = rows_in(tensor.shape, table).value_or(0);

@@ -138,9 +138,14 @@ std::vector<HiddenCalls::Source> HiddenCalls::candidates_for(const Operator& op,
   return sources;
 }
 
+// Under any of its names: what a module is given has the gradient of who made it.
 bool HiddenCalls::has_gradient(const LogicalTensor& t) const {
-  return std::ranges::any_of(calls_.around(t),
-                             [](const LogicalTensor* other) { return other->id.phase == Phase::backward; });
+  return std::ranges::any_of(candidates_.same_as(t), [&](const LogicalTensor* same) {
+    const std::string_view slot = same->id.slot == "input" ? "grad_input" : "grad_output";
+    return std::ranges::any_of(calls_.around(*same), [&](const LogicalTensor* other) {
+      return other->id.slot == slot && other->id.arg == same->id.arg;
+    });
+  });
 }
 
 bool HiddenCalls::is_result_of(std::size_t candidate, const Arg& arg) const {
