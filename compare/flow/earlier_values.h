@@ -47,6 +47,8 @@ class EarlierValues {
 
   /// The value with all its elements, under any shape.
   std::optional<Name> copied(const LogicalTensor&) const;
+  /// The tensor, and those known with the same elements.
+  std::vector<const LogicalTensor*> same_as(const LogicalTensor&) const;
   /// A relation of columns, if each of its columns is one of a value.
   std::optional<Relation> of_columns(const LogicalTensor&, const SideTensor&) const;
   /// Values that have all of its rows (along the last dimension), and which rows these are.
