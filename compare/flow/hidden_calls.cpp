@@ -134,7 +134,15 @@ std::vector<HiddenCalls::Source> HiddenCalls::candidates_for(const Operator& op,
     const bool is_table = find_arg(op, fmt::format("grad_{}", arg.name)) == nullptr;
     some = is_table ? among([&](std::size_t c) { return !has_gradient(*candidates_[c].tensor); }) : near;
   }
-  for (const std::size_t c : some) sources.push_back({candidates_[c].tensor, candidates_[c].name});
+  std::ranges::stable_partition(some, [&](std::size_t c) { return candidates_[c].name.arg == arg.name; });
+  for (const std::size_t c : some) {
+    const Source source{candidates_[c].tensor, candidates_[c].name};
+    // What is handed on, as a table from layer to layer, is one value under several names.
+    const std::vector<const LogicalTensor*> same = candidates_.same_as(*source.tensor);
+    const bool is_there = std::ranges::any_of(
+        sources, [&](const Source& other) { return std::ranges::find(same, other.tensor) != same.end(); });
+    if (!is_there) sources.push_back(source);
+  }
   return sources;
 }
 
