@@ -9,10 +9,6 @@ namespace {
 
 using TensorList = CallNames::TensorList;
 
-bool is_number(std::string_view text) {
-  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
-}
-
 TensorList in_slot(const TensorList& call, std::string_view slot) {
   TensorList result;
   std::ranges::copy_if(call, std::back_inserter(result),
@@ -102,48 +98,6 @@ CallNames::CallNames(const Operator& op, const TensorList& call, const TensorLis
       states_(in_slot(module, "state")) {
   name_positions();
   name_parameters();
-}
-
-// Recorders of functions number arguments: "0", "1". Their order is the operator's but for indices, which
-// embedding takes first.
-void CallNames::name_positions() {
-  TensorList numbered;
-  std::ranges::copy_if(inputs_, std::back_inserter(numbered),
-                       [](const LogicalTensor* t) { return is_number(t->id.arg); });
-  std::ranges::sort(numbered, {}, [](const LogicalTensor* t) {
-    return std::pair<std::size_t, std::string_view>(t->id.arg.size(), t->id.arg);
-  });
-  for (const bool is_index : {false, true}) {
-    auto arg = op_.args.begin();
-    for (const LogicalTensor* t : numbered) {
-      if (is_float(t->dtype) == is_index) continue;
-      arg = std::find_if(arg, op_.args.end(), [&](const Arg& a) {
-        return is_index ? a.role == Role::index : a.role == Role::input || a.role == Role::param;
-      });
-      if (arg == op_.args.end()) break;
-      positions_.push_back({std::string((arg++)->name), t});
-    }
-  }
-}
-
-// Programs call the parameters of their own classes as they like: those of names that the operator does not
-// have are what it has beside the others, in its order. The result shows whether they are.
-void CallNames::name_parameters() {
-  TensorList unnamed;
-  for (const LogicalTensor* t : params_) {
-    const bool is_named = find_arg(op_, declared_name(op_, t->id.arg)) != nullptr;
-    if (!is_named && with_arg(unnamed, t->id.arg) == nullptr) unnamed.push_back(t);
-  }
-  auto arg = op_.args.begin();
-  for (const LogicalTensor* t : unnamed) {
-    arg = std::find_if(arg, op_.args.end(), [&](const Arg& a) {
-      return a.role == Role::param && std::ranges::none_of(params_, [&](const LogicalTensor* other) {
-               return declared_name(op_, other->id.arg) == a.name;
-             });
-    });
-    if (arg == op_.args.end() || !may_have(*arg, t->shape)) return parameters_.clear();
-    parameters_.push_back({std::string((arg++)->name), t});
-  }
 }
 
 std::optional<RecordedCall> CallNames::forward(const std::string& arg) const {

@@ -10,7 +10,7 @@
 namespace assay::unknown_class_test {
 namespace {
 
-constexpr auto f = Phase::forward;
+constexpr auto f = Phase::forward, b = Phase::backward;
 
 // Each row of a call is more than what is tried of small ones.
 Report of_class(const char* op, Shape weight, std::int64_t width, bool one_wrong) {
@@ -34,6 +34,43 @@ TEST(UnknownClass, IsFoundWhereItIsWide) {
     EXPECT_EQ(finding(right, "part", "output").unjudged, "") << op;
   }
   EXPECT_EQ(created(of_class("rms_norm", {2560}, 2560, true)), std::vector<std::string>{"part output y"});
+}
+
+// What a program calls the parameters of its class, in the order in which it has them.
+TEST(UnknownClass, MayCallItsParametersAnything) {
+  struct Class {
+    const char* op;
+    std::vector<const char*> own, declared;
+    std::vector<Shape> shapes;
+  };
+  for (const Class& c : {Class{"rms_norm", {"g"}, {"weight"}, {{32}}},
+                         {"layer_norm", {"gamma", "beta"}, {"weight", "bias"}, {{32}, {32}}},
+                         {"linear", {"kernel"}, {"w"}, {{24, 32}}},
+                         {"linear", {"kernel", "bias"}, {"w", "b"}, {{24, 32}, {24}}}}) {
+    const Report report = isolated([&](MemoryDump& d, bool is_actual) {
+      std::vector<NamedTensor> inputs = {
+          {"x", noisy(normal_tensor(DType::float32, {64, 32}, 10), is_actual ? 1 : 2)}};
+      for (std::size_t p = 0; p < c.own.size(); ++p) {
+        inputs.push_back({c.declared[p], normal_tensor(DType::float32, c.shapes[p], 20 + p)});
+        d.add({0, -1, f, "part", "param", c.own[p], 0}, inputs.back().tensor);
+      }
+      const Tensor y = output(c.op, inputs, {}, "y");
+      d.add({0, 0, f, "part", "input", "x", 0}, inputs[0].tensor).op = "TheirOwn";
+      d.add({0, 0, f, "part", "output", "y", 0}, y).op = "TheirOwn";
+      inputs.push_back({"grad_y", noisy(normal_tensor(DType::float32, y.shape(), 30), is_actual ? 3 : 4)});
+      d.add({0, 0, b, "part", "grad_output", "y", 0}, inputs.back().tensor).op = "TheirOwn";
+      for (std::size_t p = 0; p < c.own.size(); ++p) {
+        const std::string gradient = std::string("grad_") + c.declared[p];
+        d.add({0, -1, b, "part", "grad", c.own[p], 0}, output(c.op, inputs, {}, gradient));
+      }
+    });
+    EXPECT_EQ(report.exit_status(), 0) << c.op;
+    EXPECT_EQ(finding(report, "part", "output").unjudged, "") << c.op;
+    for (const Finding& found : report.findings) {
+      if (found.id.slot != "grad") continue;
+      EXPECT_EQ(found.unjudged, "") << c.op << found.id.arg;
+    }
+  }
 }
 
 }  // namespace
