@@ -22,8 +22,8 @@ struct ScaleTest {
   double stored_roundoff = 0;       ///< of the result's dtype
   bool may_truncate = false;        ///< the sums add narrow products in a unit that may truncate them
   double common = 0;                ///< what else all elements may be off by together
-  std::vector<std::vector<std::int64_t>> units =
-      {};  ///< each numbers the elements: equal ones share a rounding
+  /// Each numbers the elements: equal ones share a rounding.
+  std::vector<std::vector<std::int64_t>> units = {};
   /// Inputs of the result's shape, where results between steps are kept in a narrow dtype: what is computed
   /// from equal values was rounded alike.
   std::vector<std::vector<double>> inputs = {};

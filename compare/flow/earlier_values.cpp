@@ -58,8 +58,8 @@ std::vector<std::size_t> EarlierValues::near(const LogicalTensor& t,
 void EarlierValues::add(const Name& name, const LogicalTensor& t, std::string scope, bool is_inner) {
   const auto tensor = side_.read(t);
   const std::size_t at = candidates_.size();
-  candidates_.push_back({name, &t, std::move(scope), is_inner});
-  if (const auto hash = hash_of(tensor->values)) whole_[*hash].push_back({at, 0});
+  candidates_.push_back({name, &t, std::move(scope), is_inner, hash_of(tensor->values)});
+  if (const auto hash = candidates_.back().hash) whole_[*hash].push_back({at, 0});
   // As it is after a cast.
   for (const DType narrow : dtypes_) {
     if (unit_roundoff(narrow) <= unit_roundoff(tensor->dtype)) continue;
@@ -167,12 +167,11 @@ std::optional<Name> EarlierValues::copied(const LogicalTensor& t) const {
   return best ? std::optional(candidates_[*best].name) : std::nullopt;
 }
 
-std::vector<const LogicalTensor*> EarlierValues::same_as(const LogicalTensor& t) const {
-  std::vector<const LogicalTensor*> same = {&t};
-  const auto hash = hash_of(side_.read(t)->values);
-  const auto found = hash ? whole_.find(*hash) : whole_.end();
-  if (found == whole_.end()) return same;
-  for (const Place& p : found->second) same.push_back(candidates_[p.candidate].tensor);
+std::vector<const LogicalTensor*> EarlierValues::same_as(std::size_t candidate) const {
+  const EarlierValue& own = candidates_[candidate];
+  if (!own.hash) return {own.tensor};
+  std::vector<const LogicalTensor*> same;
+  for (const Place& p : whole_.at(*own.hash)) same.push_back(candidates_[p.candidate].tensor);
   return same;
 }
 

@@ -23,6 +23,8 @@ struct EarlierValue {
   const LogicalTensor* tensor = nullptr;
   std::string scope;      ///< the module in which it is known; "": everywhere
   bool is_inner = false;  ///< the input of the module `scope`: known nowhere else
+  /// Of what it contains (EarlierValues::hash_of).
+  std::optional<std::uint64_t> hash = {};
 };
 
 /// The values before a tensor, found by what they contain.
@@ -47,8 +49,8 @@ class EarlierValues {
 
   /// The value with all its elements, under any shape.
   std::optional<Name> copied(const LogicalTensor&) const;
-  /// The tensor, and those known with the same elements.
-  std::vector<const LogicalTensor*> same_as(const LogicalTensor&) const;
+  /// The candidate's tensor, and those known with the same elements.
+  std::vector<const LogicalTensor*> same_as(std::size_t candidate) const;
   /// A relation of columns, if each of its columns is one of a value.
   std::optional<Relation> of_columns(const LogicalTensor&, const SideTensor&) const;
   /// Values that have all of its rows (along the last dimension), and which rows these are.

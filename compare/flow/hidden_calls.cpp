@@ -132,13 +132,13 @@ std::vector<HiddenCalls::Source> HiddenCalls::candidates_for(const Operator& op,
   std::vector<std::size_t> some = among([&](std::size_t c) { return is_result_of(c, arg); });
   if (some.empty()) {
     const bool is_table = find_arg(op, fmt::format("grad_{}", arg.name)) == nullptr;
-    some = is_table ? among([&](std::size_t c) { return !has_gradient(*candidates_[c].tensor); }) : near;
+    some = is_table ? among([&](std::size_t c) { return !has_gradient(c); }) : near;
   }
   std::ranges::stable_partition(some, [&](std::size_t c) { return candidates_[c].name.arg == arg.name; });
   for (const std::size_t c : some) {
     const Source source{candidates_[c].tensor, candidates_[c].name};
     // What is handed on, as a table from layer to layer, is one value under several names.
-    const std::vector<const LogicalTensor*> same = candidates_.same_as(*source.tensor);
+    const std::vector<const LogicalTensor*> same = candidates_.same_as(c);
     const bool is_there = std::ranges::any_of(
         sources, [&](const Source& other) { return std::ranges::find(same, other.tensor) != same.end(); });
     if (!is_there) sources.push_back(source);
@@ -147,8 +147,8 @@ std::vector<HiddenCalls::Source> HiddenCalls::candidates_for(const Operator& op,
 }
 
 // Under any of its names: what a module is given has the gradient of who made it.
-bool HiddenCalls::has_gradient(const LogicalTensor& t) const {
-  return std::ranges::any_of(candidates_.same_as(t), [&](const LogicalTensor* same) {
+bool HiddenCalls::has_gradient(std::size_t candidate) const {
+  return std::ranges::any_of(candidates_.same_as(candidate), [&](const LogicalTensor* same) {
     const std::string_view slot = same->id.slot == "input" ? "grad_input" : "grad_output";
     return std::ranges::any_of(calls_.around(*same), [&](const LogicalTensor* other) {
       return other->id.slot == slot && other->id.arg == same->id.arg;

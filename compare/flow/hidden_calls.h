@@ -41,7 +41,7 @@ class HiddenCalls {
   static Form form_of(const Operator&, const Given&);
   bool find_of(const Operator&, const LogicalTensor&, const Form* known, Relations&);
   std::vector<Source> candidates_for(const Operator&, const Arg&, const LogicalTensor&) const;
-  bool has_gradient(const LogicalTensor&) const;
+  bool has_gradient(std::size_t candidate) const;
   bool is_result_of(std::size_t candidate, const Arg&) const;
   void assign(const Sought&, const std::vector<const Arg*>&, Given&, std::vector<Given>&) const;
   static bool may_make(const Operator&, const Given&, const Shape& result);
