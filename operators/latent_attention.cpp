@@ -15,8 +15,8 @@ namespace {
 // B sequences of L tokens. Q*, K*, O*: channels, of all heads side by side or by head. A head has N + R of
 // them in q, N + W in kv: its keys without the part that turns, then its values. The last R of the Z channels
 // of `compressed` are the part that turns, the same for all heads; the Z - R before them make kv and take no
-// part here. The tables are for P = B sequences, or for all alike: cos and sin, or cis, cos + i sin of
-// Y = R/2 pairs (2i, 2i + 1), U = 2 numbers for each, whatever the style.
+// part here. The tables as in rotary_attention: cos and sin of C = R columns, or cis, cos + i sin of C = R/2
+// pairs (2i, 2i + 1), U = 2 numbers for each, whatever the style.
 struct LatentAttention {
   static constexpr std::string_view name = "latent_attention";
   static constexpr std::string_view math =
@@ -37,9 +37,9 @@ struct LatentAttention {
       {"q", "B,L,Q*", Role::input},
       {"kv", "B,L,K*", Role::input},
       {"compressed", "B,L,Z", Role::input},
-      {.name = "cos", .shape = "P,L,R", .role = Role::input, .low = -1, .high = 1, .optional = true},
-      {.name = "sin", .shape = "P,L,R", .role = Role::input, .low = -1, .high = 1, .optional = true},
-      {.name = "cis", .shape = "P,L,Y,U", .role = Role::input, .low = -1, .high = 1, .optional = true},
+      {.name = "cos", .shape = "T*,C", .role = Role::input, .low = -1, .high = 1, .optional = true},
+      {.name = "sin", .shape = "T*,C", .role = Role::input, .low = -1, .high = 1, .optional = true},
+      {.name = "cis", .shape = "T*,C,U", .role = Role::input, .low = -1, .high = 1, .optional = true},
       {"grad_out", "B,L,O*", Role::grad_output},
       {.name = "out", .shape = "B,L,O*", .role = Role::output, .terms = "2 + D + L"},
       {.name = "grad_q", .shape = "B,L,Q*", .role = Role::grad_input, .terms = "2 + D + L + W"},
@@ -47,10 +47,10 @@ struct LatentAttention {
       {.name = "grad_compressed", .shape = "B,L,Z", .role = Role::grad_input, .terms = "2 + D + heads L + W"},
   };
   static constexpr Example examples[] = {
-      {"B=2,L=2,Q=8,K=6,Z=3,P=1,R=2", "heads=2", "cis"},
-      {"B=2,L=2,Q=8,K=6,Z=3,P=1,Y=1,U=2", "heads=2", "cos,sin"},
-      {"B=3,L=3,Q=1x6,K=4,Z=5,P=3,R=4", "style=\"half\",is_causal=false,mscale=1.2", "cis"},
-      {"B=2,L=3,Q=8,A=1,K=6,Z=3,P=1,R=2", "heads=2,one_head=true", "cis"}};
+      {"B=2,L=2,Q=8,K=6,Z=3,T=1x2,C=2", "heads=2", "cis"},
+      {"B=2,L=2,Q=8,K=6,Z=3,T=1x2,C=1,U=2", "heads=2", "cos,sin"},
+      {"B=3,L=3,Q=1x6,K=4,Z=5,T=3x3,C=4", "style=\"half\",is_causal=false,mscale=1.2", "cis"},
+      {"B=2,L=3,Q=8,A=1,K=6,Z=3,T=3,C=2", "heads=2,one_head=true", "cis"}};
   static constexpr std::string_view functional_inputs[] = {"q", "kv", "compressed", "cos", "sin"},
                                     functional_instead[] = {"q", "kv", "compressed", "cis"};
   static constexpr std::string_view causal_along = "L";  // if is_causal, as in its first variant
@@ -102,6 +102,10 @@ struct LatentAttention {
       call.attributes.set("heads", static_cast<double>(H));
   }
 
+  static bool goes_with(InputShapes before, const InputShape& next) {
+    return goes_with_tokens("q", before, next);
+  }
+
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     const Shape &q = shape_of_input(inputs, "q"), &kv = shape_of_input(inputs, "kv"),
                 &compressed = shape_of_input(inputs, "compressed");
@@ -112,7 +116,7 @@ struct LatentAttention {
                   to_string(q), to_string(kv), to_string(compressed),
                   one_head ? ", of kv [B, 1, L, ..]" : "");
     }
-    const std::int64_t R = width_of_tables(name, inputs, q[0], a);
+    const std::int64_t R = bind_tables(d, name, inputs, q[0], q[1], a);
     if (R == 0) throw Error("latent_attention: expected tables, cos and sin, or cis");
     if (!a.has("heads") && q.size() != 4) throw Error("latent_attention: attribute 'heads' is missing");
     const std::int64_t H = a.has("heads") ? a.integer("heads") : q[2], Q = channels(q),
@@ -129,7 +133,6 @@ struct LatentAttention {
     if (a.text("style") != "half" && a.text("style") != "interleaved")
       throw Error("latent_attention: style is \"{}\"; expected half or interleaved", a.text("style"));
     d.set("D", D);
-    d.set("R", R);
     d.set("W", W);
     d.set("heads", H);
     d.set("groups", H);

@@ -14,7 +14,7 @@ namespace assay {
 namespace {
 
 // B sequences of L tokens. X*: the D channels of all heads of q and of all groups of k and v. The first R of
-// D turn, by tables for P = B sequences, or for all alike; without tables none does.
+// D turn, by tables as in rotary_attention; without tables none does.
 struct QkvAttention {
   static constexpr std::string_view name = "qkv_attention";
   static constexpr std::string_view math =
@@ -38,24 +38,27 @@ struct QkvAttention {
       alibi_bias_max_attribute};
   static constexpr Arg args[] = {
       {"qkv", "B,L,X*", Role::input},
-      {.name = "cos", .shape = "P,L,R", .role = Role::input, .low = -1, .high = 1, .optional = true},
-      {.name = "sin", .shape = "P,L,R", .role = Role::input, .low = -1, .high = 1, .optional = true},
+      {.name = "cos", .shape = "T*,C", .role = Role::input, .low = -1, .high = 1, .optional = true},
+      {.name = "sin", .shape = "T*,C", .role = Role::input, .low = -1, .high = 1, .optional = true},
       {"grad_out", "B,L,O*", Role::grad_output},
       {.name = "out", .shape = "B,L,O*", .role = Role::output, .terms = "2 + D + L"},
       {.name = "grad_qkv", .shape = "B,L,X*", .role = Role::grad_input, .terms = "2 + D + rows + D"},
   };
   static constexpr Example examples[] = {
-      {"B=2,L=3,X=12,P=1,R=2", "heads=2"},
-      {"B=1,L=4,X=32,P=1,R=4", "heads=4,groups=2,layout=\"groups\",scale=0.5"},
-      {"B=1,L=3,X=15,P=1,R=2", "heads=3,groups=1,alibi=\"scaled\"", "cos,sin"}};
+      {"B=2,L=3,X=12,T=1x3,C=2", "heads=2"},
+      {"B=1,L=4,X=32,T=1x1x6,C=4", "heads=4,groups=2,layout=\"groups\",scale=0.5"},
+      {"B=1,L=3,X=15,T=1x3,C=2", "heads=3,groups=1,alibi=\"scaled\"", "cos,sin"}};
   static constexpr std::string_view functional_inputs[] = {"qkv", "cos", "sin"};
   static constexpr std::string_view causal_along = "L";  // if is_causal, as in its first variant
   static constexpr bool shares_steps = true;
   static constexpr Narrowing narrowing = Narrowing::to_result;
-  static constexpr Seen seen[] = {{"layout", "\"parts\"", "GPT-2, Phi-3"},
-                                  {"layout", "\"groups\"", "GPT-NeoX, BLOOM, Falcon"},
-                                  {"style", "\"interleaved\"", "GPT-J"},
-                                  {"is_causal", "false", "encoders"}};
+  static constexpr Seen seen[] = {
+      {"layout", "\"parts\"", "GPT-2, Phi-3"},
+      {"layout", "\"groups\"", "GPT-NeoX, BLOOM, Falcon"},
+      {"style", "\"interleaved\"", "GPT-J"},
+      {"style", "\"half_of_pairs\"", "FlashAttention's rotary"},
+      {"style", "\"interleaved_of_pairs\"", "its other one, Llama in real numbers"},
+      {"is_causal", "false", "encoders"}};
   static constexpr Seen mistaken[] = {{"is_causal", "false", "a mask that is left out"},
                                       {"style", "\"half\"", "pairs of another layout"},
                                       {"layout", "\"parts\"", "heads that are cut in another order"},
@@ -97,12 +100,16 @@ struct QkvAttention {
     return may_have_alibi(seen, call) ? or_with_alibi(std::move(all)) : all;
   }
 
+  static bool goes_with(InputShapes before, const InputShape& next) {
+    return goes_with_tokens("qkv", before, next);
+  }
+
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     const Shape& qkv = shape_of_input(inputs, "qkv");
     if (!a.has("heads")) throw Error("qkv_attention: attribute 'heads' is missing");
     if (qkv.size() < 3) throw Error("qkv_attention: qkv has shape {}; expected [B, L, ..]", to_string(qkv));
     const std::int64_t H = a.integer("heads"), G = a.has("groups") ? a.integer("groups") : H,
-                       X = channels_of(qkv), R = width_of_tables(name, inputs, qkv[0], a);
+                       X = channels_of(qkv), R = bind_tables(d, name, inputs, qkv[0], qkv[1], a);
     if (H < 1 || G < 1 || H > X || H % G != 0 || X % (H + 2 * G) != 0 ||
         X / (H + 2 * G) < std::max<std::int64_t>(R, 1)) {
       throw Error(

@@ -13,9 +13,10 @@ namespace assay {
 namespace {
 
 // B sequences of L tokens. Q*, K*, V*, O*: channels, of all heads side by side or by head; heads have D of
-// them in q and k, W in v and out. The first R of D turn, by tables for P = B sequences, or for all alike;
-// without tables none does. cis: cos + i sin of Y = R/2 pairs (2i, 2i + 1), U = 2 numbers for each, whatever
-// the style. Z: the heads of q.
+// them in q and k, W in v and out. The first R of D turn, by the first L rows of tables [B, M, C], or [M, C]
+// for all sequences alike, with extents of 1 anywhere in T*; without tables none does. C is R, or R/2 where a
+// pair has one column. cis: cos + i sin of C = R/2 pairs (2i, 2i + 1), U = 2 numbers for each, whatever the
+// style. Z: the heads of q.
 struct RotaryAttention {
   static constexpr std::string_view name = "rotary_attention";
   static constexpr std::string_view math =
@@ -29,8 +30,9 @@ struct RotaryAttention {
       {"head_dim", "null", "D; null: the last extent of q where it is given by head, else R"},
       {"heads_first", "false", "q and k are [B, heads, L, D]"},
       {"style", "\"half\"",
-       "pairs are half: (i, i + R/2), or interleaved: (2i, 2i + 1), or by_pair: those of "
-       "interleaved, pair i by column i of the tables"},
+       "pairs are half: (i, i + R/2), or interleaved: (2i, 2i + 1), or by_pair: those of interleaved, pair i "
+       "by column i of the tables; half_of_pairs and interleaved_of_pairs: tables have a column for each "
+       "pair, R/2"},
       {"scale", "null", "factor of q k^T; null: 1 / sqrt(D)"},
       {"is_causal", "true", "a query does not see the keys behind it"},
       {"window_size", "[-1, -1]", "keys seen left and right of a query; -1: no limit"},
@@ -42,9 +44,9 @@ struct RotaryAttention {
       {"q", "B,L,Q*", Role::input},
       {"k", "B,L,K*", Role::input},
       {"v", "B,L,V*", Role::input},
-      {.name = "cos", .shape = "P,L,R", .role = Role::input, .low = -1, .high = 1, .optional = true},
-      {.name = "sin", .shape = "P,L,R", .role = Role::input, .low = -1, .high = 1, .optional = true},
-      {.name = "cis", .shape = "P,L,Y,U", .role = Role::input, .low = -1, .high = 1, .optional = true},
+      {.name = "cos", .shape = "T*,C", .role = Role::input, .low = -1, .high = 1, .optional = true},
+      {.name = "sin", .shape = "T*,C", .role = Role::input, .low = -1, .high = 1, .optional = true},
+      {.name = "cis", .shape = "T*,C,U", .role = Role::input, .low = -1, .high = 1, .optional = true},
       {.name = "sink", .shape = "Z", .role = Role::param, .optional = true},
       {"grad_out", "B,L,O*", Role::grad_output},
       {.name = "out", .shape = "B,L,O*", .role = Role::output, .terms = "2 + D + L"},
@@ -58,21 +60,25 @@ struct RotaryAttention {
        .terms = "2 + D + W + B L"},
   };
   static constexpr Example examples[] = {
-      {"B=2,L=2,Q=8,K=4,V=2,P=1,R=2,Z=4", "", "cis"},
-      {"B=2,L=3,Q=8,K=4,V=2,P=2,Y=2,U=2", "", "cos,sin,sink"},
-      {"B=1,L=4,Q=2x6,K=1x6,V=3,P=1,R=4", "style=\"interleaved\",is_causal=false,scale=0.5", "cis,sink"},
-      {"B=2,L=4,Q=2,K=1,D=6,V=3,P=1,R=4", "heads_first=true", "cis,sink"},
-      {"B=1,L=3,Q=3x2,K=1x2,V=2,P=1,R=2,Z=3", "alibi=\"last_key\"", "cos,sin,cis"}};
+      {"B=2,L=2,Q=8,K=4,V=2,T=2,C=2,Z=4", "", "cis"},
+      {"B=2,L=3,Q=8,K=4,V=2,T=2x3,C=2,U=2", "", "cos,sin,sink"},
+      {"B=1,L=4,Q=2x6,K=1x6,V=3,T=1x5x1,C=4", "style=\"interleaved\",is_causal=false,scale=0.5", "cis,sink"},
+      {"B=2,L=3,Q=2x6,K=1x6,V=3,T=2x1x4,C=2", "style=\"half_of_pairs\"", "cis,sink"},
+      {"B=2,L=4,Q=2,K=1,D=6,V=3,T=1x4,C=4", "heads_first=true", "cis,sink"},
+      {"B=1,L=3,Q=3x2,K=1x2,V=2,T=1x3,C=2,Z=3", "alibi=\"last_key\"", "cos,sin,cis"}};
   static constexpr std::string_view functional_inputs[] = {"q", "k", "v", "cos", "sin", "sink"},
                                     functional_instead[] = {"q", "k", "v", "cis", "sink"};
   static constexpr std::string_view causal_along = "L";  // if is_causal, as in its first variant
   static constexpr bool shares_steps = true;
   static constexpr Narrowing narrowing = Narrowing::to_result;
   static constexpr std::string_view linear_in = "v";
-  static constexpr Seen seen[] = {{"style", "\"interleaved\"", "Cohere, GPT-J"},
-                                  {"style", "\"by_pair\"", "ERNIE 4.5, GLM-4"},
-                                  {"softcap", "50", "Gemma 2"},
-                                  {"is_causal", "false", "encoders"}};
+  static constexpr Seen seen[] = {
+      {"style", "\"interleaved\"", "Cohere, GPT-J"},
+      {"style", "\"by_pair\"", "ERNIE 4.5, GLM-4"},
+      {"style", "\"half_of_pairs\"", "FlashAttention's rotary"},
+      {"style", "\"interleaved_of_pairs\"", "its other one, Llama in real numbers"},
+      {"softcap", "50", "Gemma 2"},
+      {"is_causal", "false", "encoders"}};
   static constexpr Seen mistaken[] = {{"is_causal", "false", "a mask that is left out"},
                                       {"style", "\"half\"", "pairs of another layout"},
                                       {"style", "\"by_pair\"", "neighbours by the tables of halves"},
@@ -135,6 +141,10 @@ struct RotaryAttention {
     return may_have_alibi(seen, call) ? or_with_alibi(std::move(heads)) : heads;
   }
 
+  static bool goes_with(InputShapes before, const InputShape& next) {
+    return goes_with_tokens("v", before, next);
+  }
+
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     const Shape &q = shape_of_input(inputs, "q"), &k = shape_of_input(inputs, "k"),
                 &v = shape_of_input(inputs, "v");
@@ -142,10 +152,10 @@ struct RotaryAttention {
       throw Error("rotary_attention: q has shape {}, k {}, v {}; expected [B, L, ..]", to_string(q),
                   to_string(k), to_string(v));
     }
-    const std::int64_t R = width_of_tables(name, inputs, q[0], a);
+    const bool heads_first = a.flag("heads_first");
+    const std::int64_t R = bind_tables(d, name, inputs, q[0], q[heads_first ? 2 : 1], a);
     if (R == 0 && q.size() != 4 && !a.has("head_dim"))
       throw Error("rotary_attention: attribute 'head_dim' is missing; neither heads nor tables show it");
-    const bool heads_first = a.flag("heads_first");
     const std::int64_t D = a.has("head_dim") ? a.integer("head_dim") : q.size() == 4 ? q[3] : R;
     const std::int64_t of_q = channels_by(q, heads_first), of_k = channels_by(k, heads_first),
                        of_v = channels_of(v);
@@ -163,7 +173,6 @@ struct RotaryAttention {
     d.set("groups", groups);
     d.set("rows", heads / groups * q[heads_first ? 2 : 1]);
     d.set("O", Shape{heads * W});
-    d.set("R", R);
     const InputShape* sink = find_input(inputs, "sink");
     if (sink != nullptr && sink->shape != Shape{heads})
       throw Error("rotary_attention: sink has shape {} for {} heads", to_string(sink->shape), heads);

@@ -180,7 +180,9 @@ void HiddenCalls::assign(const Sought& sought, const std::vector<const Arg*>& in
     bool is_possible = fits(output->shape, t.shape, extents);
     for (const auto& [other, taken] : given)
       is_possible = is_possible && fits(shape_letters(op, *other, attributes), taken.tensor->shape, extents);
-    if (!is_possible || !fits(shape_letters(op, arg, attributes), source.tensor->shape, extents)) continue;
+    if (!is_possible || !fits(shape_letters(op, arg, attributes), source.tensor->shape, extents) ||
+        !goes_with(op, given, {std::string(arg.name), source.tensor->shape}))
+      continue;
     ++tried;
     given.emplace_back(&arg, source);
     assign(sought, inputs, given, all);
@@ -188,11 +190,18 @@ void HiddenCalls::assign(const Sought& sought, const std::vector<const Arg*>& in
   }
 }
 
-bool HiddenCalls::may_make(const Operator& op, const Given& given, const Shape& result) {
-  if (op.may_make == nullptr) return true;
+std::vector<InputShape> HiddenCalls::shapes_of(const Given& given) {
   std::vector<InputShape> shapes;
   for (const auto& [arg, source] : given) shapes.push_back({std::string(arg->name), source.tensor->shape});
-  return op.may_make(shapes, result);
+  return shapes;
+}
+
+bool HiddenCalls::may_make(const Operator& op, const Given& given, const Shape& result) {
+  return op.may_make == nullptr || op.may_make(shapes_of(given), result);
+}
+
+bool HiddenCalls::goes_with(const Operator& op, const Given& before, const InputShape& next) {
+  return op.goes_with == nullptr || op.goes_with(shapes_of(before), next);
 }
 
 void HiddenCalls::take(const Operator& op, const Arg& output, const Given& given, const LogicalTensor& t,

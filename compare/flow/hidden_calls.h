@@ -44,7 +44,9 @@ class HiddenCalls {
   bool has_gradient(std::size_t candidate) const;
   bool is_result_of(std::size_t candidate, const Arg&) const;
   void assign(const Sought&, const std::vector<const Arg*>&, Given&, std::vector<Given>&) const;
+  static std::vector<InputShape> shapes_of(const Given&);
   static bool may_make(const Operator&, const Given&, const Shape& result);
+  static bool goes_with(const Operator&, const Given& before, const InputShape& next);
   void take(const Operator&, const Arg& output, const Given&, const LogicalTensor&, Relations&) const;
 
   const RecordedCalls& calls_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -40,30 +41,85 @@ inline std::int64_t channels_by(const Shape& x, bool heads_first) {
   return heads_first ? (x.size() == 4 ? x[1] * x[3] : 0) : channels_of(x);
 }
 
-/// R of the tables, whatever they are for; 0 without them.
-inline std::int64_t columns_of_tables(InputShapes inputs) {
-  const InputShape *cos = find_input(inputs, "cos"), *cis = find_input(inputs, "cis");
-  const InputShape* table = cis != nullptr ? cis : cos;
-  return table == nullptr || table->shape.size() < 3 ? 0 : (cis != nullptr ? 2 : 1) * table->shape[2];
+/// What turns q and k, by the shape of its tables.
+struct Tables {
+  std::int64_t sequences;  ///< 1: all turn alike
+  std::int64_t rows;       ///< of a sequence, whose tokens turn by the first of them
+  std::int64_t columns;    ///< of cos and of sin
+};
+
+/// Tables as programs make them: [B, M, C], or the same for all sequences as [M, C], with extents of 1
+/// anywhere but last; cis with [.., C, 2]. Nothing if these are none for B sequences of L <= M tokens.
+inline std::optional<Tables> tables_of(const InputShape& table, std::int64_t B, std::int64_t L) {
+  Shape extents = table.shape;
+  if (table.name == "cis") {
+    if (extents.empty() || extents.back() != 2) return std::nullopt;
+    extents.pop_back();
+  }
+  if (extents.empty()) return std::nullopt;
+  const std::int64_t columns = extents.back();
+  extents.pop_back();
+  if (extents.size() != 2 || extents[0] != B || extents[1] < L) std::erase(extents, 1);
+  if (extents.empty() && L == 1) return Tables{1, 1, columns};
+  if (extents.size() == 1 && extents[0] >= L) return Tables{1, extents[0], columns};
+  if (extents.size() == 2 && extents[0] == B && extents[1] >= L) return Tables{B, extents[1], columns};
+  return std::nullopt;
 }
 
-/// R of the optional tables "cos" and "sin", or "cis", for B sequences, or for all alike; 0 without them.
+inline const InputShape* table_of(InputShapes inputs) {
+  const InputShape* cis = find_input(inputs, "cis");
+  return cis != nullptr ? cis : find_input(inputs, "cos");
+}
+
+/// For an operator's `goes_with`: whether tables are for the sequences of the input before them.
+inline bool goes_with_tokens(std::string_view of_tokens, InputShapes before, const InputShape& next) {
+  if (next.name != "cos" && next.name != "sin" && next.name != "cis") return true;
+  const InputShape* tokens = find_input(before, of_tokens);
+  return tokens == nullptr ||
+         (tokens->shape.size() > 1 && tables_of(next, tokens->shape[0], tokens->shape[1]).has_value());
+}
+
+/// The columns of the tables, whatever they are for; 0 without them. Those of cis count twice, as it has a
+/// number for each pair.
+inline std::int64_t columns_of_tables(InputShapes inputs) {
+  const InputShape* table = table_of(inputs);
+  if (table == nullptr) return 0;
+  const std::size_t behind = table->name == "cis" ? 2 : 1;
+  if (table->shape.size() < behind) return 0;
+  const std::int64_t columns = table->shape[table->shape.size() - behind];
+  return behind == 2 ? 2 * columns : columns;
+}
+
+/// Binds the optional tables "cos" and "sin", or "cis", for B sequences of L tokens: "tables", their
+/// sequences, "rows of tables", and R, the channels that turn; 0 without tables.
 /// @throws Error  for one table without the other, for others' sequences, and for a style that is none
-inline std::int64_t width_of_tables(std::string_view op, InputShapes inputs, std::int64_t B,
-                                    const Attributes& a) {
+inline std::int64_t bind_tables(Dims& d, std::string_view op, InputShapes inputs, std::int64_t B,
+                                std::int64_t L, const Attributes& a) {
   const std::string& style = a.text("style");
-  if (style != "half" && style != "interleaved" && style != "by_pair")
-    throw Error("{}: style is \"{}\"; expected half, interleaved or by_pair", op, style);
+  const bool of_pairs = style == "half_of_pairs" || style == "interleaved_of_pairs";
+  if (!of_pairs && style != "half" && style != "interleaved" && style != "by_pair") {
+    throw Error(
+        "{}: style is \"{}\"; expected half, interleaved, by_pair, half_of_pairs or interleaved_of_pairs", op,
+        style);
+  }
+  d.set("R", 0);
   const InputShape *cos = find_input(inputs, "cos"), *sin = find_input(inputs, "sin");
   if ((cos == nullptr) != (sin == nullptr)) throw Error("{}: cos and sin go together", op);
-  const InputShape *cis = find_input(inputs, "cis"), *table = cis != nullptr ? cis : cos;
-  if (cis != nullptr && cos != nullptr) throw Error("{}: the tables are cos and sin, or cis, not both", op);
+  if (cos != nullptr && find_input(inputs, "cis") != nullptr)
+    throw Error("{}: the tables are cos and sin, or cis, not both", op);
+  const InputShape* table = table_of(inputs);
   if (table == nullptr) return 0;
-  if (cis != nullptr && (cis->shape.size() != 4 || cis->shape[3] != 2))
-    throw Error("{}: cis has shape {}; expected [P, L, R / 2, 2]", op, to_string(cis->shape));
-  const std::int64_t P = table->shape.empty() ? 0 : table->shape[0], R = columns_of_tables(inputs);
-  if (P != 1 && P != B) throw Error("{}: the tables are for {} sequences; expected 1 or {}", op, P, B);
+  const std::optional<Tables> tables = tables_of(*table, B, L);
+  if (!tables) {
+    throw Error("{}: {} has shape {}; expected {} rows or more, for all sequences alike or each of {}: {}",
+                op, table->name, to_string(table->shape), L, B,
+                table->name == "cis" ? "[M, R / 2, 2] or [B, M, R / 2, 2]" : "[M, R] or [B, M, R]");
+  }
+  const std::int64_t R = table->name == "cis" || of_pairs ? 2 * tables->columns : tables->columns;
   if (R < 2 || R % 2 != 0) throw Error("{}: the tables have {} columns; expected an even number", op, R);
+  d.set("tables", tables->sequences);
+  d.set("rows of tables", tables->rows);
+  d.set("R", R);
   return R;
 }
 
@@ -109,24 +165,31 @@ struct Turn {
 
 /// The first of the D channels, by the attribute "style".
 inline Turn turn_of(const Dims& d, const Attributes& a) {
+  const std::string_view style = a.text("style");
   return {.channels = d.at("D"),
           .first = 0,
-          .half = a.text("style") == "half",
-          .by_pair = a.text("style") == "by_pair"};
+          .half = style.starts_with("half"),
+          .by_pair = style == "by_pair" || style.ends_with("_of_pairs")};
+}
+
+/// What token l of sequence b turns by.
+template <class T>
+const T* row_of_table(Tensors<T>& t, const char* table, const Dims& d, std::int64_t b, std::int64_t l) {
+  const std::int64_t row = (d.at("tables") == 1 ? 0 : b * d.at("rows of tables")) + l;
+  return t[table].data() + row * d.at("C") * (std::string_view(table) == "cis" ? 2 : 1);
 }
 
 /// turned() by complex numbers cos + i sin: pair p is (2p, 2p + 1), and kernels store no steps in between.
 template <class T>
 std::vector<T> turned_by_cis(const std::vector<T>& x, Tensors<T>& t, const Dims& d, const Turn& turn,
                              std::int64_t heads, bool back) {
-  const auto cis = t["cis"];
   const std::int64_t B = d.at("B"), L = d.at("L"), R = d.at("R");
   std::vector<T> y = x;
   for (std::int64_t row = 0; row < B * heads * L; ++row) {
-    const std::int64_t b = d.at("P") == 1 ? 0 : row / L / heads, l = row % L;
+    const T* cis = row_of_table(t, "cis", d, row / L / heads, row % L);
     for (std::int64_t p = 0; p < R / 2; ++p) {
       const auto i = static_cast<std::size_t>(row * turn.channels + turn.first + 2 * p);
-      const T &cos = cis(b, l, p, 0), sin = back ? -cis(b, l, p, 1) : cis(b, l, p, 1);
+      const T &cos = cis[2 * p], sin = back ? -cis[2 * p + 1] : cis[2 * p + 1];
       y[i] = stored(x[i] * cos - x[i + 1] * sin);
       y[i + 1] = stored(x[i + 1] * cos + x[i] * sin);
     }
@@ -142,20 +205,19 @@ std::vector<T> turned(const std::vector<T>& x, Tensors<T>& t, const Dims& d, con
   if (t.has("cis")) return turned_by_cis(x, t, d, turn, heads, back);
   if (!t.optional("cos")) return x;
   const std::int64_t B = d.at("B"), L = d.at("L"), R = d.at("R");
-  const auto cos = t["cos"], sin = t["sin"];
-  const bool shared = d.at("P") == 1;
   std::vector<T> y = x;
   for (std::int64_t row = 0; row < B * heads * L; ++row) {
-    const std::int64_t b = shared ? 0 : row / L / heads, l = row % L,
-                       first = row * turn.channels + turn.first;
+    const T *cos = row_of_table(t, "cos", d, row / L / heads, row % L),
+            *sin = row_of_table(t, "sin", d, row / L / heads, row % L);
+    const std::int64_t first = row * turn.channels + turn.first;
     for (std::int64_t p = 0; p < R / 2; ++p) {
       const std::int64_t i = turn.half ? p : 2 * p, j = turn.half ? p + R / 2 : 2 * p + 1;
       const std::int64_t by_i = turn.by_pair ? p : i, by_j = turn.by_pair ? p : j;
       const T &x_i = x[static_cast<std::size_t>(first + i)], &x_j = x[static_cast<std::size_t>(first + j)];
       // y_i = x_i cos_i - x_j sin_i, y_j = x_j cos_j + x_i sin_j
-      const T &down = sin(b, l, back ? by_j : by_i), &up = sin(b, l, back ? by_i : by_j);
-      const T with_i = stored(x_i * cos(b, l, by_i)), of_j = stored(x_j * down),
-              with_j = stored(x_j * cos(b, l, by_j)), of_i = stored(x_i * up);
+      const T &down = sin[back ? by_j : by_i], &up = sin[back ? by_i : by_j];
+      const T with_i = stored(x_i * cos[by_i]), of_j = stored(x_j * down), with_j = stored(x_j * cos[by_j]),
+              of_i = stored(x_i * up);
       y[static_cast<std::size_t>(first + i)] = stored(back ? with_i + of_j : with_i - of_j);
       y[static_cast<std::size_t>(first + j)] = stored(back ? with_j - of_i : with_j + of_i);
     }

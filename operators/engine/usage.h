@@ -169,6 +169,8 @@ struct Usage {
   /// Whether these can make a result of this shape, where the letters of their shapes do not tell. Null: they
   /// do.
   bool (*may_make)(std::span<const InputShape>, const Shape& result);
+  /// Whether an input goes with those before it, where the letters of its shape do not tell. Null: it does.
+  bool (*goes_with)(std::span<const InputShape> before, const InputShape& next);
 
   /// A letter along which the beginning of the result depends on that of the inputs alone, as in decoders.
   std::string_view causal_along;
@@ -224,6 +226,7 @@ constexpr Usage usage_of() {
   if constexpr (requires { Op::functional_instead; }) u.functional_instead = Op::functional_instead;
   if constexpr (requires { Op::causal_along; }) u.causal_along = Op::causal_along;
   if constexpr (requires { &Op::may_make; }) u.may_make = &Op::may_make;
+  if constexpr (requires { &Op::goes_with; }) u.goes_with = &Op::goes_with;
   if constexpr (requires { Op::linear_in; }) u.linear_in = Op::linear_in;
   if constexpr (requires { Op::rows; }) u.rows = Op::rows;
   if constexpr (requires { Op::sums_of_rows; }) u.sums_of_rows = Op::sums_of_rows;

@@ -22,6 +22,7 @@ struct Program {
   std::int64_t heads_first = 0;  ///< channels of a head of q and k that are [B, heads, L, D]
   std::int64_t sinks = 0;
   bool has_complex_tables = false;
+  Shape tables = {1, tokens};  ///< and their columns
 };
 
 // cos + i sin of each pair.
@@ -35,6 +36,20 @@ Tensor complex_of(const Tensor& cos, const Tensor& sin) {
     }
   }
   return Tensor::from_values(DType::float32, {1, rows, R / 2, 2}, cis);
+}
+
+// Those of the first pairs where the style has one for a pair, else all.
+Tensor columns_of(const Tensor& table, const Program& p) {
+  const bool of_pairs =
+      complete_attributes(find_operator(p.op), p.attributes).text("style").ends_with("_of_pairs");
+  const std::int64_t R = p.rotary, C = of_pairs ? R / 2 : R;
+  std::vector<double> values;
+  for (std::int64_t row = 0; row < table.size() / R; ++row) {
+    for (std::int64_t c = 0; c < C; ++c) values.push_back(table.value(row * R + c));
+  }
+  Shape shape = p.tables;
+  shape.push_back(C);
+  return Tensor::from_values(DType::float32, shape, values);
 }
 
 // Projections, tables of angles, and what the last projection is given.
@@ -60,7 +75,7 @@ auto recorded(const Program& p, const Attributes& of_actual = {}, bool one_wrong
         const Attributes width = {{"rotary_dim", static_cast<double>(p.rotary)}};
         const Tensor cos = output("rotary_embedding", ids, width, "cos"),
                      sin = output("rotary_embedding", ids, width, "sin");
-        const std::vector<NamedTensor> tables = {{"cos", cos}, {"sin", sin}},
+        const std::vector<NamedTensor> tables = {{"cos", columns_of(cos, p)}, {"sin", columns_of(sin, p)}},
                                        complex = {{"cis", complex_of(cos, sin)}};
         for (const NamedTensor& table : p.has_complex_tables ? complex : tables) {
           inputs.push_back(table);
@@ -108,33 +123,45 @@ TEST_P(HiddenAttention, IsJudgedAndAWrongElementIsFound) {
 
 INSTANTIATE_TEST_SUITE_P(
     Models, HiddenAttention,
-    testing::Values(Program{"rotary_attention", three, 0, 32, {{"head_dim", 8}}},
-                    Program{"rotary_attention", three, 4, 32, {{"head_dim", 8}}},
-                    Program{"rotary_attention", three, 8, 32, {{"style", "by_pair"}}},
-                    Program{"rotary_attention", three, 8, 32, {{"window_size", std::vector<double>{11, -1}}}},
-                    Program{"rotary_attention", three, 8, 32, {{"softcap", 50}, {"scale", 0.9}}},
-                    Program{"rotary_attention", three, 8, 32, {{"heads_first", true}, {"scale", 0.3}}, 8},
-                    Program{"rotary_attention", three, 8, 32, {}, 0, 4},
-                    Program{"rotary_attention", three, 8, 32, {}, 0, 0, true},
-                    Program{"rotary_attention", three, 0, 32, {{"head_dim", 8}, {"alibi", "distance"}}},
-                    Program{"qkv_attention", of_one, 0, 32, {{"heads", 4}, {"groups", 2}}},
-                    Program{"qkv_attention",
-                            {{"qkv", 72}},
-                            0,
-                            24,
-                            {{"heads", 3}, {"layout", "groups"}, {"alibi", "first_key"}}},
-                    Program{"qkv_attention",
-                            {{"qkv", 72}},
-                            0,
-                            24,
-                            {{"heads", 3}, {"alibi", "last_key"}, {"alibi_bias_max", 16}}},
-                    Program{"qkv_attention",
-                            of_one,
-                            0,
-                            32,
-                            {{"heads", 4}, {"groups", 2}, {"layout", "groups"}, {"alibi", "scaled"}}},
-                    Program{
-                        "qkv_attention", of_one, 4, 32, {{"heads", 4}, {"groups", 2}, {"layout", "groups"}}}),
+    testing::Values(
+        Program{"rotary_attention", three, 0, 32, {{"head_dim", 8}}},
+        Program{"rotary_attention", three, 4, 32, {{"head_dim", 8}}},
+        Program{"rotary_attention", three, 8, 32, {{"style", "by_pair"}}},
+        Program{"rotary_attention", three, 8, 32, {{"window_size", std::vector<double>{11, -1}}}},
+        Program{"rotary_attention", three, 8, 32, {{"softcap", 50}, {"scale", 0.9}}},
+        Program{"rotary_attention", three, 8, 32, {{"heads_first", true}, {"scale", 0.3}}, 8},
+        Program{"rotary_attention", three, 8, 32, {}, 0, 4},
+        Program{"rotary_attention", three, 8, 32, {}, 0, 0, true},
+        Program{"rotary_attention", three, 8, 32, {}, 0, 0, false, {tokens}},
+        Program{"rotary_attention", three, 8, 32, {}, 0, 0, false, {1, tokens, 1}},
+        Program{"rotary_attention", three, 8, 32, {{"style", "half_of_pairs"}}, 0, 0, false, {tokens}},
+        Program{"rotary_attention",
+                three,
+                4,
+                32,
+                {{"style", "interleaved_of_pairs"}, {"head_dim", 8}},
+                0,
+                0,
+                false,
+                {1, 1, tokens}},
+        Program{"rotary_attention", three, 0, 32, {{"head_dim", 8}, {"alibi", "distance"}}},
+        Program{"qkv_attention", of_one, 0, 32, {{"heads", 4}, {"groups", 2}}},
+        Program{"qkv_attention",
+                {{"qkv", 72}},
+                0,
+                24,
+                {{"heads", 3}, {"layout", "groups"}, {"alibi", "first_key"}}},
+        Program{"qkv_attention",
+                {{"qkv", 72}},
+                0,
+                24,
+                {{"heads", 3}, {"alibi", "last_key"}, {"alibi_bias_max", 16}}},
+        Program{"qkv_attention",
+                of_one,
+                0,
+                32,
+                {{"heads", 4}, {"groups", 2}, {"layout", "groups"}, {"alibi", "scaled"}}},
+        Program{"qkv_attention", of_one, 4, 32, {{"heads", 4}, {"groups", 2}, {"layout", "groups"}}}),
     [](const auto& info) { return info.param.op + std::to_string(info.index); });
 
 TEST(HiddenSinks, TheirGradientIsJudged) {

@@ -81,7 +81,8 @@ INSTANTIATE_TEST_SUITE_P(
               {zeros("q", {2, 2, 8}), zeros("k", {2, 2, 8}), zeros("v", {2, 2, 8}), zeros("cos", {3, 2, 4}),
                zeros("sin", {3, 2, 4})},
               "",
-              "the tables are for 3 sequences; expected 1 or 2"},
+              "cos has shape [3, 2, 4]; expected 2 rows or more, for all sequences alike or each of 2: [M, "
+              "R] or [B, M, R]"},
         Wrong{"rotary_attention",
               {zeros("q", {1, 2, 8}), zeros("k", {1, 2, 8}), zeros("v", {1, 2, 8})},
               "heads_first=true",
@@ -90,7 +91,8 @@ INSTANTIATE_TEST_SUITE_P(
             "rotary_attention",
             {zeros("q", {1, 2, 8}), zeros("k", {1, 2, 8}), zeros("v", {1, 2, 8}), zeros("cis", {1, 2, 2, 3})},
             "",
-            "expected [P, L, R / 2, 2]"},
+            "expected 2 rows or more, for all sequences alike or each of 1: [M, R / 2, 2] or [B, M, R / 2, "
+            "2]"},
         Wrong{"rotary_attention",
               {zeros("q", {1, 2, 8}), zeros("k", {1, 2, 8}), zeros("v", {1, 2, 8}), zeros("sink", {3})},
               "head_dim=4",

@@ -88,6 +88,49 @@ def test_rotary_attention_turns_a_part_or_nothing(rotary):
     assert judged("rotary_attention", attention, inputs, {"head_dim": width}, result="out")
 
 
+@pytest.mark.parametrize("shape", [(7, 8), (1, 1, 7, 8), (2, 1, 7, 8), (1, 7, 1, 8), (7, 1, 8), (9, 8), (2, 9, 8)])
+def test_rotary_attention_by_tables_of_any_shape(shape):
+    width, tokens = 8, 7
+
+    def attention(q, k, v, cos, sin):
+        q, k, v = (t.view(2, tokens, -1, width).transpose(1, 2) for t in (q, k, v))
+        of_each = [t.reshape(shape[0] if shape[0] == 2 else 1, -1, width)[:, :tokens] for t in (cos, sin)]
+        q, k = turned(q, *of_each), turned(k, *of_each)
+        out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        return out.transpose(1, 2).flatten(2)
+
+    inputs = {"q": randn(2, tokens, 32), "k": randn(2, tokens, 16, seed=1), "v": randn(2, tokens, 16, seed=2)}
+    angle = randn(*shape, seed=3)
+    angle[..., width // 2 :] = angle[..., : width // 2]
+    inputs["cos"], inputs["sin"] = angle.cos(), angle.sin()
+    assert judged("rotary_attention", attention, inputs, {"head_dim": width}, result="out")
+
+
+@pytest.mark.parametrize("style", ["half_of_pairs", "interleaved_of_pairs"])
+@pytest.mark.parametrize("rotary", [4, 8])
+def test_rotary_attention_by_a_column_for_each_pair(style, rotary):
+    width, tokens = 8, 7
+
+    def turn(x, cos, sin):  # github.com/Dao-AILab/flash-attention, apply_rotary_emb_torch
+        x, rest = x[..., :rotary], x[..., rotary:]
+        if style == "half_of_pairs":
+            a, b = x.chunk(2, -1)
+            return torch.cat((a * cos - b * sin, b * cos + a * sin, rest), -1)
+        a, b = x[..., ::2], x[..., 1::2]
+        return torch.cat((torch.stack((a * cos - b * sin, b * cos + a * sin), -1).flatten(-2), rest), -1)
+
+    def attention(q, k, v, cos, sin):
+        q, k, v = (t.view(2, tokens, -1, width).transpose(1, 2) for t in (q, k, v))
+        q, k = turn(q, cos, sin), turn(k, cos, sin)
+        out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        return out.transpose(1, 2).flatten(2)
+
+    inputs = {"q": randn(2, tokens, 32), "k": randn(2, tokens, 16, seed=1), "v": randn(2, tokens, 16, seed=2)}
+    angle = randn(tokens, rotary // 2, seed=3)
+    inputs["cos"], inputs["sin"] = angle.cos(), angle.sin()
+    assert judged("rotary_attention", attention, inputs, {"head_dim": width, "style": style}, result="out")
+
+
 def test_rotary_attention_by_complex_tables():
     width, tokens = 8, 7
 
