@@ -34,7 +34,8 @@ struct CrossEntropy : ClassLoss {
       {"softcap", "0", "c: x = c tanh(s logits / c); 0: no cap, x = s logits"}};
   static constexpr Seen seen[] = {
       {"reduction", "\"none\"", "Megatron-LM, which masks the losses of tokens"},
-      {"reduction", "\"sum\"", "Hugging Face, where it divides by the tokens of all micro-batches"}};
+      {"reduction", "\"sum\"", "Hugging Face, where it divides by the tokens of all micro-batches"},
+      {"label_smoothing", "0.1", "arXiv:1512.00567, arXiv:1706.03762"}};
   static constexpr Seen mistaken[] = {{"label_smoothing", "0", "smoothing that is left out"},
                                       {"label_smoothing", "0.1", "arXiv:1512.00567, arXiv:1706.03762"},
                                       {"logit_scale", "1", "a scale that is left out"},

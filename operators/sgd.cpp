@@ -60,17 +60,20 @@ struct Sgd {
     const TakenGradient<T> gradient(a);
     const bool has_buffer = a.real("momentum") != 0, decays = a.real("weight_decay") != 0;
     std::vector<T> param = state(t, "param"), buffer = state(t, "momentum_buffer");
+    // As in Adam: what is not fused stores every step in the parameter's dtype, and has its constants in it.
+    const bool is_narrow = are_narrow(param);
+    const auto kept = [&](const T& x) { return is_narrow ? stored(x) : x; };
     const auto grads = t["grads"];
     for (std::int64_t k = 0; k < d.at("T"); ++k) {
       const bool first = k == 0 && !t.has("momentum_buffer");
       for (std::size_t i = 0; i < param.size(); ++i) {
         T g = gradient(grads(k, i));
-        if (decays) g += decay * param[i];
+        if (decays) g = kept(g + kept(kept(decay) * param[i]));
         if (has_buffer) {
-          buffer[i] = first ? g : stored(momentum * buffer[i] + taken * g);
-          g = a.flag("nesterov") ? g + momentum * buffer[i] : buffer[i];
+          buffer[i] = first ? g : stored(kept(kept(momentum) * buffer[i]) + kept(kept(taken) * g));
+          g = a.flag("nesterov") ? kept(g + kept(kept(momentum) * buffer[i])) : buffer[i];
         }
-        param[i] -= lr * g;
+        param[i] -= kept(kept(lr) * g);
       }
       give_state(t, "param", k + 1, param);
       if (has_buffer) give_state(t, "momentum_buffer", k + 1, buffer);

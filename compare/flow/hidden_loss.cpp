@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <set>
 #include <span>
 
@@ -21,18 +22,20 @@ std::string gradient_name(const Operator& op) {
   return "grad_" + std::string(input->name);
 }
 
-// Rows of a gradient that are 0: its last dimension are classes.
-std::vector<bool> rows_of_zeros(const std::vector<double>& gradient, const Shape& shape) {
-  const auto width = static_cast<std::size_t>(shape.back());
-  std::vector<bool> zeros;
+}  // namespace
+
+// The class of each row whose gradient is lowest: the target's, from whose probability 1 is taken. -1 if all
+// are 0.
+std::vector<double> HiddenLosses::lowest_classes(const std::vector<double>& gradient, const Shape& shape) {
+  const auto width = static_cast<std::size_t>(shape.empty() ? 0 : shape.back());
+  std::vector<double> classes;
   for (std::size_t begin = 0; begin + width <= gradient.size() && width > 0; begin += width) {
     const auto row = std::span(gradient).subspan(begin, width);
-    zeros.push_back(std::ranges::all_of(row, [](double v) { return v == 0; }));
+    const bool is_zero = std::ranges::all_of(row, [](double v) { return v == 0; });
+    classes.push_back(is_zero ? -1 : static_cast<double>(std::ranges::min_element(row) - row.begin()));
   }
-  return zeros;
+  return classes;
 }
-
-}  // namespace
 
 HiddenLosses::Loss::Share HiddenLosses::Loss::share_in(const Identity& frame) const {
   const auto own = shares.find({frame.step, frame.micro_batch});
@@ -82,6 +85,7 @@ const LogicalTensor* HiddenLosses::index_of(const SideValues& side, const Name& 
 }
 
 // With all integers of the micro-batch for the tokens: as they are, and each place with the token behind it.
+// Last with targets that were given to no module.
 std::vector<HiddenLosses::Loss> HiddenLosses::concluding(const SideValues& side, const LogicalTensor& value) {
   std::vector<Loss> all;
   std::set<Name> seen;
@@ -101,6 +105,10 @@ std::vector<HiddenLosses::Loss> HiddenLosses::concluding(const SideValues& side,
       }
     }
   }
+  for (const Operator* op : operators()) {
+    if (!op->concludes) continue;
+    for (const CallVariant& variant : variants_of(*op)) all.push_back({op, variant, 1});
+  }
   return all;
 }
 
@@ -116,32 +124,35 @@ std::optional<DerivedValue> HiddenLosses::gradient(const SideValues& side, const
   return e;
 }
 
-// The second time it is known how much the errors of the loss itself count.
+// The factors with which each element is off by no more than its error: |m - f u| <= a + |f| e. They are an
+// interval for each sign of f.
 bool HiddenLosses::fit_factor(Loss& loss, const DerivedValue& unit, const std::vector<double>& missing,
-                              const std::vector<double>& allowed, double tried) {
-  const auto error = [&](std::size_t i) { return allowed[i] + std::abs(loss.factor) * unit.error[i]; };
-  double reach = 0;
-  for (int pass = 0; pass < 2; ++pass) {
-    double product = 0, square = 0, off = 0;
-    if (pass == 0) loss.factor = 0;
+                              const std::vector<double>& allowed, double choices) {
+  for (const double sign : {1.0, -1.0}) {
+    double low = 0, high = std::numeric_limits<double>::infinity();  // of |f|
+    const auto limit = [&](double c, double b) {                     // |f| c <= b
+      if (c > 0) high = std::min(high, b / c);
+      if (c < 0) low = std::max(low, b / c);
+      if (!(c != 0 || b >= 0)) high = -1;
+    };
     for (std::size_t i = 0; i < missing.size(); ++i) {
-      const double e = error(i), x = unit.values[i] / e;
-      product += missing[i] / e * x;
-      square += x * x;
-      off += std::abs(x);
+      const double u = sign * unit.values[i], e = unit.error[i];
+      limit(u - e, missing[i] + allowed[i]);
+      limit(-u - e, allowed[i] - missing[i]);
     }
-    loss.factor = product / square;
-    reach = off / square;  // if no equation is off by more than its error
+    if (!(low <= high && std::isfinite(high))) continue;
+    loss.factor = sign * (low + high) / 2;
+    loss.reach = (high - low) / 2;
+    double bits = 0;
+    for (std::size_t i = 0; i < missing.size(); ++i) {
+      const double given = std::abs(loss.factor * unit.values[i]),
+                   slack = allowed[i] + std::abs(loss.factor) * unit.error[i] +
+                           loss.reach * std::abs(unit.values[i]);
+      if (given > slack) bits += std::log2(given / slack);
+    }
+    if (proves(bits, loss.numbers * bits_of_a_number + choices)) return true;
   }
-  bool holds = std::isfinite(loss.factor);
-  double bits = 0;
-  for (std::size_t i = 0; holds && i < missing.size(); ++i) {
-    const double given = loss.factor * unit.values[i], slack = error(i) + reach * std::abs(unit.values[i]);
-    holds = std::abs(missing[i] - given) <= slack;
-    if (std::abs(given) > slack) bits += std::log2(std::abs(given) / slack);
-  }
-  loss.reach = reach;
-  return holds && proves(bits, loss.numbers * bits_of_a_number + std::log2(tried));
+  return false;
 }
 
 // With an attribute that the gradient itself shows, and steps that are stored.
@@ -171,14 +182,24 @@ bool HiddenLosses::fit(const SideValues& side, const RecordedCalls& calls, const
   if (t == nullptr) return false;
   std::vector<Loss> tried, more;
   if (const auto known = known_.find(value); known != known_.end()) {
-    if (!known->second.index) return false;
+    if (!known->second.concludes()) return false;
     tried.push_back(known->second);
+    tried.front().shown[{frame.step, frame.micro_batch}] = lowest_classes(missing, t->shape);
   } else if (tries_[value]++ < most_tries) {
     if (is_all) tried = concluding(side, *t);
-    for (const Loss& loss : tried) {
+    for (Loss& loss : tried) {
+      loss.shown[{frame.step, frame.micro_batch}] = lowest_classes(missing, t->shape);
       if (!loss.variant.attributes.values().empty()) continue;
       (void)trouble_in(
           [&] { std::ranges::move(solved(loss, side, calls, *t, missing), std::back_inserter(more)); });
+    }
+    // A loss that keeps its steps in the narrow dtype is off by more, so that it comes behind those that do
+    // not.
+    if (unit_roundoff(t->dtype) > unit_roundoff(DType::float32)) {
+      for (std::size_t i = 0, plain = tried.size(); i < plain; ++i) {
+        tried.push_back(tried[i]);
+        tried.back().stores = true;
+      }
     }
     std::ranges::move(more, std::back_inserter(tried));
     for (const Operator* op : operators()) {
@@ -193,15 +214,18 @@ bool HiddenLosses::fit(const SideValues& side, const RecordedCalls& calls, const
     std::map<Frame, Loss::Share> shares = std::move(loss.shares);
     loss.shares.clear();
     loss.factor = 1;
-    if (loss.index && !t->shape.empty())
-      loss.unlabelled[{frame.step, frame.micro_batch}] = rows_of_zeros(missing, t->shape);
     std::optional<DerivedValue> unit;
+    double choices = std::log2(static_cast<double>(tried.size()));
+    if (const auto shown = loss.shown.find({frame.step, frame.micro_batch});
+        shown != loss.shown.end() && !shown->second.empty()) {
+      if (const auto all = targets(loss, side, frame, std::ssize(shown->second), 0))
+        choices += static_cast<double>(all->shown) * std::log2(static_cast<double>(t->shape.back()));
+    }
     (void)trouble_in([&] { unit = gradient_of(loss, side, calls, value, frame); });
-    if (!unit || unit->values.size() != missing.size() ||
-        !fit_factor(loss, *unit, missing, allowed, static_cast<double>(tried.size())))
+    if (!unit || unit->values.size() != missing.size() || !fit_factor(loss, *unit, missing, allowed, choices))
       continue;
     loss.shares = std::move(shares);
-    if (loss.index)
+    if (loss.concludes())
       loss.shares[{frame.step, frame.micro_batch}] = {loss.factor, loss.reach};
     else if (const Loss* whole = model())
       loss.of_model = whole->share_in(frame);

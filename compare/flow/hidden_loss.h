@@ -58,7 +58,7 @@ class HiddenLosses {
     const Operator* op = nullptr;
     CallVariant variant;
     double factor = 0;
-    std::optional<Name> index = {};  ///< the tokens, of a loss that concludes
+    std::optional<Name> index = {};  ///< the tokens, of a loss that concludes, where its targets are some
     bool stores = false;             ///< its steps keep their results in the dtype of the value
     int numbers = 1;                 ///< that were fitted: its factor, an attribute
     int ahead = 0;   ///< each place should foresee the token so many places behind it; the last ones none
@@ -72,9 +72,11 @@ class HiddenLosses {
     double reach = 0;                    ///< what the factor may be off by
     /// Of one that is added to the model's: the share of the micro-batch in which it was fitted.
     std::optional<Share> of_model = {};
-    /// Places without a target, whose gradient in the reference is 0: padding, a prompt.
-    std::map<Frame, std::vector<bool>> unlabelled = {};
+    /// The class of each place whose gradient in the reference is lowest, its target if no tokens tell; -1
+    /// without one, where all are 0: padding, a prompt.
+    std::map<Frame, std::vector<double>> shown = {};
     Share share_in(const Identity& frame) const;
+    bool concludes() const { return op != nullptr && op->concludes; }
   };
   struct OneCall {
     Call call;
@@ -85,6 +87,13 @@ class HiddenLosses {
   static std::optional<OneCall> call_of(const Loss&, const SideValues&, const RecordedCalls&,
                                         const LogicalTensor& value, const std::string& output,
                                         const std::vector<double>* result = nullptr);
+  /// What the places of a loss that concludes should foresee.
+  struct Targets {
+    std::vector<double> classes;
+    std::int64_t shown = 0;  ///< so many by the gradient alone
+  };
+  static std::optional<Targets> targets(const Loss&, const SideValues&, const Identity& frame,
+                                        std::int64_t places, double ignored);
   static std::optional<OneCall> of_layers(const Loss&, const SideValues&, const RecordedCalls&,
                                           const LogicalTensor& value, const std::string& output);
   static std::vector<const LogicalTensor*> in_all_layers(const SideValues&, const LogicalTensor& value);
@@ -99,8 +108,10 @@ class HiddenLosses {
   Loss in_frame(const Loss&, const Identity& frame) const;
   std::optional<Mistake> find_mistake(const SideValues&, const RecordedCalls&, const Name& value,
                                       const LogicalTensor& gradient, const SideTensor& recorded) const;
+  static std::vector<double> lowest_classes(const std::vector<double>& gradient, const Shape&);
+  /// @param choices  bits of what was chosen by the gradient itself
   static bool fit_factor(Loss&, const DerivedValue& unit, const std::vector<double>& missing,
-                         const std::vector<double>& allowed, double tried);
+                         const std::vector<double>& allowed, double choices);
   static std::optional<DerivedValue> gradient_of(const Loss&, const SideValues&, const RecordedCalls&,
                                                  const Name& value, const Identity& frame);
   struct Recorded {

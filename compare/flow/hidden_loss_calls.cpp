@@ -9,7 +9,7 @@ namespace assay {
 
 // That in which the model ends.
 const HiddenLosses::Loss* HiddenLosses::model() const {
-  const auto found = std::ranges::find_if(known_, [](const auto& k) { return k.second.index.has_value(); });
+  const auto found = std::ranges::find_if(known_, [](const auto& k) { return k.second.concludes(); });
   return found == known_.end() ? nullptr : &found->second;
 }
 
@@ -28,6 +28,38 @@ HiddenLosses::Loss HiddenLosses::in_frame(const Loss& loss, const Identity& fram
   return own;
 }
 
+std::optional<HiddenLosses::Targets> HiddenLosses::targets(const Loss& loss, const SideValues& side,
+                                                           const Identity& frame, std::int64_t places,
+                                                           double ignored) {
+  const auto shown = loss.shown.find({frame.step, frame.micro_batch});
+  if (shown != loss.shown.end() && std::ssize(shown->second) != places) return {};
+  std::vector<double> tokens;
+  std::int64_t length = 0;
+  if (loss.index) {
+    const LogicalTensor* index = side.find(
+        at(*loss.index, frame.step, loss.of_micro_batch < 0 ? frame.micro_batch : loss.of_micro_batch));
+    if (index == nullptr || index->shape.empty() || element_count(index->shape) != places) return {};
+    tokens = side.read(*index)->values;
+    length = index->shape.back();
+  } else if (shown == loss.shown.end()) {
+    return {};
+  }
+  Targets all{std::vector<double>(static_cast<std::size_t>(places), ignored)};
+  for (std::int64_t i = 0; i < places; ++i) {
+    double& target = all.classes[static_cast<std::size_t>(i)];
+    const std::int64_t place = length == 0 ? 0 : i % length + loss.ahead, begin = i - place + loss.ahead;
+    const double seen = shown == loss.shown.end() ? ignored : shown->second[static_cast<std::size_t>(i)];
+    if (shown != loss.shown.end() && seen < 0) continue;
+    if (length > 0 && 0 <= place && place < length) {
+      target = tokens[static_cast<std::size_t>(begin + (place + loss.rolled % length + length) % length)];
+    } else if (shown != loss.shown.end()) {
+      target = seen;
+      ++all.shown;
+    }
+  }
+  return all;
+}
+
 // The tokens are rows of classes to the operator, whatever dimensions the model gave them.
 std::optional<HiddenLosses::OneCall> HiddenLosses::call_of(const Loss& loss, const SideValues& side,
                                                            const RecordedCalls& calls,
@@ -37,19 +69,16 @@ std::optional<HiddenLosses::OneCall> HiddenLosses::call_of(const Loss& loss, con
   const bool is_gradient = output.starts_with("grad_");
   const DType dtype = is_gradient ? value.dtype : DType::float32;
   if (loss.of_all_layers) return of_layers(loss, side, calls, value, output);
-  if (!loss.index) {
+  if (!loss.concludes()) {
     RecordedCall recorded = calls.of_value(*loss.op, value);
     recorded.output = output;
     return OneCall{
         Call(side.dump(), {std::move(recorded)}, Tensor(dtype, is_gradient ? value.shape : Shape())),
         loss.variant};
   }
-  const LogicalTensor* index = side.find(
-      at(*loss.index, value.id.step, loss.of_micro_batch < 0 ? value.id.micro_batch : loss.of_micro_batch));
-  if (index == nullptr || value.shape.empty() || index->shape.empty()) return {};
-  const std::int64_t classes = value.shape.back(), tokens = element_count(index->shape),
-                     length = index->shape.back();
-  if (classes == 0 || tokens == 0 || element_count(value.shape) != tokens * classes) return {};
+  if (value.shape.empty() || value.shape.back() == 0) return {};
+  const std::int64_t classes = value.shape.back(), tokens = element_count(value.shape) / classes;
+  if (tokens == 0) return {};
   const Shape rows = {tokens, classes};
   std::vector<NamedTensor> inputs;
   for (const Arg& arg : loss.op->args) {
@@ -58,21 +87,9 @@ std::optional<HiddenLosses::OneCall> HiddenLosses::call_of(const Loss& loss, con
     } else if (arg.role == Role::index && inputs.size() == 1) {
       const auto ignored =
           static_cast<double>(complete_attributes(*loss.op, loss.variant.attributes).integer(arg.except));
-      const std::vector<double> own = side.read(*index)->values;
-      std::vector<double> targets(own.size(), ignored);
-      const auto unlabelled = loss.unlabelled.find({value.id.step, value.id.micro_batch});
-      const bool is_other_batch =
-          unlabelled != loss.unlabelled.end() && unlabelled->second.size() != own.size();
-      if (is_other_batch) return {};
-      for (std::size_t i = 0; i < own.size(); ++i) {
-        const auto at = static_cast<std::int64_t>(i);
-        const std::int64_t place = at % length + loss.ahead, begin = at - at % length;
-        const bool has_target = unlabelled == loss.unlabelled.end() || !unlabelled->second.at(i);
-        if (has_target && 0 <= place && place < length)
-          targets[i] =
-              own[static_cast<std::size_t>(begin + (place + loss.rolled % length + length) % length)];
-      }
-      inputs.push_back({std::string(arg.name), Tensor::from_values(DType::int64, {tokens}, targets)});
+      const std::optional<Targets> target = targets(loss, side, value.id, tokens, ignored);
+      if (!target) return {};
+      inputs.push_back({std::string(arg.name), Tensor::from_values(DType::int64, {tokens}, target->classes)});
     } else if (arg.role == Role::grad_output && is_gradient) {
       inputs.push_back(
           {std::string(arg.name), Tensor::from_values(DType::float64, {}, std::vector<double>{1})});

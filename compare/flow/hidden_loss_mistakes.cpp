@@ -1,6 +1,7 @@
 // What was done where a loss is that of other tokens.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "assay/compare/flow/gradient_names.h"
@@ -9,6 +10,17 @@
 
 namespace assay {
 
+namespace {
+
+// Places at which the gradients show other classes.
+std::int64_t count_others(const std::vector<double>& a, const std::vector<double>& b) {
+  std::int64_t count = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) count += a[i] != b[i];
+  return count;
+}
+
+}  // namespace
+
 // Labels that were shifted once more or not at all, those of another micro-batch, and another loss of the
 // same ones. The factor of the reference stays: with another one almost any tokens come near.
 std::optional<HiddenLosses::Mistake> HiddenLosses::find_mistake(const SideValues& side,
@@ -16,7 +28,7 @@ std::optional<HiddenLosses::Mistake> HiddenLosses::find_mistake(const SideValues
                                                                 const LogicalTensor& gradient,
                                                                 const SideTensor& recorded) const {
   const auto known = known_.find(value);
-  if (known == known_.end() || !known->second.index) return {};
+  if (known == known_.end() || !known->second.concludes()) return {};
   const Loss& right = known->second;
   std::vector<Mistake> tried;
   const auto try_tokens = [&](Loss other, const std::string& text) {
@@ -26,18 +38,31 @@ std::optional<HiddenLosses::Mistake> HiddenLosses::find_mistake(const SideValues
     if (other.of_micro_batch >= 0) which.micro_batch = other.of_micro_batch;
     tried.push_back({std::move(other), {Cause::wrong_tokens, std::move(which), 0}});
   };
+  // Where no tokens tell a target, the gradient does.
+  const std::pair frame{gradient.id.step, gradient.id.micro_batch};
+  Loss seen = right;
+  const auto shown = seen.shown.find(frame);
+  if (shown != seen.shown.end() && !gradient.shape.empty()) {
+    const std::vector<double> own = lowest_classes(recorded.values, gradient.shape);
+    if (own.size() == shown->second.size())
+      std::ranges::transform(
+          shown->second, own, shown->second.begin(),
+          [](double of_reference, double of_actual) { return of_reference < 0 ? of_reference : of_actual; });
+  }
   for (const int by : {1, -1, 2, -2}) {
+    if (!right.index) break;
     for (const bool rolls : {false, true}) {
-      Loss other = right;
+      Loss other = seen;
       (rolls ? other.rolled : other.ahead) += by;
       try_tokens(std::move(other),
                  fmt::format("the tokens {} places ahead{}, where the reference has those {} ahead",
                              right.ahead + by, rolls ? " (rolled, with wrap-around)" : "", right.ahead));
     }
   }
-  for (const LogicalTensor* index : side.named(*right.index)) {
+  for (const LogicalTensor* index :
+       right.index ? side.named(*right.index) : std::vector<const LogicalTensor*>()) {
     if (index->id.step != gradient.id.step || index->id.micro_batch == gradient.id.micro_batch) continue;
-    Loss other = right;
+    Loss other = seen;
     other.of_micro_batch = index->id.micro_batch;
     try_tokens(std::move(other), fmt::format("those of micro-batch {}", index->id.micro_batch));
   }
@@ -54,6 +79,14 @@ std::optional<HiddenLosses::Mistake> HiddenLosses::find_mistake(const SideValues
     for (Loss& other : solved(right, side, calls, *t, recorded.values)) {
       if (!is_same(other.variant, right.variant)) try_attributes(std::move(other));
     }
+  }
+  if (shown != seen.shown.end()) {
+    const std::int64_t others = count_others(shown->second, right.shown.at(frame));
+    Loss other = seen;
+    other.index.reset();
+    if (others > 0)
+      try_tokens(std::move(other), fmt::format("others than the reference's at {} of {} places", others,
+                                               std::ssize(shown->second)));
   }
   for (Mistake& m : tried) {
     std::optional<DerivedValue> made;

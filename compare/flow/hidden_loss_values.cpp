@@ -26,8 +26,9 @@ std::optional<HiddenLosses::Value> HiddenLosses::value_of(const Recorded& r, con
   const auto call = call_of(r.loss, side, calls, *t, output_name(*r.loss.op));
   if (!call) return {};
   Value value;
-  if (r.loss.index) {
-    value.sources = {t, side.find(at(*r.loss.index, t->id.step, t->id.micro_batch))};
+  if (r.loss.concludes()) {
+    value.sources = {t};
+    if (r.loss.index) value.sources.push_back(side.find(at(*r.loss.index, t->id.step, t->id.micro_batch)));
   } else if (r.loss.of_all_layers) {
     value.sources = in_all_layers(side, *t);
   } else {
@@ -64,7 +65,7 @@ std::vector<HiddenLosses::Recorded> HiddenLosses::added_losses() const {
   std::vector<Recorded> all;
   std::set<const Operator*> of_all_layers;
   for (const auto& [value, loss] : known_) {
-    if (loss.index || !loss.of_model || loss.of_model->factor == 0) continue;
+    if (loss.concludes() || !loss.of_model || loss.of_model->factor == 0) continue;
     if (loss.of_all_layers && !of_all_layers.insert(loss.op).second) continue;  // one number for all
     Recorded added{loss, value, {}};
     added.loss.factor /= loss.of_model->factor;
@@ -121,7 +122,7 @@ bool HiddenLosses::find_values(const SideValues& side, const RecordedCalls& call
     }
     for (const std::vector<Recorded>& added : {std::vector<Recorded>(), added_losses()}) {
       for (const auto& [value, model] : known_) {
-        if (!model.index) continue;
+        if (!model.concludes()) continue;
         tried.push_back({model, value, added});
         for (const bool is_free : {false, true}) {
           tried.push_back({model, value, added, is_free});

@@ -10,6 +10,8 @@ std::string Isolation::why_unjudged(std::size_t i) const {
   if (pair.actual == nullptr) return "it is only in the reference";
   if (const auto judged = results_.find(i); judged != results_.end() && judged->second.ratio <= 1)
     return "roundings decide between several right values, or only some of its rows were judged";
+  if (findings_[i].id.slot == "param" && findings_[i].id.phase == Phase::forward && made_of(i).empty())
+    return "both sides start with other bits of it; give them the same checkpoint";
   if (!is_result(findings_[i].id) || findings_[i].id.phase == Phase::optimizer)
     return "it follows from no recorded values in a way that is known; record what made it";
   for (const auto& [calls, tensor] :

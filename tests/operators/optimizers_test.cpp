@@ -71,6 +71,23 @@ TEST(Sgd, HasNoBufferWithoutMomentum) {
   EXPECT_EQ(made[0].tensor.value(0), 1);
 }
 
+// torch's kernels without vectors: lr, lr g and the difference are bfloat16, one behind the other.
+TEST(Sgd, AKernelThatIsNotFusedRoundsEveryStep) {
+  ErrorModel narrow = float32_model;
+  narrow.stored_roundoff = 0x1p-8;
+  const double param = -0.00026702880859375, g = 0.007110595703125, lr = 0.05;  // as torch 2.13 made of them:
+  const std::vector<NamedTensor> inputs = {values("param", {1}, {param}), values("grads", {1, 1}, {g})};
+  const double product = round_to(DType::bfloat16, round_to(DType::bfloat16, lr) * g),
+               made = round_to(DType::bfloat16, param - product), exact = param - lr * g;
+  EXPECT_EQ(made, -0.0006256103515625);
+  const double bound =
+      output_named(compute_bound(find_operator("sgd"), inputs, {{"lr", lr}}, narrow), "param_1").value(0);
+  const double of_result = 0x1p-19;  // half a unit in the last place
+  EXPECT_GT(std::abs(made - exact), of_result);
+  EXPECT_LE(std::abs(made - exact), bound + of_result);
+  EXPECT_LT(bound, 4 * of_result);
+}
+
 std::vector<NamedTensor> muon_inputs(std::int64_t rows, std::int64_t columns, std::uint64_t seed) {
   const CallShape call{{{"M", {rows}}, {"N", {columns}}, {"T", {1}}}, {}, {"momentum_buffer"}};
   return generate_inputs(find_operator("muon"), call, Fill::random, DType::float32, seed);
