@@ -199,6 +199,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--record", nargs=3, metavar=("FOLDER", "DTYPE", "ATTENTION"), help="one run, of one family")
     given = parser.parse_args()
+    if unknown := sorted(set(given.families) - set(FAMILIES)):
+        parser.error(f"no family is called {', '.join(unknown)}; expected one of {', '.join(FAMILIES)}")
     if given.record:
         record(Path(given.record[0]), given.families[0], *given.record[1:], given.seed)
         return
