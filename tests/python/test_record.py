@@ -129,6 +129,53 @@ def test_functions_within_modules(tmp_path):
     assert (inputs[0] + inputs[1] == added.read()).all()
 
 
+FUNCTIONAL = """
+import os, torch, torch.nn.functional as F
+class Gated(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up = torch.nn.Linear(8, 16)
+        self.w, self.b = torch.nn.Parameter(torch.ones(16)), torch.nn.Parameter(torch.zeros(16))
+        for p in (self.w, self.b, *self.up.parameters()):  # of few digits, the same on each machine
+            p.data.copy_((torch.arange(p.numel()) * 7 % 31).view(p.shape) / 32 - 0.5)
+    def forward(self, x):
+        x = F.layer_norm(self.up(x), (16,), self.w, self.b)
+        x = (1 - torch.relu(x).square() * 0.3).clamp(min=-0.4)
+        return 2 / (x.masked_fill(x > 0.9, 0.25) + 1.5) ** 3
+torch.set_default_dtype(getattr(torch, os.environ["DTYPE"]))
+Gated()((torch.arange(40.).view(5, 8) * 11 % 17) / 8 - 1).sum().backward()
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_numbers_are_operands_of_functions(tmp_path, dtype, monkeypatch):
+    (tmp_path / "functional.py").write_text(FUNCTIONAL)
+    monkeypatch.setenv("DTYPE", dtype)
+    for side in ("dump", "default"):
+        if side == "default":
+            monkeypatch.setenv("ATEN_CPU_CAPABILITY", side)
+        done = run(tmp_path / side, [sys.executable, tmp_path / "functional.py"], "--functions")
+        assert done.returncode == 0, done.stderr
+    dump = assay.inspect(tmp_path / "dump")
+    operands = [
+        ("pow", "b", 2),
+        ("mul", "b", 0.3),
+        ("sub", "a", 1),
+        ("clip", "min", -0.4),
+        ("where", "a", 0.25),
+        ("div", "a", 2),
+    ]
+    for op, arg, value in operands:
+        number = dump[f"{op}() input {arg} (step 0, micro-batch 0, forward)"]
+        assert number.shape == () and number.read() == (
+            value if dtype == "float64" else float(torch.tensor(value).float())
+        )
+    verdict = assay.diff(tmp_path / "default", tmp_path / "dump")
+    assert verdict.passed, verdict
+    unjudged = [f["name"] for f in verdict.to_dict()["findings"] if f.get("unjudged")]
+    assert unjudged == []
+
+
 def test_a_program_that_fails_leaves_what_it_had(tmp_path):
     program = tmp_path / "fails.py"
     program.write_text(

@@ -20,18 +20,26 @@ class Known(NamedTuple):
 
     op: str
     inputs: tuple[str, ...]
+    """Empty for what is no tensor."""
     outputs: tuple[str, ...] = ("y",)
     names: tuple[str, ...] = ("input", "other")
     """What the function calls them."""
+    then: tuple[float, ...] = ()
+    """Numbers that the operator takes and the function has in its name."""
+
+    def takes_numbers(self, arg: str) -> bool:
+        """Whether a number of the program is an operand as a tensor is one."""
+        return arg in (("a", "b") if "a" in self.inputs else ("min", "max"))
 
 
-_UNARY = "exp log sqrt rsqrt reciprocal abs neg relu sigmoid tanh softplus gelu silu softmax log_softmax clip".split()
+_UNARY = "exp log sqrt rsqrt reciprocal abs neg relu sigmoid tanh softplus gelu silu softmax log_softmax".split()
 _BINARY = {
     "add": "add",
     "sub": "sub",
     "mul": "mul",
     "div": "div",
     "truediv": "div",
+    "pow": "pow",
     "maximum": "maximum",
     "minimum": "minimum",
 }
@@ -42,11 +50,17 @@ FUNCTIONS: dict[str, Known] = {
     **{name: Known(name, ("x",)) for name in _UNARY},
     **{name: Known(op, ("a", "b")) for name, op in _BINARY.items()},
     **{name: Known("matmul", ("a", "b"), names=("input", "mat2")) for name in _PRODUCTS},
-    "clamp": Known("clip", ("x",)),
+    **{name: Known("clip", ("x", "min", "max"), names=("input", "min", "max")) for name in ("clamp", "clip")},
+    "square": Known("pow", ("a", "b"), then=(2,)),
+    "rsub": Known("sub", ("b", "a")),
+    "rdiv": Known("div", ("b", "a")),
+    "masked_fill": Known("where", ("b", "condition", "a"), names=("input", "mask", "value")),
     "linear": Known("linear", ("x", "w", "b"), names=("input", "weight", "bias")),
     "embedding": Known("embedding", ("index", "weight"), names=("input", "weight")),
-    "layer_norm": Known("layer_norm", ("x", "weight", "bias"), names=("input", "weight", "bias")),
-    "rms_norm": Known("rms_norm", ("x", "weight"), names=("input", "weight")),
+    "layer_norm": Known(
+        "layer_norm", ("x", "", "weight", "bias"), names=("input", "normalized_shape", "weight", "bias")
+    ),
+    "rms_norm": Known("rms_norm", ("x", "", "weight"), names=("input", "normalized_shape", "weight")),
     "scaled_dot_product_attention": Known(
         "attention", ("q", "k", "v", "mask"), ("out",), ("query", "key", "value", "attn_mask")
     ),

@@ -64,6 +64,14 @@ class Caller:
             edges.watch(outputs, then)
 
 
+def _as_operand(number: Any, beside: list[Any]) -> Any:
+    """A number as kernels have it: in float32, whatever narrower dtype they compute with."""
+    if not isinstance(number, (int, float)) or isinstance(number, bool):
+        return number
+    is_wide = any(torch.is_tensor(x) and x.dtype == torch.float64 for x in beside)
+    return torch.tensor(float(number), dtype=torch.float64 if is_wide else torch.float32, device="cpu")
+
+
 def _harmless(method: Callable[..., Any]) -> Callable[..., Any]:
     """Of a recorder: what goes wrong in it is remarked, and the program goes on."""
 
@@ -367,11 +375,16 @@ class Recorder:
         if caller is None or caller.is_whole or in_backward() or not torch.is_grad_enabled():
             return None
         named = dict(zip(known.names, known.inputs, strict=False))
-        given = list(zip(known.inputs, args, strict=False)) + [(named[k], x) for k, x in kwargs.items() if k in named]
-        tensors = [(arg, x) for arg, x in given if torch.is_tensor(x)]
-        required = len(known.inputs) if known.inputs == ("a", "b") else 1  # one number is no operand of an operator
-        if len(tensors) < required or any(
-            not x.dtype.is_floating_point and arg in ("a", "b", "x") for arg, x in tensors
+        given = list(zip(known.inputs, (*args, *known.then), strict=False))
+        given += [(named[k], x) for k, x in kwargs.items() if k in named]
+        values = [x for _, x in given]
+        operands = [(arg, _as_operand(x, values) if known.takes_numbers(arg) else x) for arg, x in given if arg]
+        tensors = [(arg, x) for arg, x in operands if torch.is_tensor(x)]
+        required = {"a", "b"} & set(known.inputs) or {"x"} & set(known.inputs)
+        if (
+            not tensors
+            or not required <= {arg for arg, _ in tensors}
+            or any(not x.dtype.is_floating_point and arg in ("a", "b", "x") for arg, x in tensors)
         ):
             return None
         path = f"{caller.path}.{known.op}()".lstrip(".")
