@@ -1,3 +1,6 @@
+#include <cmath>
+#include <type_traits>
+
 #include "assay/golden/error.h"
 #include "assay/operators/engine/list.h"
 #include "assay/operators/engine/operator.h"
@@ -10,7 +13,7 @@ namespace {
 // for each token (E = 1) or channel (E = C).
 struct GatedAdd {
   static constexpr std::string_view name = "gated_add";
-  static constexpr std::string_view math = "y = r + (x + sigmoid(gate) z)";
+  static constexpr std::string_view math = "y = r + (x + sigmoid(gate) z), the sum in any order";
   static constexpr std::string_view source =
       "a shared expert beside the routed ones: Hugging Face transformers Qwen2MoeSparseMoeBlock, "
       "Qwen3NextSparseMoeBlock";
@@ -49,6 +52,24 @@ struct GatedAdd {
     d.set("Y", Shape(y.begin(), y.end() - 1));
   }
 
+  // r + (x + z). Values do not tell in which order a program adds three: in Bound that with the largest sum
+  // in between, whose rounding is the largest, too.
+  template <class T>
+  static T of_three(const T& r, const T& x, const T& z) {
+    T between = x + z, last = r;
+    if constexpr (std::is_same_v<T, Bound>) {
+      const auto try_order = [&](const T& sum, const T& rest) {
+        if (std::abs(sum.value) > std::abs(between.value)) {
+          between = sum;
+          last = rest;
+        }
+      };
+      try_order(r + x, z);
+      try_order(r + z, x);
+    }
+    return last + stored(between);
+  }
+
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes&) {
     const std::int64_t N = d.at("X"), C = d.at("C"), E = d.at("E");
@@ -56,8 +77,8 @@ struct GatedAdd {
     const auto r = t.optional("r");
     T* y = t["y"].data();
     for (std::int64_t i = 0; i < N * C; ++i) {
-      const T unit = x[i] + stored(stored(sigmoid(gate[E == 1 ? i / C : i])) * z[i]);
-      y[i] = r ? r.data()[i] + stored(unit) : unit;
+      const T of_gate = stored(stored(sigmoid(gate[E == 1 ? i / C : i])) * z[i]);
+      y[i] = r ? of_three(r.data()[i], x[i], of_gate) : x[i] + of_gate;
     }
   }
 

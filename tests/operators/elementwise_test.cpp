@@ -120,5 +120,13 @@ TEST(Clip, NaNStaysAndMaxWinsOverMin) {
   expect_error({"clip", {x, values("min", {1})}, "min=1", "both an attribute and an input"});
 }
 
+// Whoever adds r and x first rounds 6 and then y, whoever begins with x and the gated z only 3.
+TEST(GatedAdd, ThreeTermsMayBeAddedInAnyOrder) {
+  const std::vector<NamedTensor> inputs = {values("x", {1, 1}, {3}), values("gate", {1, 1}, {40}),
+                                           values("z", {1, 1}, {0.01}), values("r", {1, 1}, {3})};
+  const auto made = compute_bound(find_operator("gated_add"), inputs, {}, {0x1p-24, 0x1p-149});
+  EXPECT_GE(output_named(made, "y").value(0), 0x1p-24 * (6 + 6));
+}
+
 }  // namespace
 }  // namespace assay::elementwise_test
