@@ -31,29 +31,28 @@ HiddenLosses::Loss HiddenLosses::in_frame(const Loss& loss, const Identity& fram
 std::optional<HiddenLosses::Targets> HiddenLosses::targets(const Loss& loss, const SideValues& side,
                                                            const Identity& frame, std::int64_t places,
                                                            double ignored) {
-  const auto shown = loss.shown.find({frame.step, frame.micro_batch});
-  if (shown != loss.shown.end() && std::ssize(shown->second) != places) return {};
+  const auto found = loss.shown.find({frame.step, frame.micro_batch});
+  const std::vector<double>* shown = found == loss.shown.end() ? nullptr : &found->second;
+  if (shown != nullptr ? std::ssize(*shown) != places : !loss.index) return {};
   std::vector<double> tokens;
-  std::int64_t length = 0;
+  std::int64_t length = 1;
   if (loss.index) {
     const LogicalTensor* index = side.find(
         at(*loss.index, frame.step, loss.of_micro_batch < 0 ? frame.micro_batch : loss.of_micro_batch));
     if (index == nullptr || index->shape.empty() || element_count(index->shape) != places) return {};
     tokens = side.read(*index)->values;
     length = index->shape.back();
-  } else if (shown == loss.shown.end()) {
-    return {};
   }
   Targets all{std::vector<double>(static_cast<std::size_t>(places), ignored)};
   for (std::int64_t i = 0; i < places; ++i) {
-    double& target = all.classes[static_cast<std::size_t>(i)];
-    const std::int64_t place = length == 0 ? 0 : i % length + loss.ahead, begin = i - place + loss.ahead;
-    const double seen = shown == loss.shown.end() ? ignored : shown->second[static_cast<std::size_t>(i)];
-    if (shown != loss.shown.end() && seen < 0) continue;
-    if (length > 0 && 0 <= place && place < length) {
-      target = tokens[static_cast<std::size_t>(begin + (place + loss.rolled % length + length) % length)];
-    } else if (shown != loss.shown.end()) {
-      target = seen;
+    const auto own = static_cast<std::size_t>(i);
+    if (shown != nullptr && (*shown)[own] < 0) continue;
+    const std::int64_t begin = i - i % length, place = i % length + loss.ahead;
+    if (loss.index && 0 <= place && place < length) {
+      const std::int64_t from = begin + (place + loss.rolled % length + length) % length;
+      all.classes[own] = tokens[static_cast<std::size_t>(from)];
+    } else if (shown != nullptr) {
+      all.classes[own] = (*shown)[own];
       ++all.shown;
     }
   }

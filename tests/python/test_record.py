@@ -157,15 +157,8 @@ def test_numbers_are_operands_of_functions(tmp_path, dtype, monkeypatch):
         done = run(tmp_path / side, [sys.executable, tmp_path / "functional.py"], "--functions")
         assert done.returncode == 0, done.stderr
     dump = assay.inspect(tmp_path / "dump")
-    operands = [
-        ("pow", "b", 2),
-        ("mul", "b", 0.3),
-        ("sub", "a", 1),
-        ("clip", "min", -0.4),
-        ("where", "a", 0.25),
-        ("div", "a", 2),
-    ]
-    for op, arg, value in operands:
+    operands = {"pow b": 2, "mul b": 0.3, "sub a": 1, "clip min": -0.4, "where a": 0.25, "div a": 2}
+    for (op, arg), value in ((name.split(), value) for name, value in operands.items()):
         number = dump[f"{op}() input {arg} (step 0, micro-batch 0, forward)"]
         assert number.shape == () and number.read() == (
             value if dtype == "float64" else float(torch.tensor(value).float())
