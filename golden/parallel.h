@@ -1,7 +1,10 @@
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <mutex>
+#include <vector>
 
 namespace assay {
 
@@ -32,6 +35,36 @@ void each_in_parallel(std::int64_t n, std::int64_t grain, F f) {
     for (std::int64_t i = begin; i < end; ++i) f(i);
   });
 }
+
+/// Threads of which one waits for the others, and does a part of their loops (in_parallel) meanwhile. Who
+/// does it changes no result.
+class Crew {
+ public:
+  /// The calling thread's loops are open to whoever waits, until the end of the scope.
+  class Member {
+   public:
+    /// @param left  becomes true at the end, and is read by help_until() alone before
+    Member(Crew&, bool& left);
+    ~Member();
+    Member(const Member&) = delete;
+    Member& operator=(const Member&) = delete;
+
+   private:
+    Crew& crew_;
+    bool& left_;
+    Crew* outer_;
+  };
+  void help_until(const bool& left);
+
+ private:
+  class Loop;
+  void run(Loop&);
+  friend void in_parallel(std::int64_t, std::int64_t, const std::function<void(std::int64_t, std::int64_t)>&);
+
+  std::mutex mutex_;
+  std::condition_variable changed_;  // a loop was opened, somebody left a loop or the crew
+  std::vector<Loop*> open_;
+};
 
 /// As many of these as take a thread about a tenth of a millisecond.
 /// @param operations  of one, each of some nanoseconds

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "assay/compare/calls/call.h"
+#include "assay/golden/parallel.h"
 
 namespace assay {
 
@@ -18,7 +19,7 @@ struct FirstLook {
 };
 
 /// Looks at calls on other threads before they are judged, one after the other. What it gives is what the
-/// asker would compute: the number of threads changes nothing.
+/// asker would compute: the number of threads changes nothing. Who waits for a look helps with it.
 class CallsAhead {
  public:
   /// @param threads  with the one that judges; 1: nothing is looked at ahead
@@ -27,13 +28,19 @@ class CallsAhead {
   /// Whether one more may be begun.
   bool has_room() const { return begun_.size() < most_; }
   /// False if there is no thread for it.
-  bool begin(const LogicalTensor* made, std::function<std::optional<FirstLook>()> look);
+  bool begin(const LogicalTensor* made, std::function<std::optional<FirstLook>()> find);
   /// What was begun for this result; nothing if it was not, or found trouble.
   std::optional<FirstLook> take(const LogicalTensor* made);
 
  private:
+  struct Look {
+    std::optional<FirstLook> found;
+    bool is_done = false;
+    std::future<void> thread = {};
+  };
   std::size_t most_;
-  std::map<const LogicalTensor*, std::future<std::optional<FirstLook>>> begun_;
+  Crew crew_;
+  std::map<const LogicalTensor*, Look> begun_;
 };
 
 }  // namespace assay

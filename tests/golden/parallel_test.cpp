@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <cfenv>
+#include <future>
+#include <mutex>
 #include <set>
 #include <thread>
 #include <vector>
@@ -81,6 +83,51 @@ TEST(Parallel, WhatTheFirstOneThrewIsThrown) {
       EXPECT_STREQ(e.what(), "place 3");
     }
   }
+}
+
+// Waits for the other: a loop that only its own thread walked would never end.
+TEST(Parallel, WhoWaitsForACrewHelpsWithItsLoops) {
+  Crew crew;
+  bool left = false;
+  std::set<std::thread::id> threads;
+  std::mutex mutex;
+  std::atomic<int> here = 0, right = 0;
+  auto member = std::async(std::launch::async, [&] {
+    const Crew::Member of(crew, left);
+    const ErrorScope errors({0x1p-9, 0x1p-133});
+    each_in_parallel(2, 1, [&](std::int64_t) {
+      ++here;
+      while (here < 2) std::this_thread::yield();
+      right += ErrorScope::current().unit_roundoff == 0x1p-9 && ThreadScope::current() == 1;
+      const std::scoped_lock lock(mutex);
+      threads.insert(std::this_thread::get_id());
+    });
+    std::vector<int> done(1000, 0);
+    each_in_parallel(1000, 1, [&](std::int64_t i) { ++done[static_cast<std::size_t>(i)]; });
+    return done;
+  });
+  crew.help_until(left);
+  EXPECT_EQ(threads.size(), 2U);
+  EXPECT_TRUE(threads.contains(std::this_thread::get_id()));
+  EXPECT_EQ(right, 2);
+  EXPECT_EQ(member.get(), std::vector<int>(1000, 1));
+}
+
+TEST(Parallel, WhatAHelperThrewIsThrownWhereTheLoopIs) {
+  Crew crew;
+  bool left = false;
+  const auto waiting = std::this_thread::get_id();
+  std::atomic<int> here = 0;
+  auto member = std::async(std::launch::async, [&] {
+    const Crew::Member of(crew, left);
+    each_in_parallel(2, 1, [&](std::int64_t) {
+      ++here;
+      while (here < 2) std::this_thread::yield();
+      if (std::this_thread::get_id() == waiting) throw Error("of a helper");
+    });
+  });
+  EXPECT_NO_THROW(crew.help_until(left));
+  EXPECT_THROW(member.get(), Error);
 }
 
 }  // namespace
