@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
+#include <tuple>
 
+#include "assay/compare/calls/recorded_call.h"
 #include "assay/compare/causes/explain_by_others.h"
 #include "assay/compare/causes/explain_shares.h"
 #include "assay/compare/causes/open_failures.h"
@@ -157,6 +160,34 @@ bool is_proved(const Finding& f, bool has_choices) {
   });
 }
 
+// Modules whose calls beside each other were given different numbers of rows: somebody chose them, perhaps in
+// no tensor that was recorded.
+class ChosenRows {
+ public:
+  explicit ChosenRows(const std::vector<Pair>& pairs) {
+    std::map<Beside, std::int64_t> rows;
+    for (const Pair& pair : pairs) {
+      if (pair.reference == nullptr || !takes_rows(pair.reference->id, pair.reference->shape)) continue;
+      const Shape& shape = pair.reference->shape;
+      const Identity& id = pair.reference->id;
+      const auto [first, is_first] = rows.try_emplace({without_numbers(id.module), id.slot, id.arg, id.step,
+                                                       id.micro_batch, Shape(shape.begin() + 1, shape.end())},
+                                                      shape.front());
+      if (!is_first && first->second != shape.front()) modules_.insert(without_numbers(id.module));
+    }
+  }
+  bool include(const Identity& id) const {
+    return id.phase == Phase::forward && id.slot == "input" && modules_.contains(without_numbers(id.module));
+  }
+
+ private:
+  using Beside = std::tuple<std::string, std::string, std::string, std::int64_t, std::int64_t, Shape>;
+  static bool takes_rows(const Identity& id, const Shape& shape) {
+    return id.phase == Phase::forward && id.slot == "input" && shape.size() > 1;
+  }
+  std::set<std::string> modules_;
+};
+
 void fail(Finding& f) {
   f.verdict = Verdict::failed;
   f.origin->kind = Origin::Kind::created;
@@ -206,13 +237,14 @@ void find_causes(std::vector<Finding>& findings, const std::vector<Pair>& pairs,
   Causes causes(sides);
   OpenFailures proved;   // of those that were undecided
   OpenFailures choices;  // other ones: legal, or that nobody judged
+  const ChosenRows chosen(pairs);
   std::size_t explained = 0;
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     Finding& f = findings[i];
     if (f.verdict == Verdict::undecided) {
       if (const std::size_t from = proved.before(f.id); from != OpenFailures::none)
         inherit(f, findings[from]);
-      if (!is_float(f.actual_dtype)) choices.add(i, f.id, true);
+      if (!is_float(f.actual_dtype) || chosen.include(f.id)) choices.add(i, f.id, true);
     }
     if (f.exemption && f.exemption->kind == Exemption::Kind::legal_tie) choices.add(i, f.id, true);
     const bool open = f.verdict == Verdict::failed || f.verdict == Verdict::replicas_differ ||
