@@ -93,6 +93,7 @@ Json index_entry(const Record& record, const std::string& file, const std::strin
   if (record.id.phase != Phase::none) add("phase", {std::string(assay::name(record.id.phase))});
   add("module", {record.id.module});
   if (!record.op.empty()) add("op", {record.op});
+  if (!record.attributes.empty()) line.push_back({"attributes", parse_json(record.attributes, name)});
   if (!record.id.slot.empty()) add("slot", {record.id.slot});
   add("arg", {record.id.arg});
   add("call", {record.id.call});
@@ -148,6 +149,11 @@ Record parse_index_entry(const Json& entry, const std::string& where, int rank, 
   }
   if (const Json* op = entry.find("op"); op != nullptr && !op->is_null())
     record.op = op->string(where + ": op");
+  if (const Json* attributes = entry.find("attributes"); attributes != nullptr && !attributes->is_null()) {
+    if (!attributes->is_object())
+      throw Error("{}: attributes is {}, expected an object", where, attributes->kind());
+    record.attributes = attributes->text();
+  }
   if (const Json* count = entry.find("count"); count != nullptr && !count->is_null()) {
     record.count = number("count", *count);
   }

@@ -118,6 +118,7 @@ std::vector<CutInput> cuts_in_use(const Dump& dump, const RecordedCall& call) {
 
 Call::Call(const Dump& dump, std::vector<RecordedCall> calls, Tensor result)
     : result_(std::move(result)), device_(Device::of(result_.dtype())) {
+  if (!calls.empty()) recorded_ = calls.front().attributes;
   for (RecordedCall& recorded : calls) {
     Summand summand{recorded.op, std::move(recorded.output), {}};
     for (const RecordedCall::Input& input : recorded.inputs) {

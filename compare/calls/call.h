@@ -172,6 +172,8 @@ class Call {
   /// Of the result and of what it is made of.
   double elements() const;
   const Operator& op() const { return *summands_.front().op; }
+  /// The attributes that were recorded with it.
+  const Attributes& recorded() const { return recorded_; }
 
  private:
   struct Summand {
@@ -218,6 +220,7 @@ class Call {
   std::vector<Summand> summands_;
   Tensor result_;
   Device device_;
+  Attributes recorded_ = {};
   bool is_sampled_ = false;
   double factor_ = 1;
   /// The last computed bound of each summand, which costs far more than its values. It holds for one variant

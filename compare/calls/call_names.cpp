@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <utility>
 
 namespace assay {
@@ -258,8 +259,21 @@ const LogicalTensor* CallNames::named_input(const Arg& arg, std::string_view res
 void CallNames::add_inputs(RecordedCall& call, std::string_view result) const {
   for (const Arg& arg : op_.args) {
     if (arg.role != Role::input && arg.role != Role::param && arg.role != Role::index) continue;
-    if (const LogicalTensor* t = input(arg, result)) call.inputs.push_back({std::string(arg.name), t});
+    if (is_list(arg))
+      add_members(call, arg);
+    else if (const LogicalTensor* t = input(arg, result))
+      call.inputs.push_back({std::string(arg.name), t});
   }
+}
+
+void CallNames::add_members(RecordedCall& call, const Arg& list) const {
+  std::map<std::int64_t, const LogicalTensor*> members;
+  for (const LogicalTensor* t : inputs_) {
+    if (const auto number = member_number(list, declared_name(op_, t->id.arg)))
+      members.try_emplace(*number, t);
+  }
+  for (const auto& [number, t] : members)
+    call.inputs.push_back({std::string(declared_name(op_, t->id.arg)), t});
 }
 
 }  // namespace assay

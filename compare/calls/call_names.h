@@ -52,6 +52,7 @@ class CallNames {
   const LogicalTensor* input(const Arg&, std::string_view result) const;
   const LogicalTensor* named_input(const Arg&, std::string_view result) const;
   void add_inputs(RecordedCall&, std::string_view result) const;
+  void add_members(RecordedCall&, const Arg& list) const;
   std::string_view declared(const LogicalTensor& result) const {
     return declared_result(op_, result.id.arg, order_);
   }

@@ -118,6 +118,11 @@ CallVariant with(const Operator& op, CallVariant variant, std::string_view attri
   return variant;
 }
 
+CallVariant with(const Operator& op, CallVariant variant, const Attributes& attributes) {
+  for (const auto& [name, value] : attributes.values()) variant = with(op, std::move(variant), name, value);
+  return variant;
+}
+
 bool is_same(const CallVariant& a, const CallVariant& b) {
   return a.attributes.values() == b.attributes.values() && a.permutation == b.permutation &&
          a.weight == b.weight && a.fp8 == b.fp8;

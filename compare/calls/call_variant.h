@@ -30,6 +30,8 @@ struct CallVariant {
 AttributeValue value_of(const CallVariant&, const Attribute&);
 /// Returns the variant with this value in the place of its own.
 CallVariant with(const Operator&, CallVariant, std::string_view attribute, AttributeValue value);
+/// Returns the variant with all of these in the place of its own.
+CallVariant with(const Operator&, CallVariant, const Attributes&);
 /// Whether both make the same call, however they are told.
 bool is_same(const CallVariant&, const CallVariant&);
 

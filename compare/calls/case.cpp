@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "assay/compare/calls/attributes_in_json.h"
 #include "assay/dumps/io/file.h"
 #include "assay/dumps/io/json.h"
 #include "assay/dumps/npy.h"
@@ -13,33 +14,6 @@ namespace assay {
 namespace {
 
 namespace fs = std::filesystem;
-
-AttributeValue attribute_value(const Json& json, const std::string& where) {
-  if (json.is_array()) {
-    std::vector<double> list;
-    for (const Json& item : json.array(where)) {
-      const AttributeValue value = attribute_value(item, where);
-      const double* number = std::get_if<double>(&value);
-      if (number == nullptr) throw Error("{}: holds {}; expected a list of numbers", where, item.kind());
-      list.push_back(*number);
-    }
-    return list;
-  }
-  if (json.is_string()) return json.string(where);
-  return parse_attribute(json.text());
-}
-
-void read_attributes(const Json& object, const std::string& prefix, const std::string& where,
-                     Attributes& into) {
-  for (const auto& [key, value] : object.object(where)) {
-    const std::string name = prefix + key, here = where + ": attribute '" + name + "'";
-    if (value.is_object()) {
-      read_attributes(value, name + ".", here, into);
-    } else {
-      into.set(name, attribute_value(value, here));
-    }
-  }
-}
 
 CaseOutput read_declaration(const Json& json, const std::string& where) {
   CaseOutput t;
@@ -132,8 +106,7 @@ Case load_case(const fs::path& folder) {
   c.name = op + "/" + name;
   try {
     c.op = &find_operator(op);
-    if (const Json* attributes = json.find("attributes"))
-      read_attributes(*attributes, "", where, c.attributes);
+    if (const Json* attributes = json.find("attributes")) read_attributes(*attributes, where, c.attributes);
     complete_attributes(*c.op, c.attributes);
   } catch (const Error& e) {
     throw Error("{}: {}", where, e.what());

@@ -14,23 +14,24 @@ namespace assay {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // Whole numbers as such: "top_k": 2.
-Json number(double v) {
-  return v == std::floor(v) && std::abs(v) < 0x1p53 ? Json(static_cast<std::int64_t>(v)) : Json(v);
+OrderedJson number(double v) {
+  return v == std::floor(v) && std::abs(v) < 0x1p53 ? OrderedJson(static_cast<std::int64_t>(v))
+                                                    : OrderedJson(v);
 }
 
-Json to_json(const AttributeValue& value) {
+OrderedJson to_json(const AttributeValue& value) {
   return std::visit(
-      [](const auto& v) -> Json {
+      [](const auto& v) -> OrderedJson {
         using V = std::decay_t<decltype(v)>;
         if constexpr (std::is_same_v<V, std::monostate>) {
           return nullptr;
         } else if constexpr (std::is_same_v<V, double>) {
           return number(v);
         } else if constexpr (std::is_same_v<V, std::vector<double>>) {
-          Json list = Json::array();
+          OrderedJson list = OrderedJson::array();
           for (const double item : v) list.push_back(number(item));
           return list;
         } else {
@@ -40,7 +41,7 @@ Json to_json(const AttributeValue& value) {
       value);
 }
 
-Json to_json(const NamedTensor& t, const Arg& arg, const std::string& file) {
+OrderedJson to_json(const NamedTensor& t, const Arg& arg, const std::string& file) {
   return {{"name", t.name},
           {"file", file},
           {"dtype", name(t.tensor.dtype())},
@@ -49,9 +50,9 @@ Json to_json(const NamedTensor& t, const Arg& arg, const std::string& file) {
 }
 
 void write_files(const NewCase& c, const fs::path& folder) {
-  Json json = {{"op", c.op->name}, {"case", c.name}, {"attributes", Json::object()}};
+  OrderedJson json = {{"op", c.op->name}, {"case", c.name}, {"attributes", OrderedJson::object()}};
   for (const auto& [key, value] : c.attributes.values()) json["attributes"][key] = to_json(value);
-  json["inputs"] = json["outputs"] = Json::array();
+  json["inputs"] = json["outputs"] = OrderedJson::array();
   for (std::size_t i = 0; i < c.inputs.size(); ++i) {
     const std::string file = fmt::format("input_{}.npy", i);
     write_npy(folder / file, c.inputs[i].tensor);

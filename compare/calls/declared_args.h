@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "assay/operators/engine/binding.h"
 #include "assay/operators/engine/operator.h"
 
 /// The arguments that an operator declares, found by what recorders have.
@@ -34,9 +35,10 @@ inline std::string_view declared_result(const Operator& op, std::string_view rec
   return is_number && at < order.size() ? order[at] : declared_name(op, recorded);
 }
 
-/// The argument of that name, or nullptr.
+/// The argument of that name, or the list with that member; nullptr if there is none.
 inline const Arg* find_arg(const Operator& op, std::string_view name) {
-  const auto found = std::ranges::find(op.args, name, &Arg::name);
+  const auto found =
+      std::ranges::find_if(op.args, [&](const Arg& a) { return a.name == name || names(a, name); });
   return found == op.args.end() ? nullptr : &*found;
 }
 

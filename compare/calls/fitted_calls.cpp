@@ -1,5 +1,7 @@
 #include "assay/compare/calls/fitted_calls.h"
 
+#include <algorithm>
+
 #include "assay/compare/calls/call_variant.h"
 #include "assay/compare/calls/recorded_call.h"
 
@@ -17,16 +19,35 @@ CallVariant together(const Operator& op, CallVariant known, const CallVariant& f
   return known;
 }
 
-}  // namespace
-
-FittedCalls::Key FittedCalls::key_of(const Operator& op, std::string_view module) {
-  return {&op, without_numbers(module)};
+// What was recorded is not tried in another way.
+std::vector<CallVariant> variants_for(const Call& call) {
+  std::vector<CallVariant> variants = variants_of(call.op());
+  if (call.recorded().values().empty()) return variants;
+  for (CallVariant& v : variants) v = with(call.op(), std::move(v), call.recorded());
+  std::vector<CallVariant> different;
+  for (CallVariant& v : variants) {
+    if (std::ranges::none_of(different, [&](const CallVariant& other) { return is_same(other, v); }))
+      different.push_back(std::move(v));
+  }
+  return different;
 }
 
-const CallVariant* FittedCalls::known(const Operator& op, std::string_view module) const {
-  const auto found = known_.find(key_of(op, module));
+std::string text_of(const Operator& op, const Attributes& recorded) {
+  return with(op, CallVariant(), recorded).text;
+}
+
+}  // namespace
+
+FittedCalls::Key FittedCalls::key_in_all_layers(const Operator& op, std::string_view module,
+                                                const Attributes& recorded) {
+  return {&op, without_numbers(module), text_of(op, recorded)};
+}
+
+const CallVariant* FittedCalls::known(const Operator& op, std::string_view module,
+                                      const Attributes& recorded) const {
+  const auto found = known_.find(key_in_all_layers(op, module, recorded));
   if (found == known_.end()) return nullptr;
-  const auto own = of_module_.find({&op, std::string(module)});
+  const auto own = of_module_.find({&op, std::string(module), text_of(op, recorded)});
   const bool layers_differ = found->second.size() > 1 && own != of_module_.end();
   return layers_differ ? &own->second : &found->second.back();
 }
@@ -48,11 +69,11 @@ std::optional<CallVariant> FittedCalls::first_that_makes(const Call& call, const
     }
     return {};
   };
-  for (const CallVariant& v : variants_of(call.op())) {
+  for (const CallVariant& v : variants_for(call)) {
     if (auto found = among({v})) return found;
     if (!judge_.is_spent()) refused_[key].insert(v.text);
   }
-  for (const CallVariant& from : variants_of(call.op())) {
+  for (const CallVariant& from : variants_for(call)) {
     if (call.evaluations_to_bisect() == 0 || judge_.is_spent()) break;
     if (from.fp8 || !from.permutation.empty()) continue;
     if (auto found = among(judge_.with_bisected(call, from))) return found;
@@ -63,10 +84,13 @@ std::optional<CallVariant> FittedCalls::first_that_makes(const Call& call, const
 }
 
 std::optional<CallVariant> FittedCalls::fit(const Call& reference, std::string_view module) {
-  const CallVariant* last = known(reference.op(), module);
-  auto found = last != nullptr && makes(reference, *last) ? std::optional(*last)
-                                                          : find(reference, key_of(reference.op(), module));
-  if (found) of_module_.insert_or_assign({&reference.op(), std::string(module)}, *found);
+  const Operator& op = reference.op();
+  const CallVariant* last = known(op, module, reference.recorded());
+  auto found = last != nullptr && makes(reference, *last)
+                   ? std::optional(*last)
+                   : find(reference, key_in_all_layers(op, module, reference.recorded()));
+  if (found)
+    of_module_.insert_or_assign({&op, std::string(module), text_of(op, reference.recorded())}, *found);
   return found;
 }
 
@@ -98,8 +122,8 @@ std::optional<CallVariant> FittedCalls::find(const Call& reference, const Key& k
 
 std::optional<CallJudge::Fit> FittedCalls::fit_both(const Call& actual, const Call& reference,
                                                     const CallVariant& but, std::string_view module) {
-  const Key key = key_of(actual.op(), module);
-  for (const CallVariant& v : variants_of(actual.op())) {
+  const Key key = key_in_all_layers(actual.op(), module, actual.recorded());
+  for (const CallVariant& v : variants_for(actual)) {
     if (v.text == but.text || v.fp8 != but.fp8 || refused_[key].contains(v.text)) continue;
     auto compared = judge_.fit(actual, v);
     if (compared && judge_.fit(reference, v)) return CallJudge::Fit{v, std::move(*compared)};

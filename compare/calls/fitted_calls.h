@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -13,14 +14,15 @@
 
 namespace assay {
 
-/// The unrecorded attributes of calls: those with which the recording of the reference is inside the bound.
-/// Calls of one module have the same in all layers, or in some of them, as windows of attention.
+/// The attributes of calls: the recorded ones, and others with which the recording of the reference is inside
+/// the bound. Calls of one module have the same in all layers, or in some of them, as windows of attention.
 class FittedCalls {
  public:
   explicit FittedCalls(CallJudge& judge) : judge_(judge) {}
 
   /// The attributes of this operator in modules of this name, if they are known already.
-  const CallVariant* known(const Operator&, std::string_view module) const;
+  /// @param recorded  by the call
+  const CallVariant* known(const Operator&, std::string_view module, const Attributes& recorded) const;
   /// Nothing if no attributes make the reference's result.
   std::optional<CallVariant> fit(const Call& reference, std::string_view module);
   /// Other attributes that make both results: what the reference does not tell apart is no mistake.
@@ -28,10 +30,11 @@ class FittedCalls {
                                          std::string_view module);
 
  private:
-  using Key = std::pair<const Operator*, std::string>;
+  using Key =
+      std::tuple<const Operator*, std::string, std::string>;  ///< with the module, and what is recorded
   /// The variant to take where this one makes a call, if it is enough.
   using IsEnough = std::function<std::optional<CallVariant>(const CallVariant&)>;
-  static Key key_of(const Operator&, std::string_view module);
+  static Key key_in_all_layers(const Operator&, std::string_view module, const Attributes& recorded);
   std::optional<CallVariant> find(const Call& reference, const Key&);
   bool makes(const Call&, const CallVariant&);
   std::optional<CallVariant> first_that_makes(const Call&, const Key&, const IsEnough&);

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "assay/compare/calls/attributes_in_json.h"
 #include "assay/compare/calls/call_names.h"
+#include "assay/dumps/io/json.h"
 
 namespace assay {
 
@@ -12,6 +14,22 @@ namespace {
 LogicalTensor output_named(LogicalTensor t) {
   t.id.slot = "output";
   return t;
+}
+
+// Those that the operator has: a recorder may write down more.
+Attributes recorded_attributes(const Operator& op, const std::vector<const LogicalTensor*>& call) {
+  const auto has = [](const LogicalTensor* t) { return !t->attributes.empty(); };
+  const auto found = std::ranges::find_if(call, has);
+  if (found == call.end()) return {};
+  const std::string where = to_string((*found)->id);
+  const Json all = parse_json((*found)->attributes, where);
+  Attributes own;
+  for (const Attribute& attribute : op.attributes) {
+    const std::string name(attribute.name);
+    if (const Json* value = all.find(name))
+      own.set(name, attribute_value(*value, where + ": attribute '" + name + "'"));
+  }
+  return own;
 }
 
 }  // namespace
@@ -31,7 +49,8 @@ std::string without_numbers(std::string_view module) {
 
 const Arg* RecordedCall::lacking(Role role) const {
   const auto found = std::ranges::find_if(op->args, [&](const Arg& a) {
-    return a.role == role && !a.optional && std::ranges::find(inputs, a.name, &Input::name) == inputs.end();
+    return a.role == role && !a.optional &&
+           std::ranges::none_of(inputs, [&](const Input& given) { return names(a, given.name); });
   });
   return found == op->args.end() ? nullptr : &*found;
 }
@@ -107,6 +126,7 @@ void RecordedCalls::lend(const LogicalTensor& tensor, const Identity& as) {
   lent_.push_back(tensor);
   lent_.back().id = as;
   lent_.back().op.clear();
+  lent_.back().attributes.clear();
   call->second.push_back(&lent_.back());
 }
 
@@ -227,17 +247,22 @@ void RecordedCalls::add_calls(std::vector<RecordedCall>& result, const LogicalTe
     op = within;
   }
   const CallNames names(*op, tensors, params, op == known ? order : ResultOrder());
+  const Attributes attributes = recorded_attributes(*op, tensors);
+  const auto take = [&](RecordedCall made) {
+    made.attributes = attributes;
+    result.push_back(std::move(made));
+  };
   if (t.id.slot == "output") {
-    const auto forward = names.forward(t.id.arg);
+    auto forward = names.forward(t.id.arg);
     is_known = is_known && forward.has_value();
-    if (forward) result.push_back(*forward);
+    if (forward) take(std::move(*forward));
     return;
   }
   const auto backward = names.backward(t);
   // Another operator of the module, that has no such parameter: a loss beside the projection before it.
   if (!backward && t.id.slot == "grad") return;
   is_known = is_known && backward.has_value();
-  if (backward) result.insert(result.end(), backward->begin(), backward->end());
+  if (backward) std::ranges::for_each(*backward, take);
 }
 
 }  // namespace assay

@@ -26,7 +26,8 @@ struct RecordedCall {
   };
   const Operator* op = nullptr;
   std::string output;
-  std::vector<Input> inputs;  ///< the recorded ones; an optional input may or may not have been given
+  std::vector<Input> inputs;   ///< the recorded ones; an optional input may or may not have been given
+  Attributes attributes = {};  ///< the recorded ones
   /// Whether no required input is known to be missing. A backward call requires the gradient that it starts
   /// from.
   bool is_complete() const;

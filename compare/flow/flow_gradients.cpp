@@ -184,7 +184,7 @@ std::optional<DerivedValue> Flow::of_call(const Side& side, const Name& input, c
     for (const RecordedCall::Input& given : c.inputs) key.second.push_back(given.tensor);
   }
   const std::string output = calls.front().output;
-  const CallVariant* known = fitted_.known(op, input.module);
+  const CallVariant* known = fitted_.known(op, input.module, calls.front().attributes);
   CallVariant variant = known != nullptr ? *known : CallVariant{};
   auto made = is_complete ? Call(side.values.dump(), std::move(calls), result)
                           : with_computed_gradient(side, calls.front(), input.module, result, frame,

@@ -90,8 +90,9 @@ std::optional<LocalErrors::Judgement> LocalErrors::judge(Finding& f, const Pair&
 bool LocalErrors::look_ahead(const Pair& pair) {
   if (judge_.is_spent()) return false;
   const std::vector<RecordedCall> made_by = actual_calls_.producers(*pair.actual);
-  const CallVariant* known =
-      made_by.empty() ? nullptr : fitted_.known(*made_by.front().op, pair.actual->id.module);
+  const CallVariant* known = made_by.empty() ? nullptr
+                                             : fitted_.known(*made_by.front().op, pair.actual->id.module,
+                                                             made_by.front().attributes);
   if (known == nullptr) return made_by.empty();
   return ahead_.begin(pair.actual,
                       [this, made = pair.actual, variant = *known]() -> std::optional<FirstLook> {
@@ -132,7 +133,7 @@ std::optional<LocalErrors::Judgement> LocalErrors::judge_call(Finding& f, const 
   const std::int64_t worst = f.metrics ? worst_element(*f.metrics) : -1;
   const Call actual = whole->in_some_rows(work_of_recorded, worst);
   // A call that is right with the known attributes needs no second look at the reference.
-  if (const CallVariant* known = fitted_.known(actual.op(), f.id.module)) {
+  if (const CallVariant* known = fitted_.known(actual.op(), f.id.module, actual.recorded())) {
     if (auto right = judge_as_known(*whole, *known, *pair.actual, ahead)) return right;
     const auto compared = judge_.compare(actual, *known);
     if (compared && judge_.is_within(*compared)) return judgement(actual, {*known, *compared}, *pair.actual);
@@ -165,7 +166,7 @@ std::optional<LocalErrors::Judgement> LocalErrors::wrong_reference(const Finding
   std::optional<Judgement> wrong;
   (void)trouble_in([&] {
     const auto call = recorded_call(sides_.reference, reference_calls_, *pair.reference);
-    const CallVariant* known = call ? fitted_.known(call->op(), f.id.module) : nullptr;
+    const CallVariant* known = call ? fitted_.known(call->op(), f.id.module, call->recorded()) : nullptr;
     if (known == nullptr || judge_.is_spent()) return;
     const Call some =
         call->in_some_rows(work_of_recorded, f.metrics ? worst_element(*f.metrics) : std::int64_t{-1});

@@ -196,6 +196,7 @@ std::vector<LogicalTensor> logical_tensors(const Dump& dump) {
       tensors.push_back({record.id,
                          record.seq,
                          record.op,
+                         record.attributes,
                          record.count,
                          record.dtype,
                          shape_of(record),
@@ -206,6 +207,7 @@ std::vector<LogicalTensor> logical_tensors(const Dump& dump) {
     LogicalTensor& tensor = tensors[found->second];
     tensor.seq = std::min(tensor.seq, record.seq);
     if (tensor.op.empty()) tensor.op = record.op;
+    if (tensor.attributes.empty()) tensor.attributes = record.attributes;
     if (!tensor.count) tensor.count = record.count;
     tensor.records.push_back(i);
   }

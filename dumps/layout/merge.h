@@ -13,7 +13,7 @@ namespace assay {
 struct LogicalTensor {
   Identity id;
   std::int64_t seq = 0;  ///< position in execution order: the smallest of its records
-  std::string op;
+  std::string op, attributes;  ///< as Record has them
   std::optional<std::int64_t> count;
   DType dtype = DType::float32;
   Shape shape;                       ///< global, without padding

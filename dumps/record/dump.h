@@ -81,6 +81,7 @@ struct Record {
   std::int64_t seq = 0;  ///< execution order on its rank
   int rank = 0;
   std::string op;                     ///< the operator that made it; empty if not recorded
+  std::string attributes;             ///< of that operator: a JSON object; empty if not recorded
   std::optional<std::int64_t> count;  ///< accumulation count, if the recorder knew it
   DType dtype = DType::float32;
   Shape shape;                        ///< of the local part

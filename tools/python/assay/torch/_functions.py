@@ -26,13 +26,46 @@ class Known(NamedTuple):
     """What the function calls them."""
     then: tuple[float, ...] = ()
     """Numbers that the operator takes and the function has in its name."""
+    attributes: tuple[tuple[str, str], ...] = ()
+    """The operator's attribute of each parameter that is one."""
+    only: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+    """Values of parameters with which it is that operator."""
 
     def takes_numbers(self, arg: str) -> bool:
         """Whether a number of the program is an operand as a tensor is one."""
         return arg in (("a", "b") if "a" in self.inputs else ("min", "max"))
 
+    def read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Given | None:
+        """Returns what a call was given, under the operator's names; None for a call that the operator is not."""
+        if "x_#" in self.inputs:
+            first = self.inputs.index("x_#")
+            operands = args[first] if len(args) == first + 1 and isinstance(args[first], list | tuple) else args[first:]
+            inputs = [(f"x_{i}", x) for i, x in enumerate(operands)]
+            given = dict(zip(self.names, args[:first], strict=False)) | kwargs
+        else:
+            given = dict(zip(self.names, args, strict=False)) | kwargs
+            places = dict(zip(self.names, self.inputs, strict=False))
+            inputs = [(places[name], x) for name, x in given.items() if places.get(name)]
+            inputs += list(zip(self.inputs[len(inputs) :], self.then, strict=False))
+        if any(given.get(name, values[0]) not in values for name, values in self.only):
+            return None
+        attributes = {attribute: given[name] for name, attribute in self.attributes if given.get(name) is not None}
+        return Given(inputs, {name: value for name, value in attributes.items() if _is_plain(value)})
 
-_UNARY = "exp log sqrt rsqrt reciprocal abs neg relu sigmoid tanh softplus gelu silu softmax log_softmax".split()
+
+class Given(NamedTuple):
+    inputs: list[tuple[str, Any]]
+    attributes: dict[str, Any]
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a dump has words for it."""
+    if isinstance(value, list | tuple):
+        return all(isinstance(v, int) for v in value)
+    return isinstance(value, bool | int | float | str)
+
+
+_UNARY = "exp log sqrt rsqrt reciprocal abs neg relu sigmoid tanh softplus gelu silu".split()
 _BINARY = {
     "add": "add",
     "sub": "sub",
@@ -44,6 +77,20 @@ _BINARY = {
     "minimum": "minimum",
 }
 _PRODUCTS = ("matmul", "bmm", "mm")
+_ALONG = ("softmax", "log_softmax", "cumsum")
+_REDUCTIONS = {"sum": "reduce_sum", "mean": "reduce_mean", "logsumexp": "logsumexp"}
+_NORM = Known(
+    "l2_norm",
+    ("x",),
+    names=("input", "p", "dim", "keepdim"),
+    attributes=(("dim", "dim"), ("keepdim", "keepdim")),
+    only=(("p", (2, "fro", None)),),
+)
+
+
+def _by_index(op: str) -> Known:
+    return Known(op, ("x", "", "index"), names=("input", "dim", "index"), attributes=(("dim", "dim"),))
+
 
 # By the name of the function, of the method and of the method behind an operator of Python (__mul__).
 FUNCTIONS: dict[str, Known] = {
@@ -65,11 +112,23 @@ FUNCTIONS: dict[str, Known] = {
         "attention", ("q", "k", "v", "mask"), ("out",), ("query", "key", "value", "attn_mask")
     ),
     "cross_entropy": Known("cross_entropy", ("logits", "target"), ("loss",), ("input", "target")),
-    "sum": Known("reduce_sum", ("x",)),
-    "mean": Known("reduce_mean", ("x",)),
-    "logsumexp": Known("logsumexp", ("x",)),
-    "cumsum": Known("cumsum", ("x",)),
-    "topk": Known("top_k", ("x",), ("y", "index")),
+    **{name: Known(name, ("x",), names=("input", "dim"), attributes=(("dim", "dim"),)) for name in _ALONG},
+    **{
+        name: Known(op, ("x",), names=("input", "dim", "keepdim"), attributes=(("dim", "dims"), ("keepdim", "keepdim")))
+        for name, op in _REDUCTIONS.items()
+    },
+    "topk": Known(
+        "top_k",
+        ("x",),
+        ("y", "index"),
+        ("input", "k", "dim", "largest"),
+        attributes=(("k", "k"), ("dim", "dim"), ("largest", "largest")),
+    ),
+    "einsum": Known("einsum", ("", "x_#"), names=("equation",), attributes=(("equation", "equation"),)),
+    "gather": _by_index("gather"),
+    "index_select": _by_index("index_select"),
+    "norm": _NORM,
+    "vector_norm": _NORM._replace(names=("input", "ord", "dim", "keepdim"), only=(("ord", (2,)),)),
 }
 
 

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -374,22 +374,22 @@ class Recorder:
         caller = self._stack[-1] if self._stack else None
         if caller is None or caller.is_whole or in_backward() or not torch.is_grad_enabled():
             return None
-        named = dict(zip(known.names, known.inputs, strict=False))
-        given = list(zip(known.inputs, (*args, *known.then), strict=False))
-        given += [(named[k], x) for k, x in kwargs.items() if k in named]
-        values = [x for _, x in given]
-        operands = [(arg, _as_operand(x, values) if known.takes_numbers(arg) else x) for arg, x in given if arg]
+        given = known.read(args, kwargs)
+        if given is None:
+            return None
+        values = [x for _, x in given.inputs]
+        operands = [(arg, _as_operand(x, values) if known.takes_numbers(arg) else x) for arg, x in given.inputs]
         tensors = [(arg, x) for arg, x in operands if torch.is_tensor(x)]
         required = {"a", "b"} & set(known.inputs) or {"x"} & set(known.inputs)
         if (
             not tensors
             or not required <= {arg for arg, _ in tensors}
-            or any(not x.dtype.is_floating_point and arg in ("a", "b", "x") for arg, x in tensors)
+            or any(not x.dtype.is_floating_point and arg.split("_")[0] in ("a", "b", "x") for arg, x in tensors)
         ):
             return None
         path = f"{caller.path}.{known.op}()".lstrip(".")
         wanted = [(arg, x) for arg, x in tensors if not isinstance(x, nn.Parameter)]
-        place = self._place(caller.root, path, known.op)
+        place = replace(self._place(caller.root, path, known.op), attributes=given.attributes)
         call = Caller(caller.root, path, True, place, Edges(wanted if "gradients" in self.selection.kinds else ()))
         for arg, x in tensors:
             call.layouts[arg] = self._record(place, "forward", "input", arg, x, within=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -26,6 +26,8 @@ class Place:
     module: str
     op: str
     call: int = 0
+    attributes: dict[str, Any] = field(default_factory=dict)
+    """Of the operator."""
 
 
 class Records:
@@ -119,6 +121,8 @@ class Records:
         if slot == "grad_output" and not is_dtensor:
             # The gradient of a sum is that of each of its addends.
             fields["placements"] = [w.replace("Partial(sum)", "Replicate()") for w in fields["placements"]]
+        if place.attributes:
+            fields["attributes"] = place.attributes
         if is_sample:
             fields["is_sample"] = True
         if within:
