@@ -158,7 +158,7 @@ void RecordedCalls::lend_parameter(const LogicalTensor& param, const Identity& a
     id.call = std::get<3>(key);
     lend(param, id);
   }
-  users_[{param.id.module, param.id.arg}].insert({as.module, as.arg});
+  users_[{param.id.module, param.id.arg}].insert({as.module, as.arg, every_call});
 }
 
 std::vector<RecordedCalls::Key> RecordedCalls::keys_of(const LogicalTensor& t) const {
@@ -204,9 +204,11 @@ std::vector<RecordedCall> RecordedCalls::producers(const LogicalTensor& t) const
       t.id.slot == "grad" ? users_.find({t.id.module, t.id.arg.substr(0, t.id.arg.find('.'))}) : users_.end();
   // A module of no operator may hold what a call within it takes: the sinks of attention.
   const bool only_holds = users != users_.end() && operator_of(t) == nullptr;
-  const auto add = [&](const LogicalTensor& made) {
+  const auto add = [&](const LogicalTensor& made, std::int64_t call = every_call) {
     const std::size_t before = result.size();
-    for (const Key& key : keys_of(made)) add_calls(result, made, key, is_known);
+    for (const Key& key : keys_of(made)) {
+      if (call == every_call || call == std::get<3>(key)) add_calls(result, made, key, is_known);
+    }
     for (std::size_t i = before; i < result.size(); ++i) add_inputs_from_elsewhere(result[i], made);
   };
   if (const auto held = held_for_around(t))
@@ -214,11 +216,11 @@ std::vector<RecordedCall> RecordedCalls::producers(const LogicalTensor& t) const
   else if (!only_holds)
     add(t);
   if (users != users_.end()) {
-    for (const auto& [module, arg] : users->second) {
+    for (const User& user : users->second) {
       LogicalTensor own = t;
-      own.id.module = module;
-      own.id.arg = arg;
-      add(own);
+      own.id.module = user.module;
+      own.id.arg = user.arg;
+      add(own, user.call);
     }
   }
   return is_known ? result : std::vector<RecordedCall>();

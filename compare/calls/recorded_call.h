@@ -74,7 +74,7 @@ class RecordedCalls {
   void lend_parameter(const LogicalTensor&, const Identity& as);
   /// Notes that a module was given the parameter of another one as an input: its gradient is that of both.
   void share_parameter(const Identity& param, const Identity& input) {
-    users_[{param.module, param.arg}].insert({input.module, input.arg});
+    users_[{param.module, param.arg}].insert({input.module, input.arg, input.call});
   }
   /// Whether the module of a tensor was called in its step and micro-batch.
   bool has_call(const Identity&) const;
@@ -109,8 +109,14 @@ class RecordedCalls {
   std::map<std::string, Taken> taken_;  ///< by kind
   std::deque<LogicalTensor> lent_;
   std::map<Identity, const LogicalTensor*> hidden_;  ///< results of lent calls, as these have them
-  /// By module and argument of a parameter: the modules that use it, too, with their own name for it.
-  std::map<std::pair<std::string, std::string>, std::set<std::pair<std::string, std::string>>> users_;
+  /// Who uses a parameter of another module, with its own name for it.
+  static constexpr std::int64_t every_call = -1;
+  struct User {
+    std::string module, arg;
+    std::int64_t call = every_call;
+    auto operator<=>(const User&) const = default;
+  };
+  std::map<std::pair<std::string, std::string>, std::set<User>> users_;  ///< by the parameter's names
   std::map<Key, TensorList> calls_;  ///< by step, micro-batch, module and call
   std::map<std::pair<std::int64_t, std::string>, TensorList>
       modules_;  ///< by step: parameters and states before it

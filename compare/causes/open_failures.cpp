@@ -15,6 +15,7 @@ void OpenFailures::add(std::size_t i, const Identity& id, bool is_result) {
   }
   if (!is_result) return;
   const std::string_view module = id.module;
+  if (!module.empty()) by_ancestor_[{pass_of(id), module.substr(0, 0)}] = i;  // the model
   for (std::size_t dot = module.find('.'); dot != module.npos; dot = module.find('.', dot + 1))
     by_ancestor_[{pass_of(id), module.substr(0, dot)}] = i;
 }

@@ -175,7 +175,16 @@ std::vector<const LogicalTensor*> EarlierValues::same_as(std::size_t candidate) 
   return same;
 }
 
+// A mask: what compares makes it, and of its columns many are alike.
+bool EarlierValues::has_two_values(const std::vector<double>& values) {
+  if (values.empty()) return true;
+  const double one = values.front();
+  const auto other = std::ranges::find_if(values, [&](double v) { return v != one; });
+  return std::all_of(other, values.end(), [&](double v) { return v == one || v == *other; });
+}
+
 std::optional<Relation> EarlierValues::of_columns(const LogicalTensor& t, const SideTensor& tensor) const {
+  if (has_two_values(tensor.values)) return {};
   for (const Relation::Table& table : tables_of(tensor.shape)) {
     const std::int64_t rows = rows_in(tensor.shape, table).value_or(0);
     const auto known = columns_.find(rows);

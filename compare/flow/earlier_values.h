@@ -34,6 +34,7 @@ class EarlierValues {
   explicit EarlierValues(const SideValues& side) : side_(side) {}
   /// Of what a tensor contains. Nothing for contents that do not show which tensor it is.
   static std::optional<Hash> hash_of(const std::vector<double>& values);
+  static bool has_two_values(const std::vector<double>&);
   void clear();
   /// Values may go on in one of these, by a cast.
   void expect(DType dtype) { dtypes_.insert(dtype); }

@@ -27,7 +27,9 @@ void Isolation::take_parts() {
     if (!are_settled(results) && is_lone && are_settled(wholes.results_of(f.id)))
       results = wholes.results_of(f.id);
     const LogicalTensor* own = pairs_[i].reference != nullptr ? pairs_[i].reference : pairs_[i].actual;
-    if (!are_settled(results) && own->within) results = wholes.results_in(f.id);
+    // Functions that its module calls itself are in no module.
+    if (!are_settled(results) && own->within && (is_lone || has_other_shape))
+      results = wholes.results_in(f.id);
     if (!are_settled(results) && is_lone && unplaced_.contains(f.id)) {
       const auto around = wholes.results_of_containers(f.id);
       if (const auto right = std::ranges::find_if(around, are_settled); right != around.end())

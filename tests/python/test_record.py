@@ -1,27 +1,17 @@
 """assay record on a program that knows nothing of assay."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import assay
 import pytest
+from recording import run
 
 torch = pytest.importorskip("torch")
 
 PROGRAM = Path(__file__).with_name("recorded_program.py")
-
-
-def run(out, command, *options):
-    return subprocess.run(
-        [sys.executable, "-m", "assay_command", "record", "-o", str(out), *options, "--", *map(str, command)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env=os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},
-    )
 
 
 def recorded(out, mode, *options, ranks=1, rate=1e-2):
@@ -118,55 +108,6 @@ def test_a_part_can_be_chosen(tmp_path):
     assert {t.slot for t in dump} == {"input", "output", "state", "loss"}
     modules = {t.module for t in dump if t.slot == "output"}
     assert "layers.0.up" in modules and "head" not in modules and "layers.0.act" not in modules
-
-
-def test_functions_within_modules(tmp_path):
-    recorded(tmp_path / "dump", "single", "--functions", "--steps", "0", "--micro-batches", "0")
-    dump = assay.inspect(tmp_path / "dump")
-    added = dump["layers.0.add() output y (step 0, micro-batch 0, forward)"]
-    assert added.op == "add"
-    inputs = [dump[f"layers.0.add() input {arg} (step 0, micro-batch 0, forward)"].read() for arg in "ab"]
-    assert (inputs[0] + inputs[1] == added.read()).all()
-
-
-FUNCTIONAL = """
-import os, torch, torch.nn.functional as F
-class Gated(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.up = torch.nn.Linear(8, 16)
-        self.w, self.b = torch.nn.Parameter(torch.ones(16)), torch.nn.Parameter(torch.zeros(16))
-        for p in (self.w, self.b, *self.up.parameters()):  # of few digits, the same on each machine
-            p.data.copy_((torch.arange(p.numel()) * 7 % 31).view(p.shape) / 32 - 0.5)
-    def forward(self, x):
-        x = F.layer_norm(self.up(x), (16,), self.w, self.b)
-        x = (1 - torch.relu(x).square() * 0.3).clamp(min=-0.4)
-        return 2 / (x.masked_fill(x > 0.9, 0.25) + 1.5) ** 3
-torch.set_default_dtype(getattr(torch, os.environ["DTYPE"]))
-Gated()((torch.arange(40.).view(5, 8) * 11 % 17) / 8 - 1).sum().backward()
-"""
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
-def test_numbers_are_operands_of_functions(tmp_path, dtype, monkeypatch):
-    (tmp_path / "functional.py").write_text(FUNCTIONAL)
-    monkeypatch.setenv("DTYPE", dtype)
-    for side in ("dump", "default"):
-        if side == "default":
-            monkeypatch.setenv("ATEN_CPU_CAPABILITY", side)
-        done = run(tmp_path / side, [sys.executable, tmp_path / "functional.py"], "--functions")
-        assert done.returncode == 0, done.stderr
-    dump = assay.inspect(tmp_path / "dump")
-    operands = {"pow b": 2, "mul b": 0.3, "sub a": 1, "clip min": -0.4, "where a": 0.25, "div a": 2}
-    for (op, arg), value in ((name.split(), value) for name, value in operands.items()):
-        number = dump[f"{op}() input {arg} (step 0, micro-batch 0, forward)"]
-        assert number.shape == () and number.read() == (
-            value if dtype == "float64" else float(torch.tensor(value).float())
-        )
-    verdict = assay.diff(tmp_path / "default", tmp_path / "dump")
-    assert verdict.passed, verdict
-    unjudged = [f["name"] for f in verdict.to_dict()["findings"] if f.get("unjudged")]
-    assert unjudged == []
 
 
 def test_a_program_that_fails_leaves_what_it_had(tmp_path):

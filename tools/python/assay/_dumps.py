@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -31,6 +32,8 @@ class Recorded:
     call: int
     op: str
     """The operator that made it; empty: not recorded."""
+    attributes: dict[str, Any] = field(hash=False)
+    """Of that operator, as they were recorded: {"dim": 1}."""
     parts: int
     """Records that it is made of: pieces and copies."""
     has_values: bool
@@ -62,7 +65,10 @@ class Dump:
         self.left_out: tuple[str, ...] = tuple(dump.left_out)
         """What the reader does not take for tensors, with its reasons."""
         self.unreadable: tuple[str, ...] = tuple(dump.unreadable)
-        self.tensors = tuple(Recorded(**t, _dump=dump, _index=i) for i, t in enumerate(dump.tensors()))
+        self.tensors = tuple(
+            Recorded(**t | {"attributes": json.loads(t["attributes"] or "{}")}, _dump=dump, _index=i)
+            for i, t in enumerate(dump.tensors())
+        )
 
     def __len__(self) -> int:
         return len(self.tensors)

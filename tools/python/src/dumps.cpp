@@ -55,6 +55,7 @@ class OpenDump {
       d["arg"] = t.id.arg;
       d["call"] = t.id.call;
       d["op"] = r.op;
+      d["attributes"] = t.attributes;
       d["parts"] = t.records.size();
       d["has_values"] = r.has_bits;
       all.append(d);

@@ -64,12 +64,17 @@ class Caller:
             edges.watch(outputs, then)
 
 
-def _as_operand(number: Any, beside: list[Any]) -> Any:
-    """A number as kernels have it: in float32, whatever narrower dtype they compute with."""
-    if not isinstance(number, (int, float)) or isinstance(number, bool):
-        return number
-    is_wide = any(torch.is_tensor(x) and x.dtype == torch.float64 for x in beside)
-    return torch.tensor(float(number), dtype=torch.float64 if is_wide else torch.float32, device="cpu")
+def _as_operand(x: Any, beside: list[Any]) -> Any:
+    """What is no tensor of floating-point numbers as kernels have it: a number in float32, whatever narrower dtype they
+    compute with, integers and booleans in the dtype of the result.
+    """
+    floats = [t for t in beside if torch.is_tensor(t) and t.is_floating_point()]
+    if torch.is_tensor(x):
+        return x if x.is_floating_point() or x.is_complex() or not floats else x.to(torch.result_type(x, floats[0]))
+    if not isinstance(x, (int, float)) or isinstance(x, bool):
+        return x
+    is_wide = any(t.dtype == torch.float64 for t in floats)
+    return torch.tensor(float(x), dtype=torch.float64 if is_wide else torch.float32, device="cpu")
 
 
 def _harmless(method: Callable[..., Any]) -> Callable[..., Any]:
