@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,7 +56,7 @@ class MemoryDump : public Dump {
 
  private:
   std::vector<Tensor> tensors_;
-  std::string damaged_;
+  std::optional<std::string> damaged_;
 };
 
 inline Tensor tensor(DType d, std::vector<double> values) {

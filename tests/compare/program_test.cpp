@@ -288,51 +288,6 @@ TEST(Program, WeightsOfAllExpertsShowWhetherTheirChoiceIsLegal) {
   EXPECT_EQ(created(isolated(record(1))), std::vector<std::string>{"router output 0"});
 }
 
-// A router whose scores nobody recorded: with another choice there may be nothing to weigh.
-TEST(Program, ZerosBehindAnotherChoiceProveNothing) {
-  const auto record = [](bool chooses) {
-    return [=](MemoryDump& d, bool is_actual) {
-      const auto add = [&](Phase phase, const char* slot, const char* arg, const Tensor& t) {
-        d.add({0, 0, phase, "gate", slot, arg, 0}, t).op = "SomeRouter";
-      };
-      const Tensor x = noisy(normal_tensor(DType::float32, {8, 6}, 95), is_actual ? 5 : 6);
-      const Tensor y = output("silu", {{"x", x}}, {}, "y");
-      d.add({0, 0, f, "act", "input", "x", 0}, x).op = "silu";
-      d.add({0, 0, f, "act", "output", "y", 0}, y).op = "silu";
-      add(f, "input", "x", y);
-      std::vector<std::int64_t> index = {0, 1, 2, 3, 1, 2, 0, 3, 2, 0, 1, 2, 3, 1, 0, 2};
-      if (is_actual && chooses) std::swap(index[1], index[2]);
-      add(f, "output", "index", Tensor::from_indices({8, 2}, index));
-      const Tensor gradient = normal_tensor(DType::float32, {8, 2}, 96);
-      add(b, "grad_output", "weights",
-          is_actual ? Tensor::from_values(DType::float32, {8, 2}, Values(16, 0)) : gradient);
-    };
-  };
-  EXPECT_EQ(finding(isolated(record(true)), "gate", "grad_output").verdict, Verdict::undecided);
-  EXPECT_EQ(finding(isolated(record(false)), "gate", "grad_output").verdict, Verdict::failed);
-}
-
-// Rows for experts, by a choice that nobody recorded: other tokens may stand there. Where each part takes as
-// many of them, nothing shows that somebody chose.
-TEST(Program, RowsInAnotherOrderProveNothingWhereSomebodyChoseThem) {
-  const auto record = [](std::int64_t rows_of_second) {
-    return [=](MemoryDump& d, bool is_actual) {
-      const auto add = [&](const char* module, const Tensor& x) {
-        d.add({0, 0, f, module, "input", "x", 0}, x).op = "SomeExpert";
-      };
-      const Tensor before = noisy(normal_tensor(DType::float32, {8, 6}, 95), is_actual ? 5 : 6);
-      d.add({0, 0, f, "act", "input", "x", 0}, before).op = "silu";
-      d.add({0, 0, f, "act", "output", "y", 0}, output("silu", {{"x", before}}, {}, "y")).op = "silu";
-      Values values = normal_tensor(DType::float32, {9, 6}, 97).values();
-      if (is_actual) std::rotate(values.begin(), values.begin() + 12, values.end());
-      add("mlp.experts.0", Tensor::from_values(DType::float32, {9, 6}, values));
-      add("mlp.experts.1", normal_tensor(DType::float32, {rows_of_second, 6}, 98));
-    };
-  };
-  EXPECT_EQ(finding(isolated(record(7)), "mlp.experts.0", "input").verdict, Verdict::undecided);
-  EXPECT_EQ(finding(isolated(record(9)), "mlp.experts.0", "input").verdict, Verdict::failed);
-}
-
 // A class that nobody knows, with a part that one side calls for each expert and the other once.
 auto experts(const std::string& wrong) {
   return [=](MemoryDump& d, bool is_actual) {
