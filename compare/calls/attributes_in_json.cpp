@@ -1,5 +1,7 @@
 #include "assay/compare/calls/attributes_in_json.h"
 
+#include <fmt/format.h>
+
 #include <vector>
 
 #include "assay/golden/error.h"
@@ -27,7 +29,7 @@ namespace {
 void read_with_prefix(const Json& object, const std::string& prefix, const std::string& where,
                       Attributes& into) {
   for (const auto& [key, value] : object.object(where)) {
-    const std::string name = prefix + key, here = where + ": attribute '" + name + "'";
+    const std::string name = prefix + key, here = fmt::format("{}: attribute '{}'", where, name);
     if (value.is_object()) {
       read_with_prefix(value, name + ".", here, into);
     } else {

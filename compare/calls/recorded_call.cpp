@@ -1,5 +1,7 @@
 #include "assay/compare/calls/recorded_call.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "assay/compare/calls/attributes_in_json.h"
@@ -27,7 +29,7 @@ Attributes recorded_attributes(const Operator& op, const std::vector<const Logic
   for (const Attribute& attribute : op.attributes) {
     const std::string name(attribute.name);
     if (const Json* value = all.find(name))
-      own.set(name, attribute_value(*value, where + ": attribute '" + name + "'"));
+      own.set(name, attribute_value(*value, fmt::format("{}: attribute '{}'", where, name)));
   }
   return own;
 }
@@ -233,7 +235,9 @@ void RecordedCalls::add_calls(std::vector<RecordedCall>& result, const LogicalTe
   static const TensorList no_params;
   const TensorList& params = module == modules_.end() ? no_params : module->second;
   const auto call = calls_.find(key);
-  const auto [known, order] = call == calls_.end() ? Taken() : operator_of(call->second, params);
+  const Taken taken = call == calls_.end() ? Taken() : operator_of(call->second, params);
+  const Operator* known = taken.op;
+  const ResultOrder& order = taken.order;
   const Operator* op = known;
   if (op == nullptr) {
     is_known = false;

@@ -114,7 +114,7 @@ class RecordedCalls {
   struct User {
     std::string module, arg;
     std::int64_t call = every_call;
-    auto operator<=>(const User&) const = default;
+    auto operator<=>(const User&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 errs
   };
   std::map<std::pair<std::string, std::string>, std::set<User>> users_;  ///< by the parameter's names
   std::map<Key, TensorList> calls_;  ///< by step, micro-batch, module and call

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "assay/compare/origin/decision.h"
 #include "assay/compare/origin/isolation.h"
 #include "assay/compare/origin/wholes.h"
 

@@ -44,6 +44,8 @@ class MemoryDump : public Dump {
     r.mesh_coordinate = {rank};
     return r;
   }
+  /// Other values in the place of a record's, of its shape and dtype.
+  void replace(std::size_t index, Tensor tensor) { tensors_[index] = std::move(tensor); }
   void damage(const std::string& module) { damaged_ = module; }
 
   Tensor read(std::size_t index) const override {

@@ -93,6 +93,20 @@ INSTANTIATE_TEST_SUITE_P(Programs, UnrecordedLabels,
                                          Program{.stores = true},
                                          Program{.attributes = {{"label_smoothing", 0.1}}}));
 
+// Everything may have been left out of a loss: no tokens show.
+TEST(UnrecordedLabels, AreNotSeenInAGradientOfZeros) {
+  const Report report = isolated([](MemoryDump& d, bool is_actual) {
+    recorded({.foresees = true})(d, is_actual);
+    if (is_actual)
+      d.replace(d.records.size() - 1,
+                Tensor::from_values(DType::float32, {2, length, classes}, Values(places * classes, 0)));
+  });
+  for (const Finding& found : report.findings) {
+    for (const Diagnosis& d : found.diagnoses) EXPECT_NE(d.cause, Cause::wrong_tokens);
+  }
+  EXPECT_EQ(report.exit_status(), 1);
+}
+
 // A gradient of anything else shows no labels.
 TEST(UnrecordedLabels, AGradientThatIsNoLossIsNotTakenForOne) {
   const Report report = isolated([](MemoryDump& d, bool is_actual) {

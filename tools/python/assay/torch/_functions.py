@@ -37,6 +37,7 @@ class Known(NamedTuple):
 
     def read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Given | None:
         """Returns what a call was given, under the operator's names; None for a call that the operator is not."""
+        kwargs = {_OTHER_NAMES.get(name, name): value for name, value in kwargs.items()}
         if "x_#" in self.inputs:
             first = self.inputs.index("x_#")
             operands = args[first] if len(args) == first + 1 and isinstance(args[first], list | tuple) else args[first:]
@@ -65,6 +66,8 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, bool | int | float | str)
 
 
+_OTHER_NAMES = {"axis": "dim", "keepdims": "keepdim"}
+"""torch takes numpy's."""
 _UNARY = "exp log sqrt rsqrt reciprocal abs neg relu sigmoid tanh softplus gelu silu".split()
 _BINARY = {
     "add": "add",
@@ -128,7 +131,7 @@ FUNCTIONS: dict[str, Known] = {
     "gather": _by_index("gather"),
     "index_select": _by_index("index_select"),
     "norm": _NORM,
-    "vector_norm": _NORM._replace(names=("input", "ord", "dim", "keepdim"), only=(("ord", (2,)),)),
+    "linalg_vector_norm": _NORM._replace(names=("input", "ord", "dim", "keepdim"), only=(("ord", (2,)),)),
 }
 
 
