@@ -1,4 +1,5 @@
 // Calls whose attributes the recorder wrote down.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -90,6 +91,8 @@ TEST(RecordedAttributes, OfAnotherKindAreTrouble) {
   };
   EXPECT_EQ(isolated(sums(R"({"dims":1})")).coverage->unjudged, 0);
   EXPECT_EQ(isolated(sums(R"({"dims":0})")).coverage->unjudged, 1) << "it has another shape then";
+  for (const char* dims : {"99", "-1e300", "1.5", "[1,1]", "true", "\"b\"", "[]"})
+    EXPECT_EQ(isolated(sums(fmt::format(R"({{"dims":{}}})", dims))).coverage->unjudged, 1) << dims;
   EXPECT_THROW(isolated(sums(R"({"dims":["b"]})")), Error);
 }
 
