@@ -12,7 +12,7 @@ namespace assay {
 /// One tensor of the run, put together from the ranks that hold its parts.
 struct LogicalTensor {
   Identity id;
-  std::int64_t seq = 0;  ///< position in execution order: the smallest of its records
+  std::int64_t seq = 0;        ///< position in execution order: the smallest of its records
   std::string op, attributes;  ///< as Record has them
   std::optional<std::int64_t> count;
   DType dtype = DType::float32;
