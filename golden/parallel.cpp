@@ -21,7 +21,6 @@ namespace {
 
 thread_local int threads_now = 1;
 thread_local const InterruptScope* interrupt_now = nullptr;
-
 thread_local Crew* crew_now = nullptr;
 
 // What a thread computes with, as the one that asked has it.

@@ -167,24 +167,23 @@ class ChosenRows {
   explicit ChosenRows(const std::vector<Pair>& pairs) {
     std::map<Beside, std::int64_t> rows;
     for (const Pair& pair : pairs) {
-      if (pair.reference == nullptr || !takes_rows(pair.reference->id, pair.reference->shape)) continue;
+      if (pair.reference == nullptr || !is_given(pair.reference->id)) continue;
       const Shape& shape = pair.reference->shape;
       const Identity& id = pair.reference->id;
-      const auto [first, is_first] = rows.try_emplace({without_numbers(id.module), id.slot, id.arg, id.step,
+      if (shape.size() < 2) continue;
+      const auto [first, is_first] = rows.try_emplace({without_numbers(id.module), id.arg, id.step,
                                                        id.micro_batch, Shape(shape.begin() + 1, shape.end())},
                                                       shape.front());
       if (!is_first && first->second != shape.front()) modules_.insert(without_numbers(id.module));
     }
   }
   bool include(const Identity& id) const {
-    return id.phase == Phase::forward && id.slot == "input" && modules_.contains(without_numbers(id.module));
+    return is_given(id) && modules_.contains(without_numbers(id.module));
   }
 
  private:
-  using Beside = std::tuple<std::string, std::string, std::string, std::int64_t, std::int64_t, Shape>;
-  static bool takes_rows(const Identity& id, const Shape& shape) {
-    return id.phase == Phase::forward && id.slot == "input" && shape.size() > 1;
-  }
+  using Beside = std::tuple<std::string, std::string, std::int64_t, std::int64_t, Shape>;
+  static bool is_given(const Identity& id) { return id.phase == Phase::forward && id.slot == "input"; }
   std::set<std::string> modules_;
 };
 

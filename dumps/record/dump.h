@@ -60,7 +60,7 @@ struct Placement {
 Placement parse_placement(std::string_view);
 std::string to_string(const Placement&);
 
-/// The greatest length of a module, an argument or an operator in a dump.
+/// The greatest length of a module, an argument, an operator or its attributes in a dump.
 inline constexpr std::size_t max_name_length = 4096;
 
 /// The statistics that a recorder computed of a tensor. Nothing: not recorded.

@@ -128,8 +128,11 @@ bool has_magic(const MappedFile& file, std::string_view magic, std::size_t at) {
 }
 
 void check_names(const Record& record, std::string_view where) {
-  for (const std::string* name :
-       {&record.id.module, &record.id.slot, &record.id.arg, &record.op, &record.attributes}) {
+  if (record.attributes.size() > max_name_length) {
+    throw Error("{}: the attributes have {} characters, expected at most {}", where, record.attributes.size(),
+                max_name_length);
+  }
+  for (const std::string* name : {&record.id.module, &record.id.slot, &record.id.arg, &record.op}) {
     if (name->size() <= max_name_length) continue;
     throw Error("{}: a name has {} characters, expected at most {}: '{}..'", where, name->size(),
                 max_name_length, name->substr(0, 64));

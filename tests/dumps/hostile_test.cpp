@@ -115,6 +115,16 @@ TEST(Hostile, NamesHaveALimit) {
   expect_error(scratch.write("x.npz", npz), "4097 characters");
 }
 
+TEST(Hostile, AttributesAreAnObjectOfSomeLength) {
+  const Scratch scratch;
+  EXPECT_EQ(open_dump(assay_dump(scratch, R"("attributes": {"dim": 1},)"))->records.front().attributes,
+            R"({"dim":1})");
+  EXPECT_EQ(open_dump(assay_dump(scratch, R"("attributes":null,)"))->records.front().attributes, "");
+  expect_error(assay_dump(scratch, R"("attributes":[1],)"), "attributes is an array, expected an object");
+  const std::string longer = R"x("attributes":{"equation":")x" + std::string(4096, 'i') + R"x("},)x";
+  expect_error(assay_dump(scratch, longer), "the attributes have 4111 characters, expected at most 4096");
+}
+
 TEST(Hostile, MembersThatClaimTooMuchAreRefused) {
   const Scratch scratch;
   const std::uint64_t stored = 8'500'000;  // deflate could reach this claim, just

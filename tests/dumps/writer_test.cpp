@@ -48,6 +48,7 @@ TEST(Writer, EveryTypeAndFieldReadsBack) {
       Record record = record_of(tensor, static_cast<std::int64_t>(records.size()), 1);
       record.id.arg = std::to_string(records.size());
       record.op = "matmul";
+      record.attributes = R"({"dims":[0,1],"names":{"a":"é"}})";
       record.count = 40;
       record.placements = {{}, {Placement::Kind::partial, 0}};
       record.mesh_coordinate = {0, 1};
@@ -66,9 +67,10 @@ TEST(Writer, EveryTypeAndFieldReadsBack) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const Record &a = dump->records[i], &b = records[i];
     EXPECT_EQ(a.id, b.id);
-    EXPECT_EQ(
-        std::tie(a.seq, a.rank, a.op, a.count, a.global_shape, a.placements, a.mesh_coordinate, a.offsets),
-        std::tie(b.seq, b.rank, b.op, b.count, b.global_shape, b.placements, b.mesh_coordinate, b.offsets));
+    EXPECT_EQ(std::tie(a.seq, a.rank, a.op, a.attributes, a.count, a.global_shape, a.placements,
+                       a.mesh_coordinate, a.offsets),
+              std::tie(b.seq, b.rank, b.op, b.attributes, b.count, b.global_shape, b.placements,
+                       b.mesh_coordinate, b.offsets));
     expect_same(dump->read(i), tensors[i]);
   }
 }
