@@ -76,12 +76,16 @@ const Operator* CallNames::operator_of(const TensorList& call, const TensorList&
   for (const LogicalTensor* t : call) {
     if (t->op.empty()) continue;
     const Operator* op = recorded_operator(t->op);
-    if (op == nullptr || op->with_parameter.empty()) return op;
-    const Operator* other = known_operator(op->with_parameter);
-    // A product of one recorded input has a parameter, if not its own: that of a tied embedding.
+    if (op == nullptr) return nullptr;
     const TensorList inputs = in_slot(call, "input");
     const auto given = static_cast<std::size_t>(
         std::ranges::count_if(inputs, [](const LogicalTensor* i) { return is_float(i->dtype); }));
+    // A class of the same name that has its own modules make what the operator takes: "Attention" of most
+    // models.
+    if (t->within && given < required_args(*op, Role::input)) return nullptr;
+    if (op->with_parameter.empty()) return op;
+    const Operator* other = known_operator(op->with_parameter);
+    // A product of one recorded input has a parameter, if not its own: that of a tied embedding.
     const bool is_other = !in_slot(module, "param").empty() || given < required_args(*op, Role::input) ||
                           with_arg(inputs, first_arg(*other, Role::param).name) != nullptr;
     return is_other ? other : op;

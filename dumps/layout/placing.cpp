@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "assay/dumps/layout/addends.h"
+#include "assay/dumps/layout/layout.h"
 #include "assay/dumps/layout/layout_rules.h"
 #include "assay/dumps/layout/micro_batches.h"
 
@@ -55,12 +56,16 @@ void shard(Record& record, int dim, const Shape& whole) {
   record.unplaced.clear();
 }
 
-// Whether all parts have the shape and the axes of the first: the size of one is that of all.
+// Whether all parts are cut as the first is, each in one piece: the size of one is that of all.
 bool are_alike(const Dump& dump, const std::vector<std::size_t>& records) {
   const Record& first = dump.records[records.front()];
+  if (std::ranges::any_of(first.placements,
+                          [](const Placement& p) { return p.split_factor > 1 || p.zigzag; }))
+    return false;
   return std::ranges::all_of(records, [&](std::size_t i) {
     const Record& r = dump.records[i];
-    return r.shape == first.shape && r.unplaced == first.unplaced && r.shape == r.global_shape;
+    return r.global_shape == first.global_shape && r.placements == first.placements &&
+           r.unplaced == first.unplaced && !r.flattened_range && !r.cut && !r.rows;
   });
 }
 
@@ -70,6 +75,25 @@ std::vector<std::int64_t> place_of(const Record& record) {
   for (const int axis : record.unplaced)
     place.push_back(record.mesh_coordinate.at(static_cast<std::size_t>(axis)));
   return place;
+}
+
+// Parts that together are as long as the whole in one dimension, in the order of their ranks. What is known
+// to be cut over other axes is cut within each part.
+void place_even(Dump& dump, const std::vector<std::size_t>& records, int dim, const Shape& whole) {
+  const auto d = static_cast<std::size_t>(dim);
+  for (const std::size_t i : records) {
+    Record& r = dump.records[i];
+    if (r.shape != r.global_shape) {
+      std::int64_t index = 0;
+      for (const int axis : r.unplaced)
+        index = index * dump.mesh.shape.at(static_cast<std::size_t>(axis)) +
+                r.mesh_coordinate.at(static_cast<std::size_t>(axis));
+      Shape begin = box_of(r, dump.mesh).offsets;
+      begin[d] += index * r.global_shape[d];
+      r.offsets = begin;
+    }
+    shard(r, dim, whole);
+  }
 }
 
 // Parts of different lengths, such as the tokens of each rank's experts, one behind the other in the order of
@@ -178,11 +202,9 @@ class PlacedByOther {
   void place(const Identity& id, const std::vector<std::size_t>& records, const Shape& whole) {
     if (!are_alike(dump_, records)) return place_uneven(dump_, records, whole);
     const Record& first = dump_.records[records.front()];
-    if (const auto dim = cut_dimension(first.shape, whole, parts_of(dump_, first))) {
-      for (const std::size_t i : records) shard(dump_.records[i], *dim, whole);
-      return;
-    }
-    if (first.shape != whole) return;
+    if (const auto dim = cut_dimension(first.global_shape, whole, parts_of(dump_, first)))
+      return place_even(dump_, records, *dim, whole);
+    if (first.global_shape != whole) return;
     const As as = role_of(id, records);
     if (as == As::values_of_its_own) {
       own_values_.insert(id);
@@ -206,7 +228,8 @@ class PlacedByOther {
       return id.phase == Phase::forward && id.slot != "param" ? As::addends : As::copies;
     if (!reunions_.around(id)) return As::copies;
     const auto there = uncut_.find(id);
-    const bool is_sum = is_float(first.dtype) && first.has_bits && there != uncut_.end() &&
+    const bool is_sum = is_float(first.dtype) && first.has_bits && first.shape == first.global_shape &&
+                        there != uncut_.end() &&
                         are_addends(parts_at(dump_, records), other_.read(there->second));
     return is_sum ? As::addends : As::values_of_its_own;
   }
@@ -228,13 +251,13 @@ void place_alike(Dump& a, const Records& of_a, Dump& b, const Records& of_b) {
     if (there == of_b.end() || !are_alike(a, records) || !are_alike(b, there->second)) continue;
     const Record& first = a.records[records.front()];
     const Record& other = b.records[there->second.front()];
-    if (first.unplaced.empty() || first.unplaced != other.unplaced || first.shape != other.shape ||
-        first.shape.empty())
+    if (first.unplaced.empty() || first.unplaced != other.unplaced ||
+        first.global_shape != other.global_shape || first.global_shape.empty())
       continue;
-    Shape whole = first.shape;
+    Shape whole = first.global_shape;
     whole[0] *= parts_of(a, first);
-    for (const std::size_t i : records) shard(a.records[i], 0, whole);
-    for (const std::size_t i : there->second) shard(b.records[i], 0, whole);
+    place_even(a, records, 0, whole);
+    place_even(b, there->second, 0, whole);
   }
 }
 

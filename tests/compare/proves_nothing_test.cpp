@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -102,6 +103,34 @@ TEST(ProvesNothing, AMaskOfWhoseColumnsItHas) {
         "B";
   };
   EXPECT_EQ(finding(isolated(record), "experts", "input").verdict, Verdict::passed);
+}
+
+// "Attention" of one library is given q, k and v; of most models it makes them of what it is given.
+TEST(ProvesNothing, TheNameOfAClassThatMakesItsOperandsItself) {
+  const auto record = [](MemoryDump& d, bool is_actual) {
+    const Tensor before = normal_tensor(DType::float32, {6, 8}, 1),
+                 x = output("silu", {{"x", before}}, {}, "y");
+    const auto add = [&](Phase phase, const std::string& module, const char* slot,
+                         const Tensor& t) -> Record& {
+      return d.add({0, 0, phase, module, slot, std::string_view(slot).ends_with("input") ? "x" : "y", 0}, t);
+    };
+    add(f, "act", "input", before).op = "silu";
+    add(f, "act", "output", x).op = "silu";
+    for (const char* slot : {"input", "output", "grad_output"}) {
+      Record& container = add(slot[0] == 'g' ? b : f, "attention", slot, slot[0] == 'i' ? x : before);
+      container.op = "Attention", container.within = true;
+    }
+    Tensor sum = Tensor::from_values(DType::float32, x.shape(), Values(48, 0));
+    for (const char* part : {"attention.q", "attention.k", "attention.v"}) {
+      add(f, part, "input", x).op = "SomeProjection";
+      const Tensor gradient = normal_tensor(DType::float32, {6, 8}, static_cast<unsigned>(part[10]));
+      add(b, part, "grad_input", gradient).op = "SomeProjection";
+      sum = plus(sum, 1, gradient);
+    }
+    add(b, "act", "grad_output", is_actual ? with_one_wrong(sum) : sum).op = "silu";
+  };
+  EXPECT_EQ(created(isolated(record)), std::vector<std::string>{"act grad_output y"});
+  EXPECT_EQ(isolated(record).coverage->unjudged, 0);
 }
 
 }  // namespace

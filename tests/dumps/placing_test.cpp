@@ -35,6 +35,25 @@ TEST(Placing, PartsAreShardsOfTheLongerDimension) {
   EXPECT_THAT(merged.replicas, IsEmpty());
 }
 
+// A sequence over cp, which nobody placed, whose parts are cut over an axis before or behind it.
+TEST(Placing, APartThatIsCutItselfIsPlacedAsAWhole) {
+  const Placement cut{.kind = Placement::Kind::shard, .dim = 0};
+  for (const bool is_outer : {true, false}) {
+    Fake parts(
+        {is_outer ? std::vector<std::string>{"tp", "cp"} : std::vector<std::string>{"cp", "tp"}, {2, 2}});
+    for (int rank = 0; rank < 4; ++rank) {
+      const int cp = is_outer ? rank % 2 : rank / 2, tp = is_outer ? rank / 2 : rank % 2;
+      const double first = 4 * cp + 2 * tp;
+      parts.add(rank, {is_outer ? cut : replicate, is_outer ? replicate : cut}, {4}, {2}, {first, first + 1});
+      parts.records.back().unplaced = {is_outer ? 1 : 0};
+    }
+    Whole reference({8}, {0, 1, 2, 3, 4, 5, 6, 7});
+    apply_layouts(parts, reference, {});
+    EXPECT_THAT(parts.left_out, IsEmpty());
+    EXPECT_THAT(parts.merged().tensor.whole().values(), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7)) << is_outer;
+  }
+}
+
 TEST(Placing, PartsAsLargeAsTheWholeAreCopiesThatDiffer) {
   TwoRanks parts({2}, {1, 2}, {3, 4});
   Whole reference({2}, {4, 6});

@@ -3,6 +3,8 @@ torch is missing, or PyPI, it says so and ends with status 77:
 
     build/venv/bin/python tests/subjects/subject_test.py build/release/tools/assay/assay transformers-5.23.0 \
         tests/subjects/transformers.toml MODEL=mixtral DTYPE=bfloat16 EXPERTS=grouped_mm
+
+"-" stands for no packages beside torch.
 """
 
 import importlib.util
@@ -22,10 +24,11 @@ def main() -> int:
     if importlib.util.find_spec("torch") is None or package_of(assay) is None:
         print(f"skipped: {sys.executable} has no torch, or the build no Python package")
         return 77
-    packages = folder_of(sys.argv[2], assay.parents[3] / "subjects")
-    if packages is None:
-        return 77
-    os.environ |= environment(packages)
+    if sys.argv[2] != "-":
+        packages = folder_of(sys.argv[2], assay.parents[3] / "subjects")
+        if packages is None:
+            return 77
+        os.environ |= environment(packages)
     with tempfile.TemporaryDirectory() as folder:
         shell = Shell(folder, assay)
         shell.environment |= dict(word.split("=", 1) for word in sys.argv[4:])

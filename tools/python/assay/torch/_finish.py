@@ -27,11 +27,11 @@ class Facts:
     """The digest of what the model was given, by "step micro-batch"."""
     parts: list[str] = field(default_factory=list)
     """The modules with parameters: other ones on each stage of a pipeline."""
-    plain: dict[str, str] = field(default_factory=dict)
-    """Digests of the tensors of which nothing says how they lie over the ranks."""
+    unsaid: dict[str, str] = field(default_factory=dict)
+    """Digests of the tensors of which nothing says how they lie over some dimension of the grid."""
 
     def note(self, lines: list[Line]) -> None:
-        self.plain = {_key(line.fields): line.digest for line in lines if line.is_plain}
+        self.unsaid = {_key(line.fields): line.digest for line in lines if line.unsaid}
         for line in lines:
             f = line.fields
             if f["slot"] == "input" and f.get("is_sample"):
@@ -61,7 +61,7 @@ def await_facts(folder: Path, rank: int, world_size: int, own: Facts) -> list[Fa
 
 
 def settle(lines: list[Line], facts: list[Facts], grid: Grid, rank: int) -> None:
-    """Numbers micro-batches over all ranks, and says of plain tensors how they lie."""
+    """Numbers micro-batches over all ranks, and says over which dimensions parts are different that nobody placed."""
     data = _data_dims(facts, grid)
     count = 1
     index = 0
@@ -77,10 +77,9 @@ def settle(lines: list[Line], facts: list[Facts], grid: Grid, rank: int) -> None
     for line in lines:
         f = line.fields
         f.pop("is_sample", None)
-        if line.is_plain:
-            unknown = split.get(_key(f), set())
-            if unknown:
-                f["unplaced"] = [grid.dims[d] for d in sorted(unknown)]
+        unknown = split.get(_key(f), set()).intersection(line.unsaid)
+        if unknown:
+            f["unplaced"] = [grid.dims[d] for d in sorted(unknown)]
         if f["micro_batch"] >= 0:
             f["micro_batch"] = f["micro_batch"] * count + index
 
@@ -117,15 +116,15 @@ def _data_dims(facts: list[Facts], grid: Grid) -> list[int]:
 
 
 def _differing(facts: list[Facts], grid: Grid, data: list[int]) -> dict[str, set[int]]:
-    """The plain tensors that are not equal on all ranks, with the dimensions over which they are not.
+    """The tensors that are not equal on all ranks, with the dimensions over which they are not.
 
     Micro-batches of other data are other tensors.
     """
     found: dict[str, set[int]] = {}
     for dim in range(len(grid.shape)):
         for a, b in _neighbours(facts, grid, dim):
-            for key in facts[a].plain.keys() & facts[b].plain.keys():
+            for key in facts[a].unsaid.keys() & facts[b].unsaid.keys():
                 is_of_sample = key.split(" ", 2)[1] != "-1"
-                if not (is_of_sample and dim in data) and facts[a].plain[key] != facts[b].plain[key]:
+                if not (is_of_sample and dim in data) and facts[a].unsaid[key] != facts[b].unsaid[key]:
                     found.setdefault(key, set()).add(dim)
     return found

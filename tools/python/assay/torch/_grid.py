@@ -28,6 +28,8 @@ class Layout(NamedTuple):
     """One word of DTensor for each dimension of the grid."""
     offsets: tuple[int, ...] | None = None
     """Of the local box, where the cut is not torch.chunk's in each dimension of the grid."""
+    unsaid: tuple[int, ...] = ()
+    """The dimensions of the grid of which it says nothing: its mesh has no part in them."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +63,16 @@ class Grid:
 
         words = ["Replicate()"] * len(self.shape)
         is_even, cut = True, [1] * tensor.dim()
+        unsaid = set(range(len(self.shape)))
         for i, placement in enumerate(tensor.placements):
             size = tensor.device_mesh.size(i)
-            if size == 1 or placement.is_replicate():
+            if size == 1:
                 continue
             axis = axis_of(tensor.device_mesh, i)
             dims = None if axis is None else self.dims_of(axis)
+            unsaid -= set(dims or ())
+            if placement.is_replicate():
+                continue
             if dims is None:
                 return None
             if placement.is_partial():
@@ -76,8 +82,6 @@ class Grid:
             else:
                 # _StridedShard is no Shard to some releases of torch.
                 pieces = getattr(placement, "split_factor", 1)
-                if pieces > 1 and len(dims) > 1:
-                    return None
                 word = (
                     f"_StridedShard(dim={placement.dim}, sf={pieces})" if pieces > 1 else f"Shard(dim={placement.dim})"
                 )
@@ -87,11 +91,11 @@ class Grid:
                 words[d] = word
         whole = tuple(tensor.shape)
         if is_even:
-            return Layout(whole, tuple(words))
+            return Layout(whole, tuple(words), None, tuple(sorted(unsaid)))
         if any(w.startswith("_") for w in words):
             return None
         _, offsets = compute_local_shape_and_global_offset(whole, tensor.device_mesh, tensor.placements)
-        return Layout(whole, tuple(words), tuple(offsets))
+        return Layout(whole, tuple(words), tuple(offsets), tuple(sorted(unsaid)))
 
 
 def axis_of(mesh: Any, dim: int) -> Axis | None:

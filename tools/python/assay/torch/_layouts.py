@@ -76,4 +76,4 @@ def _layout_of_view(base: Seen, view: torch.Tensor) -> Layout | None:
     words = tuple(
         f"Shard(dim={moved[int(w[len('Shard(dim=') : -1])]})" if w.startswith("Shard") else w for w in layout.placements
     )
-    return Layout(tuple(whole), words)
+    return Layout(tuple(whole), words, None, layout.unsaid)

@@ -127,5 +127,6 @@ class Records:
             fields["is_sample"] = True
         if within:
             fields["within"] = True
-        writer.add(Line(fields, values, copied, is_plain and writer.world_size > 1))
+        unsaid = tuple(range(len(writer.grid.shape))) if is_plain or layout is None else layout.unsaid
+        writer.add(Line(fields, values, copied, unsaid if writer.world_size > 1 else ()))
         return None if is_plain else layout

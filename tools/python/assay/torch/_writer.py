@@ -35,8 +35,8 @@ class Line:
     """On the host, dense, and nobody else's. None once they are written."""
     copied: Any
     """The event of a device after which they are there; None: they are."""
-    is_plain: bool
-    """Nothing has said how they lie over the ranks."""
+    unsaid: tuple[int, ...]
+    """The dimensions of the grid over which nothing has said how they lie."""
     digest: str = ""
 
     @property
