@@ -177,6 +177,19 @@ TEST(OptimizerFaults, CleanRunsHaveNone) {
   }
 }
 
+// Roundings of a gradient in bfloat16 may hide the decay of a step that has one in every element; a zero
+// shows it.
+TEST(OptimizerFaults, ADecayThatTheReferenceHidesIsThatOfOtherParameters) {
+  const Optimizer narrow = with([](Optimizer& o) { o.narrow = true, o.max_norm = 1e9; });
+  MemoryDump actual{"actual"}, reference{"reference"};
+  Optimizer zeros = narrow;
+  zeros.has_zeros = true;
+  record_steps(actual, zeros, Recipe::bf16, 1);
+  record_steps(reference, narrow, Recipe::bf16, 1);
+  for (const Diagnosis& d : diagnoses_of(diff_steps(actual, reference)))
+    EXPECT_FALSE(is_of_optimizer(d.cause)) << sentence(d);
+}
+
 TEST(OptimizerFaults, AWrongGradientIsNoFaultOfTheOptimizer) {
   for (const Recipe recipe : recipes) {
     MemoryDump actual{"actual"}, reference{"reference"};

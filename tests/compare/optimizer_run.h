@@ -20,6 +20,8 @@ struct OptimizerUnderTest {
   double update_times = 1, update_sign = 1;
   double recorded_gradient = 1;  ///< times all that is computed with, too
   int shares = 1;                ///< of the gradient, recorded before their sum
+  bool narrow = false;           ///< gradients are added up and recorded in bfloat16
+  bool has_zeros = false;        ///< one in eight elements of each gradient is zero
   std::int64_t first_step = 1;   ///< t of step 0
   bool counts_from_one = false;  ///< t = 1 in every step
   /// By name; the default: no decay of vectors.
@@ -108,6 +110,10 @@ void record_steps(MemoryDump& dump, const OptimizerUnderTest& o, Recipe recipe, 
       for (double& x : g)
         x = static_cast<double>(static_cast<T>(o.recorded_gradient * gradients * 0.1 * x *
                                                std::pow(10., -6 * std::pow(size.uniform(), 3))));
+      for (std::size_t i = 0; i < g.size(); ++i) {
+        if (o.narrow) g[i] = round_to(DType::bfloat16, g[i]);
+        if (o.has_zeros && i % 8 == 0) g[i] = 0;
+      }
       for (const double x : g) squares[name] += x * x;
       square += squares[name];
       for (int rank = 0; rank < o.shares && o.shares > 1; ++rank) {
@@ -116,7 +122,7 @@ void record_steps(MemoryDump& dump, const OptimizerUnderTest& o, Recipe recipe, 
                           Tensor::from_values(d, parameters_under_test().at(name), share_of(g, rank)));
         r.placements.front().kind = Placement::Kind::partial;
       }
-      add(Phase::backward, name, "grad", "weight", d, g);
+      add(Phase::backward, name, "grad", "weight", o.narrow ? DType::bfloat16 : d, g);
     }
     const double norm = o.norm ? o.norm(std::sqrt(square), squares) : std::sqrt(square);
     dump.add({step, -1, Phase::backward, "step", "loss", "grad_norm", 0},

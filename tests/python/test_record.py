@@ -337,3 +337,35 @@ def test_depth_and_dtypes(tmp_path):
     modules = {t.module for t in dump if t.slot == "output"}
     assert "layers.0" not in modules and {"", "layers.0.up"} <= modules
     assert {t.dtype for t in dump} == {"float32"}
+
+
+def test_masters_of_a_loop_that_keeps_them_itself(tmp_path):
+    """Two weights have the same values at first: they are told apart by their order."""
+    import assay.torch
+
+    weights = torch.nn.ModuleList(torch.nn.Linear(4, 4, bias=False, dtype=torch.bfloat16) for _ in range(3))
+    with torch.no_grad():
+        for linear in weights[1:]:
+            linear.weight.fill_(0.5)
+    model = torch.nn.Sequential(*weights)
+    masters = [w.detach().float() for w in model.parameters()]
+    optimizer = torch.optim.AdamW(masters, lr=0.01)
+    recorder = assay.torch.record(model, out=tmp_path / "dump", steps="0-")
+    after = []
+    for _ in range(2):
+        model(torch.randn(2, 4, dtype=torch.bfloat16)).square().sum().backward()
+        for weight, master in zip(model.parameters(), masters, strict=True):
+            master.grad, weight.grad = weight.grad.float(), None
+        optimizer.step()
+        for weight, master in zip(model.parameters(), masters, strict=True):
+            weight.data.copy_(master)
+        after.append([master.clone() for master in masters])
+    recorder.close()
+    dump = assay.inspect(tmp_path / "dump")
+    assert {t.step for t in dump} == {0, 1}
+    for step, values in enumerate(after):
+        for i, master in enumerate(values):
+            state = dump[f"{i} state weight.master (step {step}, optimizer)"].read()
+            assert (state == master.numpy()).all()
+            param = dump[f"{i} param weight (step {step}, optimizer)"].read()
+            assert (param.astype("float32") == master.bfloat16().float().numpy()).all()

@@ -5,6 +5,7 @@
 #include <set>
 #include <tuple>
 
+#include "assay/compare/causes/optimizer/reference_decay.h"
 #include "assay/compare/causes/optimizer/step_call.h"
 #include "assay/golden/evidence.h"
 
@@ -40,7 +41,7 @@ class Family {
   }
 
   struct Found {
-    std::map<const ParameterStep*, StepRule> rules;
+    StepRules rules;
     ClipLimit limit;
     std::size_t reproduced = 0;
     double roughness = 0;  ///< how little its numbers look like a program's own
@@ -124,7 +125,7 @@ class Family {
         if (kept) set_all(one, *kept, number);
         const bool is_solved = kept && solve_kept(one, k, *kept, scale, decay);
         if (scale) solve_scale(one, k, *scale, decay);
-        if (decay) solve_decay(one, k, *decay);
+        if (decay) solve_decays(one.rules, k, *decay);
         count_reproduced(one, k);
         if (!best || one.is_better(*best)) best = std::move(one);
         if (is_solved || best->is_certain(f.reproduced + results(k))) break;
@@ -182,27 +183,6 @@ class Family {
     return limit;
   }
 
-  // Each parameter's own, where it shows.
-  void solve_decay(Found& f, std::size_t k, const StepSetting& decay) const {
-    std::map<std::string, std::vector<Estimate>> all;
-    for (const auto& [s, rule] : f.rules) {
-      if (k >= s->reference.results() || !s->reference.before) continue;
-      if (const auto fit = fit_step(s->reference, rule, k, {decay}))
-        all[s->name()].push_back(fit->numbers[0]);
-    }
-    for (auto& [s, rule] : f.rules) {
-      const auto own = all.find(s->name());
-      if (own == all.end()) continue;
-      const Estimate e = pooled(own->second);
-      rule.set(decay, short_number(e, e.reach).value_or(e.value));
-      // A wide bound hides a decay in a sample that other elements show.
-      const bool may_hide = rule.number(decay) == 0 && std::abs(e.value) > improbable * e.sigma;
-      if (may_hide && k < s->reference.results() &&
-          !step_errors(s->reference, rule, k, Elements::until_wrong).holds())
-        rule.set(decay, short_number({e.value, e.sigma}, 0).value_or(e.value));
-    }
-  }
-
   void count_reproduced(Found& f, std::size_t k) const {
     for (const ParameterStep* s : largest_) {
       if (k < s->reference.results() && step_errors(s->reference, f.rules.at(s), k, Elements::some).holds())
@@ -227,7 +207,7 @@ class Family {
       if (best->is_certain(f.reproduced + results(k))) break;
     }
     if (best->reproduced == f.reproduced) solve_epsilon(op, *best, k, *rate, decay);
-    if (decay) solve_decay(*best, k, *decay);
+    if (decay) solve_decays(best->rules, k, *decay);
     f = std::move(*best);
   }
 

@@ -19,11 +19,14 @@ from torch import nn
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from .. import _core
+from . import _deepspeed as deepspeed
+from ._deepspeed import Fragment
 from ._edges import Edges
 from ._functions import Functions, Known, is_known_class
 from ._grid import Layout, axes_of_program, grid_of
 from ._hooks import Hook, patch
-from ._megatron import gradient_of, group_of_weights, master_of
+from ._masters import Masters
+from ._megatron import gradient_of, group_of_weights
 from ._modules import class_name, computes, given_to, in_backward, parameters_of, paths_of, tensors_in, wrapped_in
 from ._records import Place, Records
 from ._selection import Selection
@@ -117,6 +120,8 @@ class Recorder:
         self._when_ended: list[Callable[[], None]] = []
         self._names: dict[int, tuple[str, str]] = {}  # of parameters: module, argument
         self._weights: list[torch.Tensor] = []
+        self._masters = Masters()
+        self._copied: tuple[list[torch.Tensor], str] = ([], "")  # what takes its master's values behind the step
         self._writer: Writer | None = None
         self._lock = threading.RLock()
         self._step, self._has_begun, self._has_stepped, self._has_gradients = 0, False, False, False
@@ -177,6 +182,9 @@ class Recorder:
                 continue
             if "activations" in self.selection.kinds and self.selection.takes_module(path):
                 self._hook(root, module, path)
+        engine = deepspeed.engine_of(model)
+        if engine is not None:
+            self._hooks.append(deepspeed.Boundary(engine, self._before_clip, self._after_boundary))
         self._hooks.append(model.register_forward_pre_hook(Hook(self._enter, root), prepend=True))
         self._hooks.append(model.register_forward_hook(Hook(self._leave), always_call=True))
         for name, weight in parameters_of(model, paths):
@@ -222,6 +230,7 @@ class Recorder:
         if self._depth > 1 or in_backward() or not self._is_recordable():
             return
         if self._has_stepped:
+            self._take_copied()
             self._step += 1
             self._has_stepped = self._has_begun = self._has_gradients = False
             for each in self._roots:
@@ -463,10 +472,11 @@ class Recorder:
         op = type(optimizer).__name__
         if "parameters" in self.selection.kinds:
             self._parameters("optimizer", [weight for weight, own in stepped if own is weight], op)
+            self._copied = ([weight for weight, own in stepped if own is not weight], op)
         if "states" in self.selection.kinds:
             for weight, own in stepped:
                 states = optimizer.state.get(own, {})
-                if own is not weight:  # which takes the master's values later
+                if own.dtype != weight.dtype:  # which takes the master's values later
                     states = {"master": own, **states}
                 module, arg = self._names[id(weight)]
                 for state, t in states.items():
@@ -474,26 +484,52 @@ class Recorder:
                         place = Place(self._step, -1, module, op)
                         self._record(place, "optimizer", "state", f"{arg}.{state}", t, of_weight=weight)
 
+    @_harmless
+    def _take_copied(self) -> None:
+        weights, op = self._copied
+        self._copied = ([], "")
+        self._parameters("optimizer", weights, op)
+
+    @_harmless
+    def _after_boundary(self, engine: nn.Module) -> None:
+        """Of DeepSpeed, whose optimizers step flat buffers."""
+        if self._is_closed or not self._has_begun or self._has_stepped:
+            return
+        self._has_stepped = True
+        if not self._takes_now():
+            return
+        op = deepspeed.optimizer_in(engine)
+        if "parameters" in self.selection.kinds:
+            self._parameters("optimizer", self._weights, op)
+        for weight in self._weights if "states" in self.selection.kinds else ():
+            if deepspeed.is_cut(weight):
+                module, arg = self._names[id(weight)]
+                for state, part in deepspeed.states_of(weight).items():
+                    place = Place(self._step, -1, module, op)
+                    self._record(place, "optimizer", "state", f"{arg}.{state}", part)
+
     def _stepped_by(self, optimizer: Optimizer) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """The weights of the models, each with what the optimizer has for it: itself, or a master copy."""
         own = [w for group in optimizer.param_groups for w in group["params"]]
-        masters: dict[int, torch.Tensor] = {}
-        if any(id(w) not in self._names for w in own):
-            masters = {id(m): w for w in self._weights for m in [master_of(w)] if m is not None}
-        return [
-            (w if id(w) in self._names else masters[id(w)], w) for w in own if id(w) in self._names or id(w) in masters
-        ]
+        others = [w for w in own if id(w) not in self._names]
+        if others:
+            with torch.no_grad():
+                self._masters.see(others, self._weights)
+        stepped = [(w if id(w) in self._names else self._masters.weight_of(w), w) for w in own]
+        return [(weight, w) for weight, w in stepped if weight is not None]
 
     def _parameters(self, phase: str, weights: list[torch.Tensor], op: str = "") -> None:
         if self._takes_now():
             for weight in weights:
                 module, arg = self._names[id(weight)]
-                self._record(Place(self._step, -1, module, op), phase, "param", arg, weight, of_weight=weight)
+                part = deepspeed.part_of(weight)
+                values = weight if part is None else part
+                self._record(Place(self._step, -1, module, op), phase, "param", arg, values, of_weight=weight)
 
     def _gradients(self, weights: list[torch.Tensor]) -> None:
         if self._takes_now() and "gradients" in self.selection.kinds:
             for weight in weights:
-                gradient = gradient_of(weight)
+                gradient = deepspeed.gradient_of(weight) if deepspeed.is_cut(weight) else gradient_of(weight)
                 if gradient is not None:
                     module, arg = self._names[id(weight)]
                     place = Place(self._step, -1, module, "")
@@ -501,7 +537,9 @@ class Recorder:
 
     @_harmless
     @_unseen
-    def _record(self, place: Place, phase: str, slot: str, arg: str, tensor: torch.Tensor, **how: Any) -> Layout | None:
+    def _record(
+        self, place: Place, phase: str, slot: str, arg: str, tensor: torch.Tensor | Fragment, **how: Any
+    ) -> Layout | None:
         """Returns how it lies over the ranks, if that is known; how: see Records.add."""
         self._writer = self._writer or self._begin()
         return self._records.add(self._writer, place, phase, slot, arg, tensor, **how)
@@ -526,6 +564,7 @@ class Recorder:
         return writer
 
     def _end(self, is_whole: bool = True) -> None:
+        self._take_copied()
         self._is_closed = True
         while self._when_ended:
             self._when_ended.pop()()

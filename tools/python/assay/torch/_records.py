@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ._deepspeed import Fragment
 from ._grid import Layout, local_part
 from ._layouts import Layouts
 from ._megatron import layout_of_weight
@@ -48,7 +49,7 @@ class Records:
         phase: str,
         slot: str,
         arg: str,
-        tensor: torch.Tensor,
+        tensor: torch.Tensor | Fragment,
         *,
         module: str | None = None,
         is_sample: bool = False,
@@ -66,6 +67,10 @@ class Records:
             of_weight: whose own value, gradient or state it is.
         """
         layout: Layout | None = None
+        fragment: Fragment | None = None
+        if isinstance(tensor, Fragment):
+            fragment, tensor = tensor, tensor.values
+            layout = Layout(fragment.whole, ("Replicate()",) * len(writer.grid.shape))
         part = tensor
         is_dtensor = hasattr(tensor, "placements") and hasattr(tensor, "device_mesh")
         if is_dtensor:
@@ -92,7 +97,7 @@ class Records:
             if layout is None and of_weight is not None and part.shape == of_weight.shape:
                 layout = layout_of_weight(of_weight, self.groups.get(id(of_weight)), writer.grid)
             is_plain = layout is None or len(layout.global_shape) != part.dim()
-        elif writer.world_size > 1 and not part.is_inference():
+        elif writer.world_size > 1 and not part.is_inference() and fragment is None:
             self.layouts.note(part, layout)
         shape = list(values.shape)
         words = ["Replicate()"] * len(writer.grid.shape)
@@ -118,6 +123,9 @@ class Records:
             fields["placements"] = list(layout.placements)
             if layout.offsets is not None:
                 fields["offsets"] = [*layout.offsets, *(0 for _ in tail)]
+        if fragment is not None:
+            fields["global_shape"] = list(fragment.whole)
+            fields["flattened_range"] = [fragment.first, fragment.first + values.numel()]
         if slot == "grad_output" and not is_dtensor:
             # The gradient of a sum is that of each of its addends.
             fields["placements"] = [w.replace("Partial(sum)", "Replicate()") for w in fields["placements"]]
