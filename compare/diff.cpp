@@ -15,6 +15,7 @@
 #include "assay/compare/origin/origin.h"
 #include "assay/compare/pair_judge.h"
 #include "assay/compare/pairs/dump_remarks.h"
+#include "assay/compare/pairs/exchanged_rows.h"
 #include "assay/compare/pairs/insides.h"
 #include "assay/compare/pairs/matching.h"
 #include "assay/compare/pairs/meeting.h"
@@ -36,8 +37,10 @@ class Differ {
         actual_tensors_(logical_tensors(actual)),
         reference_tensors_(logical_tensors(reference)),
         names_(meet_names(actual_tensors_, reference_tensors_, options.rules)) {
-    if (std::string note = leave_out_other_insides(actual_tensors_, reference_tensors_); !note.empty())
-      names_.push_back(std::move(note));
+    for (const auto leave_out : {leave_out_other_insides, leave_out_exchanged_rows}) {
+      if (std::string note = leave_out(actual_tensors_, reference_tensors_); !note.empty())
+        names_.push_back(std::move(note));
+    }
     take_operators(actual_tensors_, options.rules);
     take_operators(reference_tensors_, options.rules);
     share_operators(reference_tensors_, actual_tensors_);

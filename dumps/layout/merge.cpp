@@ -130,7 +130,7 @@ Tensor without_padding(const Tensor& recorded, std::vector<Piece>& pieces) {
 bool is_whole(const Record& record) {
   const auto is_copy = [](const Placement& p) { return p.kind == Placement::Kind::replicate; };
   return std::ranges::all_of(record.placements, is_copy) && !record.offsets && !record.flattened_range &&
-         !record.cut && !record.rows && record.shape == record.global_shape;
+         !record.cut && !record.rows && !record.row_numbers && record.shape == record.global_shape;
 }
 
 // The records that hold the same boxes: copies of each other, or addends of one sum.
@@ -143,8 +143,9 @@ std::vector<Group> groups_of(const Dump& dump, const LogicalTensor& tensor) {
   std::map<std::vector<Box>, Group> groups;
   for (const std::size_t index : tensor.records) {
     const Record& record = dump.records[index];
-    const std::vector<std::int64_t> rows =
-        record.rows ? dump.read(*record.rows).indices() : std::vector<std::int64_t>();
+    const std::vector<std::int64_t> rows = record.row_numbers ? *record.row_numbers
+                                           : record.rows      ? dump.read(*record.rows).indices()
+                                                              : std::vector<std::int64_t>();
     std::vector<Piece> pieces = pieces_of(record, dump.mesh, rows);
     std::vector<Box> boxes;
     for (const Piece& piece : pieces) boxes.push_back(piece.box);

@@ -103,6 +103,8 @@ struct Record {
   /// The index of the record with the global row of each row (dim 0) of this one: MoE tokens in the order of
   /// their experts.
   std::optional<std::size_t> rows;
+  /// The same, where a comparison has found it.
+  std::shared_ptr<const std::vector<std::int64_t>> row_numbers;
   bool has_bits = true;  ///< false: only statistics or a checksum were recorded
   std::optional<Statistics> statistics;
   /// The checksum of the bytes by the recorder: "sha256:..", "crc32:fffe2371", "xor:0x..", "md5:..", or of

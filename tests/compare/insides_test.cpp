@@ -64,5 +64,32 @@ TEST(Insides, WhatIsNotWithinStaysMissing) {
   EXPECT_EQ(report.findings.size(), 2u);
 }
 
+// Experts over ranks that have data of their own take the tokens of all of them.
+TEST(ExchangedRows, AreLeftOutWhereTheStepHasAsMany) {
+  const auto compared = [](std::int64_t first, std::int64_t second) {
+    MemoryDump a("a"), r("r");
+    const auto put = [](MemoryDump& d, std::int64_t micro_batch, std::int64_t rows) {
+      const auto add = [&](const char* module, const char* slot, std::int64_t extent) {
+        Identity id = identity(f, module, slot, "x");
+        id.micro_batch = micro_batch;
+        const Shape shape{extent, 2};
+        d.add(id, Tensor::from_values(DType::float32, shape,
+                                      std::vector<double>(static_cast<std::size_t>(2 * extent), 1)));
+      };
+      add("moe.experts", "input", rows);
+      add("moe.experts", "output", rows);
+      add("moe", "output", 4);
+    };
+    put(a, 0, first), put(a, 1, second), put(r, 0, 8), put(r, 1, 8);
+    return diff(a, r, options());
+  };
+  const Report exchanged = compared(5, 11);
+  EXPECT_EQ(exchanged.exit_status(), 0);
+  EXPECT_EQ(exchanged.findings.size(), 2u);
+  EXPECT_THAT(exchanged.notes,
+              Contains(HasSubstr("8 tensors of moe.experts and modules like it are left out")));
+  EXPECT_EQ(compared(5, 10).exit_status(), 1) << "a token is lost";
+}
+
 }  // namespace
 }  // namespace assay::insides_test

@@ -9,7 +9,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ._grid import Grid
+from ._grid import OF_ONE_SAMPLE, Grid
 
 if TYPE_CHECKING:
     from ._writer import Line
@@ -97,15 +97,11 @@ def _neighbours(facts: list[Facts], grid: Grid, dim: int) -> list[tuple[int, int
     return [pair for line in lines.values() for pair in combinations(line, 2)]
 
 
-# Over these a sample is cut, or computed by all: Megatron's and torchtitan's names.
-_OF_ONE_SAMPLE = {"tp", "sp", "cp", "pp", "etp", "tensor", "sequence", "context", "pipeline"}
-
-
 def _data_dims(facts: list[Facts], grid: Grid) -> list[int]:
     """Those over which ranks with the same modules are given other samples."""
     found = []
     for dim in range(len(grid.shape)):
-        if grid.dims[dim] in _OF_ONE_SAMPLE:
+        if grid.dims[dim] in OF_ONE_SAMPLE:
             continue
         for a, b in _neighbours(facts, grid, dim):
             common = facts[a].samples.keys() & facts[b].samples.keys()

@@ -158,8 +158,14 @@ def grid_of(world_size: int, axes: Iterable[Axis]) -> Grid:
     return Grid(tuple(dims), tuple(shape))
 
 
+# Over these a sample is cut, or computed by all: the names of Megatron and torchtitan.
+OF_ONE_SAMPLE = {"tp", "sp", "cp", "pp", "etp", "tensor", "sequence", "context", "pipeline"}
+
+
 def _name(low: int, high: int, axes: Sequence[Axis], used: Sequence[str]) -> str:
     whole = [a.name for a in axes if a.name and (a.stride, a.stride * a.size) == (low, high)]
+    # Ranks that share a sample may share more: fully_shard cuts weights over them, too.
+    whole.sort(key=lambda name: name not in OF_ONE_SAMPLE)
     part = [a.name for a in axes if a.name and a.stride <= low and a.stride * a.size >= high]
     for name in [*whole, *part, "ranks"]:
         if name not in used:

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "assay/golden/tensor.h"
+
+namespace assay {
+
+/// How n parts lie in a tensor that is cut in one dimension: one behind the other, or part r is the pieces r
+/// and 2 n - 1 - r of 2 n, as causal context parallelism shares out its work.
+enum class PartOrder : std::uint8_t { in_turn, zigzag };
+
+/// The order in which the parts are the whole, bit for bit; nothing if neither is.
+std::optional<PartOrder> order_of_parts(std::span<const Tensor> parts, const Tensor& whole, int dim);
+
+}  // namespace assay
