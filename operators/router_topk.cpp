@@ -52,7 +52,10 @@ struct RouterTopK {
        "of sparsemixer: half of how far behind the best, of its size, a logit is not masked"},
       {"drawn", "false", "whether sparsemixer draws its choice, as in training"},
       {"forwarded", "1", "share of a drawn weight that goes forward: 1, or 0.3333 three times of four"},
-      {"dense", "false", "weights of all E experts, 0 of those that were not chosen"}};
+      {"dense", "false", "weights of all E experts, 0 of those that were not chosen"},
+      {"stored_scores", "false",
+       "scores are stored in the logits' dtype before the choice: those of bfloat16 that are near are "
+       "equal"}};
   static constexpr Arg args[] = {
       {"logits", "N*,E", Role::input, -4, 4},
       {.name = "expert_bias", .shape = "E", .role = Role::param, .low = -.25, .high = .25, .optional = true},
@@ -77,7 +80,8 @@ struct RouterTopK {
                                   {"score", "\"sigmoid\"", "DeepSeek-V3"},
                                   {"pre_softmax", "false", "Megatron-LM by default, gpt-oss"},
                                   {"normalize", "false", "DeepSeek-V2, Qwen1.5-MoE"},
-                                  {"scaling", "2.5", "DeepSeek-V3"}};
+                                  {"scaling", "2.5", "DeepSeek-V3"},
+                                  {"stored_scores", "true", "torchtitan without autocast"}};
   static constexpr Seen mistaken[] = {{"groups", "null", "a limit to groups that is left out"},
                                       {"group_top", "1", "the best expert of a group alone"},
                                       {"group_top", "2", "DeepSeek-V3's two best"},
@@ -103,6 +107,14 @@ struct RouterTopK {
       {"chosen", "index", made_around}};
 
   static constexpr MadeWithin made_within[] = {{"logits", "linear"}};
+
+  // Programs choose between the gate, a projection, and the module of the experts.
+  static constexpr std::string_view functional_inputs[] = {"logits"};
+  static bool may_make(InputShapes inputs, const Shape& weights) {
+    const Shape& logits = shape_of_input(inputs, "logits");
+    return !weights.empty() && !logits.empty() && weights.back() > 0 && weights.back() < logits.back() &&
+           element_count(weights) / weights.back() * logits.back() == element_count(logits);
+  }
 
   // ERNIE 4.5's "statics" add a bias in a module of their own.
   static constexpr bool has_parts = true;
@@ -286,6 +298,9 @@ struct RouterTopK {
     for (std::int64_t e = 0; e < E && kind(a) != Kind::softmax; ++e) {
       token.scores.push_back(kind(a) == Kind::sigmoid ? sigmoid(z(e)) : z(e));
     }
+    const bool is_stored = a.flag("stored_scores");
+    const auto kept = [&](const T& x) { return is_stored ? stored(x) : x; };
+    for (T& score : token.scores) score = kept(score);
     std::vector<T> ranking = token.scores;
     if (bias && (!a.has("selection_bias") || a.flag("selection_bias"))) {
       for (std::int64_t e = 0; e < E; ++e) ranking[static_cast<std::size_t>(e)] += bias(e);
@@ -303,9 +318,9 @@ struct RouterTopK {
       token.weights = softmax_of<T>(K, chosen);
       return token;
     }
-    if (a.flag("normalize")) token.total = sum<T>(K, chosen) + constant<T>(least_total);
+    if (a.flag("normalize")) token.total = kept(sum<T>(K, chosen) + constant<T>(least_total));
     for (std::int64_t k = 0; k < K; ++k) {
-      token.weights.push_back(a.flag("normalize") ? chosen(k) / token.total : chosen(k));
+      token.weights.push_back(a.flag("normalize") ? kept(chosen(k) / token.total) : chosen(k));
     }
     return token;
   }

@@ -67,8 +67,10 @@ std::vector<double> Call::leads_of_choices(const CallVariant& variant, const std
   const Attributes attributes = attributes_of(summands_.front(), variant);
   std::vector<double> leads =
       output_named(compute_golden(op, inputs, attributes, Level::fp64), of_gap).values();
+  ErrorModel model = float32_device;  // whatever the logits are stored in
+  model.stored_roundoff = device_.stored_roundoff();
   const std::vector<double> within =
-      output_named(compute_bound(op, inputs, attributes, float32_device), of_gap).values();
+      output_named(compute_bound(op, inputs, attributes, model), of_gap).values();
   for (std::size_t i = 0; i < leads.size(); ++i) {
     if (leads[i] != 0) leads[i] /= within[i];
   }

@@ -133,21 +133,27 @@ void RecordedCalls::lend(const LogicalTensor& tensor, const Identity& as) {
 }
 
 void RecordedCalls::lend_call(const Operator& op, const std::string& module,
-                              const std::vector<RecordedCall::Input>& inputs, const std::string& output,
-                              const LogicalTensor& result, const LogicalTensor* gradient) {
-  const Key key{result.id.step, result.id.micro_batch, module, 0};
-  keys_[{result.id.step, module}].push_back(key);
+                              const std::vector<RecordedCall::Input>& inputs,
+                              const RecordedCall::Input& result,
+                              const std::vector<RecordedCall::Input>& others, const LogicalTensor* gradient) {
+  const Identity& id = result.tensor->id;
+  const Key key{id.step, id.micro_batch, module, 0};
+  keys_[{id.step, module}].push_back(key);
   TensorList& call = calls_[key];
   const auto add = [&](const LogicalTensor& t, Phase phase, const char* slot, const std::string& arg) {
     lent_.push_back(t);
-    lent_.back().id = {result.id.step, result.id.micro_batch, phase, module, slot, arg, 0};
+    lent_.back().id = {id.step, id.micro_batch, phase, module, slot, arg, 0};
     lent_.back().op = op.name;
     call.push_back(&lent_.back());
   };
   for (const RecordedCall::Input& input : inputs) add(*input.tensor, Phase::forward, "input", input.name);
-  if (gradient != nullptr) add(*gradient, Phase::backward, "grad_output", output);
-  add(result, Phase::forward, "output", output);
-  hidden_[result.id] = call.back();
+  if (gradient != nullptr) add(*gradient, Phase::backward, "grad_output", result.name);
+  add(*result.tensor, Phase::forward, "output", result.name);
+  hidden_[id] = call.back();
+  for (const RecordedCall::Input& other : others) {
+    add(*other.tensor, Phase::forward, "output", other.name);
+    hidden_[other.tensor->id] = call.back();
+  }
 }
 
 void RecordedCalls::lend_parameter(const LogicalTensor& param, const Identity& as) {

@@ -48,9 +48,11 @@ class RecordedCalls {
   void lend(const LogicalTensor&, const Identity& as);
   /// Takes a call that no module made by itself as if one had, with its gradients.
   /// @param inputs    with the operator's names for them
+  /// @param others    its other results
   /// @param gradient  of the result; nullptr: it was not recorded
   void lend_call(const Operator&, const std::string& module, const std::vector<RecordedCall::Input>& inputs,
-                 const std::string& output, const LogicalTensor& result, const LogicalTensor* gradient);
+                 const RecordedCall::Input& result, const std::vector<RecordedCall::Input>& others,
+                 const LogicalTensor* gradient);
   /// Whether such a call made the tensor.
   bool is_hidden_result(const LogicalTensor& t) const { return hidden_.contains(t.id); }
   /// What the recorder calls the operator of a call; the module without its numbers where it calls it

@@ -141,8 +141,9 @@ class Search {
         settle(name);
       } else if (const auto source = candidates_.copied(t)) {
         made = Relation{.sources = {*source}};
-      } else {
-        made = relation(t);
+      } else if (!(made = relation(t)) && calls_.operator_of(t) == nullptr &&
+                 hidden_.find(t, *side_.read(t), found_)) {
+        settle(name);
       }
       if (made) {
         keep(name, std::move(*made));

@@ -99,7 +99,12 @@ void Flow::lend(const HiddenCall& h, const SideValues& side, RecordedCalls& call
       if (const LogicalTensor* source = side.find(at(record_of(b.source), t->id.step, t->id.micro_batch)))
         inputs.push_back({b.input.arg, source});
     }
-    calls.lend_call(*h.op, h.module, inputs, h.output, *t,
+    std::vector<RecordedCall::Input> others;
+    for (const auto& [output, name] : h.others) {
+      if (const LogicalTensor* other = side.find(at(name, t->id.step, t->id.micro_batch)))
+        others.push_back({output, other});
+    }
+    calls.lend_call(*h.op, h.module, inputs, {h.output, t}, others,
                     is_lone ? side.find(gradient_of(h.result, t->id)) : nullptr);
   }
 }

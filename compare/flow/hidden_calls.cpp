@@ -103,7 +103,7 @@ bool HiddenCalls::find_of(const Operator& op, const LogicalTensor& t, const Form
     RecordedCall call{&op, std::string(output->name), {}};
     for (const auto& [arg, source] : g) call.inputs.push_back({std::string(arg->name), source.tensor});
     if (!makes_(call, result)) continue;
-    take(op, *output, g, t, found);
+    take(call, g, t, found);
     known_.insert_or_assign(without_layer(name_of(t.id)), form_of(op, g));
     return true;
   }
@@ -204,13 +204,35 @@ bool HiddenCalls::goes_with(const Operator& op, const Given& before, const Input
   return op.goes_with == nullptr || op.goes_with(shapes_of(before), next);
 }
 
-void HiddenCalls::take(const Operator& op, const Arg& output, const Given& given, const LogicalTensor& t,
+// What it chose, recorded in the same place as what it weighs it by.
+std::vector<std::pair<std::string, Name>> HiddenCalls::choices_beside(const RecordedCall& made,
+                                                                      const LogicalTensor& t) const {
+  std::vector<std::pair<std::string, Name>> choices;
+  for (const Arg& arg : made.op->args) {
+    if (arg.role != Role::output_index) continue;
+    for (const LogicalTensor* beside : calls_.around(t)) {
+      if (beside->id.phase != Phase::forward || beside->id.slot != t.id.slot || is_float(beside->dtype) ||
+          element_count(beside->shape) != element_count(t.shape))
+        continue;
+      RecordedCall call{made.op, std::string(arg.name), made.inputs};
+      LogicalTensor result = *beside;
+      result.id.module = fmt::format("{}.{}", module_around(t.id.module), made.op->name);
+      if (!makes_(call, result)) continue;
+      choices.emplace_back(arg.name, name_of(beside->id));
+      break;
+    }
+  }
+  return choices;
+}
+
+void HiddenCalls::take(const RecordedCall& made, const Given& given, const LogicalTensor& t,
                        Relations& found) const {
-  HiddenCall call{&op,
-                  fmt::format("{}.{}", module_around(t.id.module), op.name),
+  HiddenCall call{made.op,
+                  fmt::format("{}.{}", module_around(t.id.module), made.op->name),
                   {},
-                  std::string(output.name),
-                  name_of(t.id)};
+                  made.output,
+                  name_of(t.id),
+                  choices_beside(made, t)};
   for (const auto& [arg, source] : given) {
     Name input = call.result;
     input.module = call.module;

@@ -47,7 +47,8 @@ class HiddenCalls {
   static std::vector<InputShape> shapes_of(const Given&);
   static bool may_make(const Operator&, const Given&, const Shape& result);
   static bool goes_with(const Operator&, const Given& before, const InputShape& next);
-  void take(const Operator&, const Arg& output, const Given&, const LogicalTensor&, Relations&) const;
+  void take(const RecordedCall&, const Given&, const LogicalTensor&, Relations&) const;
+  std::vector<std::pair<std::string, Name>> choices_beside(const RecordedCall&, const LogicalTensor&) const;
 
   const RecordedCalls& calls_;
   const Makes& makes_;

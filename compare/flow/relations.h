@@ -30,8 +30,9 @@ struct HiddenCall {
   const Operator* op = nullptr;
   std::string module;  ///< as if it were one, beside those that it takes values of
   std::vector<Borrowed> inputs;
-  std::string output;  ///< the operator's name for its result
-  Name result;         ///< the record that holds it
+  std::string output;                                     ///< the operator's name for its result
+  Name result;                                            ///< the record that holds it
+  std::vector<std::pair<std::string, Name>> others = {};  ///< its other results: the choice of a router
   /// With the slot "value" where it was recorded as an input only.
   Name value() const {
     Name name = result;
