@@ -19,9 +19,14 @@ struct Rope {
   static constexpr std::string_view math =
       "(y_i, y_j) = m (x_i cos a - x_j sin a, x_j cos a + x_i sin a), a = position theta^(-2p/R) for pair p";
   static constexpr std::string_view source = "arXiv:2104.09864 eq. 34; YaRN arXiv:2309.00071 sec. 3.2 to 3.4";
-  static constexpr std::string_view aliases[] = {
-      "npu_rotary_mul",          "npu_apply_rotary_pos_emb",   "npu_interleave_rope",
-      "RotaryPositionEmbedding", "fused_apply_rotary_pos_emb", "RotaryEmbedding"};
+  static constexpr std::string_view aliases[] = {"npu_rotary_mul",
+                                                 "npu_apply_rotary_pos_emb",
+                                                 "npu_interleave_rope",
+                                                 "RotaryPositionEmbedding",
+                                                 "fused_apply_rotary_pos_emb",
+                                                 "RotaryEmbedding",
+                                                 "CosSinRoPE",
+                                                 "ComplexRoPE"};
   static constexpr Attribute attributes[] = {
       {"style", "\"half\"", "pairs are half: (i, i + R/2), or interleaved: (2i, 2i + 1)"},
       {"base_theta", "10000", "base of the wavelengths"},

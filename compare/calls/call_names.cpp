@@ -103,6 +103,7 @@ CallNames::CallNames(const Operator& op, const TensorList& call, const TensorLis
       states_(in_slot(module, "state")) {
   name_positions();
   name_parameters();
+  pair_twins();
 }
 
 std::optional<RecordedCall> CallNames::forward(const std::string& arg) const {
@@ -192,6 +193,9 @@ std::vector<std::string> CallNames::results_behind(const LogicalTensor& gradient
   const bool has_twin =
       is_grad_input && with_arg(gradients_, gradient.id.arg) != nullptr && !is_made_within(gradient);
   std::vector<std::string> results;
+  for (const auto& [result, input] : twins_) {
+    if (is_grad_input && input->id.arg == gradient.id.arg) return {result->id.arg};
+  }
   for (const LogicalTensor* t : gradients_) {
     if (!own.empty() && t->id.arg != own) continue;
     // What the call made for itself is no result that hands a gradient back.
@@ -208,7 +212,9 @@ std::string_view CallNames::output_name(std::string_view recorded) const {
   if (arg != nullptr && is_output(arg->role)) return name;
   // Of an operator with one result the recorder's name for it does not matter.
   const bool is_alone =
-      with_arg(inputs_, recorded) != nullptr || inputs_.empty() || outputs_.size() <= 1 || op_.fused_by_name;
+      with_arg(inputs_, recorded) != nullptr || inputs_.empty() || outputs_.size() <= 1 ||
+      op_.fused_by_name ||
+      std::ranges::any_of(twins_, [&](const auto& twin) { return twin.first->id.arg == recorded; });
   return is_alone ? std::ranges::find_if(op_.args, is_output, &Arg::role)->name : std::string_view();
 }
 
@@ -251,6 +257,9 @@ const LogicalTensor* CallNames::named_input(const Arg& arg, std::string_view res
   // rope turns q and k in two calls that were recorded as one: the result has the input's name.
   if (const LogicalTensor* same = with_arg(inputs_, result); same != nullptr && arg.role == Role::input)
     return same;
+  for (const auto& [twin, given] : twins_) {
+    if (twin->id.arg == result && arg.role == Role::input) return given;
+  }
   // Beside it may lie what was lent to the call under the operator's own name, as a tied embedding's weight.
   TensorList unnamed;
   std::ranges::copy_if(inputs_, std::back_inserter(unnamed), [&](const LogicalTensor* t) {

@@ -41,6 +41,8 @@ class CallNames {
 
  private:
   void name_positions();
+  void pair_twins();
+  TensorList unnamed_inputs() const;
   void name_parameters();
   std::string_view output_name(std::string_view recorded) const;
   /// The parameter of an operator whose parameters are named after results.
@@ -62,6 +64,8 @@ class CallNames {
   TensorList inputs_, outputs_, gradients_, params_, states_;
   std::vector<RecordedCall::Input> positions_;   ///< inputs that were recorded by position
   std::vector<RecordedCall::Input> parameters_;  ///< of names that are not the operator's
+  /// Results of several calls that were recorded as one, each with its input: a rope's q and k.
+  std::vector<std::pair<const LogicalTensor*, const LogicalTensor*>> twins_;
 };
 
 }  // namespace assay

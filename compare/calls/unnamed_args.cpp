@@ -14,7 +14,7 @@ bool is_number(std::string_view text) {
 }  // namespace
 
 // Recorders of functions number arguments: "0", "1". Their order is the operator's but for indices, which
-// embedding takes first.
+// embedding takes first. So is that of arguments to which a class has given names of its own.
 void CallNames::name_positions() {
   TensorList numbered;
   std::ranges::copy_if(inputs_, std::back_inserter(numbered),
@@ -22,6 +22,13 @@ void CallNames::name_positions() {
   std::ranges::sort(numbered, {}, [](const LogicalTensor* t) {
     return std::pair<std::size_t, std::string_view>(t->id.arg.size(), t->id.arg);
   });
+  const std::size_t required = required_args(op_, Role::input);
+  if (numbered.empty() && required > 1) {
+    const TensorList unnamed = unnamed_inputs();
+    const auto values =
+        std::ranges::count_if(inputs_, [](const LogicalTensor* t) { return is_float(t->dtype); });
+    if (unnamed.size() == required && std::cmp_equal(values, required)) numbered = unnamed;
+  }
   for (const bool is_index : {false, true}) {
     auto arg = op_.args.begin();
     for (const LogicalTensor* t : numbered) {
@@ -33,6 +40,29 @@ void CallNames::name_positions() {
       positions_.push_back({std::string((arg++)->name), t});
     }
   }
+}
+
+// Values of names that the operator does not have, in the order of the call.
+CallNames::TensorList CallNames::unnamed_inputs() const {
+  TensorList unnamed;
+  std::ranges::copy_if(inputs_, std::back_inserter(unnamed), [&](const LogicalTensor* t) {
+    return is_float(t->dtype) && find_arg(op_, declared_name(op_, t->id.arg)) == nullptr;
+  });
+  return unnamed;
+}
+
+// Of an operator with one input and one result: as many results as inputs, each with the shape of its input.
+void CallNames::pair_twins() {
+  if (required_args(op_, Role::input) != 1 || op_.fused_by_name) return;
+  const TensorList given = unnamed_inputs();
+  TensorList made;
+  std::ranges::copy_if(outputs_, std::back_inserter(made),
+                       [](const LogicalTensor* t) { return is_float(t->dtype); });
+  const bool are_twins =
+      given.size() > 1 && std::ranges::equal(made, given, [](const auto* a, const auto* b) {
+        return a->shape == b->shape && a->id.arg != b->id.arg;
+      });
+  for (std::size_t i = 0; are_twins && i < made.size(); ++i) twins_.emplace_back(made[i], given[i]);
 }
 
 // Programs call the parameters of their own classes as they like: those of names that the operator does not
