@@ -163,6 +163,7 @@ class FoundOperators {
 bool fits(std::string_view letters, const Shape& shape, std::map<std::string_view, std::int64_t>& extents) {
   const std::vector<Part> parts = parts_of(letters);
   const auto starred = static_cast<std::size_t>(std::ranges::count_if(parts, &Part::starred));
+  if (starred > 1 && starred == parts.size()) return true;  // any shape may be theirs
   if (starred > 1 || shape.size() + starred < parts.size() || (starred == 0 && shape.size() != parts.size()))
     return false;
   std::size_t dim = 0;
