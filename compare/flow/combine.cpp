@@ -6,6 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "assay/compare/flow/moves.h"
+
 namespace assay {
 namespace {
 
@@ -21,6 +23,14 @@ std::optional<std::vector<Met>> meetings(const Relation& r, const SideTensor& in
   if (index.shape.empty()) return {};
   const std::int64_t k = index.shape.back(), tokens = std::ssize(index.values) / std::max<std::int64_t>(k, 1);
   std::map<std::int64_t, std::size_t> of_choice;
+  if (r.choices == std::vector{Relation::every_choice}) {
+    const std::vector<std::int64_t> places = places_by_choice(index);
+    if (experts[0] == nullptr || std::ssize(experts[0]->values) != std::ssize(places) * width) return {};
+    std::vector<Met> met;
+    for (std::size_t row = 0; row < places.size(); ++row)
+      met.push_back({places[row] / k, places[row] % k, 0, static_cast<std::int64_t>(row)});
+    return met;
+  }
   for (std::size_t e = 0; e < r.choices.size(); ++e) of_choice[r.choices[e]] = e;
   std::vector<std::int64_t> next(r.choices.size(), 0);
   std::vector<Met> met;

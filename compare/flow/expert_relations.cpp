@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "assay/compare/flow/moves.h"
 #include "assay/golden/evidence.h"
 
 namespace assay {
@@ -20,6 +21,23 @@ const LogicalTensor* ExpertRelations::index_as(const LogicalTensor& t) const {
       return indices_[k];
   }
   return nullptr;
+}
+
+std::optional<Relation> ExpertRelations::counts(const LogicalTensor& t) const {
+  const auto tensor = side_.read(t);
+  const auto size = static_cast<double>(tensor->values.size());
+  if (t.shape.size() != 1 || size < 2) return {};
+  for (std::size_t k = indices_.size(); k-- > 0;) {
+    // As many bits as numbers of this sum have.
+    const double mean = static_cast<double>(element_count(indices_[k]->shape)) / size;
+    // It is told apart from the indices, and holds in all micro-batches.
+    if (!beats_chance(size * std::log2(1 + mean), std::log2(static_cast<double>(indices_.size() + 1))))
+      continue;
+    Relation r{.kind = Relation::Kind::counts, .sources = {name_of(indices_[k]->id)}};
+    const auto made = evaluate(r, t.shape, reader_at(side_, t.id));
+    if (made && made->values == tensor->values) return r;
+  }
+  return {};
 }
 
 std::optional<Relation> ExpertRelations::of_rows(const LogicalTensor& t, const SideTensor& tensor) {
@@ -68,6 +86,13 @@ std::optional<std::int64_t> ExpertRelations::choice_of(const LogicalTensor& inde
       if (list.empty() || list.back() != token) list.push_back(token);
     }
   }
+  if (k > 0 && std::ssize(rows) == std::ssize(values) && of_choice.size() > 1) {
+    const std::vector<std::int64_t> places = places_by_choice(*side_.read(index));
+    const bool is_sorted = std::ranges::equal(places, rows, [&](std::int64_t place, std::int64_t row) {
+      return place / static_cast<std::int64_t>(k) == row;
+    });
+    if (is_sorted) return Relation::every_choice;
+  }
   std::optional<std::int64_t> choice;
   bool is_ambiguous = false;
   for (const auto& [c, list] : of_choice) {
@@ -96,9 +121,10 @@ std::optional<Relation> ExpertRelations::of_experts(const LogicalTensor& t, cons
       r.choices.push_back(choice);
     }
     if (r.choices.empty()) continue;
-    for (const EarlierValue& weights : all) {
-      if (element_count(weights.tensor->shape) != element_count(choices->shape)) continue;
-      r.sources[1] = weights.name;
+    // As the module around the experts was given them, if it was: the latest.
+    for (auto weights = all.rbegin(); weights != all.rend(); ++weights) {
+      if (element_count(weights->tensor->shape) != element_count(choices->shape)) continue;
+      r.sources[1] = weights->name;
       if (holds(side_, r, t)) return r;
     }
     r.is_weighted = false;

@@ -22,6 +22,8 @@ class ExpertRelations {
 
   /// The latest index of these numbers; nullptr if there is none, or if so few of them may agree by accident.
   const LogicalTensor* index_as(const LogicalTensor&) const;
+  /// The numbers of the latest index, counted.
+  std::optional<Relation> counts(const LogicalTensor&) const;
   std::optional<Relation> of_rows(const LogicalTensor&, const SideTensor&);
   std::optional<Relation> of_experts(const LogicalTensor&, const SideTensor&) const;
   /// Adds experts that got no token where the relation was found.

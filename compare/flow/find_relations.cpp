@@ -128,6 +128,9 @@ class Search {
       if (const LogicalTensor* made = experts_.index_as(t)) {
         found_.made[name] = {.sources = {name_of(made->id)}};
         settle(name);
+      } else if (auto counts = experts_.counts(t)) {
+        found_.made[name] = std::move(*counts);
+        settle(name);
       }
     }
     experts_.add_index(t);

@@ -10,6 +10,11 @@ std::vector<std::int64_t> rows_of(const SideTensor& index, std::int64_t choice, 
   std::vector<std::int64_t> rows;
   if (tokens == 0 || index.values.size() % static_cast<std::size_t>(tokens) != 0) return rows;
   const std::size_t k = index.values.size() / static_cast<std::size_t>(tokens);
+  if (choice == Relation::every_choice) {
+    for (const std::int64_t place : places_by_choice(index))
+      rows.push_back(place / static_cast<std::int64_t>(k));
+    return rows;
+  }
   for (std::int64_t t = 0; t < tokens; ++t) {
     const auto begin = index.values.begin() + t * static_cast<std::int64_t>(k);
     if (std::find(begin, begin + static_cast<std::int64_t>(k), static_cast<double>(choice)) !=
@@ -20,6 +25,16 @@ std::vector<std::int64_t> rows_of(const SideTensor& index, std::int64_t choice, 
 }
 
 }  // namespace
+
+std::vector<std::int64_t> places_by_choice(const SideTensor& index) {
+  std::vector<std::int64_t> places;
+  for (std::size_t i = 0; i < index.values.size(); ++i) {
+    if (index.values[i] >= 0) places.push_back(static_cast<std::int64_t>(i));  // below: no expert gets it
+  }
+  std::ranges::stable_sort(places, {},
+                           [&](std::int64_t i) { return index.values[static_cast<std::size_t>(i)]; });
+  return places;
+}
 
 bool for_each_column(const Relation& r, const Shape& shape, const std::vector<Shape>& sources, const Map& f) {
   const auto rows = rows_in(shape, r.table);

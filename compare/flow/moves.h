@@ -20,4 +20,7 @@ bool for_each_column(const Relation&, const Shape& target, const std::vector<Sha
 bool for_each_row(const Relation&, const Shape& target, const Shape& source, const SideTensor& index,
                   const Map& f);
 
+/// The places of an index, those of the first choice before those of the second, each in their order.
+std::vector<std::int64_t> places_by_choice(const SideTensor& index);
+
 }  // namespace assay

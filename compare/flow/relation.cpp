@@ -91,6 +91,18 @@ DerivedValue as_expected(const SideTensor& t) {
   return e;
 }
 
+// How often each number below the size is in an index; nothing if another one is.
+static std::optional<DerivedValue> counts_of(const SideTensor& index, std::size_t size) {
+  DerivedValue e;
+  e.values.resize(size, 0);
+  e.is_exact = true;
+  for (const double v : index.values) {
+    if (!(v >= 0 && v < static_cast<double>(size))) return {};
+    ++e.values[static_cast<std::size_t>(v)];
+  }
+  return e;
+}
+
 std::optional<DerivedValue> evaluate(const Relation& r, const Shape& shape, const ReadSource& read) {
   const auto size = static_cast<std::size_t>(element_count(shape));
   if (r.kind == Relation::Kind::combine) return evaluate_combine(r, shape, read);
@@ -108,6 +120,7 @@ std::optional<DerivedValue> evaluate(const Relation& r, const Shape& shape, cons
     return as_expected(*sources.front());
   }
   if (r.kind == Relation::Kind::total) return total_of(sources, size);
+  if (r.kind == Relation::Kind::counts) return counts_of(*sources.front(), size);
   DerivedValue e;
   e.values.resize(size);
   e.is_exact = true;
@@ -142,7 +155,7 @@ std::optional<DerivedValue> adjoint(const Relation& r, std::size_t source, const
                                     const Shape& target, const Shape& shape, const ReadSource& read) {
   using Kind = Relation::Kind;
   if (r.kind == Kind::combine) return adjoint_of_combine(r, source, gradient, target, shape, read);
-  if (r.kind == Kind::total) return {};
+  if (r.kind == Kind::total || r.kind == Kind::counts) return {};
   const auto size = static_cast<std::size_t>(element_count(shape));
   if (r.kind == Kind::sum) {
     auto sum = sum_of_repeated(gradient, size);
@@ -232,12 +245,15 @@ std::string describe(const Relation& r, std::int64_t step, std::int64_t micro_ba
     case Relation::Kind::columns:
       return "columns of " + names;
     case Relation::Kind::rows:
-      return fmt::format("the rows of choice {} of {}", r.choice, names);
+      return r.choice == Relation::every_choice ? "the rows of one choice after the other of " + names
+                                                : fmt::format("the rows of choice {} of {}", r.choice, names);
     case Relation::Kind::sum:
       return (r.sources.size() > 1 ? "the sum of " : "") + names;
     case Relation::Kind::total:
       return r.sources.size() > 1 ? "the sum of the products of " + names
                                   : "the sum of all elements of " + names;
+    case Relation::Kind::counts:
+      return "the counts of " + names;
     case Relation::Kind::combine:
       return "the weighted rows of " + names;
   }

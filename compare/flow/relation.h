@@ -23,9 +23,11 @@ struct Relation {
   enum class Kind : std::uint8_t {
     copy,     ///< the same elements under any shape, perhaps in another dtype
     columns,  ///< each column (all that belongs to one place behind the token dimensions) is one of a source
-    rows,     ///< the rows of one source that an index assigns to `choice`: {source, index}
+    rows,     ///< the rows of one source that an index assigns to `choice`: {source, index}; of every_choice
+              ///< those of one choice behind those of the one before
     sum,      ///< of up to three, each with its factor; one may be repeated, as positions for each sequence
     total,    ///< one number: the sum of all elements, or of the products with those of a second source
+    counts,   ///< how often each number is in an index: tokens of each expert
     combine,  ///< sum over k of weight[t, k] times the row of token t from expert index[t, k]: {index,
               ///< weights, results of the experts ..}
   };
@@ -47,6 +49,7 @@ struct Relation {
   Table table = {};                ///< of the target
   std::vector<Table> tables = {};  ///< of each source
 
+  static constexpr std::int64_t every_choice = -1;
   std::int64_t choice = 0;                 ///< of rows
   std::vector<std::int64_t> choices = {};  ///< of each expert of combine
   bool is_weighted = true;                 ///< combine: false, the experts weighted their results themselves
