@@ -36,7 +36,8 @@ struct RouterTopK {
                                                  "MoeGatingTopKSoftmax"};
   static constexpr Attribute attributes[] = {
       {"top_k", "null", "K: experts of a token"},
-      {"score", "\"softmax\"", "softmax or sigmoid of the logits, or sparsemixer"},
+      {"score", "\"softmax\"",
+       "softmax or sigmoid of the logits, sparsemixer, or given: the logits are scores"},
       {"pre_softmax", "true",
        "softmax of all logits, then the choice; false: choice by the logits, then softmax of the chosen"},
       {"normalize", "true",
@@ -72,12 +73,14 @@ struct RouterTopK {
       {"N=4,E=7", "top_k=2,pre_softmax=false", "chosen"},
       {"N=3,E=8", "top_k=3,score=\"sigmoid\",groups=[4,2],group_top=2,scaling=1.5", "chosen"},
       {"N=5,E=4", "top_k=1,score=\"sigmoid\",normalize=false", "expert_bias,chosen"},
+      {"N=4,E=6", "top_k=2,score=\"given\",normalize=false", "expert_bias,chosen"},
       {"N=6,E=4,K=1", "top_k=1,normalize=false", "expert_bias"},  // of one, any choice is free of duplicates
       {"N=5,E=6", "top_k=2,score=\"sparsemixer\",jitter=0.5", "expert_bias,chosen"},
       {"N=4,E=5", "top_k=2,score=\"sigmoid\",normalize=false,dense=true", "expert_bias,chosen"}};
   static constexpr Seen drawn = {"forwarded", "0.3333", "Phi-3.5-MoE"};
   static constexpr Seen seen[] = {{"score", "\"softmax\"", "Mixtral"},
                                   {"score", "\"sigmoid\"", "DeepSeek-V3"},
+                                  {"score", "\"given\"", "torchtitan: scores of another module"},
                                   {"pre_softmax", "false", "Megatron-LM by default, gpt-oss"},
                                   {"normalize", "false", "DeepSeek-V2, Qwen1.5-MoE"},
                                   {"scaling", "2.5", "DeepSeek-V3"},
@@ -189,8 +192,8 @@ struct RouterTopK {
     const std::int64_t K = a.integer("top_k");
     if (K < 1 || K > E) throw Error("router_topk: top_k is {} of {} experts", K, E);
     const std::string& score = a.text("score");
-    if (score != "softmax" && score != "sigmoid" && score != "sparsemixer") {
-      throw Error("router_topk: score is \"{}\"; expected softmax, sigmoid or sparsemixer", score);
+    if (score != "softmax" && score != "sigmoid" && score != "sparsemixer" && score != "given") {
+      throw Error("router_topk: score is \"{}\"; expected softmax, sigmoid, sparsemixer or given", score);
     }
     if (a.has("selection_bias") && a.flag("selection_bias") && find_input(inputs, "expert_bias") == nullptr) {
       throw Error("router_topk: selection_bias is true, but 'expert_bias' is missing");
@@ -199,7 +202,8 @@ struct RouterTopK {
     d.set("K", K);
     const Kind k = kind(a);
     const bool of_all = k == Kind::softmax || k == Kind::sparsemixer;
-    d.set("normalised", of_all ? E : k == Kind::sigmoid && !a.flag("normalize") ? 1 : K);
+    const bool is_own = k == Kind::sigmoid || k == Kind::given;
+    d.set("normalised", of_all ? E : is_own && !a.flag("normalize") ? 1 : K);
     d.set("scored", k == Kind::softmax ? E : 1);
   }
 
@@ -245,10 +249,11 @@ struct RouterTopK {
     const T& chosen_score(std::int64_t k) const { return score(chosen[static_cast<std::size_t>(k)]); }
   };
 
-  enum class Kind { sigmoid, softmax, softmax_after, sparsemixer };
+  enum class Kind { sigmoid, softmax, softmax_after, sparsemixer, given };
   static Kind kind(const Attributes& a) {
     if (a.text("score") == "sparsemixer") return Kind::sparsemixer;
     if (a.text("score") == "sigmoid") return Kind::sigmoid;
+    if (a.text("score") == "given") return Kind::given;
     return a.flag("pre_softmax") ? Kind::softmax : Kind::softmax_after;
   }
 
@@ -374,9 +379,16 @@ struct RouterTopK {
         }
         continue;
       }
-      const T inner = sum<T>(K, [&](auto k) { return weight(k) * upstream(k); });
+      const bool is_stored = a.flag("stored_scores");
+      const auto kept = [&](const T& x) { return is_stored ? stored(x) : x; };
+      const T inner = kept(sum<T>(K, [&](auto k) { return kept(weight(k) * upstream(k)); }));
+      // As quotients have it in autograd, whose steps are stored: g / total - sum g (w / total).
+      const T shared_slope =
+          kept(sum<T>(K, [&](auto k) { return kept(kept(upstream(k)) * kept(weight(k) / token.total)); }));
       const auto slope = [&](std::int64_t k) {
-        return normalize ? (upstream(k) - inner) / token.total : upstream(k);
+        if (!normalize) return kept(upstream(k));
+        return is_stored ? kept(kept(upstream(k)) / token.total) - shared_slope
+                         : (upstream(k) - inner) / token.total;
       };
       if (kind(a) == Kind::softmax) {
         const T shared = sum<T>(K, [&](auto k) { return token.chosen_score(k) * slope(k); });
@@ -396,6 +408,8 @@ struct RouterTopK {
         const std::int64_t e = token.chosen[static_cast<std::size_t>(k)];
         if (kind(a) == Kind::softmax_after) {
           grad(n, e) = weight(k) * (upstream(k) - inner);
+        } else if (kind(a) == Kind::given) {
+          grad(n, e) = slope(k);
         } else {
           const T& s = token.score(e);
           const T complement =

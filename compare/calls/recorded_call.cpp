@@ -118,6 +118,11 @@ bool RecordedCalls::is_own_input(const LogicalTensor& t) const {
   return op != nullptr && operator_within(*op, call->second, t, order) != nullptr;
 }
 
+const std::string& RecordedCalls::module_of(const LogicalTensor& t) const {
+  const auto hidden = hidden_.find(t.id);
+  return hidden == hidden_.end() ? t.id.module : hidden->second->id.module;
+}
+
 bool RecordedCalls::has_call(const Identity& id) const {
   return calls_.contains({id.step, id.micro_batch, id.module, id.call});
 }

@@ -78,6 +78,8 @@ class RecordedCalls {
   void share_parameter(const Identity& param, const Identity& input) {
     users_[{param.module, param.arg}].insert({input.module, input.arg, input.call});
   }
+  /// The module whose call made a tensor: its own, or that which stands for a call in none.
+  const std::string& module_of(const LogicalTensor&) const;
   /// Whether the module of a tensor was called in its step and micro-batch.
   bool has_call(const Identity&) const;
   /// Returns the calls that sum to this tensor: one call, or one per micro-batch for the gradient of a

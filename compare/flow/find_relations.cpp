@@ -40,6 +40,7 @@ class Search {
     }
     for (auto& [key, frame] : frames) {
       std::ranges::stable_sort(frame, {}, &LogicalTensor::seq);
+      put_larger_results_first(frame);
       if (std::ranges::any_of(frame, [&](const LogicalTensor* t) { return is_new(*t); })) search(frame);
     }
   }
@@ -52,6 +53,22 @@ class Search {
   }
 
  private:
+  // A call may make one of its results of another: the weights of those that are chosen of all scores.
+  static void put_larger_results_first(std::vector<const LogicalTensor*>& frame) {
+    const auto is_of_one_call = [](const LogicalTensor* a, const LogicalTensor* b) {
+      return a->id.slot == "output" && b->id.slot == "output" && a->id.module == b->id.module &&
+             a->id.call == b->id.call;
+    };
+    for (auto begin = frame.begin(); begin != frame.end();) {
+      const auto end =
+          std::find_if_not(begin + 1, frame.end(), [&](const auto* t) { return is_of_one_call(*begin, t); });
+      std::stable_sort(begin, end, [](const auto* a, const auto* b) {
+        return element_count(a->shape) > element_count(b->shape);
+      });
+      begin = end;
+    }
+  }
+
   bool is_new(const LogicalTensor& t) const {
     const auto tried = tries_.find(name_of(t.id));
     return is_float(t.dtype) && (tried == tries_.end() || tried->second < most_tries);

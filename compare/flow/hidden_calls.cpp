@@ -134,6 +134,11 @@ std::vector<HiddenCalls::Source> HiddenCalls::candidates_for(const Operator& op,
     const bool is_table = find_arg(op, fmt::format("grad_{}", arg.name)) == nullptr;
     some = is_table ? among([&](std::size_t c) { return !has_gradient(c); }) : near;
   }
+  // Another result of the same call is nearer than what that was made of.
+  std::ranges::stable_partition(some, [&](std::size_t c) {
+    const Identity& id = candidates_[c].tensor->id;
+    return id.slot == "output" && t.id.slot == "output" && id.module == t.id.module && id.call == t.id.call;
+  });
   std::ranges::stable_partition(some, [&](std::size_t c) { return candidates_[c].name.arg == arg.name; });
   for (const std::size_t c : some) {
     const Source source{candidates_[c].tensor, candidates_[c].name};

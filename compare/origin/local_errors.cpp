@@ -90,9 +90,10 @@ std::optional<LocalErrors::Judgement> LocalErrors::judge(Finding& f, const Pair&
 bool LocalErrors::look_ahead(const Pair& pair) {
   if (judge_.is_spent()) return false;
   const std::vector<RecordedCall> made_by = actual_calls_.producers(*pair.actual);
-  const CallVariant* known = made_by.empty() ? nullptr
-                                             : fitted_.known(*made_by.front().op, pair.actual->id.module,
-                                                             made_by.front().attributes);
+  const CallVariant* known = made_by.empty()
+                                 ? nullptr
+                                 : fitted_.known(*made_by.front().op, actual_calls_.module_of(*pair.actual),
+                                                 made_by.front().attributes);
   if (known == nullptr) return made_by.empty();
   return ahead_.begin(pair.actual,
                       [this, made = pair.actual, variant = *known]() -> std::optional<FirstLook> {
@@ -132,8 +133,9 @@ std::optional<LocalErrors::Judgement> LocalErrors::judge_call(Finding& f, const 
   };
   const std::int64_t worst = f.metrics ? worst_element(*f.metrics) : -1;
   const Call actual = whole->in_some_rows(work_of_recorded, worst);
+  const std::string& module = actual_calls_.module_of(*pair.actual);
   // A call that is right with the known attributes needs no second look at the reference.
-  if (const CallVariant* known = fitted_.known(actual.op(), f.id.module, actual.recorded())) {
+  if (const CallVariant* known = fitted_.known(actual.op(), module, actual.recorded())) {
     if (auto right = judge_as_known(*whole, *known, *pair.actual, ahead)) return right;
     const auto compared = judge_.compare(actual, *known);
     if (compared && judge_.is_within(*compared)) return judgement(actual, {*known, *compared}, *pair.actual);
@@ -144,7 +146,7 @@ std::optional<LocalErrors::Judgement> LocalErrors::judge_call(Finding& f, const 
   }
   auto reference = recorded_call(sides_.reference, reference_calls_, *pair.reference);
   if (reference) reference = reference->in_some_rows(work_of_recorded, worst);
-  const auto variant = reference ? fitted_.fit(*reference, f.id.module) : std::nullopt;
+  const auto variant = reference ? fitted_.fit(*reference, module) : std::nullopt;
   if (variant) {
     if (auto right = quick(*variant)) return right;
   }
@@ -154,7 +156,7 @@ std::optional<LocalErrors::Judgement> LocalErrors::judge_call(Finding& f, const 
     return {};
   }
   if (!judge_.is_within(*compared)) {
-    if (auto other = fitted_.fit_both(actual, *reference, *variant, f.id.module))
+    if (auto other = fitted_.fit_both(actual, *reference, *variant, module))
       return judgement(actual, {std::move(other->variant), std::move(other->compared), true}, *pair.actual);
     if (options_.cases != nullptr) options_.cases->add(f, actual, *variant);
   }
@@ -166,7 +168,9 @@ std::optional<LocalErrors::Judgement> LocalErrors::wrong_reference(const Finding
   std::optional<Judgement> wrong;
   (void)trouble_in([&] {
     const auto call = recorded_call(sides_.reference, reference_calls_, *pair.reference);
-    const CallVariant* known = call ? fitted_.known(call->op(), f.id.module, call->recorded()) : nullptr;
+    const CallVariant* known =
+        call ? fitted_.known(call->op(), reference_calls_.module_of(*pair.reference), call->recorded())
+             : nullptr;
     if (known == nullptr || judge_.is_spent()) return;
     const Call some =
         call->in_some_rows(work_of_recorded, f.metrics ? worst_element(*f.metrics) : std::int64_t{-1});
