@@ -226,6 +226,9 @@ struct RouterTopK {
     return a.integer("top_k") / a.integers("groups")[1];
   }
 
+  // Scores that were given are of the dtype in which programs go on.
+  static bool stores(const Attributes& a) { return a.flag("stored_scores") || kind(a) == Kind::given; }
+
   static std::optional<GroupLimit> groups(const Attributes& a) {
     if (!a.has("groups")) return {};
     return GroupLimit{a.integers("groups")[0], a.integers("groups")[1], group_top(a)};
@@ -303,9 +306,9 @@ struct RouterTopK {
     for (std::int64_t e = 0; e < E && kind(a) != Kind::softmax; ++e) {
       token.scores.push_back(kind(a) == Kind::sigmoid ? sigmoid(z(e)) : z(e));
     }
-    const bool is_stored = a.flag("stored_scores");
+    const bool is_stored = stores(a);
     const auto kept = [&](const T& x) { return is_stored ? stored(x) : x; };
-    for (T& score : token.scores) score = kept(score);
+    for (T& score : token.scores) score = kind(a) == Kind::given ? score : kept(score);
     std::vector<T> ranking = token.scores;
     if (bias && (!a.has("selection_bias") || a.flag("selection_bias"))) {
       for (std::int64_t e = 0; e < E; ++e) ranking[static_cast<std::size_t>(e)] += bias(e);
@@ -379,7 +382,7 @@ struct RouterTopK {
         }
         continue;
       }
-      const bool is_stored = a.flag("stored_scores");
+      const bool is_stored = stores(a);
       const auto kept = [&](const T& x) { return is_stored ? stored(x) : x; };
       const T inner = kept(sum<T>(K, [&](auto k) { return kept(weight(k) * upstream(k)); }));
       // As quotients have it in autograd, whose steps are stored: g / total - sum g (w / total).
