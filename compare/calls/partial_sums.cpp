@@ -136,6 +136,7 @@ Tensor Magnitudes::read(std::size_t index) const {
 }
 
 std::vector<double> errors_of_addends(const Dump& dump, const LogicalTensor& t) {
+  if (!is_float(t.dtype)) return {};  // exact
   const double addends = addends_of(dump, t);
   if (addends == 1) return {};
   std::vector<double> errors = merge(Magnitudes(dump), t).tensor.whole().values();

@@ -136,10 +136,11 @@ class CopiedRows {
     return found;
   }
 
-  // Of each part by its first row; empty if its rows, or the other side's, are no copies of the source's.
-  std::map<std::int64_t, std::vector<std::int64_t>> numbers_by(
-      const LogicalTensor& source, const Tensor& wanted,
-      const std::map<std::int64_t, std::size_t>& parts) const {
+  using Numbers = std::map<std::int64_t, std::vector<std::int64_t>>;  // of each part, by its first row
+
+  // Empty if the rows of a part, or the other side's, are no copies of the source's.
+  Numbers numbers_by(const LogicalTensor& source, const Tensor& wanted,
+                     const std::map<std::int64_t, std::size_t>& parts) const {
     RowPlaces theirs(whole(other_, source));
     std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> rows;
     for (std::int64_t i = 0; i < rows_in(wanted); ++i) {
@@ -148,21 +149,52 @@ class CopiedRows {
       rows[{found->place, found->copy}] = i;
     }
     RowPlaces own(whole(dump_, *by_id_.at(source.id)));
-    std::map<std::int64_t, std::vector<std::int64_t>> numbers;
+    Numbers numbers;
+    std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t*> by_expert;  // and place
     for (const auto& [first, record] : parts) {
       const Tensor part = dump_.read(record);
-      for (std::int64_t i = 0; i < rows_in(part); ++i) {
-        const auto found = own.take(row_of(part, i));
+      const std::vector<std::int64_t> experts = experts_of_rows(dump_.records[record]);
+      std::vector<std::int64_t>& of_part = numbers[first];
+      of_part.resize(static_cast<std::size_t>(rows_in(part)));
+      for (std::size_t i = 0; i < of_part.size(); ++i) {
+        const auto found = own.take(row_of(part, static_cast<std::int64_t>(i)));
         const auto row = found ? rows.find({found->place, found->copy}) : rows.end();
         if (row == rows.end()) return {};
-        numbers[first].push_back(row->second);
+        of_part[i] = row->second;
+        if (!experts.empty()) by_expert[{experts[i], found->place}] = &of_part[i];
       }
+    }
+    // A token may have another expert than on the other side: where each row's is known, rows lie as these
+    // do.
+    if (std::cmp_equal(by_expert.size(), rows_in(wanted))) {
+      std::int64_t number = 0;
+      for (const auto& [at, row] : by_expert) *row = number++;
     }
     return numbers;
   }
 
+  // By the counts of rows that the call was given; empty if it was not.
+  std::vector<std::int64_t> experts_of_rows(const Record& input) const {
+    for (std::size_t i = 0; i < dump_.records.size(); ++i) {
+      const Record& r = dump_.records[i];
+      const bool is_beside = r.rank == input.rank && r.id.step == input.id.step &&
+                             r.id.micro_batch == input.id.micro_batch && r.id.phase == Phase::forward &&
+                             r.id.module == input.id.module && r.id.call == input.id.call &&
+                             r.id.slot == "input";
+      if (!is_beside || is_float(r.dtype) || r.shape.size() != 1 || !r.has_bits) continue;
+      const std::vector<std::int64_t> counts = dump_.read(i).indices();
+      const std::int64_t first = box_of(r, dump_.mesh).offsets[0];
+      std::vector<std::int64_t> experts;
+      for (std::size_t e = 0; e < counts.size() && counts[e] >= 0 && counts[e] <= input.shape[0]; ++e)
+        experts.insert(experts.end(), static_cast<std::size_t>(counts[e]),
+                       first + static_cast<std::int64_t>(e));
+      if (std::ssize(experts) == input.shape[0]) return experts;
+    }
+    return {};
+  }
+
   // To all that the call was given and made.
-  void apply(const Identity& input, const std::map<std::int64_t, std::vector<std::int64_t>>& numbers) const {
+  void apply(const Identity& input, const Numbers& numbers) const {
     for (const auto& [id, records] : placed_) {
       if (id.step != input.step || id.micro_batch != input.micro_batch || id.module != input.module ||
           id.call != input.call)

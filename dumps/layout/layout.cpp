@@ -254,7 +254,8 @@ std::vector<Piece> pieces_of(const Record& record, const Mesh& mesh, const std::
     throw Error("{}: is cut to {}, expected as many extents as its global shape {} has", to_string(record.id),
                 to_string(*record.cut), to_string(record.global_shape));
   std::vector<Indices> indices = local_indices(record, mesh);
-  if ((record.rows || record.row_numbers) && !indices.empty()) indices[0] = intervals(rows, record);
+  if ((record.rows || record.row_numbers) && !indices.empty())
+    indices[0] = intervals(record.row_numbers ? *record.row_numbers : rows, record);
   Shape local;
   for (const Indices& i : indices) local.push_back(length_of(i));
   std::vector<Piece> pieces;

@@ -29,7 +29,7 @@ struct Piece {
 /// separates them. The local box is given by `offsets`, or by the cut of torch.chunk (pieces of ceil(n /
 /// parts), later ones shorter or empty) in each sharded dimension, in the order of the mesh dimensions. The
 /// padding of `cut` belongs to no piece.
-/// @param rows    the global row of each local row, if Record::rows or row_numbers is set; else empty
+/// @param rows    the global row of each local row, if Record::rows is set; else empty
 /// @throws Error  if the local shape contradicts the placement
 std::vector<Piece> pieces_of(const Record&, const Mesh&, const std::vector<std::int64_t>& rows = {});
 

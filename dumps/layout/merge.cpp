@@ -143,9 +143,8 @@ std::vector<Group> groups_of(const Dump& dump, const LogicalTensor& tensor) {
   std::map<std::vector<Box>, Group> groups;
   for (const std::size_t index : tensor.records) {
     const Record& record = dump.records[index];
-    const std::vector<std::int64_t> rows = record.row_numbers ? *record.row_numbers
-                                           : record.rows      ? dump.read(*record.rows).indices()
-                                                              : std::vector<std::int64_t>();
+    const std::vector<std::int64_t> rows =
+        record.rows ? dump.read(*record.rows).indices() : std::vector<std::int64_t>();
     std::vector<Piece> pieces = pieces_of(record, dump.mesh, rows);
     std::vector<Box> boxes;
     for (const Piece& piece : pieces) boxes.push_back(piece.box);

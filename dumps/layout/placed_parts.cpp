@@ -1,6 +1,7 @@
 #include "assay/dumps/layout/placed_parts.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string>
@@ -221,18 +222,20 @@ class PlacedByOther {
     }
   }
 
-  // How many tokens each rank has for something: together as many as the other side has.
+  // How many tokens each rank has for something: together there are as many as on the other side, perhaps for
+  // others.
   bool is_count(const Identity& id, const std::vector<std::size_t>& records) const {
     const Record& first = dump_.records[records.front()];
     if (id.phase != Phase::forward || id.slot == "param" || !first.has_bits ||
         first.shape != first.global_shape)
       return false;
-    std::vector<std::int64_t> left = other_.read(uncut_.at(id)).indices();
-    for (const Tensor& part : parts_at(dump_, records)) {
-      const std::vector<std::int64_t> own = part.indices();
-      for (std::size_t i = 0; i < left.size(); ++i) left[i] -= own[i];
-    }
-    return std::ranges::all_of(left, [](std::int64_t n) { return n == 0; });
+    const auto sum = [](const Tensor& t) {
+      const std::vector<double> all = t.values();
+      return std::accumulate(all.begin(), all.end(), 0.0);
+    };
+    double left = sum(other_.read(uncut_.at(id)));
+    for (const Tensor& part : parts_at(dump_, records)) left -= sum(part);
+    return left == 0;
   }
 
   // Whether what else cuts the dimension does so behind the axis that nobody placed, and it has two halves.
