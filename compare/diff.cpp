@@ -37,9 +37,10 @@ class Differ {
         actual_tensors_(logical_tensors(actual)),
         reference_tensors_(logical_tensors(reference)),
         names_(meet_names(actual_tensors_, reference_tensors_, options.rules)) {
-    for (const auto leave_out : {leave_out_other_insides, leave_out_exchanged_rows}) {
-      if (std::string note = leave_out(actual_tensors_, reference_tensors_); !note.empty())
-        names_.push_back(std::move(note));
+    for (std::string note :
+         {leave_out_other_insides(actual_tensors_, reference_tensors_),
+          leave_out_exchanged_rows(actual, actual_tensors_, reference, reference_tensors_)}) {
+      if (!note.empty()) names_.push_back(std::move(note));
     }
     take_operators(actual_tensors_, options.rules);
     take_operators(reference_tensors_, options.rules);

@@ -44,16 +44,39 @@ bool are_exchanged(const Shapes& a, const Shapes& b) {
   return differ && rows == 0;
 }
 
+// The rows of all ranks in all micro-batches, where each rank has rows of its own.
+std::map<std::pair<CallKey, std::string>, std::int64_t> unplaced_rows(const Dump& dump) {
+  std::map<std::pair<CallKey, std::string>, std::int64_t> rows;
+  for (const Record& r : dump.records) {
+    if (!r.unplaced.empty() && r.id.phase == Phase::forward && r.id.slot == "input" && is_float(r.dtype) &&
+        r.shape.size() >= 2)
+      rows[{call_of(r.id), r.id.arg}] += r.shape[0];
+  }
+  return rows;
+}
+
+void add_unplaced(const Dump& dump, const Inputs& own, const Inputs& other, std::set<CallKey>& exchanged) {
+  for (const auto& [input, rows] : unplaced_rows(dump)) {
+    const auto there = other.find(input);
+    if (own.contains(input) || there == other.end() || there->second.size() < 2) continue;
+    std::int64_t left = rows;
+    for (const auto& [micro_batch, shape] : there->second) left -= shape[0];
+    if (left == 0) exchanged.insert(input.first);
+  }
+}
+
 }  // namespace
 
-std::string leave_out_exchanged_rows(std::vector<LogicalTensor>& actual,
-                                     std::vector<LogicalTensor>& reference) {
+std::string leave_out_exchanged_rows(const Dump& actual_dump, std::vector<LogicalTensor>& actual,
+                                     const Dump& reference_dump, std::vector<LogicalTensor>& reference) {
   const Inputs ours = inputs_of(actual), theirs = inputs_of(reference);
   std::set<CallKey> exchanged;
   for (const auto& [input, shapes] : ours) {
     const auto there = theirs.find(input);
     if (there != theirs.end() && are_exchanged(shapes, there->second)) exchanged.insert(input.first);
   }
+  add_unplaced(actual_dump, ours, theirs, exchanged);
+  add_unplaced(reference_dump, theirs, ours, exchanged);
   if (exchanged.empty()) return {};
   std::size_t left_out = 0;
   for (auto* side : {&actual, &reference}) {
