@@ -12,6 +12,7 @@ struct Relu {
   static constexpr auto args = unary_args(-8, 8, everywhere, Exact::value);
   static constexpr Example examples[] = {{"N=24"}, {"N=3x5"}};
   static constexpr std::string_view functional_inputs[] = {"x"};
+  static constexpr bool never_negative = true;
   static constexpr ExactFill exact_fill = ExactFill::small_integers;
 
   template <class T>

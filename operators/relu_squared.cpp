@@ -11,6 +11,7 @@ struct ReluSquared {
   static constexpr auto args = unary_args(-8, 8);
   static constexpr Example examples[] = {{"N=24"}, {"N=3x5"}};
   static constexpr std::string_view functional_inputs[] = {"x"};
+  static constexpr bool never_negative = true;
 
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes&) {

@@ -113,6 +113,7 @@ struct RouterTopK {
 
   // Programs choose between the gate, a projection, and the module of the experts.
   static constexpr std::string_view functional_inputs[] = {"logits"};
+  static constexpr bool never_negative = true;
   static bool may_make(InputShapes inputs, const Shape& weights) {
     const Shape& logits = shape_of_input(inputs, "logits");
     return !weights.empty() && !logits.empty() && weights.back() > 0 && weights.back() < logits.back() &&
@@ -226,9 +227,6 @@ struct RouterTopK {
     return a.integer("top_k") / a.integers("groups")[1];
   }
 
-  // Scores that were given are of the dtype in which programs go on.
-  static bool stores(const Attributes& a) { return a.flag("stored_scores") || kind(a) == Kind::given; }
-
   static std::optional<GroupLimit> groups(const Attributes& a) {
     if (!a.has("groups")) return {};
     return GroupLimit{a.integers("groups")[0], a.integers("groups")[1], group_top(a)};
@@ -260,13 +258,34 @@ struct RouterTopK {
     return a.flag("pre_softmax") ? Kind::softmax : Kind::softmax_after;
   }
 
+  // The attributes, looked up once.
+  struct Rule {
+    explicit Rule(const Attributes& a)
+        : kind(RouterTopK::kind(a)),
+          normalize(a.flag("normalize")),
+          ranks_by_bias(!a.has("selection_bias") || a.flag("selection_bias")),
+          drawn(a.flag("drawn")),
+          // Scores that were given are of the dtype in which programs go on.
+          stores(a.flag("stored_scores") || kind == Kind::given),
+          jitter(a.real("jitter")),
+          groups(RouterTopK::groups(a)) {}
+    template <class T>
+    T kept(const T& x) const {
+      return stores ? stored(x) : x;
+    }
+    Kind kind;
+    bool normalize, ranks_by_bias, drawn, stores;
+    double jitter;
+    std::optional<GroupLimit> groups;
+  };
+
   // @param given  the choice, if it was made elsewhere
   template <class T>
-  static void choose(Token<T>& token, const std::vector<T>& ranking, std::int64_t K, const Attributes& a,
+  static void choose(Token<T>& token, const std::vector<T>& ranking, std::int64_t K, const Rule& rule,
                      const std::vector<std::int64_t>& given) {
     T of_groups = T(1) / T(0);
-    std::vector<std::int64_t> best =
-                                  sorted_experts(ranking, kept_experts(ranking, groups(a), given, of_groups)),
+    std::vector<std::int64_t> best = sorted_experts(ranking,
+                                                    kept_experts(ranking, rule.groups, given, of_groups)),
                               others;
     token.chosen = given;
     if (given.empty()) token.chosen.assign(best.begin(), best.begin() + K);
@@ -297,38 +316,36 @@ struct RouterTopK {
   }
 
   template <class T>
-  static Token<T> route(Tensors<T>& t, const Dims& d, const Attributes& a, std::int64_t n) {
+  static Token<T> route(Tensors<T>& t, const Dims& d, const Rule& rule, std::int64_t n) {
     const auto logits = t["logits"], bias = t.optional("expert_bias");
     const std::int64_t E = d.at("E"), K = d.at("K");
     const auto z = [&](std::int64_t e) -> const T& { return logits(n, e); };
     Token<T> token;
-    if (kind(a) == Kind::softmax) token.scores = softmax_of<T>(E, z);
-    for (std::int64_t e = 0; e < E && kind(a) != Kind::softmax; ++e) {
-      token.scores.push_back(kind(a) == Kind::sigmoid ? sigmoid(z(e)) : z(e));
+    if (rule.kind == Kind::softmax) token.scores = softmax_of<T>(E, z);
+    for (std::int64_t e = 0; e < E && rule.kind != Kind::softmax; ++e) {
+      token.scores.push_back(rule.kind == Kind::sigmoid ? sigmoid(z(e)) : z(e));
     }
-    const bool is_stored = stores(a);
-    const auto kept = [&](const T& x) { return is_stored ? stored(x) : x; };
-    for (T& score : token.scores) score = kind(a) == Kind::given ? score : kept(score);
+    for (T& score : token.scores) score = rule.kind == Kind::given ? score : rule.kept(score);
     std::vector<T> ranking = token.scores;
-    if (bias && (!a.has("selection_bias") || a.flag("selection_bias"))) {
+    if (bias && rule.ranks_by_bias) {
       for (std::int64_t e = 0; e < E; ++e) ranking[static_cast<std::size_t>(e)] += bias(e);
     }
-    choose(token, ranking, K, a, given_choice(t, K, n));
+    choose(token, ranking, K, rule, given_choice(t, K, n));
     const auto chosen = [&](std::int64_t k) -> const T& { return token.chosen_score(k); };
-    if (kind(a) == Kind::sparsemixer) {
-      const SparseMixer<T> mixed(token.scores, token.chosen, constant<T>(2 * a.real("jitter")));
+    if (rule.kind == Kind::sparsemixer) {
+      const SparseMixer<T> mixed(token.scores, token.chosen, constant<T>(2 * rule.jitter));
       token.weights = mixed.weights;
       token.shares = mixed.shares;
-      if (a.flag("drawn") && !isnan(token.gap)) token.gap = mixed.room;
+      if (rule.drawn && !isnan(token.gap)) token.gap = mixed.room;
       return token;
     }
-    if (kind(a) == Kind::softmax_after) {
+    if (rule.kind == Kind::softmax_after) {
       token.weights = softmax_of<T>(K, chosen);
       return token;
     }
-    if (a.flag("normalize")) token.total = kept(sum<T>(K, chosen) + constant<T>(least_total));
+    if (rule.normalize) token.total = rule.kept(sum<T>(K, chosen) + constant<T>(least_total));
     for (std::int64_t k = 0; k < K; ++k) {
-      token.weights.push_back(a.flag("normalize") ? kept(chosen(k) / token.total) : chosen(k));
+      token.weights.push_back(rule.normalize ? rule.kept(chosen(k) / token.total) : chosen(k));
     }
     return token;
   }
@@ -340,9 +357,10 @@ struct RouterTopK {
     const std::int64_t N = d.at("N"), K = d.at("K");
     const T scaling = constant<T>(a.real("scaling"));
     const T forwarded = constant<T>(a.real("forwarded"));
-    const bool dense = a.flag("dense"), drawn = a.flag("drawn") && a.real("forwarded") != 1;
+    const Rule rule(a);
+    const bool dense = a.flag("dense"), drawn = rule.drawn && a.real("forwarded") != 1;
     for (std::int64_t n = 0; n < N; ++n) {
-      const Token<T> token = route(t, d, a, n);
+      const Token<T> token = route(t, d, rule, n);
       gap(n) = token.gap;
       for (std::int64_t k = 0; k < K; ++k) {
         const std::int64_t e = token.chosen[static_cast<std::size_t>(k)];
@@ -362,17 +380,18 @@ struct RouterTopK {
   static void backward(Tensors<T>& t, const Dims& d, const Attributes& a) {
     const auto g = t["grad_weights"], logits = t["logits"], grad = t["grad_logits"];
     const std::int64_t N = d.at("N"), E = d.at("E"), K = d.at("K");
-    const bool normalize = a.flag("normalize"), dense = a.flag("dense");
+    const Rule rule(a);
+    const bool normalize = rule.normalize, dense = a.flag("dense");
     const T scaling = constant<T>(a.real("scaling"));
     for (std::int64_t n = 0; n < N; ++n) {
-      const Token<T> token = route(t, d, a, n);
+      const Token<T> token = route(t, d, rule, n);
       const auto upstream = [&](std::int64_t k) {
         return g(n, dense ? token.chosen[static_cast<std::size_t>(k)] : k) * scaling;
       };
       const auto weight = [&](std::int64_t k) -> const T& {
         return token.weights[static_cast<std::size_t>(k)];
       };
-      if (kind(a) == Kind::sparsemixer) {
+      if (rule.kind == Kind::sparsemixer) {
         for (std::int64_t e = 0; e < E; ++e) {
           grad(n, e) = sum<T>(K, [&](auto k) {
             const T& share = token.shares[static_cast<std::size_t>(k)][static_cast<std::size_t>(e)];
@@ -382,18 +401,17 @@ struct RouterTopK {
         }
         continue;
       }
-      const bool is_stored = stores(a);
-      const auto kept = [&](const T& x) { return is_stored ? stored(x) : x; };
+      const auto kept = [&](const T& x) { return rule.kept(x); };
       const T inner = kept(sum<T>(K, [&](auto k) { return kept(weight(k) * upstream(k)); }));
       // As quotients have it in autograd, whose steps are stored: g / total - sum g (w / total).
       const T shared_slope =
           kept(sum<T>(K, [&](auto k) { return kept(kept(upstream(k)) * kept(weight(k) / token.total)); }));
       const auto slope = [&](std::int64_t k) {
         if (!normalize) return kept(upstream(k));
-        return is_stored ? kept(kept(upstream(k)) / token.total) - shared_slope
-                         : (upstream(k) - inner) / token.total;
+        return rule.stores ? kept(kept(upstream(k)) / token.total) - shared_slope
+                           : (upstream(k) - inner) / token.total;
       };
-      if (kind(a) == Kind::softmax) {
+      if (rule.kind == Kind::softmax) {
         const T shared = sum<T>(K, [&](auto k) { return token.chosen_score(k) * slope(k); });
         for (std::int64_t e = 0; e < E; ++e) {
           const auto usual = [&] { return -(token.score(e) * shared); };
@@ -409,9 +427,9 @@ struct RouterTopK {
       }
       for (std::int64_t k = 0; k < K; ++k) {
         const std::int64_t e = token.chosen[static_cast<std::size_t>(k)];
-        if (kind(a) == Kind::softmax_after) {
+        if (rule.kind == Kind::softmax_after) {
           grad(n, e) = weight(k) * (upstream(k) - inner);
-        } else if (kind(a) == Kind::given) {
+        } else if (rule.kind == Kind::given) {
           grad(n, e) = slope(k);
         } else {
           const T& s = token.score(e);

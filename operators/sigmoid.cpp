@@ -14,6 +14,7 @@ struct Sigmoid {
   static constexpr auto args = unary_args(-16, 16);
   static constexpr Example examples[] = {{"N=24"}, {"N=3x5"}};
   static constexpr std::string_view functional_inputs[] = {"x"};
+  static constexpr bool never_negative = true;
   static constexpr std::string_view pairs_along = "N";
 
   template <class T>

@@ -23,6 +23,7 @@ struct Softmax {
   static constexpr std::string_view pairs_along = "A";
   static constexpr bool sums_of_rows = true;
   static constexpr std::string_view functional_inputs[] = {"x"};
+  static constexpr bool never_negative = true;
   static bool may_make(InputShapes inputs, const Shape& y) { return shape_of_input(inputs, "x") == y; }
   static constexpr Example examples[] = {
       {"A=4,C=15,B="}, {"A=2,C=5,B=3", "dim=1"}, {"A=,C=6,B=2x2", "dim=-3"}};

@@ -74,11 +74,13 @@ HiddenCalls::Form HiddenCalls::form_of(const Operator& op, const Given& given) {
 // Layers are alike: what made the tensor of another one is tried first.
 bool HiddenCalls::find(const LogicalTensor& t, const SideTensor& values, Relations& found) {
   if (!shows_call(values, static_cast<double>(most_calls * operators().size()))) return false;
+  const bool has_negative = std::ranges::any_of(values.values, [](double v) { return v < 0; });
   const auto known = known_.find(without_layer(name_of(t.id)));
   const Form* form = known == known_.end() ? nullptr : &known->second;
   if (form != nullptr && find_of(*form->op, t, form, found)) return true;
   return std::ranges::any_of(operators(), [&](const Operator* op) {
-    return !op->functional_inputs.empty() && find_of(*op, t, nullptr, found);
+    return !op->functional_inputs.empty() && !(op->never_negative && has_negative) &&
+           find_of(*op, t, nullptr, found);
   });
 }
 

@@ -166,6 +166,8 @@ struct Usage {
   std::span<const std::string_view> functional_inputs;
   /// Or of these.
   std::span<const std::string_view> functional_instead;
+  /// Its first result has no negative values: a cheap look before it is tried.
+  bool never_negative;
   /// Whether these can make a result of this shape, where the letters of their shapes do not tell. Null: they
   /// do.
   bool (*may_make)(std::span<const InputShape>, const Shape& result);
@@ -234,6 +236,7 @@ constexpr Usage usage_of() {
   if constexpr (requires { &Op::shared_roundings; }) u.shared_roundings = &Op::shared_roundings;
   if constexpr (requires { Op::drawn; }) u.drawn = Op::drawn;
   if constexpr (requires { Op::shares_steps; }) u.shares_steps = Op::shares_steps;
+  if constexpr (requires { Op::never_negative; }) u.never_negative = Op::never_negative;
   if constexpr (requires { Op::steered; }) u.steered = Op::steered;
   if constexpr (requires { Op::regularizes; }) u.regularizes = Op::regularizes;
   if constexpr (requires { Op::concludes; }) u.concludes = Op::concludes;

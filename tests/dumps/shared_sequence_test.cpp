@@ -74,7 +74,9 @@ TEST(SharedSequence, CountsOfTokensAreAddedUp) {
     apply_layouts(parts, whole, {});
     const Merged merged = parts.merged("experts", "input");
     EXPECT_EQ(merged.replicas.empty(), is_right);
-    if (is_right) EXPECT_THAT(merged.tensor.whole().values(), ElementsAre(3, 1));
+    if (is_right) {
+      EXPECT_THAT(merged.tensor.whole().values(), ElementsAre(3, 1));
+    }
   }
 }
 
@@ -125,7 +127,9 @@ TEST(SharedSequence, AddendsOfAGradientAreAddedUpWhereRanksAgreeBehindThem) {
     apply_layouts(parts, whole, {});
     const Merged merged = parts.merged("moe.experts", "grad_input");
     EXPECT_EQ(merged.replicas.empty(), is_reduced);
-    if (is_reduced) EXPECT_THAT(merged.tensor.whole().values(), ElementsAre(5, 7));
+    if (is_reduced) {
+      EXPECT_THAT(merged.tensor.whole().values(), ElementsAre(5, 7));
+    }
   }
 }
 
