@@ -114,10 +114,13 @@ struct RouterTopK {
   // Programs choose between the gate, a projection, and the module of the experts.
   static constexpr std::string_view functional_inputs[] = {"logits"};
   static constexpr bool never_negative = true;
+  // Of several tokens: the numbers of one row may be those of another, scaled, by accident.
   static bool may_make(InputShapes inputs, const Shape& weights) {
     const Shape& logits = shape_of_input(inputs, "logits");
-    return !weights.empty() && !logits.empty() && weights.back() > 0 && weights.back() < logits.back() &&
-           element_count(weights) / weights.back() * logits.back() == element_count(logits);
+    if (weights.empty() || logits.empty() || weights.back() < 1 || weights.back() >= logits.back())
+      return false;
+    const std::int64_t rows = element_count(weights) / weights.back();
+    return rows > 1 && rows * logits.back() == element_count(logits);
   }
 
   // ERNIE 4.5's "statics" add a bias in a module of their own.
@@ -198,6 +201,10 @@ struct RouterTopK {
     }
     if (a.has("selection_bias") && a.flag("selection_bias") && find_input(inputs, "expert_bias") == nullptr) {
       throw Error("router_topk: selection_bias is true, but 'expert_bias' is missing");
+    }
+    // What would else be said of any multiple of its input.
+    if (score == "given" && (K == E || a.flag("dense"))) {
+      throw Error("router_topk: weights of all {} scores; expected fewer where they are given", E);
     }
     if (a.has("groups")) check_groups(E, K, a);
     d.set("K", K);

@@ -187,6 +187,7 @@ INSTANTIATE_TEST_SUITE_P(
               {logits},
               "top_k=1,score=\"relu\"",
               "score is \"relu\"; expected softmax, sigmoid, sparsemixer or given"},
+        Wrong{"router_topk", {logits}, "top_k=6,score=\"given\"", "weights of all 6 scores; expected fewer"},
         Wrong{"router_topk", {logits}, "top_k=1,selection_bias=true", "'expert_bias' is missing"},
         Wrong{"router_topk", {logits}, "top_k=1,groups=[4,1]", "n a divisor of the 6 experts"},
         Wrong{"router_topk", {logits}, "top_k=1,groups=[3]", "groups must be [n, kept]"},
