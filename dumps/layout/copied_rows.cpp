@@ -6,7 +6,9 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -67,6 +69,12 @@ class CopiedRows {
         theirs_(logical_tensors(other)) {
     for (const LogicalTensor& t : own_) by_id_.try_emplace(t.id, &t);
     for (const LogicalTensor& t : theirs_) their_id_.try_emplace(t.id, &t);
+    for (std::size_t i = 0; i < dump.records.size(); ++i) {
+      const Record& r = dump.records[i];
+      if (r.id.phase == Phase::forward && r.id.slot == "input" && !is_float(r.dtype) && r.shape.size() == 1 &&
+          r.has_bits)
+        counts_[call_of(r)].push_back(i);
+    }
   }
 
   void run() const {
@@ -79,6 +87,11 @@ class CopiedRows {
   }
 
  private:
+  using CallOfRank = std::tuple<std::int64_t, std::int64_t, std::string, std::int64_t, int>;
+  static CallOfRank call_of(const Record& r) {
+    return {r.id.step, r.id.micro_batch, r.id.module, r.id.call, r.rank};
+  }
+
   static bool is_cut_in_rows(const Record& r) {
     return r.unplaced.empty() && r.shape.size() >= 2 && r.shape.back() > 0 &&
            r.shape[0] != r.global_shape[0] &&
@@ -175,13 +188,9 @@ class CopiedRows {
 
   // By the counts of rows that the call was given; empty if it was not.
   std::vector<std::int64_t> experts_of_rows(const Record& input) const {
-    for (std::size_t i = 0; i < dump_.records.size(); ++i) {
+    const auto beside = counts_.find(call_of(input));
+    for (const std::size_t i : beside == counts_.end() ? std::vector<std::size_t>() : beside->second) {
       const Record& r = dump_.records[i];
-      const bool is_beside = r.rank == input.rank && r.id.step == input.id.step &&
-                             r.id.micro_batch == input.id.micro_batch && r.id.phase == Phase::forward &&
-                             r.id.module == input.id.module && r.id.call == input.id.call &&
-                             r.id.slot == "input";
-      if (!is_beside || is_float(r.dtype) || r.shape.size() != 1 || !r.has_bits) continue;
       const std::vector<std::int64_t> counts = dump_.read(i).indices();
       const std::int64_t first = box_of(r, dump_.mesh).offsets[0];
       std::vector<std::int64_t> experts;
@@ -218,6 +227,7 @@ class CopiedRows {
   const Dump& other_;
   std::vector<LogicalTensor> own_, theirs_;
   std::map<Identity, const LogicalTensor*> by_id_, their_id_;
+  std::map<CallOfRank, std::vector<std::size_t>> counts_;  // inputs that may be the rows of each expert
 };
 
 }  // namespace

@@ -148,10 +148,11 @@ class Reunions {
  private:
   // Whether ranks agree on the first gradient behind this one that is not of the module.
   bool is_handed_back(const Identity& id, const std::string& module) const {
-    for (const auto& [key, in_order] : gradients_) {
-      if (std::get<0>(key) != id.step || std::get<1>(key) != id.micro_batch) continue;
+    for (auto rank = gradients_.lower_bound({id.step, id.micro_batch, 0}); rank != gradients_.end(); ++rank) {
+      const auto& [step, micro_batch, number] = rank->first;
+      if (step != id.step || micro_batch != id.micro_batch) break;
       bool is_behind = false;
-      for (const auto& [seq, r] : in_order) {
+      for (const auto& [seq, r] : rank->second) {
         is_behind = is_behind || r->id == id;
         if (is_behind && !r->id.module.starts_with(module + ".") && r->id.module != module)
           return r->unplaced.empty();

@@ -66,8 +66,9 @@ TEST(Insides, WhatIsNotWithinStaysMissing) {
 
 // Experts over ranks that have data of their own take the tokens of all of them.
 TEST(ExchangedRows, AreLeftOutWhereTheStepHasAsMany) {
-  const auto compared = [](std::int64_t first, std::int64_t second) {
+  const auto compared = [](std::int64_t first, std::int64_t second, int ranks) {
     MemoryDump a("a"), r("r");
+    a.world_size = ranks;
     const auto put = [](MemoryDump& d, std::int64_t micro_batch, std::int64_t rows) {
       const auto add = [&](const char* module, const char* slot, std::int64_t extent) {
         Identity id = identity(f, module, slot, "x");
@@ -83,12 +84,13 @@ TEST(ExchangedRows, AreLeftOutWhereTheStepHasAsMany) {
     put(a, 0, first), put(a, 1, second), put(r, 0, 8), put(r, 1, 8);
     return diff(a, r, options());
   };
-  const Report exchanged = compared(5, 11);
+  const Report exchanged = compared(5, 11, 2);
   EXPECT_EQ(exchanged.exit_status(), 0);
   EXPECT_EQ(exchanged.findings.size(), 2u);
   EXPECT_THAT(exchanged.notes,
               Contains(HasSubstr("8 tensors of moe.experts and modules like it are left out")));
-  EXPECT_EQ(compared(5, 10).exit_status(), 1) << "a token is lost";
+  EXPECT_EQ(compared(5, 10, 2).exit_status(), 1) << "a token is lost";
+  EXPECT_EQ(compared(5, 11, 1).exit_status(), 1) << "one rank has nobody to exchange with";
 }
 
 }  // namespace
