@@ -73,5 +73,45 @@ TEST(UnknownClass, MayCallItsParametersAnything) {
   }
 }
 
+// q, k and v under a class's own names: the order of the call is the operator's.
+TEST(UnknownClass, InputsMayHaveAnyNames) {
+  const auto record = [](MemoryDump& d, bool is_actual) {
+    const Tensor q = normal_tensor(DType::float32, {2, 2, 6, 8}, 1),
+                 k = normal_tensor(DType::float32, {2, 2, 6, 8}, 2),
+                 v = normal_tensor(DType::float32, {2, 2, 6, 8}, 3);
+    const auto add = [&](const char* slot, const char* arg, const Tensor& t) {
+      d.add({0, 0, f, "part", slot, arg, 0}, t).op = "TheirOwn";
+    };
+    add("input", "q_own", q), add("input", "k_own", k), add("input", "v_own", v);
+    const Tensor y = output("attention", {{"q", q}, {"k", k}, {"v", v}}, {}, "out");
+    add("output", "y", is_actual ? with_one_wrong(y) : y);
+  };
+  EXPECT_EQ(created(isolated(record)), std::vector<std::string>{"part output y"});
+  EXPECT_EQ(isolated(record).coverage->unjudged, 0);
+}
+
+// A rope of q and k in one call, under names that the results do not have: each result has the shape of its
+// input.
+TEST(UnknownClass, TwoCallsInOneArePairedInTheirOrder) {
+  const auto record = [](MemoryDump& d, bool is_actual) {
+    const auto add = [&](Phase phase, const char* slot, const char* arg, const Tensor& t) {
+      d.add({0, 0, phase, "part", slot, arg, 0}, t).op = "rope";
+    };
+    for (const std::int64_t heads : {4, 2}) {
+      const bool is_q = heads == 4;
+      const Tensor x = normal_tensor(DType::float32, {2, heads, 6, 8}, is_q ? 1 : 2);
+      const Tensor g = normal_tensor(DType::float32, {2, heads, 6, 8}, is_q ? 3 : 4);
+      add(f, "input", is_q ? "query" : "key", x);
+      const Tensor y = output("rope", {{"x", x}}, {}, "y");
+      add(f, "output", is_q ? "0" : "1", is_actual && !is_q ? with_one_wrong(y) : y);
+      add(b, "grad_output", is_q ? "0" : "1", g);
+      const Tensor of_x = output("rope", {{"x", x}, {"grad_y", g}}, {}, "grad_x");
+      add(b, "grad_input", is_q ? "query" : "key", is_actual && is_q ? with_one_wrong(of_x) : of_x);
+    }
+  };
+  EXPECT_EQ(created(isolated(record)), (std::vector<std::string>{"part grad_input query", "part output 1"}));
+  EXPECT_EQ(isolated(record).coverage->unjudged, 0);
+}
+
 }  // namespace
 }  // namespace assay::unknown_class_test
