@@ -106,6 +106,30 @@ class IndexedDump : public SafetensorsFiles {
   }
 };
 
+// What save_pretrained of transformers writes of a model that fits one file.
+constexpr std::string_view whole_model = "model.safetensors", its_configuration = "config.json";
+
+bool is_one_file(const fs::path& folder) {
+  const auto has = [&](std::string_view name) {
+    return fs::symlink_status(folder / name).type() == fs::file_type::regular;
+  };
+  return has(whole_model) && has(its_configuration);
+}
+
+class OneFileDump : public SafetensorsFiles {
+ public:
+  OneFileDump(const fs::path& folder, const OpenOptions& options) : SafetensorsFiles(options) {
+    path = folder;
+    format = "safetensors";
+    const SafetensorsFile& file = add_file(MappedFile::open(folder / whole_model));
+    for (const SafetensorsFile::Entry& entry : file.entries()) add(file, entry, 0);
+    for (const fs::path& other : files_ending(folder, ".safetensors")) {
+      if (other.filename() != whole_model)
+        left_out.push_back(fmt::format("{}: the model is in {}", other.string(), whole_model));
+    }
+  }
+};
+
 // torch.distributed.checkpoint, HuggingFaceStorageWriter(save_distributed=True): a file or more per rank,
 // each with its tensors' offsets. The size of a tensor is nowhere; torch, too, takes the end of its last
 // shard.
@@ -163,7 +187,7 @@ std::unique_ptr<Dump> open_safetensors_index(std::shared_ptr<const MappedFile> f
 }
 
 bool fits_safetensors_folder(const fs::path& folder) {
-  if (!files_ending(folder, index_ending).empty()) return true;
+  if (!files_ending(folder, index_ending).empty() || is_one_file(folder)) return true;
   const std::vector<fs::path> files = files_ending(folder, ".safetensors");
   if (files.empty()) return false;
   const auto first = MappedFile::open(files.front());
@@ -174,6 +198,7 @@ bool fits_safetensors_folder(const fs::path& folder) {
 
 std::unique_ptr<Dump> open_safetensors_folder(const fs::path& folder, const OpenOptions& options) {
   const std::vector<fs::path> indices = files_ending(folder, index_ending);
+  if (indices.empty() && is_one_file(folder)) return std::make_unique<OneFileDump>(folder, options);
   if (indices.empty()) return std::make_unique<ShardedDump>(folder, options);
   if (indices.size() > 1) {
     throw Error("{}: has the indices {} and {}, expected one: open the one that is meant", folder.string(),

@@ -63,6 +63,32 @@ TEST(Given, WeightsAndTokensThatAreTheDrawnOnesChangeNothing) {
   expect_bits_of_single_device(run_strategy(model, settings, ""), expected);
 }
 
+class BatchFirst : public testing::TestWithParam<std::pair<const char*, const char*>> {};
+
+// Balance losses by sequence and multi-token prediction, which move rows, among them.
+TEST_P(BatchFirst, IsTheSameStepInAnotherOrderOfRows) {
+  const auto& [name, parallel] = GetParam();
+  const Model model = load_model(name);
+  StepSettings settings = {.batch = {.sequences = 3, .length = 8, .prompt = 0.5}, .micro_batches = 2};
+  const StrategyRun token_first = run_strategy(model, settings, "");
+  settings.batch.batch_first = true;
+  expect_near_single_device(run_strategy(model, settings, parallel), token_first, 1e-12);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, BatchFirst,
+                         testing::Values(std::pair("qwen3-moe-tiny", ""),
+                                         std::pair("deepseek-v3-tiny", ""),
+                                         std::pair("deepseek-v3-tiny", "tp=2,sp=1"),
+                                         std::pair("telechat3-105b-tiny", "dp=2,ep=2")));
+
+TEST(Given, RowsOfWholeSequencesAreNotCut) {
+  const Model model = load_model("qwen3-moe-tiny");
+  const StepSettings settings = {.batch = {.sequences = 2, .length = 8, .batch_first = true},
+                                 .parallel = {.cp = 2}};
+  EXPECT_THAT([&] { check(model, settings); },
+              testing::ThrowsMessage<Error>(testing::HasSubstr("--batch-first")));
+}
+
 TEST(Selection, HasStepsAndPatterns) {
   const Selection selection({"*.mlp.output", "lm_head"}, "0,2-3");
   const Identity output = {.step = 2, .module = "model.layers.1.mlp", .slot = "output", .arg = "y"},

@@ -61,13 +61,15 @@ TEST(OptimizerText, ANameStandsForItsFrameworksRules) {
   const OptimizerSettings mindspore = parse_optimizer("mindspore-adamw");
   EXPECT_EQ(mindspore.eps, 1e-6);
   EXPECT_EQ(mindspore.clip, ClipRule::mindformers);
+  EXPECT_EQ(mindspore.beta2, 0.999);
+  EXPECT_EQ(mindspore.weight_decay, 0);
   EXPECT_EQ(parse_optimizer("torch-adamw").decay, DecayRule::all);
   EXPECT_EQ(parse_optimizer("muon").matrix, MuonMatrix::whole);
 }
 
 TEST(OptimizerText, SaysOnlyWhatTheNameDoesNot) {
   for (const char* const text :
-       {"adamw", "adam-l2,lr=0.01", "torch-adamw,decay=matrices", "torch-adam,weight_decay=0",
+       {"adamw", "adam-l2,lr=0.01", "torch-adamw,decay=matrices", "torch-adam,weight_decay=0.1",
         "mindspore-adamw,eps=1e-08", "eps-hat,beta1=0.5,beta2=0.75,clip=none",
         "muon,max_norm=0.3,momentum=0.1,matrix=blockwise,muon_routers=0"})
     EXPECT_EQ(to_string(parse_optimizer(text)), text);
@@ -104,6 +106,7 @@ TEST(OptimizerRules, ClippingBringsTheNormToItsLimit) {
   EXPECT_EQ(clip_coefficient(parse_optimizer("adamw,clip=mindformers"), 4), 0.25);
   EXPECT_EQ(clip_coefficient(parse_optimizer("adamw,clip=mindformers"), 0), 1);
   EXPECT_EQ(clip_coefficient(parse_optimizer("adamw,clip=none"), 4), 1);
+  EXPECT_EQ(clip_coefficient(parse_optimizer("adamw,max_norm=0"), 4), 1);
 }
 
 }  // namespace

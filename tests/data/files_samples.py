@@ -87,6 +87,17 @@ def make_index(samples):
     samples.expect("sharded/model.safetensors.index.json", whole)
 
 
+def make_one_file(samples):
+    """As save_pretrained does with a model that is small; a trainer leaves other files beside it."""
+    folder = samples.folder / "one_file"
+    folder.mkdir()
+    whole = {"layers.0.weight": WEIGHT, "head": COLUMNS}
+    safetensors.torch.save_file(whole, folder / "model.safetensors", metadata={"format": "pt"})
+    safetensors.torch.save_file({"x": BIAS}, folder / "other.safetensors")
+    (folder / "config.json").write_text("{}\n")
+    samples.expect("one_file", whole, notes=1)
+
+
 def write_shards(rank, folder, rendezvous):
     dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=2)
     mesh = init_device_mesh("cpu", (2,))
@@ -139,6 +150,7 @@ if __name__ == "__main__":
     make_npy(samples)
     make_safetensors(samples)
     make_index(samples)
+    make_one_file(samples)
     make_shards(samples)
     make_gguf(samples)
     samples.write()

@@ -6,6 +6,7 @@
 #include "assay/align/forward/describe.h"
 #include "assay/align/replay/replay_run.h"
 #include "assay/align/settings/strategy.h"
+#include "assay/compare/result/printable.h"
 #include "assay/golden/error.h"
 #include "log.h"
 #include "output.h"
@@ -19,7 +20,7 @@ struct ReplayVerb {
   std::string weights, tokens, routing;  ///< files or dumps; empty: drawn, and free
   std::vector<std::string> dump_only;    ///< patterns; none: everything
   std::string dump_steps;                ///< empty: all
-  bool describe = false;
+  bool describe = false, batch_first = false;
   long long steps = 1, micro_batches = 1, sequences = 1, length = 32, seed = 0;
   std::string precision = "fp64";
   std::string parallel, optimizer = "adamw", loss_average = "micro-batches";
@@ -45,7 +46,10 @@ align::Selection select(const ReplayVerb& verb) {
 
 align::ReplayOrder order_of(const ReplayVerb& verb) {
   return {.model = verb.model,
-          .settings = {.batch = {verb.sequences, verb.length, verb.prompt},
+          .settings = {.batch = {.sequences = verb.sequences,
+                                 .length = verb.length,
+                                 .prompt = verb.prompt,
+                                 .batch_first = verb.batch_first},
                        .micro_batches = verb.micro_batches,
                        .precision = align::parse_precision(verb.precision),
                        .optimizer = align::parse_optimizer(verb.optimizer),
@@ -85,6 +89,9 @@ int replay(const ReplayVerb& verb, align::MpiJob* job) {
       fmt::print("note: {}, by design: compare with --modes-of '{}'\n", what,
                  to_string(run.settings().parallel));
   }
+  if (is_first && run.model().losses.mtp_depth < align::load_model(verb.model).losses.mtp_depth)
+    fmt::print("note: {} has no layers of multi-token prediction: they are left out\n",
+               printable(verb.weights));
   run.run(print_step);
   for (const std::string& note : run.unmet()) fmt::print("note: {}\n", note);
   return run.is_finite() ? 0 : 1;
@@ -104,6 +111,11 @@ void declare(ReplayVerb& verb, Options& options) {
   count("--steps", verb.steps, "training steps").excludes(describe);
   count("--micro-batches", verb.micro_batches,
         "of each step, over all ranks; their gradients are accumulated")
+      .excludes(describe);
+  options
+      .flag("--batch-first", verb.batch_first,
+            "rows of a micro-batch are sequence after sequence, as in Hugging Face's code;\n"
+            "else token after token, as in Megatron's")
       .excludes(describe);
   options.option("--seed", verb.seed, "of weights and tokens; 0 by default")
       .not_negative()

@@ -54,14 +54,14 @@ def of_muon(name, p, routers=True):
 class Formula:
     """p -= lr (update(m, v, step) + decay p), of what PyTorch does not have."""
 
-    def __init__(self, update, decay):
-        self.update, self.decay, self.state = update, decay, {}
+    def __init__(self, update, decay, betas):
+        self.update, self.decay, self.betas, self.state = update, decay, betas, {}
 
     def step(self, name, p, g, step):
         m, v = self.state.setdefault(name, (torch.zeros_like(p), torch.zeros_like(p)))
-        m.mul_(BETAS[0]).add_((1 - BETAS[0]) * g)
-        v.mul_(BETAS[1]).add_((1 - BETAS[1]) * g * g)
-        p.sub_(LR * (self.update(m, v, 1 - BETAS[0]**step, 1 - BETAS[1]**step) + self.decay(p) * p))
+        m.mul_(self.betas[0]).add_((1 - self.betas[0]) * g)
+        v.mul_(self.betas[1]).add_((1 - self.betas[1]) * g * g)
+        p.sub_(LR * (self.update(m, v, 1 - self.betas[0]**step, 1 - self.betas[1]**step) + self.decay(p) * p))
 
 
 def vectors_do_not(p):
@@ -74,8 +74,8 @@ def torch_optimizer(kind, decay, eps=1e-8):
     return make
 
 
-def formula_optimizer(update, decay):
-    return lambda parameters: Formula(update, decay)
+def formula_optimizer(update, decay, betas=BETAS):
+    return lambda parameters: Formula(update, decay, betas)
 
 
 class Muon:
@@ -91,17 +91,17 @@ class Muon:
         self.rest.step()
 
 
-def everything(p):
-    return DECAY
+def nothing(p):
+    return 0.0
 
 
 OPTIMIZERS = {
     "adamw": formula_optimizer(lambda m, v, c1, c2: m / c1 / (torch.sqrt(v / c2) + 1e-8), vectors_do_not),
     "adam-l2": torch_optimizer(torch.optim.Adam, vectors_do_not),
-    "torch-adamw": torch_optimizer(torch.optim.AdamW, everything),
-    "torch-adam": torch_optimizer(torch.optim.Adam, everything),
-    "torch-adamw,eps=0.1,decay=matrices": torch_optimizer(torch.optim.AdamW, vectors_do_not, 0.1),
-    "mindspore-adamw": formula_optimizer(lambda m, v, c1, c2: m / (torch.sqrt(v) + 1e-6), everything),
+    "torch-adamw": torch.optim.AdamW,
+    "torch-adam": torch.optim.Adam,
+    "torch-adamw,beta2=0.95,eps=0.1,weight_decay=0.1,decay=matrices": torch_optimizer(torch.optim.AdamW, vectors_do_not, 0.1),
+    "mindspore-adamw": formula_optimizer(lambda m, v, c1, c2: m / (torch.sqrt(v) + 1e-6), nothing, (0.9, 0.999)),
     "eps-hat,eps=0.1": formula_optimizer(
         lambda m, v, c1, c2: math.sqrt(c2) / c1 * m / (torch.sqrt(v) + 0.1), vectors_do_not),
     "muon": Muon,

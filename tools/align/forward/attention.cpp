@@ -15,6 +15,8 @@ double mscale(double scale, double weight) {
   return scale <= 1 ? 1 : 0.1 * weight * std::log(scale) + 1;
 }
 
+using Axes = std::vector<double>;
+
 class Attention {
  public:
   Attention(LayerParts& parts, const std::string& module)
@@ -65,11 +67,13 @@ class Attention {
   // [tokens, heads size] as [sequences, heads, length, size]; of the heads each rank has its own, or all.
   Value split_heads(const Value& x, std::int64_t heads) {
     const Placed& placed = x.placement[Axis::tp];
-    return parts_.permute(
-        module_,
-        parts_.reshape(module_, x, {b_.length, b_.sequences, heads, x.shape.back() / heads},
-                       {{Axis::tp, placed == sharded(1) ? sharded(2) : placed}, {Axis::cp, sharded(0)}}),
-        {1, 2, 0, 3});
+    const std::int64_t size = x.shape.back() / heads;
+    const Value split =
+        parts_.reshape(module_, x,
+                       b_.batch_first ? Shape{b_.sequences, b_.length, heads, size}
+                                      : Shape{b_.length, b_.sequences, heads, size},
+                       {{Axis::tp, placed == sharded(1) ? sharded(2) : placed}, {Axis::cp, sharded(0)}});
+    return parts_.permute(module_, split, b_.batch_first ? Axes{0, 2, 1, 3} : Axes{1, 2, 0, 3});
   }
   Value latent_queries(const Value& x) {
     const std::int64_t size = a_.heads * a_.query_dim();
@@ -112,8 +116,8 @@ class Attention {
     return attend_in_parallel(on_, module_, q, k, v, m * m / std::sqrt(real(q.shape.back())));
   }
   Value project(const Value& out) {
-    const Value joined = parts_.reshape(module_, parts_.permute(module_, out, {2, 0, 1, 3}),
-                                        {b_.tokens(), out.shape[1] * out.shape[3]},
+    const Value rows = parts_.permute(module_, out, b_.batch_first ? Axes{0, 2, 1, 3} : Axes{2, 0, 1, 3});
+    const Value joined = parts_.reshape(module_, rows, {b_.tokens(), out.shape[1] * out.shape[3]},
                                         {{Axis::tp, sharded(1)}, {Axis::cp, sharded(0)}});
     return leave_region(on_, module_, parts_.row_linear(module_, "o_proj", joined, parts_.model.hidden));
   }

@@ -96,14 +96,11 @@ class Experts {
   void balance(const Value& logits, const Value& index, std::vector<Loss>& losses) {
     if (m_.losses.balance == BalanceLoss::none && m_.losses.z_weight <= 0) return;
     const Value all = gather(logits);
-    const std::int64_t tokens = all.shape.front(), sequences = parts_.batch.sequences;
     const char* const score = moe_.score == Score::sigmoid ? "sigmoid" : "softmax";
     if (m_.losses.balance != BalanceLoss::none) {
       const bool by_sequence = m_.losses.balance == BalanceLoss::sequence;
       const Value chosen = gather_indices(index);
-      const Shape each = {tokens / sequences, sequences};
-      const Value z = by_sequence ? parts_.reshape(module_, all, {each[0], each[1], moe_.experts}) : all,
-                  k = by_sequence ? on_.view(chosen, {each[0], each[1], moe_.top_k}) : chosen;
+      const Value z = by_sequence ? sequences_of(all) : all, k = by_sequence ? choices_of(chosen) : chosen;
       std::vector<NamedValue> inputs = {{"logits", z}, {"index", k}};
       const std::int64_t together = parts_.modes.counted_together;
       // Of one micro-batch every group's loss is that of the micro-batch.
@@ -120,6 +117,27 @@ class Experts {
     if (m_.losses.z_weight > 0)
       losses.push_back({module_ + ".z", on_.call(module_, "moe_z_loss", {{"logits", all}}),
                         m_.losses.z_weight, MeanOf::tokens});
+  }
+
+  // [length, sequences, experts]
+  Value sequences_of(const Value& logits) {
+    const std::int64_t sequences = parts_.batch.sequences, length = logits.shape.front() / sequences;
+    if (!parts_.batch.batch_first) return parts_.reshape(module_, logits, {length, sequences, moe_.experts});
+    return parts_.permute(module_, parts_.reshape(module_, logits, {sequences, length, moe_.experts}),
+                          {1, 0, 2});
+  }
+
+  Value choices_of(const Value& index) {
+    const std::int64_t sequences = parts_.batch.sequences, length = index.shape.front() / sequences;
+    const Shape shape = {length, sequences, moe_.top_k};
+    if (!parts_.batch.batch_first) return on_.view(index, shape);
+    Machine::Integers rows;
+    for (std::int64_t l = 0; l < length; ++l) {
+      for (std::int64_t s = 0; s < sequences; ++s) rows.push_back(s * length + l);
+    }
+    return on_.derive({index}, shape, {}, [rows, columns = moe_.top_k](const auto& given) {
+      return selected_rows(given[0], columns, rows);
+    });
   }
 
   // The tokens of each expert in so many micro-batches: of other ranks of dp, and of those that this rank has

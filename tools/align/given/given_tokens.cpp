@@ -13,14 +13,15 @@ bool is_input(const Identity& id, std::string_view module, std::string_view arg)
 }
 
 // [.., sequences, columns] of micro-batches one after the other: `length` columns from `first` on of a
-// micro-batch, token l of sequence s at l sequences + s.
+// micro-batch, in the rows of a batch.
 std::vector<std::int64_t> turned(const std::vector<std::int64_t>& all, std::int64_t columns,
                                  std::int64_t micro_batch, const Batch& batch, std::int64_t first) {
-  std::vector<std::int64_t> result;
+  std::vector<std::int64_t> result(static_cast<std::size_t>(batch.tokens()));
   for (std::int64_t l = 0; l < batch.length; ++l) {
     for (std::int64_t s = 0; s < batch.sequences; ++s) {
-      const std::int64_t row = micro_batch * batch.sequences + s;
-      result.push_back(all[static_cast<std::size_t>(row * columns + first + l)]);
+      const std::int64_t sequence = micro_batch * batch.sequences + s;
+      result[static_cast<std::size_t>(batch.row(l, s))] =
+          all[static_cast<std::size_t>(sequence * columns + first + l)];
     }
   }
   return result;

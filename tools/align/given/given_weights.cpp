@@ -44,6 +44,16 @@ bool is_derived(const std::string& name) {
 
 }  // namespace
 
+Model model_of_weights(const std::string& path, Model model) {
+  if (model.losses.mtp_depth == 0) return model;
+  const std::string first = "model.layers." + std::to_string(model.layers) + ".";
+  const GivenDump given(path);
+  if (std::ranges::none_of(given.tensors(),
+                           [&](const LogicalTensor& t) { return t.id.module.starts_with(first); }))
+    model.losses.mtp_depth = 0, model.losses.mtp_weight = 0;
+  return model;
+}
+
 GivenWeights::GivenWeights(const std::string& path, const Model& model) : given_(path) {
   list();
   for (const Parameter& p : parameters(model)) {

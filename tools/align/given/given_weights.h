@@ -9,6 +9,10 @@
 
 namespace assay::align {
 
+/// The model without layers of multi-token prediction if the weights have none: config.json counts them though
+/// the modeling code of Hugging Face has none (DeepSeek-V3).
+Model model_of_weights(const std::string& path, Model);
+
 /// The initial weights of a replay: those of the first step of an assay-dump, or a checkpoint that has
 /// Hugging Face's names. There experts are a tensor each, "model.layers.3.mlp.experts.7.gate_proj.weight",
 /// Mixtral's "model.layers.3.block_sparse_moe.experts.7.w1.weight", or of transformers 5 one for all,

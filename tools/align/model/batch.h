@@ -10,13 +10,18 @@
 
 namespace assay::align {
 
-/// The tokens of a micro-batch: token l of sequence s is row l sequences + s, Megatron's [s, b, h].
+/// The tokens of a micro-batch. Token l of sequence s is row l sequences + s, Megatron's [s, b, h]; or, with
+/// batch_first as in Hugging Face's modeling code, row s length + l.
 struct Batch {
   std::int64_t sequences = 1, length = 1;
   double prompt = 0;       ///< up to this part of a sequence, its first tokens, the targets do not count
   bool is_routed = false;  ///< each router's choice of experts is given with them
   std::optional<Modes> modes = {};  ///< others than those of the strategy
+  bool batch_first = false;
   std::int64_t tokens() const { return sequences * length; }
+  std::int64_t row(std::int64_t l, std::int64_t s) const {
+    return batch_first ? s * length + l : l * sequences + s;
+  }
 };
 
 inline Modes modes(const Batch& batch, const Model& model, const Parallel& parallel) {

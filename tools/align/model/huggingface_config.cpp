@@ -151,7 +151,8 @@ void read_qwen3_moe(const Config& c, Model& m) {
   read_gqa(c, m);
   read_softmax_router(c, m);
   m.attention.qk_norm = true;
-  m.moe.experts = c.integer("num_experts");
+  // transformers 5 writes the second.
+  m.moe.experts = c.integer(c.find("num_experts") != nullptr ? "num_experts" : "num_local_experts");
   m.moe.ffn = c.integer("moe_intermediate_size");
   m.moe.normalize = c.flag("norm_topk_prob", false);
   m.dense_ffn = c.integer("intermediate_size", 0);

@@ -49,10 +49,15 @@ void check_ranks(const Model& model, const Parallel& parallel) {
         parallel.ranks(), kept, most);
 }
 
+Model model_of(const ReplayOrder& order) {
+  Model model = load_model(order.model);
+  return order.weights.empty() ? model : model_of_weights(order.weights, std::move(model));
+}
+
 }  // namespace
 
 ReplayRun::ReplayRun(ReplayOrder order, MpiJob* job)
-    : order_(std::move(order)), job_(job), model_(load_model(order_.model)) {
+    : order_(std::move(order)), job_(job), model_(model_of(order_)) {
   StepSettings& settings = order_.settings;
   if (order_.modes_of) settings.batch.modes = modes_of();
   check_size(model_, settings.batch);

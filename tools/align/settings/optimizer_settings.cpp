@@ -39,13 +39,21 @@ const std::vector<SettingsKey<S>>& optimizer_keys() {
   return all;
 }
 
+// Who calls an optimizer by its name means the defaults of its signature: torch.optim.AdamW and Adam of torch
+// 2.13, mindspore.nn.AdamWeightDecay of MindSpore 2.7.
 OptimizerSettings defaults_of(OptimizerName name) {
   OptimizerSettings o;
   o.name = name;
-  if (name == OptimizerName::torch_adamw || name == OptimizerName::torch_adam) o.decay = DecayRule::all;
+  if (name == OptimizerName::torch_adamw || name == OptimizerName::torch_adam) {
+    o.beta2 = 0.999;
+    o.weight_decay = name == OptimizerName::torch_adamw ? 0.01 : 0;
+    o.decay = DecayRule::all;
+  }
   if (name == OptimizerName::mindspore_adamw) {
+    o.beta2 = 0.999;
+    o.eps = 1e-6;
+    o.weight_decay = 0;
     o.decay = DecayRule::no_beta_gamma;
-    o.eps = 1e-6;  // the default of mindspore.nn.AdamWeightDecay
     o.clip = ClipRule::mindformers;
   }
   return o;
@@ -94,7 +102,9 @@ bool by_muon(const OptimizerSettings& o, std::string_view parameter, const Shape
 
 double clip_coefficient(const OptimizerSettings& o, double norm) {
   constexpr double eps = 1e-6;  // torch.nn.utils.clip_grad_norm_, Megatron-LM clip_grads.py
-  if (o.clip == ClipRule::none) return 1;
+  // 0 is no clipping to Megatron-LM (clip_grad), DeepSpeed (gradient_clipping) and transformers
+  // (max_grad_norm).
+  if (o.clip == ClipRule::none || o.max_norm == 0) return 1;
   return std::min(1.0, o.max_norm / (o.clip == ClipRule::torch ? norm + eps : norm));
 }
 

@@ -42,9 +42,10 @@ enum class MuonMatrix : std::uint8_t {
 
 struct OptimizerSettings {
   OptimizerName name = OptimizerName::adamw;
-  double lr = 1e-3, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;  ///< TeleChat3's
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.95, eps = 1e-8,
+         weight_decay = 0.1;  ///< TeleChat3's; of an optimizer with a framework's name that one's
   DecayRule decay = DecayRule::matrices;
-  double max_norm = 1;
+  double max_norm = 1;  ///< 0: gradients are not clipped
   ClipRule clip = ClipRule::torch;
   double momentum = 0.95;                 ///< of muon
   MuonMatrix matrix = MuonMatrix::whole;  ///< of muon

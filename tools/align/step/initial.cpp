@@ -65,12 +65,18 @@ Sequences initial_sequences(const Batch& batch, std::int64_t vocabulary, std::in
   std::vector<std::int64_t> all;
   for (const double x : drawn(of_seed(stream("tokens", number), seed), batch.tokens() + batch.sequences))
     all.push_back(static_cast<std::int64_t>(std::abs(x) * static_cast<double>(vocabulary)) % vocabulary);
-  Sequences result = {{all.begin(), all.end() - batch.sequences}, {all.begin() + batch.sequences, all.end()}};
+  const auto count = static_cast<std::size_t>(batch.tokens());
+  Sequences result = {std::vector<std::int64_t>(count), std::vector<std::int64_t>(count)};
   const std::vector<std::int64_t> ends = prompts(batch, number, seed);
-  for (std::int64_t i = 0; i < batch.tokens(); ++i) {
-    // the target of token l is token l + 1
-    const bool is_prompt = i / batch.sequences + 1 <= ends[static_cast<std::size_t>(i % batch.sequences)];
-    if (is_prompt) result.targets[static_cast<std::size_t>(i)] = no_target;
+  for (std::int64_t l = 0; l < batch.length; ++l) {
+    for (std::int64_t s = 0; s < batch.sequences; ++s) {
+      const auto row = static_cast<std::size_t>(batch.row(l, s)),
+                 at = static_cast<std::size_t>(l * batch.sequences + s),
+                 next = at + static_cast<std::size_t>(batch.sequences);
+      result.tokens[row] = all[at];
+      // the target of token l is token l + 1
+      result.targets[row] = l + 1 <= ends[static_cast<std::size_t>(s)] ? no_target : all[next];
+    }
   }
   return result;
 }
@@ -86,10 +92,13 @@ Tensor indices_of(const std::string& name, const Sequences& sequences, const Bat
   const bool targets = name.starts_with("targets");
   const std::size_t depth_at = name.find('_');
   const std::int64_t depth = depth_at == std::string::npos ? 0 : std::stoll(name.substr(depth_at + 1));
-  std::vector<std::int64_t> rolled = targets ? sequences.targets : sequences.tokens;
-  const std::int64_t gone = std::min(depth * batch.sequences, batch.tokens());
-  rolled.erase(rolled.begin(), rolled.begin() + gone);
-  rolled.resize(static_cast<std::size_t>(batch.tokens()), targets ? no_target : 0);
+  const std::vector<std::int64_t>& all = targets ? sequences.targets : sequences.tokens;
+  std::vector<std::int64_t> rolled(all.size(), targets ? no_target : 0);
+  for (std::int64_t l = depth; l < batch.length; ++l) {
+    for (std::int64_t s = 0; s < batch.sequences; ++s)
+      rolled[static_cast<std::size_t>(batch.row(l - depth, s))] =
+          all[static_cast<std::size_t>(batch.row(l, s))];
+  }
   return Tensor::from_indices({batch.tokens()}, rolled);
 }
 

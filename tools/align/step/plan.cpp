@@ -24,6 +24,10 @@ void check_attention(const Model& m, const Parallel& p) {
 }
 
 void check_batch(const Batch& batch, const Parallel& p) {
+  if (batch.batch_first && (p.cp > 1 || p.redistribute))
+    throw Error(
+        "rows that are sequence after sequence (--batch-first) are not cut by cp, nor dealt out anew; "
+        "expected neither");
   const std::int64_t chunks = p.cp > 1 && p.context == ContextMode::ring ? 2 * p.cp : p.cp;
   expect_divides("tokens of a sequence", batch.length, chunks == p.cp ? "cp" : "2 cp", chunks);
   expect_divides("tokens of a context parallel rank", batch.length / p.cp, "tp", p.sp ? p.tp : 1);
