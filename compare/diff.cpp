@@ -19,6 +19,7 @@
 #include "assay/compare/pairs/insides.h"
 #include "assay/compare/pairs/matching.h"
 #include "assay/compare/pairs/meeting.h"
+#include "assay/compare/pairs/names_by_values.h"
 #include "assay/compare/result/finding.h"
 #include "assay/compare/result/printable.h"
 #include "assay/compare/result/trouble.h"
@@ -37,8 +38,11 @@ class Differ {
         actual_tensors_(logical_tensors(actual)),
         reference_tensors_(logical_tensors(reference)),
         names_(meet_names(actual_tensors_, reference_tensors_, options.rules)) {
+    for (std::string& note : meet_by_values(actual, actual_tensors_, reference, reference_tensors_))
+      names_.push_back(std::move(note));
     for (std::string note :
-         {leave_out_other_insides(actual_tensors_, reference_tensors_),
+         {leave_out_operators_of_replay(actual, actual_tensors_, reference, reference_tensors_),
+          leave_out_other_insides(actual_tensors_, reference_tensors_),
           leave_out_exchanged_rows(actual, actual_tensors_, reference, reference_tensors_)}) {
       if (!note.empty()) names_.push_back(std::move(note));
     }

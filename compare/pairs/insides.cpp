@@ -7,6 +7,12 @@
 #include <set>
 #include <string_view>
 #include <tuple>
+#include <utility>
+
+#include "assay/compare/pairs/meeting.h"
+#include "assay/compare/pairs/scale_convention.h"
+#include "assay/compare/result/printable.h"
+#include "assay/dumps/io/json.h"
 
 namespace assay {
 namespace {
@@ -37,6 +43,24 @@ std::map<Key, std::string> calls(const std::vector<LogicalTensor>& tensors) {
   return all;
 }
 
+std::set<Identity> identities(const std::vector<LogicalTensor>& tensors) {
+  std::set<Identity> all;
+  for (const LogicalTensor& t : tensors) all.insert(t.id);
+  return all;
+}
+
+// What a rank or micro-batch adds to a gradient.
+bool is_share(const Identity& id) {
+  return id.arg.ends_with(unreduced);
+}
+
+bool is_replay(const Dump& dump) {
+  if (dump.producer.empty()) return false;
+  const Json producer = parse_json(dump.producer, "manifest");
+  const Json* program = producer.find("program");
+  return program != nullptr && program->string("manifest: program") == "assay replay";
+}
+
 }  // namespace
 
 std::string leave_out_other_insides(std::vector<LogicalTensor>& actual,
@@ -54,12 +78,7 @@ std::string leave_out_other_insides(std::vector<LogicalTensor>& actual,
         differing.emplace(std::get<0>(key), std::get<1>(key), std::get<2>(key));
     }
   }
-  const auto ids = [](const std::vector<LogicalTensor>& tensors) {
-    std::set<Identity> all;
-    for (const LogicalTensor& t : tensors) all.insert(t.id);
-    return all;
-  };
-  const std::set<Identity> of_actual = ids(actual), of_reference = ids(reference);
+  const std::set<Identity> of_actual = identities(actual), of_reference = identities(reference);
   std::size_t left_out = 0;
   const auto prune = [&](std::vector<LogicalTensor>& tensors, const std::set<Identity>& other) {
     left_out += std::erase_if(tensors, [&](const LogicalTensor& t) {
@@ -76,6 +95,43 @@ std::string leave_out_other_insides(std::vector<LogicalTensor>& actual,
              ? ""
              : fmt::format("{} tensors within modules are left out: the two sides make them differently",
                            left_out);
+}
+
+std::string leave_out_operators_of_replay(const Dump& actual, std::vector<LogicalTensor>& actual_tensors,
+                                          const Dump& reference,
+                                          std::vector<LogicalTensor>& reference_tensors) {
+  const bool is_actual = is_replay(actual);
+  if (is_actual == is_replay(reference)) return {};
+  std::vector<LogicalTensor>&replay = is_actual ? actual_tensors : reference_tensors,
+  &program = is_actual ? reference_tensors : actual_tensors;
+  // Copies: the tensors are erased.
+  std::map<Identity, Shape> of_replay, of_program;
+  for (const LogicalTensor& t : replay) of_replay.emplace(t.id, t.shape);
+  for (const LogicalTensor& t : program) of_program.emplace(t.id, t.shape);
+  const auto has_met = [&](const LogicalTensor& t) {
+    const auto a = of_program.find(t.id), r = of_replay.find(t.id);
+    return a != of_program.end() && r != of_replay.end() && common_shape(a->second, r->second) == r->second;
+  };
+  const auto is_activation = [](const LogicalTensor& t) {
+    return t.id.slot != "param" && t.id.slot != "state" && (t.id.slot != "grad" || is_share(t.id));
+  };
+  // A recorder of modules knows no buffers: weights that no gradient moves.
+  std::set<std::pair<std::string, std::string>> moved;
+  for (const LogicalTensor& t : replay) {
+    if (t.id.slot == "grad") moved.emplace(t.id.module, t.id.arg);
+  }
+  const auto is_buffer = [&](const LogicalTensor& t) {
+    return t.id.slot == "param" && !moved.contains({t.id.module, t.id.arg});
+  };
+  const std::size_t of_operators = std::erase_if(
+      replay, [&](const LogicalTensor& t) { return !has_met(t) && (is_activation(t) || is_buffer(t)); });
+  const std::size_t of_modules =
+      std::erase_if(program, [&](const LogicalTensor& t) { return !has_met(t) && is_activation(t); });
+  return fmt::format(
+      "{} tensors of the program's modules are no operator's of the replay, and {} of the replay's operators "
+      "no "
+      "module's: they are not compared",
+      grouped(static_cast<std::int64_t>(of_modules)), grouped(static_cast<std::int64_t>(of_operators)));
 }
 
 }  // namespace assay

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "assay/dumps/layout/merge.h"
+#include "assay/dumps/record/dump.h"
 
 namespace assay {
 
@@ -13,5 +14,12 @@ namespace assay {
 /// note with their number; empty: nothing was left out.
 std::string leave_out_other_insides(std::vector<LogicalTensor>& actual,
                                     std::vector<LogicalTensor>& reference);
+
+/// A replay records every operator that it computes, a program its modules: of a replay against a program
+/// activations that only one of them has are left out. Weights, their gradients and states are the same of
+/// both. Returns a note with their numbers; empty: both are replays, or programs.
+std::string leave_out_operators_of_replay(const Dump& actual, std::vector<LogicalTensor>& actual_tensors,
+                                          const Dump& reference,
+                                          std::vector<LogicalTensor>& reference_tensors);
 
 }  // namespace assay

@@ -117,12 +117,18 @@ class Meeting {
   // Every framework has its own word for the loss; one is enough.
   void lone_loss() {
     const auto name = [](const LogicalTensor& t) { return std::pair(t.id.module, t.id.arg); };
+    // A loss of micro-batches is not that of their step.
     std::set<std::pair<std::string, std::string>> own, others;
+    const auto is_of_step = [](const LogicalTensor* t) {
+      return t->id.slot == "loss" && t->id.micro_batch < 0;
+    };
+    const bool of_step = std::ranges::all_of(
+        lone_actual_, [&](const LogicalTensor* t) { return t->id.slot != "loss" || is_of_step(t); });
     for (const LogicalTensor* t : lone_actual_) {
-      if (t->id.slot == "loss") own.insert(name(*t));
+      if (t->id.slot == "loss" && is_of_step(t) == of_step) own.insert(name(*t));
     }
     for (const LogicalTensor* t : lone_reference_) {
-      if (t->id.slot == "loss") others.insert(name(*t));
+      if (t->id.slot == "loss" && is_of_step(t) == of_step) others.insert(name(*t));
     }
     if (own.size() != 1 || others.size() != 1) return;
     std::int64_t count = 0;
@@ -271,7 +277,7 @@ Shape common_shape(const Shape& actual, const Shape& reference) {
   const bool has_common = a != actual.rbegin();
   const bool is_flat =
       actual.rend() - a == 1 || reference.rend() - r == 1 || a == actual.rend() || r == reference.rend();
-  return has_common && is_flat ? reference : actual;
+  return (has_common || actual.size() == 1 || reference.size() == 1) && is_flat ? reference : actual;
 }
 
 }  // namespace assay

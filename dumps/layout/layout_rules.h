@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -83,6 +84,9 @@ void apply_layout(Dump&, const LayoutRules&);
 /// their sum is nearer to the whole than one of them is, and else each rank's own: these stay unplaced. Where
 /// both sides have one mesh and neither is placed, parts are compared rank by rank.
 void apply_layouts(Dump& actual, Dump& reference, const LayoutRules&);
+
+/// And gives both sides the same weights of experts (fused_weights.h).
+void apply_layouts(std::unique_ptr<Dump>& actual, std::unique_ptr<Dump>& reference, const LayoutRules&);
 
 /// Why those tensors of a dump that nothing has placed cannot be read, each in a sentence.
 std::map<Identity, std::string> why_unplaced(const Dump&);

@@ -83,6 +83,16 @@ void place_even(Dump& dump, const std::vector<std::size_t>& records, int dim, co
   }
 }
 
+// A piece of each half.
+void place_by_halves(Dump& dump, const std::vector<std::size_t>& records, int dim, const Shape& whole) {
+  for (const std::size_t i : records) {
+    Record& r = dump.records[i];
+    const auto axis = static_cast<std::size_t>(r.unplaced.front());
+    shard(r, dim, whole);
+    r.placements[axis].split_factor = 2;
+  }
+}
+
 // Parts of different lengths, such as the tokens of each rank's experts, one behind the other in the order of
 // their ranks, where together they are as long as the whole.
 void place_uneven(Dump& dump, const std::vector<std::size_t>& records, const Shape& whole) {
@@ -249,6 +259,15 @@ class PlacedByOther {
     return record.global_shape[static_cast<std::size_t>(dim)] % 2 == 0;
   }
 
+  // Gate and up in one weight, and what is made with it, of which each rank has its own columns.
+  bool is_by_halves(const Identity& id, const std::vector<std::size_t>& records, int dim) const {
+    const Record& first = dump_.records[records.front()];
+    const auto there = uncut_.find(id);
+    return is_float(first.dtype) && first.has_bits && first.unplaced.size() == 1 &&
+           first.shape == first.global_shape && there != uncut_.end() &&
+           are_cut_by_halves(parts_at(dump_, records), other_.read(there->second), dim);
+  }
+
   enum class As : std::uint8_t { copies, addends, values_of_its_own };
 
   void place(const Identity& id, const std::vector<std::size_t>& records, const Shape& whole) {
@@ -257,7 +276,10 @@ class PlacedByOther {
     if (const auto dim = cut_dimension(first.global_shape, whole, parts_of(dump_, first))) {
       const auto order = samples_.find(first.unplaced);
       const bool zigzag = order != samples_.end() && order->second == PartOrder::zigzag;
-      if (!zigzag || is_cut_within(first, *dim)) place_even(dump_, records, *dim, whole, zigzag);
+      if (!zigzag && is_by_halves(id, records, *dim))
+        place_by_halves(dump_, records, *dim, whole);
+      else if (!zigzag || is_cut_within(first, *dim))
+        place_even(dump_, records, *dim, whole, zigzag);
       return;
     }
     if (first.global_shape != whole) return;

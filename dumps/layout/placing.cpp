@@ -5,6 +5,7 @@
 #include <map>
 
 #include "assay/dumps/layout/copied_rows.h"
+#include "assay/dumps/layout/fused_weights.h"
 #include "assay/dumps/layout/layout_rules.h"
 #include "assay/dumps/layout/micro_batches.h"
 #include "assay/dumps/layout/placed_parts.h"
@@ -95,6 +96,12 @@ void apply_layouts(Dump& actual, Dump& reference, const LayoutRules& rules) {
   place_alike(actual, of_actual, reference, of_reference);
   note_unplaced(actual, &reference);
   note_unplaced(reference, &actual);
+}
+
+void apply_layouts(std::unique_ptr<Dump>& actual, std::unique_ptr<Dump>& reference,
+                   const LayoutRules& rules) {
+  fuse_weights(actual, reference);
+  apply_layouts(*actual, *reference, rules);
 }
 
 }  // namespace assay

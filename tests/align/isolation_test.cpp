@@ -77,7 +77,7 @@ void record(const std::filesystem::path& to, const std::shared_ptr<const Arithme
   run_ranks(1, [&](Communicator& alone) {
     RecordSink sink(&writer, alone);
     const Mesh mesh({}, 0);
-    Recorder recorder(sink, mesh);
+    Recorder recorder(sink, mesh, {});
     std::map<std::string, Tensor> parameters;
     const auto parameter = [&](const Machine::NamedParameter& p) {
       const std::vector<double> values = initial_parameter(p.name, p.whole).values();

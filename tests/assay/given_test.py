@@ -74,6 +74,68 @@ class Given(Test):
             self.assertAlmostEqual(self.loss(*words, "--tokens", "tokens.npy"), want["total"], delta=1e-10)
             self.assertGreater(abs(self.loss(*words) - want["total"]), 1e-6)  # other tokens
 
+    def test_what_transformers_5_saves(self):
+        models = json.loads((DATA / "replay" / "expected_huggingface.json").read_text())["models"]
+        changes = {"deepseek_v3": {"num_nextn_predict_layers": 1}, "qwen3_moe": {}, "mixtral": {}}  # the model has none
+        for family, change in changes.items():
+            folder = self.dir / family
+            folder.mkdir()
+            config = json.loads((DATA / "replay" / f"{family}.json").read_text()) | change
+            if family == "qwen3_moe":
+                config["num_local_experts"] = config.pop("num_experts")
+            (folder / "config.json").write_text(json.dumps(config))
+            write_safetensors(folder / "model.safetensors", checkpoint(models[family]["checkpoint"]))
+            write_npy(self.dir / "tokens.npy", "int64", [2, 13], tokens(config["vocab_size"]))
+            out = self.expect(0, "replay", "--model", folder / "config.json", "--weights", folder, "--tokens", "tokens.npy", "--sequences", "2",
+                              "--length", "12", "--batch-first").out
+            self.assertAlmostEqual(float(re.search(r"loss (\S+),", out)[1]), models[family]["total"], delta=1e-10)
+            self.assertEqual("has no layers of multi-token prediction: they are left out" in out, bool(change))
+
+    def recorded_program(self, shapes, labels=True):
+        """A dump of two steps of a model of Hugging Face, as assay record writes its inputs."""
+        run = self.dir / "run"
+        run.mkdir(exist_ok=True)
+        lines, data = [], {}
+        for step, shape in enumerate(shapes):
+            values = [(7 * step + 5 * i) % 90 for i in range(shape[0] * shape[1])]
+            given = [("model.embed_tokens", "input")] + [("", "labels")] * labels
+            for module, arg in given:
+                name = f"t{len(lines)}"
+                data[name] = ("int64", shape, values)
+                lines.append({"step": step, "micro_batch": 0, "phase": "forward", "module": module, "slot": "input", "arg": arg, "call": 0,
+                              "seq": len(lines), "dtype": "int64", "shape": shape, "global_shape": shape, "data": {"file": "rank00000.safetensors", "name": name}})
+        write_safetensors(run / "rank00000.safetensors", data)
+        (run / "rank00000.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        (run / "manifest.json").write_text(json.dumps({"format": "assay-dump", "version": 1, "world_size": 1, "mesh": {"dims": [], "shape": []}}))
+        return [(7 * step + 5 * i) % 90 for step, shape in enumerate(shapes) for i in range(shape[0] * shape[1])]
+
+    def test_a_recorded_program_gives_its_tokens_and_sizes(self):
+        values = self.recorded_program([[2, 6], [2, 6]])
+        targets = [v for row in range(4) for v in [*values[6 * row + 1:6 * row + 6], -100]]
+        write_safetensors(self.dir / "t.safetensors", {"tokens": ("int64", [4, 6], values), "targets": ("int64", [4, 6], targets)})
+        words = ("replay", "--model", DATA / "replay" / "mixtral.json")
+        plain = self.expect(0, *words, "--tokens", "t.safetensors", "--sequences", "2", "--length", "6", "--steps", "2", "--batch-first", "--dump", "plain").out
+        self.assertEqual(self.expect(0, *words, "--tokens", "run", "--dump", "given").out, plain)
+        self.expect(0, "diff", "given", "plain", "--tolerance", "bitwise")
+        # rows lie as the program's, and in its shapes
+        tensors = json.loads(self.expect(0, "inspect", "given", "--json").out)["tensors"]
+        shapes = {(t["module"], t["slot"], t["arg"]): t["shape"] for t in tensors if t["step"] == 0}
+        self.assertEqual(shapes["model.embed_tokens", "output", "y"], [2, 6, 48])
+        self.assertEqual(shapes["model.layers.0", "output", "y"], [2, 6, 48])
+        self.assertEqual(shapes["model.rotary_emb", "output", "cos"][:2], [1, 6])
+        self.assertEqual(shapes["model.layers.0.mlp.experts", "input", "hidden_states"], [12, 48])
+        self.assertEqual(self.expect(0, *words, "--tokens", "run", "--steps", "1").out, plain.splitlines()[0] + "\n")
+
+    def test_trouble_with_a_recorded_program(self):
+        words = ("replay", "--model", DATA / "replay" / "mixtral.json", "--tokens", "run")
+        self.recorded_program([[2, 6], [2, 5]])
+        self.trouble(*words, says="expected one size")
+        self.recorded_program([[2, 6]], labels=False)
+        self.trouble(*words, says="has no input labels of the model in step 0, micro-batch 0")
+        self.recorded_program([[2, 6]])
+        self.trouble(*words, "--length", "7", says="expected integers [2, 7]")
+        self.trouble(*words, "--parallel", "cp=2", says="--batch-first")
+
     def test_experts_in_one_tensor(self):
         shapes = json.loads((DATA / "replay" / "expected_huggingface.json").read_text())["models"]["mixtral"]["checkpoint"]
         one = checkpoint(shapes)

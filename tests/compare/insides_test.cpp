@@ -64,6 +64,34 @@ TEST(Insides, WhatIsNotWithinStaysMissing) {
   EXPECT_EQ(report.findings.size(), 2u);
 }
 
+// A replay has operators where a program has modules; weights are the same of both.
+TEST(Insides, OfAReplayAgainstAProgramOnlyActivationsMayBeAlone) {
+  MemoryDump program("program"), replay("replay");
+  replay.producer = R"({"program": "assay replay"})";
+  const auto put = [](MemoryDump& dump, const char* module, const char* slot, Phase phase) {
+    dump.add(identity(phase, module, slot, "weight"), float32({1, 2}));
+  };
+  for (MemoryDump* dump : {&program, &replay}) {
+    put(*dump, "norm", "param", f);
+    put(*dump, "norm", "output", f);
+  }
+  put(program, "act", "output", f);
+  put(replay, "attention", "output", f);
+  put(replay, "router", "param", f);  // a buffer: no gradient moves it
+  const Report right = diff(program, replay, options());
+  EXPECT_EQ(right.exit_status(), 0);
+  EXPECT_EQ(right.findings.size(), 2u);
+  EXPECT_THAT(right.notes, Contains(HasSubstr("1 tensors of the program's modules")));
+  put(replay, "head", "param", f);
+  put(replay, "head", "grad", Phase::backward);
+  put(program, "adapter", "param", f);
+  const Report lacking = diff(program, replay, options());
+  EXPECT_EQ(lacking.count(Verdict::missing_actual), 2);
+  EXPECT_EQ(lacking.count(Verdict::missing_reference), 1);
+  program.producer = replay.producer;
+  EXPECT_EQ(diff(program, replay, options()).count(Verdict::missing_actual), 4) << "both are replays";
+}
+
 // Experts over ranks that have data of their own take the tokens of all of them.
 TEST(ExchangedRows, AreLeftOutWhereTheStepHasAsMany) {
   const auto compared = [](std::int64_t first, std::int64_t second, int ranks) {

@@ -35,6 +35,16 @@ TEST(Placing, PartsAreShardsOfTheLongerDimension) {
   EXPECT_THAT(merged.replicas, IsEmpty());
 }
 
+// Gate and up, each cut over the ranks; roundings do not hide it.
+TEST(Placing, PartsMayBeAPieceOfEachHalf) {
+  TwoRanks parts({2, 2}, {1.01, 2, 5, 6}, {3, 4.01, 7, 8});
+  Whole reference({4, 2}, {1, 2, 3, 4, 5, 6, 7, 8});
+  apply_layouts(parts, reference, {});
+  EXPECT_THAT(parts.left_out, IsEmpty());
+  EXPECT_THAT(parts.merged().tensor.whole().values(),
+              testing::Pointwise(testing::FloatEq(), {1.01F, 2.F, 3.F, 4.01F, 5.F, 6.F, 7.F, 8.F}));
+}
+
 // A sequence over cp, which nobody placed, whose parts are cut over an axis before or behind it.
 TEST(Placing, APartThatIsCutItselfIsPlacedAsAWhole) {
   const Placement cut{.kind = Placement::Kind::shard, .dim = 0};

@@ -63,7 +63,7 @@ Dumps open_dumps(const DiffVerb& verb, DiffOptions& options) {
   Dumps dumps;
   dumps.actual = open(verb.actual, true);
   dumps.reference = reference.get();
-  apply_layouts(*dumps.actual, *dumps.reference, options.rules.layout());
+  apply_layouts(dumps.actual, dumps.reference, options.rules.layout());
   for (const std::string& path : verb.reruns) {
     std::error_code none;
     if (std::filesystem::equivalent(path, verb.actual, none))

@@ -4,6 +4,7 @@
 
 #include "assay/align/faults/together.h"
 #include "assay/align/forward/describe.h"
+#include "assay/align/given/given_tokens.h"
 #include "assay/align/replay/replay_run.h"
 #include "assay/align/settings/strategy.h"
 #include "assay/compare/result/printable.h"
@@ -21,7 +22,9 @@ struct ReplayVerb {
   std::vector<std::string> dump_only;    ///< patterns; none: everything
   std::string dump_steps;                ///< empty: all
   bool describe = false, batch_first = false;
-  long long steps = 1, micro_batches = 1, sequences = 1, length = 32, seed = 0;
+  std::optional<long long> steps, micro_batches, sequences,
+      length;  ///< else those of the tokens, or 1 and 32
+  long long seed = 0;
   std::string precision = "fp64";
   std::string parallel, optimizer = "adamw", loss_average = "micro-batches";
   std::optional<std::string> modes_of;
@@ -29,6 +32,8 @@ struct ReplayVerb {
   std::string fault;                                        ///< of the catalogue; empty: none
   std::string tolerance = "telechat3", dtype = "bfloat16";  ///< of describe
 };
+
+const align::Batches drawn = {.batch = {.sequences = 1, .length = 32}};
 
 void print_description(const align::Model& model, const align::Batch& batch, const ReplayVerb& verb) {
   const auto dtype = parse_dtype(verb.dtype);
@@ -44,19 +49,25 @@ align::Selection select(const ReplayVerb& verb) {
   }
 }
 
+align::Batch batch_of(const ReplayVerb& verb, const align::Batches& otherwise) {
+  return {.sequences = verb.sequences.value_or(otherwise.batch.sequences),
+          .length = verb.length.value_or(otherwise.batch.length),
+          .prompt = verb.prompt,
+          .batch_first = verb.batch_first || otherwise.batch.batch_first};
+}
+
 align::ReplayOrder order_of(const ReplayVerb& verb) {
+  align::Batches given = drawn;
+  if (!verb.tokens.empty()) given = align::batches_of_program(verb.tokens).value_or(drawn);
   return {.model = verb.model,
-          .settings = {.batch = {.sequences = verb.sequences,
-                                 .length = verb.length,
-                                 .prompt = verb.prompt,
-                                 .batch_first = verb.batch_first},
-                       .micro_batches = verb.micro_batches,
+          .settings = {.batch = batch_of(verb, given),
+                       .micro_batches = verb.micro_batches.value_or(given.micro_batches),
                        .precision = align::parse_precision(verb.precision),
                        .optimizer = align::parse_optimizer(verb.optimizer),
                        .loss_average = align::parse_loss_average(verb.loss_average),
                        .parallel = align::parse_parallel(verb.parallel),
                        .seed = verb.seed},
-          .steps = verb.steps,
+          .steps = verb.steps.value_or(given.steps),
           .weights = verb.weights,
           .tokens = verb.tokens,
           .routing = verb.routing,
@@ -74,7 +85,7 @@ void print_step(std::int64_t step, const align::StepResult& result) {
 
 int replay(const ReplayVerb& verb, align::MpiJob* job) {
   if (verb.describe) {
-    print_description(align::load_model(verb.model), {verb.sequences, verb.length}, verb);
+    print_description(align::load_model(verb.model), batch_of(verb, drawn), verb);
     return 0;
   }
   align::ReplayRun run(order_of(verb), job);
@@ -103,7 +114,7 @@ void declare(ReplayVerb& verb, Options& options) {
       .holds("M");
   const Option& describe = options.flag(
       "--describe", verb.describe, "print parameters, accumulation counts and tolerances, and run nothing");
-  const auto count = [&](const char* name, long long& value, const char* meaning) -> Option& {
+  const auto count = [&](const char* name, std::optional<long long>& value, const char* meaning) -> Option& {
     return options.option(name, value, meaning).within(1LL, 1LL << 19).holds("N");
   };
   count("--sequences", verb.sequences, "of a micro-batch");
@@ -154,9 +165,10 @@ void declare(ReplayVerb& verb, Options& options) {
     options.option(name, path, meaning).holds("PATH").excludes(describe);
   };
   given("--weights", verb.weights,
-        "start from these: a replay's dump, or a checkpoint with Hugging Face's names");
+        "start from these: a dump of a replay or a program, or a checkpoint with Hugging Face's names");
   given("--tokens", verb.tokens,
-        "integers [micro-batches, sequences, length + 1], 'tokens' and 'targets',\nor a replay's dump");
+        "integers [micro-batches, sequences, length + 1], 'tokens' and 'targets',\n"
+        "or the dump of a replay or of a program (then sizes are its own)");
   given("--routing", verb.routing, "take the experts that the routers of this dump of a replay have chosen");
   options.option("--fault", verb.fault, "do it wrong as known faults do: F001,F131; assay faults lists them")
       .holds("ID")

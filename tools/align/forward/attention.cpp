@@ -44,15 +44,12 @@ class Attention {
 
   Value gqa(const Value& x) {
     const Value all = enter_region(on_, module_, x);
-    const auto heads = [&](const std::string& name, std::int64_t count) {
-      return split_heads(parts_.column_linear(module_, name, all, count * a_.head_dim), count / ranks_);
+    const auto heads = [&](const std::string& of, std::int64_t count) {
+      const Value split =
+          heads_of(parts_.column_linear(module_, of + "_proj", all, count * a_.head_dim), count / ranks_);
+      return heads_first(a_.qk_norm && of != "v" ? parts_.norm(module_, of + "_norm", split) : split);
     };
-    Value q = heads("q_proj", a_.heads), k = heads("k_proj", a_.kv_heads);
-    const Value v = heads("v_proj", a_.kv_heads);
-    if (a_.qk_norm) {
-      q = parts_.norm(module_, "q_norm", q);
-      k = parts_.norm(module_, "k_norm", k);
-    }
+    const Value q = heads("q", a_.heads), k = heads("k", a_.kv_heads), v = heads("v", a_.kv_heads);
     return project(attend(rotate(q), rotate(k), v));
   }
 
@@ -64,15 +61,18 @@ class Attention {
   Value latent_norm(const std::string& name, const Value& x) {
     return parts_.norm(module_, name, x, a_.latent_norm_eps);
   }
-  // [tokens, heads size] as [sequences, heads, length, size]; of the heads each rank has its own, or all.
-  Value split_heads(const Value& x, std::int64_t heads) {
+  Value split_heads(const Value& x, std::int64_t heads) { return heads_first(heads_of(x, heads)); }
+  // [tokens, heads size] as [length, sequences, heads, size]; of the heads each rank has its own, or all.
+  Value heads_of(const Value& x, std::int64_t heads) {
     const Placed& placed = x.placement[Axis::tp];
     const std::int64_t size = x.shape.back() / heads;
-    const Value split =
-        parts_.reshape(module_, x,
-                       b_.batch_first ? Shape{b_.sequences, b_.length, heads, size}
-                                      : Shape{b_.length, b_.sequences, heads, size},
-                       {{Axis::tp, placed == sharded(1) ? sharded(2) : placed}, {Axis::cp, sharded(0)}});
+    return parts_.reshape(module_, x,
+                          b_.batch_first ? Shape{b_.sequences, b_.length, heads, size}
+                                         : Shape{b_.length, b_.sequences, heads, size},
+                          {{Axis::tp, placed == sharded(1) ? sharded(2) : placed}, {Axis::cp, sharded(0)}});
+  }
+  // [sequences, heads, length, size]
+  Value heads_first(const Value& split) {
     return parts_.permute(module_, split, b_.batch_first ? Axes{0, 2, 1, 3} : Axes{1, 2, 0, 3});
   }
   Value latent_queries(const Value& x) {

@@ -27,13 +27,50 @@ std::vector<std::int64_t> turned(const std::vector<std::int64_t>& all, std::int6
   return result;
 }
 
+bool is_of_program(const LogicalTensor& t) {
+  return t.id.phase == Phase::forward && t.id.slot == "input" && t.id.module == "model.embed_tokens" &&
+         t.id.call == 0 && t.shape.size() == 2 && !is_float(t.dtype);
+}
+
+bool is_program(const GivenDump& given) {
+  return std::ranges::any_of(given.tensors(), is_of_program);
+}
+
 }  // namespace
+
+std::optional<Batches> batches_of_program(const std::string& path) {
+  const GivenDump given(path);
+  std::map<std::int64_t, std::int64_t> micro_batches;  // of each step
+  std::optional<Batches> all;
+  for (const LogicalTensor& t : given.tensors()) {
+    if (!is_of_program(t)) continue;
+    ++micro_batches[t.id.step];
+    const Batch batch = {.sequences = t.shape[0], .length = t.shape[1], .batch_first = true};
+    if (!all) all = Batches{batch};
+    if (batch.sequences != all->batch.sequences || batch.length != all->batch.length)
+      throw Error(
+          "{}: '{}' is {}, another micro-batch [{}, {}]; expected one size, or 'tokens' and 'targets' of one",
+          path, to_string(t.id), assay::to_string(t.shape), all->batch.sequences, all->batch.length);
+  }
+  if (!all) return all;
+  all->steps = std::ssize(micro_batches);
+  all->micro_batches = micro_batches.begin()->second;
+  for (const auto& [step, count] : micro_batches) {
+    if (count != all->micro_batches)
+      throw Error("{}: step {} has {} micro-batches, step {} has {}; expected as many in each", path, step,
+                  count, micro_batches.begin()->first, all->micro_batches);
+  }
+  return all;
+}
 
 GivenTokens::GivenTokens(const std::string& path, const Batches& batches, std::int64_t vocabulary)
     : given_(path), batches_(batches) {
   are_recorded_ =
       std::ranges::any_of(given_.tensors(), [](const LogicalTensor& t) { return !t.id.slot.empty(); });
-  are_recorded_ ? take_recorded() : take_plain();
+  if (is_program(given_))
+    take_of_program();
+  else
+    are_recorded_ ? take_recorded() : take_plain();
   check(vocabulary);
 }
 
@@ -47,6 +84,27 @@ void GivenTokens::take_recorded() {
       const MicroBatch which = {step, number};
       sequences_[which] = {integers(tokens.at(which, "input index of model.embed_tokens"), shape),
                            integers(targets.at(which, "input target of lm_head"), shape)};
+    }
+  }
+}
+
+void GivenTokens::take_of_program() {
+  const GivenSteps tokens(given_, is_of_program),
+      labels(given_, [](const LogicalTensor&t) { return is_input(t.id, "", "labels") && t.id.call == 0; });
+  const Batch& batch = batches_.batch;
+  const Shape shape = {batch.sequences, batch.length};
+  for (std::int64_t step = 0; step < batches_.steps; ++step) {
+    for (std::int64_t number = 0; number < batches_.micro_batches; ++number) {
+      const MicroBatch which = {step, number};
+      std::vector<std::int64_t> next = integers(labels.at(which, "input labels of the model"), shape);
+      for (std::int64_t s = 0; s < batch.sequences; ++s) {
+        const auto begin = next.begin() + s * batch.length, end = begin + batch.length;
+        std::shift_left(begin, end, 1);
+        *(end - 1) = no_target;
+      }
+      sequences_[which] = {
+          turned(integers(tokens.at(which, "input of model.embed_tokens"), shape), batch.length, 0, batch, 0),
+          turned(next, batch.length, 0, batch, 0)};
     }
   }
 }

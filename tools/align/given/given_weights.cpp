@@ -46,11 +46,16 @@ bool is_derived(const std::string& name) {
 
 Model model_of_weights(const std::string& path, Model model) {
   if (model.losses.mtp_depth == 0) return model;
-  const std::string first = "model.layers." + std::to_string(model.layers) + ".";
   const GivenDump given(path);
-  if (std::ranges::none_of(given.tensors(),
-                           [&](const LogicalTensor& t) { return t.id.module.starts_with(first); }))
-    model.losses.mtp_depth = 0, model.losses.mtp_weight = 0;
+  const auto has_layer = [&](std::int64_t number) {
+    const std::string layer = "model.layers." + std::to_string(number) + ".";
+    return std::ranges::any_of(given.tensors(),
+                               [&](const LogicalTensor& t) { return t.id.module.starts_with(layer); });
+  };
+  if (has_layer(model.layers - 1) && !has_layer(model.layers)) {
+    model.losses.mtp_depth = 0;
+    model.losses.mtp_weight = 0;
+  }
   return model;
 }
 

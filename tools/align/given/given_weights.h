@@ -9,8 +9,8 @@
 
 namespace assay::align {
 
-/// The model without layers of multi-token prediction if the weights have none: config.json counts them though
-/// the modeling code of Hugging Face has none (DeepSeek-V3).
+/// The model without layers of multi-token prediction if the weights have none: config.json counts them
+/// though the modeling code of Hugging Face has none (DeepSeek-V3).
 Model model_of_weights(const std::string& path, Model);
 
 /// The initial weights of a replay: those of the first step of an assay-dump, or a checkpoint that has

@@ -121,8 +121,8 @@ const RerunNoise& RungCheck::noise_for(const Rung& rung) {
 // Of two runs of one side, nothing explained.
 Report RungCheck::difference(const std::filesystem::path& a, const std::filesystem::path& b) const {
   const Log log = log_of(a.parent_path());
-  const auto actual = open_dump(a.string(), {.log = log}), reference = open_dump(b.string(), {.log = log});
-  apply_layouts(*actual, *reference, options_.rules.layout());
+  auto actual = open_dump(a.string(), {.log = log}), reference = open_dump(b.string(), {.log = log});
+  apply_layouts(actual, reference, options_.rules.layout());
   return bitwise_difference(*actual, *reference, options_.rules, options_.threads, log);
 }
 

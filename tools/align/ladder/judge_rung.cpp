@@ -107,13 +107,13 @@ std::vector<Policy> RungCheck::policies_for(const Rung& rung) const {
 
 Report RungCheck::compare(RungResult& result, const Asked& asked) {
   const Log log = log_of(options_.folder / folder_of(result.rung));
-  const auto subject = open_dump(result.subject.string(), {.log = log}),
+  auto subject = open_dump(result.subject.string(), {.log = log}),
              reference = open_dump(result.reference.string(), {.log = log});
   if (!subject->unreadable.empty()) throw Error("{}", subject->unreadable.front());
   DiffOptions options;
   options.log = log;
   options.rules = options_.rules;  // they note their use
-  apply_layouts(*subject, *reference, options.rules.layout());
+  apply_layouts(subject, reference, options.rules.layout());
   options.policies = asked.policies;
   options.only = asked.only;
   options.threads = options_.threads;

@@ -202,7 +202,7 @@ void ReplayRun::steps(Communicator& communicator, const Log& log,
   TrainingStep replay(model_, settings(), communicator);
   const assay::Mesh mesh = manifest().mesh;
   RecordSink sink(dump_.get(), communicator, order_.selection);
-  Recorder recorder(sink, replay.mesh());
+  Recorder recorder(sink, replay.mesh(), settings().batch);
   for (std::int64_t step = 0; step < order_.steps; ++step) {
     const bool is_recorded = !order_.dump.empty() && order_.selection.has_step(step);
     const auto begin = std::chrono::steady_clock::now();

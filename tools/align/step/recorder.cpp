@@ -109,11 +109,17 @@ void Recorder::begin(std::int64_t step, std::int64_t micro_batch, const Tape& ta
   micro_batch_ = micro_batch;
   rows_ = &rows;
   call_of_.clear();
+  has_rotary_tables_ = false;
   std::map<std::string, std::int64_t> calls;
+  std::map<std::string, const Machine::Node*> layers;
   for (const Machine::Node& node : tape.nodes()) {
-    if (node.op != nullptr && !node.is_inside() && !moves_only(*node.op))
+    if (node.op == nullptr || node.is_inside() || moves_only(*node.op)) continue;
+    if (is_layer(node.module))
+      layers[node.module] = &node;
+    else
       call_of_[&node] = calls[node.module]++;
   }
+  for (const auto& [module, last] : layers) call_of_[last] = 0;
 }
 
 Record Recorder::record(Identity id, const std::string& op, const Tensor& tensor) const {
@@ -160,15 +166,30 @@ void Recorder::forward(const Tape& tape) {
 Record Recorder::record(const OfCall& what, const Tensor& tensor) const {
   Record r = record(
       {step_, micro_batch_, what.phase, what.node->module, what.slot, what.arg, call_of_.at(what.node)},
-      std::string(what.node->op->name), tensor);
+      is_layer(what.node->module) ? "" : std::string(what.node->op->name), tensor);
   r.count = what.count;
   return r;
 }
 
 void Recorder::add(const OfCall& what, const Tensor& tensor, const MeshPlacement& placement) {
-  Record r = record(what, tensor);
-  lay_out(r, placement);
-  add(std::move(r), tensor);
+  add_of_experts(what, tensor);
+  if (!is_of_sequences(what, tensor)) {
+    Record r = record(what, tensor);
+    lay_out(r, placement);
+    return add(std::move(r), tensor);
+  }
+  Shape shape = tensor.shape();
+  shape.front() = batch_.length;
+  shape.insert(shape.begin(), batch_.sequences);
+  const Tensor of_sequences = tensor.reshaped(shape);
+  MeshPlacement shifted = placement;
+  for (const Axis axis : mesh_axes) {
+    if (placement[axis].how == Placed::How::sharded)
+      shifted = shifted.with(axis, sharded(placement[axis].dim + 1));
+  }
+  Record r = record(what, of_sequences);
+  lay_out(r, shifted);
+  add(std::move(r), of_sequences);
 }
 
 // Nothing for what has no rows, and on a single device.
@@ -220,9 +241,13 @@ void Recorder::forward(const Tape& tape, const OfCall& what, const Value& v) {
 }
 
 void Recorder::forward(const Tape& tape, const Machine::Node& node) {
-  for (const NamedValue& x : node.inputs) {
+  if (batch_.batch_first && node.op->name == "rope" && !has_rotary_tables_) add_rotary_tables(tape, node);
+  for (const NamedValue& x : is_layer(node.module) ? std::vector<NamedValue>() : node.inputs) {
+    const OfCall what = {&node, Phase::forward, "input", x.name, {}};
     if (!is_recorded_elsewhere(*node.op, x.name) || is_of_another(tape, node, x.value))
-      forward(tape, {&node, Phase::forward, "input", x.name, {}}, x.value);
+      forward(tape, what, x.value);
+    else if (input_arg(*node.op, x.name).role == Role::index)
+      add_of_experts(what, tape.tensor(x.value));
   }
   for (const NamedValue& y : node.outputs)
     forward(tape, {&node, Phase::forward, "output", y.name, count_of(tape, node, y.name)}, y.value);
@@ -254,6 +279,7 @@ void Recorder::backward(const Tape& tape, const Machine::Node& node,
     else
       place(what, y, g.tensor);
   }
+  if (is_layer(node.module)) return;
   for (const NamedTensor& g : open_of_inputs) {
     const std::string arg = without_grad(g.name);
     if (is_recorded_elsewhere(*node.op, arg)) continue;

@@ -28,7 +28,11 @@ std::optional<std::vector<Axis>> shares_along(const PlannedParameter&, const Par
 /// what moe_permute says of the rows, its indices, as it would of the whole micro-batch.
 class Recorder {
  public:
-  Recorder(RecordSink& sink, const Mesh& mesh) : sink_(sink), mesh_(mesh) {}
+  /// @param batch  if its rows are sequence after sequence, what is outside of layers of experts is written
+  /// as
+  ///               [sequences, length, ..], as Hugging Face's modules have it
+  Recorder(RecordSink& sink, const Mesh& mesh, const Batch& batch)
+      : sink_(sink), mesh_(mesh), batch_(batch) {}
 
   /// What follows is of this micro-batch, in the forward or the backward of its tape.
   /// @param rows  of the tape; it must stay until the next
@@ -68,6 +72,10 @@ class Recorder {
   void lay_out(Record&, const PlannedParameter&) const;
   void add(Record, const Tensor&);
   void add(const OfCall&, const Tensor&, const MeshPlacement&);
+  bool is_layer(std::string_view module) const;
+  bool is_of_sequences(const OfCall&, const Tensor&) const;
+  void add_of_experts(const OfCall&, const Tensor&);
+  void add_rotary_tables(const Tape&, const Machine::Node& rope);
   void add_rows(const OfCall&, const Tensor&, const MeshPlacement&);
   void add_tokens(const OfCall&, const Tensor&, const DenseTokens&, const Value& of);
   const ExpertRows* rows_of(const Machine::Node&) const;
@@ -77,6 +85,8 @@ class Recorder {
 
   RecordSink& sink_;
   const Mesh mesh_;
+  const Batch batch_;
+  bool has_rotary_tables_ = false;
   std::int64_t seq_ = 0, step_ = 0, micro_batch_ = -1;
   std::map<const Machine::Node*, std::int64_t> call_of_;
   const std::map<std::string, ExpertRows>* rows_ = nullptr;

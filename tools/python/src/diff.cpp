@@ -72,8 +72,8 @@ Report diff_paths(const std::string& actual, const std::string& reference, const
   const Computing computing;
   DiffOptions options = options_of(settings);
   options.threads = computing.threads();
-  const auto a = open_dump(actual), b = open_dump(reference);
-  apply_layouts(*a, *b, options.rules.layout());
+  auto a = open_dump(actual), b = open_dump(reference);
+  apply_layouts(a, b, options.rules.layout());
   return diff(*a, *b, options);
 }
 

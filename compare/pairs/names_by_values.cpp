@@ -1,0 +1,227 @@
+#include "assay/compare/pairs/names_by_values.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "assay/compare/pairs/meeting.h"
+#include "assay/compare/result/printable.h"
+#include "assay/golden/error.h"
+
+namespace assay {
+namespace {
+
+// So many of a name are looked at, from the first to the last.
+constexpr std::size_t most_samples = 6;
+// A few numbers are near to many.
+constexpr std::int64_t fewest_elements = 16;
+
+// What a name has in common over layers: "model.layers.#.mlp output 0".
+struct Name {
+  Phase phase = Phase::none;
+  std::string slot, module, arg;
+  std::int64_t call = 0;
+  auto operator<=>(const Name&) const = default;
+};
+// And what it has not.
+struct Place {
+  std::vector<std::string> numbers;
+  std::int64_t step = 0, micro_batch = -1;
+  auto operator<=>(const Place&) const = default;
+};
+
+std::pair<Name, Place> split(const Identity& id) {
+  Name name = {id.phase, id.slot, "", id.arg, id.call};
+  Place place = {{}, id.step, id.micro_batch};
+  for (std::size_t i = 0; i < id.module.size();) {
+    std::size_t end = i;
+    while (end < id.module.size() && std::isdigit(static_cast<unsigned char>(id.module[end])) != 0) ++end;
+    if (end == i) {
+      name.module += id.module[i++];
+    } else {
+      name.module += '#';
+      place.numbers.push_back(id.module.substr(i, end - i));
+      i = end;
+    }
+  }
+  return {std::move(name), std::move(place)};
+}
+
+// The innermost numbered module around both, or the first part of the name: a layer's tensors meet within it.
+std::string_view layer_of(std::string_view module) {
+  const std::size_t number = module.rfind('#');
+  return module.substr(0, number == std::string_view::npos ? module.find('.') : number);
+}
+
+// But what functions between modules are given and make: they have no names that another program has.
+bool is_result(const LogicalTensor& t) {
+  return t.id.micro_batch >= 0 && !t.id.module.ends_with("()") && element_count(t.shape) >= fewest_elements &&
+         (t.id.phase == Phase::forward || t.id.phase == Phase::backward);
+}
+
+// How often a module was called in a micro-batch. Where the sides count otherwise, an equal number is no
+// equal call: a program records a layer, a replay the sums in it.
+class Calls {
+ public:
+  explicit Calls(const std::vector<LogicalTensor>& tensors) {
+    for (const LogicalTensor& t : tensors) {
+      std::int64_t& last = last_[module_of(t.id)];
+      last = std::max(last, t.id.call);
+    }
+  }
+  bool are_as_many(const Calls& other, const Identity& id) const {
+    const auto own = last_.find(module_of(id)), there = other.last_.find(module_of(id));
+    return own != last_.end() && there != other.last_.end() && own->second == there->second;
+  }
+
+ private:
+  using Module = std::tuple<std::int64_t, std::int64_t, Phase, std::string>;
+  static Module module_of(const Identity& id) { return {id.step, id.micro_batch, id.phase, id.module}; }
+  std::map<Module, std::int64_t> last_;
+};
+
+using Named = std::map<Name, std::map<Place, const LogicalTensor*>>;
+
+class ValuesOfSide {
+ public:
+  explicit ValuesOfSide(const Dump& dump) : dump_(dump) {}
+
+  // Empty: it cannot be read.
+  const std::vector<double>& values(const LogicalTensor& t) {
+    const auto [known, is_new] = known_.try_emplace(&t);
+    if (is_new && without_bits(dump_, t) == nullptr) {
+      try {
+        known->second = merge(dump_, t).tensor.whole().values();
+      } catch (const Error&) {  // the comparison says so
+      }
+    }
+    return known->second;
+  }
+
+ private:
+  const Dump& dump_;
+  std::map<const LogicalTensor*, std::vector<double>> known_;
+};
+
+// The square of the distance relative to b; of integers the part that differs.
+std::optional<double> distance(const std::vector<double>& a, const std::vector<double>& b, bool are_floats) {
+  if (a.empty() || a.size() != b.size()) return {};
+  double off = 0, size = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    off += are_floats ? (a[i] - b[i]) * (a[i] - b[i]) : a[i] != b[i] ? 1 : 0;
+    size += are_floats ? b[i] * b[i] : 1;
+  }
+  const double relative = off / size;
+  return std::isfinite(relative) ? std::optional(relative) : std::nullopt;
+}
+
+class ValuesOfNames {
+ public:
+  ValuesOfNames(const Dump& actual, const Dump& reference) : actual_(actual), reference_(reference) {}
+
+  // How far the tensors of a name are from those of another; nothing: it is another name.
+  std::optional<double> compare(const std::map<Place, const LogicalTensor*>& own,
+                                const std::map<Place, const LogicalTensor*>& others) {
+    std::vector<std::pair<const LogicalTensor*, const LogicalTensor*>> pairs;
+    for (const auto& [place, t] : own) {
+      const auto there = others.find(place);
+      if (there == others.end()) continue;
+      if (common_shape(t->shape, there->second->shape) != there->second->shape ||
+          is_float(t->dtype) != is_float(there->second->dtype))
+        return {};
+      pairs.emplace_back(t, there->second);
+    }
+    const std::size_t samples = std::min(pairs.size(), most_samples);
+    std::vector<double> near;
+    for (std::size_t i = 0; i < samples; ++i) {
+      const auto& [a, b] = pairs[samples == 1 ? 0 : i * (pairs.size() - 1) / (samples - 1)];
+      const auto d = distance(actual_.values(*a), reference_.values(*b), is_float(a->dtype));
+      constexpr double half_squared = 0.25;
+      if (d && *d < (is_float(a->dtype) ? half_squared : 0.5)) near.push_back(*d);
+    }
+    if (2 * near.size() <= samples) return {};
+    std::ranges::sort(near);
+    return near[near.size() / 2];
+  }
+
+ private:
+  ValuesOfSide actual_, reference_;
+};
+
+}  // namespace
+
+std::vector<std::string> meet_by_values(const Dump& actual, std::vector<LogicalTensor>& actual_tensors,
+                                        const Dump& reference,
+                                        const std::vector<LogicalTensor>& reference_tensors) {
+  std::map<Identity, const LogicalTensor*> own_ids, their_ids;
+  for (const LogicalTensor& t : actual_tensors) own_ids.emplace(t.id, &t);
+  for (const LogicalTensor& t : reference_tensors) their_ids.emplace(t.id, &t);
+  const Calls own_calls(actual_tensors), their_calls(reference_tensors);
+  const auto has_met = [&](const Identity& id) {
+    const auto a = own_ids.find(id), r = their_ids.find(id);
+    return a != own_ids.end() && r != their_ids.end() && own_calls.are_as_many(their_calls, id) &&
+           common_shape(a->second->shape, r->second->shape) == r->second->shape;
+  };
+  std::vector<Name> order;  // of execution
+  Named own, others;
+  std::map<const LogicalTensor*, LogicalTensor*> renamed;
+  for (LogicalTensor& t : actual_tensors) {
+    if (has_met(t.id) || !is_result(t)) continue;
+    auto [name, place] = split(t.id);
+    if (!own.contains(name)) order.push_back(name);
+    own[std::move(name)].try_emplace(std::move(place), &t);
+    renamed.emplace(&t, &t);
+  }
+  for (const LogicalTensor& t : reference_tensors) {
+    if (has_met(t.id) || !is_result(t)) continue;
+    auto [name, place] = split(t.id);
+    others[std::move(name)].try_emplace(std::move(place), &t);
+  }
+  std::vector<std::string> notes;
+  ValuesOfNames meeting(actual, reference);
+  for (const Name& name : order) {
+    std::optional<std::tuple<double, bool, std::int64_t>> best;
+    Named::iterator met = others.end();
+    for (auto other = others.begin(); other != others.end(); ++other) {
+      const Name& theirs = other->first;
+      if (theirs.phase != name.phase || layer_of(theirs.module) != layer_of(name.module)) continue;
+      const auto d = meeting.compare(own.at(name), other->second);
+      if (!d) continue;
+      // Of equal ones that which is a result, too, and the first.
+      const std::tuple rank(*d, theirs.slot != name.slot, other->second.begin()->second->seq);
+      if (!best || rank < *best) {
+        best = rank;
+        met = other;
+      }
+    }
+    if (met == others.end()) continue;
+    if (met->first == name) {
+      others.erase(met);
+      continue;
+    }
+    std::int64_t count = 0;
+    const std::string before = to_string(own.at(name).begin()->second->id);
+    const std::string after = to_string(met->second.begin()->second->id);
+    for (const auto& [place, t] : own.at(name)) {
+      const auto there = met->second.find(place);
+      if (there == met->second.end()) continue;
+      renamed.at(t)->id = there->second->id;
+      ++count;
+    }
+    notes.push_back(
+        fmt::format("{} tensors are compared with the reference's that have their values: '{}' is '{}'",
+                    grouped(count), before, after));
+    others.erase(met);
+  }
+  return notes;
+}
+
+}  // namespace assay
