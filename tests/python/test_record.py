@@ -60,7 +60,10 @@ def test_values_are_those_of_the_program(single):
     assert torch.equal(before, model.head.weight.detach())
     tokens = torch.tensor(dump["embedding input input (step 0, micro-batch 2, forward)"].read())
     logits = torch.tensor(dump["head output y (step 0, micro-batch 2, forward)"].read())
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # as the program: products of other cuts have other last bits
     assert torch.equal(logits, model(tokens).detach())
+    torch.set_num_threads(threads)
     written = torch.tensor(dump["head param weight (step 0, optimizer)"].read())
     assert torch.equal(written, torch.tensor(dump["head param weight (step 1, forward)"].read()))
     assert not torch.equal(written, before)
