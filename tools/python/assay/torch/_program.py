@@ -19,12 +19,12 @@ def begin() -> None:
     """Records what the variables ASSAY_RECORD_PROGRAM (a folder) and ASSAY_RECORD_SELECTION (as Selection.text) say."""
     folder, text = os.environ["ASSAY_RECORD_PROGRAM"], os.environ.get("ASSAY_RECORD_SELECTION", "{}")
     try:
-        _Finder(Recorder(Path(folder), Selection.of(text), is_asked_for=False))
+        Finder(Recorder(Path(folder), Selection.of(text), is_asked_for=False))
     except (ValueError, TypeError) as error:
         print(f"assay: nothing is recorded: ASSAY_RECORD_SELECTION: {error}", file=sys.stderr)
 
 
-class _Finder:
+class Finder:
     """Stands before nn.Module.__call__ until the recording ends."""
 
     def __init__(self, recorder: Recorder) -> None:
