@@ -91,9 +91,15 @@ class Calls:
         self._stack.append(caller)
         for arg, x in given:
             for name, t in tensors_in(arg, x):
-                within = not is_computing
                 caller.layouts[name] = self._records.record(
-                    caller.place, "forward", "input", name, t, is_sample=is_sample, within=within
+                    caller.place,
+                    "forward",
+                    "input",
+                    name,
+                    t,
+                    is_sample=is_sample,
+                    within=not is_computing,
+                    will_have_gradient=wants_gradients and t.requires_grad,
                 )
 
     @harmless
@@ -167,14 +173,19 @@ class Calls:
 
     def take_input(self, caller: Caller, arg: str, x: torch.Tensor) -> None:
         """Of a function."""
-        caller.layouts[arg] = self._records.record(caller.place, "forward", "input", arg, x, within=True)
+        caller.layouts[arg] = self._records.record(
+            caller.place, "forward", "input", arg, x, within=True, will_have_gradient=x.requires_grad
+        )
 
     def take_output(
         self, place: Place, arg: str, y: torch.Tensor, *, as_laid_out: Layout | None = None, within: bool
     ) -> None:
         """With the gradient of it that comes later."""
-        layout = self._records.record(place, "forward", "output", arg, y, as_laid_out=as_laid_out, within=within)
-        if y.requires_grad and self.wants_gradients:
+        watches = y.requires_grad and self.wants_gradients
+        layout = self._records.record(
+            place, "forward", "output", arg, y, as_laid_out=as_laid_out, within=within, will_have_gradient=watches
+        )
+        if watches:
             y.register_hook(functools.partial(self._gradient, place, "grad_output", arg, layout, within))
 
     def watch(self, caller: Caller, outputs: list[torch.Tensor], *, within: bool) -> None:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import gc
+import functools
 import multiprocessing.util
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.optim.optimizer import Optimizer
 
 from .. import _core
 from . import _deepspeed as deepspeed
+from . import _estimate as estimate
 from ._calls import Calls, Root
 from ._grid import axes_of_program, grid_of
 from ._guards import harmless
@@ -26,7 +27,7 @@ from ._modules import class_name, computes, in_backward, parameters_of, paths_of
 from ._progress import Progress
 from ._records import Records
 from ._selection import Selection
-from ._weights import Weights
+from ._weights import Weights, optimizers_of_program
 from ._writer import Writer
 
 MOST_MICRO_BATCHES = 4096
@@ -39,13 +40,20 @@ class Recorder:
     It keeps no tensor of the program alive, calls no collective, and never raises into the program.
     """
 
-    def __init__(self, out: Path, selection: Selection, *, is_asked_for: bool = True) -> None:
-        """is_asked_for: somebody is told where nothing was recorded; else the process may be one that has no model."""
-        self.out, self.selection, self._is_asked_for = out, selection, is_asked_for
+    def __init__(
+        self, out: Path, selection: Selection, *, is_asked_for: bool = True, reports: Path | None = None
+    ) -> None:
+        """
+        Args:
+            is_asked_for: somebody is told where nothing was recorded; else the process may be one that has no model.
+            reports: a folder that takes how large the first step is; then nothing is recorded.
+        """
+        selection = selection if reports is None else replace(selection, steps="0")
+        self.out, self.selection, self._is_asked_for, self._reports = out, selection, is_asked_for, reports
         self._roots: list[Root] = []
         self._when_ended: list[Callable[[], None]] = []
         self._depth = 0  # of models that are being called
-        self._is_said = False
+        self._is_said = self._is_estimated = False
         self._progress = Progress(selection)
         self._records = Records(selection, self._writer)
         self.remarks = self._records.remarks
@@ -149,13 +157,17 @@ class Recorder:
             return
         if progress.has_stepped:
             self._weights.take_copied()
+            if self._is_estimated and progress.takes_now() and self._records.writer is not None:
+                self._records.writer.check()
             progress.next_step()
             for each in self._roots:
                 each.micro_batch, each.calls = -1, Counter()
             if progress.is_over:
                 self._end()
                 return
-        self._records.begin()
+        if self._records.begin().problem:  # there is no room: the program has its speed again
+            self._end(is_whole=False)
+            return
         root.micro_batch += 1
         if root.micro_batch >= MOST_MICRO_BATCHES:
             self.remarks[
@@ -175,8 +187,18 @@ class Recorder:
         self._depth = max(self._depth - 1, 0)
         if self._depth == 0:
             self._calls.end()
+            self._estimate()
         if self._progress.is_closed:
             self._unhook()
+
+    def _estimate(self) -> None:
+        """Behind the first call of a model that is recorded."""
+        writer = self._records.writer
+        if self._is_estimated or writer is None or self._progress.is_closed or not self._progress.takes_now():
+            return
+        if any(self.selection.takes_micro_batch(root.micro_batch) for root in self._roots if root.micro_batch >= 0):
+            self._is_estimated = True
+            writer.estimate(self._weights.sizes())
 
     # -- the dump -------------------------------------------------------------------------------------------------
 
@@ -186,7 +208,8 @@ class Recorder:
         if dist.is_available() and dist.is_initialized():
             rank, size = dist.get_rank(), dist.get_world_size()
             axes = axes_of_program() if size > 1 else []
-        writer = Writer(self.out, rank, size, grid_of(size, axes), _producer())
+        make = Writer if self._reports is None else functools.partial(estimate.Counter, self._reports)
+        writer = make(self.out, rank, size, grid_of(size, axes), _producer(), self.selection)
         writer.facts.parts = sorted(self._weights.modules)
         return writer
 
@@ -241,7 +264,7 @@ class Recorder:
 def _producer() -> dict[str, Any]:
     """With the settings of the program's optimizer."""
     producer: dict[str, Any] = {"framework": f"torch {torch.__version__}", "recorder": f"assay {_core.version}"}
-    for optimizer in [o for o in gc.get_objects() if issubclass(type(o), Optimizer)][:1]:
+    for optimizer in optimizers_of_program()[:1]:
         producer["optimizer"] = type(optimizer).__name__
         settings = optimizer.param_groups[0]
         for name in ("lr", "weight_decay", "betas", "eps", "momentum"):

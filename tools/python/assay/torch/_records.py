@@ -76,6 +76,7 @@ class Records:
         within: bool = False,
         as_laid_out: Layout | None = None,
         of_weight: torch.Tensor | None = None,
+        will_have_gradient: bool = False,
     ) -> Layout | None:
         """
         Args:
@@ -84,6 +85,7 @@ class Records:
             within: it shows how a module makes its results.
             as_laid_out: where nothing else says it.
             of_weight: whose own value, gradient or state it is.
+            will_have_gradient: that is recorded, too.
         """
         layout: Layout | None = None
         fragment: Fragment | None = None
@@ -155,5 +157,5 @@ class Records:
         if within:
             fields["within"] = True
         unsaid = tuple(range(len(writer.grid.shape))) if is_plain or layout is None else layout.unsaid
-        writer.add(Line(fields, values, copied, unsaid if writer.world_size > 1 else ()))
+        writer.add(Line(fields, values, copied, unsaid if writer.world_size > 1 else (), will_have_gradient))
         return None if is_plain else layout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from ._masters import Masters
 from ._megatron import gradient_of
 from ._progress import Progress
 from ._records import Place, Records
+from ._size import Sizes
 
 
 class Weights:
@@ -51,6 +53,29 @@ class Weights:
     @property
     def paths(self) -> set[str]:
         return {f"{module}.{arg}".lstrip(".") for module, arg in self._names.values()}
+
+    def sizes(self) -> Sizes:
+        """What a step records of them behind the first call of a model: gradients, stepped weights, and the states that
+        its optimizers will have by their settings.
+        """
+        sizes = Sizes()
+        for weight in self._all:
+            part = deepspeed.part_of(weight)
+            if weight.requires_grad:
+                for kind in ("gradients", "parameters"):
+                    self._add(sizes, kind, weight if part is None else part.values)
+        for optimizer in optimizers_of_program():
+            for group in optimizer.param_groups:
+                for own in group["params"]:
+                    is_copy = id(own) not in self._names
+                    for _ in range(_states_of(group) + is_copy):
+                        self._add(sizes, "states", own)
+        return sizes
+
+    def _add(self, sizes: Sizes, kind: str, whole: torch.Tensor) -> None:
+        own = getattr(whole, "_local_tensor", whole)
+        if kind in self._kinds and self._progress.selection.takes_dtype(str(own.dtype).removeprefix("torch.")):
+            sizes.add(kind, own.numel() * own.element_size())
 
     # -- around a step --------------------------------------------------------------------------------------------
 
@@ -152,3 +177,12 @@ class Weights:
         module, arg = self._names[id(weight)]
         place = Place(self._progress.step, -1, module, op)
         self._records.record(place, phase, slot, arg + of, values, of_weight=weight)
+
+
+def optimizers_of_program() -> list[Optimizer]:
+    return [o for o in gc.get_objects() if issubclass(type(o), Optimizer)]
+
+
+def _states_of(group: dict[str, Any]) -> int:
+    """How many tensors of the size of a weight it will have: two moments, one, or none."""
+    return 2 + bool(group.get("amsgrad")) if "betas" in group else int(bool(group.get("momentum")))

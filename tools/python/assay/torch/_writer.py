@@ -19,6 +19,8 @@ from .. import _core
 from .._arrays import tensor as core_tensor
 from ._finish import Facts, await_facts, settle
 from ._grid import Grid
+from ._selection import Selection
+from ._size import LESS, Gauge, Sizes, free_at, words
 
 QUEUE_BYTES = 1 << 30
 """Copies that wait for the disk. Beyond it the program waits, and the end of the recording says for how long."""
@@ -37,7 +39,14 @@ class Line:
     """The event of a device after which they are there; None: they are."""
     unsaid: tuple[int, ...]
     """The dimensions of the grid over which nothing has said how they lie."""
+    will_have_gradient: bool = False
+    """That is recorded, too."""
     digest: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, tuple[int, ...]]:
+        """Equal for tensors with equal values."""
+        return self.digest, self.fields["dtype"], tuple(self.fields["shape"])
 
     @property
     def size(self) -> int:
@@ -60,15 +69,20 @@ class Account:
 class Writer:
     """Never raises into the program: what goes wrong is said once, and what follows is left out."""
 
-    def __init__(self, folder: Path, rank: int, world_size: int, grid: Grid, producer: dict[str, Any]) -> None:
+    def __init__(
+        self, folder: Path, rank: int, world_size: int, grid: Grid, producer: dict[str, Any], selection: Selection
+    ) -> None:
         self.folder, self.rank, self.world_size, self.grid, self.producer = folder, rank, world_size, grid, producer
+        self._selection = selection
         self.account = Account()
         self.facts = Facts(grid.coordinate(rank))
         self._lines: list[Line] = []
         # What is recorded twice is written once: the output of a module and the input of the next. By its values, as
         # torch's version counters do not see what collectives and kernels write in place.
-        self._written: dict[tuple[str, torch.dtype, torch.Size], tuple[str, int]] = {}
-        self._queue: queue.SimpleQueue[Line | None] = queue.SimpleQueue()
+        self._written: dict[tuple[str, str, tuple[int, ...]], tuple[str, int]] = {}
+        self._queue: queue.SimpleQueue[tuple[Callable[..., None], Any] | None] = queue.SimpleQueue()
+        self._held: list[Line] | None = []  # until it is known how large the dump will be
+        self._gauge = Gauge()
         self._room = threading.Condition()
         self._waiting = 0  # bytes
         self._problem = ""
@@ -96,13 +110,25 @@ class Writer:
                 self.account.leave_out("the disk is slower than the program")
                 return
             self._waiting += size
-        self._queue.put(line)
+        self._queue.put((self._take, line))
 
     def note_sample(self, which: str, values: torch.Tensor, copied: Any) -> None:
         """What a model was given, where it is not recorded."""
         if copied is not None:
             copied.synchronize()
         self.facts.samples[which] = _digest(values)
+
+    def estimate(self, weights: Sizes) -> None:
+        """Behind the first call of a model: says how large the dump will be, and lets nothing be written of one that
+        does not fit.
+
+        weights: what a step records of them behind the call.
+        """
+        self._queue.put((self._estimate, weights))
+
+    def check(self) -> None:
+        """Behind the first step: whether those that come fit, too."""
+        self._queue.put((self._check, None))
 
     def close(self, is_whole: bool) -> None:
         """Ends the part, in the thread: other ranks may need this one's program to go on before they end theirs."""
@@ -121,43 +147,89 @@ class Writer:
         print(f"assay: rank {self.rank} is not recorded any more: {problem}", file=sys.stderr, flush=True)
 
     def _work(self) -> None:
-        for line in iter(self._queue.get, None):
-            size = line.size
-            try:
-                if not self._problem:
-                    self._write(line)
-            except Exception as error:  # of the program this is not
-                self._fail(str(error))
-            line.values = None
-            with self._room:
-                self._waiting -= size
-                self._room.notify_all()
-        try:
-            if not self._problem and self._is_whole:
-                self._finish(self._recording or self._begin())
-        except Exception as error:
-            self._fail(str(error))
+        for item in iter(self._queue.get, None):
+            self._try(*item)
+        self._try(self._release)
+        if self._is_whole:
+            self._try(self._finish)
         self._recording = None
         self._lines.clear()
+
+    def _try(self, do: Callable[..., None], given: Any = None) -> None:
+        try:
+            if not self._problem:
+                do() if given is None else do(given)
+        except Exception as error:  # of the program this is not
+            self._fail(str(error))
+        if self._problem:
+            for line in (given, *(self._held or ())):
+                if isinstance(line, Line):
+                    self._let_go(line)
+            self._held = None
+
+    def _let_go(self, line: Line) -> None:
+        size, line.values = line.size, None
+        with self._room:
+            self._waiting -= size
+            self._room.notify_all()
+
+    def _take(self, line: Line) -> None:
+        if line.copied is not None:
+            line.copied.synchronize()
+        assert line.values is not None  # nobody else takes them
+        line.digest = _digest(line.values)
+        self._gauge.see(line)
+        if self._held is None:
+            self._store(line)
+            return
+        self._held.append(line)
+        if self._waiting > QUEUE_BYTES / 2:  # the program must not wait for an estimate
+            self._release()
+
+    def _release(self) -> None:
+        while self._held:
+            self._store(self._held.pop(0))
+        self._held = None
+
+    def _estimate(self, weights: Sizes) -> None:
+        estimate = self._gauge.estimate(weights, self._selection, self.world_size)
+        place, free = free_at(self.folder)
+        if self._is_first:
+            print(f"assay: the dump has {estimate.text()}; {place} has {words(free)} free", file=sys.stderr, flush=True)
+        if estimate.total > free:
+            self.folder.mkdir(parents=True, exist_ok=True)  # empty: something was called, and not recorded
+            raise ValueError(f"it does not fit; {LESS}")
+        self._release()
+
+    def _check(self) -> None:
+        rest = self._gauge.rest(self._selection, self.world_size)
+        place, free = free_at(self.folder)
+        if rest > free:
+            raise ValueError(f"the next steps have about {words(rest)}, {place} has {words(free)} free; {LESS}")
+
+    @property
+    def _is_first(self) -> bool:
+        """Of the ranks that are recorded."""
+        return not any(self._selection.takes_rank(rank) for rank in range(self.rank))
+
+    def _store(self, line: Line) -> None:
+        try:
+            self._write(line)
+        finally:
+            self._let_go(line)
 
     def _write(self, line: Line) -> None:
         if self._recording is None:
             self._recording = self._begin()
-        values, line.values = line.values, None
-        assert values is not None  # nobody else takes them
-        if line.copied is not None:
-            line.copied.synchronize()
-        line.digest = _digest(values)
-        key = line.digest, values.dtype, values.shape
-        if key not in self._written:
+        if line.key not in self._written:
             try:
-                tensor = core_tensor(values)
+                tensor = core_tensor(line.values)
             except (TypeError, ValueError, BufferError) as error:
-                self.account.leave_out(f"{values.dtype}: {error}")
+                self.account.leave_out(f"{line.key[1]}: {error}")
                 return
-            self._written[key] = self._recording.write(tensor)
-            self.account.bytes += values.nbytes
-        dataset, offset = self._written[key]
+            self._written[line.key] = self._recording.write(tensor)
+            self.account.bytes += line.size
+        dataset, offset = self._written[line.key]
         line.fields["data"] = {"file": self._recording.file, "name": dataset}
         self._recording.note(json.dumps(line.fields | {"data": line.fields["data"] | {"offset": offset}}))
         self._lines.append(line)
@@ -175,7 +247,8 @@ class Writer:
                 raise ValueError(f"{self.folder} has a recording of this rank; record into a new folder")
         return _core.Recording(str(self.folder), self.rank, self.grid.dims, self.grid.shape)
 
-    def _finish(self, recording: _core.Recording) -> None:
+    def _finish(self) -> None:
+        recording = self._recording or self._begin()
         facts = [self.facts]
         if self.world_size > 1:
             self.facts.note(self._lines)
