@@ -1,6 +1,6 @@
 """A small decoder that knows nothing of assay, under the strategies of PyTorch; test_record.py records it.
 
-Two steps of four micro-batches in all. MODE: single, ddp, fsdp, tp, pipeline, checkpoint, compile.
+Two steps of four micro-batches in all. MODE: single, ddp, fsdp, tp, pipeline, checkpoint, reentrant, compile.
 """
 
 import contextlib
@@ -17,9 +17,9 @@ STEPS, MICRO_BATCHES, TOKENS, WORDS, WIDTH = 2, 4, 8, 24, 16
 
 
 class Block(nn.Module):
-    def __init__(self, repeats):
+    def __init__(self, checkpointing):
         super().__init__()
-        self.repeats = repeats
+        self.checkpointing = checkpointing
         self.norm, self.up, self.act, self.down = (
             nn.RMSNorm(WIDTH, eps=1e-5),
             nn.Linear(WIDTH, 32),
@@ -31,14 +31,16 @@ class Block(nn.Module):
         return x + self.down(self.act(self.up(self.norm(x))))
 
     def forward(self, x):
-        return checkpoint(self.body, x, use_reentrant=False) if self.repeats else self.body(x)
+        if self.checkpointing is None:
+            return self.body(x)
+        return checkpoint(self.body, x, use_reentrant=self.checkpointing == "reentrant")
 
 
 class Decoder(nn.Module):
-    def __init__(self, repeats=False):
+    def __init__(self, checkpointing=None):
         super().__init__()
         self.embedding = nn.Embedding(WORDS, WIDTH)
-        self.layers = nn.ModuleList(Block(repeats) for _ in range(2))
+        self.layers = nn.ModuleList(Block(checkpointing) for _ in range(2))
         self.head = nn.Linear(WIDTH, WORDS, bias=False)
 
     def forward(self, x):
@@ -58,7 +60,7 @@ def main(mode, rate):
     ranks, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
     if ranks > 1:
         dist.init_process_group("gloo")
-    model = Decoder(repeats=mode == "checkpoint")
+    model = Decoder(mode if mode in ("checkpoint", "reentrant") else None)
     text = torch.randint(WORDS, (STEPS, MICRO_BATCHES, 2, TOKENS + 1))
     net = model
     if mode == "ddp":

@@ -86,13 +86,6 @@ def test_a_wrong_rate_is_named(single, tmp_path):
     assert "learning rate" in verdict.report()
 
 
-def test_checkpointing_is_recorded_once(single, tmp_path):
-    said = recorded(tmp_path / "dump", "checkpoint")
-    assert "calls that activation checkpointing repeats are recorded once" in said
-    assert assay.diff(tmp_path / "dump", single)
-    assert len(assay.inspect(tmp_path / "dump")) == len(assay.inspect(single))
-
-
 def test_what_is_compiled_is_recorded_at_its_boundary(tmp_path):
     said = recorded(tmp_path / "dump", "compile")
     assert "the model is compiled: nothing in it is recorded" in said

@@ -17,6 +17,7 @@ from ._grid import Layout
 from ._guards import harmless
 from ._modules import class_name, computes, given_to, in_backward, tensors_in
 from ._progress import Progress
+from ._recomputed import Recomputed, segment
 from ._records import Place, Records
 from ._writer import copy_of
 
@@ -44,6 +45,8 @@ class Caller:
     """It is judged as one operator."""
     place: Place
     edges: Edges | None
+    is_again: bool = False
+    """In backward: activation checkpointing repeats it."""
     layouts: dict[str, Layout | None] = field(default_factory=dict)
 
     def watch(self, outputs: list[torch.Tensor], then: Callable[[str, torch.Tensor], None]) -> None:
@@ -58,11 +61,16 @@ class Calls:
         self._progress, self._records, self._selection = progress, records, progress.selection
         self._stack: list[Caller] = []
         self._root: Root | None = None  # the last that was called
+        self._is_within = False  # a call of a model that is recorded
         self._functions: Functions | None = None  # entered while a model is called
+        self._recomputed = Recomputed()
+
+    def begin_step(self) -> None:
+        self._recomputed.forget()
 
     def begin(self, root: Root) -> None:
         """The program calls a model: a micro-batch begins."""
-        self._root = root
+        self._root, self._is_within = root, True
         self._stack.clear()
         wants = self._selection.functions and "activations" in self._selection.kinds and self._progress.takes_now()
         if wants and self._selection.takes_micro_batch(root.micro_batch):
@@ -70,6 +78,7 @@ class Calls:
             self._functions.__enter__()
 
     def end(self) -> None:
+        self._is_within = False
         if self._functions is not None:
             self._functions.__exit__(None, None, None)
             self._functions = None
@@ -79,16 +88,21 @@ class Calls:
     @harmless
     def before(self, root: Root, path: str, is_computing: bool, module: nn.Module, args: Any, kwargs: Any) -> None:
         is_sample = root.names[module] == root.names[root.module]
-        if not self._takes(root):
+        given = given_to(module, args, kwargs)
+        again = self._again(root, path, given)
+        if again is None and not self._takes(root):
             if is_sample:
                 self._note_sample(root, module, args, kwargs)
             return
         op = class_name(module)
         is_whole = next(module.children(), None) is None and is_known_class(op)
-        given = given_to(module, args, kwargs)
         wants_gradients = is_computing and self.wants_gradients
-        caller = Caller(root, path, is_whole, self.place(root, path, op), Edges(given if wants_gradients else ()))
+        edges = Edges(given if wants_gradients else ())
+        caller = Caller(root, path, is_whole, again or self.place(root, path, op), edges, again is not None)
         self._stack.append(caller)
+        if caller.is_again:
+            return
+        self._recomputed.note(path, caller.place, given)
         for arg, x in given:
             for name, t in tensors_in(arg, x):
                 caller.layouts[name] = self._records.record(
@@ -104,7 +118,7 @@ class Calls:
 
     @harmless
     def after(self, root: Root, path: str, module: nn.Module, args: Any, output: Any) -> None:
-        if not self._takes(root):
+        if not in_backward() and not self._takes(root):
             return
         caller = None
         while self._stack:  # callers that an exception has ended lie above
@@ -116,6 +130,11 @@ class Calls:
         place, within = caller.place, not computes(module)
         layout = self._layout_of_input(module, args)
         outputs = list(tensors_in("", output))
+        if caller.is_again:
+            for name, t in outputs:
+                self._take_again(place, name or "y", t, within)
+            self.watch(caller, [t for _, t in outputs], within=False)
+            return
         for name, t in outputs:
             if t.dim() == 0 and t.requires_grad and name in ("loss", "", "0") and path in root.own:
                 self._records.record(place, "forward", "loss", "lm", t, module="loss")
@@ -129,14 +148,28 @@ class Calls:
 
     def _takes(self, root: Root) -> bool:
         # What most calls fail by comes first: steps between those that are recorded should cost nothing.
-        if self._progress.is_closed or not self._progress.takes_now() or not self._progress.is_recordable():
+        progress = self._progress
+        if progress.is_closed or not progress.takes_now() or in_backward():
             return False
-        if root.micro_batch < 0 or not self._selection.takes_micro_batch(root.micro_batch):
+        # The forward pass of a checkpoint that is reentrant has no gradients: its backward makes them.
+        if not progress.is_recordable() and not (self._is_within and progress.is_on):
             return False
-        if in_backward():  # activation checkpointing: the same values once more
+        return root.micro_batch >= 0 and self._selection.takes_micro_batch(root.micro_batch)
+
+    def _again(self, root: Root, path: str, given: list[tuple[str, Any]]) -> Place | None:
+        """Of a call that activation checkpointing repeats in backward."""
+        if not in_backward() or not self._progress.is_recordable() or not self._progress.takes_now():
+            return None
+        place = self._recomputed.place_of(path, given, root.micro_batch)
+        if place is not None:
             self.remarks["calls that activation checkpointing repeats are recorded once"] = 1
-            return False
-        return True
+        return place
+
+    def _take_again(self, place: Place, arg: str, y: torch.Tensor, within: bool) -> None:
+        """Values that should be those of the forward pass; gradients go through them, if they did not through those."""
+        layout = self._records.compare(place, segment(), arg, y)
+        if y.requires_grad and self.wants_gradients:
+            y.register_hook(functools.partial(self._gradient, place, "grad_output", arg, layout, within))
 
     def _note_sample(self, root: Root, module: nn.Module, args: Any, kwargs: Any) -> None:
         """On a rank that is not recorded: whether its data are those of others decides how these number theirs."""

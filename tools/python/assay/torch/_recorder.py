@@ -160,6 +160,7 @@ class Recorder:
             if self._is_estimated and progress.takes_now() and self._records.writer is not None:
                 self._records.writer.check()
             progress.next_step()
+            self._calls.begin_step()
             for each in self._roots:
                 each.micro_batch, each.calls = -1, Counter()
             if progress.is_over:
@@ -256,6 +257,13 @@ class Recorder:
             print(f"{who}: the program waited {account.waited:.1f} s for the disk", file=sys.stderr)
         for why, count in account.left_out.items():
             print(f"{who}: {count} tensors are left out: {why}", file=sys.stderr)
+        if account.recomputed:
+            named = ", ".join(f"'{module}' ({count} calls)" for module, count in account.recomputed.most_common(5))
+            print(
+                f"{who}: activation checkpointing repeats calls with other results, and gradients are of these: "
+                f"{named}; dropout without preserve_rng_state, or a kernel that is not deterministic",
+                file=sys.stderr,
+            )
         if writer.rank == 0:
             for remark, count in self.remarks.items():
                 print(f"{who}: {remark}" + (f" ({count} times)" if count > 1 else ""), file=sys.stderr)

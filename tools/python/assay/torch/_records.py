@@ -62,6 +62,18 @@ class Records:
         """Returns how it lies over the ranks, if that is known; how: see _add."""
         return self._add(self.begin(), place, phase, slot, arg, tensor, **how)
 
+    @harmless
+    @unseen
+    def compare(self, place: Place, segment: Any, arg: str, output: torch.Tensor) -> Layout | None:
+        """With what the call that is repeated has returned. Returns its layout, if that is known."""
+        writer = self.begin()
+        is_dtensor = hasattr(output, "placements")
+        part = local_part(output) if is_dtensor else output
+        if type(part) is torch.Tensor and part.layout is torch.strided:
+            names = {"step": place.step, "micro_batch": place.micro_batch, "module": place.module, "arg": arg}
+            writer.compare(Line(names | {"segment": segment}, *copy_of(part), ()))
+        return writer.grid.layout(output) if is_dtensor else None
+
     def _add(
         self,
         writer: Writer,

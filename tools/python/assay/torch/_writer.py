@@ -8,6 +8,7 @@ import queue
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,6 +50,11 @@ class Line:
         return self.digest, self.fields["dtype"], tuple(self.fields["shape"])
 
     @property
+    def call(self) -> tuple[Any, ...]:
+        """Calls of a module in one micro-batch are not told apart."""
+        return tuple(self.fields[k] for k in ("step", "micro_batch", "module", "arg"))
+
+    @property
     def size(self) -> int:
         return 0 if self.values is None else self.values.nbytes
 
@@ -61,6 +67,8 @@ class Account:
     bytes: int = 0
     waited: float = 0.0
     left_out: dict[str, int] = field(default_factory=dict)
+    recomputed: Counter[str] = field(default_factory=Counter)
+    """Calls of modules that return other values in backward, where they are repeated."""
 
     def leave_out(self, why: str) -> None:
         self.left_out[why] = self.left_out.get(why, 0) + 1
@@ -83,6 +91,8 @@ class Writer:
         self._queue: queue.SimpleQueue[tuple[Callable[..., None], Any] | None] = queue.SimpleQueue()
         self._held: list[Line] | None = []  # until it is known how large the dump will be
         self._gauge = Gauge()
+        self._outputs: dict[tuple[Any, ...], set[str]] = {}
+        self._differing: set[Any] = set()
         self._room = threading.Condition()
         self._waiting = 0  # bytes
         self._problem = ""
@@ -93,6 +103,13 @@ class Writer:
 
     def add(self, line: Line) -> None:
         """In execution order."""
+        self._put(self._take, line)
+
+    def compare(self, line: Line) -> None:
+        """An output that should be that of the same call before; a segment has the calls that are repeated together."""
+        self._put(self._compare, line)
+
+    def _put(self, do: Callable[[Line], None], line: Line) -> None:
         if self._problem:
             self.account.leave_out(self._problem)
             return
@@ -110,7 +127,7 @@ class Writer:
                 self.account.leave_out("the disk is slower than the program")
                 return
             self._waiting += size
-        self._queue.put((self._take, line))
+        self._queue.put((do, line))
 
     def note_sample(self, which: str, values: torch.Tensor, copied: Any) -> None:
         """What a model was given, where it is not recorded."""
@@ -174,17 +191,24 @@ class Writer:
             self._room.notify_all()
 
     def _take(self, line: Line) -> None:
-        if line.copied is not None:
-            line.copied.synchronize()
-        assert line.values is not None  # nobody else takes them
-        line.digest = _digest(line.values)
+        line.digest = _digest_of(line)
         self._gauge.see(line)
+        if line.fields["slot"] == "output":
+            self._outputs.setdefault(line.call, set()).add(line.digest)
         if self._held is None:
             self._store(line)
             return
         self._held.append(line)
         if self._waiting > QUEUE_BYTES / 2:  # the program must not wait for an estimate
             self._release()
+
+    def _compare(self, line: Line) -> None:
+        first = self._outputs.get(line.call)
+        segment = line.fields["segment"]
+        if first is not None and _digest_of(line) not in first and segment not in self._differing:
+            self._differing.add(segment)  # what comes behind follows from it
+            self.account.recomputed[line.fields["module"]] += 1
+        self._let_go(line)
 
     def _release(self) -> None:
         while self._held:
@@ -265,6 +289,13 @@ class Writer:
                     raise
             for path in (*self.folder.glob("rank*.facts"), *self.folder.glob("rank*.jsonl.unfinished")):
                 path.unlink(missing_ok=True)
+
+
+def _digest_of(line: Line) -> str:
+    if line.copied is not None:
+        line.copied.synchronize()
+    assert line.values is not None  # nobody else takes them
+    return _digest(line.values)
 
 
 def _digest(values: torch.Tensor) -> str:
