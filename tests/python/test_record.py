@@ -78,6 +78,16 @@ def test_strategies_of_torch_need_no_layout(single, tmp_path, mode):
     assert len(assay.inspect(tmp_path / "dump")) >= 480
 
 
+@pytest.mark.parametrize(("mode", "dims"), [("hsdp", ["dp_replicate", "dp_shard"]), ("tp_ddp", ["dp", "tp"])])
+def test_meshes_of_two_dimensions(single, tmp_path, mode, dims):
+    recorded(tmp_path / "dump", mode, ranks=4)
+    manifest = json.loads((tmp_path / "dump" / "manifest.json").read_text())
+    assert manifest["mesh"]["dims"] == dims and manifest["mesh"]["shape"] == [2, 2]
+    verdict = assay.diff(tmp_path / "dump", single)
+    assert verdict, verdict.report()
+    assert len(assay.inspect(tmp_path / "dump")) >= 480
+
+
 def test_a_wrong_rate_is_named(single, tmp_path):
     recorded(tmp_path / "dump", "ddp", ranks=2, rate=1.5e-2)
     verdict = assay.diff(tmp_path / "dump", single)
