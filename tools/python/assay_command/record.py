@@ -92,7 +92,7 @@ def main(words: Sequence[str]) -> int:
         "PYTHONPATH": os.pathsep.join(filter(None, [str(_startup()), os.environ.get("PYTHONPATH", "")])),
     }
     if given.estimate:
-        return _estimate([program, *command[1:]], environment, chosen)
+        return _estimate([program, *command[1:]], environment, chosen, out)
     return _end(out, given.out, _call([program, *command[1:]], environment))
 
 
@@ -105,14 +105,16 @@ def _call(command: list[str], environment: dict[str, str]) -> int:
     return status if status >= 0 else 128 - status
 
 
-def _estimate(command: list[str], environment: dict[str, str], selection: Any) -> int:
+def _estimate(command: list[str], environment: dict[str, str], selection: Any, out: Path) -> int:
     with TemporaryDirectory(prefix="assay-") as folder:
         status = _call(command, environment | {"ASSAY_RECORD_ESTIMATE": folder})
         reports = [json.loads(path.read_text()) for path in Path(folder).glob("rank*.json")]
     if not reports or len(reports) < reports[0]["world_size"]:
         print("assay: no estimate: the command has not come to the end of a first step", file=sys.stderr)
         return status or 2
-    print(_module("_size").table_of(reports, selection))
+    size = _module("_size")
+    place, free = size.free_at(out)
+    print(f"{size.table_of(reports, selection)}; {place} has {size.words(free)} free")
     return status
 
 

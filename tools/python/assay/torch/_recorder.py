@@ -27,6 +27,7 @@ from ._modules import class_name, computes, in_backward, parameters_of, paths_of
 from ._progress import Progress
 from ._records import Records
 from ._selection import Selection
+from ._size import words
 from ._weights import Weights, optimizers_of_program
 from ._writer import Writer
 
@@ -251,8 +252,8 @@ class Recorder:
         account = writer.account
         who = f"assay: rank {writer.rank}" if writer.world_size > 1 else "assay"
         if is_whole and not writer.problem and writer.rank == 0:
-            size = account.bytes / 2**20
-            print(f"{who}: recorded {account.tensors} tensors, {size:.1f} MiB, in {self.out}", file=sys.stderr)
+            size = words(account.bytes)
+            print(f"{who}: recorded {account.tensors} tensors, {size}, in {self.out}", file=sys.stderr)
         if account.waited > 1:
             print(f"{who}: the program waited {account.waited:.1f} s for the disk", file=sys.stderr)
         for why, count in account.left_out.items():
