@@ -5,6 +5,7 @@ MODE: plain, fsdp, compile, raise; then the folder of the dump, if a callback is
 
 import sys
 import tempfile
+import time
 
 import torch
 import transformers
@@ -68,5 +69,6 @@ try:
     trainer.train()
 except SystemError as error:
     print(f"caught: {error}")
-if torch.distributed.is_initialized():  # else threads of gloo may free tensors in an interpreter that has ended
+if torch.distributed.is_initialized():
+    time.sleep(1)  # else a thread of gloo may free its last tensor in an interpreter that has ended, which aborts
     torch.distributed.destroy_process_group()

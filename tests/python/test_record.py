@@ -1,6 +1,7 @@
 """assay record on a program that knows nothing of assay."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -85,7 +86,9 @@ def test_meshes_of_two_dimensions(single, tmp_path, mode, dims):
     assert manifest["mesh"]["dims"] == dims and manifest["mesh"]["shape"] == [2, 2]
     verdict = assay.diff(tmp_path / "dump", single)
     assert verdict, verdict.report()
-    assert len(assay.inspect(tmp_path / "dump")) >= 480
+    # DDP has made plain tensors of the shards: the other side places them.
+    count = len(assay.inspect(single))
+    assert re.search(rf"^{count} compared: .* 0 not compared$", verdict.report(), re.M), verdict.report()
 
 
 def test_a_wrong_rate_is_named(single, tmp_path):
