@@ -1,6 +1,7 @@
 """A small decoder that knows nothing of assay, under the strategies of PyTorch; test_record.py records it.
 
-Two steps of four micro-batches in all. MODE: single, ddp, fsdp, tp, pipeline, checkpoint, compile.
+Two steps of four micro-batches in all. MODE: single, ddp, fsdp, hsdp, tp, tp_ddp, pipeline, checkpoint, reentrant,
+compile.
 """
 
 import contextlib
@@ -17,9 +18,9 @@ STEPS, MICRO_BATCHES, TOKENS, WORDS, WIDTH = 2, 4, 8, 24, 16
 
 
 class Block(nn.Module):
-    def __init__(self, repeats):
+    def __init__(self, checkpointing):
         super().__init__()
-        self.repeats = repeats
+        self.checkpointing = checkpointing
         self.norm, self.up, self.act, self.down = (
             nn.RMSNorm(WIDTH, eps=1e-5),
             nn.Linear(WIDTH, 32),
@@ -31,14 +32,16 @@ class Block(nn.Module):
         return x + self.down(self.act(self.up(self.norm(x))))
 
     def forward(self, x):
-        return checkpoint(self.body, x, use_reentrant=False) if self.repeats else self.body(x)
+        if self.checkpointing is None:
+            return self.body(x)
+        return checkpoint(self.body, x, use_reentrant=self.checkpointing == "reentrant")
 
 
 class Decoder(nn.Module):
-    def __init__(self, repeats=False):
+    def __init__(self, checkpointing=None):
         super().__init__()
         self.embedding = nn.Embedding(WORDS, WIDTH)
-        self.layers = nn.ModuleList(Block(repeats) for _ in range(2))
+        self.layers = nn.ModuleList(Block(checkpointing) for _ in range(2))
         self.head = nn.Linear(WIDTH, WORDS, bias=False)
 
     def forward(self, x):
@@ -58,30 +61,39 @@ def main(mode, rate):
     ranks, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
     if ranks > 1:
         dist.init_process_group("gloo")
-    model = Decoder(repeats=mode == "checkpoint")
+    model = Decoder(mode if mode in ("checkpoint", "reentrant") else None)
     text = torch.randint(WORDS, (STEPS, MICRO_BATCHES, 2, TOKENS + 1))
     net = model
+    copies = {"ddp": ranks, "fsdp": ranks, "hsdp": ranks, "tp_ddp": 2}.get(mode, 1)  # with data of their own
     if mode == "ddp":
         net = nn.parallel.DistributedDataParallel(model)
-    elif mode == "fsdp":
+    elif mode in ("fsdp", "hsdp"):
         from torch.distributed.fsdp import fully_shard
 
-        mesh = dist.init_device_mesh("cpu", (ranks,), mesh_dim_names=("dp",))
+        if mode == "fsdp":
+            mesh = dist.init_device_mesh("cpu", (ranks,), mesh_dim_names=("dp",))
+        else:
+            mesh = dist.init_device_mesh("cpu", (2, ranks // 2), mesh_dim_names=("dp_replicate", "dp_shard"))
         for layer in model.layers:
             fully_shard(layer, mesh=mesh)
         fully_shard(model, mesh=mesh)
-    elif mode == "tp":
+    elif mode in ("tp", "tp_ddp"):
         from torch.distributed.tensor import Replicate
         from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
-        mesh = dist.init_device_mesh("cpu", (ranks,), mesh_dim_names=("tp",))
+        mesh = dist.init_device_mesh("cpu", (copies, ranks // copies), mesh_dim_names=("dp", "tp"))
         plan = {
             "embedding": RowwiseParallel(input_layouts=Replicate()),
             "head": ColwiseParallel(output_layouts=Replicate()),
         }
         for i in range(2):
             plan |= {f"layers.{i}.up": ColwiseParallel(), f"layers.{i}.down": RowwiseParallel()}
-        parallelize_module(model, mesh, plan)
+        parallelize_module(model, mesh["tp"], plan)
+        if copies > 1:
+            from torch.distributed.tensor.parallel.ddp import _pre_dp_module_transform
+
+            _pre_dp_module_transform(model)
+            net = nn.parallel.DistributedDataParallel(model, process_group=mesh.get_group("dp"))
     elif mode == "compile":
         net = torch.compile(model, backend="eager")
     elif mode == "pipeline":
@@ -92,8 +104,7 @@ def main(mode, rate):
         else:
             model.embedding = None
     optimizer = torch.optim.AdamW(net.parameters(), lr=rate, foreach=False)
-    is_data = mode in ("ddp", "fsdp")
-    own = range(rank if is_data else 0, MICRO_BATCHES, ranks if is_data else 1)
+    own = range(rank * copies // ranks, MICRO_BATCHES, copies)
     if mode == "pipeline":
         from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
@@ -107,7 +118,11 @@ def main(mode, rate):
                 schedule.step(target=tokens[:, 1:])
         for micro_batch in own if mode != "pipeline" else ():
             tokens = text[step, micro_batch]
-            with net.no_sync() if mode == "ddp" and micro_batch != own[-1] else contextlib.nullcontext():
+            with (
+                net.no_sync()
+                if net is not model and mode != "compile" and micro_batch != own[-1]
+                else contextlib.nullcontext()
+            ):
                 (loss_of(net(tokens[:, :-1]), tokens[:, 1:]) / len(own)).backward()
         optimizer.step()
         optimizer.zero_grad()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -11,11 +12,14 @@ from collections.abc import Sequence
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
+from typing import Any
 
 EPILOG = """examples:
   assay record -o dump -- torchrun --nproc_per_node 4 train.py
   assay record -o dump --steps 0,100 --modules 'model.layers.0.*' -- python train.py
+  assay record --estimate -- torchrun --nproc_per_node 4 train.py
   assay record -o dump --kinds gradients,states -- torchrun --nproc_per_node 8 train.py
 
 Every process of the command that imports torch and calls a model with gradients enabled is recorded, each rank into its
@@ -24,17 +28,22 @@ The exit status is the command's."""
 
 
 def main(words: Sequence[str]) -> int:
-    selection = _selection()
+    selection = _module("_selection")
     default = selection.Selection()
     parser = argparse.ArgumentParser(
         prog="assay record",
-        usage="assay record -o DIR [OPTIONS] -- COMMAND ..",
+        usage="assay record (-o DIR | --estimate) [OPTIONS] -- COMMAND ..",
         description="Records a training program into a dump, which appears whole when the program has ended.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     ranges = "numbers and ranges, 0-3,100 or */100"
-    parser.add_argument("-o", "--out", required=True, metavar="DIR", help="the dump: a new folder")
+    parser.add_argument("-o", "--out", metavar="DIR", help="the dump: a new folder")
+    parser.add_argument(
+        "--estimate",
+        action="store_true",
+        help="only say how large it will be, from the first step; the command ends there",
+    )
     parser.add_argument("--steps", default=default.steps, help=f"optimizer steps: {ranges} (default %(default)s)")
     parser.add_argument(
         "--micro-batches", default=default.micro_batches, metavar="N", help=f"of each rank's own: {ranges}"
@@ -53,6 +62,8 @@ def main(words: Sequence[str]) -> int:
     words = list(words)
     cut = words.index("--") if "--" in words else len(words)
     given, command = parser.parse_args(words[:cut]), words[cut + 1 :]
+    if given.out is None and not given.estimate:
+        return _trouble("no folder for the dump; expected: assay record -o DIR -- torchrun train.py")
     if not command:
         return _trouble("no command; expected: assay record -o DIR -- torchrun train.py")
     try:
@@ -69,8 +80,8 @@ def main(words: Sequence[str]) -> int:
         )
     except ValueError as error:
         return _trouble(f"--{error}")
-    out = Path(given.out).absolute()
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    out = Path(given.out or ".").absolute()
+    if not given.estimate and out.exists() and (not out.is_dir() or any(out.iterdir())):
         return _trouble(f"{given.out} exists; a dump is recorded into a new folder only")
     program = shutil.which(command[0])
     if program is None:
@@ -80,11 +91,31 @@ def main(words: Sequence[str]) -> int:
         "ASSAY_RECORD_SELECTION": chosen.text(),
         "PYTHONPATH": os.pathsep.join(filter(None, [str(_startup()), os.environ.get("PYTHONPATH", "")])),
     }
+    if given.estimate:
+        return _estimate([program, *command[1:]], environment, chosen, out)
+    return _end(out, given.out, _call([program, *command[1:]], environment))
+
+
+def _call(command: list[str], environment: dict[str, str]) -> int:
+    """Returns its exit status as a shell has it."""
     try:
-        status = subprocess.call([program, *command[1:]], env=environment)
+        status = subprocess.call(command, env=environment)
     except KeyboardInterrupt:
         status = 130
-    return _end(out, given.out, status if status >= 0 else 128 - status)
+    return status if status >= 0 else 128 - status
+
+
+def _estimate(command: list[str], environment: dict[str, str], selection: Any, out: Path) -> int:
+    with TemporaryDirectory(prefix="assay-") as folder:
+        status = _call(command, environment | {"ASSAY_RECORD_ESTIMATE": folder})
+        reports = [json.loads(path.read_text()) for path in Path(folder).glob("rank*.json")]
+    if not reports or len(reports) < reports[0]["world_size"]:
+        print("assay: no estimate: the command has not come to the end of a first step", file=sys.stderr)
+        return status or 2
+    size = _module("_size")
+    place, free = size.free_at(out)
+    print(f"{size.table_of(reports, selection)}; {place} has {size.words(free)} free")
+    return status
 
 
 def _end(out: Path, name: str, status: int) -> int:
@@ -93,10 +124,8 @@ def _end(out: Path, name: str, status: int) -> int:
     if (out / "manifest.json.unfinished").exists():
         print(f"assay: {name} is unfinished: a rank has not ended; what was recorded can be read", file=sys.stderr)
         return status or 2
-    print(
-        f"assay: nothing was recorded in {name}: no process called a model of torch with gradients enabled",
-        file=sys.stderr,
-    )
+    why = "" if out.is_dir() else ": no process called a model of torch with gradients enabled"  # else it has said why
+    print(f"assay: nothing was recorded in {name}{why}", file=sys.stderr)
     return status or 2
 
 
@@ -112,13 +141,13 @@ def _startup() -> Path:
     return _package() / "torch" / "startup"
 
 
-def _selection() -> ModuleType:
-    """The module alone: its package imports torch."""
-    found = PathFinder.find_spec("_selection", [str(_package() / "torch")])
+def _module(name: str) -> ModuleType:
+    """Of the recorder, alone: its package imports torch."""
+    found = PathFinder.find_spec(name, [str(_package() / "torch")])
     if found is None or found.loader is None:
         raise SystemExit(_trouble("the package's recorder (assay/torch) is missing; install it again"))
     module = module_from_spec(found)
-    sys.modules["_selection"] = module
+    sys.modules[name] = module
     found.loader.exec_module(module)
     return module
 

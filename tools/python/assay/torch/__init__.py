@@ -5,11 +5,14 @@
     recorder = assay.torch.record(model, out="dump")
 
 before the first step; the dump is there when the recorder is closed, when the steps that were asked for are over, or
-when the program ends.
+when the program ends. With the Trainer of transformers:
+
+    Trainer(model, .., callbacks=[assay.torch.trainer_callback(out="dump")])
 """
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,7 @@ from torch import nn
 from ._recorder import Recorder
 from ._selection import Selection
 
-__all__ = ["Recorder", "Selection", "record"]
+__all__ = ["Recorder", "Selection", "record", "trainer_callback"]
 
 
 def record(
@@ -44,9 +47,33 @@ def record(
     Raises:
         ValueError: for a selection that says nothing.
     """
-    folder = os.fspath(out) if out is not None else os.environ.get("ASSAY_RECORD", "")
-    if not folder:
+    folder = _folder(out)
+    if folder is None:
         return None
-    recorder = Recorder(Path(folder), Selection(**selection))
+    recorder = Recorder(folder, Selection(**selection))
     recorder.attach(model)
     return recorder
+
+
+def trainer_callback(*, out: str | os.PathLike[str] | None = None, **selection: Any) -> Any:
+    """For `transformers.Trainer(.., callbacks=[..])`: records its first train(), as `assay record` would record it.
+
+    Every rank gives it to its Trainer, however that wraps the model. A training that raises leaves an unfinished dump.
+
+    Args:
+        out: as of `record`.
+        selection: as of `record`.
+
+    Raises:
+        ValueError: for a selection that says nothing.
+        ImportError: without transformers.
+    """
+    from ._trainer import RecordingCallback
+
+    folder, chosen = _folder(out), Selection(**selection)
+    return RecordingCallback(None if folder is None else functools.partial(Recorder, folder, chosen))
+
+
+def _folder(out: str | os.PathLike[str] | None) -> Path | None:
+    said = os.fspath(out) if out is not None else os.environ.get("ASSAY_RECORD", "")
+    return Path(said) if said else None

@@ -98,7 +98,10 @@ def states_of(weight: torch.Tensor) -> dict[str, Fragment]:
 
 
 def _of_mapping(weight: torch.Tensor, flat: torch.Tensor) -> Fragment:
-    return Fragment(flat, weight._hp_mapping.lp_fragment_address.start, tuple(weight.shape))
+    own = weight._hp_mapping.lp_fragment_address
+    if flat.numel() > own.numel:  # a buffer for all ranks' elements
+        flat = flat.narrow(0, own.start, own.numel)
+    return Fragment(flat, own.start, tuple(weight.shape))
 
 
 def _third(weight: torch.Tensor, flat: torch.Tensor) -> Fragment:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from .. import _core
+from ._edges import Edges
+from ._guards import harmless
+from ._modules import in_backward
 
 if TYPE_CHECKING:
-    from ._recorder import Recorder
+    from ._calls import Caller, Calls
 
 
 class Known(NamedTuple):
@@ -153,11 +158,13 @@ def is_known_class(name: str) -> bool:
 
 
 class Functions(TorchFunctionMode):  # type: ignore[misc]  # torch is not there where this is checked
-    """Is entered while a model is called."""
+    """Is entered while a model is called: a function that the innermost module calls is recorded as if it were a module
+    of its own, "mlp.silu()".
+    """
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, calls: Calls) -> None:
         super().__init__()
-        self._recorder = recorder
+        self._calls, self.remarks = calls, calls.remarks
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -166,4 +173,57 @@ class Functions(TorchFunctionMode):  # type: ignore[misc]  # torch is not there 
         known = known_function(getattr(func, "__name__", ""))
         if known is None or "out" in kwargs:
             return func(*args, **kwargs)
-        return self._recorder.call_function(known, func, args, kwargs)
+        call = self._before(known, args, kwargs)
+        output = func(*args, **kwargs)
+        if call is not None:
+            self._after(call, known, output)
+        return output
+
+    @harmless
+    def _before(self, known: Known, args: Any, kwargs: Any) -> Caller | None:
+        """None: it is not recorded."""
+        caller = self._calls.innermost
+        if caller is None or caller.is_whole or in_backward() or not torch.is_grad_enabled():
+            return None
+        given = known.read(args, kwargs)
+        if given is None:
+            return None
+        values = [x for _, x in given.inputs]
+        operands = [(arg, _as_operand(x, values) if known.takes_numbers(arg) else x) for arg, x in given.inputs]
+        tensors = [(arg, x) for arg, x in operands if torch.is_tensor(x)]
+        required = {"a", "b"} & set(known.inputs) or {"x"} & set(known.inputs)
+        if (
+            not tensors
+            or not required <= {arg for arg, _ in tensors}
+            or any(not x.dtype.is_floating_point and arg.split("_")[0] in ("a", "b", "x") for arg, x in tensors)
+        ):
+            return None
+        path = f"{caller.path}.{known.op}()".lstrip(".")
+        wanted = [(arg, x) for arg, x in tensors if not isinstance(x, nn.Parameter)]
+        place = replace(self._calls.place(caller.root, path, known.op), attributes=given.attributes)
+        edges = Edges(wanted if self._calls.wants_gradients else ())
+        call = replace(caller, path=path, is_whole=True, place=place, edges=edges, layouts={})
+        for arg, x in tensors:
+            self._calls.take_input(call, arg, x)
+        return call
+
+    @harmless
+    def _after(self, call: Caller, known: Known, output: Any) -> None:
+        outputs = output if isinstance(output, tuple) else (output,)
+        for arg, y in zip(known.outputs, outputs, strict=False):
+            if torch.is_tensor(y):
+                self._calls.take_output(call.place, arg, y, within=True)
+        self._calls.watch(call, [y for y in outputs if torch.is_tensor(y)], within=True)
+
+
+def _as_operand(x: Any, beside: list[Any]) -> Any:
+    """What is no tensor of floating-point numbers as kernels have it: a number in float32, whatever narrower dtype they
+    compute with, integers and booleans in the dtype of the result.
+    """
+    floats = [t for t in beside if torch.is_tensor(t) and t.is_floating_point()]
+    if torch.is_tensor(x):
+        return x if x.is_floating_point() or x.is_complex() or not floats else x.to(torch.result_type(x, floats[0]))
+    if not isinstance(x, (int, float)) or isinstance(x, bool):
+        return x
+    is_wide = any(t.dtype == torch.float64 for t in floats)
+    return torch.tensor(float(x), dtype=torch.float64 if is_wide else torch.float32, device="cpu")

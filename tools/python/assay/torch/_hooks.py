@@ -11,7 +11,9 @@ import torch.distributed as dist
 from torch import nn
 
 if TYPE_CHECKING:
-    from ._recorder import Recorder
+    from ._calls import Calls
+    from ._progress import Progress
+    from ._weights import Weights
 
 
 class Hook:
@@ -37,7 +39,7 @@ def _nothing(*_: Any) -> None:
     pass
 
 
-def patch(recorder: Recorder) -> Callable[[], None]:
+def patch(calls: Calls, weights: Weights, progress: Progress) -> Callable[[], None]:
     """Losses are what backward is called on; gradients are recorded before they are clipped.
 
     Returns what takes it back.
@@ -52,16 +54,16 @@ def patch(recorder: Recorder) -> Callable[[], None]:
     def before(action: Callable[[Any], None]) -> Callable[[Any], Any]:
         return functools.partial(_called_before, action)
 
-    wrap(torch.autograd, "backward", before(lambda args: recorder._before_backward(args[0] if args else ())))
+    wrap(torch.autograd, "backward", before(lambda args: calls.before_backward(args[0] if args else ())))
     for module in (nn.utils, nn.utils.clip_grad):
         for name in ("clip_grad_norm_", "clip_grads_with_norm_", "clip_grad_value_"):
-            wrap(module, name, before(lambda args: recorder._before_clip()))
+            wrap(module, name, before(lambda args: weights.before_clip()))
     if dist.is_available():
         from torch.distributed.pipelining import PipelineStage
 
         # A pipeline calls its stages once with anything, to learn the shapes.
         for name in ("_forward_metadata_inference", "_backward_metadata_inference", "_shape_inference"):
-            wrap(PipelineStage, name, recorder._unrecorded)
+            wrap(PipelineStage, name, progress.unrecorded)
 
     def unpatch() -> None:
         for owner, name, original in reversed(originals):

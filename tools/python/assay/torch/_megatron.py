@@ -62,7 +62,7 @@ def layout_of_weight(weight: torch.Tensor, group: Any, grid: Grid) -> Layout | N
 
 def _dims_of(group: Any, grid: Grid) -> range | None:
     ranks = sorted(torch.distributed.get_process_group_ranks(group))
-    if len(ranks) < 2 or len({b - a for a, b in pairwise(ranks)}) != 1:
+    if len({b - a for a, b in pairwise(ranks)}) != 1:
         return None
     return grid.dims_of(Axis("", ranks[1] - ranks[0], len(ranks)))
 

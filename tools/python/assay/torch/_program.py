@@ -16,15 +16,20 @@ from ._selection import Selection
 
 
 def begin() -> None:
-    """Records what the variables ASSAY_RECORD_PROGRAM (a folder) and ASSAY_RECORD_SELECTION (as Selection.text) say."""
+    """Records what the variables ASSAY_RECORD_PROGRAM (a folder) and ASSAY_RECORD_SELECTION (as Selection.text) say, or
+    reports its size to the folder ASSAY_RECORD_ESTIMATE.
+    """
+    reports = os.environ.get("ASSAY_RECORD_ESTIMATE")
     folder, text = os.environ["ASSAY_RECORD_PROGRAM"], os.environ.get("ASSAY_RECORD_SELECTION", "{}")
     try:
-        _Finder(Recorder(Path(folder), Selection.of(text), is_asked_for=False))
+        Finder(
+            Recorder(Path(folder), Selection.of(text), is_asked_for=False, reports=Path(reports) if reports else None)
+        )
     except (ValueError, TypeError) as error:
         print(f"assay: nothing is recorded: ASSAY_RECORD_SELECTION: {error}", file=sys.stderr)
 
 
-class _Finder:
+class Finder:
     """Stands before nn.Module.__call__ until the recording ends."""
 
     def __init__(self, recorder: Recorder) -> None:

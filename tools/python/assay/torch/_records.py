@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +14,7 @@ from torch import nn
 
 from ._deepspeed import Fragment
 from ._grid import Layout, local_part
+from ._guards import harmless, unseen
 from ._layouts import Layouts
 from ._megatron import layout_of_weight
 from ._selection import Selection
@@ -34,15 +37,44 @@ class Place:
 class Records:
     """Of one rank, in execution order."""
 
-    def __init__(self, selection: Selection, remarks: Counter[str]) -> None:
-        """remarks: take what is left out, and why."""
+    def __init__(self, selection: Selection, begin: Callable[[], Writer]) -> None:
+        """begin: makes the writer before the first of them."""
         self.layouts = Layouts()
-        self._selection, self._remarks = selection, remarks
-        self._seq = itertools.count()
+        self.remarks: Counter[str] = Counter()
+        """What is left out, and why."""
+        self.lock = threading.RLock()
+        self.writer: Writer | None = None
         self.groups: dict[int, Any] = {}
         """The ranks over which weights are cut that are no DTensors, by id."""
+        self._selection, self._make = selection, begin
+        self._seq = itertools.count()
 
-    def add(
+    def begin(self) -> Writer:
+        """Also of a rank that is not recorded: its part is empty."""
+        self.writer = self.writer or self._make()
+        return self.writer
+
+    @harmless
+    @unseen
+    def record(
+        self, place: Place, phase: str, slot: str, arg: str, tensor: torch.Tensor | Fragment, **how: Any
+    ) -> Layout | None:
+        """Returns how it lies over the ranks, if that is known; how: see _add."""
+        return self._add(self.begin(), place, phase, slot, arg, tensor, **how)
+
+    @harmless
+    @unseen
+    def compare(self, place: Place, segment: Any, arg: str, output: torch.Tensor) -> Layout | None:
+        """With what the call that is repeated has returned. Returns its layout, if that is known."""
+        writer = self.begin()
+        is_dtensor = hasattr(output, "placements")
+        part = local_part(output) if is_dtensor else output
+        if type(part) is torch.Tensor and part.layout is torch.strided:
+            names = {"step": place.step, "micro_batch": place.micro_batch, "module": place.module, "arg": arg}
+            writer.compare(Line(names | {"segment": segment}, *copy_of(part), ()))
+        return writer.grid.layout(output) if is_dtensor else None
+
+    def _add(
         self,
         writer: Writer,
         place: Place,
@@ -56,15 +88,16 @@ class Records:
         within: bool = False,
         as_laid_out: Layout | None = None,
         of_weight: torch.Tensor | None = None,
+        will_have_gradient: bool = False,
     ) -> Layout | None:
-        """Returns how it lies over the ranks, if that is known.
-
+        """
         Args:
             module: instead of that of the place.
             is_sample: a model is given it.
             within: it shows how a module makes its results.
             as_laid_out: where nothing else says it.
             of_weight: whose own value, gradient or state it is.
+            will_have_gradient: that is recorded, too.
         """
         layout: Layout | None = None
         fragment: Fragment | None = None
@@ -77,7 +110,7 @@ class Records:
             part = local_part(tensor)
             layout = writer.grid.layout(tensor)
             if layout is None:
-                self._remarks["DTensors whose layout this format has no words for are left out"] += 1
+                self.remarks["DTensors whose layout this format has no words for are left out"] += 1
                 return None
         elif hasattr(tensor, "wait") and hasattr(tensor, "elem"):  # a collective that is under way
             part = tensor.wait()
@@ -86,7 +119,7 @@ class Records:
             or part.layout is not torch.strided
             or part.device.type == "meta"
         ):
-            self._remarks[f"tensors of {type(part).__name__} on {part.device.type} are left out"] += 1
+            self.remarks[f"tensors of {type(part).__name__} on {part.device.type} are left out"] += 1
             return None
         if not self._selection.takes_dtype(str(part.dtype).removeprefix("torch.")):
             return None
@@ -136,5 +169,5 @@ class Records:
         if within:
             fields["within"] = True
         unsaid = tuple(range(len(writer.grid.shape))) if is_plain or layout is None else layout.unsaid
-        writer.add(Line(fields, values, copied, unsaid if writer.world_size > 1 else ()))
+        writer.add(Line(fields, values, copied, unsaid if writer.world_size > 1 else (), will_have_gradient))
         return None if is_plain else layout

@@ -61,6 +61,18 @@ class Selection:
             None if any(last is None for _, last, _ in ends) else max(last for _, last, _ in ends if last is not None)
         )
 
+    def count_of_steps(self) -> int | None:
+        """None: there is no last one."""
+        if self.last_step() is None:
+            return None
+        return sum(
+            (last or 0) - first + 1 for first, last, _ in (_parse(part, "steps") for part in self.steps.split(","))
+        )
+
+    def has_steps_in_a_row(self) -> bool:
+        """Whether all follow each other."""
+        return "," not in self.steps and not self.steps.startswith("*/")
+
     def text(self) -> str:
         return json.dumps(asdict(self))
 

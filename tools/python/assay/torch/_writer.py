@@ -8,6 +8,7 @@ import queue
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,8 @@ from .. import _core
 from .._arrays import tensor as core_tensor
 from ._finish import Facts, await_facts, settle
 from ._grid import Grid
+from ._selection import Selection
+from ._size import LESS, Gauge, Sizes, free_at, words
 
 QUEUE_BYTES = 1 << 30
 """Copies that wait for the disk. Beyond it the program waits, and the end of the recording says for how long."""
@@ -37,7 +40,19 @@ class Line:
     """The event of a device after which they are there; None: they are."""
     unsaid: tuple[int, ...]
     """The dimensions of the grid over which nothing has said how they lie."""
+    will_have_gradient: bool = False
+    """That is recorded, too."""
     digest: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, tuple[int, ...]]:
+        """Equal for tensors with equal values."""
+        return self.digest, self.fields["dtype"], tuple(self.fields["shape"])
+
+    @property
+    def call(self) -> tuple[Any, ...]:
+        """Calls of a module in one micro-batch are not told apart."""
+        return tuple(self.fields[k] for k in ("step", "micro_batch", "module", "arg"))
 
     @property
     def size(self) -> int:
@@ -52,6 +67,8 @@ class Account:
     bytes: int = 0
     waited: float = 0.0
     left_out: dict[str, int] = field(default_factory=dict)
+    recomputed: Counter[str] = field(default_factory=Counter)
+    """Calls of modules that return other values in backward, where they are repeated."""
 
     def leave_out(self, why: str) -> None:
         self.left_out[why] = self.left_out.get(why, 0) + 1
@@ -60,15 +77,22 @@ class Account:
 class Writer:
     """Never raises into the program: what goes wrong is said once, and what follows is left out."""
 
-    def __init__(self, folder: Path, rank: int, world_size: int, grid: Grid, producer: dict[str, Any]) -> None:
+    def __init__(
+        self, folder: Path, rank: int, world_size: int, grid: Grid, producer: dict[str, Any], selection: Selection
+    ) -> None:
         self.folder, self.rank, self.world_size, self.grid, self.producer = folder, rank, world_size, grid, producer
+        self._selection = selection
         self.account = Account()
         self.facts = Facts(grid.coordinate(rank))
         self._lines: list[Line] = []
         # What is recorded twice is written once: the output of a module and the input of the next. By its values, as
         # torch's version counters do not see what collectives and kernels write in place.
-        self._written: dict[tuple[str, torch.dtype, torch.Size], tuple[str, int]] = {}
-        self._queue: queue.SimpleQueue[Line | None] = queue.SimpleQueue()
+        self._written: dict[tuple[str, str, tuple[int, ...]], tuple[str, int]] = {}
+        self._queue: queue.SimpleQueue[tuple[Callable[..., None], Any] | None] = queue.SimpleQueue()
+        self._held: list[Line] | None = []  # until it is known how large the dump will be
+        self._gauge = Gauge()
+        self._outputs: dict[tuple[Any, ...], set[str]] = {}
+        self._differing: set[Any] = set()
         self._room = threading.Condition()
         self._waiting = 0  # bytes
         self._problem = ""
@@ -79,6 +103,13 @@ class Writer:
 
     def add(self, line: Line) -> None:
         """In execution order."""
+        self._put(self._take, line)
+
+    def compare(self, line: Line) -> None:
+        """An output that should be that of the same call before; a segment has the calls that are repeated together."""
+        self._put(self._compare, line)
+
+    def _put(self, do: Callable[[Line], None], line: Line) -> None:
         if self._problem:
             self.account.leave_out(self._problem)
             return
@@ -96,13 +127,25 @@ class Writer:
                 self.account.leave_out("the disk is slower than the program")
                 return
             self._waiting += size
-        self._queue.put(line)
+        self._queue.put((do, line))
 
     def note_sample(self, which: str, values: torch.Tensor, copied: Any) -> None:
         """What a model was given, where it is not recorded."""
         if copied is not None:
             copied.synchronize()
         self.facts.samples[which] = _digest(values)
+
+    def estimate(self, weights: Sizes) -> None:
+        """Behind the first call of a model: says how large the dump will be, and lets nothing be written of one that
+        does not fit.
+
+        weights: what a step records of them behind the call.
+        """
+        self._queue.put((self._estimate, weights))
+
+    def check(self) -> None:
+        """Behind the first step: whether those that come fit, too."""
+        self._queue.put((self._check, None))
 
     def close(self, is_whole: bool) -> None:
         """Ends the part, in the thread: other ranks may need this one's program to go on before they end theirs."""
@@ -121,43 +164,96 @@ class Writer:
         print(f"assay: rank {self.rank} is not recorded any more: {problem}", file=sys.stderr, flush=True)
 
     def _work(self) -> None:
-        for line in iter(self._queue.get, None):
-            size = line.size
-            try:
-                if not self._problem:
-                    self._write(line)
-            except Exception as error:  # of the program this is not
-                self._fail(str(error))
-            line.values = None
-            with self._room:
-                self._waiting -= size
-                self._room.notify_all()
-        try:
-            if not self._problem and self._is_whole:
-                self._finish(self._recording or self._begin())
-        except Exception as error:
-            self._fail(str(error))
+        for item in iter(self._queue.get, None):
+            self._try(*item)
+        self._try(self._release)
+        if self._is_whole:
+            self._try(self._finish)
         self._recording = None
         self._lines.clear()
+
+    def _try(self, do: Callable[..., None], given: Any = None) -> None:
+        try:
+            if not self._problem:
+                do() if given is None else do(given)
+        except Exception as error:  # of the program this is not
+            self._fail(str(error))
+        if self._problem:
+            for line in (given, *(self._held or ())):
+                if isinstance(line, Line):
+                    self._let_go(line)
+            self._held = None
+
+    def _let_go(self, line: Line) -> None:
+        size, line.values = line.size, None
+        with self._room:
+            self._waiting -= size
+            self._room.notify_all()
+
+    def _take(self, line: Line) -> None:
+        line.digest = _digest_of(line)
+        self._gauge.see(line)
+        if line.fields["slot"] == "output":
+            self._outputs.setdefault(line.call, set()).add(line.digest)
+        if self._held is None:
+            self._store(line)
+            return
+        self._held.append(line)
+        if self._waiting > QUEUE_BYTES / 2:  # the program must not wait for an estimate
+            self._release()
+
+    def _compare(self, line: Line) -> None:
+        first = self._outputs.get(line.call)
+        segment = line.fields["segment"]
+        if first is not None and _digest_of(line) not in first and segment not in self._differing:
+            self._differing.add(segment)  # what comes behind follows from it
+            self.account.recomputed[line.fields["module"]] += 1
+        self._let_go(line)
+
+    def _release(self) -> None:
+        while self._held:
+            self._store(self._held.pop(0))
+        self._held = None
+
+    def _estimate(self, weights: Sizes) -> None:
+        estimate = self._gauge.estimate(weights, self._selection, self.world_size)
+        place, free = free_at(self.folder)
+        if self._is_first:
+            print(f"assay: the dump has {estimate.text()}; {place} has {words(free)} free", file=sys.stderr, flush=True)
+        if estimate.total > free:
+            self.folder.mkdir(parents=True, exist_ok=True)  # empty: something was called, and not recorded
+            raise ValueError(f"it does not fit; {LESS}")
+        self._release()
+
+    def _check(self) -> None:
+        rest = self._gauge.rest(self._selection, self.world_size)
+        place, free = free_at(self.folder)
+        if rest > free:
+            raise ValueError(f"the next steps have about {words(rest)}, {place} has {words(free)} free; {LESS}")
+
+    @property
+    def _is_first(self) -> bool:
+        """Of the ranks that are recorded."""
+        return not any(self._selection.takes_rank(rank) for rank in range(self.rank))
+
+    def _store(self, line: Line) -> None:
+        try:
+            self._write(line)
+        finally:
+            self._let_go(line)
 
     def _write(self, line: Line) -> None:
         if self._recording is None:
             self._recording = self._begin()
-        values, line.values = line.values, None
-        assert values is not None  # nobody else takes them
-        if line.copied is not None:
-            line.copied.synchronize()
-        line.digest = _digest(values)
-        key = line.digest, values.dtype, values.shape
-        if key not in self._written:
+        if line.key not in self._written:
             try:
-                tensor = core_tensor(values)
+                tensor = core_tensor(line.values)
             except (TypeError, ValueError, BufferError) as error:
-                self.account.leave_out(f"{values.dtype}: {error}")
+                self.account.leave_out(f"{line.key[1]}: {error}")
                 return
-            self._written[key] = self._recording.write(tensor)
-            self.account.bytes += values.nbytes
-        dataset, offset = self._written[key]
+            self._written[line.key] = self._recording.write(tensor)
+            self.account.bytes += line.size
+        dataset, offset = self._written[line.key]
         line.fields["data"] = {"file": self._recording.file, "name": dataset}
         self._recording.note(json.dumps(line.fields | {"data": line.fields["data"] | {"offset": offset}}))
         self._lines.append(line)
@@ -175,7 +271,8 @@ class Writer:
                 raise ValueError(f"{self.folder} has a recording of this rank; record into a new folder")
         return _core.Recording(str(self.folder), self.rank, self.grid.dims, self.grid.shape)
 
-    def _finish(self, recording: _core.Recording) -> None:
+    def _finish(self) -> None:
+        recording = self._recording or self._begin()
         facts = [self.facts]
         if self.world_size > 1:
             self.facts.note(self._lines)
@@ -192,6 +289,13 @@ class Writer:
                     raise
             for path in (*self.folder.glob("rank*.facts"), *self.folder.glob("rank*.jsonl.unfinished")):
                 path.unlink(missing_ok=True)
+
+
+def _digest_of(line: Line) -> str:
+    if line.copied is not None:
+        line.copied.synchronize()
+    assert line.values is not None  # nobody else takes them
+    return _digest(line.values)
 
 
 def _digest(values: torch.Tensor) -> str:

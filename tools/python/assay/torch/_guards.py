@@ -1,0 +1,34 @@
+"""What keeps a recorder out of the program: it raises nothing into it, and autograd does not see it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+def harmless(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Of an object with remarks: what goes wrong in it is remarked, and the program goes on."""
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(self, *args, **kwargs)
+        except Exception as error:
+            self.remarks[f"something is not recorded: {type(error).__name__}: {error}"[:300]] += 1
+            return None
+
+    return call
+
+
+def unseen(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Of an object with a lock: autograd and modes do not see what it does, and one thread does it at a time."""
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with self.lock, torch.no_grad(), torch._C.DisableTorchFunction():
+            return method(self, *args, **kwargs)
+
+    return call
