@@ -113,10 +113,10 @@ def _startup() -> Path:
 
 
 def _selection() -> ModuleType:
-    """The module alone: its package imports torch."""
-    found = PathFinder.find_spec("_selection", [str(_package() / "torch")])
+    """The module alone: its package imports the extension."""
+    found = PathFinder.find_spec("_selection", [str(_package())])
     if found is None or found.loader is None:
-        raise SystemExit(_trouble("the package's recorder (assay/torch) is missing; install it again"))
+        raise SystemExit(_trouble("the package's recorder (assay/_selection.py) is missing; install it again"))
     module = module_from_spec(found)
     sys.modules["_selection"] = module
     found.loader.exec_module(module)

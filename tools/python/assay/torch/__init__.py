@@ -17,7 +17,7 @@ from typing import Any
 from torch import nn
 
 from ._recorder import Recorder
-from ._selection import Selection
+from .._selection import Selection
 
 __all__ = ["Recorder", "Selection", "record"]
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from ._modules import in_backward
 from ._recorder import Recorder
-from ._selection import Selection
+from .._selection import Selection
 
 
 def begin() -> None:

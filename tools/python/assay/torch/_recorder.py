@@ -29,7 +29,7 @@ from ._masters import Masters
 from ._megatron import gradient_of, group_of_weights
 from ._modules import class_name, computes, given_to, in_backward, parameters_of, paths_of, tensors_in, wrapped_in
 from ._records import Place, Records
-from ._selection import Selection
+from .._selection import Selection
 from ._writer import Writer, copy_of
 
 MOST_MICRO_BATCHES = 4096
