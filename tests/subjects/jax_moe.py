@@ -1,9 +1,10 @@
-"""A decoder with a mixture of experts in plain JAX and optax, over the devices of one process. It knows little of assay: one line.
+"""A decoder with a mixture of experts in plain JAX and optax, over devices of one process. Of assay it knows one call.
 
-    XLA_FLAGS=--xla_force_host_platform_device_count=4 python3 jax_moe.py --dp 2 --ep 2 --dump dump
+    XLA_FLAGS=--xla_force_host_platform_device_count=4 python3 jax_moe.py --dp 4 --ep 2 --dump dump
 
-All of it is written for the whole batch (a global view), and jit cuts it as the arrays lie. Experts are GShard's (arXiv:2006.16668): each
-has places for the tokens that choose it, filled in their order. With --exchange they are in shard_map, and all_to_all takes tokens to them.
+All of it is written for the whole batch (a global view), and jit cuts it as the arrays lie. Experts have a place for
+each token, empty if it did not choose them: capacity without a limit. With --exchange they are in shard_map, and
+all_to_all takes the places to them. BUG plants one of: normalisation, places, router.
 """
 
 import argparse
@@ -88,16 +89,12 @@ def moe(weights, x, swap=lambda x, to_experts: x):
     """Of the tokens of one device, or of all of them."""
     tokens = x.reshape(-1, WIDTH)
     probabilities, index = route(weights["router"], tokens)
-    picks = jax.nn.one_hot(index, EXPERTS, dtype=jnp.int32)  # [N, K, E]
-    flat = picks.reshape(-1, EXPERTS)
-    place = ((jnp.cumsum(flat, 0) - flat) * flat).sum(-1).reshape(index.shape)
+    picks = jax.nn.one_hot(index, EXPERTS, dtype=x.dtype)  # [N, K, E]
+    rows = jnp.einsum("nke,nm->enm", picks, tokens)
+    made = experts(weights["experts"], rows, swap)
     if BUG == "places":
-        place = (place + 1) % len(tokens)
-    slots = jax.nn.one_hot(place, len(tokens), dtype=x.dtype)  # [N, K, C]
-    dispatch = jnp.einsum("nke,nkc->nec", picks.astype(x.dtype), slots)
-    combine = jnp.einsum("nke,nkc,nk->nec", picks.astype(x.dtype), slots, probabilities.astype(x.dtype))
-    made = experts(weights["experts"], jnp.einsum("nec,nm->ecm", dispatch, tokens), swap)
-    return jnp.einsum("nec,ecm->nm", combine, made).reshape(x.shape)
+        made = jnp.roll(made, 1, axis=1)
+    return jnp.einsum("nke,nk,enm->nm", picks, probabilities.astype(x.dtype), made).reshape(x.shape)
 
 
 def exchanging(mesh):
@@ -107,10 +104,20 @@ def exchanging(mesh):
         split, joined = (0, 1) if to_experts else (1, 0)
         return jax.lax.all_to_all(x, "ep", split, joined, tiled=True)
 
+    @jax.custom_vjp
+    def unsummed(x):  # BUG=router: as if each device had its own
+        return jax.lax.pcast(x, ("dp", "ep"), to="varying")
+
+    unsummed.defvjp(lambda x: (unsummed(x), None), lambda _, g: (jax.lax.pmean(g, ("dp", "ep")),))
+
+    def body(weights, x):
+        if BUG == "router":
+            weights = weights | {"router": jax.tree.map(unsummed, weights["router"])}
+        return moe(weights, x, swap)
+
     cut = {"router": {"kernel": P()}, "experts": P("ep")}
-    return jax.shard_map(
-        lambda weights, x: moe(weights, x, swap), mesh=mesh, in_specs=(cut, P(("dp", "ep"))), out_specs=P(("dp", "ep"))
-    )
+    rows = P(("dp", "ep"))
+    return jax.shard_map(body, mesh=mesh, in_specs=(cut, rows), out_specs=rows)
 
 
 def loss_of(weights, tokens, targets, mix):
@@ -132,14 +139,16 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--dump", required=True)
     parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--dp", type=int, default=1)
-    parser.add_argument("--ep", type=int, default=1)
+    parser.add_argument("--dp", type=int, default=1, help="devices")
+    parser.add_argument("--ep", type=int, default=1, help="of these, that have different experts")
+    parser.add_argument("--functions", action="store_true")
     parser.add_argument("--exchange", action="store_true")
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
 
-    mesh = Mesh(np.array(jax.devices()[: options.dp * options.ep]).reshape(options.dp, options.ep), ("dp", "ep"))
+    devices = np.array(jax.devices()[: options.dp])
+    mesh = Mesh(devices.reshape(options.dp // options.ep, options.ep), ("dp", "ep"))
     weights = start(options.seed, jnp.dtype(options.dtype))
 
     def lies(path, x):
@@ -147,7 +156,7 @@ def main():
         return jax.device_put(x, NamedSharding(mesh, P("ep") if is_expert else P()))
 
     weights = jax.tree_util.tree_map_with_path(lies, weights)
-    optimizer = optax.adamw(1e-3, weight_decay=0.1)
+    optimizer = optax.sgd(0.1, momentum=0.9)
     state = optimizer.init(weights)
     mix = exchanging(mesh) if options.exchange else moe
 
@@ -156,9 +165,14 @@ def main():
         updates, state = optimizer.update(grads, state, weights)
         return optax.apply_updates(weights, updates), state, loss, grads
 
-    settings = {"lr": 1e-3, "weight_decay": 0.1}
+    settings = {"lr": 0.1, "momentum": 0.9}
     step = assay.jax.record(
-        jax.jit(step), out=options.dump, results=("params", "states", "loss", "grads"), settings=settings
+        jax.jit(step),
+        out=options.dump,
+        results=("params", "states", "loss", "grads"),
+        steps="0-",
+        functions=options.functions,
+        settings=settings,
     )
     text = np.random.default_rng(options.seed).integers(WORDS, size=(options.steps, SAMPLES, TOKENS + 1))
     batch = NamedSharding(mesh, P(("dp", "ep")))

@@ -26,6 +26,7 @@ def record(
     results: Any = None,
     micro_batches: int = 1,
     steps: str = "0-1",
+    functions: bool = False,
     settings: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any]:
     """Returns the function with a recording of its first calls: a training step, or a loss with its gradients.
@@ -37,10 +38,11 @@ def record(
         function: each call is a step. Its arguments and results are pytrees of arrays.
         out: a new folder; else what the variable ASSAY_RECORD says; without both nothing is recorded.
         params: the argument that holds the parameters, by position or keyword.
-        results: what the results are, as a prefix of their tree: ``("loss", "grads")``, ``("params", "states", "loss")``;
+        results: what the results are, as a prefix of their tree: ``("params", "states", "loss")``, ``("loss", "grads")``;
             ``None`` is nothing that is recorded by a name.
         micro_batches: calls that make a step; what a jax.lax.scan takes gradients of counts by itself.
         steps: those that are recorded: ``"0"``, ``"0-3,100"``.
+        functions: also every product, sum, .. that modules are made of, in the backward pass too.
         settings: of the optimizer: ``{"lr": 1e-3, "weight_decay": 0.1}``, for the dump's manifest.
 
     Raises:
@@ -49,5 +51,5 @@ def record(
     folder = os.fspath(out) if out is not None else os.environ.get("ASSAY_RECORD", "")
     if not folder:
         return function
-    selection = Selection(steps=steps)
+    selection = Selection(steps=steps, functions=functions)
     return Recorded(function, Path(folder), params, results, micro_batches, selection, dict(settings or {}))

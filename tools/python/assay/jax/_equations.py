@@ -121,10 +121,30 @@ def _gather(params: dict[str, Any], inputs: Sequence[Any], outputs: Sequence[Any
     if x.ndim == 2 and dim == 0 and of_slice == (1, x.shape[1]) and tuple(how.collapsed_slice_dims) == (0,):
         if tuple(how.offset_dims) == (index.ndim,) and not how.operand_batching_dims:
             return Call("embedding", [("weight", x), ("index", index)], [("y", outputs[0])])
-    elif tuple(how.operand_batching_dims) == others and set(of_slice) == {1} and index.ndim == x.ndim:
-        if tuple(how.start_indices_batching_dims) == others and outputs[0].shape == index.shape:
-            return Call("gather", [("x", x), ("index", index)], [("y", outputs[0])], {"dim": int(dim)})
+        return None
+    is_apart = tuple(how.operand_batching_dims) == others == tuple(how.start_indices_batching_dims)
+    if is_apart and set(of_slice) == {1} and index.ndim == x.ndim and outputs[0].shape == index.shape:
+        return Call("gather", [("x", x), ("index", index)], [("y", outputs[0])], {"dim": int(dim)})
     return None
+
+
+def _scatter(params: dict[str, Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> Call | None:
+    """What take_along_axis hands back: each element goes where its index says."""
+    x, starts, updates = inputs
+    how = params["dimension_numbers"]
+    if (
+        starts.ndim == 0
+        or starts.shape[-1] != 1
+        or len(how.scatter_dims_to_operand_dims) != 1
+        or how.update_window_dims
+    ):
+        return None
+    dim = how.scatter_dims_to_operand_dims[0]
+    others = tuple(d for d in range(x.ndim) if d != dim)
+    if tuple(how.operand_batching_dims) != others or tuple(how.scatter_indices_batching_dims) != others:
+        return None
+    given = [("x", x), ("index", starts[..., 0]), ("src", updates)]
+    return Call("scatter_add", given, [("y", outputs[0])], {"dim": int(dim)})
 
 
 def _concatenation(params: dict[str, Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> Call:
@@ -149,6 +169,7 @@ READERS: dict[str, _Reader] = {
     "cumsum": _cumulative("cumsum"),
     "cumprod": _cumulative("cumprod"),
     "gather": _gather,
+    "scatter-add": _scatter,
     "concatenate": _concatenation,
 }
 """By the name of the primitive. What only moves values is none: assay finds copies by what they hold."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 class Iterations(NamedTuple):
     """A leading dimension of a handed out value: the iterations of a loop."""
 
-    count: int
+    length: int
     is_reversed: bool
     is_micro_batches: bool
     """Each of them makes gradients of its own."""

@@ -22,8 +22,13 @@ from ._modules import Signature, module_of, note_modules
 
 INLINED = set("jit pjit closed_call core_call remat2 remat checkpoint custom_jvp_call custom_vjp_call".split())
 """Primitives that do nothing but run a jaxpr."""
-MOVING = set("convert_element_type reshape transpose slice squeeze broadcast_in_dim dynamic_slice copy pvary".split())
+MOVING = set(
+    "convert_element_type reshape transpose slice squeeze broadcast_in_dim dynamic_slice copy pvary reshard"
+    " stop_gradient sharding_constraint".split()
+)
 """What they make of a parameter is one to the modules that are given it."""
+BACKWARD = "backward"
+"""The module of a scope's backward equations, in it."""
 Values = Sequence[Any]
 
 
@@ -31,6 +36,7 @@ Values = Sequence[Any]
 class Interpreter:
     """Of one program."""
 
+    takes_functions: bool
     signatures: dict[str, Signature] = field(default_factory=dict)
     remarks: Counter[str] = field(default_factory=Counter)
     _calls: itertools.count[int] = field(default_factory=itertools.count)
@@ -101,9 +107,7 @@ class Interpreter:
             frame.has_gradients = True
         return event.outputs
 
-    def _inline(
-        self, name: str, params: Any, inputs: list[Any], frame: Frame, around: tuple[Any, ...]
-    ) -> list[Any]:
+    def _inline(self, name: str, params: Any, inputs: list[Any], frame: Frame, around: tuple[Any, ...]) -> list[Any]:
         inner = next(params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in params)
         jaxpr, consts = (inner.jaxpr, inner.consts) if isinstance(inner, ClosedJaxpr) else (inner, [])
         inputs = _constrained(inputs, params.get("in_shardings"), frame)
@@ -114,18 +118,19 @@ class Interpreter:
 
     def _note_call(self, event: Event, params: Any, frame: Frame, at: int) -> None:
         place = event.place
-        if place.is_repeated or (frame.has_gradients and not place.is_differentiated):
+        if not self.takes_functions or place.is_repeated or (frame.has_gradients and not place.is_differentiated):
             return
         call = call_of(event.primitive, params, event.inputs, event.outputs)
         if call is None:
             return
         number = next(self._calls)
-        phase = "backward" if place.is_backward else "forward"
-        path = f"{module_of(place.scopes)}.{call.op}()".lstrip(".")
+        # A backward equation is a call of an operator, too: what it is given makes its result.
+        scopes = (*place.scopes, BACKWARD) if place.is_backward else place.scopes
+        path = f"{module_of(scopes)}.{call.op}()".lstrip(".")
         for slot, tensors in (("input", call.inputs), ("output", call.outputs)):
             for arg, value in tensors:
                 draft = Draft(
-                    (at, 1), number, path, call.op, phase, slot, arg, frame.hand_out(value), True, call.attributes
+                    (at, 1), number, path, call.op, "forward", slot, arg, frame.hand_out(value), True, call.attributes
                 )
                 frame.drafts.append(draft)
 

@@ -6,11 +6,11 @@ A scope of jax.named_scope, which flax opens for each of its modules, is a modul
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from os.path import commonprefix
 from typing import Any, NamedTuple
 
 import jax
@@ -98,7 +98,9 @@ class _Notes:
         """JAX adds up a value's gradients where it meets the second; the sum is made where all addends are known."""
         makers = [self.made_at.get(self.key(x)) for x in event.inputs]
         around = event.place.scopes[: self.base]
-        return tuple(commonprefix([list(around if m is None else backward.get(m, around)) for m in makers]))
+        paths = [around if m is None else backward.get(m, around) for m in makers]
+        shared = itertools.takewhile(lambda words: len(set(words)) == 1, zip(*paths, strict=False))
+        return tuple(words[0] for words in shared)
 
     def note(self) -> None:
         self._settle()
@@ -167,9 +169,7 @@ class _Notes:
             # Scopes are opened from without and closed from within.
             place = (*at, len(run.path) if slot == "input" else -len(run.path))
             for arg, x in tensors:
-                draft = Draft(
-                    place, number, path, "", "forward", slot, arg, self.frame.hand_out(x), run.is_container
-                )
+                draft = Draft(place, number, path, "", "forward", slot, arg, self.frame.hand_out(x), run.is_container)
                 if slot == "input" or self._is_sure(x):
                     self.frame.drafts.append(draft)
                 else:
@@ -201,9 +201,7 @@ class _Notes:
         ):
             for arg, x in _matched(tensors, names):
                 value = self.frame.hand_out(x)
-                self.frame.drafts.append(
-                    Draft(at, number, path, "", "backward", slot, arg, value, run.is_container)
-                )
+                self.frame.drafts.append(Draft(at, number, path, "", "backward", slot, arg, value, run.is_container))
 
 
 def _named(values: Sequence[Any], alone: str, first: int = 0) -> list[tuple[str, Any]]:

@@ -33,10 +33,12 @@ OPTIONS = {
 class Program:
     """A function as one compiled program that returns its intermediate values beside its results."""
 
-    def __init__(self, function: Callable[..., Any], args: Any, kwargs: Any, weights: set[int]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], args: Any, kwargs: Any, weights: set[int], functions: bool
+    ) -> None:
         closed, shapes = jax.make_jaxpr(function, return_shape=True)(*args, **kwargs)
         self.meshes = list(_meshes_in(closed.jaxpr))
-        self.interpreter = Interpreter()
+        self.interpreter = Interpreter(functions)
         self._frames: list[Frame] = []
         tree = jax.tree.structure(shapes)
 
@@ -125,7 +127,7 @@ class Recorded:
         key = jax.tree.structure((args, kwargs)), shapes
         program = self._programs.get(key)
         if program is None:
-            program = self._programs[key] = Program(self._function, args, kwargs, of_weights)
+            program = self._programs[key] = Program(self._function, args, kwargs, of_weights, self.selection.functions)
         if self._writer is None:
             if jax.process_count() > 1:
                 raise ValueError("assay.jax records programs of one process; this one has several")
@@ -137,7 +139,6 @@ class Recorded:
         is_last = micro_batch == self._micro_batches - 1
         if micro_batch == 0:
             record.of_weights("forward", "param", weights_in(weights))
-        record.sources([(args, kwargs)], ids)
         record.drafts(frame, values, self._result("loss", results))
         if is_last:
             for tree in self._result("grads", results):
@@ -175,9 +176,6 @@ class _Record:
             fields = {"phase": phase, "module": module, "slot": slot, "arg": arg, "call": 0, "op": op}
             self._add({**fields, "micro_batch": -1}, self._writer.grid.parts(value))
 
-    def sources(self, given: Any, weights: set[int]) -> None:
-        """Integers that the function is given: tokens and targets."""
-
     def drafts(self, frame: Frame, values: Sequence[Any], losses: Sequence[Any]) -> None:
         entries = sorted(_entries(frame), key=lambda e: e[0])
         counts: dict[tuple[Any, ...], int] = {}
@@ -198,8 +196,6 @@ class _Record:
                 if made != counts[micro_batch, draft.module, "gradient"]:
                     continue
                 call = made - call  # the last call is the first whose gradient is known
-            elif draft.module.endswith("()") and draft.phase == "backward":
-                call += counts.get((micro_batch, draft.module, "forward"), -1) + 1
             axes = frame.axes[draft.value]
             parts = [
                 part if self._is_taken(frame, draft, index, rank, values) else None
@@ -236,7 +232,7 @@ class _Record:
     ) -> Iterator[Part]:
         if number not in self._parts:
             parts = self._writer.grid.parts(values[number])
-            if any(p.values.shape[d] != a.count for p in parts for d, a in _loops(axes)):
+            if any(p.values.shape[d] != a.length for p in parts for d, a in _loops(axes)):
                 whole = jax.device_get(values[number])  # a loop's iterations are cut over devices
                 parts = self._writer.grid.parts(whole)
             self._parts[number] = parts
@@ -245,9 +241,7 @@ class _Record:
         for part in self._parts[number]:
             yield without_leading(part, place)
 
-    def _is_taken(
-        self, frame: Frame, draft: Draft, index: tuple[int, ...], rank: int, values: Sequence[Any]
-    ) -> bool:
+    def _is_taken(self, frame: Frame, draft: Draft, index: tuple[int, ...], rank: int, values: Sequence[Any]) -> bool:
         for number, branch in draft.taken:
             axes = frame.axes[number]
             parts = list(self._peeled(values, number, axes, index[: len(list(_loops(axes)))]))
@@ -264,13 +258,13 @@ def _entries(frame: Frame) -> Iterator[tuple[tuple[int, ...], Draft, tuple[int, 
     """Each draft for each iteration, with its place in the order of execution."""
     for draft in frame.drafts:
         loops = [a for _, a in _loops(frame.axes[draft.value])]
-        for index in product(*(range(a.count) for a in loops)):
-            order = iter(a.count - 1 - i if a.is_reversed else i for a, i in zip(loops, index, strict=True))
+        for index in product(*(range(a.length) for a in loops)):
+            order = iter(a.length - 1 - i if a.is_reversed else i for a, i in zip(loops, index, strict=True))
             yield tuple(next(order) if n == EACH else n for n in draft.at), draft, index
 
 
 def _micro_batches(axes: tuple[Axis, ...]) -> int:
-    return next((a.count for _, a in _loops(axes) if a.is_micro_batches), 0)
+    return next((a.length for _, a in _loops(axes) if a.is_micro_batches), 0)
 
 
 def _micro_batch(frame: Frame, draft: Draft, index: tuple[int, ...]) -> int:
@@ -279,8 +273,6 @@ def _micro_batch(frame: Frame, draft: Draft, index: tuple[int, ...]) -> int:
 
 
 def _kind(draft: Draft) -> str:
-    if draft.module.endswith("()"):
-        return draft.phase
     return "gradient" if draft.phase == "backward" else "module"
 
 

@@ -21,9 +21,7 @@ class Writer:
         self.folder, self.grid = folder, grid
         self.tensors = self.bytes = 0
         _core.begin_dump(str(folder), len(grid.devices), grid.dims, grid.shape, json.dumps(producer))
-        self._ranks = [
-            _core.Recording(str(folder), rank, grid.dims, grid.shape) for rank in range(len(grid.devices))
-        ]
+        self._ranks = [_core.Recording(str(folder), rank, grid.dims, grid.shape) for rank in range(len(grid.devices))]
         self._lines: list[list[str]] = [[] for _ in self._ranks]
         self._written: list[dict[tuple[str, str, tuple[int, ...]], tuple[str, int]]] = [{} for _ in self._ranks]
         self._seq = 0

@@ -16,8 +16,8 @@ from typing import Any
 
 from torch import nn
 
-from ._recorder import Recorder
 from .._selection import Selection
+from ._recorder import Recorder
 
 __all__ = ["Recorder", "Selection", "record"]
 

@@ -19,6 +19,7 @@ from torch import nn
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from .. import _core
+from .._selection import Selection
 from . import _deepspeed as deepspeed
 from ._deepspeed import Fragment
 from ._edges import Edges
@@ -29,7 +30,6 @@ from ._masters import Masters
 from ._megatron import gradient_of, group_of_weights
 from ._modules import class_name, computes, given_to, in_backward, parameters_of, paths_of, tensors_in, wrapped_in
 from ._records import Place, Records
-from .._selection import Selection
 from ._writer import Writer, copy_of
 
 MOST_MICRO_BATCHES = 4096
