@@ -38,8 +38,8 @@ def record(
         function: each call is a step. Its arguments and results are pytrees of arrays.
         out: a new folder; else what the variable ASSAY_RECORD says; without both nothing is recorded.
         params: the argument that holds the parameters, by position or keyword.
-        results: what the results are, as a prefix of their tree: ``("params", "states", "loss")``, ``("loss", "grads")``;
-            ``None`` is nothing that is recorded by a name.
+        results: what the results are, as a prefix of their tree, of the words loss, grads, params and states:
+            ``("params", "states", "loss")``; None where nothing of them is recorded.
         micro_batches: calls that make a step; what a jax.lax.scan takes gradients of counts by itself.
         steps: those that are recorded: ``"0"``, ``"0-3,100"``.
         functions: also every product, sum, .. that modules are made of, in the backward pass too.

@@ -151,7 +151,9 @@ class _Notes:
                 is_used = any(at not in own and at in places for at in self.used_at[id(y)])
                 if is_used or id(y) in self.results:
                     leaving.setdefault(id(y), y)
-        return list(entering.values()), list(leaving.values())
+        # What a router chooses is made before its weights or behind them, as it normalizes them: numbers come first.
+        made = sorted(leaving.values(), key=lambda y: not jax.numpy.issubdtype(y.dtype, jax.numpy.floating))
+        return list(entering.values()), made
 
     def _note_forward(self, run: _Run) -> None:
         entering, leaving = self._enter_and_leave(run, self.forward)
