@@ -121,6 +121,29 @@ def test_a_loop_numbers_its_calls_and_repeats_nothing(tmp_path):
     assert np.array_equal(values(dump[0, -1, "", "grad", "weight", 0]), np.asarray(grads))
 
 
+def test_what_checkpointing_computes_again_is_recorded_once(tmp_path):
+    @jax.checkpoint
+    def block(w, x):
+        with jax.named_scope("block"):
+            return jnp.tanh(x @ w).sum()
+
+    dump, _ = recorded(tmp_path / "dump", jax.grad(block), WEIGHTS["up"]["kernel"], X, functions=True)
+    calls = {key[5] for key in dump if key[2] == "block.tanh()"}
+    assert calls == {0}
+
+
+def test_products_are_rounded_before_they_are_added(tmp_path):
+    def function(x):
+        scores = x * np.float32(0.3535)
+        masked = jnp.where(jnp.tril(jnp.ones((16, 16), bool)), scores, -1e30)
+        return jax.nn.softmax(masked)
+
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(64, 16, 16)).astype(np.float32))
+    dump, _ = recorded(tmp_path / "dump", function, x, functions=True)
+    a, b = (values(dump[0, 0, "sub()", "input", arg, 0]) for arg in "ab")
+    assert np.array_equal(values(dump[0, 0, "sub()", "output", "y", 0]), a - b)
+
+
 def test_gradients_in_a_loop_are_those_of_micro_batches(tmp_path):
     def accumulate(weights, batches):
         def one(total, x):
