@@ -1,5 +1,5 @@
 """Walks a plan with a program that is not ours from one process to its full strategy: every stage has to pass. Where
-torch is missing, or PyPI, it says so and ends with status 77:
+torch or JAX is missing, or PyPI, it says so and ends with status 77:
 
     build/venv/bin/python tests/subjects/subject_test.py build/release/tools/assay/assay transformers-5.23.0 \
         tests/subjects/transformers.toml MODEL=mixtral DTYPE=bfloat16 EXPERTS=grouped_mm
@@ -21,8 +21,10 @@ from session import Shell, package_of
 
 def main() -> int:
     assay, plan = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[3]).resolve()
-    if importlib.util.find_spec("torch") is None or package_of(assay) is None:
-        print(f"skipped: {sys.executable} has no torch, or the build no Python package")
+    needed = ["jax", "optax"] if plan.name.startswith("jax") else ["torch"]
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    if missing or package_of(assay) is None:
+        print(f"skipped: {sys.executable} has no {', '.join(missing)}, or the build no Python package")
         return 77
     if sys.argv[2] != "-":
         packages = folder_of(sys.argv[2], assay.parents[3] / "subjects")

@@ -112,7 +112,7 @@ def _estimate(command: list[str], environment: dict[str, str], selection: Any, o
     if not reports or len(reports) < reports[0]["world_size"]:
         print("assay: no estimate: the command has not come to the end of a first step", file=sys.stderr)
         return status or 2
-    size = _module("_size")
+    size = _module("_size", "torch")
     place, free = size.free_at(out)
     print(f"{size.table_of(reports, selection)}; {place} has {size.words(free)} free")
     return status
@@ -141,11 +141,13 @@ def _startup() -> Path:
     return _package() / "torch" / "startup"
 
 
-def _module(name: str) -> ModuleType:
-    """Of the recorder, alone: its package imports torch."""
-    found = PathFinder.find_spec(name, [str(_package() / "torch")])
+def _module(name: str, folder: str = "") -> ModuleType:
+    """A module of the package alone: the package itself imports the extension, its recorder torch."""
+    found = PathFinder.find_spec(name, [str(_package() / folder)])
     if found is None or found.loader is None:
-        raise SystemExit(_trouble("the package's recorder (assay/torch) is missing; install it again"))
+        raise SystemExit(
+            _trouble("the package's recorder (assay/_selection.py, assay/torch) is missing; install it again")
+        )
     module = module_from_spec(found)
     sys.modules[name] = module
     found.loader.exec_module(module)

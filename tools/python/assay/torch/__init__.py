@@ -19,8 +19,8 @@ from typing import Any
 
 from torch import nn
 
+from .._selection import Selection
 from ._recorder import Recorder
-from ._selection import Selection
 
 __all__ = ["Recorder", "Selection", "record", "trainer_callback"]
 

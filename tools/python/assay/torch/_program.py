@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from .._selection import Selection
 from ._modules import in_backward
 from ._recorder import Recorder
-from ._selection import Selection
 
 
 def begin() -> None:

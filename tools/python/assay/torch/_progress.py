@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ._selection import Selection
+from .._selection import Selection
 
 
 class Progress:

@@ -16,6 +16,7 @@ import torch.distributed as dist
 from torch import nn
 
 from .. import _core
+from .._selection import Selection
 from . import _deepspeed as deepspeed
 from . import _estimate as estimate
 from ._calls import Calls, Root
@@ -26,7 +27,6 @@ from ._megatron import group_of_weights
 from ._modules import class_name, computes, in_backward, parameters_of, paths_of, wrapped_in
 from ._progress import Progress
 from ._records import Records
-from ._selection import Selection
 from ._size import words
 from ._weights import Weights, optimizers_of_program
 from ._writer import Writer

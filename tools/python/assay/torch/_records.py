@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from .._selection import Selection
 from ._deepspeed import Fragment
 from ._grid import Layout, local_part
 from ._guards import harmless, unseen
 from ._layouts import Layouts
 from ._megatron import layout_of_weight
-from ._selection import Selection
 from ._writer import Line, Writer, copy_of
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ._selection import Selection
+    from .._selection import Selection
     from ._writer import Line
 
 LESS = "choose less of it: --modules, --depth, --kinds, --steps, --micro-batches or --ranks"

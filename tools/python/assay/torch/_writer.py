@@ -18,9 +18,9 @@ import torch
 
 from .. import _core
 from .._arrays import tensor as core_tensor
+from .._selection import Selection
 from ._finish import Facts, await_facts, settle
 from ._grid import Grid
-from ._selection import Selection
 from ._size import LESS, Gauge, Sizes, free_at, words
 
 QUEUE_BYTES = 1 << 30
