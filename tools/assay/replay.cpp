@@ -165,7 +165,7 @@ void declare(ReplayVerb& verb, Options& options) {
     options.option(name, path, meaning).holds("PATH").excludes(describe);
   };
   given("--weights", verb.weights,
-        "start from these: a dump of a replay or a program, or a checkpoint with Hugging Face's names");
+        "start from these: a dump of a replay or program, or a checkpoint of Hugging Face");
   given("--tokens", verb.tokens,
         "integers [micro-batches, sequences, length + 1], 'tokens' and 'targets',\n"
         "or the dump of a replay or of a program (then sizes are its own)");
