@@ -249,3 +249,21 @@ def test_results_that_have_no_such_name(tmp_path, results):
 def test_without_a_folder_nothing_is_recorded(monkeypatch):
     monkeypatch.delenv("ASSAY_RECORD", raising=False)
     assert assay.jax.record(step) is step
+
+
+def test_what_goes_wrong_is_said_and_the_program_goes_on(tmp_path, capsys):
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "manifest.json").write_text("{}")
+    broken = assay.jax.record(step, out=tmp_path / "old", results=("loss", "grads", "params"))
+    loss, _, _ = broken(WEIGHTS, X)
+    assert loss == step(WEIGHTS, X)[0]
+    broken(WEIGHTS, X)
+    broken.close()
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("assay: ")]
+    assert len(said) == 1 and "is not recorded any more" in said[0]
+    assert (tmp_path / "old" / "manifest.json").read_text() == "{}"
+
+
+def test_an_error_of_the_program_is_its_own(tmp_path):
+    with pytest.raises(TypeError, match="dot_general requires contracting"):
+        assay.jax.record(step, out=tmp_path / "dump", results=("loss", "grads", "params"))(WEIGHTS, X.T)

@@ -56,7 +56,10 @@ class Program:
 
 
 class Recorded:
-    """Called as the function that it stands for; records its first steps and then does nothing more."""
+    """Called as the function that it stands for; records its first steps and then does nothing more.
+
+    Never raises into the program: what goes wrong is said once, and nothing more is recorded.
+    """
 
     def __init__(
         self,
@@ -119,9 +122,26 @@ class Recorded:
     # -- one call -------------------------------------------------------------------------------------------------
 
     def _record(self, args: Any, kwargs: Any, step: int, micro_batch: int) -> Any:
-        weights = kwargs[self._params] if isinstance(self._params, str) else args[self._params]
+        try:
+            flat = jax.tree.leaves((args, kwargs))
+            weights = kwargs[self._params] if isinstance(self._params, str) else args[self._params]
+            results, values, frame = self._program(args, kwargs, weights, flat)(flat)
+        except Exception as error:  # what is the program's own, it raises itself
+            self._fail(error)
+            return self._function(*args, **kwargs)
+        try:
+            self._write(weights, results, values, frame, step, micro_batch)
+        except Exception as error:
+            self._fail(error)
+        return results
+
+    def _fail(self, error: Exception) -> None:
+        self._is_closed, self._writer, self._programs = True, None, {}
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        print(f"assay: {self.out} is not recorded any more: {lines[0]}", file=sys.stderr)
+
+    def _program(self, args: Any, kwargs: Any, weights: Any, flat: list[Any]) -> Program:
         ids = {id(x) for x in jax.tree.leaves(weights)}
-        flat = jax.tree.leaves((args, kwargs))
         of_weights = {i for i, x in enumerate(flat) if id(x) in ids}
         shapes = tuple((np.shape(x), jax.numpy.result_type(x), getattr(x, "sharding", None)) for x in flat)
         key = jax.tree.structure((args, kwargs)), shapes
@@ -134,7 +154,10 @@ class Recorded:
             grid = Grid.of([*program.meshes, *meshes_of(flat)])
             producer = {"framework": f"jax {jax.__version__}", "recorder": f"assay {_core.version}", **self._producer}
             self._writer = Writer(self.out, grid, producer)
-        results, values, frame = program(flat)
+        return program
+
+    def _write(self, weights: Any, results: Any, values: list[Any], frame: Frame, step: int, micro_batch: int) -> None:
+        assert self._writer is not None  # the program was made with it
         record = _Record(self._writer, step, micro_batch, self._micro_batches)
         is_last = micro_batch == self._micro_batches - 1
         if micro_batch == 0:
@@ -148,7 +171,6 @@ class Recorded:
             for tree in self._result("params", results):
                 record.of_weights("optimizer", "param", weights_in(tree), op)
             record.of_weights("optimizer", "state", states, op)
-        return results
 
     def _result(self, word: str, results: Any) -> list[Any]:
         """What the user has given that name: a subtree each."""
