@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -67,6 +68,17 @@ bool is_result(const LogicalTensor& t) {
          (t.id.phase == Phase::forward || t.id.phase == Phase::backward);
 }
 
+// What two names have to have in common: the phase, the layer, the number of elements and whether these are
+// floating-point numbers.
+using Kind = std::tuple<Phase, std::string, std::int64_t, bool>;
+
+Kind kind_of(const Name& name, const LogicalTensor& t) {
+  return {name.phase, std::string(layer_of(name.module)), element_count(t.shape), is_float(t.dtype)};
+}
+
+// More names of one kind have nothing in common but the kind.
+constexpr std::size_t most_candidates = 64;
+
 // How often a module was called in a micro-batch. Where the sides count otherwise, an equal number is no
 // equal call: a program records a layer, a replay the sums in it.
 class Calls {
@@ -90,6 +102,9 @@ class Calls {
 
 using Named = std::map<Name, std::map<Place, const LogicalTensor*>>;
 
+// So many elements of a tensor are looked at, from the first to the last.
+constexpr std::int64_t most_elements = 4096;
+
 class ValuesOfSide {
  public:
   explicit ValuesOfSide(const Dump& dump) : dump_(dump) {}
@@ -97,11 +112,14 @@ class ValuesOfSide {
   // Empty: it cannot be read.
   const std::vector<double>& values(const LogicalTensor& t) {
     const auto [known, is_new] = known_.try_emplace(&t);
-    if (is_new && without_bits(dump_, t) == nullptr) {
-      try {
-        known->second = merge(dump_, t).tensor.whole().values();
-      } catch (const Error&) {  // the comparison says so
-      }
+    if (!is_new || without_bits(dump_, t) != nullptr) return known->second;
+    try {
+      const Tensor whole = merge(dump_, t).tensor.whole();
+      const std::int64_t count = std::min(whole.size(), most_elements);
+      for (std::int64_t i = 0; i < count; ++i)
+        known->second.push_back(whole.value(i * (whole.size() / count)));
+    } catch (const Error&) {  // the comparison says so
+      known->second.clear();
     }
     return known->second;
   }
@@ -111,14 +129,17 @@ class ValuesOfSide {
   std::map<const LogicalTensor*, std::vector<double>> known_;
 };
 
-// The square of the distance relative to b; of integers the part that differs.
+// The square of the distance, relative to how b varies around its mean: probabilities are all near to each
+// other. Of integers the part that differs.
 std::optional<double> distance(const std::vector<double>& a, const std::vector<double>& b, bool are_floats) {
   if (a.empty() || a.size() != b.size()) return {};
+  const double mean = std::accumulate(b.begin(), b.end(), 0.0) / static_cast<double>(b.size());
   double off = 0, size = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
     off += are_floats ? (a[i] - b[i]) * (a[i] - b[i]) : a[i] != b[i] ? 1 : 0;
-    size += are_floats ? b[i] * b[i] : 1;
+    size += are_floats ? (b[i] - mean) * (b[i] - mean) : 1;
   }
+  if (off == 0) return 0;
   const double relative = off / size;
   return std::isfinite(relative) ? std::optional(relative) : std::nullopt;
 }
@@ -185,41 +206,41 @@ std::vector<std::string> meet_by_values(const Dump& actual, std::vector<LogicalT
     auto [name, place] = split(t.id);
     others[std::move(name)].try_emplace(std::move(place), &t);
   }
+  std::map<Kind, std::vector<Named::iterator>> of_kind;
+  for (auto other = others.begin(); other != others.end(); ++other)
+    of_kind[kind_of(other->first, *other->second.begin()->second)].push_back(other);
   std::vector<std::string> notes;
   ValuesOfNames meeting(actual, reference);
   for (const Name& name : order) {
+    const auto candidates = of_kind.find(kind_of(name, *own.at(name).begin()->second));
+    if (candidates == of_kind.end() || candidates->second.size() > most_candidates) continue;
     std::optional<std::tuple<double, bool, std::int64_t>> best;
     Named::iterator met = others.end();
-    for (auto other = others.begin(); other != others.end(); ++other) {
-      const Name& theirs = other->first;
-      if (theirs.phase != name.phase || layer_of(theirs.module) != layer_of(name.module)) continue;
+    for (const Named::iterator other : candidates->second) {
       const auto d = meeting.compare(own.at(name), other->second);
       if (!d) continue;
       // Of equal ones that which is a result, too, and the first.
-      const std::tuple rank(*d, theirs.slot != name.slot, other->second.begin()->second->seq);
+      const std::tuple rank(*d, other->first.slot != name.slot, other->second.begin()->second->seq);
       if (!best || rank < *best) {
         best = rank;
         met = other;
       }
     }
     if (met == others.end()) continue;
-    if (met->first == name) {
-      others.erase(met);
-      continue;
-    }
+    std::erase(candidates->second, met);
+    if (met->first == name) continue;
     std::int64_t count = 0;
     const std::string before = to_string(own.at(name).begin()->second->id);
     const std::string after = to_string(met->second.begin()->second->id);
     for (const auto& [place, t] : own.at(name)) {
       const auto there = met->second.find(place);
-      if (there == met->second.end()) continue;
+      if (there == met->second.end() || own_ids.contains(there->second->id)) continue;
       renamed.at(t)->id = there->second->id;
       ++count;
     }
     notes.push_back(
         fmt::format("{} tensors are compared with the reference's that have their values: '{}' is '{}'",
                     grouped(count), before, after));
-    others.erase(met);
   }
   return notes;
 }

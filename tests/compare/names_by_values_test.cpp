@@ -71,6 +71,32 @@ TEST(NamesByValues, FewThatAreNearAreNoName) {
   EXPECT_EQ(diff(a, r, options()).count(Verdict::missing_reference), 6);
 }
 
+// Weights of experts are all near to 1/2.
+TEST(NamesByValues, NumbersThatHardlyVaryAreNoName) {
+  Layers a("a"), r("r");
+  a.put("mlp.gate", "0", 1);
+  r.put("mlp.router", "y", 5);
+  for (std::size_t i = 0; i < a.records.size(); ++i) {
+    for (Layers* side : {&a, &r}) {
+      std::vector<double> near = side->read(i).values();
+      for (double& v : near) v = 0.5 + 0.01 * v;
+      side->replace(i, Tensor::from_values(DType::float32, {4, 8}, near));
+    }
+  }
+  EXPECT_EQ(diff(a, r, options()).count(Verdict::missing_reference), 6);
+}
+
+// The other side's name is taken: by a call that has met nobody.
+TEST(NamesByValues, ANameIsGivenOnce) {
+  Layers a("a"), r("r");
+  a.put("block", "y", 2, 0);
+  a.put("block", "y", 3, 1);
+  r.put("block", "y", 1, 0);
+  r.put("block", "y", 2, 1);
+  r.put("block", "y", 4, 2);
+  EXPECT_EQ(diff(a, r, options()).findings.size(), 18u);
+}
+
 TEST(NamesByValues, OfAnotherLayerIsAnotherTensor) {
   MemoryDump a("a"), r("r");
   const auto id = [](const std::string& module) {
