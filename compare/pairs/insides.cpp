@@ -9,7 +9,6 @@
 #include <tuple>
 #include <utility>
 
-#include "assay/compare/pairs/meeting.h"
 #include "assay/compare/pairs/scale_convention.h"
 #include "assay/compare/result/printable.h"
 #include "assay/dumps/io/json.h"
@@ -58,7 +57,7 @@ bool is_replay(const Dump& dump) {
   if (dump.producer.empty()) return false;
   const Json producer = parse_json(dump.producer, "manifest");
   const Json* program = producer.find("program");
-  return program != nullptr && program->string("manifest: program") == "assay replay";
+  return program != nullptr && program->string(dump.path.string() + ": manifest: program") == "assay replay";
 }
 
 }  // namespace
@@ -104,14 +103,7 @@ std::string leave_out_operators_of_replay(const Dump& actual, std::vector<Logica
   if (is_actual == is_replay(reference)) return {};
   std::vector<LogicalTensor>&replay = is_actual ? actual_tensors : reference_tensors,
   &program = is_actual ? reference_tensors : actual_tensors;
-  // Copies: the tensors are erased.
-  std::map<Identity, Shape> of_replay, of_program;
-  for (const LogicalTensor& t : replay) of_replay.emplace(t.id, t.shape);
-  for (const LogicalTensor& t : program) of_program.emplace(t.id, t.shape);
-  const auto has_met = [&](const LogicalTensor& t) {
-    const auto a = of_program.find(t.id), r = of_replay.find(t.id);
-    return a != of_program.end() && r != of_replay.end() && common_shape(a->second, r->second) == r->second;
-  };
+  const std::set<Identity> of_replay = identities(replay), of_program = identities(program);
   const auto is_activation = [](const LogicalTensor& t) {
     return t.id.slot != "param" && t.id.slot != "state" && (t.id.slot != "grad" || is_share(t.id));
   };
@@ -123,10 +115,12 @@ std::string leave_out_operators_of_replay(const Dump& actual, std::vector<Logica
   const auto is_buffer = [&](const LogicalTensor& t) {
     return t.id.slot == "param" && !moved.contains({t.id.module, t.id.arg});
   };
-  const std::size_t of_operators = std::erase_if(
-      replay, [&](const LogicalTensor& t) { return !has_met(t) && (is_activation(t) || is_buffer(t)); });
-  const std::size_t of_modules =
-      std::erase_if(program, [&](const LogicalTensor& t) { return !has_met(t) && is_activation(t); });
+  const std::size_t of_operators = std::erase_if(replay, [&](const LogicalTensor& t) {
+    return !of_program.contains(t.id) && (is_activation(t) || is_buffer(t));
+  });
+  const std::size_t of_modules = std::erase_if(
+      program, [&](const LogicalTensor& t) { return !of_replay.contains(t.id) && is_activation(t); });
+  if (of_operators + of_modules == 0) return {};
   return fmt::format(
       "{} tensors of the program's modules are no operator's of the replay, and {} of the replay's operators "
       "no "

@@ -25,6 +25,10 @@ constexpr std::size_t most_samples = 6;
 // A few numbers are near to many.
 constexpr std::int64_t fewest_elements = 16;
 
+// Relative to how the reference varies: roundings of bfloat16 (2^-9) add up to less over the layers of a
+// model, and what a layer adds to its input is more.
+constexpr double nearest = 1.0 / 16;
+
 // What a name has in common over layers: "model.layers.#.mlp output 0".
 struct Name {
   Phase phase = Phase::none;
@@ -165,8 +169,7 @@ class ValuesOfNames {
     for (std::size_t i = 0; i < samples; ++i) {
       const auto& [a, b] = pairs[samples == 1 ? 0 : i * (pairs.size() - 1) / (samples - 1)];
       const auto d = distance(actual_.values(*a), reference_.values(*b), is_float(a->dtype));
-      constexpr double half_squared = 0.25;
-      if (d && *d < (is_float(a->dtype) ? half_squared : 0.5)) near.push_back(*d);
+      if (d && *d < (is_float(a->dtype) ? nearest * nearest : 0.5)) near.push_back(*d);
     }
     if (2 * near.size() <= samples) return {};
     std::ranges::sort(near);
@@ -211,36 +214,44 @@ std::vector<std::string> meet_by_values(const Dump& actual, std::vector<LogicalT
     of_kind[kind_of(other->first, *other->second.begin()->second)].push_back(other);
   std::vector<std::string> notes;
   ValuesOfNames meeting(actual, reference);
-  for (const Name& name : order) {
-    const auto candidates = of_kind.find(kind_of(name, *own.at(name).begin()->second));
+  // The nearest first; of equally near ones that which is a result, too, and the first.
+  struct Match {
+    double distance;
+    bool has_other_slot;
+    std::size_t own;  // in the order
+    std::int64_t seq;
+    Named::iterator other;
+    auto key() const { return std::tuple(distance, has_other_slot, own, seq); }
+  };
+  std::vector<Match> matches;
+  for (std::size_t k = 0; k < order.size(); ++k) {
+    const auto& tensors = own.at(order[k]);
+    const auto candidates = of_kind.find(kind_of(order[k], *tensors.begin()->second));
     if (candidates == of_kind.end() || candidates->second.size() > most_candidates) continue;
-    std::optional<std::tuple<double, bool, std::int64_t>> best;
-    Named::iterator met = others.end();
     for (const Named::iterator other : candidates->second) {
-      const auto d = meeting.compare(own.at(name), other->second);
-      if (!d) continue;
-      // Of equal ones that which is a result, too, and the first.
-      const std::tuple rank(*d, other->first.slot != name.slot, other->second.begin()->second->seq);
-      if (!best || rank < *best) {
-        best = rank;
-        met = other;
-      }
+      if (const auto d = meeting.compare(tensors, other->second))
+        matches.push_back(
+            {*d, other->first.slot != order[k].slot, k, other->second.begin()->second->seq, other});
     }
-    if (met == others.end()) continue;
-    std::erase(candidates->second, met);
-    if (met->first == name) continue;
+  }
+  std::ranges::sort(matches, {}, &Match::key);
+  std::vector<bool> has_name(order.size());
+  std::set<Name> taken;
+  for (const Match& match : matches) {
+    if (has_name[match.own] || !taken.insert(match.other->first).second) continue;
+    has_name[match.own] = true;
+    if (match.other->first == order[match.own]) continue;
     std::int64_t count = 0;
-    const std::string before = to_string(own.at(name).begin()->second->id);
-    const std::string after = to_string(met->second.begin()->second->id);
-    for (const auto& [place, t] : own.at(name)) {
-      const auto there = met->second.find(place);
-      if (there == met->second.end() || own_ids.contains(there->second->id)) continue;
+    std::string example;
+    for (const auto& [place, t] : own.at(order[match.own])) {
+      const auto there = match.other->second.find(place);
+      if (there == match.other->second.end() || own_ids.contains(there->second->id)) continue;
+      if (count++ == 0) example = fmt::format("'{}' is '{}'", to_string(t->id), to_string(there->second->id));
       renamed.at(t)->id = there->second->id;
-      ++count;
     }
-    notes.push_back(
-        fmt::format("{} tensors are compared with the reference's that have their values: '{}' is '{}'",
-                    grouped(count), before, after));
+    if (count > 0)
+      notes.push_back(fmt::format("{} tensors are compared with the reference's that have their values: {}",
+                                  grouped(count), example));
   }
   return notes;
 }

@@ -92,7 +92,7 @@ class Records {
     const std::string_view number = module.substr(before + 1, last - before - 1);
     std::int64_t expert = 0;
     const auto [end, problem] = std::from_chars(number.data(), number.data() + number.size(), expert);
-    if (problem == std::errc() && end == number.data() + number.size())
+    if (problem == std::errc() && end == number.data() + number.size() && expert >= 0)
       experts_[std::string(module.substr(0, before))].insert(expert);
   }
 
@@ -219,14 +219,16 @@ std::optional<Whole> whole_of(const Dump& dump, const Records& own, const Identi
       ExpertRange piece = {record, r.shape, std::max<std::int64_t>(expert, 0)};
       if (expert >= 0) piece.shape.insert(piece.shape.begin(), 1);
       piece.row = each.empty() ? 0 : whole.shape[1];
-      if (!all.empty() && !std::equal(all.begin() + 1, all.end(), piece.shape.begin() + 1)) return {};
+      if (!all.empty() && all != piece.shape) return {};
       experts.insert(piece.expert);
       all = piece.shape;
       whole.pieces.push_back(std::move(piece));
     }
     if (parts.front().expert >= 0) all[0] = std::ssize(experts);
     const bool has_all = *experts.rbegin() + 1 == std::ssize(experts);  // from the first on
-    if (!has_all || (!each.empty() && all != each)) return {};
+    if (!has_all || all[1] > max_index_number - (each.empty() ? 0 : whole.shape[1]) ||
+        (!each.empty() && all != each))
+      return {};
     if (each.empty()) whole.shape = {all[0], 0, all[2]};
     whole.shape[1] += all[1];
     each = all;

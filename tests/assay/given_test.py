@@ -91,17 +91,17 @@ class Given(Test):
             self.assertAlmostEqual(float(re.search(r"loss (\S+),", out)[1]), models[family]["total"], delta=1e-10)
             self.assertEqual("has no layers of multi-token prediction: they are left out" in out, bool(change))
 
-    def recorded_program(self, shapes, labels=True):
+    def recorded_program(self, shapes, labels=True, first_step=0, mask=None):
         """A dump of two steps of a model of Hugging Face, as assay record writes its inputs."""
         run = self.dir / "run"
         run.mkdir(exist_ok=True)
         lines, data = [], {}
-        for step, shape in enumerate(shapes):
+        for step, shape in enumerate(shapes, first_step):
             values = [(7 * step + 5 * i) % 90 for i in range(shape[0] * shape[1])]
-            given = [("model.embed_tokens", "input")] + [("", "labels")] * labels
+            given = [("model.embed_tokens", "input")] + [("", "labels")] * labels + [("", "attention_mask")] * (mask is not None)
             for module, arg in given:
                 name = f"t{len(lines)}"
-                data[name] = ("int64", shape, values)
+                data[name] = ("int64", shape, mask if arg == "attention_mask" else values)
                 lines.append({"step": step, "micro_batch": 0, "phase": "forward", "module": module, "slot": "input", "arg": arg, "call": 0,
                               "seq": len(lines), "dtype": "int64", "shape": shape, "global_shape": shape, "data": {"file": "rank00000.safetensors", "name": name}})
         write_safetensors(run / "rank00000.safetensors", data)
@@ -132,6 +132,12 @@ class Given(Test):
         self.trouble(*words, says="expected one size")
         self.recorded_program([[2, 6]], labels=False)
         self.trouble(*words, says="has no input labels of the model in step 0, micro-batch 0")
+        self.recorded_program([[2, 6]], first_step=3)
+        self.trouble(*words, says="its first step is 3; a replay begins where the optimizer has no states yet")
+        self.recorded_program([[2, 6]], mask=[1] * 11 + [0])
+        self.trouble(*words, says="leaves tokens out; a replay has no masks")
+        self.recorded_program([[2, 6]], mask=[1] * 12)
+        self.expect(0, *words)
         self.recorded_program([[2, 6]])
         self.trouble(*words, "--length", "7", says="expected integers [2, 7]")
         self.trouble(*words, "--parallel", "cp=2", says="--batch-first")

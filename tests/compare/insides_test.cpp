@@ -82,6 +82,13 @@ TEST(Insides, OfAReplayAgainstAProgramOnlyActivationsMayBeAlone) {
   EXPECT_EQ(right.exit_status(), 0);
   EXPECT_EQ(right.findings.size(), 2u);
   EXPECT_THAT(right.notes, Contains(HasSubstr("1 tensors of the program's modules")));
+  const auto reshaped = [](MemoryDump& dump, const Shape& shape) {
+    dump.add(identity(f, "mlp", "output", "y"), Tensor(DType::float32, shape));
+  };
+  reshaped(program, {4, 8});
+  reshaped(replay, {8, 4});
+  EXPECT_EQ(diff(program, replay, options()).count(Verdict::not_comparable), 1)
+      << "another shape is a finding";
   put(replay, "head", "param", f);
   put(replay, "head", "grad", Phase::backward);
   put(program, "adapter", "param", f);

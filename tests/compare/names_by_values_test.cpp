@@ -97,6 +97,17 @@ TEST(NamesByValues, ANameIsGivenOnce) {
   EXPECT_EQ(diff(a, r, options()).findings.size(), 18u);
 }
 
+// A layer adds little to its input: what it is given is near to what the next is.
+TEST(NamesByValues, TheNearestHasTheName) {
+  Layers a("a"), r("r");
+  a.put("attention", "0", 1.02);
+  a.put("mlp", "0", 1);
+  r.put("moe", "x", 1);
+  const Report report = diff(a, r, options());
+  EXPECT_EQ(report.count(Verdict::passed), 6);
+  EXPECT_EQ(report.count(Verdict::missing_reference), 6);
+}
+
 TEST(NamesByValues, OfAnotherLayerIsAnotherTensor) {
   MemoryDump a("a"), r("r");
   const auto id = [](const std::string& module) {

@@ -99,6 +99,11 @@ TEST(FusedWeights, WhatIsNotWholeStaysAsItIs) {
     return dump;
   };
   expect_alone(one("1", {1, 2}, DType::float32));  // expert 0 lacks
+  expect_alone(one("-1", {1, 2}, DType::float32));
+  auto huge = of();
+  for (const char* part : {"gate_proj", "up_proj"})
+    put(*huge, std::string("l.experts.*.") + part, "weight", {0, std::int64_t{1} << 62, 1}, {});
+  expect_alone(std::move(huge));
   expect_alone(one("0", {2, 2}, DType::float32));
   expect_alone(one("0", {2}, DType::float32));
   expect_alone(one("0", {1, 2}, DType::bfloat16));

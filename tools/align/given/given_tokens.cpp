@@ -53,6 +53,10 @@ std::optional<Batches> batches_of_program(const std::string& path) {
           path, to_string(t.id), assay::to_string(t.shape), all->batch.sequences, all->batch.length);
   }
   if (!all) return all;
+  if (micro_batches.begin()->first != 0)
+    throw Error(
+        "{}: its first step is {}; a replay begins where the optimizer has no states yet: record step 0",
+        path, micro_batches.begin()->first);
   all->steps = std::ssize(micro_batches);
   all->micro_batches = micro_batches.begin()->second;
   for (const auto& [step, count] : micro_batches) {
@@ -88,6 +92,18 @@ void GivenTokens::take_recorded() {
   }
 }
 
+// A model that was given a mask of padding computes another function.
+void GivenTokens::check_mask(const MicroBatch& which) const {
+  for (const LogicalTensor& t : given_.tensors()) {
+    if (t.id.step != which.step || t.id.micro_batch != which.number || !is_input(t.id, "", "attention_mask"))
+      continue;
+    const std::vector<double> values = given_.read(t).values();
+    if (std::ranges::find(values, 0.0) != values.end())
+      throw Error("{}: '{}' leaves tokens out; a replay has no masks: expected sequences without padding",
+                  given_.path(), to_string(t.id));
+  }
+}
+
 void GivenTokens::take_of_program() {
   const GivenSteps tokens(given_, is_of_program),
       labels(given_, [](const LogicalTensor&t) { return is_input(t.id, "", "labels") && t.id.call == 0; });
@@ -96,6 +112,7 @@ void GivenTokens::take_of_program() {
   for (std::int64_t step = 0; step < batches_.steps; ++step) {
     for (std::int64_t number = 0; number < batches_.micro_batches; ++number) {
       const MicroBatch which = {step, number};
+      check_mask(which);
       std::vector<std::int64_t> next = integers(labels.at(which, "input labels of the model"), shape);
       for (std::int64_t s = 0; s < batch.sequences; ++s) {
         const auto begin = next.begin() + s * batch.length, end = begin + batch.length;

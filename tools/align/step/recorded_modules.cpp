@@ -9,17 +9,59 @@
 namespace assay::align {
 namespace {
 
-// What a module of all experts is given and makes, as its layers call it.
-struct OfExperts {
-  std::string_view op, slot, arg, name;
+enum class Module : std::uint8_t { own, parent, gate, experts };
+
+// What a module is given and makes that has another name than the replay's operator, as Hugging Face's layers
+// call it.
+struct OfModule {
+  std::string_view ending, op, slot, arg;  // of the operator's call
+  Module module;
+  std::string_view name, recorded_op = {};
 };
-constexpr OfExperts of_experts[] = {{"moe_permute", "input", "x", "hidden_states"},
-                                    {"moe_permute", "input", "index", "top_k_index"},
-                                    {"moe_permute", "grad_input", "x", "hidden_states"},
-                                    {"moe_unpermute", "input", "probs", "top_k_weights"},
-                                    {"moe_unpermute", "output", "y", "y"},
-                                    {"moe_unpermute", "grad_output", "y", "y"},
-                                    {"moe_unpermute", "grad_input", "probs", "top_k_weights"}};
+constexpr std::string_view experts_op = "moe_experts";
+constexpr OfModule of_modules[] = {
+    {".o_proj", "linear", "output", "y", Module::parent, "0"},
+    {".o_proj", "linear", "grad_output", "y", Module::parent, "0"},
+    {".down_proj", "linear", "output", "y", Module::parent, "y"},
+    {".down_proj", "linear", "grad_output", "y", Module::parent, "y"},
+    {".mlp", "add", "output", "y", Module::own, "y"},
+    {".mlp", "add", "grad_output", "y", Module::own, "y"},
+    {".gate", "linear", "output", "y", Module::own, "0"},
+    {".gate", "linear", "grad_output", "y", Module::own, "0"},
+    {".mlp", "router_topk", "output", "weights", Module::gate, "1"},
+    {".mlp", "router_topk", "grad_output", "weights", Module::gate, "1"},
+    {".mlp", "router_topk", "output", "index", Module::gate, "2"},
+    {".mlp", "moe_permute", "input", "x", Module::experts, "hidden_states", experts_op},
+    {".mlp", "moe_permute", "input", "index", Module::experts, "top_k_index", experts_op},
+    {".mlp", "moe_permute", "grad_input", "x", Module::experts, "hidden_states", experts_op},
+    {".mlp", "moe_unpermute", "input", "probs", Module::experts, "top_k_weights", experts_op},
+    {".mlp", "moe_unpermute", "output", "y", Module::experts, "y", experts_op},
+    {".mlp", "moe_unpermute", "grad_output", "y", Module::experts, "y", experts_op},
+    {".mlp", "moe_unpermute", "grad_input", "probs", Module::experts, "top_k_weights", experts_op}};
+// A layer of experts without shared ones has no sum.
+constexpr OfModule of_experts_alone[] = {{".mlp", "moe_unpermute", "output", "y", Module::own, "y"},
+                                         {".mlp", "moe_unpermute", "grad_output", "y", Module::own, "y"}};
+
+// Modules that are made of others: what they compute themselves are functions of theirs.
+constexpr std::string_view containers[] = {".self_attn", ".mlp", ".shared_experts", ".experts.*"};
+
+std::string parent_of(const std::string& module) {
+  return module.substr(0, module.rfind('.'));
+}
+
+std::string name_of(Module which, const std::string& module) {
+  switch (which) {
+    case Module::own:
+      return module;
+    case Module::parent:
+      return parent_of(module);
+    case Module::gate:
+      return module + ".gate";
+    case Module::experts:
+      return module + ".experts";
+  }
+  return module;
+}
 
 }  // namespace
 
@@ -30,19 +72,53 @@ bool Recorder::is_layer(std::string_view module) const {
          dot == std::string_view("model.layers").size();
 }
 
-void Recorder::add_of_experts(const OfCall& what, const Tensor& tensor) {
-  const auto own = std::ranges::find_if(of_experts, [&](const OfExperts& e) {
-    return e.op == what.node->op->name && e.slot == what.slot && e.arg == what.arg;
-  });
-  if (!batch_.batch_first || mesh_.parallel().ranks() > 1 || own == std::end(of_experts)) return;
-  Record r = record(
-      {step_, micro_batch_, what.phase, what.node->module + ".experts", what.slot, std::string(own->name), 0},
-      "moe_experts", tensor);
-  lay_out(r, MeshPlacement());
-  add(std::move(r), tensor);
+std::string Recorder::module_of(const Machine::Node& node) const {
+  const bool is_function =
+      batch_.batch_first &&
+      (node.op->name == "cross_entropy" ||
+       std::ranges::any_of(containers, [&](std::string_view c) { return node.module.ends_with(c); }));
+  return is_function ? node.module + "." + std::string(node.op->name) + "()" : node.module;
 }
 
-// Layers of experts and losses take the tokens of all sequences as rows there, too.
+// Another implementation has neither a replay's functions, nor its rows of all experts, nor what an operator
+// keeps for its backward.
+bool Recorder::is_within(const OfCall& what) const {
+  if (!batch_.batch_first) return false;
+  const bool is_result =
+      what.slot == std::string_view("output") || what.slot == std::string_view("grad_output");
+  return module_of(*what.node) != what.node->module || is_at_experts(what.node->module) ||
+         (is_result && what.arg != what.node->outputs.front().name);
+}
+
+void Recorder::add_of_module(const OfCall& what, const Tensor& tensor) {
+  if (!batch_.batch_first || mesh_.parallel().ranks() > 1) return;
+  const auto add_alias = [&](const OfModule& m) {
+    if (!what.node->module.ends_with(m.ending) || m.op != what.node->op->name || m.slot != what.slot ||
+        m.arg != what.arg || is_at_experts(what.node->module))
+      return;
+    const Tensor values =
+        m.module == Module::own || m.module == Module::parent ? of_sequences(tensor) : tensor;
+    Record r = record({step_, micro_batch_, what.phase, name_of(m.module, what.node->module), what.slot,
+                       std::string(m.name), 0},
+                      std::string(m.recorded_op), values);
+    lay_out(r, MeshPlacement());
+    add(std::move(r), values);
+  };
+  for (const OfModule& m : of_modules) add_alias(m);
+  if (!has_sum_.contains(what.node->module)) {
+    for (const OfModule& m : of_experts_alone) add_alias(m);
+  }
+}
+
+// Of tokens.
+Tensor Recorder::of_sequences(const Tensor& tensor) const {
+  Shape shape = tensor.shape();
+  shape.front() = batch_.length;
+  shape.insert(shape.begin(), batch_.sequences);
+  return tensor.reshaped(shape);
+}
+
+// Layers of experts and losses take the tokens of all sequences as rows.
 bool Recorder::is_of_sequences(const OfCall& what, const Tensor& tensor) const {
   return batch_.batch_first && what.node->op->name != "cross_entropy" &&
          what.node->module.find(".mlp") == std::string::npos && !tensor.shape().empty() &&

@@ -117,7 +117,8 @@ void Recorder::begin(std::int64_t step, std::int64_t micro_batch, const Tape& ta
     if (is_layer(node.module))
       layers[node.module] = &node;
     else
-      call_of_[&node] = calls[node.module]++;
+      call_of_[&node] = calls[module_of(node)]++;
+    if (node.op->name == "add") has_sum_.insert(node.module);
   }
   for (const auto& [module, last] : layers) call_of_[last] = 0;
 }
@@ -165,31 +166,25 @@ void Recorder::forward(const Tape& tape) {
 
 Record Recorder::record(const OfCall& what, const Tensor& tensor) const {
   Record r = record(
-      {step_, micro_batch_, what.phase, what.node->module, what.slot, what.arg, call_of_.at(what.node)},
+      {step_, micro_batch_, what.phase, module_of(*what.node), what.slot, what.arg, call_of_.at(what.node)},
       is_layer(what.node->module) ? "" : std::string(what.node->op->name), tensor);
   r.count = what.count;
+  r.within = is_within(what);
   return r;
 }
 
 void Recorder::add(const OfCall& what, const Tensor& tensor, const MeshPlacement& placement) {
-  add_of_experts(what, tensor);
-  if (!is_of_sequences(what, tensor)) {
-    Record r = record(what, tensor);
-    lay_out(r, placement);
-    return add(std::move(r), tensor);
-  }
-  Shape shape = tensor.shape();
-  shape.front() = batch_.length;
-  shape.insert(shape.begin(), batch_.sequences);
-  const Tensor of_sequences = tensor.reshaped(shape);
-  MeshPlacement shifted = placement;
-  for (const Axis axis : mesh_axes) {
+  const bool is_reshaped = is_of_sequences(what, tensor);
+  const Tensor recorded = is_reshaped ? of_sequences(tensor) : tensor;
+  MeshPlacement placed = placement;
+  for (const Axis axis : is_reshaped ? std::span(mesh_axes) : std::span<const Axis>()) {
     if (placement[axis].how == Placed::How::sharded)
-      shifted = shifted.with(axis, sharded(placement[axis].dim + 1));
+      placed = placed.with(axis, sharded(placement[axis].dim + 1));
   }
-  Record r = record(what, of_sequences);
-  lay_out(r, shifted);
-  add(std::move(r), of_sequences);
+  Record r = record(what, recorded);
+  lay_out(r, placed);
+  add(std::move(r), recorded);
+  add_of_module(what, tensor);
 }
 
 // Nothing for what has no rows, and on a single device.
@@ -247,7 +242,7 @@ void Recorder::forward(const Tape& tape, const Machine::Node& node) {
     if (!is_recorded_elsewhere(*node.op, x.name) || is_of_another(tape, node, x.value))
       forward(tape, what, x.value);
     else if (input_arg(*node.op, x.name).role == Role::index)
-      add_of_experts(what, tape.tensor(x.value));
+      add_of_module(what, tape.tensor(x.value));
   }
   for (const NamedValue& y : node.outputs)
     forward(tape, {&node, Phase::forward, "output", y.name, count_of(tape, node, y.name)}, y.value);
@@ -338,6 +333,7 @@ void Recorder::unreduced(const std::string& name, const PlannedParameter& planne
                          const std::vector<Axis>& partial_along) {
   Record r = record({Phase::backward, "grad", "unreduced"}, name, planned, share);
   if (r.placements.empty()) lay_out(r, PlannedParameter());
+  r.within = batch_.batch_first;
   for (std::size_t k = 0; k < mesh_axes.size(); ++k) {
     if (std::ranges::find(partial_along, mesh_axes[k]) != partial_along.end())
       r.placements[k] = {Placement::Kind::partial};

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "assay/align/step/expert_rows.h"
@@ -74,7 +75,10 @@ class Recorder {
   void add(const OfCall&, const Tensor&, const MeshPlacement&);
   bool is_layer(std::string_view module) const;
   bool is_of_sequences(const OfCall&, const Tensor&) const;
-  void add_of_experts(const OfCall&, const Tensor&);
+  Tensor of_sequences(const Tensor&) const;
+  std::string module_of(const Machine::Node&) const;
+  bool is_within(const OfCall&) const;
+  void add_of_module(const OfCall&, const Tensor&);
   void add_rotary_tables(const Tape&, const Machine::Node& rope);
   void add_rows(const OfCall&, const Tensor&, const MeshPlacement&);
   void add_tokens(const OfCall&, const Tensor&, const DenseTokens&, const Value& of);
@@ -86,6 +90,7 @@ class Recorder {
   RecordSink& sink_;
   const Mesh mesh_;
   const Batch batch_;
+  std::set<std::string> has_sum_;  ///< modules that add what they have made
   bool has_rotary_tables_ = false;
   std::int64_t seq_ = 0, step_ = 0, micro_batch_ = -1;
   std::map<const Machine::Node*, std::int64_t> call_of_;
