@@ -76,8 +76,7 @@ TEST_P(BatchFirst, IsTheSameStepInAnotherOrderOfRows) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, BatchFirst,
-                         testing::Values(std::pair("qwen3-moe-tiny", ""),
-                                         std::pair("deepseek-v3-tiny", ""),
+                         testing::Values(std::pair("qwen3-moe-tiny", ""), std::pair("deepseek-v3-tiny", ""),
                                          std::pair("deepseek-v3-tiny", "tp=2,sp=1"),
                                          std::pair("telechat3-105b-tiny", "dp=2,ep=2")));
 

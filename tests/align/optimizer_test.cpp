@@ -63,8 +63,8 @@ std::string test_name(std::string text) {
 
 INSTANTIATE_TEST_SUITE_P(Facts, Optimizer,
                          testing::Values("adamw", "adam-l2", "torch-adamw", "torch-adam",
-                                         "torch-adamw,beta2=0.95,eps=0.1,weight_decay=0.1,decay=matrices", "mindspore-adamw",
-                                         "eps-hat,eps=0.1", "muon", "muon,muon_routers=0"),
+                                         "torch-adamw,beta2=0.95,eps=0.1,weight_decay=0.1,decay=matrices",
+                                         "mindspore-adamw", "eps-hat,eps=0.1", "muon", "muon,muon_routers=0"),
                          [](const auto& info) { return test_name(info.param); });
 
 class AverageOver : public testing::TestWithParam<LossAverage> {};

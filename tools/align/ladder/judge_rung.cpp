@@ -108,7 +108,7 @@ std::vector<Policy> RungCheck::policies_for(const Rung& rung) const {
 Report RungCheck::compare(RungResult& result, const Asked& asked) {
   const Log log = log_of(options_.folder / folder_of(result.rung));
   auto subject = open_dump(result.subject.string(), {.log = log}),
-             reference = open_dump(result.reference.string(), {.log = log});
+       reference = open_dump(result.reference.string(), {.log = log});
   if (!subject->unreadable.empty()) throw Error("{}", subject->unreadable.front());
   DiffOptions options;
   options.log = log;
