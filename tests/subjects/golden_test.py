@@ -1,7 +1,9 @@
 """Holds training steps of transformers, recorded without a changed line, against the golden replay of the same model:
 nothing but the recording is given. Where torch is missing, or PyPI, it says so and ends with status 77:
 
-    build/venv/bin/python tests/subjects/golden_test.py build/release/tools/assay/assay transformers-5.23.0 mixtral
+    build/venv/bin/python tests/subjects/golden_test.py build/release/tools/assay/assay transformers-5.23.0 mixtral 3
+
+The last word is the seed.
 """
 
 import importlib.util
@@ -22,7 +24,7 @@ LEAST_COMPARED = 0.75
 
 
 def main() -> int:
-    assay, model = pathlib.Path(sys.argv[1]).resolve(), sys.argv[3]
+    assay, model, seed = pathlib.Path(sys.argv[1]).resolve(), sys.argv[3], sys.argv[4]
     if importlib.util.find_spec("torch") is None or package_of(assay) is None:
         print(f"skipped: {sys.executable} has no torch, or the build no Python package")
         return 77
@@ -34,7 +36,8 @@ def main() -> int:
         shell = Shell(folder, assay)
         optimizer = "torch-adamw,weight_decay=0.1,max_norm=0"
         for command in (
-            f"assay record -o run --steps 0- -- python3 {PROGRAM} --model {model} --checkpoint checkpoint --seed 3",
+            f"assay record -o run --steps 0- -- python3 {PROGRAM} --model {model} --seed {seed} "
+            "--checkpoint checkpoint",
             "assay replay --model checkpoint/config.json --weights checkpoint --tokens run "
             f"--optimizer {optimizer} --dump golden",
             "assay inspect run --json > run.json",
