@@ -101,8 +101,8 @@ std::string leave_out_operators_of_replay(const Dump& actual, std::vector<Logica
                                           std::vector<LogicalTensor>& reference_tensors) {
   const bool is_actual = is_replay(actual);
   if (is_actual == is_replay(reference)) return {};
-  std::vector<LogicalTensor>&replay = is_actual ? actual_tensors : reference_tensors,
-  &program = is_actual ? reference_tensors : actual_tensors;
+  std::vector<LogicalTensor>& replay = is_actual ? actual_tensors : reference_tensors;
+  std::vector<LogicalTensor>& program = is_actual ? reference_tensors : actual_tensors;
   const std::set<Identity> of_replay = identities(replay), of_program = identities(program);
   const auto is_activation = [](const LogicalTensor& t) {
     return t.id.slot != "param" && t.id.slot != "state" && (t.id.slot != "grad" || is_share(t.id));
@@ -123,8 +123,7 @@ std::string leave_out_operators_of_replay(const Dump& actual, std::vector<Logica
   if (of_operators + of_modules == 0) return {};
   return fmt::format(
       "{} tensors of the program's modules are no operator's of the replay, and {} of the replay's operators "
-      "no "
-      "module's: they are not compared",
+      "no module's: they are not compared",
       grouped(static_cast<std::int64_t>(of_modules)), grouped(static_cast<std::int64_t>(of_operators)));
 }
 

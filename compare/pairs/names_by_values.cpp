@@ -104,7 +104,10 @@ class Calls {
   std::map<Module, std::int64_t> last_;
 };
 
-using Named = std::map<Name, std::map<Place, const LogicalTensor*>>;
+// The tensors of a name; those of the actual side are renamed.
+template <class T>
+using Places = std::map<Place, T*>;
+using Named = std::map<Name, Places<const LogicalTensor>>;
 
 // So many elements of a tensor are looked at, from the first to the last.
 constexpr std::int64_t most_elements = 4096;
@@ -153,8 +156,7 @@ class ValuesOfNames {
   ValuesOfNames(const Dump& actual, const Dump& reference) : actual_(actual), reference_(reference) {}
 
   // How far the tensors of a name are from those of another; nothing: it is another name.
-  std::optional<double> compare(const std::map<Place, const LogicalTensor*>& own,
-                                const std::map<Place, const LogicalTensor*>& others) {
+  std::optional<double> compare(const Places<LogicalTensor>& own, const Places<const LogicalTensor>& others) {
     std::vector<std::pair<const LogicalTensor*, const LogicalTensor*>> pairs;
     for (const auto& [place, t] : own) {
       const auto there = others.find(place);
@@ -195,14 +197,13 @@ std::vector<std::string> meet_by_values(const Dump& actual, std::vector<LogicalT
            common_shape(a->second->shape, r->second->shape) == r->second->shape;
   };
   std::vector<Name> order;  // of execution
-  Named own, others;
-  std::map<const LogicalTensor*, LogicalTensor*> renamed;
+  std::map<Name, Places<LogicalTensor>> own;
+  Named others;
   for (LogicalTensor& t : actual_tensors) {
     if (has_met(t.id) || !is_result(t)) continue;
     auto [name, place] = split(t.id);
     if (!own.contains(name)) order.push_back(name);
     own[std::move(name)].try_emplace(std::move(place), &t);
-    renamed.emplace(&t, &t);
   }
   for (const LogicalTensor& t : reference_tensors) {
     if (has_met(t.id) || !is_result(t)) continue;
@@ -247,7 +248,7 @@ std::vector<std::string> meet_by_values(const Dump& actual, std::vector<LogicalT
       const auto there = match.other->second.find(place);
       if (there == match.other->second.end() || own_ids.contains(there->second->id)) continue;
       if (count++ == 0) example = fmt::format("'{}' is '{}'", to_string(t->id), to_string(there->second->id));
-      renamed.at(t)->id = there->second->id;
+      t->id = there->second->id;
     }
     if (count > 0)
       notes.push_back(fmt::format("{} tensors are compared with the reference's that have their values: {}",

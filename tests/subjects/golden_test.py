@@ -6,17 +6,16 @@ nothing but the recording is given. Where torch is missing, or PyPI, it says so 
 The last word is the seed.
 """
 
-import importlib.util
 import json
 import os
 import pathlib
 import sys
 import tempfile
 
-from installed import environment, folder_of
+from installed import can_run, environment, folder_of
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "docs"))
-from session import Shell, package_of
+from session import Shell
 
 PROGRAM = pathlib.Path(__file__).parent / "transformers_moe.py"
 # Of all that was recorded, inputs too: containers hand on what was compared where it was made.
@@ -25,8 +24,7 @@ LEAST_COMPARED = 0.75
 
 def main() -> int:
     assay, model, seed = pathlib.Path(sys.argv[1]).resolve(), sys.argv[3], sys.argv[4]
-    if importlib.util.find_spec("torch") is None or package_of(assay) is None:
-        print(f"skipped: {sys.executable} has no torch, or the build no Python package")
+    if not can_run(assay, "torch"):
         return 77
     packages = folder_of(sys.argv[2], assay.parents[3] / "subjects")
     if packages is None:

@@ -1,11 +1,24 @@
 """Releases of PyPI, each in a folder of its own: tests/subjects/packages lists what a program needs."""
 
+import importlib.util
 import os
 import pathlib
 import subprocess
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "docs"))
+from session import package_of
+
 LISTS = pathlib.Path(__file__).parent / "packages"
+
+
+def can_run(assay: pathlib.Path, *modules: str) -> bool:
+    """Whether these are there and the build has the Python package; else a line says what lacks."""
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    if missing or package_of(assay) is None:
+        print(f"skipped: {sys.executable} has no {', '.join(missing)}, or the build no Python package")
+        return False
+    return True
 
 
 def folder_of(packages: str, under: pathlib.Path) -> pathlib.Path | None:

@@ -4,16 +4,15 @@ torch is missing, or PyPI, it says so and ends with status 77:
     build/venv/bin/python tests/subjects/museum_test.py build/release/tools/assay/assay docs/museum.md [PIECE..]
 """
 
-import importlib.util
 import os
 import pathlib
 import sys
 import tempfile
 
-from installed import environment, folder_of
+from installed import can_run, environment, folder_of
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "docs"))
-from session import Shell, package_of, sessions, shows
+from session import Shell, sessions, shows
 
 HERE = pathlib.Path(__file__).parent
 MOE = "transformers_moe.py --checkpoint checkpoint-{} --model {}"
@@ -36,8 +35,7 @@ DUMPS = [
 
 def main() -> int:
     assay, document = (pathlib.Path(p).resolve() for p in sys.argv[1:3])
-    if importlib.util.find_spec("torch") is None or package_of(assay) is None:
-        print(f"skipped: {sys.executable} has no torch, or the build no Python package")
+    if not can_run(assay, "torch"):
         return 77
     commands = [one for session in sessions(document.read_text()) for one in session]
     shown = {word for command, _ in commands for word in command.split()}

@@ -7,24 +7,20 @@ torch or JAX is missing, or PyPI, it says so and ends with status 77:
 "-" stands for no packages beside torch.
 """
 
-import importlib.util
 import os
 import pathlib
 import sys
 import tempfile
 
-from installed import environment, folder_of
+from installed import can_run, environment, folder_of
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "docs"))
-from session import Shell, package_of
+from session import Shell
 
 
 def main() -> int:
     assay, plan = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[3]).resolve()
-    needed = ["jax", "optax"] if plan.name.startswith("jax") else ["torch"]
-    missing = [name for name in needed if importlib.util.find_spec(name) is None]
-    if missing or package_of(assay) is None:
-        print(f"skipped: {sys.executable} has no {', '.join(missing)}, or the build no Python package")
+    if not can_run(assay, *(["jax", "optax"] if plan.name.startswith("jax") else ["torch"])):
         return 77
     if sys.argv[2] != "-":
         packages = folder_of(sys.argv[2], assay.parents[3] / "subjects")

@@ -38,7 +38,7 @@ class GivenTokens {
  private:
   void take_recorded();
   void take_of_program();
-  void check_mask(const MicroBatch&) const;
+  void check_masks() const;
   void take_plain();
   std::vector<std::int64_t> integers(const LogicalTensor&, const Shape&) const;
   const LogicalTensor& only(const std::string& name) const;
