@@ -117,6 +117,8 @@ class Given(Test):
         plain = self.expect(0, *words, "--tokens", "t.safetensors", "--sequences", "2", "--length", "6", "--steps", "2", "--batch-first", "--dump", "plain").out
         self.assertEqual(self.expect(0, *words, "--tokens", "run", "--dump", "given").out, plain)
         self.expect(0, "diff", "given", "plain", "--tolerance", "bitwise")
+        again = self.expect(0, *words, "--tokens", "given", "--sequences", "2", "--length", "6", "--steps", "2", "--batch-first").out
+        self.assertEqual(again, plain)
         # rows lie as the program's, and in its shapes
         tensors = json.loads(self.expect(0, "inspect", "given", "--json").out)["tensors"]
         shapes = {(t["module"], t["slot"], t["arg"]): t["shape"] for t in tensors if t["step"] == 0}

@@ -16,7 +16,8 @@ def can_run(assay: pathlib.Path, *modules: str) -> bool:
     """Whether these are there and the build has the Python package; else a line says what lacks."""
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing or package_of(assay) is None:
-        print(f"skipped: {sys.executable} has no {', '.join(missing)}, or the build no Python package")
+        lacks = f"{sys.executable} has no {', '.join(missing)}" if missing else "the build has no Python package"
+        print(f"skipped: {lacks}")
         return False
     return True
 

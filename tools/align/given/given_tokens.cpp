@@ -29,7 +29,7 @@ std::vector<std::int64_t> turned(const std::vector<std::int64_t>& all, std::int6
 
 bool is_of_program(const LogicalTensor& t) {
   return t.id.phase == Phase::forward && t.id.slot == "input" && t.id.module == "model.embed_tokens" &&
-         t.id.call == 0 && t.shape.size() == 2 && !is_float(t.dtype);
+         t.id.arg != "index" && t.id.call == 0 && t.shape.size() == 2 && !is_float(t.dtype);
 }
 
 bool is_program(const GivenDump& given) {
@@ -81,12 +81,16 @@ GivenTokens::GivenTokens(const std::string& path, const Batches& batches, std::i
 void GivenTokens::take_recorded() {
   const GivenSteps tokens(
       given_, [](const LogicalTensor&t) { return is_input(t.id, "model.embed_tokens", "index"); }),
-      targets(given_, [](const LogicalTensor&t) { return is_input(t.id, "lm_head", "target"); });
-  const Shape shape = {batches_.batch.tokens()};
+      targets(given_, [](const LogicalTensor&t) {
+        return is_input(t.id, "lm_head", "target") || is_input(t.id, "lm_head.cross_entropy()", "target");
+      });
+  const Batch& batch = batches_.batch;
+  const Shape shape = {batch.tokens()},
+              of_tokens = batch.batch_first ? Shape{batch.sequences, batch.length} : shape;
   for (std::int64_t step = 0; step < batches_.steps; ++step) {
     for (std::int64_t number = 0; number < batches_.micro_batches; ++number) {
       const MicroBatch which = {step, number};
-      sequences_[which] = {integers(tokens.at(which, "input index of model.embed_tokens"), shape),
+      sequences_[which] = {integers(tokens.at(which, "input index of model.embed_tokens"), of_tokens),
                            integers(targets.at(which, "input target of lm_head"), shape)};
     }
   }

@@ -29,9 +29,8 @@ std::optional<std::vector<Axis>> shares_along(const PlannedParameter&, const Par
 /// what moe_permute says of the rows, its indices, as it would of the whole micro-batch.
 class Recorder {
  public:
-  /// @param batch  if its rows are sequence after sequence, what is outside of layers of experts is written
-  /// as
-  ///               [sequences, length, ..], as Hugging Face's modules have it
+  /// @param batch  if its rows are sequence after sequence, what Hugging Face's modules have as
+  ///               [sequences, length, ..] is written so
   Recorder(RecordSink& sink, const Mesh& mesh, const Batch& batch)
       : sink_(sink), mesh_(mesh), batch_(batch) {}
 
