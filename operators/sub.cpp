@@ -25,7 +25,7 @@ struct Sub : Binary {
   static void backward(Tensors<T>& t, const Dims& d, const Attributes& attr) {
     const bool plain = attr.real("alpha") == 1;
     const T alpha = constant<T>(attr.real("alpha"));
-    map_gradients(
+    map_gradients<Slope::moved>(
         t, d, [](const T&, const T&, const T& g) { return g; },
         [&](const T&, const T&, const T& g) { return plain ? -g : -(g * alpha); });
   }

@@ -10,6 +10,15 @@ namespace {
 bool is_given(const RecordedCall& call, const Arg& arg) {
   return std::ranges::find(call.inputs, arg.name, &RecordedCall::Input::name) != call.inputs.end();
 }
+
+// Of the call that makes a result.
+Name input_of(const LogicalTensor& result, const Arg& arg) {
+  Name input = name_of(result.id);
+  input.slot = "input";
+  input.arg = arg.name;
+  return input;
+}
+
 }  // namespace
 
 // With all inputs, or with those that can be borrowed from values before it.
@@ -55,7 +64,7 @@ bool BorrowedInputs::is_of_operator(const LogicalTensor& t, Relations& found) co
   return false;
 }
 
-// One of another module: a tied embedding.
+// One of another module: a tied embedding. Its bias may be another module's, too.
 bool BorrowedInputs::borrows_parameter(const RecordedCall& call, const Arg& arg, const LogicalTensor& t,
                                        Relations& found) const {
   const auto parameters = parameters_.find(t.id.step);
@@ -64,7 +73,19 @@ bool BorrowedInputs::borrows_parameter(const RecordedCall& call, const Arg& arg,
   std::ranges::copy_if(parameters->second, std::back_inserter(fitting), [&](const LogicalTensor* param) {
     return std::ranges::find(param->shape, t.shape.back()) != param->shape.end();
   });
-  return borrows(call, arg, fitting, t, found);
+  if (borrows(call, arg, fitting, t, found)) return true;
+  for (const Arg& other : call.op->args) {
+    if (other.role != Role::param || !other.optional || is_given(call, other)) continue;
+    for (const LogicalTensor* bias : fitting) {
+      if (bias->shape != Shape{t.shape.back()}) continue;
+      RecordedCall with_bias = call;
+      with_bias.inputs.push_back({std::string(other.name), bias});
+      if (!borrows(with_bias, arg, fitting, t, found)) continue;
+      found.borrowed.push_back({input_of(t, other), name_of(bias->id)});
+      return true;
+    }
+  }
+  return false;
 }
 
 // The first that makes the result.
@@ -77,10 +98,7 @@ bool BorrowedInputs::borrows(const RecordedCall& call, const Arg& arg,
     return makes_(whole, t);
   });
   if (source == among.end()) return false;
-  Name input = name_of(t.id);
-  input.slot = "input";
-  input.arg = arg.name;
-  found.borrowed.push_back({input, name_of((*source)->id)});
+  found.borrowed.push_back({input_of(t, arg), name_of((*source)->id)});
   return true;
 }
 

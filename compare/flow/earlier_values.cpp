@@ -67,7 +67,7 @@ void EarlierValues::add(const Name& name, const LogicalTensor& t, std::string sc
     for (double& v : values) v = round_to(narrow, v);
     if (const auto hash = hash_of(values)) whole_[*hash].push_back({at, 0});
   }
-  for (const Relation::Table& table : tables_of(tensor->shape)) add_columns(at, *tensor, table);
+  for (const Relation::Table& table : tables_of(tensor->shape, false)) add_columns(at, *tensor, table);
   if (tensor->shape.size() >= 2) {
     const std::int64_t width = tensor->shape.back();
     std::vector<Hash> hashes(width > 0 ? tensor->values.size() / static_cast<std::size_t>(width) : 0);
@@ -101,7 +101,7 @@ std::optional<EarlierValues::Hash> EarlierValues::hash_of(const std::vector<doub
 
 // As it lies, and with its dimensions but the last in any order ([b, h, s, d] is [s, b, h, d] to who counts
 // tokens along the sequence first); of five, two neighbours exchanged. The first one or more count tokens.
-std::vector<Relation::Table> EarlierValues::tables_of(const Shape& shape) {
+std::vector<Relation::Table> EarlierValues::tables_of(const Shape& shape, bool or_transposed) {
   std::vector<Relation::Table> tables;
   const std::size_t dims = shape.size();
   if (dims < 2 || dims > 5) return tables;
@@ -110,6 +110,11 @@ std::vector<Relation::Table> EarlierValues::tables_of(const Shape& shape) {
   if (dims < 5) {
     for (Shape order = orders.front(); std::next_permutation(order.begin(), order.end() - 1);)
       orders.push_back(order);
+    Shape order = orders.front();
+    std::swap(order[dims - 2], order[dims - 1]);
+    do {
+      if (or_transposed) orders.push_back(order);
+    } while (std::next_permutation(order.begin(), order.end() - 1));
   } else {
     for (std::size_t d = 0; d + 2 < dims; ++d) {
       orders.push_back(orders.front());
@@ -185,7 +190,7 @@ bool EarlierValues::has_two_values(const std::vector<double>& values) {
 
 std::optional<Relation> EarlierValues::of_columns(const LogicalTensor& t, const SideTensor& tensor) const {
   if (has_two_values(tensor.values)) return {};
-  for (const Relation::Table& table : tables_of(tensor.shape)) {
+  for (const Relation::Table& table : tables_of(tensor.shape, true)) {
     const std::int64_t rows = rows_in(tensor.shape, table).value_or(0);
     const auto known = columns_.find(rows);
     if (rows < fewest_rows || known == columns_.end() || tensor.values.empty()) continue;

@@ -69,7 +69,8 @@ class EarlierValues {
   };
   static Hash mixed(Hash h, double v);
   static Hash row_hash(const SideTensor& t, std::int64_t row);
-  static std::vector<Relation::Table> tables_of(const Shape& shape);
+  // or_transposed: with its last two dimensions exchanged, too: keys, as scores are made with them.
+  static std::vector<Relation::Table> tables_of(const Shape& shape, bool or_transposed);
   static std::vector<Hash> column_hashes(const SideTensor& t, const Relation::Table& table,
                                          std::int64_t rows);
   void add_columns(std::size_t candidate, const SideTensor& t, const Relation::Table& table);

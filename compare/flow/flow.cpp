@@ -48,6 +48,7 @@ Flow::Flow(const Sides& sides, RecordedCalls& actual, RecordedCalls& reference, 
   const Makes makes = std::bind_front(makes_some, infinity);
   find_operators(reference_, std::bind_front(makes_some, work_of_a_try), reference, actual);
   relations_ = find_relations(reference_, reference, makes);
+  (void)trouble_in([&] { join_aliases(); });
   for (const auto& [target, r] : relations_.made) {
     if (r.kind != Relation::Kind::rows || r.choice == Relation::every_choice) continue;
     for (const std::string& module : {target.module, module_around(target.module)}) {

@@ -103,6 +103,8 @@ class Flow {
   bool has_no_factor(const LogicalTensor&) const;
   bool ends_here(const LogicalTensor&);
   bool find_added_losses();
+  void join_aliases();
+  bool have_one_gradient(const Name&, const Name&) const;
   void lend(const Borrowed&, const SideValues&, RecordedCalls&) const;
   void lend(const HiddenCall&, const SideValues&, RecordedCalls&) const;
 

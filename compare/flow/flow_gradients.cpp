@@ -1,6 +1,7 @@
 // The gradient of a value: what its uses hand back.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "assay/compare/flow/flow.h"
 #include "assay/compare/flow/gradient_names.h"
@@ -53,6 +54,14 @@ std::optional<std::vector<Flow::Term>> Flow::gradient_terms(const Side& side, co
     if (use.is_input &&
         (gives_nothing_back(target) || is_given_back_with_another(side, use, uses->second, frame)))
       continue;
+    // A module around others hands back what they do, one by one: their sum is stored nowhere.
+    if (use.is_input && relations_.uses.contains(use.target) &&
+        recorded_gradient(side, use.target, frame) == nullptr) {
+      auto inside = gradient_terms(side, use.target, frame);
+      if (!inside) return {};
+      std::ranges::move(*inside, std::back_inserter(terms));
+      continue;
+    }
     auto term = given_back(side, value, use, frame);
     if (!term) return {};
     terms.push_back({to_string(gradient_of(record_of(use.target), frame)), std::move(*term)});
@@ -113,7 +122,6 @@ std::optional<DerivedValue> Flow::given_back(const Side& side, const Name& value
   if (use.is_input) {
     if (const LogicalTensor* recorded = recorded_gradient(side, use.target, frame))
       return as_expected(*side.values.read(*recorded));
-    if (relations_.uses.contains(use.target)) return gradient(side, use.target, frame);
     return of_call(side, use.target, value, frame);
   }
   const auto relation = relations_.made.find(use.target);

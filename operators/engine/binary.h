@@ -41,12 +41,12 @@ struct Binary {
   }
 
   /// What one element of y gives to its a: of_a(a, b, g), and to its b: of_b(a, b, g).
-  template <class T, class F, class G>
+  template <Slope kind = Slope::computed, class T, class F, class G>
   static void map_gradients(Tensors<T>& t, const Dims& d, F of_a, G of_b) {
     const Broadcast<T> a(t, d, operand_a), b(t, d, operand_b);
     const T* g = t["grad_y"].data();
-    collect_gradient(t, d, operand_a, [&](auto i) { return of_a(a(i), b(i), g[i]); });
-    collect_gradient(t, d, operand_b, [&](auto i) { return of_b(a(i), b(i), g[i]); });
+    collect_gradient<kind>(t, d, operand_a, [&](auto i) { return of_a(a(i), b(i), g[i]); });
+    collect_gradient<kind>(t, d, operand_b, [&](auto i) { return of_b(a(i), b(i), g[i]); });
   }
 };
 

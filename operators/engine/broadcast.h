@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <vector>
@@ -53,8 +54,14 @@ class Broadcast {
   std::vector<std::int64_t> at_;  ///< none: the operand has the shape of y
 };
 
+/// What is given back to an operand for one element of y.
+enum class Slope : std::uint8_t {
+  moved,     ///< a value as it is
+  computed,  ///< and stored before several are added up: frameworks multiply first, then sum to the shape
+};
+
 /// The gradient of an operand: every element collects slope(i) from the elements i of y it was copied to.
-template <class T, class F>
+template <Slope kind = Slope::moved, class T, class F>
 void collect_gradient(Tensors<T>& t, const Dims& d, Operand o, F slope) {
   std::vector<T>& grad = t.slot("grad_" + std::string(o.name)).values;
   if (!is_broadcast(d, o)) {
@@ -67,7 +74,10 @@ void collect_gradient(Tensors<T>& t, const Dims& d, Operand o, F slope) {
   for (std::size_t p = 0; p < grad.size(); ++p) {
     const auto to = copies.of(static_cast<std::int64_t>(p));
     grad[p] = sum<T>(static_cast<std::int64_t>(to.size()),
-                     [&](auto k) { return slope(to[static_cast<std::size_t>(k)]); });
+                     [&](auto k) {
+                       const T term = slope(to[static_cast<std::size_t>(k)]);
+                       return kind == Slope::computed ? stored(term) : term;
+                     });
   }
 }
 

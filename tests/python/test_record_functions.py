@@ -119,3 +119,57 @@ def test_another_dimension_is_named(sides):
     actual, _ = sides(ROUTED.replace("self.gate(x), dim=-1", "self.gate(x), dim=0"), name="wrong")
     verdict = assay.diff(actual, reference)
     assert "it is softmax with dim = -2, where the reference has dim = -1" in verdict.report()
+
+
+# Scores that are added to in place, keys as they are multiplied, weights that are handed out, a head with the weight and
+# the bias of others.
+ATTENTION = """
+import os, torch, torch.nn.functional as F
+class Attention(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v = (torch.nn.Linear(16, 16) for _ in range(3))
+        self.norm = torch.nn.LayerNorm(16)
+    def forward(self, x, bias):
+        q, k, v = (m(x).view(2, 9, 2, 8).transpose(1, 2) for m in (self.q, self.k, self.v))
+        scores = torch.matmul(q, k.transpose(2, 3)) * 8 ** -0.5
+        scores += bias
+        p = F.dropout(F.softmax(scores, dim=-1), 0.0, training=True)
+        return self.norm(x + (p @ v).transpose(1, 2).reshape(2, 9, 16)), p
+class Head(torch.nn.Module):
+    def __init__(self, words):
+        super().__init__()
+        self.bias, self.decoder = torch.nn.Parameter(torch.zeros(24)), torch.nn.Linear(16, 24)
+        self.decoder.weight, self.decoder.bias = words, self.bias
+    def forward(self, x):
+        return self.decoder(x)
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = torch.nn.Embedding(24, 16)
+        self.layers = torch.nn.ModuleList(Attention() for _ in range(2))
+        self.head = Head(self.words.weight)
+        for p in {id(p): p for p in self.parameters()}.values():
+            p.data.copy_((torch.arange(p.numel()) * 7 % 31).view(p.shape) / 32 - 0.5)
+    def forward(self, ids, bias):
+        x = self.words(ids)
+        for layer in self.layers:
+            x, p = layer(x, bias)
+        return self.head(x), p
+torch.set_default_dtype(getattr(torch, os.environ["DTYPE"]))
+ids = torch.arange(18).view(2, 9) * 5 % 24
+logits, _ = Model()(ids, (torch.arange(81.).view(9, 9) % 7) / 8)
+F.cross_entropy(logits.flatten(0, 1).float(), ids.flatten()).backward()
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_one_tensor_under_several_names(sides, dtype):
+    actual, reference = sides(ATTENTION, dtype)
+    dump = assay.inspect(reference)
+    added = dump["layers.0.add() input a (step 0, micro-batch 0, forward)"].read()
+    scores = dump["layers.0.mul() output y (step 0, micro-batch 0, forward)"].read()
+    assert (added == scores).all(), "as they were before they were added to"
+    verdict = assay.diff(actual, reference)
+    assert verdict.passed, verdict
+    assert unjudged(verdict) == []

@@ -84,7 +84,8 @@ _BINARY = {
     "maximum": "maximum",
     "minimum": "minimum",
 }
-_PRODUCTS = ("matmul", "bmm", "mm")
+_IN_PLACE = ("add", "sub", "mul", "truediv", "pow")
+_PRODUCTS = {"matmul": "other", "bmm": "mat2", "mm": "mat2", "mv": "vec", "dot": "tensor"}
 _ALONG = ("softmax", "log_softmax", "cumsum")
 _REDUCTIONS = {"sum": "reduce_sum", "mean": "reduce_mean", "logsumexp": "logsumexp"}
 _NORM = Known(
@@ -104,7 +105,22 @@ def _by_index(op: str) -> Known:
 FUNCTIONS: dict[str, Known] = {
     **{name: Known(name, ("x",)) for name in _UNARY},
     **{name: Known(op, ("a", "b")) for name, op in _BINARY.items()},
-    **{name: Known("matmul", ("a", "b"), names=("input", "mat2")) for name in _PRODUCTS},
+    **{name: Known(name, ("a", "b"), attributes=(("alpha", "alpha"),)) for name in ("add", "sub")},
+    "div": Known("div", ("a", "b"), only=(("rounding_mode", (None,)),)),
+    **{name: Known("matmul", ("a", "b"), names=("input", second)) for name, second in _PRODUCTS.items()},
+    "addmm": Known(
+        "addmm", ("b", "x", "w"), names=("input", "mat1", "mat2"), only=(("beta", (1,)), ("alpha", (1,)))
+    ),
+    "where": Known("where", ("condition", "a", "b"), names=("condition", "input", "other")),
+    "scatter_add": Known(
+        "scatter_add", ("x", "", "index", "src"), names=("input", "dim", "index", "src"), attributes=(("dim", "dim"),)
+    ),
+    "group_norm": Known(
+        "group_norm",
+        ("x", "", "weight", "bias"),
+        names=("input", "num_groups", "weight", "bias", "eps"),
+        attributes=(("num_groups", "num_groups"), ("eps", "eps")),
+    ),
     **{name: Known("clip", ("x", "min", "max"), names=("input", "min", "max")) for name in ("clamp", "clip")},
     "square": Known("pow", ("a", "b"), then=(2,)),
     "rsub": Known("sub", ("b", "a")),
@@ -142,12 +158,13 @@ FUNCTIONS: dict[str, Known] = {
 
 @functools.cache
 def known_function(name: str) -> Known | None:
-    """In-place functions are none: what they were given is gone."""
+    """One that works in place is the same function: what it is given is copied before."""
     if name.startswith("__") and name.endswith("__"):
         name = name[2:-2]
-        if name.startswith("i"):
-            return None
-        name = name.removeprefix("r") if name.removeprefix("r") in ("add", "mul") else name
+        bare = name[1:]
+        name = bare if (name[0] == "i" and bare in _IN_PLACE) or (name[0] == "r" and bare in ("add", "mul")) else name
+    elif name.endswith("_"):
+        name = name[:-1]
     return FUNCTIONS.get(name)
 
 
