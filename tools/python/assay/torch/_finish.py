@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ._grid import OF_ONE_SAMPLE, Grid
 
 if TYPE_CHECKING:
-    from ._writer import Line
+    from ._line import Line
 
 PATIENCE = 120.0
 """Seconds between the ends of the first and of the last rank, after which a rank is taken for lost."""
