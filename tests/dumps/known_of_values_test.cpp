@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "assay/dumps/layout/merge.h"
@@ -13,22 +14,25 @@ using testing::HasSubstr;
 
 /// Ranks that hold four elements each, of which this is known.
 std::unique_ptr<Dump> dump_of(const Scratch& scratch, const std::vector<std::string>& known) {
-  scratch.write("manifest.json", R"({"format":"assay-dump","version":1,"world_size":)" +
-                                     std::to_string(known.size()) + R"(,"mesh":{"dims":["tp"],"shape":[)" +
-                                     std::to_string(known.size()) + "]}}\n");
-  for (std::size_t rank = 0; rank < known.size(); ++rank) {
-    scratch.write("rank0000" + std::to_string(rank) + ".jsonl",
-                  R"({"seq":0,"step":0,"phase":"forward","module":"a","slot":"output","arg":"y",)"
-                  R"("dtype":"bfloat16","shape":[4],"global_shape":[)" +
-                      std::to_string(4 * known.size()) + R"(],"placements":["Shard(dim=0)"],"mesh_coordinate":[)" +
-                      std::to_string(rank) + "]" + known[rank] + "}\n");
+  const std::size_t ranks = known.size();
+  scratch.write("manifest.json", fmt::format(R"j({{"format":"assay-dump","version":1,"world_size":{0},)j"
+                                             R"j("mesh":{{"dims":["tp"],"shape":[{0}]}}}})j",
+                                             ranks));
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    scratch.write(fmt::format("rank{:05}.jsonl", rank),
+                  fmt::format(R"j({{"seq":0,"step":0,"phase":"forward","module":"a","slot":"output",)j"
+                              R"j("arg":"y","dtype":"bfloat16","shape":[4],"global_shape":[{}],)j"
+                              R"j("placements":["Shard(dim=0)"],"mesh_coordinate":[{}]{}}})j",
+                              4 * ranks, rank, known[rank]) +
+                      "\n");
   }
   return open_dump(scratch.path());
 }
 
 std::string trouble_with(const std::string& known) {
   try {
-    dump_of(Scratch(), {known});
+    const Scratch scratch;
+    dump_of(scratch, {known});
   } catch (const Error& error) {
     return error.what();
   }

@@ -104,7 +104,7 @@ def test_a_selection_that_says_nothing_is_refused():
 def test_a_phase_can_be_chosen(whole, tmp_path):
     for phase in ("forward", "backward"):
         dump = recorded(tmp_path / phase, phases=[phase])
-        assert [t.name for t in dump] == [t.name for t in whole if t.phase == phase] and len(dump) > 3
+        assert [t.name for t in dump] == [t.name for t in whole if t.phase == phase] and len(dump) > 1
 
 
 def program(out, mode, *options, ranks=1, rate=1e-2):

@@ -77,7 +77,7 @@ def settle(lines: list[Line], facts: list[Facts], grid: Grid, rank: int) -> None
     for line in lines:
         f = line.fields
         f.pop("is_sample", None)
-        unknown = split.get(_key(f), set()).intersection(line.unsaid)
+        unknown = split.get(_key(f), set()).intersection(line.unsaid) if split else ()
         if unknown:
             f["unplaced"] = [grid.dims[d] for d in sorted(unknown)]
         if f["micro_batch"] >= 0:

@@ -61,7 +61,7 @@ class Line:
         return 0 if self.values is None else self.values.nbytes
 
     def text(self) -> str:
-        return json.dumps(self.fields)
+        return json_of(self.fields)
 
     @property
     def written(self) -> int:
@@ -82,6 +82,9 @@ class Line:
             arithmetic = str(self.values.dtype).removeprefix("torch.")
             numbers = [_json_number(x) for x in self.values.tolist()]
             self.fields["statistics"] = dict(zip(STATISTICS, numbers, strict=True)) | {"arithmetic": arithmetic}
+
+
+json_of = json.JSONEncoder(check_circular=False).encode
 
 
 def _json_number(x: float) -> float | str:

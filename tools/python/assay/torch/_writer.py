@@ -20,7 +20,7 @@ from .._arrays import tensor as core_tensor
 from .._selection import Selection
 from ._finish import Facts, await_facts, settle
 from ._grid import Grid
-from ._line import Line
+from ._line import Line, json_of
 from ._size import LESS, Gauge, Sizes, free_at, words
 from ._values import digest_of
 
@@ -62,6 +62,7 @@ class Writer:
         self._queue: queue.SimpleQueue[tuple[Callable[..., None], Any] | None] = queue.SimpleQueue()
         self._held: list[Line] | None = []  # until it is known how large the dump will be
         self._gauge = Gauge(selection)
+        self._is_gauging = True  # in the first step
         self._outputs: dict[tuple[Any, ...], set[str]] = {}
         self._differing: set[Any] = set()
         self._room = threading.Condition()
@@ -168,7 +169,8 @@ class Writer:
 
     def _take(self, line: Line) -> None:
         line.see()
-        self._gauge.see(line)
+        if self._is_gauging:
+            self._gauge.see(line)
         if line.fields["slot"] == "output":
             self._outputs.setdefault(line.call, set()).add(line.digest)
         if self._held is None:
@@ -203,6 +205,7 @@ class Writer:
         self._release()
 
     def _check(self) -> None:
+        self._is_gauging = False
         rest = self._gauge.rest(self.world_size)
         place, free = free_at(self.folder)
         if rest > free:
@@ -243,7 +246,7 @@ class Writer:
             self.account.bytes += line.size
         dataset, offset = self._written[line.key]
         line.fields["data"] = {"file": recording.file, "name": dataset}
-        recording.note(json.dumps(line.fields | {"data": line.fields["data"] | {"offset": offset}}))
+        recording.note(json_of(line.fields | {"data": line.fields["data"] | {"offset": offset}}))
 
     def _begin(self) -> _core.Recording:
         manifest = self.folder / "manifest.json.unfinished"
@@ -265,7 +268,7 @@ class Writer:
             facts = await_facts(self.folder, self.rank, self.world_size, self.facts)
         settle(self._lines, facts, self.grid, self.rank)
         lines = sorted((line.fields for line in self._lines), key=lambda f: int(f["seq"]))
-        recording.finish("".join(json.dumps(fields) + "\n" for fields in lines))
+        recording.finish("".join(json_of(fields) + "\n" for fields in lines))
         finished = [self.folder / f"rank{r:05}.h5" for r in range(self.world_size)]
         if all(path.exists() for path in finished):  # the last rank; of two at once the second finds it done
             try:
