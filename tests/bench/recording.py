@@ -4,10 +4,11 @@
     PYTHONPATH=build/release/python python3 tests/bench/recording.py [llama|ddp|moe|large ..] [--rounds N]
 
 llama, ddp and moe are the programs of tests/subjects (moe needs transformers 5), with steps of milliseconds: the worst case. large is a
-Llama of 6.4 M parameters of Hugging Face with two micro-batches of 512 tokens. Each round takes plain steps, steps between those that are
-recorded, a step with all of it recorded, with its activations, and with statistics of these. Printed are medians over the rounds of what
-a step takes over what a plain one does, in seconds of a clock | of the CPU, all threads: the writer's, too, which has a core to itself
-where one is free. Of every 100th step recorded: (99 steps between + 1 recorded) / 100.
+Llama of 6.4 M parameters of Hugging Face with two micro-batches of 512 tokens. In each round plain steps, and steps between those that are
+recorded, take turns with a step that is recorded: all of it, its activations, statistics of these. What is written behind the step
+counts; the first recorded step of a run, which looks for the optimizers, does not. Printed are medians over the rounds of what a step
+takes over what a plain one does, in seconds of a clock | of the CPU for the program's thread | for all threads. The writer's thread has a
+core to itself where one is free. Of every 100th step recorded: (99 steps between + 1 recorded) / 100.
 
 Goals: everything of a step at most 3 times the step; every module's activations of every 100th step under 2 %.
 """
@@ -15,6 +16,7 @@ Goals: everything of a step at most 3 times the step; every module's activations
 import argparse
 import contextlib
 import io
+import itertools
 import statistics
 import sys
 import tempfile
@@ -80,18 +82,25 @@ class Subject:
         self.optimizer.step()
         self.optimizer.zero_grad()
 
-    def times(self, count, **selection):
-        """Of each step, and of the end of the recording if there is a selection: seconds of a clock and of the CPU."""
+    def times(self, count):
+        marks = [now()]
+        for _ in range(count):
+            self.step()
+            marks.append(now())
+        return [tuple(b - a for a, b in zip(*pair, strict=True)) for pair in itertools.pairwise(marks)]
+
+    def recorded(self, count, **selection):
+        """Of each of `count` steps between, and of a recorded one with `count` steps behind it."""
         with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
-            recorder = assay.torch.record(self.model, out=Path(folder, "dump"), **selection) if selection else None
-            marks = [(time.perf_counter(), time.process_time())]
-            for _ in range(count):
-                self.step()
-                marks.append((time.perf_counter(), time.process_time()))
-            if recorder is not None:
-                recorder.close()
-                marks.append((time.perf_counter(), time.process_time()))
-        return [(b[0] - a[0], b[1] - a[1]) for a, b in zip(marks, marks[1:], strict=False)]
+            steps = f"0,{count + 1},{1000 * count}"
+            recorder = assay.torch.record(self.model, out=Path(folder, "dump"), steps=steps, **selection)
+            times = self.times(2 * count + 2)
+            recorder.close()
+        return times[1 : count + 1], [sum(column) for column in zip(*times[count + 1 :], strict=True)]
+
+
+def now():
+    return time.perf_counter(), time.thread_time(), time.process_time()
 
 
 def median(rows):
@@ -100,39 +109,34 @@ def median(rows):
 
 def measure(name, subject, rounds, count):
     subject.times(3)
-    plain, between, recorded = [], [], {how: [] for how in RECORDED}
+    plain, between, once = [], [], {how: [] for how in RECORDED}
     for _ in range(rounds):
-        plain.append(median(subject.times(count)))
-        between.append(median(subject.times(count + 1, steps="1000")[1:-1]))
         for how, selection in RECORDED.items():
-            _, step, end = subject.times(2, steps="1", **selection)
-            recorded[how].append((step[0] + end[0], step[1] + end[1]))
-
-    def ratios(rows):
-        return median(
-            [tuple(a / b for a, b in zip(row, base, strict=True)) for row, base in zip(rows, plain, strict=True)]
-        )
-
-    step, idle = median(plain), ratios(between)
-    print(f"{name}: a step takes {1e3 * step[0]:.1f} ms | {1e3 * step[1]:.1f} ms")
-    print(f"  a step between those that are recorded     {percent(idle)}")
-    for how, rows in recorded.items():
-        once = ratios(rows)
-        every = tuple((99 * a + b) / 100 for a, b in zip(idle, once, strict=True))
+            base = median(subject.times(count))
+            idle, whole = subject.recorded(count, **selection)
+            plain.append(base)
+            idle = median(idle)
+            between.append([a / b for a, b in zip(idle, base, strict=True)])
+            once[how].append([(a - count * i) / b for a, i, b in zip(whole, idle, base, strict=True)])
+    idle = median(between)
+    print(f"{name}: a step takes " + " | ".join(f"{1e3 * t:.1f} ms" for t in median(plain)))
+    print(f"  between recorded steps: {percent(idle)}")
+    for how, rows in once.items():
+        times = median(rows)
+        every = [(99 * a + b) / 100 for a, b in zip(idle, times, strict=True)]
         print(
-            f"  {how + ' of a step':<42} {once[0]:6.2f} times | {once[1]:6.2f} times; of every 100th {percent(every)}",
-            flush=True,
+            f"  {how}: {' | '.join(f'{x:.2f}' for x in times)} times; of every 100th step: {percent(every)}", flush=True
         )
 
 
 def percent(ratio):
-    return " | ".join(f"{100 * (r - 1):+6.2f} %" for r in ratio)
+    return " | ".join(f"{100 * (r - 1):+.2f} %" for r in ratio)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("subjects", nargs="*", default=["llama", "ddp", "moe", "large"])
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=15, help="(default %(default)s)")
     given = parser.parse_args()
     makers = {"llama": decoder, "ddp": ddp, "moe": moe, "large": large}
     torch.set_num_threads(1)
