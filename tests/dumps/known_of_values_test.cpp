@@ -77,7 +77,7 @@ TEST(KnownOfValues, ARecordThatSaysNothingIsRefused) {
   EXPECT_THAT(trouble_with(""),
               HasSubstr("has no data, no statistics and no checksum; expected one of them"));
   EXPECT_THAT(trouble_with(R"(,"statistics":{})"), HasSubstr("has no data, no statistics and no checksum"));
-  EXPECT_THAT(trouble_with(R"(,"statistics":3)"), HasSubstr("statistics is a number, expected an object"));
+  EXPECT_THAT(trouble_with(R"(,"statistics":3)"), HasSubstr("statistics is an integer, expected an object"));
   EXPECT_THAT(trouble_with(R"(,"statistics":{"min":0,"arithmetic":"int8"})"),
               HasSubstr("arithmetic is 'int8', expected a floating dtype such as float64"));
 }
