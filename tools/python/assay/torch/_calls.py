@@ -179,7 +179,7 @@ class Calls:
 
     @harmless
     def note_sample(self, root: Root, module: nn.Module, args: Any, kwargs: Any) -> None:
-        """Of a model that is not recorded here: whether its data are those of others decides how ranks number theirs."""
+        """Of a model that is not recorded: whether its data are those of others decides how ranks number theirs."""
         step, writer = self._progress.step, self._records.writer
         if writer is None or writer.world_size == 1 or in_backward():
             return
