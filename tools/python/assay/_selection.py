@@ -69,10 +69,7 @@ class Selection:
 
     def last_step(self) -> int | None:
         """None: there is none."""
-        ends = [_parse(part, "steps") for part in self.steps.split(",")]
-        return (
-            None if any(last is None for _, last, _ in ends) else max(last for _, last, _ in ends if last is not None)
-        )
+        return _last_of(self.steps)
 
     def count_of_steps(self) -> int | None:
         """None: there is no last one."""
@@ -110,6 +107,12 @@ def _parse(part: str, what: str) -> tuple[int, int | None, int]:
         return begin, end, 1
     except ValueError:
         raise ValueError(f"{what} '{part}': expected a number, a range such as 0-3 or 5-, or */100") from None
+
+
+@functools.lru_cache  # each step asks
+def _last_of(ranges: str) -> int | None:
+    ends = [_parse(part, "")[1] for part in ranges.split(",")]
+    return None if None in ends else max(end for end in ends if end is not None)
 
 
 @functools.lru_cache(maxsize=1024)  # modules ask for the same step

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import multiprocessing.util
 import sys
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -169,7 +168,7 @@ class Recorder:
             progress.next_step()
             self._calls.begin_step()
             for each in self._roots:
-                each.micro_batch, each.calls = -1, Counter()
+                each.micro_batch = -1
             if progress.is_over:
                 self._end()
                 return
@@ -184,7 +183,7 @@ class Recorder:
             ] = 1
             self._end()
             return
-        root.calls = Counter()
+        root.calls.clear()
         self._records.layouts.forget()
         self._calls.begin(root)
         if not progress.has_begun:

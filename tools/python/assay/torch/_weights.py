@@ -105,8 +105,9 @@ class Weights:
     def take_copied(self) -> None:
         """What masters have been copied to since their step."""
         weights, op = self._copied
-        self._copied = ([], "")
-        self._parameters("optimizer", weights, op)
+        if weights:
+            self._copied = ([], "")
+            self._parameters("optimizer", weights, op)
 
     @harmless
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
