@@ -117,10 +117,15 @@ class AssayDump : public Dump {
   Tensor read(std::size_t index) const override { return source(index).whole(); }
   TensorSource source(std::size_t index) const override {
     const auto& [container, place] = places_.at(index);
+    if (container == containers_.end())
+      throw Error("{}: its values were not recorded, only what was computed of them", location(index));
     return container->second.source(place, records[index], location(index));
   }
   std::string location(std::size_t index) const override {
     const auto& [container, place] = places_.at(index);
+    if (container == containers_.end())
+      return fmt::format("{}: {}", (path / rank_stem(records[index].rank)).string(),
+                         to_string(records[index].id));
     return fmt::format("{}: {}", (path / container->first).string(), place.name);
   }
 
@@ -187,6 +192,11 @@ class AssayDump : public Dump {
       const Json entry = parse_json(text.substr(0, end), line);
       text.remove_prefix(end + 1);
       Record record = parse_index_entry(entry, line, rank, mesh);
+      if (!record.has_bits) {
+        records.push_back(std::move(record));
+        places_.emplace_back(containers_.end(), Place{});
+        continue;
+      }
       const Json& data = entry.at("data", line);
       const std::string& data_file =
           journal_of.empty() ? data.at("file", line).string(line + ": data.file") : journal_of;

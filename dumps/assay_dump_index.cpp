@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "assay/dumps/record/readers.h"
+#include "assay/dumps/record/statistics_in_json.h"
 #include "assay/golden/error.h"
 
 namespace assay {
@@ -66,6 +67,21 @@ void parse_layout(const Json& entry, const std::string& where, const Mesh& mesh,
         "mesh [{}] of shape {}",
         where, fmt::join(mesh.dims, ", "), to_string(mesh.shape));
   }
+}
+
+// What the recorder computed of the tensor, instead of its bits or beside them.
+void parse_what_is_known(const Json& entry, const std::string& where, Record& record) {
+  const auto is_said = [&](const Json* value) { return value != nullptr && !value->is_null(); };
+  if (const Json* statistics = entry.find("statistics"); is_said(statistics)) {
+    if (!statistics->is_object())
+      throw Error("{}: statistics is {}, expected an object", where, statistics->kind());
+    record.statistics = statistics_in(*statistics, element_count(record.shape), where + ": statistics");
+  }
+  if (const Json* checksum = entry.find("checksum"); is_said(checksum))
+    record.checksum = checksum->string(where + ": checksum");
+  record.has_bits = is_said(entry.find("data"));
+  if (!record.has_bits && !record.statistics && record.checksum.empty())
+    throw Error("{}: has no data, no statistics and no checksum; expected one of them", where);
 }
 
 }  // namespace
@@ -169,6 +185,7 @@ Record parse_index_entry(const Json& entry, const std::string& where, int rank, 
   const Json* global = entry.find("global_shape");
   record.global_shape = global == nullptr ? record.shape : global->shape(where + ": global_shape");
   parse_layout(entry, where, mesh, record);
+  parse_what_is_known(entry, where, record);
   return record;
 }
 

@@ -17,7 +17,8 @@ namespace assay {
 Json index_entry(const Record&, const std::string& file, const std::string& name,
                  std::optional<std::uint64_t> offset = std::nullopt);
 
-/// The record of a line, all but where its bits lie. Throws Error ("<where>: ...") if it is none.
+/// The record of a line, all but where its bits lie; Record::has_bits says whether it has any. Throws Error
+/// ("<where>: ...") if it is none.
 Record parse_index_entry(const Json&, const std::string& where, int rank, const Mesh&);
 
 Json json_numbers(const Shape&);

@@ -1,10 +1,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "assay/dumps/io/json.h"
 #include "assay/dumps/record/readers.h"
+#include "assay/dumps/record/statistics_in_json.h"
 #include "assay/golden/error.h"
 
 namespace assay {
@@ -12,50 +12,11 @@ namespace {
 
 constexpr std::string_view listing_beginning = R"({"schema":"inspect/1")";
 
-// JSON has no words for what is not finite: the listing writes strings.
-std::optional<double> number(const Json& object, std::string_view key, std::string_view where) {
-  const Json* value = object.find(key);
-  if (value == nullptr) return std::nullopt;
-  if (const auto plain = value->number()) return plain;
-  const std::string& text = value->string(fmt::format("{}: {}", where, key));
-  if (text == "nan") return std::numeric_limits<double>::quiet_NaN();
-  if (text == "inf" || text == "-inf") return text == "inf" ? infinity : -infinity;
-  throw Error("{}: {} is '{}', expected a number, nan, inf or -inf", where, key, text);
-}
-
-std::optional<std::int64_t> count(const Json& object, std::string_view key, std::int64_t elements,
-                                  std::string_view where) {
-  const Json* value = object.find(key);
-  if (value == nullptr) return std::nullopt;
-  const std::int64_t found = value->integer(fmt::format("{}: {}", where, key));
-  if (found < 0 || found > elements)
-    throw Error("{}: {} is {}, expected 0 to {} elements", where, key, found, elements);
-  return found;
-}
-
 int rank_in(const Json& recorded, std::string_view where) {
   const std::int64_t rank = recorded.at("rank", where).integer(fmt::format("{}: rank", where));
   if (rank < 0 || rank >= max_ranks)
     throw Error("{}: rank is {}, expected 0 or more and below {}", where, rank, max_ranks);
   return static_cast<int>(rank);
-}
-
-std::optional<Statistics> statistics_in(const Json& object, std::int64_t elements, std::string_view where) {
-  Statistics s;
-  s.min = number(object, "min", where);
-  s.max = number(object, "max", where);
-  s.mean = number(object, "mean", where);
-  s.l2 = number(object, "l2", where);
-  s.sum = number(object, "sum", where);
-  s.abs_sum = number(object, "abs_sum", where);
-  s.nan = count(object, "nan", elements, where);
-  s.inf = count(object, "inf", elements, where);
-  s.rounding = number(object, "rounding", where).value_or(0);
-  if (!(s.rounding >= 0 && s.rounding < 1))
-    throw Error("{}: rounding is {}, expected 0 to 1", where, s.rounding);
-  // Where there is no number, inspect writes zeros.
-  if (s.nan == elements) s.min = s.max = std::nullopt;
-  return s == Statistics{} ? std::nullopt : std::optional(s);
 }
 
 // Whether each rank held the whole tensor: a part says nothing of it. Ranks that are placed by offsets or

@@ -11,7 +11,6 @@
 #include "assay/compare/pairs/replicas.h"
 #include "assay/compare/pairs/statistic_bounds.h"
 #include "assay/dumps/io/checksum.h"
-#include "assay/dumps/layout/merged_statistics.h"
 #include "assay/dumps/record/statistics.h"
 #include "assay/golden/error.h"
 
@@ -23,12 +22,46 @@ struct Checksums {
   std::string kind;  ///< empty: they cannot be compared
   std::optional<bool> equal;
   /// The exclusive or of all words is equal where they are only swapped, too.
-  bool proves_equality() const { return equal == true && kind != "xor"; }
+  bool proves_equality() const { return equal == true && !kind.starts_with("xor"); }
 };
+
+/// The elements of a box.
+TensorSource elements_in(const Tensor& whole, const Box& box) {
+  const Shape strides = dense_strides(whole.shape());
+  std::int64_t first = 0;
+  for (std::size_t d = 0; d < strides.size(); ++d) first += box.offsets[d] * strides[d];
+  const std::byte* at = whole.bytes().data() + static_cast<std::size_t>(first) * size_of(whole.dtype());
+  return strided_source(whole.dtype(), box.shape, at, strides, std::make_shared<Tensor>(whole));
+}
+
+// Those of the parts of a tensor say as much as one of the whole, where the other side is cut alike or has
+// the values.
+Checksums compare_parts(const RecordedSide& recorded, const RecordedSide& other) {
+  const std::vector<PartChecksum>& parts = recorded.part_checksums;
+  const std::string_view kind = checksum_kind(parts.front().checksum);
+  Checksums found{fmt::format("{} of {} parts", kind, parts.size()), true};
+  if (!other.values) {
+    const auto are_alike = [&](const PartChecksum& a, const PartChecksum& g) {
+      return a.boxes == g.boxes && checksum_kind(a.checksum) == checksum_kind(g.checksum);
+    };
+    if (!std::ranges::equal(parts, other.part_checksums, are_alike)) return {};
+    found.equal = parts == other.part_checksums;
+    return found;
+  }
+  const Tensor whole = other.values->whole();
+  for (const PartChecksum& part : parts) {
+    if (!part.is_box) return {};
+    const auto is_equal = has_checksum(elements_in(whole, part.boxes.front()), part.checksum);
+    if (!is_equal) return {};
+    found.equal = *found.equal && *is_equal;
+  }
+  return found;
+}
 
 Checksums compare_checksums(const RecordedSide& a, const RecordedSide& g) {
   const RecordedSide& recorded = a.values ? g : a;
   const RecordedSide& other = a.values ? a : g;
+  if (!recorded.part_checksums.empty()) return compare_parts(recorded, other);
   if (recorded.checksum.empty()) return {};
   Checksums found{std::string(checksum_kind(recorded.checksum)), {}};
   if (other.values) {
@@ -216,11 +249,13 @@ RecordedSide recorded_side(const Dump& dump, const LogicalTensor& tensor, std::s
   s.lacking = merged.statistics ? "only statistics were"
               : recorded([](const Record& r) { return r.statistics.has_value(); })
                   ? "only statistics of parts, which do not add up, were"
+              : !merged.part_checksums.empty()                                ? "only checksums of parts were"
               : recorded([](const Record& r) { return !r.checksum.empty(); }) ? "only a checksum was"
                                                                               : "no values were";
   if (merged.statistics) check_statistics(dump, tensor, *merged.statistics);
   s.statistics = merged.statistics;
   s.checksum = std::move(merged.checksum);
+  s.part_checksums = std::move(merged.part_checksums);
   return s;
 }
 

@@ -3,10 +3,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "assay/compare/result/finding.h"
 #include "assay/compare/rules/expectation.h"
 #include "assay/dumps/layout/merge.h"
+#include "assay/dumps/layout/merged_statistics.h"
 
 namespace assay {
 
@@ -15,6 +17,7 @@ struct RecordedSide {
   std::optional<TensorSource> values;    ///< if they were recorded
   std::optional<Statistics> statistics;  ///< instead of the values, if they were not recorded
   std::string checksum;
+  std::vector<PartChecksum> part_checksums;  ///< as MergedStatistics has them
   std::string lacking;        ///< "only statistics were" recorded; empty for a side with values
   std::string copies_differ;  ///< how copies show that they differ; empty if they agree
 };

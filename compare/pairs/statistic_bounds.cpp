@@ -13,13 +13,13 @@
 //         grows, where rtol <= 1, so that they are reached at the largest; min alike
 //   sum   |sum a - sum g| <= sum |a_i - g_i| <= n (atol + rtol m1), and so does sum |a|; the mean: by n
 //   l2    | ||a|| - ||g|| | <= ||a - g|| <= sqrt(n) atol + rtol ||g||  (Minkowski)
-// To that comes what each side's own statistic is off. Recorders add in an order that nobody knows, in
-// float32 or in the tensor's own dtype if that is narrower, and store the result in it (unit roundoff u): by
-// Higham 2002, sec. 3.1 and 4.2, the mean is off by gamma(n) m1 at most and the norm by gamma(n) ||x||,
-// gamma(n) = n u / (1 - n u). That is no exaggeration: torch 2.13 on a CPU takes the norm of 2^26 equal
-// float16 as 45 % too small, and msprobe has recorded that of a [12, 2, 14] slice in bfloat16 as 3 % too
-// small. From n u = 1 on no bound holds. What underflows, even to zero, is off by the smallest normal number
-// at most: squares take n times that from ||x||^2.
+// To that comes what each side's own statistic is off. Recorders add in an order that nobody knows, and store
+// the result in what they add in (unit roundoff u): what they say, else float32, or the tensor's own dtype if
+// that is narrower. By Higham 2002, sec. 3.1 and 4.2, the mean is off by gamma(n) m1 at most and the norm by
+// gamma(n) ||x||, gamma(n) = n u / (1 - n u). That is no exaggeration: torch 2.13 on a CPU takes the norm of
+// 2^26 equal float16 as 45 % too small, and msprobe has recorded that of a [12, 2, 14] slice in bfloat16 as 3
+// % too small. From n u = 1 on no bound holds. What underflows, even to zero, is off by the smallest normal
+// number at most: squares take n times that from ||x||^2.
 
 namespace assay {
 namespace {
@@ -50,7 +50,7 @@ class StatisticSide {
       return;
     }
     const bool is_narrow = is_float(known.dtype) && size_of(known.dtype) < size_of(DType::float32);
-    const DType arithmetic = is_narrow ? known.dtype : DType::float32;
+    const DType arithmetic = s_.arithmetic.value_or(is_narrow ? known.dtype : DType::float32);
     const double u = unit_roundoff(arithmetic);
     const double nu = (n_ + 2) * u;  // squares and the division are rounded, too
     sum_unit_ = nu < 1 ? nu / (1 - nu) : infinity;

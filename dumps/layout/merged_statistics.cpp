@@ -69,6 +69,7 @@ Statistics of_both(const Statistics& a, const Statistics& b) {
   both.max = of_both(a.max, b.max, [](double x, double y) { return std::max(x, y); });
   both.l2 = of_both(a.l2, b.l2, [](double x, double y) { return std::hypot(x, y); });
   both.rounding = std::max(a.rounding, b.rounding);
+  if (a.arithmetic == b.arithmetic) both.arithmetic = a.arithmetic;
   return both;
 }
 
@@ -92,7 +93,18 @@ MergedStatistics merge_statistics(const Dump& dump, const LogicalTensor& tensor)
     merged.statistics =
         merged.statistics ? of_both(*merged.statistics, *record->statistics) : record->statistics;
   }
-  if (parts.size() == 1) merged.checksum = parts.begin()->second->checksum;
+  if (parts.size() == 1) {
+    merged.checksum = parts.begin()->second->checksum;
+    return merged;
+  }
+  for (const auto& [boxes, record] : parts) {
+    if (record->checksum.empty()) {
+      merged.part_checksums.clear();
+      break;
+    }
+    const bool is_box = boxes.size() == 1 && boxes.front().shape == record->shape;
+    merged.part_checksums.push_back({boxes, is_box, record->checksum});
+  }
   return merged;
 }
 

@@ -72,6 +72,9 @@ struct Statistics {
   /// statistic NaN.
   std::optional<std::int64_t> nan, inf;
   double rounding = 0;  ///< relative error of each statistic: digits that were not printed, an earlier cast
+  /// In which mean and norm were added up and stored. Nothing: float32, or the tensor's own if that is
+  /// narrower.
+  std::optional<DType> arithmetic;
   bool operator==(const Statistics&) const = default;
 };
 

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "assay/compare/diff.h"
+#include "assay/dumps/io/checksum.h"
 #include "memory_dump.h"
 
 namespace assay::recorded_side_test {
@@ -183,6 +184,56 @@ TEST(RecordedSide, PartsArePutTogether) {
       judged(shard, {first, second}, float32({1, 2, -3.2, 4})).reason,
       testing::StartsWith("min -3 against -3.20000005, allowed 0.00042; l2 5.47722558 against 5.5892"));
   EXPECT_EQ(judged(shard, {first, extremes(nan, nan)}, float32({1, 2, -3, 4})).verdict, Verdict::failed);
+}
+
+// [[1, 2], [3, 4]] on two ranks, of which only checksums are there.
+void add_columns(MemoryDump& dump, int dim, const std::array<Tensor, 2>& hashed) {
+  dump.mesh = {{"tp"}, {2}};
+  for (int rank = 0; rank < 2; ++rank) {
+    const Tensor& part = hashed[static_cast<std::size_t>(rank)];
+    Record& record = dump.add_copy({0, -1, Phase::none, "x", "", "", 0}, rank,
+                                   part.reshaped(dim == 0 ? Shape{1, 2} : Shape{2, 1}));
+    record.global_shape = {2, 2};
+    record.placements = {{Placement::Kind::shard, dim}};
+    record.has_bits = false;
+    record.checksum = "sha256:" + sha256(part);
+  }
+}
+
+TEST(RecordedSide, ChecksumsOfPartsAreThoseOfTheWholeCutAlike) {
+  const auto judge = [](const MemoryDump& a, const MemoryDump& r) {
+    DiffOptions options;
+    options.policies = {load_policy("telechat3")};
+    return diff(a, r, options).findings.at(0);
+  };
+  MemoryDump columns("columns"), others("others"), rows("rows"), whole("whole");
+  add_columns(columns, 1, {float32({1, 3}), float32({2, 4})});
+  add_columns(others, 1, {float32({1, 3}), float32({2, 5})});
+  add_columns(rows, 0, {float32({1, 2}), float32({3, 4})});
+  whole.add("x", float32({1, 2, 3, 4}).reshaped({2, 2}));
+  EXPECT_EQ(judge(columns, columns).rule, "every bit equal, by sha256 of 2 parts");
+  EXPECT_EQ(judge(columns, whole).verdict, Verdict::passed);
+  EXPECT_EQ(judge(whole, rows).verdict, Verdict::passed);
+  EXPECT_EQ(
+      judge(others, whole).reason,
+      "sha256 of 2 parts differs: the bits do, by how much cannot be said; only checksums of parts were "
+      "recorded on the actual side");
+  EXPECT_EQ(judge(columns, others).verdict, Verdict::not_comparable);
+  EXPECT_EQ(judge(columns, rows).reason,
+            "only checksums of parts were recorded on both sides: the sides have no number in common");
+}
+
+// The mean of a thousand bfloat16 that was added up in bfloat16 may be anything; in float64 it is known.
+TEST(RecordedSide, SumsAreAsGoodAsTheirArithmetic) {
+  const Tensor x = Tensor::from_values(DType::bfloat16, {1000}, std::vector<double>(1000, 1));
+  Statistics s;
+  s.l2 = std::sqrt(1000);
+  s.mean = 1.5;
+  EXPECT_EQ(judged(x, s).verdict, Verdict::not_comparable);
+  s.arithmetic = DType::float64;
+  EXPECT_EQ(judged(x, s).verdict, Verdict::failed);
+  s.mean = 1;
+  EXPECT_EQ(judged(x, s).verdict, Verdict::statistics_agree);
 }
 
 TEST(RecordedSide, PartialSumsSayNothing) {

@@ -125,3 +125,13 @@ def test_names_that_are_no_text_are_read(tmp_path):
         assay.tolerance("float32", policy=os.fsdecode(folder + b"/none.toml"))
     assay.save_case(os.fsdecode(folder + b"/case\xfe"), "relu", [1.0, -1.0], [1.0, 0.0])
     assert os.path.exists(folder + b"/case\xfe/case.json")
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "float16", "float8_e4m3fn", "int64", "bool"])
+def test_a_tensor_of_torch_has_the_same_bits(tmp_path, name):
+    torch = pytest.importorskip("torch")
+    x = torch.arange(12).reshape(3, 4).float().to(getattr(torch, name))
+    torch.save({"x": x}, tmp_path / "x.pt")
+    found = assay.inspect(tmp_path / "x.pt")["x"].to_torch()
+    assert found.dtype == x.dtype and torch.equal(found.float(), x.float())
+    found.zero_()  # it is the caller's

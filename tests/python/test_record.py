@@ -151,7 +151,7 @@ def test_a_full_disk_stops_no_program(tmp_path):
     ("options", "said"),
     [
         (["--steps", "3-1"], "steps '3-1': expected a number, a range such as 0-3 or 5-, or */100"),
-        (["--kinds", "weights"], "'weights' is no kind of tensor; expected activations, parameters, gradients, states"),
+        (["--kinds", "weights"], "kinds 'weights': expected activations, parameters, gradients, states"),
     ],
 )
 def test_a_selection_that_says_nothing(tmp_path, options, said):

@@ -114,6 +114,7 @@ Json recorded(const Record& r) {
   Json j = {{"rank", r.rank}, {"shape", r.shape}};
   each_statistic(r, [&](const char* name, auto value) { j[name] = json_number(value); });
   if (r.statistics && r.statistics->rounding > 0) j["rounding"] = r.statistics->rounding;
+  if (r.statistics && r.statistics->arithmetic) j["arithmetic"] = name(*r.statistics->arithmetic);
   if (!r.checksum.empty()) j["checksum"] = r.checksum;
   return j;
 }

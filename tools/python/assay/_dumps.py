@@ -49,6 +49,16 @@ class Recorded:
         """
         return like([("", self._dump.read(self._index))])[""]
 
+    def to_torch(self) -> Any:
+        """The same as a tensor of torch, on the host, of bfloat16 and float8 too.
+
+        Raises:
+            Error: as of `read`.
+        """
+        import torch
+
+        return torch.from_dlpack(self._dump.read(self._index))
+
 
 class Dump:
     """The tensors of a file or folder, in the order in which they were recorded.

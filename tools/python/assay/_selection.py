@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
 KINDS = ("activations", "parameters", "gradients", "states")
+PHASES = ("forward", "backward", "optimizer")
+VALUES = ("full", "statistics", "hashes")
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,9 @@ class Selection:
     depth: int | None = None
     """Modules at most this far below the model; 0 is the model itself. Modules that compute are at every depth."""
     kinds: Sequence[str] = KINDS
+    phases: Sequence[str] = PHASES
+    values: str = "full"
+    """Of a tensor: all of them, or instead their extremes, mean and norm, or their SHA-256."""
     functions: bool = False
     """Also what modules call between their submodules: products, sums, softmax. Twice the size, and long to judge."""
     dtypes: Sequence[str] = field(default_factory=list)
@@ -34,9 +39,14 @@ class Selection:
         for what, text in (("steps", self.steps), ("micro-batches", self.micro_batches), ("ranks", self.ranks)):
             for part in text.split(","):
                 _parse(part, what)
-        unknown = [k for k in self.kinds if k not in KINDS]
-        if unknown:
-            raise ValueError(f"'{unknown[0]}' is no kind of tensor; expected {', '.join(KINDS)}")
+        for what, words, known in (
+            ("kinds", self.kinds, KINDS),
+            ("phases", self.phases, PHASES),
+            ("values", [self.values], VALUES),
+        ):
+            unknown = [word for word in words if word not in known]
+            if unknown:
+                raise ValueError(f"{what} '{unknown[0]}': expected {', '.join(known)}")
 
     def takes_step(self, step: int) -> bool:
         return _contains(self.steps, step)
@@ -51,15 +61,15 @@ class Selection:
         inside = not self.modules or any(fnmatch.fnmatchcase(path, p) for p in self.modules)
         return inside and not any(fnmatch.fnmatchcase(path, p) for p in self.exclude)
 
+    def takes(self, kind: str, phase: str) -> bool:
+        return kind in self.kinds and phase in self.phases
+
     def takes_dtype(self, dtype: str) -> bool:
         return not self.dtypes or dtype in self.dtypes
 
     def last_step(self) -> int | None:
         """None: there is none."""
-        ends = [_parse(part, "steps") for part in self.steps.split(",")]
-        return (
-            None if any(last is None for _, last, _ in ends) else max(last for _, last, _ in ends if last is not None)
-        )
+        return _last_of(self.steps)
 
     def count_of_steps(self) -> int | None:
         """None: there is no last one."""
@@ -97,6 +107,12 @@ def _parse(part: str, what: str) -> tuple[int, int | None, int]:
         return begin, end, 1
     except ValueError:
         raise ValueError(f"{what} '{part}': expected a number, a range such as 0-3 or 5-, or */100") from None
+
+
+@functools.lru_cache  # each step asks
+def _last_of(ranges: str) -> int | None:
+    ends = [_parse(part, "")[1] for part in ranges.split(",")]
+    return None if None in ends else max(end for end in ends if end is not None)
 
 
 @functools.lru_cache(maxsize=1024)  # modules ask for the same step

@@ -20,6 +20,7 @@ EPILOG = """examples:
   assay record -o dump -- torchrun --nproc_per_node 4 train.py
   assay record -o dump --steps 0,100 --modules 'model.layers.0.*' -- python train.py
   assay record --estimate -- torchrun --nproc_per_node 4 train.py
+  assay record -o dump --steps '*/100' --values statistics -- torchrun --nproc_per_node 8 train.py
   assay record -o dump --kinds gradients,states -- torchrun --nproc_per_node 8 train.py
 
 Every process of the command that imports torch and calls a model with gradients enabled is recorded, each rank into its
@@ -53,6 +54,13 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--exclude", action="append", default=[], metavar="PATTERN", help="not these; may be repeated")
     parser.add_argument("--depth", type=int, metavar="N", help="no containers that lie deeper in the model")
     parser.add_argument("--kinds", default=",".join(selection.KINDS), help="of tensors (default %(default)s)")
+    parser.add_argument("--phases", default=",".join(selection.PHASES), help="of a step (default %(default)s)")
+    parser.add_argument(
+        "--values",
+        default=default.values,
+        choices=selection.VALUES,
+        help="of a tensor: all, or instead min, max, mean and norm, or a SHA-256 (default %(default)s)",
+    )
     parser.add_argument(
         "--dtypes", default="", metavar="T", help="only tensors of these, as torch calls them: bfloat16,float32"
     )
@@ -76,6 +84,8 @@ def main(words: Sequence[str]) -> int:
             depth=given.depth,
             functions=given.functions,
             kinds=tuple(k for k in given.kinds.split(",") if k),
+            phases=tuple(p for p in given.phases.split(",") if p),
+            values=given.values,
             dtypes=tuple(d for d in given.dtypes.split(",") if d),
         )
     except ValueError as error:

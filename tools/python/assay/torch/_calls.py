@@ -19,7 +19,7 @@ from ._modules import class_name, computes, given_to, in_backward, tensors_in
 from ._progress import Progress
 from ._recomputed import Recomputed, segment
 from ._records import Place, Records
-from ._writer import copy_of
+from ._values import copy_of, plain
 
 
 @dataclass
@@ -88,11 +88,17 @@ class Calls:
     @harmless
     def before(self, root: Root, path: str, is_computing: bool, module: nn.Module, args: Any, kwargs: Any) -> None:
         is_sample = root.names[module] == root.names[root.module]
-        given = given_to(module, args, kwargs)
-        again = self._again(root, path, given)
-        if again is None and not self._takes(root):
+        again = None
+        if in_backward():
+            given = given_to(module, args, kwargs)
+            again = self._again(root, path, given)
+            if again is None:
+                return
+        elif self._takes(root):
+            given = given_to(module, args, kwargs)
+        else:
             if is_sample:
-                self._note_sample(root, module, args, kwargs)
+                self.note_sample(root, module, args, kwargs)
             return
         op = class_name(module)
         is_whole = next(module.children(), None) is None and is_known_class(op)
@@ -158,7 +164,7 @@ class Calls:
 
     def _again(self, root: Root, path: str, given: list[tuple[str, Any]]) -> Place | None:
         """Of a call that activation checkpointing repeats in backward."""
-        if not in_backward() or not self._progress.is_recordable() or not self._progress.takes_now():
+        if not self._progress.is_recordable() or not self._progress.takes_now():
             return None
         place = self._recomputed.place_of(path, given, root.micro_batch)
         if place is not None:
@@ -171,15 +177,16 @@ class Calls:
         if y.requires_grad and self.wants_gradients:
             y.register_hook(functools.partial(self._gradient, place, "grad_output", arg, layout, within))
 
-    def _note_sample(self, root: Root, module: nn.Module, args: Any, kwargs: Any) -> None:
-        """On a rank that is not recorded: whether its data are those of others decides how these number theirs."""
+    @harmless
+    def note_sample(self, root: Root, module: nn.Module, args: Any, kwargs: Any) -> None:
+        """Of a model that is not recorded: whether its data are those of others decides how ranks number theirs."""
         step, writer = self._progress.step, self._records.writer
         if writer is None or writer.world_size == 1 or in_backward():
             return
         if self._progress.is_recordable() and self._selection.takes_step(step):
             for arg, x in given_to(module, args, kwargs):
                 for name, t in tensors_in(arg, x):
-                    values, copied = copy_of(t)
+                    values, copied = copy_of(plain(t))
                     writer.note_sample(f"{step} {root.micro_batch} {name}", values, copied)
 
     def _layout_of_input(self, module: nn.Module, args: Any) -> Layout | None:
@@ -198,7 +205,7 @@ class Calls:
 
     @property
     def wants_gradients(self) -> bool:
-        return "gradients" in self._selection.kinds
+        return self._selection.takes("gradients", "backward")
 
     def place(self, root: Root, path: str, op: str) -> Place:
         root.calls[path] += 1

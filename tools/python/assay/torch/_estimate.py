@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ._finish import PATIENCE
+from ._line import Line
 from ._size import Sizes
-from ._writer import Line, Writer
+from ._writer import Writer
 
 
 class Counter(Writer):

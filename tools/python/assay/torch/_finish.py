@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ._grid import OF_ONE_SAMPLE, Grid
 
 if TYPE_CHECKING:
-    from ._writer import Line
+    from ._line import Line
 
 PATIENCE = 120.0
 """Seconds between the ends of the first and of the last rank, after which a rank is taken for lost."""
@@ -77,7 +77,7 @@ def settle(lines: list[Line], facts: list[Facts], grid: Grid, rank: int) -> None
     for line in lines:
         f = line.fields
         f.pop("is_sample", None)
-        unknown = split.get(_key(f), set()).intersection(line.unsaid)
+        unknown = split.get(_key(f), set()).intersection(line.unsaid) if split else ()
         if unknown:
             f["unplaced"] = [grid.dims[d] for d in sorted(unknown)]
         if f["micro_batch"] >= 0:

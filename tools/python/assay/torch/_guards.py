@@ -28,7 +28,12 @@ def unseen(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with self.lock, torch.no_grad(), torch._C.DisableTorchFunction():
-            return method(self, *args, **kwargs)
+        with self.lock, torch._C.DisableTorchFunction():
+            was_enabled = torch.is_grad_enabled()
+            torch._C._set_grad_enabled(False)  # a tenth of what no_grad() takes, which is a tenth of a record
+            try:
+                return method(self, *args, **kwargs)
+            finally:
+                torch._C._set_grad_enabled(was_enabled)
 
     return call

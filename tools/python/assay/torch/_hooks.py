@@ -31,6 +31,38 @@ class Hook:
         return _no_hook, ()
 
 
+class ModuleHooks:
+    """Of the modules inside of models, which have them in the steps that are recorded and cost nothing in others."""
+
+    def __init__(self) -> None:
+        self._all: list[tuple[nn.Module, Hook, Hook]] = []
+        self._handles: list[Any] = []
+        self._are_on = False
+
+    def add(self, module: nn.Module, before: Hook, after: Hook) -> None:
+        self._all.append((module, before, after))
+        if self._are_on:
+            self._handles += hook(module, before, after)
+
+    def switch(self, on: bool) -> None:
+        """Not while a module in the model is being called."""
+        if on == self._are_on:
+            return
+        self._are_on = on
+        for module, before, after in self._all if on else ():
+            self._handles += hook(module, before, after)
+        while not on and self._handles:
+            self._handles.pop().remove()
+
+
+def hook(module: nn.Module, before: Hook, after: Hook) -> list[Any]:
+    return [
+        module.register_forward_pre_hook(before, with_kwargs=True),
+        # First, so that outputs are seen as the module made them, before parallelize_module turns them into others.
+        module.register_forward_hook(after, prepend=True),
+    ]
+
+
 def _no_hook() -> Callable[..., None]:
     return _nothing
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import multiprocessing.util
 import sys
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,13 +21,13 @@ from . import _estimate as estimate
 from ._calls import Calls, Root
 from ._grid import axes_of_program, grid_of
 from ._guards import harmless
-from ._hooks import Hook, patch
+from ._hooks import Hook, ModuleHooks, hook, patch
 from ._megatron import group_of_weights
 from ._modules import class_name, computes, in_backward, parameters_of, paths_of, wrapped_in
 from ._progress import Progress
 from ._records import Records
 from ._size import words
-from ._weights import Weights, optimizers_of_program
+from ._weights import Weights
 from ._writer import Writer
 
 MOST_MICRO_BATCHES = 4096
@@ -61,6 +60,7 @@ class Recorder:
         self._calls = Calls(self._progress, self._records)
         self._weights = Weights(self._progress, self._records)
         self._hooks: list[Any] = self._weights.hooks()
+        self._inside = ModuleHooks()
         self._unpatch = patch(self._calls, self._weights, self._progress)
         self._finish_at_exit()
         multiprocessing.util.register_after_fork(self, Recorder._forked)
@@ -131,13 +131,18 @@ class Recorder:
         self._hook(root, module, path)
 
     def _hook(self, root: Root, module: nn.Module, path: str) -> None:
-        if "activations" not in self.selection.kinds or not self.selection.takes_module(path):
+        if "activations" not in self.selection.kinds:
             return
-        before = Hook(self._calls.before, root, path, computes(module))
-        self._hooks.append(module.register_forward_pre_hook(before, with_kwargs=True))
-        # First, so that outputs are seen as the module made them, before parallelize_module turns them into others.
-        after = Hook(self._calls.after, root, path)
-        self._hooks.append(module.register_forward_hook(after, prepend=True))
+        is_model = path == root.names[root.module]
+        before, after = Hook(self._calls.before, root, path, computes(module)), Hook(self._calls.after, root, path)
+        if not self.selection.takes_module(path):
+            if is_model:  # whose data it is given decides how ranks number their micro-batches
+                sample = Hook(self._calls.note_sample, root)
+                self._hooks.append(module.register_forward_pre_hook(sample, with_kwargs=True))
+        elif is_model:  # it finds its hooks before _enter knows the step
+            self._hooks += hook(module, before, after)
+        else:
+            self._inside.add(module, before, after)
 
     @property
     def is_outside(self) -> bool:
@@ -163,13 +168,14 @@ class Recorder:
             progress.next_step()
             self._calls.begin_step()
             for each in self._roots:
-                each.micro_batch, each.calls = -1, Counter()
+                each.micro_batch = -1
             if progress.is_over:
                 self._end()
                 return
         if self._records.begin().problem:  # there is no room: the program has its speed again
             self._end(is_whole=False)
             return
+        self._inside.switch(progress.takes_now())
         root.micro_batch += 1
         if root.micro_batch >= MOST_MICRO_BATCHES:
             self.remarks[
@@ -177,7 +183,7 @@ class Recorder:
             ] = 1
             self._end()
             return
-        root.calls = Counter()
+        root.calls.clear()
         self._records.layouts.forget()
         self._calls.begin(root)
         if not progress.has_begun:
@@ -211,7 +217,7 @@ class Recorder:
             rank, size = dist.get_rank(), dist.get_world_size()
             axes = axes_of_program() if size > 1 else []
         make = Writer if self._reports is None else functools.partial(estimate.Counter, self._reports)
-        writer = make(self.out, rank, size, grid_of(size, axes), _producer(), self.selection)
+        writer = make(self.out, rank, size, grid_of(size, axes), _producer(self._weights.optimizers), self.selection)
         writer.facts.parts = sorted(self._weights.modules)
         return writer
 
@@ -227,8 +233,10 @@ class Recorder:
             self._records.writer.close(is_whole)
 
     def _unhook(self) -> None:
-        while self._hooks and self._depth == 0:  # a call goes through the hooks that it has found
-            self._hooks.pop().remove()
+        if self._depth == 0:  # a call goes through the hooks that it has found
+            self._inside.switch(False)
+            while self._hooks:
+                self._hooks.pop().remove()
 
     def close(self, is_whole: bool = True) -> None:
         """Ends the recording and waits for it: the dump is there when every rank has ended its own."""
@@ -270,10 +278,10 @@ class Recorder:
                 print(f"{who}: {remark}" + (f" ({count} times)" if count > 1 else ""), file=sys.stderr)
 
 
-def _producer() -> dict[str, Any]:
+def _producer(optimizers: list[torch.optim.Optimizer]) -> dict[str, Any]:
     """With the settings of the program's optimizer."""
     producer: dict[str, Any] = {"framework": f"torch {torch.__version__}", "recorder": f"assay {_core.version}"}
-    for optimizer in optimizers_of_program()[:1]:
+    for optimizer in optimizers[:1]:
         producer["optimizer"] = type(optimizer).__name__
         settings = optimizer.param_groups[0]
         for name in ("lr", "weight_decay", "betas", "eps", "momentum"):

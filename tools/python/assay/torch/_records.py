@@ -17,8 +17,10 @@ from ._deepspeed import Fragment
 from ._grid import Layout, local_part
 from ._guards import harmless, unseen
 from ._layouts import Layouts
+from ._line import Line
 from ._megatron import layout_of_weight
-from ._writer import Line, Writer, copy_of
+from ._values import copy_of, plain
+from ._writer import Writer
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class Records:
         part = local_part(output) if is_dtensor else output
         if type(part) is torch.Tensor and part.layout is torch.strided:
             names = {"step": place.step, "micro_batch": place.micro_batch, "module": place.module, "arg": arg}
-            writer.compare(Line(names | {"segment": segment}, *copy_of(part), ()))
+            writer.compare(Line.of(names | {"segment": segment}, plain(part), self._selection.values))
         return writer.grid.layout(output) if is_dtensor else None
 
     def _add(
@@ -121,9 +123,11 @@ class Records:
         ):
             self.remarks[f"tensors of {type(part).__name__} on {part.device.type} are left out"] += 1
             return None
-        if not self._selection.takes_dtype(str(part.dtype).removeprefix("torch.")):
-            return None
-        values, copied = copy_of(part)
+        is_wanted = self._selection.takes_dtype(str(part.dtype).removeprefix("torch."))
+        is_written = is_wanted and phase in self._selection.phases
+        values = plain(part)
+        if is_sample and not is_written and writer.world_size > 1:
+            writer.note_sample(f"{place.step} {place.micro_batch} {arg}", *copy_of(values))
         is_plain = layout is None
         if layout is None:
             layout = self.layouts.of(part) or as_laid_out
@@ -132,6 +136,9 @@ class Records:
             is_plain = layout is None or len(layout.global_shape) != part.dim()
         elif writer.world_size > 1 and not part.is_inference() and fragment is None:
             self.layouts.note(part, layout)
+        is_estimated = will_have_gradient and writer.is_estimating  # by what is not written itself
+        if not is_written and not (is_wanted and is_estimated):
+            return None if is_plain else layout
         shape = list(values.shape)
         words = ["Replicate()"] * len(writer.grid.shape)
         fields: dict[str, Any] = {
@@ -169,5 +176,8 @@ class Records:
         if within:
             fields["within"] = True
         unsaid = tuple(range(len(writer.grid.shape))) if is_plain or layout is None else layout.unsaid
-        writer.add(Line(fields, values, copied, unsaid if writer.world_size > 1 else (), will_have_gradient))
+        line = Line.of(fields, values, self._selection.values)
+        line.unsaid = unsaid if writer.world_size > 1 else ()
+        line.will_have_gradient, line.is_written = will_have_gradient, is_written
+        writer.add(line)
         return None if is_plain else layout

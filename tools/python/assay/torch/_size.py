@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .._selection import Selection
-    from ._writer import Line
+    from ._line import Line
 
 LESS = "choose less of it: --modules, --depth, --kinds, --steps, --micro-batches or --ranks"
 
@@ -84,39 +84,47 @@ class Gauge:
     The gradient of a tensor has its size. What a call hands back for what it alone has used is that gradient itself.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, selection: Selection) -> None:
+        self._selection = selection
         self.sizes = Sizes()
         self._seen: set[Any] = set()
-        self._parameters = 0  # bytes, at the beginning of the first step
+        self._again = 0  # bytes that each step would write, and the one before it has: of parameters
         self._made: dict[Any, int] = {}
         self._used: dict[Any, list[int]] = {}
 
     def see(self, line: Line) -> None:
-        self.sizes.add(kind_of(line.fields), 0 if line.key in self._seen else line.size)
-        self._seen.add(line.key)
+        size = line.written
+        if line.is_written:
+            self.sizes.add(kind_of(line.fields), 0 if line.key in self._seen else size)
+            self._seen.add(line.key)
         if line.will_have_gradient:
             if line.fields["slot"] == "output":
-                self._made[line.key] = line.size
+                self._made[line.key] = size
             else:
-                self._used.setdefault(line.key, []).append(line.size)
+                self._used.setdefault(line.key, []).append(size)
 
-    def estimate(self, weights: Sizes, selection: Selection, world_size: int) -> Estimate:
+    def estimate(self, weights: Sizes, world_size: int) -> Estimate:
         """Behind the first call of a model.
 
         weights: what a step records of them behind it.
         """
         handed_back = sum(sum(sizes) for key, sizes in self._used.items() if len(sizes) > 1 or key not in self._made)
         micro_batch = self.sizes.bytes["activations"] + sum(self._made.values()) + handed_back
-        self._parameters = self.sizes.bytes["parameters"]
-        step = self._parameters + micro_batch + weights.total()
+        parameters = self.sizes.bytes["parameters"]
+        behind = weights.total()
+        if self._selection.values == "full":
+            self._again = parameters
+        else:
+            behind = weights.tensors.total() * self.sizes.total() // max(self.sizes.tensors.total(), 1)
         self._made, self._used = {}, {}
-        return Estimate(micro_batch, step, self._parameters, selection, ranks_of(selection, world_size))
+        step = parameters + micro_batch + behind
+        return Estimate(micro_batch, step, self._again, self._selection, ranks_of(self._selection, world_size))
 
-    def rest(self, selection: Selection, world_size: int) -> int:
+    def rest(self, world_size: int) -> int:
         """Behind the first step: bytes of those that come; of one, where nobody knows how many there will be."""
-        first = Estimate(0, self.sizes.total(), self._parameters, selection, 1)
+        first = Estimate(0, self.sizes.total(), self._again, self._selection, 1)
         count = 1 if first.steps is None else first.steps - 1
-        return count * first.again * ranks_of(selection, world_size)
+        return count * first.again * ranks_of(self._selection, world_size)
 
 
 def ranks_of(selection: Selection, world_size: int) -> int:
@@ -152,7 +160,8 @@ def table_of(reports: Sequence[dict[str, Any]], selection: Selection) -> str:
     rows = [(kind, tensors[kind], size[kind]) for kind in selection.kinds if tensors[kind]]
     rows.append(("in all", tensors.total(), size.total()))
     lines = [f"{kind:<12} {count:>9} tensors  {words(bytes):>8}" for kind, count, bytes in rows]
-    before = size["parameters"] // 2  # as many as behind the step
+    is_twice = selection.values == "full" and {"forward", "optimizer"} <= set(selection.phases)
+    before = size["parameters"] // 2 if is_twice else 0  # as many as behind the step
     first = Estimate(0, size.total(), before, selection, 1)
     steps = "each step" if first.steps is None else f"{first.steps} step{'s' if first.steps > 1 else ''}"
     return "\n".join([*lines, f"{steps}: about {words(first.total)}"])

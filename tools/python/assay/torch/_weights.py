@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,10 +25,11 @@ class Weights:
 
     def __init__(self, progress: Progress, records: Records) -> None:
         self.remarks = records.remarks
-        self._progress, self._records, self._kinds = progress, records, progress.selection.kinds
+        self._progress, self._records, self._selection = progress, records, progress.selection
         self._names: dict[int, tuple[str, str]] = {}  # module, argument
         self._all: list[torch.Tensor] = []
         self._masters = Masters()
+        self._optimizers: list[weakref.ref[Optimizer]] = []
         self._copied: tuple[list[torch.Tensor], str] = ([], "")  # what takes its master's values behind the step
 
     def hooks(self) -> list[Any]:
@@ -54,6 +56,15 @@ class Weights:
     def paths(self) -> set[str]:
         return {f"{module}.{arg}".lstrip(".") for module, arg in self._names.values()}
 
+    @property
+    def optimizers(self) -> list[Optimizer]:
+        """Of the whole program."""
+        found = [o for o in (seen() for seen in self._optimizers) if o is not None]
+        if not found:  # to look for them takes as long as a small step
+            found = [o for o in gc.get_referrers(*_classes(Optimizer)) if issubclass(type(o), Optimizer)]
+            self._optimizers = [weakref.ref(o) for o in found]
+        return found
+
     def sizes(self) -> Sizes:
         """What a step records of them behind the first call of a model: gradients, stepped weights, and the states that
         its optimizers will have by their settings.
@@ -62,25 +73,25 @@ class Weights:
         for weight in self._all:
             part = deepspeed.part_of(weight)
             if weight.requires_grad:
-                for kind in ("gradients", "parameters"):
-                    self._add(sizes, kind, weight if part is None else part.values)
-        for optimizer in optimizers_of_program():
+                for kind, phase in (("gradients", "backward"), ("parameters", "optimizer")):
+                    self._add(sizes, kind, phase, weight if part is None else part.values)
+        for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 for own in group["params"]:
                     is_copy = id(own) not in self._names
                     for _ in range(_states_of(group) + is_copy):
-                        self._add(sizes, "states", own)
+                        self._add(sizes, "states", "optimizer", own)
         return sizes
 
-    def _add(self, sizes: Sizes, kind: str, whole: torch.Tensor) -> None:
+    def _add(self, sizes: Sizes, kind: str, phase: str, whole: torch.Tensor) -> None:
         own = getattr(whole, "_local_tensor", whole)
-        if kind in self._kinds and self._progress.selection.takes_dtype(str(own.dtype).removeprefix("torch.")):
+        if self._selection.takes(kind, phase) and self._selection.takes_dtype(str(own.dtype).removeprefix("torch.")):
             sizes.add(kind, own.numel() * own.element_size())
 
     # -- around a step --------------------------------------------------------------------------------------------
 
     def begin_step(self) -> None:
-        if "parameters" in self._kinds:
+        if self._selection.takes("parameters", "forward"):
             self._parameters("forward", self._all)
 
     @harmless
@@ -94,29 +105,32 @@ class Weights:
     def take_copied(self) -> None:
         """What masters have been copied to since their step."""
         weights, op = self._copied
-        self._copied = ([], "")
-        self._parameters("optimizer", weights, op)
+        if weights:
+            self._copied = ([], "")
+            self._parameters("optimizer", weights, op)
 
     @harmless
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        if not self._progress.is_closed and self._progress.has_begun and not self._progress.has_gradients:
-            self._gradients([weight for weight, _ in self._stepped_by(optimizer)])
+        if self._progress.is_closed or not self._progress.has_begun or self._has_nothing_of(optimizer):
+            return
+        stepped = self._stepped_by(optimizer)  # also where it only looks at masters before their first step
+        if not self._progress.has_gradients:
+            self._gradients([weight for weight, _ in stepped])
 
     @harmless
     def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if self._progress.is_closed or not self._progress.has_begun:
             return
-        stepped = self._stepped_by(optimizer)
-        if not stepped:
-            return
-        self._progress.has_stepped = True
-        if not self._progress.takes_now():
+        is_unrecorded = self._has_nothing_of(optimizer)
+        stepped = [] if is_unrecorded else self._stepped_by(optimizer)
+        self._progress.has_stepped |= is_unrecorded or bool(stepped)
+        if not stepped or not self._progress.takes_now():
             return
         op = type(optimizer).__name__
-        if "parameters" in self._kinds:
+        if self._selection.takes("parameters", "optimizer"):
             self._parameters("optimizer", [weight for weight, own in stepped if own is weight], op)
             self._copied = ([weight for weight, own in stepped if own is not weight], op)
-        if "states" in self._kinds:
+        if self._selection.takes("states", "optimizer"):
             for weight, own in stepped:
                 states = optimizer.state.get(own, {})
                 if own.dtype != weight.dtype:  # which takes the master's values later
@@ -133,12 +147,18 @@ class Weights:
         if not self._progress.takes_now():
             return
         op = deepspeed.optimizer_in(engine)
-        if "parameters" in self._kinds:
+        if self._selection.takes("parameters", "optimizer"):
             self._parameters("optimizer", self._all, op)
-        for weight in self._all if "states" in self._kinds else ():
+        for weight in self._all if self._selection.takes("states", "optimizer") else ():
             if deepspeed.is_cut(weight):
                 for state, part in deepspeed.states_of(weight).items():
                     self._record(weight, "optimizer", "state", part, op, of=f".{state}")
+
+    def _has_nothing_of(self, optimizer: Optimizer) -> bool:
+        """Whether this step is not recorded, and all that it steps are weights of the models."""
+        return not self._progress.takes_now() and all(
+            id(w) in self._names for group in optimizer.param_groups for w in group["params"]
+        )
 
     def _stepped_by(self, optimizer: Optimizer) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """The weights of the models, each with what the optimizer has for it: itself, or a master copy."""
@@ -159,7 +179,7 @@ class Weights:
                 self._record(weight, phase, "param", weight if part is None else part, op)
 
     def _gradients(self, weights: Sequence[torch.Tensor]) -> None:
-        if self._progress.takes_now() and "gradients" in self._kinds:
+        if self._progress.takes_now() and self._selection.takes("gradients", "backward"):
             for weight in weights:
                 gradient = deepspeed.gradient_of(weight) if deepspeed.is_cut(weight) else gradient_of(weight)
                 if gradient is not None:
@@ -179,8 +199,11 @@ class Weights:
         self._records.record(place, phase, slot, arg + of, values, of_weight=weight)
 
 
-def optimizers_of_program() -> list[Optimizer]:
-    return [o for o in gc.get_objects() if issubclass(type(o), Optimizer)]
+def _classes(base: type[Any]) -> set[type[Any]]:
+    found = {base}
+    for made in base.__subclasses__():
+        found |= _classes(made)
+    return found
 
 
 def _states_of(group: dict[str, Any]) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import queue
 import sys
@@ -21,42 +20,14 @@ from .._arrays import tensor as core_tensor
 from .._selection import Selection
 from ._finish import Facts, await_facts, settle
 from ._grid import Grid
+from ._line import Line, json_of
 from ._size import LESS, Gauge, Sizes, free_at, words
+from ._values import digest_of
 
 QUEUE_BYTES = 1 << 30
 """Copies that wait for the disk. Beyond it the program waits, and the end of the recording says for how long."""
 LONGEST_WAIT = 60.0
 """Seconds for which the program waits in all; then tensors are left out, and the end of the recording says how many."""
-
-
-@dataclass
-class Line:
-    """A record of the index, all but where its values lie."""
-
-    fields: dict[str, Any]
-    values: torch.Tensor | None
-    """On the host, dense, and nobody else's. None once they are written."""
-    copied: Any
-    """The event of a device after which they are there; None: they are."""
-    unsaid: tuple[int, ...]
-    """The dimensions of the grid over which nothing has said how they lie."""
-    will_have_gradient: bool = False
-    """That is recorded, too."""
-    digest: str = ""
-
-    @property
-    def key(self) -> tuple[str, str, tuple[int, ...]]:
-        """Equal for tensors with equal values."""
-        return self.digest, self.fields["dtype"], tuple(self.fields["shape"])
-
-    @property
-    def call(self) -> tuple[Any, ...]:
-        """Calls of a module in one micro-batch are not told apart."""
-        return tuple(self.fields[k] for k in ("step", "micro_batch", "module", "arg"))
-
-    @property
-    def size(self) -> int:
-        return 0 if self.values is None else self.values.nbytes
 
 
 @dataclass
@@ -87,10 +58,11 @@ class Writer:
         self._lines: list[Line] = []
         # What is recorded twice is written once: the output of a module and the input of the next. By its values, as
         # torch's version counters do not see what collectives and kernels write in place.
-        self._written: dict[tuple[str, str, tuple[int, ...]], tuple[str, int]] = {}
+        self._written: dict[Any, tuple[str, int]] = {}
         self._queue: queue.SimpleQueue[tuple[Callable[..., None], Any] | None] = queue.SimpleQueue()
         self._held: list[Line] | None = []  # until it is known how large the dump will be
-        self._gauge = Gauge()
+        self._gauge = Gauge(selection)
+        self._is_gauging = True  # in the first step
         self._outputs: dict[tuple[Any, ...], set[str]] = {}
         self._differing: set[Any] = set()
         self._room = threading.Condition()
@@ -133,7 +105,7 @@ class Writer:
         """What a model was given, where it is not recorded."""
         if copied is not None:
             copied.synchronize()
-        self.facts.samples[which] = _digest(values)
+        self.facts.samples[which] = digest_of(values, self._selection.values)
 
     def estimate(self, weights: Sizes) -> None:
         """Behind the first call of a model: says how large the dump will be, and lets nothing be written of one that
@@ -154,6 +126,11 @@ class Writer:
 
     def join(self) -> None:
         self._thread.join()
+
+    @property
+    def is_estimating(self) -> bool:
+        """It is not known yet how large the dump will be."""
+        return self._held is not None
 
     @property
     def problem(self) -> str:
@@ -191,8 +168,9 @@ class Writer:
             self._room.notify_all()
 
     def _take(self, line: Line) -> None:
-        line.digest = _digest_of(line)
-        self._gauge.see(line)
+        line.see()
+        if self._is_gauging:
+            self._gauge.see(line)
         if line.fields["slot"] == "output":
             self._outputs.setdefault(line.call, set()).add(line.digest)
         if self._held is None:
@@ -205,7 +183,8 @@ class Writer:
     def _compare(self, line: Line) -> None:
         first = self._outputs.get(line.call)
         segment = line.fields["segment"]
-        if first is not None and _digest_of(line) not in first and segment not in self._differing:
+        line.see()
+        if first is not None and line.digest not in first and segment not in self._differing:
             self._differing.add(segment)  # what comes behind follows from it
             self.account.recomputed[line.fields["module"]] += 1
         self._let_go(line)
@@ -216,7 +195,7 @@ class Writer:
         self._held = None
 
     def _estimate(self, weights: Sizes) -> None:
-        estimate = self._gauge.estimate(weights, self._selection, self.world_size)
+        estimate = self._gauge.estimate(weights, self.world_size)
         place, free = free_at(self.folder)
         if self._is_first:
             print(f"assay: the dump has {estimate.text()}; {place} has {words(free)} free", file=sys.stderr, flush=True)
@@ -226,7 +205,8 @@ class Writer:
         self._release()
 
     def _check(self) -> None:
-        rest = self._gauge.rest(self._selection, self.world_size)
+        self._is_gauging = False
+        rest = self._gauge.rest(self.world_size)
         place, free = free_at(self.folder)
         if rest > free:
             raise ValueError(f"the next steps have about {words(rest)}, {place} has {words(free)} free; {LESS}")
@@ -243,21 +223,30 @@ class Writer:
             self._let_go(line)
 
     def _write(self, line: Line) -> None:
+        if not line.is_written:
+            return
         if self._recording is None:
             self._recording = self._begin()
-        if line.key not in self._written:
-            try:
-                tensor = core_tensor(line.values)
-            except (TypeError, ValueError, BufferError) as error:
-                self.account.leave_out(f"{line.key[1]}: {error}")
-                return
-            self._written[line.key] = self._recording.write(tensor)
-            self.account.bytes += line.size
-        dataset, offset = self._written[line.key]
-        line.fields["data"] = {"file": self._recording.file, "name": dataset}
-        self._recording.note(json.dumps(line.fields | {"data": line.fields["data"] | {"offset": offset}}))
+        try:
+            if line.kept == "full":
+                self._write_values(line, self._recording)
+            else:
+                core_tensor(torch.empty(0, dtype=getattr(torch, line.fields["dtype"])))  # a dtype that dumps have
+                self._recording.note(line.text())
+                self.account.bytes += len(line.text())
+        except (TypeError, ValueError, BufferError) as error:
+            self.account.leave_out(f"{line.fields['dtype']}: {error}")
+            return
         self._lines.append(line)
         self.account.tensors += 1
+
+    def _write_values(self, line: Line, recording: _core.Recording) -> None:
+        if line.key not in self._written:
+            self._written[line.key] = recording.write(core_tensor(line.values))
+            self.account.bytes += line.size
+        dataset, offset = self._written[line.key]
+        line.fields["data"] = {"file": recording.file, "name": dataset}
+        recording.note(json_of(line.fields | {"data": line.fields["data"] | {"offset": offset}}))
 
     def _begin(self) -> _core.Recording:
         manifest = self.folder / "manifest.json.unfinished"
@@ -279,7 +268,7 @@ class Writer:
             facts = await_facts(self.folder, self.rank, self.world_size, self.facts)
         settle(self._lines, facts, self.grid, self.rank)
         lines = sorted((line.fields for line in self._lines), key=lambda f: int(f["seq"]))
-        recording.finish("".join(json.dumps(fields) + "\n" for fields in lines))
+        recording.finish("".join(json_of(fields) + "\n" for fields in lines))
         finished = [self.folder / f"rank{r:05}.h5" for r in range(self.world_size)]
         if all(path.exists() for path in finished):  # the last rank; of two at once the second finds it done
             try:
@@ -291,41 +280,9 @@ class Writer:
                 path.unlink(missing_ok=True)
 
 
-def _digest_of(line: Line) -> str:
-    if line.copied is not None:
-        line.copied.synchronize()
-    assert line.values is not None  # nobody else takes them
-    return _digest(line.values)
-
-
-def _digest(values: torch.Tensor) -> str:
-    """Two different tensors of a recording have one digest of 128 bits with a chance below 1e-20."""
-    raw = values.reshape(-1).view(torch.uint8).numpy() if values.numel() else b""
-    return hashlib.blake2b(raw, digest_size=16).hexdigest()
-
-
 def _await(is_there: Callable[[], bool], seconds: float, otherwise: str) -> None:
     end = time.monotonic() + seconds
     while not is_there():
         if time.monotonic() > end:
             raise ValueError(otherwise)
         time.sleep(0.01)
-
-
-def copy_of(values: torch.Tensor) -> tuple[torch.Tensor, Any]:
-    """The values as they are now, on the host, dense; and the event after which a device has copied them."""
-    values = values.detach()
-    values = values.resolve_conj()
-    if values.is_complex():  # [.., 2]: no format of dumps has complex numbers
-        values = torch.view_as_real(values)
-    values = values.resolve_neg()
-    if values.device.type == "cpu":
-        return values.clone(memory_format=torch.contiguous_format), None
-    device = getattr(torch, values.device.type, None)
-    if device is None or not hasattr(device, "Event"):
-        return values.cpu().contiguous(), None
-    host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
-    host.copy_(values, non_blocking=True)
-    event = device.Event()
-    event.record()
-    return host, event
