@@ -42,6 +42,7 @@ class Differ {
       names_.push_back(std::move(note));
     for (std::string note :
          {leave_out_operators_of_replay(actual, actual_tensors_, reference, reference_tensors_),
+          leave_out_steps(actual, actual_tensors_, reference, reference_tensors_),
           leave_out_other_insides(actual_tensors_, reference_tensors_),
           leave_out_exchanged_rows(actual, actual_tensors_, reference, reference_tensors_)}) {
       if (!note.empty()) names_.push_back(std::move(note));

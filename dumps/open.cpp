@@ -18,6 +18,7 @@ constexpr FileFormat formats[] = {{"npy", {".npy"}, fits_npy, open_npy},
                                   {"GGUF", {".gguf"}, fits_gguf, open_gguf},
                                   {"inspect --json", {}, fits_inspect_listing, open_inspect_listing},
                                   {"baseline", {}, fits_fingerprint, open_fingerprint},
+                                  {"DebugMode log", {}, fits_debug_mode, open_debug_mode},
                                   {"safetensors index", {}, fits_safetensors_index, open_safetensors_index},
                                   {"safetensors", {".safetensors"}, fits_safetensors, open_safetensors}};
 

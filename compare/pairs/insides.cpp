@@ -16,8 +16,8 @@
 namespace assay {
 namespace {
 
-// A call of a module in a micro-batch.
-using Key = std::tuple<std::int64_t, std::int64_t, std::string_view>;
+// A call of a module in a micro-batch, in its forward pass or backward.
+using Key = std::tuple<std::int64_t, std::int64_t, Phase, std::string_view>;
 
 // Recorders name a function after the module that calls it: "layers.0.mlp.silu()".
 bool is_function(const LogicalTensor& t) {
@@ -27,14 +27,15 @@ bool is_function(const LogicalTensor& t) {
 Key caller_of(const LogicalTensor& t) {
   const std::string_view module = t.id.module;
   const std::size_t dot = module.rfind('.');
-  return {t.id.step, t.id.micro_batch, dot == std::string_view::npos ? "" : module.substr(0, dot)};
+  return {t.id.step, t.id.micro_batch, t.id.phase,
+          dot == std::string_view::npos ? "" : module.substr(0, dot)};
 }
 
 // What each module calls, in its order.
 std::map<Key, std::string> calls(const std::vector<LogicalTensor>& tensors) {
   std::map<Key, std::string> all;
   for (const LogicalTensor& t : tensors) {
-    if (is_function(t) && t.id.phase == Phase::forward) {
+    if (is_function(t) && !t.id.slot.starts_with("grad_")) {
       all[caller_of(t)] +=
           fmt::format("{} {} {} {} {};", t.id.module, t.id.call, t.id.slot, t.id.arg, to_string(t.shape));
     }
@@ -67,14 +68,14 @@ std::string leave_out_other_insides(std::vector<LogicalTensor>& actual,
   const auto is_within = [](const LogicalTensor& t) { return t.within; };
   if (std::ranges::none_of(actual, is_within) && std::ranges::none_of(reference, is_within)) return {};
   // Copies: the names lie in the tensors that are erased.
-  std::set<std::tuple<std::int64_t, std::int64_t, std::string>> differing;
+  std::set<std::tuple<std::int64_t, std::int64_t, Phase, std::string>> differing;
   const std::map<Key, std::string> ours = calls(actual), theirs = calls(reference);
   for (const auto* side : {&ours, &theirs}) {
     const auto& other = side == &ours ? theirs : ours;
     for (const auto& [key, text] : *side) {
       const auto found = other.find(key);
       if (found == other.end() || found->second != text)
-        differing.emplace(std::get<0>(key), std::get<1>(key), std::get<2>(key));
+        differing.emplace(std::get<0>(key), std::get<1>(key), std::get<2>(key), std::get<3>(key));
     }
   }
   const std::set<Identity> of_actual = identities(actual), of_reference = identities(reference);
@@ -83,9 +84,10 @@ std::string leave_out_other_insides(std::vector<LogicalTensor>& actual,
     left_out += std::erase_if(tensors, [&](const LogicalTensor& t) {
       if (!t.within) return false;
       if (!is_function(t)) return !other.contains(t.id);
-      const Key key = caller_of(t);
-      return differing.contains({std::get<0>(key), std::get<1>(key), std::string(std::get<2>(key))}) ||
-             !other.contains(t.id);
+      const auto [step, micro_batch, phase, caller] = caller_of(t);
+      const std::string name(caller);  // gradients follow from the forward pass
+      return differing.contains({step, micro_batch, phase, name}) ||
+             differing.contains({step, micro_batch, Phase::forward, name}) || !other.contains(t.id);
     });
   };
   prune(actual, of_reference);
@@ -125,6 +127,18 @@ std::string leave_out_operators_of_replay(const Dump& actual, std::vector<Logica
       "{} tensors of the program's modules are no operator's of the replay, and {} of the replay's operators "
       "no module's: they are not compared",
       grouped(static_cast<std::int64_t>(of_modules)), grouped(static_cast<std::int64_t>(of_operators)));
+}
+
+std::string leave_out_steps(const Dump& actual, std::vector<LogicalTensor>& actual_tensors,
+                            const Dump& reference, std::vector<LogicalTensor>& reference_tensors) {
+  if (actual.has_steps == reference.has_steps) return {};
+  const Dump& without = actual.has_steps ? reference : actual;
+  const std::size_t count = std::erase_if(
+      actual.has_steps ? actual_tensors : reference_tensors,
+      [](const LogicalTensor& t) { return t.id.slot == "loss" || t.id.phase == Phase::optimizer; });
+  if (count == 0) return {};
+  return fmt::format("{} losses, stepped weights and states of optimizers are not compared: {} records none",
+                     grouped(static_cast<std::int64_t>(count)), without.format);
 }
 
 }  // namespace assay

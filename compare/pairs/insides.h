@@ -22,4 +22,9 @@ std::string leave_out_operators_of_replay(const Dump& actual, std::vector<Logica
                                           const Dump& reference,
                                           std::vector<LogicalTensor>& reference_tensors);
 
+/// Losses and what an optimizer makes, where the other side's recorder takes none (Dump::has_steps). Returns
+/// a note with their number; empty: both take them, or none does.
+std::string leave_out_steps(const Dump& actual, std::vector<LogicalTensor>& actual_tensors,
+                            const Dump& reference, std::vector<LogicalTensor>& reference_tensors);
+
 }  // namespace assay

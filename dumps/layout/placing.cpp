@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "assay/dumps/layout/calls_of_step.h"
 #include "assay/dumps/layout/copied_rows.h"
 #include "assay/dumps/layout/fused_weights.h"
 #include "assay/dumps/layout/layout_rules.h"
@@ -87,6 +88,7 @@ void apply_layout(Dump& dump, const LayoutRules& rules) {
 
 void apply_layouts(Dump& actual, Dump& reference, const LayoutRules& rules) {
   for (Dump* dump : {&actual, &reference}) cut_by_layout(*dump, rules);
+  number_calls_of_step(actual, reference);
   join_micro_batches(actual, reference);
   const PartRecords of_actual = unplaced_ranks(actual), of_reference = unplaced_ranks(reference);
   if (!of_actual.empty()) place_by_other(actual, of_actual, reference);

@@ -61,6 +61,7 @@ class MsprobeDump : public Dump {
   MsprobeDump(const std::filesystem::path& folder, const OpenOptions& options) : options_(options) {
     path = folder;
     format = "msprobe";
+    has_steps = false;
     if (has_msprobe_json(folder)) {
       const auto absolute = std::filesystem::absolute(folder / ".").lexically_normal().parent_path();
       read_msprobe_rank(folder, msprobe_step(absolute.parent_path().filename().string()).value_or(0), 0,
@@ -75,6 +76,7 @@ class MsprobeDump : public Dump {
       throw Error("{}: no tensor can be read: {}", path.string(),
                   left_out.empty() ? "no rank or proc folder is in it" : left_out[0]);
     }
+    mark_insides();
     place();
     add_notes();
     groups.assign(contents_.groups.begin(), contents_.groups.end());
@@ -162,6 +164,25 @@ class MsprobeDump : public Dump {
                   folder.string(), ranks.size(), processes.size());
     }
     return ranks;
+  }
+
+  // What shows how modules make their results: the calls of APIs, where modules were recorded too, and what a
+  // module without weights of its own is given and returns, where it has modules in it.
+  void mark_insides() {
+    const auto is_of_module = [](const Record& r) { return !r.within && r.id.phase != Phase::none; };
+    const bool has_modules = std::ranges::any_of(records, is_of_module);
+    std::set<std::string> modules, with_weights;
+    for (const Record& r : records) {
+      modules.insert(r.id.module);
+      if (r.id.slot == "param" || r.id.slot == "grad") with_weights.insert(r.id.module);
+    }
+    const auto holds_others = [&](const std::string& module) {
+      const auto next = modules.lower_bound(module + ".");
+      return next != modules.end() && next->starts_with(module + ".");
+    };
+    for (Record& r : records) {
+      r.within = r.within ? has_modules : !with_weights.contains(r.id.module) && holds_others(r.id.module);
+    }
   }
 
   void place() {

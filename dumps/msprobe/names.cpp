@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 
 namespace assay {
 namespace {
@@ -89,6 +90,7 @@ MsprobeName parse_msprobe_name(std::string_view text) {
     return name;
   }
   --end;
+  name.is_module = is_module;
   // Old modules count as APIs do. No class is a number.
   if (end >= 2 && is_number(parts[end - 1])) name.call = to_number(parts[--end]);
   name.stem = join(parts, 0, end);
@@ -124,14 +126,20 @@ std::optional<SavedVariable> parse_saved_variable(std::string_view file) {
   return std::nullopt;
 }
 
-void CallNumbers::add_recomputed(const MsprobeName& name) {
-  if (name.kind == MsprobeName::Kind::forward) recomputed_[name.stem].push_back(name.call);
+void CallNumbers::add(const MsprobeName& name, bool is_recomputed, std::int64_t micro_batch) {
+  if (name.kind == MsprobeName::Kind::forward && is_recomputed) recomputed_[name.stem].push_back(name.call);
+  if (name.kind == MsprobeName::Kind::backward && name.is_module)
+    backward_[{name.stem, micro_batch}].insert(name.call);
 }
 
 std::int64_t CallNumbers::number(const MsprobeName& name, bool is_recomputed, std::int64_t micro_batch) {
   const bool is_call = name.kind == MsprobeName::Kind::forward || name.kind == MsprobeName::Kind::backward;
   if (!is_call) return name.call;
   const bool is_forward = name.kind == MsprobeName::Kind::forward;
+  if (!is_forward && name.is_module && !recomputed_.contains(name.stem)) {
+    const std::set<std::int64_t>& calls = backward_.at({name.stem, micro_batch});
+    return std::distance(calls.begin(), calls.find(name.call));
+  }
   if (!is_forward || is_recomputed || micro_batch >= 0)
     return seen_[{name.stem, name.kind, is_forward && is_recomputed, micro_batch}]++;
   const auto found = recomputed_.find(name.stem);

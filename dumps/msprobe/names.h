@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "assay/dumps/record/dump.h"
@@ -25,6 +27,7 @@ struct MsprobeName {
   /// where neither is known.
   std::string op;
   std::int64_t call = 0;
+  bool is_module = false;  ///< else an API, or a free name
 };
 /// Modules count calls behind the direction ("Module.a.b.Class.forward.0"), APIs before it
 /// ("Functional.linear.0.forward"), older parameters_grad not at all. Other names are their own module.
@@ -48,15 +51,18 @@ std::optional<SavedVariable> parse_saved_variable(std::string_view file);
 /// of appearance.
 class CallNumbers {
  public:
-  /// Call it for every recomputed call before asking for the first number.
-  void add_recomputed(const MsprobeName&);
-  /// Backward calls count in order of appearance, as in msprobe's own compare: a recomputed module runs
-  /// backward as its second call. Forward calls count among themselves, and so do recomputed ones. In a
-  /// micro-batch (not -1) all counts start at 0.
+  /// Call it for every entry before asking for the first number.
+  void add(const MsprobeName&, bool is_recomputed, std::int64_t micro_batch);
+  /// Backward calls of a module count in the order of its forward calls; those of APIs, and of a module that
+  /// is recomputed and runs backward as its second call, in order of appearance, as in msprobe's own compare.
+  /// Forward calls count among themselves, and so do recomputed ones. In a micro-batch (not -1) all counts
+  /// start at 0.
   std::int64_t number(const MsprobeName&, bool is_recomputed, std::int64_t micro_batch);
 
  private:
   std::map<std::string, std::vector<std::int64_t>> recomputed_;  ///< forward calls, by stem
+  std::map<std::pair<std::string, std::int64_t>, std::set<std::int64_t>>
+      backward_;  ///< of modules, by stem and micro-batch
   std::map<std::tuple<std::string, MsprobeName::Kind, bool, std::int64_t>, std::int64_t> seen_;
 };
 

@@ -182,22 +182,27 @@ class RankReader {
     dump_.producer = Json{std::move(object)}.text();
   }
 
+  std::int64_t micro_batch_of(const std::string& name) const {
+    const auto found = micro_batches_.find(name);
+    return found == micro_batches_.end() ? -1 : found->second;
+  }
+
   void read_entries(const Json::Object& data, const std::string& where) {
     CallNumbers calls;
     std::vector<bool> is_recomputed;
     for (const auto& [full_name, entry] : data) {
       const Json* flag = entry.find("is_recompute");
       is_recomputed.push_back(flag != nullptr && flag->number().value_or(0) == 1);
-      if (is_recomputed.back()) calls.add_recomputed(parse_msprobe_name(full_name));
+      calls.add(parse_msprobe_name(full_name), is_recomputed.back(), micro_batch_of(full_name));
     }
     for (std::size_t i = 0; i < data.size(); ++i) {
       const MsprobeName name = parse_msprobe_name(data[i].first);
-      const auto micro = micro_batches_.find(data[i].first);
-      const std::int64_t micro_batch = micro == micro_batches_.end() ? -1 : micro->second;
+      const std::int64_t micro_batch = micro_batch_of(data[i].first);
       Record record;
       record.rank = rank_;
       record.op = name.op;
       record.id = {step_, micro_batch, phase_of(name.kind), name.module, "", "", 0};
+      record.within = !name.is_module && record.id.phase != Phase::none;
       record.id.call = calls.number(name, is_recomputed[i], micro_batch);
       if (is_recomputed[i] && name.kind == MsprobeName::Kind::forward) {
         record.id.module += ".recompute";

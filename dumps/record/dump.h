@@ -142,6 +142,7 @@ class Dump {
   std::string format;  ///< "npy", "safetensors", "assay-dump", "msprobe", ..
   int world_size = 1;
   Mesh mesh;
+  bool has_steps = true;          ///< false: its recorder takes neither losses nor what an optimizer does
   std::vector<RankGroup> groups;  ///< sorted, without repetition
   std::string producer;           ///< JSON text of the manifest's producer, or empty
   std::vector<Record> records;    ///< in execution order within each rank

@@ -51,6 +51,10 @@ std::unique_ptr<Dump> open_inspect_listing(std::shared_ptr<const MappedFile>, co
 bool fits_fingerprint(const std::shared_ptr<const MappedFile>&);
 std::unique_ptr<Dump> open_fingerprint(std::shared_ptr<const MappedFile>, const OpenOptions&);
 
+/// What PyTorch's DebugMode prints of a run with DebugMode.log_tensor_hashes(): records without values.
+bool fits_debug_mode(const std::shared_ptr<const MappedFile>&);
+std::unique_ptr<Dump> open_debug_mode(std::shared_ptr<const MappedFile>, const OpenOptions&);
+
 /// The array of OpenOptions::raw. Throws Error if the file has another size.
 std::unique_ptr<Dump> open_raw(std::shared_ptr<const MappedFile>, const OpenOptions&);
 

@@ -55,6 +55,35 @@ TEST(Insides, AnotherCallLeavesOutAllFunctionsOfItsModule) {
   EXPECT_EQ(longer.findings.size(), 1u);
 }
 
+TEST(Insides, BackwardHasCallsOfItsOwn) {
+  const auto side = [](const std::string& name, const std::vector<std::string>& backward) {
+    auto dump = std::make_unique<RecordedWithin>(name, std::vector<Named>{{"mlp.mul()"}});
+    for (const std::string& module : backward) {
+      const auto id = identity(Phase::backward, module, "output", "y");
+      dump->add(id, Tensor::from_values(DType::float32, {1}, std::vector<double>{1})).within = true;
+    }
+    return dump;
+  };
+  const auto a = side("a", {"mlp.add()", "mlp.mm()"}), r = side("r", {"mlp.mm()", "mlp.add()"});
+  const Report report = diff(*a, *r, options());
+  EXPECT_EQ(report.exit_status(), 0);
+  EXPECT_EQ(report.findings.size(), 2u) << "mlp.mul() and attention.out";
+}
+
+TEST(Insides, StepsOfARecorderThatTakesNoneAreNotMissing) {
+  RecordedWithin a("a", {}), r("r", {});
+  const auto number = [] { return Tensor::from_values(DType::float32, {1}, std::vector<double>{1}); };
+  r.add(identity(f, "loss", "loss", "lm"), number());
+  r.add(identity(Phase::optimizer, "fc", "param", "weight"), number());
+  r.add(identity(Phase::optimizer, "fc", "state", "weight.exp_avg"), number());
+  EXPECT_EQ(diff(a, r, options()).count(Verdict::missing_actual), 3);
+  a.has_steps = false;
+  const Report report = diff(a, r, options());
+  EXPECT_EQ(report.exit_status(), 0);
+  EXPECT_THAT(report.notes,
+              Contains(HasSubstr("3 losses, stepped weights and states of optimizers are not compared")));
+}
+
 TEST(Insides, WhatIsNotWithinStaysMissing) {
   const RecordedWithin a("a", {});
   RecordedWithin r("r", {{"attention"}});

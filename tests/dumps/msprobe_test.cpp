@@ -61,6 +61,38 @@ TEST(Msprobe, BackwardCallsCountInOrderOfAppearance) {
   EXPECT_EQ(dump->records[1].id.call, 1);
 }
 
+TEST(Msprobe, BackwardCallsOfAModuleAreThoseOfItsForwardPass) {
+  const Tree tree;
+  const auto backward = [](std::string_view name) {
+    return fmt::format(R"("{}":{{"input":[{}],"output":[]}})", name, leaf("[]"));
+  };
+  const std::string out = leaf("[]");
+  tree.rank("step0/rank0",
+            forward("Module.m.M.forward.0", out) + "," + forward("Module.m.M.forward.1", out) + "," +
+                backward("Module.m.M.backward.1") + "," + backward("Module.m.M.backward.0") + "," +
+                backward("Functional.silu.1.backward") + "," + backward("Functional.silu.0.backward"));
+  const auto dump = tree.open();
+  ASSERT_THAT(dump->records, SizeIs(6));
+  EXPECT_EQ(dump->records[2].id.call, 1) << "which backward comes to first";
+  EXPECT_EQ(dump->records[3].id.call, 0);
+  EXPECT_EQ(dump->records[4].id.call, 0) << "an API's, of any module, in order of appearance";
+}
+
+TEST(Msprobe, WhatShowsHowModulesMakeTheirResults) {
+  const Tree tree;
+  const std::string out = leaf("[]"), api = forward("Functional.linear.0.forward", out);
+  tree.rank("step0/rank0", api + "," + forward("Module.mlp.up.Linear.forward.0", out) + "," +
+                               forward("Module.mlp.Mlp.forward.0", out));
+  const auto mixed = tree.open();
+  ASSERT_THAT(mixed->records, SizeIs(3));
+  EXPECT_TRUE(mixed->records[0].within) << "an API beside modules";
+  EXPECT_FALSE(mixed->records[1].within);
+  EXPECT_TRUE(mixed->records[2].within) << "a container";
+  const Tree alone;
+  alone.rank("step0/rank0", api);
+  EXPECT_FALSE(alone.open()->records[0].within) << "nothing else says what the step computes";
+}
+
 // A scalar's norm is recorded as its value; MindSpore casts what is no narrow float to float32 before.
 TEST(Msprobe, StatisticsThatAreNotWhatTheySay) {
   const auto mindspore = [](std::string_view dtype) {

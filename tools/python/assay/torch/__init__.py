@@ -8,10 +8,15 @@ before the first step; the dump is there when the recorder is closed, when the s
 when the program ends. With the Trainer of transformers:
 
     Trainer(model, .., callbacks=[assay.torch.trainer_callback(out="dump")])
+
+and under PyTorch's DebugMode:
+
+    with DebugMode(record_nn_module=True), assay.torch.debug_mode(out="dump"):
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from pathlib import Path
@@ -22,7 +27,7 @@ from torch import nn
 from .._selection import Selection
 from ._recorder import Recorder
 
-__all__ = ["Recorder", "Selection", "record", "trainer_callback"]
+__all__ = ["Recorder", "Selection", "debug_mode", "record", "trainer_callback"]
 
 
 def record(
@@ -72,6 +77,32 @@ def trainer_callback(*, out: str | os.PathLike[str] | None = None, **selection: 
 
     folder, chosen = _folder(out), Selection(**selection)
     return RecordingCallback(None if folder is None else functools.partial(Recorder, folder, chosen))
+
+
+def debug_mode(
+    *, out: str | os.PathLike[str] | None = None, **selection: Any
+) -> contextlib.AbstractContextManager[Recorder | None]:
+    """Records what runs in a block under PyTorch's DebugMode: what `record` takes, and every call that DebugMode sees,
+    aten operators and collectives, in forward and backward.
+
+        with DebugMode(record_nn_module=True) as mode, assay.torch.debug_mode(out="dump"):
+
+    A call is named after the module that makes it, "layers.0.mlp.silu()". Models are found as `assay record` finds
+    them. Calls in compiled regions belong to their modules under DebugMode(run_compile_with_interpreter=True).
+
+    Args:
+        out: as of `record`.
+        selection: as of `record`, without functions, which DebugMode's calls are.
+
+    Raises:
+        ValueError: for a selection that says nothing; where no DebugMode is active.
+    """
+    from ._debug_mode import debug_mode as block
+
+    if selection.get("functions"):
+        raise ValueError("functions: the calls of DebugMode are recorded instead; leave it out")
+    folder, chosen = _folder(out), Selection(**selection)
+    return contextlib.nullcontext() if folder is None else block(functools.partial(Recorder, folder, chosen))
 
 
 def _folder(out: str | os.PathLike[str] | None) -> Path | None:

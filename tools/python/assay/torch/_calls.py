@@ -60,7 +60,8 @@ class Calls:
         self.remarks = records.remarks
         self._progress, self._records, self._selection = progress, records, progress.selection
         self._stack: list[Caller] = []
-        self._root: Root | None = None  # the last that was called
+        self.root: Root | None = None
+        """The last that was called."""
         self._is_within = False  # a call of a model that is recorded
         self._functions: Functions | None = None  # entered while a model is called
         self._recomputed = Recomputed()
@@ -70,7 +71,7 @@ class Calls:
 
     def begin(self, root: Root) -> None:
         """The program calls a model: a micro-batch begins."""
-        self._root, self._is_within = root, True
+        self.root, self._is_within = root, True
         self._stack.clear()
         wants = self._selection.functions and "activations" in self._selection.kinds and self._progress.takes_now()
         if wants and self._selection.takes_micro_batch(root.micro_batch):
@@ -250,7 +251,7 @@ class Calls:
     def before_backward(self, tensors: Any) -> None:
         """A loss that no model has returned as such."""
         tensors = [tensors] if torch.is_tensor(tensors) else tensors
-        root = self._root
+        root = self.root
         if root is None or not self._progress.is_recordable() or not self._progress.takes_now():
             return
         if not self._selection.takes_micro_batch(max(root.micro_batch, 0)):

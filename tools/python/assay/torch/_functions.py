@@ -56,7 +56,7 @@ class Known(NamedTuple):
         if any(given.get(name, values[0]) not in values for name, values in self.only):
             return None
         attributes = {attribute: given[name] for name, attribute in self.attributes if given.get(name) is not None}
-        return Given(inputs, {name: value for name, value in attributes.items() if _is_plain(value)})
+        return Given(inputs, {name: value for name, value in attributes.items() if is_plain(value)})
 
 
 class Given(NamedTuple):
@@ -64,7 +64,7 @@ class Given(NamedTuple):
     attributes: dict[str, Any]
 
 
-def _is_plain(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
     """Whether a dump has words for it."""
     if isinstance(value, list | tuple):
         return all(isinstance(v, int) for v in value)
@@ -206,7 +206,7 @@ class Functions(TorchFunctionMode):  # type: ignore[misc]  # torch is not there 
         if given is None:
             return None
         values = [x for _, x in given.inputs]
-        operands = [(arg, _as_operand(x, values) if known.takes_numbers(arg) else x) for arg, x in given.inputs]
+        operands = [(arg, as_operand(x, values) if known.takes_numbers(arg) else x) for arg, x in given.inputs]
         tensors = [(arg, x) for arg, x in operands if torch.is_tensor(x)]
         required = {"a", "b"} & set(known.inputs) or {"x"} & set(known.inputs)
         if (
@@ -233,7 +233,7 @@ class Functions(TorchFunctionMode):  # type: ignore[misc]  # torch is not there 
         self._calls.watch(call, [y for y in outputs if torch.is_tensor(y)], within=True)
 
 
-def _as_operand(x: Any, beside: list[Any]) -> Any:
+def as_operand(x: Any, beside: list[Any]) -> Any:
     """What is no tensor of floating-point numbers as kernels have it: a number in float32, whatever narrower dtype they
     compute with, integers and booleans in the dtype of the result.
     """

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 
 def harmless(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -28,7 +30,12 @@ def unseen(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with self.lock, torch._C.DisableTorchFunction():
+        has_modes = torch._C._len_torch_dispatch_stack() > 0
+        with (
+            self.lock,
+            torch._C.DisableTorchFunction(),
+            _disable_current_modes() if has_modes else contextlib.nullcontext(),
+        ):
             was_enabled = torch.is_grad_enabled()
             torch._C._set_grad_enabled(False)  # a tenth of what no_grad() takes, which is a tenth of a record
             try:

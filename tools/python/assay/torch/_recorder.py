@@ -54,14 +54,14 @@ class Recorder:
         self._when_ended: list[Callable[[], None]] = []
         self._depth = 0  # of models that are being called
         self._is_said = self._is_estimated = False
-        self._progress = Progress(selection)
-        self._records = Records(selection, self._writer)
-        self.remarks = self._records.remarks
-        self._calls = Calls(self._progress, self._records)
-        self._weights = Weights(self._progress, self._records)
-        self._hooks: list[Any] = self._weights.hooks()
+        self.progress = Progress(selection)
+        self.records = Records(selection, self._writer)
+        self.remarks = self.records.remarks
+        self.calls = Calls(self.progress, self.records)
+        self.weights = Weights(self.progress, self.records)
+        self._hooks: list[Any] = self.weights.hooks()
         self._inside = ModuleHooks()
-        self._unpatch = patch(self._calls, self._weights, self._progress)
+        self._unpatch = patch(self.calls, self.weights, self.progress)
         self._finish_at_exit()
         multiprocessing.util.register_after_fork(self, Recorder._forked)
 
@@ -71,10 +71,10 @@ class Recorder:
 
     def _forked(self) -> None:
         """In a child process, which has forgotten what its parent would do at its end."""
-        if self._records.writer is None:
+        if self.records.writer is None:
             self._finish_at_exit()
         else:  # a recording that has begun is the parent's
-            self._progress.is_closed = self._is_said = True
+            self.progress.is_closed = self._is_said = True
 
     # -- what is watched ------------------------------------------------------------------------------------------
 
@@ -85,7 +85,7 @@ class Recorder:
         prefix = ""
         paths = paths_of(model)
         own = {name for name, _ in parameters_of(model, paths)}
-        if own & self._weights.paths:  # a second model, not another stage of the first
+        if own & self.weights.paths:  # a second model, not another stage of the first
             prefix = f"{class_name(model)}."
             same = sum(f"{root.names[root.module]}.".startswith(prefix[:-1]) for root in self._roots)
             prefix = prefix if same == 0 else f"{class_name(model)}{same + 1}."
@@ -94,7 +94,7 @@ class Recorder:
         compiled = {module._orig_mod for module in paths if hasattr(module, "_orig_mod")}
         for module, name in paths.items():
             for weight in module.parameters(recurse=False):
-                self._records.groups[id(weight)] = group_of_weights(module)
+                self.records.groups[id(weight)] = group_of_weights(module)
             path = (prefix + name).rstrip(".")
             root.names[module] = path
             if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None:
@@ -110,12 +110,12 @@ class Recorder:
             self._hook(root, module, path)
         engine = deepspeed.engine_of(model)
         if engine is not None:
-            self._hooks.append(self._weights.hook_on(engine))
+            self._hooks.append(self.weights.hook_on(engine))
         self._hooks.append(model.register_forward_pre_hook(Hook(self._enter, root), prepend=True))
         self._hooks.append(model.register_forward_hook(Hook(self._leave), always_call=True))
         for name, weight in parameters_of(model, paths):
             owner, _, arg = (prefix + name).rpartition(".")
-            self._weights.add(weight, owner, arg)
+            self.weights.add(weight, owner, arg)
         self._roots.append(root)
 
     def attach_beside(self, module: nn.Module) -> None:
@@ -134,10 +134,10 @@ class Recorder:
         if "activations" not in self.selection.kinds:
             return
         is_model = path == root.names[root.module]
-        before, after = Hook(self._calls.before, root, path, computes(module)), Hook(self._calls.after, root, path)
+        before, after = Hook(self.calls.before, root, path, computes(module)), Hook(self.calls.after, root, path)
         if not self.selection.takes_module(path):
             if is_model:  # whose data it is given decides how ranks number their micro-batches
-                sample = Hook(self._calls.note_sample, root)
+                sample = Hook(self.calls.note_sample, root)
                 self._hooks.append(module.register_forward_pre_hook(sample, with_kwargs=True))
         elif is_model:  # it finds its hooks before _enter knows the step
             self._hooks += hook(module, before, after)
@@ -147,7 +147,7 @@ class Recorder:
     @property
     def is_outside(self) -> bool:
         """Whether no model is being called."""
-        return self._progress.is_on and self._depth == 0
+        return self.progress.is_on and self._depth == 0
 
     def when_ended(self, then: Callable[[], None]) -> None:
         """Calls `then` at the end of the recording."""
@@ -158,21 +158,21 @@ class Recorder:
     @harmless
     def _enter(self, root: Root, module: nn.Module, args: Any) -> None:
         self._depth += 1
-        progress = self._progress
+        progress = self.progress
         if self._depth > 1 or in_backward() or not progress.is_recordable():
             return
         if progress.has_stepped:
-            self._weights.take_copied()
-            if self._is_estimated and progress.takes_now() and self._records.writer is not None:
-                self._records.writer.check()
+            self.weights.take_copied()
+            if self._is_estimated and progress.takes_now() and self.records.writer is not None:
+                self.records.writer.check()
             progress.next_step()
-            self._calls.begin_step()
+            self.calls.begin_step()
             for each in self._roots:
                 each.micro_batch = -1
             if progress.is_over:
                 self._end()
                 return
-        if self._records.begin().problem:  # there is no room: the program has its speed again
+        if self.records.begin().problem:  # there is no room: the program has its speed again
             self._end(is_whole=False)
             return
         self._inside.switch(progress.takes_now())
@@ -184,29 +184,29 @@ class Recorder:
             self._end()
             return
         root.calls.clear()
-        self._records.layouts.forget()
-        self._calls.begin(root)
+        self.records.layouts.forget()
+        self.calls.begin(root)
         if not progress.has_begun:
             progress.has_begun = True
-            self._weights.begin_step()
+            self.weights.begin_step()
 
     @harmless
     def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
         self._depth = max(self._depth - 1, 0)
         if self._depth == 0:
-            self._calls.end()
+            self.calls.end()
             self._estimate()
-        if self._progress.is_closed:
+        if self.progress.is_closed:
             self._unhook()
 
     def _estimate(self) -> None:
         """Behind the first call of a model that is recorded."""
-        writer = self._records.writer
-        if self._is_estimated or writer is None or self._progress.is_closed or not self._progress.takes_now():
+        writer = self.records.writer
+        if self._is_estimated or writer is None or self.progress.is_closed or not self.progress.takes_now():
             return
         if any(self.selection.takes_micro_batch(root.micro_batch) for root in self._roots if root.micro_batch >= 0):
             self._is_estimated = True
-            writer.estimate(self._weights.sizes())
+            writer.estimate(self.weights.sizes())
 
     # -- the dump -------------------------------------------------------------------------------------------------
 
@@ -217,20 +217,20 @@ class Recorder:
             rank, size = dist.get_rank(), dist.get_world_size()
             axes = axes_of_program() if size > 1 else []
         make = Writer if self._reports is None else functools.partial(estimate.Counter, self._reports)
-        writer = make(self.out, rank, size, grid_of(size, axes), _producer(self._weights.optimizers), self.selection)
-        writer.facts.parts = sorted(self._weights.modules)
+        writer = make(self.out, rank, size, grid_of(size, axes), _producer(self.weights.optimizers), self.selection)
+        writer.facts.parts = sorted(self.weights.modules)
         return writer
 
     def _end(self, is_whole: bool = True) -> None:
-        self._weights.take_copied()
-        self._progress.is_closed = True
+        self.weights.take_copied()
+        self.progress.is_closed = True
         while self._when_ended:
             self._when_ended.pop()()
         self._unpatch()
-        self._records.layouts.clear()
+        self.records.layouts.clear()
         self._unhook()
-        if self._records.writer is not None:
-            self._records.writer.close(is_whole)
+        if self.records.writer is not None:
+            self.records.writer.close(is_whole)
 
     def _unhook(self) -> None:
         if self._depth == 0:  # a call goes through the hooks that it has found
@@ -240,12 +240,12 @@ class Recorder:
 
     def close(self, is_whole: bool = True) -> None:
         """Ends the recording and waits for it: the dump is there when every rank has ended its own."""
-        if not self._progress.is_closed:
+        if not self.progress.is_closed:
             self._end(is_whole)
         if self._is_said:
             return
         self._is_said = True
-        writer = self._records.writer
+        writer = self.records.writer
         if writer is None:
             if self._is_asked_for or self._roots:
                 print("assay: nothing was recorded: no model was called with gradients enabled", file=sys.stderr)

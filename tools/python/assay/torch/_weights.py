@@ -47,6 +47,9 @@ class Weights:
         self._names[id(weight)] = module, arg
         self._all.append(weight)
 
+    def path_of(self, weight: torch.Tensor) -> str:
+        return ".".join(self._names.get(id(weight), ())).lstrip(".")
+
     @property
     def modules(self) -> set[str]:
         """That have some."""
