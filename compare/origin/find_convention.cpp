@@ -118,11 +118,11 @@ bool is_as_reference(const Finding& f, double factor) {
   return factor > 1 ? twice < 1 + factor : twice > 1 + factor;
 }
 
-std::optional<ScaleConvention> scale_convention(std::span<const Finding> findings,
-                                                std::span<const Pair> pairs, const Sides& sides) {
+std::optional<ScaleConvention> scale_convention(std::span<Finding> findings, std::span<const Pair> pairs,
+                                                const Sides& sides) {
   const std::vector<KnownSize> sizes = known_sizes(sides);
   ScaleConvention convention = of_gradients(findings, pairs, sides, factor_names(sizes));
-  add_losses(convention, findings, pairs, sides, sizes);
+  add_losses(convention, findings, sides, sizes);
   return convention.factor == 1 && convention.losses.empty() ? std::nullopt : std::optional(convention);
 }
 

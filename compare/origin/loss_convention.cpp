@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "assay/compare/calls/recorded_call.h"
 #include "assay/compare/causes/values/factor_names.h"
 #include "assay/compare/flow/gradient_names.h"
 #include "assay/compare/origin/find_convention.h"
@@ -18,7 +19,7 @@ namespace assay {
 namespace {
 
 using Frame = std::pair<std::int64_t, std::int64_t>;  // step and micro-batch
-using Losses = std::vector<const Finding*>;           // of one name, in all steps and micro-batches
+using Losses = std::vector<Finding*>;                 // of one name, in all steps and micro-batches
 
 // What each loss of a name is multiplied by.
 struct Scaled {
@@ -30,36 +31,34 @@ struct Scaled {
 // sequence, which nothing foresees.
 using Counts = std::map<Frame, double>;
 
-std::vector<Counts> counts_of_tokens(std::span<const Pair> pairs, const Sides& sides) {
-  std::map<std::pair<Name, bool>, Counts> all;
-  for (const Pair& pair : pairs) {
-    if (pair.actual == nullptr || pair.reference == nullptr) continue;
-    const Identity& id = pair.id();
-    const LogicalTensor& t = *pair.reference;
-    if (id.phase != Phase::forward || id.slot != "input" || id.micro_batch < 0 || is_float(t.dtype) ||
-        is_float(pair.actual->dtype) || t.shape.empty() || t.shape.back() == 0)
-      continue;
-    (void)trouble_in([&] {
-      const Tensor actual = merge(sides.actual, *pair.actual).tensor.whole(),
-                   reference = merge(sides.reference, t).tensor.whole();
-      if (actual.values() != reference.values()) return;
-      const std::vector<double> values = reference.values();
-      double counted = 0, without_first = 0;
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        const bool is_first = i % static_cast<std::size_t>(t.shape.back()) == 0;
-        counted += values[i] >= 0 ? 1 : 0;
-        without_first += values[i] >= 0 && !is_first ? 1 : 0;
-      }
-      all[{name_of(id), false}][{id.step, id.micro_batch}] = counted;
-      all[{name_of(id), true}][{id.step, id.micro_batch}] = without_first;
-    });
-  }
+// Integers that the model is given, or its loss: those of layers are choices of theirs. Also such as only one
+// side records.
+std::vector<Counts> counts_of_tokens(const Sides& sides) {
   std::vector<Counts> counts;
-  for (auto& [name, own] : all) {
-    Counts steps;
-    for (const auto& [frame, count] : own) steps[{frame.first, -1}] += count;
-    own.merge(steps);
-    if (std::ranges::find(counts, own) == counts.end()) counts.push_back(std::move(own));
+  for (const Dump* dump : {&sides.actual, &sides.reference}) {
+    std::map<std::pair<Name, bool>, Counts> all;
+    for (const LogicalTensor& t : logical_tensors(*dump)) {
+      if (t.id.phase != Phase::forward || t.id.slot != "input" || t.id.micro_batch < 0 || is_float(t.dtype) ||
+          t.shape.empty() || t.shape.back() == 0 || without_numbers(t.id.module) != t.id.module)
+        continue;
+      (void)trouble_in([&] {
+        const std::vector<double> values = merge(*dump, t).tensor.whole().values();
+        double counted = 0, without_first = 0;
+        for (std::size_t i = 0; i < values.size(); ++i) {
+          const bool is_first = i % static_cast<std::size_t>(t.shape.back()) == 0;
+          counted += values[i] >= 0 ? 1 : 0;
+          without_first += values[i] >= 0 && !is_first ? 1 : 0;
+        }
+        all[{name_of(t.id), false}][{t.id.step, t.id.micro_batch}] = counted;
+        all[{name_of(t.id), true}][{t.id.step, t.id.micro_batch}] = without_first;
+      });
+    }
+    for (auto& [name, own] : all) {
+      Counts steps;
+      for (const auto& [frame, count] : own) steps[{frame.first, -1}] += count;
+      own.merge(steps);
+      if (std::ranges::find(counts, own) == counts.end()) counts.push_back(std::move(own));
+    }
   }
   return counts;
 }
@@ -96,7 +95,8 @@ std::vector<Scaled> conventions(const Losses& losses, std::span<const NamedFacto
       }
       if (factors.size() != losses.size()) continue;
       for (const NamedFactor& size : sizes) {
-        Scaled scaled{factors, size.name.empty() ? power.name : fmt::format("{} x {}", size.name, power.name)};
+        Scaled scaled{factors,
+                      size.name.empty() ? power.name : fmt::format("{} x {}", size.name, power.name)};
         for (double& factor : scaled.factors) factor *= size.value;
         all.push_back(std::move(scaled));
       }
@@ -130,47 +130,69 @@ bool is_left_out_of_gradients(double factor, bool are_scaled, std::span<const Fi
   return as_reference > others;
 }
 
+struct Likely {
+  Scaled scaled;
+  double bits;
+};
+
+// The one that explains most; nothing where none explains enough for so many that were tried.
+std::optional<Likely> most_likely(const Losses& losses, std::vector<Scaled> tried) {
+  std::optional<Likely> best;
+  double most = hint_bits + std::log2(static_cast<double>(tried.size()));
+  for (Scaled& scaled : tried) {
+    const auto bits = explained(losses, scaled.factors);
+    if (!bits || *bits <= most) continue;
+    most = *bits;
+    best = Likely{std::move(scaled), most};
+  }
+  return best;
+}
+
 }  // namespace
 
-void add_losses(ScaleConvention& convention, std::span<const Finding> findings, std::span<const Pair> pairs,
-                const Sides& sides, std::span<const KnownSize> sizes) {
+void add_losses(ScaleConvention& convention, std::span<Finding> findings, const Sides& sides,
+                std::span<const KnownSize> sizes) {
   std::map<Name, Losses> by_name;
-  for (const Finding& f : findings) {
+  for (Finding& f : findings) {
     if (f.id.slot == "loss" && is_comparable(f) && f.metrics->elements == 1)
       by_name[name_of(f.id)].push_back(&f);
   }
   const std::vector<NamedFactor> names = factor_names(sizes);
+  const double of_gradients = convention.factor;
   std::optional<std::vector<Counts>> counts;
   for (const auto& [name, losses] : by_name) {
-    const auto take = [&](const std::vector<double>& factors, auto text) {
-      for (std::size_t i = 0; i < losses.size(); ++i)
-        convention.losses[losses[i]->id] = {factors[i], text(factors[i])};
-    };
-    const auto is_scaled = [&](const Finding* f) {
+    const auto is_nearer = [&](const Finding* f) {
       const double ratio = f->actual_value / f->reference_value;
-      return std::abs(ratio / convention.factor - 1) < std::abs(ratio - 1);
+      return std::abs(ratio / of_gradients - 1) < std::abs(ratio - 1);
     };
-    if (convention.factor != 1 && std::ranges::all_of(losses, is_scaled)) {
-      take(std::vector<double>(losses.size(), convention.factor), [&](double) { return convention.text; });
-      continue;
+    const bool follows = of_gradients != 1 && std::ranges::all_of(losses, is_nearer);
+    std::optional<Likely> other;
+    if (!(follows && explained(losses, std::vector<double>(losses.size(), of_gradients))) &&
+        !std::ranges::all_of(losses, is_fine, &Finding::verdict) &&
+        std::ranges::none_of(losses, &Finding::asks_for_bits)) {
+      if (!counts) counts = counts_of_tokens(sides);
+      other = most_likely(losses, conventions(losses, names, *counts));
     }
-    if (std::ranges::all_of(losses, is_fine, &Finding::verdict) ||
-        std::ranges::any_of(losses, &Finding::asks_for_bits))
-      continue;
-    if (!counts) counts = counts_of_tokens(pairs, sides);
-    const std::vector<Scaled> all = conventions(losses, names, *counts);
-    const Scaled* best = nullptr;
-    double most = hint_bits + std::log2(static_cast<double>(all.size()));
-    for (const Scaled& scaled : all) {
-      const auto bits = explained(losses, scaled.factors);
-      if (!bits || *bits <= most) continue;
-      most = *bits;
-      best = &scaled;
+    const double off =
+        other ? std::ranges::max(other->scaled.factors, {}, [](double x) { return std::abs(std::log(x)); })
+              : 1;
+    const bool is_convention = other && is_left_out_of_gradients(off, of_gradients != 1, findings);
+    for (std::size_t i = 0; i < losses.size(); ++i) {
+      if (is_convention) {
+        const std::vector<double>& all = other->scaled.factors;
+        const bool is_one = std::ranges::all_of(all, [&](double x) { return x == off; });
+        convention.losses[losses[i]->id] = {
+            all[i], is_one ? fmt::format("{:.6g} = {}", off, other->scaled.name) : other->scaled.name};
+      } else if (follows) {
+        convention.losses[losses[i]->id] = {of_gradients, convention.text};
+      } else if (other) {
+        losses[i]->diagnoses.push_back({Cause::factor,
+                                        {.factor = other->scaled.factors[i],
+                                         .factor_names = {other->scaled.name},
+                                         .evidence = other->bits},
+                                        0});
+      }
     }
-    if (best == nullptr) continue;
-    const auto off = std::ranges::max(best->factors, {}, [](double x) { return std::abs(std::log(x)); });
-    if (is_left_out_of_gradients(off, convention.factor != 1, findings))
-      take(best->factors, [&](double x) { return fmt::format("{:.6g} = {}", x, best->name); });
   }
 }
 
