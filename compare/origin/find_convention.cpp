@@ -75,6 +75,15 @@ std::optional<double> named(const Factor& f, std::span<const NamedFactor> names)
   return is_near(brief) && brief != f.value ? std::optional(brief) : std::nullopt;
 }
 
+// Nearer to the reference than to `factor` times it: |a - r| < |a - k r| where a = c r in the least squares
+// sense with c on this side of (1 + k) / 2, and |a - r|^2 = |a|^2 + (1 - 2 c) |r|^2.
+bool is_as_reference(const Finding& f, double factor) {
+  const auto mean_square = [](const Side& s) { return s.std * s.std + s.mean * s.mean; };
+  const double error = f.metrics->relative_l2,
+               twice = mean_square(f.metrics->actual) / mean_square(f.metrics->reference) + 1 - error * error;
+  return factor > 1 ? twice < 1 + factor : twice > 1 + factor;
+}
+
 // What does not come back in the parameters' gradients is no convention, nor what most gradients of
 // micro-batches do not have: a part of the loss.
 bool is_convention(double factor, std::span<const Finding> findings) {
@@ -107,15 +116,6 @@ ScaleConvention of_gradients(std::span<const Finding> findings, std::span<const 
 bool is_comparable(const Finding& f) {
   return f.metrics && is_float(f.actual_dtype) && f.metrics->special_mismatch == 0 &&
          std::isfinite(f.metrics->relative_l2);
-}
-
-// |a - r| < |a - k r| where a = c r in the least squares sense with c on this side of (1 + k) / 2, and
-// |a - r|^2 = |a|^2 + (1 - 2 c) |r|^2.
-bool is_as_reference(const Finding& f, double factor) {
-  const auto mean_square = [](const Side& s) { return s.std * s.std + s.mean * s.mean; };
-  const double error = f.metrics->relative_l2,
-               twice = mean_square(f.metrics->actual) / mean_square(f.metrics->reference) + 1 - error * error;
-  return factor > 1 ? twice < 1 + factor : twice > 1 + factor;
 }
 
 std::optional<ScaleConvention> scale_convention(std::span<Finding> findings, std::span<const Pair> pairs,

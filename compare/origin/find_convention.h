@@ -22,7 +22,5 @@ void add_losses(ScaleConvention&, std::span<Finding> findings, const Sides&, std
 
 /// Whether both sides have finite numbers in the same places.
 bool is_comparable(const Finding&);
-/// Whether it is nearer to the reference than to `factor` times it.
-bool is_as_reference(const Finding&, double factor);
 
 }  // namespace assay

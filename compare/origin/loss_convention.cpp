@@ -119,13 +119,25 @@ std::optional<double> explained(const Losses& losses, const std::vector<double>&
   return bits;
 }
 
-// Where gradients are scaled, those of parameters tell.
-bool is_left_out_of_gradients(double factor, bool are_scaled, std::span<const Finding> findings) {
+// Whether gradients are nearer to the reference's than half way to the factor of the loss of their
+// micro-batch. Where they are scaled themselves, those of parameters tell.
+bool is_left_out_of_gradients(const Losses& losses, const std::vector<double>& factors, bool are_scaled,
+                              std::span<const Finding> findings) {
+  std::map<Frame, double> half;
+  double least = infinity;
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    const double own = std::abs(factors[i] - 1) / 2;
+    half[{losses[i]->id.step, losses[i]->id.micro_batch}] = own;
+    least = std::min(least, own);
+  }
   std::int64_t as_reference = 0, others = 0;
   for (const Finding& f : findings) {
-    if (!is_comparable(f) || f.metrics->reference.zero == f.metrics->elements) continue;
-    if (is_whole_gradient(f.id) || (!are_scaled && is_within_micro_batch(f.id)))
-      ++(is_as_reference(f, factor) ? as_reference : others);
+    const bool is_whole = is_whole_gradient(f.id);
+    if (!(is_whole || (!are_scaled && is_within_micro_batch(f.id))) || !is_comparable(f) ||
+        f.metrics->reference.zero == f.metrics->elements)
+      continue;
+    const auto own = half.find({f.id.step, f.id.micro_batch});
+    ++(f.metrics->relative_l2 < (own == half.end() ? least : own->second) ? as_reference : others);
   }
   return as_reference > others;
 }
@@ -176,7 +188,8 @@ void add_losses(ScaleConvention& convention, std::span<Finding> findings, const 
     const double off =
         other ? std::ranges::max(other->scaled.factors, {}, [](double x) { return std::abs(std::log(x)); })
               : 1;
-    const bool is_convention = other && is_left_out_of_gradients(off, of_gradients != 1, findings);
+    const bool is_convention =
+        other && is_left_out_of_gradients(losses, other->scaled.factors, of_gradients != 1, findings);
     for (std::size_t i = 0; i < losses.size(); ++i) {
       if (is_convention) {
         const std::vector<double>& all = other->scaled.factors;
@@ -186,11 +199,11 @@ void add_losses(ScaleConvention& convention, std::span<Finding> findings, const 
       } else if (follows) {
         convention.losses[losses[i]->id] = {of_gradients, convention.text};
       } else if (other) {
-        losses[i]->diagnoses.push_back({Cause::factor,
-                                        {.factor = other->scaled.factors[i],
-                                         .factor_names = {other->scaled.name},
-                                         .evidence = other->bits},
-                                        0});
+        const auto of_one = losses.size() == 1 ? std::optional(other->bits) : std::nullopt;
+        losses[i]->diagnoses.push_back(
+            {Cause::factor,
+             {.factor = other->scaled.factors[i], .factor_names = {other->scaled.name}, .evidence = of_one},
+             0});
       }
     }
   }
