@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -140,6 +141,7 @@ class Differ {
   // Compares in the units of the reference what the actual side has in others.
   void judge_scaled(Report& report, const std::vector<Pair>& found, const ScaleConvention& convention) {
     std::int64_t count = 0;
+    std::map<std::string, std::int64_t> losses;  // by the factor
     for (std::size_t i = 0; i < found.size(); ++i) {
       Finding& f = report.findings[i];
       if (convention.of(f.id) == 1 || f.asks_for_bits || !f.metrics) continue;
@@ -147,19 +149,25 @@ class Differ {
       scaled.id = f.id;
       scaled.name = f.name;
       judge_->judge(scaled, found[i], convention);
-      ++count;
+      const std::string& text = convention.text_of(f.id);
+      ++(text == convention.text ? count : losses[text]);
       if (scaled.verdict == Verdict::passed && f.verdict != Verdict::passed) {
         scaled.verdict = Verdict::exempt;
-        scaled.exemption = {
-            Exemption::Kind::scale_by_convention, scaled.ratio, 1,
-            fmt::format("divided by {}: error/allowed {:.3g}", convention.text, scaled.ratio)};
+        scaled.exemption = {Exemption::Kind::scale_by_convention, scaled.ratio, 1,
+                            fmt::format("divided by {}: error/allowed {:.3g}", text, scaled.ratio)};
       }
       f = std::move(scaled);
     }
-    report.notes.push_back(
-        fmt::format("scale by convention: losses of the actual side are scaled by {}, and gradients of "
-                    "parameters are not; {} tensors are divided by it",
-                    convention.text, grouped(count)));
+    if (count > 0)
+      report.notes.push_back(
+          fmt::format("scale by convention: losses of the actual side are scaled by {}, and gradients of "
+                      "parameters are not; {} tensors are divided by it",
+                      convention.text, grouped(count)));
+    for (const auto& [text, own] : losses)
+      report.notes.push_back(fmt::format(
+          "scale by convention: {} losses of the actual side are scaled by {}, and gradients are not; they "
+          "are divided by it",
+          grouped(own), text));
   }
 
   // What all processes of the team found, in the first one. False in the others.

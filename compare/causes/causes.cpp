@@ -11,6 +11,7 @@
 #include "assay/compare/calls/recorded_call.h"
 #include "assay/compare/causes/explain_by_others.h"
 #include "assay/compare/causes/explain_shares.h"
+#include "assay/compare/causes/nonfinite.h"
 #include "assay/compare/causes/open_failures.h"
 #include "assay/compare/causes/optimizer/optimizer_faults.h"
 #include "assay/compare/causes/values/known_sizes.h"
@@ -267,6 +268,7 @@ void find_causes(std::vector<Finding>& findings, const std::vector<Pair>& pairs,
     proved.add(i, f.id, true);
   }
   explain_by_what_follows(findings, pairs, causes);
+  explain_nonfinite(findings);
 }
 
 }  // namespace assay

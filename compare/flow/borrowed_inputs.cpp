@@ -109,13 +109,13 @@ std::vector<BorrowedInputs::Given> BorrowedInputs::borrowable(const std::vector<
   constexpr std::size_t most = 8, most_arguments = 6;
   Given named;
   for (const Arg* arg : absent) {
-    std::optional<std::size_t> best;
-    for (std::size_t c = 0; c < candidates_.all().size(); ++c) {
-      if (candidates_[c].name.arg == arg->name && candidates_.rank(c, t) >= 1 &&
-          (!best || candidates_.rank(c, t) >= candidates_.rank(*best, t)))
-        best = c;
-    }
-    if (best && named.size() < most_arguments) named.emplace_back(arg, *best);
+    if (named.size() == most_arguments) break;
+    candidates_.for_each_near(
+        t, [&](const EarlierValues::Kind& kind) { return kind.arg == arg->name; },
+        [&](std::size_t c) {
+          named.emplace_back(arg, c);
+          return false;
+        });
   }
   const auto is_required = [](const Arg* arg) { return !arg->optional; };
   const auto required = static_cast<std::size_t>(std::ranges::count_if(absent, is_required));
@@ -132,8 +132,13 @@ std::vector<BorrowedInputs::Given> BorrowedInputs::borrowable(const std::vector<
   if (required > 1) return all;
   const auto lone = std::ranges::find_if(absent, is_required);
   const Arg* arg = lone != absent.end() ? *lone : absent.front();
-  const std::vector<std::size_t> latest = candidates_.near(t, [](const LogicalTensor&) { return true; });
-  for (std::size_t i = 0; i < std::min(most, latest.size()); ++i) all.push_back({{arg, latest[i]}});
+  std::size_t latest = 0;
+  candidates_.for_each_near(
+      t, [](const EarlierValues::Kind&) { return true; },
+      [&](std::size_t c) {
+        all.push_back({{arg, c}});
+        return ++latest < most;
+      });
   return all;
 }
 

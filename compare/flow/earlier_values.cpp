@@ -26,38 +26,27 @@ EarlierValues::Hash EarlierValues::mixed(Hash h, double v) {
 
 void EarlierValues::clear() {
   candidates_.clear();
+  by_scope_.clear();
+  kinds_.clear();
+  outputs_.clear();
   tables_.clear();
   whole_.clear();
   columns_.clear();
   rows_.clear();
 }
 
-// -1: it is not known there. Inner modules first; what another module keeps to itself last.
-int EarlierValues::rank(std::size_t candidate, const LogicalTensor& target) const {
-  const EarlierValue& c = candidates_[candidate];
-  const bool inside =
-      is_within(target.id.module, c.scope) || (target.id.slot == "output" && target.id.module == c.scope);
-  if (!inside) return c.is_inner ? -1 : 0;
-  return 1 + static_cast<int>(std::ranges::count(c.scope, '.')) + (c.scope.empty() ? 0 : 1);
-}
-
-// In the order in which they come into question: known here, the latest first.
-std::vector<std::size_t> EarlierValues::near(const LogicalTensor& t,
-                                             const std::function<bool(const LogicalTensor&)>& fits) const {
-  std::vector<std::size_t> order;
-  for (std::size_t c = candidates_.size(); c-- > 0;) {
-    if (rank(c, t) >= 1 && fits(*candidates_[c].tensor)) order.push_back(c);
-  }
-  std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t c) { return rank(c, t); });
-  // What a module was given is there under the name that it has within, and under that it has around it.
-  std::set<const LogicalTensor*> seen;
-  std::erase_if(order, [&](std::size_t c) { return !seen.insert(candidates_[c].tensor).second; });
-  return order;
-}
-
 void EarlierValues::add(const Name& name, const LogicalTensor& t, std::string scope, bool is_inner) {
   const auto tensor = side_.read(t);
   const std::size_t at = candidates_.size();
+  Kind kind{t.shape, name.arg, ""};
+  if (name.slot == "output") {
+    outputs_.emplace(&t, at);
+    if (const auto made_by = calls_.producers(t); made_by.size() == 1)
+      kind.result_of = made_by.front().output;
+  }
+  const auto of_kind = by_scope_[scope].try_emplace(std::move(kind)).first;
+  of_kind->second.push_back(at);
+  kinds_.push_back(&of_kind->first);
   candidates_.push_back({name, &t, std::move(scope), is_inner, hash_of(tensor->values)});
   if (const auto hash = candidates_.back().hash) whole_[*hash].push_back({at, 0});
   // As it is after a cast.

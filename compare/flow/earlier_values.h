@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "assay/compare/calls/recorded_call.h"
 #include "assay/compare/flow/relation.h"
 
 namespace assay {
@@ -31,7 +32,7 @@ struct EarlierValue {
 class EarlierValues {
  public:
   using Hash = std::uint64_t;
-  explicit EarlierValues(const SideValues& side) : side_(side) {}
+  EarlierValues(const SideValues& side, const RecordedCalls& calls) : side_(side), calls_(calls) {}
   /// Of what a tensor contains. Nothing for contents that do not show which tensor it is.
   static std::optional<Hash> hash_of(const std::vector<double>& values);
   static bool has_two_values(const std::vector<double>&);
@@ -44,9 +45,21 @@ class EarlierValues {
   const std::vector<EarlierValue>& all() const { return candidates_; }
   /// -1: it is not known there. The higher, the nearer.
   int rank(std::size_t candidate, const LogicalTensor& target) const;
-  /// Those that are known there, in the order in which they come into question.
-  std::vector<std::size_t> near(const LogicalTensor&,
-                                const std::function<bool(const LogicalTensor&)>& fits) const;
+  /// What values have in common that come into question for the same argument.
+  struct Kind {
+    Shape shape;
+    std::string arg;
+    std::string result_of;  ///< what the operator that makes it calls it; "": not known
+    auto operator<=>(const Kind&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 errs
+  };
+  using Takes = std::function<bool(const Kind&)>;
+  /// Goes through those that are known there, in the order in which they come into question, until `f`
+  /// returns false.
+  void for_each_near(const LogicalTensor&, const Takes&, const std::function<bool(std::size_t)>& f) const;
+  bool is_any_near(const LogicalTensor&, const Takes&) const;
+  /// As an output.
+  std::optional<std::size_t> find(const LogicalTensor&) const;
+  const Kind& kind_of(std::size_t candidate) const { return *kinds_[candidate]; }
 
   /// The value with all its elements, under any shape.
   std::optional<Name> copied(const LogicalTensor&) const;
@@ -67,6 +80,7 @@ class EarlierValues {
     std::size_t candidate = 0;
     Relation::Table table;
   };
+  static std::vector<std::string_view> scopes_around(const LogicalTensor&);
   static Hash mixed(Hash h, double v);
   static Hash row_hash(const SideTensor& t, std::int64_t row);
   // or_transposed: with its last two dimensions exchanged, too: keys, as scores are made with them.
@@ -84,8 +98,13 @@ class EarlierValues {
   static constexpr std::size_t most_sources = 64;
 
   const SideValues& side_;
+  const RecordedCalls& calls_;
   std::set<DType> dtypes_;
   std::vector<EarlierValue> candidates_;
+  using Kinds = std::map<Kind, std::vector<std::size_t>>;
+  std::map<std::string, Kinds, std::less<>> by_scope_;
+  std::vector<const Kind*> kinds_;  ///< of the candidates
+  std::map<const LogicalTensor*, std::size_t> outputs_;
   std::vector<TableOf> tables_;
   Places whole_;
   std::map<std::int64_t, Places> columns_, rows_;  ///< by the number of rows, by the width

@@ -18,7 +18,7 @@ class Search {
   Search(const SideValues& side, const RecordedCalls& calls, const Makes& makes)
       : side_(side),
         calls_(calls),
-        candidates_(side),
+        candidates_(side, calls),
         experts_(side, candidates_),
         borrowed_(calls, makes, candidates_),
         hidden_(calls, makes, candidates_),

@@ -1,4 +1,5 @@
 // What a tensor of the reference is made of.
+#include <algorithm>
 #include <functional>
 #include <set>
 
@@ -31,6 +32,10 @@ std::vector<const LogicalTensor*> Flow::sources(const LogicalTensor& t) const {
     } else if (const auto lent = relations_.made.find(name_of(id));
                lent != relations_.made.end() && lacking.insert(lent->first).second) {
       for (const Name& source : lent->second.sources) add(at(record_of(source), id.step, id.micro_batch));
+    } else if (const auto call = std::ranges::find(relations_.hidden, id.module, &HiddenCall::module);
+               call != relations_.hidden.end() && id.slot == "grad_output" &&
+               lacking.insert(name_of(id)).second) {
+      add(gradient_of(call->result, id));
     }
   };
   if (t.id.micro_batch < 0) {

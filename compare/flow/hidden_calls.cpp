@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <map>
+#include <set>
 
 #include "assay/compare/calls/declared_args.h"
 #include "assay/compare/calls/recorded_call.h"
@@ -114,43 +116,60 @@ bool HiddenCalls::find_of(const Operator& op, const LogicalTensor& t, const Form
 
 // Of a parameter those of the module around; else what its own operator calls so; else the latest, without a
 // gradient where the argument has none: scores that hardly differ fit tables of any numbers.
-std::vector<HiddenCalls::Source> HiddenCalls::candidates_for(const Operator& op, const Arg& arg,
-                                                             const LogicalTensor& t) const {
-  std::vector<Source> sources;
+void HiddenCalls::for_each_source(const Sought& sought, const Arg& arg, const Fits& fits,
+                                  const std::function<bool(const Source&)>& f) const {
+  const LogicalTensor& t = sought.result;
   if (arg.role == Role::param) {
     LogicalTensor holder = t;
     holder.id.module = module_around(t.id.module);
     for (const LogicalTensor* param : calls_.around(holder)) {
-      if (param->id.slot == "param") sources.push_back({param, name_of(param->id)});
+      if (param->id.slot == "param" && fits(param->shape) && !f({param, name_of(param->id)})) return;
     }
-    return sources;
+    return;
   }
-  const std::vector<std::size_t> near = candidates_.near(t, [](const LogicalTensor&) { return true; });
-  const auto among = [&](auto is_one) {
-    std::vector<std::size_t> some;
-    std::ranges::copy_if(near, std::back_inserter(some), is_one);
-    return some;
+  using Kind = EarlierValues::Kind;
+  const bool has_own =
+      candidates_.is_any_near(t, [&](const Kind& kind) { return kind.result_of == arg.name; });
+  const bool is_table = !has_own && find_arg(sought.op, fmt::format("grad_{}", arg.name)) == nullptr;
+  const auto takes = [&](const Kind& kind) {
+    return (!has_own || kind.result_of == arg.name) && fits(kind.shape);
   };
-  std::vector<std::size_t> some = among([&](std::size_t c) { return is_result_of(c, arg); });
-  if (some.empty()) {
-    const bool is_table = find_arg(op, fmt::format("grad_{}", arg.name)) == nullptr;
-    some = is_table ? among([&](std::size_t c) { return !has_gradient(c); }) : near;
-  }
-  // Another result of the same call is nearer than what that was made of.
-  std::ranges::stable_partition(some, [&](std::size_t c) {
-    const Identity& id = candidates_[c].tensor->id;
-    return id.slot == "output" && t.id.slot == "output" && id.module == t.id.module && id.call == t.id.call;
-  });
-  std::ranges::stable_partition(some, [&](std::size_t c) { return candidates_[c].name.arg == arg.name; });
-  for (const std::size_t c : some) {
-    const Source source{candidates_[c].tensor, candidates_[c].name};
-    // What is handed on, as a table from layer to layer, is one value under several names.
+  // What is handed on, as a table from layer to layer, is one value under several names.
+  std::set<const LogicalTensor*> seen;
+  const auto see = [&](std::size_t c) {
+    if (is_table && has_gradient(c)) return true;
     const std::vector<const LogicalTensor*> same = candidates_.same_as(c);
-    const bool is_there = std::ranges::any_of(
-        sources, [&](const Source& other) { return std::ranges::find(same, other.tensor) != same.end(); });
-    if (!is_there) sources.push_back(source);
+    if (std::ranges::any_of(same, [&](const LogicalTensor* other) { return seen.contains(other); }))
+      return true;
+    seen.insert(candidates_[c].tensor);
+    return f({candidates_[c].tensor, candidates_[c].name});
+  };
+  const std::vector<std::size_t> beside = results_beside(t);
+  for (const bool is_named : {true, false}) {
+    const auto takes_now = [&](const Kind& kind) {
+      return (kind.arg == arg.name) == is_named && takes(kind);
+    };
+    // Another result of the same call is nearer than what that was made of.
+    for (const std::size_t c : beside) {
+      if (takes_now(candidates_.kind_of(c)) && !see(c)) return;
+    }
+    bool goes_on = true;
+    candidates_.for_each_near(t, takes_now, [&](std::size_t c) {
+      return goes_on = std::ranges::find(beside, c) != beside.end() || see(c);
+    });
+    if (!goes_on) return;
   }
-  return sources;
+}
+
+// The latest first.
+std::vector<std::size_t> HiddenCalls::results_beside(const LogicalTensor& t) const {
+  std::vector<std::size_t> beside;
+  for (const LogicalTensor* other : t.id.slot == "output" ? calls_.around(t) : TensorList()) {
+    const auto c = other->id.slot == "output" ? candidates_.find(*other) : std::nullopt;
+    if (c && candidates_.rank(*c, t) >= 1) beside.push_back(*c);
+  }
+  std::ranges::sort(beside, std::greater<>());
+  return beside;
 }
 
 // Under any of its names: what a module is given has the gradient of who made it.
@@ -163,13 +182,6 @@ bool HiddenCalls::has_gradient(std::size_t candidate) const {
   });
 }
 
-bool HiddenCalls::is_result_of(std::size_t candidate, const Arg& arg) const {
-  const LogicalTensor& t = *candidates_[candidate].tensor;
-  if (candidates_[candidate].name.slot != "output") return false;
-  const std::vector<RecordedCall> made_by = calls_.producers(t);
-  return made_by.size() == 1 && made_by.front().output == arg.name;
-}
-
 void HiddenCalls::assign(const Sought& sought, const std::vector<const Arg*>& inputs, Given& given,
                          std::vector<Given>& all) const {
   const auto& [op, attributes, t] = sought;
@@ -178,23 +190,29 @@ void HiddenCalls::assign(const Sought& sought, const std::vector<const Arg*>& in
     return;
   }
   const Arg& arg = *inputs[given.size()];
+  std::map<std::string_view, std::int64_t> extents;
+  const auto output = std::ranges::find(op.args, Role::output, &Arg::role);
+  bool is_possible = assay::fits(output->shape, t.shape, extents);
+  for (const auto& [other, taken] : given)
+    is_possible =
+        is_possible && assay::fits(shape_letters(op, *other, attributes), taken.tensor->shape, extents);
+  if (!is_possible) return;
+  const auto fits = [&](const Shape& shape) {
+    auto own = extents;
+    return assay::fits(shape_letters(op, arg, attributes), shape, own) &&
+           goes_with(op, given, {std::string(arg.name), shape});
+  };
   std::size_t tried = 0;
-  for (const Source& source : candidates_for(op, arg, t)) {
-    if (tried == most_values || all.size() == most_calls) return;
-    if (std::ranges::any_of(given, [&](const auto& g) { return g.second.tensor == source.tensor; })) continue;
-    std::map<std::string_view, std::int64_t> extents;
-    const auto output = std::ranges::find(op.args, Role::output, &Arg::role);
-    bool is_possible = fits(output->shape, t.shape, extents);
-    for (const auto& [other, taken] : given)
-      is_possible = is_possible && fits(shape_letters(op, *other, attributes), taken.tensor->shape, extents);
-    if (!is_possible || !fits(shape_letters(op, arg, attributes), source.tensor->shape, extents) ||
-        !goes_with(op, given, {std::string(arg.name), source.tensor->shape}))
-      continue;
+  for_each_source(sought, arg, fits, [&](const Source& source) {
+    if (tried == most_values || all.size() == most_calls) return false;
+    if (std::ranges::any_of(given, [&](const auto& g) { return g.second.tensor == source.tensor; }))
+      return true;
     ++tried;
     given.emplace_back(&arg, source);
     assign(sought, inputs, given, all);
     given.pop_back();
-  }
+    return true;
+  });
 }
 
 std::vector<InputShape> HiddenCalls::shapes_of(const Given& given) {

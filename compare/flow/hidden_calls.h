@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -40,9 +41,13 @@ class HiddenCalls {
   };
   static Form form_of(const Operator&, const Given&);
   bool find_of(const Operator&, const LogicalTensor&, const Form* known, Relations&);
-  std::vector<Source> candidates_for(const Operator&, const Arg&, const LogicalTensor&) const;
+  using Fits = std::function<bool(const Shape&)>;
+  using TensorList = std::vector<const LogicalTensor*>;
+  /// Goes through what may be given for an argument, the nearest first, until `f` returns false.
+  void for_each_source(const Sought&, const Arg&, const Fits&,
+                       const std::function<bool(const Source&)>& f) const;
+  std::vector<std::size_t> results_beside(const LogicalTensor&) const;
   bool has_gradient(std::size_t candidate) const;
-  bool is_result_of(std::size_t candidate, const Arg&) const;
   void assign(const Sought&, const std::vector<const Arg*>&, Given&, std::vector<Given>&) const;
   static std::vector<InputShape> shapes_of(const Given&);
   static bool may_make(const Operator&, const Given&, const Shape& result);

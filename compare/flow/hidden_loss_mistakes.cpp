@@ -56,9 +56,12 @@ std::optional<HiddenLosses::Mistake> HiddenLosses::find_mistake(const SideValues
     for (const bool rolls : {false, true}) {
       Loss other = seen;
       (rolls ? other.rolled : other.ahead) += by;
-      try_tokens(std::move(other),
-                 fmt::format("the tokens {} places ahead{}, where the reference has those {} ahead",
-                             right.ahead + by, rolls ? " (rolled, with wrap-around)" : "", right.ahead));
+      const std::string text =
+          fmt::format("the tokens {} places ahead{}, where the reference has those {} ahead",
+                      right.ahead + by, rolls ? " (rolled, with wrap-around)" : "", right.ahead);
+      try_tokens(other, text);
+      // Places that have no target in the reference have one in these tokens.
+      if (other.shown.erase(frame) > 0) try_tokens(std::move(other), text);
     }
   }
   for (const LogicalTensor* index :

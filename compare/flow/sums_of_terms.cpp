@@ -13,20 +13,20 @@
 namespace assay {
 namespace {
 
-bool is_as_large(const LogicalTensor& c, const LogicalTensor& t) {
-  return element_count(c.shape) == element_count(t.shape);
+bool is_as_large(const Shape& c, const LogicalTensor& t) {
+  return element_count(c) == element_count(t.shape);
 }
 // Several rows of its width.
-bool is_repeatable(const LogicalTensor& c, const LogicalTensor& t) {
-  const std::int64_t size = element_count(c.shape);
-  return c.shape.size() >= 2 && !t.shape.empty() && c.shape.back() == t.shape.back() && size > 0 &&
+bool is_repeatable(const Shape& c, const LogicalTensor& t) {
+  const std::int64_t size = element_count(c);
+  return c.size() >= 2 && !t.shape.empty() && c.back() == t.shape.back() && size > 0 &&
          size < element_count(t.shape) && element_count(t.shape) % size == 0;
 }
 
 }  // namespace
 
 std::optional<Relation> SumsOfTerms::of_terms(const LogicalTensor& t, const SideTensor& tensor) const {
-  const Terms own = nearest(t, [&](const LogicalTensor& c) { return is_as_large(c, t); });
+  const Terms own = nearest(t, [&](const Shape& c) { return is_as_large(c, t); });
   const std::size_t n = own.size();
   for (std::size_t a = 0; a < n; ++a) {
     for (std::size_t b = a + 1; b < n; ++b) {
@@ -40,7 +40,7 @@ std::optional<Relation> SumsOfTerms::of_terms(const LogicalTensor& t, const Side
       }
     }
   }
-  const Terms repeated = nearest(t, [&](const LogicalTensor& c) { return is_repeatable(c, t); });
+  const Terms repeated = nearest(t, [&](const Shape& c) { return is_repeatable(c, t); });
   for (const Term& a : own) {
     for (const Term& b : repeated) {
       if (auto r = sum(tensor, {a, b})) return r;
@@ -59,12 +59,14 @@ std::optional<Relation> SumsOfTerms::of_terms(const LogicalTensor& t, const Side
 }
 
 SumsOfTerms::Terms SumsOfTerms::nearest(const LogicalTensor& t,
-                                        const std::function<bool(const LogicalTensor&)>& fits) const {
+                                        const std::function<bool(const Shape&)>& fits) const {
   Terms terms;
-  for (const std::size_t c : candidates_.near(t, fits)) {
-    if (terms.size() == most_terms) break;
-    terms.push_back({c, side_.read(*candidates_[c].tensor)});
-  }
+  candidates_.for_each_near(
+      t, [&](const EarlierValues::Kind& kind) { return fits(kind.shape); },
+      [&](std::size_t c) {
+        terms.push_back({c, side_.read(*candidates_[c].tensor)});
+        return terms.size() < most_terms;
+      });
   return terms;
 }
 

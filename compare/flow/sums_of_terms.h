@@ -29,7 +29,7 @@ class SumsOfTerms {
     std::shared_ptr<const SideTensor> value;
   };
   using Terms = std::vector<Term>;
-  Terms nearest(const LogicalTensor&, const std::function<bool(const LogicalTensor&)>& fits) const;
+  Terms nearest(const LogicalTensor&, const std::function<bool(const Shape&)>& fits) const;
   std::optional<Relation> sum(const SideTensor& total, const Terms&, std::vector<double> factors = {}) const;
   static bool add_up(const SideTensor& total, const Terms&, const std::vector<double>& factors);
   static std::optional<std::vector<double>> factors_of(const SideTensor& total, const Terms&);

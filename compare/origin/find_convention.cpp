@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <set>
 #include <utility>
 
@@ -15,11 +14,6 @@
 
 namespace assay {
 namespace {
-
-bool is_comparable(const Finding& f) {
-  return f.metrics && is_float(f.actual_dtype) && f.metrics->special_mismatch == 0 &&
-         std::isfinite(f.metrics->relative_l2);
-}
 
 // actual = value x reference in the least squares sense, and what is left of actual.
 struct Factor {
@@ -90,10 +84,21 @@ bool is_as_reference(const Finding& f, double factor) {
   return factor > 1 ? twice < 1 + factor : twice > 1 + factor;
 }
 
-}  // namespace
+// What does not come back in the parameters' gradients is no convention, nor what most gradients of
+// micro-batches do not have: a part of the loss.
+bool is_convention(double factor, std::span<const Finding> findings) {
+  std::int64_t as_reference = 0, others = 0, scaled = 0, unscaled = 0;
+  for (const Finding& f : findings) {
+    if (!is_comparable(f)) continue;
+    if (is_whole_gradient(f.id)) ++(is_as_reference(f, factor) ? as_reference : others);
+    if (is_within_micro_batch(f.id)) ++(is_as_reference(f, factor) ? unscaled : scaled);
+  }
+  return as_reference > others && scaled > unscaled;
+}
 
-std::optional<ScaleConvention> scale_convention(std::span<const Finding> findings,
-                                                std::span<const Pair> pairs, const Sides& sides) {
+// Nothing where gradients are as large as the reference's, or where those of the parameters are not.
+ScaleConvention of_gradients(std::span<const Finding> findings, std::span<const Pair> pairs,
+                             const Sides& sides, std::span<const NamedFactor> names) {
   // Small gradients pass whatever their factor is; the sums that are made of them do not.
   const auto is_off = [](const Finding& f) {
     return f.metrics && f.metrics->different_bits > 0 && !f.asks_for_bits && is_within_micro_batch(f.id);
@@ -101,31 +106,24 @@ std::optional<ScaleConvention> scale_convention(std::span<const Finding> finding
   if (std::ranges::none_of(findings, is_off)) return {};
   const auto fitted = factor_of_losses(findings, pairs, sides);
   if (!fitted || std::abs(fitted->value - 1) <= fitted->left) return {};
-  const std::vector<KnownSize> sizes = known_sizes(sides);
-  const std::vector<NamedFactor> names = factor_names(sizes);
   const auto factor = named(*fitted, names);
-  if (!factor) return {};
-  // What does not come back in the parameters' gradients is no convention, nor what most gradients of
-  // micro-batches do not have: a part of the loss.
-  std::int64_t as_reference = 0, others = 0, scaled = 0, unscaled = 0;
-  std::map<Identity, bool> losses;
-  for (std::size_t i = 0; i < pairs.size(); ++i) {
-    const Finding& f = findings[i];
-    if (!is_comparable(f)) continue;
-    if (is_whole_gradient(f.id)) ++(is_as_reference(f, *factor) ? as_reference : others);
-    if (is_within_micro_batch(f.id)) ++(is_as_reference(f, *factor) ? unscaled : scaled);
-    if (f.id.slot != "loss" || f.metrics->elements != 1) continue;
-    const double ratio = f.actual_value / f.reference_value;
-    const bool is_scaled = std::abs(ratio / *factor - 1) < std::abs(ratio - 1);
-    const auto [at, is_first] = losses.emplace(in_any_micro_batch(f.id), is_scaled);
-    at->second = at->second && is_scaled;
-  }
-  if (as_reference <= others || scaled <= unscaled) return {};
-  ScaleConvention convention{*factor, describe_factor(*factor, names)};
-  for (const auto& [loss, is_scaled] : losses) {
-    if (is_scaled) convention.losses.push_back(loss);
-  }
-  return convention;
+  if (!factor || !is_convention(*factor, findings)) return {};
+  return {*factor, describe_factor(*factor, names)};
+}
+
+}  // namespace
+
+bool is_comparable(const Finding& f) {
+  return f.metrics && is_float(f.actual_dtype) && f.metrics->special_mismatch == 0 &&
+         std::isfinite(f.metrics->relative_l2);
+}
+
+std::optional<ScaleConvention> scale_convention(std::span<Finding> findings, std::span<const Pair> pairs,
+                                                const Sides& sides) {
+  const std::vector<KnownSize> sizes = known_sizes(sides);
+  ScaleConvention convention = of_gradients(findings, pairs, sides, factor_names(sizes));
+  add_losses(convention, findings, sides, sizes);
+  return convention.factor == 1 && convention.losses.empty() ? std::nullopt : std::optional(convention);
 }
 
 }  // namespace assay

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "assay/compare/causes/nonfinite.h"
 #include "assay/compare/causes/open_failures.h"
 #include "assay/compare/causes/values/known_sizes.h"
 #include "assay/compare/origin/decision.h"
@@ -14,6 +15,7 @@
 #include "assay/compare/origin/inputs.h"
 #include "assay/compare/origin/isolation.h"
 #include "assay/compare/origin/local_errors.h"
+#include "assay/compare/origin/missing_gradients.h"
 #include "assay/compare/origin/missing_layers.h"
 #include "assay/compare/origin/propagated_error.h"
 #include "assay/compare/result/finding.h"
@@ -57,6 +59,7 @@ class Origins {
  private:
   void find(std::size_t i) {
     Finding& f = findings_[i];
+    if (is_missing_gradient(f)) return blame(i);
     if (isolation_ && isolation_->is_absent_by_choice(i) && options_.may_exempt)
       return exempt(i, {Exemption::Kind::legal_tie, 0, 0, "no token chose it"});
     const bool has_no_twin =
@@ -118,8 +121,10 @@ class Origins {
     const auto step = steps_.find(i);
     const bool is_wrong_step = step != steps_.end() && !step->second.is_right();
     const std::string* broken = isolation_ ? isolation_->broken(i) : nullptr;
-    if (broken != nullptr && !is_wrong_step && !replicas_.contains(i)) return created_here(*broken);
     const std::vector<std::size_t> inputs = inputs_.of(i);
+    if (const auto source = nonfinite_source(findings_, i, inputs))
+      return Inherited{*source, fmt::format("{} is NaN or Inf already", findings_[*source].name)};
+    if (broken != nullptr && !is_wrong_step && !replicas_.contains(i)) return created_here(*broken);
     const auto failing = std::ranges::find_if(inputs, [&](std::size_t k) { return is_off(findings_[k]); });
     const std::size_t from = failing != inputs.end()      ? *failing
                              : is_result(findings_[i].id) ? open_.inside(findings_[i].id)
@@ -281,6 +286,7 @@ RightValues find_origins(Report& report, const std::vector<Pair>& pairs, const S
       std::ranges::any_of(findings, [](const Finding& f) { return is_off(f) || is_beyond_rules(f); });
   if (!options.isolate && !has_open) return {};
   fail_missing_layers(findings);
+  fail_missing_gradients(findings, pairs);
   Origins origins(findings, pairs, sides, steps, options);
   origins.find();
   report.coverage = origins.coverage();

@@ -1,6 +1,5 @@
 #include "assay/compare/pairs/scale_convention.h"
 
-#include <algorithm>
 #include <vector>
 
 namespace assay {
@@ -9,14 +8,15 @@ bool is_within_micro_batch(const Identity& id) {
   return id.phase == Phase::backward && (id.micro_batch >= 0 || id.arg.ends_with(unreduced));
 }
 
-Identity in_any_micro_batch(Identity id) {
-  id.step = id.micro_batch = 0;
-  return id;
+double ScaleConvention::of(const Identity& id) const {
+  if (is_within_micro_batch(id)) return factor;
+  const auto loss = losses.find(id);
+  return loss == losses.end() ? 1 : loss->second.factor;
 }
 
-double ScaleConvention::of(const Identity& id) const {
-  const bool is_loss = id.slot == "loss" && std::ranges::find(losses, in_any_micro_batch(id)) != losses.end();
-  return is_within_micro_batch(id) || is_loss ? factor : 1;
+const std::string& ScaleConvention::text_of(const Identity& id) const {
+  const auto loss = losses.find(id);
+  return loss == losses.end() ? text : loss->second.text;
 }
 
 TensorSource ScaleConvention::in_units_of_reference(const Identity& id, const TensorSource& actual) const {

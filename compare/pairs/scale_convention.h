@@ -1,8 +1,8 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "assay/dumps/layout/merge.h"
 
@@ -12,13 +12,21 @@ namespace assay {
 /// data-parallel ranks against a sum, a division by the micro-batches before or behind. Then all gradients
 /// within micro-batches are the same number of times as large as the reference's, and those of the
 /// parameters are as large as there.
+///
+/// What a program writes down as its loss is its own affair, too: a sum over tokens against their mean, or the
+/// part of a micro-batch in the loss of its step.
 struct ScaleConvention {
-  double factor = 1;               ///< of a loss on the actual side, in units of the reference's
-  std::string text = {};           ///< "2 = dp"
-  std::vector<Identity> losses{};  ///< those that were recorded with it, in step 0 and micro-batch 0
+  double factor = 1;      ///< of gradients within micro-batches, in units of the reference's
+  std::string text = {};  ///< "2 = dp"
+  struct OfLoss {
+    double factor = 1;
+    std::string text;
+  };
+  std::map<Identity, OfLoss> losses{};  ///< those that are not as large as the reference's
 
-  /// By how much that tensor is larger: the factor, or 1.
+  /// By how much that tensor is larger: its factor, or 1.
   double of(const Identity&) const;
+  const std::string& text_of(const Identity&) const;
   /// The actual side's tensor in the units of the reference, rounded to its dtype.
   TensorSource in_units_of_reference(const Identity&, const TensorSource& actual) const;
 };
@@ -27,7 +35,5 @@ struct ScaleConvention {
 inline constexpr std::string_view unreduced = ".unreduced";
 /// Whether it was made before gradients were added up over micro-batches and ranks.
 bool is_within_micro_batch(const Identity&);
-/// In step 0 and micro-batch 0.
-Identity in_any_micro_batch(Identity);
 
 }  // namespace assay

@@ -162,6 +162,13 @@ std::string weights(const Parameters& p, double residual) {
                      fmt::join(p.micro_batches, ", "), fmt::join(counts, ", "), left(residual));
 }
 
+std::string nonfinite(const Parameters& p, double) {
+  const std::string begins = p.tensor.empty()
+                                 ? fmt::format("nothing recorded before it is, in this micro-batch")
+                                 : fmt::format("as are those of {}, before it", p.tensor);
+  return fmt::format("{} of {} elements are {}: {}", p.elements.value(), p.of.value(), p.how, begins);
+}
+
 std::string attribute(const Parameters& p, double residual) {
   return fmt::format("it is {} with {}, where the reference has {}; {}", p.op, p.actual_attributes,
                      p.reference_attributes, left(residual));
@@ -211,6 +218,8 @@ constexpr Row rows[] = {
     {Cause::missing_term, "missing_term", Says::mistake, missing_term},
     {Cause::wrong_tokens, "wrong_tokens", Says::mistake, how},
     {Cause::missing_layer, "missing_layer", Says::mistake, missing_layer},
+    {Cause::nonfinite, "nonfinite", Says::description, nonfinite},
+    {Cause::no_gradient, "no_gradient", Says::mistake, how},
     {Cause::weights, "weights", Says::mistake, weights},
     {Cause::attribute, "attribute", Says::mistake, attribute},
     {Cause::operation, "operation", Says::mistake, operation},
@@ -224,8 +233,10 @@ constexpr Row rows[] = {
     of_optimizer(Cause::learning_rate, "learning_rate"),
     of_optimizer(Cause::norm, "norm"),
     of_optimizer(Cause::not_updated, "not_updated"),
+    {Cause::optimizer, "optimizer", Says::mistake, how, true},
     of_optimizer(Cause::step_sign, "step_sign"),
     of_optimizer(Cause::step_stale, "step_stale"),
+    of_optimizer(Cause::updated, "updated"),
     of_optimizer(Cause::weight_decay, "weight_decay"),
 };
 

@@ -41,6 +41,8 @@ enum class Cause : std::uint8_t {
   missing_term,
   wrong_tokens,
   missing_layer,
+  nonfinite,
+  no_gradient,
   // Of the operator, on recorded inputs.
   weights,
   attribute,
@@ -56,8 +58,10 @@ enum class Cause : std::uint8_t {
   learning_rate,
   norm,
   not_updated,
+  optimizer,
   step_sign,
   step_stale,
+  updated,
   weight_decay,
   end  ///< none: the number of the others
 };

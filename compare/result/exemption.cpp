@@ -24,7 +24,7 @@ constexpr ExemptionRow kinds[] = {
     {Kind::nothing, "nothing", "nothing",
      "one side recorded no gradient, and that of the other is zeros or has no elements"},
     {Kind::scale_by_convention, "scale_by_convention", "scale by convention",
-     "losses are scaled by one factor, and the gradients of parameters take it back"},
+     "losses are scaled by one factor, and the gradients of parameters are not"},
 };
 
 }  // namespace

@@ -133,7 +133,7 @@ class Given(Test):
         self.recorded_program([[2, 6], [2, 5]])
         self.trouble(*words, says="expected one size")
         self.recorded_program([[2, 6]], labels=False)
-        self.trouble(*words, says="has no input labels of the model in step 0, micro-batch 0")
+        self.trouble(*words, says="has no input labels of the model in step 0, micro-batch 0; record it, or give integers [micro-batches, sequences, length + 1] by --tokens FILE")
         self.recorded_program([[2, 6]], first_step=3)
         self.trouble(*words, says="its first step is 3; a replay begins where the optimizer has no states yet")
         self.recorded_program([[2, 6]], mask=[1] * 11 + [0])

@@ -54,6 +54,10 @@ const Sample samples[] = {
      "every row is a multiple of the reference's: [7] times 2 = tp, [9] times 3, the others are right"},
     {{Cause::row_factors, {.factor = 3, .elements = 9, .of = 64, .along = "column"}},
      "every column is a multiple of the reference's: 9 of 64 times 3, the others are right"},
+    {{Cause::nonfinite, {.elements = 8, .of = 64, .how = "NaN"}},
+     "8 of 64 elements are NaN: nothing recorded before it is, in this micro-batch"},
+    {{Cause::nonfinite, {.elements = 8, .of = 64, .tensor = "lm_head output y", .how = "Inf"}},
+     "8 of 64 elements are Inf: as are those of lm_head output y, before it"},
     {{Cause::not_normalized, {.factors = {0.31, 0.77}, .reference_value = 1}},
      "every row is the reference's before it is divided by its sum: rows of the reference sum to 1, these to "
      "0.31 "

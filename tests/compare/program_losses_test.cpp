@@ -17,7 +17,7 @@ constexpr auto f = Phase::forward, b = Phase::backward;
 // @param masked  places of the actual side, and of the reference, without a target in the later micro-batches
 // @param of_reference  of both sides, but where the actual one has its own
 auto loss_of(std::int64_t rolled, double weight, std::pair<std::int64_t, std::int64_t> masked = {0, 0},
-             const Attributes& of_actual = {}, const Attributes& of_reference = {}) {
+             const Attributes& of_actual = {}, const Attributes& of_reference = {}, bool is_shifted = true) {
   return [=](MemoryDump& d, bool is_actual) {
     for (const std::int64_t mb : {0, 1, 2, 3}) {
       std::vector<std::int64_t> tokens, targets;
@@ -26,7 +26,9 @@ auto loss_of(std::int64_t rolled, double weight, std::pair<std::int64_t, std::in
         const std::int64_t place = i % 12, by = is_actual ? rolled : 0;
         const auto from = static_cast<std::size_t>(i - place + (place + 1 + by) % 12);
         const bool is_masked = mb * (is_actual ? masked.first : masked.second) > 11 - place;
-        targets.push_back(place == 11 || is_masked ? -100 : tokens[from]);
+        targets.push_back(is_actual && !is_shifted   ? tokens[static_cast<std::size_t>(i)]
+                          : place == 11 || is_masked ? -100
+                                                     : tokens[from]);
       }
       const Tensor logits = normal_tensor(DType::float32, {24, 11}, 31 + static_cast<std::uint64_t>(mb)),
                    grad_y = Tensor::from_values(DType::float32, {}, Values{is_actual ? weight : 0.25});
@@ -205,6 +207,17 @@ TEST(ProgramLosses, WhatIsDoneToLogitsBeforeIsKnown) {
       EXPECT_EQ(found.diagnoses.front().parameters.attribute, attribute) << module;
       EXPECT_EQ(found.diagnoses.front().parameters.value, wrong) << module << attribute << right;
     }
+  }
+}
+
+// The last place of a sequence has a target then, too.
+TEST(ProgramLosses, TargetsThatAreNotShiftedAreNamed) {
+  const Report report = isolated(loss_of(0, 0.25, {0, 0}, {}, {}, false));
+  for (const auto& [module, slot] : {std::pair("loss", "loss"), {"head", "grad_output"}}) {
+    const Finding& wrong = finding(report, module, slot);
+    ASSERT_FALSE(wrong.diagnoses.empty()) << module;
+    EXPECT_EQ(wrong.diagnoses.front().cause, Cause::wrong_tokens) << module;
+    EXPECT_EQ(wrong.diagnoses.front().parameters.shift, -1) << module;
   }
 }
 

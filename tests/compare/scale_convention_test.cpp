@@ -131,5 +131,69 @@ TEST(ScaleConvention, WhereBothSidesAverageASumIsAFault) {
             (std::vector<std::string>{"up grad weight", "down grad weight"}));
 }
 
+// The loss of each micro-batch as the program writes it down, and how many of its places have a target.
+auto with_losses(const Scales& actual, const std::vector<double>& factors,
+                 const std::vector<std::int64_t>& counted = {8, 8, 8}) {
+  return [=](MemoryDump& d, bool is_actual) {
+    run(actual, {})(d, is_actual);
+    for (std::size_t mb = 0; mb < factors.size(); ++mb) {
+      const auto number = static_cast<std::int64_t>(mb);
+      std::vector<std::int64_t> labels;
+      for (std::int64_t i = 0; i < 8; ++i) labels.push_back(i < counted[mb] ? 3 + i : -100);
+      d.add({0, number, f, "", "input", "labels", 0}, Tensor::from_indices({1, 8}, labels));
+      const double loss = 4.25 + 0.3 * static_cast<double>(mb), rounding = 1 + 1e-6;
+      d.add(
+          {0, number, f, "loss", "loss", "lm", 0},
+          Tensor::from_values(DType::float32, {}, Values{is_actual ? loss * factors[mb] * rounding : loss}));
+    }
+  };
+}
+
+void expect_by_convention(const Report& report, const std::string& text) {
+  EXPECT_EQ(report.exit_status(), 0) << text;
+  EXPECT_EQ(by_convention(report), 3) << text;
+  ASSERT_FALSE(report.notes.empty()) << text;
+  EXPECT_NE(report.notes.back().find(text), std::string::npos) << report.notes.back();
+}
+
+TEST(ScaleConvention, ALossMayBeTheShareOfAMicroBatchWhereNoGradientIsScaled) {
+  constexpr double third = 1. / 3;
+  expect_by_convention(isolated(with_losses({}, {third, third, third})), "0.333333 = 1/micro-batches");
+  // Or 8 tokens' sum, of which the first is foreseen by nothing.
+  expect_by_convention(isolated(with_losses({}, {7, 7, 7})), "7 = tokens");
+}
+
+TEST(ScaleConvention, TokensAreThoseOfTheMicroBatch) {
+  expect_by_convention(isolated(with_losses({}, {8, 4, 6}, {8, 4, 6})), "are scaled by tokens, and");
+  expect_by_convention(isolated(with_losses({}, {8. / 18, 4. / 18, 6. / 18}, {8, 4, 6})),
+                       "are scaled by tokens/tokens of the step, and");
+}
+
+TEST(ScaleConvention, OfALossThatIsScaledOtherwiseThanGradients) {
+  const Report report = isolated(with_losses({2, 0.5}, {7, 7, 7}));
+  EXPECT_EQ(report.exit_status(), 0);
+  EXPECT_EQ(by_convention(report), 12 + 3);
+}
+
+TEST(ScaleConvention, ALossOfAnotherFactorOrOfOneMicroBatchFails) {
+  for (const std::vector<double>& factors :
+       {std::vector<double>{0.3, 0.3, 0.3}, {1, 1. / 3, 1. / 3}, {8, 8, 8.1}}) {
+    const Report report = isolated(with_losses({}, factors));
+    EXPECT_EQ(report.exit_status(), 1) << factors.front();
+    EXPECT_EQ(by_convention(report), 0) << factors.front();
+  }
+}
+
+// The mean of means over micro-batches with other numbers of tokens: gradients have the factor, too.
+TEST(ScaleConvention, ALossWhoseGradientsHaveItsFactorFails) {
+  const Report report = isolated(with_losses({1. / 3, 1}, {1. / 3, 1. / 3, 1. / 3}));
+  EXPECT_EQ(report.exit_status(), 1);
+  EXPECT_EQ(by_convention(report), 0);
+  const Finding& loss = finding(report, "loss", "loss");
+  ASSERT_FALSE(loss.diagnoses.empty());
+  EXPECT_EQ(loss.diagnoses.front().cause, Cause::factor);
+  EXPECT_EQ(loss.diagnoses.front().parameters.factor_names, std::vector<std::string>{"1/micro-batches"});
+}
+
 }  // namespace
 }  // namespace assay::scale_convention_test

@@ -379,3 +379,28 @@ def test_masters_of_a_loop_that_keeps_them_itself(tmp_path):
             assert (state == master.numpy()).all()
             param = dump[f"{i} param weight (step {step}, optimizer)"].read()
             assert (param.astype("float32") == master.bfloat16().float().numpy()).all()
+
+
+def test_a_call_without_a_backward_is_an_evaluation(tmp_path, capfd):
+    import assay.torch
+
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+    optimizer = torch.optim.AdamW(model.parameters())
+    recorder = assay.torch.record(model, out=tmp_path / "dump")
+    given = torch.randn(2, 5, 3, 4)
+    for step in range(2):
+        for evaluated, trained in (given[step, :2], given[step, 2:4]):
+            model(evaluated)
+            model(trained).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    model(given[0, 4])  # a step in which nothing is handed back is none of training
+    recorder.close()
+    assert "4 calls of the model without a backward are no micro-batches" in capfd.readouterr().err
+    dump = assay.inspect(tmp_path / "dump")
+    names = {(t.step, t.micro_batch) for t in dump if t.slot == "output" and t.step < 2}
+    assert names == {(0, 0), (0, 1), (1, 0), (1, 1)}
+    assert {(t.step, t.micro_batch) for t in dump if t.slot == "grad_output"} == names
+    of_second = dump["0 input input (step 1, micro-batch 1, forward)"].read()
+    assert torch.equal(torch.tensor(of_second), given[1, 3])

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 #include <tuple>
 
 #include "assay/compare/causes/values/elements.h"
+#include "assay/compare/flow/gradient_names.h"
 #include "assay/compare/pairs/tensors_by_id.h"
 #include "assay/compare/result/trouble.h"
 #include "assay/golden/evidence.h"
@@ -28,6 +31,20 @@ std::optional<std::int64_t> changed(const Dump& dump, const TensorsById& tensors
   return count;
 }
 
+// Why a side leaves a parameter as it was: ": the actual side has no gradient of it".
+std::string why_frozen(std::string_view side, const std::vector<LogicalTensor>& tensors, const Identity& id) {
+  const auto has = [&](Phase phase, std::string_view slot, std::string_view begin) {
+    return std::ranges::any_of(tensors, [&](const LogicalTensor& t) {
+      return t.id.step == id.step && t.id.phase == phase && t.id.slot == slot && t.id.module == id.module &&
+             t.id.arg.starts_with(begin);
+    });
+  };
+  if (!has(Phase::backward, "grad", id.arg)) return fmt::format(": {} has no gradient of it", side);
+  return has(Phase::optimizer, "state", id.arg + ".")
+             ? ""
+             : fmt::format(": the optimizer has no state of it on {}", side);
+}
+
 }  // namespace
 
 void find_left_behind(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides,
@@ -38,6 +55,14 @@ void find_left_behind(std::vector<Finding>& findings, const std::vector<Pair>& p
   for (const auto& [i, origin] : origins) {
     const Identity& id = findings[i].id;
     judged.emplace(id.step, id.module, id.slot == "state" ? id.arg.substr(0, id.arg.rfind('.')) : id.arg);
+  }
+  std::map<Identity, std::size_t> without_gradient;  // parameters
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    Identity id = pairs[i].id();
+    if (pairs[i].actual != nullptr || !is_whole_gradient(id)) continue;
+    id.phase = Phase::optimizer;
+    id.slot = "param";
+    without_gradient.emplace(std::move(id), i);
   }
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     const Pair& pair = pairs[i];
@@ -50,18 +75,28 @@ void find_left_behind(std::vector<Finding>& findings, const std::vector<Pair>& p
     (void)trouble_in([&] {
       const auto actual = changed(sides.actual, of_actual, *pair.actual);
       const auto reference = changed(sides.reference, of_reference, *pair.reference);
+      if (!actual || !reference) return;
       // An element whose change is a rounding away from none stays as often as not.
-      if (!actual || !reference || *actual > 0 || !proves(static_cast<double>(*reference), 0)) return;
+      const bool is_frozen = *actual == 0 && proves(static_cast<double>(*reference), 0),
+                 is_thawed = *reference == 0 && proves(static_cast<double>(*actual), 0);
+      if (!is_frozen && !is_thawed) return;
       const std::int64_t size = f.metrics->elements;
-      f.diagnoses.push_back({Cause::not_updated,
-                             {.elements = size,
-                              .of = size,
-                              .step = f.id.step,
-                              .how = fmt::format("not one of {} elements is updated, where the reference "
-                                                 "updates {}",
-                                                 size, *reference)},
-                             0});
-      origins[i] = {infinity, "it is the parameter before the step", {}};
+      std::string how =
+          is_frozen
+              ? fmt::format("not one of {} elements is updated, where the reference updates {}{}", size,
+                            *reference, why_frozen("the actual side", sides.actual_tensors, f.id))
+              : fmt::format("{} of {} elements are updated, where the reference leaves all as they were{}",
+                            *actual, size, why_frozen("the reference", sides.reference_tensors, f.id));
+      f.diagnoses.push_back(
+          {is_frozen ? Cause::not_updated : Cause::updated,
+           {.elements = is_frozen ? size : *actual, .of = size, .step = f.id.step, .how = std::move(how)},
+           0});
+      origins[i] = {infinity,
+                    is_frozen ? "it is the parameter before the step"
+                              : "it is not the parameter before the step, as it is in the reference",
+                    {}};
+      if (const auto root = without_gradient.find(f.id); is_frozen && root != without_gradient.end())
+        origins[i].root = root->second;
     });
   }
 }

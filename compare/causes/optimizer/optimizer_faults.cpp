@@ -8,6 +8,7 @@
 #include "assay/compare/causes/optimizer/explain_clip.h"
 #include "assay/compare/causes/optimizer/left_behind.h"
 #include "assay/compare/causes/optimizer/other_gradients.h"
+#include "assay/compare/causes/optimizer/other_optimizer.h"
 #include "assay/compare/causes/optimizer/reference_rule.h"
 #include "assay/compare/causes/optimizer/shared_faults.h"
 #include "assay/compare/causes/optimizer/step_call.h"
@@ -260,6 +261,7 @@ StepOrigins find_optimizer_faults(std::vector<Finding>& findings, const std::vec
   // A step that has the reference's bits is the reference's step.
   const auto first = std::ranges::find_if(findings, differs);
   if (first == findings.end()) return {};
+  if (const auto other = other_optimizer(sides)) return explain_other_optimizer(findings, pairs, *other);
   StepOrigins origins;
   // The verdicts of the comparison stand without a judgement of the steps.
   if (const auto trouble = trouble_in([&] { origins = Faults(findings, pairs, sides).find(); }))

@@ -62,6 +62,7 @@ FailingPair::FailingPair(const TensorSource& a, const TensorSource& r, const Dia
       const double error = std::abs(av[i] - rv[i]);
       if (!(error <= limit) && !(ratio(av[i], rv[i], b) <= 1)) {
         ++over;
+        over_finite += std::isfinite(av[i]) ? 1 : 0;
         failing.offer(at, av[i], rv[i]);
       } else {
         zeros += av[i] == 0 ? 1 : 0;

@@ -21,14 +21,15 @@ struct Sample {
 struct FailingPair {
   TensorSource actual, reference;
   DiagnosisContext context;
-  std::int64_t over = 0;      ///< elements over tolerance
-  bool finite = true;         ///< all elements of both sides are finite
-  std::int64_t zeros = 0;     ///< zeros of actual among the passing elements
-  double largest_actual = 0;  ///< over the finite elements
-  double square_gap = 0;      ///< |sum a^2 - sum r^2|
-  double square_slack = 0;    ///< the gap that the tolerances alone can make
-  Sample wrong;               ///< up to 4096 of the elements over tolerance, evenly taken
-  Sample spread;              ///< up to 4096 of all elements, evenly taken
+  std::int64_t over = 0;         ///< elements over tolerance
+  std::int64_t over_finite = 0;  ///< of them, finite on the actual side: a NaN is like any other
+  bool finite = true;            ///< all elements of both sides are finite
+  std::int64_t zeros = 0;        ///< zeros of actual among the passing elements
+  double largest_actual = 0;     ///< over the finite elements
+  double square_gap = 0;         ///< |sum a^2 - sum r^2|
+  double square_slack = 0;       ///< the gap that the tolerances alone can make
+  Sample wrong;                  ///< up to 4096 of the elements over tolerance, evenly taken
+  Sample spread;                 ///< up to 4096 of all elements, evenly taken
 
   FailingPair(const TensorSource& actual, const TensorSource& reference, const DiagnosisContext&);
 

@@ -95,7 +95,7 @@ std::optional<double> equals(const FailingPair& pair, const TensorSource& other,
   }
   const Fit fit = verify(pair, [&](const ElementWindow& w) { read(other, w.begin, w.expected); });
   const double accident = chance(pair, pair.wrong.actual, other, 1, fit.residual);
-  if (!convincing(fit, accident, bits_of_choice(tried), pair.over)) return {};
+  if (!convincing(fit, accident, bits_of_choice(tried), pair.over_finite)) return {};
   return fit.residual;
 }
 
@@ -107,7 +107,7 @@ std::optional<double> equals_where_wrong(const FailingPair& pair, const TensorSo
     }
   });
   const double accident = chance(pair, pair.wrong.actual, other, 1, fit.residual);
-  if (!convincing(fit, accident, 0, pair.over)) return {};
+  if (!convincing(fit, accident, 0, pair.over_finite)) return {};
   return fit.residual;
 }
 
@@ -165,7 +165,7 @@ std::optional<AddedTerm> added_term(const FailingPair& pair, const TensorSource&
   for (std::size_t i = 0; i < pair.wrong.at.size(); ++i)
     errors.push_back(pair.wrong.actual[i] - pair.wrong.reference[i]);
   // A row that is added to all others is no more evidence than one of them.
-  const std::int64_t explained = std::min(pair.over, term.size());
+  const std::int64_t explained = std::min(pair.over_finite, term.size());
   const double parameters = bits_of_a_number + bits_of_choice(tried);
   if (!convincing(fit, chance(pair, errors, term, factor, fit.residual), parameters, explained)) return {};
   return AddedTerm{factor, fit.residual};

@@ -12,12 +12,12 @@ GivenSteps::GivenSteps(const GivenDump& given, const std::function<bool(const Lo
   if (!tensors_.empty()) first_step_ = tensors_.begin()->first.step;
 }
 
-const LogicalTensor& GivenSteps::at(const MicroBatch& which, const std::string& what) const {
+const LogicalTensor& GivenSteps::at(const MicroBatch& which, const std::string& what,
+                                    std::string_view otherwise) const {
   const std::int64_t step = first_step_ + which.step;
   const auto known = tensors_.find({step, which.number});
   if (known == tensors_.end())
-    throw Error("{}: has no {} in step {}, micro-batch {}; record it, or replay what was recorded", path_,
-                what, step, which.number);
+    throw Error("{}: has no {} in step {}, micro-batch {}; {}", path_, what, step, which.number, otherwise);
   return *known->second;
 }
 

@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "assay/align/given/given_dump.h"
 #include "assay/align/step/sources.h"
@@ -14,8 +15,10 @@ class GivenSteps {
  public:
   GivenSteps(const GivenDump&, const std::function<bool(const LogicalTensor&)>& is_wanted);
   /// Throws Error if it was not recorded.
-  /// @param what  it is, for the message
-  const LogicalTensor& at(const MicroBatch&, const std::string& what) const;
+  /// @param what       it is, for the message
+  /// @param otherwise  what to do then
+  const LogicalTensor& at(const MicroBatch&, const std::string& what,
+                          std::string_view otherwise = "record it, or replay what was recorded") const;
 
  private:
   const std::string path_;

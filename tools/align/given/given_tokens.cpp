@@ -8,6 +8,10 @@
 namespace assay::align {
 namespace {
 
+// A model that is compiled records nothing inside, and one that makes its loss elsewhere is given no labels.
+constexpr std::string_view instead =
+    "record it, or give integers [micro-batches, sequences, length + 1] by --tokens FILE";
+
 bool is_input(const Identity& id, std::string_view module, std::string_view arg) {
   return id.phase == Phase::forward && id.slot == "input" && id.module == module && id.arg == arg;
 }
@@ -90,8 +94,9 @@ void GivenTokens::take_recorded() {
   for (std::int64_t step = 0; step < batches_.steps; ++step) {
     for (std::int64_t number = 0; number < batches_.micro_batches; ++number) {
       const MicroBatch which = {step, number};
-      sequences_[which] = {integers(tokens.at(which, "input index of model.embed_tokens"), of_tokens),
-                           integers(targets.at(which, "input target of lm_head"), shape)};
+      sequences_[which] = {
+          integers(tokens.at(which, "input index of model.embed_tokens", instead), of_tokens),
+          integers(targets.at(which, "input target of lm_head", instead), shape)};
     }
   }
 }
@@ -116,7 +121,8 @@ void GivenTokens::take_of_program() {
   for (std::int64_t step = 0; step < batches_.steps; ++step) {
     for (std::int64_t number = 0; number < batches_.micro_batches; ++number) {
       const MicroBatch which = {step, number};
-      std::vector<std::int64_t> next = integers(labels.at(which, "input labels of the model"), shape);
+      std::vector<std::int64_t> next =
+          integers(labels.at(which, "input labels of the model", instead), shape);
       for (std::int64_t s = 0; s < batch.sequences; ++s) {
         const auto begin = next.begin() + s * batch.length, end = begin + batch.length;
         std::shift_left(begin, end, 1);

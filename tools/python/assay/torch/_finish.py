@@ -60,6 +60,28 @@ def await_facts(folder: Path, rank: int, world_size: int, own: Facts) -> list[Fa
     return [Facts(**json.loads(text)) for text in texts]
 
 
+def leave_out_evaluations(lines: list[Line]) -> int:
+    """Calls of the model that nothing was handed back to are no micro-batches: the others of their step move up.
+
+    Returns how many they were.
+    """
+    called: dict[int, set[int]] = {}
+    trained: dict[int, set[int]] = {}
+    for line in lines:
+        f = line.fields
+        if f["micro_batch"] >= 0:
+            called.setdefault(f["step"], set()).add(f["micro_batch"])
+            if f["phase"] == "backward":
+                trained.setdefault(f["step"], set()).add(f["micro_batch"])
+    # A step without gradients is one of which none are recorded, or that ends with the program.
+    left_out = {(step, which) for step, all_of_step in trained.items() for which in called[step] - all_of_step}
+    lines[:] = [line for line in lines if (line.fields["step"], line.fields["micro_batch"]) not in left_out]
+    for line in lines:
+        step, which = line.fields["step"], line.fields["micro_batch"]
+        line.fields["micro_batch"] -= sum((step, before) in left_out for before in range(max(which, 0)))
+    return len(left_out)
+
+
 def settle(lines: list[Line], facts: list[Facts], grid: Grid, rank: int) -> None:
     """Numbers micro-batches over all ranks, and says over which dimensions parts are different that nobody placed."""
     data = _data_dims(facts, grid)

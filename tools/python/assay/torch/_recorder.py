@@ -264,6 +264,9 @@ class Recorder:
             print(f"{who}: recorded {account.tensors} tensors, {size}, in {self.out}", file=sys.stderr)
         if account.waited > 1:
             print(f"{who}: the program waited {account.waited:.1f} s for the disk", file=sys.stderr)
+        if account.evaluations:
+            what = f"{account.evaluations} calls of the model without a backward are no micro-batches, and left out"
+            print(f"{who}: {what}", file=sys.stderr)
         for why, count in account.left_out.items():
             print(f"{who}: {count} tensors are left out: {why}", file=sys.stderr)
         if account.recomputed:

@@ -18,7 +18,7 @@ import torch
 from .. import _core
 from .._arrays import tensor as core_tensor
 from .._selection import Selection
-from ._finish import Facts, await_facts, settle
+from ._finish import Facts, await_facts, leave_out_evaluations, settle
 from ._grid import Grid
 from ._line import Line, json_of
 from ._size import LESS, Gauge, Sizes, free_at, words
@@ -38,6 +38,8 @@ class Account:
     bytes: int = 0
     waited: float = 0.0
     left_out: dict[str, int] = field(default_factory=dict)
+    evaluations: int = 0
+    """Calls of the model that nothing was handed back to."""
     recomputed: Counter[str] = field(default_factory=Counter)
     """Calls of modules that return other values in backward, where they are repeated."""
 
@@ -263,6 +265,7 @@ class Writer:
     def _finish(self) -> None:
         recording = self._recording or self._begin()
         facts = [self.facts]
+        self.account.evaluations = leave_out_evaluations(self._lines)
         if self.world_size > 1:
             self.facts.note(self._lines)
             facts = await_facts(self.folder, self.rank, self.world_size, self.facts)
