@@ -20,6 +20,21 @@ std::int64_t window_count(const PoolAxis& p, bool ceil_mode) {
 
 }  // namespace
 
+std::vector<std::int64_t> per_axis(std::string_view op, const Attributes& a, std::string_view attribute,
+                                   std::size_t spatial, std::int64_t least) {
+  std::vector<std::int64_t> values = a.integers(attribute);
+  if (values.size() == 1) values.resize(spatial, values[0]);
+  if (values.size() != spatial) {
+    throw Error("{}: {} has {} numbers; expected 1 or {}", op, attribute, values.size(), spatial);
+  }
+  // Far beyond any window, so that nothing overflows below.
+  constexpr std::int64_t most = std::int64_t{1} << 31;
+  for (const std::int64_t v : values) {
+    if (v < least || v > most) throw Error("{}: {} is {}; expected {} to {}", op, attribute, v, least, most);
+  }
+  return values;
+}
+
 std::vector<PoolAxis> pool_axes(std::string_view op, const Shape& x, const Attributes& a) {
   if (!a.has("kernel_size")) throw Error("{}: attribute 'kernel_size' is missing", op);
   const bool number = std::holds_alternative<double>(a.values().find("kernel_size")->second);
@@ -28,23 +43,12 @@ std::vector<PoolAxis> pool_axes(std::string_view op, const Shape& x, const Attri
     throw Error("{}: x has shape {} and kernel_size {}; expected one to three dimensions behind [N, C]", op,
                 to_string(x), number ? "one number" : fmt::format("{} numbers", spatial));
   }
-  const auto per_axis = [&](std::string_view name, std::int64_t least) {
-    std::vector<std::int64_t> values = a.integers(name);
-    if (values.size() == 1) values.resize(spatial, values[0]);
-    if (values.size() != spatial) {
-      throw Error("{}: {} has {} numbers; expected 1 or {}", op, name, values.size(), spatial);
-    }
-    // Far beyond any window, so that nothing overflows below.
-    constexpr std::int64_t most = std::int64_t{1} << 31;
-    for (const std::int64_t v : values) {
-      if (v < least || v > most) throw Error("{}: {} is {}; expected {} to {}", op, name, v, least, most);
-    }
-    return values;
+  const auto of = [&](std::string_view attribute, std::int64_t least) {
+    return per_axis(op, a, attribute, spatial, least);
   };
-  const auto kernel = per_axis("kernel_size", 1),
-             stride = per_axis(a.has("stride") ? "stride" : "kernel_size", 1),
-             padding = per_axis("padding", 0),
-             dilation = a.has("dilation") ? per_axis("dilation", 1) : std::vector<std::int64_t>(spatial, 1);
+  const auto kernel = of("kernel_size", 1), stride = of(a.has("stride") ? "stride" : "kernel_size", 1),
+             padding = of("padding", 0),
+             dilation = a.has("dilation") ? of("dilation", 1) : std::vector<std::int64_t>(spatial, 1);
   std::vector<PoolAxis> axes;
   for (std::size_t i = 0; i < spatial; ++i) {
     PoolAxis p{x[x.size() - spatial + i], 0, kernel[i], stride[i], padding[i], dilation[i]};

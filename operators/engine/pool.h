@@ -16,6 +16,11 @@ struct PoolAxis {
   std::int64_t start(std::int64_t o) const { return o * stride - padding; }
 };
 
+/// The numbers of an attribute: one per spatial dimension, or one for all.
+/// @throws Error  for another count, or a number below `least`
+std::vector<std::int64_t> per_axis(std::string_view op, const Attributes&, std::string_view attribute,
+                                   std::size_t spatial, std::int64_t least);
+
 /// From kernel_size, stride (null: kernel_size), padding, ceil_mode and, if the operator has it, dilation: a
 /// number each, or one per spatial dimension. A number for kernel_size leaves x its first two dimensions.
 /// @throws Error  where torch.nn.functional.max_pool2d does: windows without extent, padding of more than
