@@ -1,3 +1,4 @@
+#include "assay/operators/engine/piecewise.h"
 #include "assay/operators/engine/unary.h"
 
 namespace assay {
@@ -21,7 +22,10 @@ struct LeakyRelu {
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes& a) {
     const T slope = constant<T>(a.real("negative_slope"));
-    map_forward(t, d, [&](const T& x) { return x > T(0) ? x : slope * x; });
+    map_forward(t, d, [&](const T& x) {
+      return by_side<T>(
+          x, [&] { return x; }, [&] { return slope * x; });
+    });
   }
 
   template <class T>

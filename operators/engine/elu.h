@@ -1,5 +1,6 @@
 #pragma once
 
+#include "assay/operators/engine/piecewise.h"
 #include "assay/operators/engine/unary.h"
 
 /// Exponential linear units: y = positive x where x > 0, else negative (exp(steep x) - 1).
@@ -9,7 +10,10 @@ template <class T>
 struct Elu {
   T positive, negative, steep;
 
-  T operator()(const T& x) const { return x > T(0) ? positive * x : negative * expm1(steep * x); }
+  T operator()(const T& x) const {
+    return by_side<T>(
+        x, [&] { return positive * x; }, [&] { return negative * expm1(steep * x); });
+  }
 
   /// Kernels that have kept y add to it what was subtracted.
   T gradient(const T& x, const T& g) const {

@@ -26,6 +26,12 @@ const Large calls[] = {
     {"rms_norm", {"N=90,C=150"}},
     {"swiglu", {"N=90,W=128,C=64", "", "gate,up,probs"}},
     {"gelu", {"N=9000"}},
+    {"conv", {"N=2,C=8,S=31x29,M=12,I=4,K=3x3", "groups=2,padding=1"}},
+    {"conv_transpose", {"N=2,C=8,S=15x14,I=6,K=3x3,M=12", "groups=2,stride=2"}},
+    {"batch_norm", {"N=9,C=20,D=33", "training=true"}},
+    {"instance_norm", {"N=9,C=20,D=133"}},
+    {"smooth_l1_loss", {"S=9000"}},
+    {"cosine_similarity", {"A=500,C=33,B="}},
     {"add", {"A=80x100,B=100"}},
     {"adamw", {"S=3000,T=2", "", "exp_avg,exp_avg_sq,max_exp_avg_sq"}},
 };

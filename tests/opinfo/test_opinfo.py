@@ -16,7 +16,7 @@ import assay
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
-from calls import NotACall, entries, leaves  # noqa: E402
+from calls import Call, NotACall, entries, leaves  # noqa: E402
 from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
 
 CASTS = {"bfloat16": "bfloat16", "half": "float16", "float": "float32", "double": "float64"}
@@ -43,7 +43,7 @@ def as_far_as_made(reference: Any) -> Any:
         warnings.warn(f"torch cannot make more samples: {error}", stacklevel=1)
 
 
-def judged(info: Any, sample: Any) -> assay.Verdict:
+def judged_sample(info: Any, sample: Any) -> assay.Verdict:
     convert = entries[info.full_name]
     extra = {}
     if info.full_name in CASTS:
@@ -54,7 +54,11 @@ def judged(info: Any, sample: Any) -> assay.Verdict:
     except TypeError as error:
         raise NotACall(str(error)) from None
     call = convert(sample.input, *sample.args, **sample.kwargs, **extra)
-    results = list(leaves(info.op(sample.input, *sample.args, **sample.kwargs)))
+    return judged(call, list(leaves(info.op(sample.input, *sample.args, **sample.kwargs))))
+
+
+def judged(call: Call, results: list[Any]) -> assay.Verdict:
+    """torch's results of the call, with their gradients."""
     outputs = {n: r for n, r in zip(call.outputs, results, strict=True) if n is not None}
     inputs = dict(call.inputs)
     wanted = {n: x for n, x in inputs.items() if x.requires_grad}
@@ -83,7 +87,7 @@ def test_torch_is_within_the_bound(name: str, whole: bool, record_property: Any)
         warnings.simplefilter("ignore")
         for sample in samples(info, whole):
             try:
-                verdict = judged(info, sample)
+                verdict = judged_sample(info, sample)
             except NotACall:
                 counts["not a call"] += 1
                 continue

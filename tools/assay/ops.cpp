@@ -64,7 +64,7 @@ std::string cell(std::string_view text) {
 struct Group {
   std::string_view first, heading;
 };
-constexpr Group groups[] = {{"matmul", "Matrix products"},
+constexpr Group groups[] = {{"matmul", "Products and convolutions"},
                             {"embedding", "Embedding, norms, positions"},
                             {"add", "Elementwise"},
                             {"sigmoid", "Activations"},

@@ -66,8 +66,53 @@ def _rms_norm(x: Any, shape: Sequence[int], weight: Any = None, eps: float | Non
     return Call("rms_norm", {"x": x, "weight": weight}, {"eps": eps, "normalized_shape": list(shape)}, ("y", "rstd"))
 
 
+def _convolution(
+    x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, more: Any, groups: int
+) -> Call:
+    inputs = {"x": x, "weight": weight, "bias": bias}
+    attributes = {"stride": list(stride), "padding": list(padding), "dilation": list(dilation), "groups": groups}
+    if transposed:
+        return Call("conv_transpose", inputs, attributes | {"output_padding": list(more)})
+    return Call("conv", inputs, attributes)
+
+
+def _elu(x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Call | None:
+    if scale == 1 and input_scale == 1:
+        return Call("elu", {"x": x}, {"alpha": alpha})
+    if scale == 1 and input_scale * alpha == 1:
+        return Call("celu", {"x": x}, {"alpha": alpha})
+    return Call("selu", {"x": x}) if input_scale == 1 else None  # what calls it otherwise is F.selu alone
+
+
+def _batch_norm(
+    x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
+) -> Call:
+    inputs = {"x": x, "weight": weight, "bias": bias, "running_mean": mean, "running_var": var}
+    attributes = {"training": training, "momentum": momentum, "eps": eps}
+    return Call("batch_norm", inputs, attributes, ("y", "mean", "rstd") if training else ("y",))
+
+
+def _loss(op: str, name: str = "") -> Callable[..., Call]:
+    def call(x: Any, target: Any, how: int = 1, value: float = 1) -> Call:
+        attributes = {"reduction": ("none", "mean", "sum")[how]} | ({name: value} if name else {})
+        return Call(op, {"input": x, "target": target}, attributes, ("loss",))
+
+    return call
+
+
 OPERATORS: dict[str, Callable[..., Call | None]] = {
     **{name: _unary(name) for name in "exp log sqrt rsqrt reciprocal neg abs relu sigmoid tanh silu".split()},
+    **{name: _unary(name) for name in "hardsigmoid hardswish mish".split()},
+    "log_sigmoid_forward": _unary("logsigmoid"),
+    "leaky_relu": lambda x, slope=0.01: Call("leaky_relu", {"x": x}, {"negative_slope": slope}),
+    "elu": _elu,
+    "convolution": _convolution,
+    "native_batch_norm": _batch_norm,
+    "mse_loss": _loss("mse_loss"),
+    "smooth_l1_loss": _loss("smooth_l1_loss", "beta"),
+    "huber_loss": _loss("huber_loss", "delta"),
+    "_adaptive_avg_pool2d": lambda x, size: Call("adaptive_avg_pool", {"x": x}, {"output_size": list(size)}),
+    "_adaptive_avg_pool3d": lambda x, size: Call("adaptive_avg_pool", {"x": x}, {"output_size": list(size)}),
     "add": _add("add"),
     "sub": _add("sub"),
     "rsub": lambda a, b, alpha=1: Call("sub", {"a": b, "b": a}, {"alpha": alpha} if alpha != 1 else {}),

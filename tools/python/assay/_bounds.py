@@ -161,8 +161,6 @@ class Bounds(TorchDispatchMode):
             x = args[0]
             found = _core.bound_of_function(plain, tensor(x.contiguous()), tensor(self.error_of(x).contiguous()))
             return [torch.from_dlpack(found)]
-        if plain == "convolution":
-            return self.convolution(args, made[0])
         try:
             call = OPERATORS[plain](*args, **kwargs) if plain in OPERATORS else None
         except TypeError:  # an overload with other arguments
@@ -187,32 +185,3 @@ class Bounds(TorchDispatchMode):
             [(k, tensor(self.error_of(v))) for k, v in inputs.items() if v.is_floating_point()],
         )
         return {k: torch.from_dlpack(v) for k, v in found}
-
-    def convolution(self, args: list[Any], out: Tensor) -> list[Tensor] | None:
-        """A product of matrices, of the windows of x."""
-        x, weight, bias, stride, padding, dilation, is_transposed, _, groups = args
-        if is_transposed or groups != 1 or weight.dim() not in (3, 4):
-            return None
-        lines = weight.dim() == 3
-
-        def in_plane(extents: Any, one: int) -> list[int]:
-            return [one, *extents] if lines else list(extents)
-
-        def windows(t: Tensor) -> Tensor:
-            return torch.nn.functional.unfold(
-                t.unsqueeze(-2) if lines else t,
-                in_plane(weight.shape[2:], 1),
-                dilation=in_plane(dilation, 1),
-                padding=in_plane(padding, 0),
-                stride=in_plane(stride, 1),
-            )
-
-        rows, columns = weight.flatten(1), windows(x)
-        self.error_of(columns).copy_(windows(self.error_of(x)))
-        product = rows @ columns
-        error = self.of_operator("matmul", {"a": rows, "b": columns}, {})["y"]
-        if bias is None:
-            return [error.reshape(out.shape)]
-        self.error_of(product).copy_(error)
-        added = self.of_operator("add", {"a": product, "b": bias.unsqueeze(-1)}, {})["y"]
-        return [added.reshape(out.shape)]
