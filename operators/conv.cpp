@@ -20,7 +20,7 @@ struct Conv {
                                                  "Conv"};
   static constexpr Attribute attributes[] = {
       convolution_stride,
-      {"padding", "[0]", "zeros at both ends; \"same\": as many windows as elements; \"valid\": none"},
+      {"padding", "null", "zeros at both ends; \"same\": as many windows as elements; \"valid\", null: none"},
       convolution_dilation,
       convolution_groups};
   static constexpr Arg args[] = {
@@ -58,10 +58,10 @@ struct Conv {
       PoolAxis p{x[x.size() - spatial + i], 0, weight[2 + i], stride[i], 0, dilation[i]};
       const std::int64_t beyond = (p.kernel - 1) * p.dilation;
       std::int64_t both = 0;
-      if (text == nullptr) {
+      if (text == nullptr && a.has("padding")) {
         p.padding = per_axis(name, a, "padding", spatial, 0)[i];
         both = 2 * p.padding;
-      } else if (*text == "same") {
+      } else if (text != nullptr && *text == "same") {
         if (p.stride != 1) throw Error("{}: padding is \"same\" and stride {}; expected 1", name, p.stride);
         p.padding = beyond / 2;  // where it is odd, the one more is behind
         both = beyond;

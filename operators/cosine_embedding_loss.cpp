@@ -9,8 +9,7 @@ struct CosineEmbeddingLoss : RowLoss {
   static constexpr std::string_view name = "cosine_embedding_loss";
   static constexpr std::string_view math =
       "loss = mean of 1 - cos(input1, input2) where target = 1, of max(cos - margin, 0) where it is -1";
-  static constexpr std::string_view source =
-      "torch.nn.functional.cosine_embedding_loss, whose 1e-12 beside the squared lengths is left out";
+  static constexpr std::string_view source = "torch.nn.functional.cosine_embedding_loss";
   static constexpr std::string_view aliases[] = {"torch.nn.functional.cosine_embedding_loss",
                                                  "torch.nn.CosineEmbeddingLoss", "CosineEmbeddingLoss"};
   static constexpr Attribute attributes[] = {reduction, {"margin", "0", "below it others cost nothing"}};
@@ -36,10 +35,13 @@ struct CosineEmbeddingLoss : RowLoss {
     bind_reduction(name, d, a, element_count(Shape(x.begin(), x.end() - 1)));
   }
 
+  // What torch adds to squared lengths (torch 2.13, aten/src/ATen/native/Loss.cpp).
+  static constexpr double added = 1e-12;
   template <class T>
   static Cosine<T> cosine_of(Tensors<T>& t, const Dims& d, std::int64_t n) {
     const std::int64_t C = d.at("C");
-    return {C, {t["input1"].data() + n * C, 1}, {t["input2"].data() + n * C, 1}, T(0)};
+    const Stepped<T> one{t["input1"].data() + n * C, 1}, other{t["input2"].data() + n * C, 1};
+    return {C, one, other, length_of<T>(C, one, added), length_of<T>(C, other, added)};
   }
 
   template <class T>

@@ -38,7 +38,10 @@ struct CosineSimilarity {
     const T *x = t["x1"].data(), *y = t["x2"].data();
     each_in_parallel(d.at("A") * B, grain_of(16 * C), [&](std::int64_t i) {
       const std::int64_t first = i / B * C * B + i % B;
-      f(i, first, Cosine<T>(C, {x + first, B}, {y + first, B}, eps));
+      const Stepped<T> one{x + first, B}, other{y + first, B};
+      f(i, first,
+        Cosine<T>(C, one, other, maximum<T>(length_of<T>(C, one), eps),
+                  maximum<T>(length_of<T>(C, other), eps)));
     });
   }
 

@@ -13,7 +13,8 @@ struct HardTanh {
   static constexpr Attribute attributes[] = {{"min_val", "-1", "lower limit"},
                                              {"max_val", "1", "upper limit"}};
   static constexpr auto args = unary_args(-4, 4, everywhere, Exact::value);
-  static constexpr Example examples[] = {{"N=24"}, {"N=3x5", "min_val=0,max_val=3"}};
+  static constexpr Example examples[] = {{"N=24", "min_val=-1.001953125,max_val=0.751953125"},
+                                         {"N=3x5", "min_val=0.001953125,max_val=3"}};
   static constexpr ExactFill exact_fill = ExactFill::small_integers;
 
   static void bind(Dims&, InputShapes, const Attributes& a) {

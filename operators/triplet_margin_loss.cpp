@@ -32,8 +32,8 @@ struct TripletMarginLoss : RowLoss {
   };
   static constexpr Example examples[] = {{"N=6,C=9"},
                                          {"N=5,C=4", "reduction=\"sum\",margin=3,swap=true"},
-                                         {"N=4,C=3", "reduction=\"none\",p=1"},
-                                         {"N=,C=5", "margin=4"}};
+                                         {"N=4,C=3", "reduction=\"none\",p=1,margin=5"},
+                                         {"N=,C=5", "margin=9"}};
 
   static std::string_view shape_of(const Arg& arg, const Attributes& a) {
     const bool loss = arg.name == "grad_y" || arg.name == "loss";

@@ -16,16 +16,19 @@ struct Stepped {
   const T& operator()(std::int64_t i) const { return x[i * step]; }
 };
 
-/// The product of x and y by their lengths, which are at least eps.
+/// The square root of the sum of their squares and `more`.
+template <class T>
+T length_of(std::int64_t n, const Stepped<T>& x, double more = 0) {
+  const T squares = sum<T>(n, [&](auto i) { return x(i) * x(i); });
+  return sqrt(more == 0 ? squares : squares + constant<T>(more));
+}
+
+/// The product of x and y by their lengths.
 template <class T>
 class Cosine {
  public:
-  Cosine(std::int64_t n, Stepped<T> x, Stepped<T> y, const T& eps)
-      : n_(n),
-        x_(x),
-        y_(y),
-        length_of_x_(maximum<T>(length(x), eps)),
-        length_of_y_(maximum<T>(length(y), eps)) {
+  Cosine(std::int64_t n, Stepped<T> x, Stepped<T> y, const T& length_of_x, const T& length_of_y)
+      : n_(n), x_(x), y_(y), length_of_x_(length_of_x), length_of_y_(length_of_y) {
     value_ = either<T>(
         [&] { return sum<T>(n_, [&](auto i) { return x_(i) * y_(i); }) / (length_of_x_ * length_of_y_); },
         [&] {
@@ -39,9 +42,6 @@ class Cosine {
   T slope_of_second(std::int64_t i) const { return slope(y_, length_of_y_, x_, length_of_x_, i); }
 
  private:
-  T length(const Stepped<T>& v) const {
-    return sqrt(sum<T>(n_, [&](auto i) { return v(i) * v(i); }));
-  }
   T slope(const Stepped<T>& v, const T& length, const Stepped<T>& other, const T& other_length,
           std::int64_t i) const {
     const T direction = stored(v(i) / length), towards = stored(other(i) / other_length);

@@ -48,7 +48,15 @@ class Run:
         return self.calls[-1][1][0]
 
     def do(self, entry: str, f: Callable[..., Any], *args: Any, **settings: Any) -> Tensor:
+        args = tuple(own(a) for a in args)
         return self.take(entries[entry](*args, **settings), f(*args, **settings))
+
+
+def own(x: Any) -> Any:
+    """The same numbers: no gradient goes from step to step."""
+    if isinstance(x, tuple) and all(isinstance(t, Tensor) for t in x):
+        return tuple(own(t) for t in x)
+    return x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x
 
 
 def param(*shape: int) -> Tensor:
@@ -79,10 +87,12 @@ words |= (
     {n: plain(n, getattr(torch, n)) for n in "sigmoid tanh log".split()}
     | {
         n: plain(f"nn.functional.{n}", getattr(F, n))
-        for n in "relu gelu selu hardsigmoid hardswish softplus softsign elu hardtanh mish".split()
+        for n in "relu gelu selu hardswish softplus softsign elu hardtanh mish".split()
     }
     | {
-        "swish": plain("nn.functional.silu", F.silu),
+        # torch's own gradient of it has 1 / 6 in float32.
+    "hardsigmoid": lambda run, x, _: run.take(Call("hardsigmoid", {"x": x}), F.relu6(x + 3) / 6),
+    "swish": plain("nn.functional.silu", F.silu),
         "gelu_tanh": plain("nn.functional.gelu", F.gelu, approximate="tanh"),
         "leaky_relu": plain("nn.functional.leaky_relu", F.leaky_relu, 0.2),
         "log_softmax": plain("log_softmax", torch.log_softmax, 1),
@@ -440,7 +450,7 @@ def attention(run: Run, x: Tensor, _: str) -> Tensor:
 
 
 def run_of(problem: Problem) -> Run:
-    """Its steps on random numbers, each from the result of the one before; no gradient goes from step to step."""
+    """Its steps on random numbers, each from the result of the one before."""
     torch.manual_seed(7)
     run, x = Run(), param(*problem.shape)
     for name, text in problem.steps:

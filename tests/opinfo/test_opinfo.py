@@ -22,7 +22,13 @@ from torch.testing._internal.common_methods_invocations import op_db  # noqa: E4
 CASTS = {"bfloat16": "bfloat16", "half": "float16", "float": "float32", "double": "float64"}
 SOME = 6
 # How many of the first samples are no call of the operator: more would mean that less is tested.
-NO_CALLS = {"cat": 1, "gather": 2, "linalg.vector_norm": 5, "nn.functional.scaled_dot_product_attention": 2}
+NO_CALLS = {
+    "cat": 1,
+    "gather": 2,
+    "linalg.vector_norm": 5,
+    "nn.functional.batch_norm": 2,
+    "nn.functional.scaled_dot_product_attention": 2,
+}
 infos = {info.full_name: info for info in op_db}
 
 

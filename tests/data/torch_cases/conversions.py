@@ -131,6 +131,36 @@ for dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
         quantized("quantize_mx", f"{name}_{rounding}", {"to": name, "scale_rounding": rounding}, x, mx_scale(amax, dtype, rounding),
                   spread, dtype, torch.finfo(dtype).max)
 
+
+
+# FP4: ml_dtypes rounds to the codes, which are kept as numbers.
+def fp4(v):
+    return torch.from_numpy(v.clamp(-6, 6).numpy().astype(ml_dtypes.float4_e2m1fn).astype(np.float32))
+
+
+def write_fp4(op, case, attributes, x, more, code, scale, factor, made=()):
+    outputs = [("code", code, "output"), ("scale", scale, "output"), *made, ("dequantized", code * factor, "output")]
+    write_case(op, case, attributes, [("x", x, "input"), *more], outputs)
+
+
+x = values(3, 70, low=-500, high=500, seed=11).float()
+x[1, :32] = 0
+x[2, :16] *= 2.0**-12
+x[0, :8] = torch.tensor([5, 2.5, 3.5, 1.75, 1.25, 0.75, 0.25, 6.0])  # ties of the scale 1
+x[0, 8:32] = 0
+amax, spread = blocks(x, (1, 32))
+m, e = torch.frexp(amax)
+scale = torch.exp2(torch.where(amax == 0, -127, e - 3).double()).float()
+write_fp4("quantize_mx", "float4_e2m1", {"to": "float4_e2m1"}, x, [], fp4(x / spread(scale)), scale, spread(scale))
+amax, spread = blocks(x, (1, 16))
+for case, given in (("two_levels", None), ("given_global", torch.tensor(0.25))):
+    level = x.abs().max() / (6 * 448) if given is None else given
+    scale = (amax / 6 / level).clamp(max=448).to(torch.float8_e4m3fn).float()
+    factor = spread(scale) * level
+    code = torch.where(factor == 0, 0, fp4(torch.where(factor == 0, 0, x / factor)))
+    more = [] if given is None else [("global_scale", given, "input")]
+    write_fp4("quantize_nvfp4", case, {}, x, more, code, scale, factor, [("global_scale_used", level, "output")])
+
 a, b = (values(*shape, low=-400, high=400, seed=s).to(torch.float8_e4m3fn) for shape, s in (((2, 10), 6), ((5, 10), 7)))
 for case, attributes, rows in (("ragged", {"block": 4}, 4), ("scale_per_row", {"block": 4, "rows": 1}, 1)):
     scale_a, scale_b = values(2, 3, low=.01, high=.1, seed=8), values(-(-5 // rows), 3, low=.01, high=.1, seed=9)

@@ -47,10 +47,10 @@ for op, f, attributes in (
     ("mish", F.mish, {}),
     ("leaky_relu", F.leaky_relu, {"negative_slope": 0.1}),
     ("elu", F.elu, {"alpha": 0.7}),
-    ("celu", F.celu, {"alpha": 0.7}),
+    ("celu", F.celu, {"alpha": 0.5}),  # torch has 1 / alpha in float32
     ("selu", F.selu, {}),
     ("hardtanh", F.hardtanh, {"min_val": -0.5, "max_val": 3.0}),
-    ("hardsigmoid", F.hardsigmoid, {}),
+    ("hardsigmoid", lambda x: F.relu6(x + 3) / 6, {}),  # torch's own gradient has 1 / 6 in float32
     ("hardswish", F.hardswish, {}),
 ):
     write_autograd(op, "corners", attributes, lambda x: f(x, **attributes), {"x": (corners, "input")})

@@ -114,7 +114,7 @@ def activation(op: str, **defaults: Any) -> Convert:
     return convert
 
 
-for op in "logsigmoid softsign mish selu hardsigmoid hardswish".split():
+for op in "logsigmoid softsign mish selu hardswish".split():
     entries[f"nn.functional.{op}"] = activation(op)
 entries |= {
     "nn.functional.leaky_relu": activation("leaky_relu", negative_slope=0.01),
@@ -123,6 +123,12 @@ entries |= {
     "nn.functional.hardtanh": activation("hardtanh", min_val=-1.0, max_val=1.0),
     "nn.functional.relu6": lambda x: Call("hardtanh", {"x": x}, {"min_val": 0.0, "max_val": 6.0}),
 }
+
+
+@of("nn.functional.hardsigmoid")
+def hardsigmoid(x: Tensor) -> Call:
+    # Its gradient has 1 / 6 in float32, whatever the dtype (torch 2.13, aten/src/ATen/native/cpu/Activation.cpp).
+    return Call("hardsigmoid", {"x": x.detach()})
 
 
 def loss_of_pairs(op: str) -> Convert:
