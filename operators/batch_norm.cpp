@@ -43,6 +43,7 @@ struct BatchNorm {
       {"N=2,C=3,D=3x2", "training=true,momentum=0.3,eps=1e-3", "running_mean,running_var"},
       {"N=3,C=4,D=5", "", "bias"},
       {"N=2,C=2,D=4", "training=true", "weight,bias"}};
+  static constexpr Rows rows = Rows::together;
   static constexpr bool over_batch = true;
 
   // "set": the elements behind one mean; 1 where it is given.

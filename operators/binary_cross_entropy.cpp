@@ -8,8 +8,7 @@ struct BinaryCrossEntropy : PairLoss {
   static constexpr std::string_view math =
       "loss = -mean (target log(input) + (1 - target) log(1 - input)), logarithms of at least -100";
   static constexpr std::string_view source = "torch.nn.functional.binary_cross_entropy";
-  static constexpr std::string_view aliases[] = {"torch.nn.functional.binary_cross_entropy",
-                                                 "torch.nn.BCELoss", "BCELoss"};
+  static constexpr std::string_view aliases[] = {"torch.nn.functional.binary_cross_entropy"};
   static constexpr Attribute attributes[] = {reduction};
   static constexpr auto args =
       args_with({.name = "input", .shape = "S*", .role = Role::input, .low = 0.01, .high = 0.99},

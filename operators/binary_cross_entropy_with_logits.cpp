@@ -8,8 +8,7 @@ struct BinaryCrossEntropyWithLogits : PairLoss {
   static constexpr std::string_view name = "binary_cross_entropy_with_logits";
   static constexpr std::string_view math = "loss = mean ((1 - target) input + log(1 + exp(-input)))";
   static constexpr std::string_view source = "torch.nn.functional.binary_cross_entropy_with_logits";
-  static constexpr std::string_view aliases[] = {"torch.nn.functional.binary_cross_entropy_with_logits",
-                                                 "torch.nn.BCEWithLogitsLoss", "BCEWithLogitsLoss"};
+  static constexpr std::string_view aliases[] = {"torch.nn.functional.binary_cross_entropy_with_logits"};
   static constexpr Attribute attributes[] = {reduction};
   static constexpr auto args =
       args_with({.name = "input", .shape = "S*", .role = Role::input, .low = -8, .high = 8},

@@ -10,8 +10,7 @@ struct CosineEmbeddingLoss : RowLoss {
   static constexpr std::string_view math =
       "loss = mean of 1 - cos(input1, input2) where target = 1, of max(cos - margin, 0) where it is -1";
   static constexpr std::string_view source = "torch.nn.functional.cosine_embedding_loss";
-  static constexpr std::string_view aliases[] = {"torch.nn.functional.cosine_embedding_loss",
-                                                 "torch.nn.CosineEmbeddingLoss", "CosineEmbeddingLoss"};
+  static constexpr std::string_view aliases[] = {"torch.nn.functional.cosine_embedding_loss"};
   static constexpr Attribute attributes[] = {reduction, {"margin", "0", "below it others cost nothing"}};
   static constexpr Arg args[] = {
       {.name = "input1", .shape = "N*,C", .role = Role::input, .domain = cosine_domain},

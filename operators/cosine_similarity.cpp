@@ -11,8 +11,7 @@ struct CosineSimilarity {
   static constexpr std::string_view math = "y = sum x1 x2 / (max(|x1|, eps) max(|x2|, eps)) along dim";
   static constexpr std::string_view source = "torch.nn.functional.cosine_similarity";
   static constexpr std::string_view aliases[] = {"torch.nn.functional.cosine_similarity",
-                                                 "torch.cosine_similarity", "torch.nn.CosineSimilarity",
-                                                 "CosineSimilarity"};
+                                                 "torch.cosine_similarity"};
   static constexpr Attribute attributes[] = {{"dim", "1", "the dimension of the vectors"},
                                              {"eps", "1e-8", "the least length"}};
   static constexpr Arg args[] = {

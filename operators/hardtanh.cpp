@@ -8,8 +8,7 @@ struct HardTanh {
   static constexpr std::string_view name = "hardtanh";
   static constexpr std::string_view math = "y = min(max(x, min_val), max_val)";
   static constexpr std::string_view source = "torch.nn.functional.hardtanh";
-  static constexpr std::string_view aliases[] = {"torch.nn.functional.hardtanh", "torch.nn.Hardtanh",
-                                                 "Hardtanh"};
+  static constexpr std::string_view aliases[] = {"torch.nn.functional.hardtanh"};
   static constexpr Attribute attributes[] = {{"min_val", "-1", "lower limit"},
                                              {"max_val", "1", "upper limit"}};
   static constexpr auto args = unary_args(-4, 4, everywhere, Exact::value);

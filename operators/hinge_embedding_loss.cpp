@@ -9,8 +9,7 @@ struct HingeEmbeddingLoss : RowLoss {
   static constexpr std::string_view math =
       "loss = mean of input where target = 1, of max(margin - input, 0) where target = -1";
   static constexpr std::string_view source = "torch.nn.functional.hinge_embedding_loss";
-  static constexpr std::string_view aliases[] = {"torch.nn.functional.hinge_embedding_loss",
-                                                 "torch.nn.HingeEmbeddingLoss", "HingeEmbeddingLoss"};
+  static constexpr std::string_view aliases[] = {"torch.nn.functional.hinge_embedding_loss"};
   static constexpr Attribute attributes[] = {reduction, {"margin", "1", "beyond it the others cost nothing"}};
   static constexpr Arg args[] = {
       {"input", "S*", Role::input, -4, 4},

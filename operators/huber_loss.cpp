@@ -8,8 +8,7 @@ struct HuberLoss : PairLoss {
   static constexpr std::string_view math =
       "loss = mean h(input - target), h(x) = x^2 / 2 up to |x| = delta, delta (|x| - delta / 2) beyond";
   static constexpr std::string_view source = "torch.nn.functional.huber_loss; Huber 1964 eq. 1.5";
-  static constexpr std::string_view aliases[] = {"torch.nn.functional.huber_loss", "torch.nn.HuberLoss",
-                                                 "HuberLoss"};
+  static constexpr std::string_view aliases[] = {"torch.nn.functional.huber_loss"};
   static constexpr Attribute attributes[] = {reduction, {"delta", "1", "where the line begins"}};
   static constexpr auto args = args_with();
   static constexpr Example examples[] = {

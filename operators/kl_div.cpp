@@ -9,8 +9,7 @@ struct KlDiv : PairLoss {
   static constexpr std::string_view math =
       "loss = mean target (log(target) - input); log_target: exp(target) (target - input)";
   static constexpr std::string_view source = "torch.nn.functional.kl_div; Kullback and Leibler 1951 eq. 2.4";
-  static constexpr std::string_view aliases[] = {"torch.nn.functional.kl_div", "torch.nn.KLDivLoss",
-                                                 "KLDivLoss"};
+  static constexpr std::string_view aliases[] = {"torch.nn.functional.kl_div"};
   static constexpr Attribute attributes[] = {
       {"reduction", "\"mean\"", "mean, batchmean (the sum over the first extent), sum or none"},
       {"log_target", "false", "target holds logarithms, too"}};

@@ -8,8 +8,7 @@ struct MarginRankingLoss : RowLoss {
   static constexpr std::string_view name = "margin_ranking_loss";
   static constexpr std::string_view math = "loss = mean max(margin - target (input1 - input2), 0)";
   static constexpr std::string_view source = "torch.nn.functional.margin_ranking_loss";
-  static constexpr std::string_view aliases[] = {"torch.nn.functional.margin_ranking_loss",
-                                                 "torch.nn.MarginRankingLoss", "MarginRankingLoss"};
+  static constexpr std::string_view aliases[] = {"torch.nn.functional.margin_ranking_loss"};
   static constexpr Attribute attributes[] = {reduction, {"margin", "0", "beyond it a pair costs nothing"}};
   static constexpr Arg args[] = {
       {"input1", "S*", Role::input},

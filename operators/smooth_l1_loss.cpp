@@ -8,8 +8,7 @@ struct SmoothL1Loss : PairLoss {
   static constexpr std::string_view math =
       "loss = mean h(input - target), h(x) = x^2 / (2 beta) up to |x| = beta, |x| - beta / 2 beyond";
   static constexpr std::string_view source = "torch.nn.functional.smooth_l1_loss; arXiv:1504.08083 eq. 3";
-  static constexpr std::string_view aliases[] = {"torch.nn.functional.smooth_l1_loss",
-                                                 "torch.nn.SmoothL1Loss", "SmoothL1Loss"};
+  static constexpr std::string_view aliases[] = {"torch.nn.functional.smooth_l1_loss"};
   static constexpr Attribute attributes[] = {reduction,
                                              {"beta", "1", "where the line begins; 0: everywhere"}};
   static constexpr auto args = args_with();

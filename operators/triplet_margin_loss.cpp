@@ -11,8 +11,7 @@ struct TripletMarginLoss : RowLoss {
       "loss = mean max(|a - p| - |a - n| + margin, 0), |x| = (sum |x + eps|^p)^(1/p)";
   static constexpr std::string_view source =
       "torch.nn.functional.triplet_margin_loss; swap: Balntas et al. 2016";
-  static constexpr std::string_view aliases[] = {"torch.nn.functional.triplet_margin_loss",
-                                                 "torch.nn.TripletMarginLoss", "TripletMarginLoss"};
+  static constexpr std::string_view aliases[] = {"torch.nn.functional.triplet_margin_loss"};
   static constexpr Attribute attributes[] = {{"margin", "1", "by how much negatives are farther away"},
                                              {"p", "2", "of the norm: 1 or 2"},
                                              {"eps", "1e-6", "added to each difference"},

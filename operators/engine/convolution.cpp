@@ -13,16 +13,11 @@ std::int64_t seen_at(const PoolAxis& p, std::int64_t o, std::int64_t k) {
   return i >= 0 && i < p.in ? i : -1;
 }
 
-// Of one axis: inputs at the same distance from the beginning of a window meet the same elements of windows.
-struct CoveredOnAxis {
-  std::vector<std::int64_t> inputs, elements;
-};
-
-std::vector<CoveredOnAxis> covered_on(const PoolAxis& p) {
-  std::vector<CoveredOnAxis> all;
+std::vector<Covered::OnAxis> covered_on(const PoolAxis& p) {
+  std::vector<Covered::OnAxis> all;
   for (std::int64_t first = 0; first < std::min(p.stride, p.in); ++first) {
     const std::int64_t distance = (first + p.padding) % p.stride;
-    CoveredOnAxis& one = all.emplace_back();
+    Covered::OnAxis& one = all.emplace_back();
     for (std::int64_t s = first; s < p.in; s += p.stride) one.inputs.push_back(s);
     for (std::int64_t k = 0; k < p.kernel; ++k) {
       if (k * p.dilation % p.stride == distance) one.elements.push_back(k);
@@ -37,15 +32,31 @@ std::int64_t window_at(const PoolAxis& p, std::int64_t s, std::int64_t k) {
   return from >= 0 && from % p.stride == 0 && from / p.stride < p.out ? from / p.stride : -1;
 }
 
-// Each of these with each of those: a flat position of one more axis.
-std::vector<std::int64_t> finer(const std::vector<std::int64_t>& outer,
-                                const std::vector<std::int64_t>& inner, std::int64_t extent) {
+// Each of these with each of those, f(i) of one more axis of this extent: flat positions, -1 where either is.
+template <class F>
+std::vector<std::int64_t> finer(const std::vector<std::int64_t>& outer, std::int64_t count,
+                                std::int64_t extent, F f) {
   std::vector<std::int64_t> all;
-  all.reserve(outer.size() * inner.size());
+  all.reserve(outer.size() * static_cast<std::size_t>(count));
   for (const std::int64_t o : outer) {
-    for (const std::int64_t i : inner) all.push_back(o * extent + i);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t inner = f(i);
+      all.push_back(o < 0 || inner < 0 ? -1 : o * extent + inner);
+    }
   }
   return all;
+}
+
+// The index along each axis of the flat one in C order, of so many along each: f(axis, index).
+template <class S, class F>
+void each_index(const Convolution& c, std::int64_t flat, S size_of, F f) {
+  std::int64_t behind = 1;
+  for (std::size_t d = 0; d < c.axes.size(); ++d) behind *= size_of(d);
+  for (std::size_t d = 0; d < c.axes.size(); ++d) {
+    behind /= size_of(d);
+    f(d, flat / behind);
+    flat %= behind;
+  }
 }
 
 }  // namespace
@@ -54,7 +65,7 @@ std::int64_t Convolution::covering() const {
   std::int64_t product = 1;
   for (const PoolAxis& p : axes) {
     std::size_t most = 0;
-    for (const CoveredOnAxis& one : covered_on(p)) most = std::max(most, one.elements.size());
+    for (const Covered::OnAxis& one : covered_on(p)) most = std::max(most, one.elements.size());
     product *= static_cast<std::int64_t>(most);
   }
   return product;
@@ -85,53 +96,70 @@ std::int64_t groups_of(std::string_view op, const Attributes& a, std::string_vie
 }
 
 std::vector<std::int64_t> window_positions(const Convolution& c, std::int64_t begin, std::int64_t end) {
-  std::vector<std::int64_t> all, seen, more;
+  std::vector<std::int64_t> all;
   all.reserve(static_cast<std::size_t>((end - begin) * c.kernel()));
   for (std::int64_t o = begin; o < end; ++o) {
-    std::int64_t behind = c.out(), rest = o;
-    seen.assign(1, 0);
-    for (const PoolAxis& p : c.axes) {
-      behind /= p.out;
-      const std::int64_t window = rest / behind;
-      rest %= behind;
-      more.clear();
-      for (const std::int64_t before : seen) {
-        for (std::int64_t k = 0; k < p.kernel; ++k) {
-          const std::int64_t i = seen_at(p, window, k);
-          more.push_back(before < 0 || i < 0 ? -1 : before * p.in + i);
-        }
-      }
-      seen.swap(more);
-    }
+    std::vector<std::int64_t> seen = {0};
+    each_index(
+        c, o, [&](std::size_t d) { return c.axes[d].out; },
+        [&](std::size_t d, std::int64_t window) {
+          const PoolAxis& p = c.axes[d];
+          seen = finer(seen, p.kernel, p.in, [&](std::int64_t k) { return seen_at(p, window, k); });
+        });
     all.insert(all.end(), seen.begin(), seen.end());
   }
   return all;
 }
 
+std::vector<std::int64_t> element_positions(const Convolution& c, std::int64_t k) {
+  std::vector<std::int64_t> seen = {0};
+  each_index(
+      c, k, [&](std::size_t d) { return c.axes[d].kernel; },
+      [&](std::size_t d, std::int64_t element) {
+        const PoolAxis& p = c.axes[d];
+        seen = finer(seen, p.out, p.in, [&](std::int64_t o) { return seen_at(p, o, element); });
+      });
+  return seen;
+}
+
 std::vector<Covered> covered_inputs(const Convolution& c) {
-  std::vector<Covered> all = {{{0}, {0}, {0}}};
+  std::vector<Covered> all = {{{}, {0}, {0}}};
   for (const PoolAxis& p : c.axes) {
     std::vector<Covered> with_axis;
     for (const Covered& before : all) {
-      for (const CoveredOnAxis& one : covered_on(p)) {
+      for (const Covered::OnAxis& one : covered_on(p)) {
+        const auto of = [](const std::vector<std::int64_t>& list) {
+          return [&list](std::int64_t i) { return list[static_cast<std::size_t>(i)]; };
+        };
         Covered& part = with_axis.emplace_back();
-        part.inputs = finer(before.inputs, one.inputs, p.in);
-        part.elements = finer(before.elements, one.elements, p.kernel);
-        part.windows.reserve(part.inputs.size() * part.elements.size());
-        for (std::size_t i = 0; i < before.inputs.size(); ++i) {
-          for (const std::int64_t s : one.inputs) {
-            for (std::size_t e = 0; e < before.elements.size(); ++e) {
-              const std::int64_t outer = before.windows[i * before.elements.size() + e];
-              for (const std::int64_t k : one.elements) {
-                const std::int64_t o = window_at(p, s, k);
-                part.windows.push_back(outer < 0 || o < 0 ? -1 : outer * p.out + o);
-              }
-            }
-          }
-        }
+        part.axes = before.axes;
+        part.axes.push_back(one);
+        part.inputs = finer(before.inputs, std::ssize(one.inputs), p.in, of(one.inputs));
+        part.elements = finer(before.elements, std::ssize(one.elements), p.kernel, of(one.elements));
       }
     }
     all = std::move(with_axis);
+  }
+  return all;
+}
+
+std::vector<std::int64_t> covering_windows(const Convolution& c, const Covered& part, std::int64_t begin,
+                                           std::int64_t end) {
+  std::vector<std::int64_t> all;
+  all.reserve(static_cast<std::size_t>(end - begin) * part.elements.size());
+  for (std::int64_t i = begin; i < end; ++i) {
+    std::vector<std::int64_t> windows = {0};
+    each_index(
+        c, i, [&](std::size_t d) { return std::ssize(part.axes[d].inputs); },
+        [&](std::size_t d, std::int64_t at) {
+          const PoolAxis& p = c.axes[d];
+          const Covered::OnAxis& axis = part.axes[d];
+          const std::int64_t s = axis.inputs[static_cast<std::size_t>(at)];
+          windows = finer(windows, std::ssize(axis.elements), p.out, [&](std::int64_t e) {
+            return window_at(p, s, axis.elements[static_cast<std::size_t>(e)]);
+          });
+        });
+    all.insert(all.end(), windows.begin(), windows.end());
   }
   return all;
 }

@@ -46,24 +46,32 @@ std::size_t spatial_dimensions(std::string_view op, const Shape& x, const Shape&
 /// @throws Error  if it does not
 std::int64_t groups_of(std::string_view op, const Attributes&, std::string_view what, std::int64_t channels);
 
-/// Elements of a matrix that is copied at once: it stays in the second cache.
-constexpr std::int64_t convolution_block = 1 << 16;
-
 /// For rows begin to end of the windows: the flat position of each of its elements in the input, -1 outside.
 std::vector<std::int64_t> window_positions(const Convolution&, std::int64_t begin, std::int64_t end);
+/// The same of one element k of all windows.
+std::vector<std::int64_t> element_positions(const Convolution&, std::int64_t k);
 
-/// Inputs that the same elements of windows cover: flat positions of both, and per input and element of a
-/// window the flat position of that window, -1 where there is none.
+/// Inputs at the same distances from the beginnings of windows: these elements of windows cover them.
 struct Covered {
-  std::vector<std::int64_t> inputs, elements, windows;
+  struct OnAxis {
+    std::vector<std::int64_t> inputs, elements;
+  };
+  std::vector<OnAxis> axes;
+  std::vector<std::int64_t> inputs, elements;  ///< flat positions
 };
 std::vector<Covered> covered_inputs(const Convolution&);
+/// For inputs begin to end, and per element: the flat position of the window that has them there, -1 where
+/// there is none.
+std::vector<std::int64_t> covering_windows(const Convolution&, const Covered&, std::int64_t begin,
+                                           std::int64_t end);
 
-/// rows(begin, end) of n in parallel, as many at once as blocks of this width have.
+/// rows(begin, end) of n in parallel, as many at once as a matrix of this width may have that is copied: it
+/// stays in the second cache, but has rows enough that the other factor is packed for many.
 template <class F>
 void in_blocks(std::int64_t n, std::int64_t width, F rows) {
-  constexpr std::int64_t least = 64;  // the other factor is packed once for each block
-  const std::int64_t size = std::max(least, convolution_block / std::max<std::int64_t>(width, 1));
+  constexpr std::int64_t cached = 1 << 16, most = 1 << 24, enough = 64;
+  const std::int64_t one = std::max<std::int64_t>(width, 1);
+  const std::int64_t size = std::max<std::int64_t>(std::max(cached / one, std::min(enough, most / one)), 1);
   each_in_parallel((n + size - 1) / size, 1,
                    [&](std::int64_t b) { rows(b * size, std::min(n, (b + 1) * size)); });
 }
@@ -125,9 +133,9 @@ void convolve_transposed(const Convolution& c, const T* y, const T* w, const T* 
     }
     in_blocks(std::ssize(part.inputs), J * E, [&](std::int64_t begin, std::int64_t end) {
       const std::int64_t rows = end - begin;
-      const std::int64_t* seen = part.windows.data() + begin * E;
+      const auto seen = covering_windows(c, part, begin, end);
       std::vector<std::int64_t> terms;
-      for (std::int64_t r = 0; r < rows; ++r) terms.push_back(J * count_of_there(seen + r * E, E));
+      for (std::int64_t r = 0; r < rows; ++r) terms.push_back(J * count_of_there(seen.data() + r * E, E));
       std::vector<T> windows(static_cast<std::size_t>(rows * J * E), T(0)),
           made(static_cast<std::size_t>(rows * I), T(0));
       for (std::int64_t ng = 0; ng < c.N * c.groups; ++ng) {
@@ -136,7 +144,7 @@ void convolve_transposed(const Convolution& c, const T* y, const T* w, const T* 
         for (std::int64_t r = 0; r < rows; ++r) {
           for (std::int64_t j = 0; j < J; ++j) {
             for (std::int64_t e = 0; e < E; ++e, ++to) {
-              const std::int64_t o = seen[r * E + e];
+              const std::int64_t o = seen[static_cast<std::size_t>(r * E + e)];
               if (o >= 0) *to = of_y[j * O + o];
             }
           }
@@ -164,10 +172,6 @@ void convolve_transposed(const Convolution& c, const T* y, const T* w, const T* 
 template <class T>
 void convolve_weights(const Convolution& c, const T* x, const T* y, T* w) {
   const std::int64_t N = c.N, S = c.in(), O = c.out(), K = c.kernel(), I = c.inputs(), J = c.outputs();
-  const auto seen = window_positions(c, 0, O);
-  std::vector<std::int64_t> all_terms(static_cast<std::size_t>(K));
-  for (std::size_t p = 0; p < seen.size(); ++p)
-    all_terms[p % static_cast<std::size_t>(K)] += seen[p] >= 0 ? N : 0;
   // One group of y as [J, N O].
   std::vector<T> of_y(static_cast<std::size_t>(J * N * O), T(0));
   for (std::int64_t g = 0; g < c.groups; ++g) {
@@ -180,12 +184,13 @@ void convolve_weights(const Convolution& c, const T* x, const T* y, T* w) {
       std::vector<T> windows(static_cast<std::size_t>(rows * N * O), T(0));
       std::vector<std::int64_t> terms;
       for (std::int64_t r = 0; r < rows; ++r) {
-        const std::int64_t i = (begin + r) / K, k = (begin + r) % K;
-        terms.push_back(all_terms[static_cast<std::size_t>(k)]);
+        const std::int64_t i = (begin + r) / K;
+        const auto seen = element_positions(c, (begin + r) % K);
+        terms.push_back(N * count_of_there(seen.data(), O));
         for (std::int64_t n = 0; n < N; ++n) {
           const T* of_x = x + (n * c.C + g * I + i) * S;
           for (std::int64_t o = 0; o < O; ++o) {
-            const std::int64_t s = seen[static_cast<std::size_t>(o * K + k)];
+            const std::int64_t s = seen[static_cast<std::size_t>(o)];
             if (s >= 0) windows[static_cast<std::size_t>((r * N + n) * O + o)] = of_x[s];
           }
         }

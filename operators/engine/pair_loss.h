@@ -10,6 +10,8 @@ namespace assay {
 
 struct RowLoss {
   static constexpr Attribute reduction = {"reduction", "\"mean\"", "mean, sum or none"};
+  static constexpr Seen seen[] = {{"reduction", "\"sum\"", "where a program divides the loss itself"},
+                                  {"reduction", "\"none\"", "where it weights the losses"}};
 
   /// "summed": the losses behind one number. Throws Error for an unknown reduction.
   static void bind_reduction(std::string_view op, Dims& d, const Attributes& a, std::int64_t losses) {

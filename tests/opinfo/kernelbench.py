@@ -91,8 +91,8 @@ words |= (
     }
     | {
         # torch's own gradient of it has 1 / 6 in float32.
-    "hardsigmoid": lambda run, x, _: run.take(Call("hardsigmoid", {"x": x}), F.relu6(x + 3) / 6),
-    "swish": plain("nn.functional.silu", F.silu),
+        "hardsigmoid": lambda run, x, _: run.take(Call("hardsigmoid", {"x": x}), F.relu6(x + 3) / 6),
+        "swish": plain("nn.functional.silu", F.silu),
         "gelu_tanh": plain("nn.functional.gelu", F.gelu, approximate="tanh"),
         "leaky_relu": plain("nn.functional.leaky_relu", F.leaky_relu, 0.2),
         "log_softmax": plain("log_softmax", torch.log_softmax, 1),

@@ -160,6 +160,20 @@ torch.set_default_dtype(getattr(torch, os.environ["DTYPE"]))
 ids = torch.arange(18).view(2, 9) * 5 % 24
 logits, _ = Model()(ids, (torch.arange(81.).view(9, 9) % 7) / 8)
 F.cross_entropy(logits.flatten(0, 1).float(), ids.flatten()).backward()
+CONVOLUTIONAL = """
+import os, torch, torch.nn.functional as F
+class Pixels(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.patches, self.act = torch.nn.Conv2d(4, 6, 3, stride=2, padding=1, groups=2), torch.nn.LeakyReLU(0.2)
+        self.mix = torch.nn.Parameter(torch.ones(2, 6, 3, 3))
+        for p in self.parameters():
+            p.data.copy_((torch.arange(p.numel()) * 7 % 31).view(p.shape) / 32 - 0.5)
+    def forward(self, x):
+        y = F.mish(self.act(self.patches(x)))
+        return F.leaky_relu(F.conv2d(y, self.mix, padding="same", dilation=(1, 2)), 0.1).sum()
+torch.set_default_dtype(getattr(torch, os.environ["DTYPE"]))
+Pixels()((torch.arange(320.).view(1, 4, 8, 10) * 11 % 17) / 8 - 1).backward()
 """
 
 
@@ -170,6 +184,13 @@ def test_one_tensor_under_several_names(sides, dtype):
     added = dump["layers.0.add() input a (step 0, micro-batch 0, forward)"].read()
     scores = dump["layers.0.mul() output y (step 0, micro-batch 0, forward)"].read()
     assert (added == scores).all(), "as they were before they were added to"
+def test_convolutions_are_judged_with_their_attributes(sides, dtype):
+    actual, reference = sides(CONVOLUTIONAL, dtype)
+    convolutions = [t for t in assay.inspect(reference) if t.op == "conv" and t.slot == "output"]
+    assert [t.attributes for t in convolutions] == [
+        {"stride": [2, 2], "padding": [1, 1], "dilation": [1, 1], "groups": 2},
+        {"padding": "same", "dilation": [1, 2]},
+    ]
     verdict = assay.diff(actual, reference)
     assert verdict.passed, verdict
     assert unjudged(verdict) == []

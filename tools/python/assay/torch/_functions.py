@@ -73,7 +73,10 @@ def is_plain(value: Any) -> bool:
 
 _OTHER_NAMES = {"axis": "dim", "keepdims": "keepdim"}
 """torch takes numpy's."""
-_UNARY = "exp log sqrt rsqrt reciprocal abs neg relu sigmoid tanh softplus gelu silu".split()
+_UNARY = (
+    "exp log sqrt rsqrt reciprocal abs neg relu sigmoid tanh softplus gelu silu "
+    "logsigmoid mish selu softsign hardsigmoid hardswish"
+).split()
 _BINARY = {
     "add": "add",
     "sub": "sub",
@@ -94,6 +97,15 @@ _NORM = Known(
     names=("input", "p", "dim", "keepdim"),
     attributes=(("dim", "dim"), ("keepdim", "keepdim")),
     only=(("p", (2, "fro", None)),),
+)
+
+
+_WINDOWS = ("stride", "padding", "dilation", "groups")
+_CONVOLUTION = Known(
+    "conv",
+    ("x", "weight", "bias"),
+    names=("input", "weight", "bias", *_WINDOWS),
+    attributes=tuple((name, name) for name in _WINDOWS),
 )
 
 
@@ -122,6 +134,10 @@ FUNCTIONS: dict[str, Known] = {
         attributes=(("num_groups", "num_groups"), ("eps", "eps")),
     ),
     **{name: Known("clip", ("x", "min", "max"), names=("input", "min", "max")) for name in ("clamp", "clip")},
+    **{f"conv{rank}d": _CONVOLUTION for rank in (1, 2, 3)},
+    "leaky_relu": Known(
+        "leaky_relu", ("x",), names=("input", "negative_slope"), attributes=(("negative_slope", "negative_slope"),)
+    ),
     "square": Known("pow", ("a", "b"), then=(2,)),
     "rsub": Known("sub", ("b", "a")),
     "rdiv": Known("div", ("b", "a")),
