@@ -10,7 +10,8 @@
 #include "assay/operators/engine/products.h"
 
 /// Convolutions over the last one to three dimensions, PyTorch's rules, as products of matrices: what a
-/// window sees is copied into a row (im2col; Chellapilla et al. 2006), zeros where it sees padding.
+/// window sees is copied into a row (im2col; Chellapilla et al. 2006), zeros where it sees padding: they are
+/// terms of its sums as others are.
 namespace assay {
 
 constexpr Attribute convolution_stride = {"stride", "[1]", "from window to window"},
@@ -76,10 +77,6 @@ void in_blocks(std::int64_t n, std::int64_t width, F rows) {
                    [&](std::int64_t b) { rows(b * size, std::min(n, (b + 1) * size)); });
 }
 
-inline std::int64_t count_of_there(const std::int64_t* positions, std::int64_t n) {
-  return n - std::count(positions, positions + n, -1);
-}
-
 /// y[n, m, o] = sum over the channels of m's group and the elements of window o of w x, + bias[m]
 /// @param bias  may be null
 template <class T>
@@ -88,8 +85,6 @@ void convolve(const Convolution& c, const T* x, const T* w, const T* bias, T* y)
   in_blocks(O, I * K, [&](std::int64_t begin, std::int64_t end) {
     const auto seen = window_positions(c, begin, end);
     const std::int64_t rows = end - begin;
-    std::vector<std::int64_t> terms;
-    for (std::int64_t o = 0; o < rows; ++o) terms.push_back(I * count_of_there(seen.data() + o * K, K));
     std::vector<T> windows(static_cast<std::size_t>(rows * I * K), T(0));
     for (std::int64_t ng = 0; ng < c.N * c.groups; ++ng) {
       const T* of_x = x + ng * I * S;
@@ -110,8 +105,7 @@ void convolve(const Convolution& c, const T* x, const T* w, const T* bias, T* y)
                    {windows.data(), I * K, 1},
                    of_w.transposed(),
                    {y + ng * J * O + begin, 1, O},
-                   {bias == nullptr ? nullptr : bias + first, 0, 1}},
-                  terms);
+                   {bias == nullptr ? nullptr : bias + first, 0, 1}});
     }
   });
 }
@@ -134,8 +128,6 @@ void convolve_transposed(const Convolution& c, const T* y, const T* w, const T* 
     in_blocks(std::ssize(part.inputs), J * E, [&](std::int64_t begin, std::int64_t end) {
       const std::int64_t rows = end - begin;
       const auto seen = covering_windows(c, part, begin, end);
-      std::vector<std::int64_t> terms;
-      for (std::int64_t r = 0; r < rows; ++r) terms.push_back(J * count_of_there(seen.data() + r * E, E));
       std::vector<T> windows(static_cast<std::size_t>(rows * J * E), T(0)),
           made(static_cast<std::size_t>(rows * I), T(0));
       for (std::int64_t ng = 0; ng < c.N * c.groups; ++ng) {
@@ -156,8 +148,7 @@ void convolve_transposed(const Convolution& c, const T* y, const T* w, const T* 
                      {windows.data(), J * E, 1},
                      {weights.data() + g * J * E * I, I, 1},
                      {made.data(), I, 1},
-                     {bias == nullptr ? nullptr : bias + g * I, 0, 1}},
-                    terms);
+                     {bias == nullptr ? nullptr : bias + g * I, 0, 1}});
         for (std::int64_t r = 0; r < rows; ++r) {
           const std::int64_t s = part.inputs[static_cast<std::size_t>(begin + r)];
           for (std::int64_t i = 0; i < I; ++i)
@@ -182,11 +173,9 @@ void convolve_weights(const Convolution& c, const T* x, const T* y, T* w) {
     in_blocks(I * K, N * O, [&](std::int64_t begin, std::int64_t end) {
       const std::int64_t rows = end - begin;
       std::vector<T> windows(static_cast<std::size_t>(rows * N * O), T(0));
-      std::vector<std::int64_t> terms;
       for (std::int64_t r = 0; r < rows; ++r) {
         const std::int64_t i = (begin + r) / K;
         const auto seen = element_positions(c, (begin + r) % K);
-        terms.push_back(N * count_of_there(seen.data(), O));
         for (std::int64_t n = 0; n < N; ++n) {
           const T* of_x = x + (n * c.C + g * I + i) * S;
           for (std::int64_t o = 0; o < O; ++o) {
@@ -201,8 +190,7 @@ void convolve_weights(const Convolution& c, const T* x, const T* y, T* w) {
                    N * O,
                    {windows.data(), N * O, 1},
                    columns.transposed(),
-                   {w + g * J * I * K + begin, 1, I * K}},
-                  terms);
+                   {w + g * J * I * K + begin, 1, I * K}});
     });
   }
 }

@@ -60,7 +60,7 @@ def own(x: Any) -> Any:
 
 
 def param(*shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+    return torch.randn(*shape, dtype=torch.float64).div(4).requires_grad_()
 
 
 Word = Callable[[Run, Tensor, str], Tensor]
