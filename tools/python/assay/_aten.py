@@ -79,8 +79,6 @@ def _convolution(
 def _elu(x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Call | None:
     if scale == 1 and input_scale == 1:
         return Call("elu", {"x": x}, {"alpha": alpha})
-    if scale == 1 and input_scale * alpha == 1:
-        return Call("celu", {"x": x}, {"alpha": alpha})
     return Call("selu", {"x": x}) if input_scale == 1 else None  # what calls it otherwise is F.selu alone
 
 
@@ -106,6 +104,7 @@ OPERATORS: dict[str, Callable[..., Call | None]] = {
     "log_sigmoid_forward": _unary("logsigmoid"),
     "leaky_relu": lambda x, slope=0.01: Call("leaky_relu", {"x": x}, {"negative_slope": slope}),
     "elu": _elu,
+    "celu": lambda x, alpha=1: Call("celu", {"x": x}, {"alpha": alpha}),
     "convolution": _convolution,
     "native_batch_norm": _batch_norm,
     "mse_loss": _loss("mse_loss"),
