@@ -22,7 +22,7 @@ struct HardSigmoid {
 
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes&) {
-    map_gradient(t, d, [](const T& x, const T& g) { return x <= T(-3) || x >= T(3) ? T(0) : g / T(6); });
+    map_gradient(t, d, [](const T& x, const T& g) { return x > T(-3) && x < T(3) ? g / T(6) : T(0); });
   }
 };
 

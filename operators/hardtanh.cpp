@@ -29,11 +29,11 @@ struct HardTanh {
     map_forward(t, d, [&](const T& x) { return minimum<T>(maximum<T>(x, low), high); });
   }
 
-  // 0 at the limits themselves, unlike torch.clamp.
+  // 0 at the limits themselves, unlike torch.clamp, and at NaN.
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes& a) {
     const T low = constant<T>(a.real("min_val")), high = constant<T>(a.real("max_val"));
-    map_gradient(t, d, [&](const T& x, const T& g) { return x <= low || x >= high ? T(0) : g; });
+    map_gradient(t, d, [&](const T& x, const T& g) { return x > low && x < high ? g : T(0); });
   }
 };
 

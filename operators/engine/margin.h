@@ -5,11 +5,10 @@
 /// Losses that are 0 where a margin is kept.
 namespace assay {
 
-/// The gradient g of max(x, 0), which is g at 0 as in torch.clamp_min; in Bound with all of it, where x may
-/// be on either side.
+/// The gradient g of max(x, 0), which is g at 0 and 0 at NaN as in torch.clamp_min; in Bound with all of it,
+/// where x may be on either side.
 template <class T>
 T gated(const T& x, const T& g) {
-  if (isnan(x)) return x;
   return g * stepped<T>(x, [](double v) { return v >= 0 ? 1. : 0.; });
 }
 

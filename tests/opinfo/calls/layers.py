@@ -114,15 +114,28 @@ def activation(op: str, **defaults: Any) -> Convert:
     return convert
 
 
-for op in "logsigmoid softsign mish selu hardswish".split():
+for op in "logsigmoid mish selu hardswish".split():
     entries[f"nn.functional.{op}"] = activation(op)
 entries |= {
     "nn.functional.leaky_relu": activation("leaky_relu", negative_slope=0.01),
     "nn.functional.elu": activation("elu", alpha=1.0),
-    "nn.functional.celu": activation("celu", alpha=1.0),
     "nn.functional.hardtanh": activation("hardtanh", min_val=-1.0, max_val=1.0),
     "nn.functional.relu6": lambda x: Call("hardtanh", {"x": x}, {"min_val": 0.0, "max_val": 6.0}),
 }
+
+
+@of("nn.functional.softsign")
+def softsign(x: Tensor) -> Call:
+    if x.isinf().any():
+        raise NotACall("infinities, whose gradient is NaN by torch's rule of quotients")
+    return Call("softsign", {"x": x})
+
+
+@of("nn.functional.celu")
+def celu(x: Tensor, alpha: float = 1.0) -> Call:
+    # Its gradient has alpha in float32, whatever the dtype (torch 2.13, aten/src/ATen/native/cpu/Elu.h).
+    exact = torch.tensor(alpha, dtype=torch.float32).item() == alpha
+    return Call("celu", {"x": x if exact else x.detach()}, {"alpha": alpha})
 
 
 @of("nn.functional.hardsigmoid")
@@ -157,6 +170,8 @@ def similar_or_not(target: Tensor) -> Tensor:
 
 @of("nn.functional.hinge_embedding_loss")
 def hinge_embedding_loss(input: Tensor, target: Tensor, **settings: Any) -> Call:
+    if input.shape != target.shape:
+        raise NotACall("shapes that broadcast")
     return Call("hinge_embedding_loss", {"input": input, "target": similar_or_not(target)}, settings, ("loss",))
 
 
