@@ -17,7 +17,7 @@ struct Elu {
 
   /// Kernels that have kept y add to it what was subtracted.
   T gradient(const T& x, const T& g) const {
-    if (!(x <= T(0))) return positive * g;  // of NaN, too, as in torch
+    if (x > T(0)) return positive * g;
     const T factor = negative * steep;
     return without_cancellation<T>(
         [&] { return g * (factor * exp(steep * x)); },

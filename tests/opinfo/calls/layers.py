@@ -114,11 +114,10 @@ def activation(op: str, **defaults: Any) -> Convert:
     return convert
 
 
-for op in "logsigmoid mish selu hardswish".split():
+for op in "logsigmoid mish hardswish".split():
     entries[f"nn.functional.{op}"] = activation(op)
 entries |= {
     "nn.functional.leaky_relu": activation("leaky_relu", negative_slope=0.01),
-    "nn.functional.elu": activation("elu", alpha=1.0),
     "nn.functional.hardtanh": activation("hardtanh", min_val=-1.0, max_val=1.0),
     "nn.functional.relu6": lambda x: Call("hardtanh", {"x": x}, {"min_val": 0.0, "max_val": 6.0}),
 }
@@ -131,11 +130,26 @@ def softsign(x: Tensor) -> Call:
     return Call("softsign", {"x": x})
 
 
+def without_gradient_at_nan(x: Tensor) -> Tensor:
+    """torch's gradient of these is at NaN what it is above 0."""
+    return x.detach() if x.isnan().any() else x
+
+
+@of("nn.functional.elu")
+def elu(x: Tensor, alpha: float = 1.0) -> Call:
+    return Call("elu", {"x": without_gradient_at_nan(x)}, {"alpha": alpha})
+
+
+@of("nn.functional.selu")
+def selu(x: Tensor) -> Call:
+    return Call("selu", {"x": without_gradient_at_nan(x)})
+
+
 @of("nn.functional.celu")
 def celu(x: Tensor, alpha: float = 1.0) -> Call:
     # Its gradient has alpha in float32, whatever the dtype (torch 2.13, aten/src/ATen/native/cpu/Elu.h).
     exact = torch.tensor(alpha, dtype=torch.float32).item() == alpha
-    return Call("celu", {"x": x if exact else x.detach()}, {"alpha": alpha})
+    return Call("celu", {"x": without_gradient_at_nan(x) if exact else x.detach()}, {"alpha": alpha})
 
 
 @of("nn.functional.hardsigmoid")
