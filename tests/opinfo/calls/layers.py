@@ -118,8 +118,6 @@ for op in "logsigmoid mish hardswish".split():
     entries[f"nn.functional.{op}"] = activation(op)
 entries |= {
     "nn.functional.leaky_relu": activation("leaky_relu", negative_slope=0.01),
-    "nn.functional.hardtanh": activation("hardtanh", min_val=-1.0, max_val=1.0),
-    "nn.functional.relu6": lambda x: Call("hardtanh", {"x": x}, {"min_val": 0.0, "max_val": 6.0}),
 }
 
 
@@ -131,8 +129,18 @@ def softsign(x: Tensor) -> Call:
 
 
 def without_gradient_at_nan(x: Tensor) -> Tensor:
-    """torch's gradient of these is at NaN what it is above 0."""
+    """torch's gradient of these is a number at NaN, hardtanh's another one where its vector unit is not used."""
     return x.detach() if x.isnan().any() else x
+
+
+@of("nn.functional.hardtanh")
+def hardtanh(x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Call:
+    return Call("hardtanh", {"x": without_gradient_at_nan(x)}, {"min_val": min_val, "max_val": max_val})
+
+
+@of("nn.functional.relu6")
+def relu6(x: Tensor) -> Call:
+    return hardtanh(x, 0.0, 6.0)
 
 
 @of("nn.functional.elu")
