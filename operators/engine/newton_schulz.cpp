@@ -179,7 +179,8 @@ struct Growth {
       : is_independent(independent),
         roundings(static_cast<std::int64_t>(values), static_cast<std::int64_t>(values) + 1),
         given(roundings),
-        kept(values, 0) {
+        kept(values, 0),
+        second(roundings) {
     for (double& v : given.values) v = square(norm_of_given);
   }
   bool is_independent;
@@ -187,7 +188,7 @@ struct Growth {
   Real given;      // the square of the norm of what X was off by
   double entered = 0;
   std::vector<double> kept;  // by a change of coefficients, which leaves the directions
-  double rest = 0;           // of second order, and underflows: in the norm
+  Real second;               // the square of the norm of what is of second order, or underflows
   double last = 0;           // of second order by the last step: of each element,
   double last_in_norm = 0;   // and in the norm
 
@@ -199,7 +200,8 @@ struct Growth {
   // more than `improbable` times the largest (Talagrand 1996, "A new look at independence", thm 6.6).
   double fixed() const {
     const double any = is_independent ? 0 : entered * largest(roundings.values);
-    return std::sqrt(any) + std::sqrt(largest(given.values)) + largest(kept) + rest + last_in_norm;
+    return std::sqrt(any) + std::sqrt(largest(given.values)) + largest(kept) +
+           std::sqrt(largest(second.values)) + last_in_norm;
   }
   double norm_of(double variances) const {
     const double most = improbable * std::sqrt(largest(roundings.values));
@@ -269,14 +271,14 @@ void step(Growth& g, const Quintic& p, Real& x, std::vector<double>& singular, E
   // such as E E^T X have in no element more than the norm of E times that of one of its rows or columns.
   const double before = g.whole(x.columns), line = g.line(directions), shared = ends.furthest(singular);
   const double curvature = 6 * std::abs(p.b) * top + 20 * std::abs(p.c) * std::pow(top, 3);
-  double most = 0;
   for (std::int64_t k = 0; k < g.roundings.rows; ++k) {
     for (std::int64_t l = 0; l < g.roundings.columns; ++l) {
       const double f = worse(std::abs(divided_difference(p, value(k), value(l))),
                              std::abs(divided_difference(p, value(k), -value(l))));
-      most = worse(most, f);
       g.roundings(k, l) *= f * f;
       g.given(k, l) *= f * f;
+      // (a + b)^2 <= 2 a^2 + 2 b^2
+      g.second(k, l) = 2 * (g.second(k, l) + square(g.last_in_norm)) * f * f;
     }
   }
   Loss in_gram, in_square, in_inner, in_next;
@@ -317,10 +319,9 @@ void step(Growth& g, const Quintic& p, Real& x, std::vector<double>& singular, E
   g.enter(in_inner, times_x);
   g.enter(in_next, [](auto, auto) { return 1.0; });
   const auto m = static_cast<double>(x.rows), n = static_cast<double>(x.columns);
-  g.rest = most * (g.rest + g.last_in_norm) +
-           m * n * (m + n) * (std::abs(p.a) + std::abs(p.b) + std::abs(p.c)) * d.underflow;
-  g.last_in_norm = curvature * before * (before + 2 * shared);
-  g.last = curvature * line * (before + 2 * shared);
+  const double underflow = m * n * (m + n) * (std::abs(p.a) + std::abs(p.b) + std::abs(p.c)) * d.underflow;
+  g.last_in_norm = curvature * before * (before + 2 * shared) + underflow;
+  g.last = curvature * line * (before + 2 * shared) + underflow;
   for (std::size_t k = 0; k < singular.size(); ++k) {
     double& s = singular[k];
     const double slope = divided_difference(p, s, s);
@@ -388,15 +389,16 @@ Iterated iterate(Real x, const Directions& directions, const Given& given_errors
     ends.low[k] -= singular[k];
     ends.high[k] -= singular[k];
   }
-  const Real roundings = roots(growth.roundings, directions), given = roots(growth.given, directions);
+  const Real roundings = roots(growth.roundings, directions), given = roots(growth.given, directions),
+             second = roots(growth.second, directions);
   const Real kept = along_directions(growth.kept, directions, true);
   const Real low = along_directions(ends.low, directions, false),
              high = along_directions(ends.high, directions, false);
   const double times = is_independent ? improbable : std::sqrt(growth.entered);
   std::vector<double> errors(x.values.size());
   for (std::size_t i = 0; i < errors.size(); ++i) {
-    errors[i] = times * roundings.values[i] + given.values[i] + kept.values[i] + growth.rest + growth.last +
-                worse(low.values[i], high.values[i]);
+    errors[i] = times * roundings.values[i] + given.values[i] + kept.values[i] + second.values[i] +
+                growth.last + worse(low.values[i], high.values[i]);
   }
   return {std::move(x), std::move(errors)};
 }
