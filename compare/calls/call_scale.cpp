@@ -38,6 +38,18 @@ std::vector<std::pair<Attributes, std::string_view>> nearby_attributes(const Ope
   return all;
 }
 
+// Behind an output, or behind a statistic that a gradient takes from forward.
+std::int64_t longest_sum(const Operator& op, std::string_view output, InputShapes shapes,
+                         const Attributes& attributes) {
+  std::int64_t most = accumulation_count(op, output, shapes, attributes);
+  if (!output.starts_with("grad_")) return most;
+  for (const Arg& arg : op.args) {
+    if (arg.role == Role::output && !arg.name.ends_with('#'))
+      most = std::max(most, accumulation_count(op, arg.name, shapes, attributes));
+  }
+  return most;
+}
+
 }  // namespace
 
 ScaleTest Call::scale_test(const CallVariant& variant) const {
@@ -48,8 +60,8 @@ ScaleTest Call::scale_test(const CallVariant& variant) const {
   test.columns = shape.empty() ? 1 : shape[last];
   test.terms = 0;
   for (const Summand& summand : summands_)
-    test.terms += accumulation_count(*summand.op, summand.output, shapes_of(summand.inputs),
-                                     complete_attributes(*summand.op, attributes_of(summand, variant)));
+    test.terms += longest_sum(*summand.op, summand.output, shapes_of(summand.inputs),
+                              complete_attributes(*summand.op, attributes_of(summand, variant)));
   test.rows_share = summands_.front().output.starts_with("grad_");
   test.unit_roundoff = unit_roundoff(arithmetic());
   test.stored_roundoff = unit_roundoff(result_.dtype());

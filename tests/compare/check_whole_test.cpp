@@ -77,7 +77,8 @@ Finding tied(const char* op, const Attributes& attributes, const char* output, T
   const Operator& o = find_operator(op);
   std::vector<double> g(static_cast<std::size_t>(element_count(grad)));
   for (std::size_t i = 0; i < g.size(); ++i) g[i] = static_cast<double>(i + 1);
-  std::vector<NamedTensor> inputs = {{"x", Tensor::from_values(DType::float32, {4}, {1, 1, 0, 1})}};
+  const std::vector<double> x = {1, 1, 0, 1};
+  std::vector<NamedTensor> inputs = {{"x", Tensor::from_values(DType::float32, {4}, x)}};
   if (std::string_view(op) != "argmax")
     inputs.push_back({"grad_y", Tensor::from_values(DType::float32, grad, g)});
   const MadeCall call{&o, inputs, {{output, std::move(made)}}, attributes};
@@ -86,6 +87,7 @@ Finding tied(const char* op, const Attributes& attributes, const char* output, T
 
 TEST(CheckWhole, EqualElementsMayComeInAnyOrder) {
   const auto index = [](std::vector<std::int64_t> i) { return Tensor::from_indices({std::ssize(i)}, i); };
+  const auto position = [](std::int64_t i) { return Tensor::from_indices({}, std::vector{i}); };
   const auto values = [](std::vector<double> v) { return Tensor::from_values(DType::float32, {4}, v); };
   const Finding f = tied("sort", {}, "index", index({2, 3, 0, 1}), {4});
   EXPECT_EQ(f.verdict, Verdict::passed);
@@ -99,10 +101,8 @@ TEST(CheckWhole, EqualElementsMayComeInAnyOrder) {
   EXPECT_EQ(tied("top_k", {{"k", 2}}, "index", index({3, 1}), {2}).verdict, Verdict::passed);
   EXPECT_EQ(tied("top_k", {{"k", 2}}, "grad_x", values({0, 2, 0, 1}), {2}).verdict, Verdict::passed);
   EXPECT_EQ(tied("top_k", {{"k", 2}}, "grad_x", values({0, 2, 1, 0}), {2}).verdict, Verdict::failed);
-  EXPECT_EQ(tied("argmax", {{"dim", 0}}, "index", Tensor::from_indices({}, {3}), {}).verdict,
-            Verdict::passed);
-  EXPECT_EQ(tied("argmax", {{"dim", 0}}, "index", Tensor::from_indices({}, {2}), {}).verdict,
-            Verdict::failed);
+  EXPECT_EQ(tied("argmax", {{"dim", 0}}, "index", position(3), {}).verdict, Verdict::passed);
+  EXPECT_EQ(tied("argmax", {{"dim", 0}}, "index", position(2), {}).verdict, Verdict::failed);
   EXPECT_EQ(tied("reduce_max", {{"dim", 0}}, "grad_x", values({0, 0, 0, 1}), {}).verdict, Verdict::passed);
   EXPECT_EQ(tied("reduce_max", {{"dim", 0}}, "grad_x", values({0, 0, 1, 0}), {}).verdict, Verdict::failed);
 }
