@@ -1,4 +1,4 @@
-// Other devices on which an output that failed would be right.
+// Other devices on which an output that failed would be right, and what one that passed is off by as a whole.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -51,6 +51,16 @@ bool CaseCheck::is_within(const CaseOutput& output, const TensorSource& actual, 
   const std::vector<double> allowed = allowed_errors(output.name, golden, actual.whole(), device);
   return tells_from_zeros(golden.values(), allowed) &&
          measure(actual, golden, {0, 0, allowed}, options_.threads).over == 0;
+}
+
+std::optional<ScaleError> CaseCheck::off_as_a_whole(const CaseOutput& output, const TensorSource& actual) {
+  const Call& of_output = call(output, actual);
+  const auto compared = of_output.compare(variant());
+  if (!compared) return {};
+  if (compared->scale && !compared->scale->within()) return compared->scale;
+  const bool is_narrow = unit_roundoff(actual.dtype()) > unit_roundoff(of_output.device().arithmetic);
+  if (is_narrow || of_output.device().intermediate) return {};
+  return of_output.scale_of_attributes(variant(), *compared);
 }
 
 Call CaseCheck::rows_on(const Device& device, const Finding& f, const CaseOutput& output,
