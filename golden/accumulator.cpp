@@ -12,6 +12,7 @@
 #include "assay/golden/bound.h"
 #include "assay/golden/dtype.h"
 #include "assay/golden/error.h"
+#include "assay/golden/running_sum.h"
 
 namespace assay {
 namespace {
@@ -56,17 +57,19 @@ struct Parts {
   double lost = 0;  // by rounding `value` itself
 };
 
+void add(Parts& p, const Bound& term) {
+  const double sum = p.value + term.value;
+  p.lost += std::abs(rounding_of_sum(p.value, term.value, sum));
+  p.value = sum;
+  p.inherited += term.error;
+  p.magnitude += std::abs(term.value) + term.error;
+  p.squares += p.value * p.value;
+  p.term_squares += term.value * term.value;
+}
+
 Parts parts_of(std::span<const Bound> terms) {
   Parts p;
-  for (const Bound& term : terms) {
-    const double sum = p.value + term.value;
-    p.lost += std::abs(rounding_of_sum(p.value, term.value, sum));
-    p.value = sum;
-    p.inherited += term.error;
-    p.magnitude += std::abs(term.value) + term.error;
-    p.squares += p.value * p.value;
-    p.term_squares += term.value * term.value;
-  }
+  for (const Bound& term : terms) add(p, term);
   return p;
 }
 
@@ -83,26 +86,39 @@ std::uint64_t exponent_bits(double x) {
 // What the plain loop over stretches of this length loses by rounding. The losses of one binade of the sum
 // may have one sign in another loop, those of different binades need not cancel in it: their magnitudes are
 // added.
-double loss_of_loops(std::span<const Bound> terms, std::size_t length, double u) {
-  const double splitter = 0.5 / u < 0x1p52 ? 0x1p53 * u + 1 : 1;
-  double total = 0, loss = 0, in_binade = 0;
-  std::uint64_t binade = 0;
-  for (std::size_t i = 0, next = 0; i < terms.size(); ++i) {
-    if (i == next) {
-      total = 0;
-      next += length;
+class LossOfLoops {
+ public:
+  LossOfLoops(std::size_t length, double u)
+      : length_(length), splitter_(0.5 / u < 0x1p52 ? 0x1p53 * u + 1 : 1), left_(length) {}
+  void add(double term) {
+    if (left_ == 0) {
+      total_ = 0;
+      left_ = length_;
     }
-    const double exact = total + terms[i].value;
-    const double rounded = splitter == 1 ? exact : shortened(exact, splitter);
-    if (const std::uint64_t now = exponent_bits(rounded); now != binade) {
-      loss += std::abs(in_binade);
-      in_binade = 0;
-      binade = now;
+    --left_;
+    const double exact = total_ + term;
+    const double rounded = splitter_ == 1 ? exact : shortened(exact, splitter_);
+    if (const std::uint64_t now = exponent_bits(rounded); now != binade_) {
+      loss_ += std::abs(in_binade_);
+      in_binade_ = 0;
+      binade_ = now;
     }
-    in_binade += (rounded - exact) - rounding_of_sum(total, terms[i].value, exact);
-    total = rounded;
+    in_binade_ += (rounded - exact) - rounding_of_sum(total_, term, exact);
+    total_ = rounded;
   }
-  return loss + std::abs(in_binade);
+  double value() const { return loss_ + std::abs(in_binade_); }
+
+ private:
+  std::size_t length_;
+  double splitter_;
+  std::size_t left_;
+  double total_ = 0, loss_ = 0, in_binade_ = 0;
+  std::uint64_t binade_ = 0;
+};
+double loss_of_loops(std::span<const Bound> terms, std::size_t length, double u) {
+  LossOfLoops loss(length, u);
+  for (const Bound& term : terms) loss.add(term.value);
+  return loss.value();
 }
 
 // The sum of the squares of the partial sums of every `stride`-th term, and of those that join them.
@@ -124,13 +140,17 @@ double squares_of_lanes(std::span<const Bound> terms, std::size_t stride) {
   return squares;
 }
 
+// In a random order the k-th partial sum has the mean k m and the variance k (n - k) / (n - 1) times the
+// terms'. Also from left to right.
+double squares_in_order(std::size_t count, const Parts& p) {
+  const auto n = static_cast<double>(count);
+  const double mean = p.value / n, variance = std::max(0.0, p.term_squares / n - mean * mean);
+  return std::max(p.squares, mean * mean * n * n * n / 3 + variance * n * n / 6);
+}
+
 // What n additions may lose but for one sum in 4e13.
 double probable_loss(std::span<const Bound> terms, const Parts& p, double u) {
-  const auto n = static_cast<double>(terms.size());
-  // In a random order the k-th partial sum has the mean k m and the variance k (n - k) / (n - 1) times the
-  // terms'.
-  const double mean = p.value / n, variance = std::max(0.0, p.term_squares / n - mean * mean);
-  double squares = std::max(p.squares, mean * mean * n * n * n / 3 + variance * n * n / 6);
+  double squares = squares_in_order(terms.size(), p);
   if (ErrorScope::current().quick) return lambda * u * std::sqrt(squares) + u * p.inherited;
   for (const std::size_t stride : lanes) {
     if (2 * stride <= terms.size()) squares = std::max(squares, squares_of_lanes(terms, stride));
@@ -142,13 +162,15 @@ double probable_loss(std::span<const Bound> terms, const Parts& p, double u) {
   return std::max(lambda * u * std::sqrt(squares), 2 * alike) + u * p.inherited;
 }
 
-// The additions of n terms, rounded one by one.
-double one_by_one(const Accumulator& a, std::span<const Bound> terms, const Parts& p) {
-  const auto n = static_cast<double>(terms.size());
+// The additions of so many terms, rounded one by one.
+// @param probable  what they may lose but for one sum in 4e13, by the u of the accumulator
+template <class F>
+double one_by_one(const Accumulator& a, std::size_t count, const Parts& p, F probable) {
+  const auto n = static_cast<double>(count);
   if (n < 2) return 0;
   double depth = n - 1;
-  if (a.order == Accumulator::Order::tree) depth = static_cast<double>(std::bit_width(terms.size() - 1));
-  if (a.order == Accumulator::Order::blocked && terms.size() > static_cast<std::size_t>(a.block)) {
+  if (a.order == Accumulator::Order::tree) depth = static_cast<double>(std::bit_width(count - 1));
+  if (a.order == Accumulator::Order::blocked && count > static_cast<std::size_t>(a.block)) {
     depth = static_cast<double>(a.block - 1) + std::ceil(n / static_cast<double>(a.block)) - 1;
   }
   const double u = a.truncates ? 2 * a.unit_roundoff : a.unit_roundoff;
@@ -159,7 +181,11 @@ double one_by_one(const Accumulator& a, std::span<const Bound> terms, const Part
   // n roundings of independent sign lose more than lambda sqrt(n) of them only if n is small.
   const bool few = n <= lambda * lambda;
   if (a.truncates || a.worst_case || few || n * u > most_growth) return guaranteed;
-  return std::min(guaranteed, probable_loss(terms, p, u));
+  return std::min(guaranteed, probable(u));
+}
+
+double one_by_one(const Accumulator& a, std::span<const Bound> terms, const Parts& p) {
+  return one_by_one(a, terms.size(), p, [&](double u) { return probable_loss(terms, p, u); });
 }
 
 // Truncating matrix units. Of each step's products and running sum, g + 1 terms, each loses less than one
@@ -184,15 +210,15 @@ double in_steps(const Accumulator& a, std::span<const Bound> terms) {
 
 // @param u  of the terms' own format: an accumulator that is coarser rounds each term before it adds, a finer
 //           one rounds its sum at the end
-double additions(const Accumulator& a, std::span<const Bound> terms, const Parts& p, double u) {
-  if (a.fused > 0) return in_steps(a, terms);
-  if (a.unit_roundoff < u) {
-    const double error = one_by_one(a, terms, p);
-    return error + u * (std::abs(p.value) + p.inherited + error);
-  }
-  if (a.unit_roundoff == u) return one_by_one(a, terms, p);
+double with_formats(const Accumulator& a, const Parts& p, double u, double additions) {
+  if (a.unit_roundoff < u) return additions + u * (std::abs(p.value) + p.inherited + additions);
+  if (a.unit_roundoff == u) return additions;
   const double entering = (a.truncates ? 2 : 1) * a.unit_roundoff;
-  return entering * p.magnitude + (1 + entering) * one_by_one(a, terms, p);
+  return entering * p.magnitude + (1 + entering) * additions;
+}
+
+double additions(const Accumulator& a, std::span<const Bound> terms, const Parts& p, double u) {
+  return a.fused > 0 ? in_steps(a, terms) : with_formats(a, p, u, one_by_one(a, terms, p));
 }
 
 }  // namespace
@@ -285,6 +311,70 @@ Bound accumulate(const ErrorModel& device, std::span<const Bound> terms) {
   float32.worst_case = a.worst_case;
   const Parts of_sums = parts_of(sums);
   return settled(p.value, of_sums.inherited + one_by_one(float32, sums, of_sums));
+}
+
+struct RunningSum::State {
+  struct Lanes {
+    std::vector<double> sums;
+    double squares = 0;
+  };
+  ErrorModel device;
+  Accumulator accumulator;
+  std::size_t count = 0;
+  Parts parts;
+  std::vector<Lanes> by_stride;
+  std::vector<LossOfLoops> loops;
+  std::vector<Bound> terms;  // where the sum depends on each of them
+};
+
+RunningSum::RunningSum(const ErrorModel& device) : state_(std::make_unique<State>()) {
+  State& s = *state_;
+  s.device = device;
+  s.accumulator.unit_roundoff = device.unit_roundoff;
+  if (device.accumulator) s.accumulator = *device.accumulator;
+  if (device.quick) return;
+  for (const std::size_t stride : lanes) s.by_stride.push_back({std::vector<double>(stride, 0.0)});
+  constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
+  s.loops.emplace_back(all, s.accumulator.unit_roundoff);
+  for (const std::size_t length : stretches) s.loops.emplace_back(length, s.accumulator.unit_roundoff);
+}
+RunningSum::~RunningSum() = default;
+
+void RunningSum::add(const Bound& term) {
+  State& s = *state_;
+  assay::add(s.parts, term);
+  for (State::Lanes& l : s.by_stride) {
+    double& sum = l.sums[s.count % l.sums.size()];
+    sum += term.value;
+    l.squares += sum * sum;
+  }
+  for (LossOfLoops& loop : s.loops) loop.add(term.value);
+  if (s.accumulator.fused > 0 || s.accumulator.promote > 0) s.terms.push_back(term);
+  ++s.count;
+}
+
+Bound RunningSum::value() const {
+  const State& s = *state_;
+  const Parts& p = s.parts;
+  if (!s.terms.empty()) return accumulate(s.device, s.terms);
+  if (!std::isfinite(p.value)) return settled(p.value, p.inherited);
+  if (s.device.own) return settled(p.value, p.inherited + p.lost);
+  const auto probable = [&](double u) {
+    double squares = squares_in_order(s.count, p), alike = 0;
+    for (const State::Lanes& l : s.by_stride) {
+      if (2 * l.sums.size() > s.count) continue;
+      double joined = 0, of_all = l.squares;
+      for (const double sum : l.sums) {
+        joined += sum;
+        of_all += joined * joined;
+      }
+      squares = std::max(squares, of_all);
+    }
+    for (const LossOfLoops& loop : s.loops) alike = std::max(alike, loop.value());
+    return std::max(lambda * u * std::sqrt(squares), 2 * alike) + u * p.inherited;
+  };
+  return settled(p.value, p.inherited + with_formats(s.accumulator, p, s.device.unit_roundoff,
+                                                     one_by_one(s.accumulator, s.count, p, probable)));
 }
 
 }  // namespace assay

@@ -43,14 +43,11 @@ struct Clip {
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     bind_broadcast(d, inputs, {operand_x, operand_min, operand_max});
-    bool limited = false;
     for (const std::string_view limit : {"min", "max"}) {
       const bool given = find_input(inputs, limit) != nullptr;
       if (given && a.has(limit))
         throw Error("clip: {} is both an attribute and an input; leave one out", limit);
-      limited = limited || given || a.has(limit);
     }
-    if (!limited) throw Error("clip: there is neither min nor max; give at least one of them");
   }
 
   // A limit for element i of y.

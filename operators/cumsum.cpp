@@ -1,8 +1,30 @@
+#include "assay/golden/parallel.h"
+#include "assay/golden/running_sum.h"
 #include "assay/operators/engine/axes.h"
 #include "assay/operators/engine/operator.h"
 
 namespace assay {
 namespace {
+
+template <class T>
+class Total {
+ public:
+  T with(const T& term) { return total_ += term; }
+
+ private:
+  T total_ = T(0);
+};
+template <>
+class Total<Bound> {
+ public:
+  Bound with(const Bound& term) {
+    total_.add(term);
+    return total_.value();
+  }
+
+ private:
+  RunningSum total_{ErrorScope::current()};
+};
 
 // C*: the one extent of `dim`, none for a scalar; A* before it, B* behind.
 struct CumSum {
@@ -27,25 +49,21 @@ struct CumSum {
     bind_axis(d, shape_of_input(inputs, "x"), a.integer("dim"));
   }
 
-  // In Bound every y is a sum of its own, in any order: C^2 / 2 terms.
+  // In Bound every y is a sum of its own, in any order.
   template <class T>
   static void scan(const Dims& d, View<T> from, View<T> to, bool exclusive, bool reverse) {
     const std::int64_t A = d.at("A"), C = d.at("C"), B = d.at("B");
-    for (std::int64_t a = 0; a < A; ++a) {
-      for (std::int64_t b = 0; b < B; ++b) {
-        const auto at = [&](std::int64_t i) { return reverse ? C - 1 - i : i; };
-        const auto x = [&](std::int64_t i) { return from(a, at(i), b); };
-        T total = T(0);
-        for (std::int64_t i = 0; i < C; ++i) {
-          const T before = total;
-          if constexpr (std::is_same_v<T, Bound>)
-            total = sum<T>(i + 1, x);
-          else
-            total += x(i);
-          to(a, at(i), b) = exclusive ? before : total;
-        }
+    each_in_parallel(A * B, grain_of(C), [&](std::int64_t line) {
+      const std::int64_t a = line / B, b = line % B;
+      Total<T> total;
+      T sum = T(0);
+      for (std::int64_t i = 0; i < C; ++i) {
+        const std::int64_t at = reverse ? C - 1 - i : i;
+        const T before = sum;
+        sum = total.with(from(a, at, b));
+        to(a, at, b) = exclusive ? before : sum;
       }
-    }
+    });
   }
 
   template <class T>

@@ -111,15 +111,13 @@ struct Muon {
   // The iteration runs on the side with fewer rows.
   template <class T>
   static Matrix<T> orthogonal(Matrix<T> x, const Attributes& a) {
-    const auto size = static_cast<std::int64_t>(x.values.size());
-    const auto value = [&](auto i) { return x.values[static_cast<std::size_t>(i)]; };
-    const T norm = sqrt(sum<T>(size, [&](auto i) { return value(i) * value(i); }));
+    if (x.rows > x.columns) return transposed(orthogonal(transposed(x), a));
+    // Row by row: in one loop over all elements the last ones would be next to nothing beside the sum.
+    const T norm = sqrt(
+        sum<T>(x.rows, [&](auto i) { return sum<T>(x.columns, [&](auto k) { return x(i, k) * x(i, k); }); }));
     const T eps = constant<T>(a.real("eps"));
     const T divisor = a.flag("eps_is_floor") ? maximum(norm, eps) : norm + eps;
-    for (T& v : x.values) v /= divisor;
-    const auto steps = polynomials(a);
-    if (x.rows <= x.columns) return newton_schulz(std::move(x), steps);
-    return transposed(newton_schulz(transposed(x), steps));
+    return newton_schulz(std::move(x), divisor, polynomials(a));
   }
 
   template <class T>

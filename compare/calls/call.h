@@ -139,6 +139,9 @@ class Call {
   /// The beginning of a forward result along Usage::causal_along, of so many places; nothing for other calls,
   /// and for shorter ones.
   std::optional<Call> in_first(std::int64_t places) const;
+  /// The attribute by whose derivative the result is off furthest, as a whole; nothing where none is off by
+  /// more than roundings make.
+  std::optional<ScaleError> scale_of_attributes(const CallVariant&, const Compared&) const;
   /// The numbers of its scale_error.
   ScaleTest scale_test(const CallVariant&) const;
   /// Takes what this device may be off by, of each element before it is stored, from the caller:

@@ -1,13 +1,56 @@
 // Whether a result, or an attribute of its call, is off as a whole by less than single elements show.
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <variant>
+#include <vector>
 
 #include "assay/compare/calls/call.h"
 #include "assay/golden/accumulator.h"
+#include "assay/golden/error.h"
 #include "assay/operators/engine/golden.h"
 #include "assay/operators/engine/recorded.h"
 
 namespace assay {
+namespace {
+
+// The attributes with one of their numbers a little larger, each with its name.
+std::vector<std::pair<Attributes, std::string_view>> nearby_attributes(const Operator& op,
+                                                                       const Attributes& given, double step) {
+  const Attributes complete = complete_attributes(op, given);
+  std::vector<std::pair<Attributes, std::string_view>> all;
+  for (const Attribute& a : op.attributes) {
+    if (!complete.has(a.name)) continue;
+    const AttributeValue value = complete.values().find(a.name)->second;
+    const auto set = [&](AttributeValue other) {
+      all.emplace_back(complete, a.name);
+      all.back().first.set(std::string(a.name), std::move(other));
+    };
+    if (const double* number = std::get_if<double>(&value); number != nullptr && *number != 0)
+      set(*number * (1 + step));
+    const auto* list = std::get_if<std::vector<double>>(&value);
+    for (std::size_t i = 0; list != nullptr && i < list->size(); ++i) {
+      std::vector<double> other = *list;
+      other[i] *= 1 + step;
+      if (other != *list) set(std::move(other));
+    }
+  }
+  return all;
+}
+
+// Behind an output, or behind a statistic that a gradient takes from forward.
+std::int64_t longest_sum(const Operator& op, std::string_view output, InputShapes shapes,
+                         const Attributes& attributes) {
+  std::int64_t most = accumulation_count(op, output, shapes, attributes);
+  if (!output.starts_with("grad_")) return most;
+  for (const Arg& arg : op.args) {
+    if (arg.role == Role::output && !arg.name.ends_with('#'))
+      most = std::max(most, accumulation_count(op, arg.name, shapes, attributes));
+  }
+  return most;
+}
+
+}  // namespace
 
 ScaleTest Call::scale_test(const CallVariant& variant) const {
   ScaleTest test;
@@ -17,8 +60,9 @@ ScaleTest Call::scale_test(const CallVariant& variant) const {
   test.columns = shape.empty() ? 1 : shape[last];
   test.terms = 0;
   for (const Summand& summand : summands_)
-    test.terms += accumulation_count(*summand.op, summand.output, shapes_of(summand.inputs),
-                                     complete_attributes(*summand.op, attributes_of(summand, variant)));
+    test.terms += longest_sum(*summand.op, summand.output, shapes_of(summand.inputs),
+                              complete_attributes(*summand.op, attributes_of(summand, variant)));
+  test.rows_share = summands_.front().output.starts_with("grad_");
   test.unit_roundoff = unit_roundoff(arithmetic());
   test.stored_roundoff = unit_roundoff(result_.dtype());
   const std::optional<DType> of_products = narrowest();
@@ -72,6 +116,44 @@ std::optional<ScaleError> Call::scale_of_attribute(const CallVariant& variant, c
                             .units = {units}});
   if (error) error->attribute = steered.attribute;
   return error;
+}
+
+// The derivative by an attribute is what it moves the result by. Other constants and the statistics of rows
+// may be off in that direction, too: by Cauchy and Schwarz no more than in all directions together.
+std::optional<ScaleError> Call::scale_of_attributes(const CallVariant& variant, const Compared& c) const {
+  constexpr double step = 0x1p-20;  // of the difference that stands for a derivative
+  constexpr double other_constants = 4;
+  if (summands_.size() != 1) return {};
+  const Summand& summand = summands_.front();
+  const std::vector<NamedTensor> inputs = inputs_of(summand, variant, {});
+  const std::vector<double> values = c.actual.values(), golden = c.golden.values();
+  ScaleTest test = scale_test(variant);
+  test.actual = values;
+  test.golden = golden;
+  test.allowed = c.allowed;
+  const double in_golden = ScaleSums(values, golden, c.allowed, test.columns, 0).square;
+  std::optional<ScaleError> worst;
+  for (const auto& [variant_of, name] : nearby_attributes(op(), attributes_of(summand, variant), step)) {
+    std::vector<double> direction;
+    try {
+      direction =
+          part_of(summand, variant, compute_golden(op(), inputs, variant_of, Level::fp64, summand.output))
+              .values();
+    } catch (const Error&) {  // no number that may be another
+      continue;
+    }
+    for (std::size_t i = 0; i < direction.size(); ++i) direction[i] = (direction[i] - golden[i]) / step;
+    test.direction = direction;
+    const double in_direction = ScaleSums(values, golden, c.allowed, test.columns, 0, direction).square;
+    if (!(in_direction > 0)) continue;
+    test.common = other_constants * test.unit_roundoff * std::sqrt(in_golden / in_direction);
+    auto error = scale_error(test);
+    if (!error || error->within()) continue;
+    error->attribute = name;
+    if (!worst || std::abs(error->excess) / error->allowed > std::abs(worst->excess) / worst->allowed)
+      worst = error;
+  }
+  return worst;
 }
 
 std::optional<ScaleError> Call::scale(const CallVariant& variant, const Compared& c) const {

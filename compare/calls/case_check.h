@@ -35,6 +35,9 @@ class CaseCheck {
   /// Returns whether there is one.
   bool hint_at_intermediate(Finding&, const CaseOutput&, const TensorSource& actual);
   bool hint_at_accumulator(Finding&, const CaseOutput&, const TensorSource& actual);
+  /// By what an output of which each element is within its bound is off as a whole: a factor, or an
+  /// attribute.
+  std::optional<ScaleError> off_as_a_whole(const CaseOutput&, const TensorSource& actual);
   /// As call(), in the rows that a hypothesis is tried on.
   Call some_rows(const Finding&, const CaseOutput&, const TensorSource& actual);
 
@@ -62,6 +65,7 @@ class CaseCheck {
   void judge_policy(Finding&, const CaseOutput&, const TensorSource& actual, const Tensor& golden,
                     Expectation);
   void judge_whole(Finding&, const CaseOutput&, const TensorSource& actual);
+  void judge_ties(Finding&, const CaseOutput&, const TensorSource& actual) const;
   void distrust_extremes(Finding&) const;
 
   const Case& case_;

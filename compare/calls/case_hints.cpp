@@ -1,4 +1,4 @@
-// Other devices on which an output that failed would be right.
+// Other devices on which an output that failed would be right, and what one that passed is off by as a whole.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,12 +33,33 @@ bool is_spread(const Call::Compared& c) {
   return worst <= improbable * std::sqrt(squares / static_cast<double>(actual.size()));
 }
 
+// A bound that allows as much as there is, in the norm, lets zeros and much else through.
+bool tells_from_zeros(std::span<const double> golden, std::span<const double> allowed) {
+  double values = 0, errors = 0;
+  for (std::size_t i = 0; i < golden.size(); ++i) {
+    if (!std::isfinite(golden[i])) continue;
+    values += golden[i] * golden[i];
+    errors += allowed[i] * allowed[i];
+  }
+  return errors < values || (values == 0 && errors == 0);
+}
+
 }  // namespace
 
 bool CaseCheck::is_within(const CaseOutput& output, const TensorSource& actual, const Device& device) {
   const Tensor& golden = output_named(this->golden(), output.name);
   const std::vector<double> allowed = allowed_errors(output.name, golden, actual.whole(), device);
   return measure(actual, golden, {0, 0, allowed}, options_.threads).over == 0;
+}
+
+std::optional<ScaleError> CaseCheck::off_as_a_whole(const CaseOutput& output, const TensorSource& actual) {
+  const Call& of_output = call(output, actual);
+  const auto compared = of_output.compare(variant());
+  if (!compared) return {};
+  if (compared->scale && !compared->scale->within()) return compared->scale;
+  const bool is_narrow = unit_roundoff(actual.dtype()) > unit_roundoff(of_output.device().arithmetic);
+  if (is_narrow || of_output.device().intermediate) return {};
+  return of_output.scale_of_attributes(variant(), *compared);
 }
 
 Call CaseCheck::rows_on(const Device& device, const Finding& f, const CaseOutput& output,
@@ -84,6 +105,7 @@ bool CaseCheck::hint_at_accumulator(Finding& f, const CaseOutput& output, const 
     other.accumulator = accumulator;
     const auto in_rows = rows_on(other, f, output, actual).compare(variant());
     if (!in_rows || in_rows->ratio > 1 || !is_spread(*in_rows)) continue;
+    if (!tells_from_zeros(in_rows->golden.values(), in_rows->allowed)) continue;
     if (!is_within(output, actual, other)) continue;
     f.notes.push_back(fmt::format(
         "within the bound of --accumulator {}: state that only if it is how the device adds", accumulator));

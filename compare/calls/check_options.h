@@ -17,9 +17,11 @@ struct CheckOptions {
   Level level = Level::fp64;
   std::string accumulator;            ///< how the device adds (parse_accumulator); "": float32, any order
   std::optional<DType> intermediate;  ///< the dtype in which the device keeps intermediate results
-  bool whole = false;                 ///< a common factor beyond what roundings make is a failure, too
-  bool causes = true;                 ///< also says what makes a failing output
-  bool prove = false;                 ///< also injects faults, each of which must be rejected (prove.h)
+  /// Also fails a common factor beyond what roundings make where results between steps are kept narrow, which
+  /// all elements may share.
+  bool whole = false;
+  bool causes = true;  ///< also says what makes a failing output
+  bool prove = false;  ///< also injects faults, each of which must be rejected (prove.h)
   /// The outputs to judge, in any readable format, named like the outputs of the case or like their files.
   /// Several cases have one folder each below it. Nothing: the outputs in the case itself.
   std::optional<std::filesystem::path> actual;

@@ -89,16 +89,28 @@ double root_of_squares(const std::vector<double>& terms, F key_of) {
 // What elements have in common: all of them constants, those of a row its statistic, a sum of n terms, in
 // error by at most n u and, but for one in 4e13, by z sqrt(n) u. Rows are independent of each other. A unit
 // that truncates loses less than one unit in the last place, 2 u, at each step, always downwards.
+//
+// Whatever the c elements of a row share, it moves none of them beyond b_i: in sum e_i d_i / b_i^2 it has no
+// more than sum |d_i| / b_i <= sqrt(c W), W = sum d_i^2 / b_i^2 over the row. Rows are independent, so their
+// squares add up: sqrt(c sum W). Where a sum has so many terms that b is z times what its roundings deviate
+// (golden/accumulator.cpp), z is in it already; not where rows share roundings.
 double shared_error(const ScaleTest& t, const ScaleSums& sums) {
   const auto n = static_cast<double>(std::max<std::int64_t>(t.terms, 1));
   const double row_error = std::min(n, improbable * std::sqrt(n)) * t.unit_roundoff;
   double rows = 0;
   for (const double row : sums.rows) rows += (row / sums.square) * (row / sums.square);
+  const bool probable = n > improbable * improbable && !t.rows_share;
+  const double within_bounds =
+      std::sqrt(static_cast<double>(t.columns) / sums.square) * (probable ? 1 : improbable);
   const double cut = t.may_truncate ? std::ceil(n / fewest_fused) * 2 * t.unit_roundoff : 0;
   // Rounding to nearest moves a sum of products with the rounded numbers themselves by the square of u.
   const double second_order = t.stored_roundoff * t.stored_roundoff;
-  return shared_constants * t.unit_roundoff + row_error * std::min(1.0, improbable * std::sqrt(rows)) + cut +
-         second_order;
+  // Of an attribute a statistic has no share of its own.
+  const bool is_factor = t.direction.empty() || t.terms <= 1;
+  const double of_rows =
+      is_factor ? std::min(row_error * std::min(1.0, improbable * std::sqrt(rows)), within_bounds)
+                : within_bounds;
+  return shared_constants * t.unit_roundoff + of_rows + cut + second_order;
 }
 
 // e d / b^2 and d^2 / b^2. What may not be off at all is judged by itself.

@@ -21,6 +21,7 @@ struct ScaleTest {
   double unit_roundoff = 0;         ///< of the arithmetic
   double stored_roundoff = 0;       ///< of the result's dtype
   bool may_truncate = false;        ///< the sums add narrow products in a unit that may truncate them
+  bool rows_share = false;          ///< what is rounded once may move elements of all rows (gradients)
   double common = 0;                ///< what else all elements may be off by together
   /// Each numbers the elements: equal ones share a rounding.
   std::vector<std::vector<std::int64_t>> units = {};

@@ -150,9 +150,13 @@ void explain_output(Finding& f, CaseCheck& check, const CaseOutput& output, cons
   const auto compared = judge.compare(call, right);
   if (!compared) return;
   if (compared->ratio <= 1) {  // the row of the worst element is there: all are within their bounds
-    const auto whole = check.call(output, actual).compare(right);
-    if (whole && whole->scale && !whole->scale->within())
-      f.diagnoses = {factor_of_all(judge, check.call(output, actual), right, *whole)};
+    const Call& all = check.call(output, actual);
+    auto whole = all.compare(right);
+    if (!whole) return;
+    whole->scale = check.off_as_a_whole(output, actual);
+    if (!whole->scale) return;
+    f.diagnoses = attribute_mistakes(judge, all, right, *whole);
+    if (f.diagnoses.empty()) f.diagnoses = {factor_of_all(judge, all, right, *whole)};
     return;
   }
   f.diagnoses = without_arithmetic(call, *compared);

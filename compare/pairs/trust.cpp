@@ -31,7 +31,7 @@ class Norm {
 
 bool judge_finite(Finding& f) {
   const Metrics& m = *f.metrics;
-  if (m.elements == 0 || m.reference.nan + m.overflowed < m.elements) return true;
+  if (m.elements == 0 || m.reference.nan < m.elements) return true;
   f.verdict = Verdict::mistrusted;
   f.reason = "no element is a number on both sides: nothing was judged";
   return false;

@@ -10,8 +10,8 @@
 /// fails here is mistrusted, with the reason. Finding::metrics must be filled.
 namespace assay {
 
-/// Returns false if no element is a number on both sides. NaN equals NaN, and so does an infinity that its
-/// dtype forced, but no number was judged.
+/// Returns false if every element is NaN: they are equal, but no number was judged. An infinity that its
+/// dtype forces is what the number rounds to.
 bool judge_finite(Finding&);
 
 /// Holds elements to the tolerance as a whole if their allowed error is as large as the value itself: zeros

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "assay/golden/arithmetic.h"
+#include "assay/golden/parallel.h"
 
 /// The odd polynomial a X + b X X^T X + c (X X^T)^2 X, step after step: it moves all singular values of X
 /// towards 1 and leaves the singular vectors. K. Jordan, "Muon" (2024).
@@ -36,29 +37,39 @@ Matrix<T> transposed(const Matrix<T>& x) {
 template <class T>
 Matrix<T> product(const Matrix<T>& a, const Matrix<T>& b) {
   Matrix<T> y(a.rows, b.columns);
-  for (std::int64_t i = 0; i < y.rows; ++i) {
+  const bool in_order = std::is_floating_point_v<T> && SummationScope::current() == nullptr;
+  each_in_parallel(y.rows, grain_of(2 * a.columns * b.columns), [&](std::int64_t i) {
+    if (in_order) {  // the same sums, row after row of b
+      for (std::int64_t j = 0; j < a.columns; ++j) {
+        for (std::int64_t k = 0; k < y.columns; ++k) y(i, k) += a(i, j) * b(j, k);
+      }
+      return;
+    }
     for (std::int64_t k = 0; k < y.columns; ++k)
       y(i, k) = sum<T>(a.columns, [&](auto j) { return a(i, j) * b(j, k); });
-  }
+  });
   return y;
 }
 
 /// p(s) = a s + b s^3 + c s^5 on the singular values.
 struct Quintic {
   double a, b, c;
+  double operator()(double s) const { return s * (a + s * s * (b + c * s * s)); }
 };
 
-/// The same in Bound. Errors of elements, added up through the products of every step, would grow by 30 a
-/// step; the derivative of the whole does not (newton_schulz.cpp). One bound for all elements: that of the
-/// Frobenius norm of their error.
-Matrix<Bound> newton_schulz_bound(const Matrix<Bound>& x, std::span<const Quintic> steps);
+/// The same in Bound, of x / divisor. Errors of elements, added up through the products of every step, would
+/// grow by 30 a step; the derivative of the whole does not (newton_schulz.cpp).
+Matrix<Bound> newton_schulz_bound(const Matrix<Bound>& x, const Bound& divisor,
+                                  std::span<const Quintic> steps);
 
-/// @param x  no more rows than columns, of norm 1 at most
+/// @param x  no more rows than columns
+/// @param divisor  no less than the norm of x
 template <class T>
-Matrix<T> newton_schulz(Matrix<T> x, std::span<const Quintic> steps) {
+Matrix<T> newton_schulz(Matrix<T> x, const T& divisor, std::span<const Quintic> steps) {
   if constexpr (std::is_same_v<T, Bound>) {
-    return newton_schulz_bound(x, steps);
+    return newton_schulz_bound(x, divisor, steps);
   } else {
+    for (T& v : x.values) v /= divisor;
     for (const Quintic& p : steps) {
       const T a = constant<T>(p.a), b = constant<T>(p.b), c = constant<T>(p.c);
       const Matrix<T> gram = product(x, transposed(x));

@@ -9,6 +9,7 @@
 #include "assay/golden/arithmetic.h"
 #include "assay/golden/error.h"
 #include "assay/golden/exact_sum.h"
+#include "assay/golden/running_sum.h"
 
 namespace assay::accumulator_test {
 namespace {
@@ -208,6 +209,28 @@ TEST(Accumulator, OwnErrorsAreZeroWhereNothingIsRounded) {
       0x1p-7);
   EXPECT_EQ(sum<Bound>(3, [](auto i) { return Bound(static_cast<double>(i)); }).error, 0);
   EXPECT_EQ(sum<Bound>(2, [](auto i) { return Bound(i == 0 ? 0x1p60 : 1.0); }).error, 1);
+}
+
+// In steps of 1, and across the lengths at which lanes and stretches begin.
+TEST(Accumulator, RunningSumsAreThoseOfTheTermsSoFar) {
+  std::mt19937 random(7);
+  std::normal_distribution<double> normal(0.3, 1);
+  std::vector<Bound> terms;
+  for (int i = 0; i < 2200; ++i)
+    terms.emplace_back(static_cast<float>(normal(random)), i % 3 == 0 ? 0x1p-30 : 0);
+  for (const char* how : {"float32", "float32,worst", "float32,tree", "float32,block=16", "bfloat16",
+                          "float64", "hopper", "hopper-fp8,promote=128"}) {
+    const ErrorModel model = device(how);
+    const ErrorScope scope(model);
+    RunningSum sum(model);
+    for (std::size_t i = 0; i < terms.size(); ++i) {
+      sum.add(terms[i]);
+      if (i > 70 && i % 61 != 0) continue;
+      const Bound whole = accumulate(model, std::span(terms).first(i + 1));
+      ASSERT_EQ(sum.value().value, whole.value) << how << " " << i;
+      ASSERT_EQ(sum.value().error, whole.error) << how << " " << i;
+    }
+  }
 }
 
 TEST(Accumulator, SaysWhatItDoesNotKnow) {

@@ -1,7 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
+#include <utility>
 
 #include "calls.h"
 
@@ -134,6 +137,81 @@ TEST(Muon, BoundHoldsForSingularGradientsAndStaysUsefulForOthers) {
     for (std::size_t k = 0; k < 6; ++k) g[6 + k] = g[k] * (1 + 1e-7 * static_cast<double>(k));
     inputs[1].tensor = Tensor::from_values(DType::float32, {1, 4, 6}, g);
     check(inputs, 0.05);
+  }
+}
+
+// Newton-Schulz of the first gradient, each step's products and results rounded to `kept`.
+std::vector<double> iterated(const std::vector<NamedTensor>& inputs, int steps, std::optional<DType> kept) {
+  const Shape& shape = inputs[0].tensor.shape();
+  const auto m = static_cast<std::size_t>(shape[0]), n = static_cast<std::size_t>(shape[1]);
+  const auto rounded = [&](double v) { return kept ? round_to(*kept, v) : v; };
+  const auto product = [&](const auto& a, const auto& b, std::size_t inner, std::size_t columns) {
+    std::vector<double> y(a.size() / inner * columns);
+    for (std::size_t i = 0; i < a.size() / inner; ++i) {
+      for (std::size_t k = 0; k < inner; ++k) {
+        for (std::size_t j = 0; j < columns; ++j) y[i * columns + j] += a[i * inner + k] * b[k * columns + j];
+      }
+    }
+    std::ranges::transform(y, y.begin(), rounded);
+    return y;
+  };
+  std::vector<double> x = inputs[1].tensor.values();
+  double squares = 0;
+  for (double& v : x) {
+    v *= 0.05 + 0.95 * 0.05;
+    squares += v * v;
+  }
+  for (double& v : x) v = rounded(v / (std::sqrt(squares) + 1e-7));
+  for (int k = 0; k < steps; ++k) {
+    std::vector<double> turned(x.size());
+    for (std::size_t i = 0; i < m; ++i) {
+      for (std::size_t j = 0; j < n; ++j) turned[j * m + i] = x[i * n + j];
+    }
+    const auto gram = product(x, turned, n, m), square = product(gram, gram, m, m);
+    std::vector<double> inner(gram.size());
+    for (std::size_t i = 0; i < inner.size(); ++i) inner[i] = rounded(-4.775 * gram[i] + 2.0315 * square[i]);
+    const auto change = product(inner, x, m, n);
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = rounded(3.4445 * x[i] + change[i]);
+  }
+  return x;
+}
+
+double worst_ratio(const std::vector<double>& actual, const std::vector<double>& exact,
+                   const std::vector<double>& bound) {
+  double worst = 0;
+  for (std::size_t i = 0; i < exact.size(); ++i)
+    worst = std::max(worst, std::abs(actual[i] - exact[i]) / bound[i]);
+  return worst;
+}
+
+TEST(Muon, BoundSeesAMissingStepAndANarrowIterationAtEverySize) {
+  for (const auto& [m, n] : {std::pair{16, 16}, {64, 64}, {48, 384}, {160, 160}}) {
+    const auto inputs = muon_inputs(m, n, 1);
+    const auto exact = output("muon", "orthogonal_1", inputs).values();
+    const auto bound =
+        tensor_of(compute_bound(find_operator("muon"), inputs, {}, float32_model), "orthogonal_1").values();
+    EXPECT_LT(worst_ratio(iterated(inputs, 5, DType::float32), exact, bound), 0.1) << m;
+    EXPECT_GT(worst_ratio(iterated(inputs, 4, {}), exact, bound), 100) << m;
+    EXPECT_GT(worst_ratio(iterated(inputs, 6, {}), exact, bound), 100) << m;
+    EXPECT_GT(worst_ratio(iterated(inputs, 5, DType::bfloat16), exact, bound), 10) << m;
+    EXPECT_GT(worst_ratio(iterated(inputs, 5, DType::tfloat32), exact, bound), 2) << m;
+    EXPECT_GT(worst_ratio(std::vector<double>(exact.size()), exact, bound), 100) << m;
+  }
+}
+
+// Equal numbers are rounded alike: their errors add up.
+TEST(Muon, BoundHoldsWhereRoundingsAreNotIndependent) {
+  for (const int repeats : {2, 64}) {
+    auto inputs = muon_inputs(64, 64, 1);
+    std::vector<double> g = inputs[1].tensor.values();
+    const std::size_t kept = g.size() / static_cast<std::size_t>(repeats);
+    for (std::size_t i = kept; i < g.size(); ++i) g[i] = g[i - kept];
+    inputs[1].tensor = Tensor::from_values(DType::float32, {1, 64, 64}, g);
+    const auto exact = output("muon", "orthogonal_1", inputs).values();
+    const auto bound =
+        tensor_of(compute_bound(find_operator("muon"), inputs, {}, float32_model), "orthogonal_1").values();
+    EXPECT_LT(worst_ratio(iterated(inputs, 5, DType::float32), exact, bound), 0.1);
+    EXPECT_GT(worst_ratio(iterated(inputs, 4, {}), exact, bound), 5);
   }
 }
 

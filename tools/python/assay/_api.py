@@ -92,7 +92,7 @@ def judge(
         tolerance: ``"derived"`` (the error bound of this very call), another policy or a .toml file; of
             several the first decides.
         accumulator, intermediate: what is known of the device, as for `bound`.
-        whole: also fail a common factor within every element's bound.
+        whole: fail a common factor within every element's bound where results are kept narrow, too.
         causes: also look for what makes a failing output.
         prove: also inject faults into golden outputs, each of which must be rejected.
 
