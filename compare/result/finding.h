@@ -168,8 +168,8 @@ struct Report {
   /// The first finding in execution order that was compared and did not pass; without one, the first that is
   /// undecided, that was not compared, or that is inherited from an exempt one.
   const Finding* first_failure() const;
-  /// Of several steps the first one in which a tensor fails, and that tensor, as a sentence; empty: none does,
-  /// or there is one step only.
+  /// Of several steps the first one in which a tensor fails, and that tensor, as a sentence; empty: none
+  /// does, or there is one step only.
   std::string parting() const;
   /// 0: everything on both sides was compared and passed. 2: something is unreadable, or nothing was
   /// compared. 1: anything else.
