@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 
+#include "assay/compare/result/printable.h"
 #include "assay/compare/rules/rules.h"
 #include "assay/dumps/assay_dump_writer.h"
 #include "assay/dumps/hdf5/writer.h"

@@ -20,8 +20,7 @@ void declare(ConvertVerb& verb, Options& options) {
       .holds("OUT");
   options
       .option("--to", verb.to,
-              "assay-dump, safetensors, npy (a folder of them), hdf5 or sketch (2 KB a tensor); default: by "
-              "OUT's name")
+              "assay-dump, safetensors, npy (a folder), hdf5 or sketch; default: by OUT's name")
       .one_of({written_formats.begin(), written_formats.end()})
       .holds("F");
   add_dtype_hint(options, verb.dtype_hint);
