@@ -152,7 +152,7 @@ class Differ {
     std::map<std::string, std::int64_t> losses;  // by the factor
     for (std::size_t i = 0; i < found.size(); ++i) {
       Finding& f = report.findings[i];
-      if (convention.of(f.id) == 1 || f.asks_for_bits || !f.metrics) continue;
+      if (convention.of(f.id) == 1 || f.asks_for_bits || !(f.metrics || f.sketch)) continue;
       Finding scaled;
       scaled.id = f.id;
       scaled.name = f.name;

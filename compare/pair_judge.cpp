@@ -77,7 +77,7 @@ void PairJudge::compare_pair(Finding& f, const Pair& pair, const std::vector<std
   if (has_values) {
     compare_values(f, pair, e, convention);
   } else if (is_compared_by_sketch(sides_, pair)) {
-    compare_sketches(f, pair, e);
+    compare_sketches(f, pair, e, convention);
   } else {
     compare_recorded(f, pair, e);
   }
@@ -133,8 +133,11 @@ void PairJudge::compare_values(Finding& f, const Pair& pair, Expectation e,
     note_choices(f, actual.tensor.whole(), reference.tensor.whole());
 }
 
-void PairJudge::compare_sketches(Finding& f, const Pair& pair, const Expectation& e) const {
-  const SketchedPair both = sketched_pair(sides_, pair);
+void PairJudge::compare_sketches(Finding& f, const Pair& pair, const Expectation& e,
+                                 const std::optional<ScaleConvention>& convention) const {
+  Sides sides = sides_;
+  sides.convention = convention;
+  const SketchedPair both = sketched_pair(sides, pair);
   const Finding unjudged = f;
   judge_sketches(f, both, e);
   add_opinions(f, e, [&](Finding& other, const Expectation& by) {

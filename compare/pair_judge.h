@@ -33,7 +33,8 @@ class PairJudge {
   void compare_pair(Finding&, const Pair&, const std::vector<std::string>& paths,
                     const std::optional<ScaleConvention>&);
   void compare_values(Finding&, const Pair&, Expectation, const std::optional<ScaleConvention>&);
-  void compare_sketches(Finding&, const Pair&, const Expectation&) const;
+  void compare_sketches(Finding&, const Pair&, const Expectation&,
+                        const std::optional<ScaleConvention>&) const;
   void compare_recorded(Finding&, const Pair&, const Expectation&) const;
   Expectation expectation(Finding&, const Pair&, const std::vector<std::string>& paths) const;
   void add_opinions(Finding&, Expectation,

@@ -148,6 +148,14 @@ bool has_values(const Dump& dump, const LogicalTensor& t) {
   return without_bits(dump, t) == nullptr;
 }
 
+// Divides what one side has in other units.
+void divide(Sketch& s, double by) {
+  for (double& v : s.values) v /= by;
+  if (s.square) *s.square /= by * by;
+  if (s.peak) *s.peak /= std::abs(by);
+  s.fingerprint.reset();
+}
+
 const SketchSpec& spec_in(const Dump& dump, const LogicalTensor& t) {
   return dump.records[t.records.front()].sketch->spec;
 }
@@ -167,6 +175,11 @@ SketchedPair sketched_pair(const Sides& sides, const Pair& pair) {
       of_actual ? spec_in(sides.actual, *pair.actual) : spec_in(sides.reference, *pair.reference);
   SketchedPair both{merge_sketches(sides.actual, *pair.actual, spec),
                     merge_sketches(sides.reference, *pair.reference, spec)};
+  const double scale = sides.convention ? sides.convention->of(pair.id()) : 1;
+  if (scale != 1 && is_float(pair.actual->dtype)) {
+    divide(both.actual.sketch, scale);
+    if (both.actual.sum_of_replicas) divide(*both.actual.sum_of_replicas, scale);
+  }
   const SketchSpec common = common_spec(both.actual.sketch.spec, both.reference.sketch.spec);
   // Rows are all dimensions but the last: leading ones that were taken as one change no sketch.
   const Shape shape = common_shape(pair.actual->shape, pair.reference->shape);

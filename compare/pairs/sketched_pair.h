@@ -11,7 +11,7 @@ namespace assay {
 bool is_compared_by_sketch(const Sides&, const Pair&);
 
 /// Both sides of a pair as sketches that can be subtracted: of one spec, and of the reference's shape where
-/// both meet (common_shape).
+/// both meet (common_shape), and in its units (Sides::convention).
 struct SketchedPair {
   MergedSketch actual, reference;
 };

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -94,6 +95,29 @@ def _sketch(part: torch.Tensor, shape: Sequence[int], offsets: Sequence[int] | N
             if begin < end:
                 values[:, q] += in_block @ (of_row * (finite[:, begin:end] @ signs[begin:end]))
     return torch.cat([values.reshape(-1), counts, peak, prints.view(torch.float64)])
+
+
+def offsets_of(fields: dict[str, Any], mesh: Sequence[int]) -> list[int] | None:
+    """Where a rank's part begins in the whole tensor, by its record; None if it is no box.
+
+    mesh: the extents of the grid of ranks.
+    """
+    if "flattened_range" in fields:
+        return None
+    if "offsets" in fields:
+        return list(fields["offsets"])
+    begin, extents = [0] * len(fields["global_shape"]), list(fields["global_shape"])
+    for word, parts, index in zip(fields["placements"], mesh, fields["mesh_coordinate"], strict=True):
+        cut = re.fullmatch(r"Shard\(dim=(\d+)\)", word)
+        if cut is not None:  # as torch.chunk cuts
+            dim = int(cut[1])
+            piece = -(-extents[dim] // parts)
+            at = min(extents[dim], piece * index)
+            begin[dim] += at
+            extents[dim] = min(piece, extents[dim] - at)
+        elif not word.startswith(("Replicate", "Partial")):
+            return None
+    return begin if extents == list(fields["shape"]) else None
 
 
 def record_of(buffer: torch.Tensor, spec: Spec) -> tuple[torch.Tensor, dict[str, Any]]:
