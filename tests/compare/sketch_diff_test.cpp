@@ -5,6 +5,7 @@
 #include <random>
 
 #include "../dumps/sketched_dump.h"
+#include "assay/compare/pairs/sketched_pair.h"
 #include "diff_dumps.h"
 
 namespace assay::sketch_diff_test {
@@ -126,6 +127,23 @@ TEST(SketchDiff, LeadingDimensionsTakenAsOne) {
   reference.add(output(), stored(normal(1)));
   EXPECT_EQ(diff(Sketched(actual), Sketched(reference), options()).findings.at(0).verdict, Verdict::passed);
   EXPECT_EQ(diff(actual, Sketched(reference), options()).findings.at(0).verdict, Verdict::passed);
+}
+
+TEST(SketchDiff, OtherUnitsAreDivided) {
+  MemoryDump actual_values("a"), reference_values("g");
+  const Identity id = identity(Phase::backward, "layer", "grad_output", "y");
+  actual_values.add(id, stored(plus(std::vector<double>(2560), 4, normal(1))));
+  reference_values.add(id, stored(normal(1)));
+  const Sketched actual(actual_values), reference(reference_values);
+  const std::vector<LogicalTensor> a = logical_tensors(actual), g = logical_tensors(reference);
+  Sides sides{actual, reference, a, g};
+  const auto apart = [&] {
+    const SketchedPair both = sketched_pair(sides, {&a[0], &g[0]});
+    return distance(both.actual.sketch, both.reference.sketch).estimate;
+  };
+  EXPECT_GT(apart(), 1);
+  sides.convention.emplace().factor = 4;
+  EXPECT_EQ(apart(), 0);
 }
 
 // Causes.
