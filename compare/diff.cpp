@@ -73,13 +73,21 @@ class Differ {
     Sides sides{actual_, reference_, actual_tensors_, reference_tensors_, options_.sizes};
     sides.convention = scale_convention(report.findings, found, sides);
     if (sides.convention) judge_scaled(report, found, *sides.convention);
-    const StepOrigins steps = find_optimizer_faults(report.findings, found, sides);
+    const auto sketched =
+        std::ranges::count_if(report.findings, [](const Finding& f) { return f.sketch.has_value(); });
+    if (sketched > 0)
+      report.notes.push_back(
+          fmt::format("{} tensors are compared by sketches: no tensor is judged by what it was made of",
+                      grouped(sketched)));
+    const StepOrigins steps =
+        sketched > 0 ? StepOrigins() : find_optimizer_faults(report.findings, found, sides);
     explain(report, found, sides, steps);
     for (Finding& f : report.findings) {  // a call that was written as a case is repeated by that
       if (!options_.repeat.empty() && f.verdict != Verdict::passed && f.repeat.empty())
         f.repeat = options_.repeat + only_option(f.name);
     }
     note_deviations(report, found, judge_->row_dtype());
+    if (std::string parting = report.parting(); !parting.empty()) report.notes.push_back(std::move(parting));
     if (options_.only.empty()) {
       for (const std::string& rule : unused) report.notes.push_back("rule without a match: " + rule);
     }
@@ -93,7 +101,7 @@ class Differ {
   // empty.
   std::vector<Pair> find_all(std::vector<Finding>& findings) {
     const std::vector<Pair> pairs = match(actual_tensors_, reference_tensors_);
-    judge_.emplace(actual_, reference_, reference_tensors_, pairs, options_);
+    judge_.emplace(Sides{actual_, reference_, actual_tensors_, reference_tensors_}, pairs, options_);
     const std::vector<std::size_t> wanted = begin_findings(pairs, findings);
     options_.log.debug("matched {} tensors of {} with {} of {}: {} pairs, {} of them asked for",
                        actual_tensors_.size(), actual_.path.string(), reference_tensors_.size(),
@@ -144,7 +152,7 @@ class Differ {
     std::map<std::string, std::int64_t> losses;  // by the factor
     for (std::size_t i = 0; i < found.size(); ++i) {
       Finding& f = report.findings[i];
-      if (convention.of(f.id) == 1 || f.asks_for_bits || !f.metrics) continue;
+      if (convention.of(f.id) == 1 || f.asks_for_bits || !(f.metrics || f.sketch)) continue;
       Finding scaled;
       scaled.id = f.id;
       scaled.name = f.name;
@@ -204,7 +212,10 @@ class Differ {
     const auto has_bits = [](const Finding& f) {
       return f.verdict == Verdict::ignored || (f.metrics && f.metrics->different_bits == 0);
     };
-    return !options_.end_to_end && !std::ranges::all_of(report.findings, has_bits) &&
+    // Of sketches nothing follows; what small tensors alone make of each other is not all of it.
+    const auto by_sketch = [](const Finding& f) { return f.sketch.has_value(); };
+    return !options_.end_to_end && std::ranges::none_of(report.findings, by_sketch) &&
+           !std::ranges::all_of(report.findings, has_bits) &&
            (options_.explain || std::ranges::all_of(report.findings, is_fine, &Finding::verdict));
   }
 

@@ -26,6 +26,8 @@ struct DiffOptions {
   std::string only;  ///< glob over tensor names; empty: all
   /// Accepts a pair without values on one side if its statistics agree.
   bool accept_statistics = false;
+  /// Accepts a pair that agrees by sketch.
+  bool accept_sketches = false;
   /// The rule of the whole run alone decides. Else every tensor is also judged by what the actual side made
   /// it of: this finds a fault where it is made, however small it is, blames no tensor that inherits it, and
   /// exempts amplified rounding.

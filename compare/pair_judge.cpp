@@ -11,6 +11,7 @@
 #include "assay/compare/pairs/near_tie.h"
 #include "assay/compare/pairs/recorded_side.h"
 #include "assay/compare/pairs/replicas.h"
+#include "assay/compare/pairs/sketched_pair.h"
 #include "assay/compare/result/trouble.h"
 #include "assay/dumps/layout/layout_rules.h"
 
@@ -25,17 +26,16 @@ std::string why_missing(const std::map<Identity, std::string>& unplaced, const I
 
 }  // namespace
 
-PairJudge::PairJudge(const Dump& actual, const Dump& reference,
-                     const std::vector<LogicalTensor>& reference_tensors, const std::vector<Pair>& pairs,
-                     const DiffOptions& options)
-    : actual_(actual),
-      reference_(reference),
+PairJudge::PairJudge(const Sides& sides, const std::vector<Pair>& pairs, const DiffOptions& options)
+    : actual_(sides.actual),
+      reference_(sides.reference),
+      sides_(sides),
       options_(options),
-      reference_by_id_(reference_tensors),
-      count_of_(reference_tensors),
+      reference_by_id_(sides.reference_tensors),
+      count_of_(sides.reference_tensors),
       row_dtype_(pairs),
-      unplaced_in_actual_(why_unplaced(actual)),
-      unplaced_in_reference_(why_unplaced(reference)) {}
+      unplaced_in_actual_(why_unplaced(sides.actual)),
+      unplaced_in_reference_(why_unplaced(sides.reference)) {}
 
 void PairJudge::see(const Pair& pair) {
   if (!options_.rules.ignored(paths_of(pair.id()))) row_dtype_.see(pair);
@@ -76,6 +76,8 @@ void PairJudge::compare_pair(Finding& f, const Pair& pair, const std::vector<std
   const Expectation e = expectation(f, pair, paths);
   if (has_values) {
     compare_values(f, pair, e, convention);
+  } else if (is_compared_by_sketch(sides_, pair)) {
+    compare_sketches(f, pair, e, convention);
   } else {
     compare_recorded(f, pair, e);
   }
@@ -129,6 +131,20 @@ void PairJudge::compare_values(Finding& f, const Pair& pair, Expectation e,
   });
   if (f.verdict == Verdict::failed && !is_float(actual.tensor.dtype()))
     note_choices(f, actual.tensor.whole(), reference.tensor.whole());
+}
+
+void PairJudge::compare_sketches(Finding& f, const Pair& pair, const Expectation& e,
+                                 const std::optional<ScaleConvention>& convention) const {
+  Sides sides = sides_;
+  sides.convention = convention;
+  const SketchedPair both = sketched_pair(sides, pair);
+  const Finding unjudged = f;
+  judge_sketches(f, both, e);
+  add_opinions(f, e, [&](Finding& other, const Expectation& by) {
+    other = unjudged;
+    judge_sketches(other, both, by);
+  });
+  if (options_.accept_sketches) accept_sketches(f);
 }
 
 void PairJudge::compare_recorded(Finding& f, const Pair& pair, const Expectation& e) const {

@@ -19,8 +19,7 @@ namespace assay {
 class PairJudge {
  public:
   /// All must outlive this.
-  PairJudge(const Dump& actual, const Dump& reference, const std::vector<LogicalTensor>& reference_tensors,
-            const std::vector<Pair>&, const DiffOptions&);
+  PairJudge(const Sides&, const std::vector<Pair>&, const DiffOptions&);
 
   /// Pairs in their order, those that others judge, too: dtypes deviate from what came before.
   void see(const Pair&);
@@ -34,6 +33,8 @@ class PairJudge {
   void compare_pair(Finding&, const Pair&, const std::vector<std::string>& paths,
                     const std::optional<ScaleConvention>&);
   void compare_values(Finding&, const Pair&, Expectation, const std::optional<ScaleConvention>&);
+  void compare_sketches(Finding&, const Pair&, const Expectation&,
+                        const std::optional<ScaleConvention>&) const;
   void compare_recorded(Finding&, const Pair&, const Expectation&) const;
   Expectation expectation(Finding&, const Pair&, const std::vector<std::string>& paths) const;
   void add_opinions(Finding&, Expectation,
@@ -42,6 +43,7 @@ class PairJudge {
 
   const Dump& actual_;
   const Dump& reference_;
+  const Sides sides_;
   const DiffOptions& options_;
   TensorsById reference_by_id_;
   CountOf count_of_;

@@ -51,6 +51,10 @@ void serialize(Archive& archive, ComparedStatistic& s) {
   archive(s.name, s.actual, s.reference, s.allowed);
 }
 template <class Archive>
+void serialize(Archive& archive, ComparedSketch& s) {
+  archive(s.distance, s.low, s.high, s.allowed, s.norm, s.values);
+}
+template <class Archive>
 void serialize(Archive& archive, ErrorMap::Element& e) {
   archive(e.at, e.actual, e.reference, e.error, e.ratio);
 }
@@ -63,8 +67,8 @@ template <class Archive>
 void serialize(Archive& archive, Finding& f) {
   archive(f.name, f.id, f.verdict, f.rule, f.row, f.reason, f.asks_for_bits, f.exemption, f.origin,
           f.diagnoses, f.notes, f.injected, f.count, f.count_source, f.actual_dtype, f.reference_dtype,
-          f.actual_shape, f.reference_shape, f.metrics, f.statistics, f.ratio, f.atol, f.rtol, f.required,
-          f.actual_value, f.reference_value, f.error_map, f.others, f.repeat);
+          f.actual_shape, f.reference_shape, f.metrics, f.statistics, f.sketch, f.ratio, f.atol, f.rtol,
+          f.required, f.actual_value, f.reference_value, f.error_map, f.others, f.repeat);
 }
 template <class Archive>
 void serialize(Archive& archive, Share& s) {

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -18,17 +19,26 @@ namespace {
 
 constexpr std::int64_t max_world_size = 1'000'000;
 
+/// What a container holds of a record: its elements, or the values of its sketch.
+struct Content {
+  DType dtype;
+  Shape shape;
+  explicit Content(const Record& r)
+      : dtype(r.sketch ? DType::float64 : r.dtype),
+        shape(r.sketch ? Shape{r.sketch->spec.size()} : r.shape) {}
+};
+
 // A tensor's bits may lie in a container that has no name for their type.
 void check_stored(const std::optional<DType>& stored, std::string_view type, const Shape& stored_shape,
-                  const Record& record, std::string_view where) {
-  const bool same = stored == record.dtype;
+                  const Content& content, std::string_view where) {
+  const bool same = stored == content.dtype;
   const bool narrowed =
-      stored == DType::float32 && (record.dtype == DType::tfloat32 || record.dtype == DType::hfloat32);
+      stored == DType::float32 && (content.dtype == DType::tfloat32 || content.dtype == DType::hfloat32);
   const bool raw =
-      stored && !is_float(*stored) && *stored != DType::boolean && size_of(*stored) == size_of(record.dtype);
-  if ((!same && !narrowed && !raw) || stored_shape != record.shape) {
+      stored && !is_float(*stored) && *stored != DType::boolean && size_of(*stored) == size_of(content.dtype);
+  if ((!same && !narrowed && !raw) || stored_shape != content.shape) {
     throw Error("{}: the file holds {} of shape {}, the index says {} of shape {}", where, type,
-                to_string(stored_shape), name(record.dtype), to_string(record.shape));
+                to_string(stored_shape), name(content.dtype), to_string(content.shape));
   }
 }
 
@@ -52,28 +62,28 @@ class Container {
     }
   }
   // Cheap for safetensors, whose header is parsed already; the others are checked when they are read.
-  void check(const std::string& name, const Record& record, std::string_view where) {
+  void check(const std::string& name, const Content& content, std::string_view where) {
     if (safetensors_ == nullptr) return;
     const auto* entry = safetensors_->find(name);
     if (entry == nullptr)
       throw Error("{}: the tensor '{}' is not in {}", where, name, safetensors_->file().path().string());
-    check_stored(entry->dtype, entry->type, entry->shape, record, where);
+    check_stored(entry->dtype, entry->type, entry->shape, content, where);
     indexed_.insert(name);
   }
-  TensorSource source(const Place& place, const Record& record, std::string_view where) const {
+  TensorSource source(const Place& place, const Content& content, std::string_view where) const {
     if (unfinished_ != nullptr) {
-      std::uint64_t size = size_of(record.dtype);
-      for (const std::int64_t extent : record.shape) {
+      std::uint64_t size = size_of(content.dtype);
+      for (const std::int64_t extent : content.shape) {
         if (__builtin_mul_overflow(size, static_cast<std::uint64_t>(extent), &size))
           throw Error("{}: its shape has more than 2^64 bytes", where);
       }
-      return Tensor(record.dtype, record.shape, unfinished_->range(place.offset.value(), size, place.name),
+      return Tensor(content.dtype, content.shape, unfinished_->range(place.offset.value(), size, place.name),
                     unfinished_);
     }
-    if (safetensors_ != nullptr) return safetensors_->read(*safetensors_->find(place.name), record.dtype);
+    if (safetensors_ != nullptr) return safetensors_->read(*safetensors_->find(place.name), content.dtype);
     const Hdf5File::Dataset dataset = hdf5_->describe(place.name);
-    check_stored(dataset.dtype, dataset.type, dataset.shape, record, where);
-    return hdf5_->source(dataset, record.dtype);
+    check_stored(dataset.dtype, dataset.type, dataset.shape, content, where);
+    return hdf5_->source(dataset, content.dtype);
   }
   std::string index_text() const { return hdf5_->read_text("index"); }
   /// Tensors that no index has a line for: an index that was cut off between two lines.
@@ -116,10 +126,18 @@ class AssayDump : public Dump {
   }
   Tensor read(std::size_t index) const override { return source(index).whole(); }
   TensorSource source(std::size_t index) const override {
-    const auto& [container, place] = places_.at(index);
-    if (container == containers_.end())
-      throw Error("{}: its values were not recorded, only what was computed of them", location(index));
-    return container->second.source(place, records[index], location(index));
+    if (records.at(index).sketch)
+      throw Error("{}: only its sketch was recorded; expected its values", location(index));
+    return content(index);
+  }
+  Sketch read_sketch(std::size_t index) const override {
+    const Record& record = records.at(index);
+    if (!record.sketch) return Dump::read_sketch(index);
+    Sketch sketch = *record.sketch;
+    sketch.values = content(index).whole().values();
+    if (!std::ranges::all_of(sketch.values, [](double v) { return std::isfinite(v); }))
+      throw Error("{}: the sketch holds NaN or infinities; expected finite numbers", location(index));
+    return sketch;
   }
   std::string location(std::size_t index) const override {
     const auto& [container, place] = places_.at(index);
@@ -131,6 +149,13 @@ class AssayDump : public Dump {
 
  private:
   using Containers = std::map<std::string, Container, std::less<>>;
+
+  TensorSource content(std::size_t index) const {
+    const auto& [container, place] = places_.at(index);
+    if (container == containers_.end())
+      throw Error("{}: its values were not recorded, only what was computed of them", location(index));
+    return container->second.source(place, Content(records[index]), location(index));
+  }
 
   Containers::iterator container(std::string_view file, bool unfinished) {
     const auto known = containers_.find(file);
@@ -192,7 +217,7 @@ class AssayDump : public Dump {
       const Json entry = parse_json(text.substr(0, end), line);
       text.remove_prefix(end + 1);
       Record record = parse_index_entry(entry, line, rank, mesh);
-      if (!record.has_bits) {
+      if (!record.has_bits && !record.sketch) {
         records.push_back(std::move(record));
         places_.emplace_back(containers_.end(), Place{});
         continue;
@@ -210,7 +235,7 @@ class AssayDump : public Dump {
         open_container = container(data_file, !journal_of.empty());
         file = data_file;
       }
-      open_container->second.check(place.name, record, line);
+      open_container->second.check(place.name, Content(record), line);
       records.push_back(std::move(record));
       places_.emplace_back(open_container, std::move(place));
     }

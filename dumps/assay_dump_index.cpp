@@ -3,7 +3,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
+#include "assay/dumps/layout/layout.h"
 #include "assay/dumps/record/readers.h"
 #include "assay/dumps/record/statistics_in_json.h"
 #include "assay/golden/error.h"
@@ -84,6 +86,82 @@ void parse_what_is_known(const Json& entry, const std::string& where, Record& re
     throw Error("{}: has no data, no statistics and no checksum; expected one of them", where);
 }
 
+constexpr std::int64_t sketch_version = 1;
+
+std::int64_t number_in(const Json& object, std::string_view key, const std::string& where) {
+  const std::int64_t value = object.at(key, where).integer(fmt::format("{}: {}", where, key));
+  if (value < 0 || value > max_index_number)
+    throw Error("{}: {} is {}, expected 0 to 2^53", where, key, value);
+  return value;
+}
+
+std::optional<double> magnitude_in(const Json& entry, std::string_view key, const std::string& where) {
+  const Json* value = entry.find(key);
+  if (value == nullptr || value->is_null()) return {};
+  const auto found = value->number();
+  if (!found || !(*found >= 0)) throw Error("{}: {} is no number from 0 on", where, key);
+  return found;
+}
+
+// What the line says of a sketch, beside its values.
+void parse_sketch(const Json& entry, const std::string& where, Record& record) {
+  const Json* json = entry.find("sketch");
+  if (json == nullptr || json->is_null()) return;
+  const std::string inside = where + ": sketch";
+  if (const std::int64_t version = number_in(*json, "version", inside); version != sketch_version)
+    throw Error("{} is of version {}, expected {}: what wrote it is newer", inside, version, sketch_version);
+  Sketch sketch;
+  const Shape grid = json->at("grid", inside).shape(inside + ": grid");
+  if (grid.size() != 2)
+    throw Error("{}: grid is {}, expected the blocks of rows and of columns", inside, to_string(grid));
+  sketch.spec = {grid[0], grid[1], number_in(*json, "signs", inside),
+                 static_cast<std::uint64_t>(number_in(*json, "seed", inside))};
+  try {
+    check_spec(sketch.spec);
+  } catch (const Error& problem) {
+    throw Error("{}: {}", where, problem.what());
+  }
+  sketch.shape = shape_of(record);
+  sketch.nan = number_in(entry, "nan", where);
+  sketch.positive_infinities = number_in(entry, "pinf", where);
+  sketch.negative_infinities = number_in(entry, "ninf", where);
+  sketch.square = magnitude_in(entry, "square", where);
+  sketch.peak = magnitude_in(entry, "peak", where);
+  if (const Json* print = entry.find("fingerprint"); print != nullptr && !print->is_null()) {
+    const std::string& digits = print->string(where + ": fingerprint");
+    const bool is_hex =
+        digits.size() == 16 && digits.find_first_not_of("0123456789abcdef") == std::string::npos;
+    if (!is_hex) throw Error("{}: fingerprint is '{}', expected 16 hexadecimal digits", where, digits);
+    sketch.fingerprint = std::stoull(digits, nullptr, 16);
+  }
+  if (!record.has_bits) throw Error("{} has no data; expected its values", inside);
+  record.has_bits = false;
+  record.statistics.emplace();
+  record.statistics->arithmetic = DType::float64;
+  record.statistics->nan = sketch.nan;
+  record.statistics->inf = sketch.infinities();
+  if (sketch.square && sketch.nan + sketch.infinities() == 0)
+    record.statistics->l2 = std::sqrt(*sketch.square);
+  record.sketch = std::make_shared<const Sketch>(std::move(sketch));
+}
+
+void add_sketch(const Record& record, Json::Object& line) {
+  if (!record.sketch) return;
+  const Sketch& s = *record.sketch;
+  const auto number = [](std::int64_t n) { return Json{n}; };
+  line.push_back({"sketch", Json{Json::Object{{"version", number(sketch_version)},
+                                              {"grid", json_numbers({s.spec.grid_rows, s.spec.grid_columns})},
+                                              {"signs", number(s.spec.signs)},
+                                              {"seed", number(static_cast<std::int64_t>(s.spec.seed))},
+                                              {"accumulate", {std::string("float64")}}}}});
+  line.push_back({"nan", number(s.nan)});
+  line.push_back({"pinf", number(s.positive_infinities)});
+  line.push_back({"ninf", number(s.negative_infinities)});
+  if (s.square && std::isfinite(*s.square)) line.push_back({"square", Json{*s.square}});
+  if (s.peak) line.push_back({"peak", Json{*s.peak}});
+  if (s.fingerprint) line.push_back({"fingerprint", {fmt::format("{:016x}", *s.fingerprint)}});
+}
+
 }  // namespace
 
 Json json_numbers(const Shape& shape) {
@@ -128,6 +206,7 @@ Json index_entry(const Record& record, const std::string& file, const std::strin
   if (record.flattened_range)
     add("flattened_range", json_numbers({record.flattened_range->first, record.flattened_range->last}));
   if (record.cut) add("cut", json_numbers(*record.cut));
+  add_sketch(record, line);
   Json::Object data = {{"file", {file}}, {"name", {name}}};
   if (offset) data.push_back({"offset", {static_cast<std::int64_t>(*offset)}});
   add("data", {std::move(data)});
@@ -186,6 +265,7 @@ Record parse_index_entry(const Json& entry, const std::string& where, int rank, 
   record.global_shape = global == nullptr ? record.shape : global->shape(where + ": global_shape");
   parse_layout(entry, where, mesh, record);
   parse_what_is_known(entry, where, record);
+  parse_sketch(entry, where, record);
   return record;
 }
 

@@ -43,6 +43,20 @@ void AssayDumpWriter::add(const Record& record, const Tensor& tensor) {
     throw Error("{}: the record says {} of shape {}, the tensor is {} of {}", to_string(record.id),
                 name(record.dtype), to_string(record.shape), name(tensor.dtype()), to_string(tensor.shape()));
   }
+  add_checked(record, tensor);
+}
+
+void AssayDumpWriter::add(const Record& record, const Sketch& sketch) {
+  if (sketch.shape != shape_of(record))
+    throw Error("{}: the record says it is of {}, the sketch is of {}", to_string(record.id),
+                to_string(shape_of(record)), to_string(sketch.shape));
+  Record sketched = record;
+  sketched.sketch = std::make_shared<const Sketch>(sketch);
+  add_checked(sketched, Tensor({sketch.spec.size()}, std::span<const double>(sketch.values)));
+}
+
+// `content` are the elements, or the values of the sketch.
+void AssayDumpWriter::add_checked(const Record& record, const Tensor& content) {
   if (record.rank < 0 || record.rank >= manifest_.world_size) {
     throw Error("{}: rank {} is not in a world of {}", to_string(record.id), record.rank,
                 manifest_.world_size);
@@ -62,7 +76,7 @@ void AssayDumpWriter::add(const Record& record, const Tensor& tensor) {
                 record.rank, target.last_seq);
   }
   try {
-    write_tensor(target, record, tensor);
+    write_tensor(target, record, content);
   } catch (...) {
     failed_ = true;
     throw;

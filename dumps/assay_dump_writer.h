@@ -32,6 +32,8 @@ class AssayDumpWriter {
   /// the manifest, if its `seq` is not higher than the last one of the rank, or if the tensor cannot be
   /// written. After an Error the dump stays unfinished: add and finish throw.
   void add(const Record& record, const Tensor& tensor);
+  /// Writes the sketch of what the record describes, in place of its values.
+  void add(const Record& record, const Sketch&);
   void finish(Durability = Durability::disk);
   /// Removes the unfinished dump.
   void discard();
@@ -42,6 +44,7 @@ class AssayDumpWriter {
     std::string index;
     std::int64_t last_seq = -1;
   };
+  void add_checked(const Record&, const Tensor& content);
   Rank& rank(int number);
   static void write_tensor(Rank&, const Record&, const Tensor&);
   void check_writable() const;

@@ -24,8 +24,10 @@ struct Fingerprint {
     std::optional<std::int64_t> count;
     DType dtype = DType::float32;
     Shape shape;
-    std::string sha256;              ///< of the merged little-endian elements in C order
-    double abs_sum = 0;              ///< exact, rounded once
+    /// As Record::checksum has it: of 64 bits ("fingerprint:..", golden/sketch.h); "sha256:.." of the merged
+    /// little-endian elements in C order in files of version 1.
+    std::string checksum;
+    std::optional<double> abs_sum;   ///< exact, rounded once; nothing of a dump of sketches
     std::optional<double> l2;        ///< nothing if the squares leave the range of float64
     std::optional<double> sum = {};  ///< the value of a scalar
   };

@@ -12,7 +12,7 @@ namespace assay {
 namespace {
 
 constexpr std::string_view baseline_beginning = R"({"assay_baseline":)";
-constexpr std::int64_t newest = 1;
+constexpr std::int64_t newest = 2;  // the first one has SHA-256 in place of fingerprints
 
 std::string text(const Json& object, std::string_view key, const std::string& where) {
   const Json* value = object.find(key);
@@ -45,6 +45,15 @@ DType dtype_in(const Json& object, const std::string& where) {
   return *dtype;
 }
 
+std::string checksum_in(const Json& tensor, const std::string& where) {
+  const std::string kind = tensor.find("fingerprint") != nullptr ? "fingerprint" : "sha256";
+  const std::size_t digits = kind == "sha256" ? 64 : 16;
+  const std::string& digest = tensor.at(kind, where).string(fmt::format("{}: {}", where, kind));
+  if (digest.size() != digits || digest.find_first_not_of("0123456789abcdef") != std::string::npos)
+    throw Error("{}: {} is '{}', expected {} hexadecimal digits", where, kind, digest, digits);
+  return fmt::format("{}:{}", kind, digest);
+}
+
 Fingerprint::Entry entry_in(const Json& tensor, const std::string& file) {
   const std::string where = file + ": " + tensor.at("module", file).string(file + ": module");
   Fingerprint::Entry e;
@@ -61,11 +70,8 @@ Fingerprint::Entry entry_in(const Json& tensor, const std::string& file) {
   if (tensor.find("count") != nullptr) e.count = integer(tensor, "count", 0, where);
   e.dtype = dtype_in(tensor, where);
   e.shape = tensor.at("shape", where).shape(where);
-  e.sha256 = tensor.at("sha256", where).string(where + ": sha256");
-  const bool is_hash =
-      e.sha256.size() == 64 && e.sha256.find_first_not_of("0123456789abcdef") == std::string::npos;
-  if (!is_hash) throw Error("{}: sha256 is '{}', expected 64 hexadecimal digits", where, e.sha256);
-  e.abs_sum = number(tensor.at("abs_sum", where), "abs_sum", where);
+  e.checksum = checksum_in(tensor, where);
+  if (const Json* sum = tensor.find("abs_sum")) e.abs_sum = number(*sum, "abs_sum", where);
   if (const Json* l2 = tensor.find("l2")) e.l2 = number(*l2, "l2", where);
   if (const Json* sum = tensor.find("sum")) e.sum = value_of(e.dtype, number(*sum, "sum", where));
   return e;
@@ -75,7 +81,8 @@ Fingerprint fingerprint_in(const MappedFile& file) {
   const std::string where = file.path().string();
   const Json json = parse_json(file.text(), where);
   const std::int64_t version = json.at("assay_baseline", where).integer(where + ": assay_baseline");
-  if (version != newest) throw Error("{}: is a baseline of version {}, expected {}", where, version, newest);
+  if (version < 1 || version > newest)
+    throw Error("{}: is a baseline of version {}, expected 1 to {}", where, version, newest);
   Fingerprint f;
   f.only = text(json, "only", where);
   f.reason = text(json, "reason", where);
@@ -117,7 +124,7 @@ class FingerprintFile : public Dump {
     r.dtype = e.dtype;
     r.shape = r.global_shape = e.shape;
     r.has_bits = false;
-    r.checksum = "sha256:" + e.sha256;
+    r.checksum = e.checksum;
     r.statistics.emplace();
     r.statistics->l2 = e.l2;
     r.statistics->sum = e.sum;

@@ -14,6 +14,7 @@
 #include "assay/compare/causes/nonfinite.h"
 #include "assay/compare/causes/open_failures.h"
 #include "assay/compare/causes/optimizer/optimizer_faults.h"
+#include "assay/compare/causes/sketches/explain_sketch.h"
 #include "assay/compare/causes/values/known_sizes.h"
 #include "assay/compare/flow/gradient_names.h"
 #include "assay/compare/measure/measure.h"
@@ -44,10 +45,13 @@ LogicalTensor copy_of(const Dump& dump, const LogicalTensor& tensor, const Repli
 class Causes {
  public:
   explicit Causes(const Sides& sides)
-      : sides_(sides),
+      : by_sketch_(sides, known_sizes(sides)),
+        sides_(sides),
         reference_(sides.reference, sides.reference_tensors),
         actual_(sides.actual, sides.actual_tensors),
         sizes_(known_sizes(sides)) {}
+
+  void explain_sketch(Finding& f, const Pair& pair) const { by_sketch_.explain(f, pair); }
 
   /// @param right  nullptr: the reference's
   void explain(Finding& f, const Pair& pair, const RightValue* right) {
@@ -135,6 +139,7 @@ class Causes {
       f.diagnoses.push_back(std::move(d));
   }
 
+  const SketchCauses by_sketch_;
   const Sides& sides_;
   const NearbyTensors reference_, actual_;
   const NearbyTensors* beside_ = &reference_;
@@ -251,14 +256,15 @@ void find_causes(std::vector<Finding>& findings, const std::vector<Pair>& pairs,
                       f.verdict == Verdict::no_rule || f.verdict == Verdict::mistrusted || is_unjudged(f);
     // Proven on the step's own inputs: what the values look like says no more.
     const bool is_explained = std::ranges::any_of(f.diagnoses, is_of_optimizer, &Diagnosis::cause);
-    if (!open || is_explained || !f.metrics || pairs[i].actual == nullptr || pairs[i].reference == nullptr ||
-        explained == most_explained)
+    if (!open || is_explained || !(f.metrics || f.sketch) || pairs[i].actual == nullptr ||
+        pairs[i].reference == nullptr || explained == most_explained)
       continue;
     ++explained;
     // By its own inputs, else by the reference: its tolerance has room for the roundings of what was done
     // instead. The verdict stands without a diagnosis.
     const auto own = right.find(i);
     const auto trouble = trouble_in([&] {
+      if (f.sketch) return causes.explain_sketch(f, pairs[i]);
       if (own != right.end()) causes.explain(f, pairs[i], &own->second);
       if (f.diagnoses.empty()) causes.explain(f, pairs[i], nullptr);
     });

@@ -3,65 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "assay/compare/calls/weighted_columns.h"
+#include "assay/compare/causes/addends_by_place.h"
 #include "assay/golden/evidence.h"
 
 namespace assay {
 namespace {
-
-// The coordinates over which a tensor is a sum.
-using Place = std::vector<std::int64_t>;
-Place place_in_sum(const Record& r) {
-  Place place;
-  for (std::size_t d = 0; d < r.placements.size() && d < r.mesh_coordinate.size(); ++d) {
-    if (r.placements[d].kind == Placement::Kind::partial) place.push_back(r.mesh_coordinate[d]);
-  }
-  return place;
-}
-
-// A dump whose sums over ranks have the addends of one place only.
-class OneAddend : public Dump {
- public:
-  OneAddend(const Dump& of, Place place) : of_(of), place_(std::move(place)) {
-    path = of.path;
-    world_size = of.world_size;
-    mesh = of.mesh;
-    records = of.records;
-  }
-  Tensor read(std::size_t index) const override {
-    Tensor t = of_.read(index);
-    return place_in_sum(records[index]) == place_ ? t : Tensor(t.dtype(), t.shape());
-  }
-  std::string location(std::size_t index) const override { return of_.location(index); }
-
- private:
-  const Dump& of_;
-  Place place_;
-};
-
-// What one place adds, and the micro-batches of its ranks.
-struct Addend {
-  std::set<std::int64_t> micro_batches;
-  std::vector<double> values;
-};
-
-std::vector<Addend> addends_by_place(const Dump& dump, const LogicalTensor& sum) {
-  std::map<Place, std::set<int>> ranks;
-  for (const std::size_t i : sum.records) ranks[place_in_sum(dump.records[i])].insert(dump.records[i].rank);
-  std::vector<Addend> all;
-  for (const auto& [place, own] : ranks) {
-    Addend addend{{}, merge(OneAddend(dump, place), sum).tensor.whole().values()};
-    for (const Record& r : dump.records) {
-      if (r.id.step == sum.id.step && r.id.micro_batch >= 0 && own.contains(r.rank))
-        addend.micro_batches.insert(r.id.micro_batch);
-    }
-    all.push_back(std::move(addend));
-  }
-  return all;
-}
 
 // A sum that ranks add up in a narrower dtype: each addend is stored in it, and each sum of some.
 void explain_narrow_sum(const FailingPair& failing, const std::vector<std::vector<double>>& addends,
@@ -108,7 +57,8 @@ void explain_shares(const Dump& actual, const LogicalTensor& sum, const FailingP
   constexpr std::size_t most = 64;
   constexpr std::int64_t most_elements = 1 << 24;
   if (sum.shape != failing.actual.shape() || failing.actual.size() > most_elements || !failing.finite) return;
-  const std::vector<Addend> addends = addends_by_place(actual, sum);
+  const std::vector<Addend> addends =
+      addends_by_place(actual, sum, [&](const Dump& one) { return merge(one, sum).tensor.whole().values(); });
   if (addends.size() < 2 || addends.size() > most ||
       !proves(evidence(failing), static_cast<double>(addends.size()) * bits_of_a_number))
     return;

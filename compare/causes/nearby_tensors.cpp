@@ -7,6 +7,8 @@
 #include <string_view>
 #include <tuple>
 
+#include "assay/dumps/layout/merged_sketch.h"
+
 namespace assay {
 namespace {
 
@@ -22,9 +24,15 @@ Identity in_any_call(Identity id) {
 
 }  // namespace
 
-NearbyTensors::NearbyTensors(const Dump& dump, const std::vector<LogicalTensor>& tensors)
-    : dump_(dump), tensors_(tensors), by_id_(tensors) {
+NearbyTensors::NearbyTensors(const Dump& dump, const std::vector<LogicalTensor>& tensors, Holding holding)
+    : dump_(dump), tensors_(tensors), holding_(holding), by_id_(tensors) {
   for (const LogicalTensor& t : tensors) by_name_[in_any_call(t.id)].push_back(&t);
+}
+
+const LogicalTensor* NearbyTensors::find(const Identity& id) const {
+  if (const LogicalTensor* t = by_id_.with_values(dump_, id)) return t;
+  const LogicalTensor* t = holding_ == Holding::sketches ? by_id_.find(id) : nullptr;
+  return t != nullptr && has_sketches(dump_, *t) ? t : nullptr;
 }
 
 std::vector<const LogicalTensor*> NearbyTensors::in_other_calls(const Identity& own,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -12,11 +13,13 @@ namespace assay {
 /// The tensors of one side, among which a wrong one may be found.
 class NearbyTensors {
  public:
+  /// What a tensor must have to be found: values, or values or sketches.
+  enum class Holding : std::uint8_t { values, sketches };
   /// Both must outlive this.
-  NearbyTensors(const Dump&, const std::vector<LogicalTensor>&);
+  NearbyTensors(const Dump&, const std::vector<LogicalTensor>&, Holding = Holding::values);
 
-  /// The tensor if it has values, else nullptr.
-  const LogicalTensor* find(const Identity& id) const { return by_id_.with_values(dump_, id); }
+  /// The tensor if it has values, or a sketch where that is enough, else nullptr.
+  const LogicalTensor* find(const Identity&) const;
   TensorSource read(const LogicalTensor& t) const { return merge(dump_, t).tensor; }
 
   /// What it is in other steps, micro-batches and calls, the nearest first.
@@ -35,6 +38,7 @@ class NearbyTensors {
  private:
   const Dump& dump_;
   const std::vector<LogicalTensor>& tensors_;
+  Holding holding_;
   TensorsById by_id_;
   std::map<Identity, std::vector<const LogicalTensor*>> by_name_;
 };

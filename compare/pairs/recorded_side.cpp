@@ -11,6 +11,7 @@
 #include "assay/compare/pairs/replicas.h"
 #include "assay/compare/pairs/statistic_bounds.h"
 #include "assay/dumps/io/checksum.h"
+#include "assay/dumps/layout/merged_sketch.h"
 #include "assay/dumps/record/statistics.h"
 #include "assay/golden/error.h"
 
@@ -242,11 +243,22 @@ RecordedSide recorded_side(const Dump& dump, const LogicalTensor& tensor, std::s
     return s;
   }
   MergedStatistics merged = merge_statistics(dump, tensor);
+  const bool is_sketched = has_sketches(dump, tensor);
+  if (is_sketched) {
+    const MergedSketch sketched = merge_sketches(dump, tensor, {});
+    if (const auto& print = sketched.sketch.fingerprint)
+      merged.checksum = fmt::format("fingerprint:{:016x}", *print);
+    if (!sketched.replicas.empty())
+      merged.copies_differ =
+          fmt::format("ranks {} and {} should hold the same bits; their fingerprints differ",
+                      sketched.replicas.front().rank_a, sketched.replicas.front().rank_b);
+  }
   if (!merged.copies_differ.empty()) s.copies_differ = fmt::format("{}: {}", side, merged.copies_differ);
   const auto recorded = [&](auto&& has) {
     return std::ranges::any_of(tensor.records, [&](std::size_t i) { return has(dump.records[i]); });
   };
-  s.lacking = merged.statistics ? "only statistics were"
+  s.lacking = is_sketched         ? "only a sketch was"
+              : merged.statistics ? "only statistics were"
               : recorded([](const Record& r) { return r.statistics.has_value(); })
                   ? "only statistics of parts, which do not add up, were"
               : !merged.part_checksums.empty()                                ? "only checksums of parts were"

@@ -14,10 +14,14 @@ class TensorsById {
   explicit TensorsById(const std::vector<LogicalTensor>& tensors) {
     for (const LogicalTensor& t : tensors) by_id_.emplace(t.id, &t);
   }
+  const LogicalTensor* find(const Identity& id) const {
+    const auto found = by_id_.find(id);
+    return found != by_id_.end() ? found->second : nullptr;
+  }
   /// The tensor if the dump has values of it; else nullptr.
   const LogicalTensor* with_values(const Dump& dump, const Identity& id) const {
-    const auto found = by_id_.find(id);
-    return found != by_id_.end() && without_bits(dump, *found->second) == nullptr ? found->second : nullptr;
+    const LogicalTensor* found = find(id);
+    return found != nullptr && without_bits(dump, *found) == nullptr ? found : nullptr;
   }
 
  private:

@@ -91,6 +91,11 @@ Json finding(const Finding& f) {
                                {"reference", json_number(s.reference)},
                                {"allowed", json_number(s.allowed)}});
   }
+  if (f.sketch) {
+    j["sketch"] = {{"distance", json_number(f.sketch->distance)}, {"low", json_number(f.sketch->low)},
+                   {"high", json_number(f.sketch->high)},         {"allowed", json_number(f.sketch->allowed)},
+                   {"norm", json_number(f.sketch->norm)},         {"values", f.sketch->values}};
+  }
   Json others = Json::array();
   for (const Opinion& o : f.others) {
     others.push_back(

@@ -4,16 +4,28 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "assay/compare/result/printable.h"
 
 namespace assay {
 
 std::string_view name(Verdict v) {
-  constexpr std::string_view names[verdict_count] = {
-      "passed",     "exempt",     "failed",         "inherited",        "undecided",      "replicas differ",
-      "no rule",    "mistrusted", "not comparable", "statistics agree", "missing actual", "missing reference",
-      "unreadable", "ignored"};
+  constexpr std::string_view names[verdict_count] = {"passed",
+                                                     "exempt",
+                                                     "failed",
+                                                     "inherited",
+                                                     "undecided",
+                                                     "replicas differ",
+                                                     "no rule",
+                                                     "mistrusted",
+                                                     "not comparable",
+                                                     "statistics agree",
+                                                     "agrees by sketch",
+                                                     "missing actual",
+                                                     "missing reference",
+                                                     "unreadable",
+                                                     "ignored"};
   return names[static_cast<std::size_t>(v)];
 }
 
@@ -53,7 +65,7 @@ void fail_by_inputs(Finding& f, const std::string& why) {
 }
 
 bool is_judged(const Finding& f) {
-  return f.metrics || !f.statistics.empty();
+  return f.metrics || !f.statistics.empty() || f.sketch;
 }
 
 std::string sentence(const Coverage& c) {
@@ -76,7 +88,7 @@ std::int64_t Report::compared() const {
 bool Report::compared_nothing() const {
   return std::ranges::none_of(findings, [](const Finding& f) {
     return assay::compared(f.verdict) || f.verdict == Verdict::statistics_agree ||
-           (f.verdict == Verdict::no_rule && is_judged(f));
+           f.verdict == Verdict::agrees_by_sketch || (f.verdict == Verdict::no_rule && is_judged(f));
   });
 }
 
@@ -101,6 +113,19 @@ const Finding* Report::first_failure() const {
   return follows == findings.end() ? nullptr : &*follows;
 }
 
+std::string Report::parting() const {
+  std::set<std::int64_t> steps;
+  for (const Finding& f : findings) steps.insert(f.id.step);
+  const auto first = std::ranges::find_if(findings, [](const Finding& f) {
+    return f.verdict == Verdict::failed || f.verdict == Verdict::replicas_differ;
+  });
+  if (steps.size() < 2 || first == findings.end()) return "";
+  const auto before = std::ranges::distance(steps.begin(), steps.find(first->id.step));
+  return fmt::format("of {} steps the sides part at step {}, in {}{}", grouped(std::ssize(steps)),
+                     first->id.step, first->name,
+                     before == 0 ? "" : fmt::format("; {} before agree", grouped(before)));
+}
+
 int Report::exit_status() const {
   if (count(Verdict::unreadable) > 0 || compared_nothing()) return 2;
   return std::ranges::all_of(findings, is_fine, &Finding::verdict) ? 0 : 1;
@@ -123,6 +148,8 @@ std::string Report::summary() const {
       grouped(inherited), grouped(not_compared()));
   if (const std::int64_t agree = count(Verdict::statistics_agree))
     line += fmt::format(", {} of them agree by statistics", grouped(agree));
+  if (const std::int64_t agree = count(Verdict::agrees_by_sketch))
+    line += fmt::format(", {} of them agree by sketch", grouped(agree));
   if (const std::int64_t ignored = count(Verdict::ignored))
     line += fmt::format("; {} ignored by rule", grouped(ignored));
   return line;

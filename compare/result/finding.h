@@ -29,12 +29,15 @@ enum class Verdict : std::uint8_t {
   /// One side has no values, and the statistics of both sides are within the rule. This proves nothing about
   /// the elements.
   statistics_agree,
+  /// One side has a sketch only, and the difference of both is within the rule as a whole: elements that are
+  /// outside and leave its L2 norm inside are not seen.
+  agrees_by_sketch,
   missing_actual,  ///< only the reference has it
   missing_reference,
   unreadable,
   ignored,  ///< by an [[ignore]] rule
 };
-inline constexpr int verdict_count = 14;
+inline constexpr int verdict_count = 15;
 /// "passed", "failed", "replicas differ", .. as reports print it.
 std::string_view name(Verdict);
 /// Whether values were compared, by a rule: passed, exempt, failed, inherited, undecided, replicas_differ or
@@ -55,6 +58,14 @@ struct ComparedStatistic {
   std::string name;  ///< "max", "min", "mean", "l2", "sum", "abs sum", "NaN", "Inf"
   double actual = 0, reference = 0;
   double allowed = 0;  ///< inf: no bound holds, as the rounding of the recorder may explain any difference
+};
+
+/// The L2 norm of actual - reference, as sketches tell it (golden/sketch.h).
+struct ComparedSketch {
+  double distance = 0, low = 0, high = 0;  ///< the estimate, and where it lies with 99.9 %
+  double allowed = 0;                      ///< what elements within the rule can make; inf: no row decided
+  double norm = 0;                         ///< of the reference
+  std::int64_t values = 0;                 ///< of a sketch
 };
 
 /// The place where a difference was made.
@@ -105,6 +116,7 @@ struct Finding {
   Shape actual_shape, reference_shape;
   std::optional<Metrics> metrics;             ///< of pairs that were measured
   std::vector<ComparedStatistic> statistics;  ///< of pairs without values on one side
+  std::optional<ComparedSketch> sketch;       ///< of pairs that were compared by sketches
   double ratio = 0;                           ///< largest error / allowed under the deciding rule
   double atol = 0, rtol = 0;                  ///< of the deciding row; 0 if no row decided
   /// The smallest tolerance t with |a-g| <= t (1+|g|) that passes; NaN for rules of another form.
@@ -156,6 +168,9 @@ struct Report {
   /// The first finding in execution order that was compared and did not pass; without one, the first that is
   /// undecided, that was not compared, or that is inherited from an exempt one.
   const Finding* first_failure() const;
+  /// Of several steps the first one in which a tensor fails, and that tensor, as a sentence; empty: none
+  /// does, or there is one step only.
+  std::string parting() const;
   /// 0: everything on both sides was compared and passed. 2: something is unreadable, or nothing was
   /// compared. 1: anything else.
   int exit_status() const;

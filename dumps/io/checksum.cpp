@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "assay/golden/error.h"
+#include "assay/golden/sketcher.h"
 
 namespace assay {
 namespace {
@@ -105,6 +106,7 @@ std::optional<bool> has_checksum(const TensorSource& tensor, std::string_view ch
   std::ranges::transform(expected, expected.begin(), [](unsigned char c) { return std::tolower(c); });
   const bool is_bfloat16 = tensor.dtype() == DType::bfloat16;
   if (kind == "sha256") return sha256(tensor) == expected;
+  if (kind == "fingerprint") return fmt::format("{:016x}", fingerprint_of_bits(tensor)) == expected;
   if (kind == "crc32(float32)") return text_of_float32(Crc32(), tensor) == expected;
   if (kind == "crc32")
     return text_of(Crc32(), tensor) == expected ||

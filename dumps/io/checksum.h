@@ -16,7 +16,8 @@ std::string sha256(std::span<const std::byte>);
 std::string sha256(const TensorSource&);
 
 /// Returns the part of a Record::checksum before the colon: "sha256", "crc32", "crc32(float32)", "md5",
-/// "xor".
+/// "xor",
+/// "fingerprint".
 std::string_view checksum_kind(std::string_view checksum);
 /// Returns whether the tensor has this checksum; nothing for a kind that is not known. Some recorders widen
 /// bfloat16 to float32 first.

@@ -137,6 +137,9 @@ class FusedDump : public Dump {
     added_.push_back(std::move(pieces));
   }
 
+  Sketch read_sketch(std::size_t index) const override {
+    return is_added(index) ? Dump::read_sketch(index) : of_->read_sketch(index);
+  }
   Tensor read(std::size_t index) const override {
     if (!is_added(index)) return of_->read(index);
     const Record& whole = records[index];

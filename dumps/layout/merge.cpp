@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <unordered_map>
 
 #include "assay/dumps/io/shrunk.h"
@@ -29,71 +28,6 @@ struct IdentityHash {
 struct SameIdentity {
   bool operator()(const Identity* a, const Identity* b) const { return *a == *b; }
 };
-
-void check_agreement(const Dump& dump, const LogicalTensor& tensor) {
-  const Record& first = dump.records[tensor.records.front()];
-  for (const std::size_t index : tensor.records) {
-    const Record& record = dump.records[index];
-    if (record.dtype == first.dtype && record.global_shape == first.global_shape && record.cut == first.cut &&
-        record.placements == first.placements) {
-      continue;
-    }
-    throw Error("{}: rank {} says {} of global shape {}, rank {} says {} of {}{}", to_string(tensor.id),
-                first.rank, name(first.dtype), to_string(shape_of(first)), record.rank, name(record.dtype),
-                to_string(shape_of(record)),
-                record.placements != first.placements ? ", and their placements differ" : "");
-  }
-}
-
-// The ranks that hold one box must between them have every coordinate of the partial mesh dimensions. A copy
-// will do: of equal addends one is enough.
-void check_addends(const std::vector<RankCopy>& copies, const Dump& dump, const LogicalTensor& tensor) {
-  const Record& first = *copies.front().record;
-  const Mesh& mesh = dump.mesh;
-  const auto has_kind = [&](std::size_t m, Placement::Kind kind) {
-    return m < first.placements.size() && first.placements[m].kind == kind;
-  };
-  std::vector<std::size_t> partial_dims;
-  for (std::size_t m = 0; m < first.placements.size(); ++m) {
-    if (has_kind(m, Placement::Kind::partial)) partial_dims.push_back(m);
-  }
-  if (partial_dims.empty()) return;
-  std::set<Shape> found;
-  for (const auto& [record, values] : copies) {
-    if (record->mesh_coordinate.size() != mesh.dims.size() || mesh.shape.size() != mesh.dims.size() ||
-        partial_dims.back() >= mesh.dims.size()) {
-      throw Error("{}: rank {} holds a partial sum without a place in the mesh", to_string(tensor.id),
-                  record->rank);
-    }
-    Shape at;
-    for (const std::size_t m : partial_dims) at.push_back(record->mesh_coordinate[m]);
-    found.insert(std::move(at));
-  }
-  Shape extents;
-  for (const std::size_t m : partial_dims) extents.push_back(mesh.shape[m]);
-  const std::int64_t expected = element_count(extents), have = static_cast<std::int64_t>(found.size());
-  if (have == expected) return;
-
-  std::int64_t gap = 0;
-  while (found.contains(unravel(gap, extents))) ++gap;
-  const Shape missing = unravel(gap, extents);
-  Shape place = first.mesh_coordinate;
-  for (std::size_t i = 0; i < missing.size(); ++i) place[partial_dims[i]] = missing[i];
-  std::string words;
-  for (std::size_t m = 0; m < place.size(); ++m) {
-    if (!has_kind(m, Placement::Kind::partial) && !has_kind(m, Placement::Kind::shard)) continue;
-    words += fmt::format("{}{}={}", words.empty() ? "" : ", ", mesh.dims[m], place[m]);
-  }
-  // Which rank that is, another of its records says.
-  for (const Record& record : dump.records) {
-    if (record.mesh_coordinate != place) continue;
-    words += fmt::format(" (rank {})", record.rank);
-    break;
-  }
-  throw Error("{}: the addend of {} is missing{}; {} of {} partial sums are recorded", to_string(tensor.id),
-              words, expected - have == 1 ? "" : fmt::format(", and {} more", expected - have - 1), have,
-              expected);
-}
 
 // The elements that are the tensor's, without the padding that a record may have before, between and behind
 // them: nobody says what padding holds. `pieces` then tell where they lie in the result.

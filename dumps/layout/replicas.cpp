@@ -1,11 +1,15 @@
 #include "assay/dumps/layout/replicas.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <map>
+#include <set>
 
+#include "assay/dumps/layout/layout.h"
 #include "assay/golden/error.h"
 #include "assay/golden/exact_sum.h"
 
@@ -127,7 +131,71 @@ void compare_replicas(std::vector<RankCopy>& copies, const Mesh& mesh,
   for (const auto& [coordinates, group] : groups) compare_group(group, mesh, mismatches, disagreeing);
 }
 
-std::vector<Tensor> addends_of(const std::vector<RankCopy>& copies, const std::vector<bool>& also) {
+void check_agreement(const Dump& dump, const LogicalTensor& tensor) {
+  const Record& first = dump.records[tensor.records.front()];
+  for (const std::size_t index : tensor.records) {
+    const Record& record = dump.records[index];
+    if (record.dtype == first.dtype && record.global_shape == first.global_shape && record.cut == first.cut &&
+        record.placements == first.placements) {
+      continue;
+    }
+    throw Error("{}: rank {} says {} of global shape {}, rank {} says {} of {}{}", to_string(tensor.id),
+                first.rank, name(first.dtype), to_string(shape_of(first)), record.rank, name(record.dtype),
+                to_string(shape_of(record)),
+                record.placements != first.placements ? ", and their placements differ" : "");
+  }
+}
+
+void check_addends(const std::vector<RankCopy>& copies, const Dump& dump, const LogicalTensor& tensor) {
+  const Record& first = *copies.front().record;
+  const Mesh& mesh = dump.mesh;
+  const auto has_kind = [&](std::size_t m, Placement::Kind kind) {
+    return m < first.placements.size() && first.placements[m].kind == kind;
+  };
+  std::vector<std::size_t> partial_dims;
+  for (std::size_t m = 0; m < first.placements.size(); ++m) {
+    if (has_kind(m, Placement::Kind::partial)) partial_dims.push_back(m);
+  }
+  if (partial_dims.empty()) return;
+  std::set<Shape> found;
+  for (const auto& [record, values] : copies) {
+    if (record->mesh_coordinate.size() != mesh.dims.size() || mesh.shape.size() != mesh.dims.size() ||
+        partial_dims.back() >= mesh.dims.size()) {
+      throw Error("{}: rank {} holds a partial sum without a place in the mesh", to_string(tensor.id),
+                  record->rank);
+    }
+    Shape at;
+    for (const std::size_t m : partial_dims) at.push_back(record->mesh_coordinate[m]);
+    found.insert(std::move(at));
+  }
+  Shape extents;
+  for (const std::size_t m : partial_dims) extents.push_back(mesh.shape[m]);
+  const std::int64_t expected = element_count(extents), have = static_cast<std::int64_t>(found.size());
+  if (have == expected) return;
+
+  std::int64_t gap = 0;
+  while (found.contains(unravel(gap, extents))) ++gap;
+  const Shape missing = unravel(gap, extents);
+  Shape place = first.mesh_coordinate;
+  for (std::size_t i = 0; i < missing.size(); ++i) place[partial_dims[i]] = missing[i];
+  std::string words;
+  for (std::size_t m = 0; m < place.size(); ++m) {
+    if (!has_kind(m, Placement::Kind::partial) && !has_kind(m, Placement::Kind::shard)) continue;
+    words += fmt::format("{}{}={}", words.empty() ? "" : ", ", mesh.dims[m], place[m]);
+  }
+  // Which rank that is, another of its records says.
+  for (const Record& record : dump.records) {
+    if (record.mesh_coordinate != place) continue;
+    words += fmt::format(" (rank {})", record.rank);
+    break;
+  }
+  throw Error("{}: the addend of {} is missing{}; {} of {} partial sums are recorded", to_string(tensor.id),
+              words, expected - have == 1 ? "" : fmt::format(", and {} more", expected - have - 1), have,
+              expected);
+}
+
+std::vector<const RankCopy*> addends_among(const std::vector<RankCopy>& copies,
+                                           const std::vector<bool>& also) {
   std::map<Shape, const RankCopy*> addends;
   const bool has_mesh = !copies.front().record->mesh_coordinate.empty();
   for (const RankCopy& copy : copies) {
@@ -136,8 +204,14 @@ std::vector<Tensor> addends_of(const std::vector<RankCopy>& copies, const std::v
         has_mesh || also.empty() ? partial_coordinates(*copy.record, also) : Shape{copy.record->rank};
     addends.try_emplace(key, &copy);
   }
+  std::vector<const RankCopy*> chosen;
+  for (const auto& [coordinates, copy] : addends) chosen.push_back(copy);
+  return chosen;
+}
+
+std::vector<Tensor> addends_of(const std::vector<RankCopy>& copies, const std::vector<bool>& also) {
   std::vector<Tensor> tensors;
-  for (const auto& [coordinates, copy] : addends) tensors.push_back(copy->tensor);
+  for (const RankCopy* copy : addends_among(copies, also)) tensors.push_back(copy->tensor);
   return tensors;
 }
 

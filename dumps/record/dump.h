@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "assay/golden/log.h"
+#include "assay/golden/sketch.h"
 #include "assay/golden/tensor_source.h"
 
 namespace assay {
@@ -108,7 +109,10 @@ struct Record {
   std::optional<std::size_t> rows;
   /// The same, where a comparison has found it.
   std::shared_ptr<const std::vector<std::int64_t>> row_numbers;
-  bool has_bits = true;  ///< false: only statistics or a checksum were recorded
+  bool has_bits = true;  ///< false: only statistics, a sketch or a checksum were recorded
+  /// What was recorded instead of the values: the local part at its place in the whole tensor. Its own values
+  /// are not in it (Dump::read_sketch).
+  std::shared_ptr<const Sketch> sketch;
   std::optional<Statistics> statistics;
   /// The checksum of the bytes by the recorder: "sha256:..", "crc32:fffe2371", "xor:0x..", "md5:..", or of
   /// bytes widened to another dtype: "crc32(float32):..". Empty: none.
@@ -159,6 +163,8 @@ class Dump {
   /// Reads the same bytes window by window, if the format can do so without holding all of them in memory.
   /// Damage is then an Error of the windows that touch it.
   virtual TensorSource source(std::size_t index) const { return read(index); }
+  /// Reads the sketch that was recorded as records[index]. Throws Error if none was, or it cannot be read.
+  virtual Sketch read_sketch(std::size_t index) const;
   /// Returns the place of records[index], for messages: "run/rank00000.safetensors: t00000012".
   virtual std::string location(std::size_t index) const = 0;
 };

@@ -41,6 +41,10 @@ std::string to_string(const Identity& id) {
   return text + ")";
 }
 
+Sketch Dump::read_sketch(std::size_t index) const {
+  throw Error("{}: no sketch of it was recorded; expected an assay-dump of sketches", location(index));
+}
+
 Placement parse_placement(std::string_view text) {
   if (text == "Replicate()") return {};
   if (text == "Partial(sum)") return {Placement::Kind::partial};

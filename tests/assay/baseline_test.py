@@ -5,6 +5,7 @@
 import hashlib
 import json
 import math
+import re
 import struct
 import unittest
 import xml.etree.ElementTree as ElementTree
@@ -38,6 +39,25 @@ class Baseline(Test):
         return self.expect(status, "baseline", "check", run, "b.json", *words).out
 
 
+def mixed(x):
+    """The finalizer of splitmix64."""
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    x = (x ^ x >> 27) * 0x94D049BB133111EB % 2**64
+    return x ^ x >> 31
+
+
+def fingerprint(rows):
+    """Of a matrix of float64 values, as golden/sketch.h defines it."""
+    def key(index, axis):
+        return mixed((mixed((0x5072696E74 ^ axis) * 0x9E3779B97F4A7C15 % 2**64) + 0x9E3779B97F4A7C15 * (index + 1)) % 2**64)
+    total = 0
+    for i, row in enumerate(rows):
+        for c, value in enumerate(row):
+            bits, = struct.unpack("<Q", struct.pack("<d", value))
+            total += mixed(bits ^ (key(i, 0x526F77) + key(c, 0x436F6C)) % 2**64)
+    return f"{total % 2**64:016x}"
+
+
 class Accept(Baseline):
     def test_the_file_has_a_line_for_each_tensor_and_sorted_keys(self):
         out = self.accept("--reason", "first").out
@@ -45,15 +65,14 @@ class Accept(Baseline):
         text = (self.dir / "b.json").read_text()
         b = self.baseline()
         self.assertEqual(list(b), sorted(b))
-        self.assertEqual((b["assay_baseline"], b["reason"], b["only"], b["producer"]), (1, "first", "", None))
+        self.assertEqual((b["assay_baseline"], b["reason"], b["only"], b["producer"]), (2, "first", "", None))
         self.assertEqual(b["losses"], [{"dtype": "float32", "name": "loss", "value": 0.1}])
         w = next(t for t in b["tensors"] if t["module"] == "w")
         self.assertEqual(list(w), sorted(w))
-        bits = struct.pack("<4f", 1, -2, 3, -4)
-        self.assertEqual(w, {"abs_sum": 10, "dtype": "float32", "l2": math.sqrt(30), "module": "w", "shape": [2, 2],
-                             "sha256": hashlib.sha256(bits).hexdigest()})
+        self.assertEqual(w, {"abs_sum": 10, "dtype": "float32", "fingerprint": fingerprint([[1, -2], [3, -4]]),
+                             "l2": math.sqrt(30), "module": "w", "shape": [2, 2]})
         for tensor in b["tensors"]:
-            self.assertEqual(sum(tensor["sha256"] in line for line in text.splitlines()), 1)
+            self.assertEqual(sum(tensor["fingerprint"] in line for line in text.splitlines()), 1)
 
     def test_the_same_run_gives_the_same_bytes(self):
         self.accept()
@@ -119,7 +138,7 @@ class Check(Baseline):
     def test_one_bit_fails(self):
         self.write("run", {"w": ("float32", [2, 2], [1, -2, 4, -3])})
         out = self.check(1)  # the norms are the same
-        self.assertIn("sha256 differs", out)
+        self.assertIn("fingerprint differs", out)
         self.assertIn("3 compared: 2 passed, 1 failed", out)
 
     def test_missing_and_additional_tensors_are_findings(self):
@@ -147,6 +166,30 @@ class Check(Baseline):
     def test_diff_takes_it_for_a_side(self):
         self.assertIn("3 compared: 3 passed", self.expect(0, "diff", "run", "b.json").out)
 
+    def test_the_first_version_has_sha256(self):
+        text = (self.dir / "b.json").read_text().replace('"assay_baseline":2', '"assay_baseline":1')
+        for module, bits in (("loss", struct.pack("<f", 0.1)), ("w", struct.pack("<4f", 1, -2, 3, -4))):
+            lines = text.splitlines(keepends=True)
+            at = next(i for i, line in enumerate(lines) if f'"module":"{module}"' in line)
+            lines[at] = re.sub('"fingerprint":"[0-9a-f]*"', f'"sha256":"{hashlib.sha256(bits).hexdigest()}"', lines[at])
+            text = "".join(lines)
+        (self.dir / "b.json").write_text(text)
+        self.assertIn("every bit equal, by sha256", json.loads(self.check(0, "--json", "-"))["findings"][1]["rule"])
+        self.write("run", {"w": ("float32", [2, 2], [1, -2, 4, -3])})
+        self.assertIn("sha256 differs", self.check(1))
+
+    def test_a_run_of_sketches(self):
+        self.write("run", {"w": ("float32", [20, 30], [float(i) for i in range(600)])})
+        self.expect(0, "convert", "run", "sketched", "--to", "sketch")
+        self.expect(0, "baseline", "accept", "sketched", "-o", "b.json", "--reason", "larger")
+        w = next(t for t in self.baseline()["tensors"] if t["module"] == "w")
+        self.assertEqual(w["fingerprint"], fingerprint([[float(30 * i + c) for c in range(30)] for i in range(20)]))
+        self.assertNotIn("abs_sum", w)
+        for run in ("run", "sketched"):
+            self.assertIn("3 compared: 3 passed", self.check(0, run=run))
+        self.write("run", {"w": ("float32", [20, 30], [float(i ^ 1) for i in range(600)])})
+        self.assertIn("fingerprint differs", self.check(1))
+
     def test_reports(self):
         self.write("run", {"w": ("float32", [2, 2], [1, -2, 4, -3])})
         out = self.check(1, "--json", "r.json", "--junit", "r.xml", "--html", "r.html", "--github")
@@ -157,8 +200,8 @@ class Check(Baseline):
 
     def test_what_is_damaged_is_trouble(self):
         good = (self.dir / "b.json").read_text()
-        for old, new, says in (("\"assay_baseline\":1", "\"assay_baseline\":2", "is a baseline of version 2, expected 1"),
-                               ("\"sha256\":\"", "\"sha256\":\"z", "expected 64 hexadecimal digits"),
+        for old, new, says in (("\"assay_baseline\":2", "\"assay_baseline\":3", "is a baseline of version 3, expected 1 to 2"),
+                               ("\"fingerprint\":\"", "\"fingerprint\":\"z", "expected 16 hexadecimal digits"),
                                ("\"float32\"", "\"float31\"", "float31"), ("\"abs_sum\":10", "\"abs_sum\":\"10\"", "abs_sum"),
                                ("]}", "]", "b.json")):
             (self.dir / "b.json").write_text(good.replace(old, new))

@@ -404,3 +404,30 @@ def test_a_call_without_a_backward_is_an_evaluation(tmp_path, capfd):
     assert {(t.step, t.micro_batch) for t in dump if t.slot == "grad_output"} == names
     of_second = dump["0 input input (step 1, micro-batch 1, forward)"].read()
     assert torch.equal(torch.tensor(of_second), given[1, 3])
+
+
+@pytest.mark.parametrize("mode", ["single", "tp", "ddp"])
+def test_sketches_of_a_program_are_those_of_its_values(single, tmp_path, mode):
+    out = tmp_path / "dump"
+    recorded(out, mode, "--values", "sketches", ranks=1 if mode == "single" else 2)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "assay_command",
+            "diff",
+            out,
+            single,
+            "--accept-sketches",
+            "--json",
+            tmp_path / "report",
+        ],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+    findings = json.loads((tmp_path / "report").read_text())["findings"]
+    by_sketch = [f["rule"] for f in findings if "sketch" in f]
+    assert len(by_sketch) >= 200
+    if mode == "single":
+        assert set(by_sketch) == {"every bit equal, by fingerprints of 64 bits"}

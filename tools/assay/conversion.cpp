@@ -4,15 +4,20 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
+#include "assay/compare/result/printable.h"
 #include "assay/compare/rules/rules.h"
 #include "assay/dumps/assay_dump_writer.h"
 #include "assay/dumps/hdf5/writer.h"
 #include "assay/dumps/io/shrunk.h"
+#include "assay/dumps/layout/merged_sketch.h"
 #include "assay/dumps/npy_writer.h"
 #include "assay/dumps/record/plain_tensor.h"
 #include "assay/dumps/safetensors_writer.h"
 #include "assay/golden/error.h"
+#include "assay/golden/parallel.h"
+#include "assay/golden/sketcher.h"
 #include "output.h"
 #include "shared_options.h"
 #include "terminal.h"
@@ -58,6 +63,7 @@ std::string format_of(const Conversion& c) {
 
 // Why a record is not to be written; empty if it is.
 std::string why_not(const Record& record, const Rules& rules) {
+  if (record.sketch) return "only its sketch was recorded";
   if (!record.has_bits) return "only its statistics were recorded";
   return rules.ignored(paths_of(record.id)).value_or("");
 }
@@ -77,6 +83,62 @@ std::size_t write_assay_dump(const Dump& input, const Conversion& c, const Rules
       progress.show(i, input.records.size(), input.records[i].id.module);
       writer.add(input.records[i], input.read(i));
       ++written;
+    }
+    writer.finish();
+  } catch (...) {
+    writer.discard();
+    throw;
+  }
+  return written;
+}
+
+// A tensor whose rows are in an order of their own, as one of a single rank.
+Record put_together(const Record& first, const Shape& shape) {
+  Record whole = first;
+  whole.shape = whole.global_shape = shape;
+  whole.placements.clear();
+  whole.mesh_coordinate.clear();
+  whole.offsets.reset();
+  whole.flattened_range.reset();
+  whole.cut.reset();
+  whole.rows.reset();
+  whole.row_numbers.reset();
+  return whole;
+}
+
+// What is smaller than its sketch stays as it is.
+void write_sketch(AssayDumpWriter& writer, const Dump& input, std::size_t index,
+                  const LogicalTensor& tensor) {
+  const Record& record = input.records[index];
+  const SketchSpec spec = spec_for(tensor.shape, {});
+  const bool is_small = !is_sketched(tensor.shape, spec);
+  if (record.rows || record.row_numbers) {
+    if (index != tensor.records.front()) return;
+    const TensorSource whole = merge(input, tensor).tensor;
+    const Record one = put_together(record, tensor.shape);
+    is_small ? writer.add(one, whole.whole()) : writer.add(one, sketch_of(whole, spec));
+  } else if (is_small) {
+    writer.add(record, input.read(index));
+  } else {
+    writer.add(record, sketch_of_record(input, index, spec));
+  }
+}
+
+std::size_t write_sketches(const Dump& input, const Conversion& c, const Rules& rules) {
+  AssayDumpWriter writer(c.output, {input.world_size, input.mesh, input.producer});
+  const ThreadScope threads(thread_count(0));
+  const std::vector<LogicalTensor> logical = logical_tensors(input);  // without what nobody placed
+  std::map<std::size_t, const LogicalTensor*> tensor_of;
+  for (const LogicalTensor& t : logical) {
+    for (const std::size_t i : t.records) tensor_of[i] = &t;
+  }
+  std::size_t written = 0;
+  try {
+    Progress progress("sketching", Progress::Unit::items);
+    for (const auto& [i, tensor] : tensor_of) {
+      if (!why_not(input.records[i], rules).empty()) continue;
+      progress.show(written++, tensor_of.size(), tensor->id.module);
+      write_sketch(writer, input, i, *tensor);
     }
     writer.finish();
   } catch (...) {
@@ -151,12 +213,14 @@ Converted convert(const Conversion& c) {
   apply_layout(*input, rules.layout());
   if (!input->records.empty() && std::ranges::none_of(input->records, &Record::has_bits)) {
     throw Error(
-        "{}: none of its {} tensors has values, only statistics or checksums: there is nothing to convert",
+        "{}: none of its {} tensors has values, only statistics, sketches or checksums: there is nothing to "
+        "convert",
         c.input, input->records.size());
   }
   Converted done;
   try {
     done.tensors = format == "assay-dump" ? write_assay_dump(*input, c, rules)
+                   : format == "sketch"   ? write_sketches(*input, c, rules)
                                           : write_plain(*input, c, format, rules, done.notes);
   } catch (...) {  // bytes that are gone cannot be written, which is no fault of the output's
     check_not_shrunk(input->path.string());

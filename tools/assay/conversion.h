@@ -11,8 +11,8 @@
 
 namespace assay {
 
-inline constexpr std::array<std::string_view, 4> written_formats = {"assay-dump", "safetensors", "npy",
-                                                                    "hdf5"};
+inline constexpr std::array<std::string_view, 5> written_formats = {"assay-dump", "safetensors", "npy",
+                                                                    "hdf5", "sketch"};
 
 /// What is rewritten as what.
 struct Conversion {

@@ -20,7 +20,7 @@ void declare(ConvertVerb& verb, Options& options) {
       .holds("OUT");
   options
       .option("--to", verb.to,
-              "assay-dump, safetensors, npy (a folder of them) or hdf5; default: by OUT's name")
+              "assay-dump, safetensors, npy (a folder), hdf5 or sketch; default: by OUT's name")
       .one_of({written_formats.begin(), written_formats.end()})
       .holds("F");
   add_dtype_hint(options, verb.dtype_hint);
@@ -42,9 +42,9 @@ int run(const ConvertVerb& verb, const Options&) {
 }  // namespace
 
 namespace verbs {
-extern constexpr Verb convert = {"convert",
-                                 "rewrite any readable dump as assay-dump, safetensors, npy or HDF5",
-                                 "assay convert run run.safetensors", declared<ConvertVerb>};
+extern constexpr Verb convert = {
+    "convert", "rewrite any readable dump as assay-dump, safetensors, npy, HDF5 or sketches",
+    "assay convert run run.safetensors", declared<ConvertVerb>};
 }
 
 }  // namespace assay

@@ -26,7 +26,7 @@ struct DiffVerb {
   std::vector<std::string> raw;  ///< for both sides, or one for each
   std::vector<std::string> tolerances = {"telechat3"};
   std::vector<std::string> reruns;
-  bool accept_statistics = false;
+  bool accept_statistics = false, accept_sketches = false;
   bool isolate = true, end_to_end = false;
   std::string cases;
   int threads = 0;
@@ -109,6 +109,8 @@ void declare(DiffVerb& verb, Options& options) {
   options.flag("--exact-sums", verb.exact_sums, "sums behind means and norms without any rounding; slower");
   options.flag("--accept-statistics", verb.accept_statistics,
                "tensors of which only statistics were recorded pass where these agree");
+  options.flag("--accept-sketches", verb.accept_sketches,
+               "tensors of which only a sketch was recorded pass where these agree");
   options.flag("--end-to-end", verb.end_to_end,
                "the tolerance alone decides, however much rounding was amplified on the way");
   options.flag("--isolate", verb.isolate, "the default: judge every tensor by what it was made of, too");
@@ -144,6 +146,7 @@ int run_in(const Processes& processes, const DiffVerb& verb, const Options& give
       std::max(1, thread_count(verb.threads) / (verb.threads > 0 ? 1 : processes.on_this_machine()));
   options.exact_sums = verb.exact_sums;
   options.accept_statistics = verb.accept_statistics;
+  options.accept_sketches = verb.accept_sketches;
   options.end_to_end = end_to_end;
   options.cases = verb.cases;
   options.error_maps = error_maps(verb.output);

@@ -116,6 +116,12 @@ Json recorded(const Record& r) {
   if (r.statistics && r.statistics->rounding > 0) j["rounding"] = r.statistics->rounding;
   if (r.statistics && r.statistics->arithmetic) j["arithmetic"] = name(*r.statistics->arithmetic);
   if (!r.checksum.empty()) j["checksum"] = r.checksum;
+  if (r.sketch) {
+    j["sketch"] = {{"grid", {r.sketch->spec.grid_rows, r.sketch->spec.grid_columns}},
+                   {"signs", r.sketch->spec.signs},
+                   {"seed", r.sketch->spec.seed}};
+    if (r.sketch->fingerprint) j["fingerprint"] = fmt::format("{:016x}", *r.sketch->fingerprint);
+  }
   return j;
 }
 
@@ -124,8 +130,10 @@ std::string recorded_text(const Entry& e) {
   if (e.recorded.empty()) return "  no values recorded";
   const Record& r = *e.recorded.front();
   std::string text = e.parts > 1 ? fmt::format("  rank {} recorded", r.rank) : "  recorded";
+  if (r.sketch) text += fmt::format(" a sketch of {} values", r.sketch->spec.size());
   each_statistic(r, [&](const char* name, auto value) { text += fmt::format(" {} {}", name, value); });
   if (!r.checksum.empty()) text += " " + printable(r.checksum);
+  if (r.sketch && r.sketch->fingerprint) text += fmt::format(" fingerprint {:016x}", *r.sketch->fingerprint);
   return text;
 }
 

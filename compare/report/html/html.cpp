@@ -11,7 +11,7 @@
 namespace assay {
 
 char mark(Verdict v) {
-  constexpr std::string_view marks = "PPFWWFWWNNNNN-";
+  constexpr std::string_view marks = "PPFWWFWWNNNNNN-";
   static_assert(marks.size() == verdict_count);
   return marks[static_cast<std::size_t>(v)];
 }

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 
 KINDS = ("activations", "parameters", "gradients", "states")
 PHASES = ("forward", "backward", "optimizer")
-VALUES = ("full", "statistics", "hashes")
+VALUES = ("full", "statistics", "sketches", "hashes")
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,8 @@ class Selection:
     kinds: Sequence[str] = KINDS
     phases: Sequence[str] = PHASES
     values: str = "full"
-    """Of a tensor: all of them, or instead their extremes, mean and norm, or their SHA-256."""
+    """Of a tensor: all of them, or instead their extremes, mean and norm, a sketch of 2 KB where they are more, or
+    their SHA-256."""
     functions: bool = False
     """Also what modules call between their submodules: products, sums, softmax. Twice the size, and long to judge."""
     dtypes: Sequence[str] = field(default_factory=list)

@@ -59,7 +59,7 @@ def main(words: Sequence[str]) -> int:
         "--values",
         default=default.values,
         choices=selection.VALUES,
-        help="of a tensor: all, or instead min, max, mean and norm, or a SHA-256 (default %(default)s)",
+        help="of a tensor: all, or instead min, max, mean and norm, 2 KB, or a SHA-256 (default %(default)s)",
     )
     parser.add_argument(
         "--dtypes", default="", metavar="T", help="only tensors of these, as torch calls them: bfloat16,float32"

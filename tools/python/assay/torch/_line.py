@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from . import _sketch as sketches
 from ._values import STATISTICS, copy_of, digest_of, statistics_of
 
 
@@ -20,7 +22,7 @@ class Line:
     kept: str
     """As Selection.values has it."""
     values: torch.Tensor | None
-    """On the host, dense, and nobody else's; or statistics of them. None once they are written."""
+    """On the host, dense, and nobody else's; or statistics or a sketch of them. None once they are written."""
     copied: Any
     """The event of a device after which they are there; None: they are."""
     is_written: bool = True
@@ -34,9 +36,16 @@ class Line:
     digest: str = ""
 
     @staticmethod
-    def of(fields: dict[str, Any], tensor: torch.Tensor, kept: str) -> Line:
+    def of(fields: dict[str, Any], tensor: torch.Tensor, kept: str, mesh: Sequence[int] = ()) -> Line:
         """tensor: as `plain` returns it."""
         whole = None
+        if kept == "sketches":
+            offsets = sketches.offsets_of(fields, mesh) if sketches.is_sketched(fields["global_shape"]) else None
+            if offsets is not None:
+                spec = sketches.spec_for(fields["global_shape"])
+                tensor = sketches.sketch(tensor, fields["global_shape"], offsets, spec)
+            else:  # it is smaller, or no box
+                kept = "full"
         if kept == "statistics":
             if fields.get("is_sample"):  # the same words in another order have the same statistics
                 whole = tensor.to("cpu", copy=True)
@@ -66,7 +75,11 @@ class Line:
     @property
     def written(self) -> int:
         """Bytes, in the dump."""
-        return self.size if self.kept == "full" else len(self.text())
+        return self.size if self.has_data else len(self.text())
+
+    @property
+    def has_data(self) -> bool:
+        return self.kept in ("full", "sketches")
 
     def see(self) -> None:
         """Waits for the values and computes what is known of them."""
@@ -76,7 +89,11 @@ class Line:
         whole = self.values if self.whole is None else self.whole
         self.digest = digest_of(whole.contiguous(), self.kept)
         self.whole = None
-        if self.kept == "hashes":
+        if self.kept == "sketches":
+            spec = sketches.spec_for(self.fields["global_shape"])
+            self.values, said = sketches.record_of(self.values, spec)
+            self.fields.update(said)
+        elif self.kept == "hashes":
             self.fields["checksum"] = f"sha256:{self.digest}"
         elif self.kept == "statistics":
             arithmetic = str(self.values.dtype).removeprefix("torch.")

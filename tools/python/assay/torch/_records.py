@@ -71,7 +71,8 @@ class Records:
         writer = self.begin()
         is_dtensor = hasattr(output, "placements")
         part = local_part(output) if is_dtensor else output
-        if type(part) is torch.Tensor and part.layout is torch.strided:
+        is_known = self._selection.values != "sketches"  # where a part lies is part of its sketch
+        if is_known and type(part) is torch.Tensor and part.layout is torch.strided:
             names = {"step": place.step, "micro_batch": place.micro_batch, "module": place.module, "arg": arg}
             writer.compare(Line.of(names | {"segment": segment}, plain(part), self._selection.values))
         return writer.grid.layout(output) if is_dtensor else None
@@ -176,7 +177,7 @@ class Records:
         if within:
             fields["within"] = True
         unsaid = tuple(range(len(writer.grid.shape))) if is_plain or layout is None else layout.unsaid
-        line = Line.of(fields, values, self._selection.values)
+        line = Line.of(fields, values, self._selection.values, writer.grid.shape)
         line.unsaid = unsaid if writer.world_size > 1 else ()
         line.will_have_gradient, line.is_written = will_have_gradient, is_written
         writer.add(line)

@@ -230,10 +230,10 @@ class Writer:
         if self._recording is None:
             self._recording = self._begin()
         try:
-            if line.kept == "full":
+            core_tensor(torch.empty(0, dtype=getattr(torch, line.fields["dtype"])))  # a dtype that dumps have
+            if line.has_data:
                 self._write_values(line, self._recording)
             else:
-                core_tensor(torch.empty(0, dtype=getattr(torch, line.fields["dtype"])))  # a dtype that dumps have
                 self._recording.note(line.text())
                 self.account.bytes += len(line.text())
         except (TypeError, ValueError, BufferError) as error:
