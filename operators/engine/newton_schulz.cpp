@@ -30,12 +30,6 @@ double square(double x) {
   return x * x;
 }
 
-double norm(const Real& x) {
-  double squares = 0;
-  for (const double v : x.values) squares += v * v;
-  return std::sqrt(squares);
-}
-
 // (p(s) - p(r)) / (s - r), without the division.
 double divided_difference(const Quintic& p, double s, double r) {
   const double s2 = s * s, r2 = r * r, sr = s * r;
