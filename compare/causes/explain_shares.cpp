@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "assay/compare/calls/weighted_columns.h"
-#include "assay/compare/causes/addends_by_place.h"
+#include "assay/compare/causes/values/addends_by_place.h"
 #include "assay/golden/evidence.h"
 
 namespace assay {

@@ -9,12 +9,13 @@
 
 namespace assay {
 
-// A result that a module hands out as it was made inside is one tensor with it, and a tensor has one gradient:
-// what its uses inside and outside hand back, whichever of its names it was recorded under.
+// A result that a module hands out as it was made inside is one tensor with it, and a tensor has one
+// gradient: what its uses inside and outside hand back, whichever of its names it was recorded under.
 void Flow::join_aliases() {
   std::map<Name, Name> same;  // as the value that it is
   for (const auto& [target, r] : relations_.made) {
-    if (r.kind == Relation::Kind::copy && target.slot == "output" && have_one_gradient(target, r.sources.front()))
+    if (r.kind == Relation::Kind::copy && target.slot == "output" &&
+        have_one_gradient(target, r.sources.front()))
       same[target] = r.sources.front();
   }
   std::map<Name, std::set<Name>> joined;  // by the first of them

@@ -13,8 +13,8 @@ namespace assay {
 /// within micro-batches are the same number of times as large as the reference's, and those of the
 /// parameters are as large as there.
 ///
-/// What a program writes down as its loss is its own affair, too: a sum over tokens against their mean, or the
-/// part of a micro-batch in the loss of its step.
+/// What a program writes down as its loss is its own affair, too: a sum over tokens against their mean, or
+/// the part of a micro-batch in the loss of its step.
 struct ScaleConvention {
   double factor = 1;      ///< of gradients within micro-batches, in units of the reference's
   std::string text = {};  ///< "2 = dp"

@@ -73,11 +73,10 @@ void collect_gradient(Tensors<T>& t, const Dims& d, Operand o, F slope) {
                       static_cast<std::int64_t>(grad.size()));
   for (std::size_t p = 0; p < grad.size(); ++p) {
     const auto to = copies.of(static_cast<std::int64_t>(p));
-    grad[p] = sum<T>(static_cast<std::int64_t>(to.size()),
-                     [&](auto k) {
-                       const T term = slope(to[static_cast<std::size_t>(k)]);
-                       return kind == Slope::computed ? stored(term) : term;
-                     });
+    grad[p] = sum<T>(static_cast<std::int64_t>(to.size()), [&](auto k) {
+      const T term = slope(to[static_cast<std::size_t>(k)]);
+      return kind == Slope::computed ? stored(term) : term;
+    });
   }
 }
 

@@ -94,7 +94,7 @@ class Subject(Test):
     def test_nan_is_a_failure(self):
         out = self.align(1, self.plan("nan"))
         self.assertIn("\n  tensor     layers.1 output y (step 0, micro-batch 0, forward)\n"
-                      "  because    NaN or Inf differ in 1 of 4 elements, first at [2]: nan against 4\n"
+                      "  because    1 of 4 elements are NaN: nothing recorded before it is, in this micro-batch\n"
                       "  origin     created here: 1 of 4 elements are not 2 times layers.1 input x (step 0, micro-batch 0, forward), "
                       "as they are in the reference\n"
                       "  smallest   tp fails; these pass: a single device\n", out)

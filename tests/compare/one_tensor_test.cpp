@@ -61,7 +61,8 @@ TEST(OneTensor, WhatIsUsedInsideAndHandedOutHasOneGradient) {
   };
   const Report right = isolated(record(""));
   EXPECT_EQ(right.exit_status(), 0);
-  EXPECT_EQ(right.coverage->unjudged, 2) << "softmax's result and the gradient of the product: nobody made them";
+  EXPECT_EQ(right.coverage->unjudged, 2)
+      << "softmax's result and the gradient of the product: nobody made them";
   for (const std::string wrong : {"layer.attn.softmax", "layer.attn", "layer"}) {
     const Report report = isolated(record(wrong));
     ASSERT_FALSE(created(report).empty()) << wrong;
@@ -75,9 +76,7 @@ TEST(OneTensor, AddendsOfAModuleReachASumOneByOne) {
   const auto record = [](double total) {
     return [=](MemoryDump& d, bool is_actual) {
       const Tensor x = normal_tensor(DType::float32, {4, 8}, 7);
-      const auto filled = [](double v) {
-        return Tensor::from_values(DType::float32, {4, 8}, Values(32, v));
-      };
+      const auto filled = [](double v) { return Tensor::from_values(DType::float32, {4, 8}, Values(32, v)); };
       d.add(forward("x", "output", "y"), x);
       d.add(forward("attn", "input", "x"), x);
       const Tensor y = normal_tensor(DType::float32, {4, 8}, 8);

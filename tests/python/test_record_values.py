@@ -95,7 +95,7 @@ def test_hashes_are_those_of_inspect(whole, tmp_path):
 
 
 def test_a_selection_that_says_nothing_is_refused():
-    with pytest.raises(ValueError, match="values 'means': expected full, statistics, hashes"):
+    with pytest.raises(ValueError, match="values 'means': expected full, statistics, sketches, hashes"):
         assay.torch.Selection(values="means")
     with pytest.raises(ValueError, match="phases 'update': expected forward, backward, optimizer"):
         assay.torch.Selection(phases=["update"])

@@ -37,9 +37,7 @@ void declare(CheckVerb& verb, Options& options) {
                  "derived (default), another policy or a .toml file; the first decides");
   options.option("--level", verb.level, "of the golden values: report (float32), fp64 or certified");
   add_device(options, verb.accumulator, verb.intermediate);
-  options.flag(
-      "--whole", verb.whole,
-      "also fail a common factor that is within every element's bound where results are kept narrow");
+  options.flag("--whole", verb.whole, "also fail a factor within each bound where results are kept narrow");
   options.flag("--prove", verb.prove, "show that the gate can fail: injected faults must be rejected");
   add_dtype_hint(options, verb.dtype_hint, "--actual arrays whose file cannot say it");
   add_only(options, verb.only, "outputs");

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "assay/compare/calls/weighted_columns.h"
-#include "assay/compare/causes/addends_by_place.h"
+#include "assay/compare/causes/values/addends_by_place.h"
 #include "assay/compare/causes/values/factor_names.h"
 #include "assay/compare/causes/values/failing_pair.h"
 #include "assay/compare/causes/values/other_tensor.h"

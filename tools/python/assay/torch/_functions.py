@@ -120,9 +120,7 @@ FUNCTIONS: dict[str, Known] = {
     **{name: Known(name, ("a", "b"), attributes=(("alpha", "alpha"),)) for name in ("add", "sub")},
     "div": Known("div", ("a", "b"), only=(("rounding_mode", (None,)),)),
     **{name: Known("matmul", ("a", "b"), names=("input", second)) for name, second in _PRODUCTS.items()},
-    "addmm": Known(
-        "addmm", ("b", "x", "w"), names=("input", "mat1", "mat2"), only=(("beta", (1,)), ("alpha", (1,)))
-    ),
+    "addmm": Known("addmm", ("b", "x", "w"), names=("input", "mat1", "mat2"), only=(("beta", (1,)), ("alpha", (1,)))),
     "where": Known("where", ("condition", "a", "b"), names=("condition", "input", "other")),
     "scatter_add": Known(
         "scatter_add", ("x", "", "index", "src"), names=("input", "dim", "index", "src"), attributes=(("dim", "dim"),)

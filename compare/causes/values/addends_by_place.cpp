@@ -1,4 +1,4 @@
-#include "assay/compare/causes/addends_by_place.h"
+#include "assay/compare/causes/values/addends_by_place.h"
 
 #include <algorithm>
 #include <map>
