@@ -26,6 +26,7 @@ struct QuantizeMx {
       {"dim", "-1", "the dimension that is cut into blocks"},
       {"scale_rounding", "\"floor\"",
        "floor: amax may saturate; ceil: the least scale for which it does not"}};
+  static constexpr bool is_coarse = true;
   static constexpr Arg args[] = {
       {"x", "X*", Role::input, -8, 8},
       {.name = "code", .shape = "X*", .role = Role::output, .exact = Exact::bits},

@@ -21,6 +21,7 @@ struct QuantizeNvfp4 {
       {"dim", "-1", "the dimension that is cut into blocks"},
       {"scale_floor", "0",
        "the least scale of a block (torchao: 2^-6); codes of a block without scale are 0"}};
+  static constexpr bool is_coarse = true;
   static constexpr Arg args[] = {
       {"x", "X*", Role::input, -8, 8},
       {.name = "global_scale",

@@ -103,7 +103,7 @@ class FoundOperators {
           !shows_call(*reference_.read(*results.front()), static_cast<double>(operators().size())))
         continue;
       for (const Operator* op : operators()) {
-        if ((is_composite && !op->has_parts) || !has_place_for(*op, given)) continue;
+        if (op->is_coarse || (is_composite && !op->has_parts) || !has_place_for(*op, given)) continue;
         for (const ResultOrder& order : orders_of(*op, *results.front(), calls_)) {
           calls_.take_operator(kind, {op, order});
           if (makes_first(results)) {

@@ -184,6 +184,8 @@ struct Usage {
   bool sums_of_rows;
   /// Frameworks keep the statistics of its rows for the gradient, in the dtype of what was given.
   bool keeps_statistics;
+  /// Its results lie on a grid so coarse that they do not tell which operator made them.
+  bool is_coarse;
   /// Elements of a result of this shape that share a rounding have equal numbers; empty: none do.
   std::vector<std::int64_t> (*shared_roundings)(const Shape&, const Attributes&);
 
@@ -233,6 +235,7 @@ constexpr Usage usage_of() {
   if constexpr (requires { Op::rows; }) u.rows = Op::rows;
   if constexpr (requires { Op::sums_of_rows; }) u.sums_of_rows = Op::sums_of_rows;
   if constexpr (requires { Op::keeps_statistics; }) u.keeps_statistics = Op::keeps_statistics;
+  if constexpr (requires { Op::is_coarse; }) u.is_coarse = Op::is_coarse;
   if constexpr (requires { &Op::shared_roundings; }) u.shared_roundings = &Op::shared_roundings;
   if constexpr (requires { Op::drawn; }) u.drawn = Op::drawn;
   if constexpr (requires { Op::shares_steps; }) u.shares_steps = Op::shares_steps;

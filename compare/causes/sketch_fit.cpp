@@ -1,4 +1,4 @@
-#include "assay/compare/causes/sketches/sketch_fit.h"
+#include "assay/compare/causes/sketch_fit.h"
 
 #include <fmt/format.h>
 

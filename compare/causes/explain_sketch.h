@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "assay/compare/causes/nearby_tensors.h"
-#include "assay/compare/causes/sketches/sketch_fit.h"
+#include "assay/compare/causes/sketch_fit.h"
 #include "assay/compare/pairs/pair.h"
 #include "assay/compare/result/finding.h"
 

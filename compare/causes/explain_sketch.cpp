@@ -1,4 +1,4 @@
-#include "assay/compare/causes/sketches/explain_sketch.h"
+#include "assay/compare/causes/explain_sketch.h"
 
 #include <fmt/format.h>
 
