@@ -1,5 +1,5 @@
 #include "assay/golden/error.h"
-#include "assay/operators/engine/order.h"
+#include "assay/operators/engine/largest_of_windows.h"
 #include "assay/operators/engine/pool.h"
 
 namespace assay {
@@ -52,37 +52,13 @@ struct MaxPool {
   }
 
   template <class T>
-  static std::int64_t winner(const View<T>& x, std::int64_t a, const std::vector<std::int64_t>& seen) {
-    const auto at = [&](std::int64_t i) { return seen[static_cast<std::size_t>(i)]; };
-    return at(extreme_position(static_cast<std::int64_t>(seen.size()), false,
-                               [&](std::int64_t i) -> const T& { return x(a, at(i)); }));
-  }
-
-  template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes& attr) {
-    const auto x = t["x"], y = t["y"];
-    const auto index = t.output_index("index");
-    const auto seen = windows(pool_axes(name, t.shape("x"), attr));
-    for (std::int64_t a = 0; a < d.at("A"); ++a) {
-      for (std::size_t k = 0; k < seen.size(); ++k) {
-        const auto o = static_cast<std::int64_t>(k);
-        index(a, o) = winner(x, a, seen[k]);
-        y(a, o) = x(a, index(a, o));
-      }
-    }
+    largest_of_windows(t, d, windows(pool_axes(name, t.shape("x"), attr)));
     if (!attr.flag("return_indices")) t.slots().erase("index");
   }
-
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes& attr) {
-    const auto x = t["x"], g = t["grad_y"], grad_x = t["grad_x"];
-    const auto seen = windows(pool_axes(name, t.shape("x"), attr));
-    for (std::int64_t a = 0; a < d.at("A"); ++a) {
-      Collected<T> collected(d.at("S"));
-      for (std::size_t o = 0; o < seen.size(); ++o)
-        collected.add(winner(x, a, seen[o]), g(a, static_cast<std::int64_t>(o)));
-      for (std::int64_t s = 0; s < d.at("S"); ++s) grad_x(a, s) = collected.total(s);
-    }
+    gradient_of_largest(t, d, windows(pool_axes(name, t.shape("x"), attr)));
   }
 };
 

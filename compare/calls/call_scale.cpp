@@ -122,6 +122,7 @@ std::optional<ScaleError> Call::scale_of_attribute(const CallVariant& variant, c
 // may be off in that direction, too: by Cauchy and Schwarz no more than in all directions together.
 std::optional<ScaleError> Call::scale_of_attributes(const CallVariant& variant, const Compared& c) const {
   constexpr double step = 0x1p-20;  // of the difference that stands for a derivative
+  // What all elements of a row take from it, at most: its mean, 1 / C, the variance with its eps, the root.
   constexpr double other_constants = 4;
   if (summands_.size() != 1) return {};
   const Summand& summand = summands_.front();

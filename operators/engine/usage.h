@@ -184,7 +184,8 @@ struct Usage {
   bool sums_of_rows;
   /// Frameworks keep the statistics of its rows for the gradient, in the dtype of what was given.
   bool keeps_statistics;
-  /// Its results lie on a grid so coarse that they do not tell which operator made them.
+  /// Its results are of a few numbers (codes of FP4 have 8 magnitudes): an element that is equal proves 3
+  /// bits, not those of its dtype, so that results alone do not tell which operator made them.
   bool is_coarse;
   /// Elements of a result of this shape that share a rounding have equal numbers; empty: none do.
   std::vector<std::int64_t> (*shared_roundings)(const Shape&, const Attributes&);

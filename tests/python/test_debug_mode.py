@@ -111,7 +111,9 @@ def test_compiled_regions_are_seen(recorded):
     status, text = diff(recorded("compiled"), recorded("eager"), "--only", "layers.*() *")
     assert status == 0, text
     compared = int(text.rpartition(" compared: ")[0].split()[-1])
-    assert compared > 300, text
+    # Eager adds the gradients of the residual within the norm's backward pass, a compiled region elsewhere.
+    names = [t.name for t in assay.inspect(recorded("compiled")) if t.name.startswith("layers.") and "() " in t.name]
+    assert compared == sum("native_layer_norm_backward()" not in name for name in names), text
 
 
 def test_what_checkpointing_repeats_is_recorded_once(recorded):

@@ -15,11 +15,11 @@
 namespace assay {
 namespace {
 
-using ParameterNames = std::set<std::string>;
+using StateNames = std::set<std::string>;
 
 // "exp_avg" of "weight.exp_avg": as optimizers call them.
-ParameterNames states_of(const Dump& dump) {
-  ParameterNames known, found;
+StateNames states_of(const Dump& dump) {
+  StateNames known, found;
   for (const Operator* op : operators()) {
     if (op->step == nullptr) continue;
     for (const StepState& s : op->step->states) known.emplace(s.before);
@@ -59,12 +59,12 @@ const Operator* stateless(std::string_view named) {
   return nullptr;
 }
 
-bool are_disjoint(const ParameterNames& a, const ParameterNames& b) {
+bool are_disjoint(const StateNames& a, const StateNames& b) {
   return std::ranges::none_of(a, [&](const std::string& name) { return b.contains(name); });
 }
 
 // A side whose states are not recorded keeps none only where its optimizer may.
-bool may_be_of_other(const ParameterNames& own, const std::string& named, const ParameterNames& others) {
+bool may_be_of_other(const StateNames& own, const std::string& named, const StateNames& others) {
   if (!own.empty()) return are_disjoint(own, others);
   const Operator* op = named.empty() ? nullptr : stateless(named);
   return op != nullptr && std::ranges::none_of(op->step->states, [&](const StepState& s) {
@@ -72,14 +72,14 @@ bool may_be_of_other(const ParameterNames& own, const std::string& named, const 
          });
 }
 
-std::string told(const std::string& named, const ParameterNames& states) {
+std::string told(const std::string& named, const StateNames& states) {
   return !named.empty() ? named : fmt::format("one with {}", *states.begin());
 }
 
 }  // namespace
 
 std::optional<OtherOptimizer> other_optimizer(const Sides& sides) {
-  const ParameterNames actual = states_of(sides.actual), reference = states_of(sides.reference);
+  const StateNames actual = states_of(sides.actual), reference = states_of(sides.reference);
   if (actual.empty() && reference.empty()) return {};
   const std::string of_actual = named_in(sides.actual), of_reference = named_in(sides.reference);
   const bool is_other = actual.empty() ? may_be_of_other(actual, of_actual, reference)

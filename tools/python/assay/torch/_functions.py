@@ -77,16 +77,7 @@ _UNARY = (
     "exp log sqrt rsqrt reciprocal abs neg relu sigmoid tanh softplus gelu silu "
     "logsigmoid mish selu softsign hardsigmoid hardswish"
 ).split()
-_BINARY = {
-    "add": "add",
-    "sub": "sub",
-    "mul": "mul",
-    "div": "div",
-    "truediv": "div",
-    "pow": "pow",
-    "maximum": "maximum",
-    "minimum": "minimum",
-}
+_BINARY = {"mul": "mul", "truediv": "div", "pow": "pow", "maximum": "maximum", "minimum": "minimum"}
 _IN_PLACE = ("add", "sub", "mul", "truediv", "pow")
 _PRODUCTS = {"matmul": "other", "bmm": "mat2", "mm": "mat2", "mv": "vec", "dot": "tensor"}
 _ALONG = ("softmax", "log_softmax", "cumsum")
