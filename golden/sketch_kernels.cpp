@@ -1,5 +1,7 @@
 #include "assay/golden/sketch_kernels.h"
 
+#include <numeric>
+
 #include "assay/golden/sketch.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -74,7 +76,10 @@ std::uint64_t PrintRow(const std::uint64_t* bits, std::size_t columns, std::uint
     v = hn::Mul(hn::Xor(v, hn::ShiftRight<27>(v)), second);
     sum = hn::Add(sum, hn::Xor(v, hn::ShiftRight<31>(v)));
   }
-  std::uint64_t total = hn::GetLane(hn::SumOfLanes(d, sum));
+  // Lanes one by one: SumOfLanes adds signed lanes where AVX-512 reduces, and those overflow.
+  HWY_ALIGN std::uint64_t of_lanes[hn::MaxLanes(d)];
+  hn::Store(sum, d, of_lanes);
+  std::uint64_t total = std::accumulate(of_lanes, of_lanes + n, std::uint64_t{0});
   for (; c < columns; ++c) total += mixed(bits[c] ^ (row_key + keys[c]));
   return total;
 }

@@ -33,7 +33,7 @@ struct Derived {
 
 Strided<const double> values_of(const Strided<const Bound>& of) {
   static_assert(sizeof(Bound) == 2 * sizeof(double));
-  return {&of.x->value, 2 * of.row, 2 * of.column};
+  return {of.x == nullptr ? nullptr : &of.x->value, 2 * of.row, 2 * of.column};  // null: no elements
 }
 
 constexpr auto magnitude_of = [](const Bound& x) { return std::isfinite(x.value) ? std::abs(x.value) : 0; };
