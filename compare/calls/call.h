@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -121,6 +122,7 @@ class Call {
   /// for a sum of several calls, and for operands that were rounded to fp8 blocks first.
   std::optional<NewCase> as_case(const CallVariant&) const;
   const Device& device() const { return device_; }
+  const Tensor& result() const { return result_; }
 
   /// The allowed error of each element, were these the golden values.
   /// @param golden_error  of the golden values themselves; empty: they are float64 of the same computation
@@ -158,6 +160,12 @@ class Call {
   std::span<const NamedTensor> operands() const;
   /// Returns a single call with others of its operands, by their names.
   Call given(const std::vector<NamedTensor>& others) const;
+
+  /// By how much the golden result moves where each floating-point operand moves by as much as it differs
+  /// from that of `other`, up or down as `draw` decides. Nothing where the calls are not alike, where other
+  /// elements were chosen, and where a value is no number.
+  std::optional<std::vector<double>> answer_to(const Call& other, const CallVariant&,
+                                               std::uint64_t draw) const;
 
   /// Returns a single call with the same operands of another operator, if it takes and makes such.
   std::optional<Call> by(const Operator& other) const;

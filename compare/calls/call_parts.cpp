@@ -1,9 +1,11 @@
 // The work of a call, the call in some of its rows, and with other operands.
 #include <algorithm>
+#include <cmath>
 
 #include "assay/compare/calls/call.h"
 #include "assay/dumps/layout/layout.h"
 #include "assay/golden/error.h"
+#include "assay/golden/sketch.h"
 #include "assay/operators/engine/binding.h"
 
 namespace assay {
@@ -100,6 +102,41 @@ Call Call::given(const std::vector<NamedTensor>& others) const {
     own->tensor = other.tensor;
   }
   return call;
+}
+
+std::optional<std::vector<double>> Call::answer_to(const Call& other, const CallVariant& variant,
+                                                   std::uint64_t draw) const {
+  if (summands_.size() != other.summands_.size() || factor_ != other.factor_ || is_sampled_) return {};
+  Call moved = *this;
+  moved.device_errors_.clear();
+  moved.golden_.reset();
+  for (std::size_t s = 0; s < summands_.size(); ++s) {
+    const std::vector<NamedTensor>& its = other.summands_[s].inputs;
+    if (summands_[s].op != other.summands_[s].op || summands_[s].inputs.size() != its.size()) return {};
+    for (NamedTensor& input : moved.summands_[s].inputs) {
+      const auto twin = std::ranges::find(its, input.name, &NamedTensor::name);
+      if (twin == its.end() || twin->tensor.size() != input.tensor.size()) return {};
+      std::vector<double> values = input.tensor.values();
+      const std::vector<double> others = twin->tensor.values();
+      if (!is_float(input.tensor.dtype())) {
+        if (values != others) return {};
+        continue;
+      }
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const double difference = std::abs(values[i] - others[i]);
+        if (!std::isfinite(difference)) return {};
+        values[i] += (mixed(++draw) & 1) == 0 ? difference : -difference;
+      }
+      input.tensor = Tensor(input.tensor.shape(), std::span<const double>(values));
+    }
+  }
+  std::vector<double> answer = moved.values(variant);
+  const std::vector<double> own = values(variant);
+  for (std::size_t i = 0; i < answer.size(); ++i) {
+    answer[i] -= own[i];
+    if (!std::isfinite(answer[i])) return {};
+  }
+  return answer;
 }
 
 std::optional<Call> Call::by(const Operator& other) const {

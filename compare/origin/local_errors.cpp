@@ -29,6 +29,37 @@ bool gives_choices(const Dump& dump) {
   return !dump.producer.empty() && parse_json(dump.producer, "manifest").find("routing") != nullptr;
 }
 
+struct Norms {
+  void see(double x) {
+    squares += x * x;
+    largest = std::max(largest, std::abs(x));
+  }
+  double squares = 0, largest = 0;
+};
+
+// The difference of the results, beside the answers to inputs that differ by as much at random.
+std::optional<double> beside_random(const Call& actual, const Call& reference, const CallVariant& variant) {
+  // As propagated_error allows: differences of neighbours are not independent.
+  constexpr double growth = 2;
+  constexpr int draws = 4;
+  const std::vector<double> ours = actual.result().values(), theirs = reference.result().values();
+  if (ours.size() != theirs.size() || ours.empty() || !is_float(actual.result().dtype())) return {};
+  Norms found, answered;
+  for (std::size_t i = 0; i < ours.size(); ++i) found.see(ours[i] - theirs[i]);
+  for (std::uint64_t draw = 0; draw < draws; ++draw) {
+    const auto answer = actual.answer_to(reference, variant, draw << 48);
+    if (!answer) return {};
+    for (const double x : *answer) answered.see(x);
+  }
+  // Norms of few numbers are uncertain: that of n is off by 1/sqrt(2 n) of itself, its estimate by half of
+  // that. Three times both.
+  const double uncertain = 3 * 1.5 / std::sqrt(2 * static_cast<double>(ours.size()));
+  const double allowed = growth * (1 + uncertain);
+  const double norm = std::sqrt(answered.squares / draws);
+  if (found.largest == 0) return 0;
+  return std::max(std::sqrt(found.squares) / norm, found.largest / answered.largest) / allowed;
+}
+
 // Whether both calls have the same floating-point inputs. An input of one side alone (a weight of rows, a
 // bias) makes it another call. Choices may be recorded as an input, or be made in the call.
 bool same_inputs(const std::vector<RecordedCall>& actual, const std::vector<RecordedCall>& reference) {
@@ -179,6 +210,20 @@ std::optional<LocalErrors::Judgement> LocalErrors::wrong_reference(const Finding
       wrong = judgement(some, {*known, *compared}, *pair.reference);
   });
   return wrong;
+}
+
+std::optional<double> LocalErrors::beside_random_inputs(const Pair& pair) {
+  if (pair.actual == nullptr || pair.reference == nullptr) return {};
+  std::optional<double> ratio;
+  (void)trouble_in([&] {
+    const auto actual = recorded_call(sides_.actual, actual_calls_, *pair.actual),
+               reference = recorded_call(sides_.reference, reference_calls_, *pair.reference);
+    if (!actual || !reference || judge_.is_spent()) return;
+    const CallVariant* known =
+        fitted_.known(actual->op(), actual_calls_.module_of(*pair.actual), actual->recorded());
+    if (known != nullptr) ratio = beside_random(*actual, *reference, *known);
+  });
+  return ratio;
 }
 
 Exemption::Kind LocalErrors::exemption_of(const Judged& judged) {

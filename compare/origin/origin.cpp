@@ -11,6 +11,7 @@
 #include "assay/compare/causes/open_failures.h"
 #include "assay/compare/causes/values/known_sizes.h"
 #include "assay/compare/origin/decision.h"
+#include "assay/compare/origin/differing_inputs.h"
 #include "assay/compare/origin/differing_replicas.h"
 #include "assay/compare/origin/inputs.h"
 #include "assay/compare/origin/isolation.h"
@@ -194,7 +195,7 @@ class Origins {
   // A result of an optimizer, which was judged on its own inputs already: on one of them, where ranks hold
   // different ones.
   Decision of_step(std::size_t i, const StepOrigin& step, const std::vector<std::size_t>& inputs,
-                   std::size_t from) const {
+                   std::size_t from) {
     const std::size_t differing = step.is_right() ? none : replicas_.behind_step(i, inputs);
     if (differing != none)
       return Inherited{differing, fmt::format("replicas of {} differ already", findings_[differing].name),
@@ -208,7 +209,7 @@ class Origins {
   // It follows from a failure before it, or is exempt where there is none and everything before it was
   // judged.
   // @param from  none: no input is known to be off
-  Decision by_itself_right(std::size_t i, Exemption exemption, std::size_t from, bool is_whole = true) const {
+  Decision by_itself_right(std::size_t i, Exemption exemption, std::size_t from, bool is_whole = true) {
     if (is_whole && may_exempt(i)) return exemption;
     const auto unsettled = isolation_ ? isolation_->unsettled(i) : std::nullopt;
     if (unsettled && *unsettled != i && is_off(findings_[*unsettled])) from = *unsettled;
@@ -220,6 +221,9 @@ class Origins {
     }
     if (from != none && !is_without_blame(findings_[from]))
       return Inherited{from, exemption.source, exemption.measured};
+    if (unsettled && is_whole && options_.may_exempt) {
+      if (auto by = explained_by_inputs(findings_, pairs_, i, inputs_, local_, exemption)) return *by;
+    }
     if (unsettled)
       return Undecided{*unsettled, fmt::format("{}; but {}", exemption.source, not_judged(*unsettled)),
                        exemption.measured};

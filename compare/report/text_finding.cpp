@@ -21,11 +21,15 @@ class FindingLines {
       : f_(finding), style_(style), brief_(brief) {}
 
   Lines write() {
-    item("why", fmt::format("{}{}{}", name(f_.verdict), f_.reason.empty() ? "" : ": ", f_.reason), 2);
+    // That it is outside of its rule decides nothing there.
+    const bool is_open = f_.verdict == Verdict::undecided && f_.origin;
+    const std::string& why = is_open ? f_.origin->reason : f_.reason;
+    item("why", fmt::format("{}{}{}", name(f_.verdict), why.empty() ? "" : ": ", why), is_open ? 4 : 2);
+    if (is_open) item("outside", f_.reason);
     for (std::size_t i = 0; i < shown(f_.diagnoses.size(), 1); ++i)  // the most specific comes first
       item("because", sentence(f_.diagnoses[i]), 3);
     if (f_.exemption) item("exempt", sentence(*f_.exemption));
-    if (f_.origin) item("origin", fmt::format("{}: {}", name(f_.origin->kind), f_.origin->reason));
+    if (f_.origin && !is_open) item("origin", fmt::format("{}: {}", name(f_.origin->kind), f_.origin->reason));
     if (!f_.rule.empty() && f_.verdict != Verdict::replicas_differ) item("rule", f_.rule);
     if (style_.all && !f_.count_source.empty())
       item("count", fmt::format("{} ({})", f_.count.value_or(0), f_.count_source));
