@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+
+#include "assay/compare/result/trouble.h"
 
 namespace assay {
 namespace {
@@ -13,15 +16,48 @@ bool is_right(const Finding& f) {
   return f.verdict == Verdict::passed && f.metrics && (!(f.rtol > 0) || f.metrics->relative_l2 <= f.rtol);
 }
 
+// Whether a factor and a constant that all elements share make most of the difference. Roundings have no
+// such: of n, a share of 2 / n of their squares looks like it by accident.
+bool differs_as_one(const Sides& sides, const Pair& pair) {
+  constexpr std::int64_t fewest = 16;  // of less, half looks like it too often
+  const Tensor a = merge(sides.actual, *pair.actual).tensor.whole(),
+               r = merge(sides.reference, *pair.reference).tensor.whole();
+  const std::int64_t n = r.size();
+  if (a.size() != n || n < fewest || !is_float(a.dtype())) return false;
+  double mean = 0, mean_of_difference = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    mean += r.value(i);
+    mean_of_difference += a.value(i) - r.value(i);
+  }
+  mean /= static_cast<double>(n);
+  mean_of_difference /= static_cast<double>(n);
+  double squares = 0, of_difference = 0, both = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const double x = r.value(i) - mean, d = a.value(i) - r.value(i);
+    squares += x * x;
+    of_difference += d * d;
+    both += x * d;
+  }
+  const double shared = static_cast<double>(n) * mean_of_difference * mean_of_difference +
+                        (squares > 0 ? both * both / squares : 0);
+  return shared > of_difference / 2;
+}
+
 }  // namespace
 
 std::optional<Exemption> explained_by_inputs(const std::vector<Finding>& findings,
                                              const std::vector<Pair>& pairs, std::size_t i, const Inputs& all,
                                              LocalErrors& local, const Exemption& right) {
   const std::vector<std::size_t> inputs = all.of(i);
-  if (findings[i].asks_for_bits || inputs.empty() ||
-      !std::ranges::all_of(inputs, [&](std::size_t k) { return is_right(findings[k]); }))
-    return {};
+  // What is exempt was explained before; where it is nothing but roundings, each side has its own.
+  const auto is_rounded = [&](std::size_t k) {
+    const Finding& f = findings[k];
+    return is_right(f) && (f.verdict == Verdict::exempt || f.metrics->different_bits == 0 ||
+                           !differs_as_one(local.sides(), pairs[k]));
+  };
+  if (findings[i].asks_for_bits || inputs.empty()) return {};
+  bool are_rounded = false;
+  if (trouble_in([&] { are_rounded = std::ranges::all_of(inputs, is_rounded); }) || !are_rounded) return {};
   Exemption exemption = right;
   exemption.source += "; its inputs are right by their rules";
   if (!local.has_call(pairs[i])) return exemption;

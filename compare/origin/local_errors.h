@@ -69,6 +69,7 @@ class LocalErrors {
     actual_sums_ = actual;
     reference_sums_ = reference;
   }
+  const Sides& sides() const { return sides_; }
   RecordedCalls& actual_calls() { return actual_calls_; }
   RecordedCalls& reference_calls() { return reference_calls_; }
   CallJudge& judge() { return judge_; }
