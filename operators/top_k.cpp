@@ -9,7 +9,8 @@ namespace {
 struct TopK {
   static constexpr std::string_view name = "top_k";
   static constexpr std::string_view math = "y = the k largest of x along dim, index = where they are";
-  static constexpr std::string_view source = "torch.topk; of equal elements the lower index first, unless another was chosen";
+  static constexpr std::string_view source =
+      "torch.topk; of equal elements the lower index first, unless another was chosen";
   static constexpr std::string_view aliases[] = {"torch.topk", "topk", "TopK", "TopkExt", "ops.topk"};
   static constexpr Attribute attributes[] = {
       {"k", "null", "how many"},

@@ -43,8 +43,8 @@ std::int64_t extreme_position(std::int64_t n, bool smallest, F value) {
   return best;
 }
 
-/// The first K along the extent C of x(a, c, b) in sorted order, and their positions: y and index(a, k, b); or
-/// those that are given, none of them twice.
+/// The first K along the extent C of x(a, c, b) in sorted order, and their positions: y and index(a, k, b);
+/// or those that are given, none of them twice.
 template <class T>
 void order_forward(Tensors<T>& t, const Dims& d, bool descending) {
   const auto x = t["x"], y = t["y"];
