@@ -9,7 +9,8 @@ namespace {
 struct TopK {
   static constexpr std::string_view name = "top_k";
   static constexpr std::string_view math = "y = the k largest of x along dim, index = where they are";
-  static constexpr std::string_view source = "torch.topk; of equal elements the lower index first";
+  static constexpr std::string_view source =
+      "torch.topk; of equal elements the lower index first, unless another was chosen";
   static constexpr std::string_view aliases[] = {"torch.topk", "topk", "TopK", "TopkExt", "ops.topk"};
   static constexpr Attribute attributes[] = {
       {"k", "null", "how many"},
@@ -18,14 +19,17 @@ struct TopK {
       {"sorted", "true", "false promises no order; golden's is sorted all the same"}};
   static constexpr Arg args[] = {
       {.name = "x", .shape = "A*,C*,B*", .role = Role::input, .domain = everywhere},
+      {.name = "chosen", .shape = "A*,K*,B*", .role = Role::index, .optional = true, .indexes = "C"},
       {"grad_y", "A*,K*,B*", Role::grad_output},
       {.name = "y", .shape = "A*,K*,B*", .role = Role::output, .exact = Exact::value},
       {"index", "A*,K*,B*", Role::output_index},
       {.name = "grad_x", .shape = "A*,C*,B*", .role = Role::grad_input, .exact = Exact::value},
   };
   // The smallest of all: a NaN is among them.
-  static constexpr Example examples[] = {
-      {"A=4,C=9,B=", "k=3"}, {"A=2,C=5,B=3", "k=2,dim=1"}, {"A=3,C=4,B=", "k=4,largest=false"}};
+  static constexpr Example examples[] = {{"A=4,C=9,B=", "k=3", "chosen"},
+                                         {"A=2,C=5,B=3", "k=2,dim=1", "chosen"},
+                                         {"A=3,C=4,B=", "k=4,largest=false", "chosen"}};
+  static constexpr RecordedAs recorded_as[] = {{"chosen", "index", made_around}};
   static constexpr ExactFill exact_fill = ExactFill::small_integers;
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {

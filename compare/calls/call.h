@@ -220,6 +220,7 @@ class Call {
   std::optional<Compared> compare(const CallVariant&, const Arithmetic&, bool as_a_whole, bool quick) const;
   std::int64_t first_wrong_index(const CallVariant&, const std::vector<double>& actual,
                                  const std::vector<double>& golden, std::int64_t& ties) const;
+  bool chooses_equals(const CallVariant&) const;
   std::int64_t first_wrong_row(const CallVariant&, std::int64_t& ties) const;
   std::vector<double> leads_of_choices(const CallVariant&, const std::vector<NamedTensor>& inputs,
                                        std::string_view of_gap) const;

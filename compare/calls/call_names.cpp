@@ -177,7 +177,9 @@ std::string CallNames::gradient_name(const LogicalTensor& gradient) const {
   if (numbered != positions_.end()) return "grad_" + numbered->name;
   const std::string named = std::string("grad_").append(declared_name(op_, param));
   const bool is_named = find_arg(op_, named) != nullptr || required_args(op_, Role::input) != 1;
-  if (is_named && !op_.fused_by_name) return named;
+  const Arg* given = find_arg(op_, declared_name(op_, param));
+  const bool is_parameter = given != nullptr && given->role == Role::param;  // that was given as a value
+  if (is_named && (!op_.fused_by_name || is_parameter)) return named;
   return "grad_" + std::string(first_arg(op_, Role::input).name);
 }
 

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <set>
+#include <span>
+#include <tuple>
 
 #include "assay/compare/flow/moves.h"
 #include "assay/golden/evidence.h"
@@ -48,7 +51,9 @@ std::optional<Relation> ExpertRelations::of_rows(const LogicalTensor& t, const S
     const auto tokens = element_count(candidates_[candidate].tensor->shape) / tensor.shape.back();
     // The latest first: token numbers are an index, too.
     for (std::size_t k = indices_.size(); k-- > 0;) {
-      const auto choice = choice_of(*indices_[k], tokens, rows, number_in(t.id.module));
+      const auto choice = numbers(*indices_[k], *side_.read(*candidates_[candidate].tensor), rows)
+                              ? std::optional(Relation::each_number)
+                              : choice_of(*indices_[k], tokens, rows, number_in(t.id.module));
       if (!choice) continue;
       best = Relation{.kind = Relation::Kind::rows,
                       .sources = {candidates_[candidate].name, name_of(indices_[k]->id)},
@@ -57,8 +62,107 @@ std::optional<Relation> ExpertRelations::of_rows(const LogicalTensor& t, const S
       break;
     }
   }
-  if (best) experts_[name_of(best->sources[1])][module_around(t.id.module)] = best->choice;
+  if (best && best->choice != Relation::each_number)
+    experts_[name_of(best->sources[1])][module_around(t.id.module)] = best->choice;
   return best;
+}
+
+// So many numbers, each below that of the tokens, are these by no accident; tokens in their order say nothing
+// of who numbered them.
+bool ExpertRelations::numbers(const LogicalTensor& index, const SideTensor& source,
+                              const std::vector<std::int64_t>& rows) const {
+  const auto width = source.shape.back(), tokens = std::ssize(source.values) / width;
+  if (element_count(index.shape) != std::ssize(rows) || std::ranges::is_sorted(rows, std::less_equal<>()) ||
+      !proves(static_cast<double>(rows.size()) * std::log2(static_cast<double>(tokens)),
+              std::log2(static_cast<double>(indices_.size() + 1))))
+    return false;
+  // Of equal rows the first was found.
+  const auto row_at = [&](std::int64_t row) {
+    return std::span(source.values)
+        .subspan(static_cast<std::size_t>(row * width), static_cast<std::size_t>(width));
+  };
+  return std::ranges::equal(side_.read(index)->values, rows, [&](double v, std::int64_t row) {
+    return v == static_cast<double>(row) || (v >= 0 && v < static_cast<double>(tokens) &&
+                                             std::ranges::equal(row_at(std::llround(v)), row_at(row)));
+  });
+}
+
+std::optional<Relation> ExpertRelations::of_stretch(const LogicalTensor& t, const SideTensor& tensor) const {
+  if (t.id.slot != "input" || tensor.shape.size() < 2) return {};
+  std::vector<Name> pieces;
+  Identity next = t.id;
+  ++next.call;
+  if (t.id.call == 0 && side_.find(next) == nullptr) return {};  // of one call the first rows say little
+  for (std::int64_t call = 0; call < t.id.call; ++call) {
+    Identity piece = t.id;
+    piece.call = call;
+    const LogicalTensor* given = side_.find(piece);
+    if (given == nullptr || given->shape.empty() || given->shape.back() != t.shape.back()) return {};
+    pieces.push_back(name_of(piece));
+  }
+  std::optional<Relation> best;
+  int best_rank = -1;
+  for (const auto& [candidate, rows] : candidates_.with_rows(tensor)) {
+    if (rows.empty() || candidates_.rank(candidate, t) <= best_rank) continue;
+    Relation r{.kind = Relation::Kind::stretch, .sources = {candidates_[candidate].name}};
+    r.sources.insert(r.sources.end(), pieces.begin(), pieces.end());
+    if (!holds(side_, r, t)) continue;
+    best_rank = candidates_.rank(candidate, t);
+    best = std::move(r);
+  }
+  return best;
+}
+
+std::optional<Relation> ExpertRelations::of_joined(const LogicalTensor& t, const SideTensor& tensor) const {
+  std::map<std::tuple<std::string, std::string>, std::vector<Name>> calls;
+  for (const EarlierValue& c : candidates_.all()) {
+    if (c.name.slot == "output" && is_within(c.name.module, t.id.module) &&
+        c.name.call == std::ssize(calls[{c.name.module, c.name.arg}]))
+      calls[{c.name.module, c.name.arg}].push_back(c.name);
+  }
+  for (auto& [made_by, sources] : calls) {
+    const Relation r{.kind = Relation::Kind::joined, .sources = std::move(sources)};
+    const auto made = r.sources.size() < 2 ? std::nullopt : evaluate(r, t.shape, reader_at(side_, t.id));
+    if (made && made->is_exact && made->values == tensor.values && holds(side_, r, t)) return r;
+  }
+  return {};
+}
+
+std::optional<Relation> ExpertRelations::of_scattered(const LogicalTensor& t,
+                                                      const SideTensor& tensor) const {
+  if (t.shape.empty() || t.shape.back() < 1 || tensor.values.empty()) return {};
+  const std::int64_t width = t.shape.back(), tokens = std::ssize(tensor.values) / width;
+  // As the sum is added up: most are rejected by their first elements.
+  const auto begins = [&](const SideTensor& index, const SideTensor& rows) {
+    double sum = 0, magnitude = 0;
+    for (std::size_t r = 0; r < index.values.size(); ++r) {
+      if (!(index.values[r] >= 0 && index.values[r] < static_cast<double>(tokens))) return false;
+      if (index.values[r] != 0) continue;
+      const double v = rows.values[r * static_cast<std::size_t>(width)];
+      sum += v;
+      magnitude += std::abs(v);
+    }
+    const double roundings = static_cast<double>(index.values.size()) * unit_roundoff(rows.dtype);
+    return std::abs(sum - tensor.values.front()) <= roundings * (magnitude + std::abs(tensor.values.front()));
+  };
+  for (std::size_t k = indices_.size(); k-- > 0;) {
+    const std::int64_t count = element_count(indices_[k]->shape);
+    if (count < 2) continue;
+    const auto fits = [&](const EarlierValues::Kind& kind) {
+      return !kind.shape.empty() && kind.shape.back() == width && element_count(kind.shape) == count * width;
+    };
+    const auto index = side_.read(*indices_[k]);
+    std::optional<Relation> found;
+    std::size_t tried = 0;
+    candidates_.for_each_near(t, fits, [&](std::size_t c) {
+      const Relation r{.kind = Relation::Kind::scattered,
+                       .sources = {candidates_[c].name, name_of(indices_[k]->id)}};
+      if (begins(*index, *side_.read(*candidates_[c].tensor)) && holds(side_, r, t)) found = r;
+      return !found && ++tried < most_values;
+    });
+    if (found) return found;
+  }
+  return {};
 }
 
 // "layers.1.experts.7.fc1": 7.

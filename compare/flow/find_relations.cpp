@@ -138,10 +138,10 @@ class Search {
     if (hands_on) candidates_.add(name, t, t.id.module, true);
   }
 
-  // Who is given a choice takes it as it was made.
+  // Who is given a choice takes it as it was made, and who returns one that a call within made hands it on.
   void take_index(const LogicalTensor& t) {
     const Name name = name_of(t.id);
-    if (t.id.slot == "input" && is_sought(name)) {
+    if ((t.id.slot == "input" || calls_.operator_of(t) == nullptr) && is_sought(name)) {
       if (const LogicalTensor* made = experts_.index_as(t)) {
         found_.made[name] = {.sources = {name_of(made->id)}};
         settle(name);
@@ -181,8 +181,9 @@ class Search {
   }
 
   void keep(const Name& target, Relation r) {
-    for (std::size_t s = 0; s < r.sources.size(); ++s)
-      found_.uses[r.sources[s]].push_back({target, false, s});
+    // Of the pieces before only how many rows they have is used.
+    const std::size_t used = r.kind == Relation::Kind::stretch ? 1 : r.sources.size();
+    for (std::size_t s = 0; s < used; ++s) found_.uses[r.sources[s]].push_back({target, false, s});
     found_.made[target] = std::move(r);
   }
 
@@ -190,9 +191,12 @@ class Search {
     const auto tensor = side_.read(t);
     if (auto r = candidates_.of_columns(t, *tensor)) return r;
     if (auto r = experts_.of_rows(t, *tensor)) return r;
+    if (auto r = experts_.of_stretch(t, *tensor)) return r;
     if (t.id.slot == "output") {
+      if (auto r = experts_.of_joined(t, *tensor)) return r;
       if (auto r = experts_.of_experts(t, *tensor)) return r;
     }
+    if (auto r = experts_.of_scattered(t, *tensor)) return r;
     return sums_.of_terms(t, *tensor);
   }
 

@@ -50,7 +50,7 @@ Flow::Flow(const Sides& sides, RecordedCalls& actual, RecordedCalls& reference, 
   relations_ = find_relations(reference_, reference, makes);
   (void)trouble_in([&] { join_aliases(); });
   for (const auto& [target, r] : relations_.made) {
-    if (r.kind != Relation::Kind::rows || r.choice == Relation::every_choice) continue;
+    if (r.kind != Relation::Kind::rows || r.choice < 0) continue;
     for (const std::string& module : {target.module, module_around(target.module)}) {
       if (!module.empty()) conditions_[module] = {r.sources.back(), r.choice};
     }
@@ -243,6 +243,7 @@ std::optional<bool> Flow::chosen(bool on_actual, const Condition& condition, con
 std::optional<Flow::Judgement> Flow::judge(const LogicalTensor* reference, const LogicalTensor& actual,
                                            bool agrees) {
   if (without_bits(actual_.dump(), actual) != nullptr) return {};
+  if (auto number = reference != nullptr ? judge_number(*reference, actual) : std::nullopt) return number;
   if (is_without_tokens(actual.id)) {
     const auto recorded = actual_.read(actual);
     const auto wrong = std::ranges::count_if(recorded->values, [](double v) { return v != 0; });

@@ -84,6 +84,7 @@ class Flow {
                                                   const Identity& frame) const;
   std::vector<Term> terms(const Side&, const LogicalTensor&) const;
   void add_terms(const LogicalTensor& actual, RightValue&) const;
+  std::optional<Judgement> judge_number(const LogicalTensor& reference, const LogicalTensor& actual) const;
   std::optional<Diagnosis> mistake_in(const LogicalTensor& actual, const SideTensor& recorded) const;
   void add_roundings_of_addends(const Side&, const Name& value, const Identity& frame,
                                 std::vector<Term>& terms) const;

@@ -17,7 +17,9 @@
 namespace assay {
 namespace {
 
-constexpr std::size_t most_values = 6;      // for an argument: the latest, as a layer makes them
+constexpr std::size_t most_values = 6;  // for an argument: the latest, as a layer makes them
+// A search for nothing takes seconds: what no call makes in two places none makes in other layers.
+constexpr int most_failures = 2;
 constexpr std::size_t most_calls = 1 << 8;  // that are tried: all orders of the values for three arguments
 
 using Arguments = std::vector<const Arg*>;
@@ -80,10 +82,14 @@ bool HiddenCalls::find(const LogicalTensor& t, const SideTensor& values, Relatio
   const auto known = known_.find(without_layer(name_of(t.id)));
   const Form* form = known == known_.end() ? nullptr : &known->second;
   if (form != nullptr && find_of(*form->op, t, form, found)) return true;
-  return std::ranges::any_of(operators(), [&](const Operator* op) {
+  int& failures = failures_[fmt::format("{} {}", without_layer(name_of(t.id)), t.id.call)];
+  if (failures == most_failures) return false;
+  const bool is_found = std::ranges::any_of(operators(), [&](const Operator* op) {
     return !op->functional_inputs.empty() && !(op->never_negative && has_negative) &&
            find_of(*op, t, nullptr, found);
   });
+  if (!is_found) ++failures;
+  return is_found;
 }
 
 bool HiddenCalls::find_of(const Operator& op, const LogicalTensor& t, const Form* known, Relations& found) {

@@ -58,7 +58,8 @@ class HiddenCalls {
   const RecordedCalls& calls_;
   const Makes& makes_;
   const EarlierValues& candidates_;
-  std::map<std::string, Form> known_;  // by the tensor's name without numbers
+  std::map<std::string, Form> known_;    // by the tensor's name without numbers
+  std::map<std::string, int> failures_;  // searches without a find, by that and the call
 };
 
 }  // namespace assay

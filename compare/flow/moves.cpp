@@ -1,6 +1,7 @@
 #include "assay/compare/flow/moves.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace assay {
 namespace {
@@ -8,6 +9,13 @@ namespace {
 // Rows of tokens that an index [tokens, k] assigns to each expert, in the order of tokens.
 std::vector<std::int64_t> rows_of(const SideTensor& index, std::int64_t choice, std::int64_t tokens) {
   std::vector<std::int64_t> rows;
+  if (choice == Relation::each_number) {
+    for (const double v : index.values) {
+      if (!(v >= 0 && v < static_cast<double>(tokens))) return {};
+      rows.push_back(std::llround(v));
+    }
+    return rows;
+  }
   if (tokens == 0 || index.values.size() % static_cast<std::size_t>(tokens) != 0) return rows;
   const std::size_t k = index.values.size() / static_cast<std::size_t>(tokens);
   if (choice == Relation::every_choice) {

@@ -7,6 +7,7 @@
 
 #include "assay/compare/flow/combine.h"
 #include "assay/compare/flow/moves.h"
+#include "assay/compare/flow/whole_rows.h"
 #include "assay/dumps/layout/layout.h"
 #include "assay/golden/evidence.h"
 
@@ -106,6 +107,7 @@ static std::optional<DerivedValue> counts_of(const SideTensor& index, std::size_
 std::optional<DerivedValue> evaluate(const Relation& r, const Shape& shape, const ReadSource& read) {
   const auto size = static_cast<std::size_t>(element_count(shape));
   if (r.kind == Relation::Kind::combine) return evaluate_combine(r, shape, read);
+  if (r.has_whole_rows()) return evaluate_whole_rows(r, shape, read);
   if (r.kind == Relation::Kind::sum) {
     auto terms = terms_of(r, size, read);
     return terms ? sum_of(std::move(*terms)) : std::nullopt;
@@ -156,6 +158,7 @@ std::optional<DerivedValue> adjoint(const Relation& r, std::size_t source, const
   using Kind = Relation::Kind;
   if (r.kind == Kind::combine) return adjoint_of_combine(r, source, gradient, target, shape, read);
   if (r.kind == Kind::total || r.kind == Kind::counts) return {};
+  if (r.has_whole_rows()) return adjoint_of_whole_rows(r, source, gradient, target, shape, read);
   const auto size = static_cast<std::size_t>(element_count(shape));
   if (r.kind == Kind::sum) {
     auto sum = sum_of_repeated(gradient, size);
@@ -245,8 +248,15 @@ std::string describe(const Relation& r, std::int64_t step, std::int64_t micro_ba
     case Relation::Kind::columns:
       return "columns of " + names;
     case Relation::Kind::rows:
+      if (r.choice == Relation::each_number) return "the rows by number of " + names;
       return r.choice == Relation::every_choice ? "the rows of one choice after the other of " + names
                                                 : fmt::format("the rows of choice {} of {}", r.choice, names);
+    case Relation::Kind::scattered:
+      return "the sums of the rows by number of " + names;
+    case Relation::Kind::joined:
+      return "one behind the other, " + names;
+    case Relation::Kind::stretch:
+      return "the rows behind those before of " + to_string(at(r.sources.front(), step, micro_batch));
     case Relation::Kind::sum:
       return (r.sources.size() > 1 ? "the sum of " : "") + names;
     case Relation::Kind::total:

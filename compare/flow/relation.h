@@ -24,7 +24,10 @@ struct Relation {
     copy,     ///< the same elements under any shape, perhaps in another dtype
     columns,  ///< each column (all that belongs to one place behind the token dimensions) is one of a source
     rows,     ///< the rows of one source that an index assigns to `choice`: {source, index}; of every_choice
-              ///< those of one choice behind those of the one before
+              ///< those of one choice behind those of the one before, of each_number those that it numbers
+    scattered,  ///< for each row the sum of those that an index gives its number: {source, index}
+    joined,     ///< the rows of all sources, one behind the other
+    stretch,  ///< the rows of a source behind those that other pieces of it have: {source, pieces before ..}
     sum,      ///< of up to three, each with its factor; one may be repeated, as positions for each sequence
     total,    ///< one number: the sum of all elements, or of the products with those of a second source
     counts,   ///< how often each number is in an index: tokens of each expert
@@ -49,12 +52,15 @@ struct Relation {
   Table table = {};                ///< of the target
   std::vector<Table> tables = {};  ///< of each source
 
-  static constexpr std::int64_t every_choice = -1;
+  static constexpr std::int64_t every_choice = -1, each_number = -2;
   std::int64_t choice = 0;                 ///< of rows
   std::vector<std::int64_t> choices = {};  ///< of each expert of combine
   bool is_weighted = true;                 ///< combine: false, the experts weighted their results themselves
 
-  bool has_index() const { return kind == Kind::rows || kind == Kind::combine; }
+  bool has_whole_rows() const {
+    return kind == Kind::scattered || kind == Kind::joined || kind == Kind::stretch;
+  }
+  bool has_index() const { return kind == Kind::rows || kind == Kind::scattered || kind == Kind::combine; }
   double factor(std::size_t source) const { return factors.empty() ? 1 : factors[source]; }
 };
 

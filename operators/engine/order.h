@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <limits>
 #include <numeric>
+#include <set>
 #include <vector>
 
+#include "assay/golden/error.h"
 #include "assay/operators/engine/operator.h"
 
 /// What comes first, for operators that choose: NaN is larger than every number, as in torch.sort and
@@ -41,14 +43,24 @@ std::int64_t extreme_position(std::int64_t n, bool smallest, F value) {
   return best;
 }
 
-/// The first K along the extent C of x(a, c, b) in sorted order, and their positions: y and index(a, k, b).
+/// The first K along the extent C of x(a, c, b) in sorted order, and their positions: y and index(a, k, b);
+/// or those that are given, none of them twice.
 template <class T>
 void order_forward(Tensors<T>& t, const Dims& d, bool descending) {
   const auto x = t["x"], y = t["y"];
   const auto index = t.output_index("index");
+  const auto chosen = t.optional_index("chosen");
   const std::int64_t A = d.at("A"), C = d.at("C"), B = d.at("B"), K = d.at("K");
   for (std::int64_t a = 0; a < A; ++a) {
     for (std::int64_t b = 0; b < B; ++b) {
+      std::set<std::int64_t> taken;
+      for (std::int64_t k = 0; chosen && k < K; ++k) {
+        if (!taken.insert(chosen(a, k, b)).second)
+          throw Error("chosen: element {} is there twice; expected each once", chosen(a, k, b));
+        index(a, k, b) = chosen(a, k, b);
+        y(a, k, b) = x(a, index(a, k, b), b);
+      }
+      if (chosen) continue;
       const auto order =
           sorted_positions(C, descending, [&](std::int64_t c) -> const T& { return x(a, c, b); });
       for (std::int64_t k = 0; k < K; ++k) {

@@ -254,6 +254,24 @@ TEST(Call, OfManyRowsOfExpertsNoneIsLeftOut) {
   EXPECT_LE(ratio_of_unpermute(places, rows, Tensor::from_values(DType::float32, y.shape(), y.values())), 1);
 }
 
+TEST(Call, OfEqualElementsAnyMayBeChosenOnce) {
+  const Operator& op = find_operator("top_k");
+  const Tensor x = Tensor::from_values(DType::float32, {2, 3}, Values{.5, .25, .5, 1, 3, 2});
+  CallVariant two;
+  two.attributes = complete_attributes(op, {{"k", 2}});
+  const auto compared = [&](const std::vector<std::int64_t>& index) {
+    return Call(op, {{"x", x}}, "index", Tensor::from_indices({2, 2}, index), Device::of(DType::float32))
+        .compare(two);
+  };
+  EXPECT_EQ(compared({0, 2, 1, 2})->ties, 0);
+  const auto other = compared({2, 0, 1, 2});
+  EXPECT_EQ(other->ratio, 0) << "torch.topk promises no order of equal elements";
+  EXPECT_GT(other->ties, 0);
+  EXPECT_GT(compared({2, 1, 1, 2})->ratio, 1) << "another value";
+  EXPECT_GT(compared({2, 2, 1, 2})->ratio, 1) << "one element twice";
+  EXPECT_GT(compared({2, 0, 2, 1})->ratio, 1) << "not in order";
+}
+
 // A linear layer of 2^21 terms, right and with one element that is off by a hundredth.
 TEST(Call, AQuickLookAllowsNoMoreThanTheWhole) {
   for (const DType dtype : {DType::float32, DType::bfloat16}) {

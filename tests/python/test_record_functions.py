@@ -77,6 +77,24 @@ def test_numbers_are_operands_of_functions(sides, dtype):
     assert unjudged(verdict) == []
 
 
+PRODUCTS = """
+import os, torch, torch.nn.functional as F
+class Experts(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(((torch.arange(2 * 6 * 8.) * 7 % 31) / 32 - 0.5).view(2, 6, 8))
+    def forward(self, x):
+        return sum(F.linear(x, w) for w in self.weight)
+Experts()((torch.arange(40.).view(5, 8) * 11 % 17) / 8 - 1).sum().backward()
+"""
+
+
+def test_a_product_needs_no_bias(sides):
+    _, reference = sides(PRODUCTS)
+    calls = [t.shape for t in assay.inspect(reference) if t.module == "linear()" and t.slot == "output"]
+    assert calls == [(5, 6), (5, 6)]
+
+
 # GShard's way to choose an expert, and functions whose dimensions the values do not show.
 ROUTED = """
 import os, torch, torch.nn.functional as F

@@ -213,7 +213,7 @@ class Functions(TorchFunctionMode):  # type: ignore[misc]  # torch is not there 
         values = [x for _, x in given.inputs]
         operands = [(arg, as_operand(x, values) if known.takes_numbers(arg) else x) for arg, x in given.inputs]
         tensors = [(arg, x) for arg, x in operands if torch.is_tensor(x)]
-        required = {"a", "b"} & set(known.inputs) or {"x"} & set(known.inputs)
+        required = {"a", "b"} if "a" in known.inputs else {"x"} & set(known.inputs)
         if (
             not tensors
             or not required <= {arg for arg, _ in tensors}
