@@ -1,4 +1,5 @@
 #include "assay/compare/flow/earlier_values.h"
+#include "assay/compare/flow/gradient_names.h"
 
 #include <algorithm>
 #include <bit>
@@ -57,6 +58,7 @@ void EarlierValues::add(const Name& name, const LogicalTensor& t, std::string sc
     if (const auto hash = hash_of(values)) whole_[*hash].push_back({at, 0});
   }
   for (const Relation::Table& table : tables_of(tensor->shape, false)) add_columns(at, *tensor, table);
+  if (!t.shape.empty()) add_columns(at, *tensor, table_of_rows(t.shape));
   if (tensor->shape.size() >= 2) {
     const std::int64_t width = tensor->shape.back();
     std::vector<Hash> hashes(width > 0 ? tensor->values.size() / static_cast<std::size_t>(width) : 0);
@@ -65,6 +67,14 @@ void EarlierValues::add(const Name& name, const LogicalTensor& t, std::string sc
     for (std::size_t r = 0; r < hashes.size(); ++r)
       rows_[tensor->shape.back()][hashes[r]].push_back({at, static_cast<std::int64_t>(r)});
   }
+}
+
+void EarlierValues::add_parameter(const Name& name, const LogicalTensor& t) {
+  if (t.shape.empty()) return;
+  static const Kind none = {};  // it is no argument
+  kinds_.push_back(&none);
+  candidates_.push_back({name, &t, name.module});
+  add_columns(candidates_.size() - 1, *side_.read(t), table_of_rows(t.shape));
 }
 
 EarlierValues::Hash EarlierValues::row_hash(const SideTensor& t, std::int64_t row) {
@@ -121,6 +131,12 @@ std::vector<Relation::Table> EarlierValues::tables_of(const Shape& shape, bool o
   return tables;
 }
 
+Relation::Table EarlierValues::table_of_rows(const Shape& shape) {
+  Relation::Table table{{std::ssize(shape) - 1}, 1};
+  for (std::int64_t d = 0; d + 1 < std::ssize(shape); ++d) table.order.push_back(d);
+  return table;
+}
+
 void EarlierValues::add_columns(std::size_t candidate, const SideTensor& t, const Relation::Table& table) {
   const std::int64_t rows = rows_in(t.shape, table).value_or(0);
   if (rows < fewest_rows || t.values.empty()) return;
@@ -155,8 +171,17 @@ std::optional<Name> EarlierValues::copied(const LogicalTensor& t) const {
   if (found == whole_.end()) return {};
   std::optional<std::size_t> best;
   for (const Place& p : found->second) {
-    if (tensor->values.size() == 1 && candidates_[p.candidate].name.module != t.id.module) continue;
-    if (rank(p.candidate, t) >= 0 && (!best || rank(p.candidate, t) >= rank(*best, t))) best = p.candidate;
+    const EarlierValue& c = candidates_[p.candidate];
+    if (tensor->values.size() == 1 && c.name.module != t.id.module && c.scope != module_around(t.id.module))
+      continue;
+    if (rank(p.candidate, t) < 0) continue;
+    // Of the names that a module has for one tensor that under which it hands back the gradient.
+    const auto nearness = [&](std::size_t candidate) {
+      const Name& name = candidates_[candidate].name;
+      const bool has_gradient = name.slot == "input" && side_.find(gradient_of(name, t.id)) != nullptr;
+      return std::pair(rank(candidate, t), has_gradient);
+    };
+    if (!best || nearness(p.candidate) >= nearness(*best)) best = p.candidate;
   }
   return best ? std::optional(candidates_[*best].name) : std::nullopt;
 }
@@ -187,7 +212,13 @@ std::optional<Relation> EarlierValues::of_columns(const LogicalTensor& t, const 
     std::vector<std::size_t> used;  // tables
     std::set<std::pair<std::size_t, std::int64_t>> taken;
     std::optional<Place> last;
+    Hash of_zeros = 0;
+    for (std::int64_t i = 0; i < rows; ++i) of_zeros = mixed(of_zeros, 0);
     for (const Hash hash : column_hashes(tensor, table, rows)) {
+      if (hash == of_zeros) {
+        r.columns.push_back({Relation::zeros, 0});
+        continue;
+      }
       const auto place = best_column(known->second, hash, last, used, taken, t);
       if (!place) {
         used.clear();

@@ -40,6 +40,8 @@ class EarlierValues {
   /// Values may go on in one of these, by a cast.
   void expect(DType dtype) { dtypes_.insert(dtype); }
   void add(const Name& name, const LogicalTensor& t, std::string scope, bool is_inner);
+  /// One that no operator takes: it may be among the rows that a value is put together of.
+  void add_parameter(const Name& name, const LogicalTensor& t);
 
   const EarlierValue& operator[](std::size_t i) const { return candidates_[i]; }
   const std::vector<EarlierValue>& all() const { return candidates_; }
@@ -63,6 +65,9 @@ class EarlierValues {
 
   /// The value with all its elements, under any shape.
   std::optional<Name> copied(const LogicalTensor&) const;
+  /// Whether a tensor of one number is that result, wherever it was recorded.
+  /// @param tried  so many results come into question
+  bool is_the_number(const LogicalTensor&, const Name& result, std::size_t tried) const;
   /// The candidate's tensor, and those known with the same elements.
   std::vector<const LogicalTensor*> same_as(std::size_t candidate) const;
   /// A relation of columns, if each of its columns is one of a value.
@@ -85,6 +90,8 @@ class EarlierValues {
   static Hash row_hash(const SideTensor& t, std::int64_t row);
   // or_transposed: with its last two dimensions exchanged, too: keys, as scores are made with them.
   static std::vector<Relation::Table> tables_of(const Shape& shape, bool or_transposed);
+  // Each column is a row along the last dimension: what slices and joins along the others.
+  static Relation::Table table_of_rows(const Shape& shape);
   static std::vector<Hash> column_hashes(const SideTensor& t, const Relation::Table& table,
                                          std::int64_t rows);
   void add_columns(std::size_t candidate, const SideTensor& t, const Relation::Table& table);

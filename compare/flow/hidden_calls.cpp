@@ -18,6 +18,7 @@ namespace assay {
 namespace {
 
 constexpr std::size_t most_values = 6;      // for an argument: the latest, as a layer makes them
+constexpr int most_fruitless = 3;           // searches among all operators for one class and name
 constexpr std::size_t most_calls = 1 << 8;  // that are tried: all orders of the values for three arguments
 
 using Arguments = std::vector<const Arg*>;
@@ -73,17 +74,21 @@ HiddenCalls::Form HiddenCalls::form_of(const Operator& op, const Given& given) {
   return form;
 }
 
-// Layers are alike: what made the tensor of another one is tried first.
+// Layers are alike: what made the tensor of another one is tried first, and where nothing did, nothing will.
 bool HiddenCalls::find(const LogicalTensor& t, const SideTensor& values, Relations& found) {
   if (!shows_call(values, static_cast<double>(most_calls * operators().size()))) return false;
   const bool has_negative = std::ranges::any_of(values.values, [](double v) { return v < 0; });
+  int& fruitless = fruitless_[{without_layer(name_of(t.id)), t.op}];
+  if (fruitless == most_fruitless) return false;
   const auto known = known_.find(without_layer(name_of(t.id)));
   const Form* form = known == known_.end() ? nullptr : &known->second;
   if (form != nullptr && find_of(*form->op, t, form, found)) return true;
-  return std::ranges::any_of(operators(), [&](const Operator* op) {
+  const bool is_found = std::ranges::any_of(operators(), [&](const Operator* op) {
     return !op->functional_inputs.empty() && !(op->never_negative && has_negative) &&
            find_of(*op, t, nullptr, found);
   });
+  fruitless += is_found ? 0 : 1;
+  return is_found;
 }
 
 bool HiddenCalls::find_of(const Operator& op, const LogicalTensor& t, const Form* known, Relations& found) {

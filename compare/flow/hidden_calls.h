@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "assay/compare/flow/earlier_values.h"
@@ -58,7 +59,8 @@ class HiddenCalls {
   const RecordedCalls& calls_;
   const Makes& makes_;
   const EarlierValues& candidates_;
-  std::map<std::string, Form> known_;  // by the tensor's name without numbers
+  std::map<std::string, Form> known_;                             // by the tensor's name without numbers
+  std::map<std::pair<std::string, std::string>, int> fruitless_;  ///< searches, by name and class
 };
 
 }  // namespace assay
