@@ -33,6 +33,7 @@ void EarlierValues::clear() {
   tables_.clear();
   whole_.clear();
   columns_.clear();
+  joined_.clear();
   rows_.clear();
 }
 
@@ -57,8 +58,9 @@ void EarlierValues::add(const Name& name, const LogicalTensor& t, std::string sc
     for (double& v : values) v = round_to(narrow, v);
     if (const auto hash = hash_of(values)) whole_[*hash].push_back({at, 0});
   }
-  for (const Relation::Table& table : tables_of(tensor->shape, false)) add_columns(at, *tensor, table);
-  if (!t.shape.empty()) add_columns(at, *tensor, table_of_rows(t.shape));
+  for (const Relation::Table& table : tables_of(tensor->shape, false))
+    add_columns(at, *tensor, table, columns_);
+  if (!t.shape.empty()) add_columns(at, *tensor, table_of_rows(t.shape), joined_);
   if (tensor->shape.size() >= 2) {
     const std::int64_t width = tensor->shape.back();
     std::vector<Hash> hashes(width > 0 ? tensor->values.size() / static_cast<std::size_t>(width) : 0);
@@ -74,7 +76,7 @@ void EarlierValues::add_parameter(const Name& name, const LogicalTensor& t) {
   static const Kind none = {};  // it is no argument
   kinds_.push_back(&none);
   candidates_.push_back({name, &t, name.module});
-  add_columns(candidates_.size() - 1, *side_.read(t), table_of_rows(t.shape));
+  add_columns(candidates_.size() - 1, *side_.read(t), table_of_rows(t.shape), joined_);
 }
 
 EarlierValues::Hash EarlierValues::row_hash(const SideTensor& t, std::int64_t row) {
@@ -137,13 +139,14 @@ Relation::Table EarlierValues::table_of_rows(const Shape& shape) {
   return table;
 }
 
-void EarlierValues::add_columns(std::size_t candidate, const SideTensor& t, const Relation::Table& table) {
+void EarlierValues::add_columns(std::size_t candidate, const SideTensor& t, const Relation::Table& table,
+                                PlacesBySize& all) {
   const std::int64_t rows = rows_in(t.shape, table).value_or(0);
   if (rows < fewest_rows || t.values.empty()) return;
   const std::vector<Hash> hashes = column_hashes(t, table, rows);
   tables_.push_back({candidate, table});
   for (std::size_t j = 0; j < hashes.size(); ++j)
-    columns_[rows][hashes[j]].push_back({tables_.size() - 1, static_cast<std::int64_t>(j)});
+    all[rows][hashes[j]].push_back({tables_.size() - 1, static_cast<std::int64_t>(j)});
 }
 
 std::vector<EarlierValues::Hash> EarlierValues::column_hashes(const SideTensor& t,
@@ -205,39 +208,49 @@ bool EarlierValues::has_two_values(const std::vector<double>& values) {
 std::optional<Relation> EarlierValues::of_columns(const LogicalTensor& t, const SideTensor& tensor) const {
   if (has_two_values(tensor.values)) return {};
   for (const Relation::Table& table : tables_of(tensor.shape, true)) {
-    const std::int64_t rows = rows_in(tensor.shape, table).value_or(0);
-    const auto known = columns_.find(rows);
-    if (rows < fewest_rows || known == columns_.end() || tensor.values.empty()) continue;
-    Relation r{.kind = Relation::Kind::columns, .table = table};
-    std::vector<std::size_t> used;  // tables
-    std::set<std::pair<std::size_t, std::int64_t>> taken;
-    std::optional<Place> last;
-    Hash of_zeros = 0;
-    for (std::int64_t i = 0; i < rows; ++i) of_zeros = mixed(of_zeros, 0);
-    for (const Hash hash : column_hashes(tensor, table, rows)) {
-      if (hash == of_zeros) {
-        r.columns.push_back({Relation::zeros, 0});
-        continue;
-      }
-      const auto place = best_column(known->second, hash, last, used, taken, t);
-      if (!place) {
-        used.clear();
-        break;
-      }
-      last = place;
-      taken.emplace(place->candidate, place->at);
-      auto source = std::ranges::find(used, place->candidate);
-      if (source == used.end()) source = used.insert(used.end(), place->candidate);
-      r.columns.push_back({static_cast<std::size_t>(source - used.begin()), place->at});
-    }
-    if (used.empty() || used.size() > most_sources) continue;
-    for (const std::size_t u : used) {
-      r.sources.push_back(candidates_[tables_[u].candidate].name);
-      r.tables.push_back(tables_[u].table);
-    }
-    return r;
+    if (auto r = of_columns(t, tensor, table, columns_, false)) return r;
   }
   return {};
+}
+
+// Beside a slice that was moved there may be zeros.
+std::optional<Relation> EarlierValues::of_joined_rows(const LogicalTensor& t,
+                                                      const SideTensor& tensor) const {
+  if (t.shape.empty() || has_two_values(tensor.values)) return {};
+  return of_columns(t, tensor, table_of_rows(tensor.shape), joined_, true);
+}
+
+std::optional<Relation> EarlierValues::of_columns(const LogicalTensor& t, const SideTensor& tensor,
+                                                  const Relation::Table& table, const PlacesBySize& all,
+                                                  bool or_zeros) const {
+  const std::int64_t rows = rows_in(tensor.shape, table).value_or(0);
+  const auto known = all.find(rows);
+  if (rows < fewest_rows || known == all.end() || tensor.values.empty()) return {};
+  Relation r{.kind = Relation::Kind::columns, .table = table};
+  std::vector<std::size_t> used;  // tables
+  std::set<std::pair<std::size_t, std::int64_t>> taken;
+  std::optional<Place> last;
+  Hash of_zeros = 0;
+  for (std::int64_t i = 0; i < rows; ++i) of_zeros = mixed(of_zeros, 0);
+  for (const Hash hash : column_hashes(tensor, table, rows)) {
+    if (or_zeros && hash == of_zeros) {
+      r.columns.push_back({Relation::zeros, 0});
+      continue;
+    }
+    const auto place = best_column(known->second, hash, last, used, taken, t);
+    if (!place) return {};
+    last = place;
+    taken.emplace(place->candidate, place->at);
+    auto source = std::ranges::find(used, place->candidate);
+    if (source == used.end()) source = used.insert(used.end(), place->candidate);
+    r.columns.push_back({static_cast<std::size_t>(source - used.begin()), place->at});
+  }
+  if (used.empty() || used.size() > most_sources) return {};
+  for (const std::size_t u : used) {
+    r.sources.push_back(candidates_[tables_[u].candidate].name);
+    r.tables.push_back(tables_[u].table);
+  }
+  return r;
 }
 
 // The column after the last one where it may be; else one of a source that is used already; else the

@@ -72,6 +72,9 @@ class EarlierValues {
   std::vector<const LogicalTensor*> same_as(std::size_t candidate) const;
   /// A relation of columns, if each of its columns is one of a value.
   std::optional<Relation> of_columns(const LogicalTensor&, const SideTensor&) const;
+  /// The same, if each of its rows along the last dimension is one of a value, or of a parameter: a slice or
+  /// a join along another dimension. Which rows these are may depend on the data: experts' come first.
+  std::optional<Relation> of_joined_rows(const LogicalTensor&, const SideTensor&) const;
   /// Values that have all of its rows (along the last dimension), and which rows these are.
   std::map<std::size_t, std::vector<std::int64_t>> with_rows(const SideTensor&) const;
 
@@ -94,7 +97,10 @@ class EarlierValues {
   static Relation::Table table_of_rows(const Shape& shape);
   static std::vector<Hash> column_hashes(const SideTensor& t, const Relation::Table& table,
                                          std::int64_t rows);
-  void add_columns(std::size_t candidate, const SideTensor& t, const Relation::Table& table);
+  using PlacesBySize = std::map<std::int64_t, Places>;
+  void add_columns(std::size_t candidate, const SideTensor& t, const Relation::Table& table, PlacesBySize&);
+  std::optional<Relation> of_columns(const LogicalTensor&, const SideTensor&, const Relation::Table&,
+                                     const PlacesBySize&, bool or_zeros) const;
   std::optional<Place> best_column(const Places& known, Hash hash, const std::optional<Place>& last,
                                    const std::vector<std::size_t>& used,
                                    const std::set<std::pair<std::size_t, std::int64_t>>& taken,
@@ -114,7 +120,7 @@ class EarlierValues {
   std::map<const LogicalTensor*, std::size_t> outputs_;
   std::vector<TableOf> tables_;
   Places whole_;
-  std::map<std::int64_t, Places> columns_, rows_;  ///< by the number of rows, by the width
+  PlacesBySize columns_, joined_, rows_;  ///< by the number of rows, twice, and by the width
 };
 
 }  // namespace assay

@@ -217,7 +217,8 @@ class Search {
     if (t.id.slot == "output") {
       if (auto r = experts_.of_experts(t, *tensor)) return r;
     }
-    return sums_.of_terms(t, *tensor);
+    if (auto r = sums_.of_terms(t, *tensor)) return r;
+    return candidates_.of_joined_rows(t, *tensor);
   }
 
   // A loss is the sum over its tokens, perhaps masked, in all micro-batches. Values of the same module only:
