@@ -33,7 +33,6 @@ void EarlierValues::clear() {
   tables_.clear();
   whole_.clear();
   columns_.clear();
-  joined_.clear();
   rows_.clear();
 }
 
@@ -58,9 +57,8 @@ void EarlierValues::add(const Name& name, const LogicalTensor& t, std::string sc
     for (double& v : values) v = round_to(narrow, v);
     if (const auto hash = hash_of(values)) whole_[*hash].push_back({at, 0});
   }
-  for (const Relation::Table& table : tables_of(tensor->shape, false))
-    add_columns(at, *tensor, table, columns_);
-  if (!t.shape.empty()) add_columns(at, *tensor, table_of_rows(t.shape), joined_);
+  for (const Relation::Table& table : tables_of(tensor->shape, false)) add_columns(at, *tensor, table);
+  if (!t.shape.empty()) add_columns(at, *tensor, table_of_rows(t.shape), true);
   if (tensor->shape.size() >= 2) {
     const std::int64_t width = tensor->shape.back();
     std::vector<Hash> hashes(width > 0 ? tensor->values.size() / static_cast<std::size_t>(width) : 0);
@@ -76,7 +74,7 @@ void EarlierValues::add_parameter(const Name& name, const LogicalTensor& t) {
   static const Kind none = {};  // it is no argument
   kinds_.push_back(&none);
   candidates_.push_back({name, &t, name.module});
-  add_columns(candidates_.size() - 1, *side_.read(t), table_of_rows(t.shape), joined_);
+  add_columns(candidates_.size() - 1, *side_.read(t), table_of_rows(t.shape), true);
 }
 
 EarlierValues::Hash EarlierValues::row_hash(const SideTensor& t, std::int64_t row) {
@@ -140,13 +138,13 @@ Relation::Table EarlierValues::table_of_rows(const Shape& shape) {
 }
 
 void EarlierValues::add_columns(std::size_t candidate, const SideTensor& t, const Relation::Table& table,
-                                PlacesBySize& all) {
+                                bool is_of_rows) {
   const std::int64_t rows = rows_in(t.shape, table).value_or(0);
   if (rows < fewest_rows || t.values.empty()) return;
   const std::vector<Hash> hashes = column_hashes(t, table, rows);
-  tables_.push_back({candidate, table});
+  tables_.push_back({candidate, table, is_of_rows});
   for (std::size_t j = 0; j < hashes.size(); ++j)
-    all[rows][hashes[j]].push_back({tables_.size() - 1, static_cast<std::int64_t>(j)});
+    columns_[rows][hashes[j]].push_back({tables_.size() - 1, static_cast<std::int64_t>(j)});
 }
 
 std::vector<EarlierValues::Hash> EarlierValues::column_hashes(const SideTensor& t,
@@ -208,7 +206,7 @@ bool EarlierValues::has_two_values(const std::vector<double>& values) {
 std::optional<Relation> EarlierValues::of_columns(const LogicalTensor& t, const SideTensor& tensor) const {
   if (has_two_values(tensor.values)) return {};
   for (const Relation::Table& table : tables_of(tensor.shape, true)) {
-    if (auto r = of_columns(t, tensor, table, columns_, false)) return r;
+    if (auto r = of_columns(t, tensor, table, false)) return r;
   }
   return {};
 }
@@ -217,15 +215,14 @@ std::optional<Relation> EarlierValues::of_columns(const LogicalTensor& t, const 
 std::optional<Relation> EarlierValues::of_joined_rows(const LogicalTensor& t,
                                                       const SideTensor& tensor) const {
   if (t.shape.empty() || has_two_values(tensor.values)) return {};
-  return of_columns(t, tensor, table_of_rows(tensor.shape), joined_, true);
+  return of_columns(t, tensor, table_of_rows(tensor.shape), true);
 }
 
 std::optional<Relation> EarlierValues::of_columns(const LogicalTensor& t, const SideTensor& tensor,
-                                                  const Relation::Table& table, const PlacesBySize& all,
-                                                  bool or_zeros) const {
+                                                  const Relation::Table& table, bool are_rows) const {
   const std::int64_t rows = rows_in(tensor.shape, table).value_or(0);
-  const auto known = all.find(rows);
-  if (rows < fewest_rows || known == all.end() || tensor.values.empty()) return {};
+  const auto known = columns_.find(rows);
+  if (rows < fewest_rows || known == columns_.end() || tensor.values.empty()) return {};
   Relation r{.kind = Relation::Kind::columns, .table = table};
   std::vector<std::size_t> used;  // tables
   std::set<std::pair<std::size_t, std::int64_t>> taken;
@@ -233,11 +230,11 @@ std::optional<Relation> EarlierValues::of_columns(const LogicalTensor& t, const 
   Hash of_zeros = 0;
   for (std::int64_t i = 0; i < rows; ++i) of_zeros = mixed(of_zeros, 0);
   for (const Hash hash : column_hashes(tensor, table, rows)) {
-    if (or_zeros && hash == of_zeros) {
+    if (are_rows && hash == of_zeros) {
       r.columns.push_back({Relation::zeros, 0});
       continue;
     }
-    const auto place = best_column(known->second, hash, last, used, taken, t);
+    const auto place = best_column(known->second, hash, last, used, taken, t, are_rows);
     if (!place) return {};
     last = place;
     taken.emplace(place->candidate, place->at);
@@ -257,14 +254,15 @@ std::optional<Relation> EarlierValues::of_columns(const LogicalTensor& t, const 
 // nearest. Of equal columns (of all heads, where one was repeated for each) the first that is not taken.
 std::optional<EarlierValues::Place> EarlierValues::best_column(
     const Places& known, Hash hash, const std::optional<Place>& last, const std::vector<std::size_t>& used,
-    const std::set<std::pair<std::size_t, std::int64_t>>& taken, const LogicalTensor& t) const {
+    const std::set<std::pair<std::size_t, std::int64_t>>& taken, const LogicalTensor& t,
+    bool are_rows) const {
   const auto found = known.find(hash);
   if (found == known.end()) return {};
   std::optional<Place> best;
   int best_rank = -1;
   for (const Place& p : found->second) {
     int r = rank(tables_[p.candidate].candidate, t);
-    if (r < 0) continue;
+    if (r < 0 || (tables_[p.candidate].is_of_rows && !are_rows)) continue;
     if (std::ranges::find(used, p.candidate) != used.end()) r += 1000;
     if (last && last->candidate == p.candidate && p.at == last->at + 1) r += 2000;
     if (!taken.contains({p.candidate, p.at})) r += 500;

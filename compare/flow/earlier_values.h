@@ -87,6 +87,7 @@ class EarlierValues {
   struct TableOf {
     std::size_t candidate = 0;
     Relation::Table table;
+    bool is_of_rows = false;  ///< comes into question for joined rows only
   };
   static std::vector<std::string_view> scopes_around(const LogicalTensor&);
   static Hash mixed(Hash h, double v);
@@ -97,14 +98,14 @@ class EarlierValues {
   static Relation::Table table_of_rows(const Shape& shape);
   static std::vector<Hash> column_hashes(const SideTensor& t, const Relation::Table& table,
                                          std::int64_t rows);
-  using PlacesBySize = std::map<std::int64_t, Places>;
-  void add_columns(std::size_t candidate, const SideTensor& t, const Relation::Table& table, PlacesBySize&);
+  void add_columns(std::size_t candidate, const SideTensor& t, const Relation::Table& table,
+                   bool is_of_rows = false);
   std::optional<Relation> of_columns(const LogicalTensor&, const SideTensor&, const Relation::Table&,
-                                     const PlacesBySize&, bool or_zeros) const;
+                                     bool are_rows) const;
   std::optional<Place> best_column(const Places& known, Hash hash, const std::optional<Place>& last,
                                    const std::vector<std::size_t>& used,
                                    const std::set<std::pair<std::size_t, std::int64_t>>& taken,
-                                   const LogicalTensor& t) const;
+                                   const LogicalTensor& t, bool are_rows) const;
 
   /// A column of fewer elements says too little about where it comes from.
   static constexpr std::int64_t fewest_rows = 4;
@@ -120,7 +121,7 @@ class EarlierValues {
   std::map<const LogicalTensor*, std::size_t> outputs_;
   std::vector<TableOf> tables_;
   Places whole_;
-  PlacesBySize columns_, joined_, rows_;  ///< by the number of rows, twice, and by the width
+  std::map<std::int64_t, Places> columns_, rows_;  ///< by the number of rows, by the width
 };
 
 }  // namespace assay

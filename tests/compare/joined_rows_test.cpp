@@ -26,8 +26,8 @@ class Joined {
     Values of_token(width, 0);
     for (micro_batch_ = 0; micro_batch_ < 2; ++micro_batch_) {
       Values joined;
-      const Values parts = put(Phase::forward, "emb.cut", "output", drawn(2, samples * patches * width),
-                               {samples, patches, width});
+      const Values parts = drawn(2, samples * patches * width);
+      put(Phase::forward, "emb.cut", "output", channels_first(parts), {samples, width, patches});
       for (std::int64_t b = 0; b < samples; ++b) {
         joined.insert(joined.end(), token.begin(), token.end());
         joined.insert(joined.end(), parts.begin() + b * patches * width,
@@ -56,7 +56,7 @@ class Joined {
         for (std::int64_t j = 0; j < width; ++j) of_token[static_cast<std::size_t>(j)] += begin[j];
         of_parts.insert(of_parts.end(), begin + width, begin + row);
       }
-      put(Phase::backward, "emb.cut", "grad_output", of_parts, {samples, patches, width});
+      put(Phase::backward, "emb.cut", "grad_output", channels_first(of_parts), {samples, width, patches});
     }
     if (broken_ == "emb grad token") of_token[5] += 1;
     // Not the same bits, so that it is judged.
@@ -71,6 +71,17 @@ class Joined {
     const Tensor t = Tensor::from_values(DType::float32, shape, values);
     dump_.add({0, micro_batch_, phase, module, slot, slot.ends_with("output") ? "y" : "x", 0}, t);
     return t.values();
+  }
+  // As a convolution makes patches.
+  static Values channels_first(const Values& v) {
+    Values turned;
+    for (std::int64_t b = 0; b < samples; ++b) {
+      for (std::int64_t j = 0; j < width; ++j) {
+        for (std::int64_t p = 0; p < patches; ++p)
+          turned.push_back(v[static_cast<std::size_t>((b * patches + p) * width + j)]);
+      }
+    }
+    return turned;
   }
   Values drawn(std::uint64_t seed, std::int64_t size) const {
     return normal_tensor(DType::float32, {size}, seed + 100 * static_cast<std::uint64_t>(micro_batch_))
