@@ -1,4 +1,5 @@
 #include "assay/compare/flow/earlier_values.h"
+#include "assay/compare/flow/gradient_names.h"
 
 #include <algorithm>
 #include <bit>
@@ -57,6 +58,7 @@ void EarlierValues::add(const Name& name, const LogicalTensor& t, std::string sc
     if (const auto hash = hash_of(values)) whole_[*hash].push_back({at, 0});
   }
   for (const Relation::Table& table : tables_of(tensor->shape, false)) add_columns(at, *tensor, table);
+  if (!t.shape.empty()) add_columns(at, *tensor, table_of_rows(t.shape), true);
   if (tensor->shape.size() >= 2) {
     const std::int64_t width = tensor->shape.back();
     std::vector<Hash> hashes(width > 0 ? tensor->values.size() / static_cast<std::size_t>(width) : 0);
@@ -65,6 +67,14 @@ void EarlierValues::add(const Name& name, const LogicalTensor& t, std::string sc
     for (std::size_t r = 0; r < hashes.size(); ++r)
       rows_[tensor->shape.back()][hashes[r]].push_back({at, static_cast<std::int64_t>(r)});
   }
+}
+
+void EarlierValues::add_parameter(const Name& name, const LogicalTensor& t) {
+  if (t.shape.empty()) return;
+  static const Kind none = {};  // it is no argument
+  kinds_.push_back(&none);
+  candidates_.push_back({name, &t, name.module});
+  add_columns(candidates_.size() - 1, *side_.read(t), table_of_rows(t.shape), true);
 }
 
 EarlierValues::Hash EarlierValues::row_hash(const SideTensor& t, std::int64_t row) {
@@ -121,11 +131,18 @@ std::vector<Relation::Table> EarlierValues::tables_of(const Shape& shape, bool o
   return tables;
 }
 
-void EarlierValues::add_columns(std::size_t candidate, const SideTensor& t, const Relation::Table& table) {
+Relation::Table EarlierValues::table_of_rows(const Shape& shape) {
+  Relation::Table table{{std::ssize(shape) - 1}, 1};
+  for (std::int64_t d = 0; d + 1 < std::ssize(shape); ++d) table.order.push_back(d);
+  return table;
+}
+
+void EarlierValues::add_columns(std::size_t candidate, const SideTensor& t, const Relation::Table& table,
+                                bool is_of_rows) {
   const std::int64_t rows = rows_in(t.shape, table).value_or(0);
   if (rows < fewest_rows || t.values.empty()) return;
   const std::vector<Hash> hashes = column_hashes(t, table, rows);
-  tables_.push_back({candidate, table});
+  tables_.push_back({candidate, table, is_of_rows});
   for (std::size_t j = 0; j < hashes.size(); ++j)
     columns_[rows][hashes[j]].push_back({tables_.size() - 1, static_cast<std::int64_t>(j)});
 }
@@ -155,8 +172,17 @@ std::optional<Name> EarlierValues::copied(const LogicalTensor& t) const {
   if (found == whole_.end()) return {};
   std::optional<std::size_t> best;
   for (const Place& p : found->second) {
-    if (tensor->values.size() == 1 && candidates_[p.candidate].name.module != t.id.module) continue;
-    if (rank(p.candidate, t) >= 0 && (!best || rank(p.candidate, t) >= rank(*best, t))) best = p.candidate;
+    const EarlierValue& c = candidates_[p.candidate];
+    if (tensor->values.size() == 1 && c.name.module != t.id.module && c.scope != module_around(t.id.module))
+      continue;
+    if (rank(p.candidate, t) < 0) continue;
+    // Of the names that a module has for one tensor that under which it hands back the gradient.
+    const auto nearness = [&](std::size_t candidate) {
+      const Name& name = candidates_[candidate].name;
+      const bool has_gradient = name.slot == "input" && side_.find(gradient_of(name, t.id)) != nullptr;
+      return std::pair(rank(candidate, t), has_gradient);
+    };
+    if (!best || nearness(p.candidate) >= nearness(*best)) best = p.candidate;
   }
   return best ? std::optional(candidates_[*best].name) : std::nullopt;
 }
@@ -180,47 +206,63 @@ bool EarlierValues::has_two_values(const std::vector<double>& values) {
 std::optional<Relation> EarlierValues::of_columns(const LogicalTensor& t, const SideTensor& tensor) const {
   if (has_two_values(tensor.values)) return {};
   for (const Relation::Table& table : tables_of(tensor.shape, true)) {
-    const std::int64_t rows = rows_in(tensor.shape, table).value_or(0);
-    const auto known = columns_.find(rows);
-    if (rows < fewest_rows || known == columns_.end() || tensor.values.empty()) continue;
-    Relation r{.kind = Relation::Kind::columns, .table = table};
-    std::vector<std::size_t> used;  // tables
-    std::set<std::pair<std::size_t, std::int64_t>> taken;
-    std::optional<Place> last;
-    for (const Hash hash : column_hashes(tensor, table, rows)) {
-      const auto place = best_column(known->second, hash, last, used, taken, t);
-      if (!place) {
-        used.clear();
-        break;
-      }
-      last = place;
-      taken.emplace(place->candidate, place->at);
-      auto source = std::ranges::find(used, place->candidate);
-      if (source == used.end()) source = used.insert(used.end(), place->candidate);
-      r.columns.push_back({static_cast<std::size_t>(source - used.begin()), place->at});
-    }
-    if (used.empty() || used.size() > most_sources) continue;
-    for (const std::size_t u : used) {
-      r.sources.push_back(candidates_[tables_[u].candidate].name);
-      r.tables.push_back(tables_[u].table);
-    }
-    return r;
+    if (auto r = of_columns(t, tensor, table, false)) return r;
   }
   return {};
+}
+
+// Beside a slice that was moved there may be zeros.
+std::optional<Relation> EarlierValues::of_joined_rows(const LogicalTensor& t,
+                                                      const SideTensor& tensor) const {
+  if (t.shape.empty() || has_two_values(tensor.values)) return {};
+  return of_columns(t, tensor, table_of_rows(tensor.shape), true);
+}
+
+std::optional<Relation> EarlierValues::of_columns(const LogicalTensor& t, const SideTensor& tensor,
+                                                  const Relation::Table& table, bool are_rows) const {
+  const std::int64_t rows = rows_in(tensor.shape, table).value_or(0);
+  const auto known = columns_.find(rows);
+  if (rows < fewest_rows || known == columns_.end() || tensor.values.empty()) return {};
+  Relation r{.kind = Relation::Kind::columns, .table = table};
+  std::vector<std::size_t> used;  // tables
+  std::set<std::pair<std::size_t, std::int64_t>> taken;
+  std::optional<Place> last;
+  Hash of_zeros = 0;
+  for (std::int64_t i = 0; i < rows; ++i) of_zeros = mixed(of_zeros, 0);
+  for (const Hash hash : column_hashes(tensor, table, rows)) {
+    if (are_rows && hash == of_zeros) {
+      r.columns.push_back({Relation::zeros, 0});
+      continue;
+    }
+    const auto place = best_column(known->second, hash, last, used, taken, t, are_rows);
+    if (!place) return {};
+    last = place;
+    taken.emplace(place->candidate, place->at);
+    auto source = std::ranges::find(used, place->candidate);
+    if (source == used.end()) source = used.insert(used.end(), place->candidate);
+    r.columns.push_back({static_cast<std::size_t>(source - used.begin()), place->at});
+  }
+  if (used.empty() || used.size() > most_sources) return {};
+  for (const std::size_t u : used) {
+    r.sources.push_back(candidates_[tables_[u].candidate].name);
+    r.tables.push_back(tables_[u].table);
+  }
+  return r;
 }
 
 // The column after the last one where it may be; else one of a source that is used already; else the
 // nearest. Of equal columns (of all heads, where one was repeated for each) the first that is not taken.
 std::optional<EarlierValues::Place> EarlierValues::best_column(
     const Places& known, Hash hash, const std::optional<Place>& last, const std::vector<std::size_t>& used,
-    const std::set<std::pair<std::size_t, std::int64_t>>& taken, const LogicalTensor& t) const {
+    const std::set<std::pair<std::size_t, std::int64_t>>& taken, const LogicalTensor& t,
+    bool are_rows) const {
   const auto found = known.find(hash);
   if (found == known.end()) return {};
   std::optional<Place> best;
   int best_rank = -1;
   for (const Place& p : found->second) {
     int r = rank(tables_[p.candidate].candidate, t);
-    if (r < 0) continue;
+    if (r < 0 || (tables_[p.candidate].is_of_rows && !are_rows)) continue;
     if (std::ranges::find(used, p.candidate) != used.end()) r += 1000;
     if (last && last->candidate == p.candidate && p.at == last->at + 1) r += 2000;
     if (!taken.contains({p.candidate, p.at})) r += 500;

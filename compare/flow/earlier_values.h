@@ -40,6 +40,8 @@ class EarlierValues {
   /// Values may go on in one of these, by a cast.
   void expect(DType dtype) { dtypes_.insert(dtype); }
   void add(const Name& name, const LogicalTensor& t, std::string scope, bool is_inner);
+  /// One that no operator takes: it may be among the rows that a value is put together of.
+  void add_parameter(const Name& name, const LogicalTensor& t);
 
   const EarlierValue& operator[](std::size_t i) const { return candidates_[i]; }
   const std::vector<EarlierValue>& all() const { return candidates_; }
@@ -63,10 +65,16 @@ class EarlierValues {
 
   /// The value with all its elements, under any shape.
   std::optional<Name> copied(const LogicalTensor&) const;
+  /// Whether a tensor of one number is that result, wherever it was recorded.
+  /// @param tried  so many results come into question
+  bool is_the_number(const LogicalTensor&, const Name& result, std::size_t tried) const;
   /// The candidate's tensor, and those known with the same elements.
   std::vector<const LogicalTensor*> same_as(std::size_t candidate) const;
   /// A relation of columns, if each of its columns is one of a value.
   std::optional<Relation> of_columns(const LogicalTensor&, const SideTensor&) const;
+  /// The same, if each of its rows along the last dimension is one of a value, or of a parameter: a slice or
+  /// a join along another dimension. Which rows these are may depend on the data: experts' come first.
+  std::optional<Relation> of_joined_rows(const LogicalTensor&, const SideTensor&) const;
   /// Values that have all of its rows (along the last dimension), and which rows these are.
   std::map<std::size_t, std::vector<std::int64_t>> with_rows(const SideTensor&) const;
 
@@ -79,19 +87,25 @@ class EarlierValues {
   struct TableOf {
     std::size_t candidate = 0;
     Relation::Table table;
+    bool is_of_rows = false;  ///< comes into question for joined rows only
   };
   static std::vector<std::string_view> scopes_around(const LogicalTensor&);
   static Hash mixed(Hash h, double v);
   static Hash row_hash(const SideTensor& t, std::int64_t row);
   // or_transposed: with its last two dimensions exchanged, too: keys, as scores are made with them.
   static std::vector<Relation::Table> tables_of(const Shape& shape, bool or_transposed);
+  // Each column is a row along the last dimension: what slices and joins along the others.
+  static Relation::Table table_of_rows(const Shape& shape);
   static std::vector<Hash> column_hashes(const SideTensor& t, const Relation::Table& table,
                                          std::int64_t rows);
-  void add_columns(std::size_t candidate, const SideTensor& t, const Relation::Table& table);
+  void add_columns(std::size_t candidate, const SideTensor& t, const Relation::Table& table,
+                   bool is_of_rows = false);
+  std::optional<Relation> of_columns(const LogicalTensor&, const SideTensor&, const Relation::Table&,
+                                     bool are_rows) const;
   std::optional<Place> best_column(const Places& known, Hash hash, const std::optional<Place>& last,
                                    const std::vector<std::size_t>& used,
                                    const std::set<std::pair<std::size_t, std::int64_t>>& taken,
-                                   const LogicalTensor& t) const;
+                                   const LogicalTensor& t, bool are_rows) const;
 
   /// A column of fewer elements says too little about where it comes from.
   static constexpr std::int64_t fewest_rows = 4;

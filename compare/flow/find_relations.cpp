@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <tuple>
 
 #include "assay/compare/flow/borrowed_inputs.h"
 #include "assay/compare/flow/expert_relations.h"
@@ -28,10 +29,13 @@ class Search {
       if (t.id.phase == Phase::forward && t.id.slot == "param" && side.find(t.id) == &t) {
         borrowed_.add_parameter(t);
         (void)trouble_in([&] { add_parameter(t); });
+        if (!is_taken(t)) held_[t.id.step].push_back(&t);
       }
       if (t.id.phase != Phase::forward || t.id.micro_batch < 0 || side.find(t.id) != &t) continue;
-      if (t.id.slot == "loss" && is_float(t.dtype) && element_count(t.shape) == 1)
-        losses_[name_of(t.id)].push_back(&t);
+      if (is_float(t.dtype) && element_count(t.shape) == 1) {
+        if (t.id.slot == "loss") losses_[name_of(t.id)].push_back(&t);
+        if (t.id.slot == "output") numbers_.insert(name_of(t.id));
+      }
       if (t.id.slot == "input" || t.id.slot == "output") {
         frames[{t.id.step, t.id.micro_batch}].push_back(&t);
         if (t.id.slot == "output") with_outputs_.insert(t.id.module);
@@ -86,6 +90,8 @@ class Search {
 
   void search(const std::vector<const LogicalTensor*>& frame) {
     candidates_.clear();
+    for (const LogicalTensor* t : held_[frame.front()->id.step])
+      (void)trouble_in([&] { candidates_.add_parameter(name_of(t->id), *t); });
     experts_.take_indices({});
     for (const LogicalTensor* t : frame) {
       if (!is_float(t->dtype)) {
@@ -98,13 +104,31 @@ class Search {
   }
 
   void add_parameter(const LogicalTensor& t) {
+    named_[{t.id.step, t.id.module, t.id.arg}] = {&t, name_of(t.id)};
     if (const auto hash = EarlierValues::hash_of(side_.read(t)->values))
       parameters_.try_emplace({t.id.step, *hash}, name_of(t.id));
   }
+  // By the operator of its module.
+  bool is_taken(LogicalTensor param) const {
+    param.id.slot = "grad";
+    return !is_float(param.dtype) || calls_.operator_of(param) != nullptr;
+  }
+  // What a call of a module is given under the name of its parameter, with the same bits, is that parameter,
+  // whichever others begin as ones, too.
   const Name* parameter(const LogicalTensor& t) const {
-    const auto hash = EarlierValues::hash_of(side_.read(t)->values);
+    const auto tensor = side_.read(t);
+    const auto own = named_.find({t.id.step, module_around(t.id.module), t.id.arg});
+    if (own != named_.end() && side_.read(*own->second.tensor)->values == tensor->values)
+      return &own->second.name;
+    const auto hash = EarlierValues::hash_of(tensor->values);
     const auto found = hash ? parameters_.find({t.id.step, *hash}) : parameters_.end();
     return found == parameters_.end() ? nullptr : &found->second;
+  }
+
+  std::optional<Name> copied(const LogicalTensor& t) const {
+    auto source = candidates_.copied(t);
+    const bool is_sure = !source || element_count(t.shape) > 1 || source->module == t.id.module;
+    return is_sure || candidates_.is_the_number(t, *source, candidates_.all().size()) ? source : std::nullopt;
   }
 
   void take_input(const LogicalTensor& t) {
@@ -116,7 +140,7 @@ class Search {
     value.slot = "value";
     if (is_known) {
       if (found_.made.contains(value)) candidates_.add(value, t, scope_of(t.id.module), false);
-    } else if (const auto source = candidates_.copied(t)) {
+    } else if (const auto source = copied(t)) {
       found_.made[name] = {.sources = {*source}};
       found_.uses[*source].push_back({name, true, 0});
       settle(name);
@@ -159,7 +183,7 @@ class Search {
       std::optional<Relation> made;
       if (borrowed_.is_of_operator(t, found_)) {
         settle(name);
-      } else if (const auto source = candidates_.copied(t)) {
+      } else if (const auto source = copied(t)) {
         made = Relation{.sources = {*source}};
       } else if (!(made = relation(t)) && calls_.operator_of(t) == nullptr &&
                  hidden_.find(t, *side_.read(t), found_)) {
@@ -197,12 +221,22 @@ class Search {
       if (auto r = experts_.of_experts(t, *tensor)) return r;
     }
     if (auto r = experts_.of_scattered(t, *tensor)) return r;
-    return sums_.of_terms(t, *tensor);
+    if (auto r = sums_.of_terms(t, *tensor)) return r;
+    return candidates_.of_joined_rows(t, *tensor);
   }
 
   // A loss is the sum over its tokens, perhaps masked, in all micro-batches. Values of the same module only:
   // few numbers prove little.
   void find_total(const Name& loss, const std::vector<const LogicalTensor*>& all) {
+    const auto result = std::ranges::find_if(numbers_, [&](const Name& number) {
+      bool is_it = false;
+      (void)trouble_in([&] { is_it = candidates_.is_the_number(*all.front(), number, numbers_.size()); });
+      return is_it;
+    });
+    if (result != numbers_.end()) {
+      found_.made[loss] = {.sources = {*result}};
+      return;
+    }
     std::vector<Name> values;
     for (const LogicalTensor& t : side_.tensors()) {
       if (t.id.phase != Phase::forward || t.id.module != loss.module || t.id.micro_batch < 0 ||
@@ -241,7 +275,14 @@ class Search {
   const RecordedCalls& calls_;
   std::set<std::string> with_outputs_;
   std::map<Name, std::vector<const LogicalTensor*>> losses_;                 // numbers, in all micro-batches
+  std::set<Name> numbers_;                                                   // results of calls
   std::map<std::pair<std::int64_t, EarlierValues::Hash>, Name> parameters_;  // by step and content
+  std::map<std::int64_t, std::vector<const LogicalTensor*>> held_;  // by step: those no operator takes
+  struct Parameter {
+    const LogicalTensor* tensor = nullptr;
+    Name name;
+  };
+  std::map<std::tuple<std::int64_t, std::string, std::string>, Parameter> named_;  // by step, module and name
   std::map<Name, int> tries_;
   Relations found_;
   EarlierValues candidates_;

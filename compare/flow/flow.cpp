@@ -147,6 +147,9 @@ std::optional<Flow::Made> Flow::made_of_step(const Side& side, const LogicalTens
     none.is_exact = true;
     return Made{std::move(none), "0, as the module did not run in this step"};
   }
+  if (t.id.slot == "grad" && relations_.uses.contains(parameter_of(t.id))) {
+    if (auto sum = gradient_of_parameter(side, t)) return sum;
+  }
   Identity source = t.id;
   if (t.id.slot == "grad" && !t.id.arg.ends_with(unreduced)) {
     source.arg += unreduced;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -80,6 +81,8 @@ class Flow {
   std::optional<Made> made_backward(const Side&, const LogicalTensor&) const;
   std::optional<Made> made_of_step(const Side&, const LogicalTensor&) const;
   std::optional<DerivedValue> gradient(const Side&, const Name& value, const Identity& frame) const;
+  std::optional<Made> gradient_of_parameter(const Side&, const LogicalTensor&) const;
+  std::set<std::int64_t> micro_batches_of(const Side&, const Name& param, std::int64_t step) const;
   std::optional<std::vector<Term>> gradient_terms(const Side&, const Name& value,
                                                   const Identity& frame) const;
   std::vector<Term> terms(const Side&, const LogicalTensor&) const;
@@ -96,6 +99,7 @@ class Flow {
                                              const Tensor& result, const Identity& frame,
                                              Attributes& attributes) const;
   bool gives_nothing_back(const Identity& input) const;
+  bool goes_into_no_loss(const Name& result, const Identity& frame) const;
   bool is_given_back_with_another(const Side&, const Use&, const std::vector<Use>& of_value,
                                   const Identity& frame) const;
   const LogicalTensor* recorded_gradient(const Side&, const Name& value, const Identity& frame) const;

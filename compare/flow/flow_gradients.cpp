@@ -37,6 +37,37 @@ std::optional<DerivedValue> Flow::gradient(const Side& side, const Name& value, 
   return sum_of(std::move(values));
 }
 
+// The micro-batches of a step in which something is made of the parameter.
+std::set<std::int64_t> Flow::micro_batches_of(const Side& side, const Name& param, std::int64_t step) const {
+  std::set<std::int64_t> all;
+  for (const Use& use : relations_.uses.at(param)) {
+    for (const LogicalTensor* t : side.values.named(record_of(use.target))) {
+      if (t->id.step == step) all.insert(t->id.micro_batch);
+    }
+  }
+  return all;
+}
+
+// Of one that no operator takes: what all that is made of it hands back. Shares of it were recorded before.
+std::optional<Flow::Made> Flow::gradient_of_parameter(const Side& side, const LogicalTensor& t) const {
+  const Name param = parameter_of(t.id);
+  Identity share = t.id;
+  share.arg += unreduced;
+  if (!t.id.arg.ends_with(unreduced) && side.values.find(share) != nullptr) return {};
+  std::vector<DerivedValue> terms;
+  for (const std::int64_t micro_batch : micro_batches_of(side, param, t.id.step)) {
+    Identity frame = t.id;
+    frame.micro_batch = micro_batch;
+    auto term = gradient(side, param, frame);
+    if (!term) return {};
+    terms.push_back(std::move(*term));
+  }
+  auto sum = sum_of(std::move(terms));
+  if (!sum) return {};
+  return Made{times(std::move(*sum), is_whole_gradient(t.id) ? scale_of_sums(&side.values == &actual_) : 1),
+              "the sum of what all that is made of it hands back"};
+}
+
 std::optional<std::vector<Flow::Term>> Flow::gradient_terms(const Side& side, const Name& value,
                                                             const Identity& frame) const {
   std::vector<Term> terms;
@@ -51,6 +82,7 @@ std::optional<std::vector<Flow::Term>> Flow::gradient_terms(const Side& side, co
         continue;
       return {};
     }
+    if (!use.is_input && goes_into_no_loss(use.target, frame)) continue;
     if (use.is_input &&
         (gives_nothing_back(target) || is_given_back_with_another(side, use, uses->second, frame)))
       continue;
@@ -97,13 +129,32 @@ void Flow::add_roundings_of_addends(const Side& side, const Name& value, const I
   }
 }
 
-// A module that the reference has no gradient of, of its results or its inputs: it took no more than a shape
-// or a dtype. Where it only was not recorded, the sum of the others does not hold in the reference.
+// A module that the reference has no gradient of, of its results or its inputs, took no more than a shape or
+// a dtype; one that handed back gradients of other inputs, and does nothing inside with this one, did not use
+// it. Where it only was not recorded, the sum of the others does not hold in the reference.
 bool Flow::gives_nothing_back(const Identity& input) const {
   const LogicalTensor* t = reference_.find(input);
   if (t == nullptr) return false;
-  return std::ranges::none_of(reference_calls_.around(*t),
-                              [](const LogicalTensor* other) { return other->id.phase == Phase::backward; });
+  const std::vector<const LogicalTensor*> around = reference_calls_.around(*t);
+  if (std::ranges::none_of(around, [](const auto* other) { return other->id.phase == Phase::backward; }))
+    return true;
+  const Name name = name_of(input);
+  return !relations_.uses.contains(name) && reference_calls_.operator_of(*t) == nullptr &&
+         reference_.find(gradient_of(name, input)) == nullptr &&
+         std::ranges::any_of(around, [](const auto* other) { return other->id.slot == "grad_input"; });
+}
+
+// A result that nobody uses, and of which the reference has no gradient in a call that has others: logits
+// that a program returns, too, in another order. Where its gradient only was not recorded, the sum of the
+// others does not hold in the reference.
+bool Flow::goes_into_no_loss(const Name& result, const Identity& frame) const {
+  const LogicalTensor* t =
+      result.slot == "output" ? reference_.find(at(result, frame.step, frame.micro_batch)) : nullptr;
+  if (t == nullptr || relations_.uses.contains(result) || hidden_.knows(result) ||
+      reference_.find(gradient_of(result, frame)) != nullptr)
+    return false;
+  return std::ranges::any_of(reference_calls_.around(*t),
+                             [](const LogicalTensor* other) { return other->id.phase == Phase::backward; });
 }
 
 // A call that was given a tensor under several names (attention's query, key and value) hands back one

@@ -38,10 +38,50 @@ std::vector<const LogicalTensor*> Flow::sources(const LogicalTensor& t) const {
       add(gradient_of(call->result, id));
     }
   };
+  // What a gradient was handed back from.
+  const auto add_gradients = [&](const Name& of, const Identity& frame) {
+    std::vector<Name> values = {of};
+    while (!values.empty()) {
+      const Name value = values.back();
+      values.pop_back();
+      const auto uses = relations_.uses.find(value);
+      if (const LogicalTensor* index = hidden_.index_of(reference_, value, frame)) {
+        add(at(record_of(value), frame.step, frame.micro_batch));
+        found.push_back(index);
+      }
+      if (uses == relations_.uses.end()) continue;
+      for (const Use& use : uses->second) {
+        if (const auto r = relations_.made.find(use.target);
+            !use.is_input && r != relations_.made.end() && r->second.has_index()) {
+          for (const Name& name : r->second.sources) add(at(record_of(name), frame.step, frame.micro_batch));
+        }
+        if (const LogicalTensor* recorded =
+                recorded_gradient({reference_, reference_calls_}, use.target, frame)) {
+          found.push_back(recorded);
+        } else if (relations_.uses.contains(use.target)) {
+          values.push_back(use.target);
+        } else {
+          LogicalTensor wanted = t;
+          wanted.id = gradient_of(use.target, frame);
+          for (const RecordedCall& call : reference_calls_.producers(wanted)) {
+            for (const RecordedCall::Input& input : call.inputs) add(input.tensor->id);
+          }
+        }
+      }
+    }
+  };
   if (t.id.micro_batch < 0) {
     if (const auto scalar = scalars_.made(reference_, t.id)) {
       for (const Identity& id : scalar->sources) add(id);
       return found;
+    }
+    if (const Name param = parameter_of(t.id); t.id.slot == "grad" && relations_.uses.contains(param)) {
+      Identity frame = t.id;
+      for (const std::int64_t micro_batch :
+           micro_batches_of({reference_, reference_calls_}, param, t.id.step)) {
+        frame.micro_batch = micro_batch;
+        add_gradients(param, frame);
+      }
     }
     Identity source = t.id;
     if (t.id.slot == "grad" && !t.id.arg.ends_with(unreduced)) {
@@ -70,36 +110,7 @@ std::vector<const LogicalTensor*> Flow::sources(const LogicalTensor& t) const {
     for (const Name& name : r->second.sources) add(at(record_of(name), t.id.step, t.id.micro_batch));
     return found;
   }
-  if (!is_gradient(t.id)) return found;
-  std::vector<Name> values = {value_of(t.id)};
-  while (!values.empty()) {
-    const Name value = values.back();
-    values.pop_back();
-    const auto uses = relations_.uses.find(value);
-    if (const LogicalTensor* index = hidden_.index_of(reference_, value, t.id)) {
-      add(at(record_of(value), t.id.step, t.id.micro_batch));
-      found.push_back(index);
-    }
-    if (uses == relations_.uses.end()) continue;
-    for (const Use& use : uses->second) {
-      if (const auto r = relations_.made.find(use.target);
-          !use.is_input && r != relations_.made.end() && r->second.has_index()) {
-        for (const Name& name : r->second.sources) add(at(record_of(name), t.id.step, t.id.micro_batch));
-      }
-      if (const LogicalTensor* recorded =
-              recorded_gradient({reference_, reference_calls_}, use.target, t.id)) {
-        found.push_back(recorded);
-      } else if (relations_.uses.contains(use.target)) {
-        values.push_back(use.target);
-      } else {
-        LogicalTensor wanted = t;
-        wanted.id = gradient_of(use.target, t.id);
-        for (const RecordedCall& call : reference_calls_.producers(wanted)) {
-          for (const RecordedCall::Input& input : call.inputs) add(input.tensor->id);
-        }
-      }
-    }
-  }
+  if (is_gradient(t.id)) add_gradients(value_of(t.id), t.id);
   return found;
 }
 

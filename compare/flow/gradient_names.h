@@ -24,6 +24,15 @@ inline Name value_of(const Identity& gradient) {
   return value;
 }
 
+/// The parameter that it is a gradient of, or a share of one.
+inline Name parameter_of(const Identity& gradient) {
+  Name param = name_of(gradient);
+  param.phase = Phase::forward;
+  param.slot = "param";
+  param.arg = param.arg.substr(0, param.arg.find('.'));
+  return param;
+}
+
 /// The gradient of a value in the step and micro-batch of a tensor.
 inline Identity gradient_of(const Name& value, const Identity& frame) {
   Identity id = at(value, frame.step, frame.micro_batch);

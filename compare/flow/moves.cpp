@@ -56,12 +56,13 @@ bool for_each_column(const Relation& r, const Shape& shape, const std::vector<Sh
     widths.push_back(element_count(sources[s]) / *rows);
   }
   for (const Relation::Column& c : r.columns) {
-    if (c.at >= widths[c.source]) return false;
+    if (c.source != Relation::zeros && c.at >= widths[c.source]) return false;
   }
   const std::vector<std::int64_t> to = positions(shape, r.table);
   for (std::int64_t row = 0; row < *rows; ++row) {
     for (std::int64_t j = 0; j < width; ++j) {
       const Relation::Column& c = r.columns[static_cast<std::size_t>(j)];
+      if (c.source == Relation::zeros) continue;
       f(to[static_cast<std::size_t>(row * width + j)],
         {c.source, from[c.source][static_cast<std::size_t>(row * widths[c.source] + c.at)]});
     }

@@ -15,7 +15,7 @@ struct Moved {
 };
 using Map = std::function<void(std::int64_t target, Moved)>;
 
-/// Calls f for every element; returns false if sizes do not fit.
+/// Calls f for every element that comes from a source; returns false if sizes do not fit.
 bool for_each_column(const Relation&, const Shape& target, const std::vector<Shape>& sources, const Map& f);
 bool for_each_row(const Relation&, const Shape& target, const Shape& source, const SideTensor& index,
                   const Map& f);

@@ -1,9 +1,12 @@
 // Which of the values before a tensor come into question for it, the nearest first.
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <span>
 
 #include "assay/compare/flow/earlier_values.h"
+#include "assay/compare/flow/gradient_names.h"
+#include "assay/golden/evidence.h"
 
 namespace assay {
 
@@ -62,6 +65,28 @@ bool EarlierValues::is_any_near(const LogicalTensor& t, const Takes& takes) cons
 std::optional<std::size_t> EarlierValues::find(const LogicalTensor& t) const {
   const auto found = outputs_.find(&t);
   return found == outputs_.end() ? std::nullopt : std::optional(found->second);
+}
+
+// One number may be another one by accident: all of that name are, in all micro-batches, and so are their
+// gradients, unless the source has other uses.
+bool EarlierValues::is_the_number(const LogicalTensor& t, const Name& source, std::size_t tried) const {
+  std::set<double> numbers, gradients;
+  bool have_one_gradient = true;
+  for (const LogicalTensor* own : side_.named(name_of(t.id))) {
+    const LogicalTensor* other = side_.find(at(record_of(source), own->id.step, own->id.micro_batch));
+    if (other == nullptr) return false;
+    const double number = side_.read(*own)->values.front();
+    if (number != round_to(own->dtype, side_.read(*other)->values.front())) return false;
+    numbers.insert(number);
+    const LogicalTensor *of_own = side_.find(gradient_of(name_of(t.id), own->id)),
+                        *of_source = side_.find(gradient_of(record_of(source), own->id));
+    have_one_gradient = have_one_gradient && of_own != nullptr && of_source != nullptr &&
+                        side_.read(*of_own)->values == side_.read(*of_source)->values;
+    if (have_one_gradient) gradients.insert(side_.read(*of_own)->values.front());
+  }
+  const double shown = static_cast<double>(numbers.size() + (have_one_gradient ? gradients.size() : 0)),
+               bits = -std::log2(unit_roundoff(t.dtype)) * shown;
+  return bits >= hint_bits + std::log2(static_cast<double>(tried));
 }
 
 }  // namespace assay

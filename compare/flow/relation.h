@@ -38,8 +38,9 @@ struct Relation {
   std::vector<Name> sources = {};
   std::vector<double> factors = {};  ///< of the sources of a sum; empty: 1
 
+  static constexpr std::size_t zeros = static_cast<std::size_t>(-1);
   struct Column {
-    std::size_t source = 0;  ///< among sources
+    std::size_t source = 0;  ///< among sources; zeros: what is beside a slice that was moved
     std::int64_t at = 0;
   };
   std::vector<Column> columns = {};

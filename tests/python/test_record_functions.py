@@ -222,3 +222,49 @@ def test_convolutions_are_judged_with_their_attributes(sides, dtype):
     verdict = assay.diff(actual, reference)
     assert verdict.passed, verdict
     assert unjudged(verdict) == []
+
+
+# Windows, statistics of a batch, and a loss of images; a temperature is a parameter of one number.
+IMAGES = """
+import os, torch, torch.nn.functional as F
+from torch import nn
+torch.manual_seed(0)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU6(), nn.MaxPool2d(2),
+            nn.InstanceNorm2d(8, affine=True), nn.ELU(), nn.AvgPool2d(2),
+            nn.ConvTranspose2d(8, 6, 2, stride=2), nn.AdaptiveMaxPool2d(3), nn.Hardtanh(-9.0, 9.0),
+        )
+        self.pool, self.head = nn.AdaptiveAvgPool2d(1), nn.Linear(6, 5)
+        self.scale = nn.Parameter(torch.tensor(1.3))
+        for p in self.parameters():  # the same on each machine
+            p.data.copy_((torch.arange(p.numel()) * 7 % 31).view(p.shape) / 32 - 0.4)
+    def forward(self, x, y):
+        logits = self.head(self.pool(self.body(x)).flatten(1)) * self.scale.exp()
+        return F.binary_cross_entropy_with_logits(logits, y) + F.huber_loss(logits, y, delta=0.3)
+net = Net().to(getattr(torch, os.environ["DTYPE"]))
+dtype = net.scale.dtype
+optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2)
+for step in range(2):
+    for part in range(2):
+        x = ((torch.arange(4 * 3 * 64) * (11 + part) + step) % 37).view(4, 3, 8, 8) / 16 - 1
+        net(x.to(dtype), ((torch.arange(20) * 3 % 7).view(4, 5) / 7).to(dtype)).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_images(sides, dtype):
+    actual, reference = sides(IMAGES, dtype)
+    verdict = assay.diff(actual, reference)
+    assert verdict.passed, verdict
+
+
+def test_a_pool_of_other_windows_is_found(sides):
+    _, reference = sides(IMAGES)
+    actual, _ = sides(IMAGES.replace("nn.AvgPool2d(2)", "nn.AvgPool2d(3, 2, 1)"), name="wrong")
+    verdict = assay.diff(actual, reference)
+    assert "first in execution order: body.6.avg_pool() output y" in verdict.report()

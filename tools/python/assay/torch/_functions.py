@@ -35,6 +35,8 @@ class Known(NamedTuple):
     """The operator's attribute of each parameter that is one."""
     only: tuple[tuple[str, tuple[Any, ...]], ...] = ()
     """Values of parameters with which it is that operator."""
+    unused_with: tuple[str, tuple[str, ...]] = ("", ())
+    """A flag, and the parameters that have no part in a result if it is set."""
 
     def takes_numbers(self, arg: str) -> bool:
         """Whether a number of the program is an operand as a tensor is one."""
@@ -53,6 +55,9 @@ class Known(NamedTuple):
             places = dict(zip(self.names, self.inputs, strict=False))
             inputs = [(places[name], x) for name, x in given.items() if places.get(name)]
             inputs += list(zip(self.inputs[len(inputs) :], self.then, strict=False))
+        flag, unused = self.unused_with
+        if given.get(flag):
+            inputs = [(arg, x) for arg, x in inputs if arg not in unused]
         if any(given.get(name, values[0]) not in values for name, values in self.only):
             return None
         attributes = {attribute: given[name] for name, attribute in self.attributes if given.get(name) is not None}
@@ -100,6 +105,31 @@ _CONVOLUTION = Known(
 )
 
 
+def _all_of(*names: str) -> tuple[tuple[str, str], ...]:
+    """Attributes that the operator and the function call alike."""
+    return tuple((name, name) for name in names)
+
+
+_POOLING = ("kernel_size", "stride", "padding")
+_MAX_POOLING = (*_POOLING, "dilation", "ceil_mode", "return_indices")
+_AVERAGES = (*_POOLING, "ceil_mode", "count_include_pad", "divisor_override")
+_MAX_POOL = Known("max_pool", ("x",), ("y", "index"), ("input", *_MAX_POOLING), attributes=_all_of(*_MAX_POOLING))
+_ADAPTIVE = ("output_size", "return_indices")
+_STATISTICS = ("running_mean", "running_var", "weight", "bias")
+
+
+def _loss(op: str, *own: str) -> Known:
+    unweighted = ("weight", "pos_weight", "size_average", "reduce")
+    return Known(
+        op,
+        ("input", "target"),
+        ("loss",),
+        attributes=_all_of("reduction", *own),
+        names=("input", "target"),
+        only=tuple((name, (None,)) for name in unweighted),
+    )
+
+
 def _by_index(op: str) -> Known:
     return Known(op, ("x", "", "index"), names=("input", "dim", "index"), attributes=(("dim", "dim"),))
 
@@ -124,6 +154,57 @@ FUNCTIONS: dict[str, Known] = {
     ),
     **{name: Known("clip", ("x", "min", "max"), names=("input", "min", "max")) for name in ("clamp", "clip")},
     **{f"conv{rank}d": _CONVOLUTION for rank in (1, 2, 3)},
+    **{
+        f"conv_transpose{rank}d": Known(
+            "conv_transpose",
+            ("x", "weight", "bias"),
+            names=("input", "weight", "bias", "stride", "padding", "output_padding", "groups", "dilation"),
+            attributes=_all_of("stride", "padding", "output_padding", "groups", "dilation"),
+        )
+        for rank in (1, 2, 3)
+    },
+    **{
+        f"avg_pool{rank}d": Known("avg_pool", ("x",), names=("input", *_AVERAGES), attributes=_all_of(*_AVERAGES))
+        for rank in (1, 2, 3)
+    },
+    **{f"max_pool{rank}d{indices}": _MAX_POOL for rank in (1, 2, 3) for indices in ("", "_with_indices")},
+    **{
+        f"adaptive_avg_pool{rank}d": Known(
+            "adaptive_avg_pool", ("x",), names=("input", "output_size"), attributes=_all_of("output_size")
+        )
+        for rank in (1, 2, 3)
+    },
+    **{
+        f"adaptive_max_pool{rank}d{indices}": Known(
+            "adaptive_max_pool", ("x",), ("y", "index"), ("input", *_ADAPTIVE), attributes=_all_of(*_ADAPTIVE)
+        )
+        for rank in (1, 2, 3)
+        for indices in ("", "_with_indices")
+    },
+    "batch_norm": Known(
+        "batch_norm",
+        ("x", *_STATISTICS),
+        names=("input", *_STATISTICS, "training", "momentum", "eps"),
+        attributes=_all_of("training", "momentum", "eps"),
+        unused_with=("training", _STATISTICS[:2]),
+    ),
+    "instance_norm": Known(
+        "instance_norm",
+        ("x", "", "", "weight", "bias"),
+        names=("input", *_STATISTICS, "use_input_stats", "momentum", "eps"),
+        attributes=_all_of("eps"),
+        only=(("use_input_stats", (True,)),),
+    ),
+    **{name: Known(name, ("x",), names=("input", "alpha"), attributes=_all_of("alpha")) for name in ("elu", "celu")},
+    "hardtanh": Known(
+        "hardtanh", ("x",), names=("input", "min_val", "max_val"), attributes=_all_of("min_val", "max_val")
+    ),
+    "relu6": Known("clip", ("x", "min", "max"), names=("input",), then=(0, 6)),
+    **{name: _loss(name) for name in ("mse_loss", "l1_loss", "binary_cross_entropy")},
+    "binary_cross_entropy_with_logits": _loss("binary_cross_entropy_with_logits"),
+    "smooth_l1_loss": _loss("smooth_l1_loss", "beta"),
+    "huber_loss": _loss("huber_loss", "delta"),
+    "kl_div": _loss("kl_div", "log_target"),
     "leaky_relu": Known(
         "leaky_relu", ("x",), names=("input", "negative_slope"), attributes=(("negative_slope", "negative_slope"),)
     ),

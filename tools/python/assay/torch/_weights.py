@@ -139,7 +139,8 @@ class Weights:
                 if own.dtype != weight.dtype:  # which takes the master's values later
                     states = {"master": own, **states}
                 for state, t in states.items():
-                    if torch.is_tensor(t) and t.dim() > 0:
+                    # The moments of one number are single numbers, and so is the count of the steps of any weight.
+                    if torch.is_tensor(t) and (t.dim() > 0 or (own.dim() == 0 and state != "step")):
                         self._record(weight, "optimizer", "state", t, op, of=f".{state}")
 
     @harmless
