@@ -205,6 +205,12 @@ class Measurement {
 
 }  // namespace
 
+double Block::seconds(Recompute what, const Devices& devices) const {
+  const auto mode = static_cast<std::size_t>(what);
+  return (3 * flops + flops_again[mode]) / devices.flops + sending_forward + sending_backward +
+         sending_again[mode];
+}
+
 Block measure(const Model& model, const Batch& batch, const Parallel& parallel, const Stage& stage,
               const Devices& devices, const Storage& storage) {
   return Measurement(model, batch, parallel, stage, devices, storage).run();

@@ -28,6 +28,9 @@ struct Block {
   /// Seconds of communication, forward and backward, and their sum by the axis of the ranks.
   double sending_forward = 0, sending_backward = 0;
   std::map<Axis, double> sending = {};
+
+  /// Seconds of a micro-batch, forward and backward.
+  double seconds(Recompute, const Devices&) const;
 };
 
 /// Kept is what the gradient of an operator reads: the factors of a product, the inputs of what is not

@@ -252,10 +252,10 @@ class Covering {
         program.add_row(1, have, static_cast<double>(candidates_.size()));
       }
     }
-    constexpr double gap = 0, seconds = 20;
-    const auto solution = program.solve(gap, seconds);
-    if (!solution) throw Error("no stages that cover the strategies were found in {} s", seconds);
-    cover_.is_smallest = solution->is_proven;
+    constexpr int most_nodes = 100'000;
+    const auto solution = program.solve(0, most_nodes);
+    if (!solution) throw Error("no stages that cover the strategies were found in {} steps", most_nodes);
+    cover_.is_smallest = solution->gap <= 0;
     for (std::size_t i = 0; i < candidates_.size(); ++i) {
       if (solution->values[i] > 0) cover_.rungs.push_back(candidates_[i].rung);
     }

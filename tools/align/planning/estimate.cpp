@@ -15,6 +15,11 @@ double number(std::int64_t n) {
   return static_cast<double>(n);
 }
 
+// Ranks along which ZeRO cuts what all of them would hold: cp and dp, of experts edp.
+double copies(const Parallel& p, bool of_experts) {
+  return of_experts ? number(p.tp * p.cp * p.dp) / number(p.etp * p.ep) : number(p.cp * p.dp);
+}
+
 // The strategy as far as a layer of a micro-batch shows it.
 Parallel within_stage(const Parallel& p) {
   Parallel q;
@@ -58,6 +63,16 @@ double end_of_schedule(const Pipeline& pipeline, std::int64_t ranks, double pass
 }
 
 }  // namespace
+
+Memory memory_of(const Parallel& p, const Storage& storage, double dense, double experts) {
+  Memory m;
+  for (const auto& [elements, n] : {std::pair{dense, copies(p, false)}, {experts, copies(p, true)}}) {
+    m.parameters += storage.parameter * elements / (p.zero >= 3 ? n : 1);
+    m.gradients += storage.gradient * elements / (p.zero >= 2 ? n : 1);
+    m.states += storage.states * elements / (p.zero >= 1 ? n : 1);
+  }
+  return m;
+}
 
 std::int64_t Training::micro_batches(const Parallel& p) const {
   const std::int64_t together = p.dp * batch.sequences;
@@ -114,7 +129,7 @@ const std::vector<Blocks::Held>& Blocks::held(const Pipeline& pipeline, const Pa
   return most;
 }
 
-StagedModel::StagedModel(Blocks& blocks, const Parallel& parallel)
+StagedModel::StagedModel(Blocks& blocks, const Parallel& parallel, const std::vector<StageLayers>& layers)
     : parallel_(parallel),
       blocks_(blocks),
       micro_batches_(blocks.training().micro_batches(parallel)),
@@ -124,21 +139,34 @@ StagedModel::StagedModel(Blocks& blocks, const Parallel& parallel)
   const Training& t = blocks.training();
   check_strategy(t.model, t.batch, parallel);
   check_modes(t.model, modes_of(t.model, parallel), parallel, t.sequences / t.batch.sequences);
-  for (const Stage& stage : pipeline_.stages()) work_.push_back(work_of(stage));
+  for (const Stage& stage : pipeline_.stages())
+    work_.push_back(work_of(stage, layers.empty() ? layers_of(stage) : layers[work_.size()]));
   output_ = blocks.layer(parallel, t.model.has_experts(t.model.layers - 1)).output;
 }
 
-StagedModel::Work StagedModel::work_of(const Stage& stage) const {
+StageLayers StagedModel::layers_of(const Stage& stage) const {
+  const Model& m = blocks_.training().model;
+  const std::int64_t first_with_experts = m.moe.experts > 0 ? m.dense_layers : m.layers;
+  const std::int64_t all = stage.end - stage.first;
+  const std::int64_t dense = std::clamp(first_with_experts - stage.first, std::int64_t{0}, all);
+  StageLayers layers = {};
   const auto mode = static_cast<std::size_t>(parallel_.recompute);
+  layers[0][mode] = dense;
+  layers[1][mode] = all - dense;
+  return layers;
+}
+
+StagedModel::Work StagedModel::work_of(const Stage& stage, const StageLayers& layers) const {
   Work w;
-  const auto add = [&](std::int64_t count, const Block& b) {
+  const auto add = [&](std::int64_t count, const Block& b, std::size_t mode) {
+    const auto what = static_cast<Recompute>(mode);
     const double compute = b.flops / devices_.flops, n = number(count);
-    const double again = b.flops_again[mode] / devices_.flops + b.sending_again[mode];
-    w.forward += n * (compute + b.sending_forward);
-    w.backward += n * (compute + b.sending_backward + again);
+    const double forward = compute + b.sending_forward;
+    w.forward += n * forward;
     w.weights += n * compute;
+    w.backward += n * (b.seconds(what, devices_) - forward - compute);
     w.compute += n * 3 * compute;
-    w.again += n * again;
+    w.again += n * (b.seconds(what, devices_) - b.seconds(Recompute::none, devices_));
     w.kept += n * b.kept[mode];
     w.again_kept = std::max(w.again_kept, b.kept[0] - b.kept[mode]);
     w.dense += n * b.dense;
@@ -146,15 +174,15 @@ StagedModel::Work StagedModel::work_of(const Stage& stage) const {
     w.embedding = std::max(w.embedding, b.embedding);
     for (const auto& [axis, seconds] : b.sending) w.sending[axis] += n * seconds;
   };
-  const Model& m = blocks_.training().model;
-  const std::int64_t first_with_experts = m.moe.experts > 0 ? m.dense_layers : m.layers;
-  const std::int64_t dense =
-      std::clamp(first_with_experts - stage.first, std::int64_t{0}, stage.end - stage.first);
-  const std::int64_t with_experts = stage.end - stage.first - dense;
-  if (stage.embeds) add(1, blocks_.embedding(parallel_));
-  if (dense > 0) add(dense, blocks_.layer(parallel_, false));
-  if (with_experts > 0) add(with_experts, blocks_.layer(parallel_, true));
-  if (stage.finishes) add(1, blocks_.head(parallel_));
+  const auto uniform = static_cast<std::size_t>(parallel_.recompute);
+  if (stage.embeds) add(1, blocks_.embedding(parallel_), uniform);
+  for (const bool has_experts : {false, true}) {
+    for (std::size_t mode = 0; mode < Block::modes; ++mode) {
+      const std::int64_t count = layers[has_experts ? 1 : 0][mode];
+      if (count > 0) add(count, blocks_.layer(parallel_, has_experts), mode);
+    }
+  }
+  if (stage.finishes) add(1, blocks_.head(parallel_), uniform);
   return w;
 }
 
@@ -166,7 +194,7 @@ std::vector<std::int64_t> StagedModel::stages_of(std::int64_t rank) const {
   return all;
 }
 
-std::array<StagedModel::Parameters, 2> StagedModel::parameters(std::int64_t rank) const {
+StagedModel::Elements StagedModel::elements(std::int64_t rank) const {
   double dense = 0, experts = 0, embedding = 0;
   for (const std::int64_t s : stages_of(rank)) {
     const Work& w = work_[static_cast<std::size_t>(s)];
@@ -174,18 +202,12 @@ std::array<StagedModel::Parameters, 2> StagedModel::parameters(std::int64_t rank
     experts += w.experts;
     embedding = std::max(embedding, w.embedding);
   }
-  const Parallel& p = parallel_;
-  return {{{dense + embedding, number(p.cp * p.dp)},
-           {experts, number(p.tp * p.cp * p.dp) / number(p.etp * p.ep)}}};
+  return {dense + embedding, experts};
 }
 
 Memory StagedModel::memory(std::int64_t rank) const {
-  Memory m;
-  for (const auto& [elements, n] : parameters(rank)) {
-    m.parameters += storage_.parameter * elements / (parallel_.zero >= 3 ? n : 1);
-    m.gradients += storage_.gradient * elements / (parallel_.zero >= 2 ? n : 1);
-    m.states += storage_.states * elements / (parallel_.zero >= 1 ? n : 1);
-  }
+  const auto [dense, experts] = elements(rank);
+  Memory m = memory_of(parallel_, storage_, dense, experts);
   for (const std::int64_t s : stages_of(rank))
     m.again = std::max(m.again, work_[static_cast<std::size_t>(s)].again_kept);
   for (const Blocks::Held& at : blocks_.held(pipeline_, parallel_, micro_batches_, rank)) {
@@ -226,7 +248,9 @@ double StagedModel::pass_on_seconds() const {
 // In rings: gradients are summed, or reduce-scattered and the parameters gathered again.
 double StagedModel::gradient_seconds(std::int64_t rank) const {
   double bytes = 0;
-  for (const auto& [elements, n] : parameters(rank)) {
+  const auto [dense, experts] = elements(rank);
+  for (const auto& [elements, n] :
+       {std::pair{dense, copies(parallel_, false)}, {experts, copies(parallel_, true)}}) {
     const double others = (n - 1) / n, m = number(micro_batches_);
     const double sums = elements * storage_.gradient * others,
                  gathers = elements * storage_.parameter * others;

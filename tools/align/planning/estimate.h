@@ -63,15 +63,25 @@ class Blocks {
   std::map<Key, std::vector<Held>> held_;
 };
 
+/// How many layers of a stage recompute what: dense ones, and those with experts.
+using StageLayers = std::array<std::array<std::int64_t, Block::modes>, 2>;
+
+/// Parameters, gradients and states of a rank that has so many elements.
+Memory memory_of(const Parallel&, const Storage&, double dense, double experts);
+
 /// A strategy for a model, cut into stages: what each holds and takes.
 class StagedModel {
  public:
   /// @throws Error  if the strategy is not one for the model, with the reason
-  StagedModel(Blocks&, const Parallel&);
+  StagedModel(Blocks& blocks, const Parallel& p) : StagedModel(blocks, p, {}) {}
+  /// @param layers  of each stage; none: as the strategy says, all alike
+  StagedModel(Blocks&, const Parallel&, const std::vector<StageLayers>& layers);
   void set_zero(std::int64_t zero) { parallel_.zero = zero; }
 
   const Parallel& parallel() const { return parallel_; }
   const Pipeline& pipeline() const { return pipeline_; }
+  /// Of a rank of pp.
+  std::vector<std::int64_t> stages_of(std::int64_t rank) const;
   std::int64_t micro_batches() const { return micro_batches_; }
   /// Of a rank of pp.
   Memory memory(std::int64_t rank) const;
@@ -87,12 +97,12 @@ class StagedModel {
     double compute = 0, again = 0, kept = 0, again_kept = 0, dense = 0, experts = 0, embedding = 0;
     std::map<Axis, double> sending = {};
   };
-  struct Parameters {
-    double elements, copies;  ///< and on how many ranks ZeRO may cut them
+  struct Elements {
+    double dense, experts;
   };
-  Work work_of(const Stage&) const;
-  std::array<Parameters, 2> parameters(std::int64_t rank) const;  ///< dense, experts
-  std::vector<std::int64_t> stages_of(std::int64_t rank) const;
+  StageLayers layers_of(const Stage&) const;
+  Work work_of(const Stage&, const StageLayers&) const;
+  Elements elements(std::int64_t rank) const;
   double seconds_of(std::int64_t rank) const;
   double pass_on_seconds() const;
   double gradient_seconds(std::int64_t rank) const;

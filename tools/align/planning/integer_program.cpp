@@ -10,6 +10,20 @@
 namespace assay::align {
 namespace {
 
+// How far a search is: it ends by a number of nodes and not of seconds, so that it ends the same anywhere.
+struct Progress {
+  const int most_nodes;
+  double gap = std::numeric_limits<double>::infinity();
+};
+
+void follow(glp_tree* tree, void* given) {
+  auto& progress = *static_cast<Progress*>(given);
+  int nodes = 0;
+  glp_ios_tree_size(tree, nullptr, nullptr, &nodes);
+  progress.gap = glp_ios_mip_gap(tree);
+  if (nodes > progress.most_nodes) glp_ios_terminate(tree);
+}
+
 int kind_of_bounds(double low, double high) {
   const bool below = std::isfinite(low), above = std::isfinite(high);
   if (below && above) return low == high ? GLP_FX : GLP_DB;
@@ -18,7 +32,7 @@ int kind_of_bounds(double low, double high) {
 
 }  // namespace
 
-std::optional<IntegerProgram::Solution> IntegerProgram::solve(double gap, double seconds) const {
+std::optional<IntegerProgram::Solution> IntegerProgram::solve(double gap, int most_nodes) const {
   const std::unique_ptr<glp_prob, void (*)(glp_prob*)> problem(glp_create_prob(), glp_delete_prob);
   glp_prob* const p = problem.get();
   glp_term_out(GLP_OFF);
@@ -45,15 +59,17 @@ std::optional<IntegerProgram::Solution> IntegerProgram::solve(double gap, double
   }
   glp_iocp options;
   glp_init_iocp(&options);
-  options.presolve = GLP_ON;
+  options.presolve = options.fp_heur = options.mir_cuts = options.gmi_cuts = GLP_ON;
   options.mip_gap = gap;
-  options.tm_lim = static_cast<int>(seconds * 1000);
-  const int stopped = glp_intopt(p, &options);
+  Progress progress = {most_nodes};
+  options.cb_func = follow;
+  options.cb_info = &progress;
+  glp_intopt(p, &options);
   const int status = glp_mip_status(p);
   if (status != GLP_OPT && status != GLP_FEAS) return std::nullopt;
   Solution s;
   s.cost = glp_mip_obj_val(p);
-  s.is_proven = status == GLP_OPT || stopped == GLP_EMIPGAP;
+  s.gap = status == GLP_OPT ? 0 : progress.gap;
   for (int c = 0; c < columns; ++c) {
     const double value = glp_mip_col_val(p, c + 1);
     s.values.push_back(variables_[static_cast<std::size_t>(c)].is_integer ? std::round(value) : value);

@@ -18,12 +18,12 @@ class IntegerProgram {
   struct Solution {
     std::vector<double> values;  ///< by number; integers are rounded
     double cost = 0;
-    bool is_proven = false;  ///< no other costs less by more than the gap
+    double gap = 0;  ///< no other costs less by more than this part of it
   };
-  /// @param gap      of the cost, relative
-  /// @param seconds  after which the best one found so far is taken
-  /// @return         nothing if there is none, or none was found in that time
-  std::optional<Solution> solve(double gap, double seconds) const;
+  /// @param gap         with which it is good enough
+  /// @param most_nodes  of the search, after which the best one found so far is taken
+  /// @return            nothing if there is none, or none was found
+  std::optional<Solution> solve(double gap, int most_nodes) const;
 
  private:
   struct Variable {
