@@ -44,17 +44,19 @@ std::string cost_text(const align::Cost& c) {
                      c.bubble, c.gradients);
 }
 
-void print_table(const std::vector<align::Candidate>& all) {
-  fmt::print("       GiB of the fullest rank                  seconds of a step, nothing overlapped\n");
-  fmt::print("{:>6} {:>7} {:>6} {:>6} {:>6} {:>6}  {:>7} {:>7} {:>6} {:>6} {:>6} {:>6}\n", "all", "weights",
-             "grads", "states", "activ.", "again", "all", "compute", "again", "send", "bubble", "grads");
+std::string table_text(const std::vector<align::Candidate>& all) {
+  std::string text = fmt::format(
+      "{0:>48}{1}\n{2:>6} {3:>7} {4:>6} {5:>6} {6:>6} {7:>6}  {2:>7} {8:>7} {7:>6} {9:>6} {10:>6} {4:>6}\n",
+      "GiB of the fullest rank ", " seconds of a step, nothing overlapped", "all", "weights", "grads",
+      "states", "activ.", "again", "compute", "send", "bubble");
   for (const align::Candidate& c : all) {
-    fmt::print("{}  {}\n       {}\n", memory_text(c.memory), cost_text(c.cost),
-               c.parallel.ranks() == 1 ? "single device" : to_string(c.parallel));
+    text += fmt::format("{}  {}\n       {}\n", memory_text(c.memory), cost_text(c.cost),
+                        c.parallel.ranks() == 1 ? "single device" : to_string(c.parallel));
   }
+  return text;
 }
 
-void print_balance(const PlanVerb& verb, align::Blocks& blocks, const align::Parallel& p) {
+std::string balance_text(const PlanVerb& verb, align::Blocks& blocks, const align::Parallel& p) {
   const auto balanced = align::balance(blocks, p, verb.memory * gibi);
   if (!balanced)
     throw Error(
@@ -62,11 +64,11 @@ void print_balance(const PlanVerb& verb, align::Blocks& blocks, const align::Par
         to_string(p), verb.memory);
   std::vector<std::string> stages;
   for (const align::StageLayers& stage : balanced->stages) stages.push_back(align::to_string(stage));
-  fmt::print(
-      "\nthe first with layers and recompute balanced; by the objective no other cut is faster by {:.0f}%\n",
-      100 * balanced->gap);
-  fmt::print("{}  {}\n       layers of the stages: {}\n", memory_text(balanced->memory),
-             cost_text(balanced->cost), fmt::join(stages, "; "));
+  return fmt::format(
+      "the first, with layers and recompute of each stage balanced (within {:.0f}% of the best there can "
+      "be)\n"
+      "{}  {}\n       layers of the stages: {}\n",
+      100 * balanced->gap, memory_text(balanced->memory), cost_text(balanced->cost), fmt::join(stages, "; "));
 }
 
 align::Training training_of(const PlanVerb& verb, std::int64_t devices) {
@@ -79,15 +81,17 @@ align::Training training_of(const PlanVerb& verb, std::int64_t devices) {
 }
 
 // Those that were given, or the fastest that fit.
-std::vector<align::Candidate> chosen(const PlanVerb& verb, align::Blocks& blocks, std::int64_t devices) {
+/// @param text  says how many there are
+std::vector<align::Candidate> chosen(const PlanVerb& verb, align::Blocks& blocks, std::int64_t devices,
+                                     std::string& text) {
   std::vector<align::Candidate> all;
-  for (const std::string& text : verb.parallel) {
-    const align::Parallel p = align::parse_parallel(text);
+  for (const std::string& given : verb.parallel) {
+    const align::Parallel p = align::parse_parallel(given);
     try {
       const align::StagedModel staged(blocks, p);
       all.push_back({p, staged.memory(), staged.cost()});
     } catch (const Error& e) {
-      throw Error("--parallel '{}': {}", text, e.what());
+      throw Error("--parallel '{}': {}", given, e.what());
     }
   }
   if (!all.empty()) return all;
@@ -103,8 +107,8 @@ std::vector<align::Candidate> chosen(const PlanVerb& verb, align::Blocks& blocks
         "none of {} valid strategies fits into {} GiB of a device: the smallest needs {:.1f}; expected "
         "more --devices or --memory-per-device",
         found.valid, verb.memory, found.least_memory / gibi);
-  fmt::print("{} valid strategies, {} of them fit into {} GiB; the fastest {}:\n", found.valid, found.fitting,
-             verb.memory, found.fastest.size());
+  text = fmt::format("{} valid strategies, {} of them fit into {} GiB; the fastest {}:\n", found.valid,
+                     found.fitting, verb.memory, found.fastest.size());
   return found.fastest;
 }
 
@@ -162,25 +166,27 @@ int run(const PlanVerb& verb, const Options& options) {
   const auto changed =
       verb.changed.empty() ? std::set<std::string_view>() : align::changed_parts(verb.changed);
   align::Blocks blocks(training_of(verb, devices));
-  const std::vector<align::Candidate> strategies = chosen(verb, blocks, devices);
-  print_table(strategies);
-  if (verb.balance) print_balance(verb, blocks, strategies.front().parallel);
+  std::string text;
+  const std::vector<align::Candidate> strategies = chosen(verb, blocks, devices, text);
+  text += table_text(strategies);
+  if (verb.balance) text += balance_text(verb, blocks, strategies.front().parallel);
   std::vector<align::Parallel> used;
   for (const align::Candidate& c : strategies) used.push_back(c.parallel);
   const align::Work small = {.model = align::small_model(verb.model)};
   const align::Cover cover = align::cover(blocks.training(), used, small, changed);
-  fmt::print("\n{}", align::plan_text({cover.rungs}, {.command = options.command(),
-                                                      .subject = "of PLAN",
-                                                      .reference = "of PLAN",
-                                                      .model = small.model,
-                                                      .target = "what is used",
-                                                      .precision = small.precision}));
-  fmt::print("they have {} of {} paths of these strategies{}{}\n", cover.paths.size() - cover.missing.size(),
-             cover.paths.size(), cover.missing.empty() ? "" : "; not ", fmt::join(cover.missing, ", "));
-  if (!verb.output.empty()) {
-    const std::string comment = printable(options.command());
-    write_text(verb.output, to_toml(small, cover.rungs, comment));
-  }
+  text += align::plan_text({cover.rungs}, {.command = options.command(),
+                                           .subject = "replay, or that of the plan",
+                                           .reference = "replay, or that of the plan",
+                                           .model = small.model,
+                                           .target = "what these use",
+                                           .precision = small.precision});
+  text += fmt::format("they have {} of {} paths of these strategies{}{}{}\n",
+                      cover.paths.size() - cover.missing.size(), cover.paths.size(),
+                      cover.is_smallest ? ", and no fewer stages do" : "",
+                      cover.missing.empty() ? "" : "; not ", fmt::join(cover.missing, ", "));
+  if (!verb.output.empty())
+    write_text(verb.output, to_toml(small, cover.rungs, printable(options.command())));
+  if (verb.output != "-") fmt::print("{}", text);
   return cover.missing.empty() ? 0 : 1;
 }
 
