@@ -27,7 +27,7 @@ using testing::IsEmpty;
 using testing::IsSupersetOf;
 using testing::ThrowsMessage;
 
-constexpr double mega = 1e6;
+constexpr double mega = 1e6, gibi = 1 << 30;
 
 // As GPT, with SwiGLU of the given size for GELU of four times the hidden size, and without biases.
 Model dense_model(std::int64_t layers, std::int64_t hidden, std::int64_t ffn, std::int64_t vocabulary) {
@@ -169,19 +169,19 @@ TEST(Cost, FullRecomputationIsAThirdMore) {
 }
 
 TEST(Enumeration, TheFastestThatFitAreFoundInOrder) {
-  const Training t = training_of(load_model("telechat3-105b-tiny"), 16, 16);
-  Blocks blocks(t);
-  const Enumeration all = enumerate(blocks, 8, mega * 8, std::numeric_limits<std::size_t>::max());
+  Blocks blocks(training_of(load_model("telechat3-105b"), 64, 4096));
+  const double memory = 60 * gibi;
+  const Enumeration all = enumerate(blocks, 64, memory, std::numeric_limits<std::size_t>::max());
   EXPECT_LT(all.fitting, all.valid);
   ASSERT_EQ(static_cast<std::int64_t>(all.fastest.size()), all.fitting);
   for (const Candidate& c : all.fastest) {
-    EXPECT_LE(c.memory.all(), mega * 8);
-    EXPECT_EQ(c.parallel.ranks(), 8);
+    EXPECT_LE(c.memory.all(), memory);
+    EXPECT_EQ(c.parallel.ranks(), 64);
     EXPECT_LE(StagedModel(blocks, c.parallel).least_seconds(), c.cost.all * (1 + 1e-12));
   }
-  const Enumeration some = enumerate(blocks, 8, mega * 8, 5);
-  ASSERT_EQ(some.fastest.size(), 5);
-  for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(some.fastest[i].cost.all, all.fastest[i].cost.all);
+  const Enumeration some = enumerate(blocks, 64, memory, 20);
+  ASSERT_EQ(some.fastest.size(), 20u);
+  for (std::size_t i = 0; i < 20; ++i) EXPECT_EQ(some.fastest[i].cost.all, all.fastest[i].cost.all);
 }
 
 TEST(Enumeration, WhatIsNotForTheModelIsRefused) {
@@ -228,8 +228,6 @@ TEST(IntegerProgram, TheCheapestIsThatOfAllThereAre) {
     EXPECT_TRUE(!solution || solution->gap == 0) << round;
   }
 }
-
-constexpr double gibi = 1 << 30;
 
 // TeleChat3-MoE report (arXiv 2512.24157), section 5: 438B in 8 stages, 2 interleaved, 64 micro-batches, 45
 // GB.

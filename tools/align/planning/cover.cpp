@@ -33,7 +33,8 @@ std::string use_of(std::string_view part, const Parallel& p) {
   return text;
 }
 
-// Whether even routing would leave a rank of ep without a token in every other layer and micro-batch.
+// Whether of the ranks of ep at least half a one is expected to get no token of an even routing: in a few
+// layers and micro-batches some get none.
 bool leaves_ranks_without_tokens(const Model& m, const Work& w, const Parallel& p) {
   const auto ranks = static_cast<double>(p.ep);
   const std::int64_t together = std::max<std::int64_t>(1, p.ep * p.etp / (p.tp * p.cp));  // micro-batches
@@ -158,7 +159,7 @@ class Covering {
         }
         if (!uses.empty()) r.name = fmt::format("{}", fmt::join(uses, " + "));
         const bool is_known =
-            std::ranges::any_of(cover_.rungs, [&](const Rung& o) { return o.parallel == r.parallel; });
+            std::ranges::any_of(cover_.rungs, [&](const Rung& o) { return o.name == r.name; });
         if (!is_known && (uses.empty() || is_touched(switches_of(r.parallel)))) cover_.rungs.push_back(r);
       }
     }
@@ -179,23 +180,21 @@ class Covering {
     for (const Strategy& s : strategies()) {
       if (is_count(s) && !s.is_default(p)) add_wider(name, p, s);
     }
-    if (p.ep > 1) add_few_tokens(name, p);
+    if (p.ep > 1) add_other_experts(name, p);
   }
 
   // More than two ranks: with all the rest, or with what the part needs alone.
   void add_wider(const std::string& name, const Parallel& p, const Strategy& s) {
-    const SwitchSet part = {s.part};
-    for (const Parallel& from : {p, alone(p, part)}) {
+    for (const bool is_alone : {false, true}) {
       for (const char* count : {"3", "4"}) {
-        Parallel wider = from;
+        Parallel wider = is_alone ? alone(p, {s.part}) : p;
         s.setting.read(wider, count);
         if (s.part == "ep") wider = with_room_for_experts(wider);
-        Work work = small_;
-        work.micro_batches = usual_micro_batches(work, wider);
-        const Rung r = {
-            fmt::format("{}, {} {}", from == p ? name : to_string(switches_of(wider)), s.key(), count),
-            Rung::Kind::larger, work, wider};
-        if (add(r)) break;
+        std::string model = small_.model;
+        if (s.key() == "tp" && model_.attention.kv_heads > 0 && model_.attention.kv_heads < wider.tp)
+          model += fmt::format(",attention.kv_heads={}", wider.tp);
+        const std::string suffix = is_alone ? " alone" : "";
+        if (add(fmt::format("{}, {} {}{}", name, s.key(), count, suffix), model, small_.length, wider)) break;
       }
     }
   }
@@ -209,17 +208,30 @@ class Covering {
     return with_room_for_experts(with_only(p, on));
   }
 
-  void add_few_tokens(const std::string& name, const Parallel& p) {
+  // As many experts as ranks, so few tokens that some rank gets none, and both.
+  void add_other_experts(const std::string& name, const Parallel& p) {
     for (const std::int64_t ranks : {4, 8}) {
       Parallel q = alone(p, {"ep"});
       q.ep = std::max(p.ep, ranks);
-      q.dp = std::max(q.dp, q.ep / (q.tp * q.cp));
-      Work work = small_;
-      work.length = 1;
-      work.model = fmt::format("{},moe.top_k=1", small_.model);
-      work.micro_batches = usual_micro_batches(work, q);
-      if (add({name + ", few tokens", Rung::Kind::larger, work, q})) return;
+      q = with_room_for_experts(q);
+      const std::string one =
+          fmt::format("{},moe.groups=0,moe.top_groups=0,moe.experts={},moe.top_k=", small_.model, q.ep);
+      const bool has_few = add(name + ", few tokens", small_.model + ",moe.top_k=1", 1, q);
+      const bool has_one = add(name + ", one expert a rank", one + "2", small_.length, q);
+      add(name + ", one expert a rank, few tokens", one + "1", 1, q);
+      if (has_few && has_one) return;
     }
+  }
+
+  // A larger stage of other sizes, if that can be.
+  bool add(const std::string& name, const std::string& model, std::int64_t length, const Parallel& p) {
+    const bool is_there =
+        std::ranges::any_of(candidates_, [&](const Candidate& c) { return c.rung.name == name; });
+    Work work = small_;
+    work.model = model;
+    work.length = length;
+    work.micro_batches = usual_micro_batches(work, p);
+    return is_there || add({name, Rung::Kind::larger, work, p});
   }
 
   bool add(const Rung& r) {
