@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <numeric>
@@ -369,6 +370,9 @@ TEST(Cover, APlanIsReadAsItWasWritten) {
 TEST(Cover, SmallModelsKeepTheirKinds) {
   EXPECT_EQ(small_model("telechat3-438b"), "telechat3-438b-tiny");
   EXPECT_EQ(small_model("telechat3-438b-tiny"), "telechat3-438b-tiny");
+  const std::string given = ASSAY_TEST_DATA "/models/latent.toml";
+  EXPECT_EQ(small_model(std::filesystem::relative(given).string() + ",layers=2"),
+            std::filesystem::absolute(std::filesystem::relative(given)).string() + ",layers=2");
   for (const char* name : {"deepseek-v3", "qwen3-moe", "pangu-ultra-moe"}) {
     // As a model that has no preset for stages.
     const std::string file = testing::TempDir() + "/planning_test_model.toml";

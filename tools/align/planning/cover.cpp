@@ -313,15 +313,30 @@ std::set<std::string_view> changed_parts(const std::string& text) {
   return parts;
 }
 
+namespace {
+
+// A file by its whole path, for a plan that lies elsewhere; what is changed of it stays behind.
+std::string with_whole_path(const std::string& name) {
+  for (const std::string_view ending : {".toml", ".json"}) {
+    const std::size_t at = name.find(ending);
+    if (at == std::string::npos) continue;
+    const std::size_t end = at + ending.size();
+    return std::filesystem::absolute(name.substr(0, end)).string() + name.substr(end);
+  }
+  return name;
+}
+
+}  // namespace
+
 std::string small_model(const std::string& name) {
   const std::string tiny = name + "-tiny";
   const std::vector<std::string_view> presets = model_names();
   if (std::ranges::find(presets, tiny) != presets.end()) return tiny;
   const Model m = load_model(name);
   constexpr std::int64_t small_hidden = 128;
-  if (m.hidden <= small_hidden) return name;
+  std::string cut = with_whole_path(name);
+  if (m.hidden <= small_hidden) return cut;
   // Sizes of the tiny presets: kinds are kept, and so many heads and experts that strategies divide them.
-  std::string cut = std::filesystem::exists(name) ? std::filesystem::absolute(name).string() : name;
   const auto at_most = [&](const char* key, std::int64_t value, std::int64_t most) {
     if (value > most) cut += fmt::format(",{}={}", key, most);
   };
