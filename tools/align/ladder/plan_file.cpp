@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <set>
+#include <sstream>
 
 #include "assay/align/arithmetic/arithmetic.h"
 #include "assay/align/settings/optimizer_settings.h"
@@ -198,6 +199,25 @@ PlanFile load_plan(const std::string& file) {
     throw Error("{}: has no 'model', which a replay needs; expected a preset, a TOML file or a config.json",
                 file);
   return plan;
+}
+
+std::string to_toml(const Work& work, const std::vector<Rung>& rungs, const std::string& comment) {
+  std::ostringstream out;
+  const auto text = [&](const char* key, const std::string& value) {
+    out << key << " = " << toml::value(value) << "\n";
+  };
+  for (const std::string_view line : split(comment, '\n')) out << "# " << line << "\n";
+  text("model", work.model);
+  text("precision", work.precision);
+  for (const Rung& r : rungs) {
+    out << "\n[[stage]]\n";
+    text("name", r.name);
+    if (const std::string parallel = to_string(r.parallel); !parallel.empty()) text("parallel", parallel);
+    if (r.work.model != work.model) text("model", r.work.model);
+    out << fmt::format("steps = {}\nmicro_batches = {}\nsequences = {}\nlength = {}\n", r.work.steps,
+                       r.work.micro_batches, r.work.sequences, r.work.length);
+  }
+  return out.str();
 }
 
 std::unique_ptr<Provider> make_provider(const ProviderSettings& settings) {

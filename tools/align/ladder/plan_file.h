@@ -45,4 +45,8 @@ struct PlanFile {
 /// @throws Error  that names the file, the line, what was found and what was expected
 PlanFile load_plan(const std::string& file);
 
+/// Stages as load_plan reads them; what they have as `work` has it stands once above them.
+/// @param comment  lines above it
+std::string to_toml(const Work& work, const std::vector<Rung>&, const std::string& comment);
+
 }  // namespace assay::align

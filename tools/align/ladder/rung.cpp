@@ -38,9 +38,14 @@ class Builder {
   Builder(const Work& work, const Parallel& target)
       : work_(work), target_(target), dimensions_(dimensions_of(target)) {}
 
-  std::vector<Rung> run() {
+  std::vector<Rung> alone() {
     add("single device", Rung::Kind::single, work_, {});
     for (const SwitchSet& d : dimensions_) add_alone(d);
+    return std::move(rungs_);
+  }
+
+  std::vector<Rung> run() {
+    rungs_ = alone();
     for (std::size_t i = 0; i < dimensions_.size(); ++i) {
       for (std::size_t k = i + 1; k < dimensions_.size(); ++k)
         add(joined(dimensions_[i], dimensions_[k]), Rung::Kind::pair);
@@ -140,6 +145,10 @@ std::vector<Rung> ladder_of(const Work& work, const Parallel& target) {
   const std::string why = objection(work, target);
   if (!why.empty()) throw Error("--parallel '{}': {}", to_string(target), why);
   return Builder(work, target).run();
+}
+
+std::vector<Rung> stages_alone(const Work& work, const Parallel& target) {
+  return Builder(work, target).alone();
 }
 
 std::int64_t usual_micro_batches(const Work& work, const Parallel& target) {

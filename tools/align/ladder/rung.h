@@ -37,6 +37,9 @@ std::string folder_of(const Rung&);
 /// @throws Error  if the strategy does not go with the work, with the reason
 std::vector<Rung> ladder_of(const Work&, const Parallel& target);
 
+/// Of it the single device and every dimension alone, part after part.
+std::vector<Rung> stages_alone(const Work&, const Parallel& target);
+
 /// So many micro-batches that the strategy can run them and that none is the first and the last at once.
 std::int64_t usual_micro_batches(const Work&, const Parallel& target);
 

@@ -50,14 +50,6 @@ void check_experts(const Model& m, const Batch& batch, const Parallel& p) {
   if (!p.sp) expect_divides("tokens of a context parallel rank", batch.tokens() / p.cp, "tp", p.tp);
 }
 
-void check(const Model& m, const Batch& batch, const Parallel& p) {
-  check_needs(p);
-  check_attention(m, p);
-  check_batch(batch, p);
-  check_experts(m, batch, p);
-  expect_divides("tokens of the vocabulary", m.vocabulary, "tp", p.tp);
-}
-
 class Planner {
  public:
   Planner(const Model& model, const Batch& batch, const Mesh& mesh)
@@ -87,9 +79,17 @@ class Planner {
 
 }  // namespace
 
+void check_strategy(const Model& m, const Batch& batch, const Parallel& p) {
+  check_needs(p);
+  check_attention(m, p);
+  check_batch(batch, p);
+  check_experts(m, batch, p);
+  expect_divides("tokens of the vocabulary", m.vocabulary, "tp", p.tp);
+}
+
 Plan make_plan(const Model& model, const Batch& batch, const Parallel& parallel, const Pipeline& pipeline,
                std::int64_t micro_batches) {
-  check(model, batch, parallel);
+  check_strategy(model, batch, parallel);
   check_modes(model, modes(batch, model, parallel), parallel, micro_batches * parallel.dp);
   Plan plan;
   const Planner planner(model, batch, Mesh(parallel, 0));

@@ -21,9 +21,9 @@ std::string layer_of(const std::string& module) {
   return module.substr(0, module.find_first_of("./", layers.size()));
 }
 
-std::set<const Machine::Node*> outputs_of_layers(const Tape& tape) {
+std::set<const Machine::Node*> outputs_of_layers(const Machine& machine) {
   std::map<std::string, const Machine::Node*> last;
-  for (const Machine::Node& node : tape.nodes()) last[layer_of(node.module)] = &node;
+  for (const Machine::Node& node : machine.nodes()) last[layer_of(node.module)] = &node;
   std::set<const Machine::Node*> all;
   for (const auto& [layer, node] : last) all.insert(node);
   return all;
@@ -41,9 +41,8 @@ bool moves_rows(const Machine::Node& node) {
 
 }  // namespace
 
-void forget_for_recompute(Tape& tape, Recompute what) {
-  const std::set<const Machine::Node*> kept = outputs_of_layers(tape);
-  tape.forget([&](const Machine::Node& node) {
+std::function<bool(const Machine::Node&)> computed_again(const Machine& machine, Recompute what) {
+  return [kept = outputs_of_layers(machine), what](const Machine::Node& node) {
     if (layer_of(node.module).empty()) return false;
     switch (what) {
       case Recompute::none:
@@ -58,7 +57,11 @@ void forget_for_recompute(Tape& tape, Recompute what) {
         return node.is_of("swiglu");
     }
     return false;
-  });
+  };
+}
+
+void forget_for_recompute(Tape& tape, Recompute what) {
+  tape.forget(computed_again(tape, what));
 }
 
 }  // namespace assay::align
