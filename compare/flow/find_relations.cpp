@@ -205,9 +205,9 @@ class Search {
   }
 
   void keep(const Name& target, Relation r) {
-    // Of the pieces before only how many rows they have is used.
-    const std::size_t used = r.kind == Relation::Kind::stretch ? 1 : r.sources.size();
-    for (std::size_t s = 0; s < used; ++s) found_.uses[r.sources[s]].push_back({target, false, s});
+    const bool is_stretch = r.kind == Relation::Kind::stretch;  // where others end, and one is cut
+    for (std::size_t s = 0; s < (is_stretch ? 1 : r.sources.size()); ++s)
+      found_.uses[r.sources[s]].push_back({target, false, s});
     found_.made[target] = std::move(r);
   }
 
