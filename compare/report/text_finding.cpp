@@ -29,7 +29,8 @@ class FindingLines {
     for (std::size_t i = 0; i < shown(f_.diagnoses.size(), 1); ++i)  // the most specific comes first
       item("because", sentence(f_.diagnoses[i]), 3);
     if (f_.exemption) item("exempt", sentence(*f_.exemption));
-    if (f_.origin && !is_open) item("origin", fmt::format("{}: {}", name(f_.origin->kind), f_.origin->reason));
+    if (f_.origin && !is_open)
+      item("origin", fmt::format("{}: {}", name(f_.origin->kind), f_.origin->reason));
     if (!f_.rule.empty() && f_.verdict != Verdict::replicas_differ) item("rule", f_.rule);
     if (style_.all && !f_.count_source.empty())
       item("count", fmt::format("{} ({})", f_.count.value_or(0), f_.count_source));
