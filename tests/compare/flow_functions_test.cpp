@@ -121,8 +121,9 @@ TEST(FlowOfFunctions, PiecesAreCutAndJoined) {
 // A scale in the code differs: a number that follows from data may, too, but then it is not the same in all
 // micro-batches.
 TEST(FlowOfFunctions, ANumberOfTheProgramIsNotRounded) {
-  const auto record = [](double scale, double of_data) {
+  const auto record = [](double scale, double of_data, int ranks = 1) {
     return [=](MemoryDump& d, bool is_actual) {
+      if (is_actual) d.world_size = ranks;
       for (const std::int64_t mb : {0, 1}) {
         const Tensor x = normal_tensor(DType::float32, {4, 8}, 51 + static_cast<std::uint64_t>(mb));
         const double number = 0.25 * (is_actual ? scale : 1) + of_data * static_cast<double>(mb);
@@ -142,6 +143,7 @@ TEST(FlowOfFunctions, ANumberOfTheProgramIsNotRounded) {
   EXPECT_EQ(created(isolated(record(1.02, 0))), (std::vector<std::string>{name, name}));
   EXPECT_TRUE(created(isolated(record(1, 0))).empty());
   EXPECT_TRUE(created(isolated(record(1 + 1e-6, 0))).empty()) << "as roundings may make it";
+  EXPECT_TRUE(created(isolated(record(0.5, 0, 2))).empty()) << "it may count ranks";
   EXPECT_TRUE(created(isolated(record(1.02, 1))).empty()) << "of data: nobody knows what it was made of";
 }
 
