@@ -12,7 +12,7 @@ struct GeGlu : Gated {
   // No default where the sources disagree and a wrong half still gives plausible numbers.
   static constexpr Attribute attributes[] = {
       {"approximate", "\"none\"",
-       "none: erf; tanh: the approximation (npu_geglu's default, Megatron's only)"},
+       "none: erf; tanh (npu_geglu's default, Megatron's only), sigmoid: the approximations"},
       {"activate_left", "null",
        "which half of x is the gate: true in Megatron and TransformerEngine, false in npu_geglu and "
        "diffusers"}};

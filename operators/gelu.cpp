@@ -9,17 +9,19 @@ namespace {
 struct Gelu {
   static constexpr std::string_view name = "gelu";
   static constexpr std::string_view math =
-      "y = x Phi(x); tanh: y = x sigmoid(2 sqrt(2/pi) (x + 0.044715 x^3))";
+      "y = x Phi(x); tanh: y = x sigmoid(2 sqrt(2/pi) (x + 0.044715 x^3)); sigmoid: y = x sigmoid(1.702 x)";
   static constexpr std::string_view source = "arXiv:1606.08415";
-  static constexpr std::string_view aliases[] = {"torch.nn.functional.gelu", "torch.nn.GELU", "npu_gelu",
-                                                 "GeLU", "Gelu"};
+  static constexpr std::string_view aliases[] = {
+      "torch.nn.functional.gelu", "torch.nn.GELU", "npu_gelu", "GeLU", "Gelu", "QuickGELU"};
   static constexpr Attribute attributes[] = {
-      {"approximate", "\"none\"", "none: erf; tanh: the approximation"}};
+      {"approximate", "\"none\"", "none: erf; tanh, sigmoid: the approximations"}};
   static constexpr auto args = unary_args(-8, 8);
   static constexpr std::string_view pairs_along = "N";
-  static constexpr Example examples[] = {{"N=24"}, {"N=3x5", "approximate=\"tanh\""}};
+  static constexpr Example examples[] = {
+      {"N=24"}, {"N=3x5", "approximate=\"tanh\""}, {"N=3x5", "approximate=\"sigmoid\""}};
   static constexpr std::string_view functional_inputs[] = {"x"};
-  static constexpr Seen seen[] = {{"approximate", "\"tanh\"", "GPT-2, Gemma"}};
+  static constexpr Seen seen[] = {{"approximate", "\"tanh\"", "GPT-2, Gemma"},
+                                  {"approximate", "\"sigmoid\"", "CLIP (QuickGELU)"}};
 
   static void bind(Dims&, InputShapes, const Attributes& a) { function<double>(a); }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "assay/compare/result/trouble.h"
@@ -10,10 +11,14 @@
 namespace assay {
 namespace {
 
-// A rule that is absolute for small values says nothing of them: its relative part must hold of the whole.
+// A rule that is absolute for small values says nothing of them: on its own scale the whole must be within
+// it.
 bool is_right(const Finding& f) {
   if (f.verdict == Verdict::exempt) return f.exemption->kind == Exemption::Kind::amplified_rounding;
-  return f.verdict == Verdict::passed && f.metrics && (!(f.rtol > 0) || f.metrics->relative_l2 <= f.rtol);
+  if (f.verdict != Verdict::passed || !f.metrics) return false;
+  const Allowed own = on_its_own_scale(f);
+  const double usual = std::hypot(f.metrics->reference.mean, f.metrics->reference.std);
+  return !(own.rtol > 0) || f.metrics->relative_l2 * usual <= own.atol + own.rtol * usual;
 }
 
 // Whether a factor and a constant that all elements share make most of the difference. Roundings have no

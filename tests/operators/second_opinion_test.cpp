@@ -3,7 +3,10 @@
 // bound of float64 arithmetic, differ by no more than two of these bounds.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cctype>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <numbers>
 #include <tuple>
@@ -188,6 +191,11 @@ const Opinion opinions[] = {
      elementwise(sigmoid, [](const Values& x) -> Values { return sigmoid(x) * sigmoid(-x); })},
     {"silu", "N=40", "", "", elementwise(silu, silu_derivative)},
     {"gelu", "N=40", "", "", elementwise(gelu, gelu_derivative)},
+    {"gelu", "N=40", "approximate=\"sigmoid\"", "",
+     elementwise([](const Values& x) -> Values { return x * sigmoid(1.702 * x); },
+                 [](const Values& x) -> Values {
+                   return sigmoid(1.702 * x) * (1. + 1.702 * x * sigmoid(-1.702 * x));
+                 })},
     {"softplus", "N=40", "", "",
      elementwise([](const Values& x) -> Values { return xt::log1p(xt::exp(x)); }, sigmoid)},
     {"relu", "N=40", "", "",
@@ -356,8 +364,12 @@ TEST_P(SecondOpinion, AgreesWithinTheBoundsOfFloat64) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Operators, SecondOpinion, testing::ValuesIn(opinions),
-                         [](const auto& tested) { return std::string(tested.param.op); });
+INSTANTIATE_TEST_SUITE_P(Operators, SecondOpinion, testing::ValuesIn(opinions), [](const auto& tested) {
+  std::string name(tested.param.op);
+  std::ranges::copy_if(std::string_view(tested.param.attributes), std::back_inserter(name),
+                       [](unsigned char c) { return std::isalnum(c) != 0; });
+  return name;
+});
 
 }  // namespace
 }  // namespace assay::second_opinion_test
