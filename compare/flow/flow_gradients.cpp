@@ -54,16 +54,26 @@ std::optional<Flow::Made> Flow::gradient_of_parameter(const Side& side, const Lo
   Identity share = t.id;
   share.arg += unreduced;
   if (!t.id.arg.ends_with(unreduced) && side.values.find(share) != nullptr) return {};
+  // It is stored in the parameter's dtype wherever it is, before it is recorded in another one.
+  const LogicalTensor* own = side.values.find(at(record_of(param), t.id.step, -1));
+  const double stored = own == nullptr ? 0 : unit_roundoff(own->dtype);
   std::vector<DerivedValue> terms;
   for (const std::int64_t micro_batch : micro_batches_of(side, param, t.id.step)) {
     Identity frame = t.id;
     frame.micro_batch = micro_batch;
     auto term = gradient(side, param, frame);
     if (!term) return {};
+    if (stored > term->roundoff) {
+      for (double& e : term->error) e *= term->roundoff > 0 ? stored / term->roundoff : 1;
+      term->roundoff = stored;
+      term->is_exact = false;
+    }
     terms.push_back(std::move(*term));
   }
   auto sum = sum_of(std::move(terms));
   if (!sum) return {};
+  sum->error.resize(sum->values.size(), 0);
+  for (std::size_t i = 0; i < sum->error.size(); ++i) sum->error[i] += stored * sum->size(i);
   return Made{times(std::move(*sum), is_whole_gradient(t.id) ? scale_of_sums(&side.values == &actual_) : 1),
               "the sum of what all that is made of it hands back"};
 }
