@@ -11,6 +11,8 @@ from recording import run
 torch = pytest.importorskip("torch")
 
 import assay.torch  # noqa: E402
+from assay.torch._recomputed import Recomputed  # noqa: E402
+from assay.torch._records import Place  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 PROGRAM = Path(__file__).with_name("recorded_program.py")
@@ -22,6 +24,18 @@ def single(tmp_path_factory):
     out = tmp_path_factory.mktemp("checkpointing") / "single"
     assert run(out, [sys.executable, PROGRAM, "single"]).returncode == 0
     return out
+
+
+def test_memory_tells_the_first_call_of_a_checkpoint_alone():
+    """A gradient was lost in one of 28 runs: an address that a later micro-batch had, too, decided."""
+    reused, calls = torch.ones(2), Recomputed()
+    kept = [torch.ones(2) for _ in range(2)]
+    places = [(Place(0, part, "first", "Linear", 0), Place(0, part, "second", "Linear", 0)) for part in range(2)]
+    for x, (first, second) in zip(kept, places, strict=True):
+        calls.note("first", first, [("x", x)])
+        calls.note("second", second, [("x", reused)])
+    assert calls.place_of("first", [("x", kept[0])], 1) == places[0][0]
+    assert calls.place_of("second", [("x", reused)], 1) == places[0][1]
 
 
 @pytest.mark.parametrize("mode", ["checkpoint", "reentrant"])

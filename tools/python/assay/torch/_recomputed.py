@@ -13,7 +13,8 @@ class Recomputed:
     """Backward of one micro-batch may come after the forward pass of the next ones, as in a pipeline.
 
     What a checkpoint was given is alive until it repeats its calls, and is given to the first of them again: no other
-    tensor has had its memory since. The calls behind that one are of its micro-batch.
+    tensor has had its memory since. The calls behind that one are of its micro-batch: what they were given is dead, and
+    its memory may have been that of any call since.
     """
 
     def __init__(self) -> None:
@@ -25,6 +26,7 @@ class Recomputed:
         self._calls: dict[tuple[str, int], list[Place]] = {}  # by module and micro-batch
         self._micro_batch: int | None = None
         self._task = -1  # of autograd, for which that is known
+        self._segment: Any = None  # whose calls are repeated
 
     def note(self, path: str, place: Place, given: list[tuple[str, Any]]) -> None:
         """A call of the forward pass."""
@@ -41,7 +43,9 @@ class Recomputed:
         task = torch._C._current_graph_task_id()
         if task != self._task:
             self._task, self._micro_batch = task, None
-        first = _first_memory(given)
+        current = segment()
+        first = None if current == self._segment else _first_memory(given)
+        self._segment = current
         known = None if first is None else self._by_input.get((path, first))
         if known is not None:
             self._micro_batch = known.micro_batch
