@@ -1,5 +1,4 @@
 #include "assay/compare/flow/earlier_values.h"
-#include "assay/compare/flow/gradient_names.h"
 
 #include <algorithm>
 #include <bit>
@@ -8,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "assay/compare/flow/gradient_names.h"
 #include "assay/golden/parallel.h"
 
 namespace assay {

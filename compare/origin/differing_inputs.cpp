@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "assay/compare/origin/propagated_error.h"
 #include "assay/compare/result/trouble.h"
 
 namespace assay {
@@ -14,9 +15,7 @@ namespace {
 // A rule that is absolute for small values says nothing of them: on its own scale the whole must be within
 // it.
 bool is_right(const Finding& f) {
-  if (f.verdict == Verdict::exempt)
-    return f.exemption->kind == Exemption::Kind::amplified_rounding ||
-           f.exemption->kind == Exemption::Kind::legal_tie;
+  if (f.verdict == Verdict::exempt) return f.exemption->kind == Exemption::Kind::amplified_rounding;
   if (f.verdict != Verdict::passed || !f.metrics) return false;
   if (f.id.slot == "param") return true;
   const Allowed own = on_its_own_scale(f);
@@ -68,8 +67,14 @@ std::optional<Exemption> explained_by_inputs(const std::vector<Finding>& finding
   if (trouble_in([&] { are_rounded = std::ranges::all_of(inputs, is_rounded); }) || !are_rounded) return {};
   Exemption exemption = right;
   exemption.source += "; its inputs are right by their rules";
-  // A choice is legal for its own scores, and these are right.
-  if (!local.has_call(pairs[i]) || !is_float(findings[i].actual_dtype)) return exemption;
+  if (!local.has_call(pairs[i])) {
+    if (findings[i].id.phase == Phase::optimizer) return exemption;
+    std::vector<Pair> given;
+    for (const std::size_t k : inputs) given.push_back(pairs[k]);
+    std::optional<PropagatedError> found;
+    if (trouble_in([&] { found = propagated_error(local.sides(), pairs[i], given); }) || !found) return {};
+    return exemption;
+  }
   const auto beside = local.beside_random_inputs(pairs[i]);
   if (!beside || !(*beside <= 1)) return {};
   exemption.source += fmt::format(
