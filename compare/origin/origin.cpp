@@ -125,14 +125,15 @@ class Origins {
     const std::vector<std::size_t> inputs = inputs_.of(i);
     if (const auto source = nonfinite_source(findings_, i, inputs))
       return Inherited{*source, fmt::format("{} is NaN or Inf already", findings_[*source].name)};
-    if (broken != nullptr && !is_wrong_step && !replicas_.contains(i)) return created_here(*broken);
+    // A right whole may place rows otherwise: by a choice that the other side did not make.
+    const auto part = isolation_ ? isolation_->part_of_right(i) : std::nullopt;
+    if (broken != nullptr && !is_wrong_step && !part && !replicas_.contains(i)) return created_here(*broken);
     const auto failing = std::ranges::find_if(inputs, [&](std::size_t k) { return is_off(findings_[k]); });
     const std::size_t from = failing != inputs.end()      ? *failing
                              : is_result(findings_[i].id) ? open_.inside(findings_[i].id)
                                                           : none;
     if (replicas_.contains(i) && !is_wrong_step) return replicas_.origin_of(i, inputs);
     if (step != steps_.end()) return of_step(i, step->second, inputs, from);
-    const auto part = isolation_ ? isolation_->part_of_right(i) : std::nullopt;
     const bool is_settled =
         part && options_.may_exempt && isolation_->is_part_of_passed(i) && !findings_[i].asks_for_bits;
     // Ranks that disagree are no fault of the operator or of a single input.

@@ -288,52 +288,6 @@ TEST(Program, WeightsOfAllExpertsShowWhetherTheirChoiceIsLegal) {
   EXPECT_EQ(created(isolated(record(1))), std::vector<std::string>{"router output 0"});
 }
 
-// A class that nobody knows, with a part that one side calls for each expert and the other once.
-auto experts(const std::string& wrong) {
-  return [=](MemoryDump& d, bool is_actual) {
-    const Tensor x = normal_tensor(DType::float32, {6, 4}, 21),
-                 gate_up = normal_tensor(DType::float32, {3, 10, 4}, 22),
-                 down = normal_tensor(DType::float32, {3, 4, 5}, 23),
-                 weights = Tensor::from_values(DType::float32, {6, 2}, Values(12, 0.375));
-    const Tensor index =
-        Tensor::from_indices({6, 2}, std::vector<std::int64_t>{0, 1, 1, 2, 2, 0, 0, 2, 1, 0, 2, 1});
-    Tensor y = noisy(
-        output("moe_experts",
-               {{"x", x}, {"index", index}, {"weights", weights}, {"gate_up", gate_up}, {"down", down}},
-               is_actual && wrong == "up first" ? Attributes{{"gate_first", false}} : Attributes(), "y"),
-        is_actual ? 5 : 6);
-    if (is_actual && wrong == "y") y = with_one_wrong(y);
-    const auto add = [&](const char* slot, const char* arg, const Tensor& t) {
-      d.add({0, 0, f, "mlp.experts", slot, arg, 0}, t).op = "SomeExperts";
-    };
-    d.add({0, -1, f, "mlp.experts", "param", "gate_up_proj", 0}, gate_up);
-    d.add({0, -1, f, "mlp.experts", "param", "down_proj", 0}, down);
-    add("input", "hidden_states", x);
-    add("input", "top_k_index", index);
-    add("input", "top_k_weights", weights);
-    const Tensor part = normal_tensor(DType::float32, {is_actual && wrong != "up first" ? 12 : 4, 5},
-                                      is_actual && wrong == "up first" ? 25 : 24);
-    for (const std::int64_t call : {0, 1, 2}) {
-      if (is_actual && call > 0) break;
-      d.add({0, 0, f, "mlp.experts.act_fn", "input", "input", call}, part).op = "SiLU";
-    }
-    add("output", "y", y);
-  };
-}
-
-TEST(Program, WhatIsInsideOfAWholeIsSettledByItsResults) {
-  const Report right = isolated(experts(""));
-  EXPECT_EQ(right.exit_status(), 0);
-  EXPECT_EQ(right.coverage->unjudged, 0);
-  const auto parts = std::ranges::count_if(right.findings, [](const Finding& x) {
-    return x.exemption && x.exemption->kind == Exemption::Kind::part_of_whole;
-  });
-  EXPECT_EQ(parts, 3) << "one of another shape, two that the actual side lacks";
-  const Report wrong = isolated(experts("y"));
-  EXPECT_EQ(created(wrong), std::vector<std::string>{"mlp.experts output y"});
-  EXPECT_EQ(wrong.exit_status(), 1);
-}
-
 // A mask, which only one of two implementations needs.
 TEST(Program, AnInputOfOneSideAloneIsSettledByWhatItsModuleMakes) {
   const auto record = [](const std::string& wrong) {
@@ -356,15 +310,6 @@ TEST(Program, AnInputOfOneSideAloneIsSettledByWhatItsModuleMakes) {
   EXPECT_EQ(report.exit_status(), 1);
   EXPECT_EQ(finding(report, "block", "input").verdict, Verdict::passed);
   EXPECT_EQ(std::ranges::count(report.findings, Verdict::missing_actual, &Finding::verdict), 2);
-}
-
-TEST(Program, WhatIsInsideOfAWholeHasItsCause) {
-  const Report report = isolated(experts("up first"));
-  const Finding& part = finding(report, "mlp.experts.act_fn", "input");
-  ASSERT_FALSE(part.diagnoses.empty());
-  EXPECT_EQ(part.diagnoses.front().cause, Cause::attribute);
-  EXPECT_EQ(part.diagnoses.front().parameters.attribute, "gate_first");
-  EXPECT_EQ(part.diagnoses.front().parameters.whole, "mlp.experts output y (step 0, micro-batch 0, forward)");
 }
 
 // A router that chooses fewer experts than the reference's, of the same tokens.
