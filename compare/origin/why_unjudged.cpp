@@ -13,7 +13,8 @@ std::string Isolation::why_unjudged(std::size_t i) const {
   if (findings_[i].id.slot == "param" && findings_[i].id.phase == Phase::forward && made_of(i).empty())
     return "both sides start with other bits of it; give them the same checkpoint";
   if (!is_result(findings_[i].id) || findings_[i].id.phase == Phase::optimizer)
-    return "it follows from no recorded values in a way that is known; record what made it";
+    return "it follows from no recorded values in a way that is known; record what made it (PyTorch: assay "
+           "record --functions)";
   for (const auto& [calls, tensor] :
        {std::pair(&local_.reference_calls(), pair.reference), {&local_.actual_calls(), pair.actual}}) {
     const std::vector<RecordedCall> made = calls->producers(*tensor);
@@ -23,8 +24,10 @@ std::string Isolation::why_unjudged(std::size_t i) const {
     if (op == nullptr && tensor->op.empty())
       return "its operator was not recorded; an [[operator]] rule names it";
     if (op == nullptr)
-      return fmt::format("'{}' is no known operator; an [[operator]] rule names one, or record its parts",
-                         tensor->op);
+      return fmt::format(
+          "'{}' is no known operator; an [[operator]] rule names one, or record its parts "
+          "(PyTorch: assay record --functions)",
+          tensor->op);
     if (made.empty()) return fmt::format("it is not known as a result of {}", op->name);
     for (const RecordedCall& call : made) {
       if (const std::string missing = call.missing(); !missing.empty())

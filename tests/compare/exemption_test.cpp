@@ -176,7 +176,9 @@ TEST(Exemption, WhatNobodyJudgedIsUndecidedUnlessItsCauseIsNoRounding) {
   const Report open = compare(add_noise);
   EXPECT_EQ(open.exit_status(), 1);
   EXPECT_EQ(result_of("own", open).verdict, Verdict::undecided) << everything(open);
-  EXPECT_THAT(result_of("own", open).origin->reason, HasSubstr("'Mine' is no known operator"));
+  EXPECT_THAT(result_of("own", open).origin->reason,
+              HasSubstr("'Mine' is no known operator; an [[operator]] rule names one, or record its parts "
+                        "(PyTorch: assay record --functions)"));
   EXPECT_EQ(result_of("after", open).verdict, Verdict::undecided);
   EXPECT_THAT(result_of("after", open).origin->root, HasSubstr("own output y"));
   EXPECT_EQ(open.first_failure()->id.module, "own");
