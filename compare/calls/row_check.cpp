@@ -69,7 +69,9 @@ std::vector<RowsOutput> outputs_by_rows(const Case& c, const PairRows& rows, con
     const auto golden = std::ranges::find(rows.outputs(), name, [](auto& o) { return o.arg->name; });
     if (golden == rows.outputs().end() || golden->arg->exact != Exact::no || golden->arg->raw) continue;
     const DType dtype = made.dtype();
-    if (!is_float(dtype) || dtype == DType::float64 || made.shape() != golden->shape) continue;
+    if (!is_float(dtype) || !format_of(dtype).has_nan || dtype == DType::float64 ||
+        made.shape() != golden->shape)
+      continue;
     all.emplace_back(c, name, made, *golden, static_cast<std::size_t>(golden - rows.outputs().begin()),
                      device_of_rows());
   }
