@@ -37,7 +37,8 @@ class RowsOutput {
   RowsPart judge(PairRows::Made& made, std::int64_t begin) const {
     const Tensor window = actual.window(begin, static_cast<std::int64_t>(made.values.size()));
     const std::vector<double> values = window.values();
-    for (double& e : made.errors) e *= with_error_of_golden(device_.arithmetic);
+    const double own = with_error_of_golden(device_.arithmetic);
+    for (double& e : made.errors) e *= own;
     allow_store(window.dtype(), device_.arithmetic, made.values, made.errors);
     RowsPart part;
     part.partial = BlockPass(window.dtype(), DType::float64, {0, 0, made.errors})
