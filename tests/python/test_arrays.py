@@ -185,6 +185,10 @@ def test_fp4_outputs_are_judged_by_their_own_rounding():
     steps = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
     truncated = steps[np.searchsorted(steps, truncated, side="right") - 1].astype(fp4())
     assert not assay.judge("mul", {"a": x, "b": x}, packed(truncated))
+    # The neighbour, 0.45 off, where the nearest is 0.05 off and numbers are 0.5 apart.
+    one = {"a": np.float32([1.45]), "b": np.float32([1])}
+    assert assay.judge("mul", one, np.array([1.5], fp4()))
+    assert not assay.judge("mul", one, np.array([1], fp4()))
     wrong = y.copy()
     wrong[5, 7] = fp4()(6 if float(y[5, 7]) < 4 else 1)
     verdict = assay.judge("mul", {"a": x, "b": x}, wrong)
