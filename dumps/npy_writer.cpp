@@ -16,7 +16,7 @@ namespace {
 std::string_view descr(DType dtype, NpyTypes types) {
   if (types == NpyTypes::ml_dtypes) {
     if (dtype == DType::bfloat16) return "<V2";
-    if (dtype == DType::float8_e4m3fn) return "<V1";
+    if (dtype == DType::float8_e4m3fn || dtype == DType::float4_e2m1fn) return "<V1";
     if (dtype == DType::float8_e5m2) return "<f1";
   }
   switch (dtype) {
@@ -33,6 +33,7 @@ std::string_view descr(DType dtype, NpyTypes types) {
       return "<u2";
     case DType::float8_e4m3fn:
     case DType::float8_e5m2:
+    case DType::float4_e2m1fn:
     case DType::uint8:
       return "|u1";
     case DType::int64:

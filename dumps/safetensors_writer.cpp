@@ -43,6 +43,7 @@ std::string type_name(DType dtype) {
       return "U32";
     case DType::uint16:
       return "U16";
+    case DType::float4_e2m1fn:  // F4 has two in a byte
     case DType::uint8:
       return "U8";
     case DType::boolean:

@@ -34,6 +34,7 @@ constexpr Entry entries[] = {
     {DType::bfloat16, "bfloat16", 2, {8, 7, 127, true}},
     {DType::float8_e4m3fn, "float8_e4m3fn", 1, {4, 3, 7, false}},
     {DType::float8_e5m2, "float8_e5m2", 1, {5, 2, 15, true}},
+    {DType::float4_e2m1fn, "float4_e2m1fn", 1, {2, 1, 1, false, false}},
     {DType::int64, "int64", 8, {}},
     {DType::int32, "int32", 4, {}},
     {DType::int16, "int16", 2, {}},
@@ -74,6 +75,8 @@ constexpr Alias aliases[] = {
     {"f8_e5m2", DType::float8_e5m2},
     {"f8e5m2", DType::float8_e5m2},
     {"float8e5m2", DType::float8_e5m2},
+    {"f4e2m1fn", DType::float4_e2m1fn},
+    {"float4e2m1fn", DType::float4_e2m1fn},
     {"i64", DType::int64},
     {"s64", DType::int64},
     {"long", DType::int64},
@@ -95,11 +98,6 @@ constexpr Alias aliases[] = {
     {"bool_", DType::boolean},
     {"pred", DType::boolean},
 };
-
-// A format that lives in the high bits of float32 (tfloat32, hfloat32): its code is the float32's.
-int padding_bits(DType d) {
-  return d == DType::tfloat32 || d == DType::hfloat32 ? 23 - entry(d).format.fraction_bits : 0;
-}
 
 std::uint64_t low_bits(int n) {
   return (std::uint64_t{1} << n) - 1;
@@ -147,10 +145,11 @@ std::uint64_t encode_nan(const FloatFormat& f, std::uint64_t bits) {
 std::uint64_t encode_magnitude(const FloatFormat& f, std::uint64_t bits, Rounding rounding,
                                Overflow overflow) {
   const std::uint64_t infinity = low_bits(f.exponent_bits) << f.fraction_bits;
-  const std::uint64_t largest = f.has_infinity ? infinity - 1 : infinity + low_bits(f.fraction_bits) - 1;
+  const std::uint64_t all_ones = infinity + low_bits(f.fraction_bits);
+  const std::uint64_t largest = f.has_infinity ? infinity - 1 : f.has_nan ? all_ones - 1 : all_ones;
   const std::uint64_t beyond = overflow == Overflow::saturate ? largest
                                : f.has_infinity               ? infinity
-                                                              : low_bits(f.exponent_bits + f.fraction_bits);
+                                                              : all_ones;
   constexpr std::uint64_t double_infinity = std::uint64_t{0x7ff} << 52;
   if (bits > double_infinity) return encode_nan(f, bits);
   if (bits == double_infinity) return beyond;
@@ -242,6 +241,9 @@ bool is_float(DType d) {
 std::size_t size_of(DType d) {
   return entry(d).size;
 }
+int padding_bits(DType d) {
+  return d == DType::tfloat32 || d == DType::hfloat32 ? 23 - entry(d).format.fraction_bits : 0;
+}
 
 const FloatFormat& format_of(DType d) {
   if (!is_float(d)) throw Error("{} has no floating-point format; expected a floating dtype", name(d));
@@ -264,7 +266,7 @@ double unit_roundoff(DType d) {
 double max_finite(DType d) {
   const FloatFormat& f = format_of(d);
   // All ones, or all ones but the last where that code is NaN.
-  const double significand = 2 - std::ldexp(f.has_infinity ? 1.0 : 2.0, -f.fraction_bits);
+  const double significand = 2 - std::ldexp(f.has_infinity || !f.has_nan ? 1.0 : 2.0, -f.fraction_bits);
   return std::ldexp(significand, f.max_exponent());
 }
 
@@ -313,7 +315,7 @@ double decode(DType d, std::uint64_t code) {
     // Payload and sign survive: the bits are built, since arithmetic on a NaN may drop them.
     const std::uint64_t bits = (std::uint64_t{0x7ff} << 52) | (fraction << (52 - f.fraction_bits));
     value = std::bit_cast<double>(bits);
-  } else if (!f.has_infinity && magnitude == low_bits(magnitude_bits)) {
+  } else if (!f.has_infinity && f.has_nan && magnitude == low_bits(magnitude_bits)) {
     value = std::numeric_limits<double>::quiet_NaN();
   } else if (biased == 0) {
     value = std::ldexp(static_cast<double>(fraction), f.min_exponent() - f.fraction_bits);
@@ -351,8 +353,9 @@ std::uint64_t encode(DType d, double value, Rounding rounding, Overflow overflow
   }
   const FloatFormat& f = entry(d).format;
   const std::uint64_t bits = std::bit_cast<std::uint64_t>(value);
-  const std::uint64_t sign = bits >> 63;
-  const std::uint64_t magnitude = encode_magnitude(f, bits & low_bits(63), rounding, overflow);
+  const bool is_lost = std::isnan(value) && !f.has_nan;
+  const std::uint64_t sign = (bits >> 63) ^ (is_lost ? 1 : 0);
+  const std::uint64_t magnitude = is_lost ? 0 : encode_magnitude(f, bits & low_bits(63), rounding, overflow);
   return ((sign << (f.exponent_bits + f.fraction_bits)) | magnitude) << padding_bits(d);
 }
 
@@ -390,6 +393,8 @@ void decode(DType d, std::span<const std::byte> bytes, std::span<double> values)
       return decode_by_table<std::uint8_t, DType::float8_e4m3fn>(bytes, values);
     case DType::float8_e5m2:
       return decode_by_table<std::uint8_t, DType::float8_e5m2>(bytes, values);
+    case DType::float4_e2m1fn:
+      return decode_by_table<std::uint8_t, DType::float4_e2m1fn>(bytes, values);
     case DType::int64:
       return decode_all<std::int64_t>(bytes, values, plain);
     case DType::int32:

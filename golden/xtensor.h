@@ -70,7 +70,8 @@ constexpr bool is_stored_as(DType d) {
   if constexpr (std::is_same_v<T, float>) return d == DType::tfloat32 || d == DType::hfloat32;
   if constexpr (std::is_same_v<T, std::uint16_t>) return d == DType::float16 || d == DType::bfloat16;
   if constexpr (std::is_same_v<T, std::uint8_t>)
-    return d == DType::boolean || d == DType::float8_e4m3fn || d == DType::float8_e5m2;
+    return d == DType::boolean || d == DType::float8_e4m3fn || d == DType::float8_e5m2 ||
+           d == DType::float4_e2m1fn;
   return false;
 }
 

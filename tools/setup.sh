@@ -16,7 +16,10 @@ packages_test="
   libgtest-dev libgmock-dev libbenchmark-dev
   clang-format shellcheck python3-jsonschema"
 # shellcheck disable=SC2034
-packages_aarch64="g++-aarch64-linux-gnu qemu-user qemu-user-binfmt binfmt-support"
+packages_aarch64="g++-aarch64-linux-gnu qemu-user"
+# Runs the programs that its tests start.
+# shellcheck disable=SC2034
+packages_aarch64_programs="qemu-user-binfmt binfmt-support"
 # shellcheck disable=SC2034
 packages_python="python3 python3-dev python3-venv"
 # Opens the HTML report in a test, which is skipped without it. Ubuntu has no such package, only a snap.

@@ -258,7 +258,7 @@ std::optional<Call::Compared> Call::compare(const CallVariant& variant, const Ar
   try {
     const bool has_bound = is_float(c.actual.dtype());
     const Evaluated made = has_bound ? evaluated(variant, how, quick) : Evaluated{golden(variant, how), {}};
-    const std::vector<double> values = sum_of(made.golden);
+    const std::vector<double> values = saturated(c.actual.dtype(), sum_of(made.golden));
     c.golden = Tensor(c.actual.shape(), std::span<const double>(values));
     if (!has_bound) {
       c.worst_at = first_wrong_index(variant, c.actual.values(), values, c.ties);

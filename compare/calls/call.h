@@ -33,6 +33,9 @@ struct Device {
 
 /// Adds the rounding of the final store in a narrower dtype than the arithmetic's.
 void allow_store(DType, DType arithmetic, std::span<const double> values, std::span<double> allowed);
+/// What a result of this dtype can hold of golden values: where it has neither infinities nor NaN, those
+/// beyond its largest number are that number.
+std::vector<double> saturated(DType, std::vector<double> values);
 /// The golden values are float64 of the same computation, with an error of that share of the bound.
 double with_error_of_golden(DType arithmetic);
 

@@ -44,11 +44,30 @@ ErrorModel Device::error_model() const {
   return model;
 }
 
+// Half the distance of the format's numbers at a magnitude.
+static double half_gap(const FloatFormat& f, double magnitude) {
+  const int exponent = magnitude > 0 ? std::ilogb(magnitude) : f.min_exponent();
+  return std::ldexp(0.5, std::clamp(exponent, f.min_exponent(), f.max_exponent()) - f.fraction_bits);
+}
+
 void allow_store(DType dtype, DType arithmetic, std::span<const double> values, std::span<double> allowed) {
   const double u = unit_roundoff(dtype), underflow = min_subnormal(dtype) / 2;
   if (u <= unit_roundoff(arithmetic)) return;
+  // Of two numbers in a binade u |v| may be their whole distance: either would pass.
+  if (const FloatFormat& f = format_of(dtype); f.fraction_bits == 1) {
+    for (std::size_t i = 0; i < allowed.size(); ++i)
+      allowed[i] += half_gap(f, std::abs(values[i]) + allowed[i]);
+    return;
+  }
   for (std::size_t i = 0; i < allowed.size(); ++i)
     allowed[i] += u * (std::abs(values[i]) + allowed[i]) + underflow;
+}
+
+std::vector<double> saturated(DType dtype, std::vector<double> values) {
+  if (!is_float(dtype) || format_of(dtype).has_nan) return values;
+  const double largest = max_finite(dtype);
+  for (double& v : values) v = std::clamp(v, -largest, largest);  // NaN stays
+  return values;
 }
 
 double with_error_of_golden(DType arithmetic) {

@@ -37,7 +37,8 @@ class RowsOutput {
   RowsPart judge(PairRows::Made& made, std::int64_t begin) const {
     const Tensor window = actual.window(begin, static_cast<std::int64_t>(made.values.size()));
     const std::vector<double> values = window.values();
-    for (double& e : made.errors) e *= with_error_of_golden(device_.arithmetic);
+    const double own = with_error_of_golden(device_.arithmetic);
+    for (double& e : made.errors) e *= own;
     allow_store(window.dtype(), device_.arithmetic, made.values, made.errors);
     RowsPart part;
     part.partial = BlockPass(window.dtype(), DType::float64, {0, 0, made.errors})
@@ -69,7 +70,9 @@ std::vector<RowsOutput> outputs_by_rows(const Case& c, const PairRows& rows, con
     const auto golden = std::ranges::find(rows.outputs(), name, [](auto& o) { return o.arg->name; });
     if (golden == rows.outputs().end() || golden->arg->exact != Exact::no || golden->arg->raw) continue;
     const DType dtype = made.dtype();
-    if (!is_float(dtype) || dtype == DType::float64 || made.shape() != golden->shape) continue;
+    if (!is_float(dtype) || !format_of(dtype).has_nan || dtype == DType::float64 ||
+        made.shape() != golden->shape)
+      continue;
     all.emplace_back(c, name, made, *golden, static_cast<std::size_t>(golden - rows.outputs().begin()),
                      device_of_rows());
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "assay/golden/accumulator.h"
+#include "assay/golden/bound_pair.h"
 
 // k - 1 = sum e_i g_i / sum g_i^2 for errors e = a - g, in units of the error b_i that is allowed: the least
 // squares with weights 1 / b_i^2, in which a few large elements do not drown all others.
@@ -114,13 +115,15 @@ double shared_error(const ScaleTest& t, const ScaleSums& sums) {
 }
 
 // e d / b^2 and d^2 / b^2. What may not be off at all is judged by itself.
+template <class T>
 struct Weighted {
-  Weighted(double a, double g, double d, double b) {
-    if (!(b > 0 && std::isfinite(b))) return;
-    product = (a - g) / b * (d / b);
-    square = d / b * (d / b);
+  Weighted(const T& a, const T& g, const T& d, const T& b) {
+    const auto counts = (b > 0) & (b < infinity);
+    const T share = d / b, none = {};
+    product = counts ? (a - g) / b * share : none;
+    square = counts ? share * share : none;
   }
-  double product = 0, square = 0;
+  T product, square;
 };
 
 }  // namespace
@@ -140,20 +143,35 @@ ScaleSums::ScaleSums(std::span<const double> actual, std::span<const double> gol
                      std::span<const double> allowed, std::int64_t columns, std::int64_t begin,
                      std::span<const double> direction)
     : first_row(begin / std::max<std::int64_t>(columns, 1)) {
-  const std::int64_t width = std::max<std::int64_t>(columns, 1);
-  std::int64_t left = width - begin % width;  // of the row
-  for (std::size_t i = 0; i < actual.size(); ++i) {
-    if (i == 0 || left == 0) {
-      rows.push_back(0);
-      if (i > 0) left = width;
+  const auto width = static_cast<std::size_t>(std::max<std::int64_t>(columns, 1));
+  if (direction.empty()) direction = golden;
+  std::size_t left = width - static_cast<std::size_t>(begin) % width;  // of the row
+  for (std::size_t i = 0; i < actual.size();) {
+    constexpr std::size_t most = 256;
+    const std::size_t count = std::min({most, left, actual.size() - i});
+    DoublePair squares[most / 2], products[most / 2];
+    IntegerPair open = {};
+    // Quotients two at a time, the last one twice where their number is odd; sums in their order.
+    for (std::size_t k = 0; k < count; k += 2) {
+      const std::size_t first = i + k, second = std::min(first + 1, i + count - 1);
+      const auto pair = [&](std::span<const double> of) { return DoublePair{of[first], of[second]}; };
+      const DoublePair a = pair(actual), g = pair(golden), d = pair(direction);
+      open |= ~((magnitude(a) < infinity) & (magnitude(g) < infinity) & (magnitude(d) < infinity));
+      const Weighted<DoublePair> w(a, g, d, pair(allowed));
+      squares[k / 2] = w.square;
+      products[k / 2] = w.product;
     }
-    --left;
-    const double d = direction.empty() ? golden[i] : direction[i];
-    is_finite = is_finite && std::isfinite(actual[i]) && std::isfinite(golden[i]) && std::isfinite(d);
-    const Weighted w(actual[i], golden[i], d, allowed[i]);
-    rows.back() += w.square;
-    square += w.square;
-    product += w.product;
+    is_finite = is_finite && (open[0] | open[1]) == 0;
+    if (i == 0 || left == width) rows.push_back(0);
+    double row = rows.back();
+    for (std::size_t k = 0; k < count; ++k) {
+      row += squares[k / 2][k % 2];
+      square += squares[k / 2][k % 2];
+      product += products[k / 2][k % 2];
+    }
+    rows.back() = row;
+    i += count;
+    left = left == count ? width : left - count;
   }
 }
 
@@ -181,7 +199,7 @@ std::optional<ScaleError> scale_error(const ScaleTest& t) {
   std::vector<double> terms(t.actual.size());
   for (std::size_t i = 0; i < terms.size(); ++i) {
     const double d = t.direction.empty() ? t.golden[i] : t.direction[i];
-    const Weighted w(t.actual[i], t.golden[i], d, t.allowed[i]);
+    const Weighted<double> w(t.actual[i], t.golden[i], d, t.allowed[i]);
     terms[i] = w.product - common * w.square;
   }
   double spread = root_of_squares(terms, [&](std::size_t i) { return std::abs(t.actual[i]); });

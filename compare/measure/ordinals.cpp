@@ -77,9 +77,7 @@ std::uint64_t subtract_integers(DType actual, DType reference, std::span<const s
 std::int64_t ordinal(DType unit, double value) {
   const FloatFormat& format = format_of(unit);
   const int magnitude_bits = format.exponent_bits + format.fraction_bits;
-  // A format in the high bits of a wider element: its neighbours are 2^padding codes apart.
-  const int padding = 8 * static_cast<int>(size_of(unit)) - 1 - magnitude_bits;
-  const std::uint64_t code = encode(unit, value) >> padding;
+  const std::uint64_t code = encode(unit, value) >> padding_bits(unit);
   const auto magnitude = static_cast<std::int64_t>(code & ((std::uint64_t{1} << magnitude_bits) - 1));
   return (code >> magnitude_bits) != 0 ? -magnitude : magnitude;
 }

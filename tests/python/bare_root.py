@@ -2,9 +2,10 @@
 
 import array
 import json
+import re
 import subprocess
 import sys
-from importlib.metadata import requires
+from importlib.metadata import files, requires
 from pathlib import Path
 
 import assay
@@ -50,6 +51,16 @@ def test_the_command_replays_and_compares(tmp_path: Path):
         command("replay", "--model", "qwen3-moe-tiny", "--precision", "exact", "--micro-batches", "2", *words)
     assert command("diff", two, one).startswith("PASS")
     assert "expected" in command("replay", "--model", "nobodys", status=2)
+
+
+def test_the_command_plans_without_glpk(tmp_path: Path):
+    plan = str(tmp_path / "plan.toml")
+    strategy = ["--model", "telechat3-438b", "--parallel", "tp=8,sp=1,dp=2,zero=1,pp=4", "--sequences", "16"]
+    assert re.search(r"they have (\d+) of \1 paths", command("plan", *strategy, "-o", plan))
+    assert "stages" in command("align", plan, "--plan-only")
+    said = command("plan", *strategy, "--memory-per-device", "2000", "--balance", status=2)
+    assert "built without GLPK" in said and "libglpk-dev" in said
+    assert not any("glpk" in file.name for file in files("assay") or [])
 
 
 def test_hdf5_is_in_it(tmp_path: Path):

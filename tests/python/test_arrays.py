@@ -5,6 +5,7 @@ import array
 import assay
 import numpy as np
 import pytest
+from assay import testing
 
 
 def values(x, **options):
@@ -148,21 +149,73 @@ class TestJax:
         assert values(x) == (dtype, (2, 2), [0, 1, 2, 1])
 
 
-def test_fp4_has_the_values_of_a_wider_format():
+def fp4():
     ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
     if not hasattr(ml_dtypes, "float4_e2m1fn"):
         pytest.skip("this ml_dtypes has no fp4")
-    every = np.arange(16, dtype=np.uint8).view(ml_dtypes.float4_e2m1fn)
-    y = assay.golden("neg", every)["y"]
-    assert np.array_equal(y, -every.astype(np.float64))
-    with pytest.raises(TypeError, match="output 'y': is fp4"):
-        assay.judge("neg", every, every)
+    return ml_dtypes.float4_e2m1fn
 
 
-def test_fp4_of_torch_has_two_in_an_element():
+def packed(array):
+    """As torch has it: two in an element, the first in the low bits."""
     torch = pytest.importorskip("torch", reason="torch is not installed")
     if not hasattr(torch, "float4_e2m1fn_x2"):
         pytest.skip("this torch has no fp4")
-    packed = torch.tensor([[0x21, 0xF7], [0x40, 0x80]], dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
-    y = assay.golden("neg", packed)["y"]
-    assert y.tolist() == [[-0.5, -1, -6, 6], [0, -2, 0, 0]]
+    codes = torch.from_numpy(array.view(np.uint8))
+    return (codes[..., ::2] | codes[..., 1::2] << 4).view(torch.float4_e2m1fn_x2)
+
+
+def test_fp4_has_the_values_of_ml_dtypes():
+    every = np.arange(16, dtype=np.uint8).view(fp4())
+    assert values(every) == ("float4_e2m1fn", (16,), every.astype(np.float64).tolist())
+    assert values(packed(every)) == ("float4_e2m1fn", (16,), every.astype(np.float64).tolist())
+    assert values(packed(every)[3])[2] == [4, 6]
+    assert np.array_equal(assay.golden("neg", every)["y"], -every.astype(np.float64))
+    assert assay._arrays.to_numpy(assay.tensor(every)).dtype == fp4()
+
+
+def test_fp4_outputs_are_judged_by_their_own_rounding():
+    x = np.random.default_rng(3).normal(size=(64, 32)).astype(np.float32) * 3  # beyond 6, too
+    y = (x * x).astype(fp4())
+    for made in (y, packed(y)):
+        verdict = assay.judge("mul", {"a": x, "b": x}, made)
+        assert verdict, verdict
+        testing.assert_matches_golden("mul", {"a": x, "b": x}, made)
+    truncated = np.abs(x * x).astype(np.float64)
+    steps = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    truncated = steps[np.searchsorted(steps, truncated, side="right") - 1].astype(fp4())
+    assert not assay.judge("mul", {"a": x, "b": x}, packed(truncated))
+    # The neighbour, 0.45 off, where the nearest is 0.05 off and numbers are 0.5 apart.
+    one = {"a": np.float32([1.45]), "b": np.float32([1])}
+    assert assay.judge("mul", one, np.array([1.5], fp4()))
+    assert not assay.judge("mul", one, np.array([1], fp4()))
+    wrong = y.copy()
+    wrong[5, 7] = fp4()(6 if float(y[5, 7]) < 4 else 1)
+    verdict = assay.judge("mul", {"a": x, "b": x}, wrong)
+    assert not verdict and verdict.failures[0].name == "mul y"
+
+
+def test_fp4_codes_of_quantizations():
+    x = np.random.default_rng(4).normal(size=(8, 32)).astype(np.float32)
+    # OCP MX 1.0 sec. 6.3: the largest power of two of the block, over that of fp4.
+    scale = np.exp2(np.floor(np.log2(np.abs(x).max(-1, keepdims=True))) - 2)
+    for op, attributes, made in (
+        ("cast", {"to": "float4_e2m1fn"}, {"y": x.astype(fp4())}),
+        ("quantize_mx", {"to": "float4_e2m1"}, {"code": np.clip(x / scale, -6, 6).astype(fp4()), "scale": scale}),
+    ):
+        name, codes = next(iter(made.items()))
+        for right in (codes, packed(codes)):
+            verdict = assay.judge(op, x, {**made, name: right}, attributes)
+            assert verdict, verdict
+        flipped = (codes.view(np.uint8) ^ (np.arange(256, dtype=np.uint8).reshape(8, 32) == 77)).view(fp4())
+        assert not assay.judge(op, x, {**made, name: packed(flipped)}, attributes)
+
+
+def test_fp4_tensors_are_compared_bit_by_bit():
+    a = np.random.default_rng(5).normal(size=(8, 32)).astype(fp4())
+    b = a.copy()
+    assert assay.diff({"w": packed(a)}, {"w": b}, tolerance="bitwise")
+    b[0, 1] = fp4()(-b[0, 1])
+    found = assay.diff({"w": packed(a)}, {"w": b}, tolerance="bitwise")
+    assert [f.name for f in found.failures] == ["w"]
+    assert not assay.diff({"w": a}, {"w": b})

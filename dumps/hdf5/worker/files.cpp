@@ -51,6 +51,7 @@ hid_t open_type(DType dtype) {
     }
     case DType::float8_e4m3fn:
     case DType::float8_e5m2:
+    case DType::float4_e2m1fn:
     case DType::uint8:
       break;
   }

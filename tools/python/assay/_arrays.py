@@ -14,11 +14,8 @@ _OPAQUE = {
     "bfloat16": "uint16",
     "float8_e4m3fn": "uint8",
     "float8_e5m2": "uint8",
+    "float4_e2m1fn": "uint8",
 }
-
-
-# The values of float4_e2m1fn, 0 to 6 and their negatives, in the codes of float8_e4m3fn, which has them all.
-_FOUR_BITS = (0x00, 0x30, 0x38, 0x3C, 0x40, 0x44, 0x48, 0x4C, 0x80, 0xB0, 0xB8, 0xBC, 0xC0, 0xC4, 0xC8, 0xCC)
 
 
 def tensor(array: Any, dtype: str | None = None) -> _core.Tensor:
@@ -27,8 +24,8 @@ def tensor(array: Any, dtype: str | None = None) -> _core.Tensor:
     Args:
         array: torch (any device: other devices are copied to the host once), numpy, JAX, ml_dtypes,
             anything with DLPack or the buffer protocol, in any strides; a number or nested lists of numbers
-            are float64 (bool and int: int64). float4_e2m1fn becomes float8_e4m3fn, which has its values; torch's
-            float4_e2m1fn_x2 has two in an element, the first in the low bits: the last extent doubles.
+            are float64 (bool and int: int64). torch's float4_e2m1fn_x2 has two in an element, the first in the
+            low bits: the last extent doubles.
         dtype: of its bits, where the array cannot say it: ``"bfloat16"`` of uint16, ``"tfloat32"`` of
             float32.
     """
@@ -39,6 +36,8 @@ def tensor(array: Any, dtype: str | None = None) -> _core.Tensor:
     library = _library(array)
     if library == "torch":
         array = _on_host(array)
+        if str(array.dtype) == "torch.float4_e2m1fn_x2":
+            return _core.Tensor(_unpacked(array), dtype or "float4_e2m1fn")
     elif library in ("jax", "jaxlib"):
         array = sys.modules["jax"].device_get(array)
     return _of_numpy(array, dtype) if _library(array) == "numpy" else _core.Tensor(array, dtype)
@@ -57,8 +56,6 @@ def named(arrays: Any, default: str | None, what: str) -> list[tuple[str, _core.
         if array is None:
             continue
         try:
-            if what == "output" and "float4" in str(getattr(array, "dtype", "")):
-                raise TypeError("is fp4, whose last rounding no bound knows; judge what was there before it")
             found.append((name, tensor(array)))
         except (_core.Error, TypeError, ValueError, BufferError) as error:
             raise type(error)(f"{what} '{name}': {error}") from None
@@ -81,7 +78,7 @@ def like(results: Iterable[tuple[str, _core.Tensor]], *given: Any) -> dict[str, 
 
 
 def to_numpy(t: _core.Tensor) -> Any:
-    """A numpy array; of bfloat16 and float8 one of ml_dtypes, where that is installed."""
+    """A numpy array; of bfloat16, float8 and float4 one of ml_dtypes, where that is installed."""
     import numpy
 
     if t.dtype not in _OPAQUE:
@@ -112,22 +109,19 @@ def _on_host(array: Any) -> Any:
     array = array.detach()
     if array.device.type != "cpu":
         array = array.cpu()
-    if array.dtype == getattr(torch, "float4_e2m1fn_x2", None):
-        packed = array.contiguous().view(torch.uint8)
-        if packed.dim() == 0:
-            packed = packed.reshape(1)
-        codes = torch.stack([packed & 15, packed >> 4], -1).flatten(-2).long()
-        return torch.tensor(_FOUR_BITS, dtype=torch.uint8)[codes].view(torch.float8_e4m3fn)
     return array.resolve_neg()
+
+
+def _unpacked(array: Any) -> Any:
+    torch = sys.modules["torch"]
+    packed = torch.atleast_1d(array.contiguous().view(torch.uint8))
+    return torch.stack([packed & 15, packed >> 4], -1).flatten(-2)
 
 
 def _of_numpy(array: Any, dtype: str | None) -> _core.Tensor:
     import numpy
 
     array = numpy.asanyarray(array)
-    if array.dtype.name == "float4_e2m1fn":
-        codes = array.view("uint8") & 15
-        return _core.Tensor(numpy.array(_FOUR_BITS, "uint8")[codes], dtype or "float8_e4m3fn")
     bits = _OPAQUE.get(array.dtype.name)
     if bits is not None:
         return _core.Tensor(array.view(bits), dtype or array.dtype.name)

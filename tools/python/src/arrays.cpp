@@ -96,6 +96,8 @@ dlpack::Type type_of(DType d) {
       return {dlpack::code_float8_e4m3fn, bits, 1};
     case DType::float8_e5m2:
       return {dlpack::code_float8_e5m2, bits, 1};
+    case DType::float4_e2m1fn:
+      throw Error("float4_e2m1fn in a byte has no DLPack type; expected its bits()");
     case DType::boolean:
       return {dlpack::code_bool, bits, 1};
     case DType::uint64:
