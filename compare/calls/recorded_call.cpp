@@ -140,7 +140,8 @@ void RecordedCalls::lend(const LogicalTensor& tensor, const Identity& as) {
 void RecordedCalls::lend_call(const Operator& op, const std::string& module,
                               const std::vector<RecordedCall::Input>& inputs,
                               const RecordedCall::Input& result,
-                              const std::vector<RecordedCall::Input>& others, const LogicalTensor* gradient) {
+                              const std::vector<RecordedCall::Input>& others, const LogicalTensor* gradient,
+                              const std::vector<RecordedCall::Input>& handed_back) {
   const Identity& id = result.tensor->id;
   const Key key{id.step, id.micro_batch, module, 0};
   keys_[{id.step, module}].push_back(key);
@@ -158,6 +159,10 @@ void RecordedCalls::lend_call(const Operator& op, const std::string& module,
   for (const RecordedCall::Input& other : others) {
     add(*other.tensor, Phase::forward, "output", other.name);
     hidden_[other.tensor->id] = call.back();
+  }
+  for (const RecordedCall::Input& back : handed_back) {
+    add(*back.tensor, Phase::backward, "grad_input", back.name);
+    hidden_[back.tensor->id] = call.back();
   }
 }
 

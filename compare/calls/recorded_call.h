@@ -50,10 +50,11 @@ class RecordedCalls {
   /// @param inputs    with the operator's names for them
   /// @param others    its other results
   /// @param gradient  of the result; nullptr: it was not recorded
+  /// @param handed_back  gradients of inputs that nothing else adds to, by the inputs' names
   void lend_call(const Operator&, const std::string& module, const std::vector<RecordedCall::Input>& inputs,
                  const RecordedCall::Input& result, const std::vector<RecordedCall::Input>& others,
-                 const LogicalTensor* gradient);
-  /// Whether such a call made the tensor.
+                 const LogicalTensor* gradient, const std::vector<RecordedCall::Input>& handed_back);
+  /// Whether such a call made the tensor: its result, or a gradient that it handed back.
   bool is_hidden_result(const LogicalTensor& t) const { return hidden_.contains(t.id); }
   /// What the recorder calls the operator of a call; the module without its numbers where it calls it
   /// nothing.

@@ -89,11 +89,14 @@ void Flow::lend(const Borrowed& b, const SideValues& side, RecordedCalls& calls)
   }
 }
 
-// The gradient that a module has for what it was given is that of the result where nobody else uses it.
+// The gradient that a module has for what it was given is that of the result where nobody else uses it, and
+// that of what the call itself was given is the call's.
 void Flow::lend(const HiddenCall& h, const SideValues& side, RecordedCalls& calls) const {
-  const auto uses = relations_.uses.find(h.value());
-  const bool is_lone =
-      h.result.slot == "output" || (uses != relations_.uses.end() && uses->second.size() == 1);
+  const auto has_one_use = [&](const Name& value) {
+    const auto uses = relations_.uses.find(value);
+    return uses != relations_.uses.end() && uses->second.size() == 1;
+  };
+  const bool is_lone = h.result.slot == "output" || has_one_use(h.value());
   for (const LogicalTensor* t : side.named(h.result)) {
     std::vector<RecordedCall::Input> inputs;
     for (const Borrowed& b : h.inputs) {
@@ -105,8 +108,14 @@ void Flow::lend(const HiddenCall& h, const SideValues& side, RecordedCalls& call
       if (const LogicalTensor* other = side.find(at(name, t->id.step, t->id.micro_batch)))
         others.push_back({output, other});
     }
-    calls.lend_call(*h.op, h.module, inputs, {h.output, t}, others,
-                    is_lone ? side.find(gradient_of(h.result, t->id)) : nullptr);
+    const LogicalTensor* gradient = is_lone ? side.find(gradient_of(h.result, t->id)) : nullptr;
+    std::vector<RecordedCall::Input> handed_back;
+    for (const Borrowed& b : gradient == nullptr ? std::vector<Borrowed>() : h.inputs) {
+      if (b.source.slot == "value" || !has_one_use(b.source)) continue;
+      if (const LogicalTensor* own = side.find(gradient_of(b.source, t->id)))
+        handed_back.push_back({b.input.arg, own});
+    }
+    calls.lend_call(*h.op, h.module, inputs, {h.output, t}, others, gradient, handed_back);
   }
 }
 
