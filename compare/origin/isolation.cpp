@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "assay/compare/flow/gradient_names.h"
 #include "assay/compare/result/printable.h"
 #include "assay/compare/result/trouble.h"
 #include "assay/dumps/layout/layout_rules.h"
@@ -77,35 +78,15 @@ void Isolation::judge(std::size_t i) {
   if (is_judged && !step->second.root && !step->second.is_right())
     fail_by_inputs(f, fmt::format("the step is wrong on its own recorded inputs: error/allowed {:.3g}",
                                   step->second.ratio));
-  if (f.verdict != Verdict::unreadable) {
-    std::optional<Flow::Judgement> judgement;
-    const auto trouble =
-        trouble_in([&] { judgement = flow_.judge(pair.reference, *pair.actual, is_fine(f.verdict)); });
-    if (trouble) {
-      f.notes.push_back(fmt::format("not compared with what it is made of: {}", *trouble));
-    } else if (judgement) {
-      is_judged = true;
-      if (!judgement->wrong.empty()) fail_by_inputs(f, judgement->wrong);
-      if (judgement->mistake) f.diagnoses.push_back(*judgement->mistake);
-      if (judgement->right) right_[i] = *std::exchange(judgement->right, std::nullopt);
-      flows_[i] = std::move(*judgement);
-    }
-  }
   const bool has_bits = f.metrics && f.metrics->different_bits == 0;
-  if (is_given(f)) {
+  // What a call in no module handed back would be judged by that call both times.
+  const bool is_handed_back =
+      is_called(i) && is_gradient(f.id) && local_.actual_calls().is_hidden_result(*pair.actual);
+  if ((is_handed_back && judge_as_result(i)) || judge_by_flow(i)) is_judged = true;
+  if (is_given(f))
     is_judged = is_judged || is_result(f.id);
-  } else if (is_called(i)) {
-    if (auto judgement = local_.judge(f, pair)) {
-      is_judged = true;
-      if (!(judgement->ratio <= 1))
-        fail_by_inputs(
-            f,
-            fmt::format("the operator is wrong on its own recorded inputs{}",
-                        judgement->diagnoses.empty() ? "" : ": " + sentence(judgement->diagnoses.front())));
-      if (judgement->right) right_[i] = *std::exchange(judgement->right, std::nullopt);
-      results_[i] = std::move(*judgement);
-    }
-  }
+  else if (is_called(i) && !is_handed_back && judge_as_result(i))
+    is_judged = true;
   // A result is none, though nobody knows what it was made of.
   const bool is_source = !is_judged && !is_result(f.id) && pair.reference != nullptr && made_of(i).empty() &&
                          (has_bits || (f.metrics && flow_.is_same(*pair.reference, *pair.actual)));
@@ -116,6 +97,34 @@ void Isolation::judge(std::size_t i) {
   else
     leave_out(i);
   is_certain_[i] = has_bits || is_source;
+}
+
+bool Isolation::judge_by_flow(std::size_t i) {
+  Finding& f = findings_[i];
+  if (f.verdict == Verdict::unreadable) return false;
+  std::optional<Flow::Judgement> judgement;
+  const auto trouble = trouble_in(
+      [&] { judgement = flow_.judge(pairs_[i].reference, *pairs_[i].actual, is_fine(f.verdict)); });
+  if (trouble) f.notes.push_back(fmt::format("not compared with what it is made of: {}", *trouble));
+  if (trouble || !judgement) return false;
+  if (!judgement->wrong.empty()) fail_by_inputs(f, judgement->wrong);
+  if (judgement->mistake) f.diagnoses.push_back(*judgement->mistake);
+  if (judgement->right) right_[i] = *std::exchange(judgement->right, std::nullopt);
+  flows_[i] = std::move(*judgement);
+  return true;
+}
+
+bool Isolation::judge_as_result(std::size_t i) {
+  Finding& f = findings_[i];
+  auto judgement = local_.judge(f, pairs_[i]);
+  if (!judgement) return false;
+  if (!(judgement->ratio <= 1))
+    fail_by_inputs(
+        f, fmt::format("the operator is wrong on its own recorded inputs{}",
+                       judgement->diagnoses.empty() ? "" : ": " + sentence(judgement->diagnoses.front())));
+  if (judgement->right) right_[i] = *std::exchange(judgement->right, std::nullopt);
+  results_[i] = std::move(*judgement);
+  return true;
 }
 
 void Isolation::leave_out(std::size_t i) {

@@ -62,6 +62,9 @@ class Isolation {
  private:
   std::vector<std::size_t> made_of(std::size_t i) const;
   void judge(std::size_t i);
+  /// By the values that it follows from, or as the result of a call. Whether that could be done.
+  bool judge_by_flow(std::size_t i);
+  bool judge_as_result(std::size_t i);
   static bool is_given(const Finding&);
   bool is_called(std::size_t i) const;
   void leave_out(std::size_t i);

@@ -52,9 +52,8 @@ class LocalErrors {
   /// Judges the reference's result in the same way, with the attributes that are known. Returns nothing if it
   /// is right or cannot be judged.
   std::optional<Judgement> wrong_reference(const Finding&, const Pair&);
-  /// How far the results of both sides lie apart, beside where their inputs would differ by as much at
-  /// random. At most 1: no further than that explains. Nothing where the call or its attributes are not
-  /// known.
+  /// How far the inputs of both sides move the golden result, beside inputs that differ by as much at random.
+  /// At most 1: no further than that explains. Nothing where the call or its attributes are not known.
   std::optional<double> beside_random_inputs(const Pair&);
   bool has_call(const Pair& pair) const {
     return pair.actual != nullptr && !actual_calls_.producers(*pair.actual).empty();
