@@ -256,14 +256,22 @@ std::vector<std::pair<std::string, Name>> HiddenCalls::choices_beside(const Reco
   return choices;
 }
 
+// One module of its own for each call: rotary positions are applied to q and to k in the same place.
+std::string HiddenCalls::module_for(const Operator& op, const Identity& result, const Relations& found) {
+  std::string module;
+  for (const std::string& place :
+       {module_around(result.module), fmt::format("{}.{}", result.module, result.arg),
+        fmt::format("{}.{}.{}", result.module, result.arg, result.call)}) {
+    module = fmt::format("{}.{}", place, op.name);
+    if (std::ranges::find(found.hidden, module, &HiddenCall::module) == found.hidden.end()) break;
+  }
+  return module;
+}
+
 void HiddenCalls::take(const RecordedCall& made, const Given& given, const LogicalTensor& t,
                        Relations& found) const {
-  HiddenCall call{made.op,
-                  fmt::format("{}.{}", module_around(t.id.module), made.op->name),
-                  {},
-                  made.output,
-                  name_of(t.id),
-                  choices_beside(made, t)};
+  HiddenCall call{
+      made.op, module_for(*made.op, t.id, found), {}, made.output, name_of(t.id), choices_beside(made, t)};
   for (const auto& [arg, source] : given) {
     Name input = call.result;
     input.module = call.module;

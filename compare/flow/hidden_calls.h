@@ -52,6 +52,7 @@ class HiddenCalls {
   static std::vector<InputShape> shapes_of(const Given&);
   static bool may_make(const Operator&, const Given&, const Shape& result);
   static bool goes_with(const Operator&, const Given& before, const InputShape& next);
+  static std::string module_for(const Operator&, const Identity& result, const Relations&);
   void take(const RecordedCall&, const Given&, const LogicalTensor&, Relations&) const;
   std::vector<std::pair<std::string, Name>> choices_beside(const RecordedCall&, const LogicalTensor&) const;
 
