@@ -80,45 +80,6 @@ Flow::Flow(const Sides& sides, RecordedCalls& actual, RecordedCalls& reference, 
   }
 }
 
-void Flow::lend(const Borrowed& b, const SideValues& side, RecordedCalls& calls) const {
-  for (const LogicalTensor* t : side.named(record_of(b.source))) {
-    if (t->id.micro_batch < 0)
-      calls.lend_parameter(*t, b.input);
-    else
-      calls.lend(*t, at(b.input, t->id.step, t->id.micro_batch));
-  }
-}
-
-// The gradient that a module has for what it was given is that of the result where nobody else uses it, and
-// that of what the call itself was given is the call's.
-void Flow::lend(const HiddenCall& h, const SideValues& side, RecordedCalls& calls) const {
-  const auto has_one_use = [&](const Name& value) {
-    const auto uses = relations_.uses.find(value);
-    return uses != relations_.uses.end() && uses->second.size() == 1;
-  };
-  const bool is_lone = h.result.slot == "output" || has_one_use(h.value());
-  for (const LogicalTensor* t : side.named(h.result)) {
-    std::vector<RecordedCall::Input> inputs;
-    for (const Borrowed& b : h.inputs) {
-      if (const LogicalTensor* source = side.find(at(record_of(b.source), t->id.step, t->id.micro_batch)))
-        inputs.push_back({b.input.arg, source});
-    }
-    std::vector<RecordedCall::Input> others;
-    for (const auto& [output, name] : h.others) {
-      if (const LogicalTensor* other = side.find(at(name, t->id.step, t->id.micro_batch)))
-        others.push_back({output, other});
-    }
-    const LogicalTensor* gradient = is_lone ? side.find(gradient_of(h.result, t->id)) : nullptr;
-    std::vector<RecordedCall::Input> handed_back;
-    for (const Borrowed& b : gradient == nullptr ? std::vector<Borrowed>() : h.inputs) {
-      if (b.source.slot == "value" || !has_one_use(b.source)) continue;
-      if (const LogicalTensor* own = side.find(gradient_of(b.source, t->id)))
-        handed_back.push_back({b.input.arg, own});
-    }
-    calls.lend_call(*h.op, h.module, inputs, {h.output, t}, others, gradient, handed_back);
-  }
-}
-
 std::optional<Flow::Made> Flow::made(const Side& side, const LogicalTensor& t) const {
   if (t.id.micro_batch < 0) return made_of_step(side, t);
   if (t.id.phase == Phase::forward) return made_forward(side, t);

@@ -137,9 +137,11 @@ inline bool may_have_alibi(const Attributes& seen, const Recorded& call) {
 }
 
 /// [B, L, heads C] to [B, heads, L, C], or back.
+/// @param tokens  the letter that counts them
 template <class T>
-std::vector<T> by_head(const T* x, const Dims& d, std::int64_t heads, std::int64_t C, bool back) {
-  const std::int64_t B = d.at("B"), L = d.at("L");
+std::vector<T> by_head(const T* x, const Dims& d, std::int64_t heads, std::int64_t C, bool back,
+                       std::string_view tokens = "L") {
+  const std::int64_t B = d.at("B"), L = d.at(tokens);
   std::vector<T> y(static_cast<std::size_t>(B * L * heads * C));
   for (std::int64_t b = 0; b < B; ++b) {
     for (std::int64_t l = 0; l < L; ++l) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,78 @@ TEST(CancelledTerms, ThatAreAllPushedUpAreNot) {
   EXPECT_EQ(finding(report, "attn.k_proj", "grad_output").verdict, Verdict::passed);
   EXPECT_EQ(finding(report, "attn.k_proj", "grad").verdict, Verdict::undecided);
   EXPECT_EQ(report.exit_status(), 1);
+}
+
+// Attention between modules whose values are nearly alike: which key a query should turn to is a difference
+// of them, and what the queries get back is all differences of the values. Nobody recorded what made these.
+// @param own  of the result itself, as a kernel that adds up otherwise makes it
+Report values_nearly_alike(double difference, bool sided, double own = 0) {
+  return isolated([&](MemoryDump& d, bool is_actual) {
+    constexpr std::int64_t keys = 24, width = 32;
+    const Shape shape = {1, keys, width};
+    const auto up = [](std::int64_t i) { return mixed(static_cast<std::uint64_t>(i)) % 2 == 0 ? 1. : -1.; };
+    const auto filled = [&](const std::function<double(std::int64_t, std::int64_t)>& f) {
+      Values values;
+      for (std::int64_t i = 0; i < keys * width; ++i) values.push_back(f(i / width, i % width));
+      return Tensor::from_values(DType::float32, shape, values);
+    };
+    const Tensor alike = normal_tensor(DType::float32, {width}, 5),
+                 apart = normal_tensor(DType::float32, shape, 6),
+                 sizes = normal_tensor(DType::float32, shape, 7);
+    const Tensor v = filled([&](std::int64_t t, std::int64_t c) {
+      const double value = alike.value(c) + 1e-3 * apart.value(t * width + c);
+      // A mistake's differences may go with what is handed back, and make more of their sum.
+      const double sign = sided ? up(t) * up(c + 7000) : up(t * width + c + 100);
+      return value + (is_actual ? sign * difference * std::abs(value) : 0);
+    });
+    const Tensor g = filled(
+        [&](std::int64_t t, std::int64_t c) { return up(c + 7000) * std::abs(sizes.value(t * width + c)); });
+    std::vector<NamedTensor> inputs = {{"q", normal_tensor(DType::float32, shape, 8)},
+                                       {"k", normal_tensor(DType::float32, shape, 9)},
+                                       {"v", v}};
+    for (const NamedTensor& x : inputs)
+      d.add({0, 0, Phase::forward, "attn." + x.name + "_proj", "output", "y", 0}, x.tensor);
+    inputs.push_back({"grad_out", g});
+    const auto made = [&](const char* name) {
+      return output("rotary_attention", inputs, {{"head_dim", static_cast<double>(width)}}, name);
+    };
+    d.add({0, 0, Phase::forward, "attn.o_proj", "input", "input", 0}, made("out"));
+    d.add({0, 0, Phase::backward, "attn.o_proj", "grad_input", "input", 0}, g);
+    for (const char* name : {"q", "k", "v"}) {
+      const Tensor right = made((std::string("grad_") + name).c_str());
+      const Tensor of_kernel = filled([&](std::int64_t t, std::int64_t c) {
+        return right.value(t * width + c) * (1 + (is_actual ? own * up(t * width + c + 9000) : 0));
+      });
+      d.add({0, 0, Phase::backward, std::string("attn.") + name + "_proj", "grad_output", "y", 0},
+            std::string(name) == "q" ? of_kernel : right);
+    }
+  });
+}
+
+TEST(CancelledTerms, OfACallInNoModuleAreExempt) {
+  const Report report = values_nearly_alike(1e-6, false);
+  EXPECT_EQ(finding(report, "attn.v_proj", "output").verdict, Verdict::passed);
+  const Finding& back = finding(report, "attn.q_proj", "grad_output");
+  EXPECT_EQ(back.metrics->relative_l2, 0);
+  EXPECT_EQ(back.verdict, Verdict::exempt) << (back.origin ? back.origin->reason : "");
+  ASSERT_TRUE(back.exemption);
+  EXPECT_NE(back.exemption->source.find("up and down at random"), std::string::npos)
+      << back.exemption->source;
+}
+
+TEST(CancelledTerms, OfACallInNoModuleThatArePushedOneWayAreNot) {
+  const Report report = values_nearly_alike(1e-6, true);
+  EXPECT_EQ(finding(report, "attn.v_proj", "output").verdict, Verdict::passed);
+  EXPECT_EQ(finding(report, "attn.q_proj", "grad_output").verdict, Verdict::undecided);
+  EXPECT_EQ(report.exit_status(), 1);
+}
+
+// What its inputs explain is how far they move the right result, which is hardly at all.
+TEST(CancelledTerms, AreExemptWhereTheCallItselfRounded) {
+  const Report report = values_nearly_alike(6e-8, false, 1e-3);
+  const Finding& back = finding(report, "attn.q_proj", "grad_output");
+  EXPECT_EQ(back.verdict, Verdict::exempt) << back.reason << back.metrics->relative_l2 << (back.origin ? back.origin->reason : "");
+  EXPECT_EQ(finding(report, "attn.v_proj", "output").metrics->relative_l2, 0);
 }
 
 }  // namespace
