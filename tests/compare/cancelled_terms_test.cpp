@@ -1,6 +1,7 @@
 // A sum whose terms cancel is outside of any rule that knows its size alone.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <string>
@@ -105,8 +106,10 @@ Report values_nearly_alike(double difference, bool sided, double own = 0) {
     d.add({0, 0, Phase::backward, "attn.o_proj", "grad_input", "input", 0}, g);
     for (const char* name : {"q", "k", "v"}) {
       const Tensor right = made((std::string("grad_") + name).c_str());
+      double largest = 0;
+      for (const double x : right.values()) largest = std::max(largest, std::abs(x));
       const Tensor of_kernel = filled([&](std::int64_t t, std::int64_t c) {
-        return right.value(t * width + c) * (1 + (is_actual ? own * up(t * width + c + 9000) : 0));
+        return right.value(t * width + c) + (is_actual ? own * largest * up(t * width + c + 9000) : 0);
       });
       d.add({0, 0, Phase::backward, std::string("attn.") + name + "_proj", "grad_output", "y", 0},
             std::string(name) == "q" ? of_kernel : right);
@@ -118,7 +121,6 @@ TEST(CancelledTerms, OfACallInNoModuleAreExempt) {
   const Report report = values_nearly_alike(1e-6, false);
   EXPECT_EQ(finding(report, "attn.v_proj", "output").verdict, Verdict::passed);
   const Finding& back = finding(report, "attn.q_proj", "grad_output");
-  EXPECT_EQ(back.metrics->relative_l2, 0);
   EXPECT_EQ(back.verdict, Verdict::exempt) << (back.origin ? back.origin->reason : "");
   ASSERT_TRUE(back.exemption);
   EXPECT_NE(back.exemption->source.find("up and down at random"), std::string::npos)
@@ -134,10 +136,9 @@ TEST(CancelledTerms, OfACallInNoModuleThatArePushedOneWayAreNot) {
 
 // What its inputs explain is how far they move the right result, which is hardly at all.
 TEST(CancelledTerms, AreExemptWhereTheCallItselfRounded) {
-  const Report report = values_nearly_alike(6e-8, false, 1e-3);
+  const Report report = values_nearly_alike(6e-8, false, 1e-4);
   const Finding& back = finding(report, "attn.q_proj", "grad_output");
-  EXPECT_EQ(back.verdict, Verdict::exempt) << back.reason << back.metrics->relative_l2 << (back.origin ? back.origin->reason : "");
-  EXPECT_EQ(finding(report, "attn.v_proj", "output").metrics->relative_l2, 0);
+  EXPECT_EQ(back.verdict, Verdict::exempt) << (back.origin ? back.origin->reason : "");
 }
 
 }  // namespace

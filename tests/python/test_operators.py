@@ -71,6 +71,36 @@ def test_qkv_attention(heads, groups, layout, rotary):
     assert judged("qkv_attention", attention, inputs, attributes, result="out")
 
 
+@pytest.mark.parametrize("layout", ["heads_first", "heads_last", "same"])
+@pytest.mark.parametrize("rotary", [4, 8])
+def test_apply_rotary(rotary, layout):
+    width, tokens = 8, 7
+    cos, sin = tables(tokens, rotary)
+
+    def apply(x, cos, sin):
+        y = turned(x.view(2, tokens, -1, width).transpose(1, 2), cos, sin)
+        if layout == "heads_first":
+            return y
+        return y.transpose(1, 2) if layout == "heads_last" else y.transpose(1, 2).flatten(2)
+
+    inputs = {"x": randn(2, tokens, 24), "cos": cos, "sin": sin}
+    assert judged("apply_rotary", apply, inputs, {"head_dim": width, "layout": layout})
+
+
+@pytest.mark.parametrize("scale", [None, 0.5])
+def test_cross_attention(scale):
+    width, queries, keys = 8, 5, 7
+
+    def attention(q, k, v):
+        q, k, v = (t.view(2, t.shape[1], -1, width).transpose(1, 2) for t in (q, k, v))
+        out = torch.nn.functional.scaled_dot_product_attention(q, k, v, scale=scale, enable_gqa=True)
+        return out.transpose(1, 2).flatten(2)
+
+    inputs = {"q": randn(2, queries, 32), "k": randn(2, keys, 16, seed=1), "v": randn(2, keys, 16, seed=2)}
+    attributes = {"head_dim": width} | ({} if scale is None else {"scale": scale})
+    assert judged("cross_attention", attention, inputs, attributes, result="out")
+
+
 @pytest.mark.parametrize("rotary", [0, 4])
 def test_rotary_attention_turns_a_part_or_nothing(rotary):
     width, tokens = 8, 7
