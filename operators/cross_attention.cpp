@@ -31,8 +31,8 @@ struct CrossAttention {
       {.name = "grad_k", .shape = "B,S,K*", .role = Role::grad_input, .terms = "2 + D + rows + W"},
       {.name = "grad_v", .shape = "B,S,V*", .role = Role::grad_input, .terms = "2 + D + rows"},
   };
-  static constexpr Example examples[] = {{"B=2,L=2,S=3,Q=8,K=4,V=2", "head_dim=4"},
-                                         {"B=1,L=4,S=2,Q=2x6,K=1x6,V=3", "scale=0.5"}};
+  static constexpr Example examples[] = {{"B=1,L=3,S=2,Q=8,K=4,V=2", "head_dim=4"},
+                                         {"B=2,L=2,S=3,Q=2x2,K=1x2,V=3", "scale=0.5"}};
   static constexpr std::string_view functional_inputs[] = {"q", "k", "v"};
   static constexpr bool shares_steps = true;
   static constexpr Narrowing narrowing = Narrowing::to_result;

@@ -103,4 +103,26 @@ std::optional<Exemption> rounding_of_inputs(const Sides& sides, std::vector<Find
       fmt::format("relative L2 {:.2g}, where its inputs are off by {:.2g}", found->error, found->given)};
 }
 
+bool differs_as_one(const std::vector<double>& actual, const std::vector<double>& right) {
+  constexpr std::size_t fewest = 16;  // of less, half looks like it too often
+  const std::size_t size = right.size();
+  if (actual.size() != size || size < fewest) return false;
+  const auto n = static_cast<double>(size);
+  double mean = 0, mean_of_difference = 0;
+  for (std::size_t i = 0; i < size; ++i) {
+    mean += right[i] / n;
+    mean_of_difference += (actual[i] - right[i]) / n;
+  }
+  double squares = 0, of_difference = 0, both = 0;
+  for (std::size_t i = 0; i < size; ++i) {
+    const double x = right[i] - mean, d = actual[i] - right[i];
+    squares += x * x;
+    of_difference += d * d;
+    both += x * d;
+  }
+  const double shared =
+      n * mean_of_difference * mean_of_difference + (squares > 0 ? both * both / squares : 0);
+  return shared > of_difference / 2;
+}
+
 }  // namespace assay

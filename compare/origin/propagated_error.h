@@ -27,4 +27,8 @@ std::optional<PropagatedError> propagated_error(const Sides&, const Pair& result
 std::optional<Exemption> rounding_of_inputs(const Sides&, std::vector<Finding>&, const std::vector<Pair>&,
                                             std::size_t i, const std::vector<std::size_t>& inputs);
 
+/// Whether a factor and a constant that all elements share make most of the difference, as a mistake's.
+/// Roundings have no such: of n, a share of 2 / n of their squares looks like it by accident. False for few.
+bool differs_as_one(const std::vector<double>& actual, const std::vector<double>& right);
+
 }  // namespace assay

@@ -72,7 +72,8 @@ TEST(CancelledTerms, ThatAreAllPushedUpAreNot) {
 // Attention between modules whose values are nearly alike: which key a query should turn to is a difference
 // of them, and what the queries get back is all differences of the values. Nobody recorded what made these.
 // @param own  of the result itself, as a kernel that adds up otherwise makes it
-Report values_nearly_alike(double difference, bool sided, double own = 0) {
+// @param factor  of the result, within its bound
+Report values_nearly_alike(double difference, bool sided, double own = 0, double factor = 1) {
   return isolated([&](MemoryDump& d, bool is_actual) {
     constexpr std::int64_t keys = 24, width = 32;
     const Shape shape = {1, keys, width};
@@ -109,7 +110,8 @@ Report values_nearly_alike(double difference, bool sided, double own = 0) {
       double largest = 0;
       for (const double x : right.values()) largest = std::max(largest, std::abs(x));
       const Tensor of_kernel = filled([&](std::int64_t t, std::int64_t c) {
-        return right.value(t * width + c) + (is_actual ? own * largest * up(t * width + c + 9000) : 0);
+        return (is_actual ? factor : 1) * right.value(t * width + c) +
+               (is_actual ? own * largest * up(t * width + c + 9000) : 0);
       });
       d.add({0, 0, Phase::backward, std::string("attn.") + name + "_proj", "grad_output", "y", 0},
             std::string(name) == "q" ? of_kernel : right);
@@ -139,6 +141,14 @@ TEST(CancelledTerms, AreExemptWhereTheCallItselfRounded) {
   const Report report = values_nearly_alike(6e-8, false, 1e-4);
   const Finding& back = finding(report, "attn.q_proj", "grad_output");
   EXPECT_EQ(back.verdict, Verdict::exempt) << (back.origin ? back.origin->reason : "");
+}
+
+// Of roundings all elements share nothing.
+TEST(CancelledTerms, AreNotExemptWhereTheCallItselfIsOffByAFactor) {
+  const Report report = values_nearly_alike(1e-6, false, 0, 1 + 3e-4);
+  const Finding& back = finding(report, "attn.q_proj", "grad_output");
+  EXPECT_NE(back.verdict, Verdict::exempt) << back.exemption->source;
+  EXPECT_EQ(report.exit_status(), 1);
 }
 
 }  // namespace
