@@ -210,7 +210,7 @@ class Differ {
   // again where the end-to-end rules refuse something.
   bool isolates(const Report& report) const {
     const auto has_bits = [](const Finding& f) {
-      return f.verdict == Verdict::ignored || (f.metrics && f.metrics->different_bits == 0);
+      return f.verdict == Verdict::ignored || f.has_equal_bits();
     };
     // Of sketches nothing follows; what small tensors alone make of each other is not all of it.
     const auto by_sketch = [](const Finding& f) { return f.sketch.has_value(); };

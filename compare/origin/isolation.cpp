@@ -45,7 +45,7 @@ void Isolation::judge_all(const JudgingProgress& progress) {
 
 // A choice that is the reference's may have been pinned to it, whatever the own scores say.
 bool Isolation::is_given(const Finding& f) {
-  return f.metrics && f.metrics->different_bits == 0 && !is_float(f.actual_dtype);
+  return f.has_equal_bits() && !is_float(f.actual_dtype);
 }
 
 // Whether a call that is judged makes it.
@@ -78,7 +78,7 @@ void Isolation::judge(std::size_t i) {
   if (is_judged && !step->second.root && !step->second.is_right())
     fail_by_inputs(f, fmt::format("the step is wrong on its own recorded inputs: error/allowed {:.3g}",
                                   step->second.ratio));
-  const bool has_bits = f.metrics && f.metrics->different_bits == 0;
+  const bool has_bits = f.has_equal_bits();
   // What a call in no module handed back would be judged by that call both times.
   const bool is_handed_back =
       is_called(i) && is_gradient(f.id) && local_.actual_calls().is_hidden_result(*pair.actual);
@@ -135,9 +135,7 @@ void Isolation::leave_out(std::size_t i) {
 
 // Equal bits made of equal bits.
 bool Isolation::is_made_as_reference(std::size_t i) const {
-  const auto has_bits = [&](std::size_t k) {
-    return findings_[k].metrics && findings_[k].metrics->different_bits == 0;
-  };
+  const auto has_bits = [&](std::size_t k) { return findings_[k].has_equal_bits(); };
   if (!has_bits(i) || findings_[i].verdict == Verdict::replicas_differ) return false;
   std::vector<std::size_t> sources = inputs_->of(i);
   std::ranges::copy(inputs_->given_to_call(i), std::back_inserter(sources));

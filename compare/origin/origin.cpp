@@ -172,11 +172,14 @@ class Origins {
     if (passed && inputs_.hold_data(i, inputs)) {
       if (auto rounding = rounding_of_inputs(sides_, findings_, pairs_, i, inputs))
         return by_itself_right(i, std::move(*rounding), none, false);
-      const bool are_equal = std::ranges::all_of(inputs, [&](std::size_t k) {
-        return findings_[k].metrics && findings_[k].metrics->different_bits == 0;
-      });
+      const bool are_equal =
+          std::ranges::all_of(inputs, [&](std::size_t k) { return findings_[k].has_equal_bits(); });
       if (judges_flow() && !are_equal)
         return unjudged(i, fmt::format("its inputs differ, too ({})", inputs_.names(inputs)));
+      // What is outside of its rule may follow from roundings inside of it.
+      const std::size_t inside = is_result(findings_[i].id) ? different_.inside(findings_[i].id) : none;
+      if (judges_flow() && inside != none)
+        return unjudged(i, fmt::format("{}, inside of it, differs, too", findings_[inside].name));
       return created_here(fmt::format("its inputs passed ({})", inputs_.names(inputs)));
     }
     const Identity& id = findings_[i].id;

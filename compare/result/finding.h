@@ -125,6 +125,8 @@ struct Finding {
   std::optional<ErrorMap> error_map;             ///< of pairs that did not pass, if the caller asked for it
   std::vector<Opinion> others;
   std::string repeat;  ///< the command that repeats this tensor alone; empty if it passed
+
+  bool has_equal_bits() const { return metrics && metrics->different_bits == 0; }
 };
 
 /// A tolerance policy of a report, and the edition of its table.

@@ -12,8 +12,8 @@
 #include "assay/compare/diff.h"
 #include "assay/compare/report/report.h"
 #include "assay/operators/engine/golden.h"
+#include "isolated.h"
 #include "memory_dump.h"
-#include "recorded_pair.h"
 
 namespace assay::exemption_test {
 namespace {
@@ -188,6 +188,33 @@ TEST(Exemption, WhatNobodyJudgedIsUndecidedUnlessItsCauseIsNoRounding) {
   ASSERT_FALSE(result_of("own", twice).diagnoses.empty());
   EXPECT_EQ(result_of("own", twice).diagnoses.front().cause, Cause::factor);
   EXPECT_EQ(result_of("after", twice).verdict, Verdict::inherited);
+}
+
+// A model whose code between its modules nobody knows: roundings inside of it may grow there.
+TEST(Exemption, WhatAnUnknownContainerMakesOfRoundingsInsideIsUndecided) {
+  const auto record = [](bool is_rounded, bool is_noisy) {
+    return [=](MemoryDump& d, bool is_actual) {
+      const Tensor x = normal_tensor(DType::float32, {8, 16}, 1);
+      const Tensor inside = normal_tensor(DType::float32, {8, 16}, 2);
+      std::vector<double> out = normal_tensor(DType::float32, {8, 16}, 3).values();
+      if (is_actual && is_noisy) add_noise(out);
+      d.add({0, 0, Phase::forward, "model", "input", "x", 0}, x).op = "Mine";
+      d.add({0, 0, Phase::forward, "model.act", "input", "x", 0}, x).op = "silu";
+      d.add({0, 0, Phase::forward, "model.act", "output", "y", 0}, output("silu", {{"x", x}}, {}, "y")).op =
+          "silu";
+      d.add({0, 0, Phase::forward, "model.part", "output", "y", 0},
+            is_actual && is_rounded ? noisy(inside, 7) : inside)
+          .op = "Part";
+      d.add({0, 0, Phase::forward, "model", "output", "y", 0},
+            Tensor::from_values(DType::float32, {8, 16}, out))
+          .op = "Mine";
+    };
+  };
+  const Report rounded = isolated(record(true, true));
+  EXPECT_EQ(result_of("model", rounded).verdict, Verdict::undecided);
+  EXPECT_THAT(result_of("model", rounded).origin->reason, HasSubstr("model.part output y"));
+  EXPECT_EQ(rounded.exit_status(), 1);
+  EXPECT_EQ(result_of("model", isolated(record(false, true))).verdict, Verdict::failed) << "of equal bits";
 }
 
 // An expert may take its tokens in another order; but no choice doubles them.
