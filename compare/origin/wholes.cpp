@@ -10,7 +10,8 @@ Wholes::Wholes(const std::vector<Finding>& findings, const std::vector<Pair>& pa
   for (std::size_t i = 0; i < findings.size(); ++i) {
     const Identity& id = findings[i].id;
     if (!is_result(id) || id.phase == Phase::optimizer || pairs[i].reference == nullptr) continue;
-    if (id.slot == "output") outputs_[{id.step, id.micro_batch, id.phase, id.module}].push_back(i);
+    if (id.slot == "output" && pairs[i].actual != nullptr)
+      outputs_[{id.step, id.micro_batch, id.phase, id.module}].push_back(i);
     all_[{id.step, id.micro_batch, id.phase, id.module}].push_back(i);
     if (!pairs[i].reference->within) made_[{id.step, id.micro_batch, id.phase, id.module}].push_back(i);
     const Operator* op = calls.operator_of(*pairs[i].reference);
@@ -56,9 +57,9 @@ std::vector<std::vector<std::size_t>> Wholes::results_of_containers(const Identi
   return found;
 }
 
-std::vector<std::size_t> Wholes::results_of(const Identity& input) const {
-  if (input.slot != "input") return {};
-  const auto own = outputs_.find({input.step, input.micro_batch, input.phase, input.module});
+std::vector<std::size_t> Wholes::results_of(const Identity& id) const {
+  if (id.slot != "input" && id.slot != "output") return {};
+  const auto own = outputs_.find({id.step, id.micro_batch, id.phase, id.module});
   return own == outputs_.end() ? std::vector<std::size_t>() : own->second;
 }
 

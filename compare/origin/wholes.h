@@ -28,8 +28,9 @@ class Wholes {
   /// The results of each module around a tensor that has some, the nearest first; of what nothing around
   /// hands back, the gradients of its own parameters.
   std::vector<std::vector<std::size_t>> results_of_containers(const Identity&) const;
-  /// The results of the call that was given an input: of a mask that one side alone needs they say enough.
-  std::vector<std::size_t> results_of(const Identity& input) const;
+  /// The results, which both sides have, of the call that was given an input or makes a result: of a mask
+  /// that one side alone needs, or weights that it alone returns, they say enough.
+  std::vector<std::size_t> results_of(const Identity&) const;
 
  private:
   using Key = std::tuple<std::int64_t, std::int64_t, Phase, std::string>;

@@ -59,6 +59,27 @@ TEST(Wholes, SettleWhatIsInside) {
   EXPECT_EQ(wrong.exit_status(), 1);
 }
 
+// Weights of attention, which are asked for or not.
+TEST(Wholes, SettleAResultThatOneSideDoesNotReturn) {
+  const auto with_more = [](const std::string& wrong) {
+    return [=](MemoryDump& d, bool is_actual) {
+      const Tensor x = normal_tensor(DType::float32, {6, 4}, 21);
+      const Tensor y = output("silu", {{"x", x}}, {}, "y");
+      const auto add = [&](const char* slot, const char* arg, const Tensor& t) {
+        d.add({0, 0, f, "act", slot, arg, 0}, t).op = "SiLU";
+      };
+      add("input", "x", x);
+      add("output", "0", is_actual && wrong == "y" ? with_one_wrong(y) : y);
+      if (!is_actual) add("output", "1", normal_tensor(DType::float32, {6, 3}, 31));
+    };
+  };
+  EXPECT_EQ(isolated(with_more("")).exit_status(), 0);
+  const auto is_missing = [](const Finding& x) {
+    return x.id.arg == "1" && x.verdict == Verdict::missing_actual;
+  };
+  EXPECT_EQ(std::ranges::count_if(isolated(with_more("y")).findings, is_missing), 1);
+}
+
 // Rows that the experts of one side take in another order, as a choice between equals moves one of them.
 TEST(Wholes, MayPlaceRowsOtherwise) {
   const auto placed = [](const std::string& wrong) {

@@ -147,6 +147,14 @@ def test_the_command_says_why_nothing_was_recorded(tmp_path):
     assert "exists" not in again.stderr
 
 
+def test_sets_of_names_have_one_order_in_all_recordings(tmp_path, monkeypatch):
+    program = [sys.executable, "-c", "import os; print('seed', os.environ['PYTHONHASHSEED'])"]
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    assert "seed 0\n" in run(tmp_path / "ours", program).stdout
+    monkeypatch.setenv("PYTHONHASHSEED", "7")
+    assert "seed 7\n" in run(tmp_path / "theirs", program).stdout
+
+
 ENDLESS = """
 import torch, torch.distributed as dist
 dist.init_process_group("gloo")

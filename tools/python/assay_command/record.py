@@ -96,7 +96,10 @@ def main(words: Sequence[str]) -> int:
     program = shutil.which(command[0])
     if program is None:
         return _trouble(f"{command[0]} is no program that can be found; expected one such as python or torchrun")
-    environment = os.environ | {
+    # Sets of names, which modules go through, are in another order in each process otherwise.
+    environment = {
+        "PYTHONHASHSEED": "0",
+        **os.environ,
         "ASSAY_RECORD_PROGRAM": str(out),
         "ASSAY_RECORD_SELECTION": chosen.text(),
         "PYTHONPATH": os.pathsep.join(filter(None, [str(_startup()), os.environ.get("PYTHONPATH", "")])),
