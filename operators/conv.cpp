@@ -10,7 +10,10 @@ struct Conv {
   static constexpr std::string_view math =
       "y_m = sum over channels c and window elements k of w_mck x_c,k + b_m";
   static constexpr std::string_view source = "torch.nn.functional.conv2d; arXiv:1603.07285";
-  static constexpr std::string_view aliases[] = {"torch.nn.functional.conv1d",
+  static constexpr std::string_view aliases[] = {"Conv1d",
+                                                 "Conv2d",
+                                                 "Conv3d",
+                                                 "torch.nn.functional.conv1d",
                                                  "torch.nn.functional.conv2d",
                                                  "torch.nn.functional.conv3d",
                                                  "conv1d",

@@ -10,7 +10,10 @@ struct ConvTranspose {
   static constexpr std::string_view math =
       "y_m = sum over channels c and windows that cover an element, at k, of w_cmk x_c + b_m";
   static constexpr std::string_view source = "torch.nn.functional.conv_transpose2d; arXiv:1603.07285 ch. 4";
-  static constexpr std::string_view aliases[] = {"torch.nn.functional.conv_transpose1d",
+  static constexpr std::string_view aliases[] = {"ConvTranspose1d",
+                                                 "ConvTranspose2d",
+                                                 "ConvTranspose3d",
+                                                 "torch.nn.functional.conv_transpose1d",
                                                  "torch.nn.functional.conv_transpose2d",
                                                  "torch.nn.functional.conv_transpose3d",
                                                  "conv_transpose1d",

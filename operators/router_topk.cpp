@@ -105,7 +105,8 @@ struct RouterTopK {
       {"index", "2"},
       {"weights", "probs"},
       {"index", "indices"},
-      {"expert_bias", "e_score_correction_bias", "gate"},  // Hugging Face: with the projection to logits
+      {"expert_bias", "e_score_correction_bias"},          // Hugging Face, where its router is given it
+      {"expert_bias", "e_score_correction_bias", "gate"},  // with the projection to logits
       {"expert_bias", "e_score_correction_bias", "moe_statics"},  // ERNIE 4.5
       {"chosen", "index", made_around}};
 

@@ -261,8 +261,9 @@ void RecordedCalls::add_calls(std::vector<RecordedCall>& result, const LogicalTe
   }
   TensorList tensors = call->second;
   if (const Operator* within = operator_within(*op, tensors, t, order)) {
-    // The results of the operator that it made it for are none of this one.
+    // What the operator that it made it for makes and takes by name is none of this one's.
     std::erase_if(tensors, [&](const LogicalTensor* other) {
+      if (other->id.slot == "input") return find_arg(*known, declared_name(*known, other->id.arg)) != nullptr;
       return (other->id.slot == "output" || other->id.slot == "grad_output") &&
              operator_within(*known, call->second, output_named(*other), order) == nullptr;
     });

@@ -20,6 +20,7 @@ namespace {
 // What is recorded with a call, as far as it decides which operators may have made its results.
 struct Given {
   std::int64_t inputs = 0, indices = 0, params = 0;
+  std::int64_t results = 0;
 };
 
 Given given_to(const LogicalTensor& result, const RecordedCalls& calls) {
@@ -29,18 +30,21 @@ Given given_to(const LogicalTensor& result, const RecordedCalls& calls) {
     if (t->id.phase != Phase::forward) continue;
     if (t->id.slot == "input") ++(is_float(t->dtype) ? given.inputs : given.indices);
     if (t->id.slot == "param") params.insert(t->id.arg);
+    given.results += t->id.slot == "output";
   }
   given.params = std::ssize(params);
   return given;
 }
 
-// All that was recorded has a place, and nothing that is needed is missing.
+// All that was recorded has a place, and nothing that is needed is missing. Of several results one may be made
+// of a part of the inputs: a router's logits without the bias of its choice.
 bool has_place_for(const Operator& op, const Given& given) {
   const auto fits = [&](Role role, std::int64_t count) {
     const auto all = std::ranges::count(op.args, role, &Arg::role);
     const auto needed =
         std::ranges::count_if(op.args, [&](const Arg& a) { return a.role == role && !a.optional; });
-    return needed <= count && count <= all;
+    const bool may_ignore = role == Role::input && given.results > 1;
+    return needed <= count && (count <= all || may_ignore);
   };
   const bool has_values = std::ranges::any_of(op.args, [](const Arg& a) { return a.role == Role::output; });
   return op.step == nullptr && has_values && fits(Role::input, given.inputs) &&

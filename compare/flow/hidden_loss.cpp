@@ -8,6 +8,7 @@
 #include <limits>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "assay/compare/flow/gradient_names.h"
 #include "assay/compare/result/trouble.h"
@@ -118,10 +119,26 @@ std::optional<DerivedValue> HiddenLosses::gradient(const SideValues& side, const
   if (found == known_.end()) return {};
   const Loss loss = in_frame(found->second, frame);
   auto e = gradient_of(loss, side, calls, value, frame);
-  if (!e || !loss.of_model || loss.factor == found->second.factor) return e;
+  if (!e) return e;
+  const Loss::Share share = loss.share_in(frame);
   for (std::size_t i = 0; i < e->values.size(); ++i)
-    e->error[i] += loss.reach / std::abs(loss.factor) * std::abs(e->values[i]);
+    e->error[i] += share.reach / std::abs(share.factor) * std::abs(e->values[i]);
   return e;
+}
+
+// The fraction of the smallest denominator, by continued fractions (Graham, Knuth and Patashnik, Concrete
+// Mathematics, sec. 4.5): losses are divided by numbers of micro-batches, ranks, tokens.
+static double simplest_between(double low, double high) {
+  constexpr int most_terms = 16;  // more than two doubles have in common
+  double terms[most_terms];
+  int count = 0;
+  while (count + 1 < most_terms && std::floor(low) == std::floor(high) && std::floor(low) < low) {
+    terms[count++] = std::floor(low);
+    low = 1 / (std::exchange(high, 1 / (low - std::floor(low))) - terms[count - 1]);
+  }
+  double simplest = std::ceil(low);
+  while (count > 0) simplest = terms[--count] + 1 / simplest;
+  return simplest;
 }
 
 // The factors with which each element is off by no more than its error: |m - f u| <= a + |f| e. They are an
@@ -141,8 +158,9 @@ bool HiddenLosses::fit_factor(Loss& loss, const DerivedValue& unit, const std::v
       limit(-u - e, allowed[i] - missing[i]);
     }
     if (!(low <= high && std::isfinite(high))) continue;
-    loss.factor = sign * (low + high) / 2;
-    loss.reach = (high - low) / 2;
+    const double size = low > 0 ? std::clamp(simplest_between(low, high), low, high) : (low + high) / 2;
+    loss.factor = sign * size;
+    loss.reach = std::max(high - size, size - low);
     double bits = 0;
     for (std::size_t i = 0; i < missing.size(); ++i) {
       const double given = std::abs(loss.factor * unit.values[i]),

@@ -187,7 +187,9 @@ TEST(Program, AttributesOfLatentAttentionAreNamed) {
 // A router that makes its own logits, of hidden states by sequence, keeps few groups and scales its weights:
 // no result shows all of its attributes, and its gradients have one token dimension.
 // @param results  the numbers of logits, weights and index among them
-auto router(const std::string& wrong, const std::array<const char*, 3>& results = {"0", "1", "2"}) {
+// @param bias     the name under which it is given one for its choice; empty: it has none
+auto router(const std::string& wrong, const std::array<const char*, 3>& results = {"0", "1", "2"},
+            const std::string& bias = "") {
   return [=](MemoryDump& d, bool is_actual) {
     const Tensor weight = normal_tensor(DType::float32, {8, 6}, 71);
     d.add({0, -1, f, "gate", "param", "weight", 0}, weight);
@@ -203,9 +205,9 @@ auto router(const std::string& wrong, const std::array<const char*, 3>& results 
                                      {"groups", std::vector<double>{4, 2}},
                                      {"group_top", 2.}};
       const Tensor logits = single(output("linear", {{"x", x}, {"w", weight}}, {}, "y")).reshaped({12, 8});
-      const auto made = compute_golden(find_operator("router_topk"),
-                                       std::vector<NamedTensor>{{"logits", logits}, {"grad_weights", g}},
-                                       attributes, Level::fp64);
+      std::vector<NamedTensor> inputs = {{"logits", logits}, {"grad_weights", g}};
+      if (!bias.empty()) inputs.push_back({"expert_bias", normal_tensor(DType::float32, {8}, 74)});
+      const auto made = compute_golden(find_operator("router_topk"), inputs, attributes, Level::fp64);
       const auto given = [&](const std::string& name, const Tensor& t) {
         return is_actual && wrong == name ? with_one_wrong(t) : t;
       };
@@ -223,6 +225,7 @@ auto router(const std::string& wrong, const std::array<const char*, 3>& results 
         d.add({0, mb, phase, "gate", slot, arg, 0}, t).op = "SomeRouter";
       };
       add(f, "input", "hidden_states", x);
+      if (!bias.empty()) add(f, "input", bias.c_str(), inputs.back().tensor);
       add(f, "output", results[0], logits);
       add(f, "output", results[1], Tensor::from_values(DType::float32, {12, 2}, weights));
       add(f, "output", results[2], Tensor::from_indices({12, 2}, index));
@@ -241,6 +244,17 @@ TEST(Program, ARouterIsJudgedThatNoResultShowsWhole) {
             (std::vector<std::string>{"gate grad_input hidden_states", "gate grad_input hidden_states"}));
   EXPECT_EQ(created(isolated(router("grad_logits"))),
             (std::vector<std::string>{"gate grad_output 0", "gate grad_output 0"}));
+}
+
+// As MiniMax-M2's and LFM2-MoE's.
+TEST(Program, ARouterMayBeGivenTheBiasOfItsChoice) {
+  for (const char* bias : {"e_score_correction_bias", "expert_bias"}) {
+    const Report right = isolated(router("", {"0", "1", "2"}, bias));
+    EXPECT_EQ(right.exit_status(), 0);
+    EXPECT_EQ(right.coverage->unjudged, 0) << right.coverage->why_unjudged.front();
+    EXPECT_EQ(created(isolated(router("grad_logits", {"0", "1", "2"}, bias))),
+              (std::vector<std::string>{"gate grad_output 0", "gate grad_output 0"}));
+  }
 }
 
 // As GraniteMoE's: (index, weights, logits).

@@ -43,7 +43,7 @@ Gated()((torch.arange(40.).view(5, 8) * 11 % 17) / 8 - 1).sum().backward()
 def sides(tmp_path, monkeypatch):
     """Records a program with the vector unit and without it."""
 
-    def record(program, dtype="float32", name="right"):
+    def record(program, dtype="float32", name="right", options=("--functions",)):
         folder = tmp_path / name
         folder.mkdir()
         (folder / "program.py").write_text(program)
@@ -51,7 +51,7 @@ def sides(tmp_path, monkeypatch):
         for side in ("dump", "default"):
             if side == "default":
                 monkeypatch.setenv("ATEN_CPU_CAPABILITY", side)
-            done = run(folder / side, [sys.executable, folder / "program.py"], "--functions")
+            done = run(folder / side, [sys.executable, folder / "program.py"], *options)
             assert done.returncode == 0, done.stderr
         return folder / "default", folder / "dump"
 
@@ -214,7 +214,7 @@ Pixels()((torch.arange(320.).view(1, 4, 8, 10) * 11 % 17) / 8 - 1).backward()
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_convolutions_are_judged_with_their_attributes(sides, dtype):
     actual, reference = sides(CONVOLUTIONAL, dtype)
-    convolutions = [t for t in assay.inspect(reference) if t.op == "conv" and t.slot == "output"]
+    convolutions = [t for t in assay.inspect(reference) if t.op in ("conv", "Conv2d") and t.slot == "output"]
     assert [t.attributes for t in convolutions] == [
         {"stride": [2, 2], "padding": [1, 1], "dilation": [1, 1], "groups": 2},
         {"padding": "same", "dilation": [1, 2]},
@@ -222,6 +222,37 @@ def test_convolutions_are_judged_with_their_attributes(sides, dtype):
     verdict = assay.diff(actual, reference)
     assert verdict.passed, verdict
     assert unjudged(verdict) == []
+
+
+# Modules that say what their shapes do not: how far windows lie apart, and what is beside the ends.
+CONVOLUTIONS = """
+import os, torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mix = nn.Conv1d(6, 6, 3, padding=2, groups=6)
+        self.patch, self.up = nn.Conv2d(1, 4, (2, 3), stride=(2, 1)), nn.ConvTranspose1d(6, 4, 3, stride=2, padding=1)
+        for p in self.parameters():
+            p.data.copy_((torch.arange(p.numel()) * 7 % 31).view(p.shape) / 32 - 0.4)
+    def forward(self, x):
+        h = self.mix(x)[..., :10]
+        return self.patch(h.unsqueeze(1)).square().mean() + self.up(h).square().mean()
+net = Net().to(getattr(torch, os.environ["DTYPE"]))
+for part in range(2):
+    x = ((torch.arange(120) * (11 + part)) % 37).view(2, 6, 10) / 16 - 1
+    net(x.to(net.mix.weight.dtype)).backward()
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_convolutions_are_judged_as_modules(sides, dtype):
+    actual, reference = sides(CONVOLUTIONS, dtype, options=())
+    verdict = assay.diff(actual, reference)
+    assert verdict.passed, verdict
+    assert [name for name in unjudged(verdict) if " output y " in name or " weight " in name] == []
+    wrong, _ = sides(CONVOLUTIONS.replace("stride=2, padding=1", "stride=2, padding=2"), dtype, "wrong", options=())
+    assert "up output y" in assay.diff(wrong, reference).report()
 
 
 # Windows, statistics of a batch, and a loss of images; a temperature is a parameter of one number.

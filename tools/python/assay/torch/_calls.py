@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from ._edges import Edges
 from ._functions import Functions, is_known_class
 from ._grid import Layout
 from ._guards import harmless
-from ._modules import class_name, computes, given_to, in_backward, tensors_in
+from ._modules import attributes_of, class_name, computes, given_to, in_backward, tensors_in
 from ._progress import Progress
 from ._recomputed import Recomputed, segment
 from ._records import Place, Records
@@ -105,7 +105,8 @@ class Calls:
         is_whole = next(module.children(), None) is None and is_known_class(op)
         wants_gradients = is_computing and self.wants_gradients
         edges = Edges(given if wants_gradients else ())
-        caller = Caller(root, path, is_whole, again or self.place(root, path, op), edges, again is not None)
+        place = again or replace(self.place(root, path, op), attributes=attributes_of(module))
+        caller = Caller(root, path, is_whole, place, edges, again is not None)
         self._stack.append(caller)
         if caller.is_again:
             return

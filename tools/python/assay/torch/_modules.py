@@ -55,6 +55,20 @@ def computes(module: nn.Module) -> bool:
     return next(module.children(), None) is None or next(module.parameters(recurse=False), None) is not None
 
 
+def attributes_of(module: nn.Module) -> dict[str, Any]:
+    """What shapes do not tell of a module's operator, by the operator's names."""
+    if not isinstance(module, nn.modules.conv._ConvNd) or module.padding_mode != "zeros":
+        return {}
+    of_transposed = {"output_padding": module.output_padding} if module.transposed else {}
+    return {
+        "stride": module.stride,
+        "padding": module.padding,
+        "dilation": module.dilation,
+        "groups": module.groups,
+        **of_transposed,
+    }
+
+
 def class_name(module: nn.Module) -> str:
     """fully_shard makes a class of its own of each: FSDPLinear(FSDPModule, Linear)."""
     made = type(module)
