@@ -25,8 +25,15 @@ void Isolation::take_parts() {
       });
     };
     std::vector<std::size_t> results = wholes.results_around(f.id);
-    if (!are_settled(results) && is_lone && are_settled(wholes.results_of(f.id)))
-      results = wholes.results_of(f.id);
+    if (!are_settled(results) && is_lone) {
+      const auto of_call = wholes.results_of(f.id);
+      // A result may go by another name on the other side, unless its operator is known.
+      const auto is_known = [&](std::size_t k) {
+        return local_.reference_calls().operator_of(*pairs_[k].reference) != nullptr;
+      };
+      const bool may_leave_out = f.id.slot == "input" || std::ranges::all_of(of_call, is_known);
+      if (may_leave_out && are_settled(of_call)) results = of_call;
+    }
     const LogicalTensor* own = pairs_[i].reference != nullptr ? pairs_[i].reference : pairs_[i].actual;
     // Functions that its module calls itself are in no module.
     if (!are_settled(results) && own->within && (is_lone || has_other_shape))

@@ -11,7 +11,7 @@ Wholes::Wholes(const std::vector<Finding>& findings, const std::vector<Pair>& pa
     const Identity& id = findings[i].id;
     if (!is_result(id) || id.phase == Phase::optimizer || pairs[i].reference == nullptr) continue;
     if (id.slot == "output" && pairs[i].actual != nullptr)
-      outputs_[{id.step, id.micro_batch, id.phase, id.module}].push_back(i);
+      outputs_[{{id.step, id.micro_batch, id.phase, id.module}, id.call}].push_back(i);
     all_[{id.step, id.micro_batch, id.phase, id.module}].push_back(i);
     if (!pairs[i].reference->within) made_[{id.step, id.micro_batch, id.phase, id.module}].push_back(i);
     const Operator* op = calls.operator_of(*pairs[i].reference);
@@ -59,7 +59,7 @@ std::vector<std::vector<std::size_t>> Wholes::results_of_containers(const Identi
 
 std::vector<std::size_t> Wholes::results_of(const Identity& id) const {
   if (id.slot != "input" && id.slot != "output") return {};
-  const auto own = outputs_.find({id.step, id.micro_batch, id.phase, id.module});
+  const auto own = outputs_.find({{id.step, id.micro_batch, id.phase, id.module}, id.call});
   return own == outputs_.end() ? std::vector<std::size_t>() : own->second;
 }
 

@@ -35,8 +35,8 @@ class Wholes {
  private:
   using Key = std::tuple<std::int64_t, std::int64_t, Phase, std::string>;
   std::map<Key, std::vector<std::size_t>> results_;  ///< by step, micro-batch, phase and module
-  std::map<Key, std::vector<std::size_t>> outputs_;  ///< of all modules
-  std::map<Key, std::vector<std::size_t>> all_;      ///< of all modules, gradients too
+  std::map<std::pair<Key, std::int64_t>, std::vector<std::size_t>> outputs_;  ///< of each call of all modules
+  std::map<Key, std::vector<std::size_t>> all_;   ///< of all modules, gradients too
   std::map<Key, std::vector<std::size_t>> made_;  ///< of all modules, gradients too, without what is within
 };
 
