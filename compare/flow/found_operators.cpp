@@ -36,8 +36,8 @@ Given given_to(const LogicalTensor& result, const RecordedCalls& calls) {
   return given;
 }
 
-// All that was recorded has a place, and nothing that is needed is missing. Of several results one may be made
-// of a part of the inputs: a router's logits without the bias of its choice.
+// All that was recorded has a place, and nothing that is needed is missing. Of several results one may be
+// made of a part of the inputs: a router's logits without the bias of its choice.
 bool has_place_for(const Operator& op, const Given& given) {
   const auto fits = [&](Role role, std::int64_t count) {
     const auto all = std::ranges::count(op.args, role, &Arg::role);
