@@ -95,7 +95,10 @@ double relative_l2(const std::vector<double>& a, const std::vector<double>& g) {
 
 Tensor scale_of(const Tensor& weight, CallVariant::Weight how) {
   std::vector<double> values = weight.values();
-  for (double& v : values) v = how == CallVariant::Weight::plus_one ? v + 1 : 1;
+  for (double& v : values) {
+    v = how == CallVariant::Weight::left_out ? 1 : v + 1;
+    if (how == CallVariant::Weight::rounded_plus_one) v = round_to(weight.dtype(), v);
+  }
   return Tensor::from_values(DType::float64, weight.shape(), values);
 }
 

@@ -178,13 +178,10 @@ std::optional<ScaleError> Call::scale(const CallVariant& variant, const Compared
     std::vector<std::int64_t>& units = test.units.emplace_back();
     for (std::int64_t i = 0; i < actual.size(); ++i) units.push_back(unit_of(i));
   };
-  // All elements of a row share the roundings of a statistic that was kept narrow, those of a channel that of
-  // weight + 1.
+  // All elements of a row share the roundings of a statistic that was kept narrow.
   const bool is_gradient = summands_.front().output.starts_with("grad_");
   if (is_gradient && op().keeps_statistics && device_.intermediate)
     number([&](std::int64_t i) { return i / columns; });
-  if (variant.weight == CallVariant::Weight::plus_one && device_.intermediate)
-    number([&](std::int64_t i) { return i % columns; });
   if (device_.intermediate && summands_.size() == 1) {
     for (const NamedTensor& input : inputs_of(summands_.front(), variant, {})) {
       if (is_float(input.tensor.dtype()) && input.tensor.shape() == actual.shape())

@@ -37,11 +37,28 @@ void add(std::string& text, const std::string& more) {
   text += (text.empty() ? "" : ", ") + more;
 }
 
-void add_scaled(std::vector<CallVariant>& variants, CallVariant::Weight weight, const std::string& text) {
-  for (std::size_t i = 0, count = variants.size(); i < count; ++i) {
-    variants.push_back(variants[i]);
-    variants.back().weight = weight;
-    add(variants.back().text, text);
+std::string gain_text(const Operator& op, CallVariant::Weight how) {
+  switch (how) {
+    case CallVariant::Weight::as_recorded:
+      return std::string(op.gain);
+    case CallVariant::Weight::plus_one:
+      return fmt::format("{} + 1", op.gain);
+    case CallVariant::Weight::rounded_plus_one:
+      return fmt::format("{} + 1 rounded to its dtype", op.gain);
+    case CallVariant::Weight::left_out:
+      break;
+  }
+  return fmt::format("no {}", op.gain);
+}
+
+void add_scaled(std::vector<CallVariant>& variants, const Operator& op) {
+  const std::size_t count = variants.size();
+  for (const auto how : {CallVariant::Weight::plus_one, CallVariant::Weight::rounded_plus_one}) {
+    for (std::size_t i = 0; i < count; ++i) {
+      variants.push_back(variants[i]);
+      variants.back().weight = how;
+      add(variants.back().text, gain_text(op, how));
+    }
   }
 }
 
@@ -96,7 +113,7 @@ std::vector<CallVariant> variants_of(const Operator& op) {
     }
     variants = std::move(wider);
   }
-  if (!op.gain.empty()) add_scaled(variants, CallVariant::Weight::plus_one, fmt::format("{} + 1", op.gain));
+  if (!op.gain.empty()) add_scaled(variants, op);
   if (op.narrowing == Narrowing::to_result_fp8) add_fp8(variants);
   for (std::size_t i = 0, count = variants.size(); i < count * op.layouts.size(); ++i) {
     const Layout& layout = op.layouts[i / count];
@@ -174,7 +191,7 @@ std::vector<CallVariant> mistakes_for(const Operator& op, const CallVariant& rig
   if (!op.gain.empty()) {
     mistakes.push_back(right);
     mistakes.back().weight = CallVariant::Weight::left_out;
-    add(mistakes.back().text, fmt::format("no {}", op.gain));
+    add(mistakes.back().text, gain_text(op, CallVariant::Weight::left_out));
   }
   for (const Seen& row : op.mistaken)
     mistakes.push_back(with(op, right, row.attribute, parse_attribute(row.value)));
@@ -193,10 +210,7 @@ std::string differences(const Operator& op, const CallVariant& of, const CallVar
     const bool is_null = std::holds_alternative<std::monostate>(value);
     add(text, is_null ? fmt::format("no {}", a.name) : fmt::format("{} = {}", a.name, attribute_text(value)));
   }
-  if (of.weight != from.weight)
-    add(text, of.weight == CallVariant::Weight::plus_one   ? fmt::format("{} + 1", op.gain)
-              : of.weight == CallVariant::Weight::left_out ? fmt::format("no {}", op.gain)
-                                                           : std::string(op.gain));
+  if (of.weight != from.weight) add(text, gain_text(op, of.weight));
   if (of.permutation != from.permutation) {
     const auto layout = std::ranges::find_if(
         op.layouts, [&](const Layout& l) { return std::ranges::equal(l.order, of.permutation); });

@@ -15,8 +15,9 @@ namespace assay {
 
 /// The unrecorded part of a call: its attributes, and the order of dimensions in its tensors.
 struct CallVariant {
-  /// The operator's gain. Some frameworks store it minus 1 (layernorm_zero_centered_gamma).
-  enum class Weight : std::uint8_t { as_recorded, plus_one, left_out };
+  /// The operator's gain. Some frameworks store it minus 1 (layernorm_zero_centered_gamma), and some of those
+  /// round the sum to its dtype (Hugging Face's Nemotron).
+  enum class Weight : std::uint8_t { as_recorded, plus_one, rounded_plus_one, left_out };
 
   Attributes attributes;
   /// Permutes the dimensions of every tensor of the call to the order of the operator; empty: as recorded.

@@ -108,7 +108,7 @@ TEST(Call, ARoundingThatAChannelSharesIsNoFactorOfAll) {
     return Tensor::from_values(DType::bfloat16, t.shape(), t.values());
   };
   CallVariant of_one_more;
-  of_one_more.weight = CallVariant::Weight::plus_one;
+  of_one_more.weight = CallVariant::Weight::rounded_plus_one;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     const Tensor x = normal_tensor(DType::bfloat16, {rows, columns}, seed),
                  weight = normal_tensor(DType::bfloat16, {columns}, 100 + seed, 0.02);
