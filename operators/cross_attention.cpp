@@ -44,6 +44,11 @@ struct CrossAttention {
        .by = Solved::By::candidates,
        .how = "every divisor of the channels of k, where heads are not apart"}};
 
+  static std::vector<std::int64_t> steps_apart(std::string_view, const Shape& shape, const Dims& d,
+                                               const Attributes&) {
+    return by_groups(shape, d, false);
+  }
+
   // As many keys as queries may be those of one sequence, of which another operator knows more.
   static bool may_make(InputShapes inputs, const Shape& out) {
     const Shape &q = shape_of_input(inputs, "q"), &k = shape_of_input(inputs, "k");

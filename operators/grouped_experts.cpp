@@ -1,6 +1,7 @@
 #include <vector>
 
 #include "assay/operators/engine/grouped_matmul.h"
+#include "assay/operators/engine/moe_rows.h"
 #include "assay/operators/engine/silu.h"
 
 namespace assay {
@@ -36,6 +37,11 @@ struct GroupedExperts {
   static constexpr Rows rows = Rows::routed;
   static constexpr SameAxis same_axis[] = {{"E", "T"}};
   static constexpr bool shares_steps = true;
+
+  static std::vector<std::int64_t> steps_apart(std::string_view output, const Shape& shape, const Dims&,
+                                               const Attributes&) {
+    return apart_by_token_or_expert(output, shape);
+  }
 
   // What kernels store between the products.
   template <class T>

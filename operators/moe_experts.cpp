@@ -5,6 +5,7 @@
 #include "assay/golden/error.h"
 #include "assay/operators/engine/gelu.h"
 #include "assay/operators/engine/list.h"
+#include "assay/operators/engine/moe_rows.h"
 #include "assay/operators/engine/recorded.h"
 
 namespace assay {
@@ -86,6 +87,11 @@ struct MoeExperts {
   static std::string_view shape_of(const Arg& arg, const Attributes& a) {
     if (!a.flag("transposed")) return arg.shape;
     return arg.shape == "E,J,C" ? "E,C,J" : arg.shape == "E,C,I" ? "E,I,C" : arg.shape;
+  }
+
+  static std::vector<std::int64_t> steps_apart(std::string_view output, const Shape& shape, const Dims&,
+                                               const Attributes&) {
+    return apart_by_token_or_expert(output, shape);
   }
 
   // Either shape alone may be both.

@@ -142,6 +142,20 @@ struct QkvAttention {
     return at;
   }
 
+  static std::vector<std::int64_t> steps_apart(std::string_view output, const Shape& shape, const Dims& d,
+                                               const Attributes& a) {
+    if (output == "out") return by_groups(shape, d, false);
+    const std::int64_t D = d.at("D"), L = d.at("L"), G = d.at("groups"), X = (d.at("heads") + 2 * G) * D;
+    std::vector<std::int64_t> of_channel(static_cast<std::size_t>(X)), groups;
+    for (const std::vector<std::int64_t>& firsts : places(d, a)) {
+      for (std::int64_t h = 0; h < std::ssize(firsts); ++h)
+        std::fill_n(of_channel.begin() + firsts[static_cast<std::size_t>(h)], D, h * G / std::ssize(firsts));
+    }
+    for (std::int64_t i = 0; i < element_count(shape); ++i)
+      groups.push_back(i / (L * X) * G + of_channel[static_cast<std::size_t>(i % X)]);
+    return groups;
+  }
+
   template <class T>
   static std::vector<T> part_of(const T* qkv, const Dims& d, const std::vector<std::int64_t>& at) {
     const std::int64_t tokens = d.at("B") * d.at("L"), D = d.at("D"), X = d.at("X");

@@ -118,6 +118,11 @@ struct RotaryAttention {
       call.attributes.set("heads_first", true);
   }
 
+  static std::vector<std::int64_t> steps_apart(std::string_view output, const Shape& shape, const Dims& d,
+                                               const Attributes& a) {
+    return by_groups(shape, d, a.flag("heads_first") && (output == "grad_q" || output == "grad_k"));
+  }
+
   // O of Q / D heads with V / (K / D) channels each.
   static bool may_make(InputShapes inputs, const Shape& out) {
     const Shape& q = shape_of_input(inputs, "q");

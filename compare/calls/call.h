@@ -231,6 +231,7 @@ class Call {
   const Solved* solved(Solved::By) const;
   std::optional<ScaleError> scale(const CallVariant&, const Compared&) const;
   std::optional<ScaleError> scale_of_attribute(const CallVariant&, const Compared&) const;
+  std::optional<ScaleError> scale_of_steps(const CallVariant&, const Compared&) const;
 
   std::vector<Summand> summands_;
   Tensor result_;

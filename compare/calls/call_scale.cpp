@@ -118,6 +118,24 @@ std::optional<ScaleError> Call::scale_of_attribute(const CallVariant& variant, c
   return error;
 }
 
+// Elements share what is stored between steps in ways that only the operator knows: it says which share none.
+// All of them share the attributes, which may be kept narrow themselves.
+std::optional<ScaleError> Call::scale_of_steps(const CallVariant& variant, const Compared& c) const {
+  constexpr double common_roundings = 2;  // of an attribute, and of what it is multiplied by
+  if (op().steps_apart == nullptr || summands_.size() != 1 || !variant.permutation.empty()) return {};
+  const Summand& summand = summands_.front();
+  const Attributes attributes = complete_attributes(op(), attributes_of(summand, variant));
+  const Dims dims = bind_dims(op(), shapes_of(inputs_of(summand, variant, {})), attributes);
+  const std::vector<double> values = c.actual.values(), golden = c.golden.values();
+  ScaleTest test = scale_test(variant);
+  test.actual = values;
+  test.golden = golden;
+  test.allowed = c.allowed;
+  test.common = common_roundings * device_.stored_roundoff();
+  test.apart = op().steps_apart(summand.output, c.actual.shape(), dims, attributes);
+  return test.apart.size() == values.size() ? scale_error(test) : std::nullopt;
+}
+
 // The derivative by an attribute is what it moves the result by. Other constants and the statistics of rows
 // may be off in that direction, too: by Cauchy and Schwarz no more than in all directions together.
 std::optional<ScaleError> Call::scale_of_attributes(const CallVariant& variant, const Compared& c) const {
@@ -160,7 +178,11 @@ std::optional<ScaleError> Call::scale_of_attributes(const CallVariant& variant, 
 std::optional<ScaleError> Call::scale(const CallVariant& variant, const Compared& c) const {
   if (device_.intermediate) {
     auto of_attribute = scale_of_attribute(variant, c);
-    if (op().shares_steps || (of_attribute && !of_attribute->within())) return of_attribute;
+    if (of_attribute && !of_attribute->within()) return of_attribute;
+    if (op().shares_steps) {
+      auto of_groups = scale_of_steps(variant, c);
+      return of_groups && !of_groups->within() ? of_groups : of_attribute;
+    }
   }
   const Tensor& actual = c.actual;
   const std::vector<double> values = actual.values(), golden = c.golden.values();

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "assay/compare/calls/scale_of_groups.h"
 #include "assay/golden/accumulator.h"
 #include "assay/golden/bound_pair.h"
 
@@ -27,6 +28,7 @@
 //
 // Elements that were stored as the same number have been rounded alike: they are one term, and so are those
 // that share a rounded table entry (units), or a narrow result between steps that was made from equal inputs.
+// Where nobody knows which elements share what, groups of them that share nothing tell (scale_of_groups.h).
 namespace assay {
 namespace {
 
@@ -194,6 +196,10 @@ std::optional<ScaleError> scale_error(const ScaleTest& t) {
   const ScaleSums sums(t.actual, t.golden, t.allowed, t.columns, 0, t.direction);
   std::optional<ScaleError> e = shared_scale_error(t, sums);
   if (!e || e->within()) return e;
+  if (!t.apart.empty()) {
+    const ScaleError of_groups = scale_of_groups(t);
+    return ScaleError{of_groups.excess, e->allowed + of_groups.allowed};
+  }
   // What elements may have in common is none of what varies between them.
   const double common = std::copysign(e->allowed, e->excess);
   std::vector<double> terms(t.actual.size());

@@ -28,6 +28,9 @@ struct ScaleTest {
   /// Inputs of the result's shape, where results between steps are kept in a narrow dtype: what is computed
   /// from equal values was rounded alike.
   std::vector<std::vector<double>> inputs = {};
+  /// Numbers the elements: those of different numbers share no rounding at all, those of one number in ways
+  /// that nobody knows. Empty: elements share as above.
+  std::vector<std::int64_t> apart = {};
 };
 
 /// The relative excess of the result over golden as a whole: k - 1 for k = <a, g> / <g, g>. The products of

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "assay/golden/arithmetic.h"
+#include "assay/golden/tensor.h"
 
 /// Rows of tokens as experts get them. A row is named by its place t K + k in the routing index [tokens, K]:
 /// token t, its choice k; -1 is padding.
@@ -90,6 +92,18 @@ void rows_to_tokens_backward(const T* from, const std::vector<std::int64_t>& row
       return from[own[static_cast<std::size_t>(i / C)] * C + i % C] * g[place / K * C + i % C];
     });
   }
+}
+
+/// For an operator's `steps_apart`: what experts store between belongs to a token, and there to an expert.
+/// @param output  "y", gradients of tokens [.., C] or of parameters [E, ..]
+inline std::vector<std::int64_t> apart_by_token_or_expert(std::string_view output, const Shape& shape) {
+  const std::int64_t count = element_count(shape);
+  const bool of_tokens = output == "y" || output == "grad_x" || output == "grad_weights";
+  std::vector<std::int64_t> apart;
+  if (count == 0 || shape.empty()) return apart;
+  const std::int64_t size = of_tokens ? shape.back() : count / shape.front();
+  for (std::int64_t i = 0; i < count; ++i) apart.push_back(i / size);
+  return apart;
 }
 
 }  // namespace assay

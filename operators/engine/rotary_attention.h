@@ -157,6 +157,19 @@ std::vector<T> by_head(const T* x, const Dims& d, std::int64_t heads, std::int64
   return y;
 }
 
+/// For an operator's `steps_apart`: what queries share by turned keys, rows by their statistics, stays in a
+/// sequence and in a group of heads with the same keys.
+/// @param shape  [B, tokens, channels..], or heads first: [B, heads, tokens, D]
+inline std::vector<std::int64_t> by_groups(const Shape& shape, const Dims& d, bool heads_first) {
+  std::vector<std::int64_t> groups;
+  const std::int64_t B = d.at("B"), G = d.at("groups"), count = element_count(shape);
+  if (shape.size() < 3 || shape[0] != B || count == 0) return groups;
+  const std::int64_t of_sequence = count / B, split = heads_first ? of_sequence : of_sequence / shape[1];
+  if (split % G != 0) return groups;
+  for (std::int64_t i = 0; i < count; ++i) groups.push_back(i / of_sequence * G + i % split / (split / G));
+  return groups;
+}
+
 /// Which channels of a head turn in pairs, and by which columns of the tables.
 struct Turn {
   std::int64_t channels;  ///< of a head

@@ -14,6 +14,7 @@
 namespace assay {
 
 class Attributes;
+class Dims;
 struct Candidate;
 struct InputShape;
 struct Recorded;
@@ -192,6 +193,10 @@ struct Usage {
 
   /// Elements of a result share what its steps store between them, in ways that its shape does not tell.
   bool shares_steps;
+  /// Numbers the elements of an output, of the shape that it was recorded with: those of different numbers
+  /// share no such step. Empty: not known.
+  std::vector<std::int64_t> (*steps_apart)(std::string_view output, const Shape&, const Dims&,
+                                           const Attributes&);
   /// What a common error of an attribute does to the forward result.
   Steered steered;
 
@@ -240,6 +245,7 @@ constexpr Usage usage_of() {
   if constexpr (requires { &Op::shared_roundings; }) u.shared_roundings = &Op::shared_roundings;
   if constexpr (requires { Op::drawn; }) u.drawn = Op::drawn;
   if constexpr (requires { Op::shares_steps; }) u.shares_steps = Op::shares_steps;
+  if constexpr (requires { &Op::steps_apart; }) u.steps_apart = &Op::steps_apart;
   if constexpr (requires { Op::never_negative; }) u.never_negative = Op::never_negative;
   if constexpr (requires { Op::steered; }) u.steered = Op::steered;
   if constexpr (requires { Op::regularizes; }) u.regularizes = Op::regularizes;
