@@ -128,7 +128,10 @@ std::optional<DerivedValue> HiddenLosses::gradient(const SideValues& side, const
 
 // The fraction of the smallest denominator, by continued fractions (Graham, Knuth and Patashnik, Concrete
 // Mathematics, sec. 4.5): losses are divided by numbers of micro-batches, ranks, tokens.
-static double simplest_between(double low, double high) {
+struct Fraction {
+  double numerator, denominator;
+};
+static Fraction simplest_between(double low, double high) {
   constexpr int most_terms = 16;  // more than two doubles have in common
   double terms[most_terms];
   int count = 0;
@@ -136,8 +139,9 @@ static double simplest_between(double low, double high) {
     terms[count++] = std::floor(low);
     low = 1 / (std::exchange(high, 1 / (low - std::floor(low))) - terms[count - 1]);
   }
-  double simplest = std::ceil(low);
-  while (count > 0) simplest = terms[--count] + 1 / simplest;
+  Fraction simplest = {std::ceil(low), 1};
+  while (count > 0)
+    simplest = {terms[--count] * simplest.numerator + simplest.denominator, simplest.numerator};
   return simplest;
 }
 
@@ -158,7 +162,15 @@ bool HiddenLosses::fit_factor(Loss& loss, const DerivedValue& unit, const std::v
       limit(-u - e, allowed[i] - missing[i]);
     }
     if (!(low <= high && std::isfinite(high))) continue;
-    const double size = low > 0 ? std::clamp(simplest_between(low, high), low, high) : (low + high) / 2;
+    double size = (low + high) / 2;
+    loss.bits = 0;
+    if (low > 0) {
+      const Fraction simplest = simplest_between(low, high);
+      size = std::clamp(simplest.numerator / simplest.denominator, low, high);
+      loss.bits =
+          std::max(0.0, std::log2(2 * size / (simplest.numerator * simplest.denominator * (high - low))));
+    }
+    loss.bits -= (loss.numbers - 1) * bits_of_a_number;
     loss.factor = sign * size;
     loss.reach = std::max(high - size, size - low);
     double bits = 0;
@@ -228,6 +240,7 @@ bool HiddenLosses::fit(const SideValues& side, const RecordedCalls& calls, const
       }
     }
   }
+  std::optional<Loss> best;
   for (Loss& loss : tried) {
     std::map<Frame, Loss::Share> shares = std::move(loss.shares);
     loss.shares.clear();
@@ -247,10 +260,15 @@ bool HiddenLosses::fit(const SideValues& side, const RecordedCalls& calls, const
       loss.shares[{frame.step, frame.micro_batch}] = {loss.factor, loss.reach};
     else if (const Loss* whole = model())
       loss.of_model = whole->share_in(frame);
-    known_[value] = std::move(loss);
-    return true;
+    // Of those that fit, the one whose factor is least of an accident.
+    if (!best || loss.bits > best->bits) best = std::move(loss);
+    if (best->bits > hint_bits) break;
   }
-  return false;
+  if (!best) return false;
+  // Whether or not the reference did so, the other side may store its steps.
+  best->stores = unit_roundoff(t->dtype) > unit_roundoff(DType::float32);
+  known_[value] = std::move(*best);
+  return true;
 }
 
 }  // namespace assay

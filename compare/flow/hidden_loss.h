@@ -70,6 +70,9 @@ class HiddenLosses {
     };
     std::map<Frame, Share> shares = {};  ///< of micro-batches, of a loss that concludes
     double reach = 0;                    ///< what the factor may be off by
+    /// What its factor n / d says against an accident, as x (1 +- r) holds about r n d fractions whose n and
+    /// d have no larger product, less what other numbers cost that were fitted.
+    double bits = 0;
     /// Of one that is added to the model's: the share of the micro-batch in which it was fitted.
     std::optional<Share> of_model = {};
     /// The class of each place whose gradient in the reference is lowest, its target if no tokens tell; -1

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -165,6 +166,39 @@ TEST(ProgramLosses, TheFactorOfALossShowsInWhatFollowsFromIt) {
   EXPECT_EQ(root.diagnoses.front().parameters.factor, 2);
   EXPECT_EQ(root.diagnoses.front().parameters.tensor,
             "loss grad_input logits (step 0, micro-batch 0, backward)");
+}
+
+// In a narrow dtype a side may store the log-softmax, and its gradient before the share, where the other
+// rounds once.
+TEST(ProgramLosses, StepsMayBeStoredByOneSide) {
+  constexpr double third = 1.0 / 3;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const auto record = [=](double share) {
+      return [=](MemoryDump& d, bool is_actual) {
+        const Tensor logits = Tensor::from_values(DType::bfloat16, {4, 10},
+                                                  normal_tensor(DType::float32, {4, 10}, seed).values());
+        const Tensor target = Tensor::from_indices({4}, std::vector<std::int64_t>{7, 0, 3, 9});
+        Values gradient = output("cross_entropy",
+                                 {{"logits", logits},
+                                  {"target", target},
+                                  {"grad_y", Tensor::from_values(DType::float32, {}, Values{third})}},
+                                 {}, "grad_logits")
+                              .values();
+        for (std::size_t i = 0; i < gradient.size() && is_actual; ++i) {
+          const double one = static_cast<double>(i % 10) == target.values()[i / 10] ? 1 : 0;
+          const double p = std::exp(round_to(DType::bfloat16, std::log(4 * gradient[i] / third + one)));
+          gradient[i] = round_to(DType::bfloat16, share * round_to(DType::bfloat16, (p - one) / 4));
+        }
+        d.add({0, 0, f, "head", "output", "y", 0}, logits);
+        d.add({0, 0, b, "head", "grad_output", "y", 0},
+              Tensor::from_values(DType::bfloat16, {4, 10}, gradient));
+      };
+    };
+    const Report right = isolated(record(third));
+    EXPECT_EQ(right.exit_status(), 0) << seed;
+    EXPECT_EQ(finding(right, "head", "grad_output").unjudged, "") << seed;
+    EXPECT_EQ(isolated(record(1.06 * third)).exit_status(), 1) << seed;
+  }
 }
 
 TEST(ProgramLosses, TheLossLeavesOutPlacesWithoutATarget) {
