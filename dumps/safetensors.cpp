@@ -23,6 +23,19 @@ constexpr Type types[] = {
     {"I32", 32},        {"U32", 32},        {"F32", 32},    {"C64", 64},    {"F64", 64},    {"I64", 64},
     {"U64", 64},        {"F4", 4},          {"F6_E2M3", 6}, {"F6_E3M2", 6}};
 
+// Two float4_e2m1fn in a byte, the first in its low bits (torch's float4_e2m1fn_x2); the shape counts both.
+constexpr std::string_view packed = "F4";
+
+std::vector<std::byte> unpacked(std::span<const std::byte> pairs) {
+  std::vector<std::byte> elements;
+  elements.reserve(2 * pairs.size());
+  for (const std::byte pair : pairs) {
+    elements.push_back(pair & std::byte{0xf});
+    elements.push_back(pair >> 4);
+  }
+  return elements;
+}
+
 SafetensorsFile::Entry parse_entry(const Json::Member& member, std::uint64_t data, const std::string& path) {
   const std::string where = path + ": tensor '" + member.first + "'";
   SafetensorsFile::Entry entry;
@@ -35,7 +48,7 @@ SafetensorsFile::Entry parse_entry(const Json::Member& member, std::uint64_t dat
   const auto type =
       std::find_if(std::begin(types), std::end(types), [&](const Type& t) { return t.name == entry.type; });
   if (type == std::end(types)) throw Error("{}: has the unknown dtype '{}'", where, entry.type);
-  entry.dtype = parse_dtype(entry.type);
+  entry.dtype = entry.type == packed ? DType::float4_e2m1fn : parse_dtype(entry.type);
   if (offsets.size() != 2) throw Error("{}: data_offsets has {} numbers, expected 2", where, offsets.size());
   const std::int64_t begin = offsets[0].integer(where + ": data_offsets");
   const std::int64_t end = offsets[1].integer(where + ": data_offsets");
@@ -192,7 +205,9 @@ Tensor SafetensorsFile::read(const Entry& entry) const {
 }
 
 Tensor SafetensorsFile::read(const Entry& entry, DType dtype) const {
-  return {dtype, entry.shape, file_->bytes().subspan(entry.begin, entry.end - entry.begin), file_};
+  const auto bytes = file_->bytes().subspan(entry.begin, entry.end - entry.begin);
+  if (entry.type == packed) return {dtype, entry.shape, unpacked(bytes)};
+  return {dtype, entry.shape, bytes, file_};
 }
 
 // A length in its limits, then '{' behind spaces.

@@ -13,6 +13,14 @@
 namespace assay {
 namespace {
 
+std::vector<std::byte> in_pairs(std::span<const std::byte> elements) {
+  std::vector<std::byte> pairs;
+  pairs.reserve(elements.size() / 2);
+  for (std::size_t i = 0; i + 1 < elements.size(); i += 2)
+    pairs.push_back(elements[i] | elements[i + 1] << 4);
+  return pairs;
+}
+
 std::string type_name(DType dtype) {
   switch (dtype) {
     case DType::float64:
@@ -43,7 +51,7 @@ std::string type_name(DType dtype) {
       return "U32";
     case DType::uint16:
       return "U16";
-    case DType::float4_e2m1fn:  // F4 has two in a byte
+    case DType::float4_e2m1fn:
     case DType::uint8:
       return "U8";
     case DType::boolean:
@@ -58,7 +66,7 @@ std::int64_t bytes_of(const PlainTensor& tensor) {
                              &bytes)) {
     throw Error("tensor '{}': its shape {} has more than 2^63 bytes", tensor.name, to_string(tensor.shape));
   }
-  return bytes;
+  return is_packed_in_safetensors(tensor) ? bytes / 2 : bytes;
 }
 
 // The widest first, as the reference implementation does.
@@ -84,7 +92,7 @@ std::string header(std::span<const PlainTensor> tensors, std::span<const std::si
     const PlainTensor& t = tensors[i];
     if (t.name == "__metadata__") throw Error("{}: a tensor cannot be called '{}' there", where, t.name);
     entries.push_back(
-        {t.name, Json{Json::Object{{"dtype", {type_name(t.dtype)}},
+        {t.name, Json{Json::Object{{"dtype", {is_packed_in_safetensors(t) ? "F4" : type_name(t.dtype)}},
                                    {"shape", json_numbers(t.shape)},
                                    {"data_offsets", json_numbers({begins[i], begins[i] + bytes_of(t)})}}}});
   }
@@ -96,6 +104,10 @@ std::string header(std::span<const PlainTensor> tensors, std::span<const std::si
 }
 
 }  // namespace
+
+bool is_packed_in_safetensors(const PlainTensor& tensor) {
+  return tensor.dtype == DType::float4_e2m1fn && element_count(tensor.shape) % 2 == 0;
+}
 
 void write_safetensors(const std::filesystem::path& path, std::span<const PlainTensor> tensors) {
   const std::vector<std::size_t> order = data_order(tensors);
@@ -109,7 +121,10 @@ void write_safetensors(const std::filesystem::path& path, std::span<const PlainT
   check(out != nullptr && std::fwrite(head.data(), 1, head.size(), out.get()) == head.size());
   for (const std::size_t i : order) {
     const Tensor tensor = tensors[i].read();
-    const auto bytes = tensor.bytes();
+    const std::vector<std::byte> pairs =
+        is_packed_in_safetensors(tensors[i]) ? in_pairs(tensor.bytes()) : std::vector<std::byte>();
+    const auto bytes =
+        is_packed_in_safetensors(tensors[i]) ? std::span<const std::byte>(pairs) : tensor.bytes();
     if (static_cast<std::int64_t>(bytes.size()) != bytes_of(tensors[i]))
       throw Error("{}: tensor '{}' has {} bytes, expected {}", path.string(), tensors[i].name, bytes.size(),
                   bytes_of(tensors[i]));

@@ -112,6 +112,23 @@ TEST(PlainWriter, SafetensorsAreAlignedAndInOrder) {
   EXPECT_EQ(hinted->records[0].dtype, DType::float64);
 }
 
+// As safetensors 0.8 writes torch's float4_e2m1fn_x2: F4, two in a byte, a shape that counts both.
+TEST(PlainWriter, PairsOfFloat4ShareAByte) {
+  const Scratch scratch;
+  const std::vector<double> values = {0.5, -6, 1, 1.5, 4, -0.5};
+  const Tensor tensor = Tensor::from_values(DType::float4_e2m1fn, {3, 2}, values);
+  const PlainTensor plain = {"x", DType::float4_e2m1fn, {3, 2}, [=] { return tensor; }};
+  const auto path = scratch.path() / "x.safetensors";
+  write_safetensors(path, {&plain, 1});
+  const std::string text = read_text(path);
+  EXPECT_NE(text.find(R"("dtype":"F4","shape":[3,2],"data_offsets":[0,3])"), std::string::npos) << text;
+  EXPECT_EQ(text.substr(text.size() - 3), "\xf1\x32\x96");
+  const auto dump = open_dump(path);
+  ASSERT_EQ(dump->records.size(), 1U);
+  EXPECT_EQ(dump->records.front().dtype, DType::float4_e2m1fn);
+  EXPECT_EQ(dump->read(0).values(), values);
+}
+
 TEST(PlainWriter, ATensorThatCannotBeReadLeavesNoFile) {
   const Scratch scratch;
   const std::vector<PlainTensor> tensors = {

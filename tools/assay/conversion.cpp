@@ -169,12 +169,15 @@ std::vector<PlainTensor> plain_tensors(const Dump& input, const std::vector<Logi
 std::vector<std::string> hints(const std::vector<PlainTensor>& tensors, const std::string& format) {
   std::vector<std::string> lines;
   for (const DType dtype : all_dtypes) {
-    const bool is_unknown =
-        dtype == DType::tfloat32 || dtype == DType::hfloat32 || dtype == DType::float4_e2m1fn;
+    const bool is_unknown = dtype == DType::tfloat32 || dtype == DType::hfloat32;
     const bool is_fp8 = dtype == DType::float8_e4m3fn || (dtype == DType::float8_e5m2 && format == "hdf5");
     const bool is_opaque = format != "safetensors" && (dtype == DType::bfloat16 || is_fp8);
-    const auto count = std::ranges::count(tensors, dtype, &PlainTensor::dtype);
-    if (count == 0 || (!is_unknown && !is_opaque)) continue;
+    const auto count = std::ranges::count_if(tensors, [&](const PlainTensor& t) {
+      const bool is_unpacked =
+          dtype == DType::float4_e2m1fn && (format != "safetensors" || !is_packed_in_safetensors(t));
+      return t.dtype == dtype && (is_unknown || is_opaque || is_unpacked);
+    });
+    if (count == 0) continue;
     lines.push_back(fmt::format("{} of {} cannot say so in {}: read with --dtype-hint {}",
                                 count == 1 ? "1 tensor" : grouped(count) + " tensors", name(dtype), format,
                                 name(dtype)));
