@@ -90,10 +90,12 @@ class Search {
 
   void search(const std::vector<const LogicalTensor*>& frame) {
     candidates_.clear();
+    hidden_.clear();
     for (const LogicalTensor* t : held_[frame.front()->id.step])
       (void)trouble_in([&] { candidates_.add_parameter(name_of(t->id), *t); });
     experts_.take_indices({});
     for (const LogicalTensor* t : frame) {
+      (void)trouble_in([&] { hidden_.add(*t, side_); });
       if (!is_float(t->dtype)) {
         (void)trouble_in([&] { take_index(*t); });
         continue;
