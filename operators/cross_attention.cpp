@@ -11,8 +11,8 @@
 namespace assay {
 namespace {
 
-// B sequences of L queries, which see all of S keys, or those that mask has. Q*, K*, V*, O*: channels, of all heads side by side or
-// by head; heads have D of them in q and k, W in v and out.
+// B sequences of L queries, which see all of S keys, or those that mask has. Q*, K*, V*, O*: channels, of all
+// heads side by side or by head; heads have D of them in q and k, W in v and out.
 struct CrossAttention {
   static constexpr std::string_view name = "cross_attention";
   static constexpr std::string_view math = "out = attention(q, k, v), of queries and keys of two sequences";

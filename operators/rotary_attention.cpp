@@ -70,7 +70,8 @@ struct RotaryAttention {
   static constexpr Example examples[] = {
       {"B=2,L=2,Q=8,K=4,V=2,T=2,C=2,Z=4", "", "cis,mask"},
       {"B=2,L=3,Q=8,K=4,V=2,T=2x3,C=2,U=2", "", "cos,sin,sink,mask"},
-      {"B=1,L=4,Q=2x6,K=1x6,V=3,T=1x5x1,C=4", "style=\"interleaved\",is_causal=false,scale=0.5", "cis,sink,mask"},
+      {"B=1,L=4,Q=2x6,K=1x6,V=3,T=1x5x1,C=4", "style=\"interleaved\",is_causal=false,scale=0.5",
+       "cis,sink,mask"},
       {"B=2,L=3,Q=2x6,K=1x6,V=3,T=2x1x4,C=2", "style=\"half_of_pairs\"", "cis,sink,mask"},
       {"B=2,L=4,Q=2,K=1,D=6,V=3,T=1x4,C=4", "heads_first=true", "cis,sink,mask"},
       {"B=1,L=3,Q=3x2,K=1x2,V=2,T=1x3,C=2,Z=3", "alibi=\"last_key\"", "cos,sin,cis,mask"},

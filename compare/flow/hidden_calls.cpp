@@ -11,9 +11,9 @@
 #include "assay/compare/calls/declared_args.h"
 #include "assay/compare/calls/recorded_call.h"
 #include "assay/compare/flow/found_operators.h"
+#include "assay/compare/flow/hidden_arguments.h"
 #include "assay/operators/engine/binding.h"
 #include "assay/operators/engine/golden.h"
-#include "assay/operators/engine/padding_mask.h"
 
 namespace assay {
 namespace {
@@ -22,57 +22,6 @@ constexpr std::size_t most_values = 6;  // for an argument: the latest, as a lay
 // A search for nothing takes seconds: what no call makes in two places none makes in other layers.
 constexpr int most_failures = 2;
 constexpr std::size_t most_calls = 1 << 8;  // that are tried: all orders of the values for three arguments
-
-using Arguments = std::vector<const Arg*>;
-
-// The arguments that may be given together: those that are required, or all values, each with or without the
-// parameters. Tables, which have no gradient, first: a program that has some uses them.
-std::vector<Arguments> arguments_but_masks(const Operator& op) {
-  std::vector<Arguments> all;
-  for (const auto names : {op.functional_inputs, op.functional_instead}) {
-    Arguments required, values, params;
-    for (const std::string_view name : names) {
-      const Arg& arg = input_arg(op, name);
-      if (!arg.hides) (arg.role == Role::param ? params : values).push_back(&arg);
-    }
-    std::ranges::copy_if(values, std::back_inserter(required), [](const Arg* arg) { return !arg->optional; });
-    const bool has_tables = std::ranges::any_of(values, [&](const Arg* arg) {
-      return arg->optional && find_arg(op, fmt::format("grad_{}", arg->name)) == nullptr;
-    });
-    for (const Arguments& given : {has_tables ? values : required, has_tables ? required : values}) {
-      for (const Arguments& and_these : {Arguments(), params}) {
-        Arguments both = given;
-        both.insert(both.end(), and_these.begin(), and_these.end());
-        if (!given.empty() && std::ranges::find(all, both) == all.end()) all.push_back(std::move(both));
-      }
-    }
-  }
-  return all;
-}
-
-// With a mask of keys first: one that hides none in these sequences may hide some in others.
-std::vector<Arguments> arguments(const Operator& op, bool has_masks) {
-  std::vector<Arguments> all = arguments_but_masks(op);
-  const auto mask = std::ranges::find_if(op.args, &Arg::hides);
-  if (!has_masks || mask == op.args.end()) return all;
-  const std::vector<Arguments> unmasked = all;
-  for (Arguments& given : all) given.push_back(&*mask);
-  all.insert(all.end(), unmasked.begin(), unmasked.end());
-  return all;
-}
-
-// The defaults, and each flag that changes shapes; the operator infers it from them.
-std::vector<Attributes> reshaping(const Operator& op) {
-  std::vector<Attributes> all = {complete_attributes(op, {})};
-  for (const Attribute& flag : op.attributes) {
-    if (op.shape_of == nullptr || flag.initial != "false") continue;
-    const Attributes set = complete_attributes(op, {{std::string(flag.name), true}});
-    if (std::ranges::any_of(
-            op.args, [&](const Arg& arg) { return op.shape_of(arg, set) != op.shape_of(arg, all.front()); }))
-      all.push_back(set);
-  }
-  return all;
-}
 
 std::string without_layer(const Name& name) {
   return fmt::format("{}.{}.{}", without_numbers(name.module), name.slot, name.arg);
@@ -136,7 +85,11 @@ bool HiddenCalls::find_of(const Operator& op, const LogicalTensor& t, const Form
 // gradient where the argument has none: scores that hardly differ fit tables of any numbers.
 void HiddenCalls::for_each_source(const Sought& sought, const Arg& arg, const Fits& fits,
                                   const std::function<bool(const Source&)>& f) const {
-  if (arg.hides) return for_each_mask(fits, f);
+  if (arg.hides) {
+    return masks_.for_each([&](const KeyMasks::Mask& mask) {
+      return !fits(mask.tensor->shape) || f({mask.tensor, mask.name});
+    });
+  }
   const LogicalTensor& t = sought.result;
   if (arg.role == Role::param) {
     LogicalTensor holder = t;
@@ -178,40 +131,6 @@ void HiddenCalls::for_each_source(const Sought& sought, const Arg& arg, const Fi
     });
     if (!goes_on) return;
   }
-}
-
-void HiddenCalls::for_each_mask(const Fits& fits, const std::function<bool(const Source&)>& f) const {
-  for (const Source& mask : masks_) {
-    if (fits(mask.tensor->shape) && !f(mask)) return;
-  }
-}
-
-// The first that has its values: what the program was given, rather than what it made of it.
-void HiddenCalls::add(const LogicalTensor& t, const SideValues& side) {
-  constexpr std::size_t fewest_dims = 2;  // sequences and keys
-  if (t.shape.size() < fewest_dims || t.id.slot != "input") return;
-  const auto visible = [&](const LogicalTensor& one) {
-    const auto tensor = side.read(one);
-    return EarlierValues::has_two_values(tensor->values) ? visible_in(tensor->dtype, tensor->values)
-                                                         : std::nullopt;
-  };
-  const auto own = visible(t);
-  if (!own) return;
-  const Name name = name_of(t.id);
-  const auto [hides, is_new] = hides_.try_emplace(name, false);
-  if (is_new) {
-    hides->second = std::ranges::any_of(side.named(name), [&](const LogicalTensor* one) {
-      const auto all = visible(*one);
-      return all && std::ranges::find(*all, 0) != all->end() && std::ranges::find(*all, 1) != all->end();
-    });
-  }
-  const auto is_same = [&](const Source& mask) {
-    return mask.tensor->shape == t.shape && visible(*mask.tensor) == own;
-  };
-  if (!hides->second || std::ranges::any_of(masks_, is_same)) return;
-  const auto size = [](const Source& mask) { return element_count(mask.tensor->shape); };
-  const auto place = std::ranges::upper_bound(masks_, element_count(t.shape), {}, size);
-  masks_.insert(place, {&t, name});
 }
 
 // The latest first.

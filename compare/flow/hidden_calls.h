@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "assay/compare/flow/earlier_values.h"
+#include "assay/compare/flow/key_masks.h"
 #include "assay/compare/flow/relations.h"
 
 namespace assay {
@@ -15,14 +16,11 @@ namespace assay {
 /// attention between the projections.
 class HiddenCalls {
  public:
-  HiddenCalls(const RecordedCalls& calls, const Makes& makes, const EarlierValues& candidates)
-      : calls_(calls), makes_(makes), candidates_(candidates) {}
+  HiddenCalls(const RecordedCalls& calls, const Makes& makes, const EarlierValues& candidates,
+              const KeyMasks& masks)
+      : calls_(calls), makes_(makes), candidates_(candidates), masks_(masks) {}
   /// Looks for a call that makes the tensor, and adds it. Returns whether there is one.
   bool find(const LogicalTensor&, const SideTensor&, Relations&);
-  /// Forgets the masks of keys of another step and micro-batch.
-  void clear() { masks_.clear(); }
-  /// Of any dtype: it may be a mask of keys.
-  void add(const LogicalTensor&, const SideValues&);
 
  private:
   struct Source {
@@ -46,8 +44,6 @@ class HiddenCalls {
   static Form form_of(const Operator&, const Given&);
   bool find_of(const Operator&, const LogicalTensor&, const Form* known, Relations&);
   using Fits = std::function<bool(const Shape&)>;
-  // What of it may be for an argument that hides keys: the least first, of which others are made.
-  void for_each_mask(const Fits&, const std::function<bool(const Source&)>& f) const;
   using TensorList = std::vector<const LogicalTensor*>;
   /// Goes through what may be given for an argument, the nearest first, until `f` returns false.
   void for_each_source(const Sought&, const Arg&, const Fits&,
@@ -65,8 +61,7 @@ class HiddenCalls {
   const RecordedCalls& calls_;
   const Makes& makes_;
   const EarlierValues& candidates_;
-  std::vector<Source> masks_;
-  std::map<Name, bool> hides_;           // whether a value hides a key in any micro-batch
+  const KeyMasks& masks_;
   std::map<std::string, Form> known_;    // by the tensor's name without numbers
   std::map<std::string, int> failures_;  // searches without a find, by that and the call
 };

@@ -42,9 +42,9 @@ struct CutMask {
 CutMask cut_mask(const std::vector<std::int64_t>& visible, const Shape& mask, const MaskedScores&);
 
 /// What a query makes that sees no key: kernels leave zeros, a softmax of equal scores the mean of all v.
-inline constexpr Attribute unseen_attribute = {
-    "unseen", "\"either\"",
-    "what a query makes that sees no key: zeros, mean: that of all v, or either of them; a result shows which"};
+inline constexpr Attribute unseen_attribute = {"unseen", "\"either\"",
+                                               "what a query makes that sees no key: zeros, mean: that of "
+                                               "all v, or either of them; a result shows which"};
 
 /// Sets it by the result of a call with a mask: attention makes no row of zeros otherwise.
 void infer_unseen(Recorded&);

@@ -25,8 +25,8 @@ namespace assay {
 /// Those attributes that are attention's.
 inline Attributes of_attention(const Attributes& a) {
   Attributes given;
-  for (const char* same :
-       {"scale", "is_causal", "window_size", "softcap", "alibi", "alibi_slopes", "alibi_bias_max", "unseen"}) {
+  for (const char* same : {"scale", "is_causal", "window_size", "softcap", "alibi", "alibi_slopes",
+                           "alibi_bias_max", "unseen"}) {
     if (const auto found = a.values().find(same); found != a.values().end()) given.set(same, found->second);
   }
   return complete_attributes(ops::attention, given);
