@@ -16,7 +16,7 @@ struct Program {
   std::string op;
   Attributes attributes;
   std::int64_t queries;
-  bool left;  ///< where the padding is
+  bool left;                  ///< where the padding is
   DType mask = DType::int64;  ///< floats: added to scores [B, 1, L, S]
 };
 
@@ -31,7 +31,7 @@ std::vector<double> there(bool left, std::int64_t shifted_by = 0) {
   return all;
 }
 
-Tensor mask_of(const Program& p, std::int64_t shifted_by = 0) {
+Tensor mask_of(const Program& p, std::int64_t shifted_by = 0, bool as_flags = false) {
   const std::vector<double> visible = there(p.left, shifted_by);
   if (!is_float(p.mask)) return Tensor::from_values(p.mask, {sequences, keys}, visible);
   std::vector<double> bias;
@@ -39,12 +39,16 @@ Tensor mask_of(const Program& p, std::int64_t shifted_by = 0) {
     const std::int64_t key = i / (p.queries * keys) * keys + i % keys;
     bias.push_back(visible[static_cast<std::size_t>(key)] != 0 ? 0 : -max_finite(p.mask));
   }
-  return Tensor::from_values(p.mask, {sequences, 1, p.queries, keys}, bias);
+  const Shape shape = {sequences, 1, p.queries, keys};
+  if (!as_flags) return Tensor::from_values(p.mask, shape, bias);
+  for (double& v : bias) v = v == 0 ? 1 : 0;
+  return Tensor::from_values(DType::boolean, shape, bias);
 }
 
 // `wrong`: what the actual side does with its mask.
 enum class Wrong { nothing, left_out, shifted };
-auto recorded(const Program& p, Wrong wrong, const std::string& unseen_of_actual = "mean") {
+auto recorded(const Program& p, Wrong wrong, const std::string& unseen_of_actual = "mean",
+              bool as_flags = false) {
   return [=](MemoryDump& d, bool is_actual) {
     for (const std::int64_t mb : {0, 1}) {
       const auto seed = static_cast<std::uint64_t>(10 * mb);
@@ -55,7 +59,7 @@ auto recorded(const Program& p, Wrong wrong, const std::string& unseen_of_actual
                                          {"k", some(keys, 2)},
                                          {"v", some(keys, 3)},
                                          {"grad_out", some(p.queries, 4)}};
-      d.add({0, mb, f, "", "input", "seen", 0}, mask_of(p));
+      d.add({0, mb, f, "", "input", "seen", 0}, mask_of(p, 0, is_actual && as_flags));
       for (std::size_t i = 0; i < 3; ++i)
         d.add({0, mb, f, "attn." + inputs[i].name + "_proj", "output", "y", 0}, inputs[i].tensor);
       Attributes attributes = p.attributes;
@@ -101,6 +105,18 @@ INSTANTIATE_TEST_SUITE_P(
                     Program{"cross_attention", {{"head_dim", 8}}, 12, false},
                     Program{"cross_attention", {{"head_dim", 8}}, 12, false, DType::float32}),
     [](const auto& info) { return info.param.op + std::to_string(info.index); });
+
+// Eager attention adds a bias, sdpa takes flags.
+TEST(HiddenMasks, MayBeABiasOnOneSideAndFlagsOnTheOther) {
+  const Program p = {"rotary_attention", of_decoder, keys, true, DType::float32};
+  const Report right = isolated(recorded(p, Wrong::nothing, "zeros", true));
+  EXPECT_EQ(finding(right, "attn.o_proj", "input").unjudged, "");
+  for (const Finding& x : right.findings) {
+    if (x.id.module == "attn.o_proj") EXPECT_NE(x.verdict, Verdict::failed) << x.name;
+  }
+  const Report shifted = isolated(recorded(p, Wrong::shifted, "zeros", true));
+  EXPECT_EQ(finding(shifted, "attn.o_proj", "input").verdict, Verdict::failed);
+}
 
 // Of queries that see no key softmax makes the mean of all values, and fused kernels make zeros.
 TEST(HiddenMasks, QueriesThatSeeNothingMayHaveEither) {
