@@ -73,7 +73,8 @@ CutMask cut_mask(const std::vector<std::int64_t>& visible, const Shape& mask, co
 }
 
 void infer_unseen(Recorded& call) {
-  if (call.input("mask") == nullptr || call.output != "out" || call.result.size() == 0) return;
+  if (call.input("mask") == nullptr || call.result.size() == 0) return;
+  if (call.output != "out") return call.attributes.set("unseen", std::string("either"));
   const Shape& shape = call.result.shape();
   if (shape.size() < 3) return;
   const std::int64_t channels = element_count(Shape(shape.begin() + 2, shape.end()));

@@ -42,7 +42,7 @@ struct CutMask {
 CutMask cut_mask(const std::vector<std::int64_t>& visible, const Shape& mask, const MaskedScores&);
 
 /// What a query makes that sees no key: kernels leave zeros, a softmax of equal scores the mean of all v.
-inline constexpr Attribute unseen_attribute = {"unseen", "\"either\"",
+inline constexpr Attribute unseen_attribute = {"unseen", "\"zeros\"",
                                                "what a query makes that sees no key: zeros, mean: that of "
                                                "all v, or either of them; a result shows which"};
 

@@ -156,7 +156,7 @@ def test_attention_of_queries_that_see_nothing(eager):
         return out.transpose(1, 2).flatten(2)
 
     inputs = {name: randn(2, tokens, 16, seed=seed) for seed, name in enumerate("qkv")} | {"mask": there}
-    attributes = {"head_dim": width}
+    attributes = {"head_dim": width, "unseen": "either"}
     assert judged("rotary_attention", attention, inputs, attributes, indices=("mask",), result="out")
     wrong = attention(*(inputs[name] for name in "qkv"), None)
     wrong[1, 0] += 1 if eager else 100
