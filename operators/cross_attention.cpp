@@ -32,7 +32,8 @@ struct CrossAttention {
        .low = 0,
        .high = 1,
        .optional = true,
-       .hides = true},
+       .hides = true,
+       .domain = everywhere},
       {"grad_out", "B,L,O*", Role::grad_output},
       {.name = "out", .shape = "B,L,O*", .role = Role::output, .terms = "2 + D + S"},
       {.name = "grad_q", .shape = "B,L,Q*", .role = Role::grad_input, .terms = "2 + D + S + W"},
@@ -41,7 +42,7 @@ struct CrossAttention {
   };
   static constexpr Example examples[] = {{"B=1,L=3,S=2,Q=8,K=4,V=2", "head_dim=4", "mask"},
                                          {"B=2,L=2,S=3,Q=2x2,K=1x2,V=3", "scale=0.5", "mask"},
-                                         {"B=2,L=2,S=3,Q=2x2,K=1x2,V=3,M=2x3"}};
+                                         {"B=2,L=2,S=8,Q=2x2,K=1x2,V=3,M=2x8"}};
   static constexpr std::string_view functional_inputs[] = {"q", "k", "v", "mask"};
   static constexpr bool shares_steps = true;
   static constexpr Narrowing narrowing = Narrowing::to_result;

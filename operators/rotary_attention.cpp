@@ -55,7 +55,8 @@ struct RotaryAttention {
        .low = 0,
        .high = 1,
        .optional = true,
-       .hides = true},
+       .hides = true,
+       .domain = everywhere},
       {"grad_out", "B,L,O*", Role::grad_output},
       {.name = "out", .shape = "B,L,O*", .role = Role::output, .terms = "2 + D + L"},
       {.name = "grad_q", .shape = "B,L,Q*", .role = Role::grad_input, .terms = "2 + D + L + W"},
@@ -75,8 +76,8 @@ struct RotaryAttention {
       {"B=2,L=3,Q=2x6,K=1x6,V=3,T=2x1x4,C=2", "style=\"half_of_pairs\"", "cis,sink,mask"},
       {"B=2,L=4,Q=2,K=1,D=6,V=3,T=1x4,C=4", "heads_first=true", "cis,sink,mask"},
       {"B=1,L=3,Q=3x2,K=1x2,V=2,T=1x3,C=2,Z=3", "alibi=\"last_key\"", "cos,sin,cis,mask"},
-      {"B=2,L=3,Q=2x6,K=1x6,V=3,M=2x3", "is_causal=false", "cos,sin,cis,sink"},
-      {"B=2,L=3,Q=2x6,K=1x6,V=3,M=1x2x3x3", "", "cos,sin,cis,sink"}};
+      {"B=2,L=7,Q=2x6,K=1x6,V=3,M=2x7", "is_causal=false", "cos,sin,cis,sink"},
+      {"B=2,L=7,Q=2x6,K=1x6,V=3,M=1x2x7x7", "", "cos,sin,cis,sink"}};
   static constexpr std::string_view functional_inputs[] = {"q", "k", "v", "cos", "sin", "sink", "mask"},
                                     functional_instead[] = {"q", "k", "v", "cis", "sink", "mask"};
   static constexpr std::string_view causal_along = "L";  // if is_causal, as in its first variant
