@@ -17,7 +17,7 @@ namespace {
 // L queries of H heads, S keys of G heads that divide them (query head h reads key head h G / H), D and V the
 // widths of keys and values. M*, A*: the shapes of mask and bias. "rows": the queries of one key head.
 // A masked key is left out of every sum, so that a NaN in it goes nowhere. A query without any visible key
-// has out 0, lse -inf and no gradient.
+// has out 0, lse -inf and no gradient; unless it gives all keys one weight.
 struct Attention {
   static constexpr std::string_view name = "attention";
   static constexpr std::string_view math =
@@ -42,6 +42,9 @@ struct Attention {
        "the diagonal where L != S: top_left (torch), or bottom_right: the last query's is at the last key "
        "(flash-attention, past keys); with documents, in each of them"},
       {"softcap", "0", "c: scores are c tanh(scale q k^T / c) before the bias; 0: no cap"},
+      {"unseen", "\"zeros\"",
+       "out of a query that sees no key: zeros, mean: that of all v, as softmax makes of equal scores, or "
+       "either of them"},
       alibi_attribute,
       alibi_slopes_attribute,
       alibi_bias_max_attribute};

@@ -11,8 +11,8 @@
 namespace assay {
 namespace {
 
-// B sequences of L queries, which see all of S keys. Q*, K*, V*, O*: channels, of all heads side by side or
-// by head; heads have D of them in q and k, W in v and out.
+// B sequences of L queries, which see all of S keys, or those that mask has. Q*, K*, V*, O*: channels, of all
+// heads side by side or by head; heads have D of them in q and k, W in v and out.
 struct CrossAttention {
   static constexpr std::string_view name = "cross_attention";
   static constexpr std::string_view math = "out = attention(q, k, v), of queries and keys of two sequences";
@@ -20,20 +20,30 @@ struct CrossAttention {
       "arXiv:1706.03762 sec. 3.2.3; Hugging Face transformers eager_attention_forward";
   static constexpr Attribute attributes[] = {
       {"head_dim", "null", "D; null: the last extent of q where it is given by head"},
-      {"scale", "null", "factor of q k^T; null: 1 / sqrt(D)"}};
+      {"scale", "null", "factor of q k^T; null: 1 / sqrt(D)"},
+      unseen_attribute};
   static constexpr Arg args[] = {
       {"q", "B,L,Q*", Role::input},
       {"k", "B,S,K*", Role::input},
       {"v", "B,S,V*", Role::input},
+      {.name = "mask",
+       .shape = "M*",
+       .role = Role::index,
+       .low = 0,
+       .high = 1,
+       .optional = true,
+       .hides = true,
+       .domain = everywhere},
       {"grad_out", "B,L,O*", Role::grad_output},
       {.name = "out", .shape = "B,L,O*", .role = Role::output, .terms = "2 + D + S"},
       {.name = "grad_q", .shape = "B,L,Q*", .role = Role::grad_input, .terms = "2 + D + S + W"},
       {.name = "grad_k", .shape = "B,S,K*", .role = Role::grad_input, .terms = "2 + D + rows + W"},
       {.name = "grad_v", .shape = "B,S,V*", .role = Role::grad_input, .terms = "2 + D + rows"},
   };
-  static constexpr Example examples[] = {{"B=1,L=3,S=2,Q=8,K=4,V=2", "head_dim=4"},
-                                         {"B=2,L=2,S=3,Q=2x2,K=1x2,V=3", "scale=0.5"}};
-  static constexpr std::string_view functional_inputs[] = {"q", "k", "v"};
+  static constexpr Example examples[] = {{"B=1,L=3,S=2,Q=8,K=4,V=2", "head_dim=4", "mask"},
+                                         {"B=2,L=2,S=3,Q=2x2,K=1x2,V=3", "scale=0.5", "mask"},
+                                         {"B=2,L=2,S=8,Q=2x2,K=1x2,V=3,M=2x8"}};
+  static constexpr std::string_view functional_inputs[] = {"q", "k", "v", "mask"};
   static constexpr bool shares_steps = true;
   static constexpr Narrowing narrowing = Narrowing::to_result;
   static constexpr std::string_view linear_in = "v";
@@ -56,6 +66,13 @@ struct CrossAttention {
     return q.size() > 2 && k.size() > 2 && q[1] != k[1] && K > 0 && Q % K == 0 &&
            Q / K * V == channels_of(out) && (q.size() != 4 || (q[3] > 0 && K % q[3] == 0));
   }
+
+  static bool goes_with(InputShapes before, const InputShape& next) {
+    const InputShape *q = find_input(before, "q"), *k = find_input(before, "k");
+    return next.name != "mask" || q == nullptr || k == nullptr ||
+           mask_goes_with(next.shape, q->shape[0], q->shape[1], k->shape[1]);
+  }
+  static void infer(Recorded& call) { infer_unseen(call); }
 
   static std::vector<Candidate> candidates(const Attributes&, const Recorded& call) {
     std::vector<Candidate> heads;
@@ -94,18 +111,23 @@ struct CrossAttention {
     d.set("groups", groups);
     d.set("rows", heads / groups * q[1]);
     d.set("O", Shape{heads * W});
+    check_mask(name, inputs, {q[0], heads, q[1], k[1]});
   }
 
   static Attributes of_inner(const Attributes& a) {
     Attributes given = {{"is_causal", false}};
     if (a.has("scale")) given.set("scale", a.real("scale"));
+    given.set("unseen", a.text("unseen"));
     return complete_attributes(ops::attention, given);
   }
   template <class T>
   static InnerAttention<T> attention(Tensors<T>& t, const Dims& d, const Attributes& a) {
     const std::int64_t H = d.at("heads"), G = d.at("groups"), D = d.at("D");
-    return {d, of_inner(a), by_head(t["q"].data(), d, H, D, false),
-            by_head(t["k"].data(), d, G, D, false, "S"), by_head(t["v"].data(), d, G, d.at("W"), false, "S")};
+    InnerAttention<T> inner = {d, of_inner(a), by_head(t["q"].data(), d, H, D, false),
+                               by_head(t["k"].data(), d, G, D, false, "S"),
+                               by_head(t["v"].data(), d, G, d.at("W"), false, "S")};
+    inner.take_mask_of(t);
+    return inner;
   }
   template <class T>
   static void give(Tensors<T>& t, std::string_view to, const std::vector<T>& by_heads, const Dims& d,

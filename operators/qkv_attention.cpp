@@ -33,6 +33,7 @@ struct QkvAttention {
       {"is_causal", "true", "a query does not see the keys behind it"},
       {"window_size", "[-1, -1]", "keys seen left and right of a query; -1: no limit"},
       {"softcap", "0", "c: scores are c tanh(scale q k^T / c); 0: no cap"},
+      unseen_attribute,
       alibi_attribute,
       alibi_slopes_attribute,
       alibi_bias_max_attribute};
@@ -40,15 +41,24 @@ struct QkvAttention {
       {"qkv", "B,L,X*", Role::input},
       {.name = "cos", .shape = "T*,C", .role = Role::input, .low = -1, .high = 1, .optional = true},
       {.name = "sin", .shape = "T*,C", .role = Role::input, .low = -1, .high = 1, .optional = true},
+      {.name = "mask",
+       .shape = "M*",
+       .role = Role::index,
+       .low = 0,
+       .high = 1,
+       .optional = true,
+       .hides = true,
+       .domain = everywhere},
       {"grad_out", "B,L,O*", Role::grad_output},
       {.name = "out", .shape = "B,L,O*", .role = Role::output, .terms = "2 + D + L"},
       {.name = "grad_qkv", .shape = "B,L,X*", .role = Role::grad_input, .terms = "2 + D + rows + D"},
   };
   static constexpr Example examples[] = {
-      {"B=2,L=3,X=12,T=1x3,C=2", "heads=2"},
-      {"B=1,L=4,X=32,T=1x1x6,C=4", "heads=4,groups=2,layout=\"groups\",scale=0.5"},
-      {"B=1,L=3,X=15,T=1x3,C=2", "heads=3,groups=1,alibi=\"scaled\"", "cos,sin"}};
-  static constexpr std::string_view functional_inputs[] = {"qkv", "cos", "sin"};
+      {"B=2,L=3,X=12,T=1x3,C=2", "heads=2", "mask"},
+      {"B=1,L=4,X=32,T=1x1x6,C=4", "heads=4,groups=2,layout=\"groups\",scale=0.5", "mask"},
+      {"B=1,L=3,X=15,T=1x3,C=2", "heads=3,groups=1,alibi=\"scaled\"", "cos,sin,mask"},
+      {"B=2,L=3,X=12,M=2x1x3x3", "heads=2,is_causal=false", "cos,sin"}};
+  static constexpr std::string_view functional_inputs[] = {"qkv", "cos", "sin", "mask"};
   static constexpr std::string_view causal_along = "L";  // if is_causal, as in its first variant
   static constexpr bool shares_steps = true;
   static constexpr Narrowing narrowing = Narrowing::to_result;
@@ -101,8 +111,12 @@ struct QkvAttention {
   }
 
   static bool goes_with(InputShapes before, const InputShape& next) {
+    const InputShape* qkv = find_input(before, "qkv");
+    if (next.name == "mask")
+      return qkv == nullptr || mask_goes_with(next.shape, qkv->shape[0], qkv->shape[1], qkv->shape[1]);
     return goes_with_tokens("qkv", before, next);
   }
+  static void infer(Recorded& call) { infer_unseen(call); }
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     const Shape& qkv = shape_of_input(inputs, "qkv");
@@ -127,6 +141,7 @@ struct QkvAttention {
     d.set("groups", G);
     d.set("rows", H / G * qkv[1]);
     d.set("O", Shape{H * D});
+    check_mask(name, inputs, {qkv[0], H, qkv[1], qkv[1]});
   }
 
   // Where the heads of q, k and v begin among the channels of a token.
@@ -186,9 +201,11 @@ struct QkvAttention {
   static InnerAttention<T> attention(Tensors<T>& t, const Dims& d, const Attributes& a) {
     const auto at = places(d, a);
     const T* qkv = t["qkv"].data();
-    return {d, of_attention(a), turned(part_of(qkv, d, at[0]), t, d, turn_of(d, a), d.at("heads"), false),
-            turned(part_of(qkv, d, at[1]), t, d, turn_of(d, a), d.at("groups"), false),
-            part_of(qkv, d, at[2])};
+    InnerAttention<T> inner = {
+        d, of_attention(a), turned(part_of(qkv, d, at[0]), t, d, turn_of(d, a), d.at("heads"), false),
+        turned(part_of(qkv, d, at[1]), t, d, turn_of(d, a), d.at("groups"), false), part_of(qkv, d, at[2])};
+    inner.take_mask_of(t);
+    return inner;
   }
 
   template <class T>

@@ -16,7 +16,7 @@ namespace {
 // them in q and k, W in v and out. The first R of D turn, by the first L rows of tables [B, M, C], or [M, C]
 // for all sequences alike, with extents of 1 anywhere in T*; without tables none does. C is R, or R/2 where a
 // pair has one column. cis: cos + i sin of C = R/2 pairs (2i, 2i + 1), U = 2 numbers for each, whatever the
-// style. Z: the heads of q.
+// style. Z: the heads of q. mask: which keys are there.
 struct RotaryAttention {
   static constexpr std::string_view name = "rotary_attention";
   static constexpr std::string_view math =
@@ -37,6 +37,7 @@ struct RotaryAttention {
       {"is_causal", "true", "a query does not see the keys behind it"},
       {"window_size", "[-1, -1]", "keys seen left and right of a query; -1: no limit"},
       {"softcap", "0", "c: scores are c tanh(scale q k^T / c); 0: no cap"},
+      unseen_attribute,
       alibi_attribute,
       alibi_slopes_attribute,
       alibi_bias_max_attribute};
@@ -48,6 +49,14 @@ struct RotaryAttention {
       {.name = "sin", .shape = "T*,C", .role = Role::input, .low = -1, .high = 1, .optional = true},
       {.name = "cis", .shape = "T*,C,U", .role = Role::input, .low = -1, .high = 1, .optional = true},
       {.name = "sink", .shape = "Z", .role = Role::param, .optional = true},
+      {.name = "mask",
+       .shape = "M*",
+       .role = Role::index,
+       .low = 0,
+       .high = 1,
+       .optional = true,
+       .hides = true,
+       .domain = everywhere},
       {"grad_out", "B,L,O*", Role::grad_output},
       {.name = "out", .shape = "B,L,O*", .role = Role::output, .terms = "2 + D + L"},
       {.name = "grad_q", .shape = "B,L,Q*", .role = Role::grad_input, .terms = "2 + D + L + W"},
@@ -60,14 +69,17 @@ struct RotaryAttention {
        .terms = "2 + D + W + B L"},
   };
   static constexpr Example examples[] = {
-      {"B=2,L=2,Q=8,K=4,V=2,T=2,C=2,Z=4", "", "cis"},
-      {"B=2,L=3,Q=8,K=4,V=2,T=2x3,C=2,U=2", "", "cos,sin,sink"},
-      {"B=1,L=4,Q=2x6,K=1x6,V=3,T=1x5x1,C=4", "style=\"interleaved\",is_causal=false,scale=0.5", "cis,sink"},
-      {"B=2,L=3,Q=2x6,K=1x6,V=3,T=2x1x4,C=2", "style=\"half_of_pairs\"", "cis,sink"},
-      {"B=2,L=4,Q=2,K=1,D=6,V=3,T=1x4,C=4", "heads_first=true", "cis,sink"},
-      {"B=1,L=3,Q=3x2,K=1x2,V=2,T=1x3,C=2,Z=3", "alibi=\"last_key\"", "cos,sin,cis"}};
-  static constexpr std::string_view functional_inputs[] = {"q", "k", "v", "cos", "sin", "sink"},
-                                    functional_instead[] = {"q", "k", "v", "cis", "sink"};
+      {"B=2,L=2,Q=8,K=4,V=2,T=2,C=2,Z=4", "", "cis,mask"},
+      {"B=2,L=3,Q=8,K=4,V=2,T=2x3,C=2,U=2", "", "cos,sin,sink,mask"},
+      {"B=1,L=4,Q=2x6,K=1x6,V=3,T=1x5x1,C=4", "style=\"interleaved\",is_causal=false,scale=0.5",
+       "cis,sink,mask"},
+      {"B=2,L=3,Q=2x6,K=1x6,V=3,T=2x1x4,C=2", "style=\"half_of_pairs\"", "cis,sink,mask"},
+      {"B=2,L=4,Q=2,K=1,D=6,V=3,T=1x4,C=4", "heads_first=true", "cis,sink,mask"},
+      {"B=1,L=3,Q=3x2,K=1x2,V=2,T=1x3,C=2,Z=3", "alibi=\"last_key\"", "cos,sin,cis,mask"},
+      {"B=2,L=7,Q=2x6,K=1x6,V=3,M=2x7", "is_causal=false", "cos,sin,cis,sink"},
+      {"B=2,L=7,Q=2x6,K=1x6,V=3,M=1x2x7x7", "", "cos,sin,cis,sink"}};
+  static constexpr std::string_view functional_inputs[] = {"q", "k", "v", "cos", "sin", "sink", "mask"},
+                                    functional_instead[] = {"q", "k", "v", "cis", "sink", "mask"};
   static constexpr std::string_view causal_along = "L";  // if is_causal, as in its first variant
   static constexpr bool shares_steps = true;
   static constexpr Narrowing narrowing = Narrowing::to_result;
@@ -116,6 +128,7 @@ struct RotaryAttention {
     const Tensor *q = call.input("q"), *v = call.input("v");
     if (q != nullptr && v != nullptr && has_heads_first(q->shape(), v->shape()))
       call.attributes.set("heads_first", true);
+    infer_unseen(call);
   }
 
   static std::vector<std::int64_t> steps_apart(std::string_view output, const Shape& shape, const Dims& d,
@@ -147,6 +160,9 @@ struct RotaryAttention {
   }
 
   static bool goes_with(InputShapes before, const InputShape& next) {
+    const InputShape* v = find_input(before, "v");
+    if (next.name == "mask")
+      return v == nullptr || mask_goes_with(next.shape, v->shape[0], v->shape[1], v->shape[1]);
     return goes_with_tokens("v", before, next);
   }
 
@@ -178,6 +194,7 @@ struct RotaryAttention {
     d.set("groups", groups);
     d.set("rows", heads / groups * q[heads_first ? 2 : 1]);
     d.set("O", Shape{heads * W});
+    check_mask(name, inputs, {q[0], heads, q[heads_first ? 2 : 1], q[heads_first ? 2 : 1]});
     const InputShape* sink = find_input(inputs, "sink");
     if (sink != nullptr && sink->shape != Shape{heads})
       throw Error("rotary_attention: sink has shape {} for {} heads", to_string(sink->shape), heads);
@@ -191,6 +208,7 @@ struct RotaryAttention {
                                turned(heads_of(t, "k", d, a, G), t, d, turn_of(d, a), G, false),
                                by_head(t["v"].data(), d, G, d.at("W"), false)};
     if (t.has("sink")) inner.take_sink(t.slot("sink").values);
+    inner.take_mask_of(t);
     return inner;
   }
   template <class T>

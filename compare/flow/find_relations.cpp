@@ -22,7 +22,8 @@ class Search {
         candidates_(side, calls),
         experts_(side, candidates_),
         borrowed_(calls, makes, candidates_),
-        hidden_(calls, makes, candidates_),
+        masks_(side),
+        hidden_(calls, makes, candidates_, masks_),
         sums_(side, candidates_) {
     std::map<std::pair<std::int64_t, std::int64_t>, std::vector<const LogicalTensor*>> frames;
     for (const LogicalTensor& t : side.tensors()) {
@@ -90,16 +91,17 @@ class Search {
 
   void search(const std::vector<const LogicalTensor*>& frame) {
     candidates_.clear();
+    masks_.clear();
     for (const LogicalTensor* t : held_[frame.front()->id.step])
       (void)trouble_in([&] { candidates_.add_parameter(name_of(t->id), *t); });
     experts_.take_indices({});
     for (const LogicalTensor* t : frame) {
-      if (!is_float(t->dtype)) {
-        (void)trouble_in([&] { take_index(*t); });
-        continue;
-      }
       // A tensor that cannot be read is no source; the comparison itself says so.
-      (void)trouble_in([&] { t->id.slot == "input" ? take_input(*t) : take_output(*t); });
+      (void)trouble_in([&] {
+        masks_.add(*t);
+        if (!is_float(t->dtype)) return take_index(*t);
+        t->id.slot == "input" ? take_input(*t) : take_output(*t);
+      });
     }
   }
 
@@ -288,6 +290,7 @@ class Search {
   EarlierValues candidates_;
   ExpertRelations experts_;
   BorrowedInputs borrowed_;
+  KeyMasks masks_;
   HiddenCalls hidden_;
   SumsOfTerms sums_;
 };

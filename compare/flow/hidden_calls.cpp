@@ -11,6 +11,7 @@
 #include "assay/compare/calls/declared_args.h"
 #include "assay/compare/calls/recorded_call.h"
 #include "assay/compare/flow/found_operators.h"
+#include "assay/compare/flow/hidden_arguments.h"
 #include "assay/operators/engine/binding.h"
 #include "assay/operators/engine/golden.h"
 
@@ -21,46 +22,6 @@ constexpr std::size_t most_values = 6;  // for an argument: the latest, as a lay
 // A search for nothing takes seconds: what no call makes in two places none makes in other layers.
 constexpr int most_failures = 2;
 constexpr std::size_t most_calls = 1 << 8;  // that are tried: all orders of the values for three arguments
-
-using Arguments = std::vector<const Arg*>;
-
-// The arguments that may be given together: those that are required, or all values, each with or without the
-// parameters. Tables, which have no gradient, first: a program that has some uses them.
-std::vector<Arguments> arguments(const Operator& op) {
-  std::vector<Arguments> all;
-  for (const auto names : {op.functional_inputs, op.functional_instead}) {
-    Arguments required, values, params;
-    for (const std::string_view name : names) {
-      const Arg& arg = input_arg(op, name);
-      (arg.role == Role::param ? params : values).push_back(&arg);
-    }
-    std::ranges::copy_if(values, std::back_inserter(required), [](const Arg* arg) { return !arg->optional; });
-    const bool has_tables = std::ranges::any_of(values, [&](const Arg* arg) {
-      return arg->optional && find_arg(op, fmt::format("grad_{}", arg->name)) == nullptr;
-    });
-    for (const Arguments& given : {has_tables ? values : required, has_tables ? required : values}) {
-      for (const Arguments& and_these : {Arguments(), params}) {
-        Arguments both = given;
-        both.insert(both.end(), and_these.begin(), and_these.end());
-        if (!given.empty() && std::ranges::find(all, both) == all.end()) all.push_back(std::move(both));
-      }
-    }
-  }
-  return all;
-}
-
-// The defaults, and each flag that changes shapes; the operator infers it from them.
-std::vector<Attributes> reshaping(const Operator& op) {
-  std::vector<Attributes> all = {complete_attributes(op, {})};
-  for (const Attribute& flag : op.attributes) {
-    if (op.shape_of == nullptr || flag.initial != "false") continue;
-    const Attributes set = complete_attributes(op, {{std::string(flag.name), true}});
-    if (std::ranges::any_of(
-            op.args, [&](const Arg& arg) { return op.shape_of(arg, set) != op.shape_of(arg, all.front()); }))
-      all.push_back(set);
-  }
-  return all;
-}
 
 std::string without_layer(const Name& name) {
   return fmt::format("{}.{}.{}", without_numbers(name.module), name.slot, name.arg);
@@ -99,7 +60,7 @@ bool HiddenCalls::find_of(const Operator& op, const LogicalTensor& t, const Form
   std::vector<Given> all;
   for (const Attributes& shapes : reshaping(op)) {
     const Sought sought{op, shapes, t};
-    for (const Arguments& given : arguments(op)) {
+    for (const Arguments& given : arguments(op, !masks_.empty())) {
       std::vector<Given> calls;
       Given none;
       assign(sought, given, none, calls);
@@ -124,6 +85,11 @@ bool HiddenCalls::find_of(const Operator& op, const LogicalTensor& t, const Form
 // gradient where the argument has none: scores that hardly differ fit tables of any numbers.
 void HiddenCalls::for_each_source(const Sought& sought, const Arg& arg, const Fits& fits,
                                   const std::function<bool(const Source&)>& f) const {
+  if (arg.hides) {
+    return masks_.for_each([&](const KeyMasks::Mask& mask) {
+      return !fits(mask.tensor->shape) || f({mask.tensor, mask.name});
+    });
+  }
   const LogicalTensor& t = sought.result;
   if (arg.role == Role::param) {
     LogicalTensor holder = t;
@@ -279,6 +245,7 @@ void HiddenCalls::take(const RecordedCall& made, const Given& given, const Logic
     input.arg = arg->name;
     call.inputs.push_back({input, source.name});
     found.made[input] = {.sources = {source.name}};
+    if (arg->hides) continue;
     if (arg->role == Role::param)
       found.shared.push_back({input, source.name});
     else

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "assay/compare/flow/earlier_values.h"
+#include "assay/compare/flow/key_masks.h"
 #include "assay/compare/flow/relations.h"
 
 namespace assay {
@@ -15,8 +16,9 @@ namespace assay {
 /// attention between the projections.
 class HiddenCalls {
  public:
-  HiddenCalls(const RecordedCalls& calls, const Makes& makes, const EarlierValues& candidates)
-      : calls_(calls), makes_(makes), candidates_(candidates) {}
+  HiddenCalls(const RecordedCalls& calls, const Makes& makes, const EarlierValues& candidates,
+              const KeyMasks& masks)
+      : calls_(calls), makes_(makes), candidates_(candidates), masks_(masks) {}
   /// Looks for a call that makes the tensor, and adds it. Returns whether there is one.
   bool find(const LogicalTensor&, const SideTensor&, Relations&);
 
@@ -59,6 +61,7 @@ class HiddenCalls {
   const RecordedCalls& calls_;
   const Makes& makes_;
   const EarlierValues& candidates_;
+  const KeyMasks& masks_;
   std::map<std::string, Form> known_;    // by the tensor's name without numbers
   std::map<std::string, int> failures_;  // searches without a find, by that and the call
 };

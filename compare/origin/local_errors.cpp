@@ -11,6 +11,7 @@
 #include "assay/compare/result/metrics.h"
 #include "assay/compare/result/trouble.h"
 #include "assay/dumps/io/json.h"
+#include "assay/operators/engine/binding.h"
 #include "assay/operators/engine/golden.h"
 
 namespace assay {
@@ -72,7 +73,9 @@ bool same_inputs(const std::vector<RecordedCall>& actual, const std::vector<Reco
   const auto names = [](const RecordedCall& call) {
     std::set<std::string> given;
     for (const RecordedCall::Input& input : call.inputs) {
-      if (is_float(input.tensor->dtype)) given.insert(input.name);
+      const Arg* arg = find_arg(*call.op, input.name);
+      const bool is_index = arg != nullptr && holds_indices(*arg);  // a mask may be one of floats
+      if (is_float(input.tensor->dtype) && !is_index) given.insert(input.name);
     }
     return given;
   };

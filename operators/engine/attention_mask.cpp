@@ -101,6 +101,9 @@ void check_visible_keys(const Dims& d, InputShapes inputs, const Attributes& a) 
   if (a.text("alignment") != "top_left" && a.text("alignment") != "bottom_right") {
     throw Error("attention: alignment is \"{}\"; expected top_left or bottom_right", a.text("alignment"));
   }
+  const std::string& unseen = a.text("unseen");
+  if (unseen != "zeros" && unseen != "mean" && unseen != "either")
+    throw Error("attention: unseen is \"{}\"; expected zeros, mean or either", unseen);
   Shape scores = heads(d);
   scores.insert(scores.end(), {d.at("L"), d.at("S")});
   for (const std::string_view name : {"mask", "bias"}) {

@@ -42,6 +42,7 @@ template <class T>
 struct SomeQueries {
   std::int64_t first, count, first_key, end_key;
   std::vector<std::vector<std::int64_t>> keys = {};
+  std::vector<bool> unseen = {};  // has no visible key, and all with one weight
   std::vector<T> scaled = {};
 };
 
@@ -64,6 +65,9 @@ struct AttentionInputs {
         cap(constant<T>(a.real("softcap"))),
         capped(a.real("softcap") > 0),
         alibi(H, S, scale, a),
+        weighs_unseen(!sink && (a.text("unseen") == "mean" ||
+                                (a.text("unseen") == "either" && std::is_same_v<T, Bound>))),
+        is_sure(a.text("unseen") != "either"),
         visible({t.optional_index("mask"), t.optional_index("document_q"), t.optional_index("document_k"),
                  t.optional_index("cu_seqlens_q"), t.optional_index("cu_seqlens_k"),
                  t.has("mask") ? &t.shape("mask") : nullptr},
@@ -82,6 +86,10 @@ struct AttentionInputs {
           const T& b = bias.data()[of_bias(head, l + i, s)];
           return isinf(b) && b < T(0);
         });
+      }
+      some.unseen.push_back(seen.empty() && weighs_unseen);
+      if (some.unseen.back()) {
+        for (std::int64_t s = 0; s < S; ++s) seen.push_back(s);
       }
       if (!seen.empty()) {
         some.first_key = std::min(some.first_key, seen.front());
@@ -122,6 +130,7 @@ struct AttentionInputs {
       scores.push_back(score(as_is));
       if (stores()) kept.push_back(score([](const T& x) { return stored(x); }));
     }
+    if (of.unseen[static_cast<std::size_t>(i)]) return with_one_weight(std::move(row));
     if (sink) scores.push_back(sink.data()[head % H]);
     normalise(row, scores);
     if (!stores()) return row;
@@ -135,6 +144,16 @@ struct AttentionInputs {
     row.p.clear();
     normalise(row, kept);
     row.lse = lse;
+    return row;
+  }
+  // Where it is not known whether it is, kernels may have as much as nothing.
+  AttentionRow<T> with_one_weight(AttentionRow<T> row) const {
+    T p = T(1) / number<T>(S);
+    if constexpr (std::is_same_v<T, Bound>) {
+      if (!is_sure) p = Bound(0, p.value + p.error);
+    }
+    row.p.assign(row.keys.size(), p);
+    row.lse = -T(1) / T(0);
     return row;
   }
   static bool stores() { return std::is_same_v<T, Bound> && ErrorScope::current().stored_roundoff > 0; }
@@ -182,6 +201,7 @@ struct AttentionInputs {
   T scale, cap;
   bool capped;
   Alibi<T> alibi;
+  bool weighs_unseen, is_sure;
   VisibleKeys visible;
   HeadBroadcast of_bias;
 };

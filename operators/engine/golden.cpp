@@ -13,6 +13,7 @@
 #include "assay/operators/engine/binding.h"
 #include "assay/operators/engine/certified.h"
 #include "assay/operators/engine/outputs.h"
+#include "assay/operators/engine/padding_mask.h"
 
 namespace assay {
 
@@ -185,6 +186,15 @@ typename Tensors<T>::Slot input_slot(const Operator& op, const Arg& arg, const N
   slot.shape = input.tensor.shape();
   if (arg.raw) {
     slot.indices = bits_of(input.tensor).indices();
+  } else if (arg.hides) {
+    auto visible = visible_in(input.tensor.dtype(), input.tensor.values());
+    if (!visible) {
+      throw Error(
+          "{}: '{}' is no mask of keys; expected 0 and 1, or floats to be added to scores, 0 or so low that "
+          "nothing is left",
+          op.name, input.name);
+    }
+    slot.indices = std::move(*visible);
   } else if (holds_indices(arg)) {
     if (is_float(input.tensor.dtype())) {
       throw Error("{}: input '{}' is {}; expected an integer dtype", op.name, input.name,

@@ -65,6 +65,8 @@ struct Arg {
   std::string_view except = {};   ///< the attribute that holds one more legal index ("ignore_index")
   /// Role::index and output_index: not integers but the bits of elements of any dtype.
   bool raw = false;
+  /// Role::index: a mask of keys, which may be of floats, too (visible_in).
+  bool hides = false;
   /// Outputs: the accumulation count, the longest sum or product behind one element. A sum of products of
   /// letters, words that `bind` sets, and numbers: "K + bias", "N copies_A"; '#' is the member's number, also
   /// at the end of a word.

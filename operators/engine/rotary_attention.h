@@ -15,6 +15,7 @@
 #include "assay/operators/engine/binding.h"
 #include "assay/operators/engine/golden.h"
 #include "assay/operators/engine/list.h"
+#include "assay/operators/engine/padding_mask.h"
 
 /// Attention whose queries and keys turn first, by tables of cos and sin: what operators of it share. Their
 /// B sequences of L tokens have "heads" heads in q and "groups" in k and v, with D channels in q and k and W
@@ -24,8 +25,8 @@ namespace assay {
 /// Those attributes that are attention's.
 inline Attributes of_attention(const Attributes& a) {
   Attributes given;
-  for (const char* same :
-       {"scale", "is_causal", "window_size", "softcap", "alibi", "alibi_slopes", "alibi_bias_max"}) {
+  for (const char* same : {"scale", "is_causal", "window_size", "softcap", "alibi", "alibi_slopes",
+                           "alibi_bias_max", "unseen"}) {
     if (const auto found = a.values().find(same); found != a.values().end()) given.set(same, found->second);
   }
   return complete_attributes(ops::attention, given);
@@ -269,6 +270,13 @@ class InnerAttention {
     dims_.set("M", std::move(shape));
     add("mask", {});
     tensors_.slot("mask").indices = std::move(visible);
+  }
+  /// Of the call around it, if it has one: an argument with Arg::hides.
+  void take_mask_of(Tensors<T>& outer) {
+    if (!outer.has("mask")) return;
+    auto [shape, visible] = cut_mask(outer.slot("mask").indices, outer.shape("mask"),
+                                     {dims_.at("B"), dims_.at("H"), dims_.at("L"), dims_.at("S")});
+    take_mask(std::move(visible), std::move(shape));
   }
   void take_bias(std::vector<T> bias, Shape shape) {
     dims_.set("A", std::move(shape));

@@ -101,6 +101,68 @@ def test_cross_attention(scale):
     assert judged("cross_attention", attention, inputs, attributes, result="out")
 
 
+def masks(queries, keys, causal):
+    """Of two sequences, the second with padding: of its tokens, and for scores, as flags and as a bias."""
+    there = torch.ones(2, keys, dtype=torch.int64)
+    there[1, -2:] = 0
+    seen = there.bool()[:, None, None].expand(2, 1, queries, keys)
+    seen = seen & torch.ones(queries, keys, dtype=torch.bool).tril() if causal else seen
+    lowest = torch.finfo(torch.float32).min
+    return {"tokens": there, "flags": seen, "bias": torch.zeros(seen.shape).masked_fill(~seen, lowest)}
+
+
+@pytest.mark.parametrize("kind", ["tokens", "flags", "bias"])
+@pytest.mark.parametrize("op", ["encoder", "decoder", "cross_attention", "qkv_attention"])
+def test_attention_with_padding(op, kind):
+    width, keys = 8, 7
+    causal, queries = op == "decoder", 5 if op == "cross_attention" else keys
+    all_masks = masks(queries, keys, causal)
+
+    def attention(q, k, v, mask):
+        q, k, v = (t.view(2, t.shape[1], -1, width).transpose(1, 2) for t in (q, k, v))
+        out = torch.nn.functional.scaled_dot_product_attention(q, k, v, all_masks["flags"], enable_gqa=True)
+        return out.transpose(1, 2).flatten(2)
+
+    inputs = {"q": randn(2, queries, 32), "k": randn(2, keys, 16, seed=1), "v": randn(2, keys, 16, seed=2)}
+    attributes, name = {"head_dim": width}, op
+    if op in ("encoder", "decoder"):
+        attributes["is_causal"], name = causal, "rotary_attention"
+    if op == "qkv_attention":
+        attributes, inputs = {"heads": 4, "groups": 2, "is_causal": False}, {"qkv": randn(2, keys, 64)}
+
+    def of_inputs(mask, **given):
+        qkv = given["qkv"].split([32, 16, 16], -1) if "qkv" in given else given.values()
+        return attention(*qkv, mask)
+
+    inputs["mask"] = all_masks[kind]
+    assert judged(name, of_inputs, inputs, attributes, indices=("mask",), result="out")
+
+
+@pytest.mark.parametrize("eager", [False, True])
+def test_attention_of_queries_that_see_nothing(eager):
+    """Left padding: sdpa makes zeros, a softmax of equal scores the mean of all values."""
+    width, tokens = 8, 7
+    there = torch.ones(2, tokens, dtype=torch.int64)
+    there[1, :3] = 0
+    seen = there.bool()[:, None, None] & torch.ones(tokens, tokens, dtype=torch.bool).tril()
+
+    def attention(q, k, v, mask):
+        q, k, v = (t.view(2, tokens, -1, width).transpose(1, 2) for t in (q, k, v))
+        if eager:
+            scores = (q @ k.mT) / width**0.5
+            out = scores.masked_fill(~seen, torch.finfo(torch.float32).min).softmax(-1) @ v
+        else:
+            out = torch.nn.functional.scaled_dot_product_attention(q, k, v, seen)
+        return out.transpose(1, 2).flatten(2)
+
+    inputs = {name: randn(2, tokens, 16, seed=seed) for seed, name in enumerate("qkv")} | {"mask": there}
+    attributes = {"head_dim": width, "unseen": "either"}
+    assert judged("rotary_attention", attention, inputs, attributes, indices=("mask",), result="out")
+    wrong = attention(*(inputs[name] for name in "qkv"), None)
+    wrong[1, 0] += 1 if eager else 100
+    assert not assay.judge("rotary_attention", inputs, {"out": wrong}, attributes, causes=False)
+
+
 @pytest.mark.parametrize("rotary", [0, 4])
 def test_rotary_attention_turns_a_part_or_nothing(rotary):
     width, tokens = 8, 7
