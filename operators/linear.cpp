@@ -32,6 +32,8 @@ struct Linear {
   static constexpr Narrowing narrowing = Narrowing::to_result_fp8;
   static constexpr RecordedAs recorded_as[] = {{"b", "bias"}};
   static constexpr bool fused_by_name = true, makes_shares = true;
+  // Logits of a tied embedding: hidden @ embedding.weight.T.
+  static constexpr std::string_view functional_inputs[] = {"x", "w", "b"};
 
   // "bias": 1 with b, 0 without. It is one term of the sum: a kernel may start its accumulator with it.
   static void bind(Dims& d, InputShapes inputs, const Attributes&) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "assay/compare/calls/recorded_call.h"
 
@@ -94,6 +95,44 @@ std::vector<const LogicalTensor*> RecordedCalls::indices_around(const LogicalTen
       all.insert(all.end(), here->second.begin(), here->second.end());
     if (module.rfind('.') == std::string::npos) return all;
   }
+}
+
+// A module's own product of its weight is the module's call, but a module that is not called lends its weight,
+// and so does one that only looks up rows of it.
+const RecordedCalls::TensorList& RecordedCalls::parameters_for_all(std::int64_t step) const {
+  const auto [all, is_new] = for_all_.try_emplace(step);
+  if (!is_new) return all->second;
+  for (auto m = modules_.lower_bound({step, ""}); m != modules_.end() && m->first.first == step; ++m) {
+    LogicalTensor gradient = *m->second.front();
+    gradient.id.slot = "grad";
+    if (runs(step, m->first.second)) {
+      const Operator* op = operator_of(gradient);
+      if (op == nullptr || std::ranges::find(op->args, Role::index, &Arg::role) == op->args.end()) continue;
+    }
+    std::ranges::copy_if(m->second, std::back_inserter(all->second),
+                         [](const LogicalTensor* held) { return held->id.slot == "param"; });
+  }
+  return all->second;
+}
+
+std::vector<const LogicalTensor*> RecordedCalls::parameters_near(const LogicalTensor& t) const {
+  TensorList near;
+  const auto add = [&](const TensorList& held) {
+    std::ranges::copy_if(held, std::back_inserter(near), [&](const LogicalTensor* param) {
+      return param->id.slot == "param" && std::ranges::find(near, param) == near.end();
+    });
+  };
+  const auto add_of = [&](const std::string& module) {
+    const auto held = modules_.find({t.id.step, module});
+    if (held != modules_.end()) add(held->second);
+  };
+  if (t.id.slot == "output") add_of(t.id.module);
+  if (!t.id.module.empty()) {
+    const auto dot = t.id.module.rfind('.');
+    add_of(dot == std::string::npos ? "" : t.id.module.substr(0, dot));
+  }
+  add(parameters_for_all(t.id.step));
+  return near;
 }
 
 RecordedCall RecordedCalls::of_value(const Operator& op, const LogicalTensor& value) const {

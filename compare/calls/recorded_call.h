@@ -92,6 +92,9 @@ class RecordedCalls {
   /// Integers that calls of its module and of those around it made in the same micro-batch, the nearest
   /// first.
   std::vector<const LogicalTensor*> indices_around(const LogicalTensor&) const;
+  /// Parameters that a call beside this result or input, in no module of its own, may take: of its module and
+  /// that around it; of a module that is never called; and tables of rows, as those of tied embeddings.
+  std::vector<const LogicalTensor*> parameters_near(const LogicalTensor&) const;
   /// The operator of the call that a tensor belongs to; nullptr if it is not known.
   const Operator* operator_of(const LogicalTensor&) const;
   /// Returns all recorded tensors of the same call; for the gradient of a parameter, of all its calls.
@@ -110,6 +113,8 @@ class RecordedCalls {
   std::optional<LogicalTensor> held_for_around(const LogicalTensor&) const;
   void add_from_submodule(RecordedCall&, const RecordedAs&, const LogicalTensor& made) const;
 
+  const TensorList& parameters_for_all(std::int64_t step) const;
+
   bool gives_choices_;
   std::map<std::string, Taken> taken_;  ///< by kind
   std::deque<LogicalTensor> lent_;
@@ -126,6 +131,7 @@ class RecordedCalls {
   std::map<std::pair<std::int64_t, std::string>, TensorList>
       modules_;  ///< by step: parameters and states before it
   std::map<std::pair<std::int64_t, std::string>, std::vector<Key>> keys_;  ///< by step: the calls of a module
+  mutable std::map<std::int64_t, TensorList> for_all_;  ///< by step, once somebody asks
   /// Integers that were made, by step, micro-batch and module.
   std::map<std::tuple<std::int64_t, std::int64_t, std::string>, TensorList> indices_;
 };

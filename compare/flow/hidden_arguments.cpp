@@ -12,7 +12,7 @@
 namespace assay {
 namespace {
 
-// Those that are required, or all values, each with or without the parameters. Tables, which have no
+// Those that are required, or all values, each with or without the optional parameters. Tables, which have no
 // gradient, first: a program that has some uses them.
 std::vector<Arguments> arguments_but_masks(const Operator& op) {
   std::vector<Arguments> all;
@@ -22,12 +22,15 @@ std::vector<Arguments> arguments_but_masks(const Operator& op) {
       const Arg& arg = input_arg(op, name);
       if (!arg.hides) (arg.role == Role::param ? params : values).push_back(&arg);
     }
-    std::ranges::copy_if(values, std::back_inserter(required), [](const Arg* arg) { return !arg->optional; });
+    const auto is_required = [](const Arg* arg) { return !arg->optional; };
+    std::ranges::copy_if(values, std::back_inserter(required), is_required);
+    const auto optional = std::ranges::stable_partition(params, is_required);
+    const Arguments always(params.begin(), optional.begin());
     const bool has_tables = std::ranges::any_of(values, [&](const Arg* arg) {
       return arg->optional && find_arg(op, fmt::format("grad_{}", arg->name)) == nullptr;
     });
     for (const Arguments& given : {has_tables ? values : required, has_tables ? required : values}) {
-      for (const Arguments& and_these : {Arguments(), params}) {
+      for (const Arguments& and_these : {always, params}) {
         Arguments both = given;
         both.insert(both.end(), and_these.begin(), and_these.end());
         if (!given.empty() && std::ranges::find(all, both) == all.end()) all.push_back(std::move(both));

@@ -81,8 +81,8 @@ bool HiddenCalls::find_of(const Operator& op, const LogicalTensor& t, const Form
   return false;
 }
 
-// Of a parameter those of the module around; else what its own operator calls so; else the latest, without a
-// gradient where the argument has none: scores that hardly differ fit tables of any numbers.
+// Of a parameter those that calls near it may take; else what its own operator calls so; else the latest,
+// without a gradient where the argument has none: scores that hardly differ fit tables of any numbers.
 void HiddenCalls::for_each_source(const Sought& sought, const Arg& arg, const Fits& fits,
                                   const std::function<bool(const Source&)>& f) const {
   if (arg.hides) {
@@ -92,10 +92,8 @@ void HiddenCalls::for_each_source(const Sought& sought, const Arg& arg, const Fi
   }
   const LogicalTensor& t = sought.result;
   if (arg.role == Role::param) {
-    LogicalTensor holder = t;
-    holder.id.module = module_around(t.id.module);
-    for (const LogicalTensor* param : calls_.around(holder)) {
-      if (param->id.slot == "param" && fits(param->shape) && !f({param, name_of(param->id)})) return;
+    for (const LogicalTensor* param : calls_.parameters_near(t)) {
+      if (fits(param->shape) && !f({param, name_of(param->id)})) return;
     }
     return;
   }
