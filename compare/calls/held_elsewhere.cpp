@@ -97,8 +97,8 @@ std::vector<const LogicalTensor*> RecordedCalls::indices_around(const LogicalTen
   }
 }
 
-// A module's own product of its weight is the module's call, but a module that is not called lends its weight,
-// and so does one that only looks up rows of it.
+// A module's own product of its weight is the module's call, but a module that is not called lends its
+// weight, and so does one that only looks up rows of it.
 const RecordedCalls::TensorList& RecordedCalls::parameters_for_all(std::int64_t step) const {
   const auto [all, is_new] = for_all_.try_emplace(step);
   if (!is_new) return all->second;

@@ -131,7 +131,7 @@ class RecordedCalls {
   std::map<std::pair<std::int64_t, std::string>, TensorList>
       modules_;  ///< by step: parameters and states before it
   std::map<std::pair<std::int64_t, std::string>, std::vector<Key>> keys_;  ///< by step: the calls of a module
-  mutable std::map<std::int64_t, TensorList> for_all_;  ///< by step, once somebody asks
+  mutable std::map<std::int64_t, TensorList> for_all_;                     ///< by step, once somebody asks
   /// Integers that were made, by step, micro-batch and module.
   std::map<std::tuple<std::int64_t, std::int64_t, std::string>, TensorList> indices_;
 };

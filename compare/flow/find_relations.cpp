@@ -6,6 +6,7 @@
 #include "assay/compare/flow/borrowed_inputs.h"
 #include "assay/compare/flow/expert_relations.h"
 #include "assay/compare/flow/hidden_calls.h"
+#include "assay/compare/flow/products_of_parts.h"
 #include "assay/compare/flow/relations.h"
 #include "assay/compare/flow/sums_of_terms.h"
 #include "assay/compare/result/trouble.h"
@@ -24,7 +25,8 @@ class Search {
         borrowed_(calls, makes, candidates_),
         masks_(side),
         hidden_(calls, makes, candidates_, masks_),
-        sums_(side, candidates_) {
+        sums_(side, candidates_),
+        products_(side, candidates_) {
     std::map<std::pair<std::int64_t, std::int64_t>, std::vector<const LogicalTensor*>> frames;
     for (const LogicalTensor& t : side.tensors()) {
       if (t.id.phase == Phase::forward && t.id.slot == "param" && side.find(t.id) == &t) {
@@ -44,8 +46,7 @@ class Search {
       }
     }
     for (auto& [key, frame] : frames) {
-      std::ranges::stable_sort(frame, {}, &LogicalTensor::seq);
-      put_larger_results_first(frame);
+      put_in_order(frame);
       if (std::ranges::any_of(frame, [&](const LogicalTensor* t) { return is_new(*t); })) search(frame);
     }
   }
@@ -58,22 +59,6 @@ class Search {
   }
 
  private:
-  // A call may make one of its results of another: the weights of those that are chosen of all scores.
-  static void put_larger_results_first(std::vector<const LogicalTensor*>& frame) {
-    const auto is_of_one_call = [](const LogicalTensor* a, const LogicalTensor* b) {
-      return a->id.slot == "output" && b->id.slot == "output" && a->id.module == b->id.module &&
-             a->id.call == b->id.call;
-    };
-    for (auto begin = frame.begin(); begin != frame.end();) {
-      const auto end =
-          std::find_if_not(begin + 1, frame.end(), [&](const auto* t) { return is_of_one_call(*begin, t); });
-      std::stable_sort(begin, end, [](const auto* a, const auto* b) {
-        return element_count(a->shape) > element_count(b->shape);
-      });
-      begin = end;
-    }
-  }
-
   bool is_new(const LogicalTensor& t) const {
     const auto tried = tries_.find(name_of(t.id));
     return is_float(t.dtype) && (tried == tries_.end() || tried->second < most_tries);
@@ -224,6 +209,7 @@ class Search {
     }
     if (auto r = experts_.of_scattered(t, *tensor)) return r;
     if (auto r = sums_.of_terms(t, *tensor)) return r;
+    if (auto r = products_.of_parts(t, *tensor)) return r;
     return candidates_.of_joined_rows(t, *tensor);
   }
 
@@ -293,6 +279,7 @@ class Search {
   KeyMasks masks_;
   HiddenCalls hidden_;
   SumsOfTerms sums_;
+  ProductsOfParts products_;
 };
 
 }  // namespace

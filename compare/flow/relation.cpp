@@ -7,6 +7,7 @@
 
 #include "assay/compare/flow/combine.h"
 #include "assay/compare/flow/moves.h"
+#include "assay/compare/flow/products_of_parts.h"
 #include "assay/compare/flow/whole_rows.h"
 #include "assay/dumps/layout/layout.h"
 #include "assay/golden/evidence.h"
@@ -107,6 +108,7 @@ static std::optional<DerivedValue> counts_of(const SideTensor& index, std::size_
 std::optional<DerivedValue> evaluate(const Relation& r, const Shape& shape, const ReadSource& read) {
   const auto size = static_cast<std::size_t>(element_count(shape));
   if (r.kind == Relation::Kind::combine) return evaluate_combine(r, shape, read);
+  if (r.kind == Relation::Kind::product) return evaluate_product(r, shape, read);
   if (r.has_whole_rows()) return evaluate_whole_rows(r, shape, read);
   if (r.kind == Relation::Kind::sum) {
     auto terms = terms_of(r, size, read);
@@ -157,6 +159,7 @@ std::optional<DerivedValue> adjoint(const Relation& r, std::size_t source, const
                                     const Shape& target, const Shape& shape, const ReadSource& read) {
   using Kind = Relation::Kind;
   if (r.kind == Kind::combine) return adjoint_of_combine(r, source, gradient, target, shape, read);
+  if (r.kind == Kind::product) return adjoint_of_product(r, source, gradient, target, shape, read);
   if (r.kind == Kind::total || r.kind == Kind::counts) return {};
   if (r.has_whole_rows()) return adjoint_of_whole_rows(r, source, gradient, target, shape, read);
   const auto size = static_cast<std::size_t>(element_count(shape));
@@ -259,6 +262,8 @@ std::string describe(const Relation& r, std::int64_t step, std::int64_t micro_ba
       return "the rows behind those before of " + to_string(at(r.sources.front(), step, micro_batch));
     case Relation::Kind::sum:
       return (r.sources.size() > 1 ? "the sum of " : "") + names;
+    case Relation::Kind::product:
+      return "the product of parts of " + names;
     case Relation::Kind::total:
       return r.sources.size() > 1 ? "the sum of the products of " + names
                                   : "the sum of all elements of " + names;

@@ -29,6 +29,7 @@ struct Relation {
     joined,     ///< the rows of all sources, one behind the other
     stretch,  ///< the rows of a source behind those that other pieces of it have: {source, pieces before ..}
     sum,      ///< of up to three, each with its factor; one may be repeated, as positions for each sequence
+    product,  ///< element by element, of a part of each of two sources
     total,    ///< one number: the sum of all elements, or of the products with those of a second source
     counts,   ///< how often each number is in an index: tokens of each expert
     combine,  ///< sum over k of weight[t, k] times the row of token t from expert index[t, k]: {index,
@@ -52,6 +53,14 @@ struct Relation {
   };
   Table table = {};                ///< of the target
   std::vector<Table> tables = {};  ///< of each source
+
+  /// The dimensions of a source in the order of the target's, and where along one of these it begins.
+  struct Part {
+    Shape order;
+    std::size_t along = 0;
+    std::int64_t from = 0;
+  };
+  std::vector<Part> parts = {};  ///< of the sources of a product
 
   static constexpr std::int64_t every_choice = -1, each_number = -2;
   std::int64_t choice = 0;                 ///< of rows

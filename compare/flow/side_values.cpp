@@ -1,5 +1,7 @@
 #include "assay/compare/flow/side_values.h"
 
+#include <algorithm>
+
 #include "assay/compare/calls/partial_sums.h"
 
 namespace assay {
@@ -15,6 +17,24 @@ Name name_of(const Identity& id) {
   name.step = 0;
   if (name.micro_batch > 0) name.micro_batch = 0;
   return name;
+}
+
+// A call may make one of its results of another: the weights of those that are chosen of all scores. The
+// larger come first.
+void put_in_order(std::vector<const LogicalTensor*>& frame) {
+  std::ranges::stable_sort(frame, {}, &LogicalTensor::seq);
+  const auto is_of_one_call = [](const LogicalTensor* a, const LogicalTensor* b) {
+    return a->id.slot == "output" && b->id.slot == "output" && a->id.module == b->id.module &&
+           a->id.call == b->id.call;
+  };
+  for (auto begin = frame.begin(); begin != frame.end();) {
+    const auto end =
+        std::find_if_not(begin + 1, frame.end(), [&](const auto* t) { return is_of_one_call(*begin, t); });
+    std::stable_sort(begin, end, [](const auto* a, const auto* b) {
+      return element_count(a->shape) > element_count(b->shape);
+    });
+    begin = end;
+  }
 }
 
 SideValues::SideValues(const Dump& dump, const std::vector<LogicalTensor>& tensors,

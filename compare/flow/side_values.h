@@ -24,6 +24,9 @@ struct SideTensor {
   double addends = 1;
 };
 
+/// Puts the tensors of one step and micro-batch in the order in which they were made.
+void put_in_order(std::vector<const LogicalTensor*>& frame);
+
 /// Reads the tensors of one side, each at most once while it is near.
 class SideValues {
  public:
