@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <set>
 #include <span>
 #include <utility>
 
@@ -99,7 +98,8 @@ std::optional<EarlierValues::Hash> EarlierValues::hash_of(const std::vector<doub
 }
 
 // As it lies, and with its dimensions but the last in any order ([b, h, s, d] is [s, b, h, d] to who counts
-// tokens along the sequence first); of five, two neighbours exchanged. The first one or more count tokens.
+// tokens along the sequence first); of five, two neighbours exchanged. The first one or more count tokens. An
+// image has its channels before its places.
 std::vector<Relation::Table> EarlierValues::tables_of(const Shape& shape, bool or_transposed) {
   std::vector<Relation::Table> tables;
   const std::size_t dims = shape.size();
@@ -114,6 +114,7 @@ std::vector<Relation::Table> EarlierValues::tables_of(const Shape& shape, bool o
     do {
       if (or_transposed) orders.push_back(order);
     } while (std::next_permutation(order.begin(), order.end() - 1));
+    if (or_transposed && dims == 4) orders.push_back({0, 2, 3, 1});
   } else {
     for (std::size_t d = 0; d + 2 < dims; ++d) {
       orders.push_back(orders.front());
@@ -193,85 +194,6 @@ std::vector<const LogicalTensor*> EarlierValues::same_as(std::size_t candidate) 
   std::vector<const LogicalTensor*> same;
   for (const Place& p : whole_.at(*own.hash)) same.push_back(candidates_[p.candidate].tensor);
   return same;
-}
-
-// A mask: what compares makes it, and of its columns many are alike.
-bool EarlierValues::has_two_values(const std::vector<double>& values) {
-  if (values.empty()) return true;
-  const double one = values.front();
-  const auto other = std::ranges::find_if(values, [&](double v) { return v != one; });
-  return std::all_of(other, values.end(), [&](double v) { return v == one || v == *other; });
-}
-
-std::optional<Relation> EarlierValues::of_columns(const LogicalTensor& t, const SideTensor& tensor) const {
-  if (has_two_values(tensor.values)) return {};
-  for (const Relation::Table& table : tables_of(tensor.shape, true)) {
-    if (auto r = of_columns(t, tensor, table, false)) return r;
-  }
-  return {};
-}
-
-// Beside a slice that was moved there may be zeros.
-std::optional<Relation> EarlierValues::of_joined_rows(const LogicalTensor& t,
-                                                      const SideTensor& tensor) const {
-  if (t.shape.empty() || has_two_values(tensor.values)) return {};
-  return of_columns(t, tensor, table_of_rows(tensor.shape), true);
-}
-
-std::optional<Relation> EarlierValues::of_columns(const LogicalTensor& t, const SideTensor& tensor,
-                                                  const Relation::Table& table, bool are_rows) const {
-  const std::int64_t rows = rows_in(tensor.shape, table).value_or(0);
-  const auto known = columns_.find(rows);
-  if (rows < fewest_rows || known == columns_.end() || tensor.values.empty()) return {};
-  Relation r{.kind = Relation::Kind::columns, .table = table};
-  std::vector<std::size_t> used;  // tables
-  std::set<std::pair<std::size_t, std::int64_t>> taken;
-  std::optional<Place> last;
-  Hash of_zeros = 0;
-  for (std::int64_t i = 0; i < rows; ++i) of_zeros = mixed(of_zeros, 0);
-  for (const Hash hash : column_hashes(tensor, table, rows)) {
-    if (are_rows && hash == of_zeros) {
-      r.columns.push_back({Relation::zeros, 0});
-      continue;
-    }
-    const auto place = best_column(known->second, hash, last, used, taken, t, are_rows);
-    if (!place) return {};
-    last = place;
-    taken.emplace(place->candidate, place->at);
-    auto source = std::ranges::find(used, place->candidate);
-    if (source == used.end()) source = used.insert(used.end(), place->candidate);
-    r.columns.push_back({static_cast<std::size_t>(source - used.begin()), place->at});
-  }
-  if (used.empty() || used.size() > most_sources) return {};
-  for (const std::size_t u : used) {
-    r.sources.push_back(candidates_[tables_[u].candidate].name);
-    r.tables.push_back(tables_[u].table);
-  }
-  return r;
-}
-
-// The column after the last one where it may be; else one of a source that is used already; else the
-// nearest. Of equal columns (of all heads, where one was repeated for each) the first that is not taken.
-std::optional<EarlierValues::Place> EarlierValues::best_column(
-    const Places& known, Hash hash, const std::optional<Place>& last, const std::vector<std::size_t>& used,
-    const std::set<std::pair<std::size_t, std::int64_t>>& taken, const LogicalTensor& t,
-    bool are_rows) const {
-  const auto found = known.find(hash);
-  if (found == known.end()) return {};
-  std::optional<Place> best;
-  int best_rank = -1;
-  for (const Place& p : found->second) {
-    int r = rank(tables_[p.candidate].candidate, t);
-    if (r < 0 || (tables_[p.candidate].is_of_rows && !are_rows)) continue;
-    if (std::ranges::find(used, p.candidate) != used.end()) r += 1000;
-    if (last && last->candidate == p.candidate && p.at == last->at + 1) r += 2000;
-    if (!taken.contains({p.candidate, p.at})) r += 500;
-    if (r > best_rank || (r == best_rank && best->candidate != p.candidate)) {
-      best = p;
-      best_rank = r;
-    }
-  }
-  return best;
 }
 
 std::map<std::size_t, std::vector<std::int64_t>> EarlierValues::with_rows(const SideTensor& tensor) const {

@@ -44,8 +44,16 @@ std::vector<std::int64_t> places_by_choice(const SideTensor& index) {
   return places;
 }
 
+Shape pieces_of(Shape shape, std::int64_t width) {
+  if (shape.empty() || width < 1 || shape.back() % width != 0) return shape;
+  shape.back() /= width;
+  shape.push_back(width);
+  return shape;
+}
+
 bool for_each_column(const Relation& r, const Shape& shape, const std::vector<Shape>& sources, const Map& f) {
-  const auto rows = rows_in(shape, r.table);
+  const Shape own = r.width > 0 ? pieces_of(shape, r.width) : shape;
+  const auto rows = rows_in(own, r.table);
   const std::int64_t width = std::ssize(r.columns);
   if (!rows || element_count(shape) != *rows * width) return false;
   std::vector<std::vector<std::int64_t>> from;
@@ -58,7 +66,7 @@ bool for_each_column(const Relation& r, const Shape& shape, const std::vector<Sh
   for (const Relation::Column& c : r.columns) {
     if (c.source != Relation::zeros && c.at >= widths[c.source]) return false;
   }
-  const std::vector<std::int64_t> to = positions(shape, r.table);
+  const std::vector<std::int64_t> to = positions(own, r.table);
   for (std::int64_t row = 0; row < *rows; ++row) {
     for (std::int64_t j = 0; j < width; ++j) {
       const Relation::Column& c = r.columns[static_cast<std::size_t>(j)];

@@ -15,6 +15,10 @@ struct Moved {
 };
 using Map = std::function<void(std::int64_t target, Moved)>;
 
+/// The shape with its last dimension in pieces of that width: [.., pieces, width]; as it is where they do not
+/// fit.
+Shape pieces_of(Shape, std::int64_t width);
+
 /// Calls f for every element that comes from a source; returns false if sizes do not fit.
 bool for_each_column(const Relation&, const Shape& target, const std::vector<Shape>& sources, const Map& f);
 bool for_each_row(const Relation&, const Shape& target, const Shape& source, const SideTensor& index,

@@ -167,5 +167,58 @@ TEST(JoinedRows, ANumberIsTheOneThatWasMade) {
     EXPECT_EQ(created(isolated(record(wrong))), std::vector<std::string>(3, wrong));
 }
 
+// Swin and vision adapters merge four neighbours of an image into one row, and its images have channels
+// first.
+auto merged(const std::string& wrong) {
+  return [=](MemoryDump& d, bool is_actual) {
+    constexpr std::int64_t side = 4, channels = 8, half = side / 2;
+    for (const std::int64_t mb : {0, 1}) {
+      const auto seed = static_cast<std::uint64_t>(10 * mb);
+      const Tensor x = normal_tensor(DType::float32, {2, side * side, channels}, 1 + seed),
+                   g = normal_tensor(DType::float32, {2, half * half, 4 * channels}, 2 + seed);
+      Values y(static_cast<std::size_t>(g.size())), of_x(static_cast<std::size_t>(x.size())),
+          image(static_cast<std::size_t>(x.size()));
+      const bool is_late = is_actual && wrong == "neighbour";  // a column late
+      for (std::int64_t n = 0; n < 2; ++n) {
+        for (std::int64_t h = 0; h < side; ++h) {
+          for (std::int64_t w = 0; w < side; ++w) {
+            const std::int64_t piece = (h % 2) + 2 * (w % 2),
+                               to = ((n * half + h / 2) * half + w / 2) * 4 + piece,
+                               from = (n * side + h) * side + (is_late ? (w + 1) % side : w);
+            for (std::int64_t c = 0; c < channels; ++c) {
+              const auto at = static_cast<std::size_t>(from * channels + c);
+              y[static_cast<std::size_t>(to * channels + c)] = x.value(from * channels + c);
+              of_x[at] = g.value(to * channels + c);
+              image[static_cast<std::size_t>(((n * channels + c) * side + h) * side + w)] =
+                  x.value(((n * side + h) * side + w) * channels + c);
+            }
+          }
+        }
+      }
+      if (is_actual && wrong == "channel") image[3] = image[4];
+      const auto put = [&](Phase phase, const char* module, const char* slot, const Shape& shape,
+                           const Values& values) {
+        d.add({0, mb, phase, module, slot, "x", 0}, Tensor::from_values(DType::float32, shape, values));
+      };
+      d.add({0, mb, Phase::forward, "block", "output", "y", 0}, x);
+      put(Phase::forward, "merge", "input", g.shape(), y);
+      put(Phase::forward, "image", "input", {2, channels, side, side}, image);
+      d.add({0, mb, Phase::backward, "merge", "grad_input", "x", 0}, g);
+      d.add({0, mb, Phase::backward, "block", "grad_output", "y", 0},
+            Tensor::from_values(DType::float32, x.shape(), of_x));
+    }
+  };
+}
+
+TEST(JoinedRows, NeighboursSideBySideAreRows) {
+  const Report right = isolated(merged(""));
+  EXPECT_EQ(right.exit_status(), 0);
+  EXPECT_EQ(right.coverage->unjudged, 0);
+  EXPECT_EQ(created(isolated(merged("neighbour"))),
+            (std::vector<std::string>{"merge input x", "block grad_output y", "merge input x",
+                                      "block grad_output y"}));
+  EXPECT_EQ(created(isolated(merged("channel"))), std::vector<std::string>(2, "image input x"));
+}
+
 }  // namespace
 }  // namespace assay::joined_rows_test

@@ -1,0 +1,101 @@
+// Values whose columns are those of earlier ones.
+#include <algorithm>
+#include <set>
+
+#include "assay/compare/flow/earlier_values.h"
+#include "assay/compare/flow/moves.h"
+
+namespace assay {
+
+// A mask: what compares makes it, and of its columns many are alike.
+bool EarlierValues::has_two_values(const std::vector<double>& values) {
+  if (values.empty()) return true;
+  const double one = values.front();
+  const auto other = std::ranges::find_if(values, [&](double v) { return v != one; });
+  return std::all_of(other, values.end(), [&](double v) { return v == one || v == *other; });
+}
+
+std::optional<Relation> EarlierValues::of_columns(const LogicalTensor& t, const SideTensor& tensor) const {
+  if (has_two_values(tensor.values)) return {};
+  for (const Relation::Table& table : tables_of(tensor.shape, true)) {
+    if (auto r = of_columns(t, tensor, table, false)) return r;
+  }
+  return {};
+}
+
+// Beside a slice that was moved there may be zeros.
+std::optional<Relation> EarlierValues::of_joined_rows(const LogicalTensor& t,
+                                                      const SideTensor& tensor) const {
+  if (t.shape.empty() || has_two_values(tensor.values)) return {};
+  if (auto r = of_columns(t, tensor, table_of_rows(tensor.shape), true)) return r;
+  // As the neighbours in an image are put together: each row is several of theirs, the widest first.
+  for (auto known = columns_.rbegin(); known != columns_.rend(); ++known) {
+    const std::int64_t width = known->first;
+    if (width >= t.shape.back() || t.shape.back() % width != 0) continue;
+    SideTensor apart = tensor;
+    apart.shape = pieces_of(t.shape, width);
+    auto r = of_columns(t, apart, table_of_rows(apart.shape), true);
+    if (!r) continue;
+    r->width = width;
+    return r;
+  }
+  return {};
+}
+
+std::optional<Relation> EarlierValues::of_columns(const LogicalTensor& t, const SideTensor& tensor,
+                                                  const Relation::Table& table, bool are_rows) const {
+  const std::int64_t rows = rows_in(tensor.shape, table).value_or(0);
+  const auto known = columns_.find(rows);
+  if (rows < fewest_rows || known == columns_.end() || tensor.values.empty()) return {};
+  Relation r{.kind = Relation::Kind::columns, .table = table};
+  std::vector<std::size_t> used;  // tables
+  std::set<std::pair<std::size_t, std::int64_t>> taken;
+  std::optional<Place> last;
+  Hash of_zeros = 0;
+  for (std::int64_t i = 0; i < rows; ++i) of_zeros = mixed(of_zeros, 0);
+  for (const Hash hash : column_hashes(tensor, table, rows)) {
+    if (are_rows && hash == of_zeros) {
+      r.columns.push_back({Relation::zeros, 0});
+      continue;
+    }
+    const auto place = best_column(known->second, hash, last, used, taken, t, are_rows);
+    if (!place) return {};
+    last = place;
+    taken.emplace(place->candidate, place->at);
+    auto source = std::ranges::find(used, place->candidate);
+    if (source == used.end()) source = used.insert(used.end(), place->candidate);
+    r.columns.push_back({static_cast<std::size_t>(source - used.begin()), place->at});
+  }
+  if (used.empty() || used.size() > most_sources) return {};
+  for (const std::size_t u : used) {
+    r.sources.push_back(candidates_[tables_[u].candidate].name);
+    r.tables.push_back(tables_[u].table);
+  }
+  return r;
+}
+
+// The column after the last one where it may be; else one of a source that is used already; else the
+// nearest. Of equal columns (of all heads, where one was repeated for each) the first that is not taken.
+std::optional<EarlierValues::Place> EarlierValues::best_column(
+    const Places& known, Hash hash, const std::optional<Place>& last, const std::vector<std::size_t>& used,
+    const std::set<std::pair<std::size_t, std::int64_t>>& taken, const LogicalTensor& t,
+    bool are_rows) const {
+  const auto found = known.find(hash);
+  if (found == known.end()) return {};
+  std::optional<Place> best;
+  int best_rank = -1;
+  for (const Place& p : found->second) {
+    int r = rank(tables_[p.candidate].candidate, t);
+    if (r < 0 || (tables_[p.candidate].is_of_rows && !are_rows)) continue;
+    if (std::ranges::find(used, p.candidate) != used.end()) r += 1000;
+    if (last && last->candidate == p.candidate && p.at == last->at + 1) r += 2000;
+    if (!taken.contains({p.candidate, p.at})) r += 500;
+    if (r > best_rank || (r == best_rank && best->candidate != p.candidate)) {
+      best = p;
+      best_rank = r;
+    }
+  }
+  return best;
+}
+
+}  // namespace assay
