@@ -62,7 +62,8 @@ void Flow::lend(const Borrowed& b, const SideValues& side, RecordedCalls& calls)
 }
 
 // The gradient that a module has for what it was given is that of the result where nobody else uses it, and
-// that of what the call itself was given is the call's.
+// that of what the call itself was given is the call's. A side that knows what made the result needs no other
+// call, which would count twice in gradients of parameters.
 void Flow::lend(const HiddenCall& h, const SideValues& side, RecordedCalls& calls) const {
   const auto has_one_use = [&](const Name& value) {
     const auto uses = relations_.uses.find(value);
@@ -70,6 +71,7 @@ void Flow::lend(const HiddenCall& h, const SideValues& side, RecordedCalls& call
   };
   const bool is_lone = h.result.slot == "output" || has_one_use(h.value());
   for (const LogicalTensor* t : side.named(h.result)) {
+    if (!calls.producers(*t).empty()) continue;
     std::vector<RecordedCall::Input> inputs;
     for (const Borrowed& b : h.inputs) {
       if (const LogicalTensor* source = side.find(at(record_of(b.source), t->id.step, t->id.micro_batch)))
