@@ -159,10 +159,19 @@ bool may_follow_choice(Cause cause) {
          cause == Cause::zeros;
 }
 
+// A parameter's gradient may be one number times others (of a gate, of DiffLlama's lambdas), and that a sum
+// over all tokens whose terms cancel: roundings give it any factor, and any share of its own gradient of
+// another step, but by accident no size of the run, and no whole gradient.
+bool may_be_one_sum(const Finding& f, const Diagnosis& d) {
+  return f.id.slot == "grad" && d.parameters.factor_names.empty() &&
+         (d.cause == Cause::factor || (d.cause == Cause::added && d.parameters.factor != 1));
+}
+
 // A mistake that makes it is no rounding.
 bool is_proved(const Finding& f, bool has_choices) {
   return std::ranges::any_of(f.diagnoses, [&](const Diagnosis& d) {
-    return says(d.cause) != Says::description && !(has_choices && may_follow_choice(d.cause));
+    return says(d.cause) != Says::description && !(has_choices && may_follow_choice(d.cause)) &&
+           !may_be_one_sum(f, d);
   });
 }
 
