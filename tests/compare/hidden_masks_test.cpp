@@ -112,7 +112,9 @@ TEST(HiddenMasks, MayBeABiasOnOneSideAndFlagsOnTheOther) {
   const Report right = isolated(recorded(p, Wrong::nothing, "zeros", true));
   EXPECT_EQ(finding(right, "attn.o_proj", "input").unjudged, "");
   for (const Finding& x : right.findings) {
-    if (x.id.module == "attn.o_proj") EXPECT_NE(x.verdict, Verdict::failed) << x.name;
+    if (x.id.module == "attn.o_proj") {
+      EXPECT_NE(x.verdict, Verdict::failed) << x.name;
+    }
   }
   const Report shifted = isolated(recorded(p, Wrong::shifted, "zeros", true));
   EXPECT_EQ(finding(shifted, "attn.o_proj", "input").verdict, Verdict::failed);
