@@ -159,9 +159,9 @@ bool may_follow_choice(Cause cause) {
          cause == Cause::zeros;
 }
 
-// A parameter's gradient may be one number times others (of a gate, of DiffLlama's lambdas), and that a sum
-// over all tokens whose terms cancel: roundings give it any factor, and any share of its own gradient of
-// another step, but by accident no size of the run, and no whole gradient.
+// A parameter's gradient may be one number times others (of a gate), and that a sum over all tokens whose
+// terms cancel: roundings give it any factor, and any share of its own gradient of another step, but by
+// accident no size of the run, and no whole gradient.
 bool may_be_one_sum(const Finding& f, const Diagnosis& d) {
   return f.id.slot == "grad" && d.parameters.factor_names.empty() &&
          (d.cause == Cause::factor || (d.cause == Cause::added && d.parameters.factor != 1));

@@ -41,6 +41,16 @@ struct CutMask {
 };
 CutMask cut_mask(const std::vector<std::int64_t>& visible, const Shape& mask, const MaskedScores&);
 
+/// Of attention that knows which keys are there.
+inline constexpr Arg mask_argument = {.name = "mask",
+                                      .shape = "M*",
+                                      .role = Role::index,
+                                      .low = 0,
+                                      .high = 1,
+                                      .optional = true,
+                                      .hides = true,
+                                      .domain = everywhere};
+
 /// What a query makes that sees no key: kernels leave zeros, a softmax of equal scores the mean of all v.
 inline constexpr Attribute unseen_attribute = {"unseen", "\"zeros\"",
                                                "what a query makes that sees no key: zeros, mean: that of "
