@@ -258,7 +258,7 @@ void find_causes(std::vector<Finding>& findings, const std::vector<Pair>& pairs,
     if (f.verdict == Verdict::undecided) {
       if (const std::size_t from = proved.before(f.id); from != OpenFailures::none)
         inherit(f, findings[from]);
-      if (!is_float(f.actual_dtype) || chosen.include(f.id)) choices.add(i, f.id, true);
+      if (!is_float(f.actual_dtype) || f.is_choice || chosen.include(f.id)) choices.add(i, f.id, true);
     }
     if (f.exemption && f.exemption->kind == Exemption::Kind::legal_tie) choices.add(i, f.id, true);
     const bool open = f.verdict == Verdict::failed || f.verdict == Verdict::replicas_differ ||

@@ -42,6 +42,18 @@ std::optional<Relation> EarlierValues::of_joined_rows(const LogicalTensor& t,
   return {};
 }
 
+std::optional<Relation> EarlierValues::of_chosen_rows(const LogicalTensor& t,
+                                                      const SideTensor& tensor) const {
+  std::optional<std::size_t> best;
+  for (const auto& [candidate, rows] : with_rows(tensor)) {
+    if (rank(candidate, t) >= 0 && (!best || rank(candidate, t) > rank(*best, t))) best = candidate;
+  }
+  if (!best) return {};
+  Name own = name_of(t.id);
+  if (own.slot == "input") own.slot = "value";
+  return Relation{.kind = Relation::Kind::chosen, .sources = {candidates_[*best].name, std::move(own)}};
+}
+
 std::optional<Relation> EarlierValues::of_columns(const LogicalTensor& t, const SideTensor& tensor,
                                                   const Relation::Table& table, bool are_rows) const {
   const std::int64_t rows = rows_in(tensor.shape, table).value_or(0);

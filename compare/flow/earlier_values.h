@@ -75,6 +75,8 @@ class EarlierValues {
   /// The same, if each of its rows along the last dimension is one of a value, or of a parameter: a slice or
   /// a join along another dimension. Which rows these are may depend on the data: experts' come first.
   std::optional<Relation> of_joined_rows(const LogicalTensor&, const SideTensor&) const;
+  /// The same where no loops count the rows: data decided which of one value's they are, and in which order.
+  std::optional<Relation> of_chosen_rows(const LogicalTensor&, const SideTensor&) const;
   /// Values that have all of its rows (along the last dimension), and which rows these are.
   std::map<std::size_t, std::vector<std::int64_t>> with_rows(const SideTensor&) const;
 

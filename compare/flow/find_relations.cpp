@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "assay/compare/flow/borrowed_inputs.h"
+#include "assay/compare/flow/chosen_rows.h"
 #include "assay/compare/flow/expert_relations.h"
 #include "assay/compare/flow/hidden_calls.h"
 #include "assay/compare/flow/products_of_parts.h"
@@ -192,8 +193,9 @@ class Search {
   }
 
   void keep(const Name& target, Relation r) {
-    const bool is_stretch = r.kind == Relation::Kind::stretch;  // where others end, and one is cut
-    for (std::size_t s = 0; s < (is_stretch ? 1 : r.sources.size()); ++s)
+    // A stretch is cut from one, where others end; chosen rows tell themselves which they are.
+    const bool has_one = r.kind == Relation::Kind::stretch || r.kind == Relation::Kind::chosen;
+    for (std::size_t s = 0; s < (has_one ? 1 : r.sources.size()); ++s)
       found_.uses[r.sources[s]].push_back({target, false, s});
     found_.made[target] = std::move(r);
   }
@@ -210,7 +212,9 @@ class Search {
     if (auto r = experts_.of_scattered(t, *tensor)) return r;
     if (auto r = sums_.of_terms(t, *tensor)) return r;
     if (auto r = products_.of_parts(t, *tensor)) return r;
-    return candidates_.of_joined_rows(t, *tensor);
+    auto rows = candidates_.of_joined_rows(t, *tensor);
+    if (!rows || rows->width > 0 || follow_loops(*rows)) return rows;
+    return candidates_.of_chosen_rows(t, *tensor);
   }
 
   // A loss is the sum over its tokens, perhaps masked, in all micro-batches. Values of the same module only:

@@ -91,16 +91,8 @@ std::optional<Flow::Made> Flow::made_forward(const Side& side, const LogicalTens
     auto value = hidden_.value(side.values, side.calls, t.id);
     return value ? std::optional(Made{std::move(value->expected), value->how}) : std::nullopt;
   }
-  const auto found = relations_.made.find(name_of(t.id));
-  if (found == relations_.made.end()) return {};
-  const Relation* r = &found->second;
-  // A value that was recorded as this input only.
-  if (r->kind == Relation::Kind::copy && r->sources.front().slot == "value" &&
-      record_of(r->sources.front()) == name_of(t.id)) {
-    const auto value = relations_.made.find(r->sources.front());
-    if (value == relations_.made.end()) return {};
-    r = &value->second;
-  }
+  const Relation* r = relation_of(t.id);
+  if (r == nullptr) return {};
   auto expected = evaluate(*r, t.shape, reader_at(side.values, t.id));
   if (!expected) return {};
   return Made{std::move(*expected), describe(*r, t.id.step, t.id.micro_batch),
@@ -235,12 +227,16 @@ std::optional<Flow::Judgement> Flow::judge(const LogicalTensor* reference, const
     near = nearness(own_side, actual);
   }
   if (!near) return {};
+  const Choice choice = near->ratio <= 1 ? choice_of_rows(reference, actual) : Choice::same;
+  if (choice == Choice::other) return {};
   const Made* own = &near->made;
   Judgement j;
   const auto recorded = actual_.read(actual);
   j.ratio = near->ratio;
   j.how = own->how;
   j.is_copy = own->is_copy;
+  j.is_reordered = choice == Choice::other_order;
+  if (j.is_reordered) j.how += " in another order, which other micro-batches show to mean nothing";
   if (!(j.ratio <= 1)) {
     const std::int64_t size = element_count(actual.shape);
     j.wrong = own->is_copy ? fmt::format(

@@ -31,6 +31,7 @@ class Flow {
     std::string how = {};                   ///< "the sum of a and b"
     std::string wrong = {};                 ///< a sentence, if the ratio is above 1
     bool is_copy = false;                   ///< of one value, up to a cast
+    bool is_reordered = false;              ///< of rows whose order means nothing
     std::optional<RightValue> right = {};   ///< if it is wrong
     std::optional<Diagnosis> mistake = {};  ///< that makes it
   };
@@ -39,6 +40,8 @@ class Flow {
   /// @param agrees     it is within its end-to-end rule
   std::optional<Judgement> judge(const LogicalTensor* reference, const LogicalTensor& actual,
                                  bool agrees = false);
+  /// Whether they are rows that data chose, by a rule that nobody recorded.
+  bool are_chosen_rows(const Identity&) const;
   /// Whether both sides hold the same values, up to a cast to the coarser dtype: of what nothing made.
   bool is_same(const LogicalTensor& reference, const LogicalTensor& actual) const;
   /// The index on which it depends whether a tensor is there at all, with the choice that makes it: a tensor
@@ -76,6 +79,9 @@ class Flow {
     std::string name;
     DerivedValue value;
   };
+  const Relation* relation_of(const Identity&) const;
+  enum class Choice : std::uint8_t { same, other_order, other };
+  Choice choice_of_rows(const LogicalTensor* reference, const LogicalTensor& actual) const;
   std::optional<Made> made(const Side&, const LogicalTensor&) const;
   std::optional<Made> made_forward(const Side&, const LogicalTensor&) const;
   std::optional<Made> made_backward(const Side&, const LogicalTensor&) const;

@@ -10,16 +10,13 @@ std::vector<Flow::Term> Flow::terms(const Side& side, const LogicalTensor& t) co
   if (t.id.phase == Phase::backward)
     return is_gradient(t.id) ? gradient_terms(side, value_of(t.id), t.id).value_or(std::vector<Term>())
                              : std::vector<Term>();
-  auto made = relations_.made.find(name_of(t.id));
-  if (made != relations_.made.end() && made->second.sources.front().slot == "value" &&
-      record_of(made->second.sources.front()) == name_of(t.id))
-    made = relations_.made.find(made->second.sources.front());
-  if (made == relations_.made.end() || made->second.kind != Relation::Kind::sum) return {};
+  const Relation* made = relation_of(t.id);
+  if (made == nullptr || made->kind != Relation::Kind::sum) return {};
   std::vector<Term> all;
   const auto size = static_cast<std::size_t>(element_count(t.shape));
-  auto values = terms_of(made->second, size, reader_at(side.values, t.id));
+  auto values = terms_of(*made, size, reader_at(side.values, t.id));
   for (std::size_t s = 0; values && s < values->size(); ++s) {
-    const Name& source = made->second.sources[s];
+    const Name& source = made->sources[s];
     all.push_back({to_string(at(record_of(source), t.id.step, t.id.micro_batch)), std::move((*values)[s])});
   }
   return all;

@@ -1,6 +1,7 @@
 // Whether the reference is made as its flow says, and the losses that it shows where it is not.
 #include <algorithm>
 
+#include "assay/compare/flow/chosen_rows.h"
 #include "assay/compare/flow/flow.h"
 #include "assay/compare/flow/gradient_names.h"
 #include "assay/compare/result/trouble.h"
@@ -24,6 +25,32 @@ bool Flow::holds_in_reference(const LogicalTensor& t) {
                     2 * unit_roundoff(recorded->dtype) * std::abs(missing.back()));
   }
   return hidden_.fit(reference_, reference_calls_, value_of(t.id), t.id, missing, error);
+}
+
+bool Flow::are_chosen_rows(const Identity& id) const {
+  const Relation* r = id.phase == Phase::forward ? relation_of(id) : nullptr;
+  return r != nullptr && r->kind == Relation::Kind::chosen;
+}
+
+// Other rows than the reference's may be as right, but nobody knows that. Their order means nothing where
+// data decides it, as it does where other micro-batches have another one.
+Flow::Choice Flow::choice_of_rows(const LogicalTensor* reference, const LogicalTensor& actual) const {
+  if (!are_chosen_rows(actual.id)) return Choice::same;
+  const Relation* r = relation_of(actual.id);
+  const auto choice_in = [&](const SideValues& side, const LogicalTensor& t) -> std::optional<RowChoice> {
+    const auto source = reader_at(side, t.id)(r->sources.front());
+    return source == nullptr ? std::nullopt : chosen_rows(*source, *side.read(t));
+  };
+  const auto own = choice_in(actual_, actual);
+  const auto right = reference == nullptr ? std::nullopt : choice_in(reference_, *reference);
+  if (!own || !right) return Choice::other;
+  if (own->rows == right->rows) return Choice::same;
+  const bool varies =
+      std::ranges::any_of(reference_.named(name_of(reference->id)), [&](const LogicalTensor* t) {
+        const auto other = choice_in(reference_, *t);
+        return other && other->rows != right->rows;
+      });
+  return varies && have_the_same_rows(*own, *right) ? Choice::other_order : Choice::other;
 }
 
 // What is missing to the gradients of one micro-batch.

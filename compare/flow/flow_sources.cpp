@@ -8,6 +8,19 @@
 
 namespace assay {
 
+// What a tensor is made of, in the step and micro-batch of any.
+const Relation* Flow::relation_of(const Identity& id) const {
+  const auto found = relations_.made.find(name_of(id));
+  if (found == relations_.made.end()) return nullptr;
+  const Relation& r = found->second;
+  // A value that was recorded as this input only.
+  if (r.kind != Relation::Kind::copy || r.sources.front().slot != "value" ||
+      record_of(r.sources.front()) != name_of(id))
+    return &r;
+  const auto value = relations_.made.find(r.sources.front());
+  return value == relations_.made.end() ? nullptr : &value->second;
+}
+
 std::vector<const LogicalTensor*> Flow::given(const LogicalTensor& reference) const {
   std::vector<const LogicalTensor*> found;
   for (const RecordedCall& call : reference_calls_.producers(reference)) {
@@ -101,13 +114,9 @@ std::vector<const LogicalTensor*> Flow::sources(const LogicalTensor& t) const {
     return found;
   }
   if (t.id.phase == Phase::forward) {
-    auto r = relations_.made.find(name_of(t.id));
-    if (r == relations_.made.end()) return found;
-    if (r->second.sources.front().slot == "value") {
-      const auto value = relations_.made.find(r->second.sources.front());
-      if (value != relations_.made.end() && record_of(r->second.sources.front()) == name_of(t.id)) r = value;
-    }
-    for (const Name& name : r->second.sources) add(at(record_of(name), t.id.step, t.id.micro_batch));
+    const Relation* r = relation_of(t.id);
+    if (r == nullptr) return found;
+    for (const Name& name : r->sources) add(at(record_of(name), t.id.step, t.id.micro_batch));
     return found;
   }
   if (is_gradient(t.id)) add_gradients(value_of(t.id), t.id);

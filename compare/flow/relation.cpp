@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "assay/compare/flow/chosen_rows.h"
 #include "assay/compare/flow/combine.h"
 #include "assay/compare/flow/moves.h"
 #include "assay/compare/flow/products_of_parts.h"
@@ -109,6 +110,7 @@ std::optional<DerivedValue> evaluate(const Relation& r, const Shape& shape, cons
   const auto size = static_cast<std::size_t>(element_count(shape));
   if (r.kind == Relation::Kind::combine) return evaluate_combine(r, shape, read);
   if (r.kind == Relation::Kind::product) return evaluate_product(r, shape, read);
+  if (r.kind == Relation::Kind::chosen) return evaluate_chosen_rows(r, shape, read);
   if (r.has_whole_rows()) return evaluate_whole_rows(r, shape, read);
   if (r.kind == Relation::Kind::sum) {
     auto terms = terms_of(r, size, read);
@@ -161,6 +163,8 @@ std::optional<DerivedValue> adjoint(const Relation& r, std::size_t source, const
   if (r.kind == Kind::combine) return adjoint_of_combine(r, source, gradient, target, shape, read);
   if (r.kind == Kind::product) return adjoint_of_product(r, source, gradient, target, shape, read);
   if (r.kind == Kind::total || r.kind == Kind::counts) return {};
+  if (r.kind == Kind::chosen)
+    return source == 0 ? adjoint_of_chosen_rows(r, gradient, target, shape, read) : std::nullopt;
   if (r.has_whole_rows()) return adjoint_of_whole_rows(r, source, gradient, target, shape, read);
   const auto size = static_cast<std::size_t>(element_count(shape));
   if (r.kind == Kind::sum) {
@@ -254,6 +258,8 @@ std::string describe(const Relation& r, std::int64_t step, std::int64_t micro_ba
       if (r.choice == Relation::each_number) return "the rows by number of " + names;
       return r.choice == Relation::every_choice ? "the rows of one choice after the other of " + names
                                                 : fmt::format("the rows of choice {} of {}", r.choice, names);
+    case Relation::Kind::chosen:
+      return "rows of " + to_string(at(r.sources.front(), step, micro_batch));
     case Relation::Kind::scattered:
       return "the sums of the rows by number of " + names;
     case Relation::Kind::joined:

@@ -25,6 +25,7 @@ struct Relation {
     columns,  ///< each column (all that belongs to one place behind the token dimensions) is one of a source
     rows,     ///< the rows of one source that an index assigns to `choice`: {source, index}; of every_choice
               ///< those of one choice behind those of the one before, of each_number those that it numbers
+    chosen,   ///< rows of a source that a choice took which was not recorded: {source, the target itself}
     scattered,  ///< for each row the sum of those that an index gives its number: {source, index}
     joined,     ///< the rows of all sources, one behind the other
     stretch,  ///< the rows of a source behind those that other pieces of it have: {source, pieces before ..}
@@ -71,7 +72,9 @@ struct Relation {
   bool has_whole_rows() const {
     return kind == Kind::scattered || kind == Kind::joined || kind == Kind::stretch;
   }
-  bool has_index() const { return kind == Kind::rows || kind == Kind::scattered || kind == Kind::combine; }
+  bool has_index() const {
+    return kind == Kind::rows || kind == Kind::chosen || kind == Kind::scattered || kind == Kind::combine;
+  }
   double factor(std::size_t source) const { return factors.empty() ? 1 : factors[source]; }
 };
 

@@ -105,6 +105,7 @@ bool Isolation::judge_by_flow(std::size_t i) {
   std::optional<Flow::Judgement> judgement;
   const auto trouble = trouble_in(
       [&] { judgement = flow_.judge(pairs_[i].reference, *pairs_[i].actual, is_fine(f.verdict)); });
+  f.is_choice = flow_.are_chosen_rows(f.id);
   if (trouble) f.notes.push_back(fmt::format("not compared with what it is made of: {}", *trouble));
   if (trouble || !judgement) return false;
   if (!judgement->wrong.empty()) fail_by_inputs(f, judgement->wrong);
@@ -211,8 +212,10 @@ const std::string* Isolation::broken(std::size_t i) const {
 std::optional<Exemption> Isolation::right_by_flow(std::size_t i) const {
   const auto found = flows_.find(i);
   if (found == flows_.end() || !found->second.wrong.empty()) return {};
-  return Exemption{Exemption::Kind::amplified_rounding, found->second.ratio, 1,
-                   fmt::format("{}: error/allowed {:.3g}", found->second.how, found->second.ratio)};
+  return Exemption{
+      found->second.is_reordered ? Exemption::Kind::legal_tie : Exemption::Kind::amplified_rounding,
+      found->second.ratio, 1,
+      fmt::format("{}: error/allowed {:.3g}", found->second.how, found->second.ratio)};
 }
 
 bool Isolation::is_absent_by_choice(std::size_t i) const {

@@ -172,6 +172,8 @@ class Origins {
     if (passed && inputs_.hold_data(i, inputs)) {
       if (auto rounding = rounding_of_inputs(sides_, findings_, pairs_, i, inputs))
         return by_itself_right(i, std::move(*rounding), none, false);
+      if (findings_[i].is_choice)
+        return unjudged(i, "other rows were chosen, and what decides that was not recorded");
       const bool are_equal =
           std::ranges::all_of(inputs, [&](std::size_t k) { return findings_[k].has_equal_bits(); });
       if (judges_flow() && !are_equal)

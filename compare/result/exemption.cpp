@@ -18,7 +18,7 @@ constexpr ExemptionRow kinds[] = {
     {Kind::noise_of_reruns, "noise_of_reruns", "noise of reruns",
      "reruns of the reference with their sums in other orders differ by nearly as much"},
     {Kind::legal_tie, "legal_tie", "legal tie",
-     "its own scores allow this choice, or it follows from such a choice"},
+     "its own scores allow this choice, its order means nothing, or it follows from such a choice"},
     {Kind::part_of_whole, "part_of_whole", "part of a whole",
      "the module in which it is has the right results: how it makes them is its own affair"},
     {Kind::nothing, "nothing", "nothing",

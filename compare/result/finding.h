@@ -102,7 +102,8 @@ struct Finding {
   std::string rule;                    ///< the table row, bound or promise that decided, as a sentence
   std::string row;     ///< the part of `rule` that is common to all tensors judged by one row or bound
   std::string reason;  ///< why it did not pass; empty if it passed
-  bool asks_for_bits = false;          ///< the rule demands equal bits: rounding exempts nothing
+  bool asks_for_bits = false;  ///< the rule demands equal bits: rounding exempts nothing
+  bool is_choice = false;      ///< rows that data chose, and no tensor that was recorded says by which rule
   std::optional<Exemption> exemption;  ///< of Verdict::exempt
   std::optional<Origin> origin;        ///< of failures only
   std::vector<Diagnosis> diagnoses;    ///< causes, most specific first
