@@ -176,7 +176,7 @@ class Calls:
     def _take_again(self, place: Place, arg: str, y: torch.Tensor, within: bool) -> None:
         """Values that should be those of the forward pass; gradients go through them, if they did not through those."""
         layout = self._records.compare(place, segment(), arg, y)
-        if y.requires_grad and self.wants_gradients:
+        if self._watches(y):
             y.register_hook(functools.partial(self._gradient, place, "grad_output", arg, layout, within))
 
     @harmless
@@ -223,12 +223,16 @@ class Calls:
         self, place: Place, arg: str, y: torch.Tensor, *, as_laid_out: Layout | None = None, within: bool
     ) -> None:
         """With the gradient of it that comes later."""
-        watches = y.requires_grad and self.wants_gradients
+        watches = self._watches(y)
         layout = self._records.record(
             place, "forward", "output", arg, y, as_laid_out=as_laid_out, within=within, will_have_gradient=watches
         )
         if watches:
             y.register_hook(functools.partial(self._gradient, place, "grad_output", arg, layout, within))
+
+    def _watches(self, y: torch.Tensor) -> bool:
+        # A parameter that is handed on is none of a micro-batch: its hooks would stay, and fire in all of them.
+        return self.wants_gradients and y.requires_grad and not y.is_leaf
 
     def watch(self, caller: Caller, outputs: list[torch.Tensor], *, within: bool) -> None:
         """For the gradients that the call hands back for its inputs."""
