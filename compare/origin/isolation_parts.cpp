@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "assay/compare/flow/gradient_names.h"
 #include "assay/compare/origin/decision.h"
 #include "assay/compare/origin/isolation.h"
 #include "assay/compare/origin/wholes.h"
@@ -27,12 +28,20 @@ void Isolation::take_parts() {
     std::vector<std::size_t> results = wholes.results_around(f.id);
     if (!are_settled(results) && is_lone) {
       const auto of_call = wholes.results_of(f.id);
-      // A result may go by another name on the other side, unless its operator is known.
+      // A result may go by another name on the other side, unless its operator is known or all of that side's
+      // have met.
       const auto is_known = [&](std::size_t k) {
         return local_.reference_calls().operator_of(*pairs_[k].reference) != nullptr;
       };
-      const bool may_leave_out = f.id.slot == "input" || std::ranges::all_of(of_call, is_known);
+      const bool may_leave_out = f.id.slot == "input" || std::ranges::all_of(of_call, is_known) ||
+                                 !wholes.has_lone_result(f.id, pairs_[i].actual == nullptr);
       if (may_leave_out && are_settled(of_call)) results = of_call;
+      // With a result goes its gradient.
+      const auto result = f.id.slot == "grad_output"
+                              ? inputs_->find(at(value_of(f.id), f.id.step, f.id.micro_batch))
+                              : std::nullopt;
+      const auto left_out = result ? parts_.find(*result) : parts_.end();
+      if (left_out != parts_.end()) results = left_out->second;
     }
     const LogicalTensor* own = pairs_[i].reference != nullptr ? pairs_[i].reference : pairs_[i].actual;
     // Functions that its module calls itself are in no module.

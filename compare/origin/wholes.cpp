@@ -9,6 +9,8 @@ Wholes::Wholes(const std::vector<Finding>& findings, const std::vector<Pair>& pa
                const RecordedCalls& calls) {
   for (std::size_t i = 0; i < findings.size(); ++i) {
     const Identity& id = findings[i].id;
+    if (id.slot == "output" && (pairs[i].actual == nullptr || pairs[i].reference == nullptr))
+      lone_.emplace(Key{id.step, id.micro_batch, id.phase, id.module}, id.call, pairs[i].actual != nullptr);
     if (!is_result(id) || id.phase == Phase::optimizer || pairs[i].reference == nullptr) continue;
     if (id.slot == "output" && pairs[i].actual != nullptr)
       outputs_[{{id.step, id.micro_batch, id.phase, id.module}, id.call}].push_back(i);
@@ -55,6 +57,10 @@ std::vector<std::vector<std::size_t>> Wholes::results_of_containers(const Identi
   const auto of_parameters = all_.find({id.step, -1, id.phase, id.module});
   if (found.empty() && of_parameters != all_.end()) found.push_back(of_parameters->second);
   return found;
+}
+
+bool Wholes::has_lone_result(const Identity& id, bool on_actual) const {
+  return lone_.contains({{id.step, id.micro_batch, id.phase, id.module}, id.call, on_actual});
 }
 
 std::vector<std::size_t> Wholes::results_of(const Identity& id) const {

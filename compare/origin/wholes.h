@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -31,12 +32,15 @@ class Wholes {
   /// The results, which both sides have, of the call that was given an input or makes a result: of a mask
   /// that one side alone needs, or weights that it alone returns, they say enough.
   std::vector<std::size_t> results_of(const Identity&) const;
+  /// Whether that call has a result on one side which the other lacks.
+  bool has_lone_result(const Identity&, bool on_actual) const;
 
  private:
   using Key = std::tuple<std::int64_t, std::int64_t, Phase, std::string>;
   std::map<Key, std::vector<std::size_t>> results_;  ///< by step, micro-batch, phase and module
   std::map<std::pair<Key, std::int64_t>, std::vector<std::size_t>> outputs_;  ///< of each call of all modules
-  std::map<Key, std::vector<std::size_t>> all_;   ///< of all modules, gradients too
+  std::set<std::tuple<Key, std::int64_t, bool>> lone_;  ///< calls, and whether it is the actual side's
+  std::map<Key, std::vector<std::size_t>> all_;         ///< of all modules, gradients too
   std::map<Key, std::vector<std::size_t>> made_;  ///< of all modules, gradients too, without what is within
 };
 

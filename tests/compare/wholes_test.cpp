@@ -80,6 +80,34 @@ TEST(Wholes, SettleAResultThatOneSideDoesNotReturn) {
   EXPECT_EQ(std::ranges::count_if(isolated(with_more("y")).findings, is_missing), 1);
 }
 
+// The result of a module of an unknown class that follows from one inside of it.
+TEST(Wholes, SettleAResultOfAnUnknownClassWhereAllOfTheOtherSideHaveMet) {
+  const auto around = [](const std::string& other) {
+    return [=](MemoryDump& d, bool is_actual) {
+      const auto add = [&](Phase phase, const char* slot, const char* arg, const Tensor& t) {
+        d.add({0, 0, phase, "attn", slot, arg, 0}, t).op = "SomeAttention";
+      };
+      const auto put = [&](Phase phase, const char* slot, const char* arg, const Tensor& t) {
+        d.add({0, 0, phase, "attn.act", slot, arg, 0}, t).op = "SiLU";
+      };
+      const Tensor x = normal_tensor(DType::float32, {6, 4}, 21),
+                   g = normal_tensor(DType::float32, {6, 4}, 22),
+                   more = normal_tensor(DType::float32, {6, 3}, 31), y = output("silu", {{"x", x}}, {}, "y");
+      put(f, "input", "x", x);
+      put(f, "output", "y", y);
+      add(f, "output", "0", y);
+      if (!is_actual) add(f, "output", "1", more);
+      if (is_actual && !other.empty()) add(f, "output", other.c_str(), noisy(more, 3));
+      add(Phase::backward, "grad_output", "0", g);
+      if (!is_actual) add(Phase::backward, "grad_output", "1", more);
+      put(Phase::backward, "grad_output", "y", g);
+      put(Phase::backward, "grad_input", "x", output("silu", {{"x", x}, {"grad_y", g}}, {}, "grad_x"));
+    };
+  };
+  EXPECT_EQ(isolated(around("")).exit_status(), 0);
+  EXPECT_EQ(isolated(around("weights")).exit_status(), 1);
+}
+
 // Rows that the experts of one side take in another order, as a choice between equals moves one of them.
 TEST(Wholes, MayPlaceRowsOtherwise) {
   const auto placed = [](const std::string& wrong) {
