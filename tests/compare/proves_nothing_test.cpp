@@ -59,6 +59,27 @@ TEST(ProvesNothing, RowsInAnotherOrderWhereSomebodyChoseThem) {
   EXPECT_EQ(finding(isolated(record(9)), "mlp.experts.0", "input").verdict, Verdict::failed);
 }
 
+// A weight of a gate: its gradient is one sum over all tokens, whose terms may cancel, times other numbers.
+// Roundings give it any factor, but not what is handed back to each token.
+TEST(ProvesNothing, AFactorOfOneSumTimesOtherNumbers) {
+  const auto record = [](Phase phase, std::int64_t micro_batch, const char* slot, const char* arg) {
+    return [=](MemoryDump& d, bool is_actual) {
+      const Tensor x = noisy(normal_tensor(DType::float32, {8, 6}, 95), is_actual ? 5 : 6);
+      d.add({0, 0, f, "act", "input", "x", 0}, x).op = "silu";
+      d.add({0, 0, f, "act", "output", "y", 0}, output("silu", {{"x", x}}, {}, "y")).op = "silu";
+      d.add({0, 0, f, "gate", "input", "x", 0}, x).op = "SomeGate";
+      Values gradient = normal_tensor(DType::bfloat16, {8, 6}, 96).values();
+      for (double& v : gradient) v *= is_actual ? 1.640625 : 1;
+      d.add({0, micro_batch, phase, "gate", slot, arg, 0},
+            Tensor::from_values(DType::bfloat16, {8, 6}, gradient))
+          .op = "SomeGate";
+    };
+  };
+  EXPECT_EQ(finding(isolated(record(b, -1, "grad", "weight")), "gate", "grad").verdict, Verdict::undecided);
+  EXPECT_EQ(finding(isolated(record(b, 0, "grad_input", "x")), "gate", "grad_input").verdict,
+            Verdict::failed);
+}
+
 // A module that computes with what the one in it makes, in functions that nobody recorded.
 auto gated(bool is_scaled) {
   return [=](MemoryDump& d, bool is_actual) {
