@@ -24,13 +24,14 @@ constexpr double work_of_a_row = 0x1p26;
 }  // namespace
 
 Flow::Flow(const Sides& sides, RecordedCalls& actual, RecordedCalls& reference, CallJudge& judge,
-           FittedCalls& fitted)
+           FittedCalls& fitted, LastResults& last)
     : actual_(sides.actual, sides.actual_tensors, sides.convention),
       reference_(sides.reference, sides.reference_tensors),
       actual_calls_(actual),
       reference_calls_(reference),
       fitted_(fitted),
-      scalars_(reference_) {
+      scalars_(reference_),
+      last_(last) {
   const auto makes_some = [&](double work, const RecordedCall& call, const LogicalTensor& result) {
     if (judge.is_spent()) return false;
     bool fits = false;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "assay/compare/calls/fitted_calls.h"
+#include "assay/compare/calls/last_results.h"
 #include "assay/compare/flow/expected_value.h"
 #include "assay/compare/flow/hidden_loss.h"
 #include "assay/compare/flow/relations.h"
@@ -24,7 +25,8 @@ class Flow {
  public:
   /// @param sides            its dumps and tensors must outlive this
   /// @param actual, reference  get the inputs that calls were given and that were not recorded with them
-  Flow(const Sides& sides, RecordedCalls& actual, RecordedCalls& reference, CallJudge&, FittedCalls&);
+  Flow(const Sides& sides, RecordedCalls& actual, RecordedCalls& reference, CallJudge&, FittedCalls&,
+       LastResults&);
 
   struct Judgement {
     double ratio = 0;  ///< largest error / allowed; infinite for an element that should have been moved only
@@ -126,15 +128,6 @@ class Flow {
   };
   std::optional<Nearness> nearness(const Side&, const LogicalTensor&) const;
 
-  // All results of a call: its gradients follow each other.
-  struct LastResults {
-    using Key = std::pair<const Operator*, std::vector<const LogicalTensor*>>;
-    Key key = {};
-    CallVariant variant = {};
-    bool is_quick = false;
-    GoldenAndBound results = {};
-  };
-
   SideValues actual_, reference_;
   RecordedCalls &actual_calls_, &reference_calls_;
   FittedCalls& fitted_;
@@ -143,7 +136,7 @@ class Flow {
   HiddenLosses hidden_;
   StepScalars scalars_;
   double reference_sums_ = 1;
-  mutable LastResults last_;
+  LastResults& last_;
   mutable bool is_quick_ = false, was_quick_ = false;  ///< whether a part of what is allowed is asked for
   /// Whether what a call hands back is taken to reach a sum addend by addend.
   mutable bool is_apart_ = false, was_together_ = false;

@@ -248,27 +248,16 @@ std::optional<DerivedValue> Flow::of_call(const Side& side, const Name& input, c
   if (!is_complete && calls.size() > 1) return {};
   const Operator& op = *calls.front().op;
   const Tensor result(source->dtype, source->shape);
-  LastResults::Key key{&op, {}};
-  for (const RecordedCall& c : calls) {
-    for (const RecordedCall::Input& given : c.inputs) key.second.push_back(given.tensor);
-  }
-  const std::string output = calls.front().output;
   const CallVariant* known = fitted_.known(op, input.module, calls.front().attributes);
   CallVariant variant = known != nullptr ? *known : CallVariant{};
-  auto made = is_complete ? Call(side.values.dump(), std::move(calls), result)
+  auto made = is_complete ? Call(side.values.dump(), calls, result)
                           : with_computed_gradient(side, calls.front(), input.module, result, frame,
                                                    variant.attributes);
   if (!made || made->is_too_large()) return {};
   const bool takes_long = made->work() > work_of_a_look;
   const bool quick = is_quick_ && takes_long;
   was_quick_ = was_quick_ || quick;
-  if (takes_long && is_complete && !op.functional_inputs.empty()) {
-    if (last_.key != key || !assay::is_same(last_.variant, variant) || last_.is_quick != quick)
-      last_ = {key, variant, quick, made->all_results(variant, quick)};
-    if (const Tensor* errors = find_tensor(last_.results.errors, output))
-      made->take_device_errors(variant, errors->values());
-    if (const Tensor* golden = find_tensor(last_.results.values, output)) made->take_golden(variant, *golden);
-  }
+  if (is_complete) last_.give(*made, calls, variant, quick);
   const auto compared = made->expected(variant, quick);
   if (!compared || compared->allowed.empty()) return {};
   DerivedValue e;

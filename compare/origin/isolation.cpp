@@ -19,7 +19,8 @@ Isolation::Isolation(std::vector<Finding>& findings, const std::vector<Pair>& pa
       pairs_(pairs),
       steps_(steps),
       local_(local),
-      flow_(sides, local.actual_calls(), local.reference_calls(), local.judge(), local.fitted()),
+      flow_(sides, local.actual_calls(), local.reference_calls(), local.judge(), local.fitted(),
+            local.last_results()),
       shapes_(findings, pairs),
       is_certain_(findings.size()),
       unsettled_(findings.size()) {

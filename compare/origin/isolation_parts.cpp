@@ -29,12 +29,17 @@ void Isolation::take_parts() {
     if (!are_settled(results) && is_lone) {
       const auto of_call = wholes.results_of(f.id);
       // A result may go by another name on the other side, unless its operator is known or all of that side's
-      // have met.
+      // have met by their names.
+      const auto has_own_name = [&](std::size_t k) {
+        const LogicalTensor& actual = *pairs_[k].actual;
+        return local_.sides().actual.records[actual.records.front()].id == actual.id;
+      };
       const auto is_known = [&](std::size_t k) {
         return local_.reference_calls().operator_of(*pairs_[k].reference) != nullptr;
       };
       const bool may_leave_out = f.id.slot == "input" || std::ranges::all_of(of_call, is_known) ||
-                                 !wholes.has_lone_result(f.id, pairs_[i].actual == nullptr);
+                                 (std::ranges::all_of(of_call, has_own_name) &&
+                                  !wholes.has_lone_result(f.id, pairs_[i].actual == nullptr));
       if (may_leave_out && are_settled(of_call)) results = of_call;
       // With a result goes its gradient.
       const auto result = f.id.slot == "grad_output"

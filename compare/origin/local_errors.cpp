@@ -134,6 +134,8 @@ bool LocalErrors::look_ahead(const Pair& pair) {
                                  : fitted_.known(*made_by.front().op, actual_calls_.module_of(*pair.actual),
                                                  made_by.front().attributes);
   if (known == nullptr) return made_by.empty();
+  // The first of its gradients makes them all, on all threads.
+  if (!made_by.front().op->functional_inputs.empty() && is_gradient(pair.actual->id)) return false;
   return ahead_.begin(pair.actual,
                       [this, made = pair.actual, variant = *known]() -> std::optional<FirstLook> {
                         auto call = recorded_call(sides_.actual, actual_calls_, *made);
@@ -148,8 +150,12 @@ std::optional<LocalErrors::Judgement> LocalErrors::judge_as_known(const Call& wh
                                                                   const LogicalTensor& made,
                                                                   const std::optional<FirstLook>& ahead) {
   judge_.spend_first_look(whole);
-  const auto compared =
-      ahead && is_same(ahead->variant, known) ? ahead->compared : judge_.first_look(whole, known);
+  const auto look = [&] {
+    Call call = whole;
+    last_.give(call, actual_calls_.producers(made), known, true);
+    return judge_.first_look(call, known);
+  };
+  const auto compared = ahead && is_same(ahead->variant, known) ? ahead->compared : look();
   return compared ? std::optional(judgement(whole, {known, *compared}, made)) : std::nullopt;
 }
 

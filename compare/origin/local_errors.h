@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "assay/compare/calls/fitted_calls.h"
+#include "assay/compare/calls/last_results.h"
 #include "assay/compare/calls/recorded_call.h"
 #include "assay/compare/flow/expected_value.h"
 #include "assay/compare/origin/calls_ahead.h"
@@ -74,6 +75,7 @@ class LocalErrors {
   RecordedCalls& reference_calls() { return reference_calls_; }
   CallJudge& judge() { return judge_; }
   FittedCalls& fitted() { return fitted_; }
+  LastResults& last_results() { return last_; }
   /// The numbers of results without a judgement, by reason.
   struct Unjudged {
     std::int64_t no_call = 0;     ///< the operator or one of its inputs is not known
@@ -102,6 +104,7 @@ class LocalErrors {
   ElsewhereRecorded other_operands_;
   CallJudge judge_;
   FittedCalls fitted_;
+  LastResults last_;
   Unjudged unjudged_;
   double actual_sums_ = 1, reference_sums_ = 1;
   CallsAhead ahead_;  // the last: its threads read the others

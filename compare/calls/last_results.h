@@ -1,0 +1,30 @@
+#pragma once
+
+#include <vector>
+
+#include "assay/compare/calls/call.h"
+#include "assay/compare/calls/recorded_call.h"
+
+namespace assay {
+
+/// All results of the last call between modules: its gradients are asked for one after the other, and
+/// evaluating all of them costs hardly more than one.
+class LastResults {
+ public:
+  /// Whether a call makes several results that take long.
+  static bool are_worth_it(const Call&);
+  /// Gives such a call its golden result and what is allowed of it.
+  /// @param made_by  the recorded operands of the call, which is complete
+  /// @param quick    ErrorModel::quick
+  void give(Call&, const std::vector<RecordedCall>& made_by, const CallVariant&, bool quick);
+
+ private:
+  using Operands = std::vector<const LogicalTensor*>;
+  const Operator* op_ = nullptr;
+  Operands operands_;
+  CallVariant variant_;
+  bool is_quick_ = false;
+  GoldenAndBound results_;
+};
+
+}  // namespace assay
