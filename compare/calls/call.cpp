@@ -5,6 +5,7 @@
 #include <span>
 
 #include "assay/compare/calls/fp8_operands.h"
+#include "assay/compare/calls/relative_l2.h"
 #include "assay/compare/measure/measure.h"
 #include "assay/dumps/layout/layout.h"
 #include "assay/golden/bound.h"
@@ -78,19 +79,6 @@ void take_tokens_of_inputs(const Operator& op, std::vector<NamedTensor>& inputs)
       break;
     }
   }
-}
-
-// ||a - g|| / ||g|| of what is finite on both sides. Where squares leave the range of a float64 it is 0, too:
-// it only spares work.
-double relative_l2(const std::vector<double>& a, const std::vector<double>& g) {
-  double square = 0, norm = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (!std::isfinite(a[i]) || !std::isfinite(g[i])) continue;
-    square += (a[i] - g[i]) * (a[i] - g[i]);
-    norm += g[i] * g[i];
-  }
-  const bool is_known = std::isnormal(square) && std::isnormal(norm);
-  return is_known ? std::sqrt(square / norm) : norm == 0 && square > 0 ? infinity : 0;
 }
 
 Tensor scale_of(const Tensor& weight, CallVariant::Weight how) {
@@ -289,12 +277,11 @@ std::optional<double> Call::ratio(const CallVariant& variant, const Arithmetic& 
 }
 
 bool Call::may_fit(const CallVariant& variant, const Arithmetic& how) const {
-  constexpr double far = 0.1;  // relative L2
   try {
     const Tensor actual = permuted(result_, variant.permutation);
     const std::vector<double> golden = values(variant, how);
     if (!is_float(actual.dtype())) return true;
-    return relative_l2(actual.values(), golden) <= far;
+    return relative_l2(actual.values(), golden) <= may_fit_within;
   } catch (const Error&) {
     return false;
   }

@@ -6,13 +6,14 @@
 #include <iterator>
 
 #include "assay/compare/calls/call.h"
+#include "assay/compare/calls/relative_l2.h"
 #include "assay/golden/error.h"
 #include "assay/operators/engine/recorded.h"
 
 namespace assay {
 namespace {
 
-constexpr int halvings = 40;  // of the 15 decades of an epsilon: to 1e-10 of its logarithm
+constexpr int halvings = 40;  // at most, of the 15 decades of an epsilon: to 1e-10 of its logarithm
 
 // Numbers as people write them.
 constexpr int usual_digits[] = {1, 2, 3, 6};
@@ -25,6 +26,12 @@ CallVariant merged(CallVariant variant, const Candidate& more) {
 
 double shortened_to(int digits, double value) {
   return std::stod(fmt::format("{:.{}g}", value, digits));
+}
+
+// Whether people write both down alike.
+bool are_alike(double a, double b) {
+  return std::ranges::all_of(usual_digits,
+                             [&](int digits) { return shortened_to(digits, a) == shortened_to(digits, b); });
 }
 
 }  // namespace
@@ -53,9 +60,15 @@ std::vector<CallVariant> Call::with_bisected(const CallVariant& from) const {
       return sum;
     };
     if (!(beyond(at_low) < 0 && beyond(at_high) > 0)) return variants;
-    for (int i = 0; i < halvings; ++i) {
+    std::vector<double> from_low = at_low, from_high = at_high;
+    for (int i = 0; i < halvings && !are_alike(low, high); ++i) {
       const double middle = std::sqrt(low * high);
-      (beyond(golden_with(middle)) > 0 ? high : low) = middle;
+      std::vector<double> golden = golden_with(middle);
+      // What is further away than the ends are from each other, both ways, may fit with none between them.
+      if (relative_l2(a, golden) > may_fit_within + 2 * relative_l2(from_low, from_high)) return variants;
+      const bool is_beyond = beyond(golden) > 0;
+      (is_beyond ? high : low) = middle;
+      (is_beyond ? from_high : from_low) = std::move(golden);
     }
     for (const int digits : usual_digits)
       variants.push_back(with(op(), from, row->attribute, shortened_to(digits, low)));
