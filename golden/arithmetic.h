@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "assay/golden/bound.h"
-#include "assay/golden/bound_pair.h"
+#include "assay/golden/bound_lanes.h"
 #include "assay/golden/summation.h"
 #include "assay/golden/truth.h"
 #include "assay/golden/unrounded.h"
 
 /// The arithmetic in which operators are written, alike for float (level `report`), double (`fp64`), Bound,
-/// BoundPair, Truth and Unrounded.
+/// BoundLanes, Truth and Unrounded.
 namespace assay {
 
 #define ASSAY_FUNCTION(f)     \
@@ -75,7 +75,7 @@ inline double to_odd(const Truth& x) {
 /// error that its rounding to the device's format may make.
 template <class T>
 T constant(double value) {
-  if constexpr (std::is_same_v<T, Bound> || std::is_same_v<T, BoundPair>) return rounded_constant(value);
+  if constexpr (std::is_same_v<T, Bound> || is_lanes<T>) return rounded_constant(value);
   return T(value);
 }
 
@@ -104,7 +104,7 @@ T host_scalar(const Truth& exact) {
 /// so.
 template <class T>
 T stored(const T& x) {
-  if constexpr (std::is_same_v<T, Bound> || std::is_same_v<T, BoundPair>) return stored_narrow(x);
+  if constexpr (std::is_same_v<T, Bound> || is_lanes<T>) return stored_narrow(x);
   return x;
 }
 
@@ -122,7 +122,7 @@ bool are_narrow(const std::vector<T>& values) {
 /// The larger one; NaN if either is (torch.maximum).
 template <class T>
 T maximum(const T& a, const T& b) {
-  if constexpr (std::is_same_v<T, Bound> || std::is_same_v<T, BoundPair>) {
+  if constexpr (std::is_same_v<T, Bound> || is_lanes<T>) {
     return larger(a, b);
   } else {
     return isnan(a) || b < a ? a : b;
@@ -141,7 +141,7 @@ template <class T, class F, class G>
 T without_cancellation(F better, G usual) {
   const T value = better();
   if constexpr (std::is_same_v<T, Bound>) return settled(value.value, worse(value.error, usual().error));
-  if constexpr (std::is_same_v<T, BoundPair>) return with_larger_error(value, usual().error);
+  if constexpr (is_lanes<T>) return with_larger_error(value, usual());
   return value;
 }
 
@@ -158,7 +158,7 @@ T either(F one, G other) {
   if constexpr (std::is_same_v<T, Bound>) {
     if (ErrorScope::current().quick) return one();
   }
-  if constexpr (std::is_same_v<T, BoundPair>) return one();
+  if constexpr (is_lanes<T>) return one();
   return without_cancellation<T>(one, other);
 }
 
@@ -209,8 +209,8 @@ T sum(std::int64_t n, F f) {
       return settled(value, error + least_loss(n, value, squares, device.unit_roundoff));
     }
     return accumulate(device, terms_of<Bound>(n, f));
-  } else if constexpr (std::is_same_v<T, BoundPair>) {
-    return sum_of_pairs(n, f);
+  } else if constexpr (is_lanes<T>) {
+    return sum_of_lanes<T>(n, f);
   } else if constexpr (std::is_same_v<T, Unrounded>) {
     UnroundedSum total(0);
     total.add(n, f);

@@ -28,9 +28,13 @@ class ThreadScope {
 void in_parallel(std::int64_t n, std::int64_t grain,
                  const std::function<void(std::int64_t begin, std::int64_t end)>& f);
 
-/// f(i) for i < n, likewise.
+/// f(i) for i < n, likewise. One stretch alone is no call, so that all of it is compiled into its caller.
 template <class F>
 void each_in_parallel(std::int64_t n, std::int64_t grain, F f) {
+  if (n <= grain) {
+    for (std::int64_t i = 0; i < n; ++i) f(i);
+    return;
+  }
   in_parallel(n, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) f(i);
   });

@@ -16,7 +16,7 @@ struct Gelu {
   static constexpr Attribute attributes[] = {
       {"approximate", "\"none\"", "none: erf; tanh, sigmoid: the approximations"}};
   static constexpr auto args = unary_args(-8, 8);
-  static constexpr std::string_view pairs_along = "N";
+  static constexpr std::string_view lanes_along = "N";
   static constexpr Example examples[] = {
       {"N=24"}, {"N=3x5", "approximate=\"tanh\""}, {"N=3x5", "approximate=\"sigmoid\""}};
   static constexpr std::string_view functional_inputs[] = {"x"};

@@ -31,7 +31,7 @@ struct LayerNorm {
   };
   static constexpr bool sums_of_rows = true;
   static constexpr bool keeps_statistics = true;  // torch 2.13, aten/src/ATen/native/layer_norm.cpp
-  static constexpr std::string_view pairs_along = "N";
+  static constexpr std::string_view lanes_along = "N";
   static constexpr Example examples[] = {{"N=6,C=33"},
                                          {"N=2x3,C=16", "eps=1e-6"},
                                          {"N=5,C=2x4", "normalized_shape=[2,4]", "weight,bias"},

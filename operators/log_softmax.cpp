@@ -20,7 +20,7 @@ struct LogSoftmax {
       {.name = "y", .shape = "A*,C*,B*", .role = Role::output, .terms = "C"},
       {.name = "grad_x", .shape = "A*,C*,B*", .role = Role::grad_input, .terms = "C"},
   };
-  static constexpr std::string_view pairs_along = "A";
+  static constexpr std::string_view lanes_along = "A";
   static constexpr bool sums_of_rows = true;
   static constexpr Example examples[] = {
       {"A=4,C=15,B="}, {"A=2,C=5,B=3", "dim=1"}, {"A=,C=6,B=2x2", "dim=-3"}};

@@ -25,7 +25,7 @@ struct RmsNorm {
       {.name = "grad_x", .shape = "N*,C*", .role = Role::grad_input, .terms = "C"},
       {.name = "grad_weight", .shape = "C*", .role = Role::grad_input, .optional = true, .terms = "N"},
   };
-  static constexpr std::string_view pairs_along = "N";
+  static constexpr std::string_view lanes_along = "N";
   static constexpr bool sums_of_rows = true;
   static constexpr Example examples[] = {{"N=6,C=33"},
                                          {"N=2x3,C=8", "eps=1e-6"},

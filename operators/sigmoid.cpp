@@ -15,7 +15,7 @@ struct Sigmoid {
   static constexpr Example examples[] = {{"N=24"}, {"N=3x5"}};
   static constexpr std::string_view functional_inputs[] = {"x"};
   static constexpr bool never_negative = true;
-  static constexpr std::string_view pairs_along = "N";
+  static constexpr std::string_view lanes_along = "N";
 
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes&) {

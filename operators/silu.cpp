@@ -13,7 +13,7 @@ struct Silu {
   static constexpr std::string_view aliases[] = {
       "torch.nn.functional.silu", "torch.nn.SiLU", "swish", "npu_silu", "SiLU", "Swish"};
   static constexpr auto args = unary_args(-16, 16);
-  static constexpr std::string_view pairs_along = "N";
+  static constexpr std::string_view lanes_along = "N";
   static constexpr Example examples[] = {{"N=24"}, {"N=3x5"}};
   static constexpr std::string_view functional_inputs[] = {"x"};
 

@@ -20,7 +20,7 @@ struct Softmax {
       {.name = "y", .shape = "A*,C*,B*", .role = Role::output, .terms = "C"},
       {.name = "grad_x", .shape = "A*,C*,B*", .role = Role::grad_input, .terms = "C"},
   };
-  static constexpr std::string_view pairs_along = "A";
+  static constexpr std::string_view lanes_along = "A";
   static constexpr bool sums_of_rows = true;
   static constexpr std::string_view functional_inputs[] = {"x"};
   static constexpr bool never_negative = true;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "assay/compare/measure/block_kernels.h"
 #include "assay/compare/pairs/judge.h"
 #include "assay/compare/pairs/replicas.h"
 #include "assay/compare/result/finding.h"
@@ -46,9 +47,7 @@ std::string extremes_of(const Arg& arg, const NamedTensor& input) {
   double example = 0;
   TensorSource(input.tensor).for_each_window([&](const Tensor& window, std::int64_t begin) {
     const std::vector<double> values = window.values();
-    std::int64_t inside = 0;  // all as a rule, which several at a time show
-    for (const double v : values) inside += (std::abs(v) >= d.least) & (v >= d.low) & (v <= d.high);
-    if (inside == window.size()) return;
+    if (count_inside(values, d.least, d.low, d.high) == window.size()) return;
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (d.contains(values[i]) || outside++ > 0) continue;
       first = begin + static_cast<std::int64_t>(i);

@@ -9,7 +9,7 @@
 #include "assay/compare/measure/block.h"
 #include "assay/compare/measure/measure.h"
 #include "assay/golden/parallel.h"
-#include "assay/operators/engine/pair_rows.h"
+#include "assay/operators/engine/lane_rows.h"
 
 namespace assay {
 namespace {
@@ -27,14 +27,14 @@ struct RowsPart {
 class RowsOutput {
  public:
   RowsOutput(const Case& c, const std::string& output, const TensorSource& made,
-             const PairRows::Output& golden, std::size_t index, const Device& device)
+             const LaneRows::Output& golden, std::size_t index, const Device& device)
       : name(output), actual(made), index(index), row(golden.row), device_(device) {
     CallVariant variant;
     variant.attributes = c.attributes;
     scale = Call(*c.op, c.inputs, name, actual.whole(), device).scale_test(variant);
   }
 
-  RowsPart judge(PairRows::Made& made, std::int64_t begin) const {
+  RowsPart judge(LaneRows::Made& made, std::int64_t begin) const {
     const Tensor window = actual.window(begin, static_cast<std::int64_t>(made.values.size()));
     const std::vector<double> values = window.values();
     const double own = with_error_of_golden(device_.arithmetic);
@@ -64,7 +64,7 @@ Device device_of_rows() {
   return Device::of(DType::float32);
 }
 
-std::vector<RowsOutput> outputs_by_rows(const Case& c, const PairRows& rows, const MadeOutputs& outputs) {
+std::vector<RowsOutput> outputs_by_rows(const Case& c, const LaneRows& rows, const MadeOutputs& outputs) {
   std::vector<RowsOutput> all;
   for (const auto& [name, made] : outputs) {
     const auto golden = std::ranges::find(rows.outputs(), name, [](auto& o) { return o.arg->name; });
@@ -80,8 +80,8 @@ std::vector<RowsOutput> outputs_by_rows(const Case& c, const PairRows& rows, con
 }
 
 // The golden values of some rows, whenever they are asked for.
-TensorSource golden_by_rows(const std::shared_ptr<const PairRows>& rows, std::size_t index) {
-  const PairRows::Output& output = rows->outputs()[index];
+TensorSource golden_by_rows(const std::shared_ptr<const LaneRows>& rows, std::size_t index) {
+  const LaneRows::Output& output = rows->outputs()[index];
   const auto fill = [rows, index, row = output.row](std::int64_t begin, std::span<std::byte> out) {
     const auto count = static_cast<std::int64_t>(out.size() / sizeof(double));
     const std::int64_t step = rows->rows_of_block();
@@ -102,7 +102,7 @@ TensorSource golden_by_rows(const std::shared_ptr<const PairRows>& rows, std::si
 
 bool may_judge_rows(const Case& c, const CheckOptions& options) {
   const auto is_large = [](const NamedTensor& t) { return t.tensor.size() >= elements_of_large; };
-  return c.op->run_pairs != nullptr && std::ranges::any_of(c.inputs, is_large) &&
+  return c.op->run_lanes.two != nullptr && std::ranges::any_of(c.inputs, is_large) &&
          options.policies.size() == 1 && options.policies.front().rule == Rule::derived &&
          options.level == Level::fp64 && options.accumulator.empty() && !options.intermediate;
 }
@@ -111,21 +111,21 @@ std::map<std::string, WithinRows, std::less<>> within_rows(const Case& c, const 
                                                            const CheckOptions& options) {
   std::map<std::string, WithinRows, std::less<>> within;
   if (!may_judge_rows(c, options)) return within;
-  auto found = PairRows::of(*c.op, c.inputs, c.attributes, device_of_rows().error_model());
+  auto found = LaneRows::of(*c.op, c.inputs, c.attributes, device_of_rows().error_model());
   if (!found) return within;
-  const auto rows = std::make_shared<const PairRows>(std::move(*found));
+  const auto rows = std::make_shared<const LaneRows>(std::move(*found));
   const std::vector<RowsOutput> outputs = outputs_by_rows(c, *rows, made_outputs);
   if (outputs.empty()) return within;
 
   const std::int64_t step = rows->rows_of_block(), blocks = (rows->rows() + step - 1) / step;
   std::vector<std::vector<RowsPart>> parts(static_cast<std::size_t>(blocks));
-  std::vector<std::vector<PairRows::Made>> sums(parts.size());
+  std::vector<std::vector<LaneRows::Made>> sums(parts.size());
   each_in_parallel(blocks, 1, [&](std::int64_t block) {
     const std::int64_t begin = block * step;
     auto made = rows->compute(begin, std::min(begin + step, rows->rows()));
     const auto at = static_cast<std::size_t>(block);
     for (const RowsOutput& output : outputs) {
-      PairRows::Made& of_output = made[output.index];
+      LaneRows::Made& of_output = made[output.index];
       if (output.row > 0)
         parts[at].push_back(output.judge(of_output, begin * output.row));
       else
@@ -146,8 +146,8 @@ std::map<std::string, WithinRows, std::less<>> within_rows(const Case& c, const 
       ++of_rows;
       golden = golden_by_rows(rows, output.index);
     } else {
-      PairRows::Made sum = std::move(sums.front()[of_sums]);
-      for (std::size_t block = 1; block < sums.size(); ++block) PairRows::add(sum, sums[block][of_sums]);
+      LaneRows::Made sum = std::move(sums.front()[of_sums]);
+      for (std::size_t block = 1; block < sums.size(); ++block) LaneRows::add(sum, sums[block][of_sums]);
       ++of_sums;
       rows->complete(sum);
       golden = Tensor(output.actual.shape(), std::span<const double>(sum.values));

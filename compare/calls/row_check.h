@@ -22,9 +22,9 @@ struct WithinRows {
 bool may_judge_rows(const Case&, const CheckOptions&);
 
 /// Judges a call row by row, so that nothing but the outputs is as large as the call, by the part of what is
-/// allowed that costs little (PairRows). Returns the outputs of which each element is within it, and the
+/// allowed that costs little (LaneRows). Returns the outputs of which each element is within it, and the
 /// whole as well (scale_test.h); others are to be judged by all that is allowed. The bits do not depend on
-/// the number of threads. Empty unless may_judge_rows, and for what PairRows does not take.
+/// the number of threads. Empty unless may_judge_rows, and for what LaneRows does not take.
 /// @throws Error  as compute_golden
 std::map<std::string, WithinRows, std::less<>> within_rows(const Case&, const MadeOutputs& outputs,
                                                            const CheckOptions&);

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "assay/compare/calls/scale_of_groups.h"
+#include "assay/compare/measure/block_kernels.h"
 #include "assay/golden/accumulator.h"
-#include "assay/golden/bound_pair.h"
 
 // k - 1 = sum e_i g_i / sum g_i^2 for errors e = a - g, in units of the error b_i that is allowed: the least
 // squares with weights 1 / b_i^2, in which a few large elements do not drown all others.
@@ -116,18 +116,6 @@ double shared_error(const ScaleTest& t, const ScaleSums& sums) {
   return shared_constants * t.unit_roundoff + of_rows + cut + second_order;
 }
 
-// e d / b^2 and d^2 / b^2. What may not be off at all is judged by itself.
-template <class T>
-struct Weighted {
-  Weighted(const T& a, const T& g, const T& d, const T& b) {
-    const auto counts = (b > 0) & (b < infinity);
-    const T share = d / b, none = {};
-    product = counts ? (a - g) / b * share : none;
-    square = counts ? share * share : none;
-  }
-  T product, square;
-};
-
 }  // namespace
 
 std::string describe(const ScaleError& e) {
@@ -148,32 +136,24 @@ ScaleSums::ScaleSums(std::span<const double> actual, std::span<const double> gol
   const auto width = static_cast<std::size_t>(std::max<std::int64_t>(columns, 1));
   if (direction.empty()) direction = golden;
   std::size_t left = width - static_cast<std::size_t>(begin) % width;  // of the row
-  for (std::size_t i = 0; i < actual.size();) {
-    constexpr std::size_t most = 256;
-    const std::size_t count = std::min({most, left, actual.size() - i});
-    DoublePair squares[most / 2], products[most / 2];
-    IntegerPair open = {};
-    // Quotients two at a time, the last one twice where their number is odd; sums in their order.
-    for (std::size_t k = 0; k < count; k += 2) {
-      const std::size_t first = i + k, second = std::min(first + 1, i + count - 1);
-      const auto pair = [&](std::span<const double> of) { return DoublePair{of[first], of[second]}; };
-      const DoublePair a = pair(actual), g = pair(golden), d = pair(direction);
-      open |= ~((magnitude(a) < infinity) & (magnitude(g) < infinity) & (magnitude(d) < infinity));
-      const Weighted<DoublePair> w(a, g, d, pair(allowed));
-      squares[k / 2] = w.square;
-      products[k / 2] = w.product;
+  constexpr std::size_t most = 256;  // at a time
+  double squares[most], products[most];
+  for (std::size_t i = 0; i < actual.size(); i += most) {
+    const std::size_t count = std::min(most, actual.size() - i);
+    const auto some = [&](std::span<const double> of) { return of.subspan(i, count); };
+    is_finite &= weigh_errors(some(actual), some(golden), some(direction), some(allowed), squares, products);
+    for (std::size_t k = 0; k < count;) {
+      if (rows.empty() || left == width) rows.push_back(0);
+      const std::size_t end = std::min(count, k + left);
+      left = k + left == end ? width : left - (end - k);
+      double row = rows.back();
+      for (; k < end; ++k) {
+        row += squares[k];
+        square += squares[k];
+        product += products[k];
+      }
+      rows.back() = row;
     }
-    is_finite = is_finite && (open[0] | open[1]) == 0;
-    if (i == 0 || left == width) rows.push_back(0);
-    double row = rows.back();
-    for (std::size_t k = 0; k < count; ++k) {
-      row += squares[k / 2][k % 2];
-      square += squares[k / 2][k % 2];
-      product += products[k / 2][k % 2];
-    }
-    rows.back() = row;
-    i += count;
-    left = left == count ? width : left - count;
   }
 }
 
@@ -202,12 +182,10 @@ std::optional<ScaleError> scale_error(const ScaleTest& t) {
   }
   // What elements may have in common is none of what varies between them.
   const double common = std::copysign(e->allowed, e->excess);
-  std::vector<double> terms(t.actual.size());
-  for (std::size_t i = 0; i < terms.size(); ++i) {
-    const double d = t.direction.empty() ? t.golden[i] : t.direction[i];
-    const Weighted<double> w(t.actual[i], t.golden[i], d, t.allowed[i]);
-    terms[i] = w.product - common * w.square;
-  }
+  std::vector<double> terms(t.actual.size()), squares(t.actual.size());
+  weigh_errors(t.actual, t.golden, t.direction.empty() ? t.golden : t.direction, t.allowed, squares.data(),
+               terms.data());
+  for (std::size_t i = 0; i < terms.size(); ++i) terms[i] -= common * squares[i];
   double spread = root_of_squares(terms, [&](std::size_t i) { return std::abs(t.actual[i]); });
   for (const std::vector<std::int64_t>& units : t.units) {
     spread = std::max(spread,

@@ -10,6 +10,7 @@
 
 #include "assay/compare/measure/block_errors-inl.h"
 #include "assay/compare/measure/block_ulps-inl.h"
+#include "assay/compare/measure/bound_errors-inl.h"
 
 #if HWY_ONCE
 namespace assay {
@@ -20,6 +21,9 @@ HWY_EXPORT(subtract_on);
 HWY_EXPORT(allowed_errors_on);
 HWY_EXPORT(add_errors_on);
 HWY_EXPORT(squares_about_on);
+HWY_EXPORT(weigh_errors_on);
+HWY_EXPORT(sides_of_bound_on);
+HWY_EXPORT(count_inside_on);
 HWY_EXPORT(subtract_ordinals_on);
 HWY_EXPORT(whole_distances_on);
 HWY_EXPORT(to_bit_widths_on);
@@ -42,6 +46,18 @@ ErrorTotals add_errors(const ErrorArrays& arrays) {
 }
 double squares_about(double mean, std::span<const double> values) {
   return HWY_DYNAMIC_DISPATCH(squares_about_on)(mean, values);
+}
+bool weigh_errors(std::span<const double> actual, std::span<const double> golden,
+                  std::span<const double> direction, std::span<const double> allowed, double* squares,
+                  double* products) {
+  return HWY_DYNAMIC_DISPATCH(weigh_errors_on)(actual, golden, direction, allowed, squares, products);
+}
+BoundSides sides_of_bound(std::span<const double> actual, std::span<const double> golden,
+                          std::span<const double> bound) {
+  return HWY_DYNAMIC_DISPATCH(sides_of_bound_on)(actual, golden, bound);
+}
+std::int64_t count_inside(std::span<const double> values, double least, double low, double high) {
+  return HWY_DYNAMIC_DISPATCH(count_inside_on)(values, least, low, high);
 }
 std::uint64_t subtract_ordinals(DType unit, std::span<const double> actual, std::span<const double> reference,
                                 std::uint64_t* ulps) {

@@ -48,6 +48,26 @@ double error_ratio(double error, double limit);
 /// sum of (x - mean)^2
 double squares_about(double mean, std::span<const double> values);
 
+/// Of elements that are allowed an error: share = d / b squared, and e / b times share, where e = actual -
+/// golden, d is the direction and b what is allowed; 0 where that is not above 0 or not finite. Arrays of any
+/// alignment and number.
+/// @return  whether actual, golden and direction are finite
+bool weigh_errors(std::span<const double> actual, std::span<const double> golden,
+                  std::span<const double> direction, std::span<const double> allowed, double* squares,
+                  double* products);
+
+/// Whether one of the finite golden values is ... Arrays of any alignment and number.
+struct BoundSides {
+  bool above;      ///< larger than its bound
+  bool nonzero;    ///< not 0
+  bool unbounded;  ///< other than the actual value where the bound is infinite
+};
+BoundSides sides_of_bound(std::span<const double> actual, std::span<const double> golden,
+                          std::span<const double> bound);
+
+/// How many are at least `least` in size and from `low` to `high`. Of any alignment and number.
+std::int64_t count_inside(std::span<const double> values, double least, double low, double high);
+
 /// Distances in units in the last place of a floating dtype, the values rounded to it first; the largest is
 /// returned. Finite values only.
 std::uint64_t subtract_ordinals(DType unit, std::span<const double> actual, std::span<const double> reference,

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "assay/golden/bound_pair.h"
+#include "assay/compare/measure/block_kernels.h"
 
 namespace assay {
 namespace {
@@ -73,20 +73,10 @@ void judge_row_trust(Finding& f, const TensorSource& actual, const TensorSource&
 
 BoundTrust::BoundTrust(std::span<const double> actual, std::span<const double> golden,
                        std::span<const double> bound) {
-  // Two at a time and without a branch; the last one stands twice where their number is odd.
-  IntegerPair above = {}, nonzero = {}, open = {};
-  for (std::size_t i = 0; i < golden.size(); i += 2) {
-    const std::size_t j = std::min(i + 1, golden.size() - 1);
-    const DoublePair g = {golden[i], golden[j]}, b = {bound[i], bound[j]}, a = {actual[i], actual[j]};
-    const DoublePair size = magnitude(g);
-    const IntegerPair is_finite = size < infinity;
-    above |= is_finite & ~(size <= b);
-    nonzero |= is_finite & (size != 0);
-    open |= is_finite & (magnitude(b) == infinity) & (a != g);
-  }
-  zeros_pass = (above[0] | above[1]) == 0;
-  only_zeros = (nonzero[0] | nonzero[1]) == 0;
-  unbounded = (open[0] | open[1]) != 0;
+  const BoundSides any = sides_of_bound(actual, golden, bound);
+  zeros_pass = !any.above;
+  only_zeros = !any.nonzero;
+  unbounded = any.unbounded;
 }
 
 void BoundTrust::add(const BoundTrust& other) {

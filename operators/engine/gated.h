@@ -13,7 +13,7 @@ namespace assay {
 struct Gated {
   static constexpr std::int64_t work_of_unit = 16;  // an exponential or two
 
-  static constexpr std::string_view pairs_along = "N";
+  static constexpr std::string_view lanes_along = "N";
   static constexpr Arg args[] = {
       {.name = "x", .shape = "N*,W", .role = Role::input, .low = -8, .high = 8, .optional = true},
       {.name = "gate", .shape = "N*,C", .role = Role::input, .low = -8, .high = 8, .optional = true},

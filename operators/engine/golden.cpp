@@ -74,7 +74,9 @@ typename Tensors<T>::Slot& Tensors<T>::slot(std::string_view name) {
 template class Tensors<float>;
 template class Tensors<double>;
 template class Tensors<Bound>;
-template class Tensors<BoundPair>;
+template class Tensors<BoundLanes<2>>;
+template class Tensors<BoundLanes<4>>;
+template class Tensors<BoundLanes<8>>;
 template class Tensors<Truth>;
 template class Tensors<Unrounded>;
 

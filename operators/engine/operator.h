@@ -231,6 +231,16 @@ const InputShape* find_input(InputShapes, std::string_view name);
 /// Its shape. Throws Error if it is missing.
 const Shape& shape_of_input(InputShapes, std::string_view name);
 
+/// An operator's code on rows side by side: two anywhere, four with AVX2, eight with AVX-512. Null: there is
+/// none.
+struct LaneRuns {
+  template <int N>
+  using Run = void (*)(Tensors<BoundLanes<N>>&, const Dims&, const Attributes&);
+  Run<2> two = nullptr;
+  Run<4> four = nullptr;
+  Run<8> eight = nullptr;
+};
+
 /// An operator as the rest of the project sees it: its declaration, how it is used, and its code at every
 /// level.
 struct Operator : Usage {
@@ -257,11 +267,11 @@ struct Operator : Usage {
   /// With Op::sums_continue: an output may be one part of a longer sum, of which other ranks or micro-batches
   /// have the others. Null: none is.
   void (*run_unrounded)(Tensors<Unrounded>&, const Dims&, const Attributes&);
-  /// With Op::pairs_along, the letter that numbers the rows of every tensor that has it, first in its shape.
+  /// With Op::lanes_along, the letter that numbers the rows of every tensor that has it, first in its shape.
   /// Results that have it depend on their rows alone, others are sums over them. No step of the code depends
-  /// on a value. See pair_rows.h; null: none.
-  void (*run_pairs)(Tensors<BoundPair>&, const Dims&, const Attributes&);
-  std::string_view pairs_along;
+  /// on a value. See lane_rows.h; null: none.
+  LaneRuns run_lanes;
+  std::string_view lanes_along;
 
   /// A faster way to certified values than compute_certified's own; null: none. Fills the outputs that it can
   /// from float32 inputs, correctly rounded, and gives the proof of each.
@@ -280,6 +290,17 @@ void run(Tensors<T>& t, const Dims& d, const Attributes& a) {
     Op::template backward<T>(t, d, a);
   }
 }
+
+#ifdef ASSAY_WIDE_LANES
+template <class Op>
+ASSAY_FOUR_LANES void run_four(Tensors<BoundLanes<4>>& t, const Dims& d, const Attributes& a) {
+  run<Op>(t, d, a);
+}
+template <class Op>
+ASSAY_EIGHT_LANES void run_eight(Tensors<BoundLanes<8>>& t, const Dims& d, const Attributes& a) {
+  run<Op>(t, d, a);
+}
+#endif
 
 /// How many letters the longest shape has.
 constexpr std::size_t most_letters(std::span<const Arg> args) {
@@ -317,9 +338,13 @@ constexpr Operator describe() {
   o.run_bound = &run<Op, Bound>;
   o.run_truth = &run<Op, Truth>;
   if constexpr (requires { Op::sums_continue; }) o.run_unrounded = &run<Op, Unrounded>;
-  if constexpr (requires { Op::pairs_along; }) {
-    o.run_pairs = &run<Op, BoundPair>;
-    o.pairs_along = Op::pairs_along;
+  if constexpr (requires { Op::lanes_along; }) {
+    o.run_lanes.two = &run<Op, BoundLanes<2>>;
+#ifdef ASSAY_WIDE_LANES
+    o.run_lanes.four = &run_four<Op>;
+    o.run_lanes.eight = &run_eight<Op>;
+#endif
+    o.lanes_along = Op::lanes_along;
   }
   if constexpr (requires { &Op::certify; }) o.certify = &Op::certify;
   return o;

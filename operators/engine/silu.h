@@ -11,7 +11,7 @@ namespace assay {
 /// @return  in Bound 0 is within the error where a kernel that writes it so (torch) has an infinite exp(-x)
 template <class T>
 T sigmoid(const T& x) {
-  if constexpr (std::is_same_v<T, BoundPair>) {
+  if constexpr (is_lanes<T>) {
     const T e = exp(by_sign(x, x, -x)), total = T(1) + e;
     return by_sign(x, e / total, T(1) / total);
   } else if (x < T(0)) {

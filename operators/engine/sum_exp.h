@@ -14,7 +14,7 @@ struct SumExp {
   template <class F, class G>
   SumExp(std::int64_t n, F x, G add) {
     const auto shifted = [&](std::int64_t v) { return x(v) - top_value; };
-    if constexpr (std::is_same_v<T, BoundPair>) {
+    if constexpr (is_lanes<T>) {
       top_value = x(0);
       for (std::int64_t v = 1; v < n; ++v) top_value = maximum<T>(top_value, x(v));
       total = add(shifted);
@@ -34,7 +34,7 @@ struct SumExp {
   SumExp(std::int64_t n, F x)
       : SumExp(n, x, [n](auto shifted) { return sum<T>(n, [&](auto v) { return exp(shifted(v)); }); }) {}
 
-  std::int64_t top = 0;  ///< not of BoundPair, whose two rows have two; nor `others`
+  std::int64_t top = 0;  ///< not of BoundLanes, whose rows have their own; nor `others`
   T top_value, others, total, log_total;
 };
 

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "assay/operators/engine/certified.h"
-#include "assay/operators/engine/pair_rows.h"
+#include "assay/operators/engine/lane_rows.h"
 #include "every_operator.h"
 
 namespace assay::every_operator_bounds_test {
@@ -129,13 +129,13 @@ TEST_P(EveryOperator, ABoundHoldsTheGoldenValues) {
 }
 
 // All rows, as blocks of them make them.
-std::vector<PairRows::Made> all_of(const PairRows& rows) {
-  std::vector<PairRows::Made> all(rows.outputs().size());
+std::vector<LaneRows::Made> all_of(const LaneRows& rows) {
+  std::vector<LaneRows::Made> all(rows.outputs().size());
   for (std::int64_t begin = 0; begin < rows.rows(); begin += rows.rows_of_block()) {
     const auto made = rows.compute(begin, std::min(begin + rows.rows_of_block(), rows.rows()));
     for (std::size_t k = 0; k < all.size(); ++k) {
       if (rows.outputs()[k].row == 0 && begin > 0) {
-        PairRows::add(all[k], made[k]);
+        LaneRows::add(all[k], made[k]);
         continue;
       }
       all[k].values.insert(all[k].values.end(), made[k].values.begin(), made[k].values.end());
@@ -158,11 +158,11 @@ TEST_P(EveryOperator, PairsOfRowsAreWithinTheWhole) {
     for (const Fill fill : {Fill::random, Fill::special}) {
       for (const CallShape& call : calls()) {
         const auto inputs = generate_inputs(op, call, fill, DType::float32, 8);
-        const auto rows = PairRows::of(op, inputs, call.attributes, device);
+        const auto rows = LaneRows::of(op, inputs, call.attributes, device);
         if (!rows) continue;
         const auto golden = compute_golden(op, inputs, call.attributes, Level::fp64),
                    whole = compute_bound(op, inputs, call.attributes, device);
-        const std::vector<PairRows::Made> made = all_of(*rows);
+        const std::vector<LaneRows::Made> made = all_of(*rows);
         for (std::size_t k = 0; k < made.size(); ++k) {
           const std::string_view name = rows->outputs()[k].arg->name;
           const std::vector<double> values = output_named(golden, name).values(),
@@ -180,15 +180,15 @@ TEST_P(EveryOperator, PairsOfRowsAreWithinTheWhole) {
   }
 }
 
-TEST(PairRows, AreThoseOfTheOperatorsThatSaySo) {
+TEST(LaneRows, AreThoseOfTheOperatorsThatSaySo) {
   const Operator& softmax = find_operator("softmax");
   const CallShape call = parse_call({"A=4,C=15,B="});
   const auto inputs = generate_inputs(softmax, call, Fill::random, DType::float32, 1);
-  EXPECT_TRUE(PairRows::of(softmax, inputs, call.attributes, float32_model));
+  EXPECT_TRUE(LaneRows::of(softmax, inputs, call.attributes, float32_model));
   ErrorModel tree = float32_model;
   tree.accumulator = parse_accumulator("float32,tree");
-  EXPECT_FALSE(PairRows::of(softmax, inputs, call.attributes, tree));
-  EXPECT_FALSE(PairRows::of(find_operator("exp"), {}, {}, float32_model));
+  EXPECT_FALSE(LaneRows::of(softmax, inputs, call.attributes, tree));
+  EXPECT_FALSE(LaneRows::of(find_operator("exp"), {}, {}, float32_model));
 }
 
 // Certified values are the truth rounded to float32, once; every one of them is proved but for ties.

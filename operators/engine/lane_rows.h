@@ -10,14 +10,14 @@
 
 namespace assay {
 
-/// A call whose rows are computed for themselves, two at a time (Operator::run_pairs), so that nothing is as
-/// large as the call: golden values in float64, and what of a device's error the quick error model tells.
-class PairRows {
+/// A call whose rows are computed for themselves, several at a time (Operator::run_lanes), so that nothing is
+/// as large as the call: golden values in float64, and what of a device's error the quick error model tells.
+class LaneRows {
  public:
-  /// Returns nothing for operators without run_pairs, fewer than two rows, and inputs that are no floats.
+  /// Returns nothing for operators without run_lanes, fewer than two rows, and inputs that are no floats.
   /// @param device  that of no accumulator of its own
   /// @throws Error  as compute_golden
-  static std::optional<PairRows> of(const Operator&, std::span<const NamedTensor> inputs, const Attributes&,
+  static std::optional<LaneRows> of(const Operator&, std::span<const NamedTensor> inputs, const Attributes&,
                                     const ErrorModel& device);
 
   struct Output {
@@ -48,7 +48,10 @@ class PairRows {
     Tensor tensor;
     std::int64_t row;  // 0: the same for all rows
   };
-  void place(Tensors<BoundPair>&, const Dims&) const;
+  template <int N>
+  void place(Tensors<BoundLanes<N>>&, const Dims&) const;
+  template <int N>
+  void compute_in_lanes(LaneRuns::Run<N>, std::int64_t begin, std::int64_t end, std::span<Made>) const;
 
   const Operator* op_ = nullptr;
   Attributes attributes_;
@@ -56,7 +59,7 @@ class PairRows {
   ErrorModel device_;
   std::vector<Input> inputs_;
   std::vector<Output> outputs_;
-  std::int64_t rows_ = 0, together_ = 1;  // rows of one half of the pairs
+  std::int64_t rows_ = 0, together_ = 2;  // rows that are computed at a time, of all lanes
 };
 
 }  // namespace assay
