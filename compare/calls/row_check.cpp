@@ -34,9 +34,11 @@ class RowsOutput {
     scale = Call(*c.op, c.inputs, name, actual.whole(), device).scale_test(variant);
   }
 
-  RowsPart judge(LaneRows::Made& made, std::int64_t begin) const {
+  /// @param values  room for the actual ones
+  RowsPart judge(LaneRows::Made& made, std::int64_t begin, std::vector<double>& values) const {
     const Tensor window = actual.window(begin, static_cast<std::int64_t>(made.values.size()));
-    const std::vector<double> values = window.values();
+    values.resize(made.values.size());
+    decode(window.dtype(), window.bytes(), values);
     const double own = with_error_of_golden(device_.arithmetic);
     for (double& e : made.errors) e *= own;
     allow_store(window.dtype(), device_.arithmetic, made.values, made.errors);
@@ -85,8 +87,9 @@ TensorSource golden_by_rows(const std::shared_ptr<const LaneRows>& rows, std::si
   const auto fill = [rows, index, row = output.row](std::int64_t begin, std::span<std::byte> out) {
     const auto count = static_cast<std::int64_t>(out.size() / sizeof(double));
     const std::int64_t step = rows->rows_of_block();
+    LaneRows::Room room;
     for (std::int64_t at = begin / row / step * step; at * row < begin + count; at += step) {
-      const auto made = rows->compute(at, std::min(at + step, rows->rows()));
+      const auto made = rows->compute(at, std::min(at + step, rows->rows()), room);
       const auto bytes = std::as_bytes(std::span(made[index].values));
       const std::int64_t from = std::max(begin, at * row),
                          to = std::min(begin + count, std::min(at + step, rows->rows()) * row);
@@ -120,20 +123,26 @@ std::map<std::string, WithinRows, std::less<>> within_rows(const Case& c, const 
   const std::int64_t step = rows->rows_of_block(), blocks = (rows->rows() + step - 1) / step;
   std::vector<std::vector<RowsPart>> parts(static_cast<std::size_t>(blocks));
   std::vector<std::vector<LaneRows::Made>> sums(parts.size());
-  each_in_parallel(blocks, 1, [&](std::int64_t block) {
-    const std::int64_t begin = block * step;
-    auto made = rows->compute(begin, std::min(begin + step, rows->rows()));
-    const auto at = static_cast<std::size_t>(block);
-    for (const RowsOutput& output : outputs) {
-      LaneRows::Made& of_output = made[output.index];
-      if (output.row > 0)
-        parts[at].push_back(output.judge(of_output, begin * output.row));
-      else
-        sums[at].push_back(std::move(of_output));
+  constexpr std::int64_t blocks_of_room = 4;
+  in_parallel(blocks, blocks_of_room, [&](std::int64_t first, std::int64_t end) {
+    LaneRows::Room room;
+    std::vector<double> values;
+    for (std::int64_t block = first; block < end; ++block) {
+      const std::int64_t begin = block * step;
+      const auto made = rows->compute(begin, std::min(begin + step, rows->rows()), room);
+      const auto at = static_cast<std::size_t>(block);
+      for (const RowsOutput& output : outputs) {
+        LaneRows::Made& of_output = made[output.index];
+        if (output.row > 0)
+          parts[at].push_back(output.judge(of_output, begin * output.row, values));
+        else
+          sums[at].push_back(std::move(of_output));
+      }
     }
   });
 
   std::size_t of_rows = 0, of_sums = 0;
+  std::vector<double> values;
   for (const RowsOutput& output : outputs) {
     RowsPart total;
     TensorSource golden;
@@ -151,7 +160,7 @@ std::map<std::string, WithinRows, std::less<>> within_rows(const Case& c, const 
       ++of_sums;
       rows->complete(sum);
       golden = Tensor(output.actual.shape(), std::span<const double>(sum.values));
-      total = output.judge(sum, 0);
+      total = output.judge(sum, 0, values);
     }
     if (total.partial.metrics.over > 0) continue;
     const auto excess = shared_scale_error(output.scale, total.scale);

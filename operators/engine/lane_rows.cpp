@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "assay/golden/error.h"
 #include "assay/operators/engine/binding.h"
@@ -72,21 +73,50 @@ inline void to_lanes(const double* rows, std::size_t count, BoundLanes<N>* lanes
   }
 }
 
-// The values or errors of the lanes into rows, of which the first `there` are asked for.
+// The part of an error that float64 itself cannot have made.
+constexpr double computed = 1 - 0x1p-20;
+double known_error(double e) {
+  return std::isfinite(e) ? computed * e : 0;
+}
+
+// One lane each: rows of values and errors, of which the first `there` are asked for.
 template <int N>
-inline void from_lanes(const BoundLanes<N>* lanes, std::size_t count, Doubles<N> BoundLanes<N>::*of,
-                       const std::array<double*, N>& rows, std::size_t there) {
+struct RowsOfLanes {
+  std::array<double*, N> values, errors;
+  std::size_t there;
+};
+
+template <int N>
+inline void from_lanes(const BoundLanes<N>* lanes, std::size_t count, bool one_nan, const RowsOfLanes<N>& rows) {
+  const auto put = [&](Doubles<N>(&some)[N], const std::array<double*, N>& to, std::size_t i) {
+    transpose<N>(some);
+    for (std::size_t k = 0; k < N; ++k) {
+      if (k < rows.there) std::memcpy(to[k] + i, &some[k], sizeof some[k]);
+    }
+  };
+  Doubles<N> nan = {}, none = {};
+  for (int k = 0; k < N; ++k) nan[k] = std::numeric_limits<double>::quiet_NaN();
   std::size_t i = 0;
   for (; i + N <= count; i += N) {
     Doubles<N> some[N];
-    for (std::size_t k = 0; k < N; ++k) some[k] = lanes[i + k].*of;
-    transpose<N>(some);
     for (std::size_t k = 0; k < N; ++k) {
-      if (k < there) std::memcpy(rows[k] + i, &some[k], sizeof some[k]);
+      const Doubles<N>& v = lanes[i + k].value;
+      some[k] = one_nan ? (v == v ? v : nan) : v;
     }
+    put(some, rows.values, i);
+    for (std::size_t k = 0; k < N; ++k) {
+      const Doubles<N>& e = lanes[i + k].error;
+      const Doubles<N> size = e < 0 ? -e : e;
+      some[k] = size < infinity ? computed * e : none;
+    }
+    put(some, rows.errors, i);
   }
   for (; i < count; ++i) {
-    for (std::size_t k = 0; k < there; ++k) rows[k][i] = (lanes[i].*of)[k];
+    for (std::size_t k = 0; k < rows.there; ++k) {
+      const double v = lanes[i].value[k];
+      rows.values[k][i] = one_nan ? with_one_nan(v) : v;
+      rows.errors[k][i] = known_error(lanes[i].error[k]);
+    }
   }
 }
 
@@ -97,15 +127,13 @@ ASSAY_FOUR_LANES void to_four_lanes(const double* rows, std::size_t count, Bound
 ASSAY_EIGHT_LANES void to_eight_lanes(const double* rows, std::size_t count, BoundLanes<8>* lanes) {
   to_lanes<8>(rows, count, lanes);
 }
-ASSAY_FOUR_LANES void from_four_lanes(const BoundLanes<4>* lanes, std::size_t count,
-                                      Doubles<4> BoundLanes<4>::*of, const std::array<double*, 4>& rows,
-                                      std::size_t there) {
-  from_lanes<4>(lanes, count, of, rows, there);
+ASSAY_FOUR_LANES void from_four_lanes(const BoundLanes<4>* lanes, std::size_t count, bool one_nan,
+                                      const RowsOfLanes<4>& rows) {
+  from_lanes<4>(lanes, count, one_nan, rows);
 }
-ASSAY_EIGHT_LANES void from_eight_lanes(const BoundLanes<8>* lanes, std::size_t count,
-                                        Doubles<8> BoundLanes<8>::*of, const std::array<double*, 8>& rows,
-                                        std::size_t there) {
-  from_lanes<8>(lanes, count, of, rows, there);
+ASSAY_EIGHT_LANES void from_eight_lanes(const BoundLanes<8>* lanes, std::size_t count, bool one_nan,
+                                        const RowsOfLanes<8>& rows) {
+  from_lanes<8>(lanes, count, one_nan, rows);
 }
 #endif
 
@@ -119,13 +147,12 @@ void put_into(const double* rows, std::size_t count, BoundLanes<N>* lanes) {
 }
 
 template <int N>
-void take_from(const std::vector<BoundLanes<N>>& lanes, Doubles<N> BoundLanes<N>::*of,
-               const std::array<double*, N>& rows, std::size_t there) {
+void take_from(const std::vector<BoundLanes<N>>& lanes, bool one_nan, const RowsOfLanes<N>& rows) {
 #ifdef ASSAY_WIDE_LANES
-  if constexpr (N == 8) return from_eight_lanes(lanes.data(), lanes.size(), of, rows, there);
-  if constexpr (N == 4) return from_four_lanes(lanes.data(), lanes.size(), of, rows, there);
+  if constexpr (N == 8) return from_eight_lanes(lanes.data(), lanes.size(), one_nan, rows);
+  if constexpr (N == 4) return from_four_lanes(lanes.data(), lanes.size(), one_nan, rows);
 #endif
-  if constexpr (N == 2) from_lanes<2>(lanes.data(), lanes.size(), of, rows, there);
+  if constexpr (N == 2) from_lanes<2>(lanes.data(), lanes.size(), one_nan, rows);
 }
 
 template <int N>
@@ -185,6 +212,7 @@ std::optional<LaneRows> LaneRows::of(const Operator& op, std::span<const NamedTe
   if (longest == 0 || p.rows_ < 2) return {};
   // Sums over rows take them one by one: each lane then has one term.
   if (!has_sums) p.together_ = 2 * std::clamp<std::int64_t>(elements_together / longest, 1, p.rows_ / 2);
+  p.lanes_ = lanes_of(op.run_lanes, p.rows_of_block());
   return p;
 }
 
@@ -218,19 +246,20 @@ void LaneRows::place(Tensors<BoundLanes<N>>& tensors, const Dims& dims) const {
 // Every lane has its rows one after another; where rows are fewer than lanes, the last stands in those left.
 template <int N>
 void LaneRows::compute_in_lanes(LaneRuns::Run<N> run, std::int64_t begin, std::int64_t end,
-                                std::span<Made> made) const {
-  Tensors<BoundLanes<N>> tensors;
+                                Room& room) const {
+  auto& tensors = std::get<Tensors<BoundLanes<N>>>(room.tensors);
+  std::vector<Made>& made = room.made;
+  std::vector<double>& decoded = room.decoded;
   Dims dims = dims_;
-  std::int64_t placed = 0;
-  std::vector<double> decoded;
+  if (room.placed > 0) dims.set(op_->lanes_along, room.placed);
   for (std::int64_t at = begin; at < end;) {
     const std::int64_t together =
         std::max<std::int64_t>(1, std::min<std::int64_t>(together_, end - at) / N);  // of a lane
     const std::int64_t lanes = std::min<std::int64_t>(N, (end - at) / together);
-    if (together != placed) {
+    if (together != room.placed) {
       dims.set(op_->lanes_along, together);
       place(tensors, dims);
-      placed = together;
+      room.placed = together;
     }
     const auto first_of = [&](std::int64_t lane) { return at + std::min(lane, lanes - 1) * together; };
     for (const Input& input : inputs_) {
@@ -252,49 +281,50 @@ void LaneRows::compute_in_lanes(LaneRuns::Run<N> run, std::int64_t begin, std::i
         for (int lane = 0; lane < lanes; ++lane) add_lane<N>(values, lane, made[k]);
         continue;
       }
-      std::array<double*, N> rows_of_values, rows_of_errors;
+      RowsOfLanes<N> rows;
+      rows.there = static_cast<std::size_t>(lanes);
       for (std::size_t lane = 0; lane < N; ++lane) {
         const std::int64_t row = first_of(static_cast<std::int64_t>(lane)) - begin;
-        rows_of_values[lane] = made[k].values.data() + row * outputs_[k].row;
-        rows_of_errors[lane] = made[k].errors.data() + row * outputs_[k].row;
+        rows.values[lane] = made[k].values.data() + row * outputs_[k].row;
+        rows.errors[lane] = made[k].errors.data() + row * outputs_[k].row;
       }
-      const auto there = static_cast<std::size_t>(lanes);
-      take_from<N>(values, &BoundLanes<N>::value, rows_of_values, there);
-      take_from<N>(values, &BoundLanes<N>::error, rows_of_errors, there);
+      take_from<N>(values, outputs_[k].arg->exact != Exact::bits, rows);
     }
     at += together * lanes;
   }
 }
 
-std::vector<LaneRows::Made> LaneRows::compute(std::int64_t begin, std::int64_t end) const {
+std::span<LaneRows::Made> LaneRows::compute(std::int64_t begin, std::int64_t end, Room& room) const {
   if (begin % rows_of_block() != 0 || end > rows_ || begin >= end)
     throw Error("rows {} to {} of {} are no block of {}", begin, end, rows_, rows_of_block());
   const ErrorScope scope(device_);
-  std::vector<Made> made(outputs_.size());
+  std::vector<Made>& made = room.made;
+  made.resize(outputs_.size());
   for (std::size_t k = 0; k < outputs_.size(); ++k) {
     const std::int64_t row = outputs_[k].row;
     const auto size =
         static_cast<std::size_t>(row > 0 ? row * (end - begin) : element_count(outputs_[k].shape));
+    if (row == 0) made[k] = {};  // sums begin at 0
     made[k].values.resize(size);
     made[k].errors.resize(size);
     if (row == 0) made[k].squares.resize(size);
   }
-  switch (lanes_of(op_->run_lanes, rows_of_block())) {
+  switch (lanes_) {
 #ifdef ASSAY_WIDE_LANES
     case 8:
-      compute_in_lanes<8>(op_->run_lanes.eight, begin, end, made);
+      compute_in_lanes<8>(op_->run_lanes.eight, begin, end, room);
       break;
     case 4:
-      compute_in_lanes<4>(op_->run_lanes.four, begin, end, made);
+      compute_in_lanes<4>(op_->run_lanes.four, begin, end, room);
       break;
 #endif
     default:
-      compute_in_lanes<2>(op_->run_lanes.two, begin, end, made);
+      compute_in_lanes<2>(op_->run_lanes.two, begin, end, room);
   }
-  constexpr double computed = 1 - 0x1p-20;  // in float64
   for (std::size_t k = 0; k < made.size(); ++k) {
+    if (outputs_[k].row > 0) continue;
     for (double& v : made[k].values) v = output_value(*outputs_[k].arg, v);
-    for (double& e : made[k].errors) e = std::isfinite(e) ? computed * e : 0;
+    for (double& e : made[k].errors) e = known_error(e);
   }
   return made;
 }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "assay/operators/engine/golden.h"
@@ -34,10 +35,18 @@ class LaneRows {
     std::vector<double> values, errors;
     std::vector<double> squares;  ///< of the terms of a sum over the rows
   };
+  /// What computing takes room for; kept, so that it is made once.
+  struct Room {
+    std::tuple<Tensors<BoundLanes<2>>, Tensors<BoundLanes<4>>, Tensors<BoundLanes<8>>> tensors;
+    std::int64_t placed = 0;  // rows of a lane that they are made for
+    std::vector<double> decoded;
+    std::vector<Made> made;
+  };
   /// Of each output these rows, or the sum over them. An error that nothing is known of is 0.
+  /// @return        in the room, until it is used again
   /// @throws Error  unless it begins at a multiple of rows_of_block(): bits depend on what is computed
   /// together
-  std::vector<Made> compute(std::int64_t begin, std::int64_t end) const;
+  std::span<Made> compute(std::int64_t begin, std::int64_t end, Room&) const;
   /// Adds sums over the rows that follow; completes them when the last are in.
   static void add(Made& sum, const Made& next);
   void complete(Made& sum) const;
@@ -51,7 +60,7 @@ class LaneRows {
   template <int N>
   void place(Tensors<BoundLanes<N>>&, const Dims&) const;
   template <int N>
-  void compute_in_lanes(LaneRuns::Run<N>, std::int64_t begin, std::int64_t end, std::span<Made>) const;
+  void compute_in_lanes(LaneRuns::Run<N>, std::int64_t begin, std::int64_t end, Room&) const;
 
   const Operator* op_ = nullptr;
   Attributes attributes_;
@@ -60,6 +69,7 @@ class LaneRows {
   std::vector<Input> inputs_;
   std::vector<Output> outputs_;
   std::int64_t rows_ = 0, together_ = 2;  // rows that are computed at a time, of all lanes
+  int lanes_ = 2;
 };
 
 }  // namespace assay

@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 
+#include <cstring>
+
 #include "assay/operators/engine/certified.h"
 #include "assay/operators/engine/lane_rows.h"
 #include "every_operator.h"
+#include "instruction_sets.h"
 
 namespace assay::every_operator_bounds_test {
 namespace {
@@ -131,8 +134,9 @@ TEST_P(EveryOperator, ABoundHoldsTheGoldenValues) {
 // All rows, as blocks of them make them.
 std::vector<LaneRows::Made> all_of(const LaneRows& rows) {
   std::vector<LaneRows::Made> all(rows.outputs().size());
+  LaneRows::Room room;
   for (std::int64_t begin = 0; begin < rows.rows(); begin += rows.rows_of_block()) {
-    const auto made = rows.compute(begin, std::min(begin + rows.rows_of_block(), rows.rows()));
+    const auto made = rows.compute(begin, std::min(begin + rows.rows_of_block(), rows.rows()), room);
     for (std::size_t k = 0; k < all.size(); ++k) {
       if (rows.outputs()[k].row == 0 && begin > 0) {
         LaneRows::add(all[k], made[k]);
@@ -149,8 +153,8 @@ std::vector<LaneRows::Made> all_of(const LaneRows& rows) {
   return all;
 }
 
-// Pairs of rows: no error is more than the whole one, and the values are those of float64.
-TEST_P(EveryOperator, PairsOfRowsAreWithinTheWhole) {
+// Rows side by side: no error is more than the whole one, and the values are those of float64.
+TEST_P(EveryOperator, RowsSideBySideAreWithinTheWhole) {
   constexpr double share = 0x1p-53 / 0x1p-24;
   for (const double stored : {0., 0x1p-9}) {
     ErrorModel device = float32_model;
@@ -176,6 +180,29 @@ TEST_P(EveryOperator, PairsOfRowsAreWithinTheWhole) {
           }
         }
       }
+    }
+  }
+}
+
+// However many rows lie side by side: two, four and eight of them where the processor has them.
+TEST_P(EveryOperator, RowsHaveTheSameBitsOnAllInstructionSets) {
+  for (const Fill fill : {Fill::random, Fill::special}) {
+    for (const CallShape& call : calls()) {
+      const auto inputs = generate_inputs(op, call, fill, DType::float32, 8);
+      std::vector<LaneRows::Made> first;
+      for_each_instruction_set([&](const char* set) {
+        const auto rows = LaneRows::of(op, inputs, call.attributes, float32_model);
+        if (!rows) return;
+        const std::vector<LaneRows::Made> made = all_of(*rows);
+        if (first.empty()) first = made;
+        for (std::size_t k = 0; k < made.size(); ++k) {
+          const auto same = [](const std::vector<double>& a, const std::vector<double>& b) {
+            return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
+          };
+          EXPECT_TRUE(same(made[k].values, first[k].values)) << rows->outputs()[k].arg->name << " " << set;
+          EXPECT_TRUE(same(made[k].errors, first[k].errors)) << rows->outputs()[k].arg->name << " " << set;
+        }
+      });
     }
   }
 }
