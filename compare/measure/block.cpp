@@ -167,10 +167,13 @@ std::uint64_t BlockPass::set_distances(bool same_bits) {
 }
 
 void BlockPass::set_limits() {
-  allowed_errors(values(r_), allowed_.atol, allowed_.rtol, limit_.data());
-  if (!allowed_.bound.empty()) {
-    const double* bound = allowed_.bound.data() + begin_;
-    for (std::size_t i = 0; i < count_; ++i) limit_[i] += bound[i];
+  const std::span<const double> bound =
+      allowed_.bound.empty() ? allowed_.bound : allowed_.bound.subspan(static_cast<std::size_t>(begin_), count_);
+  if (!bound.empty() && allowed_.atol == 0 && allowed_.rtol == 0) {
+    std::ranges::copy(bound, limit_.begin());
+  } else {
+    allowed_errors(values(r_), allowed_.atol, allowed_.rtol, limit_.data());
+    for (std::size_t i = 0; i < bound.size(); ++i) limit_[i] += bound[i];
   }
   for (const std::size_t i : left_out_) limit_[i] = 0;  // already judged
 }

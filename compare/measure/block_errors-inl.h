@@ -58,10 +58,13 @@ HWY_NOINLINE ValueCounts count_values_on(std::span<const double> values, double 
   ValueCounts n{};
   for (std::size_t i = 0; i < values.size(); i += hn::Lanes(D())) {
     const Doubles v = hn::Load(D(), values.data() + i), size = hn::Abs(v);
-    n.nan += count_true(hn::IsNaN(v));
-    n.infinite += count_true(hn::Eq(size, infinite));
-    n.zero += count_true(hn::Eq(v, zero));
-    n.small += count_true(hn::Lt(size, least));
+    const auto plain = hn::And(hn::And(hn::Gt(size, zero), hn::Ge(size, least)), hn::Lt(size, infinite));
+    if (!hn::AllTrue(D(), plain)) {
+      n.nan += count_true(hn::IsNaN(v));
+      n.infinite += count_true(hn::Eq(size, infinite));
+      n.zero += count_true(hn::Eq(v, zero));
+      n.small += count_true(hn::Lt(size, least));
+    }
     low = hn::IfThenElse(hn::Lt(v, low), v, low);  // not Min: NaN is neither
     high = hn::IfThenElse(hn::Gt(v, high), v, high);
   }

@@ -38,6 +38,8 @@ void RowDType::see(const Pair& p) {
 void RowDType::apply(Expectation& e, DType own) const {
   e.row_dtype = own;
   for (const auto& [dtype, first] : first_) {
+    // In fewer bits values are stored, not computed: what is made of them has a wider accumulator and dtype.
+    if (size_of(dtype) < size_of(DType::bfloat16)) continue;
     if (dtype == e.row_dtype || coarser(e.row_dtype, dtype) != dtype || e.policy->rows_of(dtype).empty())
       continue;
     e.row_dtype = dtype;

@@ -60,7 +60,7 @@ class Usage(Test):
         self.trouble("inspect", "none", says="none")
         self.trouble("ops", "matmull", says="matmull")
         self.trouble("tolerance", "--op", "matmul", says="--dtype is missing")
-        self.trouble("tolerance", "--dtype", "float8_e5m2", "--count", "3", says="has no row for float8_e5m2")
+        self.trouble("tolerance", "torch", "--dtype", "float8_e5m2", "--count", "3", says="has no row for float8_e5m2")
         self.trouble("tolerance", "--dtype", "float32", "--count", "-3", says="--count -3")
         self.trouble("tolerance", "--dtype", "float31", says="float31")
 

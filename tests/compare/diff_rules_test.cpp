@@ -121,6 +121,21 @@ TEST(Diff, TheCoarsestDtypeUpstreamDecidesTheRow) {
   EXPECT_EQ(again.findings[0].verdict, Verdict::passed);
 }
 
+// 1 and 1.125 are neighbours in e4m3; what is made of them is no e4m3.
+TEST(Diff, RowsOfEightBitsAreOfWhatIsStoredInThem) {
+  MemoryDump a("a"), r("r");
+  const auto fp8 = [](double v) { return tensor(DType::float8_e4m3fn, {v, 16, 0.25}); };
+  a.add("near", fp8(1.125)), r.add("near", fp8(1));
+  a.add("far", fp8(1.25)), r.add("far", fp8(1));
+  a.add("after", float32({1.02})), r.add("after", float32({1}));
+  const Report report = diff(a, r, options("[[count]]\nmatch='*'\ncount=1"));
+  EXPECT_EQ(at(report, "near").verdict, Verdict::passed);
+  EXPECT_THAT(at(report, "near").rule, HasSubstr("telechat3 float8_e4m3fn, count >= 0: |a-g| <= 0.0339531 + 0.157 |g|"));
+  EXPECT_EQ(at(report, "far").verdict, Verdict::failed);
+  EXPECT_EQ(at(report, "after").verdict, Verdict::failed);
+  EXPECT_THAT(at(report, "after").rule, HasSubstr("telechat3 float32"));
+}
+
 TEST(Diff, OtherPoliciesAreReportedBeside) {
   MemoryDump a("a"), r("r");
   a.add("x", float32({1 + 1e-4})), r.add("x", float32({1}));

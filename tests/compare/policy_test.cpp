@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <set>
 #include <tuple>
 
 #include "../dumps/scratch.h"
@@ -115,7 +116,31 @@ TEST(Policies, FindTheRowOfACount) {
   EXPECT_EQ(p.find(DType::float32, 1 << 30)->count, 200000);
   EXPECT_EQ(p.find(DType::float32, -1), nullptr);
   EXPECT_EQ(p.find(DType::int32, 5), nullptr);
-  EXPECT_TRUE(p.rows_of(DType::float8_e5m2).empty());
+}
+
+// Each side rounds one value once: neighbours pass whichever is the reference. What is a step further does not
+// where a binade begins.
+TEST(Policies, AllowOneStepOfWhatIsStoredInEightBitsOrFewer) {
+  const Policy p = load_policy("telechat3");
+  for (const DType dtype : {DType::float8_e4m3fn, DType::float8_e5m2, DType::float4_e2m1fn}) {
+    std::set<double> sorted;  // of both signs
+    for (std::uint64_t code = 0; code < 256; ++code) {
+      if (const double v = decode(dtype, code); std::isfinite(v)) sorted.insert(v);
+    }
+    const std::vector<double> numbers(sorted.begin(), sorted.end());
+    const Row& row = *p.find(dtype, 0);
+    const auto allows = [&](double a, double g) { return std::abs(a - g) <= row.atol + row.rtol * std::abs(g); };
+    int binades = 0;
+    for (std::size_t i = 0; i + 2 < numbers.size(); ++i) {
+      const double g = numbers[i];
+      EXPECT_TRUE(allows(numbers[i + 1], g)) << name(dtype) << ' ' << g;
+      EXPECT_TRUE(allows(g, numbers[i + 1])) << name(dtype) << ' ' << g;
+      if (g < 0.5 || std::exp2(std::floor(std::log2(g))) != g) continue;
+      EXPECT_FALSE(allows(numbers[i + 2], g)) << name(dtype) << ' ' << g;
+      ++binades;
+    }
+    EXPECT_GE(binades, 2) << name(dtype);
+  }
 }
 
 TEST(Policies, AreExplainedInOneLine) {
