@@ -116,8 +116,7 @@ struct BoundLanes {
   }
   friend BoundLanes operator-(const BoundLanes& a, const BoundLanes& b) { return a + -b; }
   friend BoundLanes operator*(const BoundLanes& a, const BoundLanes& b) {
-    const Vector inherited =
-        magnitude(a.value) * b.error + magnitude(b.value) * a.error + a.error * b.error;
+    const Vector inherited = magnitude(a.value) * b.error + magnitude(b.value) * a.error + a.error * b.error;
     return rounded(a.value * b.value, inherited, 1);
   }
   friend BoundLanes operator/(const BoundLanes& a, const BoundLanes& b) {

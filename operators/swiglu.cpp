@@ -20,11 +20,13 @@ struct SwiGlu : Gated {
 
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes&) {
-    gate_forward(t, d, silu<T>, true);
+    gate_forward(
+        t, d, [](const T& x) { return silu(x); }, true);
   }
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes&) {
-    gate_backward(t, d, silu<T>, silu_slope<T>, true);
+    gate_backward(
+        t, d, [](const T& x) { return silu(x); }, [](const T& x) { return silu_slope(x); }, true);
   }
 };
 

@@ -123,7 +123,7 @@ std::map<std::string, WithinRows, std::less<>> within_rows(const Case& c, const 
   const std::int64_t step = rows->rows_of_block(), blocks = (rows->rows() + step - 1) / step;
   std::vector<std::vector<RowsPart>> parts(static_cast<std::size_t>(blocks));
   std::vector<std::vector<LaneRows::Made>> sums(parts.size());
-  constexpr std::int64_t blocks_of_room = 4;
+  const std::int64_t blocks_of_room = std::clamp<std::int64_t>(blocks / 32, 1, 4);  // some for each thread
   in_parallel(blocks, blocks_of_room, [&](std::int64_t first, std::int64_t end) {
     LaneRows::Room room;
     std::vector<double> values;

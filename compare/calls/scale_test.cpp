@@ -136,7 +136,7 @@ ScaleSums::ScaleSums(std::span<const double> actual, std::span<const double> gol
   const auto width = static_cast<std::size_t>(std::max<std::int64_t>(columns, 1));
   if (direction.empty()) direction = golden;
   std::size_t left = width - static_cast<std::size_t>(begin) % width;  // of the row
-  constexpr std::size_t most = 256;  // at a time
+  constexpr std::size_t most = 256;                                    // at a time
   double squares[most], products[most];
   for (std::size_t i = 0; i < actual.size(); i += most) {
     const std::size_t count = std::min(most, actual.size() - i);

@@ -168,7 +168,8 @@ std::uint64_t BlockPass::set_distances(bool same_bits) {
 
 void BlockPass::set_limits() {
   const std::span<const double> bound =
-      allowed_.bound.empty() ? allowed_.bound : allowed_.bound.subspan(static_cast<std::size_t>(begin_), count_);
+      allowed_.bound.empty() ? allowed_.bound
+                             : allowed_.bound.subspan(static_cast<std::size_t>(begin_), count_);
   if (!bound.empty() && allowed_.atol == 0 && allowed_.rtol == 0) {
     std::ranges::copy(bound, limit_.begin());
   } else {

@@ -44,8 +44,8 @@ HWY_INLINE Weights weigh(Doubles a, Doubles g, Doubles d, Doubles b) {
   const Doubles infinite = hn::Set(D(), infinity);
   const auto counts = hn::And(hn::Gt(b, hn::Zero(D())), hn::Lt(b, infinite));
   const Doubles share = hn::Div(d, b);
-  const auto finite =
-      hn::And(hn::And(hn::Lt(hn::Abs(a), infinite), hn::Lt(hn::Abs(g), infinite)), hn::Lt(hn::Abs(d), infinite));
+  const auto finite = hn::And(hn::And(hn::Lt(hn::Abs(a), infinite), hn::Lt(hn::Abs(g), infinite)),
+                              hn::Lt(hn::Abs(d), infinite));
   return {hn::IfThenElseZero(counts, hn::Mul(share, share)),
           hn::IfThenElseZero(counts, hn::Mul(hn::Div(hn::Sub(a, g), b), share)), finite};
 }
@@ -71,7 +71,8 @@ HWY_NOINLINE bool weigh_errors_on(std::span<const double> actual, std::span<cons
                                   std::span<const double> direction, std::span<const double> allowed,
                                   double* squares, double* products) {
   auto finite = hn::FirstN(D(), hn::Lanes(D()));
-  const auto at = [](std::span<const double> x, std::size_t i) HWY_ATTR { return hn::LoadU(D(), x.data() + i); };
+  const auto at = [](std::span<const double> x, std::size_t i)
+                      HWY_ATTR { return hn::LoadU(D(), x.data() + i); };
   const std::size_t whole = each_vector(actual.size(), [&](std::size_t i) HWY_ATTR {
     const Weights w = weigh(at(actual, i), at(golden, i), at(direction, i), at(allowed, i));
     hn::StoreU(w.square, D(), squares + i);
@@ -98,10 +99,12 @@ HWY_NOINLINE BoundSides sides_of_bound_on(std::span<const double> actual, std::s
   const auto add = [&](const Sides& s) HWY_ATTR {
     any = {hn::Or(any.above, s.above), hn::Or(any.nonzero, s.nonzero), hn::Or(any.unbounded, s.unbounded)};
   };
-  const auto at = [](std::span<const double> x, std::size_t i) HWY_ATTR { return hn::LoadU(D(), x.data() + i); };
+  const auto at = [](std::span<const double> x, std::size_t i)
+                      HWY_ATTR { return hn::LoadU(D(), x.data() + i); };
   const std::size_t whole = each_vector(
       golden.size(), [&](std::size_t i) HWY_ATTR { add(sides(at(actual, i), at(golden, i), at(bound, i))); });
-  if (whole < golden.size()) add(sides(rest_of(actual, whole), rest_of(golden, whole), rest_of(bound, whole)));
+  if (whole < golden.size())
+    add(sides(rest_of(actual, whole), rest_of(golden, whole), rest_of(bound, whole)));
   return {!hn::AllFalse(D(), any.above), !hn::AllFalse(D(), any.nonzero), !hn::AllFalse(D(), any.unbounded)};
 }
 

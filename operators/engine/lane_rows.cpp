@@ -87,7 +87,8 @@ struct RowsOfLanes {
 };
 
 template <int N>
-inline void from_lanes(const BoundLanes<N>* lanes, std::size_t count, bool one_nan, const RowsOfLanes<N>& rows) {
+inline void from_lanes(const BoundLanes<N>* lanes, std::size_t count, bool one_nan,
+                       const RowsOfLanes<N>& rows) {
   const auto put = [&](Doubles<N>(&some)[N], const std::array<double*, N>& to, std::size_t i) {
     transpose<N>(some);
     for (std::size_t k = 0; k < N; ++k) {

@@ -130,7 +130,8 @@ TEST(Diff, RowsOfEightBitsAreOfWhatIsStoredInThem) {
   a.add("after", float32({1.02})), r.add("after", float32({1}));
   const Report report = diff(a, r, options("[[count]]\nmatch='*'\ncount=1"));
   EXPECT_EQ(at(report, "near").verdict, Verdict::passed);
-  EXPECT_THAT(at(report, "near").rule, HasSubstr("telechat3 float8_e4m3fn, count >= 0: |a-g| <= 0.0339531 + 0.157 |g|"));
+  EXPECT_THAT(at(report, "near").rule,
+              HasSubstr("telechat3 float8_e4m3fn, count >= 0: |a-g| <= 0.0339531 + 0.157 |g|"));
   EXPECT_EQ(at(report, "far").verdict, Verdict::failed);
   EXPECT_EQ(at(report, "after").verdict, Verdict::failed);
   EXPECT_THAT(at(report, "after").rule, HasSubstr("telechat3 float32"));

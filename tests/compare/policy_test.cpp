@@ -118,8 +118,8 @@ TEST(Policies, FindTheRowOfACount) {
   EXPECT_EQ(p.find(DType::int32, 5), nullptr);
 }
 
-// Each side rounds one value once: neighbours pass whichever is the reference. What is a step further does not
-// where a binade begins.
+// Each side rounds one value once: neighbours pass whichever is the reference. What is a step further does
+// not where a binade begins.
 TEST(Policies, AllowOneStepOfWhatIsStoredInEightBitsOrFewer) {
   const Policy p = load_policy("telechat3");
   for (const DType dtype : {DType::float8_e4m3fn, DType::float8_e5m2, DType::float4_e2m1fn}) {
@@ -129,7 +129,9 @@ TEST(Policies, AllowOneStepOfWhatIsStoredInEightBitsOrFewer) {
     }
     const std::vector<double> numbers(sorted.begin(), sorted.end());
     const Row& row = *p.find(dtype, 0);
-    const auto allows = [&](double a, double g) { return std::abs(a - g) <= row.atol + row.rtol * std::abs(g); };
+    const auto allows = [&](double a, double g) {
+      return std::abs(a - g) <= row.atol + row.rtol * std::abs(g);
+    };
     int binades = 0;
     for (std::size_t i = 0; i + 2 < numbers.size(); ++i) {
       const double g = numbers[i];

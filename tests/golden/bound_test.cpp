@@ -156,7 +156,9 @@ TEST(ErrorScope, NestsAndEnds) {
 
 // Of both numbers of a pair, against glibc's, which is within 1 ulp.
 TEST(BoundLanes, ExpIsWithinTwoUnits) {
-  const auto exp_of = [](double x, double y) { return exp(BoundLanes<2>(Doubles<2>{x, y}, Doubles<2>{})).value; };
+  const auto exp_of = [](double x, double y) {
+    return exp(BoundLanes<2>(Doubles<2>{x, y}, Doubles<2>{})).value;
+  };
   for (double x = -707; x < 709; x += 0.0137) {
     const auto both = exp_of(x, -x / 2);
     EXPECT_NEAR(both[0] / std::exp(x), 1, 3 * 0x1p-52) << x;

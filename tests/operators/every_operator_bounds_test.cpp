@@ -184,26 +184,43 @@ TEST_P(EveryOperator, RowsSideBySideAreWithinTheWhole) {
   }
 }
 
-// However many rows lie side by side: two, four and eight of them where the processor has them.
+void expect_same_bits(std::span<const double> a, std::span<const double> b, const std::string& what) {
+  ASSERT_EQ(a.size(), b.size()) << what;
+  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(double)), 0) << what;
+}
+
+// However many rows lie side by side: two, four or eight.
+void expect_same_rows_on_all_instruction_sets(const Operator& op, const CallShape& call, Fill fill) {
+  const auto inputs = generate_inputs(op, call, fill, DType::float32, 8);
+  std::vector<LaneRows::Made> first;
+  for_each_instruction_set([&](const char* set) {
+    const auto rows = LaneRows::of(op, inputs, call.attributes, float32_model);
+    if (!rows) return;
+    const std::vector<LaneRows::Made> made = all_of(*rows);
+    if (first.empty()) first = made;
+    for (std::size_t k = 0; k < made.size(); ++k) {
+      const std::string what = fmt::format("{} on {}", rows->outputs()[k].arg->name, set);
+      expect_same_bits(made[k].values, first[k].values, what);
+      expect_same_bits(made[k].errors, first[k].errors, what);
+    }
+  });
+}
+
 TEST_P(EveryOperator, RowsHaveTheSameBitsOnAllInstructionSets) {
   for (const Fill fill : {Fill::random, Fill::special}) {
-    for (const CallShape& call : calls()) {
-      const auto inputs = generate_inputs(op, call, fill, DType::float32, 8);
-      std::vector<LaneRows::Made> first;
-      for_each_instruction_set([&](const char* set) {
-        const auto rows = LaneRows::of(op, inputs, call.attributes, float32_model);
-        if (!rows) return;
-        const std::vector<LaneRows::Made> made = all_of(*rows);
-        if (first.empty()) first = made;
-        for (std::size_t k = 0; k < made.size(); ++k) {
-          const auto same = [](const std::vector<double>& a, const std::vector<double>& b) {
-            return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
-          };
-          EXPECT_TRUE(same(made[k].values, first[k].values)) << rows->outputs()[k].arg->name << " " << set;
-          EXPECT_TRUE(same(made[k].errors, first[k].errors)) << rows->outputs()[k].arg->name << " " << set;
-        }
-      });
-    }
+    for (const CallShape& call : calls()) expect_same_rows_on_all_instruction_sets(op, call, fill);
+  }
+}
+
+// More rows than lanes, and no multiple of them; of more than one block, too.
+TEST(LaneRows, HaveTheSameBitsOnAllInstructionSets) {
+  for (const auto& [name, sizes] :
+       {std::pair("softmax", "A=37,C=21,B="), std::pair("softmax", "A=21,C=1030,B="),
+        std::pair("rms_norm", "N=37,C=19"), std::pair("layer_norm", "N=43,C=1000"),
+        std::pair("silu", "N=3001")}) {
+    const Example example = {sizes};
+    for (const Fill fill : {Fill::random, Fill::special})
+      expect_same_rows_on_all_instruction_sets(find_operator(name), parse_call(example), fill);
   }
 }
 
