@@ -20,7 +20,7 @@ TEST(Markdown, HasVerdictCountsAndATable) {
   EXPECT_THAT(text, HasSubstr("First in execution order: **bad, \"really\"** (failed)"));
   EXPECT_EQ(occurrences(text, "\n| "), 2u + 6u);
   EXPECT_THAT(
-      text, HasSubstr("actual actual (memory), reference reference (memory), policy telechat3 (table 9511"));
+      text, HasSubstr("actual actual (memory), reference reference (memory), policy telechat3 (table 6755"));
 }
 
 TEST(Markdown, HasAtMostTwentyRows) {
