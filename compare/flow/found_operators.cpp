@@ -103,14 +103,14 @@ class FoundOperators {
     for (const auto& [kind, results] : results_) {
       const bool is_composite = has_parts(results.front()->id.module);
       const Given given = given_to(*results.front(), calls_);
-      if (given.inputs == 0 || hands_on(results) ||
+      if (given.inputs == 0 || (given.params == 0 && hands_on(results)) ||
           !shows_call(*reference_.read(*results.front()), static_cast<double>(operators().size())))
         continue;
       for (const Operator* op : operators()) {
         if (op->is_coarse || (is_composite && !op->has_parts) || !has_place_for(*op, given)) continue;
         for (const ResultOrder& order : orders_of(*op, *results.front(), calls_)) {
           calls_.take_operator(kind, {op, order});
-          if (makes_first(results)) {
+          if (makes_several(results)) {
             found[kind] = {op, order};
             break;
           }
@@ -129,22 +129,23 @@ class FoundOperators {
     return next != modules_.end() && next->starts_with(module + ".");
   }
 
-  // In several places: all elements of one may be positive by accident, where relu does nothing.
-  static bool in_first(const std::vector<const LogicalTensor*>& results, const auto& holds) {
+  // In several places: all elements of one may be positive by accident, where relu does nothing. And in the
+  // last one: parameters may begin as ones and zeros, which any operator takes without a trace.
+  static bool in_several(const std::vector<const LogicalTensor*>& results, const auto& holds) {
     constexpr std::size_t enough = 3;
-    return std::all_of(results.begin(),
-                       results.begin() + static_cast<std::ptrdiff_t>(std::min(enough, results.size())),
-                       holds);
+    const auto first = results.begin() + static_cast<std::ptrdiff_t>(std::min(enough, results.size()));
+    return std::all_of(results.begin(), first, holds) && holds(results.back());
   }
-  bool makes_first(const std::vector<const LogicalTensor*>& results) const {
-    return in_first(results, [&](const LogicalTensor* t) {
+  bool makes_several(const std::vector<const LogicalTensor*>& results) const {
+    return in_several(results, [&](const LogicalTensor* t) {
       const std::vector<RecordedCall> made_by = calls_.producers(*t);
       return made_by.size() == 1 && made_by.front().missing().empty() && makes_(made_by.front(), *t);
     });
   }
-  // A dropout that drops nothing is no rotation by nothing: a copy says more of its source.
+  // A dropout that drops nothing is no rotation by nothing: a copy says more of its source. What has
+  // parameters has them for more than that.
   bool hands_on(const std::vector<const LogicalTensor*>& results) const {
-    return in_first(results, [&](const LogicalTensor* t) {
+    return in_several(results, [&](const LogicalTensor* t) {
       const auto made = reference_.read(*t);
       return std::ranges::any_of(calls_.around(*t), [&](const LogicalTensor* given) {
         return given->id.phase == Phase::forward && given->id.slot == "input" && is_float(given->dtype) &&

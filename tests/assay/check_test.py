@@ -31,7 +31,7 @@ class Check(CaseTest):
     def test_raw_bits_are_of_the_declared_dtype(self):
         eager = DATA / "eager_cases"
         out = self.expect(0, "check", eager, "--actual", eager, "--intermediate", "bfloat16").out
-        self.assertTrue(out.startswith("PASS  65 tensors"))
+        self.assertTrue(out.startswith("PASS  74 tensors"))
         self.assertIn("in float32 arithmetic, intermediate results in bfloat16, stored as bfloat16 ", " ".join(out.split()))
 
     def test_commands_to_repeat_do_just_that(self):

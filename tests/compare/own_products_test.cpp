@@ -70,6 +70,52 @@ TEST(OwnProducts, OfAnotherModulesTableAreJudged) {
   EXPECT_EQ(created(isolated(tied("detached"))), std::vector<std::string>{"wte grad weight.unreduced"});
 }
 
+// hidden @ cat(embedding.weight.T, extra) + bias: MobileBERT's logits, of an embedding that is narrower.
+auto extended(const std::string& wrong) {
+  return [=](MemoryDump& d, bool is_actual) {
+    constexpr std::int64_t vocabulary = 40, narrow = 8, width = 16, tokens = 24;
+    const Tensor w = normal_tensor(DType::float32, {vocabulary, narrow}, 1),
+                 v = normal_tensor(DType::float32, {width - narrow, vocabulary}, 2),
+                 bias = normal_tensor(DType::float32, {vocabulary}, 3);
+    d.add({0, -1, f, "wte", "param", "weight", 0}, w).op = "embedding";
+    d.add({0, -1, f, "head.extra", "param", "weight", 0}, v);
+    d.add({0, -1, f, "head", "param", "bias", 0}, bias);
+    for (const std::int64_t mb : {0, 1}) {
+      const auto seed = static_cast<std::uint64_t>(10 * mb);
+      std::vector<std::int64_t> ids;
+      for (std::int64_t i = 0; i < tokens; ++i) ids.push_back((7 * i + mb) % vocabulary);
+      const Tensor index = Tensor::from_indices({1, tokens}, ids);
+      const std::vector<NamedTensor> product = {
+          {"x", normal_tensor(DType::float32, {1, tokens, width}, 4 + seed)},
+          {"w", w},
+          {"v", v},
+          {"b", bias},
+          {"grad_y", normal_tensor(DType::float32, {1, tokens, vocabulary}, 5 + seed)}};
+      const auto made = [&](const std::string& result) {
+        const Tensor t = noisy(output("extended_linear", product, {}, result), is_actual ? 7 : 8);
+        return is_actual && wrong == result ? with_one_wrong(t) : t;
+      };
+      d.add({0, mb, f, "wte", "input", "index", 0}, index).op = "embedding";
+      d.add({0, mb, f, "wte", "output", "y", 0},
+            output("embedding", {{"weight", w}, {"index", index}}, {}, "y"))
+          .op = "embedding";
+      d.add({0, mb, f, "ln_f", "output", "y", 0}, product[0].tensor);
+      d.add({0, mb, f, "head", "output", "y", 0}, made("y")).op = "Head";
+      d.add({0, mb, b, "head", "grad_output", "y", 0}, product[4].tensor).op = "Head";
+      d.add({0, mb, b, "ln_f", "grad_output", "y", 0}, made("grad_x"));
+    }
+  };
+}
+
+TEST(OwnProducts, OfATableWithWeightsBesideItAreJudged) {
+  const Report right = isolated(extended(""));
+  EXPECT_EQ(right.exit_status(), 0);
+  EXPECT_EQ(finding(right, "head", "output").unjudged, "");
+  EXPECT_EQ(finding(right, "ln_f", "grad_output").unjudged, "");
+  EXPECT_EQ(created(isolated(extended("y"))), std::vector<std::string>(2, "head output y"));
+  EXPECT_EQ(created(isolated(extended("grad_x"))), std::vector<std::string>(2, "ln_f grad_output y"));
+}
+
 struct Shown {
   std::string wrong;
   std::vector<std::string> created;

@@ -73,6 +73,57 @@ TEST(UnknownClass, MayCallItsParametersAnything) {
   }
 }
 
+// A weight and a bias for each channel that begin as ones and zeros: the first step shows copies only.
+auto affine(const std::string& wrong) {
+  return [=](MemoryDump& d, bool is_actual) {
+    constexpr std::int64_t channels = 16;
+    for (const std::int64_t step : {0, 1}) {
+      for (const std::uint64_t layer : {1, 2, 3}) {
+        const std::string norm = "norm" + std::to_string(layer);
+        std::vector<NamedTensor> inputs = {
+            {"x", noisy(normal_tensor(DType::float32, {2, 12, channels}, 10 + layer), is_actual ? 1 : 2)}};
+        for (const double begin : {1., 0.}) {
+          Values values(channels, begin);
+          for (std::size_t c = 0; step > 0 && c < values.size(); ++c)
+            values[c] += 0x1p-8 * static_cast<double>(c + 1);
+          inputs.push_back(
+              {begin == 1 ? "weight" : "bias", Tensor::from_values(DType::float32, {channels}, values)});
+          d.add({step, -1, f, norm, "param", inputs.back().name, 0}, inputs.back().tensor);
+        }
+        inputs.push_back({"grad_y", noisy(normal_tensor(DType::float32, {2, 12, channels}, 30 + layer),
+                                          is_actual ? 3 : 4)});
+        const auto made = [&](const std::string& result) {
+          Tensor t = output("channel_affine", inputs, {}, result);
+          if (!is_actual || step == 0 || layer != 2 || result != wrong) return t;
+          return result == "y" ? plus(t, .01, t) : with_one_wrong(t);
+        };
+        d.add({step, 0, f, norm, "input", "x", 0}, inputs[0].tensor).op = "TheirOwn";
+        d.add({step, 0, f, norm, "output", "y", 0}, made("y")).op = "TheirOwn";
+        d.add({step, 0, b, norm, "grad_output", "y", 0}, inputs[3].tensor).op = "TheirOwn";
+        d.add({step, 0, b, norm, "grad_input", "x", 0}, made("grad_x")).op = "TheirOwn";
+        for (const char* param : {"weight", "bias"})
+          d.add({step, -1, b, norm, "grad", param, 0}, made(std::string("grad_") + param));
+      }
+    }
+  };
+}
+
+TEST(UnknownClass, MayBeginAsACopy) {
+  const Report right = isolated(affine(""));
+  EXPECT_EQ(right.exit_status(), 0);
+  for (const Finding& found : right.findings) {
+    const std::string& slot = found.id.slot;
+    if (slot == "output" || slot == "grad_input" || slot == "grad") {
+      EXPECT_EQ(found.unjudged, "") << found.name;
+    }
+  }
+  for (const auto& [wrong, first] : {std::pair("y", "norm2 output y"),
+                                     {"grad_x", "norm2 grad_input x"},
+                                     {"grad_weight", "norm2 grad weight"},
+                                     {"grad_bias", "norm2 grad bias"}})
+    EXPECT_EQ(created(isolated(affine(wrong))), std::vector<std::string>{first}) << wrong;
+}
+
 // q, k and v under a class's own names: the order of the call is the operator's.
 TEST(UnknownClass, InputsMayHaveAnyNames) {
   const auto record = [](MemoryDump& d, bool is_actual) {

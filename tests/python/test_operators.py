@@ -372,6 +372,19 @@ def test_mul_half(first):
     assert judged("mul_half", lambda a, x: a * x.chunk(2, -1)[0 if first else 1], inputs, {"first": first})
 
 
+@pytest.mark.parametrize("bias", [False, True])
+def test_channel_affine(bias):
+    inputs = {"x": randn(2, 3, 5), "weight": randn(5, seed=1)} | ({"bias": randn(5, seed=2)} if bias else {})
+    assert judged("channel_affine", lambda x, weight, bias=0: x * weight + bias, inputs)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_extended_linear(bias):
+    inputs = {"x": randn(2, 3, 7), "w": randn(9, 4, seed=1), "v": randn(3, 9, seed=2)}
+    inputs |= {"b": randn(9, seed=3)} if bias else {}
+    assert judged("extended_linear", lambda x, w, v, b=0: x @ torch.cat([w.t(), v]) + b, inputs)
+
+
 def test_relu_squared():
     assert judged("relu_squared", lambda x: torch.relu(x) ** 2, {"x": randn(5, 7)})
 

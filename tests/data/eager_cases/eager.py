@@ -56,6 +56,23 @@ write("gated_add", "qwen2_moe", {}, qwen2_moe,
        "r": (case.values(2, 3, 64, low=-4, high=4, seed=34), "input")})
 
 
+def no_norm(x, weight, bias):  # transformers, MobileBERT's NoNorm
+    return x * weight + bias
+
+
+write("channel_affine", "no_norm", {}, no_norm,
+      {"x": (x, "input"), "weight": (w, "param"), "bias": (case.values(64, low=-2, high=2, seed=35), "param")})
+
+
+def mobilebert_logits(x, w, v, b):  # transformers, MobileBertLMPredictionHead
+    return x.matmul(torch.cat([w.t(), v], dim=0)) + b
+
+
+write("extended_linear", "mobilebert", {}, mobilebert_logits,
+      {"x": (x, "input"), "w": (case.values(20, 40, seed=36), "param"), "v": (case.values(24, 20, seed=37), "param"),
+       "b": (case.values(20, seed=38), "param")})
+
+
 def llama_rope(x):  # transformers, apply_rotary_pos_emb
     frequency = 1 / 10000 ** (torch.arange(0, 64, 2).float() / 64)
     angle = torch.arange(6).float()[:, None] * frequency
