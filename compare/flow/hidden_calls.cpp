@@ -67,15 +67,13 @@ bool HiddenCalls::find_of(const Operator& op, const LogicalTensor& t, const Form
       all.insert(all.end(), calls.begin(), calls.end());
     }
   }
-  LogicalTensor result = t;
-  result.id.module = fmt::format("{}.{}", module_around(t.id.module), op.name);
+  const Sought sought{op, {}, t};
   for (const Given& g : all) {
     if (known != nullptr && form_of(op, g) != *known) continue;
-    RecordedCall call{&op, std::string(output->name), {}};
-    for (const auto& [arg, source] : g) call.inputs.push_back({std::string(arg->name), source.tensor});
-    if (!makes_(call, result)) continue;
-    take(call, g, t, found);
-    known_.insert_or_assign(without_layer(name_of(t.id)), form_of(op, g));
+    if (!makes_(call_of(sought, g), as_result(sought, t))) continue;
+    const Given right = in_right_order(sought, g);
+    take(call_of(sought, right), right, t, found);
+    known_.insert_or_assign(without_layer(name_of(t.id)), form_of(op, right));
     return true;
   }
   return false;

@@ -51,6 +51,10 @@ class HiddenCalls {
   std::vector<std::size_t> results_beside(const LogicalTensor&) const;
   bool has_gradient(std::size_t candidate) const;
   void assign(const Sought&, const std::vector<const Arg*>&, Given&, std::vector<Given>&) const;
+  static RecordedCall call_of(const Sought&, const Given&);
+  static LogicalTensor as_result(const Sought&, const LogicalTensor&);
+  std::ptrdiff_t gradients_made(const Sought&, const Given&) const;
+  Given in_right_order(const Sought&, Given) const;
   static std::vector<InputShape> shapes_of(const Given&);
   static bool may_make(const Operator&, const Given&, const Shape& result);
   static bool goes_with(const Operator&, const Given& before, const InputShape& next);

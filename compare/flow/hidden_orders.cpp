@@ -1,0 +1,68 @@
+// Which of several values was given for which argument of a call in no module.
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "assay/compare/calls/declared_args.h"
+#include "assay/compare/flow/hidden_calls.h"
+
+namespace assay {
+namespace {
+
+// The recorded gradient of a value, under the name that it has there.
+const LogicalTensor* gradient_of(const LogicalTensor& value, const RecordedCalls& calls) {
+  const std::string_view slot = value.id.slot == "input" ? "grad_input" : "grad_output";
+  const std::vector<const LogicalTensor*> around = calls.around(value);
+  const auto found = std::ranges::find_if(around, [&](const LogicalTensor* t) {
+    return t->id.slot == slot && t->id.arg == value.id.arg && t->shape == value.shape;
+  });
+  return found == around.end() ? nullptr : *found;
+}
+
+}  // namespace
+
+RecordedCall HiddenCalls::call_of(const Sought& sought, const Given& given) {
+  const auto output = std::ranges::find(sought.op.args, Role::output, &Arg::role);
+  RecordedCall call{&sought.op, std::string(output->name), {}};
+  for (const auto& [arg, source] : given) call.inputs.push_back({std::string(arg->name), source.tensor});
+  return call;
+}
+
+LogicalTensor HiddenCalls::as_result(const Sought& sought, const LogicalTensor& t) {
+  LogicalTensor result = t;
+  result.id.module = fmt::format("{}.{}", module_around(sought.result.id.module), sought.op.name);
+  return result;
+}
+
+// How many of the arguments have the gradient that was recorded for what they were given.
+std::ptrdiff_t HiddenCalls::gradients_made(const Sought& sought, const Given& given) const {
+  const LogicalTensor* of_result = gradient_of(sought.result, calls_);
+  if (of_result == nullptr) return 0;
+  RecordedCall call = call_of(sought, given);
+  call.inputs.push_back({fmt::format("grad_{}", call.output), of_result});
+  return std::ranges::count_if(given, [&](const auto& g) {
+    call.output = fmt::format("grad_{}", g.first->name);
+    const LogicalTensor* handed_back = gradient_of(*g.second.tensor, calls_);
+    return find_arg(sought.op, call.output) != nullptr && handed_back != nullptr &&
+           makes_(call, as_result(sought, *handed_back));
+  });
+}
+
+// A result that hardly depends on two arguments, as attention's on scores near 0, does not tell which is
+// which: their gradients do.
+HiddenCalls::Given HiddenCalls::in_right_order(const Sought& sought, Given given) const {
+  for (std::size_t a = 0; a < given.size(); ++a) {
+    for (std::size_t b = a + 1; b < given.size(); ++b) {
+      if (given[a].second.tensor->shape != given[b].second.tensor->shape) continue;
+      Given other = given;
+      std::swap(other[a].second, other[b].second);
+      if (makes_(call_of(sought, other), as_result(sought, sought.result)) &&
+          gradients_made(sought, other) > gradients_made(sought, given))
+        given = std::move(other);
+    }
+  }
+  return given;
+}
+
+}  // namespace assay
