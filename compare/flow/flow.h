@@ -117,6 +117,7 @@ class Flow {
   bool ends_here(const LogicalTensor&);
   bool find_added_losses();
   void join_aliases();
+  bool has_gradient(const Name&) const;
   bool have_one_gradient(const Name&, const Name&) const;
   void lend(const Borrowed&, const SideValues&, RecordedCalls&) const;
   void lend(const HiddenCall&, const SideValues&, RecordedCalls&) const;

@@ -1,22 +1,35 @@
 // Names of one tensor, and what calls were given under other names.
 #include <algorithm>
-#include <iterator>
+#include <functional>
 #include <map>
 #include <set>
+#include <vector>
 
 #include "assay/compare/flow/flow.h"
 #include "assay/compare/flow/gradient_names.h"
 
 namespace assay {
 
-// A result that a module hands out as it was made inside is one tensor with it, and a tensor has one
-// gradient: what its uses inside and outside hand back, whichever of its names it was recorded under.
+// A result that a module hands out as it was made inside, or as the module was given it, is one tensor with
+// it, and a tensor has one gradient: what its uses inside and outside hand back, whichever of its names it
+// was recorded under.
 void Flow::join_aliases() {
   std::map<Name, Name> same;  // as the value that it is
+  std::set<Name> handed_on;   // inputs under which it came in
   for (const auto& [target, r] : relations_.made) {
-    if (r.kind == Relation::Kind::copy && target.slot == "output" &&
-        have_one_gradient(target, r.sources.front()))
-      same[target] = r.sources.front();
+    if (r.kind != Relation::Kind::copy || target.slot != "output") continue;
+    std::vector<Name> inputs;
+    Name source = r.sources.front();
+    for (auto given = relations_.made.find(source);
+         source.slot == "input" && given != relations_.made.end() &&
+         given->second.kind == Relation::Kind::copy && !has_gradient(source);
+         given = relations_.made.find(source)) {
+      inputs.push_back(source);
+      source = given->second.sources.front();
+    }
+    if (!have_one_gradient(target, source)) continue;
+    same[target] = source;
+    handed_on.insert(inputs.begin(), inputs.end());
   }
   std::map<Name, std::set<Name>> joined;  // by the first of them
   for (const auto& [target, source] : same) {
@@ -27,16 +40,29 @@ void Flow::join_aliases() {
   for (const auto& [first, names] : joined) {
     std::vector<Use> uses;
     bool is_chain = true;  // each is used as the next one only
-    for (const Name& name : names) {
+    const std::function<void(const Name&)> collect = [&](const Name& name) {
       const auto own = relations_.uses.find(name);
-      if (own == relations_.uses.end()) continue;
-      const auto is_alias = [&](const Use& use) { return !use.is_input && names.contains(use.target); };
-      is_chain = is_chain && (own->second.size() == 1 || std::ranges::none_of(own->second, is_alias));
-      std::ranges::remove_copy_if(own->second, std::back_inserter(uses), is_alias);
-    }
+      if (own == relations_.uses.end()) return;
+      for (const Use& use : own->second) {
+        const bool is_alias = !use.is_input && names.contains(use.target);
+        is_chain = is_chain && (own->second.size() == 1 || !is_alias);
+        if (use.is_input && handed_on.contains(use.target))
+          collect(use.target);
+        else if (!is_alias)
+          uses.push_back(use);
+      }
+    };
+    std::ranges::for_each(names, collect);
     if (is_chain) continue;
     for (const Name& name : names) relations_.uses[name] = uses;
   }
+}
+
+// Recorded anywhere.
+bool Flow::has_gradient(const Name& value) const {
+  return std::ranges::any_of(reference_.named(record_of(value)), [&](const LogicalTensor* t) {
+    return reference_.find(gradient_of(value, t->id)) != nullptr;
+  });
 }
 
 // Bit for bit, wherever both were recorded.

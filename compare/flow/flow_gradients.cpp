@@ -168,13 +168,16 @@ bool Flow::goes_into_no_loss(const Name& result, const Identity& frame) const {
 }
 
 // A call that was given a tensor under several names (attention's query, key and value) hands back one
-// gradient, under the first.
+// gradient, under the first; and what modules inside took of it is known under one of them.
 bool Flow::is_given_back_with_another(const Side& side, const Use& use, const std::vector<Use>& uses,
                                       const Identity& frame) const {
-  if (recorded_gradient(side, use.target, frame) != nullptr) return false;
+  if (relations_.uses.contains(use.target) || recorded_gradient(side, use.target, frame) != nullptr)
+    return false;
   return std::ranges::any_of(uses, [&](const Use& other) {
     return other.is_input && other.target.module == use.target.module &&
-           other.target.call == use.target.call && recorded_gradient(side, other.target, frame) != nullptr;
+           other.target.call == use.target.call &&
+           (relations_.uses.contains(other.target) ||
+            recorded_gradient(side, other.target, frame) != nullptr);
   });
 }
 
