@@ -107,7 +107,11 @@ class EarlierValues {
   std::optional<Place> best_column(const Places& known, Hash hash, const std::optional<Place>& last,
                                    const std::vector<std::size_t>& used,
                                    const std::set<std::pair<std::size_t, std::int64_t>>& taken,
-                                   const LogicalTensor& t, bool are_rows) const;
+                                   const LogicalTensor& t, bool are_rows, std::int64_t by_loops) const;
+  static constexpr std::int64_t no_place = -1;
+  /// @param lead  of the target: its dimensions but the last
+  static std::vector<std::int64_t> places_by_loops(const Places&, const std::vector<Hash>&,
+                                                   const Shape& lead);
 
   /// A column of fewer elements says too little about where it comes from.
   static constexpr std::int64_t fewest_rows = 4;

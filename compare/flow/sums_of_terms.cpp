@@ -47,6 +47,13 @@ std::optional<Relation> SumsOfTerms::of_terms(const LogicalTensor& t, const Side
     }
   }
   for (std::size_t a = 0; a < n; ++a) {
+    for (std::size_t b = a + 1; b < n; ++b) {
+      for (const Term& c : repeated) {
+        if (auto r = sum(tensor, {own[a], own[b], c})) return r;
+      }
+    }
+  }
+  for (std::size_t a = 0; a < n; ++a) {
     for (std::size_t b = a; b < n; ++b) {
       const Terms terms = b == a ? Terms{own[a]} : Terms{own[a], own[b]};
       const auto factors = factors_of(tensor, terms);

@@ -19,8 +19,8 @@ class SumsOfTerms {
 
   SumsOfTerms(const SideValues& side, const EarlierValues& candidates)
       : side_(side), candidates_(candidates) {}
-  /// Of two or three values of its size, each of which counts; of one and another that is repeated; of one or
-  /// two with factors, as models have that scale their embeddings and their layers.
+  /// Of two or three values of its size, each of which counts; of one or two and another that is repeated; of
+  /// one or two with factors, as models have that scale their embeddings and their layers.
   std::optional<Relation> of_terms(const LogicalTensor&, const SideTensor&) const;
 
  private:
