@@ -9,9 +9,30 @@ struct ScaledEmbedding {
       "y_n = scale weight[index_n]; grad_weight_v = scale times the sum of the grad_y_n with index_n = v";
   static constexpr std::string_view source =
       "arXiv:1706.03762 sec. 3.4; Hugging Face transformers modeling_gemma2.py, modeling_bart.py";
+  // Classes of Hugging Face transformers, whose tables are tied: their weights are recorded elsewhere.
   static constexpr std::string_view aliases[] = {"Gemma2TextScaledWordEmbedding",
-                                                 "Gemma3TextScaledWordEmbedding", "BartScaledWordEmbedding",
-                                                 "M2M100ScaledWordEmbedding"};
+                                                 "Gemma3TextScaledWordEmbedding",
+                                                 "Gemma3nTextScaledWordEmbedding",
+                                                 "Gemma4TextScaledWordEmbedding",
+                                                 "Gemma4UnifiedTextScaledWordEmbedding",
+                                                 "GemmaTextScaledWordEmbedding",
+                                                 "VaultGemmaTextScaledWordEmbedding",
+                                                 "DiffusionGemmaTextScaledWordEmbedding",
+                                                 "BartScaledWordEmbedding",
+                                                 "MBartScaledWordEmbedding",
+                                                 "PLBartScaledWordEmbedding",
+                                                 "BigBirdPegasusScaledWordEmbedding",
+                                                 "PegasusXScaledWordEmbedding",
+                                                 "BlenderbotScaledWordEmbedding",
+                                                 "M2M100ScaledWordEmbedding",
+                                                 "NllbMoeScaledWordEmbedding",
+                                                 "SeamlessM4TScaledWordEmbedding",
+                                                 "SeamlessM4Tv2ScaledWordEmbedding",
+                                                 "TrOCRScaledWordEmbedding",
+                                                 "XGLMScaledWordEmbedding",
+                                                 "BioGptScaledWordEmbedding",
+                                                 "MiniCPM3ScaledWordEmbedding",
+                                                 "PPFormulaNetScaledWordEmbedding"};
   static constexpr Attribute attributes[] = {{"scale", "1", "often the root of C"}, padding_attribute};
   static constexpr Arg args[] = {
       {"weight", "V,C", Role::param},

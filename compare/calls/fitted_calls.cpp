@@ -52,6 +52,17 @@ const CallVariant* FittedCalls::known(const Operator& op, std::string_view modul
   return layers_differ ? &own->second : &found->second.back();
 }
 
+std::vector<CallVariant> FittedCalls::others(const OfModule& of, const CallVariant& but) const {
+  const auto found = known_.find(key_in_all_layers(of.op, of.module, of.recorded));
+  std::vector<CallVariant> all = found == known_.end() ? std::vector<CallVariant>() : found->second;
+  std::erase_if(all, [&](const CallVariant& v) { return is_same(v, but); });
+  return all;
+}
+
+void FittedCalls::take(const OfModule& of, const CallVariant& variant) {
+  of_module_.insert_or_assign({&of.op, of.module, text_of(of.op, of.recorded)}, variant);
+}
+
 // Blocks that are not known prove no fp8: that other results have to.
 bool FittedCalls::makes(const Call& reference, const CallVariant& variant) {
   if (judge_.fit(reference, variant)) return true;

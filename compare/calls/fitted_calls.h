@@ -23,6 +23,15 @@ class FittedCalls {
   /// The attributes of this operator in modules of this name, if they are known already.
   /// @param recorded  by the call
   const CallVariant* known(const Operator&, std::string_view module, const Attributes& recorded) const;
+  struct OfModule {
+    const Operator& op;
+    std::string module;
+    const Attributes& recorded;
+  };
+  /// Those of the other modules of this name that differ from these.
+  std::vector<CallVariant> others(const OfModule&, const CallVariant& but) const;
+  /// Takes one of them for this module, whose own result does not tell them apart.
+  void take(const OfModule&, const CallVariant&);
   /// Nothing if no attributes make the reference's result.
   std::optional<CallVariant> fit(const Call& reference, std::string_view module);
   /// Other attributes that make both results: what the reference does not tell apart is no mistake.

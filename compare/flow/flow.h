@@ -113,6 +113,7 @@ class Flow {
   const LogicalTensor* recorded_gradient(const Side&, const Name& value, const Identity& frame) const;
   bool is_without_tokens(const Identity&) const;
   bool holds_in_reference(const LogicalTensor&);
+  bool holds_with_other_attributes(const LogicalTensor&);
   bool has_no_factor(const LogicalTensor&) const;
   bool ends_here(const LogicalTensor&);
   bool find_added_losses();

@@ -13,7 +13,7 @@ bool Flow::holds_in_reference(const LogicalTensor& t) {
   const Side side{reference_, reference_calls_};
   const auto near = nearness(side, t);
   if (!near) return ends_here(t);
-  if (near->ratio <= 1 || ends_here(t)) return true;
+  if (near->ratio <= 1 || holds_with_other_attributes(t) || ends_here(t)) return true;
   const Made* right = &near->made;
   const auto recorded = reference_.read(t);
   if (!is_gradient(t.id) || right->expected.values.size() != recorded->values.size()) return false;
@@ -51,6 +51,30 @@ Flow::Choice Flow::choice_of_rows(const LogicalTensor* reference, const LogicalT
         return other && other->rows != right->rows;
       });
   return varies && have_the_same_rows(*own, *right) ? Choice::other_order : Choice::other;
+}
+
+// A result may not tell which of the attributes that were found in other layers made it, and its gradient
+// does.
+bool Flow::holds_with_other_attributes(const LogicalTensor& t) {
+  const auto uses = relations_.uses.find(value_of(t.id));
+  for (const Use& use : uses == relations_.uses.end() ? std::vector<Use>() : uses->second) {
+    LogicalTensor wanted = t;
+    wanted.id = gradient_of(use.target, t.id);
+    const std::vector<RecordedCall> calls =
+        use.is_input ? reference_calls_.producers(wanted) : std::vector<RecordedCall>();
+    if (calls.empty()) continue;
+    const FittedCalls::OfModule of{*calls.front().op, use.target.module, calls.front().attributes};
+    const CallVariant* own = fitted_.known(of.op, of.module, of.recorded);
+    if (own == nullptr) continue;
+    const CallVariant before = *own;
+    for (const CallVariant& other : fitted_.others(of, before)) {
+      fitted_.take(of, other);
+      const auto near = nearness({reference_, reference_calls_}, t);
+      if (near && near->ratio <= 1) return true;
+    }
+    fitted_.take(of, before);
+  }
+  return false;
 }
 
 // What is missing to the gradients of one micro-batch.
