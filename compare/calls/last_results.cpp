@@ -5,13 +5,9 @@
 
 namespace assay {
 
-bool LastResults::are_worth_it(const Call& call) {
-  return call.work() > work_of_a_look && !call.op().functional_inputs.empty();
-}
-
 void LastResults::give(Call& call, const std::vector<RecordedCall>& made_by, const CallVariant& variant,
                        bool quick) {
-  if (!are_worth_it(call) || made_by.empty()) return;
+  if (call.work() <= work_of_a_look || call.op().functional_inputs.empty() || made_by.empty()) return;
   Operands operands;
   for (const RecordedCall& c : made_by) {
     for (const RecordedCall::Input& given : c.inputs) operands.push_back(given.tensor);

@@ -11,9 +11,7 @@ namespace assay {
 /// evaluating all of them costs hardly more than one.
 class LastResults {
  public:
-  /// Whether a call makes several results that take long.
-  static bool are_worth_it(const Call&);
-  /// Gives such a call its golden result and what is allowed of it.
+  /// Gives a call that makes several results and takes long its golden result and what is allowed of it.
   /// @param made_by  the recorded operands of the call, which is complete
   /// @param quick    ErrorModel::quick
   void give(Call&, const std::vector<RecordedCall>& made_by, const CallVariant&, bool quick);

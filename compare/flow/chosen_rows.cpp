@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <string_view>
 #include <unordered_map>
 
@@ -90,48 +91,21 @@ bool have_the_same_rows(const RowChoice& a, const RowChoice& b) {
   return x == y;
 }
 
-std::optional<DerivedValue> evaluate_chosen_rows(const Relation& r, const Shape& shape,
-                                                 const ReadSource& read) {
-  const auto source = read(r.sources.front()), target = read(r.sources.back());
-  if (source == nullptr || target == nullptr || target->shape != shape || source->values.empty()) return {};
-  const auto chosen = chosen_rows(*source, *target);
-  if (!chosen) return {};
-  const auto width = static_cast<std::size_t>(shape.back());
-  DerivedValue e;
-  e.is_exact = true;
-  for (std::size_t row = 0; row < chosen->rows.size(); ++row) {
-    const std::size_t from = chosen->rows[row] == RowChoice::none
-                                 ? nearest_row(*source, *target, row, width)
-                                 : static_cast<std::size_t>(chosen->rows[row]);
-    const auto begin = source->values.begin() + static_cast<std::ptrdiff_t>(from * width);
-    e.values.insert(e.values.end(), begin, begin + static_cast<std::ptrdiff_t>(width));
+std::shared_ptr<const SideTensor> index_of_chosen_rows(const SideTensor& source, const SideTensor& target,
+                                                       bool is_unique) {
+  const auto chosen = chosen_rows(source, target);
+  if (!chosen || source.values.empty() || (is_unique && !chosen->is_unique)) return nullptr;
+  const auto width = static_cast<std::size_t>(source.shape.back());
+  auto index = std::make_shared<SideTensor>();
+  index->dtype = DType::int64;
+  index->shape = {std::ssize(chosen->rows)};
+  for (std::size_t r = 0; r < chosen->rows.size(); ++r) {
+    const std::int64_t row = chosen->rows[r];
+    index->values.push_back(row == RowChoice::none
+                                ? static_cast<double>(nearest_row(source, target, r, width))
+                                : static_cast<double>(row));
   }
-  return e;
-}
-
-std::optional<DerivedValue> adjoint_of_chosen_rows(const Relation& r, const DerivedValue& gradient,
-                                                   const Shape& target, const Shape& shape,
-                                                   const ReadSource& read) {
-  const auto source = read(r.sources.front()), own = read(r.sources.back());
-  if (source == nullptr || own == nullptr || own->shape != target || source->shape != shape ||
-      gradient.values.size() != own->values.size())
-    return {};
-  const auto chosen = chosen_rows(*source, *own);
-  if (!chosen || !chosen->is_unique) return {};
-  const auto width = static_cast<std::size_t>(shape.back());
-  DerivedValue e;
-  e.roundoff = gradient.roundoff;
-  e.is_exact = gradient.is_exact;
-  e.values.resize(source->values.size(), 0);
-  if (!gradient.magnitude.empty()) e.magnitude.resize(e.values.size(), 0);
-  if (!gradient.error.empty()) e.error.resize(e.values.size(), 0);
-  for (std::size_t i = 0; i < gradient.values.size(); ++i) {
-    const std::size_t to = static_cast<std::size_t>(chosen->rows[i / width]) * width + i % width;
-    e.values[to] = gradient.values[i];
-    if (!e.magnitude.empty()) e.magnitude[to] = gradient.magnitude[i];
-    if (!e.error.empty()) e.error[to] = gradient.error[i];
-  }
-  return e;
+  return index;
 }
 
 }  // namespace assay

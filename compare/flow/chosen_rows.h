@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -27,11 +28,10 @@ std::optional<RowChoice> chosen_rows(const SideTensor& source, const SideTensor&
 /// Whether two choices took the same rows, in any order.
 bool have_the_same_rows(const RowChoice&, const RowChoice&);
 
-/// evaluate() and adjoint() of Relation::Kind::chosen. A row that is none of the source should have been the
-/// nearest one.
-std::optional<DerivedValue> evaluate_chosen_rows(const Relation&, const Shape&, const ReadSource&);
-/// Nothing where equal rows do not tell which of them was chosen.
-std::optional<DerivedValue> adjoint_of_chosen_rows(const Relation&, const DerivedValue& gradient,
-                                                   const Shape& target, const Shape&, const ReadSource&);
+/// The index that gathers them, as Relation::each_number has it. A row that is none of the source should have
+/// been the nearest one.
+/// @param is_unique  nothing where equal rows do not tell which of them was chosen
+std::shared_ptr<const SideTensor> index_of_chosen_rows(const SideTensor& source, const SideTensor& target,
+                                                       bool is_unique);
 
 }  // namespace assay

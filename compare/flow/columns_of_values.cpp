@@ -53,7 +53,9 @@ std::optional<Relation> EarlierValues::of_chosen_rows(const LogicalTensor& t,
   if (!best) return {};
   Name own = name_of(t.id);
   if (own.slot == "input") own.slot = "value";
-  return Relation{.kind = Relation::Kind::chosen, .sources = {candidates_[*best].name, std::move(own)}};
+  return Relation{.kind = Relation::Kind::chosen,
+                  .sources = {candidates_[*best].name, std::move(own)},
+                  .choice = Relation::each_number};
 }
 
 std::optional<Relation> EarlierValues::of_columns(const LogicalTensor& t, const SideTensor& tensor,

@@ -110,7 +110,6 @@ std::optional<DerivedValue> evaluate(const Relation& r, const Shape& shape, cons
   const auto size = static_cast<std::size_t>(element_count(shape));
   if (r.kind == Relation::Kind::combine) return evaluate_combine(r, shape, read);
   if (r.kind == Relation::Kind::product) return evaluate_product(r, shape, read);
-  if (r.kind == Relation::Kind::chosen) return evaluate_chosen_rows(r, shape, read);
   if (r.has_whole_rows()) return evaluate_whole_rows(r, shape, read);
   if (r.kind == Relation::Kind::sum) {
     auto terms = terms_of(r, size, read);
@@ -119,6 +118,10 @@ std::optional<DerivedValue> evaluate(const Relation& r, const Shape& shape, cons
   std::vector<std::shared_ptr<const SideTensor>> sources;
   for (const Name& name : r.sources) {
     sources.push_back(read(name));
+    if (sources.back() == nullptr) return {};
+  }
+  if (r.kind == Relation::Kind::chosen) {
+    sources.back() = index_of_chosen_rows(*sources.front(), *sources.back(), false);
     if (sources.back() == nullptr) return {};
   }
   if (r.kind == Relation::Kind::copy) {
@@ -163,8 +166,6 @@ std::optional<DerivedValue> adjoint(const Relation& r, std::size_t source, const
   if (r.kind == Kind::combine) return adjoint_of_combine(r, source, gradient, target, shape, read);
   if (r.kind == Kind::product) return adjoint_of_product(r, source, gradient, target, shape, read);
   if (r.kind == Kind::total || r.kind == Kind::counts) return {};
-  if (r.kind == Kind::chosen)
-    return source == 0 ? adjoint_of_chosen_rows(r, gradient, target, shape, read) : std::nullopt;
   if (r.has_whole_rows()) return adjoint_of_whole_rows(r, source, gradient, target, shape, read);
   const auto size = static_cast<std::size_t>(element_count(shape));
   if (r.kind == Kind::sum) {
@@ -197,7 +198,11 @@ std::optional<DerivedValue> adjoint(const Relation& r, std::size_t source, const
     }
     fits = for_each_column(r, target, shapes, add);
   } else if (source == 0) {
-    const auto index = read(r.sources.back());
+    auto index = read(r.sources.back());
+    if (r.kind == Kind::chosen && index != nullptr) {
+      const auto own = read(r.sources.front());
+      index = own == nullptr ? nullptr : index_of_chosen_rows(*own, *index, true);
+    }
     fits = index != nullptr && for_each_row(r, target, shape, *index, add);
   }
   if (!fits) return {};
