@@ -52,8 +52,8 @@ inline void transpose(Doubles<N> (&rows)[N]) {
 #else
   static_assert(N == 2);
   const Doubles<N> a = rows[0], b = rows[1];
-  rows[0] = {a[0], b[0]};
-  rows[1] = {a[1], b[1]};
+  rows[0] = Doubles<N>{a[0], b[0]};
+  rows[1] = Doubles<N>{a[1], b[1]};
 #endif
 }
 
