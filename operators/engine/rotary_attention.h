@@ -188,21 +188,30 @@ inline Turn turn_of(const Dims& d, const Attributes& a) {
           .by_pair = style == "by_pair" || style.ends_with("_of_pairs")};
 }
 
-/// What token l of sequence b turns by.
+/// A table, by what token l of sequence b turns by.
 template <class T>
-const T* row_of_table(Tensors<T>& t, const char* table, const Dims& d, std::int64_t b, std::int64_t l) {
-  const std::int64_t row = (d.at("tables") == 1 ? 0 : b * d.at("rows of tables")) + l;
-  return t[table].data() + row * d.at("C") * (std::string_view(table) == "cis" ? 2 : 1);
-}
+class RowsOfTable {
+ public:
+  RowsOfTable(Tensors<T>& t, std::string_view table, const Dims& d)
+      : x_(t[table].data()),
+        of_sequence_(d.at("tables") == 1 ? 0 : d.at("rows of tables")),
+        width_(d.at("C") * (table == "cis" ? 2 : 1)) {}
+  const T* operator()(std::int64_t b, std::int64_t l) const { return x_ + (b * of_sequence_ + l) * width_; }
+
+ private:
+  const T* x_;
+  std::int64_t of_sequence_, width_;
+};
 
 /// turned() by complex numbers cos + i sin: pair p is (2p, 2p + 1), and kernels store no steps in between.
 template <class T>
 std::vector<T> turned_by_cis(const std::vector<T>& x, Tensors<T>& t, const Dims& d, const Turn& turn,
                              std::int64_t heads, bool back) {
   const std::int64_t B = d.at("B"), L = d.at("L"), R = d.at("R");
+  const RowsOfTable<T> table(t, "cis", d);
   std::vector<T> y = x;
   for (std::int64_t row = 0; row < B * heads * L; ++row) {
-    const T* cis = row_of_table(t, "cis", d, row / L / heads, row % L);
+    const T* cis = table(row / L / heads, row % L);
     for (std::int64_t p = 0; p < R / 2; ++p) {
       const auto i = static_cast<std::size_t>(row * turn.channels + turn.first + 2 * p);
       const T &cos = cis[2 * p], sin = back ? -cis[2 * p + 1] : cis[2 * p + 1];
@@ -221,10 +230,10 @@ std::vector<T> turned(const std::vector<T>& x, Tensors<T>& t, const Dims& d, con
   if (t.has("cis")) return turned_by_cis(x, t, d, turn, heads, back);
   if (!t.optional("cos")) return x;
   const std::int64_t B = d.at("B"), L = d.at("L"), R = d.at("R");
+  const RowsOfTable<T> cosines(t, "cos", d), sines(t, "sin", d);
   std::vector<T> y = x;
   for (std::int64_t row = 0; row < B * heads * L; ++row) {
-    const T *cos = row_of_table(t, "cos", d, row / L / heads, row % L),
-            *sin = row_of_table(t, "sin", d, row / L / heads, row % L);
+    const T *cos = cosines(row / L / heads, row % L), *sin = sines(row / L / heads, row % L);
     const std::int64_t first = row * turn.channels + turn.first;
     for (std::int64_t p = 0; p < R / 2; ++p) {
       const std::int64_t i = turn.half ? p : 2 * p, j = turn.half ? p + R / 2 : 2 * p + 1;
