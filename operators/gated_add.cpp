@@ -33,11 +33,27 @@ struct GatedAdd {
   static constexpr std::string_view functional_inputs[] = {"x", "gate", "z", "r"};
   static constexpr bool shares_steps = true;
 
+  static std::int64_t tokens(const Shape& s) {
+    return s.empty() ? 0 : element_count({s.begin(), s.end() - 1});
+  }
+  static bool goes_with(InputShapes before, const InputShape& next) {
+    const InputShape* x = find_input(before, "x");
+    if (x == nullptr || x->shape.empty() || next.shape.empty()) return true;
+    const bool is_gate = next.name == "gate";
+    return tokens(next.shape) == tokens(x->shape) &&
+           (next.shape.back() == x->shape.back() || (is_gate && next.shape.back() == 1));
+  }
+
+  // The gradient of the result comes in the shape of the result: that of r, where it is there.
+  static bool may_make(InputShapes inputs, const Shape& y) {
+    const InputShape* r = find_input(inputs, "r");
+    return r == nullptr || r->shape == y;
+  }
+
   static void bind(Dims& d, InputShapes inputs, const Attributes&) {
     const Shape &x = shape_of_input(inputs, "x"), &gate = shape_of_input(inputs, "gate");
     const InputShape* r = find_input(inputs, "r");
     const Shape& y = r != nullptr ? r->shape : x;
-    const auto tokens = [](const Shape& s) { return element_count({s.begin(), s.end() - 1}); };
     for (const InputShape& input : inputs) {
       if (tokens(input.shape) != tokens(x)) {
         throw Error(

@@ -113,7 +113,7 @@ struct RouterTopK {
   static constexpr MadeWithin made_within[] = {{"logits", "linear"}};
 
   // Programs choose between the gate, a projection, and the module of the experts.
-  static constexpr std::string_view functional_inputs[] = {"logits"};
+  static constexpr std::string_view functional_inputs[] = {"logits", "expert_bias"};
   static constexpr bool never_negative = true;
   // Of several tokens: the numbers of one row may be those of another, scaled, by accident.
   static bool may_make(InputShapes inputs, const Shape& weights) {

@@ -18,10 +18,18 @@
 namespace assay {
 namespace {
 
-constexpr std::size_t most_values = 6;  // for an argument: the latest, as a layer makes them
+constexpr std::size_t most_values = 6;              // for an argument: the latest, as a layer makes them
+constexpr std::size_t most_near = 4 * most_values;  // of which they are
 // A search for nothing takes seconds: what no call makes in two places none makes in other layers.
 constexpr int most_failures = 2;
 constexpr std::size_t most_calls = 1 << 8;  // that are tried: all orders of the values for three arguments
+
+// Programs name what makes an argument after it: q of q_proj, gate of shared_expert_gate.
+bool is_named_after(const Name& name, const Arg& arg) {
+  const std::size_t dot = name.module.rfind('.');
+  const std::string words = fmt::format("_{}_", name.module.substr(dot == std::string::npos ? 0 : dot + 1));
+  return words.find(fmt::format("_{}_", arg.name)) != std::string::npos;
+}
 
 std::string without_layer(const Name& name) {
   return fmt::format("{}.{}.{}", without_numbers(name.module), name.slot, name.arg);
@@ -31,18 +39,25 @@ std::string without_layer(const Name& name) {
 
 HiddenCalls::Form HiddenCalls::form_of(const Operator& op, const Given& given) {
   Form form{&op, {}};
-  for (const auto& [arg, source] : given)
-    form.sources.push_back(fmt::format("{}={}", arg->name, without_layer(source.name)));
+  for (const auto& [arg, source] : given) form.sources.emplace_back(arg, without_layer(source.name));
   return form;
 }
 
-// Layers are alike: what made the tensor of another one is tried first.
+// Layers are alike: what made the tensor of another one is tried first, and what the last of them makes, for
+// a norm behind them all, has another name.
 bool HiddenCalls::find(const LogicalTensor& t, const SideTensor& values, Relations& found) {
   if (!shows_call(values, static_cast<double>(most_calls * operators().size()))) return false;
   const bool has_negative = std::ranges::any_of(values.values, [](double v) { return v < 0; });
   const auto known = known_.find(without_layer(name_of(t.id)));
   const Form* form = known == known_.end() ? nullptr : &known->second;
   if (form != nullptr && find_of(*form->op, t, form, found)) return true;
+  std::vector<Form> of_others;
+  for (const auto& [name, other] : known_) {
+    const bool is_new = form == nullptr || other != *form;
+    if (is_new && std::ranges::find(of_others, other) == of_others.end()) of_others.push_back(other);
+  }
+  if (std::ranges::any_of(of_others, [&](const Form& f) { return find_of(*f.op, t, &f, found); }))
+    return true;
   int& failures = failures_[fmt::format("{} {}", without_layer(name_of(t.id)), t.id.call)];
   if (failures == most_failures) return false;
   const bool is_found = std::ranges::any_of(operators(), [&](const Operator* op) {
@@ -63,13 +78,12 @@ bool HiddenCalls::find_of(const Operator& op, const LogicalTensor& t, const Form
     for (const Arguments& given : arguments(op, !masks_.empty())) {
       std::vector<Given> calls;
       Given none;
-      assign(sought, given, none, calls);
+      if (known == nullptr || known->takes(given)) assign(sought, given, known, none, calls);
       all.insert(all.end(), calls.begin(), calls.end());
     }
   }
   const Sought sought{op, {}, t};
   for (const Given& g : all) {
-    if (known != nullptr && form_of(op, g) != *known) continue;
     if (!makes_(call_of(sought, g), as_result(sought, t))) continue;
     const Given right = in_right_order(sought, g);
     take(call_of(sought, right), right, t, found);
@@ -81,17 +95,21 @@ bool HiddenCalls::find_of(const Operator& op, const LogicalTensor& t, const Form
 
 // Of a parameter those that calls near it may take; else what its own operator calls so; else the latest,
 // without a gradient where the argument has none: scores that hardly differ fit tables of any numbers.
-void HiddenCalls::for_each_source(const Sought& sought, const Arg& arg, const Fits& fits,
+void HiddenCalls::for_each_source(const Sought& sought, const Arg& arg, const Form* known, const Fits& fits,
                                   const std::function<bool(const Source&)>& f) const {
+  const auto is_of_form = [&](const Name& name) {
+    return known == nullptr || known->source(arg) == without_layer(name);
+  };
   if (arg.hides) {
     return masks_.for_each([&](const KeyMasks::Mask& mask) {
-      return !fits(mask.tensor->shape) || f({mask.tensor, mask.name});
+      return !fits(mask.tensor->shape) || !is_of_form(mask.name) || f({mask.tensor, mask.name});
     });
   }
   const LogicalTensor& t = sought.result;
   if (arg.role == Role::param) {
     for (const LogicalTensor* param : calls_.parameters_near(t)) {
-      if (fits(param->shape) && !f({param, name_of(param->id)})) return;
+      const Name name = name_of(param->id);
+      if (fits(param->shape) && is_of_form(name) && !f({param, name})) return;
     }
     return;
   }
@@ -104,8 +122,10 @@ void HiddenCalls::for_each_source(const Sought& sought, const Arg& arg, const Fi
   };
   // What is handed on, as a table from layer to layer, is one value under several names.
   std::set<const LogicalTensor*> seen;
+  const auto may_be = [&](std::size_t c) {
+    return is_of_form(candidates_[c].name) && !(is_table && has_gradient(c));
+  };
   const auto see = [&](std::size_t c) {
-    if (is_table && has_gradient(c)) return true;
     const std::vector<const LogicalTensor*> same = candidates_.same_as(c);
     if (std::ranges::any_of(same, [&](const LogicalTensor* other) { return seen.contains(other); }))
       return true;
@@ -119,13 +139,17 @@ void HiddenCalls::for_each_source(const Sought& sought, const Arg& arg, const Fi
     };
     // Another result of the same call is nearer than what that was made of.
     for (const std::size_t c : beside) {
-      if (takes_now(candidates_.kind_of(c)) && !see(c)) return;
+      if (takes_now(candidates_.kind_of(c)) && may_be(c) && !see(c)) return;
     }
-    bool goes_on = true;
+    std::vector<std::size_t> near;
     candidates_.for_each_near(t, takes_now, [&](std::size_t c) {
-      return goes_on = std::ranges::find(beside, c) != beside.end() || see(c);
+      if (std::ranges::find(beside, c) == beside.end() && may_be(c)) near.push_back(c);
+      return near.size() < most_near;
     });
-    if (!goes_on) return;
+    // Its name proves nothing, but is where to begin.
+    std::ranges::stable_partition(near,
+                                  [&](std::size_t c) { return is_named_after(candidates_[c].name, arg); });
+    if (!std::ranges::all_of(near, see)) return;
   }
 }
 
@@ -150,8 +174,8 @@ bool HiddenCalls::has_gradient(std::size_t candidate) const {
   });
 }
 
-void HiddenCalls::assign(const Sought& sought, const std::vector<const Arg*>& inputs, Given& given,
-                         std::vector<Given>& all) const {
+void HiddenCalls::assign(const Sought& sought, const std::vector<const Arg*>& inputs, const Form* known,
+                         Given& given, std::vector<Given>& all) const {
   const auto& [op, attributes, t] = sought;
   if (given.size() == inputs.size()) {
     if (may_make(op, given, t.shape)) all.push_back(given);
@@ -171,13 +195,13 @@ void HiddenCalls::assign(const Sought& sought, const std::vector<const Arg*>& in
            goes_with(op, given, {std::string(arg.name), shape});
   };
   std::size_t tried = 0;
-  for_each_source(sought, arg, fits, [&](const Source& source) {
+  for_each_source(sought, arg, known, fits, [&](const Source& source) {
     if (tried == most_values || all.size() == most_calls) return false;
     if (std::ranges::any_of(given, [&](const auto& g) { return g.second.tensor == source.tensor; }))
       return true;
     ++tried;
     given.emplace_back(&arg, source);
-    assign(sought, inputs, given, all);
+    assign(sought, inputs, known, given, all);
     given.pop_back();
     return true;
   });

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "assay/compare/flow/earlier_values.h"
@@ -38,19 +40,27 @@ class HiddenCalls {
   // A call as other layers have it: of what, by names without numbers.
   struct Form {
     const Operator* op;
-    std::vector<std::string> sources;
+    std::vector<std::pair<const Arg*, std::string>> sources;
     bool operator==(const Form&) const = default;
+    bool takes(const std::vector<const Arg*>& inputs) const {
+      return std::ranges::equal(inputs, sources, {}, {}, &std::pair<const Arg*, std::string>::first);
+    }
+    std::string_view source(const Arg& arg) const {
+      return std::ranges::find(sources, &arg, &std::pair<const Arg*, std::string>::first)->second;
+    }
   };
   static Form form_of(const Operator&, const Given&);
   bool find_of(const Operator&, const LogicalTensor&, const Form* known, Relations&);
   using Fits = std::function<bool(const Shape&)>;
   using TensorList = std::vector<const LogicalTensor*>;
   /// Goes through what may be given for an argument, the nearest first, until `f` returns false.
-  void for_each_source(const Sought&, const Arg&, const Fits&,
+  /// @param known  whose sources are gone through only, if it is there
+  void for_each_source(const Sought&, const Arg&, const Form* known, const Fits&,
                        const std::function<bool(const Source&)>& f) const;
   std::vector<std::size_t> results_beside(const LogicalTensor&) const;
   bool has_gradient(std::size_t candidate) const;
-  void assign(const Sought&, const std::vector<const Arg*>&, Given&, std::vector<Given>&) const;
+  void assign(const Sought&, const std::vector<const Arg*>&, const Form* known, Given&,
+              std::vector<Given>&) const;
   static RecordedCall call_of(const Sought&, const Given&);
   static LogicalTensor as_result(const Sought&, const LogicalTensor&);
   std::ptrdiff_t gradients_made(const Sought&, const Given&) const;

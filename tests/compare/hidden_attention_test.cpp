@@ -63,7 +63,7 @@ auto recorded(const Program& p, const Attributes& of_actual = {}, bool one_wrong
       const auto seed = static_cast<std::uint64_t>(10 * mb);
       std::vector<NamedTensor> inputs;
       for (const auto& [name, width] : p.projections) {
-        const bool by_head = p.heads_first > 0 && name != "v";
+        const bool by_head = p.heads_first > 0 && (name == "q" || name == "k");
         const Shape shape =
             by_head ? Shape{1, width / p.heads_first, tokens, p.heads_first} : Shape{1, tokens, width};
         inputs.push_back({name, normal_tensor(DType::float32, shape, 1 + seed + inputs.size())});
@@ -114,6 +114,12 @@ auto recorded(const Program& p, const Attributes& of_actual = {}, bool one_wrong
 const std::vector<std::pair<std::string, std::int64_t>> three = {{"q", 32}, {"k", 16}, {"v", 16}},
                                                         of_one = {{"qkv", 64}};
 
+std::vector<std::pair<std::string, std::int64_t>> gated_by(std::int64_t channels) {
+  auto all = three;
+  all.emplace_back("gate", channels);
+  return all;
+}
+
 class HiddenAttention : public testing::TestWithParam<Program> {};
 
 TEST_P(HiddenAttention, IsJudgedAndAWrongElementIsFound) {
@@ -154,6 +160,9 @@ INSTANTIATE_TEST_SUITE_P(
                 false,
                 {1, 1, tokens}},
         Program{"rotary_attention", three, 0, 32, {{"head_dim", 8}, {"alibi", "distance"}}},
+        Program{"gated_attention", gated_by(32), 8, 32, {}},
+        Program{"gated_attention", gated_by(4), 0, 32, {{"head_dim", 8}, {"gating", "softplus"}}},
+        Program{"gated_attention", gated_by(64), 4, 32, {{"heads_first", true}}, 8},
         Program{"qkv_attention", of_one, 0, 32, {{"heads", 4}, {"groups", 2}}},
         Program{"qkv_attention",
                 {{"qkv", 72}},
