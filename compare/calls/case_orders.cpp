@@ -1,0 +1,48 @@
+// Orders: that in which a device adds, and those of equal elements.
+#include <fmt/format.h>
+
+#include "assay/compare/calls/case_check.h"
+#include "assay/golden/accumulator.h"
+#include "assay/golden/sum_order.h"
+#include "assay/golden/summation.h"
+#include "assay/operators/engine/ties.h"
+
+namespace assay {
+
+// The sums of a device whose additions are IEEE 754's, in the order that the options state; nothing where
+// they do not decide every bit.
+std::optional<Tensor> CaseCheck::in_stated_order(const CaseOutput& output, DType stored) const {
+  const bool is_sum = case_.op->is_only_sums && output_arg(*case_.op, output.name).exact == Exact::no;
+  if (!is_sum || options_.accumulator.empty() || options_.level != Level::fp64 || !is_float(stored))
+    return {};
+  const Accumulator a = parse_accumulator(options_.accumulator);
+  if (!a.bitwise ||
+      a.terms_in_order->terms() != accumulation_count(*case_.op, output.name, shapes_, case_.attributes))
+    return {};
+  const SummationScope scope({.accumulator = a.dtype, .order = a.terms_in_order, .fma = a.fma});
+  const auto outputs = compute_golden(*case_.op, case_.inputs, case_.attributes, Level::fp64, output.name);
+  const Tensor& sums = output_named(outputs, output.name);
+  return Tensor::from_values(stored, sums.shape(), sums.values());
+}
+
+// Of a failure by every bit: whether the same accumulator in any order has it.
+void CaseCheck::note_other_order(Finding& f, const CaseOutput& output, const TensorSource& actual) {
+  Device any = device_of(actual.dtype());
+  any.accumulator = name(parse_accumulator(options_.accumulator).dtype);
+  if (is_within(output, actual, any))
+    f.notes.push_back(fmt::format(
+        "within the bound of --accumulator {}: the kernel adds in another order than the stated one",
+        any.accumulator));
+}
+
+// Of equal elements any may come first.
+void CaseCheck::judge_ties(Finding& f, const CaseOutput& output, const TensorSource& actual) const {
+  if (!is_legal_tie(*case_.op, output.name, actual.whole(), case_.inputs, case_.attributes)) return;
+  f.notes.push_back(fmt::format("a legal tie: {}; equal elements of x are in another order", f.reason));
+  f.verdict = Verdict::passed;
+  f.reason.clear();
+  f.ratio = 0;
+  f.rule = f.row = "equal elements in any order";
+}
+
+}  // namespace assay
