@@ -172,12 +172,12 @@ void CaseCheck::judge_policy(Finding& f, const CaseOutput& output, const TensorS
     if (output_arg(*case_.op, output.name).exact == Exact::value) {
       allowed.assign(static_cast<std::size_t>(golden.size()), 0);
       e.bound_source = fmt::format("derived: {} rounds nothing, every value equal", op);
-    } else if (const auto sums = in_stated_order(output, actual.dtype())) {
+    } else if (const auto adding = decides_bits(output, actual.dtype())) {
       allowed.assign(static_cast<std::size_t>(golden.size()), 0);
       e.bound = allowed;
       e.bound_source = fmt::format("derived: every bit of {} with the accumulator {}", op,
                                    accumulator_in_words(device.accumulator));
-      judge(f, actual, *sums, e);
+      judge(f, actual, in_stated_order(*adding, output, actual.dtype()), e);
       if (f.verdict == Verdict::failed) note_other_order(f, output, actual);
       return;
     } else {
@@ -194,7 +194,7 @@ void CaseCheck::judge_policy(Finding& f, const CaseOutput& output, const TensorS
 // A common factor, or an attribute, that is off by less than the bound of each element.
 void CaseCheck::judge_whole(Finding& f, const CaseOutput& output, const TensorSource& actual) {
   const bool by_bound = f.verdict == Verdict::passed && options_.policies.front().rule == Rule::derived;
-  if (!by_bound || !is_float(actual.dtype()) || in_stated_order(output, actual.dtype())) return;
+  if (!by_bound || !is_float(actual.dtype()) || decides_bits(output, actual.dtype())) return;
   const Device device = device_of(actual.dtype());
   // A step that all elements share may be rounded as coarsely as results between steps are kept.
   if (!options_.whole && device.intermediate) return;

@@ -57,7 +57,8 @@ class CaseCheck {
   const std::vector<NamedTensor>& golden();
   Expectation expectation_of(Finding&, const CaseOutput&, DType actual) const;
   std::string bound_source(const Device&, DType stored) const;
-  std::optional<Tensor> in_stated_order(const CaseOutput&, DType stored) const;
+  std::optional<Accumulator> decides_bits(const CaseOutput&, DType stored) const;
+  Tensor in_stated_order(const Accumulator&, const CaseOutput&, DType stored) const;
   void note_other_order(Finding&, const CaseOutput&, const TensorSource& actual);
   const Tensor& baseline(const std::string& output, DType stored);
   const std::vector<double>& golden_errors(const std::string& output, const Tensor& golden);

@@ -9,16 +9,19 @@
 
 namespace assay {
 
-// The sums of a device whose additions are IEEE 754's, in the order that the options state; nothing where
-// they do not decide every bit.
-std::optional<Tensor> CaseCheck::in_stated_order(const CaseOutput& output, DType stored) const {
+// The accumulator that the options state, where it decides every bit of the output: its additions are IEEE
+// 754's, in a known order.
+std::optional<Accumulator> CaseCheck::decides_bits(const CaseOutput& output, DType stored) const {
   const bool is_sum = case_.op->is_only_sums && output_arg(*case_.op, output.name).exact == Exact::no;
   if (!is_sum || options_.accumulator.empty() || options_.level != Level::fp64 || !is_float(stored))
     return {};
-  const Accumulator a = parse_accumulator(options_.accumulator);
-  if (!a.bitwise ||
-      a.terms_in_order->terms() != accumulation_count(*case_.op, output.name, shapes_, case_.attributes))
-    return {};
+  Accumulator a = parse_accumulator(options_.accumulator);
+  const std::int64_t terms = accumulation_count(*case_.op, output.name, shapes_, case_.attributes);
+  if (!a.bitwise || a.terms_in_order->terms() != terms) return {};
+  return a;
+}
+
+Tensor CaseCheck::in_stated_order(const Accumulator& a, const CaseOutput& output, DType stored) const {
   const SummationScope scope({.accumulator = a.dtype, .order = a.terms_in_order, .fma = a.fma});
   const auto outputs = compute_golden(*case_.op, case_.inputs, case_.attributes, Level::fp64, output.name);
   const Tensor& sums = output_named(outputs, output.name);

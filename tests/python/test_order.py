@@ -23,9 +23,7 @@ def lanes(x: np.ndarray, count: int, dtype: type = np.float32) -> np.floating:
 def test_numpy_adds_in_eight_lanes_and_blocks_of_128():
     # numpy/_core/src/umath/loops_utils.h.src, pairwise_sum
     of_128 = assay.reveal_order(np.sum, 128)
-    assert of_128.shape == (
-        "8 lanes, term i in lane i mod 8: each one after the other; the lanes pairwise"
-    ), of_128
+    assert of_128.shape == ("8 lanes, term i in lane i mod 8: each one after the other; the lanes pairwise"), of_128
     assert of_128.bitwise and of_128.accumulator_bits == 24
     of_512 = assay.reveal_order(np.sum, 512)
     assert of_512.shape == (
@@ -56,13 +54,13 @@ def test_a_float64_accumulator_is_seen():
 def test_products_are_rounded_or_fused():
     def dot(x, y):
         total = np.float32(0)
-        for a, b in zip(x, y):
+        for a, b in zip(x, y, strict=True):
             total += a * b
         return total
 
     def fma(x, y):  # exact in longdouble's 64 bits: a product of 48 and a sum of 24 that overlaps it
         total = np.float32(0)
-        for a, b in zip(x, y):
+        for a, b in zip(x, y, strict=True):
             total = np.float32(np.longdouble(a) * np.longdouble(b) + np.longdouble(total))
         return total
 
@@ -120,7 +118,7 @@ def test_orders_are_kept_in_files(tmp_path):
     assert json.loads((tmp_path / "order.json").read_text()) == order.to_dict()
     x = np.random.default_rng(0).normal(size=16).astype(np.float32)
     assert assay.judge("reduce_sum", x, lanes(x, 4), accumulator=str(tmp_path / "order.json")).passed
-    with pytest.raises(assay.Error, match="ends with .json"):
+    with pytest.raises(assay.Error, match="expected a name that ends with"):
         order.save(tmp_path / "order")
 
 

@@ -8,6 +8,7 @@
 
 #include "assay/compare/calls/case.h"
 #include "assay/compare/calls/case_writer.h"
+#include "assay/compare/calls/stated_accumulator.h"
 #include "assay/compare/result/printable.h"
 #include "assay/dumps/npy_writer.h"
 #include "assay/golden/error.h"

@@ -107,9 +107,7 @@ def judge(
     made = named(outputs, None if isinstance(outputs, Mapping) else operator(op).outputs[0], "output")
     settings, device = _flat(attributes), _stated(accumulator)
     tolerances = [tolerance] if isinstance(tolerance, str) else list(tolerance)
-    report = _core.judge(
-        op, given, made, settings, tolerances, level, device, intermediate, whole, causes, prove, 1
-    )
+    report = _core.judge(op, given, made, settings, tolerances, level, device, intermediate, whole, causes, prove, 1)
     return Verdict(report, lambda: _core.score(op, given, made, settings, tolerances, device, intermediate))
 
 

@@ -39,8 +39,8 @@ class Order:
     questions: int
     """How often the kernel was asked."""
     additions: tuple[tuple[int, ...], ...]
-    """Of each addition the operands: below `terms` a term, else ``additions[operand - terms]``, which comes before. More
-    than two are added at once, as matrix units do."""
+    """Of each addition the operands: below `terms` a term, else ``additions[operand - terms]``, which comes before.
+    More than two are added at once, as matrix units do."""
     _json: str
     _text: str
 
