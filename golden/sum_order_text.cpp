@@ -183,8 +183,10 @@ std::string SumOrder::text() const {
   std::vector<bool> goes_on(additions_.size(), false);  // as the first operand of a binary addition
   const auto addition_of = [&](Operand operand) { return static_cast<std::size_t>(operand - terms_); };
   for (const Addition& a : additions_) {
-    if (a.size() == 2 && a[0] >= terms_ && additions_[addition_of(a[0])].size() == 2)
-      goes_on[addition_of(a[0])] = true;
+    if (a.size() != 2 || a[0] < terms_) continue;
+    const Addition& first = additions_[addition_of(a[0])];
+    const bool is_row_of_terms = first.back() < terms_ && a.back() >= terms_;  // better told apart
+    goes_on[addition_of(a[0])] = first.size() == 2 && !is_row_of_terms;
   }
   for (std::size_t i = 0; i < additions_.size(); ++i) {
     if (goes_on[i]) continue;

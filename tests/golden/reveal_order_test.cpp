@@ -268,7 +268,7 @@ TEST(RevealOrder, AsksAboutAsOftenAsThereAreTerms) {
 
 TEST(SumOrder, ReadsWhatItWrites) {
   for (const std::string text :
-       {"0", "0+1", "0..9", "9..0", "0+1+(2+3)", "{{0..15}+16..31}", "0+(1+2)+3..7:2+(4+6)"}) {
+       {"0", "0+1", "0..9", "9..0", "(0+1)+(2+3)", "{{0..15}+16..31}", "(0+(1+2)+3..7:2)+(4+6)", "(0..3)+(4..7)+8+9"}) {
     EXPECT_EQ(SumOrder::parse(text).text(), text);
   }
   for (unsigned seed = 0; seed < 50; ++seed) {

@@ -13,7 +13,7 @@ def lanes(x: np.ndarray, count: int, dtype: type = np.float32) -> np.floating:
     """Every count-th term in a lane, then the lanes from left to right."""
     sums = np.zeros(count, dtype)
     for i in range(0, len(x), count):
-        sums += x[i : i + count]
+        sums[: len(x) - i] += x[i : i + count]
     total = sums[0]
     for s in sums[1:]:
         total = dtype(total + s)
