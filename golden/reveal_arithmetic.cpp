@@ -20,34 +20,69 @@ std::size_t index(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 
-// How far a term may lie below a partial sum and be kept.
-void measure_accumulator(RevealedOrder& found, SumQuestions& questions) {
+// Terms of an addition, by which it shows what it keeps: the last takes the first away again.
+struct Probe {
+  std::int64_t large = 0, small = 0, opposite = 0;
+};
+
+// Of each addition that has a term outside of it, or three operands.
+std::vector<Probe> probes_of(const SumOrder& order) {
+  std::vector<std::int64_t> term_of;  // of each operand one
+  for (std::int64_t i = 0; i < order.terms(); ++i) term_of.push_back(i);
+  for (const SumOrder::Addition& a : order.additions()) term_of.push_back(term_of[index(a[0])]);
+  const auto term = [&](Operand operand) { return term_of[index(operand)]; };
+  std::vector<Probe> probes;
+  for (const SumOrder::Addition& a : order.additions()) {
+    for (const Operand operand : a) {
+      if (operand < order.terms()) continue;
+      const SumOrder::Addition& inner = order.additions()[index(operand - order.terms())];
+      probes.push_back({term(inner[0]), term(inner[1]), term(operand == a[0] ? a[1] : a[0])});
+    }
+  }
+  const SumOrder::Addition& last = order.additions().back();
+  if (last.size() > 2) probes.push_back({term(last[0]), term(last[1]), term(last[2])});
+  return probes;
+}
+
+SumQuestion question(const SumQuestions& questions, const Probe& probe, int bits) {
+  SumQuestion q = questions.zeros();
+  questions.set(q, probe.large, questions.log2_of_unit() + bits);
+  questions.set(q, probe.opposite, questions.log2_of_unit() + bits, -1);
+  questions.set_unit(q, probe.small);
+  return q;
+}
+
+// How far a term may lie below a partial sum and be kept: in the addition that keeps least. Returns the same
+// of the first one.
+int measure_accumulator(RevealedOrder& found, SumQuestions& questions) {
   constexpr int most_bits = 66;  // float64's, x87's and a few
   if (questions.terms() < 3) {
     found.accumulator = found.dtype == DType::float64 ? DType::float64 : DType::float32;
-    return;
+    return 0;
   }
-  const SumOrder::Addition& first = found.order.additions().front();  // of terms alone
-  std::int64_t third = 0;
-  while (third == first[0] || third == first[1]) ++third;
-  if (first.size() > 2) third = first[2];
-  std::vector<SumQuestion> of_bits;
-  const int range = std::min(questions.bits_between(), most_bits);
-  for (int bits = 1; bits <= range; ++bits) {
-    SumQuestion& q = of_bits.emplace_back(questions.zeros());
-    questions.set(q, first[0], questions.log2_of_unit() + bits);
-    questions.set(q, third, questions.log2_of_unit() + bits, -1);
-    questions.set_unit(q, first[1]);
+  const std::vector<Probe> probes = probes_of(found.order);
+  int first = 0, least = std::min(questions.bits_between(), most_bits) + 1;
+  for (const Probe* probe = &probes.front(); probe != nullptr && least > 1;) {
+    std::vector<SumQuestion> of_bits;
+    for (int bits = 1; bits < least; ++bits) of_bits.push_back(question(questions, *probe, bits));
+    const std::vector<double> kept = questions.ask(std::move(of_bits));
+    const auto lost = [&](double v) { return v != questions.unit(); };
+    least = static_cast<int>(std::ranges::find_if(kept, lost) - kept.begin()) + 1;
+    if (first == 0) first = least;
+    SumQuestions::Batch batch(questions);
+    for (const Probe& other : probes) batch.add(question(questions, other, std::max(least - 1, 1)));
+    const std::vector<double> of_all = std::move(batch).answers();
+    const auto less = std::ranges::find_if(of_all, lost);
+    probe = less == of_all.end() ? nullptr : &probes[static_cast<std::size_t>(less - of_all.begin())];
   }
-  const std::vector<double> answers = questions.ask(std::move(of_bits));
-  const auto lost = std::ranges::find_if(answers, [&](double v) { return v != questions.unit(); });
-  found.accumulator_bits = static_cast<int>(lost - answers.begin()) + 1;
+  found.accumulator_bits = least;
   constexpr DType formats[] = {DType::float64,  DType::float32,       DType::float16,
                                DType::bfloat16, DType::float8_e4m3fn, DType::float8_e5m2};
   for (const DType format : formats) {
     found.accumulator = format;
-    if (format_of(format).precision() <= *found.accumulator_bits) break;
+    if (format_of(format).precision() <= least) break;
   }
+  return first;
 }
 
 // An FMA rounds no product but that which is there first.
@@ -181,9 +216,11 @@ void compare_with_ieee(RevealedOrder& found, SumQuestions& questions) {
 }  // namespace
 
 void reveal_arithmetic(RevealedOrder& found, SumQuestions& questions) {
-  measure_accumulator(found, questions);
+  const int bits_of_first = measure_accumulator(found, questions);
   find_products(found, questions);
   compare_with_ieee(found, questions);
+  if (!found.is_bitwise && bits_of_first > found.accumulator_bits)
+    found.note += fmt::format("; some partial sums keep {} bits", bits_of_first);
 }
 
 }  // namespace assay

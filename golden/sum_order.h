@@ -28,7 +28,7 @@ class SumOrder {
   /// is added at once, `0..6` and `0..6:2` terms one by one. Throws Error.
   static SumOrder parse(std::string_view);
   std::string text() const;
-  /// In words, where it has a name: "8 lanes, term i in lane i mod 8: ..".
+  /// In words, where it has a name: "8 lanes (term i in lane i mod 8), each ..".
   std::string describe() const;
 
   std::int64_t terms() const { return terms_; }

@@ -42,11 +42,12 @@ class Describer {
   std::string run() const {
     if (n_ == 1) return "one term";
     if (order_.additions().size() == 1)
-      return n_ == 2 ? "one addition" : fmt::format("all {} terms at once", n_);
+      return n_ == 2 ? "in one addition" : fmt::format("all {} terms at once", n_);
     if (std::string fused = in_fused_steps(); !fused.empty()) return fused;
     if (order_.is_binary()) {
       if (is_sequence(false)) return "one after the other";
       if (is_sequence(true)) return "one after the other, the last first";
+      if (is_sequence_of_swapped_pairs()) return "one after the other, of each two the second first";
       if (is_pairwise_from_below() || is_pairwise_from_above()) return "pairwise";
       if (is_folded()) return fmt::format("term i with term i + {}, and so on by halves", n_ / 2);
     }
@@ -79,6 +80,19 @@ class Describer {
   bool is_sequence(bool backwards) const {
     for (std::int64_t count = 2; count < n_; ++count) {
       if (!has(backwards ? n_ - count : 0, 1, count)) return false;
+    }
+    return true;
+  }
+  // As a matrix unit takes pairs of narrow numbers.
+  bool is_sequence_of_swapped_pairs() const {
+    Operand before = -1;
+    std::int64_t place = 1;
+    for (const SumOrder::Addition& a : order_.additions()) {
+      if (before < 0 && std::max(a[0], a[1]) != 1) return false;
+      const bool goes_on = before < 0 || a[0] == before || a[1] == before;
+      if (!goes_on || (before >= 0 && a[0] + a[1] - before != std::min(place ^ 1, n_ - 1))) return false;
+      before = n_ + place - 1;
+      ++place;
     }
     return true;
   }
@@ -161,20 +175,24 @@ class Describer {
     return level_ >= most_levels ? "" : Describer(order, level_ + 1).run();
   }
 
-  // "each: ..; the lanes: .." of groups that are partial sums.
-  // @param what  "lanes"
-  std::string groups(const std::vector<Operand>& sums, std::string_view what) const {
+  // Apart from what surrounds it.
+  static std::string apart(const std::string& words) {
+    return words.find(',') == std::string::npos ? words : "(" + words + ")";
+  }
+
+  // "each .., joined .." of groups that are partial sums.
+  std::string groups(const std::vector<Operand>& sums) const {
     const SumOrder first = within(sums.front());
-    const Operand last = sums.back();
+    const std::string each = words_of(first);
     for (const Operand sum : sums) {
-      if (terms_[at(sum)].count == first.terms() ? within(sum) != first : sum != last && what == "blocks")
+      const SumOrder other = within(sum);
+      if (other.terms() == first.terms() ? other != first : other.terms() > 2 && words_of(other) != each)
         return "";
     }
-    const std::string each = words_of(first);
-    const std::string joined =
-        words_of(order_of(n_ + static_cast<Operand>(order_.additions().size()) - 1, sums));
-    if (each.empty() || joined.empty()) return "";
-    return fmt::format("each {}; the {} {}", each, what, joined);
+    const Operand whole = n_ + static_cast<Operand>(order_.additions().size()) - 1;
+    const std::string joined = words_of(order_of(whole, sums));
+    return each.empty() || joined.empty() ? ""
+                                          : fmt::format("each {}, joined {}", apart(each), apart(joined));
   }
   std::string in_lanes(std::int64_t lanes) const {
     std::vector<Operand> sums;
@@ -182,8 +200,8 @@ class Describer {
       sums.push_back(find(i, lanes, (n_ - i + lanes - 1) / lanes));
       if (sums.back() < 0) return "";
     }
-    const std::string text = groups(sums, "lanes");
-    return text.empty() ? "" : fmt::format("{} lanes, term i in lane i mod {}: {}", lanes, lanes, text);
+    const std::string text = groups(sums);
+    return text.empty() ? "" : fmt::format("{} lanes (term i in lane i mod {}), {}", lanes, lanes, text);
   }
   std::string in_blocks(std::int64_t block) const {
     std::vector<Operand> sums;
@@ -191,8 +209,8 @@ class Describer {
       sums.push_back(find(i, 1, std::min(block, n_ - i)));
       if (sums.back() < 0) return "";
     }
-    const std::string text = groups(sums, "blocks");
-    return text.empty() ? "" : fmt::format("blocks of {}: {}", block, text);
+    const std::string text = groups(sums);
+    return text.empty() ? "" : fmt::format("blocks of {}, {}", block, text);
   }
 
   // What does not fill the lanes is often added one by one at the end.
@@ -209,23 +227,22 @@ class Describer {
     if (count == n_ || count < 2) return "";
     const std::string of_first = words_of(within(sum));
     if (of_first.empty()) return "";
-    return fmt::format("terms 0 to {}: {}; then {} more one after the other", count - 1, of_first,
+    return fmt::format("terms 0 to {}: {}, then {} more one after the other", count - 1, apart(of_first),
                        n_ - count);
   }
   std::string in_two() const {
     const SumOrder::Addition& root = order_.additions().back();
     if (root.size() != 2) return "";
+    const auto first_term = [&](Operand operand) { return terms_[at(operand)].first; };
     std::string text;
-    for (Operand part :
-         {std::min(root[0], root[1],
-                   [&](Operand a, Operand b) { return terms_[at(a)].first < terms_[at(b)].first; }),
-          std::max(root[0], root[1],
-                   [&](Operand a, Operand b) { return terms_[at(a)].first < terms_[at(b)].first; })}) {
+    for (const Operand part :
+         {std::ranges::min(root, {}, first_term), std::ranges::max(root, {}, first_term)}) {
       const Terms& t = terms_[at(part)];
       if (!t.are_even() || t.step > 1) return "";
       const std::string words = words_of(within(part));
       if (words.empty()) return "";
-      text += fmt::format("{}terms {} to {}: {}", text.empty() ? "" : "; plus ", t.first, t.last, words);
+      text +=
+          fmt::format("{}terms {} to {}: {}", text.empty() ? "" : ", plus ", t.first, t.last, apart(words));
     }
     return text;
   }
@@ -240,7 +257,9 @@ class Describer {
 }  // namespace
 
 std::string SumOrder::describe() const {
-  if (const std::string words = Describer(*this, 0).run(); !words.empty()) return words;
+  constexpr std::size_t most_letters = 240;  // more say less than the tree
+  const std::string words = Describer(*this, 0).run();
+  if (!words.empty() && words.size() <= most_letters) return words;
   return fmt::format("a tree of {} additions, {} deep", additions_.size(), depth());
 }
 

@@ -115,23 +115,23 @@ std::vector<double> SumQuestions::ask(std::vector<SumQuestion> questions) {
   return std::move(batch).answers();
 }
 
-// Of one less than a power of two units the sum has a bit at each place: where that is right, no count below
-// is rounded, in any order.
+// A sum of an odd number of units has all bits from its highest to the last: where it is right, no count of
+// as many bits is rounded, in any order.
 std::string SumQuestions::problem_of_scale() {
-  const double most = std::min(std::ldexp(1, bits_between() - bits_of_masked), 0x1p30);
-  std::vector<SumQuestion> questions;
+  const int hidden = std::clamp(bits_between() - bits_of_masked, 1, 30);
+  const std::int64_t most = std::min(terms(), std::int64_t{1} << hidden);
   std::vector<std::int64_t> counts;
-  std::int64_t count = 1;
-  do {
-    counts.push_back(std::min(count, terms()));
+  for (std::int64_t count = 1; count <= most; count = 2 * count + 1) counts.push_back(count);
+  if (const std::int64_t odd = most - (most + 1) % 2; odd > counts.back()) counts.push_back(odd);
+  std::vector<SumQuestion> questions;
+  for (const std::int64_t count : counts) {
     questions.push_back(zeros());
-    for (std::int64_t i = 0; i < counts.back(); ++i) set_unit(questions.back(), i);
-    count = 2 * count + 1;
-  } while (counts.back() < terms() && static_cast<double>(count) <= most);
+    for (std::int64_t i = 0; i < count; ++i) set_unit(questions.back(), i);
+  }
   const std::vector<double> answers = ask(std::move(questions));
-  countable_ = 0;
-  for (std::size_t i = 0; i < counts.size() && answers[i] == unit() * static_cast<double>(counts[i]); ++i)
-    countable_ = counts[i];
+  std::size_t exact = 0;
+  while (exact < counts.size() && answers[exact] == unit() * static_cast<double>(counts[exact])) ++exact;
+  countable_ = exact == counts.size() ? most : exact == 0 ? 0 : counts[exact - 1];
   if (countable_ == 0)
     return fmt::format(
         "no sum of its terms: term 0 of {:g}, the others 0, makes {:g}; expected the term itself", unit(),

@@ -1,8 +1,26 @@
 #include "assay/operators/engine/sum_call.h"
 
+#include <utility>
+
 #include "assay/golden/error.h"
 
 namespace assay {
+
+namespace {
+
+// Each stretch of so many elements again and again.
+Tensor repeated(const Tensor& t, Shape shape, std::int64_t stretch, std::int64_t times) {
+  const std::size_t size = static_cast<std::size_t>(stretch) * size_of(t.dtype());
+  std::vector<std::byte> bytes;
+  bytes.reserve(t.bytes().size() * static_cast<std::size_t>(times));
+  for (std::size_t begin = 0; begin < t.bytes().size(); begin += size) {
+    const auto part = t.bytes().subspan(begin, size);
+    for (std::int64_t i = 0; i < times; ++i) bytes.insert(bytes.end(), part.begin(), part.end());
+  }
+  return {t.dtype(), std::move(shape), std::move(bytes)};
+}
+
+}  // namespace
 
 SumKernel SumKernel::of(std::string_view kind, std::int64_t terms, DType dtype, std::int64_t rows,
                         std::int64_t columns) {
@@ -28,11 +46,8 @@ std::vector<NamedTensor> SumKernel::inputs(const SumQuestion& q) const {
   };
   if (!asked.has_products) return {{"x", vector(q.x)}};
   if (!is_matmul) return {{"a", vector(q.x)}, {"b", vector(q.y)}};
-  std::vector<double> a, b;
-  for (std::int64_t m = 0; m < rows; ++m) a.insert(a.end(), q.x.begin(), q.x.end());
-  for (const double y : q.y) b.insert(b.end(), static_cast<std::size_t>(columns), y);
-  return {{"a", Tensor::from_values(asked.dtype, {rows, asked.terms}, a)},
-          {"b", Tensor::from_values(asked.dtype, {asked.terms, columns}, b)}};
+  return {{"a", repeated(vector(q.x), {rows, asked.terms}, asked.terms, rows)},
+          {"b", repeated(vector(q.y), {asked.terms, columns}, 1, columns)}};
 }
 
 Shape SumKernel::output_shape() const {

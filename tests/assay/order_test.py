@@ -23,7 +23,7 @@ class Order(CaseTest):
 
     def test_an_order_is_found_and_judges_every_bit(self):
         out = self.expect(0, "order", "--of", "sum", "--terms", "40", "-o", "lanes.json", "--", sys.executable, LANES).out
-        self.assertIn("40 terms of float32: 4 lanes, term i in lane i mod 4: each one after the other; the lanes pairwise\n", out)
+        self.assertIn("40 terms of float32: 4 lanes (term i in lane i mod 4), each one after the other, joined pairwise\n", out)
         self.assertIn("order        (0..36:4)+(1..37:4)+((2..38:4)+(3..39:4))\n", out)
         self.assertIn("accumulator  24 bits: float32\n", out)
         self.assertIn("bits         those of IEEE 754 additions in this order\n", out)
@@ -59,7 +59,7 @@ class Order(CaseTest):
     def test_what_has_no_order(self):
         text = LANES.read_text()
         for change, says in ((("lanes_sum(read(", "3 + 0 * lanes_sum(read("), "makes 3; expected the term itself"),
-                             (("in enumerate(x)", "in enumerate(x[:-1])"), "terms 7 to 11 of 1, the others 0, make 4; expected 5"),
+                             (("in enumerate(x)", "in enumerate(x[:-1])"), "terms 0 to 11 of 1, the others 0, make 11; expected 12"),
                              (("lanes_sum(read(", "__import__('math').fsum(read("), "exact or compensated")):
             changed = text.replace(*change)
             self.assertNotEqual(changed, text)

@@ -120,10 +120,12 @@ TEST(RevealOrder, FindsEveryTree) {
 
 // A result in bfloat16 counts no more than 256 terms.
 TEST(RevealOrder, CountsWhatTheResultCanHold) {
-  const SumOrder order = random_order(700, 3, 1);
-  const RevealedOrder found =
-      reveal_order({700, DType::bfloat16, true}, asking(Device{order, DType::float32, DType::bfloat16}));
-  EXPECT_EQ(partial_sums(found.order), partial_sums(order));
+  for (const std::int64_t n : {255, 256, 257, 300, 700}) {
+    const SumOrder order = random_order(n, 3, 1);
+    const RevealedOrder found =
+        reveal_order({n, DType::bfloat16, true}, asking(Device{order, DType::float32, DType::bfloat16}));
+    EXPECT_EQ(partial_sums(found.order), partial_sums(order)) << n;
+  }
 }
 
 TEST(RevealOrder, KnowsTheAccumulator) {
@@ -142,6 +144,21 @@ TEST(RevealOrder, KnowsTheAccumulator) {
   };
   const RevealedOrder found = reveal_order({20, DType::float32, false}, asking(in_double));
   EXPECT_EQ(found.accumulator_text(), "float64,bitwise,order=0..19");
+}
+
+// As a loop in float32 does whose rest is added in float64.
+TEST(RevealOrder, TakesTheNarrowestOfPartialSums) {
+  const auto mixed = [](const SumQuestion& q) {
+    float lanes[2] = {};
+    for (std::size_t i = 0; i < 8; ++i) lanes[i % 2] += static_cast<float>(q.x[i]);
+    double sum = static_cast<double>(lanes[0]) + static_cast<double>(lanes[1]);
+    for (std::size_t i = 8; i < q.x.size(); ++i) sum += q.x[i];
+    return static_cast<double>(static_cast<float>(sum));
+  };
+  const RevealedOrder found = reveal_order({12, DType::float32, false}, asking(mixed));
+  EXPECT_EQ(found.order.text(), "(0..6:2)+(1..7:2)+8..11");
+  EXPECT_EQ(found.accumulator_bits, 24);
+  EXPECT_FALSE(found.is_bitwise);
 }
 
 TEST(RevealOrder, KnowsHowProductsEnter) {
@@ -169,7 +186,7 @@ TEST(RevealOrder, ClaimsNoBitsOfAMatrixUnit) {
   const SumOrder order = SumOrder::parse("{{0..7}+8..15}");
   const RevealedOrder found = reveal_order({16, DType::float16, true}, asking(Device{order}));
   EXPECT_EQ(found.order, order);
-  EXPECT_EQ(found.accumulator_bits, 25);
+  EXPECT_EQ(found.accumulator_bits, 24);
   EXPECT_FALSE(found.is_bitwise);
   EXPECT_THAT(found.note, HasSubstr("differ from IEEE 754 additions of float32"));
 }
@@ -216,7 +233,7 @@ TEST(RevealOrder, RefusesWhatHasNoOrder) {
                         [&](const SumQuestion& q) {
                           return plain({q.x.begin(), q.x.end() - 1});
                         }),
-              HasSubstr("term 7 of 1, the others 0, makes 0; expected 1"));
+              HasSubstr("terms 0 to 7 of 1, the others 0, make 7; expected 8"));
   EXPECT_THAT(complaint(8, [](const SumQuestion&) { return NAN; }), HasSubstr("makes nan"));
   EXPECT_THAT(complaint(8,
                         [](const SumQuestion& q) {
@@ -258,17 +275,17 @@ TEST(RevealOrder, SaysThatElementsDiffer) {
   }
 }
 
-TEST(RevealOrder, AsksAboutAsOftenAsThereAreTerms) {
+TEST(RevealOrder, AsksAFewTimesAsOftenAsThereAreTerms) {
   const auto questions = [](std::string_view order, std::int64_t n) {
     return reveal_order({n, DType::float32, false}, asking(Device{SumOrder::parse(order)})).questions;
   };
-  EXPECT_LT(questions("0..499", 500), 500 + 150);
-  EXPECT_LT(questions("499..0", 500), 2 * 500 + 150);
+  EXPECT_LT(questions("0..499", 500), 2 * 500 + 150);
+  EXPECT_LT(questions("499..0", 500), 3 * 500 + 150);
 }
 
 TEST(SumOrder, ReadsWhatItWrites) {
-  for (const std::string text :
-       {"0", "0+1", "0..9", "9..0", "(0+1)+(2+3)", "{{0..15}+16..31}", "(0+(1+2)+3..7:2)+(4+6)", "(0..3)+(4..7)+8+9"}) {
+  for (const std::string text : {"0", "0+1", "0..9", "9..0", "(0+1)+(2+3)", "{{0..15}+16..31}",
+                                 "(0+(1+2)+3..7:2)+(4+6)", "(0..3)+(4..7)+8+9"}) {
     EXPECT_EQ(SumOrder::parse(text).text(), text);
   }
   for (unsigned seed = 0; seed < 50; ++seed) {
@@ -293,14 +310,14 @@ TEST(SumOrder, IsDescribed) {
   EXPECT_EQ(words("((0+4)+(2+6))+((1+5)+(3+7))"), "term i with term i + 4, and so on by halves");
   EXPECT_EQ(words("{0..7}"), "all 8 terms at once");
   EXPECT_EQ(words("{{{0..15}+16..31}+32..47}"), "16 terms and the running sum at once, from the first on");
+  EXPECT_EQ(words("0+1+3+2+5+4+6"), "one after the other, of each two the second first");
   EXPECT_EQ(words("(0..12:4)+(1..13:4)+((2..14:4)+(3..15:4))"),
-            "4 lanes, term i in lane i mod 4: each one after the other; the lanes pairwise");
+            "4 lanes (term i in lane i mod 4), each one after the other, joined pairwise");
   EXPECT_EQ(words("(0..4)+(5..9)+(10..14)"),
-            "blocks of 5: each one after the other; the blocks one after the other");
-  EXPECT_EQ(
-      words("(0..6:2)+(1..7:2)+8+9"),
-      "terms 0 to 7: 2 lanes, term i in lane i mod 2: each one after the other; the lanes one addition; then "
-      "2 more one after the other");
+            "blocks of 5, each one after the other, joined one after the other");
+  EXPECT_EQ(words("(0..6:2)+(1..7:2)+8+9"),
+            "terms 0 to 7: (2 lanes (term i in lane i mod 2), each one after the other, joined in one "
+            "addition), then 2 more one after the other");
   EXPECT_THAT(words("(0+5)+(1+3)+(2+4)"), HasSubstr("a tree of 5 additions"));
 }
 

@@ -23,12 +23,11 @@ def lanes(x: np.ndarray, count: int, dtype: type = np.float32) -> np.floating:
 def test_numpy_adds_in_eight_lanes_and_blocks_of_128():
     # numpy/_core/src/umath/loops_utils.h.src, pairwise_sum
     of_128 = assay.reveal_order(np.sum, 128)
-    assert of_128.shape == ("8 lanes, term i in lane i mod 8: each one after the other; the lanes pairwise"), of_128
+    assert of_128.shape == ("8 lanes (term i in lane i mod 8), each one after the other, joined pairwise"), of_128
     assert of_128.bitwise and of_128.accumulator_bits == 24
     of_512 = assay.reveal_order(np.sum, 512)
     assert of_512.shape == (
-        "blocks of 128: each 8 lanes, term i in lane i mod 8: each one after the other; the lanes pairwise; the blocks "
-        "pairwise"
+        "blocks of 128, each (8 lanes (term i in lane i mod 8), each one after the other, joined pairwise), joined pairwise"
     )
     assert of_512.bitwise
 
@@ -41,7 +40,7 @@ def test_numpy_adds_rows_one_after_the_other():
 
 def test_lanes_of_our_own():
     order = assay.reveal_order(lambda x: lanes(x, 4), 18)
-    assert order.shape == "4 lanes, term i in lane i mod 4: each one after the other; the lanes one after the other"
+    assert order.shape == "4 lanes (term i in lane i mod 4), each one after the other, joined one after the other"
     assert order.bitwise
 
 
@@ -83,7 +82,7 @@ def test_a_matmul_is_judged_bit_for_bit():
         return parts[0] + parts[1]
 
     order = assay.reveal_order(kernel, 32, "matmul", shape=(3, 5))
-    assert order.shape == "blocks of 16: each one after the other; the blocks one addition"
+    assert order.shape == "blocks of 16, each one after the other, joined in one addition"
     random = np.random.default_rng(0)
     a, b = (random.normal(size=s).astype(np.float32) for s in [(3, 32), (32, 5)])
     y = kernel(a, b)

@@ -23,7 +23,7 @@ class Order:
     """Of the terms, or of the factors of each."""
     result: str
     shape: str
-    """The order in words: "8 lanes, term i in lane i mod 8: each one after the other; the lanes pairwise"."""
+    """The order in words: "8 lanes (term i in lane i mod 8), each one after the other, joined pairwise"."""
     depth: int
     """The most additions that a term goes through."""
     accumulator: str
@@ -64,7 +64,7 @@ class Order:
 
     def __str__(self) -> str:
         """What ``assay order`` prints."""
-        return self._text
+        return self._text.rstrip("\n")
 
     def __repr__(self) -> str:
         return f"<assay.Order of {self.terms} terms: {self.shape}>"
