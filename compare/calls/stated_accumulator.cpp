@@ -2,8 +2,8 @@
 
 #include <filesystem>
 
-#include "assay/dumps/io/json.h"
 #include "assay/dumps/io/file.h"
+#include "assay/dumps/io/json.h"
 #include "assay/golden/accumulator.h"
 
 namespace assay {
