@@ -172,12 +172,12 @@ void CaseCheck::judge_policy(Finding& f, const CaseOutput& output, const TensorS
     if (output_arg(*case_.op, output.name).exact == Exact::value) {
       allowed.assign(static_cast<std::size_t>(golden.size()), 0);
       e.bound_source = fmt::format("derived: {} rounds nothing, every value equal", op);
-    } else if (const auto adding = decides_bits(output, actual.dtype())) {
+    } else if (const auto sums = in_stated_order(output, actual.dtype())) {
       allowed.assign(static_cast<std::size_t>(golden.size()), 0);
       e.bound = allowed;
       e.bound_source = fmt::format("derived: every bit of {} with the accumulator {}", op,
                                    accumulator_in_words(device.accumulator));
-      judge(f, actual, in_stated_order(*adding, output, actual.dtype()), e);
+      judge(f, actual, *sums, e);
       if (f.verdict == Verdict::failed) note_other_order(f, output, actual);
       return;
     } else {

@@ -21,8 +21,10 @@ std::optional<Accumulator> CaseCheck::decides_bits(const CaseOutput& output, DTy
   return a;
 }
 
-Tensor CaseCheck::in_stated_order(const Accumulator& a, const CaseOutput& output, DType stored) const {
-  const SummationScope scope({.accumulator = a.dtype, .order = a.terms_in_order, .fma = a.fma});
+std::optional<Tensor> CaseCheck::in_stated_order(const CaseOutput& output, DType stored) const {
+  const auto a = decides_bits(output, stored);
+  if (!a) return {};
+  const SummationScope scope({.accumulator = a->dtype, .order = a->terms_in_order, .fma = a->fma});
   const auto outputs = compute_golden(*case_.op, case_.inputs, case_.attributes, Level::fp64, output.name);
   const Tensor& sums = output_named(outputs, output.name);
   return Tensor::from_values(stored, sums.shape(), sums.values());
