@@ -94,6 +94,14 @@ def test_a_matmul_is_judged_bit_for_bit():
         assert any("adds in another order" in note for note in verdict.findings[0].notes)
 
 
+def test_assertions_take_an_order():
+    torch = pytest.importorskip("torch")
+    order = assay.reveal_order(torch.sum, 64, dtype=torch.float32)
+    x = torch.randn(64, generator=torch.Generator().manual_seed(0))
+    assay.testing.assert_matches_golden("reduce_sum", x, torch.sum(x), accumulator=order)
+    assay.testing.assert_matches_reference(torch.sum, x, torch.sum(x), accumulator=order)
+
+
 def test_sums_of_another_length_keep_their_bound():
     order = assay.reveal_order(np.sum, 64)
     x = np.random.default_rng(0).normal(size=100).astype(np.float32)

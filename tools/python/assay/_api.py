@@ -10,7 +10,7 @@ from typing import Any
 from . import _core
 from ._arrays import like, named, to_numpy
 from ._declarations import operator
-from ._order import Order
+from ._order import Order, stated
 from ._progress import bars
 from ._verdict import Verdict
 
@@ -67,7 +67,7 @@ def bound(
     True
     """
     given = named(inputs, _first_input(op, inputs), "input")
-    return like(_core.bound(op, given, _flat(attributes), _stated(accumulator), intermediate, dtype, []), inputs)
+    return like(_core.bound(op, given, _flat(attributes), stated(accumulator), intermediate, dtype, []), inputs)
 
 
 def judge(
@@ -105,7 +105,7 @@ def judge(
     """
     given = named(inputs, _first_input(op, inputs), "input")
     made = named(outputs, None if isinstance(outputs, Mapping) else operator(op).outputs[0], "output")
-    settings, device = _flat(attributes), _stated(accumulator)
+    settings, device = _flat(attributes), stated(accumulator)
     tolerances = [tolerance] if isinstance(tolerance, str) else list(tolerance)
     report = _core.judge(op, given, made, settings, tolerances, level, device, intermediate, whole, causes, prove, 1)
     return Verdict(report, lambda: _core.score(op, given, made, settings, tolerances, device, intermediate))
@@ -267,10 +267,6 @@ def _flat(attributes: Mapping[str, Any] | None, prefix: str = "") -> dict[str, A
         else:
             flat[prefix + name] = value
     return flat
-
-
-def _stated(accumulator: str | Order) -> str:
-    return accumulator.accumulator if isinstance(accumulator, Order) else accumulator
 
 
 def _first_input(op: str, inputs: Any) -> str | None:

@@ -70,6 +70,11 @@ class Order:
         return f"<assay.Order of {self.terms} terms: {self.shape}>"
 
 
+def stated(accumulator: str | Order) -> str:
+    """An accumulator as the core reads it."""
+    return accumulator.accumulator if isinstance(accumulator, Order) else accumulator
+
+
 def reveal_order(
     fn: Callable[..., Any],
     n: int,
@@ -82,7 +87,7 @@ def reveal_order(
 
     Args:
         fn: of ``x`` [n] for a sum, of ``x`` and ``y`` [n] for a dot, of ``a`` [M, n] and ``b`` [n, N] for a matmul. Its
-            result may be an array of any library.
+            result may be an array of any library, on any device.
         n: how many terms.
         kind: ``"sum"``, ``"dot"`` or ``"matmul"``.
         dtype: of what it is given: a torch dtype for tensors of torch, else arrays of numpy.
