@@ -1,5 +1,6 @@
 #include "assay/golden/reveal_order.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +9,7 @@
 #include <functional>
 #include <random>
 
+#include "assay/golden/accumulator.h"
 #include "assay/golden/bound.h"
 #include "assay/golden/error.h"
 
@@ -343,6 +345,50 @@ TEST(SumOrder, BoundsItsLoss) {
       EXPECT_LE(loss.alike, loss.guaranteed);
     }
   }
+}
+
+// What an accumulator allows in a stated order holds, and says more than one in any order.
+TEST(SumOrder, IsAnAccumulators) {
+  std::mt19937 random(1);
+  std::uniform_real_distribution<float> uniform(0, 1);
+  for (const std::int64_t n : {20, 300, 4096}) {
+    std::string in_a_row = "0";
+    for (std::int64_t i = 1; i < n; ++i) in_a_row += fmt::format("+{}", i);
+    for (unsigned seed = 0; seed < 10; ++seed) {
+      const Device device{seed == 0 ? SumOrder::parse(in_a_row) : random_order(n, 2, seed)};
+      SumQuestion q;
+      double exact = 0;
+      std::vector<Bound> terms;
+      for (std::int64_t i = 0; i < n; ++i) {
+        q.x.push_back(uniform(random));
+        exact += q.x.back();
+        terms.emplace_back(q.x.back());
+      }
+      const auto allowed = [&](const std::string& accumulator) {
+        return accumulate({0x1p-24, 0x1p-149, parse_accumulator(accumulator)}, terms).error;
+      };
+      const double stated = allowed("float32,order=" + device.order.text());
+      EXPECT_LE(std::abs(device.sum(q) - exact), stated) << n << " " << seed;
+      if (seed > 0) {
+        EXPECT_LT(stated, allowed("float32")) << n << " " << seed;
+      }
+      EXPECT_LE(stated, allowed("float32,worst,order=" + device.order.text()));
+    }
+  }
+}
+
+TEST(SumOrder, IsStatedOnce) {
+  for (const std::string text :
+       {"float32,order=0+0", "float32,order=", "float32,bitwise", "float32,fma", "float32,tree,order=0..3",
+        "float32,promote=2,order=0..3", "float32,truncate,bitwise,order=0..3", "hopper,order=0..3",
+        "float32,order=0..3,vax"}) {
+    EXPECT_THROW(parse_accumulator(text), Error) << text;
+  }
+  const Accumulator a = parse_accumulator("bfloat16,bitwise,fma,order=(0..6:2)+(1..7:2)");
+  EXPECT_EQ(a.dtype, DType::bfloat16);
+  EXPECT_TRUE(a.bitwise && a.fma);
+  EXPECT_EQ(a.terms_in_order->terms(), 8);
+  EXPECT_EQ(accumulator_in_words("bfloat16,order=0..3"), "bfloat16, order of 4 terms: one after the other");
 }
 
 }  // namespace
