@@ -50,6 +50,8 @@ struct Accumulator {
 Accumulator parse_accumulator(std::string_view);
 /// The same for reports, an order in words.
 std::string accumulator_in_words(std::string_view);
+/// The same without `order` and what goes with it.
+std::string accumulator_in_any_order(std::string_view);
 
 /// No more than what accumulate() allows the additions of n terms in a format of that u, from their sum and
 /// that of their squares alone. The magnitudes of terms add up to no less than the root of their squares.

@@ -96,6 +96,18 @@ Accumulator parse_accumulator(std::string_view text) {
   return a;
 }
 
+std::string accumulator_in_any_order(std::string_view text) {
+  std::string kept;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string_view word = text.substr(begin, end - begin);
+    if (word != "bitwise" && word != "fma" && !word.starts_with("order="))
+      kept += (kept.empty() ? "" : ",") + std::string(word);
+    begin = end + 1;
+  }
+  return kept;
+}
+
 std::string accumulator_in_words(std::string_view text) {
   const auto order = text.find(",order=");
   if (order == std::string_view::npos) return std::string(text);

@@ -93,13 +93,6 @@ CallVariant CaseCheck::variant() const {
   return stated;
 }
 
-Device CaseCheck::device_of(DType result) const {
-  Device device = Device::of(result);
-  device.accumulator = options_.accumulator;
-  device.intermediate = options_.intermediate;
-  return device;
-}
-
 // Its error bounds are computed once, of all outputs.
 Call& CaseCheck::call_on(const Device& device, const std::string& output, const Tensor& actual) {
   const auto [at, is_new] =
@@ -116,7 +109,7 @@ Call& CaseCheck::call_on(const Device& device, const std::string& output, const 
 }
 
 const Call& CaseCheck::call(const CaseOutput& output, const TensorSource& actual) {
-  return call_on(device_of(actual.dtype()), output.name, actual.whole());
+  return call_on(device_of(output, actual.dtype()), output.name, actual.whole());
 }
 
 // How far the golden values themselves may be from the real ones; empty: as far as float64 is.
@@ -168,7 +161,7 @@ void CaseCheck::judge_policy(Finding& f, const CaseOutput& output, const TensorS
   const bool comparable = is_float(actual.dtype()) && actual.shape() == golden.shape();
   const std::string_view op = case_.op->name;
   if (e.policy->rule == Rule::derived && comparable) {
-    const Device device = device_of(actual.dtype());
+    const Device device = device_of(output, actual.dtype());
     if (output_arg(*case_.op, output.name).exact == Exact::value) {
       allowed.assign(static_cast<std::size_t>(golden.size()), 0);
       e.bound_source = fmt::format("derived: {} rounds nothing, every value equal", op);
@@ -195,7 +188,7 @@ void CaseCheck::judge_policy(Finding& f, const CaseOutput& output, const TensorS
 void CaseCheck::judge_whole(Finding& f, const CaseOutput& output, const TensorSource& actual) {
   const bool by_bound = f.verdict == Verdict::passed && options_.policies.front().rule == Rule::derived;
   if (!by_bound || !is_float(actual.dtype()) || decides_bits(output, actual.dtype())) return;
-  const Device device = device_of(actual.dtype());
+  const Device device = device_of(output, actual.dtype());
   // A step that all elements share may be rounded as coarsely as results between steps are kept.
   if (!options_.whole && device.intermediate) return;
   const auto off = off_as_a_whole(output, actual);
@@ -235,7 +228,8 @@ void CaseCheck::judge_output(Finding& f, const CaseOutput& output, const TensorS
   Expectation e = expectation_of(f, output, actual.dtype());
   e.policy = &options_.policies.front();
   e.measured = &within.measured;
-  e.bound_source = "derived: a part of the " + bound_source(device_of(actual.dtype()), actual.dtype());
+  e.bound_source =
+      "derived: a part of the " + bound_source(device_of(output, actual.dtype()), actual.dtype());
   judge(f, actual, within.golden, e);
   distrust_extremes(f);
 }

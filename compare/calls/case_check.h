@@ -53,7 +53,7 @@ class CaseCheck {
 
  private:
   Call& call_on(const Device&, const std::string& output, const Tensor& actual);
-  Device device_of(DType result) const;
+  Device device_of(const CaseOutput&, DType result) const;
   bool may_be_rounding(const Finding&, const CaseOutput&, const TensorSource& actual) const;
   Call rows_on(const Device&, const Finding&, const CaseOutput&, const TensorSource& actual);
   const std::vector<NamedTensor>& golden();

@@ -9,10 +9,20 @@
 
 namespace assay {
 
+// An order that was found in a kernel is not that of its gradients, which others compute.
+Device CaseCheck::device_of(const CaseOutput& output, DType result) const {
+  Device device = Device::of(result);
+  device.accumulator = options_.accumulator;
+  if (output_arg(*case_.op, output.name).role != Role::output)
+    device.accumulator = accumulator_in_any_order(device.accumulator);
+  device.intermediate = options_.intermediate;
+  return device;
+}
+
 // The accumulator that the options state, where it decides every bit of the output: its additions are IEEE
 // 754's, in a known order.
 std::optional<Accumulator> CaseCheck::decides_bits(const CaseOutput& output, DType stored) const {
-  const bool is_sum = case_.op->is_only_sums && output_arg(*case_.op, output.name).exact == Exact::no;
+  const bool is_sum = case_.op->is_only_sums && output_arg(*case_.op, output.name).role == Role::output;
   if (!is_sum || options_.accumulator.empty() || options_.level != Level::fp64 || !is_float(stored))
     return {};
   Accumulator a = parse_accumulator(options_.accumulator);
@@ -32,8 +42,8 @@ std::optional<Tensor> CaseCheck::in_stated_order(const CaseOutput& output, DType
 
 // Of a failure by every bit: whether the same accumulator in any order has it.
 void CaseCheck::note_other_order(Finding& f, const CaseOutput& output, const TensorSource& actual) {
-  Device any = device_of(actual.dtype());
-  any.accumulator = name(parse_accumulator(options_.accumulator).dtype);
+  Device any = device_of(output, actual.dtype());
+  any.accumulator = accumulator_in_any_order(options_.accumulator);
   if (is_within(output, actual, any))
     f.notes.push_back(fmt::format(
         "within the bound of --accumulator {}: the kernel adds in another order than the stated one",

@@ -267,8 +267,8 @@ struct Operator : Usage {
   /// With Op::sums_continue: an output may be one part of a longer sum, of which other ranks or micro-batches
   /// have the others. Null: none is.
   void (*run_unrounded)(Tensors<Unrounded>&, const Dims&, const Attributes&);
-  /// With Op::is_only_sums: each output with Arg::terms is one sum of inputs or of products of two, so that
-  /// the order of its additions decides all its bits.
+  /// With Op::is_only_sums: each Role::output is one sum of inputs or of products of two, so that the order
+  /// of its additions decides all its bits.
   bool is_only_sums;
   /// With Op::lanes_along, the letter that numbers the rows of every tensor that has it, first in its shape.
   /// Results that have it depend on their rows alone, others are sums over them. No step of the code depends

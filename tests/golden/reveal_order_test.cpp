@@ -388,6 +388,7 @@ TEST(SumOrder, IsStatedOnce) {
   EXPECT_EQ(a.dtype, DType::bfloat16);
   EXPECT_TRUE(a.bitwise && a.fma);
   EXPECT_EQ(a.terms_in_order->terms(), 8);
+  EXPECT_EQ(accumulator_in_any_order("bfloat16,worst,bitwise,fma,order=0..3"), "bfloat16,worst");
   EXPECT_EQ(accumulator_in_words("bfloat16,order=0..3"), "bfloat16, order of 4 terms: one after the other");
 }
 

@@ -94,6 +94,24 @@ def test_a_matmul_is_judged_bit_for_bit():
         assert any("adds in another order" in note for note in verdict.findings[0].notes)
 
 
+def test_gradients_may_add_in_another_order():
+    def kernel(x, w):  # from the last term on
+        y = np.zeros((x.shape[0], w.shape[0]), np.float32)
+        for k in reversed(range(x.shape[1])):
+            y += x[:, k : k + 1] * w[:, k]
+        return y
+
+    order = assay.reveal_order(lambda a, b: kernel(a, np.ascontiguousarray(b.T)), 24, "matmul", shape=(24, 24))
+    random = np.random.default_rng(0)
+    x, w, grad_y = (random.normal(size=(24, 24)).astype(np.float32) for _ in range(3))
+    outputs = {"y": kernel(x, w), "grad_x": grad_y @ w, "grad_w": grad_y.T @ x}
+    verdict = assay.judge("linear", {"x": x, "w": w, "grad_y": grad_y}, outputs, accumulator=order)
+    assert verdict.passed, verdict
+    rules = {f.output: f.rule for f in verdict.findings}
+    assert "every bit of linear" in rules["y"]
+    assert "accumulator float32 (" in rules["grad_x"], rules
+
+
 def test_assertions_take_an_order():
     torch = pytest.importorskip("torch")
     order = assay.reveal_order(torch.sum, 64, dtype=torch.float32)
