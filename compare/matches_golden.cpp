@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "assay/compare/calls/stated_accumulator.h"
 #include "assay/compare/check.h"
 #include "assay/compare/report/report.h"
 #include "assay/golden/error.h"
@@ -34,8 +35,7 @@ MatchesGolden MatchesGolden::tolerance(std::string policy) const {
 
 MatchesGolden MatchesGolden::accumulator(std::string text) const {
   MatchesGolden other = *this;
-  parse_accumulator(text);
-  other.accumulator_ = std::move(text);
+  other.accumulator_ = stated_accumulator(text);
   return other;
 }
 

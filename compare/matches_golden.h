@@ -34,7 +34,7 @@ class MatchesGolden {
   MatchesGolden output(std::string name) const;
   /// "derived" by default; "telechat3", "bitwise", .. or a .toml file.
   MatchesGolden tolerance(std::string policy) const;
-  /// How the device adds: "hopper", "bfloat16,tree" (parse_accumulator).
+  /// How the device adds: "hopper", "bfloat16,tree" (parse_accumulator), or a .json file of `assay order`.
   MatchesGolden accumulator(std::string) const;
 
   bool MatchAndExplain(const TensorSource& actual, std::ostream* explanation) const;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -11,26 +10,11 @@
 
 #include "assay/golden/bound.h"
 #include "assay/golden/dtype.h"
-#include "assay/golden/error.h"
 #include "assay/golden/running_sum.h"
+#include "assay/golden/sum_order.h"
 
 namespace assay {
 namespace {
-
-// What one instruction adds: the model and numbers of MMA-Sim, commit c7851383 (simulator/nv_ptx.py, amd.py).
-// Ampere and Ada take an instruction in two halves.
-struct MatrixUnit {
-  std::string_view name;
-  std::int64_t fused;
-  int fraction_bits, result_bits;
-};
-constexpr MatrixUnit units[] = {
-    {"volta", 4, 23, 23},          {"ampere", 8, 24, 23},     {"ampere-tf32", 4, 24, 23},
-    {"ada-fp8", 16, 13, 13},       {"hopper", 16, 25, 23},    {"hopper-tf32", 8, 25, 23},
-    {"hopper-fp8", 32, 13, 13},    {"blackwell", 16, 25, 23}, {"blackwell-tf32", 8, 25, 23},
-    {"blackwell-fp8", 32, 25, 23}, {"cdna3", 8, 24, 23},      {"cdna3-tf32", 4, 24, 23},
-    {"cdna3-fp8", 16, 24, 23},
-};
 
 // Of the partial sums s_k, each rounding is within u |s_k|.
 constexpr double lambda = improbable;
@@ -162,6 +146,13 @@ double probable_loss(std::span<const Bound> terms, const Parts& p, double u) {
   return std::max(lambda * u * std::sqrt(squares), 2 * alike) + u * p.inherited;
 }
 
+// n roundings of independent sign lose more than lambda sqrt(n) of them only if n is small.
+bool may_average_out(const Accumulator& a, std::size_t count) {
+  const auto n = static_cast<double>(count);
+  const bool few = n <= lambda * lambda;
+  return !a.truncates && !a.worst_case && !few && n * a.unit_roundoff <= most_growth;
+}
+
 // The additions of so many terms, rounded one by one.
 // @param probable  what they may lose but for one sum in 4e13, by the u of the accumulator
 template <class F>
@@ -178,10 +169,7 @@ double one_by_one(const Accumulator& a, std::size_t count, const Parts& p, F pro
   // of additions gamma (Higham 2002, sec. 4.2).
   const double guaranteed =
       p.magnitude * (depth < n - 1 ? std::min(gamma(depth, u), (n - 1) * u) : (n - 1) * u);
-  // n roundings of independent sign lose more than lambda sqrt(n) of them only if n is small.
-  const bool few = n <= lambda * lambda;
-  if (a.truncates || a.worst_case || few || n * u > most_growth) return guaranteed;
-  return std::min(guaranteed, probable(u));
+  return may_average_out(a, count) ? std::min(guaranteed, probable(u)) : guaranteed;
 }
 
 double one_by_one(const Accumulator& a, std::span<const Bound> terms, const Parts& p) {
@@ -217,8 +205,23 @@ double with_formats(const Accumulator& a, const Parts& p, double u, double addit
   return entering * p.magnitude + (1 + entering) * additions;
 }
 
+// The same in a known order.
+double in_order(const Accumulator& a, std::span<const Bound> terms, const Parts& p) {
+  const double u = a.truncates ? 2 * a.unit_roundoff : a.unit_roundoff;
+  const SumOrder::Loss loss = a.terms_in_order->loss(terms, u);
+  if (!may_average_out(a, terms.size()) || !a.terms_in_order->is_binary()) return loss.guaranteed;
+  return std::min(loss.guaranteed,
+                  std::max(lambda * u * std::sqrt(loss.squares), 2 * loss.alike) + u * p.inherited);
+}
+
+bool is_in_order(const Accumulator& a, std::size_t count) {
+  return a.terms_in_order != nullptr && a.terms_in_order->terms() == static_cast<std::int64_t>(count);
+}
+
 double additions(const Accumulator& a, std::span<const Bound> terms, const Parts& p, double u) {
-  return a.fused > 0 ? in_steps(a, terms) : with_formats(a, p, u, one_by_one(a, terms, p));
+  if (a.fused > 0) return in_steps(a, terms);
+  return with_formats(a, p, u,
+                      is_in_order(a, terms.size()) ? in_order(a, terms, p) : one_by_one(a, terms, p));
 }
 
 }  // namespace
@@ -232,62 +235,6 @@ double least_loss(std::int64_t terms, double value, double term_squares, double 
   const double mean = value / n, variance = std::max(0.0, term_squares / n - mean * mean);
   const double probable = lambda * u * std::sqrt(mean * mean * n * n * n / 3 + variance * n * n / 6);
   return std::min(guaranteed, probable);
-}
-
-namespace {
-
-std::int64_t positive(std::string_view text, std::string_view whole) {
-  std::int64_t n = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-  if (error == std::errc() && end == text.data() + text.size() && n > 0) return n;
-  throw Error("accumulator '{}': '{}' is no number; expected one above 0", whole, text);
-}
-
-}  // namespace
-
-Accumulator parse_accumulator(std::string_view text) {
-  Accumulator a;
-  std::string_view rest = text;
-  const auto next = [&] {
-    const auto comma = rest.find(',');
-    const std::string_view word = rest.substr(0, comma);
-    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
-    return word;
-  };
-  const std::string_view kind = next();
-  const auto unit = std::ranges::find(units, kind, &MatrixUnit::name);
-  const std::optional<DType> dtype = parse_dtype(kind);
-  if (unit != std::end(units)) {
-    a.fused = unit->fused;
-    a.fraction_bits = unit->fraction_bits;
-    a.result_bits = unit->result_bits;
-  } else if (dtype && is_float(*dtype)) {
-    a.unit_roundoff = unit_roundoff(*dtype);
-  } else {
-    std::string names;
-    for (const MatrixUnit& known : units) names += (names.empty() ? "" : ", ") + std::string(known.name);
-    throw Error("there is no accumulator '{}'; expected a floating dtype or one of {}", kind, names);
-  }
-  while (!rest.empty()) {
-    const std::string_view word = next();
-    if (word.starts_with("promote=")) {
-      a.promote = positive(word.substr(8), text);
-    } else if (word.starts_with("block=") && a.fused == 0) {
-      a.order = Accumulator::Order::blocked;
-      a.block = positive(word.substr(6), text);
-    } else if (word == "tree" && a.fused == 0) {
-      a.order = Accumulator::Order::tree;
-    } else if (word == "truncate" && a.fused == 0) {
-      a.truncates = true;
-    } else if (word == "worst" && a.fused == 0) {
-      a.worst_case = true;
-    } else {
-      throw Error(
-          "accumulator '{}': '{}' is not known{}", text, word,
-          a.fused == 0 ? "; expected tree, block=N, truncate, worst or promote=N" : "; expected promote=N");
-    }
-  }
-  return a;
 }
 
 Bound accumulate(const ErrorModel& device, std::span<const Bound> terms) {
@@ -349,7 +296,8 @@ void RunningSum::add(const Bound& term) {
     l.squares += sum * sum;
   }
   for (LossOfLoops& loop : s.loops) loop.add(term.value);
-  if (s.accumulator.fused > 0 || s.accumulator.promote > 0) s.terms.push_back(term);
+  if (s.accumulator.fused > 0 || s.accumulator.promote > 0 || s.accumulator.terms_in_order)
+    s.terms.push_back(term);
   ++s.count;
 }
 

@@ -1,15 +1,19 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
+#include "assay/golden/dtype.h"
 #include "assay/golden/evidence.h"
 
 namespace assay {
 
 struct Bound;
 struct ErrorModel;
+class SumOrder;
 
 /// How a device adds up the terms of one sum.
 struct Accumulator {
@@ -17,6 +21,7 @@ struct Accumulator {
   /// `tree`: pairwise.
   enum class Order : std::uint8_t { any, blocked, tree };
 
+  DType dtype = DType::float32;    ///< of partial sums; of a matrix unit, of its result
   double unit_roundoff = 0x1p-24;  ///< of one addition
   bool truncates = false;          ///< additions are cut, not rounded: twice the error, all to one side
   Order order = Order::any;
@@ -32,11 +37,21 @@ struct Accumulator {
   int result_bits = 23;
   /// After so many terms the running sum is added to one in float32 and starts again from 0; 0: never.
   std::int64_t promote = 0;
+
+  /// Of sums of as many terms as it has; others are added in any order. May be null.
+  std::shared_ptr<const SumOrder> terms_in_order = {};
+  bool bitwise = false;  ///< its additions are IEEE 754's: a sum in this order has known bits
+  bool fma = false;      ///< a product is rounded only where it is the first operand of an addition
 };
 
-/// "float32", "bfloat16,tree", "float32,block=128", "float32,worst", "hopper-fp8,promote=128": a dtype or a
-/// matrix unit, then what is known of it. Throws Error that lists both.
+/// "float32", "bfloat16,tree", "float32,block=128", "float32,worst", "hopper-fp8,promote=128",
+/// "float32,bitwise,fma,order=0..15+(16..31)": a dtype or a matrix unit, then what is known of it. Throws
+/// Error that lists both.
 Accumulator parse_accumulator(std::string_view);
+/// The same for reports, an order in words.
+std::string accumulator_in_words(std::string_view);
+/// The same without `order` and what goes with it.
+std::string accumulator_in_any_order(std::string_view);
 
 /// No more than what accumulate() allows the additions of n terms in a format of that u, from their sum and
 /// that of their squares alone. The magnitudes of terms add up to no less than the root of their squares.

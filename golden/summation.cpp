@@ -44,6 +44,11 @@ T exact(std::span<const T> terms) {
 template <class T>
 T in_order(const Summation& how, std::span<const T> terms) {
   if (how.exact) return exact(terms);
+  if (how.order && how.order->terms() == static_cast<std::int64_t>(terms.size())) {
+    const DType own = std::is_same_v<T, float> ? DType::float32 : DType::float64;
+    const std::vector<double> wide(terms.begin(), terms.end());
+    return static_cast<T>(how.order->add_up(wide, how.accumulator.value_or(own), how.fma));
+  }
   if (how.pairwise) return pairwise(how, terms);
   if (how.block <= 0) return sequential(how, terms);
   std::vector<T> sums;

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 
 #include "assay/golden/dtype.h"
+#include "assay/golden/sum_order.h"
 
 namespace assay {
 
@@ -17,6 +19,9 @@ struct Summation {
   bool skip_one = false;                  ///< the term of the median magnitude is left out, zeros not counted
   bool drop_tile = false;                 ///< the last 16 terms, at most half of them, are left out
   bool exact = false;                     ///< only the sum is rounded: its order does not matter
+  /// Of sums of so many terms, in the accumulator's format or the terms' own.
+  std::shared_ptr<const SumOrder> order = {};
+  bool fma = false;  ///< with order, SumOrder::add_up's
 
   bool operator==(const Summation&) const = default;
 };

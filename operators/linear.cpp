@@ -27,7 +27,7 @@ struct Linear {
   };
   static constexpr Example examples[] = {{"N=3x5,K=17,M=9"}, {"N=6,K=7,M=5", "", "b"}, {"N=,K=4,M=3"}};
   static constexpr ExactFill exact_fill = ExactFill::small_integers;
-  static constexpr bool sums_continue = true;
+  static constexpr bool sums_continue = true, is_only_sums = true;
   static constexpr std::string_view linear_in = "x";
   static constexpr Narrowing narrowing = Narrowing::to_result_fp8;
   static constexpr RecordedAs recorded_as[] = {{"b", "bias"}};

@@ -32,7 +32,7 @@ struct MatMul {
       {"A=,M=,K=7,B=2,N=3"},
   };
   static constexpr ExactFill exact_fill = ExactFill::small_integers;
-  static constexpr bool sums_continue = true;
+  static constexpr bool sums_continue = true, is_only_sums = true;
   static constexpr std::string_view linear_in = "a";
   static constexpr Narrowing narrowing = Narrowing::to_result;
   static constexpr std::string_view with_parameter = "linear";  // as PyTorch and Megatron-LM store weights

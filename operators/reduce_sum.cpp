@@ -24,7 +24,7 @@ struct ReduceSum {
                                   {"dims", "0", "over tokens, as the gradient of a bias"},
                                   {"keepdim", "true", "where the result meets its input again"}};
   static constexpr ExactFill exact_fill = ExactFill::small_integers;
-  static constexpr bool sums_continue = true, makes_shares = true;
+  static constexpr bool sums_continue = true, is_only_sums = true, makes_shares = true;
   static constexpr Shares takes_shares = Shares::of_all;
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {

@@ -10,8 +10,8 @@
 #include "assay/compare/pairs/replicas.h"
 #include "assay/compare/result/finding.h"
 #include "assay/compare/result/printable.h"
+#include "assay/golden/accumulator.h"
 #include "assay/golden/error.h"
-#include "assay/operators/engine/ties.h"
 
 namespace assay {
 namespace {
@@ -93,13 +93,6 @@ CallVariant CaseCheck::variant() const {
   return stated;
 }
 
-Device CaseCheck::device_of(DType result) const {
-  Device device = Device::of(result);
-  device.accumulator = options_.accumulator;
-  device.intermediate = options_.intermediate;
-  return device;
-}
-
 // Its error bounds are computed once, of all outputs.
 Call& CaseCheck::call_on(const Device& device, const std::string& output, const Tensor& actual) {
   const auto [at, is_new] =
@@ -116,7 +109,7 @@ Call& CaseCheck::call_on(const Device& device, const std::string& output, const 
 }
 
 const Call& CaseCheck::call(const CaseOutput& output, const TensorSource& actual) {
-  return call_on(device_of(actual.dtype()), output.name, actual.whole());
+  return call_on(device_of(output, actual.dtype()), output.name, actual.whole());
 }
 
 // How far the golden values themselves may be from the real ones; empty: as far as float64 is.
@@ -157,7 +150,7 @@ const Tensor& CaseCheck::baseline(const std::string& output, DType stored) {
 std::string CaseCheck::bound_source(const Device& device, DType stored) const {
   return fmt::format(
       "error bound of {} in {} arithmetic{}{}{}", case_.op->name, name(device.arithmetic),
-      device.accumulator.empty() ? "" : ", accumulator " + device.accumulator,
+      device.accumulator.empty() ? "" : ", accumulator " + accumulator_in_words(device.accumulator),
       device.intermediate ? fmt::format(", intermediate results in {}", name(*device.intermediate)) : "",
       device.arithmetic != stored ? fmt::format(", stored as {}", name(stored)) : "");
 }
@@ -168,10 +161,18 @@ void CaseCheck::judge_policy(Finding& f, const CaseOutput& output, const TensorS
   const bool comparable = is_float(actual.dtype()) && actual.shape() == golden.shape();
   const std::string_view op = case_.op->name;
   if (e.policy->rule == Rule::derived && comparable) {
-    const Device device = device_of(actual.dtype());
+    const Device device = device_of(output, actual.dtype());
     if (output_arg(*case_.op, output.name).exact == Exact::value) {
       allowed.assign(static_cast<std::size_t>(golden.size()), 0);
       e.bound_source = fmt::format("derived: {} rounds nothing, every value equal", op);
+    } else if (const auto sums = in_stated_order(output, actual.dtype())) {
+      allowed.assign(static_cast<std::size_t>(golden.size()), 0);
+      e.bound = allowed;
+      e.bound_source = fmt::format("derived: every bit of {} with the accumulator {}", op,
+                                   accumulator_in_words(device.accumulator));
+      judge(f, actual, *sums, e);
+      if (f.verdict == Verdict::failed) note_other_order(f, output, actual);
+      return;
     } else {
       allowed = allowed_errors(output.name, golden, actual.whole(), device);
       e.bound_source = "derived: " + bound_source(device, actual.dtype());
@@ -186,8 +187,8 @@ void CaseCheck::judge_policy(Finding& f, const CaseOutput& output, const TensorS
 // A common factor, or an attribute, that is off by less than the bound of each element.
 void CaseCheck::judge_whole(Finding& f, const CaseOutput& output, const TensorSource& actual) {
   const bool by_bound = f.verdict == Verdict::passed && options_.policies.front().rule == Rule::derived;
-  if (!by_bound || !is_float(actual.dtype())) return;
-  const Device device = device_of(actual.dtype());
+  if (!by_bound || !is_float(actual.dtype()) || decides_bits(output, actual.dtype())) return;
+  const Device device = device_of(output, actual.dtype());
   // A step that all elements share may be rounded as coarsely as results between steps are kept.
   if (!options_.whole && device.intermediate) return;
   const auto off = off_as_a_whole(output, actual);
@@ -212,16 +213,6 @@ void CaseCheck::distrust_extremes(Finding& f) const {
   f.verdict = Verdict::mistrusted;
 }
 
-// Of equal elements any may come first.
-void CaseCheck::judge_ties(Finding& f, const CaseOutput& output, const TensorSource& actual) const {
-  if (!is_legal_tie(*case_.op, output.name, actual.whole(), case_.inputs, case_.attributes)) return;
-  f.notes.push_back(fmt::format("a legal tie: {}; equal elements of x are in another order", f.reason));
-  f.verdict = Verdict::passed;
-  f.reason.clear();
-  f.ratio = 0;
-  f.rule = f.row = "equal elements in any order";
-}
-
 // How an output of this dtype is judged, but for the policy.
 Expectation CaseCheck::expectation_of(Finding& f, const CaseOutput& output, DType actual) const {
   Expectation e;
@@ -237,7 +228,8 @@ void CaseCheck::judge_output(Finding& f, const CaseOutput& output, const TensorS
   Expectation e = expectation_of(f, output, actual.dtype());
   e.policy = &options_.policies.front();
   e.measured = &within.measured;
-  e.bound_source = "derived: a part of the " + bound_source(device_of(actual.dtype()), actual.dtype());
+  e.bound_source =
+      "derived: a part of the " + bound_source(device_of(output, actual.dtype()), actual.dtype());
   judge(f, actual, within.golden, e);
   distrust_extremes(f);
 }

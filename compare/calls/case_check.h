@@ -46,17 +46,21 @@ class CaseCheck {
   CallVariant variant() const;
   /// This output as the result of the case's call, on the device that the options state.
   const Call& call(const CaseOutput&, const TensorSource& actual);
+  /// What a kernel has that adds as the options state, where they decide every bit of the output.
+  std::optional<Tensor> in_stated_order(const CaseOutput&, DType stored) const;
   /// Names the golden outputs that the case does not list: "grad_a, grad_b".
   std::string outputs_not_listed();
 
  private:
   Call& call_on(const Device&, const std::string& output, const Tensor& actual);
-  Device device_of(DType result) const;
+  Device device_of(const CaseOutput&, DType result) const;
   bool may_be_rounding(const Finding&, const CaseOutput&, const TensorSource& actual) const;
   Call rows_on(const Device&, const Finding&, const CaseOutput&, const TensorSource& actual);
   const std::vector<NamedTensor>& golden();
   Expectation expectation_of(Finding&, const CaseOutput&, DType actual) const;
   std::string bound_source(const Device&, DType stored) const;
+  std::optional<Accumulator> decides_bits(const CaseOutput&, DType stored) const;
+  void note_other_order(Finding&, const CaseOutput&, const TensorSource& actual);
   const Tensor& baseline(const std::string& output, DType stored);
   const std::vector<double>& golden_errors(const std::string& output, const Tensor& golden);
   std::vector<double> allowed_errors(const std::string& output, const Tensor& golden, const Tensor& actual,

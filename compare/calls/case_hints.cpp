@@ -69,12 +69,12 @@ Call CaseCheck::rows_on(const Device& device, const Finding& f, const CaseOutput
 }
 
 Call CaseCheck::some_rows(const Finding& f, const CaseOutput& output, const TensorSource& actual) {
-  return rows_on(device_of(actual.dtype()), f, output, actual);
+  return rows_on(device_of(output, actual.dtype()), f, output, actual);
 }
 
 bool CaseCheck::may_be_rounding(const Finding& f, const CaseOutput& output,
                                 const TensorSource& actual) const {
-  const Device device = device_of(actual.dtype());
+  const Device device = device_of(output, actual.dtype());
   return is_float(actual.dtype()) && output_arg(*case_.op, output.name).exact == Exact::no &&
          f.verdict == Verdict::failed && options_.policies.front().rule == Rule::derived && f.metrics &&
          f.metrics->special_mismatch == 0 && device.accumulator.empty() &&
@@ -82,7 +82,7 @@ bool CaseCheck::may_be_rounding(const Finding& f, const CaseOutput& output,
 }
 
 bool CaseCheck::hint_at_intermediate(Finding& f, const CaseOutput& output, const TensorSource& actual) {
-  Device storing = device_of(actual.dtype());
+  Device storing = device_of(output, actual.dtype());
   if (!may_be_rounding(f, output, actual) || storing.intermediate || actual.dtype() == storing.arithmetic)
     return false;
   storing.intermediate = actual.dtype();
@@ -101,7 +101,7 @@ bool CaseCheck::hint_at_accumulator(Finding& f, const CaseOutput& output, const 
   // A bound that covers what has next to no digit in common with the golden values says nothing.
   if (!some_rows(f, output, actual).may_fit(variant())) return false;
   for (const std::string_view accumulator : other_devices) {
-    Device other = device_of(actual.dtype());
+    Device other = device_of(output, actual.dtype());
     other.accumulator = accumulator;
     const auto in_rows = rows_on(other, f, output, actual).compare(variant());
     if (!in_rows || in_rows->ratio > 1 || !is_spread(*in_rows)) continue;

@@ -194,7 +194,12 @@ std::vector<WrongOutput> trivial_outputs(const Case& c, std::span<const NamedTen
 std::vector<Finding> prove(CaseCheck& check) {
   const Case& c = check.subject();
   std::vector<Finding> findings;
-  const std::vector<NamedTensor> sound = summed_as(c, {});
+  std::vector<NamedTensor> sound = summed_as(c, {});
+  for (NamedTensor& t : sound) {
+    const auto output = std::ranges::find(c.outputs, t.name, &CaseOutput::name);
+    if (output == c.outputs.end()) continue;
+    if (auto in_order = check.in_stated_order(*output, output->dtype)) t.tensor = std::move(*in_order);
+  }
   std::set<std::string> blind;
   for (const CaseOutput& output : c.outputs) {
     const Tensor* good = find_tensor(sound, output.name);

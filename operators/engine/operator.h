@@ -267,6 +267,9 @@ struct Operator : Usage {
   /// With Op::sums_continue: an output may be one part of a longer sum, of which other ranks or micro-batches
   /// have the others. Null: none is.
   void (*run_unrounded)(Tensors<Unrounded>&, const Dims&, const Attributes&);
+  /// With Op::is_only_sums: each Role::output is one sum of inputs or of products of two, so that the order
+  /// of its additions decides all its bits.
+  bool is_only_sums;
   /// With Op::lanes_along, the letter that numbers the rows of every tensor that has it, first in its shape.
   /// Results that have it depend on their rows alone, others are sums over them. No step of the code depends
   /// on a value. See lane_rows.h; null: none.
@@ -337,6 +340,7 @@ constexpr Operator describe() {
   o.run_double = &run<Op, double>;
   o.run_bound = &run<Op, Bound>;
   o.run_truth = &run<Op, Truth>;
+  if constexpr (requires { Op::is_only_sums; }) o.is_only_sums = Op::is_only_sums;
   if constexpr (requires { Op::sums_continue; }) o.run_unrounded = &run<Op, Unrounded>;
   if constexpr (requires { Op::lanes_along; }) {
     o.run_lanes.two = &run<Op, BoundLanes<2>>;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "assay/compare/calls/case.h"
+#include "assay/compare/calls/stated_accumulator.h"
 #include "assay/compare/result/printable.h"
 #include "assay/golden/error.h"
 #include "log.h"
@@ -53,8 +54,7 @@ int run(const CheckVerb& verb, const Options& given) {
   if (options.level == Level::bound) {
     throw Error("--level bound: is of errors; expected report, fp64 or certified, whose values can judge");
   }
-  if (!verb.accumulator.empty()) parse_accumulator(verb.accumulator);
-  options.accumulator = verb.accumulator;
+  options.accumulator = stated_accumulator(verb.accumulator);
   options.intermediate = parse_dtype_option("--intermediate", verb.intermediate);
   options.whole = verb.whole;
   options.prove = verb.prove;

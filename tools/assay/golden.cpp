@@ -8,6 +8,7 @@
 
 #include "assay/compare/calls/case.h"
 #include "assay/compare/calls/case_writer.h"
+#include "assay/compare/calls/stated_accumulator.h"
 #include "assay/compare/result/printable.h"
 #include "assay/dumps/npy_writer.h"
 #include "assay/golden/error.h"
@@ -92,7 +93,7 @@ ErrorModel device_of(const GoldenVerb& verb, Level level) {
     throw Error("--accumulator and --intermediate describe a device; expected them with --level bound");
   }
   ErrorModel device = float32_device;
-  if (!verb.accumulator.empty()) device.accumulator = parse_accumulator(verb.accumulator);
+  if (!verb.accumulator.empty()) device.accumulator = parse_accumulator(stated_accumulator(verb.accumulator));
   if (intermediate) device.stored_roundoff = unit_roundoff(*intermediate);
   return device;
 }

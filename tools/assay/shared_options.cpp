@@ -57,8 +57,10 @@ int thread_count(int option) {
 
 void add_device(Options& options, std::string& accumulator, std::string& intermediate) {
   options
-      .option("--accumulator", accumulator,
-              "how the device adds: float32 (default), bfloat16, hopper, .. (docs/check.md)")
+      .option(
+          "--accumulator", accumulator,
+          "how the device adds: float32 (default), bfloat16, hopper, .. (docs/check.md),\nor a file of assay "
+          "order -o")
       .holds("A");
   options
       .option("--intermediate", intermediate,

@@ -15,6 +15,7 @@ from ._core import Error, Tensor
 from ._core import version as __version__
 from ._declarations import Argument, Attribute, Operator, operator, operators
 from ._dumps import Converted, Dump, Recorded, Tolerance, convert, inspect, tolerance
+from ._order import Order, reveal_order
 from ._verdict import Finding, Verdict
 from .gates import audit, prove
 
@@ -27,6 +28,7 @@ __all__ = [
     "Error",
     "Finding",
     "Operator",
+    "Order",
     "Recorded",
     "Tensor",
     "Tolerance",
@@ -46,6 +48,7 @@ __all__ = [
     "operators",
     "policies",
     "prove",
+    "reveal_order",
     "save_case",
     "set_threads",
     "tensor",

@@ -10,6 +10,7 @@ from typing import Any
 from . import _core
 from ._arrays import like, named, to_numpy
 from ._declarations import operator
+from ._order import Order, stated
 from ._progress import bars
 from ._verdict import Verdict
 
@@ -47,15 +48,15 @@ def bound(
     attributes: Mapping[str, Any] | None = None,
     *,
     dtype: str = "float32",
-    accumulator: str = "",
+    accumulator: str | Order = "",
     intermediate: str | None = None,
 ) -> dict[str, Any]:
     """The error that a correct kernel may make, for each output and element, before it stores the result.
 
     Args:
         dtype: of the kernel's arithmetic.
-        accumulator: how the device adds: ``"hopper"``, ``"bfloat16,tree"``; by default in `dtype`, in any
-            order.
+        accumulator: how the device adds: ``"hopper"``, ``"bfloat16,tree"``, what `reveal_order` found, or a .json
+            file of ``assay order``; by default in `dtype`, in any order.
         intermediate: the dtype in which results between steps are kept.
 
     Source:
@@ -66,7 +67,7 @@ def bound(
     True
     """
     given = named(inputs, _first_input(op, inputs), "input")
-    return like(_core.bound(op, given, _flat(attributes), accumulator, intermediate, dtype, []), inputs)
+    return like(_core.bound(op, given, _flat(attributes), stated(accumulator), intermediate, dtype, []), inputs)
 
 
 def judge(
@@ -77,7 +78,7 @@ def judge(
     *,
     tolerance: Policies = "derived",
     level: str = "fp64",
-    accumulator: str = "",
+    accumulator: str | Order = "",
     intermediate: str | None = None,
     whole: bool = False,
     causes: bool = True,
@@ -104,12 +105,10 @@ def judge(
     """
     given = named(inputs, _first_input(op, inputs), "input")
     made = named(outputs, None if isinstance(outputs, Mapping) else operator(op).outputs[0], "output")
-    settings = _flat(attributes)
+    settings, device = _flat(attributes), stated(accumulator)
     tolerances = [tolerance] if isinstance(tolerance, str) else list(tolerance)
-    report = _core.judge(
-        op, given, made, settings, tolerances, level, accumulator, intermediate, whole, causes, prove, 1
-    )
-    return Verdict(report, lambda: _core.score(op, given, made, settings, tolerances, accumulator, intermediate))
+    report = _core.judge(op, given, made, settings, tolerances, level, device, intermediate, whole, causes, prove, 1)
+    return Verdict(report, lambda: _core.score(op, given, made, settings, tolerances, device, intermediate))
 
 
 def generate(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._arrays import tensor
+from ._order import Order, stated
 from ._verdict import Verdict
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def reference(
     function: Callable[..., Any],
     *args: Any,
     intermediate: str | None = None,
-    accumulator: str = "",
+    accumulator: str | Order = "",
     **kwargs: Any,
 ) -> Reference:
     """Runs a function of PyTorch on the CPU in float64, with an error bound of every value.
@@ -86,7 +87,7 @@ def reference(
 
     from ._bounds import Bounds, KernelEpsilon
 
-    mode = Bounds(intermediate, accumulator)
+    mode = Bounds(intermediate, stated(accumulator))
 
     def widened(x: Any) -> Any:
         if isinstance(x, torch.Tensor):

@@ -10,6 +10,7 @@ from typing import Any
 from . import _api
 from ._api import Policies, cases
 from ._declarations import operator
+from ._order import Order
 from ._verdict import Verdict
 
 __all__ = ["Judged", "assert_close", "assert_matches_golden", "assert_matches_reference", "cases", "observers"]
@@ -48,7 +49,7 @@ def assert_matches_golden(
     *,
     tolerance: Policies = "derived",
     level: str = "fp64",
-    accumulator: str = "",
+    accumulator: str | Order = "",
     intermediate: str | None = None,
     whole: bool = False,
     prove: bool = False,
@@ -94,7 +95,7 @@ def assert_matches_reference(
     outputs: Any,
     *,
     intermediate: str | None = None,
-    accumulator: str = "",
+    accumulator: str | Order = "",
     msg: str = "",
 ) -> Verdict:
     """Passes outputs that are those of a PyTorch function, which is run in float64: each element within the error

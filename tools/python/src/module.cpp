@@ -19,6 +19,7 @@
 #include "arrays.h"
 #include "assay/compare/calls/case_writer.h"
 #include "assay/compare/calls/prove.h"
+#include "assay/compare/calls/stated_accumulator.h"
 #include "assay/compare/check.h"
 #include "assay/compare/pairs/judge.h"
 #include "assay/compare/result/version.h"
@@ -31,6 +32,7 @@
 #include "declarations.h"
 #include "diff.h"
 #include "dumps.h"
+#include "orders.h"
 #include "program.h"
 #include "recording.h"
 #include "reports.h"
@@ -63,7 +65,7 @@ ErrorModel device_of(const std::string& accumulator, const std::optional<std::st
                      const std::string& arithmetic) {
   const DType d = dtype_named(arithmetic);
   ErrorModel device{unit_roundoff(d), min_subnormal(d)};
-  if (!accumulator.empty()) device.accumulator = parse_accumulator(accumulator);
+  if (!accumulator.empty()) device.accumulator = parse_accumulator(stated_accumulator(accumulator));
   if (intermediate) device.stored_roundoff = unit_roundoff(dtype_named(*intermediate));
   return device;
 }
@@ -131,8 +133,7 @@ CheckOptions options_of(const std::vector<std::string>& tolerances, const std::s
                         const std::optional<std::string>& intermediate) {
   CheckOptions options;
   options.policies = policies_of(tolerances);
-  if (!accumulator.empty()) parse_accumulator(accumulator);
-  options.accumulator = accumulator;
+  options.accumulator = stated_accumulator(accumulator);
   if (intermediate) options.intermediate = dtype_named(*intermediate);
   return options;
 }
@@ -276,6 +277,7 @@ NB_MODULE(_core, m) {
   bind_dumps(m);
   bind_diff(m);
   bind_recording(m);
+  bind_orders(m);
   m.def("operator_of_class", &operator_of_class);
 
   m.def("operator_names", [] {
