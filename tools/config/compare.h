@@ -49,9 +49,9 @@ Comparison compare(const Side& a, const Side& b, const std::vector<std::string>&
 /// @param all  what one side alone states, all of it
 std::string to_text(const Comparison&, bool all = false);
 std::string to_json(const Comparison&);
-/// "2 keys that change the numbers differ, ..".
+/// "2 change the numbers, 0 are not known, ..".
 std::string counts_text(const Comparison&);
-/// "rms_norm_eps 1e-05 (train.sh:12) | 1e-06 (config.json: rms_norm_eps): each norm's output is scaled, ..".
+/// Of a row: "1e-05 (train.sh:12) | 1e-06 (config.json: rms_norm_eps)  each norm's output is scaled, ..".
 std::string line_of(const Row&);
 
 }  // namespace assay::config

@@ -32,11 +32,6 @@ std::string value_text(const std::string& value) {
   return text.substr(0, end) + "..";
 }
 
-std::string values(const Row& r) {
-  return fmt::format("{} ({}) | {} ({})", value_text(r.a.value), printable(r.a.place), value_text(r.b.value),
-                     printable(r.b.place));
-}
-
 std::string singles(const std::vector<Single>& all, const std::string& side, bool every) {
   if (all.empty()) return "";
   std::string text = fmt::format("said by {} alone: {}\n ", printable(side), all.size());
@@ -47,25 +42,23 @@ std::string singles(const std::vector<Single>& all, const std::string& side, boo
   return text + (shown < all.size() ? fmt::format(" and {} more (--all)\n", all.size() - shown) : "\n");
 }
 
-std::string plural(std::size_t n, std::string_view one, std::string_view many) {
-  return fmt::format("{} {}", n, n == 1 ? one : many);
-}
-
 }  // namespace
 
 std::string line_of(const Row& r) {
-  return fmt::format("{} {}: {}", printable(r.key), values(r), printable(r.does));
+  return fmt::format("{} ({}) | {} ({})  {}{}", value_text(r.a.value), printable(r.a.place),
+                     value_text(r.b.value), printable(r.b.place), r.accepted ? "accepted: " : "",
+                     printable(r.does));
 }
 
 std::string counts_text(const Comparison& c) {
-  std::string text =
-      fmt::format("{} the numbers, {} not known here, {} only the order of sums, {} nothing; ",
-                  plural(c.count(Effect::numbers), "key that differs changes", "keys that differ change"),
-                  c.count(Effect::unknown), c.count(Effect::order), c.count(Effect::nothing));
-  const auto accepted = static_cast<std::size_t>(std::ranges::count(c.rows, true, &Row::accepted));
-  if (accepted > 0) text += fmt::format("{} accepted; ", accepted);
-  return text +
-         fmt::format("{} equal, {} said by one side alone", c.equal, c.only_a.size() + c.only_b.size());
+  std::string text = fmt::format(
+      "{} change the numbers, {} are not known, {} change only the order of sums, {} change nothing",
+      c.count(Effect::numbers), c.count(Effect::unknown), c.count(Effect::order, false),
+      c.count(Effect::nothing));
+  const auto accepted = std::ranges::count(c.rows, true, &Row::accepted);
+  if (accepted > 0) text += fmt::format(", {} are accepted", accepted);
+  return text + fmt::format("; {} keys are equal, {} are said by one side alone", c.equal,
+                            c.only_a.size() + c.only_b.size());
 }
 
 std::string to_text(const Comparison& c, bool all) {
@@ -79,8 +72,7 @@ std::string to_text(const Comparison& c, bool all) {
       if (r.effect != g.effect) continue;
       if (first) text += fmt::format("{}:\n", g.title);
       first = false;
-      text += fmt::format("  {:<{}}  {}  {}{}\n", printable(r.key), std::min<std::size_t>(width, 40),
-                          values(r), r.accepted ? "accepted: " : "", printable(r.does));
+      text += fmt::format("  {:<{}}  {}\n", printable(r.key), std::min<std::size_t>(width, 40), line_of(r));
     }
   }
   text += singles(c.only_a, c.a, all) + singles(c.only_b, c.b, all);

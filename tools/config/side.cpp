@@ -193,30 +193,41 @@ class Opener {
   Side& side_;
 };
 
+void add_folder(Opener& opener, Side& side, const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    std::error_code problem;
+    if (entry.is_regular_file(problem)) files.push_back(entry.path());
+  }
+  std::ranges::sort(files);
+  bool any = false;
+  for (const std::filesystem::path& file : files) {
+    const std::string ending = file.extension().string();
+    constexpr std::string_view read[] = {".json", ".yaml", ".yml", ".toml", ".sh",         ".txt",
+                                         ".args", ".log",  ".npy", "",      ".safetensors"};
+    const bool known = std::ranges::find(read, ending) != std::end(read) && opener.add(file, false);
+    if (!known) side.passed_over.push_back(file.filename().string());
+    any = any || known;
+  }
+  if (!any) throw Error("{}: has no file of a known kind; {}", folder.string(), expected);
+}
+
 }  // namespace
 
 Side open_side(const std::filesystem::path& path) {
+  return open_side(std::vector<std::string>{path.string()});
+}
+
+Side open_side(const std::vector<std::string>& paths) {
   Side side;
-  side.path = path.string();
+  side.path = fmt::format("{}", fmt::join(paths, ", "));
   Opener opener(side);
-  std::error_code problem;
-  if (std::filesystem::is_directory(path, problem)) {
-    std::vector<std::filesystem::path> files;
-    for (const auto& entry : std::filesystem::directory_iterator(path)) {
-      if (entry.is_regular_file(problem)) files.push_back(entry.path());
-    }
-    std::ranges::sort(files);
-    for (const std::filesystem::path& file : files) {
-      const std::string ending = file.extension().string();
-      constexpr std::string_view read[] = {".json", ".yaml", ".yml", ".toml", ".sh",         ".txt",
-                                           ".args", ".log",  ".npy", "",      ".safetensors"};
-      if (std::ranges::find(read, ending) == std::end(read) || !opener.add(file, false))
-        side.passed_over.push_back(file.filename().string());
-    }
-    if (side.sources.empty() && !side.tokenizer && !side.batches)
-      throw Error("{}: has no file of a known kind; {}", side.path, expected);
-  } else if (!opener.add(path, true)) {
-    throw Error("{}: is of no known kind; {}", side.path, expected);
+  for (const std::filesystem::path path : paths) {
+    std::error_code problem;
+    if (std::filesystem::is_directory(path, problem))
+      add_folder(opener, side, path);
+    else if (!opener.add(path, true))
+      throw Error("{}: is of no known kind; {}", path.string(), expected);
   }
   std::ranges::stable_sort(side.sources, {}, &Source::framework);
   return side;

@@ -28,5 +28,7 @@ struct Side {
 /// batches.safetensors in a folder, and any array that is named itself.
 /// @throws Error  for a file that is named and of no known kind, and a folder with none
 Side open_side(const std::filesystem::path&);
+/// Of several files and folders.
+Side open_side(const std::vector<std::string>&);
 
 }  // namespace assay::config
