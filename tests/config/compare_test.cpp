@@ -34,7 +34,8 @@ std::vector<std::string> keys_of(const Comparison& c, Effect effect) {
 
 TEST(Config, MegatronAndMindFormersAreOneTraining) {
   const Comparison c = compared(sample("megatron.sh"), sample("mindformers.yaml"));
-  EXPECT_THAT(keys_of(c, Effect::numbers), ElementsAre("rms_norm_eps", "hidden_dropout", "data_seed"));
+  EXPECT_THAT(keys_of(c, Effect::numbers),
+              ElementsAre("rms_norm_eps", "hidden_dropout", "params_dtype", "data_seed"));
   EXPECT_THAT(keys_of(c, Effect::unknown), IsEmpty());
   EXPECT_THAT(keys_of(c, Effect::order),
               testing::IsSupersetOf({"tensor_model_parallel_size", "pipeline_model_parallel_size"}));
@@ -48,7 +49,7 @@ TEST(Config, MegatronAndMindFormersAreOneTraining) {
   EXPECT_GT(c.equal, 35U);
   EXPECT_TRUE(c.differs());
   EXPECT_FALSE(compared(sample("megatron.sh"), sample("mindformers.yaml"),
-                        {"rms_norm_eps", "hidden_dropout", "data_seed"})
+                        {"rms_norm_eps", "hidden_dropout", "*_dtype", "data_seed"})
                    .differs());
 }
 

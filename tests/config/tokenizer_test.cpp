@@ -21,8 +21,8 @@ TEST(TokenizerFiles, IdsMergesAndSpecialTokensAreCompared) {
   const Row& ids = *find_row(c, "tokenizer.ids");
   EXPECT_EQ(ids.a.value, "7 tokens");
   EXPECT_EQ(ids.does,
-            "2 tokens have other ids: 'a' 2 | 3, 'b' 3 | 2; 1 are only in the first: 'ab' 5; 1 are only in "
-            "the second: 'bc' 5");
+            "tokens with other ids: 2 ('a' 2 | 3, 'b' 3 | 2); only in A: 1 ('ab' 5); only in B: 1 ('bc' 5)");
+  EXPECT_EQ(find_row(c, "tokenizer.normalizer")->effect, Effect::unknown);
   EXPECT_THAT(find_row(c, "tokenizer.merges")->does, HasSubstr("first at merge 0: 'a b' | 'b c'"));
   EXPECT_EQ(find_row(c, "tokenizer.pad_token")->a.value, "'<pad>' (0)");
   EXPECT_EQ(find_row(c, "tokenizer.pad_token")->b.value, "'<eos>' (1)");

@@ -30,9 +30,7 @@ class Comparer {
     result_.kind_a = a_.text();
     result_.kind_b = b_.text();
     for (const Key& key : keys()) compare(key);
-    for (const Framework f : {Framework::environment, Framework::megatron, Framework::mindformers,
-                              Framework::torchtitan, Framework::deepspeed, Framework::huggingface})
-      compare_unknown(f);
+    for (std::size_t f = 0; f < frameworks.size(); ++f) compare_unknown(static_cast<Framework>(f));
     compare_tokens();
     compare_batches();
     for (const Side* side : {&a_, &b_}) {
@@ -165,8 +163,11 @@ class Comparer {
     TokenizerComparison c = compare_tokenizers(*a_.tokenizer, *b_.tokenizer);
     result_.equal += c.equal;
     for (TokenizerDifference& d : c.differences)
-      result_.rows.push_back(
-          {d.key, Effect::numbers, {d.a, a_.tokenizer->file}, {d.b, b_.tokenizer->file}, d.does});
+      result_.rows.push_back({d.key,
+                              d.one_sided ? Effect::unknown : Effect::numbers,
+                              {d.a, a_.tokenizer->file},
+                              {d.b, b_.tokenizer->file},
+                              d.does});
   }
 
   void compare_batches() {

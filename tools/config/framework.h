@@ -8,12 +8,12 @@ namespace assay::config {
 
 /// Whose words a file is in; where several of them run together, the first one's defaults hold.
 enum class Framework : std::uint8_t {
-  environment,
   megatron,
   mindformers,
   torchtitan,
   deepspeed,
-  huggingface
+  huggingface,
+  environment
 };
 
 struct FrameworkRow {
@@ -23,13 +23,13 @@ struct FrameworkRow {
 };
 
 inline constexpr std::array<FrameworkRow, 6> frameworks = {
-    {{"the environment", "environment variables", "the documents of CUDA, NCCL, CANN and PyTorch"},
-     {"Megatron-LM", "Megatron-LM arguments", "megatron/training/arguments.py at 000c4ac2"},
+    {{"Megatron-LM", "Megatron-LM arguments", "megatron/training/arguments.py at 000c4ac2"},
      {"MindFormers", "MindFormers YAML", "mindformers/parallel_core/transformer_config.py at 125cb8cd"},
      {"torchtitan", "torchtitan TOML", "torchtitan/config/job_config.py at 000204a4"},
      {"DeepSpeed", "DeepSpeed JSON", "deepspeed/runtime/constants.py and config.py"},
      {"Hugging Face", "Hugging Face config.json",
-      "the configurations of DeepSeek-V3, Mixtral and Qwen3-MoE in transformers, where they agree"}}};
+      "the configurations of DeepSeek-V3, Mixtral and Qwen3-MoE in transformers, where they agree"},
+     {"the environment", "environment variables", "the documents of CUDA, NCCL, CANN and PyTorch"}}};
 
 constexpr const FrameworkRow& row_of(Framework f) {
   return frameworks[static_cast<std::size_t>(f)];

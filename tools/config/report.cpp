@@ -57,7 +57,7 @@ std::string counts_text(const Comparison& c) {
       c.count(Effect::nothing));
   const auto accepted = std::ranges::count(c.rows, true, &Row::accepted);
   if (accepted > 0) text += fmt::format(", {} are accepted", accepted);
-  return text + fmt::format("; {} keys are equal, {} are said by one side alone", c.equal,
+  return text + fmt::format("; {} are equal, {} are said by one side alone", c.equal,
                             c.only_a.size() + c.only_b.size());
 }
 

@@ -175,8 +175,14 @@ class Opener {
     return true;
   }
 
+  // The names of files say enough: the report's head has the folders.
+  static void shorten(std::vector<Entry>& entries, const std::string& where) {
+    const std::size_t folder = where.size() - std::filesystem::path(where).filename().string().size();
+    for (Entry& e : entries) e.place.erase(0, folder);
+  }
   void add_source(Framework framework, const std::string& where, std::vector<Entry> entries,
                   bool complete = false) {
+    shorten(entries, where);
     if (framework == Framework::huggingface) lift(entries);
     side_.sources.push_back({framework, where, std::move(entries), complete});
   }

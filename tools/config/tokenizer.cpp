@@ -144,13 +144,14 @@ class TokenizerComparer {
       if (!a_.ids.contains(token)) only_b.push_back(fmt::format("'{}' {}", token, id));
     }
     std::string does;
-    const auto say = [&](const std::vector<std::string>& texts, const char* what) {
+    const auto say = [&](const char* what, const std::vector<std::string>& texts) {
       if (!texts.empty())
-        does += fmt::format("{}{} {}: {}", does.empty() ? "" : "; ", count(texts.size()), what, some(texts));
+        does +=
+            fmt::format("{}{}: {} ({})", does.empty() ? "" : "; ", what, count(texts.size()), some(texts));
     };
-    say(other, "tokens have other ids");
-    say(only_a, "are only in the first");
-    say(only_b, "are only in the second");
+    say("tokens with other ids", other);
+    say("only in A", only_a);
+    say("only in B", only_b);
     add("tokenizer.ids", count(a_.ids.size()) + " tokens", count(b_.ids.size()) + " tokens", does);
   }
 
@@ -183,14 +184,15 @@ class TokenizerComparer {
       return found == t.settings.end() ? std::string("not stated") : found->second.text;
     };
     const std::string a = text(a_), b = text(b_);
-    add("tokenizer." + name, a, b, a == b ? "" : "text may become other tokens");
+    add("tokenizer." + name, a, b, a == b ? "" : "text may become other tokens",
+        a_.settings.contains(name) != b_.settings.contains(name));
   }
 
-  void add(std::string key, std::string a, std::string b, std::string does) {
+  void add(std::string key, std::string a, std::string b, std::string does, bool one_sided = false) {
     if (does.empty())
       ++result_.equal;
     else
-      result_.differences.push_back({std::move(key), std::move(a), std::move(b), std::move(does)});
+      result_.differences.push_back({std::move(key), std::move(a), std::move(b), std::move(does), one_sided});
   }
 
   const Tokenizer& a_;

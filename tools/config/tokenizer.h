@@ -25,6 +25,7 @@ struct TokenizerDifference {
   std::string key;  ///< "tokenizer.ids"
   std::string a, b;
   std::string does;
+  bool one_sided = false;  ///< the files of one side do not say it
 };
 struct TokenizerComparison {
   std::vector<TokenizerDifference> differences;

@@ -7,10 +7,12 @@ std::vector<Key> precision_keys() {
   return {
       {"params_dtype",
        numbers,
-       "weights are rounded to it",
+       "weights are rounded to it before the first step",
        {{huggingface, "torch_dtype", dtype},
         {huggingface, "dtype", dtype},
         {megatron, "params_dtype", dtype},
+        {megatron, "bf16", word("bfloat16"), "float32"},
+        {megatron, "fp16", word("float16")},
         {mindformers, "params_dtype", dtype},
         {mindformers, "param_init_type", dtype}}},
       {"compute_dtype",

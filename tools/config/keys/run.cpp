@@ -147,7 +147,7 @@ std::vector<Key> data_keys() {
        {{megatron, "global_batch_size"},
         {mindformers, "runner_config.batch_size",
          times("parallel_config.data_parallel,parallel_config.micro_batch_num")},
-        {torchtitan, "training.global_batch_size", implied("-1=")},
+        {torchtitan, "training.global_batch_size", map("-1=")},
         {deepspeed, "train_batch_size"}}},
       {"micro_batch_size",
        numbers,
