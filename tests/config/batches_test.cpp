@@ -53,6 +53,45 @@ TEST(BatchesOfTokens, HashesMeetTokens) {
             "");
 }
 
+// As numpy would write it: dtype 8 is uint16, 4 int32.
+std::string indexed(const GivenFolder& folder, const std::string& name, std::uint8_t code,
+                    const std::vector<std::vector<int>>& sequences) {
+  const auto number = [](std::uint64_t value, std::size_t bytes) {
+    std::string text;
+    for (std::size_t k = 0; k < bytes; ++k) text += static_cast<char>(value >> (8 * k));
+    return text;
+  };
+  const std::size_t size = code == 8 ? 2 : 4;
+  std::string bin, lengths, pointers;
+  for (const auto& sequence : sequences) {
+    lengths += number(sequence.size(), 4);
+    pointers += number(bin.size(), 8);
+    for (const int token : sequence) bin += number(static_cast<std::uint64_t>(token), size);
+  }
+  folder.file(name + ".bin", bin);
+  return folder.file(name + ".idx", std::string("MMIDIDX\0\0", 9) + number(1, 8) + number(code, 1) +
+                                        number(sequences.size(), 8) + number(1, 8) + lengths + pointers +
+                                        number(0, 8));
+}
+
+TEST(BatchesOfTokens, AnIndexedDatasetIsOneBatchOfItsSequences) {
+  const GivenFolder folder;
+  const std::string a = indexed(folder, "a", 8, {{1, 2, 3}, {40000, 5}, {6}}),
+                    same = indexed(folder, "b", 4, {{1, 2, 3}, {40000, 5}, {6}}),
+                    shuffled = indexed(folder, "c", 4, {{40000, 5}, {1, 2, 3}, {6}}),
+                    other = indexed(folder, "d", 4, {{1, 2, 3}, {40000, 7}, {6}});
+  EXPECT_EQ(to_string(read_indexed(a)), "1 batches of 3 samples");
+  EXPECT_EQ(difference_of(read_indexed(a), read_indexed(same)), "");
+  EXPECT_EQ(difference_of(read_indexed(a), read_indexed(shuffled)),
+            "first in batch 0: the same samples in another order");
+  EXPECT_THAT(difference_of(read_indexed(a), read_indexed(other)),
+              HasSubstr("sample 1: 1 of 2 tokens differ, first at 1: 5 | 7"));
+  folder.file("a.bin", "12");
+  EXPECT_THAT([&] { read_indexed(a); }, ThrowsMessage<Error>(HasSubstr("a sequence of the index")));
+  EXPECT_THAT([&] { read_indexed(folder.file("e.idx", std::string(40, 'x'))); },
+              ThrowsMessage<Error>(HasSubstr("is no index of Megatron-LM")));
+}
+
 TEST(BatchesOfTokens, WhatIsNoneIsRefused) {
   const GivenFolder folder;
   const std::string file = (folder.path() / "x.npy").string();

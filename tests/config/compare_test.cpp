@@ -139,6 +139,28 @@ TEST(Config, TheNameOfTheOptimizerIsNotWhatItDoes) {
   EXPECT_THAT(compared(adam, adamw).rows, IsEmpty());  // DeepSpeed's Adam decouples the decay
 }
 
+TEST(Config, WhatAModelImpliesIsCompared) {
+  const GivenFolder folder;
+  const std::string qwen =
+      R"({"model_type": "qwen3_moe", "hidden_size": 2048, "num_attention_heads": 32, "head_dim": 128, "num_experts": 8, "num_experts_per_tok": 2, "norm_topk_prob": true})";
+  const std::string options =
+      "train --hidden-size 2048 --num-attention-heads 32 --num-experts 8 --qk-layernorm";
+  const std::string json = folder.file("q.json", qwen);
+  // Megatron-LM's heads are hidden / heads wide unless it is told.
+  const Comparison narrow = compared(json, folder.file("a.sh", options));
+  ASSERT_NE(find_row(narrow, "head_dim"), nullptr);
+  EXPECT_EQ(find_row(narrow, "head_dim")->b.value, "64");
+  EXPECT_EQ(find_row(narrow, "norm_topk_prob"), nullptr);  // softmax of the chosen: they sum to 1
+  EXPECT_EQ(find_row(compared(json, folder.file("b.sh", options + " --kv-channels 128")), "head_dim"),
+            nullptr);
+  const Comparison before = compared(json, folder.file("c.sh", options + " --moe-router-pre-softmax"));
+  ASSERT_NE(find_row(before, "norm_topk_prob"), nullptr);
+  EXPECT_EQ(find_row(before, "norm_topk_prob")->b.value, "false");
+  ASSERT_NE(find_row(compared(json, folder.file("d.sh", "train --hidden-size 2048 --num-experts 8")),
+                     "qk_layernorm"),
+            nullptr);
+}
+
 TEST(Config, FilesOfOneFolderThatDoNotAgreeAreADifference) {
   const GivenFolder folder;
   folder.file("a/run.sh", "train --norm-epsilon 1e-5 --num-layers 2 --hidden-size 8\n");

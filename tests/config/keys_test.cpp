@@ -44,7 +44,7 @@ TEST(Keys, ReadingsHaveTheirArguments) {
     for (const Name& name : key.names) {
       using enum Reading::Kind;
       const bool needs = name.reading.kind == map || name.reading.kind == implied ||
-                         name.reading.kind == word || name.reading.kind == times;
+                         name.reading.kind == word || name.reading.kind == times || name.reading.kind == over;
       EXPECT_EQ(needs, !name.reading.argument.empty()) << key.name << " " << name.path;
     }
   }

@@ -96,13 +96,16 @@ Batches read_batches(const std::filesystem::path& array) {
   b.file = where;
   auto next = all.begin();
   for (std::int64_t n = 0; n < batches; ++n) {
-    auto& hashes = b.samples.emplace_back();
     auto& tokens = b.tokens.emplace_back();
-    for (std::int64_t s = 0; s < samples; ++s) {
-      tokens.emplace_back(next, next + length);
-      next += length;
-      hashes.push_back(hash_of(tokens.back()));
-    }
+    for (std::int64_t k = 0; k < samples; ++k, next += length) tokens.emplace_back(next, next + length);
+  }
+  return hashed(std::move(b));
+}
+
+Batches hashed(Batches b) {
+  for (const auto& batch : b.tokens) {
+    auto& hashes = b.samples.emplace_back();
+    for (const auto& sample : batch) hashes.push_back(hash_of(sample));
   }
   return b;
 }

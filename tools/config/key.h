@@ -28,6 +28,7 @@ struct Reading {
     map,      ///< words of "adam=adamw,sgd=sgd", in small letters; others stay as they are
     implied,  ///< the same; others say nothing
     times,    ///< multiplied by the paths of the argument, "a,b"
+    over,     ///< divided by the path of the argument
     power,    ///< 2 to it
     dense     ///< how many layers of "([0]*3+[1]*58)" come before the first with experts
   };
@@ -50,6 +51,9 @@ constexpr Reading implied(std::string_view words) {
 constexpr Reading times(std::string_view paths) {
   return {Reading::Kind::times, paths};
 }
+constexpr Reading over(std::string_view path) {
+  return {Reading::Kind::over, path};
+}
 
 /// A key in a framework.
 struct Name {
@@ -59,7 +63,7 @@ struct Name {
   /// What holds where it is not stated: a value of the key, or "=num_attention_heads" for that key's.
   /// Empty: it depends on the model, or was not looked up.
   std::string_view otherwise = {};
-  /// A path without whose yes, or number that is not 0, it means nothing.
+  /// A path without whose yes, or number that is not 0, it means nothing; with "!" before it, with which.
   std::string_view needs = {};
 };
 

@@ -47,6 +47,8 @@ void add_merges(Tokenizer&, std::string_view text);
 
 bool is_batches(const Json&);
 Batches batches_of(const Json&, const std::string& where);
+/// The first sequences of an indexed dataset of Megatron-LM, x.idx beside x.bin: one batch of them.
+Batches read_indexed(const std::filesystem::path& index);
 /// @param array  of integers: .npy, or the only tensor of a .safetensors
 Batches read_batches(const std::filesystem::path& array);
 

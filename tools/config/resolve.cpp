@@ -87,6 +87,7 @@ const Entry* Resolver::find(const Source& source, std::string_view path) {
 
 bool Resolver::is_met(const Source& source, std::string_view needs) {
   if (needs.empty()) return true;
+  if (needs.front() == '!') return !is_met(source, needs.substr(1));
   const Entry* entry = find(source, needs);
   return entry != nullptr && is_yes(entry->value);
 }
@@ -124,6 +125,13 @@ std::optional<Value> Resolver::read(const Source& source, const Name& name) {
         product *= plain(factor->value).number;
       }
       return value.kind == Value::Kind::number ? std::optional(Value::of(product)) : std::nullopt;
+    }
+    case Reading::Kind::over: {
+      const Entry* by = find(source, argument);
+      const Value divisor = by == nullptr ? Value() : plain(by->value);
+      if (value.kind != Value::Kind::number || divisor.kind != Value::Kind::number || divisor.number == 0)
+        return std::nullopt;
+      return Value::of(value.number / divisor.number);
     }
     case Reading::Kind::power:
       return value.kind == Value::Kind::number ? Value::of(std::exp2(value.number)) : value;

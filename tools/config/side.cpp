@@ -87,9 +87,15 @@ class Opener {
       set_batches(read_batches(file));
       return true;
     }
+    if (ending == ".idx") {
+      if (is_named) set_batches(read_indexed(file));
+      return is_named;
+    }
     const auto mapped = MappedFile::open(file);
-    if (mapped->bytes().size() >
-        (name.starts_with("tokenizer") || name.starts_with("vocab") ? 4 : 1) * most_bytes)
+    const bool large = mapped->bytes().size() >
+                       (name.starts_with("tokenizer") || name.starts_with("vocab") ? 4 : 1) * most_bytes;
+    if (large && !is_named) return false;
+    if (large)
       throw Error("{}: has {} bytes; expected a configuration, of at most {}", file.string(),
                   mapped->bytes().size(), most_bytes);
     return add_text(mapped->text(), name, file.string());

@@ -211,7 +211,9 @@ bool is_of_tokenizer(std::string_view name, const Json& json) {
   const auto is_id = [](const Json::Member& m) {
     return std::holds_alternative<std::int64_t>(m.second.value_);
   };
-  return name == "vocab.json" || std::ranges::all_of(json.object(""), is_id);
+  const bool is_called_so =
+      name.find("vocab") != std::string_view::npos || name.find("token") != std::string_view::npos;
+  return name == "vocab.json" || (is_called_so && std::ranges::all_of(json.object(""), is_id));
 }
 
 void add_to_tokenizer(Tokenizer& t, std::string_view name, const Json& json, const std::string& where) {

@@ -95,7 +95,7 @@ std::vector<Key> optimizer_keys() {
         {deepspeed, "optimizer.params.weight_decay"}}},
       {"weight_decay of vectors",
        numbers,
-       "norms and biases decay, or not (semantics.md, C)",
+       "norms and biases decay, or not",
        {{megatron, "optimizer", implied("adam=false,sgd=false"), "false"},
         {mindformers, "optimizer.type", implied("adamw=false,fusedadamw=false,pmaadamw=false")},
         {torchtitan, "optimizer.name", implied("adamw=true,adam=true"), "true"},

@@ -28,7 +28,9 @@ std::vector<Key> router_keys() {
        numbers,
        "experts have other shapes",
        {{huggingface, "moe_intermediate_size"},
+        {huggingface, "intermediate_size", as_is, "", "num_local_experts"},  // Mixtral
         {megatron, "moe_ffn_hidden_size"},
+        {megatron, "ffn_hidden_size", as_is, "", "num_experts"},
         {mindformers, "moe_intermediate_size"},
         {mindformers, "moe_ffn_hidden_size"}}},
       {"shared_expert_intermediate_size",
@@ -49,6 +51,7 @@ std::vector<Key> router_keys() {
        numbers,
        "other layers have experts",
        {{huggingface, "first_k_dense_replace"},
+        {huggingface, "model_type", implied("mixtral=0")},
         {megatron, "moe_layer_freq", dense, "0", "num_experts"},
         {mindformers, "first_k_dense_replace"},
         {mindformers, "moe_layer_freq", dense}}},
