@@ -116,7 +116,7 @@ class Opener {
       add_source(Framework::megatron, where, read_printed(text, where), true);
       return true;
     }
-    if (has_options(text)) return add_script(text, where);
+    if (!name.ends_with(".log") && has_options(text)) return add_script(text, where);
     if (looks_like_toml(text)) return add_toml(text, where);
     return name.ends_with(".yaml") || name.ends_with(".yml") || text.find(": ") != std::string_view::npos
                ? add_yaml(text, where)
@@ -215,9 +215,11 @@ void add_folder(Opener& opener, Side& side, const std::filesystem::path& folder)
   bool any = false;
   for (const std::filesystem::path& file : files) {
     const std::string ending = file.extension().string();
-    constexpr std::string_view read[] = {".json", ".yaml", ".yml", ".toml", ".sh",         ".txt",
-                                         ".args", ".log",  ".npy", "",      ".safetensors"};
-    const bool known = std::ranges::find(read, ending) != std::end(read) && opener.add(file, false);
+    // A README has options, too.
+    constexpr std::string_view read[] = {".json", ".yaml", ".yml", ".toml",       ".sh",
+                                         ".args", ".log",  ".npy", ".safetensors"};
+    const bool is_read = std::ranges::find(read, ending) != std::end(read) || file.filename() == "merges.txt";
+    const bool known = is_read && opener.add(file, false);
     if (!known) side.passed_over.push_back(file.filename().string());
     any = any || known;
   }
