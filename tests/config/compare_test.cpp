@@ -67,6 +67,23 @@ TEST(Config, TorchtitanAndDeepSpeedAreOneOptimizer) {
   EXPECT_THAT(keys_of(c, Effect::unknown), ElementsAre("clip_grad"));  // "auto"
 }
 
+TEST(Config, MegatronsTestsKeepOptionsInYaml) {
+  const GivenFolder folder;
+  const std::string
+      yaml = folder.file("model_config.yaml",
+                         "ENV_VARS:\n  NCCL_ALGO: Ring\n  CUBLAS_WORKSPACE_CONFIG: :4096:8\nMODEL_ARGS:\n  "
+                         "--num-layers: 12\n"
+                         "  --bf16: true\n  --load: ${CHECKPOINT}\n  --disable-bias-linear: true\n"),
+      script =
+          folder.file("run.sh",
+                      "NCCL_ALGO=Ring CUBLAS_WORKSPACE_CONFIG=:4096:8 train --num-layers 12 --bf16 --load x "
+                      "--disable-bias-linear\n");
+  const Comparison c = compared(yaml, script);
+  EXPECT_THAT(keys_of(c, Effect::numbers), IsEmpty());
+  EXPECT_THAT(keys_of(c, Effect::unknown), ElementsAre("load"));
+  EXPECT_THAT(keys_of(c, Effect::order), IsEmpty());
+}
+
 TEST(Config, AListOfAllArgumentsAgreesWithItsScript) {
   const Comparison c = compared(sample("megatron.sh"), sample("printed.log"));
   EXPECT_THAT(keys_of(c, Effect::numbers),

@@ -72,7 +72,8 @@ TEST(Toml, TablesBecomePaths) {
 
 TEST(Script, OptionsAreFoundWhereverTheyStand) {
   const Script s = read_script(
-      "export NCCL_ALGO=Ring X=1\nTP=${TP:-4}\nARGS=(\n  --bf16   # a comment --fp16\n  --num-layers 2\n)\n"
+      "export NCCL_ALGO=Ring X=1\nTP=${TP:-\"4\"}\nARGS=(\n  --bf16   # a comment --fp16\n  --num-layers "
+      "2\n)\n"
       "MORE=\"--lr 1e-4 \\\n  --split '9, 1' --data-path 1 a 2 b\"\n"
       "CUBLAS_WORKSPACE_CONFIG=:4096:8 torchrun --nproc_per_node 8 train.py ${ARGS[@]} $MORE "
       "--tensor-model-parallel-size $TP --seed $SEED --disable-bias-linear --no-rope-fusion --lr=2e-4 && "

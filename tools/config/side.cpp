@@ -162,8 +162,10 @@ class Opener {
       const std::size_t dashes = e.path.rfind("--");
       if (dashes != std::string::npos && (dashes == 0 || e.path[dashes - 1] == '.')) {
         const bool is_on = e.value.kind == Value::Kind::flag && e.value.number == 1;
-        options.push_back(variable_of(e.path.substr(dashes + 2),
-                                      is_on ? std::nullopt : std::optional(e.value.text), e.place));
+        Entry option = variable_of(e.path.substr(dashes + 2),
+                                   is_on ? std::nullopt : std::optional(e.value.text), e.place);
+        if (e.value.text.find("${") != std::string::npos) option.value = Value::open(e.value.text);
+        options.push_back(std::move(option));
       } else if (e.path.starts_with("ENV_VARS.")) {
         environment.push_back({e.path.substr(9), e.value, e.place});
       }

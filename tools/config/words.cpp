@@ -115,6 +115,7 @@ class Cutter {
       const std::string_view rest = inside.substr(length);
       has_default = rest.starts_with(":-") || rest.starts_with("-");
       if (has_default) otherwise = rest.substr(rest.starts_with(":-") ? 2 : 1);
+      std::erase_if(otherwise, [](char c) { return c == '"' || c == '\''; });
       known = rest.empty() || has_default;
       if (rest.starts_with("[")) {  // an array: its words stand where it is made
         in_word_ = !word_.text.empty();

@@ -47,6 +47,7 @@ std::vector<Key> parallel_keys() {
        order,
        "attention adds over pieces of the sequence in another order",
        {{megatron, "cp_comm_type"},
+        {megatron, "context_parallel_algo"},
         {mindformers, "context_parallel_algo"},
         {torchtitan, "parallelism.context_parallel_rotate_method"}}},
       {"data_parallel_size",
