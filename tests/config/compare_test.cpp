@@ -189,6 +189,19 @@ TEST(Config, FilesOfOneFolderThatDoNotAgreeAreADifference) {
               AllOf(HasSubstr("1e-05 in "), HasSubstr(" but 1e-06 in ")));
 }
 
+TEST(Config, FilesThatAreNotReadAreNamed) {
+  const GivenFolder folder;
+  folder.file("a/config.json", R"({"model_type": "llama", "hidden_size": 8, "num_attention_heads": 2})");
+  folder.file("a/generation_config.json", R"({"do_sample": true})");
+  folder.file("a/readme.md", "--hidden-size 16");
+  folder.file("b/run.sh", "train --hidden-size 8 --num-attention-heads 2 --seed 3\n");
+  folder.file("b/again.sh", "train --hidden-size 8 --num-attention-heads 2 --seed 4\n");
+  const Comparison c = compared((folder.path() / "a").string(), (folder.path() / "b").string());
+  EXPECT_THAT(c.passed_over, ElementsAre(EndsWith("a/generation_config.json"), EndsWith("a/readme.md")));
+  EXPECT_THAT(to_text(c), HasSubstr("not read: "));
+  ASSERT_NE(find_row(c, "seed"), nullptr) << "its files do not agree, whatever the other side says";
+}
+
 TEST(Config, WhatIsSaidByOneSideAloneIsListed) {
   const Comparison c = compared(sample("config.json"), sample("megatron.sh"));
   const auto said = [](const std::vector<Single>& all, std::string_view key) {

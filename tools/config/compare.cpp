@@ -33,11 +33,9 @@ class Comparer {
     for (std::size_t f = 0; f < frameworks.size(); ++f) compare_unknown(static_cast<Framework>(f));
     compare_tokens();
     compare_batches();
-    for (const Side* side : {&a_, &b_}) {
-      for (const std::string& file : side->passed_over)
-        result_.passed_over.push_back(side->path + "/" + file);
-    }
-    std::ranges::stable_sort(result_.rows, {}, [](const Row& r) { return rank(r.effect); });
+    for (const Side* side : {&a_, &b_})
+      std::ranges::copy(side->passed_over, std::back_inserter(result_.passed_over));
+    std::ranges::stable_sort(result_.rows, {}, &Row::effect);
     if (result_.rows.empty() && result_.equal == 0)
       throw Error(
           "{} and {}: have nothing to compare; expected configurations, tokenizers or batches of both",
@@ -46,10 +44,6 @@ class Comparer {
   }
 
  private:
-  static int rank(Effect e) {
-    return e == Effect::numbers ? 0 : e == Effect::unknown ? 1 : e == Effect::order ? 2 : 3;
-  }
-
   void compare(const Key& key) {
     const Resolved a = of_a_(key), b = of_b_(key);
     if (a.best() == nullptr && b.best() == nullptr) return;
@@ -77,11 +71,15 @@ class Comparer {
     const bool same_words = std::ranges::any_of(has.stated, [&](const Resolved::Place& p) {
       return other.has(p.framework) && !is_complete(p.framework);
     });
+    const Stated nothing = {"not stated", silent.path};
+    if (has.is_torn()) {
+      add(key, key.effect, is_a ? stated(has) : nothing, is_a ? nothing : stated(has), std::string(key.does));
+      return;
+    }
     if (!same_words) {
       (is_a ? result_.only_a : result_.only_b).push_back({std::string(key.name), stated(has)});
       return;
     }
-    const Stated nothing = {"not stated", silent.path};
     add(key, key.effect == Effect::numbers ? Effect::unknown : key.effect, is_a ? stated(has) : nothing,
         is_a ? nothing : stated(has),
         "where nobody states it, it depends on the model; " + std::string(key.does));

@@ -9,12 +9,12 @@
 
 namespace assay::config {
 
-/// What a difference of a key does.
+/// What a difference of a key does, the worst first.
 enum class Effect : std::uint8_t {
   numbers,  ///< another function, or other roundings
+  unknown,  ///< no row of the table says it; or what a file or folder holds, of which only the name is known
   order,    ///< sums in another order, or cut otherwise: rounding alone
-  nothing,
-  unknown  ///< what a file or folder holds, of which only the name is known
+  nothing
 };
 
 /// How a framework's value becomes the key's.

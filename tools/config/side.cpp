@@ -222,7 +222,7 @@ void add_folder(Opener& opener, Side& side, const std::filesystem::path& folder)
                                          ".args", ".log",  ".npy", ".safetensors"};
     const bool is_read = std::ranges::find(read, ending) != std::end(read) || file.filename() == "merges.txt";
     const bool known = is_read && opener.add(file, false);
-    if (!known) side.passed_over.push_back(file.filename().string());
+    if (!known) side.passed_over.push_back(file.string());
     any = any || known;
   }
   if (!any) throw Error("{}: has no file of a known kind; {}", folder.string(), expected);
