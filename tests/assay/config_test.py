@@ -68,6 +68,7 @@ class Config(Test):
         self.assertEqual([(c["what"], c["passed"]) for c in self.report()["configuration"]], [("rms_norm_eps", False), ("configuration files", True)])
         self.assertIn('<testcase classname="align.configuration files" name="rms_norm_eps">', (self.dir / "j.xml").read_text())
         self.assertIn("each norm&#39;s output is scaled", (self.dir / "page.html").read_text())
+        self.assertIn("rms_norm_eps: 1e-06 (s.json", self.expect(0, "align", "plan.toml", "--plan-only").out)
         out = self.expect(0, *self.plan("'s.json'", "rms_norm_eps")).out
         self.assertIn("rms_norm_eps: accepted: ", out)
         self.assertRegex(out, r"\nPASS  1 stages: 1 passed, 0 failed; ")

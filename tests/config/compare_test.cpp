@@ -143,6 +143,10 @@ TEST(Config, EachKindOfDifferenceIsNamed) {
              Effect::order);
   expect_key("config.json", "\"rope_theta\": 10000.0", "\"rope_theta\": 1000000", "rope_theta", number);
   expect_key("config.json", "\"q_lora_rank\": 1536", "\"q_lora_rank\": null", "q_lora_rank", number);
+  expect_key("config.json", "\"rope_scaling\": null",
+             "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 40}", "rope_type", number);
+  expect_key("config.json", "\"rope_scaling\": null",
+             "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 40}", "rope_scaling.factor", number);
   expect_key("torchtitan.toml", "lr = 2.0e-4", "lr = 3.0e-4", "learning_rate", number);
   expect_key("deepspeed.json", "\"type\": \"Adam\", \"params\": {",
              "\"type\": \"Adam\", \"params\": {\"adam_w_mode\": false,", "optimizer", number);

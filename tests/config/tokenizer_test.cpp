@@ -47,6 +47,18 @@ TEST(TokenizerFiles, TheSameTokensInAnotherFileAgree) {
   EXPECT_EQ(find_row(c, "tokenizer.merges"), nullptr);
 }
 
+TEST(TokenizerFiles, OfSentencePieceTheBitsAreCompared) {
+  const GivenFolder folder;
+  folder.file("a/tokenizer.model", std::string("\0\1piece", 7));
+  folder.file("b/tokenizer.model", std::string("\0\1piece", 7));
+  folder.file("c/tokenizer.model", std::string("\0\2piece", 7));
+  const auto differs = [&](const char* x, const char* y) {
+    return compare(open_side(folder.path() / x), open_side(folder.path() / y)).differs();
+  };
+  EXPECT_FALSE(differs("a", "b"));
+  EXPECT_TRUE(differs("a", "c"));
+}
+
 TEST(TokenizerFiles, WhatIsNoVocabularyIsRefused) {
   const GivenFolder folder;
   EXPECT_THAT([&] { open_side(folder.file("vocab.json", R"({"a": -1})")); },

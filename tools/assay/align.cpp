@@ -217,6 +217,8 @@ int run(const AlignVerb& verb, const Options& given) {
                                   to_string(file.rungs.empty() ? file.target : file.rungs.back().parallel),
                                   file.work.precision};
   if (verb.plan_only) {
+    for (const align::ConfigurationCheck& c : check_files(file.configuration))
+      fmt::print("{}: {}\n", printable(c.what), c.found);
     fmt::print("{}", plan_text(plan, head));
     return 0;
   }

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "assay/config/readers.h"
+#include "assay/dumps/io/checksum.h"
 #include "assay/dumps/io/file.h"
 #include "assay/golden/error.h"
 
@@ -85,6 +86,14 @@ class Opener {
     if (ending == ".npy" || ending == ".safetensors") {
       if (!is_named && file.stem() != "batches") return false;
       set_batches(read_batches(file));
+      return true;
+    }
+    if (ending == ".model" ||
+        ending == ".tiktoken") {  // SentencePiece's, of which only the bits are known here
+      const auto bits = MappedFile::open(file);
+      if (tokenizer().file.empty()) tokenizer().file = file.string();
+      tokenizer().settings[ending == ".model" ? "sentencepiece" : "tiktoken"] =
+          Value::of("sha256 " + sha256(bits->bytes()).substr(0, 16));
       return true;
     }
     if (ending == ".idx") {
@@ -218,8 +227,8 @@ void add_folder(Opener& opener, Side& side, const std::filesystem::path& folder)
   for (const std::filesystem::path& file : files) {
     const std::string ending = file.extension().string();
     // A README has options, too.
-    constexpr std::string_view read[] = {".json", ".yaml", ".yml", ".toml",       ".sh",
-                                         ".args", ".log",  ".npy", ".safetensors"};
+    constexpr std::string_view read[] = {".json", ".yaml", ".yml",         ".toml",  ".sh",      ".args",
+                                         ".log",  ".npy",  ".safetensors", ".model", ".tiktoken"};
     const bool is_read = std::ranges::find(read, ending) != std::end(read) || file.filename() == "merges.txt";
     const bool known = is_read && opener.add(file, false);
     if (!known) side.passed_over.push_back(file.string());
