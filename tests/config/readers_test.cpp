@@ -55,6 +55,17 @@ TEST(Yaml, WhatCouldNeverEndIsRefused) {
   EXPECT_THAT([] { read_yaml("a: [1\n", "f"); }, ThrowsMessage<Error>(HasSubstr("expected YAML")));
 }
 
+TEST(Yaml, AnchorsOfNothingEndTheirVisits) {
+  std::string text = "a0: &a0 []\n";
+  for (int k = 1; k < 30; ++k) {
+    const std::string before = "*a" + std::to_string(k - 1);
+    text += "a" + std::to_string(k) + ": &a" + std::to_string(k) + " [" + before + ", " + before + ", " +
+            before + "]\n";
+  }
+  EXPECT_THAT([&] { read_yaml(text, "f"); },
+              ThrowsMessage<Error>(HasSubstr("more than 100000 values, with its anchors")));
+}
+
 TEST(Yaml, AnchorsThatAreNestedDeeplyAreRefused) {
   std::string text = "a0: &a0 [1]\n";
   for (int k = 1; k < 200; ++k)
@@ -95,6 +106,13 @@ TEST(Script, OptionsAreFoundWhereverTheyStand) {
   EXPECT_EQ(text(s.environment, "X"), "1");
   EXPECT_EQ(text(s.environment, "CUBLAS_WORKSPACE_CONFIG"), ":4096:8");
   EXPECT_EQ(std::ranges::count(s.environment, "TP", &Entry::path), 0);
+}
+
+TEST(Script, VariablesDoNotGrowForever) {
+  std::string script = "A=aa\n";
+  for (int k = 0; k < 60; ++k) script += "A=$A$A\n";
+  const Script s = read_script(script + "--seed $A\n", "t.sh");
+  EXPECT_LT(text(s.options, "seed").size(), 1U << 18);
 }
 
 TEST(Script, NothingIsRun) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "assay/config/readers.h"
@@ -62,7 +63,7 @@ class ScriptReader {
     }
   }
 
-  Script result() && { return {std::move(options_), std::move(environment_)}; }
+  Script result() && { return {std::move(options_.entries), std::move(environment_.entries)}; }
 
  private:
   static bool holds_options(const Word& w) {
@@ -109,19 +110,24 @@ class ScriptReader {
     put(environment_, {std::string(name), w.open ? Value::open(text) : parse_value(text), place(w.line)});
   }
 
-  void put(std::vector<Entry>& entries, Entry entry) const {
-    if (entries.size() == most_entries) throw Error("{}: more than {} options", where_, most_entries);
-    const auto same = std::ranges::find(entries, entry.path, &Entry::path);
-    if (same == entries.end())
-      entries.push_back(std::move(entry));
+  // Of what stands twice the last one counts, as argparse and the shell have it.
+  struct Listed {
+    std::vector<Entry> entries;
+    std::map<std::string, std::size_t, std::less<>> places;
+  };
+  void put(Listed& to, Entry entry) const {
+    if (to.entries.size() == most_entries) throw Error("{}: more than {} options", where_, most_entries);
+    const auto [at, is_new] = to.places.try_emplace(entry.path, to.entries.size());
+    if (is_new)
+      to.entries.push_back(std::move(entry));
     else
-      *same = std::move(entry);  // as argparse and the shell have it
+      to.entries[at->second] = std::move(entry);
   }
   std::string place(std::size_t line) const { return fmt::format("{}:{}", where_, line); }
 
   const std::string& where_;
   std::map<std::string, std::string, std::less<>> variables_;
-  std::vector<Entry> options_, environment_;
+  Listed options_, environment_;
 };
 
 std::string_view trimmed(std::string_view line) {
@@ -177,9 +183,10 @@ Script read_script(std::string_view text, const std::string& where) {
 
 std::vector<Entry> read_printed(std::string_view text, const std::string& where) {
   std::vector<Entry> entries;
+  std::set<std::string_view> seen;
   for_each_line(text, [&](std::string_view line, std::size_t number) {
     const auto found = printed(line);
-    if (!found || std::ranges::find(entries, found->first, &Entry::path) != entries.end()) return;
+    if (!found || !seen.insert(found->first).second) return;
     if (entries.size() == most_entries) throw Error("{}: more than {} arguments", where, most_entries);
     entries.push_back(
         {std::string(found->first), parse_value(found->second), fmt::format("{}:{}", where, number)});

@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 #include <yaml.h>
 
-#include <algorithm>
 #include <map>
+#include <set>
 
 #include "assay/config/readers.h"
 #include "assay/golden/error.h"
@@ -11,6 +11,8 @@ namespace assay::config {
 namespace {
 
 constexpr std::size_t nowhere = static_cast<std::size_t>(-1);
+// Anchors of lists that are empty in the end make no entry.
+constexpr std::size_t most_visits = 10 * most_entries;
 
 // A document: nodes by their numbers, children before the end of their parents. An alias is the number of
 // what it names.
@@ -146,6 +148,8 @@ class Document {
 
   void add(std::size_t number, const std::string& path, std::size_t depth, std::vector<Entry>& all) {
     if (depth > most_depth) throw Error("{}: nested deeper than {}", where_, most_depth);
+    if (++visited_ > most_visits)
+      throw Error("{}: more than {} values, with its anchors", where_, most_entries);
     const Node& node = nodes_[number];
     if (node.kind == Node::Kind::list) {
       for (std::size_t k = 0; k < node.items.size(); ++k)
@@ -173,9 +177,10 @@ class Document {
       else
         members.emplace_back(key.text, mapping.items[k + 1]);
     }
+    std::set<std::string_view> own;
+    for (const auto& [key, value] : members) own.insert(key);
     for (const auto& member : taken) {
-      const auto same = [&](const auto& m) { return m.first == member.first; };
-      if (std::ranges::none_of(members, same)) members.push_back(member);
+      if (!own.contains(member.first)) members.push_back(member);
     }
     return members;
   }
@@ -185,7 +190,7 @@ class Document {
   std::vector<Node> nodes_;
   std::vector<std::pair<std::size_t, std::string>> open_;  ///< with their anchors
   std::map<std::string, std::size_t, std::less<>> anchors_;
-  std::size_t root_ = nowhere;
+  std::size_t root_ = nowhere, visited_ = 0;
 };
 
 }  // namespace

@@ -159,11 +159,11 @@ Resolved Resolver::operator()(const Key& key) {
       result.stated.push_back({*value, entry->place, source.framework});
     }
   }
-  if (result.stated.empty()) result.otherwise = default_of(key, 0);
+  if (result.stated.empty()) result.otherwise = default_of(key);
   return result;
 }
 
-std::optional<Resolved::Place> Resolver::default_of(const Key& key, int depth) {
+std::optional<Resolved::Place> Resolver::default_of(const Key& key) {
   for (const Source& source : side_.sources) {
     if (source.complete) continue;  // what it leaves out that program does not have
     if (source.framework == Framework::huggingface) {
@@ -177,7 +177,7 @@ std::optional<Resolved::Place> Resolver::default_of(const Key& key, int depth) {
       if (!name.otherwise.starts_with('='))
         return Resolved::Place{parse_value(name.otherwise), whose, source.framework};
       const auto other = std::ranges::find(keys(), name.otherwise.substr(1), &Key::name);
-      if (other == keys().end() || depth > 0) continue;
+      if (other == keys().end()) continue;
       const Resolved of_other = (*this)(*other);
       if (of_other.best() != nullptr)
         return Resolved::Place{of_other.best()->value, fmt::format("{}: that of {}", whose, other->name),

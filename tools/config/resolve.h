@@ -41,7 +41,7 @@ class Resolver {
  private:
   std::optional<Value> read(const Source&, const Name&);
   bool is_met(const Source&, std::string_view needs);
-  std::optional<Resolved::Place> default_of(const Key&, int depth);
+  std::optional<Resolved::Place> default_of(const Key&);
   const Entry* find(const Source&, std::string_view path);
 
   const Side& side_;

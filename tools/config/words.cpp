@@ -5,6 +5,9 @@
 namespace assay::config {
 namespace {
 
+// A=$A$A, line after line.
+constexpr std::size_t longest_value = 1 << 16;
+
 bool is_name(char c, bool first = false) {
   return c == '_' || std::isalpha(static_cast<unsigned char>(c)) != 0 ||
          (!first && std::isdigit(static_cast<unsigned char>(c)) != 0);
@@ -137,7 +140,10 @@ class Cutter {
     const auto set = variables_.find(name);
     if (known && set != variables_.end()) {
       // Options in a variable are read where it is set.
-      if (set->second.find("--") == std::string::npos) word_.text += set->second;
+      if (set->second.size() + word_.text.size() > longest_value)
+        word_.open = true;
+      else if (set->second.find("--") == std::string::npos)
+        word_.text += set->second;
     } else if (known && has_default && otherwise.find('$') == std::string::npos) {
       word_.text += otherwise;
     } else {
