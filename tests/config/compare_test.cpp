@@ -237,7 +237,8 @@ TEST(Config, BadFilesAreRefused) {
 TEST(Config, JsonHasBothValues) {
   const Comparison c = compared(sample("torchtitan.toml"), sample("deepspeed.json"));
   EXPECT_THAT(to_json(c), AllOf(HasSubstr("\"key\": \"adam_beta2\""), HasSubstr("\"value\": \"0.999\""),
-                                HasSubstr("\"changes\": \"numbers\"")));
+                                HasSubstr("\"changes\": \"numbers\""),
+                                HasSubstr("\"Megatron-LM\": \"megatron/training/arguments.py at ")));
   EXPECT_THAT(to_text(c), HasSubstr("DIFFERS  2 change the numbers, 1 are not known, "));
 }
 

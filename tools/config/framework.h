@@ -19,7 +19,7 @@ enum class Framework : std::uint8_t {
 struct FrameworkRow {
   std::string_view name;      ///< "Megatron-LM"
   std::string_view file;      ///< what a file of it is called: "Megatron-LM arguments"
-  std::string_view defaults;  ///< where the defaults of its keys stand
+  std::string_view defaults;  ///< where the defaults of its keys stand: for --json
 };
 
 inline constexpr std::array<FrameworkRow, 6> frameworks = {

@@ -104,6 +104,8 @@ std::string to_json(const Comparison& c) {
                          {"value", printable(s.stated.value)},
                          {"place", printable(s.stated.place)}});
   }
+  j["defaults"] = Json::object();
+  for (const FrameworkRow& f : frameworks) j["defaults"][std::string(f.name)] = f.defaults;
   j["not_read"] = Json::array();
   for (const std::string& file : c.passed_over) j["not_read"].push_back(printable(file));
   return j.dump(1) + "\n";
