@@ -81,6 +81,17 @@ TEST(Toml, TablesBecomePaths) {
   EXPECT_THAT([] { read_toml("[a\n", "f"); }, ThrowsMessage<Error>(HasSubstr("expected TOML")));
 }
 
+TEST(Toml, ATableWithoutANameIsRefused) {
+  for (const char* text :
+       {"[\n", "a = 1\n[", "[[\n]]\n", "[\x1f]\n", "a = [\n1]\n  [ +]", "s = \"\"\"\n[x\"\"\"\n[.a]\n"})
+    EXPECT_THAT([&] { read_toml(text, "f"); }, ThrowsMessage<Error>(HasSubstr("a table without a name")))
+        << text;
+  EXPECT_EQ(
+      text(read_toml("a = [\n  [+1, 2],\n  [{b = '['}],\n]\ns = \"\"\"\n[\n\"\"\"\n[ 'x' ]\ny = 1\n", "f"),
+           "x.y"),
+      "1");
+}
+
 TEST(Script, OptionsAreFoundWhereverTheyStand) {
   const Script s = read_script(
       "export NCCL_ALGO=Ring X=1\nTP=${TP:-\"4\"}\nARGS=(\n  --bf16   # a comment --fp16\n  --num-layers "
