@@ -20,6 +20,11 @@ Stated stated(const Resolved& r) {
   return {fmt::format("{}", fmt::join(all, " but ")), "its files do not agree"};
 }
 
+// The report's head has the folders.
+std::string name_of(const std::string& file) {
+  return std::filesystem::path(file).filename().string();
+}
+
 class Comparer {
  public:
   Comparer(const Side& a, const Side& b) : a_(a), b_(b), of_a_(a), of_b_(b) {}
@@ -153,8 +158,8 @@ class Comparer {
     if (a_.tokenizer.has_value() != b_.tokenizer.has_value()) {
       const Side& has = a_.tokenizer ? a_ : b_;
       (a_.tokenizer ? result_.only_a : result_.only_b)
-          .push_back(
-              {"tokenizer", {fmt::format("{} tokens", has.tokenizer->ids.size()), has.tokenizer->file}});
+          .push_back({"tokenizer",
+                      {fmt::format("{} tokens", has.tokenizer->ids.size()), name_of(has.tokenizer->file)}});
       return;
     }
     if (!a_.tokenizer) return;
@@ -163,15 +168,15 @@ class Comparer {
     for (TokenizerDifference& d : c.differences)
       result_.rows.push_back({d.key,
                               d.one_sided ? Effect::unknown : Effect::numbers,
-                              {d.a, a_.tokenizer->file},
-                              {d.b, b_.tokenizer->file},
+                              {d.a, name_of(a_.tokenizer->file)},
+                              {d.b, name_of(b_.tokenizer->file)},
                               d.does});
   }
 
   void compare_batches() {
     if (a_.batches.has_value() != b_.batches.has_value()) {
       const Batches& has = a_.batches ? *a_.batches : *b_.batches;
-      (a_.batches ? result_.only_a : result_.only_b).push_back({"data", {to_string(has), has.file}});
+      (a_.batches ? result_.only_a : result_.only_b).push_back({"data", {to_string(has), name_of(has.file)}});
       return;
     }
     if (!a_.batches) return;
@@ -181,8 +186,8 @@ class Comparer {
     else
       result_.rows.push_back({"data",
                               Effect::numbers,
-                              {to_string(*a_.batches), a_.batches->file},
-                              {to_string(*b_.batches), b_.batches->file},
+                              {to_string(*a_.batches), name_of(a_.batches->file)},
+                              {to_string(*b_.batches), name_of(b_.batches->file)},
                               std::move(does)});
   }
 
