@@ -8,7 +8,7 @@ packages_tools="g++ cmake ninja-build ccache pkgconf"
 packages_libraries="
   libfmt-dev nlohmann-json3-dev libtomlplusplus-dev libcli11-dev
   libboost-dev libcereal-dev libmpfr-dev libgmp-dev libopenblas-dev libhwy-dev libsleef-dev libxtensor-dev
-  libspdlog-dev libhdf5-dev libre2-dev zlib1g-dev libssl-dev libglpk-dev"
+  libspdlog-dev libhdf5-dev libre2-dev zlib1g-dev libssl-dev libglpk-dev libyaml-dev"
 # shellcheck disable=SC2034
 packages_build="$packages_tools $packages_libraries libopenmpi-dev openmpi-bin"
 # shellcheck disable=SC2034

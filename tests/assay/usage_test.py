@@ -4,7 +4,7 @@ import unittest
 
 from program import CASES, Test
 
-VERBS = ["ops", "hypotheses", "golden", "check", "generate", "order", "inspect", "diff", "replay", "plan", "align", "baseline", "faults", "tolerance", "convert"]
+VERBS = ["ops", "hypotheses", "golden", "check", "generate", "order", "inspect", "diff", "config", "replay", "plan", "align", "baseline", "faults", "tolerance", "convert"]
 
 
 class Usage(Test):

@@ -24,12 +24,12 @@ FLOORS = [
     ["compare/origin"],
     ["compare/report"],
     ["compare"],
-    ["tools/align"],
+    ["tools/align", "tools/config"],
     ["tools/assay"],
     ["tools/python"],
 ]
 # "assay/LIBRARY/.." is this folder.
-LIBRARIES = {name: name for name in ("golden", "operators", "dumps", "compare")} | {"align": "tools/align", "assay": "tools/assay"}
+LIBRARIES = {name: name for name in ("golden", "operators", "dumps", "compare")} | {"align": "tools/align", "config": "tools/config", "assay": "tools/assay"}
 
 
 def included(line, file, source):

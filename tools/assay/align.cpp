@@ -16,6 +16,7 @@
 #include "assay/compare/report/report.h"
 #include "assay/compare/result/printable.h"
 #include "assay/compare/result/version.h"
+#include "assay/config/compare.h"
 #include "assay/dumps/io/checksum.h"
 #include "assay/dumps/io/file.h"
 #include "assay/golden/error.h"
@@ -34,7 +35,7 @@ struct AlignVerb {
   long long timeout = 600;  ///< seconds
   std::vector<std::string> tolerances = {"telechat3"};
   int threads = 0;
-  bool plan_only = false, keep = false, again = false;
+  bool plan_only = false, keep = false, again = false, accepts_other_bits = false;
   OutputOptions output;
 };
 
@@ -83,6 +84,7 @@ align::PlanFile plan_of(const AlignVerb& verb, const Options& given) {
   take(verb.sequences, plan.work.sequences);
   take(verb.seed, plan.work.seed);
   take(verb.reruns, plan.reruns);
+  plan.accepts_other_bits |= verb.accepts_other_bits;
   plan.states_micro_batches |= take(verb.micro_batches, plan.work.micro_batches);
   if (!plan.states_micro_batches) plan.work.micro_batches = usual_micro_batches(plan.work, plan.target);
   if (!verb.fault.empty()) {
@@ -129,9 +131,27 @@ class WorkFolder {
   int file_ = -1;
 };
 
+// Stage 0: where the files of both sides say something else that changes the numbers, nothing has to run.
+std::vector<align::ConfigurationCheck> check_files(const align::PlanFile::ConfigurationFiles& files) {
+  std::vector<align::ConfigurationCheck> checks;
+  if (files.subject.empty()) return checks;
+  const config::Comparison c =
+      compare(config::open_side(files.subject), config::open_side(files.reference), files.accepted);
+  for (const config::Row& row : c.rows) {
+    const bool counts = row.effect == config::Effect::numbers || row.effect == config::Effect::unknown;
+    if (!counts) continue;
+    align::ConfigurationCheck check = {row.key, row.accepted, config::line_of(row), true};
+    check.accepted = row.accepted;
+    checks.push_back(std::move(check));
+  }
+  checks.push_back({"configuration files", true, config::counts_text(c)});
+  return checks;
+}
+
 // What else decides whether a stage passes: a rule that was lax, or another program, says nothing of today.
 std::string judged_by(const AlignVerb& verb, const align::CheckOptions& options) {
-  std::string all = fmt::format("reruns {}", options.reruns);
+  std::string all = fmt::format("reruns {}{}", options.reruns,
+                                options.accepts_other_bits ? ", which may have other bits" : "");
   for (const Policy& p : options.policies) all += fmt::format("\n{} {}", p.name, p.table_sha256);
   std::vector<std::string> files = {program_file()};
   if (!verb.rules.empty()) files.push_back(verb.rules);
@@ -157,6 +177,8 @@ void declare(AlignVerb& verb, Options& options) {
   count("--seed", verb.seed, "of weights and tokens", 0);
   count("--reruns", verb.reruns, "of the reference with sums in other orders, for its noise; 2 by default",
         0);
+  options.flag("--accept-nondeterminism", verb.accepts_other_bits,
+               "other bits on a rerun of the subject are no finding");
   const Option& command =
       options
           .option("--command", verb.command,
@@ -195,6 +217,8 @@ int run(const AlignVerb& verb, const Options& given) {
                                   to_string(file.rungs.empty() ? file.target : file.rungs.back().parallel),
                                   file.work.precision};
   if (verb.plan_only) {
+    for (const align::ConfigurationCheck& c : check_files(file.configuration))
+      fmt::print("{}: {}\n", printable(c.what), c.found);
     fmt::print("{}", plan_text(plan, head));
     return 0;
   }
@@ -219,6 +243,7 @@ int run(const AlignVerb& verb, const Options& given) {
                                  .rules_as_given = given.repeated_option("--rules"),
                                  .tolerances_as_given = given.repeated_option("--tolerance"),
                                  .reruns = file.reruns,
+                                 .accepts_other_bits = file.accepts_other_bits,
                                  .log = log};
   plan.jobs = static_cast<std::size_t>(std::min(options.threads, most_jobs));
   plan.cache = verb.again ? std::filesystem::path() : options.folder / "passed.txt";
@@ -230,12 +255,17 @@ int run(const AlignVerb& verb, const Options& given) {
              printable(head.subject), printable(head.reference));
   fmt::print(stages, "  {:<26} {:>5}  {:>11} {:>11} {:>11}\n", "stage", "ranks", "forward", "backward",
              "optimizer");
-  const align::LadderResult result =
-      walk(plan, {*subject, *reference}, options, [&](const align::Rung&, const align::RungResult* r) {
-        if (r == nullptr) return;
-        fmt::print(stages, "{}\n", rung_line(*r));
-        std::fflush(stages);
-      });
+  align::LadderResult result;
+  std::vector<align::ConfigurationCheck> files = check_files(file.configuration);
+  if (std::ranges::all_of(files, &align::ConfigurationCheck::passed)) {
+    if (!files.empty()) fmt::print(stages, "  {}: {}\n", files.back().what, files.back().found);
+    result = walk(plan, {*subject, *reference}, options, [&](const align::Rung&, const align::RungResult* r) {
+      if (r == nullptr) return;
+      fmt::print(stages, "{}\n", rung_line(*r));
+      std::fflush(stages);
+    });
+  }
+  result.files = std::move(files);
   log.info("{}: exit status {} after {:.3f} s", result.verdict(), result.exit_status(), result.seconds);
   write_reports({.formats = texts_of(ladder_formats(), result, head),
                  .github = [&] { return to_github_annotations(result); },

@@ -8,6 +8,7 @@
 #include "assay/align/model/model.h"
 #include "assay/align/model/modes.h"
 #include "assay/compare/report/report.h"
+#include "assay/compare/result/printable.h"
 #include "assay/compare/result/trouble.h"
 #include "assay/dumps/io/whole_file.h"
 #include "assay/golden/error.h"
@@ -126,7 +127,7 @@ Report RungCheck::difference(const std::filesystem::path& a, const std::filesyst
   return bitwise_difference(*actual, *reference, options_.rules, options_.threads, log);
 }
 
-// Whether bits mean anything: the tolerances hold for a program that is not deterministic, too.
+// A program that is not deterministic has no bits to compare, and a fault of it may come and go.
 void RungCheck::check_determinism(RungResult& result, const std::string& routing) {
   const std::filesystem::path folder = options_.folder / folder_of(result.rung) / "again";
   std::filesystem::create_directories(folder);
@@ -137,13 +138,16 @@ void RungCheck::check_determinism(RungResult& result, const std::string& routing
     const Report report = difference(again.dump, result.subject);
     const std::int64_t other =
         std::ssize(report.findings) - std::ranges::count_if(report.findings, is_fine, &Finding::verdict);
-    check.found = other == 0 ? fmt::format("a second run has the same bits in {} tensors", report.compared())
-                             : fmt::format("a second run has other bits in {} of {} tensors, first {}", other,
-                                           report.compared(), first_other(report));
+    const std::string all = grouped(report.compared());
+    check.found = other == 0 ? fmt::format("the same bits in {} tensors on a rerun", all)
+                             : fmt::format("other bits in {} of {} tensors on a rerun, first {}",
+                                           grouped(other), all, first_other(report));
     check.differs = other > 0;
+    check.accepted = other > 0 && options_.accepts_other_bits;
+    check.passed = other == 0 || check.accepted;
   } catch (const std::exception& e) {
     check.passed = false;
-    check.found = fmt::format("a second run {}", e.what());
+    check.found = fmt::format("a rerun {}", e.what());
   }
   log_of(folder).info("{}", check.found);
   result.configuration.push_back(std::move(check));

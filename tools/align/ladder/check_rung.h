@@ -32,7 +32,8 @@ struct CheckOptions {
   /// Of the reference with its sums in other orders, where a failure is undecided: what they differ by is
   /// noise. 0: nothing is run again, not for determinism either.
   std::int64_t reruns = 2;
-  Log log = {};  ///< what is run, by which rule it is judged, what is decided
+  bool accepts_other_bits = false;  ///< of a second run of the same program
+  Log log = {};                     ///< what is run, by which rule it is judged, what is decided
 };
 
 /// What was found of the tensors of a phase.

@@ -12,8 +12,9 @@ namespace assay::align {
 struct ConfigurationCheck {
   std::string what;  ///< "vocabulary", "architecture", ..
   bool passed = true;
-  std::string found;     ///< what was equal, or what was not
-  bool differs = false;  ///< it passed all the same: it may
+  std::string found;      ///< what was equal, or what was not
+  bool differs = false;   ///< it passed all the same: it may
+  bool accepted = false;  ///< it may, as the user says: still named on the screen
 };
 
 /// Of two dumps of the same work (TeleChat3-MoE report, section 3.2: vocabulary, architecture,

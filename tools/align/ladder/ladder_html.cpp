@@ -171,19 +171,17 @@ std::string not_run(const LadderResult& result) {
 }
 
 std::string configuration(const LadderResult& result) {
-  HtmlTable table("Configuration of both sides, on a single device", {"what", "", "found"});
-  bool is_empty = true;
-  for (const RungResult& r : result.rungs) {
-    for (const ConfigurationCheck& c : r.configuration) {
-      is_empty = false;
-      table.row({html_text(c.what),
-                 !c.passed   ? html_badge('F', "differs")
-                 : c.differs ? html_badge('N', "noted")
+  HtmlTable table("Configuration of both sides: their files, and a single device", {"what", "", "found"});
+  const std::vector<const ConfigurationCheck*> all = result.configuration();
+  for (const ConfigurationCheck* c : all) {
+    table.row({html_text(c->what),
+               !c->passed    ? html_badge('F', "differs")
+               : c->accepted ? html_badge('N', "accepted")
+               : c->differs  ? html_badge('N', "noted")
                              : html_badge('P', "equal"),
-                 html_text(c.found)});
-    }
+               html_text(c->found)});
   }
-  return is_empty ? "" : "<section id=\"configuration\">" + table.end() + "</section>";
+  return all.empty() ? "" : "<section id=\"configuration\">" + table.end() + "</section>";
 }
 
 // Of the strategy at the top where nothing is wrong: else each divergence has its own.

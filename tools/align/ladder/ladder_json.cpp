@@ -19,6 +19,10 @@ Json phase(const PhaseResult& p) {
           {"worst", json_number(p.worst)}};
 }
 
+Json checked(const ConfigurationCheck& c) {
+  return {{"what", c.what}, {"passed", c.passed}, {"accepted", c.accepted}, {"found", c.found}};
+}
+
 Json stage(const RungResult& r) {
   const Work& w = r.rung.work;
   Json j = {{"name", r.rung.name},
@@ -43,8 +47,7 @@ Json stage(const RungResult& r) {
             {"page", r.page.string()}};
   for (std::size_t k = 0; k < r.phases.size(); ++k)
     j["phases"][std::string(phase_names[k])] = phase(r.phases[k]);
-  for (const ConfigurationCheck& c : r.configuration)
-    j["configuration"].push_back({{"what", c.what}, {"passed", c.passed}, {"found", c.found}});
+  for (const ConfigurationCheck& c : r.configuration) j["configuration"].push_back(checked(c));
   return j;
 }
 
@@ -90,8 +93,10 @@ std::string to_json(const LadderResult& result, const LadderHead& head) {
             {"exit_status", result.exit_status()},
             {"verdict", result.verdict()},
             {"seconds", result.seconds},
+            {"configuration", Json::array()},
             {"stages", Json::array()},
             {"divergences", Json::array()}};
+  for (const ConfigurationCheck& c : result.files) j["configuration"].push_back(checked(c));
   for (const RungResult& r : result.rungs) j["stages"].push_back(stage(r));
   for (std::size_t k = 0; k < result.divergences.size(); ++k)
     j["divergences"].push_back(divergence_object(result.divergences[k], result.rungs[result.failing[k]]));

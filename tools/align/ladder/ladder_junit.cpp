@@ -45,6 +45,26 @@ std::string with_lines(const std::string& text) {
   return out;
 }
 
+// Each key of the files that differs is a case of its own.
+std::string files_suite(const std::vector<ConfigurationCheck>& files, Counts& all) {
+  if (files.empty()) return "";
+  Counts counts;
+  std::string cases;
+  for (const ConfigurationCheck& c : files) {
+    ++counts.tests;
+    counts.failures += c.passed ? 0 : 1;
+    const std::string found = fmt::format("{}: {}", c.what, c.found);
+    cases +=
+        fmt::format("    <testcase classname=\"align.configuration files\" name=\"{}\"", html_text(c.what));
+    cases += c.passed
+                 ? "/>\n"
+                 : ">\n" + wrong("failure", "configuration", found, with_lines(found)) + "    </testcase>\n";
+  }
+  all += counts;
+  return fmt::format("  <testsuite name=\"configuration files\" {}>\n{}  </testsuite>\n", counts.text(0),
+                     cases);
+}
+
 // One stage: a test suite whose cases keep their names from run to run, whatever comes of them.
 class Suite {
  public:
@@ -154,6 +174,7 @@ class Suite {
 std::string to_junit(const LadderResult& result, const LadderHead& head) {
   Counts all;
   std::string suites;
+  suites += files_suite(result.files, all);
   for (const RungResult& r : result.rungs) suites += Suite(result, r, head).run(all);
   return fmt::format(
       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"assay {} align: {} to {}, {}\" {}>\n"

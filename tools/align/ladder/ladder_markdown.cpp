@@ -43,10 +43,10 @@ std::string row(const RungResult& r) {
 std::string to_markdown(const LadderResult& result, const LadderHead& head) {
   std::string out = fmt::format("## assay align: {}\n\n{}; {:.1f} s\n", result.verdict(), counts_text(result),
                                 result.seconds);
-  for (const RungResult& r : result.rungs) {
-    for (const ConfigurationCheck& c : r.configuration) {
-      if (!c.passed) out += fmt::format("\n- {}: {}\n", markdown_text(c.what), markdown_text(c.found));
-    }
+  for (const ConfigurationCheck* c : result.configuration()) {
+    if (!c->passed || c->accepted)
+      out += fmt::format("\n- {}: {}{}\n", markdown_text(c->what), c->accepted ? "accepted: " : "",
+                         markdown_text(c->found));
   }
   for (std::size_t k = 0; k < result.divergences.size(); ++k)
     out += divergence_lines(result.divergences[k], result.rungs[result.failing[k]]);
@@ -84,12 +84,10 @@ std::string to_github_annotations(const LadderResult& result) {
       message = printable(r.reason);
       break;
     }
-    for (const RungResult& r : result.rungs) {
-      for (const ConfigurationCheck& c : r.configuration) {
-        if (c.passed) continue;
-        title = "configuration";
-        message = fmt::format("{}: {}", printable(c.what), printable(c.found));
-      }
+    for (const ConfigurationCheck* c : result.configuration()) {
+      if (c->passed) continue;
+      title = "configuration";
+      message = fmt::format("{}: {}", printable(c->what), printable(c->found));
     }
     out += github_command("error", "assay align: " + title, message);
   }

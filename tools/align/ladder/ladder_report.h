@@ -19,7 +19,8 @@ std::string plan_text(const LadderPlan&, const LadderHead&);
 
 /// One object as align.schema.json describes it; NaN and infinities as the strings "nan", "inf", "-inf".
 std::string to_json(const LadderResult&, const LadderHead&);
-/// A test suite for each stage, with a test case for each of its phases and one for the configuration.
+/// A test suite for each stage, with a test case for each of its phases and one for the configuration; and
+/// one for the keys of configuration files.
 std::string to_junit(const LadderResult&, const LadderHead&);
 /// Verdict, divergences and the table of stages (GitHub flavour); no more than 60 kB.
 std::string to_markdown(const LadderResult&, const LadderHead&);

@@ -53,10 +53,10 @@ std::string rung_line(const RungResult& r) {
 
 std::string ladder_text(const LadderResult& result, const std::vector<std::string>& written) {
   std::string out;
-  for (const RungResult& r : result.rungs) {
-    for (const ConfigurationCheck& c : r.configuration) {
-      if (!c.passed) out += fmt::format("{}: {}\n", c.what, printable(c.found));
-    }
+  for (const ConfigurationCheck* c : result.configuration()) {
+    if (!c->passed || c->accepted)
+      out +=
+          fmt::format("{}: {}{}\n", printable(c->what), c->accepted ? "accepted: " : "", printable(c->found));
   }
   for (std::size_t k = 0; k < result.divergences.size(); ++k)
     out += fmt::format("{}{}", out.empty() ? "" : "\n",

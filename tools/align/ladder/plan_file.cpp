@@ -47,6 +47,13 @@ class PlanTable {
     if (!number || !(*number >= 0 && *number <= 1)) refuse(*node, key, "a number from 0 to 1");
     value = *number;
   }
+  void read(const char* key, bool& value) {
+    const toml::node* node = take(key);
+    if (node == nullptr) return;
+    const auto flag = node->value_exact<bool>();
+    if (!flag) refuse(*node, key, "true or false");
+    value = *flag;
+  }
   void read(const char* key, std::vector<std::string>& values) {
     const toml::node* node = take(key);
     if (node == nullptr) return;
@@ -143,6 +150,33 @@ ProviderSettings provider_in(const toml::node& node, const std::string& where) {
   return settings;
 }
 
+// A text is a list of one.
+void read_files(PlanTable& reader, const char* key, const toml::table& table,
+                std::vector<std::string>& files) {
+  if (const toml::node* node = table.get(key); node != nullptr && node->is_string())
+    reader.read(key, files.emplace_back());
+  else
+    reader.read(key, files);
+  for (std::string& file : files)
+    file = (std::filesystem::path(reader.where()).parent_path() / file).string();
+}
+
+PlanFile::ConfigurationFiles configuration_in(const toml::node& node, const std::string& where) {
+  const toml::table* table = node.as_table();
+  if (table == nullptr)
+    throw Error("{}:{}: expected a table [configuration]", where, node.source().begin.line);
+  PlanTable reader(*table, where);
+  PlanFile::ConfigurationFiles files;
+  read_files(reader, "subject", *table, files.subject);
+  read_files(reader, "reference", *table, files.reference);
+  reader.read("accept", files.accepted);
+  reader.expect_no_more();
+  if (files.subject.empty() || files.reference.empty())
+    throw Error("{}:{}: has the configuration of one side; expected files of 'subject' and of 'reference'",
+                where, node.source().begin.line);
+  return files;
+}
+
 std::vector<Rung> stages_in(const toml::node& node, const PlanFile& plan, const std::string& where) {
   const toml::array* list = node.as_array();
   if (list == nullptr || list->empty())
@@ -189,9 +223,12 @@ PlanFile load_plan(const std::string& file) {
   plan.states_micro_batches = read_work(reader, plan.work, plan.target);
   beside(plan.work.model, file);
   reader.read("reruns", plan.reruns, 0);
+  reader.read("accept_nondeterminism", plan.accepts_other_bits);
   for (const auto& [key, side] : {std::pair{"subject", &plan.subject}, {"reference", &plan.reference}}) {
     if (const toml::node* node = reader.take(key)) *side = provider_in(*node, file);
   }
+  if (const toml::node* node = reader.take("configuration"))
+    plan.configuration = configuration_in(*node, file);
   if (const toml::node* node = reader.take("stage")) plan.rungs = stages_in(*node, plan, file);
   reader.expect_no_more();
   const auto replays = [](const ProviderSettings& s) { return s.kind == ProviderSettings::Kind::replay; };

@@ -23,6 +23,7 @@ std::unique_ptr<Provider> make_provider(const ProviderSettings&);
 ///
 ///     model = "telechat3-105b-tiny"
 ///     parallel = "tp=2,sp=1,pp=2"       # the target; the ladder is built from it
+///     accept_nondeterminism = false     # whether other bits on a rerun are no finding
 ///     reruns = 2                        # of the reference, for its noise; 0: nothing is run twice
 ///     precision = "fp32"                # and steps, micro_batches, sequences, length, seed, optimizer, ..
 ///     [subject]
@@ -30,6 +31,10 @@ std::unique_ptr<Provider> make_provider(const ProviderSettings&);
 ///     timeout = 600                     # seconds; directory and files may be given too
 ///     [reference]
 ///     dump = "recorded/{stage}"         # or command; a replay is the default of both
+///     [configuration]                   # compared before anything runs
+///     subject = "train.sh"              # a file or a folder, or a list of them
+///     reference = ["config.json", "tokenizer"]
+///     accept = ["hidden_dropout"]       # keys that may differ
 ///     [[stage]]                         # instead of the ladder that is built
 ///     name = "tp 2"
 ///     parallel = "tp=2"                 # and whatever of the above differs
@@ -40,6 +45,12 @@ struct PlanFile {
   std::int64_t reruns = CheckOptions().reruns;
   std::vector<Rung> rungs = {};  ///< empty: to be built
   ProviderSettings subject = {}, reference = {};
+  /// Files and folders with the configuration of each side, compared before anything runs.
+  struct ConfigurationFiles {
+    std::vector<std::string> subject = {}, reference = {};
+    std::vector<std::string> accepted = {};  ///< keys that may differ
+  } configuration = {};
+  bool accepts_other_bits = false;
 };
 
 /// @throws Error  that names the file, the line, what was found and what was expected

@@ -210,13 +210,21 @@ class Walk {
 
 }  // namespace
 
+std::vector<const ConfigurationCheck*> LadderResult::configuration() const {
+  std::vector<const ConfigurationCheck*> all;
+  for (const ConfigurationCheck& c : files) all.push_back(&c);
+  for (const RungResult& r : rungs) {
+    for (const ConfigurationCheck& c : r.configuration) all.push_back(&c);
+  }
+  return all;
+}
+
 int LadderResult::exit_status() const {
   const auto is = [&](State s) {
     return std::ranges::any_of(rungs, [s](const RungResult& r) { return r.state == s; });
   };
-  const bool configured = std::ranges::all_of(rungs, [](const RungResult& r) {
-    return std::ranges::all_of(r.configuration, &ConfigurationCheck::passed);
-  });
+  const bool configured =
+      std::ranges::all_of(configuration(), [](const ConfigurationCheck* c) { return c->passed; });
   if (is(State::failed) || !configured) return is(State::trouble) ? 2 : 1;
   if (is(State::trouble) || !is(State::passed)) return 2;
   return is(State::left_out) ? 1 : 0;

@@ -16,13 +16,16 @@ struct LadderPlan {
 };
 
 struct LadderResult {
-  std::vector<RungResult> rungs;        ///< in the plan's order, and behind them those of the search
-  std::vector<Divergence> divergences;  ///< independent ones, each of another smallest set
-  std::vector<std::size_t> failing;     ///< rungs[failing[k]] is the smallest that shows divergences[k]
+  std::vector<ConfigurationCheck> files = {};  ///< of both configurations, before anything ran
+  std::vector<RungResult> rungs;               ///< in the plan's order, and behind them those of the search
+  std::vector<Divergence> divergences;         ///< independent ones, each of another smallest set
+  std::vector<std::size_t> failing;  ///< rungs[failing[k]] is the smallest that shows divergences[k]
   double seconds = 0;
 
   /// 0: every rung passed; 1: a finding; 2: trouble in any rung, whatever else was found.
   int exit_status() const;
+  /// Of the files, and of all rungs.
+  std::vector<const ConfigurationCheck*> configuration() const;
   std::string_view verdict() const;
 };
 
