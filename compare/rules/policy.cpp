@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <toml++/toml.h>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -15,6 +14,7 @@
 #include "assay/compare/rules/builtin_tables.h"
 #include "assay/compare/rules/required_text.h"
 #include "assay/dumps/io/checksum.h"
+#include "assay/dumps/io/parse_toml.h"
 #include "assay/golden/error.h"
 
 namespace assay {
@@ -98,13 +98,7 @@ Limits read_limits(const toml::table& table, const std::string& where) {
 }
 
 Policy read_policy(std::string_view toml_text, const std::string& where) {
-  toml::table table;
-  try {
-    table = toml::parse(toml_text);
-  } catch (const toml::parse_error& e) {
-    throw Error("{}:{}: {}; expected a tolerance table in TOML", where, e.source().begin.line,
-                e.description());
-  }
+  const toml::table table = parse_toml(toml_text, where, "a tolerance table in TOML");
   Policy policy;
   policy.table_sha256 = sha256(std::as_bytes(std::span(toml_text)));
   policy.name = required_text(table, "name", where);

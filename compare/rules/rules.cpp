@@ -8,6 +8,8 @@
 #include "assay/compare/rules/layout_tables.h"
 #include "assay/compare/rules/policy.h"
 #include "assay/compare/rules/required_text.h"
+#include "assay/dumps/io/file.h"
+#include "assay/dumps/io/parse_toml.h"
 #include "assay/golden/error.h"
 #include "assay/operators/engine/operator.h"
 
@@ -37,12 +39,8 @@ void expect_keys(const toml::table& rule, const Kind& kind, const std::string& w
 Rules Rules::load(const std::string& file) {
   if (!std::filesystem::is_regular_file(file))
     throw Error("{}: is no file; expected a rules file in TOML", file);
-  toml::table table;
-  try {
-    table = toml::parse_file(file);
-  } catch (const toml::parse_error& e) {
-    throw Error("{}:{}: {}; expected a rules file in TOML", file, e.source().begin.line, e.description());
-  }
+  const auto mapped = MappedFile::open(file);
+  const toml::table table = parse_toml(mapped->text(), file, "a rules file in TOML");
   Rules rules;
   const std::string short_name = std::filesystem::path(file).filename();
   for (const auto& [key, node] : table) {

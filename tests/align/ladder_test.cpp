@@ -406,6 +406,8 @@ TEST(PlanFiles, WhatIsWrongIsSaidWithItsLine) {
   EXPECT_THAT(problem_of(start + "parallel='dp=2,ep=3'\n"), HasSubstr(":2: stage 'dp + ep': ep 3"));
   EXPECT_THAT(problem_of("[subject]\ndump='d'\ntimeout=3\n"), HasSubstr("which are of a command"));
   EXPECT_THAT(problem_of("model = [\n"), HasSubstr("expected a plan in TOML"));
+  EXPECT_THAT(problem_of("model = \"x\"\n[ \n"),
+              HasSubstr(":2: a table without a name; expected a plan in TOML"));
 }
 
 TEST(Configurations, OtherWeightsAreNamedBeforeTheNumbers) {

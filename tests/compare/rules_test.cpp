@@ -206,6 +206,7 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"unknown_policy", "[[tolerance]]\nmatch='x'\npolicy='bitwsie'",
                "there is no tolerance policy 'bitwsie'"},
         Broken{"unknown_key", "[[ignore]]\nmatch='x'\nreason='y'\nmtach='z'", "'mtach'"},
+        Broken{"nameless", "[[ignore]]\nmatch='x'\nreason='y'\n[[\n", ":4: a table without a name"},
         Broken{"layout", "[[layout]]\nmatch='x'", "[[layout]]"}),
     [](const auto& test) { return test.param.name; });
 

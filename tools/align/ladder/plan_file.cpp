@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <toml++/toml.h>
 
 #include <algorithm>
 #include <set>
@@ -13,6 +12,7 @@
 #include "assay/align/step/loss_shares.h"
 #include "assay/compare/result/printable.h"
 #include "assay/dumps/io/file.h"
+#include "assay/dumps/io/parse_toml.h"
 #include "assay/golden/error.h"
 
 namespace assay::align {
@@ -212,12 +212,7 @@ std::vector<Rung> stages_in(const toml::node& node, const PlanFile& plan, const 
 
 PlanFile load_plan(const std::string& file) {
   const auto mapped = MappedFile::open(file);
-  toml::table root;
-  try {
-    root = toml::parse(mapped->text());
-  } catch (const toml::parse_error& e) {
-    throw Error("{}:{}: {}; expected a plan in TOML", file, e.source().begin.line, e.description());
-  }
+  const toml::table root = parse_toml(mapped->text(), file, "a plan in TOML");
   PlanTable reader(root, file);
   PlanFile plan;
   plan.states_micro_batches = read_work(reader, plan.work, plan.target);

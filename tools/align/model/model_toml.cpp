@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <toml++/toml.h>
 
 #include <algorithm>
 #include <cctype>
@@ -14,6 +13,7 @@
 
 #include "assay/align/model/model_fields.h"
 #include "assay/align/settings/settings_keys.h"
+#include "assay/dumps/io/parse_toml.h"
 #include "assay/golden/error.h"
 
 namespace assay::align {
@@ -124,12 +124,7 @@ requires std::is_enum_v<E> std::string text_of(E v) {
 namespace {
 
 Model read(Model model, std::string_view text, const std::string& where) {
-  toml::table root;
-  try {
-    root = toml::parse(text);
-  } catch (const toml::parse_error& e) {
-    throw Error("{}:{}: {}; expected a model in TOML", where, e.source().begin.line, e.description());
-  }
+  const toml::table root = parse_toml(text, where, "a model in TOML");
   Reader reader(root, where);
   for_each_field(model, std::ref(reader));
   reader.check_keys();
