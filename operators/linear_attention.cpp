@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <type_traits>
 
 #include "assay/golden/error.h"
-#include "assay/operators/engine/operator.h"
+#include "assay/operators/engine/chunked_decays.h"
+#include "assay/operators/engine/linear_head.h"
 
 namespace assay {
 namespace {
@@ -9,8 +11,8 @@ namespace {
 // T tokens; H heads of q, K of k, G of v and of the state, D and V the widths of keys and values. The output
 // has O = max(H, G) heads; where fewer heads meet more, each serves a run of neighbours. E*: the channels of
 // the decay, none for one number a head. F: G, or 1 beta for all heads.
-// The bound is that of the recurrence. A chunked kernel of the delta rule solves a triangular system instead,
-// whose error for ill-conditioned keys may be larger.
+// The bound is that of the recurrence, and of decays as chunked kernels have them. Such a kernel of the delta
+// rule solves a triangular system, too, whose error for ill-conditioned keys may be larger.
 struct LinearAttention {
   static constexpr std::string_view name = "linear_attention";
   static constexpr std::string_view math =
@@ -166,94 +168,21 @@ struct LinearAttention {
     d.set("copies_b", G / std::max<std::int64_t>(d.at("F"), 1));
   }
 
-  // One head of the state, with what it meets at each token; packed or not, elements lie alike.
+  // As chunked kernels may have them.
   template <class T>
-  struct Head {
-    Head(Tensors<T>& t, const Dims& dims, const Attributes& a, std::int64_t batch, std::int64_t head)
-        : tensors(t),
-          d(dims),
-          b(batch),
-          g(head),
-          H(d.at("H")),
-          K(d.at("K")),
-          G(d.at("G")),
-          O(d.at("O")),
-          tokens(d.at("T")),
-          D(d.at("D")),
-          V(d.at("V")),
-          F(d.at("F")),
-          channels(!d.extents("E").empty()),
-          scale(a.has("scale") ? constant<T>(a.real("scale")) : T(1) / sqrt(number<T>(D > 0 ? D : 1))),
-          q(data(t, "q")),
-          k(data(t, "k")),
-          v(data(t, "v")),
-          past(data(t, "past_state")),
-          decay(data(t, "decay")),
-          beta(data(t, "beta")) {}
-    static const T* data(Tensors<T>& t, std::string_view name) {
-      return t.has(name) ? t[name].data() : nullptr;
-    }
-    std::int64_t at(std::int64_t t, std::int64_t heads, std::int64_t head, std::int64_t width) const {
-      return ((b * tokens + t) * heads + head) * width;
-    }
-    std::int64_t q_at(std::int64_t t, std::int64_t o) const { return at(t, H, o * H / O, D); }
-    std::int64_t k_at(std::int64_t t) const { return at(t, K, g * K / G, D); }
-    std::int64_t v_at(std::int64_t t) const { return at(t, G, g, V); }
-    std::int64_t out_at(std::int64_t t, std::int64_t o) const { return at(t, O, o, V); }
-    std::int64_t decay_at(std::int64_t t, std::int64_t c) const {
-      return channels ? at(t, G, g, D) + c : at(t, G, g, 1);
-    }
-    std::int64_t beta_at(std::int64_t t) const { return at(t, F, F == 1 ? 0 : g, 1); }
-    std::int64_t state_at() const { return (b * G + g) * D * V; }
-
-    // S' of token t from the state before, and u.
-    std::vector<T> decayed(const std::vector<T>& state, std::int64_t t) const {
-      std::vector<T> s = state;
-      for (std::int64_t i = 0; decay != nullptr && i < D * V; ++i) {
-        s[static_cast<std::size_t>(i)] *= exp(decay[decay_at(t, i / V)]);
-      }
-      return s;
-    }
-    // v - S'^T k
-    T surprise(const std::vector<T>& s, std::int64_t t, std::int64_t c) const {
-      return v[v_at(t) + c] -
-             sum<T>(D, [&](auto i) { return s[static_cast<std::size_t>(i * V + c)] * k[k_at(t) + i]; });
-    }
-    T update(const std::vector<T>& s, std::int64_t t, std::int64_t c) const {
-      return beta != nullptr ? beta[beta_at(t)] * surprise(s, t, c) : v[v_at(t) + c];
-    }
-    std::vector<T> initial() const {
-      if (past == nullptr) return std::vector<T>(static_cast<std::size_t>(D * V), T(0));
-      return std::vector<T>(past + state_at(), past + state_at() + D * V);
-    }
-    // S_0 .. S_T
-    std::vector<std::vector<T>> states() const {
-      std::vector<std::vector<T>> all = {initial()};
-      for (std::int64_t t = 0; t < tokens; ++t) {
-        const std::vector<T> before = decayed(all.back(), t);
-        std::vector<T> s = before;
-        for (std::int64_t c = 0; c < V; ++c) {
-          const T u = update(before, t, c);
-          for (std::int64_t i = 0; i < D; ++i) s[static_cast<std::size_t>(i * V + c)] += k[k_at(t) + i] * u;
-        }
-        all.push_back(std::move(s));
-      }
-      return all;
-    }
-
-    Tensors<T>& tensors;
-    const Dims& d;
-    std::int64_t b, g, H, K, G, O, tokens, D, V, F;
-    bool channels;
-    T scale;
-    const T *q, *k, *v, *past, *decay, *beta;  // null where it is not given
-  };
+  static std::vector<T> decays_of(Tensors<T>& t, const Dims& d) {
+    if (!t.has("decay")) return {};
+    const std::int64_t per_token = d.at("B") * d.at("T");
+    const std::vector<T>& given = t.slot("decay").values;
+    return decays_of_chunks(given, d.at("T"), per_token == 0 ? 0 : std::ssize(given) / per_token);
+  }
 
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes& a) {
+    const std::vector<T> decays = decays_of(t, d);
     for (std::int64_t b = 0; b < d.at("B"); ++b) {
       for (std::int64_t g = 0; g < d.at("G"); ++g) {
-        const Head<T> h(t, d, a, b, g);
+        const LinearHead<T> h(t, d, a, decays, b, g);
         const auto states = h.states();
         T* out = t["out"].data();
         for (std::int64_t n = 0; n < h.tokens; ++n) {
@@ -276,13 +205,14 @@ struct LinearAttention {
   // k.
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes& a) {
+    const std::vector<T> decays = decays_of(t, d);
     for (std::int64_t b = 0; b < d.at("B"); ++b) {
-      for (std::int64_t g = 0; g < d.at("G"); ++g) backward_of_head<T>(Head<T>(t, d, a, b, g));
+      for (std::int64_t g = 0; g < d.at("G"); ++g) backward_of_head<T>(LinearHead<T>(t, d, a, decays, b, g));
     }
   }
 
   template <class T>
-  static void backward_of_head(const Head<T>& h) {
+  static void backward_of_head(const LinearHead<T>& h) {
     Tensors<T>& t = h.tensors;
     const std::int64_t D = h.D, V = h.V;
     const auto states = h.states();
@@ -292,6 +222,8 @@ struct LinearAttention {
     if (const auto last = t.optional("grad_present_state")) {
       std::copy(last.data() + h.state_at(), last.data() + h.state_at() + D * V, R.begin());
     }
+    ErrorsOfColumns<T> errors(R, V);
+    std::vector<GradientsOfChunks> in_chunks(static_cast<std::size_t>(D), GradientsOfChunks(D + V));
     const auto at = [&](std::vector<T>& matrix, std::int64_t i, std::int64_t c) -> T& {
       return matrix[static_cast<std::size_t>(i * V + c)];
     };
@@ -300,11 +232,16 @@ struct LinearAttention {
       const T* k = h.k + h.k_at(n);
       for (std::int64_t o = h.g * h.O / h.G; o < (h.g + 1) * h.O / h.G; ++o) {
         const T *q = h.q + h.q_at(n, o), *upstream = g + h.out_at(n, o);
-        for (std::int64_t i = 0; i < D; ++i) {
+        for (std::int64_t i = 0; i < D; ++i)
           grad_q[h.q_at(n, o) + i] +=
               h.scale * sum<T>(V, [&](auto c) { return at(state, i, c) * upstream[c]; });
-          for (std::int64_t c = 0; c < V; ++c) at(R, i, c) += h.scale * q[i] * upstream[c];
-        }
+        const auto added = [&](std::vector<T> sum) {
+          for (std::int64_t i = 0; i < D; ++i) {
+            for (std::int64_t c = 0; c < V; ++c) at(sum, i, c) += h.scale * q[i] * upstream[c];
+          }
+          return sum;
+        };
+        R = errors.step(R, added, 1 + ErrorScope::current().unit_roundoff);
       }
       std::vector<T> before = h.decayed(states[static_cast<std::size_t>(n)], n), du, u;
       for (std::int64_t c = 0; c < V; ++c) {
@@ -321,19 +258,36 @@ struct LinearAttention {
         t["grad_beta"].data()[h.beta_at(n)] +=
             sum<T>(V, [&](auto c) { return of(du, c) * h.surprise(before, n, c); });
         for (T& x : du) x *= h.beta[h.beta_at(n)];
-        for (std::int64_t i = 0; i < D; ++i) {
+        for (std::int64_t i = 0; i < D; ++i)
           grad_k[h.k_at(n) + i] -= sum<T>(V, [&](auto c) { return at(before, i, c) * of(du, c); });
-          for (std::int64_t c = 0; c < V; ++c) at(R, i, c) -= k[i] * of(du, c);
-        }
       }
       for (std::int64_t c = 0; c < V; ++c) grad_v[h.v_at(n) + c] = of(du, c);
-      if (h.decay == nullptr) continue;
-      T* grad_decay = t["grad_decay"].data();
-      for (std::int64_t i = 0; i < D; ++i) {
-        grad_decay[h.decay_at(n, i)] += sum<T>(V, [&](auto c) { return at(R, i, c) * at(before, i, c); });
-        const T kept = exp(h.decay[h.decay_at(n, i)]);
-        for (std::int64_t c = 0; c < V; ++c) at(R, i, c) *= kept;
+      if (h.decay != nullptr) {
+        std::vector<T> reached = h.without_written(R, n);
+        T* grad_decay = t["grad_decay"].data();
+        for (std::int64_t i = 0; i < D; ++i) {
+          grad_decay[h.decay_at(n, i)] +=
+              sum<T>(V, [&](auto c) { return at(reached, i, c) * at(before, i, c); });
+          if constexpr (std::is_same_v<T, Bound>) {
+            if (ErrorScope::current().own) continue;
+            double handed_back = 0, carried = 0;
+            for (std::int64_t c = 0; c < V; ++c) {
+              const double s = std::abs(at(state, i, c).value), r = std::abs(at(R, i, c).value);
+              for (std::int64_t o = h.g * h.O / h.G; o < (h.g + 1) * h.O / h.G; ++o)
+                handed_back +=
+                    std::abs(h.scale.value * h.q[h.q_at(n, o) + i].value * g[h.out_at(n, o) + c].value) * s;
+              const double written = std::abs(of(u, c).value) * r;
+              const double met = h.beta == nullptr ? 0 : std::abs(of(du, c).value * at(before, i, c).value);
+              handed_back += std::abs(k[i].value) * (written + met);
+              carried += r * s;
+            }
+            grad_decay[h.decay_at(n, i)].error +=
+                in_chunks[static_cast<std::size_t>(i)].add(handed_back, carried);
+          }
+        }
       }
+      R = errors.step(
+          R, [&](const std::vector<T>& now) { return h.decayed(h.without_written(now, n), n); }, h.growth(n));
     }
     if (const auto past = t.optional("grad_past_state"))
       std::copy(R.begin(), R.end(), past.data() + h.state_at());

@@ -21,7 +21,9 @@ Rung single_device(const std::string& precision) {
 }
 
 std::filesystem::path folder(const std::string& name) {
-  const auto path = std::filesystem::path(testing::TempDir()) / "rerun" / name;
+  // Tests run beside each other.
+  const std::string test = testing::UnitTest::GetInstance()->current_test_info()->name();
+  const auto path = std::filesystem::path(testing::TempDir()) / "rerun" / test / name;
   std::filesystem::remove_all(path);
   std::filesystem::create_directories(path);
   return path;

@@ -68,3 +68,16 @@ def test_scaled_embedding():
 
     inputs = {"weight": randn(6, 4), "index": torch.tensor([[0, 5, 2], [5, 5, 1]])}
     assert judged("scaled_embedding", embedding, inputs, {"scale": 8.0, "padding_idx": 2}, indices=("index",))
+
+
+@pytest.mark.parametrize("gate_first", [False, True])
+def test_gated_rms_norm(gate_first):
+    silu = torch.nn.functional.silu
+
+    def norm(x, gate, weight):
+        if gate_first:  # MambaRMSNormGated
+            return torch.nn.functional.rms_norm(x * silu(gate), x.shape[-1:], weight, 1e-6)
+        return torch.nn.functional.rms_norm(x, x.shape[-1:], weight, 1e-6) * silu(gate)
+
+    inputs = {"x": randn(5, 3, 8), "gate": randn(5, 3, 8, seed=1), "weight": randn(8, seed=2)}
+    assert judged("gated_rms_norm", norm, inputs, {"gate_first": gate_first})

@@ -1,0 +1,62 @@
+"""The gated delta rule as chunked kernels have it, in float32, against its golden recurrence."""
+
+import assay
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from against_torch import randn  # noqa: E402
+
+HEADS, WIDTH, CHUNK = 2, 16, 32
+
+
+def chunked(q, k, v, decay, beta):
+    """arXiv:2412.06464 sec. 3.3: a triangular system for what a chunk writes, then products of matrices."""
+    q, k, v, decay, beta = (t.movedim(2, 1) for t in (q, k, v, decay, beta))  # [B, H, T, ..]
+    state, outs = torch.zeros(*k.shape[:2], WIDTH, WIDTH, dtype=k.dtype), []
+    for at in range(0, k.shape[2], CHUNK):
+        q_c, k_c, v_c, d, b = (t[:, :, at : at + CHUNK] for t in (q, k, v, decay.cumsum(2), beta))
+        d = d - (decay.cumsum(2)[:, :, at - 1 : at] if at else 0)
+        between = (d[..., :, None] - d[..., None, :]).tril().exp().tril()
+        met = (k_c @ k_c.mT * between * b[..., None]).tril(-1) + torch.eye(k_c.shape[2], dtype=k.dtype)
+        surprise = b[..., None] * (v_c - d.exp()[..., None] * (k_c @ state))
+        written = torch.linalg.solve_triangular(met, surprise, upper=False)
+        outs.append(WIDTH**-0.5 * (d.exp()[..., None] * (q_c @ state) + (q_c @ k_c.mT * between) @ written))
+        kept = (d[..., -1:] - d).exp()[..., None]
+        state = d[..., -1:, None].exp() * state + (kept * k_c).mT @ written
+    return torch.cat(outs, 2).movedim(1, 2)
+
+
+def call(tokens, decay, alike, seed):
+    normed = torch.nn.functional.normalize
+    keys = normed(alike * randn(1, 1, HEADS, WIDTH, seed=seed + 9) + randn(1, tokens, HEADS, WIDTH, seed=seed), dim=-1)
+    return {
+        "q": normed(randn(1, tokens, HEADS, WIDTH, seed=seed + 1), dim=-1),
+        "k": keys,
+        "v": randn(1, tokens, HEADS, WIDTH, seed=seed + 2),
+        "decay": -decay * randn(1, tokens, HEADS, seed=seed + 3).sigmoid(),
+        "beta": randn(1, tokens, HEADS, seed=seed + 4).sigmoid(),
+    }
+
+
+@pytest.mark.parametrize("alike", [0, 3])
+@pytest.mark.parametrize("decay", [0.0, 0.05, 2.0])
+@pytest.mark.parametrize("tokens", [32, 160])
+def test_chunked_kernels_are_within_the_bound_and_a_small_fault_is_not(tokens, decay, alike):
+    given = {name: t.requires_grad_() for name, t in call(tokens, decay, alike, seed=20).items()}
+    upstream = randn(1, tokens, HEADS, WIDTH, seed=30)
+
+    def outputs(function):
+        out = function(**given)
+        grads = torch.autograd.grad(out, list(given.values()), upstream)
+        return {"out": out.detach()} | {f"grad_{name}": g for name, g in zip(given, grads, strict=True)}
+
+    inputs = {name: t.detach() for name, t in given.items()} | {"grad_out": upstream}
+    verdict = assay.judge("linear_attention", inputs, outputs(chunked))
+    assert verdict, verdict.report()
+
+    def off_by_a_hundredth(q, k, v, decay, beta):
+        return chunked(q, k, v, decay, beta * 1.01)
+
+    for name, value in outputs(off_by_a_hundredth).items():
+        assert not assay.judge("linear_attention", inputs, {name: value}, causes=False), name
