@@ -30,6 +30,7 @@ struct GatedRmsNorm {
       {"N=6,C=33"}, {"N=2x3,C=8", "eps=1e-5,gate_first=true"}, {"N=3,C=2x5", "gate_first=true"}};
   static constexpr Seen seen[] = {
       {"eps", "1e-6", "Qwen3-Next"}, {"eps", "1e-5", "Mamba 2, Llama"}, {"gate_first", "true", "Mamba 2"}};
+  static constexpr RecordedAs recorded_as[] = {{"x", "hidden_states"}, {"gate", "z"}};
   static constexpr Seen mistaken[] = {{"gate_first", "false", "the gate behind the norm"}};
   static constexpr Solved solved[] = {any_epsilon};
   static constexpr std::string_view gain = "weight";
