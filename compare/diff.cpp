@@ -80,7 +80,7 @@ class Differ {
           fmt::format("{} tensors are compared by sketches: no tensor is judged by what it was made of",
                       grouped(sketched)));
     const StepOrigins steps =
-        sketched > 0 ? StepOrigins() : find_optimizer_faults(report.findings, found, sides);
+        sketched > 0 ? StepOrigins() : find_optimizer_faults(report.findings, found, beside_, sides);
     explain(report, found, sides, steps);
     for (Finding& f : report.findings) {  // a call that was written as a case is repeated by that
       if (!options_.repeat.empty() && f.verdict != Verdict::passed && f.repeat.empty())
@@ -130,14 +130,16 @@ class Differ {
   }
 
   // A finding for each pair that is asked for; returns which pairs these are.
-  std::vector<std::size_t> begin_findings(const std::vector<Pair>& pairs,
-                                          std::vector<Finding>& findings) const {
+  std::vector<std::size_t> begin_findings(const std::vector<Pair>& pairs, std::vector<Finding>& findings) {
     std::vector<std::size_t> wanted;
     if (options_.only.empty()) findings.reserve(pairs.size());
     for (std::size_t i = 0; i < pairs.size(); ++i) {
       if (pairs[i].id().step > options_.last_step) continue;
       std::string name = to_string(pairs[i].id());
-      if (!options_.only.empty() && options_.only != name && !glob_match(options_.only, name)) continue;
+      if (!options_.only.empty() && options_.only != name && !glob_match(options_.only, name)) {
+        beside_.push_back(pairs[i]);
+        continue;
+      }
       wanted.push_back(i);
       findings.emplace_back();
       findings.back().id = pairs[i].id();
@@ -225,6 +227,7 @@ class Differ {
   std::vector<LogicalTensor> actual_tensors_, reference_tensors_;
   std::vector<std::string> names_;  ///< how names of both sides meet
   std::optional<PairJudge> judge_;
+  std::vector<Pair> beside_;      ///< those that are not asked for
   std::vector<std::size_t> own_;  ///< which findings are for this process
 };
 

@@ -120,5 +120,22 @@ TEST(OptimizerClip, ParametersClippedOneByOne) {
                {1});
 }
 
+// Each side clips by the norm of all of its gradients, whichever tensors are asked for.
+TEST(OptimizerClip, OneParameterAloneIsClippedByTheNormOfAll) {
+  for (const Recipe recipe : recipes) {
+    MemoryDump actual{"actual"}, reference{"reference"};
+    record_steps(actual, {}, recipe, 3, 1.2);
+    record_steps(reference, {}, recipe, 3, 1);
+    DiffOptions options;
+    options.policies.push_back(load_policy("telechat3"));
+    options.only = "model.layers.1.*";
+    const Report report = diff(actual, reference, options);
+    ASSERT_FALSE(report.findings.empty());
+    for (const Finding& f : report.findings)
+      EXPECT_FALSE(f.verdict == Verdict::failed && f.id.phase == Phase::optimizer)
+          << static_cast<int>(recipe) << " " << f.name << ": " << (f.origin ? f.origin->reason : f.reason);
+  }
+}
+
 }  // namespace
 }  // namespace assay::optimizer_clip_test

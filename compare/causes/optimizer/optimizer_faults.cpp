@@ -34,10 +34,11 @@ struct WholeStep {
 
 class Faults {
  public:
-  Faults(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides)
+  Faults(std::vector<Finding>& findings, const std::vector<Pair>& pairs, const std::vector<Pair>& beside,
+         const Sides& sides)
       : findings_(findings),
         sides_(sides),
-        recorded_(recorded_steps(findings, pairs, sides)),
+        recorded_(recorded_steps(findings, pairs, beside, sides)),
         // How often ranks count, not what a model is made of: each size more is one more accident.
         sizes_(known_sizes({sides.actual, sides.reference, sides.actual_tensors, sides.reference_tensors})) {}
 
@@ -257,14 +258,14 @@ class Faults {
 }  // namespace
 
 StepOrigins find_optimizer_faults(std::vector<Finding>& findings, const std::vector<Pair>& pairs,
-                                  const Sides& sides) {
+                                  const std::vector<Pair>& beside, const Sides& sides) {
   // A step that has the reference's bits is the reference's step.
   const auto first = std::ranges::find_if(findings, differs);
   if (first == findings.end()) return {};
   if (const auto other = other_optimizer(sides)) return explain_other_optimizer(findings, pairs, *other);
   StepOrigins origins;
   // The verdicts of the comparison stand without a judgement of the steps.
-  if (const auto trouble = trouble_in([&] { origins = Faults(findings, pairs, sides).find(); }))
+  if (const auto trouble = trouble_in([&] { origins = Faults(findings, pairs, beside, sides).find(); }))
     first->notes.push_back(fmt::format("the optimizer's steps were not judged: {}", *trouble));
   find_left_behind(findings, pairs, sides, origins);
   return origins;

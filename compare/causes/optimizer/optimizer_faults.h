@@ -12,8 +12,9 @@ namespace assay {
 /// those that reproduce the recording of the reference within rounding; if none do, no step is judged.
 /// A mistake that several parameters or steps share is one failure, in Finding::diagnoses of the first
 /// finding, which fails even if its difference is within the rule.
-/// @param pairs  the pairs of the first findings, in order
+/// @param pairs   the pairs of the first findings, in order
+/// @param beside  those that nobody asked for
 StepOrigins find_optimizer_faults(std::vector<Finding>& findings, const std::vector<Pair>& pairs,
-                                  const Sides&);
+                                  const std::vector<Pair>& beside, const Sides&);
 
 }  // namespace assay

@@ -53,8 +53,9 @@ std::vector<const Operator*> operators_with(const std::set<std::string>& states,
 
 class Steps {
  public:
-  Steps(const std::vector<Finding>& findings, const std::vector<Pair>& pairs, const Sides& sides)
-      : findings_(findings), pairs_(pairs), sides_(sides) {
+  Steps(const std::vector<Finding>& findings, const std::vector<Pair>& pairs, const std::vector<Pair>& beside,
+        const Sides& sides)
+      : findings_(findings), pairs_(pairs), beside_(beside), sides_(sides) {
     for (std::size_t i = 0; i < pairs_.size(); ++i) {
       keep_lone_master(pairs_[i]);
       if (!is_usable(i)) continue;
@@ -85,14 +86,16 @@ class Steps {
       if (id.micro_batch == -1 && id.phase != Phase::none && pairs_[i].reference->shape.empty())
         found.scalars[id.step].push_back({source(i, true).value(0), source(i, false).value(0), i});
     }
-    for (std::size_t i = 0; i < pairs_.size(); ++i) add_gradient(found, i);
+    for (std::size_t i = 0; i < pairs_.size(); ++i)
+      add_gradient(found, pairs_[i], findings_[i].verdict != Verdict::replicas_differ);
+    for (const Pair& pair : found.steps.empty() ? std::vector<Pair>() : beside_)
+      add_gradient(found, pair, true);
     return found;
   }
 
  private:
   // One that a side alone has is in its norm, too.
-  void add_gradient(RecordedSteps& found, std::size_t i) const {
-    const Pair& pair = pairs_[i];
+  void add_gradient(RecordedSteps& found, const Pair& pair, bool has_one_value) const {
     const Identity& id = pair.id();
     if (!is_whole_gradient(id)) return;
     const auto side = [&](const LogicalTensor* t, const Dump& dump) -> std::optional<TensorSource> {
@@ -107,7 +110,7 @@ class Steps {
                       side(pair.reference, sides_.reference),
                       {}};
     if (pair.actual != nullptr) g.records = pair.actual->records;
-    g.has_one_value = findings_[i].verdict != Verdict::replicas_differ;
+    g.has_one_value = has_one_value;
     if (g.actual || g.reference) found.gradients[id.step].push_back(std::move(g));
   }
 
@@ -253,6 +256,7 @@ class Steps {
 
   const std::vector<Finding>& findings_;
   const std::vector<Pair>& pairs_;
+  const std::vector<Pair>& beside_;
   const Sides& sides_;
   std::map<Identity, std::size_t> by_id_;
   std::map<std::tuple<std::int64_t, std::string, std::string>, std::set<std::string>> parameters_;
@@ -264,8 +268,8 @@ class Steps {
 }  // namespace
 
 RecordedSteps recorded_steps(const std::vector<Finding>& findings, const std::vector<Pair>& pairs,
-                             const Sides& sides) {
-  return Steps(findings, pairs, sides).all();
+                             const std::vector<Pair>& beside, const Sides& sides) {
+  return Steps(findings, pairs, beside, sides).all();
 }
 
 }  // namespace assay

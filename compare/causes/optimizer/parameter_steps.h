@@ -62,6 +62,8 @@ struct RecordedSteps {
   std::map<std::int64_t, std::vector<ReducedGradient>> gradients;  ///< by step
 };
 
-RecordedSteps recorded_steps(const std::vector<Finding>&, const std::vector<Pair>&, const Sides&);
+/// @param beside  pairs that nobody asked for: their gradients are in the norm, too
+RecordedSteps recorded_steps(const std::vector<Finding>&, const std::vector<Pair>&,
+                             const std::vector<Pair>& beside, const Sides&);
 
 }  // namespace assay
