@@ -13,19 +13,18 @@ struct GatedAttention : TurnedHeads {
   static constexpr std::string_view source =
       "arXiv:2505.06708 sec. 2.2; Hugging Face transformers modeling_qwen3_next.py, modeling_afmoe.py, "
       "modeling_laguna.py";
-  static constexpr Attribute attributes[] = {
-      {"head_dim", "null", "D; null: the last extent of q where it is given by head, else R"},
-      {"heads_first", "false", "q and k are [B, heads, L, D]"},
-      {"gating", "\"sigmoid\"", "sigmoid or softplus of the gate"},
-      {"style", "\"half\"", "which channels turn in pairs, as in rotary_attention"},
-      {"scale", "null", "factor of q k^T; null: 1 / sqrt(D)"},
-      {"is_causal", "true", "a query does not see the keys behind it"},
-      {"window_size", "[-1, -1]", "keys seen left and right of a query; -1: no limit"},
-      {"softcap", "0", "c: scores are c tanh(scale q k^T / c); 0: no cap"},
-      unseen_attribute,
-      alibi_attribute,
-      alibi_slopes_attribute,
-      alibi_bias_max_attribute};
+  static constexpr Attribute attributes[] = {head_dim_attribute,
+                                             heads_first_attribute,
+                                             {"gating", "\"sigmoid\"", "sigmoid or softplus of the gate"},
+                                             style_attribute,
+                                             scale_attribute,
+                                             causal_attribute,
+                                             window_attribute,
+                                             softcap_attribute,
+                                             unseen_attribute,
+                                             alibi_attribute,
+                                             alibi_slopes_attribute,
+                                             alibi_bias_max_attribute};
   static constexpr Arg args[] = {
       {"q", "B,L,Q*", Role::input},
       {"k", "B,L,K*", Role::input},
@@ -47,10 +46,6 @@ struct GatedAttention : TurnedHeads {
       {"B=2,L=3,Q=2x4,K=1x4,V=4,Y=16,T=1x3,C=2", "", "mask"},
       {"B=2,L=7,Q=2,K=1,D=2,V=3,Y=2x3,M=2x7", "heads_first=true", "cos,sin"}};
   static constexpr std::string_view functional_inputs[] = {"q", "k", "v", "gate", "cos", "sin", "mask"};
-  static constexpr std::string_view causal_along = "L";
-  static constexpr bool shares_steps = true;
-  static constexpr Narrowing narrowing = Narrowing::to_result;
-  static constexpr std::string_view linear_in = "v";
   static constexpr Seen seen[] = {{"gating", "\"softplus\"", "Laguna"},
                                   {"style", "\"interleaved\"", "Cohere, GPT-J"}};
   static constexpr Seen mistaken[] = {{"is_causal", "false", "a mask that is left out"},
@@ -59,13 +54,6 @@ struct GatedAttention : TurnedHeads {
                                       {"style", "\"half\"", "pairs of another layout"},
                                       {"style", "\"by_pair\"", "neighbours by the tables of halves"},
                                       {"window_size", "[-1, -1]", "a window that is left out"}};
-  static constexpr Steered steered = {"scale", "q", "W"};
-  static constexpr Solved solved[] = {
-      {.attribute = "scale", .by = Solved::By::bisection, .low = 1e-3, .high = 1e1},
-      {.attribute = "head_dim",
-       .by = Solved::By::candidates,
-       .how = "every divisor of the channels of k, where heads are not apart"}};
-  static constexpr OtherValues other_values = {"window_size", wrong_windows, windows_by_tokens};
 
   // Heads are known where q has them apart; else those of k must be whole, too.
   static bool may_gate(InputShapes inputs, std::int64_t gates) {

@@ -18,16 +18,16 @@ struct RotaryAttention : TurnedHeads {
       "transformers apply_rotary_pos_emb and "
       "eager_attention_forward";
   static constexpr Attribute attributes[] = {
-      {"head_dim", "null", "D; null: the last extent of q where it is given by head, else R"},
-      {"heads_first", "false", "q and k are [B, heads, L, D]"},
+      head_dim_attribute,
+      heads_first_attribute,
       {"style", "\"half\"",
        "pairs are half: (i, i + R/2), or interleaved: (2i, 2i + 1), or by_pair: those of interleaved, pair i "
        "by column i of the tables; half_of_pairs and interleaved_of_pairs: tables have a column for each "
        "pair, R/2"},
-      {"scale", "null", "factor of q k^T; null: 1 / sqrt(D)"},
-      {"is_causal", "true", "a query does not see the keys behind it"},
-      {"window_size", "[-1, -1]", "keys seen left and right of a query; -1: no limit"},
-      {"softcap", "0", "c: scores are c tanh(scale q k^T / c); 0: no cap"},
+      scale_attribute,
+      causal_attribute,
+      window_attribute,
+      softcap_attribute,
       unseen_attribute,
       alibi_attribute,
       alibi_slopes_attribute,
@@ -64,10 +64,6 @@ struct RotaryAttention : TurnedHeads {
       {"B=2,L=7,Q=2x6,K=1x6,V=3,M=1x2x7x7", "", "cos,sin,cis,sink"}};
   static constexpr std::string_view functional_inputs[] = {"q", "k", "v", "cos", "sin", "sink", "mask"},
                                     functional_instead[] = {"q", "k", "v", "cis", "sink", "mask"};
-  static constexpr std::string_view causal_along = "L";  // if is_causal, as in its first variant
-  static constexpr bool shares_steps = true;
-  static constexpr Narrowing narrowing = Narrowing::to_result;
-  static constexpr std::string_view linear_in = "v";
   static constexpr Seen seen[] = {
       {"style", "\"interleaved\"", "Cohere, GPT-J"},
       {"style", "\"by_pair\"", "ERNIE 4.5, GLM-4"},
@@ -86,14 +82,6 @@ struct RotaryAttention : TurnedHeads {
                                       alibi_of_all_heads,
                                       alibi_from_one,
                                       alibi_max_8};
-  static constexpr Steered steered = {"scale", "q", "W"};
-  static constexpr Solved solved[] = {
-      {.attribute = "scale", .by = Solved::By::bisection, .low = 1e-3, .high = 1e1},
-      {.attribute = "head_dim",
-       .by = Solved::By::candidates,
-       .how = "every divisor of the channels of k, where heads are not apart"},
-      alibi_solved};
-  static constexpr OtherValues other_values = {"window_size", wrong_windows, windows_by_tokens};
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     bind_heads(name, d, inputs, a);

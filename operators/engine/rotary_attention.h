@@ -22,6 +22,16 @@
 /// in v.
 namespace assay {
 
+inline constexpr Attribute scale_attribute = {"scale", "null", "factor of q k^T; null: 1 / sqrt(D)"},
+                           causal_attribute = {"is_causal", "true",
+                                               "a query does not see the keys behind it"},
+                           window_attribute = {"window_size", "[-1, -1]",
+                                               "keys seen left and right of a query; -1: no limit"},
+                           softcap_attribute = {"softcap", "0",
+                                                "c: scores are c tanh(scale q k^T / c); 0: no cap"},
+                           style_attribute = {"style", "\"half\"",
+                                              "which channels turn in pairs, as in rotary_attention"};
+
 /// Those attributes that are attention's.
 inline Attributes of_attention(const Attributes& a) {
   Attributes given;

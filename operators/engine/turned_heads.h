@@ -16,6 +16,22 @@ namespace assay {
 /// What operators share whose inputs q, k and v [B, L, ..] are attended to by head, after q and k have
 /// turned.
 struct TurnedHeads {
+  static constexpr Attribute head_dim_attribute = {
+      "head_dim", "null", "D; null: the last extent of q where it is given by head, else R"};
+  static constexpr Attribute heads_first_attribute = {"heads_first", "false", "q and k are [B, heads, L, D]"};
+  static constexpr std::string_view causal_along = "L";  // if is_causal, as in its first variant
+  static constexpr bool shares_steps = true;
+  static constexpr Narrowing narrowing = Narrowing::to_result;
+  static constexpr std::string_view linear_in = "v";
+  static constexpr Steered steered = {"scale", "q", "W"};
+  static constexpr Solved solved[] = {
+      {.attribute = "scale", .by = Solved::By::bisection, .low = 1e-3, .high = 1e1},
+      {.attribute = "head_dim",
+       .by = Solved::By::candidates,
+       .how = "every divisor of the channels of k, where heads are not apart"},
+      alibi_solved};
+  static constexpr OtherValues other_values = {"window_size", wrong_windows, windows_by_tokens};
+
   static std::string_view shape_of(const Arg& arg, const Attributes& a) {
     if (a.flag("heads_first")) {
       const std::string_view name = arg.name.starts_with("grad_") ? arg.name.substr(5) : arg.name;
