@@ -211,6 +211,33 @@ struct LinearAttention {
     }
   }
 
+  // Of token n: the state behind it and as it met it, the gradient of the state behind it, what it wrote and
+  // the gradient of that.
+  struct AtToken {
+    const std::vector<Bound>&state, &before, &R, &u, &du;
+  };
+  // What it hands back to the logarithm of its factor in channel i: as a query, as it writes, and as its key
+  // meets what is there.
+  static GradientsOfChunks::OfToken of_logarithm(const LinearHead<Bound>& h, const AtToken& at,
+                                                 std::int64_t n, std::int64_t i) {
+    const auto size = [](const std::vector<Bound>& list, std::int64_t j) {
+      return std::abs(list[static_cast<std::size_t>(j)].value);
+    };
+    const Bound* g = h.tensors["grad_out"].data();
+    const double key = std::abs(h.k[h.k_at(n) + i].value);
+    GradientsOfChunks::OfToken of_token = {};
+    for (std::int64_t c = 0; c < h.V; ++c) {
+      const double state = size(at.state, i * h.V + c), gradient = size(at.R, i * h.V + c);
+      for (std::int64_t o = h.g * h.O / h.G; o < (h.g + 1) * h.O / h.G; ++o)
+        of_token.handed_back +=
+            std::abs(h.scale.value * h.q[h.q_at(n, o) + i].value * g[h.out_at(n, o) + c].value) * state;
+      of_token.handed_back += key * size(at.u, c) * gradient;
+      if (h.beta != nullptr) of_token.handed_back += key * size(at.du, c) * size(at.before, i * h.V + c);
+      of_token.carried += gradient * state;
+    }
+    return of_token;
+  }
+
   template <class T>
   static void backward_of_head(const LinearHead<T>& h) {
     Tensors<T>& t = h.tensors;
@@ -269,20 +296,9 @@ struct LinearAttention {
           grad_decay[h.decay_at(n, i)] +=
               sum<T>(V, [&](auto c) { return at(reached, i, c) * at(before, i, c); });
           if constexpr (std::is_same_v<T, Bound>) {
-            if (ErrorScope::current().own) continue;
-            double handed_back = 0, carried = 0;
-            for (std::int64_t c = 0; c < V; ++c) {
-              const double s = std::abs(at(state, i, c).value), r = std::abs(at(R, i, c).value);
-              for (std::int64_t o = h.g * h.O / h.G; o < (h.g + 1) * h.O / h.G; ++o)
-                handed_back +=
-                    std::abs(h.scale.value * h.q[h.q_at(n, o) + i].value * g[h.out_at(n, o) + c].value) * s;
-              const double written = std::abs(of(u, c).value) * r;
-              const double met = h.beta == nullptr ? 0 : std::abs(of(du, c).value * at(before, i, c).value);
-              handed_back += std::abs(k[i].value) * (written + met);
-              carried += r * s;
-            }
-            grad_decay[h.decay_at(n, i)].error +=
-                in_chunks[static_cast<std::size_t>(i)].add(handed_back, carried);
+            if (!ErrorScope::current().own)
+              grad_decay[h.decay_at(n, i)].error += in_chunks[static_cast<std::size_t>(i)].add(
+                  of_logarithm(h, {state, before, R, u, du}, n, i));
           }
         }
       }

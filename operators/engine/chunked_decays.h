@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <deque>
@@ -15,9 +16,10 @@ namespace assay {
 
 /// Tokens of a chunk (flash-linear-attention, Hugging Face transformers).
 inline constexpr std::int64_t tokens_of_chunk = 64;
-/// Additions that a running sum of a chunk goes through in a tree (Blelloch 1990); from left to right each
-/// sum is rounded once more than the one before it, by less.
-inline constexpr double additions_of_chunk = 6;
+/// Additions that a running sum of a chunk goes through: log2 of its tokens in a tree (Blelloch 1990). From
+/// left to right two sums that follow each other differ by one rounding, of which there are twice as many
+/// here.
+inline constexpr double additions_of_chunk = std::bit_width(static_cast<std::uint64_t>(tokens_of_chunk)) - 1;
 
 /// Decays [.., T, width] with that error: a sum of logarithms that is off by e from one token to the next is
 /// that of a decay which is, and differences of two sums are rounded once more.
@@ -44,13 +46,16 @@ std::vector<T> decays_of_chunks(const std::vector<T>& decays, [[maybe_unused]] s
 /// its chunk, of what each hands back to the logarithm of its factor: terms that cancel.
 class GradientsOfChunks {
  public:
-  /// @param terms  of one of those, which is a sum of products itself
+  /// Magnitudes.
+  struct OfToken {
+    double handed_back = 0;
+    double carried = 0;  ///< over the end of a chunk, if that is behind it
+  };
+  /// @param terms  of what a token hands back, which is a sum of products itself
   explicit GradientsOfChunks(std::int64_t terms) : terms_(terms) {}
-  /// Of the last token first.
-  /// @param handed_back  the magnitude of what a token hands back
-  /// @param carried      that of what goes over the end of a chunk behind it
-  double add(double handed_back, double carried) {
-    of_tokens_.push_front({handed_back, carried});
+  /// The last token first.
+  double add(const OfToken& of_token) {
+    of_tokens_.push_front(of_token);
     if (std::ssize(of_tokens_) > tokens_of_chunk) of_tokens_.pop_back();
     double sum = 0, most = 0;
     for (const auto& [handed, over] : of_tokens_) {
@@ -62,9 +67,6 @@ class GradientsOfChunks {
   }
 
  private:
-  struct OfToken {
-    double handed_back, carried;
-  };
   std::int64_t terms_;
   std::deque<OfToken> of_tokens_;
 };
