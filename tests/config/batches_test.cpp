@@ -16,7 +16,7 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 Batches given(const std::vector<std::int64_t>& tokens, Shape shape) {
-  const GivenFolder folder;
+  const Scratch folder;
   const std::string file = (folder.path() / "batches.npy").string();
   write_npy(file, Tensor::from_indices(std::move(shape), tokens));
   return read_batches(file);
@@ -44,17 +44,17 @@ TEST(BatchesOfTokens, SaysHowTheyPart) {
 }
 
 TEST(BatchesOfTokens, HashesMeetTokens) {
-  const GivenFolder folder;
+  const Scratch folder;
   // sha256 of 1, 2, 3 as int64, little-endian, by Python's hashlib: numpy.array([1, 2, 3]).tobytes()
   const std::string text = R"({"format": "assay-batches", "version": 1, "samples": [["@"]]})";
   std::string with = text;
   with.replace(with.find('@'), 1, "e2e2033ae7e19d680599d4eb0a1359a2b48ec5baac75066c317fbf85159c54ef");
-  EXPECT_EQ(difference_of(given({1, 2, 3}, {1, 3}), *open_side(folder.file("batches.json", with)).batches),
+  EXPECT_EQ(difference_of(given({1, 2, 3}, {1, 3}), *open_side(folder.write("batches.json", with)).batches),
             "");
 }
 
 // As numpy would write it: dtype 8 is uint16, 4 int32.
-std::string indexed(const GivenFolder& folder, const std::string& name, std::uint8_t code,
+std::string indexed(const Scratch& folder, const std::string& name, std::uint8_t code,
                     const std::vector<std::vector<int>>& sequences) {
   const auto number = [](std::uint64_t value, std::size_t bytes) {
     std::string text;
@@ -68,14 +68,14 @@ std::string indexed(const GivenFolder& folder, const std::string& name, std::uin
     pointers += number(bin.size(), 8);
     for (const int token : sequence) bin += number(static_cast<std::uint64_t>(token), size);
   }
-  folder.file(name + ".bin", bin);
-  return folder.file(name + ".idx", std::string("MMIDIDX\0\0", 9) + number(1, 8) + number(code, 1) +
-                                        number(sequences.size(), 8) + number(1, 8) + lengths + pointers +
-                                        number(0, 8));
+  folder.write(name + ".bin", bin);
+  return folder.write(name + ".idx", std::string("MMIDIDX\0\0", 9) + number(1, 8) + number(code, 1) +
+                                         number(sequences.size(), 8) + number(1, 8) + lengths + pointers +
+                                         number(0, 8));
 }
 
 TEST(BatchesOfTokens, AnIndexedDatasetIsOneBatchOfItsSequences) {
-  const GivenFolder folder;
+  const Scratch folder;
   const std::string a = indexed(folder, "a", 8, {{1, 2, 3}, {40000, 5}, {6}}),
                     same = indexed(folder, "b", 4, {{1, 2, 3}, {40000, 5}, {6}}),
                     shuffled = indexed(folder, "c", 4, {{40000, 5}, {1, 2, 3}, {6}}),
@@ -86,19 +86,19 @@ TEST(BatchesOfTokens, AnIndexedDatasetIsOneBatchOfItsSequences) {
             "first in batch 0: the same samples in another order");
   EXPECT_THAT(difference_of(read_indexed(a), read_indexed(other)),
               HasSubstr("sample 1: 1 of 2 tokens differ, first at 1: 5 | 7"));
-  folder.file("a.bin", "12");
+  folder.write("a.bin", "12");
   EXPECT_THAT([&] { read_indexed(a); }, ThrowsMessage<Error>(HasSubstr("a sequence of the index")));
-  EXPECT_THAT([&] { read_indexed(folder.file("e.idx", std::string(40, 'x'))); },
+  EXPECT_THAT([&] { read_indexed(folder.write("e.idx", std::string(40, 'x'))); },
               ThrowsMessage<Error>(HasSubstr("is no index of Megatron-LM")));
 }
 
 TEST(BatchesOfTokens, WhatIsNoneIsRefused) {
-  const GivenFolder folder;
+  const Scratch folder;
   const std::string file = (folder.path() / "x.npy").string();
   write_npy(file, Tensor::from_values(DType::float32, {2, 2}, std::vector<double>{1, 2, 3, 4}));
   EXPECT_THAT([&] { read_batches(file); },
               ThrowsMessage<Error>(HasSubstr("is float32 [2, 2]; expected integers")));
-  EXPECT_THAT([&] { open_side(folder.file("b.json", R"({"format": "assay-batches", "version": 2})")); },
+  EXPECT_THAT([&] { open_side(folder.write("b.json", R"({"format": "assay-batches", "version": 2})")); },
               ThrowsMessage<Error>(HasSubstr("is version 2")));
 }
 

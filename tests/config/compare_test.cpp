@@ -68,16 +68,16 @@ TEST(Config, TorchtitanAndDeepSpeedAreOneOptimizer) {
 }
 
 TEST(Config, MegatronsTestsKeepOptionsInYaml) {
-  const GivenFolder folder;
+  const Scratch folder;
   const std::string
-      yaml = folder.file("model_config.yaml",
-                         "ENV_VARS:\n  NCCL_ALGO: Ring\n  CUBLAS_WORKSPACE_CONFIG: :4096:8\nMODEL_ARGS:\n  "
-                         "--num-layers: 12\n"
-                         "  --bf16: true\n  --load: ${CHECKPOINT}\n  --disable-bias-linear: true\n"),
+      yaml = folder.write("model_config.yaml",
+                          "ENV_VARS:\n  NCCL_ALGO: Ring\n  CUBLAS_WORKSPACE_CONFIG: :4096:8\nMODEL_ARGS:\n  "
+                          "--num-layers: 12\n"
+                          "  --bf16: true\n  --load: ${CHECKPOINT}\n  --disable-bias-linear: true\n"),
       script =
-          folder.file("run.sh",
-                      "NCCL_ALGO=Ring CUBLAS_WORKSPACE_CONFIG=:4096:8 train --num-layers 12 --bf16 --load x "
-                      "--disable-bias-linear\n");
+          folder.write("run.sh",
+                       "NCCL_ALGO=Ring CUBLAS_WORKSPACE_CONFIG=:4096:8 train --num-layers 12 --bf16 --load x "
+                       "--disable-bias-linear\n");
   const Comparison c = compared(yaml, script);
   EXPECT_THAT(keys_of(c, Effect::numbers), IsEmpty());
   EXPECT_THAT(keys_of(c, Effect::unknown), ElementsAre("load"));
@@ -104,13 +104,13 @@ TEST(Config, AFileAgreesWithItself) {
 // One text replaced in a file: the key that it is, and no other.
 void expect_key(const std::string& file, const std::string& from, const std::string& to,
                 const std::string& key, Effect effect) {
-  const GivenFolder folder;
+  const Scratch folder;
   std::ifstream in(sample(file));
   std::string text{std::istreambuf_iterator<char>(in), {}};
   const std::size_t at = text.find(from);
   ASSERT_NE(at, std::string::npos) << from;
   text.replace(at, from.size(), to);
-  const Comparison c = compared(sample(file), folder.file(file, text));
+  const Comparison c = compared(sample(file), folder.write(file, text));
   EXPECT_THAT(keys_of(c, effect), testing::Contains(key)) << from;
   EXPECT_EQ(c.differs(), effect == Effect::numbers || effect == Effect::unknown) << from;
 }
@@ -153,40 +153,41 @@ TEST(Config, EachKindOfDifferenceIsNamed) {
 }
 
 TEST(Config, TheNameOfTheOptimizerIsNotWhatItDoes) {
-  const GivenFolder folder;
-  const std::string adam = folder.file("a.json", R"({"train_batch_size": 8, "optimizer": {"type": "Adam"}})"),
+  const Scratch folder;
+  const std::string adam =
+                        folder.write("a.json", R"({"train_batch_size": 8, "optimizer": {"type": "Adam"}})"),
                     adamw =
-                        folder.file("b.json", R"({"train_batch_size": 8, "optimizer": {"type": "AdamW"}})");
+                        folder.write("b.json", R"({"train_batch_size": 8, "optimizer": {"type": "AdamW"}})");
   EXPECT_THAT(compared(adam, adamw).rows, IsEmpty());  // DeepSpeed's Adam decouples the decay
 }
 
 TEST(Config, WhatAModelImpliesIsCompared) {
-  const GivenFolder folder;
+  const Scratch folder;
   const std::string qwen =
       R"({"model_type": "qwen3_moe", "hidden_size": 2048, "num_attention_heads": 32, "head_dim": 128, "num_experts": 8, "num_experts_per_tok": 2, "norm_topk_prob": true})";
   const std::string options =
       "train --hidden-size 2048 --num-attention-heads 32 --num-experts 8 --qk-layernorm";
-  const std::string json = folder.file("q.json", qwen);
+  const std::string json = folder.write("q.json", qwen);
   // Megatron-LM's heads are hidden / heads wide unless it is told.
-  const Comparison narrow = compared(json, folder.file("a.sh", options));
+  const Comparison narrow = compared(json, folder.write("a.sh", options));
   ASSERT_NE(find_row(narrow, "head_dim"), nullptr);
   EXPECT_EQ(find_row(narrow, "head_dim")->b.value, "64");
   EXPECT_EQ(find_row(narrow, "norm_topk_prob"), nullptr);  // softmax of the chosen: they sum to 1
-  EXPECT_EQ(find_row(compared(json, folder.file("b.sh", options + " --kv-channels 128")), "head_dim"),
+  EXPECT_EQ(find_row(compared(json, folder.write("b.sh", options + " --kv-channels 128")), "head_dim"),
             nullptr);
-  const Comparison before = compared(json, folder.file("c.sh", options + " --moe-router-pre-softmax"));
+  const Comparison before = compared(json, folder.write("c.sh", options + " --moe-router-pre-softmax"));
   ASSERT_NE(find_row(before, "norm_topk_prob"), nullptr);
   EXPECT_EQ(find_row(before, "norm_topk_prob")->b.value, "false");
-  ASSERT_NE(find_row(compared(json, folder.file("d.sh", "train --hidden-size 2048 --num-experts 8")),
+  ASSERT_NE(find_row(compared(json, folder.write("d.sh", "train --hidden-size 2048 --num-experts 8")),
                      "qk_layernorm"),
             nullptr);
 }
 
 TEST(Config, FilesOfOneFolderThatDoNotAgreeAreADifference) {
-  const GivenFolder folder;
-  folder.file("a/run.sh", "train --norm-epsilon 1e-5 --num-layers 2 --hidden-size 8\n");
-  folder.file("a/config.json", R"({"model_type": "llama", "rms_norm_eps": 1e-6, "num_hidden_layers": 2})");
-  folder.file("b/config.json", R"({"model_type": "llama", "rms_norm_eps": 1e-5, "num_hidden_layers": 2})");
+  const Scratch folder;
+  folder.write("a/run.sh", "train --norm-epsilon 1e-5 --num-layers 2 --hidden-size 8\n");
+  folder.write("a/config.json", R"({"model_type": "llama", "rms_norm_eps": 1e-6, "num_hidden_layers": 2})");
+  folder.write("b/config.json", R"({"model_type": "llama", "rms_norm_eps": 1e-5, "num_hidden_layers": 2})");
   const Comparison c = compared((folder.path() / "a").string(), (folder.path() / "b").string());
   ASSERT_NE(find_row(c, "rms_norm_eps"), nullptr);
   EXPECT_THAT(find_row(c, "rms_norm_eps")->a.value,
@@ -194,12 +195,12 @@ TEST(Config, FilesOfOneFolderThatDoNotAgreeAreADifference) {
 }
 
 TEST(Config, FilesThatAreNotReadAreNamed) {
-  const GivenFolder folder;
-  folder.file("a/config.json", R"({"model_type": "llama", "hidden_size": 8, "num_attention_heads": 2})");
-  folder.file("a/generation_config.json", R"({"do_sample": true})");
-  folder.file("a/readme.md", "--hidden-size 16");
-  folder.file("b/run.sh", "train --hidden-size 8 --num-attention-heads 2 --seed 3\n");
-  folder.file("b/again.sh", "train --hidden-size 8 --num-attention-heads 2 --seed 4\n");
+  const Scratch folder;
+  folder.write("a/config.json", R"({"model_type": "llama", "hidden_size": 8, "num_attention_heads": 2})");
+  folder.write("a/generation_config.json", R"({"do_sample": true})");
+  folder.write("a/readme.md", "--hidden-size 16");
+  folder.write("b/run.sh", "train --hidden-size 8 --num-attention-heads 2 --seed 3\n");
+  folder.write("b/again.sh", "train --hidden-size 8 --num-attention-heads 2 --seed 4\n");
   const Comparison c = compared((folder.path() / "a").string(), (folder.path() / "b").string());
   EXPECT_THAT(c.passed_over, ElementsAre(EndsWith("a/generation_config.json"), EndsWith("a/readme.md")));
   EXPECT_THAT(to_text(c), HasSubstr("not read: "));
@@ -217,20 +218,20 @@ TEST(Config, WhatIsSaidByOneSideAloneIsListed) {
 }
 
 TEST(Config, BadFilesAreRefused) {
-  const GivenFolder folder;
-  EXPECT_THAT([&] { open_side(folder.file("x.txt", "hello\n")); },
+  const Scratch folder;
+  EXPECT_THAT([&] { open_side(folder.write("x.txt", "hello\n")); },
               ThrowsMessage<Error>(HasSubstr("is of no known kind; expected a config.json")));
-  EXPECT_THAT([&] { open_side(folder.file("x.json", "{\"a\": 1, \"a\": 2}")); },
+  EXPECT_THAT([&] { open_side(folder.write("x.json", "{\"a\": 1, \"a\": 2}")); },
               ThrowsMessage<Error>(HasSubstr("stands twice")));
-  EXPECT_THAT([&] { open_side(folder.file("y.json", "{\"a\": ")); },
+  EXPECT_THAT([&] { open_side(folder.write("y.json", "{\"a\": ")); },
               ThrowsMessage<Error>(HasSubstr("not valid JSON")));
   EXPECT_THAT([&] { open_side((folder.path() / "none").string()); }, ThrowsMessage<Error>(HasSubstr("none")));
-  folder.file("empty/readme.md", "");
+  folder.write("empty/readme.md", "");
   EXPECT_THAT([&] { open_side(folder.path() / "empty"); },
               ThrowsMessage<Error>(HasSubstr("has no file of a known kind")));
   EXPECT_THAT([&] { compared(sample("config.json"), sample("config.json"), {"lr"}); },
               ThrowsMessage<Error>(HasSubstr("is accepted and does not differ")));
-  const std::string nan = folder.file("nan.json", R"({"model_type": "llama", "rms_norm_eps": NaN})");
+  const std::string nan = folder.write("nan.json", R"({"model_type": "llama", "rms_norm_eps": NaN})");
   EXPECT_TRUE(compared(nan, nan).differs());
 }
 

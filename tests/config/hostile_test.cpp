@@ -44,7 +44,7 @@ std::string damaged(std::string text, std::mt19937& random) {
 
 TEST(DamagedFiles, AreAnErrorOrAnotherConfiguration) {
   std::mt19937 random(20261129);
-  const GivenFolder folder;
+  const Scratch folder;
   for (const char* name :
        {"megatron.sh", "mindformers.yaml", "config.json", "torchtitan.toml", "deepspeed.json", "printed.log",
         "tokenizer/tokenizer.json", "tokenizer/tokenizer_config.json", "tokenizer_other/vocab.json"}) {
@@ -52,7 +52,7 @@ TEST(DamagedFiles, AreAnErrorOrAnotherConfiguration) {
     const Side right = open_side(sample(name));
     int errors = 0, read = 0;
     for (int k = 0; k < 300; ++k) {
-      const std::string file = folder.file(name, damaged(whole, random));
+      const std::string file = folder.write(name, damaged(whole, random));
       try {
         const Comparison c = compare(open_side(file), right);
         to_text(c, true);

@@ -39,19 +39,19 @@ TEST(TokenizerFiles, AFolderAgreesWithItself) {
 }
 
 TEST(TokenizerFiles, TheSameTokensInAnotherFileAgree) {
-  const GivenFolder folder;
-  folder.file("vocab.json", R"({"<pad>": 0, "<eos>": 1, "a": 2, "b": 3, "c": 4, "ab": 5, "abc": 6})");
-  folder.file("merges.txt", "#version: 0.2\r\na b\r\nab c\r\n");
+  const Scratch folder;
+  folder.write("vocab.json", R"({"<pad>": 0, "<eos>": 1, "a": 2, "b": 3, "c": 4, "ab": 5, "abc": 6})");
+  folder.write("merges.txt", "#version: 0.2\r\na b\r\nab c\r\n");
   const Comparison c = compare(open_side(sample("tokenizer")), open_side(folder.path()));
   EXPECT_EQ(find_row(c, "tokenizer.ids"), nullptr);
   EXPECT_EQ(find_row(c, "tokenizer.merges"), nullptr);
 }
 
 TEST(TokenizerFiles, OfSentencePieceTheBitsAreCompared) {
-  const GivenFolder folder;
-  folder.file("a/tokenizer.model", std::string("\0\1piece", 7));
-  folder.file("b/tokenizer.model", std::string("\0\1piece", 7));
-  folder.file("c/tokenizer.model", std::string("\0\2piece", 7));
+  const Scratch folder;
+  folder.write("a/tokenizer.model", std::string("\0\1piece", 7));
+  folder.write("b/tokenizer.model", std::string("\0\1piece", 7));
+  folder.write("c/tokenizer.model", std::string("\0\2piece", 7));
   const auto differs = [&](const char* x, const char* y) {
     return compare(open_side(folder.path() / x), open_side(folder.path() / y)).differs();
   };
@@ -60,16 +60,16 @@ TEST(TokenizerFiles, OfSentencePieceTheBitsAreCompared) {
 }
 
 TEST(TokenizerFiles, WhatIsNoVocabularyIsRefused) {
-  const GivenFolder folder;
-  EXPECT_THAT([&] { open_side(folder.file("vocab.json", R"({"a": -1})")); },
+  const Scratch folder;
+  EXPECT_THAT([&] { open_side(folder.write("vocab.json", R"({"a": -1})")); },
               ThrowsMessage<Error>(HasSubstr("has the id -1; expected 0 or more")));
-  EXPECT_THAT([&] { open_side(folder.file("vocab.json", R"({"a": "x"})")); },
+  EXPECT_THAT([&] { open_side(folder.write("vocab.json", R"({"a": "x"})")); },
               ThrowsMessage<Error>(HasSubstr("expected an integer")));
   EXPECT_THAT(
       [&] {
         open_side(
-            folder.file("tokenizer.json",
-                        R"({"model": {"vocab": {"a": 1}}, "added_tokens": [{"content": "a", "id": 2}]})"));
+            folder.write("tokenizer.json",
+                         R"({"model": {"vocab": {"a": 1}}, "added_tokens": [{"content": "a", "id": 2}]})"));
       },
       ThrowsMessage<Error>(AllOf(HasSubstr("has the id 2, and 1"), HasSubstr("tokenizer.json"))));
 }
