@@ -140,9 +140,7 @@ std::vector<align::ConfigurationCheck> check_files(const align::PlanFile::Config
   for (const config::Row& row : c.rows) {
     const bool counts = row.effect == config::Effect::numbers || row.effect == config::Effect::unknown;
     if (!counts) continue;
-    align::ConfigurationCheck check = {row.key, row.accepted, config::line_of(row), true};
-    check.accepted = row.accepted;
-    checks.push_back(std::move(check));
+    checks.push_back({row.key, row.accepted, config::line_of(row), true, row.accepted});
   }
   checks.push_back({"configuration files", true, config::counts_text(c)});
   return checks;
