@@ -43,6 +43,24 @@ struct Conv {
       {"N=1,C=2,S=4x5x3,M=3,I=2,K=2x3x1", "stride=[1,3,2],dilation=[2,1,1]"}};
   static constexpr ExactFill exact_fill = ExactFill::small_integers;
 
+  static constexpr Solved solved[] = {{.attribute = "padding",
+                                       .by = Solved::By::candidates,
+                                       .how = "strides, paddings and dilations that make as many windows"}};
+
+  static void infer(Recorded& call) {
+    const Tensor *x = call.input("x"), *weight = call.input("weight");
+    if (x == nullptr || weight == nullptr) return;
+    const std::size_t spatial = spatial_dimensions(name, x->shape(), weight->shape());
+    const std::int64_t C = x->shape()[x->shape().size() - spatial - 1], I = weight->shape()[1];
+    if (I > 0 && C % I == 0 && C != I) call.attributes.set("groups", static_cast<double>(C / I));
+  }
+  static std::vector<Candidate> candidates(const Attributes&, const Recorded& call) {
+    const Tensor *x = call.input("x"), *weight = call.input("weight"), *grad_y = call.input("grad_y");
+    if (x == nullptr || weight == nullptr || (grad_y == nullptr && call.output != "y")) return {};
+    return possible_windows(x->shape(), weight->shape(),
+                            grad_y != nullptr ? grad_y->shape() : call.result.shape());
+  }
+
   static Convolution convolution(const Shape& x, const Shape& weight, const Attributes& a) {
     const std::size_t spatial = spatial_dimensions(name, x, weight);
     const std::int64_t C = x[x.size() - spatial - 1], M = weight[0];

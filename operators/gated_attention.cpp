@@ -1,4 +1,4 @@
-#include "assay/operators/engine/silu.h"
+#include "assay/operators/engine/softplus.h"
 #include "assay/operators/engine/turned_heads.h"
 
 namespace assay {
@@ -106,17 +106,13 @@ struct GatedAttention : TurnedHeads {
     std::int64_t L, heads, of_token, of_head, stride, first;
   };
 
-  // As softplus and sigmoid have them, with torch's threshold.
   template <class T>
   static T gated(const T& x, bool is_softplus) {
-    if (!is_softplus) return sigmoid(x);
-    return T(20) < x ? x : maximum(x, T(0)) + log1p(exp(-abs(x)));
+    return is_softplus ? softplus(x) : sigmoid(x);
   }
   template <class T>
   static T slope(const T& x, bool is_softplus) {
-    if (is_softplus) return T(20) < x ? T(1) : sigmoid(x);
-    const T s = stored(sigmoid(x));
-    return s * without_cancellation<T>([&] { return sigmoid(-x); }, [&] { return T(1) - s; });
+    return is_softplus ? softplus_slope(x) : sigmoid_slope(x);
   }
 
   // [B, heads, L, W]: the stored gate of each channel of out.

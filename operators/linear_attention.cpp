@@ -211,10 +211,10 @@ struct LinearAttention {
     }
   }
 
-  // Of token n: the state behind it and as it met it, the gradient of the state behind it, what it wrote and
-  // the gradient of that.
+  // Of token n: the state behind it and as it met it, the gradient of the state behind it, all of it and that
+  // of later tokens, what it wrote and the gradient of that.
   struct AtToken {
-    const std::vector<Bound>&state, &before, &R, &u, &du;
+    const std::vector<Bound>&state, &before, &R, &later, &u, &du;
   };
   // What it hands back to the logarithm of its factor in channel i: as a query, as it writes, and as its key
   // meets what is there.
@@ -233,7 +233,7 @@ struct LinearAttention {
             std::abs(h.scale.value * h.q[h.q_at(n, o) + i].value * g[h.out_at(n, o) + c].value) * state;
       of_token.handed_back += key * size(at.u, c) * gradient;
       if (h.beta != nullptr) of_token.handed_back += key * size(at.du, c) * size(at.before, i * h.V + c);
-      of_token.carried += gradient * state;
+      of_token.carried += size(at.later, i * h.V + c) * state;
     }
     return of_token;
   }
@@ -257,6 +257,7 @@ struct LinearAttention {
     for (std::int64_t n = h.tokens - 1; n >= 0; --n) {
       std::vector<T> state = states[static_cast<std::size_t>(n + 1)];
       const T* k = h.k + h.k_at(n);
+      const std::vector<T> later = R;
       for (std::int64_t o = h.g * h.O / h.G; o < (h.g + 1) * h.O / h.G; ++o) {
         const T *q = h.q + h.q_at(n, o), *upstream = g + h.out_at(n, o);
         for (std::int64_t i = 0; i < D; ++i)
@@ -298,7 +299,7 @@ struct LinearAttention {
           if constexpr (std::is_same_v<T, Bound>) {
             if (!ErrorScope::current().own)
               grad_decay[h.decay_at(n, i)].error += in_chunks[static_cast<std::size_t>(i)].add(
-                  of_logarithm(h, {state, before, R, u, du}, n, i));
+                  of_logarithm(h, {state, before, R, later, u, du}, n, i));
           }
         }
       }

@@ -24,11 +24,7 @@ struct Sigmoid {
 
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes&) {
-    // s (1 - s), the difference without cancellation as sigmoid(-x).
-    map_backward(t, d, [](const T& x) {
-      const T s = stored(sigmoid<T>(x));
-      return s * without_cancellation<T>([&] { return sigmoid<T>(-x); }, [&] { return T(1) - s; });
-    });
+    map_backward(t, d, [](const T& x) { return sigmoid_slope<T>(x); });
   }
 
   static void certify(Tensors<float>& t, const Dims&, const Attributes&, Proofs& proofs) {

@@ -1,5 +1,5 @@
+#include "assay/operators/engine/softplus.h"
 #include "assay/operators/engine/certify.h"
-#include "assay/operators/engine/silu.h"
 #include "assay/operators/engine/unary.h"
 
 namespace assay {
@@ -21,16 +21,14 @@ struct Softplus {
     const T beta = constant<T>(a.real("beta")), threshold = constant<T>(a.real("threshold"));
     map_forward(t, d, [&](const T& x) {
       const T z = beta * x;
-      if (threshold < z) return x;
-      // max(z, 0) + log1p(exp(-|z|)): no overflow, nothing cancels.
-      return (maximum(z, T(0)) + log1p(exp(-abs(z)))) / beta;
+      return threshold < z ? x : softplus(z, threshold) / beta;
     });
   }
 
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes& a) {
     const T beta = constant<T>(a.real("beta")), threshold = constant<T>(a.real("threshold"));
-    map_backward(t, d, [&](const T& x) { return threshold < beta * x ? T(1) : sigmoid<T>(beta * x); });
+    map_backward(t, d, [&](const T& x) { return softplus_slope<T>(beta * x, threshold); });
   }
 
   // Above 20, torch's threshold, the float32 next to log(1 + exp(x)) is x.

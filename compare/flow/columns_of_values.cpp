@@ -25,6 +25,24 @@ std::optional<Relation> EarlierValues::of_columns(const LogicalTensor& t, const 
   return {};
 }
 
+std::optional<Relation> EarlierValues::of_columns_of_heads(const LogicalTensor& t,
+                                                           const SideTensor& tensor) const {
+  if (t.shape.size() < 2 || has_two_values(tensor.values)) return {};
+  const auto count = std::ssize(tensor.values);
+  for (auto known = columns_.rbegin(); known != columns_.rend(); ++known) {
+    const std::int64_t width = count / known->first;
+    if (known->first * width != count || width <= t.shape.back()) continue;
+    SideTensor together = tensor;
+    together.shape = pieces_of(t.shape, width);
+    if (together.shape != Shape{known->first, width}) continue;
+    auto r = of_columns(t, together, {{0, 1}, 1}, false);
+    if (!r) continue;
+    r->width = width;
+    return r;
+  }
+  return {};
+}
+
 // Beside a slice that was moved there may be zeros.
 std::optional<Relation> EarlierValues::of_joined_rows(const LogicalTensor& t,
                                                       const SideTensor& tensor) const {

@@ -72,6 +72,8 @@ class EarlierValues {
   std::vector<const LogicalTensor*> same_as(std::size_t candidate) const;
   /// A relation of columns, if each of its columns is one of a value.
   std::optional<Relation> of_columns(const LogicalTensor&, const SideTensor&) const;
+  /// The same, if several of its rows belong to one token: [tokens heads, channels], and their columns are.
+  std::optional<Relation> of_columns_of_heads(const LogicalTensor&, const SideTensor&) const;
   /// The same, if each of its rows along the last dimension is one of a value, or of a parameter: a slice or
   /// a join along another dimension. Which rows these are may depend on the data: experts' come first.
   std::optional<Relation> of_joined_rows(const LogicalTensor&, const SideTensor&) const;

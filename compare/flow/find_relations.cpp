@@ -212,6 +212,7 @@ class Search {
     if (auto r = experts_.of_scattered(t, *tensor)) return r;
     if (auto r = sums_.of_terms(t, *tensor)) return r;
     if (auto r = products_.of_parts(t, *tensor)) return r;
+    if (auto r = candidates_.of_columns_of_heads(t, *tensor)) return r;
     auto rows = candidates_.of_joined_rows(t, *tensor);
     if (!rows || rows->width > 0 || follow_loops(*rows)) return rows;
     return candidates_.of_chosen_rows(t, *tensor);

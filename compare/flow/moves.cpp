@@ -45,7 +45,10 @@ std::vector<std::int64_t> places_by_choice(const SideTensor& index) {
 }
 
 Shape pieces_of(Shape shape, std::int64_t width) {
-  if (shape.empty() || width < 1 || shape.back() % width != 0) return shape;
+  if (shape.empty() || width < 1) return shape;
+  const std::int64_t own = shape.back(), count = element_count(shape);
+  if (width > own && own > 0 && width % own == 0 && count % width == 0) return {count / width, width};
+  if (own % width != 0) return shape;
   shape.back() /= width;
   shape.push_back(width);
   return shape;

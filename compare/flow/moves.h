@@ -15,8 +15,8 @@ struct Moved {
 };
 using Map = std::function<void(std::int64_t target, Moved)>;
 
-/// The shape with its last dimension in pieces of that width: [.., pieces, width]; as it is where they do not
-/// fit.
+/// The shape with its last dimension in pieces of that width: [.., pieces, width]; of a larger width the rows
+/// that it has side by side: [rows, width]. As it is where they do not fit.
 Shape pieces_of(Shape, std::int64_t width);
 
 /// Calls f for every element that comes from a source; returns false if sizes do not fit.

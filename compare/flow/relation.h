@@ -52,8 +52,9 @@ struct Relation {
     Shape order;
     std::size_t lead = 0;
   };
-  Table table = {};        ///< of the target
-  std::int64_t width = 0;  ///< of columns: rows of the target are rows of so many, side by side; 0: whole
+  Table table = {};  ///< of the target
+  std::int64_t width =
+      0;  ///< of columns: the target's rows are cut, or put together, to so many (pieces_of); 0: neither
   std::vector<Table> tables = {};  ///< of each source
 
   /// The dimensions of a source in the order of the target's, and where along one of these it begins.

@@ -29,14 +29,15 @@ std::vector<T> decays_of_chunks(const std::vector<T>& decays, [[maybe_unused]] s
   std::vector<T> all = decays;
   if constexpr (std::is_same_v<T, Bound>) {
     if (ErrorScope::current().own || tokens == 0 || width == 0) return all;
-    const double lost = (2 * additions_of_chunk + 1) * ErrorScope::current().unit_roundoff;
+    const double u = ErrorScope::current().unit_roundoff;
     const auto size = [&](std::int64_t i) { return std::abs(decays[static_cast<std::size_t>(i)].value); };
     for (std::int64_t i = 0; i < std::ssize(decays); ++i) {
       const std::int64_t t = i / width % tokens;
       double sum = 0;
       for (std::int64_t back = 0; back <= std::min(t, tokens_of_chunk - 1); ++back)
         sum += size(i - back * width);
-      all[static_cast<std::size_t>(i)].error += lost * sum;
+      const double additions = std::min(additions_of_chunk, static_cast<double>(t));
+      all[static_cast<std::size_t>(i)].error += (2 * additions + 1) * u * sum;
     }
   }
   return all;
@@ -62,7 +63,7 @@ class GradientsOfChunks {
       sum += handed;
       most = std::max(most, over);
     }
-    const auto additions = static_cast<double>(terms_ + std::ssize(of_tokens_));
+    const auto additions = static_cast<double>(terms_ + std::ssize(of_tokens_) - 1);
     return additions * ErrorScope::current().unit_roundoff * (sum + most);
   }
 

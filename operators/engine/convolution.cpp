@@ -1,5 +1,7 @@
 #include "assay/operators/engine/convolution.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "assay/golden/error.h"
@@ -59,7 +61,68 @@ void each_index(const Convolution& c, std::int64_t flat, S size_of, F f) {
   }
 }
 
+struct Windows {
+  std::int64_t in, kernel, out, stride, padding, dilation;
+  bool operator==(const Windows&) const = default;
+};
+
+// Of a kernel on one axis. Those that leave elements out in between go one by one; more padding than such a
+// kernel reaches over would be windows of zeros.
+std::vector<Windows> windows_on(std::int64_t in, std::int64_t kernel, std::int64_t out) {
+  std::vector<Windows> all;
+  const std::int64_t apart = kernel > 1 ? in / (kernel - 1) : 1;
+  for (std::int64_t dilation = 1; dilation <= std::max<std::int64_t>(apart, 1); ++dilation) {
+    const std::int64_t reach = (kernel - 1) * dilation;
+    for (std::int64_t stride = 1; stride <= (dilation == 1 ? in : 1); ++stride) {
+      for (std::int64_t padding = 0; padding <= reach; ++padding) {
+        if (in + 2 * padding > reach && (in + 2 * padding - reach - 1) / stride + 1 == out)
+          all.push_back({in, kernel, out, stride, padding, dilation});
+      }
+    }
+  }
+  return all;
+}
+
+bool go_together(const Windows& a, const Windows& b) {
+  if (a.in == b.in && a.kernel == b.kernel && a.out == b.out) return a == b;
+  return a.stride == b.stride && a.dilation == b.dilation;
+}
+
+Candidate candidate_of(const std::vector<Windows>& axes) {
+  const auto list = [&](std::int64_t Windows::*of) {
+    std::vector<double> values;
+    for (const Windows& w : axes) values.push_back(static_cast<double>(w.*of));
+    return values;
+  };
+  const std::vector<double> stride = list(&Windows::stride), padding = list(&Windows::padding),
+                            dilation = list(&Windows::dilation);
+  return {{{"stride", stride}, {"padding", padding}, {"dilation", dilation}},
+          fmt::format("stride = [{}], padding = [{}], dilation = [{}]", fmt::join(stride, ", "),
+                      fmt::join(padding, ", "), fmt::join(dilation, ", "))};
+}
+
 }  // namespace
+
+std::vector<Candidate> possible_windows(const Shape& x, const Shape& weight, const Shape& y) {
+  const std::size_t spatial = weight.size() < 2 ? 0 : weight.size() - 2;
+  std::vector<std::vector<Windows>> all = {{}};
+  if (spatial == 0 || x.size() < spatial + 1 || y.size() != x.size()) return {};
+  for (std::size_t axis = 0; axis < spatial; ++axis) {
+    const std::size_t from = x.size() - spatial + axis;
+    std::vector<std::vector<Windows>> longer;
+    for (const std::vector<Windows>& before : all) {
+      for (const Windows& next : windows_on(x[from], weight[2 + axis], y[from])) {
+        if (!std::ranges::all_of(before, [&](const Windows& w) { return go_together(w, next); })) continue;
+        longer.push_back(before);
+        longer.back().push_back(next);
+      }
+    }
+    all = std::move(longer);
+  }
+  std::vector<Candidate> candidates;
+  for (const std::vector<Windows>& axes : all) candidates.push_back(candidate_of(axes));
+  return candidates;
+}
 
 std::int64_t Convolution::covering() const {
   std::int64_t product = 1;

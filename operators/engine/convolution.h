@@ -8,6 +8,7 @@
 #include "assay/golden/parallel.h"
 #include "assay/operators/engine/pool.h"
 #include "assay/operators/engine/products.h"
+#include "assay/operators/engine/recorded.h"
 
 /// Convolutions over the last one to three dimensions, PyTorch's rules, as products of matrices: what a
 /// window sees is copied into a row (im2col; Chellapilla et al. 2006), zeros where it sees padding: they are
@@ -46,6 +47,10 @@ std::size_t spatial_dimensions(std::string_view op, const Shape& x, const Shape&
 /// Divides `channels`.
 /// @throws Error  if it does not
 std::int64_t groups_of(std::string_view op, const Attributes&, std::string_view what, std::int64_t channels);
+
+/// Strides, paddings and dilations, alike on all axes where their extents are, with which weight has that
+/// many windows of x; those whose elements are neighbours first.
+std::vector<Candidate> possible_windows(const Shape& x, const Shape& weight, const Shape& y);
 
 /// For rows begin to end of the windows: the flat position of each of its elements in the input, -1 outside.
 std::vector<std::int64_t> window_positions(const Convolution&, std::int64_t begin, std::int64_t end);

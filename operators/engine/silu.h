@@ -27,6 +27,13 @@ T sigmoid(const T& x) {
   return T(1) / (T(1) + exp(-x));
 }
 
+/// s (1 - s), the difference without cancellation as sigmoid(-x).
+template <class T>
+T sigmoid_slope(const T& x) {
+  const T s = stored(sigmoid<T>(x));
+  return s * without_cancellation<T>([&] { return sigmoid<T>(-x); }, [&] { return T(1) - s; });
+}
+
 /// x sigmoid(x). What is not fused (jax.nn.silu) stores each step.
 template <class T>
 T silu(const T& x) {

@@ -1,6 +1,9 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <map>
+#include <set>
+#include <string>
 
 #include "assay/operators/engine/certified.h"
 #include "assay/operators/engine/lane_rows.h"
@@ -31,6 +34,10 @@ TEST_P(EveryOperator, Float64IsWithinItsBoundOfTheTruth) {
 // `least_use`, and the bound of a whole tensor below `largest_share` of its values.
 TEST_P(EveryOperator, Float32IsWithinItsBoundOfFloat64) {
   constexpr double least_use = 0.02, largest_share = 1e-3;
+  // The bound is for the running sums of chunked kernels (chunked_decays.h), here added up over tokens; what
+  // is tried is the recurrence, which loses less.
+  const std::set<std::string> of_chunks = {"grad_A_log", "grad_dt_bias"};
+  constexpr double least_use_of_chunks = 0.005;
   struct Use {
     double ratio = 0, share = 0;
     bool exact = true;
@@ -60,7 +67,7 @@ TEST_P(EveryOperator, Float32IsWithinItsBoundOfFloat64) {
     RecordProperty(
         name, fmt::format("{:.2g} of the bound, bound {:.2g} of the largest value", use.ratio, use.share));
     if (use.exact) continue;
-    EXPECT_GE(use.ratio, least_use) << name;
+    EXPECT_GE(use.ratio, of_chunks.contains(name) ? least_use_of_chunks : least_use) << name;
     EXPECT_LE(use.share, largest_share) << name;
   }
 }

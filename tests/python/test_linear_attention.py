@@ -5,7 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from against_torch import randn  # noqa: E402
+from against_torch import judged, randn  # noqa: E402
 
 HEADS, WIDTH, CHUNK = 2, 16, 32
 
@@ -13,7 +13,7 @@ HEADS, WIDTH, CHUNK = 2, 16, 32
 def chunked(q, k, v, decay, beta):
     """arXiv:2412.06464 sec. 3.3: a triangular system for what a chunk writes, then products of matrices."""
     q, k, v, decay, beta = (t.movedim(2, 1) for t in (q, k, v, decay, beta))  # [B, H, T, ..]
-    state, outs = torch.zeros(*k.shape[:2], WIDTH, WIDTH, dtype=k.dtype), []
+    state, outs = torch.zeros(*k.shape[:2], k.shape[-1], WIDTH, dtype=k.dtype), []
     for at in range(0, k.shape[2], CHUNK):
         q_c, k_c, v_c, d, b = (t[:, :, at : at + CHUNK] for t in (q, k, v, decay.cumsum(2), beta))
         d = d - (decay.cumsum(2)[:, :, at - 1 : at] if at else 0)
@@ -60,3 +60,41 @@ def test_chunked_kernels_are_within_the_bound_and_a_small_fault_is_not(tokens, d
 
     for name, value in outputs(off_by_a_hundredth).items():
         assert not assay.judge("linear_attention", inputs, {name: value}, causes=False), name
+
+
+@pytest.mark.parametrize("gates", ["apart", "of one projection"])
+@pytest.mark.parametrize("copies", [1, 2])
+@pytest.mark.parametrize("of_qkv", [True, False])
+def test_gated_delta_net(of_qkv, copies, gates):
+    sequences, tokens, heads, width, of_values = 2, 9, 4, 6, WIDTH
+    keys = heads // copies
+    fn = torch.nn.functional
+
+    def unit(x):
+        return x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6)
+
+    def net(q, k, v, a, A_log, dt_bias, b=None):
+        if b is None:  # modeling_qwen3_next.py
+            b, a = (t.flatten(2) for t in a.view(sequences, tokens, keys, 2 * copies).chunk(2, -1))
+        q, k = (t.reshape(sequences, tokens, keys, width).repeat_interleave(copies, 2) for t in (q, k))
+        decay = -A_log.exp() * fn.softplus(a + dt_bias)
+        out = chunked(unit(q), unit(k), v.reshape(sequences, tokens, heads, of_values), decay, b.sigmoid())
+        return out.reshape(-1, of_values) * (WIDTH / width) ** 0.5  # of chunked(), which has keys of another width
+
+    def behind_a_convolution(qkv, **rest):
+        x = fn.silu(qkv[..., :tokens]).mT
+        return net(*x.split([keys * width, keys * width, heads * of_values], -1), **rest)
+
+    inputs = {"a": randn(sequences, tokens, heads * (1 if gates == "apart" else 2), seed=1)}
+    if gates == "apart":
+        inputs["b"] = randn(sequences, tokens, heads, seed=2)
+    inputs |= {"A_log": randn(heads, seed=3), "dt_bias": randn(heads, seed=4)}
+    channels = {"q": keys * width, "k": keys * width, "v": heads * of_values}
+    attributes = {"num_k_heads": keys}
+    if of_qkv:
+        inputs["qkv"] = randn(sequences, sum(channels.values()), tokens + 3, seed=5)
+        attributes["head_v_dim"] = of_values
+        assert judged("qkv_gated_delta_net", behind_a_convolution, inputs, attributes, result="out")
+    else:
+        inputs |= {name: randn(sequences, tokens, n, seed=6 + i) for i, (name, n) in enumerate(channels.items())}
+        assert judged("gated_delta_net", net, inputs, attributes, result="out")

@@ -22,11 +22,9 @@ std::optional<ClipLimit> limit_behind(const Estimate& coefficient, const KnownNo
   return {};
 }
 
-// torch.nn.utils.clip_grad_norm_ has the norm, and what it makes of it, in the gradients' dtype.
-Estimate as_stored(const Estimate& coefficient, const StepTensors& t) {
-  const DType dtype = t.gradient.dtype();
-  const double nearest = round_to(dtype, coefficient.value);
-  const bool is_narrow = unit_roundoff(dtype) > unit_roundoff(t.arithmetic);
+Estimate as_stored(const Estimate& coefficient, DType stored, DType arithmetic) {
+  const double nearest = round_to(stored, coefficient.value);
+  const bool is_narrow = unit_roundoff(stored) > unit_roundoff(arithmetic);
   const bool may_be =
       std::abs(nearest - coefficient.value) <= coefficient.reach + improbable * coefficient.sigma;
   return is_narrow && may_be ? Estimate{nearest, 0} : coefficient;

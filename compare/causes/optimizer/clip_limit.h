@@ -27,7 +27,8 @@ struct ClipLimit {
 
 /// Of the gradients of a step: recorded, else computed.
 struct KnownNorm {
-  double value = 0, error = 0;  ///< the error is relative
+  double value = 0, error = 0;   ///< the error is relative
+  DType dtype = DType::float64;  ///< of what programs make of it
 };
 
 /// The limit behind a coefficient, which is a short number; nothing if there is none.
@@ -35,8 +36,8 @@ struct KnownNorm {
 std::optional<ClipLimit> limit_behind(const Estimate& coefficient, const KnownNorm&,
                                       const std::array<double, 2>& epsilons = ClipLimit().epsilons());
 
-/// A coefficient that was fitted, as a program has it that stores it in the dtype of its gradients, if it may
-/// be such a number.
-Estimate as_stored(const Estimate& coefficient, const StepTensors&);
+/// A coefficient that was fitted, as a program has it that stores it in this dtype, if it may be such a
+/// number.
+Estimate as_stored(const Estimate& coefficient, DType stored, DType arithmetic);
 
 }  // namespace assay

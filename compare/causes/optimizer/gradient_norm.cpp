@@ -191,6 +191,8 @@ GradientSquares gradient_squares(const std::vector<ReducedGradient>& gradients, 
     found.largest = std::max(found.largest, own->size());
     const DType dtype = own->dtype();
     if (unit_roundoff(dtype) > unit_roundoff(found.coarsest)) found.coarsest = dtype;
+    const bool is_first = found.by_parameter.size() == 1;
+    if (is_first || unit_roundoff(dtype) < unit_roundoff(found.finest)) found.finest = dtype;
     if (is_actual) add_pieces(found, g, actual);
   }
   return found;

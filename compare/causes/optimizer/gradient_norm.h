@@ -22,6 +22,8 @@ struct GradientSquares {
   std::int64_t largest = 0;         ///< elements of one parameter
   double magnitudes = 0, peak = 0;  ///< the sum of all, and the largest
   DType coarsest = DType::float64;  ///< among the gradients
+  /// The finest among them, in which torch.nn.utils.clip_grad_norm_ has what it makes of the norms of all.
+  DType finest = DType::float64;
 
   double norm() const;
   double square_of(const std::set<std::string>&) const;

@@ -83,10 +83,10 @@ class Faults {
           scalars, [&](const StepScalar& s) { return std::abs(s.reference / norm - 1) <= error; });
       if (recorded != scalars.end()) {
         recorded_norms_.emplace(step, *recorded);
-        reference_norms_[step] = {recorded->reference, 0};
+        reference_norms_[step] = {recorded->reference, 0, squares.finest};
       } else {
         // As much again for the sum and the quotient that make the coefficient of it.
-        reference_norms_[step] = {norm, error + 2 * squares.error_of_storing(arithmetic)};
+        reference_norms_[step] = {norm, error + 2 * squares.error_of_storing(arithmetic), squares.finest};
       }
     }
   }
@@ -104,10 +104,11 @@ class Faults {
     const auto scalar = recorded_norms_.find(step);
     whole.has_recorded_norm = scalar != recorded_norms_.end();
     whole.norm = {whole.squares.norm(),
-                  whole.squares.error(whole.arithmetic) + whole.squares.error_of_storing(whole.arithmetic)};
+                  whole.squares.error(whole.arithmetic) + whole.squares.error_of_storing(whole.arithmetic),
+                  whole.squares.finest};
     if (whole.has_recorded_norm) {
       judge_norm(step, whole, scalar->second);
-      whole.norm = {scalar->second.actual, unit_roundoff(whole.arithmetic)};
+      whole.norm = {scalar->second.actual, unit_roundoff(whole.arithmetic), whole.squares.finest};
     }
     if (rules_.limit.is_finite()) settle_clip(step, whole);
   }
@@ -119,17 +120,26 @@ class Faults {
     const double norm = whole.norm.value, right = limit.of(norm);
     whole.clip = std::min(1.0, right);
     if (!(right < 1)) return;
-    constexpr std::size_t enough = 8;  // parameters, the largest first
-    std::vector<Estimate> all;
+    // Those whose gradients show it best, of them the largest.
+    std::vector<const ParameterStep*> clipped;
     for (const ParameterStep& s : recorded_.steps) {
-      const StepRule* rule = s.step == step && all.size() < enough ? rules_.find(s) : nullptr;
-      if (rule == nullptr) continue;
+      if (s.step == step && rules_.find(s) != nullptr) clipped.push_back(&s);
+    }
+    std::ranges::stable_sort(
+        clipped, {}, [](const ParameterStep* s) { return unit_roundoff(s->actual.gradient.dtype()); });
+    constexpr std::size_t enough = 8;
+    std::vector<Estimate> all;
+    for (const ParameterStep* clipped_step : clipped) {
+      if (all.size() == enough) break;
+      const ParameterStep& s = *clipped_step;
+      const StepRule* rule = rules_.find(s);
       for (const StepSetting& g : settings_of(*rule->op, StepNumber::gradient)) {
         const std::size_t k = result_of(*rule->op, s.actual, g.shows_in);
         if (k >= s.actual.states.size()) continue;
         auto fit = fit_step(s.actual, *rule, k, {g});
         if (!fit) continue;
-        if (!whole.has_recorded_norm) fit->numbers[0] = as_stored(fit->numbers[0], s.actual);
+        if (!whole.has_recorded_norm)
+          fit->numbers[0] = as_stored(fit->numbers[0], whole.norm.dtype, s.actual.arithmetic);
         fit->rule.set(g, fit->numbers[0].value);
         if (step_errors(s.actual, fit->rule, k, Elements::some).holds()) all.push_back(fit->numbers[0]);
       }
@@ -138,9 +148,9 @@ class Faults {
     for (const double epsilon : limit.epsilons()) {
       const ClipLimit one{limit.max_norm, epsilon};
       // A coefficient is computed in the norm's dtype.
-      const DType dtype = !whole.has_recorded_norm && whole.squares.error_of_storing(whole.arithmetic) > 0
-                              ? whole.squares.coarsest
-                              : whole.arithmetic;
+      const bool is_narrow =
+          !whole.has_recorded_norm && unit_roundoff(whole.norm.dtype) > unit_roundoff(whole.arithmetic);
+      const DType dtype = is_narrow ? whole.norm.dtype : whole.arithmetic;
       const double error = one.error(norm, whole.norm.error, dtype) * one.of(norm);
       if (!(std::abs(used.value - one.of(norm)) <= error + used.reach)) continue;
       whole.clip = whole.has_recorded_norm ? one.of(norm) : used.value;

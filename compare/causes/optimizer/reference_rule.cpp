@@ -35,8 +35,11 @@ class Family {
         const auto rest = std::ranges::unique(all, {}, &ParameterStep::shape);
         all.erase(rest.begin(), rest.end());
       }
-      all.resize(std::min(all.size(), has_whole ? most_solved / 2 : most_solved));
-      largest_.insert(largest_.end(), all.begin(), all.end());
+      const std::size_t most = has_whole ? most_solved / 2 : most_solved;
+      add_first(most, all, largest_);
+      std::ranges::stable_sort(
+          all, {}, [](const ParameterStep* s) { return unit_roundoff(s->reference.gradient.dtype()); });
+      add_first(most, all, finest_);
     }
   }
 
@@ -71,6 +74,11 @@ class Family {
   }
 
  private:
+  using List = std::vector<const ParameterStep*>;
+  static void add_first(std::size_t most, const List& all, List& to) {
+    to.insert(to.end(), all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::min(most, all.size())));
+  }
+
   // How many results of the largest parameters there are: those of number k, or all.
   std::size_t results(std::optional<std::size_t> k = {}) const {
     std::size_t count = 0;
@@ -89,14 +97,14 @@ class Family {
     for (auto& [step, rule] : f.rules) rule.set(s, number);
   }
 
-  // The first of the numbers that are solved of a result at each step, pooled over its largest parameters.
+  // The first of the numbers that are solved of a result at each step, pooled over parameters.
   // @param more  tried beside, where these alone do not do
-  std::map<std::int64_t, Estimate> pooled_fits(const Found& f, std::size_t result,
+  std::map<std::int64_t, Estimate> pooled_fits(const List& parameters, const Found& f, std::size_t result,
                                                const std::vector<StepSetting>& unknown,
                                                const std::optional<StepSetting>& more,
                                                bool with_first) const {
     std::map<std::int64_t, std::vector<Estimate>> all;
-    for (const ParameterStep* s : largest_) {
+    for (const ParameterStep* s : parameters) {
       if ((s->starts && !with_first) || result >= s->reference.results()) continue;
       auto fit = fit_step(s->reference, f.rules.at(s), result, unknown);
       if (more && (!fit || !step_errors(s->reference, fit->rule, result, Elements::some).holds())) {
@@ -140,16 +148,18 @@ class Family {
     std::vector<StepSetting> unknown = {kept};
     if (scale) unknown.push_back(*scale);
     std::vector<Estimate> all;
-    for (const auto& [step, own] : pooled_fits(f, k, unknown, decay, !scale)) all.push_back(own);
+    for (const auto& [step, own] : pooled_fits(largest_, f, k, unknown, decay, !scale)) all.push_back(own);
     const Estimate number = pooled(all);
     if (!std::isfinite(number.sigma)) return false;
     set_all(f, kept, short_number(number, number.reach).value_or(number.value));
     return true;
   }
 
+  // Of gradients that show it best: what clips a few in float32 among many in bfloat16 is a float32 number.
   void solve_scale(Found& f, std::size_t k, const StepSetting& scale,
                    const std::optional<StepSetting>& decay) const {
-    std::map<std::int64_t, Estimate> by_step = pooled_fits(f, k, {scale}, decay, true);
+    std::map<std::int64_t, Estimate> by_step = pooled_fits(finest_, f, k, {scale}, decay, true);
+    if (finest_ != largest_) by_step.merge(pooled_fits(largest_, f, k, {scale}, decay, true));
     f.limit = limit_of(by_step, f);
     for (auto& [s, rule] : f.rules) {
       if (by_step.contains(s->step)) rule.set(scale, by_step.at(s->step).value);
@@ -171,9 +181,8 @@ class Family {
       limits.insert(own ? own->max_norm : 0);
       if (own) {
         limit.epsilon = own->epsilon;
-        c = norm->second.error == 0
-                ? Estimate{own->of(norm->second.value), 0}
-                : as_stored(c, (*std::ranges::find(largest_, step, &ParameterStep::step))->reference);
+        c = norm->second.error == 0 ? Estimate{own->of(norm->second.value), 0}
+                                    : as_stored(c, norm->second.dtype, steps_.front()->reference.arithmetic);
       }
       // Nothing clips to more than there was, and a limit is a short number.
       f.roughness += (own ? 0 : 1) + (c.value > 1 ? 1 : 0);
@@ -216,7 +225,7 @@ class Family {
     double last = 0;
     std::vector<StepSetting> unknown = {rate};
     if (decay) unknown.push_back(*decay);
-    for (const auto& [step, e] : pooled_fits(f, k, unknown, {}, true)) {
+    for (const auto& [step, e] : pooled_fits(largest_, f, k, unknown, {}, true)) {
       const auto brief = short_number(e, e.reach);
       const double number = brief.value_or(e.value);
       f.roughness += brief ? 0 : 1;
@@ -238,7 +247,8 @@ class Family {
                      const std::optional<StepSetting>& decay) const {
     for (const StepSetting& epsilon : settings_of(op, StepNumber::epsilon)) {
       std::vector<Estimate> all;
-      for (const auto& [step, own] : pooled_fits(f, k, {epsilon, rate}, decay, true)) all.push_back(own);
+      for (const auto& [step, own] : pooled_fits(largest_, f, k, {epsilon, rate}, decay, true))
+        all.push_back(own);
       const Estimate e = pooled(all);
       if (!std::isfinite(e.sigma) || !(e.value > e.reach)) continue;
       set_all(f, epsilon, short_number(e, e.reach).value_or(e.value));
@@ -248,9 +258,10 @@ class Family {
     }
   }
 
-  std::vector<const ParameterStep*> steps_;
+  List steps_;
   const std::map<std::int64_t, KnownNorm>& norms_;
-  std::vector<const ParameterStep*> largest_;  // of each step
+  List largest_;  // of each step
+  List finest_;   // the same, of gradients of the finest dtype first
 };
 
 }  // namespace
