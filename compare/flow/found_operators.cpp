@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "assay/compare/calls/declared_args.h"
+#include "assay/compare/flow/hidden_arguments.h"
 #include "assay/compare/result/trouble.h"
 #include "assay/golden/evidence.h"
 #include "assay/operators/engine/binding.h"
@@ -70,17 +71,21 @@ std::vector<ResultOrder> orders_of(const Operator& op, const LogicalTensor& resu
   std::vector<std::size_t> at(names.size());
   std::iota(at.begin(), at.end(), 0);
   std::vector<ResultOrder> orders;
-  do {
+  const std::vector<Attributes> ways = reshaping(op);
+  const auto fit_in = [&](const ResultOrder& order, const Attributes& way) {
     std::map<std::string_view, std::int64_t> extents;
+    return std::ranges::equal(order, returned, [&](std::string_view name, const auto& number) {
+      const Arg& arg = *find_arg(op, name);
+      const LogicalTensor& t = *number.second;
+      return is_float(t.dtype) != (arg.role == Role::output_index) &&
+             fits(shape_letters(op, arg, way), t.shape, extents);
+    });
+  };
+  do {
     ResultOrder order;
-    for (const auto& [number, t] : returned) {
-      const Arg& arg = *find_arg(op, names[at[order.size()]]);
-      if (is_float(t->dtype) == (arg.role == Role::output_index) || !fits(arg.shape, t->shape, extents))
-        break;
-      order.push_back(arg.name);
-    }
-    if (order.size() == returned.size() && std::ranges::find(orders, order) == orders.end())
-      orders.push_back(std::move(order));
+    for (std::size_t i = 0; i < returned.size(); ++i) order.push_back(names[at[i]]);
+    const bool may_be = std::ranges::any_of(ways, [&](const Attributes& way) { return fit_in(order, way); });
+    if (may_be && std::ranges::find(orders, order) == orders.end()) orders.push_back(std::move(order));
   } while (std::ranges::next_permutation(at).found);
   return orders.empty() ? std::vector<ResultOrder>{{}} : orders;
 }

@@ -147,10 +147,17 @@ class WrongAttention : public testing::TestWithParam<Wrong> {};
 
 TEST_P(WrongAttention, IsAnErrorThatSaysSo) {
   Wrong call = GetParam();  // beside or instead of good inputs
-  const auto good =
-      call.op == "attention"
-          ? std::vector{zeros("q", {2, 4, 3}), zeros("k", {2, 5, 3}), zeros("v", {2, 5, 3})}
-          : std::vector{zeros("q", {1, 3, 2, 4}), zeros("k", {1, 3, 2, 4}), zeros("v", {1, 3, 2, 5})};
+  using Inputs = std::vector<NamedTensor>;
+  const Inputs gates = {zeros("a", {2, 3, 2}), zeros("b", {2, 3, 2}), zeros("A_log", {2}),
+                        zeros("dt_bias", {2})};
+  const std::map<std::string, Inputs> by_op = {
+      {"attention", {zeros("q", {2, 4, 3}), zeros("k", {2, 5, 3}), zeros("v", {2, 5, 3})}},
+      {"linear_attention", {zeros("q", {1, 3, 2, 4}), zeros("k", {1, 3, 2, 4}), zeros("v", {1, 3, 2, 5})}},
+      {"gated_delta_net", {zeros("q", {2, 3, 4}), zeros("k", {2, 3, 4}), zeros("v", {2, 3, 6})}},
+      {"qkv_gated_delta_net", {zeros("qkv", {2, 12, 5})}},
+      {"causal_conv1d", {zeros("x", {2, 3, 5}), zeros("weight", {3, 4})}}};
+  Inputs good = by_op.at(call.op);
+  if (call.op.ends_with("gated_delta_net")) good.insert(good.end(), gates.begin(), gates.end());
   for (const NamedTensor& input : good) {
     if (std::ranges::find(call.inputs, input.name, &NamedTensor::name) == call.inputs.end())
       call.inputs.push_back(input);
@@ -212,7 +219,20 @@ INSTANTIATE_TEST_SUITE_P(
             "linear_attention",
             {zeros("q", {1, 3, 8}), zeros("k", {1, 3, 8}), zeros("v", {1, 3, 4}), zeros("decay", {1, 3, 3})},
             "q_num_heads=2,kv_num_heads=2",
-            "decay has 3 channels; expected one for each of 2 heads, or 4 for each"}));
+            "decay has 3 channels; expected one for each of 2 heads, or 4 for each"},
+        Wrong{"gated_delta_net", {zeros("a", {1, 3, 3})}, "", "a has shape [1, 3, 3] for 2 heads"},
+        Wrong{"gated_delta_net", {}, "num_k_heads=3", "3 heads of q and k for 2 of v; expected a divisor"},
+        Wrong{"gated_delta_net", {zeros("k", {2, 3, 6})}, "", "q has 4 channels, k 6 and v 6"},
+        Wrong{"qkv_gated_delta_net",
+              {},
+              "head_v_dim=7",
+              "qkv has 12 channels for 2 heads of q and k and 2 of v with 7"},
+        Wrong{"qkv_gated_delta_net", {zeros("qkv", {2, 12, 2})}, "", "qkv has 2 tokens and a 3"},
+        Wrong{"qkv_gated_delta_net",
+              {},
+              "activation=\"gelu\"",
+              "activation is \"gelu\"; expected none or silu"},
+        Wrong{"causal_conv1d", {zeros("weight", {3, 2, 4})}, "", "expected [C, W] or [C, 1, W]"}));
 
 }  // namespace
 }  // namespace assay::attention_test

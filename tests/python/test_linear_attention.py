@@ -98,3 +98,18 @@ def test_gated_delta_net(of_qkv, copies, gates):
     else:
         inputs |= {name: randn(sequences, tokens, n, seed=6 + i) for i, (name, n) in enumerate(channels.items())}
         assert judged("gated_delta_net", net, inputs, attributes, result="out")
+
+
+@pytest.mark.parametrize("activation", ["none", "silu"])
+def test_causal_convolutions_of_tokens_by_channels(activation):
+    """flash-linear-attention's ShortConvolution: x [B, T, C], and what nn.Conv1d has for weights."""
+    channels, width = 5, 4
+
+    def convolved(x, weight):
+        fn = torch.nn.functional
+        y = fn.conv1d(x.mT, weight, padding=width - 1, groups=channels)[..., : x.shape[1]]
+        return (fn.silu(y) if activation == "silu" else y).mT
+
+    inputs = {"x": randn(2, 7, channels), "weight": randn(channels, 1, width, seed=1)}
+    attributes = {"activation": activation, "channels_last": True}
+    assert judged("causal_conv1d", convolved, inputs, attributes)
