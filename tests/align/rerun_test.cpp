@@ -14,7 +14,7 @@ using testing::HasSubstr;
 
 Rung single_device(const std::string& precision) {
   Rung rung = {.name = "single device", .kind = Rung::Kind::single};
-  rung.work.model = ASSAY_TEST_DATA "/models/latent.toml";
+  rung.work.model = ASSAY_TEST_DATA "/models/latent.toml,layers=2";
   rung.work.precision = precision;
   rung.work.steps = 1;
   return rung;

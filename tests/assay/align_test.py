@@ -19,7 +19,7 @@ from pathlib import Path
 from program import Test, run, strict
 
 SCHEMA = json.loads(Path(os.environ["ASSAY_ALIGN_SCHEMA"]).read_text())
-WORK = ["align", "--model", "telechat3-105b-tiny,layers=2", "--steps", "1", "--length", "8"]
+WORK = ["align", "--model", "qwen3-moe-tiny,layers=2", "--steps", "1", "--length", "8"]
 REPORTS = ["--json", "r.json", "--html", "r.html", "--junit", "r.xml", "--markdown", "r.md"]
 VOID = {"meta", "link"}
 

@@ -10,7 +10,7 @@ import struct
 import unittest
 import xml.etree.ElementTree as ElementTree
 
-from program import Test, write_safetensors
+from program import Test, large, write_safetensors
 
 TENSORS = {"loss": ("float32", [], [0.1]), "w": ("float32", [2, 2], [1, -2, 3, -4]), "n": ("int64", [2], [7, 8])}
 
@@ -210,8 +210,9 @@ class Check(Baseline):
 
 
 class Replay(Test):
+    @large
     def test_steps_of_a_replay(self):
-        replay = ["replay", "--model", "telechat3-105b-tiny", "--steps", "2", "--length", "8", "--precision", "exact"]
+        replay = ["replay", "--model", "qwen3-moe-tiny,layers=2", "--steps", "2", "--length", "8", "--precision", "exact"]
         self.expect(0, *replay, "--dump", "one")
         self.expect(0, *replay, "--parallel", "tp=2", "--dump", "two")
         self.expect(0, "baseline", "accept", "one", "-o", "b.json")

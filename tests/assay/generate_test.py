@@ -3,7 +3,7 @@ import json
 import unittest
 from pathlib import Path
 
-from program import Test, run
+from program import Test, run, some
 
 
 class Generate(Test):
@@ -21,7 +21,7 @@ class Generate(Test):
         self.expect(2, "check", "a")
 
     def test_every_operator_checks_its_own_golden_outputs(self):
-        operators = json.loads(self.expect(0, "ops", "--json").out)
+        operators = some(json.loads(self.expect(0, "ops", "--json").out))
         for op in operators:
             for fill in ("random", "integer"):
                 self.expect(0, "generate", op["name"], "--golden", "--fill", fill, "-o", Path(fill) / op["name"])

@@ -66,7 +66,7 @@ class Mpi(Test):
     @large
     def test_a_replay_has_the_bits_of_its_ranks_as_threads(self):
         words = ["replay", "--model", str(DATA / "models" / "latent.toml"), "--precision", "exact", "--micro-batches", "4", "--sequences", "2",
-                 "--length", "16", "--steps", "2"]
+                 "--length", "8", "--steps", "2"]
         single = run(*words, cwd=self.dir).out
         self.assertEqual(len(single.splitlines()), 2)
         for processes, strategy in ((2, "tp=2,sp=1"), (2, "pp=2,schedule=zero-bubble"), (4, "cp=2,context=ulysses,dp=2,zero=3"),

@@ -2,7 +2,7 @@
 import json
 import unittest
 
-from program import Test
+from program import Test, some
 
 
 class Ops(Test):
@@ -11,7 +11,7 @@ class Ops(Test):
         listed = json.loads(self.expect(0, "ops", "--json").out)
         self.assertEqual([o["name"] for o in listed], names)
         markdown = self.expect(0, "ops", "--markdown").out
-        for op in listed:
+        for op in some(listed):
             out = self.expect(0, "ops", op["name"]).out
             self.assertTrue(out.startswith(f"{op['name']}: {op['math']}\n"))
             self.assertIn(f"\n## {op['name']}\n", markdown)

@@ -33,7 +33,7 @@ class Plan(Test):
 
     def test_what_runs_passes(self):
         plan = self.dir / "plan.toml"
-        self.expect(0, "plan", "--model", "telechat3-105b-tiny", "--parallel", "tp=2,sp=1", "--length", "16", "-o", plan)
+        self.expect(0, "plan", "--model", "qwen3-moe-tiny,layers=1", "--parallel", "tp=2,sp=1", "--length", "4", "-o", plan)
         out = self.expect(0, "align", plan, "--work", self.dir / "work").out
         self.assertRegex(out, r"PASS  (\d+) stages: \1 passed, 0 failed")
 

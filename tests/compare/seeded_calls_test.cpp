@@ -4,13 +4,12 @@
 #include "assay/golden/summation.h"
 #include "assay/operators/engine/golden.h"
 #include "recorded_pair.h"
+#include "seeds.h"
 
 namespace assay::seeded_calls_test {
 namespace {
 
 using testing::HasSubstr;
-
-constexpr std::uint64_t seeds[] = {1, 2, 3};
 
 // Operators that were recorded with what they were computed from: float32 arithmetic, stored in `dtype`.
 struct Call {

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "recorded_pair.h"
+#include "seeds.h"
 
 namespace assay::seeded_runs_test {
 namespace {
@@ -9,7 +10,6 @@ namespace {
 using testing::HasSubstr;
 
 // Faults that other tensors of the run explain: other ranks, steps, micro-batches, parameters, gradients.
-constexpr std::uint64_t seeds[] = {1, 2, 3};
 constexpr DType dtypes[] = {DType::float32, DType::bfloat16};
 const Shape shape = {24, 32};
 

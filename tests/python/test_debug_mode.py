@@ -13,6 +13,8 @@ from recording import run
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch.utils._debug_mode")
 
+# In one process: its tests share what they record.
+pytestmark = pytest.mark.xdist_group("debug mode")
 PROGRAM = Path(__file__).with_name("debugged_program.py")
 
 

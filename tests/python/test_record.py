@@ -408,3 +408,24 @@ def test_sketches_of_a_program_are_those_of_its_values(single, tmp_path, mode):
     assert len(by_sketch) >= 200
     if mode == "single":
         assert set(by_sketch) == {"every bit equal, by fingerprints of 64 bits"}
+
+
+# A recorder that is there before the program has pipelines: it does not import them, which takes seconds.
+PIPELINES_LATER = """
+import sys, assay.torch, torch
+recorder = assay.torch.record(torch.nn.Linear(3, 2), out=sys.argv[1])
+assert "torch.distributed.pipelining" not in sys.modules
+from torch.distributed.pipelining import PipelineStage
+names = ("_forward_metadata_inference", "_backward_metadata_inference", "_shape_inference")
+wrapped = lambda: [hasattr(getattr(PipelineStage, n), "__wrapped__") for n in names if hasattr(PipelineStage, n)]
+assert any(wrapped()) and all(wrapped()), wrapped()
+recorder.close()
+assert not any(wrapped()), wrapped()
+"""
+
+
+def test_pipelines_are_patched_once_the_program_has_them(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", PIPELINES_LATER, str(tmp_path / "dump")], capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, done.stderr

@@ -41,19 +41,20 @@ Gated()((torch.arange(40.).view(5, 8) * 11 % 17) / 8 - 1).sum().backward()
 
 @pytest.fixture
 def sides(tmp_path, monkeypatch):
-    """Records a program with the vector unit and without it."""
+    """Records a program without the vector unit and with it."""
 
-    def record(program, dtype="float32", name="right", options=("--functions",)):
+    def record(program, dtype="float32", name="right", options=("--functions",), sides=("default", "dump")):
         folder = tmp_path / name
         folder.mkdir()
         (folder / "program.py").write_text(program)
         monkeypatch.setenv("DTYPE", dtype)
-        for side in ("dump", "default"):
-            if side == "default":
-                monkeypatch.setenv("ATEN_CPU_CAPABILITY", side)
-            done = run(folder / side, [sys.executable, folder / "program.py"], *options)
+        for side in sides:
+            with monkeypatch.context() as here:
+                if side == "default":
+                    here.setenv("ATEN_CPU_CAPABILITY", side)
+                done = run(folder / side, [sys.executable, folder / "program.py"], *options)
             assert done.returncode == 0, done.stderr
-        return folder / "default", folder / "dump"
+        return [folder / side for side in sides]
 
     return record
 
@@ -90,7 +91,7 @@ Experts()((torch.arange(40.).view(5, 8) * 11 % 17) / 8 - 1).sum().backward()
 
 
 def test_a_product_needs_no_bias(sides):
-    _, reference = sides(PRODUCTS)
+    (reference,) = sides(PRODUCTS, sides=["dump"])
     calls = [t.shape for t in assay.inspect(reference) if t.module == "linear()" and t.slot == "output"]
     assert calls == [(5, 6), (5, 6)]
 
@@ -133,8 +134,9 @@ def test_attributes_are_recorded(sides, dtype):
 
 
 def test_another_dimension_is_named(sides):
-    _, reference = sides(ROUTED)
-    actual, _ = sides(ROUTED.replace("self.gate(x), dim=-1", "self.gate(x), dim=0"), name="wrong")
+    (reference,) = sides(ROUTED, sides=["dump"])
+    wrong = ROUTED.replace("self.gate(x), dim=-1", "self.gate(x), dim=0")
+    (actual,) = sides(wrong, name="wrong", sides=["default"])
     verdict = assay.diff(actual, reference)
     assert "it is softmax with dim = -2, where the reference has dim = -1" in verdict.report()
 
@@ -251,7 +253,8 @@ def test_convolutions_are_judged_as_modules(sides, dtype):
     verdict = assay.diff(actual, reference)
     assert verdict.passed, verdict
     assert [name for name in unjudged(verdict) if " output y " in name or " weight " in name] == []
-    wrong, _ = sides(CONVOLUTIONS.replace("stride=2, padding=1", "stride=2, padding=2"), dtype, "wrong", options=())
+    program = CONVOLUTIONS.replace("stride=2, padding=1", "stride=2, padding=2")
+    (wrong,) = sides(program, dtype, "wrong", options=(), sides=["default"])
     assert "up output y" in assay.diff(wrong, reference).report()
 
 
@@ -295,7 +298,8 @@ def test_images(sides, dtype):
 
 
 def test_a_pool_of_other_windows_is_found(sides):
-    _, reference = sides(IMAGES)
-    actual, _ = sides(IMAGES.replace("nn.AvgPool2d(2)", "nn.AvgPool2d(3, 2, 1)"), name="wrong")
+    (reference,) = sides(IMAGES, sides=["dump"])
+    wrong = IMAGES.replace("nn.AvgPool2d(2)", "nn.AvgPool2d(3, 2, 1)")
+    (actual,) = sides(wrong, name="wrong", sides=["default"])
     verdict = assay.diff(actual, reference)
     assert "first in execution order: body.6.avg_pool() output y" in verdict.report()

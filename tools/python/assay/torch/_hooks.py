@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import importlib.abc
+import importlib.util
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.distributed as dist
 from torch import nn
 
 if TYPE_CHECKING:
@@ -90,18 +92,51 @@ def patch(calls: Calls, weights: Weights, progress: Progress) -> Callable[[], No
     for module in (nn.utils, nn.utils.clip_grad):
         for name in ("clip_grad_norm_", "clip_grads_with_norm_", "clip_grad_value_"):
             wrap(module, name, before(lambda args: weights.before_clip()))
-    if dist.is_available():
-        from torch.distributed.pipelining import PipelineStage
 
+    def wrap_stages(module: Any) -> None:
         # A pipeline calls its stages once with anything, to learn the shapes.
         for name in ("_forward_metadata_inference", "_backward_metadata_inference", "_shape_inference"):
-            wrap(PipelineStage, name, progress.unrecorded)
+            wrap(module.PipelineStage, name, progress.unrecorded)
+
+    pipelines = _WhenImported("torch.distributed.pipelining.stage", wrap_stages)
 
     def unpatch() -> None:
+        pipelines.forget()
         for owner, name, original in reversed(originals):
             setattr(owner, name, original)
 
     return unpatch
+
+
+class _WhenImported(importlib.abc.MetaPathFinder):
+    """Acts on a module once a program has it: to import it for those that do not takes seconds."""
+
+    def __init__(self, name: str, action: Callable[[Any], None]) -> None:
+        self.name, self.action = name, action
+        if name in sys.modules:
+            action(sys.modules[name])
+        else:
+            sys.meta_path.insert(0, self)
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        if name != self.name:
+            return None
+        self.forget()
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            execute(module)
+            self.action(module)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+    def forget(self) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
 
 
 def _called_before(before: Callable[[Any], None], original: Any) -> Any:
