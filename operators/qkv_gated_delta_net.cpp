@@ -62,6 +62,21 @@ struct QkvGatedDeltaNet : GatedDelta<QkvGatedDeltaNet> {
            rest % 2 == 0;
   }
 
+  // In grad_qkv tokens come last, and the heads of q, k and v one behind the other.
+  static std::vector<std::int64_t> steps_apart(std::string_view output, const Shape& shape, const Dims& d,
+                                               const Attributes& a) {
+    if (output != "grad_qkv") return GatedDelta::steps_apart(output, shape, d, a);
+    const std::int64_t C = d.at("C"), P = d.at("P"), K = d.at("K"), of_q = K * d.at("D");
+    std::vector<std::int64_t> groups;
+    for (std::int64_t i = 0; i < element_count(shape); ++i) {
+      const std::int64_t c = i / P % C;
+      const bool is_v = c >= 2 * of_q;
+      const std::int64_t at = is_v ? c - 2 * of_q : c % of_q, channels = is_v ? C - 2 * of_q : of_q;
+      groups.push_back(i / P / C * K + at / (channels / K));
+    }
+    return groups;
+  }
+
   static std::vector<Candidate> candidates(const Attributes& seen, const Recorded& call) {
     const Tensor *a = call.input("a"), *grad_out = call.input("grad_out"), *A_log = call.input("A_log");
     const bool is_known = grad_out != nullptr || call.output == "out";

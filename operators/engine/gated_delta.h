@@ -44,6 +44,20 @@ struct GatedDelta {
     return a.size() == 3 && a[2] == (find_input(inputs, "b") != nullptr ? G : 2 * G);
   }
 
+  /// States and what goes into them stay in a sequence and in a group of heads.
+  static std::vector<std::int64_t> steps_apart(std::string_view, const Shape& shape, const Dims& d,
+                                               const Attributes&) {
+    std::vector<std::int64_t> groups;
+    const std::int64_t B = d.at("B"), K = d.at("K"), rows = B * d.at("T"), count = element_count(shape);
+    if (count == 0) return groups;
+    const bool is_param = count == d.at("G") && shape.size() == 1;
+    const std::int64_t of_row = is_param ? count : count / rows;
+    if ((!is_param && count % rows != 0) || of_row % K != 0) return groups;
+    for (std::int64_t i = 0; i < count; ++i)
+      groups.push_back((is_param ? 0 : i / (count / B) * K) + i % of_row / (of_row / K));
+    return groups;
+  }
+
   static std::vector<Candidate> candidates(const Attributes&, const Recorded& call) {
     std::vector<Candidate> all;
     const Tensor* A_log = call.input("A_log");

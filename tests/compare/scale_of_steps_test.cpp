@@ -106,6 +106,15 @@ TEST(ScaleOfSteps, ExpertsAndAttentionThatAreOffByTwoInAHundredAreFound) {
                                             {"v", of({4, 9, 128}, 3)},
                                             {"grad_out", of({4, 5, 128}, 4)}},
                                  fused = {{"qkv", of({2, 12, 512}, 1)}, {"grad_out", of({2, 12, 256}, 4)}};
+  std::vector<NamedTensor> delta = {{"a", of({2, 12, 32}, 3)},
+                                    {"b", of({2, 12, 32}, 4)},
+                                    {"A_log", of({32}, 5)},
+                                    {"dt_bias", of({32}, 6)},
+                                    {"grad_out", of({2, 12, 256}, 7)}};
+  std::vector<NamedTensor> of_qkv = delta;
+  of_qkv.push_back({"qkv", of({2, 512, 14}, 1)});
+  for (const char* name : {"q", "k"}) delta.push_back({name, of({2, 12, 128}, name[0] == 'q' ? 1U : 2U)});
+  delta.push_back({"v", of({2, 12, 256}, 8)});
   const Attributes by_8 = {{"head_dim", 8.0}, {"is_causal", false}};
   for (const Stored& one :
        {Stored{"moe_experts", "y", experts, {}}, Stored{"moe_experts", "grad_x", experts, {}},
@@ -113,6 +122,10 @@ TEST(ScaleOfSteps, ExpertsAndAttentionThatAreOffByTwoInAHundredAreFound) {
         Stored{"rotary_attention", "grad_k", attention, by_8},
         Stored{"rotary_attention", "grad_v", attention, by_8},
         Stored{"cross_attention", "grad_k", crossed, {{"head_dim", 8.0}}},
+        Stored{"gated_delta_net", "out", delta, {{"num_k_heads", 16.0}}},
+        Stored{"gated_delta_net", "grad_q", delta, {{"num_k_heads", 16.0}}},
+        Stored{"gated_delta_net", "grad_a", delta, {{"num_k_heads", 16.0}}},
+        Stored{"qkv_gated_delta_net", "grad_qkv", of_qkv, {{"num_k_heads", 16.0}}},
         Stored{"qkv_attention", "grad_qkv", fused, {{"heads", 32.0}, {"groups", 16.0}}}}) {
     EXPECT_TRUE(is_within_as_a_whole(one, 1)) << one.op << ' ' << one.output;
     EXPECT_FALSE(is_within_as_a_whole(one, 1.02)) << one.op << ' ' << one.output;
