@@ -72,16 +72,18 @@ struct Known {
     std::vector<Known> lines(static_cast<std::size_t>(outer));
     each_in_parallel(outer, grain_of(inner), [&](std::int64_t i) {
       Known& line = lines[static_cast<std::size_t>(i)];
-      std::int64_t first = inner, end = 0;
+      const auto at = [&](std::int64_t j) -> const Bound& { return by_columns ? of(j, i) : of(i, j); };
       for (std::int64_t j = 0; j < inner; ++j) {
-        const Bound& x = by_columns ? of(j, i) : of(i, j);
+        const Bound& x = at(j);
         line.most = std::max(line.most, magnitude_of(x));
         line.most_error = std::max(line.most_error, error_of(x));
-        line.hides = line.hides || hides_rounding(x);
-        if (error_of(x) == 0) continue;
-        first = std::min(first, j);
-        end = j + 1;
       }
+      std::int64_t first = inner, end = 0;
+      if (line.most_error > 0) {
+        for (first = 0; error_of(at(first)) == 0;) ++first;
+        for (end = inner; error_of(at(end - 1)) == 0;) --end;
+      }
+      for (std::int64_t j = first; j < end && !line.hides; ++j) line.hides = hides_rounding(at(j));
       if (end > 0) line.with_errors = {i, 1, first, end - first};
     });
     std::int64_t first = outer, end = 0, first_inner = inner, end_inner = 0;

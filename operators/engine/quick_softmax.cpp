@@ -38,6 +38,12 @@ inline void store(const BoundLanes<N>& x, Bound* to, std::size_t there) {
   for (std::size_t k = 0; k < N && k < there; ++k) to[k] = {x.value[k], x.error[k]};
 }
 
+// e^(x + d) - e^x >= e^x (d + d^2 / 2): errors of narrow scores are no longer small.
+template <int N>
+inline BoundLanes<N> exp_of(const BoundLanes<N>& x) {
+  return exp(BoundLanes<N>(x.value, x.error * (1 + 0.5 * x.error)));
+}
+
 template <int N>
 inline void exponentials(std::span<Bound> scores, std::size_t top, Sums& sums) {
   constexpr std::size_t parts = lanes_of_sums / N;
@@ -45,7 +51,7 @@ inline void exponentials(std::span<Bound> scores, std::size_t top, Sums& sums) {
   const BoundLanes<N> largest(scores[top].value);
   for (std::size_t i = 0; i < scores.size(); i += N) {
     const std::size_t there = scores.size() - i, part = i / N % parts;
-    const BoundLanes<N> e = exp(load<N>(&scores[i], there) - largest);
+    const BoundLanes<N> e = exp_of(load<N>(&scores[i], there) - largest);
     store(e, &scores[i], there);
     Doubles<N> v = e.value, d = e.error;
     for (std::size_t k = there; k < N; ++k) v[k] = d[k] = 0;
