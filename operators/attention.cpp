@@ -191,23 +191,27 @@ struct Attention {
 
   // Some queries of a head, and what forward makes of them.
   template <class T>
-  static std::vector<AttentionRow<T>> rows_of(const AttentionInputs<T>& in, std::int64_t head,
-                                              SomeQueries<T>& some, T* out, T* lse) {
+  struct MadeRows {
+    std::vector<AttentionRow<T>> rows;
+    typename SumsOfKeys<T>::Lists weights;  // the probabilities as kernels store them between two products
+  };
+  template <class T>
+  static MadeRows<T> rows_of(const AttentionInputs<T>& in, std::int64_t head, SomeQueries<T>& some, T* out,
+                             T* lse) {
     const DotProducts<T> scores = in.scores(head, some);
     const std::int64_t first = head * in.L + some.first;
-    std::vector<AttentionRow<T>> rows;
-    std::vector<std::vector<Weighted<T>>> weights(static_cast<std::size_t>(some.count));
+    MadeRows<T> made{{}, typename SumsOfKeys<T>::Lists(static_cast<std::size_t>(some.count))};
     for (std::int64_t i = 0; i < some.count; ++i) {
-      rows.push_back(in.row(head, some, i, scores));
-      const AttentionRow<T>& row = rows.back();
+      made.rows.push_back(in.row(head, some, i, scores));
+      const AttentionRow<T>& row = made.rows.back();
       lse[first + i] = row.lse;
-      auto& of_row = weights[static_cast<std::size_t>(i)];
+      auto& of_row = made.weights[static_cast<std::size_t>(i)];
       of_row.reserve(row.keys.size());
       for (std::size_t at = 0; at < row.keys.size(); ++at)
         of_row.push_back({row.keys[at] - some.first_key, stored(row.p[at])});
     }
-    sum_keys(some, weights, in.v + in.key_head(head) * in.S * in.V, in.V, out + first * in.V);
-    return rows;
+    sum_keys(some, made.weights, in.v + in.key_head(head) * in.S * in.V, in.V, out + first * in.V);
+    return made;
   }
 
   template <class T>
@@ -242,18 +246,18 @@ struct Attention {
                                                         : grain_of(shared_by * work_of_block(in));
     each_in_parallel(key_heads, at_once, [&](std::int64_t g_head) {
       const std::int64_t first_row = g_head * shared_by * L, rows = shared_by * L;
-      // Of each key, by the queries that see it: p and ds as kernels store them between two products.
-      std::vector<std::vector<Weighted<T>>> of_v(static_cast<std::size_t>(S)), of_k = of_v;
+      // Of each key, by the queries that see it.
+      SumsOfKeys<T> of_k(S, D, in.q + first_row * D, rows), of_v(S, V, g + first_row * V, rows);
       for (std::int64_t r = first_row; r < first_row + rows;) {
         const std::int64_t head = r / L;
         SomeQueries<T> some = in.queries(head, r % L);
-        const std::vector<AttentionRow<T>> all = rows_of(in, head, some, out, lse);
+        const MadeRows<T> all = rows_of(in, head, some, out, lse);
         const DotProducts<T> dps(g + r * V, some.count, in.v + (g_head * S + some.first_key) * V,
                                  some.end_key - some.first_key, V);
-        std::vector<std::vector<Weighted<T>>> of_q(static_cast<std::size_t>(some.count));
+        typename SumsOfKeys<T>::Lists slopes(static_cast<std::size_t>(some.count));
         for (std::int64_t i = 0; i < some.count; ++i, ++r) {
-          const AttentionRow<T>& row = all[static_cast<std::size_t>(i)];
-          of_q[static_cast<std::size_t>(i)].reserve(row.keys.size());
+          const AttentionRow<T>& row = all.rows[static_cast<std::size_t>(i)];
+          slopes[static_cast<std::size_t>(i)].reserve(row.keys.size());
           std::vector<T> dp;
           dp.reserve(row.keys.size());
           for (const std::int64_t s : row.keys) dp.push_back(stored(dps(i, s - some.first_key)));
@@ -272,13 +276,14 @@ struct Attention {
               of_bias[static_cast<std::size_t>(in.of_bias(head, some.first + i, s))].push_back(slope);
             if (in.capped) slope *= row.slope[j];
             const T ds = stored(stored(slope) * in.scale);
-            of_q[static_cast<std::size_t>(i)].push_back({s - some.first_key, ds});
-            of_k[static_cast<std::size_t>(s)].push_back({r - first_row, ds});
-            of_v[static_cast<std::size_t>(s)].push_back({r - first_row, stored(row.p[j])});
+            slopes[static_cast<std::size_t>(i)].push_back({s - some.first_key, ds});
           }
           if (grad_sink) of_sink[static_cast<std::size_t>(head % in.H)].push_back(row.sink * shared);
         }
-        sum_keys(some, of_q, in.k + g_head * S * D, D, grad_q + (r - some.count) * D);
+        const std::int64_t first = r - some.count;
+        sum_keys(some, slopes, in.k + g_head * S * D, D, grad_q + first * D);
+        of_k.add(first - first_row, slopes, some.first_key, some.end_key);
+        of_v.add(first - first_row, all.weights, some.first_key, some.end_key);
       }
       sum_queries(of_k, in.q + first_row * D, rows, L, D, grad_k + g_head * S * D);
       sum_queries(of_v, g + first_row * V, rows, L, V, grad_v + g_head * S * V);
@@ -290,9 +295,10 @@ struct Attention {
   // y_s = sum weight_r b_r over all queries of each key. Where keys are repeated for the heads that share
   // them, each head's part is stored.
   template <class T>
-  static void sum_queries(const std::vector<std::vector<Weighted<T>>>& weights, const T* b, std::int64_t rows,
-                          std::int64_t L, std::int64_t C, T* y) {
-    weighted_sums(weights, b, rows, C, y, [&](const std::vector<Weighted<T>>& seen, std::int64_t c) {
+  static void sum_queries(const SumsOfKeys<T>& of, const T* b, std::int64_t rows, std::int64_t L,
+                          std::int64_t C, T* y) {
+    if (!of.has_lists()) return of.put(y);
+    weighted_sums(of.lists(), b, rows, C, y, [&](const std::vector<Weighted<T>>& seen, std::int64_t c) {
       const auto part = [&](std::size_t begin, std::size_t end) {
         return sum_of_list<T>(seen, begin, end, b, C, c);
       };

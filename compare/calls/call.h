@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "assay/compare/calls/call_variant.h"
@@ -140,7 +141,8 @@ class Call {
   std::optional<Compared> expected(const CallVariant&, bool quick) const;
   /// All golden results of the call and what this device may be off by in each, for take_golden and
   /// take_device_errors of calls with the same operands; empty for a sum of several calls or over ranks.
-  GoldenAndBound all_results(const CallVariant&, bool quick) const;
+  /// @param only  the result to compute, of those that share no step
+  GoldenAndBound all_results(const CallVariant&, bool quick, std::string_view only = {}) const;
   /// The beginning of a forward result along Usage::causal_along, of so many places; nothing for other calls,
   /// and for shorter ones.
   std::optional<Call> in_first(std::int64_t places) const;

@@ -137,13 +137,13 @@ Call::Evaluated Call::evaluated(const CallVariant& variant, const Arithmetic& ho
   return all;
 }
 
-GoldenAndBound Call::all_results(const CallVariant& variant, bool quick) const {
+GoldenAndBound Call::all_results(const CallVariant& variant, bool quick, std::string_view only) const {
   const Summand& summand = summands_.front();
   if (summands_.size() != 1 || !summand.shared.empty()) return {};
   ErrorModel device = device_.error_model();
   device.quick = quick;
   return values_and_bound(*summand.op, inputs_of(summand, variant, {}), attributes_of(summand, variant),
-                          device, {}, summand.errors);
+                          device, only, summand.errors);
 }
 
 // Inputs and sums that are rounded otherwise hardly change what a device may lose before it stores the

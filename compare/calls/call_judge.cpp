@@ -64,12 +64,16 @@ std::optional<Call::Compared> CallJudge::compare(const Call& call, const CallVar
 }
 
 std::optional<Call::Compared> CallJudge::fit(const Call& call, const CallVariant& variant,
-                                             const Arithmetic& arithmetic) {
+                                             const Arithmetic& arithmetic, bool is_likely) {
   if (is_spent()) return {};
+  const auto look = [&] { return arithmetic.inputs ? std::nullopt : compare_quickly(call, variant); };
+  if (is_likely) {
+    if (auto quick = look()) return quick;
+  }
   work_ += call.work() * share_of_values;
   if (!call.may_fit(variant, arithmetic)) return {};
-  if (!arithmetic.inputs) {
-    if (auto quick = compare_quickly(call, variant)) return quick;
+  if (!is_likely) {
+    if (auto quick = look()) return quick;
   }
   work_ += call.work();
   auto compared = call.compare(variant, arithmetic);

@@ -36,7 +36,9 @@ class CallJudge {
   std::optional<Call::Compared> compare(const Call&, const CallVariant&);
   /// Returns the comparison if it is within the bound, in this arithmetic or in one that is admissible beside
   /// it; nothing if the budget is spent.
-  std::optional<Call::Compared> fit(const Call&, const CallVariant&, const Arithmetic& = {});
+  /// @param is_likely  whether it probably is: then looking whether it may be costs more than it spares
+  std::optional<Call::Compared> fit(const Call&, const CallVariant&, const Arithmetic& = {},
+                                    bool is_likely = false);
   std::optional<Fit> first_fit(const Call&, const std::vector<CallVariant>& among);
   /// Call::with_bisected and Call::fitted_weights, within the budget.
   std::vector<CallVariant> with_bisected(const Call&, const CallVariant& from);

@@ -116,7 +116,7 @@ std::optional<CallVariant> FittedCalls::find(const Call& reference, const Key& k
   std::optional<CallVariant> found;
   if (beginning) {
     found = first_that_makes(*beginning, key, [&](const CallVariant& v) -> std::optional<CallVariant> {
-      if (judge_.fit(reference, v)) return v;
+      if (judge_.fit(reference, v, {}, true)) return v;
       const auto other = judge_.first_fit(reference, reference.with_other_values(v));
       return other ? std::optional(other->variant) : std::nullopt;
     });

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "assay/compare/calls/call.h"
@@ -8,7 +9,8 @@
 namespace assay {
 
 /// All results of the last call between modules: its gradients are asked for one after the other, and
-/// evaluating all of them costs hardly more than one.
+/// evaluating all of them costs hardly more than one. Of sums (Operator::is_only_sums), which share no step,
+/// the last one alone.
 class LastResults {
  public:
   /// Gives a call that makes several results and takes long its golden result and what is allowed of it.
@@ -22,6 +24,7 @@ class LastResults {
   Operands operands_;
   CallVariant variant_;
   bool is_quick_ = false;
+  std::string only_;
   GoldenAndBound results_;
 };
 

@@ -9,6 +9,7 @@
 
 #include "assay/operators/engine/alibi.h"
 #include "assay/operators/engine/attention_mask.h"
+#include "assay/operators/engine/quick_softmax.h"
 #include "assay/operators/engine/softcap.h"
 #include "assay/operators/engine/visible_products.h"
 
@@ -100,12 +101,18 @@ struct AttentionInputs {
     some.first_key = std::min(some.first_key, some.end_key);
     return some;
   }
-  // q k^T of some queries, scaled.
+  // q k^T of some queries, scaled; where the error model is quick, scaled() does it: q itself has few digits.
   DotProducts<T> scores(std::int64_t head, SomeQueries<T>& of) const {
     const T* x = q + (head * L + of.first) * D;
-    of.scaled = terms_of<T>(of.count * D, [&](auto i) { return x[i] * scale; });
-    return {of.scaled.data(), of.count, k + (key_head(head) * S + of.first_key) * D,
-            of.end_key - of.first_key, D};
+    if (!is_quick()) {
+      of.scaled = terms_of<T>(of.count * D, [&](auto i) { return x[i] * scale; });
+      x = of.scaled.data();
+    }
+    return {x, of.count, k + (key_head(head) * S + of.first_key) * D, of.end_key - of.first_key, D};
+  }
+  static bool is_quick() {
+    if constexpr (std::is_same_v<T, Bound>) return as_matrices<T>();
+    return false;
   }
 
   // Scores of the visible keys.
@@ -115,10 +122,12 @@ struct AttentionInputs {
     std::vector<T> scores, kept;
     const std::int64_t l = of.first + i;
     const auto as_is = [](const T& x) { return x; };
+    const bool scales = is_quick(), keeps = stores();
     row.keys = of.keys[static_cast<std::size_t>(i)];
     scores.reserve(row.keys.size() + 1);
+    kept.reserve(keeps ? row.keys.size() + 1 : 0);
     for (const std::int64_t s : row.keys) {
-      const T product = products(i, s - of.first_key);
+      const T dot = products(i, s - of.first_key), product = scales ? dot * scale : dot;
       if (capped) row.slope.push_back(slope_of_softcap(product, cap, as_is));
       const auto score = [&](auto store) {
         T score = store(store(product));
@@ -128,12 +137,12 @@ struct AttentionInputs {
         return bias ? store(score + bias.data()[of_bias(head, l, s)]) : score;
       };
       scores.push_back(score(as_is));
-      if (stores()) kept.push_back(score([](const T& x) { return stored(x); }));
+      if (keeps) kept.push_back(score([](const T& x) { return stored(x); }));
     }
     if (of.unseen[static_cast<std::size_t>(i)]) return with_one_weight(std::move(row));
     if (sink) scores.push_back(sink.data()[head % H]);
-    normalise(row, scores);
-    if (!stores()) return row;
+    normalise(row, std::move(scores), !keeps);
+    if (!keeps) return row;
     // What is not fused stores the product, stores it again with its scale, and makes no lse.
     if (sink) {  // gpt-oss: the differences to the largest, too
       kept.push_back(sink.data()[head % H]);
@@ -142,7 +151,7 @@ struct AttentionInputs {
     }
     const T lse = row.lse;
     row.p.clear();
-    normalise(row, kept);
+    normalise(row, std::move(kept), true);
     row.lse = lse;
     return row;
   }
@@ -159,7 +168,8 @@ struct AttentionInputs {
   static bool stores() { return std::is_same_v<T, Bound> && ErrorScope::current().stored_roundoff > 0; }
 
   // The largest stands apart: log1p keeps an lse near 0. Kernels have log, and probabilities from lse.
-  void normalise(AttentionRow<T>& row, const std::vector<T>& scores) const {
+  // @param wants_p  or the lse alone
+  void normalise(AttentionRow<T>& row, std::vector<T> scores, bool wants_p) const {
     const auto n = static_cast<std::int64_t>(scores.size());
     const auto at = [](const std::vector<T>& list, std::int64_t i) {
       return list[static_cast<std::size_t>(i)];
@@ -173,6 +183,21 @@ struct AttentionInputs {
       if (scores[top] < scores[i]) top = i;
     }
     const T largest = shift_of_softmax(scores[top]);
+    if constexpr (std::is_same_v<T, Bound>) {
+      if (is_quick() && are_finite(scores)) {
+        const ExponentialSums sums = take_exponentials(scores, top);
+        row.lse = largest + without_cancellation<Bound>([&] { return log1p(sums.others); },
+                                                        [&] { return log(sums.all); });
+        if (!wants_p) return;
+        divide_by(sums.all, scores);
+        if (scores.size() > row.keys.size()) {
+          row.sink = scores.back();
+          scores.pop_back();
+        }
+        row.p = std::move(scores);
+        return;
+      }
+    }
     std::vector<T> e;
     e.reserve(scores.size());
     row.p.reserve(scores.size());
@@ -186,7 +211,7 @@ struct AttentionInputs {
                               }));
                             },
                             [&] { return log(total); });
-    for (std::size_t i = 0; i < e.size(); ++i) {
+    for (std::size_t i = 0; wants_p && i < e.size(); ++i) {
       const T p = either<T>([&] { return e[i] / total; }, [&] { return exp(scores[i] - row.lse); });
       if (i < row.keys.size())
         row.p.push_back(p);

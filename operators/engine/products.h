@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <span>
 #include <type_traits>
+#include <vector>
 
 #include "assay/golden/arithmetic.h"
+#include "assay/golden/bound.h"
 #include "assay/golden/ordered_matmul.h"
 
 namespace assay {
@@ -12,6 +14,20 @@ namespace assay {
 /// Where the error model is quick: no more than what accumulate() allows, by products of matrices.
 /// @param terms_of_rows  how many terms the sums of row m have, the others being zero; empty: K
 void quick_products(const OrderedMatmul<Bound>&, std::span<const std::int64_t> terms_of_rows = {});
+
+/// Such sums whose terms come in parts, one after the other. Values and errors are those of all parts, each
+/// as accurate as those of one.
+class QuickSums {
+ public:
+  QuickSums(std::int64_t M, std::int64_t N);
+  /// Adds a b, for rows from `first` on; y and last take no part.
+  void add(std::int64_t first, const OrderedMatmul<Bound>&);
+  Bound sum(std::int64_t m, std::int64_t n, std::int64_t terms, const Bound& last = 0) const;
+
+ private:
+  std::int64_t N_;
+  std::vector<double> values_, squares_, inherited_;
+};
 
 /// Whether this thread may compute sums of products as products of matrices.
 template <class T>

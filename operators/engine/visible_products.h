@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
+#include <type_traits>
 #include <vector>
 
 #include "assay/operators/engine/products.h"
@@ -66,5 +68,61 @@ void weighted_sums(const std::vector<std::vector<Weighted<T>>>& lists, const T* 
   }
   products<T>({M, C, K, {dense.data(), K, 1}, {b, C, 1}, {y, C, 1}}, terms);
 }
+
+/// y(s, c) = sum of weight b(r, c) over the rows r that give key s a weight, for c < C: rows come in blocks.
+template <class T>
+class SumsOfKeys {
+ public:
+  using Lists = std::vector<std::vector<Weighted<T>>>;
+  /// @param b  dense, `rows` of C: of all blocks
+  SumsOfKeys(std::int64_t S, std::int64_t C, const T* b, std::int64_t rows) : C_(C), b_(b) {
+    // As in weighted_sums: weights that are no numbers stay with their keys.
+    bool by_parts = false;
+    if constexpr (std::is_same_v<T, Bound>) {
+      by_parts =
+          as_matrices<T>() && std::all_of(b, b + rows * C, [](const T& x) { return !isnan(x) && !isinf(x); });
+      if (by_parts) sums_.emplace(S, C);
+    }
+    by_parts ? terms_.resize(static_cast<std::size_t>(S), 0) : lists_.resize(static_cast<std::size_t>(S));
+  }
+  /// @param rows  of the rows from `first` on: the weights of keys from first_key on, before end_key
+  void add(std::int64_t first, const Lists& rows, std::int64_t first_key, std::int64_t end_key) {
+    const auto count = static_cast<std::int64_t>(rows.size()), keys = end_key - first_key;
+    std::vector<T> dense(static_cast<std::size_t>(sums_ ? count * keys : 0), T(0));
+    for (std::int64_t i = 0; i < count; ++i) {
+      for (const Weighted<T>& w : rows[static_cast<std::size_t>(i)]) {
+        const auto key = static_cast<std::size_t>(first_key + w.k);
+        if (!sums_) {
+          lists_[key].push_back({first + i, w.weight});
+          continue;
+        }
+        dense[static_cast<std::size_t>(i * keys + w.k)] = w.weight;
+        ++terms_[key];
+      }
+    }
+    if constexpr (std::is_same_v<T, Bound>) {
+      if (sums_)
+        sums_->add(first_key, {keys, C_, count, {dense.data(), 1, keys}, {b_ + first * C_, C_, 1}, {}});
+    }
+  }
+  /// Whether the lists are what there is.
+  bool has_lists() const { return !sums_; }
+  const Lists& lists() const { return lists_; }
+  void put(T* y) const {
+    if constexpr (std::is_same_v<T, Bound>) {
+      for (std::size_t s = 0; s < terms_.size(); ++s) {
+        for (std::int64_t c = 0; c < C_; ++c, ++y)
+          *y = sums_->sum(static_cast<std::int64_t>(s), c, terms_[s]);
+      }
+    }
+  }
+
+ private:
+  std::int64_t C_;
+  const T* b_;
+  Lists lists_;                      // by key
+  std::optional<QuickSums> sums_;    // instead
+  std::vector<std::int64_t> terms_;  // of each key
+};
 
 }  // namespace assay
