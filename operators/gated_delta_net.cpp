@@ -45,9 +45,8 @@ struct GatedDeltaNet : GatedDelta<GatedDeltaNet> {
   static constexpr std::string_view linear_in = "v";
 
   static bool goes_with(InputShapes before, const InputShape& next) {
-    const InputShape *q = find_input(before, "q"), *k = find_input(before, "k");
-    return next.name != "k" || q == nullptr || element_count(q->shape) == element_count(next.shape) ||
-           k != nullptr;
+    const InputShape* q = find_input(before, "q");
+    return next.name != "k" || q == nullptr || element_count(q->shape) == element_count(next.shape);
   }
   static bool may_make(InputShapes inputs, const Shape& out) {
     return has_gates(inputs, shape_of_input(inputs, "a")) &&

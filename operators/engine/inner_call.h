@@ -23,15 +23,16 @@ class InnerCall {
     std::vector<T> values;
   };
   InnerCall(const Operator& op, const Attributes& given, std::vector<Input> inputs)
-      : op_(op), attributes_(complete_attributes(op, given)) {
+      : InnerCall(op, complete_attributes(op, given)) {
     std::vector<InputShape> shapes;
     for (const Input& input : inputs) shapes.push_back({std::string(input.name), input.shape});
     dims_ = bind_dims(op_, shapes, attributes_);
-    for (Input& input : inputs) add(input_arg(op_, input.name), std::move(input.values));
-    const bool is_backward = has_role(Role::grad_output);
+    for (Input& input : inputs) add(input.name, std::move(input.values));
+    const bool is_backward = std::ranges::any_of(
+        op_.args, [&](const Arg& arg) { return arg.role == Role::grad_output && tensors_.has(arg.name); });
     for (const Arg& arg : op_.args) {
       const bool is_wanted = arg.role == Role::output || (arg.role == Role::grad_input && is_backward);
-      if (is_wanted && (!arg.optional || tensors_.has(arg.name.substr(5)))) add(arg, {});
+      if (is_wanted && (!arg.optional || tensors_.has(arg.name.substr(5)))) add(arg.name, {});
     }
   }
   void run() {
@@ -52,15 +53,15 @@ class InnerCall {
     return values;
   }
 
- private:
-  bool has_role(Role role) const {
-    return std::ranges::any_of(tensors_.slots(),
-                               [&](const auto& named) { return named.second.arg->role == role; });
-  }
-  void add(const Arg& arg, std::vector<T> values) {
-    const std::string_view letters = shape_letters(op_, arg, attributes_);
-    auto& slot = tensors_.slots()[std::string(arg.name)];
-    slot.arg = &arg;
+ protected:
+  // Bound and filled by what is derived from it.
+  InnerCall(const Operator& op, Attributes complete) : op_(op), attributes_(std::move(complete)) {}
+
+  void add(std::string_view arg, std::vector<T> values) {
+    const Arg& declared = *std::ranges::find(op_.args, arg, &Arg::name);
+    const std::string_view letters = shape_letters(op_, declared, attributes_);
+    auto& slot = tensors_.slots()[std::string(arg)];
+    slot.arg = &declared;
     slot.shape = expand(letters, dims_);
     slot.extents = extents_of(letters, dims_);
     slot.values = std::move(values);

@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -13,8 +12,7 @@
 #include "assay/operators/engine/alibi.h"
 #include "assay/operators/engine/attention_rows.h"
 #include "assay/operators/engine/binding.h"
-#include "assay/operators/engine/golden.h"
-#include "assay/operators/engine/list.h"
+#include "assay/operators/engine/inner_call.h"
 #include "assay/operators/engine/padding_mask.h"
 
 /// Attention whose queries and keys turn first, by tables of cos and sin: what operators of it share. Their
@@ -262,13 +260,13 @@ std::vector<T> turned(const std::vector<T>& x, Tensors<T>& t, const Dims& d, con
 
 /// A call of attention, in the arithmetic of the one around it.
 template <class T>
-class InnerAttention {
+class InnerAttention : public InnerCall<T> {
  public:
   /// @param outer    S: how many keys there are; without it as many as queries
   /// @param q, k, v  by head
   InnerAttention(const Dims& outer, Attributes attributes, std::vector<T> q, std::vector<T> k,
                  std::vector<T> v)
-      : attributes_(std::move(attributes)) {
+      : InnerCall<T>(ops::attention, std::move(attributes)) {
     const std::int64_t B = outer.at("B"), L = outer.at("L"), H = outer.at("heads"), G = outer.at("groups"),
                        S = outer.has("S") ? outer.at("S") : L, D = outer.at("D"), W = outer.at("W");
     const std::vector<InputShape> inputs = {{"q", {B, H, L, D}}, {"k", {B, G, S, D}}, {"v", {B, G, S, W}}};
@@ -308,16 +306,6 @@ class InnerAttention {
     if (tensors_.has("sink")) add("grad_sink", {});
     if (of_bias) add("grad_bias", {});
   }
-  void run() {
-    if constexpr (std::is_same_v<T, float>)
-      ops::attention.run_float(tensors_, dims_, attributes_);
-    else if constexpr (std::is_same_v<T, double>)
-      ops::attention.run_double(tensors_, dims_, attributes_);
-    else if constexpr (std::is_same_v<T, Bound>)
-      ops::attention.run_bound(tensors_, dims_, attributes_);
-    else
-      ops::attention.run_truth(tensors_, dims_, attributes_);
-  }
   /// Of [B, heads, L, S], 0 where a key is hidden.
   std::vector<T> probabilities() {
     const AttentionInputs<T> in(tensors_, dims_, attributes_);
@@ -336,29 +324,12 @@ class InnerAttention {
     }
     return all;
   }
-  const std::vector<T>& made(std::string_view output) { return tensors_.slot(output).values; }
-  /// As it is kept before it goes on.
-  std::vector<T> kept(std::string_view output) {
-    std::vector<T> values = made(output);
-    for (T& v : values) v = stored(v);
-    return values;
-  }
 
  private:
-  void add(std::string_view arg, std::vector<T> values) {
-    auto& slot = tensors_.slots()[std::string(arg)];
-    for (const Arg& declared : ops::attention.args) {
-      if (declared.name == arg) slot.arg = &declared;
-    }
-    slot.shape = expand(slot.arg->shape, dims_);
-    for (const Part& part : parts_of(slot.arg->shape)) slot.extents.push_back(dims_.at(part.letter));
-    slot.values = std::move(values);
-    slot.values.resize(static_cast<std::size_t>(element_count(slot.shape)), T(0));
-  }
-
-  Attributes attributes_;
-  Dims dims_;
-  Tensors<T> tensors_;
+  using InnerCall<T>::add;
+  using InnerCall<T>::attributes_;
+  using InnerCall<T>::dims_;
+  using InnerCall<T>::tensors_;
 };
 
 }  // namespace assay
