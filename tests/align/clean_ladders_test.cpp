@@ -15,7 +15,7 @@ struct Case {
   std::string model, precision;
 };
 
-// One of them with one seed; with ASSAY_EVERY_CLEAN all with three.
+// One of them with one seed and a third of its rungs; with ASSAY_EVERY_CLEAN all with three.
 class CleanLadder : public testing::TestWithParam<Case> {};
 
 TEST_P(CleanLadder, HasNoDivergence) {
@@ -29,11 +29,15 @@ TEST_P(CleanLadder, HasNoDivergence) {
   work.length = 8;
   work.steps = 1;
   work.sequences = 4;
+  constexpr std::size_t one_of = 3;
   std::vector<Rung> rungs;
-  for (const char* parallel : {"tp=2", "tp=2,sp=1", "pp=2", "cp=2", "dp=2,zero=1", "dp=2,ep=2",
-                               "tp=2,sp=1,ep=2,etp=1", "tp=2,dp=2,etp=2", "tp=2,sp=1,pp=2,dp=2,ep=2"})
+  std::size_t number = 0;
+  for (const char* parallel : {"tp=2", "pp=2", "dp=2,zero=1", "cp=2", "dp=2,ep=2", "tp=2,sp=1",
+                               "tp=2,sp=1,ep=2,etp=1", "tp=2,dp=2,etp=2", "tp=2,sp=1,pp=2,dp=2,ep=2"}) {
+    if (!every && ++number % one_of != 0) continue;
     rungs.push_back(
         {.name = parallel, .kind = Rung::Kind::stated, .work = work, .parallel = parse_parallel(parallel)});
+  }
   const auto subject = replay_provider(""), reference = replay_provider("");
   for (std::int64_t seed = 1; seed <= (every ? 3 : 1); ++seed) {
     for (Rung& rung : rungs) rung.work.seed = seed;

@@ -70,7 +70,7 @@ TEST(SeededCalls, EpsilonsOfNorms) {
                              {1e-6, 3.5e-5, "with eps = 1e-06, where the reference has eps = 3.5e-05"}};
   for (const char* op : {"rms_norm", "layer_norm"}) {
     for (const Epsilons& eps : faults) {
-      for (const std::uint64_t seed : seeds) {
+      for (const std::uint64_t seed : seeds()) {
         for (const DType d : {DType::float32, DType::bfloat16}) {
           const Call is = norm(op, eps.wrong, d, seed), should_be = norm(op, eps.right, d, seed);
           // Narrow results leave several epsilons possible.
@@ -84,7 +84,7 @@ TEST(SeededCalls, EpsilonsOfNorms) {
 }
 
 TEST(SeededCalls, ScalesOfNorms) {
-  for (const std::uint64_t seed : seeds) {
+  for (const std::uint64_t seed : seeds()) {
     for (const DType d : {DType::float32, DType::bfloat16}) {
       const Call call = norm("rms_norm", 1e-6, d, seed);
       const Tensor right = call.run(d);
@@ -115,7 +115,7 @@ Call linear(DType dtype, std::uint64_t seed, std::int64_t terms, DType values) {
 }
 
 TEST(SeededCalls, NarrowerInputs) {
-  for (const std::uint64_t seed : seeds) {
+  for (const std::uint64_t seed : seeds()) {
     for (const DType narrow : {DType::bfloat16, DType::tfloat32, DType::hfloat32}) {
       for (const Rounding rounding : {Rounding::nearest_even, Rounding::toward_zero}) {
         const Call call = linear(DType::float32, seed, 256, DType::float32);
@@ -138,7 +138,7 @@ TEST(SeededCalls, NarrowerInputs) {
 TEST(SeededCalls, NarrowAccumulators) {
   const std::pair<Summation, std::string> orders[] = {
       {{}, "one after the other"}, {{.block = 64}, "in blocks of 64"}, {{.pairwise = true}, "pairwise"}};
-  for (const std::uint64_t seed : seeds) {
+  for (const std::uint64_t seed : seeds()) {
     for (const DType narrow : {DType::bfloat16, DType::float16}) {
       for (auto [sums, order] : orders) {
         const Call call = linear(DType::float32, seed, 512, DType::bfloat16);
@@ -170,7 +170,7 @@ TEST(SeededCalls, RotaryPositions) {
        {{"yarn.factor", 40.0}, {"yarn.mscale_all_dim", 1.0}},
        "attribute: it is rope with yarn.mscale_all_dim = 0, where the reference has yarn.mscale_all_dim = 1"},
   };
-  for (const std::uint64_t seed : seeds) {
+  for (const std::uint64_t seed : seeds()) {
     for (const DType d : {DType::float32, DType::bfloat16}) {
       for (const Fault& fault : faults) {
         Call is{"rope", "y", {{"x", normal_tensor(d, {2, 40, 64}, seed)}}}, should_be = is;
@@ -185,7 +185,7 @@ TEST(SeededCalls, RotaryPositions) {
 
 // Errors that no other call of the operator makes.
 TEST(SeededCalls, UnrelatedErrorsHaveNoSuchCause) {
-  for (const std::uint64_t seed : seeds) {
+  for (const std::uint64_t seed : seeds()) {
     for (const DType d : {DType::float32, DType::bfloat16}) {
       const Call calls[] = {linear(d, seed, 64, d),
                             norm("rms_norm", 1e-6, d, seed),

@@ -72,7 +72,7 @@ inline void expect_diagnosed(const std::vector<Fault>& faults) {
   int found = 0, seeded = 0;
   for (const Fault& fault : faults) {
     for (const DType dtype : fault.dtypes) {
-      for (const std::uint64_t seed : seeds) {
+      for (const std::uint64_t seed : seeds()) {
         RecordedPair run;
         record(run, fault, dtype, seed);
         const Report report = run.diff();

@@ -79,7 +79,7 @@ TEST(SeededFaults, PrecisionAndRange) {
 
 // Where nothing is allowed: any tolerance with an absolute part hides subnormals.
 TEST(SeededFaults, FlushedSubnormals) {
-  for (const std::uint64_t seed : seeds) {
+  for (const std::uint64_t seed : seeds()) {
     const Tensor right = normal_tensor(DType::float32, {R, C}, seed, 0x1p-126);
     Values flushed = right.values();
     for (double& v : flushed) v = std::abs(v) < 0x1p-126 ? 0 : v;

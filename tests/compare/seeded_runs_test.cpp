@@ -29,7 +29,7 @@ void expect_last(const RecordedPair& run, const std::string& text, const std::st
 template <class F>
 void for_each_run(F f) {
   for (const DType dtype : dtypes) {
-    for (const std::uint64_t seed : seeds) f(dtype, seed, fmt::format("{} seed {}", name(dtype), seed));
+    for (const std::uint64_t seed : seeds()) f(dtype, seed, fmt::format("{} seed {}", name(dtype), seed));
   }
 }
 
