@@ -81,6 +81,7 @@ def test_calls_in_backward_belong_to_the_module_of_their_node(recorded):
     assert torch.equal(added, values(dump, "head grad weight (step 0, backward)"))
 
 
+@pytest.mark.slow
 def test_two_of_them_and_a_recording_of_modules_agree(recorded, tmp_path):
     status, text = diff(recorded("eager"), recorded("eager", "0"))
     assert status == 0 and " 0 not compared" in text, text
@@ -92,6 +93,7 @@ def test_two_of_them_and_a_recording_of_modules_agree(recorded, tmp_path):
     assert f"{len(assay.inspect(plain))} compared" in text, "the modules have the same names"
 
 
+@pytest.mark.slow
 def test_the_program_computes_the_same(recorded, tmp_path):
     """The recorder's own copies are no calls of the program."""
     logs = []

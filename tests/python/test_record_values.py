@@ -150,6 +150,7 @@ def test_a_wrong_rate_shows_in_statistics(single, tmp_path):
     assert wrong and all("optimizer" in f.name for f in wrong)
 
 
+@pytest.mark.slow
 def test_ranks_hashes_are_held_against_values_and_hashes(tmp_path):
     for values in ("full", "hashes"):
         program(tmp_path / values, "tp", "--values", values, ranks=2)
