@@ -69,7 +69,9 @@ TEST_P(HiddenDeltaNet, IsJudgedAndAWrongElementIsFound) {
   EXPECT_EQ(right.exit_status(), 0);
   for (const Finding& x : right.findings) {
     const bool is_result = x.id.slot == "output" || x.id.slot == "grad_input";
-    if (!is_result) EXPECT_EQ(x.unjudged, "") << x.name;
+    if (!is_result) {
+      EXPECT_EQ(x.unjudged, "") << x.name;
+    }
   }
   for (const auto& [output, where] :
        {std::pair<std::string, std::string>{"out", "mixer.norm input hidden_states"},
