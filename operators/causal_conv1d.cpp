@@ -157,12 +157,14 @@ struct CausalConv1d {
     });
     T *grad_weight = t["grad_weight"].data(), *grad_bias = t.optional("grad_bias").data();
     each_in_parallel(C, grain_of(2 * B * tokens * W), [&](std::int64_t c) {
+      std::vector<Line<T>> lines;
+      for (std::int64_t b = 0; b < B; ++b) lines.emplace_back(t, d, a, b, c);
       const auto of_sum = [&](std::int64_t i) {
         return of_sums[static_cast<std::size_t>((i / tokens * C + c) * tokens + i % tokens)];
       };
       for (std::int64_t w = 0; w < W; ++w) {
         grad_weight[c * W + w] = sum<T>(B * tokens, [&](std::int64_t i) {
-          return of_sum(i) * Line<T>(t, d, a, i / tokens, c)(i % tokens - P + w);
+          return of_sum(i) * lines[static_cast<std::size_t>(i / tokens)](i % tokens - P + w);
         });
       }
       if (grad_bias != nullptr) grad_bias[c] = sum<T>(B * tokens, of_sum);

@@ -32,6 +32,28 @@ struct GatedDelta {
                                                "factor of beta; 2 lets a state change its sign"},
                              scale_attribute = {"scale", "null", "factor of out; null: 1 / sqrt(D)"},
                              eps_attribute = {"l2_eps", "1e-6", "under the root of the norms of q and k"};
+  /// G gates a token, or b and a of each group side by side: Y = 2 G.
+  static constexpr Arg a_argument = {"a", "B,T,Y", Role::input},
+                       b_argument = {.name = "b", .shape = "B,T,G", .role = Role::input, .optional = true},
+                       A_log_argument = {"A_log", "G", Role::param, -1, 1},
+                       dt_bias_argument = {"dt_bias", "G", Role::param, -1, 1},
+                       grad_a_argument = {.name = "grad_a",
+                                          .shape = "B,T,Y",
+                                          .role = Role::grad_input,
+                                          .terms = "V D + chain + chain"},
+                       grad_b_argument = {.name = "grad_b",
+                                          .shape = "B,T,G",
+                                          .role = Role::grad_input,
+                                          .optional = true,
+                                          .terms = "V + D + chain + chain"},
+                       grad_A_log_argument = {.name = "grad_A_log",
+                                              .shape = "G",
+                                              .role = Role::grad_input,
+                                              .terms = "V D + chain + chain + B T"},
+                       grad_dt_bias_argument = {.name = "grad_dt_bias",
+                                                .shape = "G",
+                                                .role = Role::grad_input,
+                                                .terms = "V D + chain + chain + B T"};
   static constexpr Seen seen[] = {{"beta_scale", "2", "OLMo Hybrid"}};
   static constexpr Solved solved[] = {
       {.attribute = "scale", .by = Solved::By::factor},

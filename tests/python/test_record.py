@@ -1,5 +1,6 @@
 """assay record on a program that knows nothing of assay."""
 
+import functools
 import json
 import re
 import subprocess
@@ -71,14 +72,10 @@ def test_values_are_those_of_the_program(single, tmp_path):
     assert not torch.equal(written, before)
 
 
-def first_is_enough(*modes):
-    return [
-        modes[0],
-        *(pytest.param(*mode if isinstance(mode, tuple) else (mode,), marks=pytest.mark.slow) for mode in modes[1:]),
-    ]
+slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize("mode", first_is_enough("fsdp", "ddp", "tp", "pipeline"))
+@pytest.mark.parametrize("mode", ["fsdp", slow("ddp"), slow("tp"), slow("pipeline")])
 def test_strategies_of_torch_need_no_layout(single, tmp_path, mode):
     recorded(tmp_path / "dump", mode, ranks=2)
     verdict = assay.diff(tmp_path / "dump", single)
@@ -86,9 +83,7 @@ def test_strategies_of_torch_need_no_layout(single, tmp_path, mode):
     assert len(assay.inspect(tmp_path / "dump")) >= 480
 
 
-@pytest.mark.parametrize(
-    ("mode", "dims"), first_is_enough(("tp_ddp", ["dp", "tp"]), ("hsdp", ["dp_replicate", "dp_shard"]))
-)
+@pytest.mark.parametrize(("mode", "dims"), [("tp_ddp", ["dp", "tp"]), slow("hsdp", ["dp_replicate", "dp_shard"])])
 def test_meshes_of_two_dimensions(single, tmp_path, mode, dims):
     recorded(tmp_path / "dump", mode, ranks=4)
     manifest = json.loads((tmp_path / "dump" / "manifest.json").read_text())
@@ -392,7 +387,7 @@ def test_a_call_without_a_backward_is_an_evaluation(tmp_path, capfd):
     assert torch.equal(torch.tensor(of_second), given[1, 3])
 
 
-@pytest.mark.parametrize("mode", first_is_enough("single", "tp", "ddp"))
+@pytest.mark.parametrize("mode", ["single", slow("tp"), slow("ddp")])
 def test_sketches_of_a_program_are_those_of_its_values(single, tmp_path, mode):
     out = tmp_path / "dump"
     recorded(out, mode, "--values", "sketches", ranks=1 if mode == "single" else 2)
