@@ -113,3 +113,59 @@ def test_causal_convolutions_of_tokens_by_channels(activation):
     inputs = {"x": randn(2, 7, channels), "weight": randn(channels, 1, width, seed=1)}
     attributes = {"activation": activation, "channels_last": True}
     assert judged("causal_conv1d", convolved, inputs, attributes)
+
+
+def state_space_dual(x, dt, A, B, C, chunk):
+    """arXiv:2405.21060 listing 1: products of matrices within a chunk, a recurrence between chunks."""
+    copies = x.shape[2] // B.shape[2]
+    B, C = (t.repeat_interleave(copies, 2) for t in (B, C))
+    state, outs = torch.zeros(x.shape[0], x.shape[2], B.shape[3], x.shape[3], dtype=x.dtype), []
+    for at in range(0, x.shape[1], chunk):
+        x_c, dt_c, B_c, C_c = (t[:, at : at + chunk].transpose(1, 2) for t in (x, dt, B, C))
+        sums = (A[:, None] * dt_c).cumsum(-1)
+        between = (sums[..., :, None] - sums[..., None, :]).tril().exp().tril()
+        written = x_c * dt_c[..., None]
+        outs.append((C_c @ B_c.mT * between) @ written + sums.exp()[..., None] * (C_c @ state))
+        kept = (sums[..., -1:] - sums).exp()[..., None]
+        state = sums[..., -1:, None].exp() * state + (kept * B_c).mT @ written
+    return torch.cat(outs, 2).transpose(1, 2)
+
+
+@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("layout", ["of a convolution", "tokens by channels"])
+def test_mamba2(layout, groups, gated):
+    sequences, tokens, heads, width, states = 2, 21, 4, 5, 3
+    fn = torch.nn.functional
+    inner, of_groups, limits = heads * width, groups * states, (0.5, 1.5)
+    is_last = layout == "tokens by channels"
+
+    def mixer(xBC, zxbcdt, A_log, D, dt_bias):  # modeling_falcon_h1.py
+        x = xBC if is_last else fn.silu(xBC[..., :tokens]).mT
+        x, B, C = (
+            t.unflatten(-1, (-1, n))
+            for t, n in zip(x.split([inner, of_groups, of_groups], -1), (width, states, states))
+        )
+        dt = fn.softplus(zxbcdt[..., -heads:] + dt_bias).clamp(*limits)
+        y = (state_space_dual(x, dt, -A_log.exp(), B, C, chunk=8) + D[:, None] * x).flatten(2)
+        return y * fn.silu(zxbcdt[..., :inner]) if gated else y
+
+    channels = inner + 2 * of_groups
+    inputs = {
+        "xBC": randn(sequences, tokens, channels, seed=1)
+        if is_last
+        else randn(sequences, channels, tokens + 3, seed=1),
+        "zxbcdt": randn(sequences, tokens, inner + channels + heads, seed=2),
+        "A_log": randn(heads, seed=3),
+        "D": randn(heads, seed=4),
+        "dt_bias": randn(heads, seed=5),
+    }
+    attributes = {
+        "n_groups": groups,
+        "gated": gated,
+        "channels_last": is_last,
+        "dt_min": limits[0],
+        "dt_max": limits[1],
+    }
+    attributes["activation"] = "none" if is_last else "silu"
+    assert judged("mamba2_scan", mixer, inputs, attributes, result="out")
