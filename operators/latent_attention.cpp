@@ -16,7 +16,8 @@ namespace {
 // them in q, N + W in kv: its keys without the part that turns, then its values. The last R of the Z channels
 // of `compressed` are the part that turns, the same for all heads; the Z - R before them make kv and take no
 // part here. The tables as in rotary_attention: cos and sin of C = R columns, or cis, cos + i sin of C = R/2
-// pairs (2i, 2i + 1), U = 2 numbers for each, whatever the style.
+// pairs (2i, 2i + 1), U = 2 numbers for each, whatever the style. selected: the numbers of the keys that a
+// query sees (DeepSeek's sparse attention), of which a mask may hide some; what is no key's number is none.
 struct LatentAttention {
   static constexpr std::string_view name = "latent_attention";
   static constexpr std::string_view math =
@@ -40,6 +41,7 @@ struct LatentAttention {
       {.name = "cos", .shape = "T*,C", .role = Role::input, .low = -1, .high = 1, .optional = true},
       {.name = "sin", .shape = "T*,C", .role = Role::input, .low = -1, .high = 1, .optional = true},
       {.name = "cis", .shape = "T*,C,U", .role = Role::input, .low = -1, .high = 1, .optional = true},
+      {.name = "selected", .shape = "B,L,X", .role = Role::index, .low = 0, .high = 1, .optional = true},
       {"grad_out", "B,L,O*", Role::grad_output},
       {.name = "out", .shape = "B,L,O*", .role = Role::output, .terms = "2 + D + L"},
       {.name = "grad_q", .shape = "B,L,Q*", .role = Role::grad_input, .terms = "2 + D + L + W"},
@@ -47,12 +49,13 @@ struct LatentAttention {
       {.name = "grad_compressed", .shape = "B,L,Z", .role = Role::grad_input, .terms = "2 + D + heads L + W"},
   };
   static constexpr Example examples[] = {
-      {"B=2,L=2,Q=8,K=6,Z=3,T=1x2,C=2", "heads=2", "cis"},
-      {"B=2,L=2,Q=8,K=6,Z=3,T=1x2,C=1,U=2", "heads=2", "cos,sin"},
-      {"B=3,L=3,Q=1x6,K=4,Z=5,T=3x3,C=4", "style=\"half\",is_causal=false,mscale=1.2", "cis"},
-      {"B=2,L=3,Q=8,A=1,K=6,Z=3,T=3,C=2", "heads=2,one_head=true", "cis"}};
-  static constexpr std::string_view functional_inputs[] = {"q", "kv", "compressed", "cos", "sin"},
-                                    functional_instead[] = {"q", "kv", "compressed", "cis"};
+      {"B=2,L=2,Q=8,K=6,Z=3,T=1x2,C=2", "heads=2", "cis,selected"},
+      {"B=2,L=2,Q=8,K=6,Z=3,T=1x2,C=1,U=2", "heads=2", "cos,sin,selected"},
+      {"B=3,L=3,Q=1x6,K=4,Z=5,T=3x3,C=4", "style=\"half\",is_causal=false,mscale=1.2", "cis,selected"},
+      {"B=2,L=3,Q=8,A=1,K=6,Z=3,T=3,C=2", "heads=2,one_head=true", "cis,selected"},
+      {"B=2,L=4,Q=8,K=6,Z=3,T=4,C=2,X=2", "heads=2", "cis"}};
+  static constexpr std::string_view functional_inputs[] = {"q", "kv", "compressed", "cos", "sin", "selected"},
+                                    functional_instead[] = {"q", "kv", "compressed", "cis", "selected"};
   static constexpr std::string_view causal_along = "L";  // if is_causal, as in its first variant
   static constexpr bool shares_steps = true;
   static constexpr Narrowing narrowing = Narrowing::to_result;
@@ -170,8 +173,23 @@ struct LatentAttention {
       keys.insert(keys.end(), of_all, of_all + R);
       values.insert(values.end(), head + N, head + N + W);
     }
-    return {d, of_inner(d, a), turned(by_head(t["q"].data(), d, H, D, false), t, d, turn(D, N, a), H, false),
-            std::move(keys), std::move(values)};
+    InnerAttention<T> inner = {d, of_inner(d, a),
+                               turned(by_head(t["q"].data(), d, H, D, false), t, d, turn(D, N, a), H, false),
+                               std::move(keys), std::move(values)};
+    if (t.has("selected")) inner.take_mask(seen_of(t.slot("selected").indices, B * L, L), {B, 1, L, L});
+    return inner;
+  }
+
+  // For each query 1 for the keys that it selects.
+  static std::vector<std::int64_t> seen_of(const std::vector<std::int64_t>& selected, std::int64_t queries,
+                                           std::int64_t keys) {
+    std::vector<std::int64_t> seen(static_cast<std::size_t>(queries * keys), 0);
+    for (std::size_t i = 0; i < selected.size(); ++i) {
+      const auto query = static_cast<std::int64_t>(i / (selected.size() / static_cast<std::size_t>(queries)));
+      if (selected[i] >= 0 && selected[i] < keys)
+        seen[static_cast<std::size_t>(query * keys + selected[i])] = 1;
+    }
+    return seen;
   }
 
   template <class T>

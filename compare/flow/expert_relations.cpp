@@ -7,6 +7,7 @@
 #include <span>
 #include <tuple>
 
+#include "assay/compare/flow/found_operators.h"
 #include "assay/compare/flow/moves.h"
 #include "assay/golden/evidence.h"
 
@@ -14,10 +15,7 @@ namespace assay {
 
 const LogicalTensor* ExpertRelations::index_as(const LogicalTensor& t) const {
   const auto tensor = side_.read(t);
-  const std::set<double> different(tensor->values.begin(), tensor->values.end());
-  const double bits =
-      static_cast<double>(tensor->values.size()) * std::log2(static_cast<double>(different.size()));
-  if (!proves(bits, std::log2(static_cast<double>(indices_.size() + 1)))) return nullptr;
+  if (!shows_choice(*tensor, static_cast<double>(indices_.size() + 1))) return nullptr;
   for (std::size_t k = indices_.size(); k-- > 0;) {
     if (element_count(indices_[k]->shape) == element_count(t.shape) &&
         side_.read(*indices_[k])->values == tensor->values)

@@ -16,6 +16,9 @@
 namespace assay {
 namespace {
 
+// As recorders call it. Beside a choice that is one of several a module may return what was not recorded.
+constexpr std::string_view only_result = "y";
+
 class Search {
  public:
   Search(const SideValues& side, const RecordedCalls& calls, const Makes& makes)
@@ -42,7 +45,8 @@ class Search {
       }
       if (t.id.slot == "input" || t.id.slot == "output") {
         frames[{t.id.step, t.id.micro_batch}].push_back(&t);
-        if (t.id.slot == "output") with_outputs_.insert(t.id.module);
+        if (t.id.slot == "output" && (is_float(t.dtype) || t.id.arg == only_result))
+          with_outputs_.insert(t.id.module);
         if (is_float(t.dtype)) candidates_.expect(t.dtype);
       }
     }
@@ -159,6 +163,8 @@ class Search {
         settle(name);
       } else if (auto counts = experts_.counts(t)) {
         found_.made[name] = std::move(*counts);
+        settle(name);
+      } else if (t.id.slot == "output" && hidden_.find(t, *side_.read(t), found_)) {
         settle(name);
       }
     }

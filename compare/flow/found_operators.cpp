@@ -198,6 +198,12 @@ bool shows_call(const SideTensor& t, double tried) {
   });
 }
 
+bool shows_choice(const SideTensor& t, double tried) {
+  const std::set<double> different(t.values.begin(), t.values.end());
+  return proves(static_cast<double>(t.values.size()) * std::log2(static_cast<double>(different.size())),
+                std::log2(tried));
+}
+
 void find_operators(const SideValues& reference, const Makes& makes, RecordedCalls& reference_calls,
                     RecordedCalls& actual_calls) {
   for (const auto& [kind, taken] : FoundOperators(reference, makes, reference_calls).find())

@@ -12,6 +12,9 @@ namespace assay {
 /// does not make it by accident.
 bool shows_call(const SideTensor&, double tried);
 
+/// The same of numbers that were chosen.
+bool shows_choice(const SideTensor&, double tried);
+
 /// Whether a shape fits the letters (Arg::shape), the extents of which are known or become so.
 bool fits(std::string_view letters, const Shape&, std::map<std::string_view, std::int64_t>& extents);
 

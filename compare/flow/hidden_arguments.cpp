@@ -14,13 +14,13 @@ namespace {
 
 // Those that are required, or all values, each with or without the optional parameters. Tables, which have no
 // gradient, first: a program that has some uses them.
-std::vector<Arguments> arguments_but_masks(const Operator& op) {
+std::vector<Arguments> arguments_but_indices(const Operator& op) {
   std::vector<Arguments> all;
   for (const auto names : {op.functional_inputs, op.functional_instead}) {
     Arguments required, values, params;
     for (const std::string_view name : names) {
       const Arg& arg = input_arg(op, name);
-      if (!arg.hides) (arg.role == Role::param ? params : values).push_back(&arg);
+      if (arg.role != Role::index) (arg.role == Role::param ? params : values).push_back(&arg);
     }
     const auto is_required = [](const Arg* arg) { return !arg->optional; };
     std::ranges::copy_if(values, std::back_inserter(required), is_required);
@@ -42,14 +42,16 @@ std::vector<Arguments> arguments_but_masks(const Operator& op) {
 
 }  // namespace
 
-// With a mask of keys first: one that hides none in these sequences may hide some in others.
-std::vector<Arguments> arguments(const Operator& op, bool has_masks) {
-  std::vector<Arguments> all = arguments_but_masks(op);
-  const auto mask = std::ranges::find_if(op.args, &Arg::hides);
-  if (!has_masks || mask == op.args.end()) return all;
-  const std::vector<Arguments> unmasked = all;
-  for (Arguments& given : all) given.push_back(&*mask);
-  all.insert(all.end(), unmasked.begin(), unmasked.end());
+// With what hides keys first: what hides none in these sequences may hide some in others.
+std::vector<Arguments> arguments(const Operator& op, const std::function<bool(const Arg&)>& has) {
+  std::vector<Arguments> all = arguments_but_indices(op);
+  for (const std::string_view name : op.functional_inputs) {
+    const Arg& index = input_arg(op, name);
+    if (index.role != Role::index || !has(index)) continue;
+    const std::vector<Arguments> without = all;
+    for (Arguments& given : all) given.push_back(&index);
+    all.insert(all.end(), without.begin(), without.end());
+  }
   return all;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "assay/operators/engine/operator.h"
@@ -10,8 +11,8 @@ namespace assay {
 using Arguments = std::vector<const Arg*>;
 
 /// The arguments that may be given together, in the order in which they are tried.
-/// @param has_masks  of keys, of which one may be among them
-std::vector<Arguments> arguments(const Operator&, bool has_masks);
+/// @param has  whether there is something that an index may be: which keys a query sees
+std::vector<Arguments> arguments(const Operator&, const std::function<bool(const Arg&)>& has);
 
 /// The defaults, and each flag that changes shapes; the operator infers it from them.
 std::vector<Attributes> reshaping(const Operator&);

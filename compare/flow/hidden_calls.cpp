@@ -31,6 +31,10 @@ bool is_named_after(const Name& name, const Arg& arg) {
   return words.find(fmt::format("_{}_", arg.name)) != std::string::npos;
 }
 
+bool is_gap(const Operator& op, std::string_view output) {
+  return std::ranges::any_of(op.args, [&](const Arg& arg) { return arg.gap == output; });
+}
+
 std::string without_layer(const Name& name) {
   return fmt::format("{}.{}.{}", without_numbers(name.module), name.slot, name.arg);
 }
@@ -43,10 +47,20 @@ HiddenCalls::Form HiddenCalls::form_of(const Operator& op, const Given& given) {
   return form;
 }
 
+// Of a choice what says by how much it was made is no result.
+const Arg* HiddenCalls::sought_output(const Operator& op, const LogicalTensor& t) {
+  const Role role = is_float(t.dtype) ? Role::output : Role::output_index;
+  const auto found = std::ranges::find_if(op.args, [&](const Arg& arg) {
+    return arg.role == role && (role == Role::output_index ? !arg.gap.empty() : !is_gap(op, arg.name));
+  });
+  return found == op.args.end() ? nullptr : &*found;
+}
+
 // Layers are alike: what made the tensor of another one is tried first, and what the last of them makes, for
 // a norm behind them all, has another name.
 bool HiddenCalls::find(const LogicalTensor& t, const SideTensor& values, Relations& found) {
-  if (!shows_call(values, static_cast<double>(most_calls * operators().size()))) return false;
+  const auto tried = static_cast<double>(most_calls * operators().size());
+  if (!(is_float(t.dtype) ? shows_call(values, tried) : shows_choice(values, tried))) return false;
   const bool has_negative = std::ranges::any_of(values.values, [](double v) { return v < 0; });
   const auto known = known_.find(without_layer(name_of(t.id)));
   const Form* form = known == known_.end() ? nullptr : &known->second;
@@ -69,13 +83,13 @@ bool HiddenCalls::find(const LogicalTensor& t, const SideTensor& values, Relatio
 }
 
 bool HiddenCalls::find_of(const Operator& op, const LogicalTensor& t, const Form* known, Relations& found) {
-  const auto output = std::ranges::find(op.args, Role::output, &Arg::role);
+  const Arg* output = sought_output(op, t);
   std::map<std::string_view, std::int64_t> extents;
-  if (!fits(output->shape, t.shape, extents)) return false;
+  if (output == nullptr || !fits(output->shape, t.shape, extents)) return false;
   std::vector<Given> all;
   for (const Attributes& shapes : reshaping(op)) {
     const Sought sought{op, shapes, t};
-    for (const Arguments& given : arguments(op, !masks_.empty())) {
+    for (const Arguments& given : arguments(op, [&](const Arg& arg) { return masks_.has(arg); })) {
       std::vector<Given> calls;
       Given none;
       if (known == nullptr || known->takes(given)) assign(sought, given, known, none, calls);
@@ -100,8 +114,8 @@ void HiddenCalls::for_each_source(const Sought& sought, const Arg& arg, const Fo
   const auto is_of_form = [&](const Name& name) {
     return known == nullptr || known->source(arg) == without_layer(name);
   };
-  if (arg.hides) {
-    return masks_.for_each([&](const KeyMasks::Mask& mask) {
+  if (arg.role == Role::index) {
+    return masks_.for_each(arg, [&](const KeyMasks::Mask& mask) {
       return !fits(mask.tensor->shape) || !is_of_form(mask.name) || f({mask.tensor, mask.name});
     });
   }
@@ -183,8 +197,7 @@ void HiddenCalls::assign(const Sought& sought, const std::vector<const Arg*>& in
   }
   const Arg& arg = *inputs[given.size()];
   std::map<std::string_view, std::int64_t> extents;
-  const auto output = std::ranges::find(op.args, Role::output, &Arg::role);
-  bool is_possible = assay::fits(output->shape, t.shape, extents);
+  bool is_possible = assay::fits(sought_output(op, t)->shape, t.shape, extents);
   for (const auto& [other, taken] : given)
     is_possible =
         is_possible && assay::fits(shape_letters(op, *other, attributes), taken.tensor->shape, extents);
@@ -226,7 +239,7 @@ std::vector<std::pair<std::string, Name>> HiddenCalls::choices_beside(const Reco
                                                                       const LogicalTensor& t) const {
   std::vector<std::pair<std::string, Name>> choices;
   for (const Arg& arg : made.op->args) {
-    if (arg.role != Role::output_index) continue;
+    if (arg.role != Role::output_index || arg.name == made.output) continue;
     for (const LogicalTensor* beside : calls_.around(t)) {
       if (beside->id.phase != Phase::forward || beside->id.slot != t.id.slot || is_float(beside->dtype) ||
           element_count(beside->shape) != element_count(t.shape))
@@ -265,7 +278,7 @@ void HiddenCalls::take(const RecordedCall& made, const Given& given, const Logic
     input.arg = arg->name;
     call.inputs.push_back({input, source.name});
     found.made[input] = {.sources = {source.name}};
-    if (arg->hides) continue;
+    if (arg->role == Role::index) continue;
     if (arg->role == Role::param)
       found.shared.push_back({input, source.name});
     else

@@ -49,6 +49,7 @@ class HiddenCalls {
       return std::ranges::find(sources, &arg, &std::pair<const Arg*, std::string>::first)->second;
     }
   };
+  static const Arg* sought_output(const Operator&, const LogicalTensor&);
   static Form form_of(const Operator&, const Given&);
   bool find_of(const Operator&, const LogicalTensor&, const Form* known, Relations&);
   using Fits = std::function<bool(const Shape&)>;

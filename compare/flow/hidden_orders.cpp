@@ -23,8 +23,7 @@ const LogicalTensor* gradient_of(const LogicalTensor& value, const RecordedCalls
 }  // namespace
 
 RecordedCall HiddenCalls::call_of(const Sought& sought, const Given& given) {
-  const auto output = std::ranges::find(sought.op.args, Role::output, &Arg::role);
-  RecordedCall call{&sought.op, std::string(output->name), {}};
+  RecordedCall call{&sought.op, std::string(sought_output(sought.op, sought.result)->name), {}};
   for (const auto& [arg, source] : given) call.inputs.push_back({std::string(arg->name), source.tensor});
   return call;
 }

@@ -1,6 +1,8 @@
 #include "assay/compare/flow/key_masks.h"
 
 #include <algorithm>
+#include <set>
+#include <span>
 
 #include "assay/compare/flow/earlier_values.h"
 #include "assay/operators/engine/padding_mask.h"
@@ -25,9 +27,29 @@ bool KeyMasks::hides_some(const Name& name) {
   return known->second;
 }
 
+// Rows of integers, none of them twice.
+bool KeyMasks::are_numbers(const LogicalTensor& t) const {
+  if (is_float(t.dtype) || t.shape.back() < 1) return false;
+  const auto tensor = side_.read(t);
+  const auto width = static_cast<std::size_t>(t.shape.back());
+  for (std::size_t i = 0; i < tensor->values.size(); i += width) {
+    const std::span row = std::span(tensor->values).subspan(i, width);
+    if (std::set<double>(row.begin(), row.end()).size() != width) return false;
+  }
+  return true;
+}
+
 void KeyMasks::add(const LogicalTensor& t) {
   constexpr std::size_t fewest_dims = 2;  // sequences and keys
-  if (t.shape.size() < fewest_dims || t.id.slot != "input") return;
+  if (t.shape.size() < fewest_dims) return;
+  if (are_numbers(t)) {
+    const auto is_known = [&](const Mask& other) {
+      return other.tensor->shape == t.shape && side_.read(*other.tensor)->values == side_.read(t)->values;
+    };
+    if (std::ranges::none_of(numbers_, is_known)) numbers_.insert(numbers_.begin(), {&t, name_of(t.id)});
+    return;
+  }
+  if (t.id.slot != "input") return;
   const auto own = visible(t);
   const auto is_same = [&](const Mask& mask) {
     return mask.tensor->shape == t.shape && visible(*mask.tensor) == own;
@@ -38,8 +60,8 @@ void KeyMasks::add(const LogicalTensor& t) {
   masks_.insert(place, {&t, name_of(t.id)});
 }
 
-void KeyMasks::for_each(const std::function<bool(const Mask&)>& f) const {
-  for (const Mask& mask : masks_) {
+void KeyMasks::for_each(const Arg& arg, const std::function<bool(const Mask&)>& f) const {
+  for (const Mask& mask : of(arg)) {
     if (!f(mask)) return;
   }
 }

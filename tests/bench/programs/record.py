@@ -53,6 +53,8 @@ class Recorder:
             if next(module.children(), None) is None or next(module.parameters(recurse=False), None) is not None:
                 module.register_forward_pre_hook(functools.partial(self._inputs, name), with_kwargs=True)
                 module.register_forward_hook(functools.partial(self._outputs, name))
+            else:
+                module.register_forward_hook(functools.partial(self._choices, name))
 
     def add(self, phase, module, slot, arg, tensor, op=None, at=None, addends=()):
         """at: (step, micro-batch, call), where a micro-batch of -1 is the step as a whole."""
@@ -103,6 +105,14 @@ class Recorder:
                 record("forward", slot="output", arg=str(arg), tensor=t)
                 if t.requires_grad:
                     t.register_hook(lambda g, arg=arg: record("backward", slot="grad_output", arg=str(arg), tensor=g))
+
+    def _choices(self, name, module, args, y):
+        """Indices that calls within have chosen: nothing else tells which."""
+        count = self.step, self.micro_batch, name
+        for arg, t in enumerate(y) if isinstance(y, (tuple, list)) else [("y", y)]:
+            if torch.is_tensor(t) and t.dim() and t.dtype in (torch.int32, torch.int64):
+                self.add("forward", name, "output", str(arg), t, type(module).__name__, (*count[:2], self.calls[count]))
+        self.calls[count] += 1
 
     def begin(self, step):
         self.step, self.micro_batch = step, -1
