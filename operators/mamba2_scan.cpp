@@ -62,6 +62,17 @@ struct Mamba2Scan {
     return arg.shape == "B,C,P" && a.flag("channels_last") ? "B,T,C" : arg.shape;
   }
 
+  // Tokens first, where so many and whole groups of channels behind them are there.
+  static void infer(Recorded& call) {
+    const Tensor *given = call.input("zxbcdt"), *xBC = call.input("xBC"), *grad_out = call.input("grad_out");
+    if (given == nullptr || xBC == nullptr || (grad_out == nullptr && call.output != "out")) return;
+    const Shape &of_given = given->shape(), &of_xBC = xBC->shape();
+    const std::int64_t count = grad_out != nullptr ? grad_out->size() : call.result.size();
+    if (of_given.size() != 3 || of_xBC.size() != 3 || of_given[0] * of_given[1] == 0) return;
+    const std::int64_t rest = of_xBC[2] - count / (of_given[0] * of_given[1]);
+    if (of_xBC[1] == of_given[1] && rest > 0 && rest % 2 == 0) call.attributes.set("channels_last", true);
+  }
+
   // Whatever the order of xBC: [B, C, P] or [B, T, C].
   static bool goes_with(InputShapes before, const InputShape& next) {
     const InputShape* xBC = find_input(before, "xBC");

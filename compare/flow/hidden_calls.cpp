@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <functional>
 #include <iterator>
 #include <map>
@@ -18,17 +19,16 @@
 namespace assay {
 namespace {
 
-constexpr std::size_t most_values = 6;              // for an argument: the latest, as a layer makes them
-constexpr std::size_t most_near = 4 * most_values;  // of which they are
 // A search for nothing takes seconds: what no call makes in two places none makes in other layers.
 constexpr int most_failures = 2;
-constexpr std::size_t most_calls = 1 << 8;  // that are tried: all orders of the values for three arguments
 
 // Programs name what makes an argument after it: q of q_proj, gate of shared_expert_gate.
 bool is_named_after(const Name& name, const Arg& arg) {
   const std::size_t dot = name.module.rfind('.');
   const std::string words = fmt::format("_{}_", name.module.substr(dot == std::string::npos ? 0 : dot + 1));
-  return words.find(fmt::format("_{}_", arg.name)) != std::string::npos;
+  std::string word = fmt::format("_{}_", arg.name);
+  std::ranges::transform(word, word.begin(), [](unsigned char c) { return std::tolower(c); });
+  return words.find(word) != std::string::npos;
 }
 
 bool is_gap(const Operator& op, std::string_view output) {
@@ -91,9 +91,8 @@ bool HiddenCalls::find_of(const Operator& op, const LogicalTensor& t, const Form
     const Sought sought{op, shapes, t};
     for (const Arguments& given : arguments(op, [&](const Arg& arg) { return masks_.has(arg); })) {
       std::vector<Given> calls;
-      Given none;
-      if (known == nullptr || known->takes(given)) assign(sought, given, known, none, calls);
-      all.insert(all.end(), calls.begin(), calls.end());
+      if (known == nullptr || known->takes(given)) calls = assigned(sought, given, known);
+      std::ranges::move(calls, std::back_inserter(all));
     }
   }
   const Sought sought{op, {}, t};
@@ -121,7 +120,10 @@ void HiddenCalls::for_each_source(const Sought& sought, const Arg& arg, const Fo
   }
   const LogicalTensor& t = sought.result;
   if (arg.role == Role::param) {
-    for (const LogicalTensor* param : calls_.parameters_near(t)) {
+    std::vector<const LogicalTensor*> near = calls_.parameters_near(t);
+    std::ranges::stable_partition(near,
+                                  [&](const LogicalTensor* param) { return param->id.arg == arg.name; });
+    for (const LogicalTensor* param : near) {
       const Name name = name_of(param->id);
       if (fits(param->shape) && is_of_form(name) && !f({param, name})) return;
     }
@@ -186,52 +188,6 @@ bool HiddenCalls::has_gradient(std::size_t candidate) const {
       return other->id.slot == slot && other->id.arg == same->id.arg;
     });
   });
-}
-
-void HiddenCalls::assign(const Sought& sought, const std::vector<const Arg*>& inputs, const Form* known,
-                         Given& given, std::vector<Given>& all) const {
-  const auto& [op, attributes, t] = sought;
-  if (given.size() == inputs.size()) {
-    if (may_make(op, given, t.shape)) all.push_back(given);
-    return;
-  }
-  const Arg& arg = *inputs[given.size()];
-  std::map<std::string_view, std::int64_t> extents;
-  bool is_possible = assay::fits(sought_output(op, t)->shape, t.shape, extents);
-  for (const auto& [other, taken] : given)
-    is_possible =
-        is_possible && assay::fits(shape_letters(op, *other, attributes), taken.tensor->shape, extents);
-  if (!is_possible) return;
-  const auto fits = [&](const Shape& shape) {
-    auto own = extents;
-    return assay::fits(shape_letters(op, arg, attributes), shape, own) &&
-           goes_with(op, given, {std::string(arg.name), shape});
-  };
-  std::size_t tried = 0;
-  for_each_source(sought, arg, known, fits, [&](const Source& source) {
-    if (tried == most_values || all.size() == most_calls) return false;
-    if (std::ranges::any_of(given, [&](const auto& g) { return g.second.tensor == source.tensor; }))
-      return true;
-    ++tried;
-    given.emplace_back(&arg, source);
-    assign(sought, inputs, known, given, all);
-    given.pop_back();
-    return true;
-  });
-}
-
-std::vector<InputShape> HiddenCalls::shapes_of(const Given& given) {
-  std::vector<InputShape> shapes;
-  for (const auto& [arg, source] : given) shapes.push_back({std::string(arg->name), source.tensor->shape});
-  return shapes;
-}
-
-bool HiddenCalls::may_make(const Operator& op, const Given& given, const Shape& result) {
-  return op.may_make == nullptr || op.may_make(shapes_of(given), result);
-}
-
-bool HiddenCalls::goes_with(const Operator& op, const Given& before, const InputShape& next) {
-  return op.goes_with == nullptr || op.goes_with(shapes_of(before), next);
 }
 
 // What it chose, recorded in the same place as what it weighs it by.

@@ -25,6 +25,10 @@ class HiddenCalls {
   bool find(const LogicalTensor&, const SideTensor&, Relations&);
 
  private:
+  static constexpr std::size_t most_values = 6;  // for an argument: the latest, as a layer makes them
+  static constexpr std::size_t most_near = 4 * most_values;  // of which they are
+  // That are tried: all orders of the values for three arguments.
+  static constexpr std::size_t most_calls = 1 << 8;
   struct Source {
     const LogicalTensor* tensor;
     Name name;
@@ -60,8 +64,13 @@ class HiddenCalls {
                        const std::function<bool(const Source&)>& f) const;
   std::vector<std::size_t> results_beside(const LogicalTensor&) const;
   bool has_gradient(std::size_t candidate) const;
-  void assign(const Sought&, const std::vector<const Arg*>&, const Form* known, Given&,
-              std::vector<Given>&) const;
+  struct Ranked {
+    std::size_t rank = 0;  // how far away its values are: of each, how many were nearer
+    Given given;
+  };
+  std::vector<Given> assigned(const Sought&, const std::vector<const Arg*>&, const Form* known) const;
+  void assign(const Sought&, const std::vector<const Arg*>&, const Form* known, Ranked&,
+              std::vector<Ranked>&) const;
   static RecordedCall call_of(const Sought&, const Given&);
   static LogicalTensor as_result(const Sought&, const LogicalTensor&);
   std::ptrdiff_t gradients_made(const Sought&, const Given&) const;

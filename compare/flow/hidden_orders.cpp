@@ -10,6 +10,8 @@
 namespace assay {
 namespace {
 
+constexpr std::size_t most_made = 1 << 12;  // of which those that are tried are the nearest
+
 // The recorded gradient of a value, under the name that it has there.
 const LogicalTensor* gradient_of(const LogicalTensor& value, const RecordedCalls& calls) {
   const std::string_view slot = value.id.slot == "input" ? "grad_input" : "grad_output";
@@ -21,6 +23,68 @@ const LogicalTensor* gradient_of(const LogicalTensor& value, const RecordedCalls
 }
 
 }  // namespace
+
+// Those in which all values are near come first: with one argument far away others need not be.
+std::vector<HiddenCalls::Given> HiddenCalls::assigned(const Sought& sought,
+                                                      const std::vector<const Arg*>& inputs,
+                                                      const Form* known) const {
+  std::vector<Ranked> all;
+  Ranked none;
+  assign(sought, inputs, known, none, all);
+  std::ranges::stable_sort(all, {}, &Ranked::rank);
+  if (all.size() > most_calls) all.resize(most_calls);
+  std::vector<Given> calls;
+  for (Ranked& call : all) calls.push_back(std::move(call.given));
+  return calls;
+}
+
+void HiddenCalls::assign(const Sought& sought, const std::vector<const Arg*>& inputs, const Form* known,
+                         Ranked& call, std::vector<Ranked>& all) const {
+  const auto& [op, attributes, t] = sought;
+  Given& given = call.given;
+  if (given.size() == inputs.size()) {
+    if (may_make(op, given, t.shape)) all.push_back(call);
+    return;
+  }
+  const Arg& arg = *inputs[given.size()];
+  std::map<std::string_view, std::int64_t> extents;
+  bool is_possible = assay::fits(sought_output(op, t)->shape, t.shape, extents);
+  for (const auto& [other, taken] : given)
+    is_possible =
+        is_possible && assay::fits(shape_letters(op, *other, attributes), taken.tensor->shape, extents);
+  if (!is_possible) return;
+  const auto fits = [&](const Shape& shape) {
+    auto own = extents;
+    return assay::fits(shape_letters(op, arg, attributes), shape, own) &&
+           goes_with(op, given, {std::string(arg.name), shape});
+  };
+  std::size_t tried = 0;
+  for_each_source(sought, arg, known, fits, [&](const Source& source) {
+    if (tried == most_values || all.size() == most_made) return false;
+    if (std::ranges::any_of(given, [&](const auto& g) { return g.second.tensor == source.tensor; }))
+      return true;
+    given.emplace_back(&arg, source);
+    call.rank += tried;
+    assign(sought, inputs, known, call, all);
+    call.rank -= tried++;
+    given.pop_back();
+    return true;
+  });
+}
+
+std::vector<InputShape> HiddenCalls::shapes_of(const Given& given) {
+  std::vector<InputShape> shapes;
+  for (const auto& [arg, source] : given) shapes.push_back({std::string(arg->name), source.tensor->shape});
+  return shapes;
+}
+
+bool HiddenCalls::may_make(const Operator& op, const Given& given, const Shape& result) {
+  return op.may_make == nullptr || op.may_make(shapes_of(given), result);
+}
+
+bool HiddenCalls::goes_with(const Operator& op, const Given& before, const InputShape& next) {
+  return op.goes_with == nullptr || op.goes_with(shapes_of(before), next);
+}
 
 RecordedCall HiddenCalls::call_of(const Sought& sought, const Given& given) {
   RecordedCall call{&sought.op, std::string(sought_output(sought.op, sought.result)->name), {}};

@@ -142,10 +142,8 @@ def test_mamba2(layout, groups, gated):
 
     def mixer(xBC, zxbcdt, A_log, D, dt_bias):  # modeling_falcon_h1.py
         x = xBC if is_last else fn.silu(xBC[..., :tokens]).mT
-        x, B, C = (
-            t.unflatten(-1, (-1, n))
-            for t, n in zip(x.split([inner, of_groups, of_groups], -1), (width, states, states))
-        )
+        x, B, C = x.split([inner, of_groups, of_groups], -1)
+        x, B, C = x.unflatten(-1, (heads, width)), B.unflatten(-1, (groups, states)), C.unflatten(-1, (groups, states))
         dt = fn.softplus(zxbcdt[..., -heads:] + dt_bias).clamp(*limits)
         y = (state_space_dual(x, dt, -A_log.exp(), B, C, chunk=8) + D[:, None] * x).flatten(2)
         return y * fn.silu(zxbcdt[..., :inner]) if gated else y
@@ -169,3 +167,40 @@ def test_mamba2(layout, groups, gated):
     }
     attributes["activation"] = "none" if is_last else "silu"
     assert judged("mamba2_scan", mixer, inputs, attributes, result="out")
+
+
+@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize("form", ["apart", "of one projection", "with a bias of dt"])
+def test_mamba1(form, gated):
+    sequences, tokens, channels, states = 2, 7, 5, 3
+    fn = torch.nn.functional
+    is_apart = form == "apart"
+
+    def scan(x, dt, A_log, D, B=None, C=None, BC=None, gate=None, dt_bias=None):  # modeling_jamba.py, modeling_mamba.py
+        x = fn.silu(x)[..., :tokens]
+        B, C = (B, C) if is_apart else BC.split([BC.shape[-1] - 2 * states, states, states], -1)[1:]
+        dt = fn.softplus(dt if dt_bias is None else dt + dt_bias).mT
+        decay = torch.exp(-A_log.exp()[None, :, None] * dt[..., None])
+        written = dt[..., None] * B[:, None] * x[..., None]
+        state, outs = torch.zeros(sequences, channels, states, dtype=x.dtype), []
+        for t in range(tokens):
+            state = decay[:, :, t] * state + written[:, :, t]
+            outs.append((state * C[:, t, None]).sum(-1))
+        out = torch.stack(outs, -1) + x * D[:, None]
+        return (out if gate is None else out * gate).mT
+
+    inputs = {
+        "x": randn(sequences, channels, tokens + 2, seed=1),
+        "dt": randn(sequences, tokens, channels, seed=2),
+        "A_log": randn(channels, states, seed=3),
+        "D": randn(channels, seed=4),
+    }
+    if is_apart:
+        inputs |= {"B": randn(sequences, tokens, states, seed=5), "C": randn(sequences, tokens, states, seed=6)}
+    else:
+        inputs["BC"] = randn(sequences, tokens, 2 * states + 2, seed=5)
+    if gated:
+        inputs["gate"] = randn(sequences, channels, tokens, seed=7)
+    if form == "with a bias of dt":
+        inputs["dt_bias"] = randn(channels, seed=8)
+    assert judged("selective_scan", scan, inputs, {"activation": "silu"}, result="out")
