@@ -70,14 +70,18 @@ def test_scaled_embedding():
     assert judged("scaled_embedding", embedding, inputs, {"scale": 8.0, "padding_idx": 2}, indices=("index",))
 
 
+@pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("gate_first", [False, True])
-def test_gated_rms_norm(gate_first):
+def test_gated_rms_norm(gate_first, groups):
     silu = torch.nn.functional.silu
 
+    def normed(x):
+        return torch.nn.functional.rms_norm(x.unflatten(-1, (groups, -1)), (8 // groups,), eps=1e-6).flatten(-2)
+
     def norm(x, gate, weight):
-        if gate_first:  # MambaRMSNormGated
-            return torch.nn.functional.rms_norm(x * silu(gate), x.shape[-1:], weight, 1e-6)
-        return torch.nn.functional.rms_norm(x, x.shape[-1:], weight, 1e-6) * silu(gate)
+        if gate_first:  # MambaRMSNormGated, Zamba2RMSNormGated
+            return normed(x * silu(gate)) * weight
+        return normed(x) * weight * silu(gate)
 
     inputs = {"x": randn(5, 3, 8), "gate": randn(5, 3, 8, seed=1), "weight": randn(8, seed=2)}
-    assert judged("gated_rms_norm", norm, inputs, {"gate_first": gate_first})
+    assert judged("gated_rms_norm", norm, inputs, {"gate_first": gate_first, "groups": groups})
