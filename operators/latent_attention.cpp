@@ -41,7 +41,7 @@ struct LatentAttention {
       {.name = "cos", .shape = "T*,C", .role = Role::input, .low = -1, .high = 1, .optional = true},
       {.name = "sin", .shape = "T*,C", .role = Role::input, .low = -1, .high = 1, .optional = true},
       {.name = "cis", .shape = "T*,C,U", .role = Role::input, .low = -1, .high = 1, .optional = true},
-      {.name = "selected", .shape = "B,L,X", .role = Role::index, .low = 0, .high = 1, .optional = true},
+      {.name = "selected", .shape = "B,L,X", .role = Role::index, .low = 0, .high = 3, .optional = true},
       {"grad_out", "B,L,O*", Role::grad_output},
       {.name = "out", .shape = "B,L,O*", .role = Role::output, .terms = "2 + D + L"},
       {.name = "grad_q", .shape = "B,L,Q*", .role = Role::grad_input, .terms = "2 + D + L + W"},

@@ -17,7 +17,7 @@ namespace {
 // the first R turn, as those of k do, which is one for all heads. The tables as in rotary_attention. X =
 // top_k keys are chosen for each query, also where it sees fewer: then any others are beside those that it
 // sees. No factor of the scores changes a choice, so there is none. selection_gap: how much the last visible
-// key chosen is ahead of the next that could have been; infinite where there is none, and below 0 without end
+// key chosen is ahead of the next that could have been; 0 where there is none, and below 0 without end
 // where a key that is hidden was chosen in place of one that is not. `chosen` is a choice made elsewhere.
 struct LightningIndexer {
   static constexpr std::string_view name = "lightning_indexer";
@@ -158,7 +158,7 @@ struct LightningIndexer {
       if (is_taken) last = &of;
       if (!is_taken && next == nullptr) next = &of;
     }
-    if (next == nullptr) return T(1) / T(0);
+    if (next == nullptr) return T(0);
     if (has_hidden || last == nullptr) return T(-1) / T(0);
     return *last - *next;
   }

@@ -1,4 +1,8 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -12,26 +16,29 @@ namespace assay {
 namespace {
 
 // N* tokens of C channels, of which each goes to K of E experts with I channels inside. J = 2I: gate and up
-// side by side. "rows": the choices of all tokens. Without index tokens lie expert by expert, as many of
-// each; without weights each is 1.
+// side by side; J = I: up alone, f(up x) without a gate. "rows": the choices of all tokens. Without index
+// tokens lie expert by expert, as many of each; without weights each is 1.
 struct MoeExperts {
   static constexpr std::string_view name = "moe_experts";
   static constexpr std::string_view math =
-      "y_t = sum over k of weights_tk down_e (f(gate_e x_t) up_e x_t), e = index_tk";
+      "y_t = sum over k of weights_tk down_e (f(gate_e x_t) up_e x_t), or without a gate down_e f(up_e x_t), "
+      "e "
+      "= index_tk";
   static constexpr std::string_view source =
       "arXiv:2401.04088 eq. 2; Hugging Face transformers 5 MixtralExperts, Qwen3MoeExperts, GptOssExperts, "
       "Llama4TextExperts; gated units arXiv:2002.05202 eq. 6";
   static constexpr std::string_view aliases[] = {"MixtralExperts", "Qwen3MoeExperts"};
   static constexpr Attribute attributes[] = {
       {"activation", "\"silu\"",
-       "f: silu, gelu (by erf), gelu_tanh or swigluoai, x sigmoid(alpha x) of a gate of at most limit, times "
-       "up "
-       "+ 1 of an up within it"},
+       "f: silu, gelu (by erf), gelu_tanh, relu, relu_squared or swigluoai, x sigmoid(alpha x) of a gate of "
+       "at "
+       "most limit, times up + 1 of an up within it"},
       {"alpha", "1.702", "of swigluoai"},
       {"limit", "7", "of swigluoai"},
       {"gate_first", "true", "the first I rows of gate_up are the gate; false: the last"},
       {"interleaved", "false", "rows of gate and up take turns"},
       {"transposed", "false", "gate_up is [E, C, J], down [E, I, C]"},
+      {"gated", "true", "false: gate_up is up alone, J = I"},
       {"dropped", "-1", "the index of a choice that no expert gets"}};
   static constexpr Arg args[] = {
       {"x", "N*,C", Role::input},
@@ -68,20 +75,22 @@ struct MoeExperts {
       {"N=2x2,C=3,K=1,E=4,J=10,I=5", "activation=\"gelu\",gate_first=false", "gate_up_bias,down_bias"},
       {"N=3,C=2,K=3,E=3,J=2,I=1", "activation=\"gelu_tanh\"", "gate_up_bias,down_bias"},
       {"N=5,C=4,K=2,E=3,J=6,I=3", "activation=\"swigluoai\",limit=1.5,interleaved=true,transposed=true"},
-      {"N=6,C=4,E=3,J=6,I=3", "transposed=true", "index,weights,gate_up_bias,down_bias"}};
+      {"N=6,C=4,E=3,J=6,I=3", "transposed=true", "index,weights,gate_up_bias,down_bias"},
+      {"N=5,C=4,K=2,E=3,J=3,I=3", "gated=false,activation=\"relu_squared\"", "gate_up_bias,down_bias"}};
   static constexpr bool has_parts = true;
   static constexpr bool shares_steps = true;
   static constexpr Seen seen[] = {{"activation", "\"silu\"", "Mixtral, Qwen3-MoE, DeepSeek-V3"},
                                   {"activation", "\"gelu_tanh\"", "Gemma"},
                                   {"activation", "\"swigluoai\"", "gpt-oss"},
+                                  {"activation", "\"relu_squared\"", "Nemotron-H"},
+                                  {"activation", "\"relu\"", "Switch Transformers"},
                                   {"interleaved", "true", "gpt-oss"}};
   static constexpr Seen mistaken[] = {{"gate_first", "false", "gate and up exchanged"},
                                       {"activation", "\"gelu\"", "another activation"}};
   static constexpr RecordedAs recorded_as[] = {
-      {"x", "hidden_states"},         {"index", "top_k_index"},
-      {"weights", "top_k_weights"},   {"index", "router_indices"},
-      {"weights", "routing_weights"}, {"gate_up", "gate_up_proj"},
-      {"down", "down_proj"},          {"gate_up_bias", "gate_up_proj_bias"},
+      {"x", "hidden_states"},         {"index", "top_k_index"},       {"weights", "top_k_weights"},
+      {"index", "router_indices"},    {"weights", "routing_weights"}, {"gate_up", "gate_up_proj"},
+      {"gate_up", "up_proj"},         {"down", "down_proj"},          {"gate_up_bias", "gate_up_proj_bias"},
       {"down_bias", "down_proj_bias"}};
 
   static std::string_view shape_of(const Arg& arg, const Attributes& a) {
@@ -101,15 +110,28 @@ struct MoeExperts {
     const Shape &a = gate_up->shape(), &b = down->shape();
     const std::int64_t C = x->shape().back();
     const bool is_3d = a.size() == 3 && b.size() == 3;
-    if (is_3d && a[1] == C && b[2] == C && a[2] == 2 * b[1]) call.attributes.set("transposed", true);
+    if (!is_3d) return;
+    const auto is_transposed = [&](std::int64_t times) {
+      return a[1] == C && b[2] == C && a[2] == times * b[1];
+    };
+    const auto is_apart = [&](std::int64_t times) { return a[2] == C && b[1] == C && a[1] == times * b[2]; };
+    const bool gated = is_transposed(2) || is_apart(2);
+    if (is_transposed(gated ? 2 : 1) && (gated || !is_apart(1))) call.attributes.set("transposed", true);
+    if (!gated && (is_transposed(1) || is_apart(1))) call.attributes.set("gated", false);
   }
+
+  static constexpr std::string_view activations[] = {"silu", "gelu",         "gelu_tanh",
+                                                     "relu", "relu_squared", "swigluoai"};
 
   static void bind(Dims& d, InputShapes inputs, const Attributes& a) {
     const Shape &gate_up = shape_of_input(inputs, "gate_up"), &down = shape_of_input(inputs, "down");
     const std::size_t j = a.flag("transposed") ? 2 : 1, i = 3 - j;
-    if (gate_up.size() == 3 && down.size() == 3 && gate_up[j] != 2 * down[i]) {
-      throw Error("moe_experts: gate_up has shape {}, down {}; expected {}", to_string(gate_up),
-                  to_string(down), j == 1 ? "[E, 2I, C] and [E, C, I]" : "[E, C, 2I] and [E, I, C]");
+    const bool gated = a.flag("gated");
+    if (gate_up.size() == 3 && down.size() == 3 && gate_up[j] != (gated ? 2 : 1) * down[i]) {
+      const char* J = gated ? "2I" : "I";
+      throw Error(
+          "moe_experts: gate_up has shape {}, down {}; expected {}", to_string(gate_up), to_string(down),
+          j == 1 ? fmt::format("[E, {}, C] and [E, C, I]", J) : fmt::format("[E, C, {}] and [E, I, C]", J));
     }
     const InputShape* index = find_input(inputs, "index");
     const Shape& x = shape_of_input(inputs, "x");
@@ -123,8 +145,9 @@ struct MoeExperts {
     }
     d.set("rows", index != nullptr ? element_count(index->shape) : tokens);
     if (const std::string& f = a.text("activation");
-        f != "silu" && f != "gelu" && f != "gelu_tanh" && f != "swigluoai")
-      throw Error("moe_experts: activation is \"{}\"; expected silu, gelu, gelu_tanh or swigluoai", f);
+        std::ranges::find(activations, f) == std::end(activations) || (f == "swigluoai" && !gated))
+      throw Error("moe_experts: activation is \"{}\"; expected {}, or with a gate swigluoai", f,
+                  fmt::join(std::begin(activations), std::end(activations) - 1, ", "));
   }
 
   // f, and what it multiplies, with their slopes.
@@ -137,11 +160,15 @@ struct MoeExperts {
     T of_gate(const T& x) const {
       if (kind == "silu") return silu(x);
       if (kind == "swigluoai") return swish(minimum<T>(x, limit));
+      if (kind == "relu") return maximum<T>(x, T(0));
+      if (kind == "relu_squared") return square(stored(maximum<T>(x, T(0))));
       return GeluFunction<T>(name, kind == "gelu" ? "none" : "tanh")(x);
     }
     T slope_of_gate(const T& x) const {
       if (kind == "silu") return silu_slope(x);
       if (kind == "swigluoai") return inside(limit - x) * swish_slope(x);
+      if (kind == "relu") return above(x);
+      if (kind == "relu_squared") return T(2) * maximum<T>(x, T(0));
       return GeluFunction<T>(name, kind == "gelu" ? "none" : "tanh").slope(x);
     }
     T of_up(const T& x) const {
@@ -154,6 +181,10 @@ struct MoeExperts {
     // x sigmoid(alpha x) = silu(alpha x) / alpha
     T swish(const T& x) const { return x * stored(sigmoid(stored(alpha * x))); }
     T swish_slope(const T& x) const { return silu_slope(alpha * x); }
+    static T square(const T& x) { return x * x; }
+    static T above(const T& x) {
+      return stepped<T>(x, [](double v) { return v > 0 ? 1. : 0.; });
+    }
     static T inside(const T& room) {
       return stepped<T>(room, [](double r) { return r < 0 ? 0. : 1.; });
     }
@@ -168,7 +199,7 @@ struct MoeExperts {
     std::int64_t token, expert, place;
     std::vector<T> hidden;    // of J channels
     std::vector<T> unit;      // f(gate), of I channels
-    std::vector<T> gated;     // f(gate) up
+    std::vector<T> gated;     // f(gate) up; f(up) without a gate
     std::vector<T> out = {};  // of C channels, before its weight
   };
 
@@ -186,13 +217,15 @@ struct MoeExperts {
           K(d.at("K")),
           C(d.at("C")),
           I(d.at("I")),
+          J(d.at("J")),
           unit(a),
           transposed(a.flag("transposed")),
           apart(a.flag("interleaved") ? 2 : 1),
           gate(a.flag("gate_first") ? 0
                : apart == 2         ? 1
                                     : I),
-          up((apart == 2 ? 1 : I) - gate) {
+          up((apart == 2 ? 1 : I) - gate),
+          is_gated(a.flag("gated")) {
       if (t.has("index")) {
         index = t.slot("index").indices;
       } else {
@@ -203,27 +236,28 @@ struct MoeExperts {
 
     // Channel j of gate and up from channel c, and channel c of the result from channel i.
     std::int64_t of_gate_up(std::int64_t e, std::int64_t j, std::int64_t c) const {
-      return e * 2 * I * C + (transposed ? c * 2 * I + j : j * C + c);
+      return e * J * C + (transposed ? c * J + j : j * C + c);
     }
     std::int64_t of_down(std::int64_t e, std::int64_t c, std::int64_t i) const {
       return e * C * I + (transposed ? i * C + c : c * I + i);
     }
-    std::int64_t gate_at(std::int64_t i) const { return gate + i * apart; }
+    std::int64_t gate_at(std::int64_t i) const { return is_gated ? gate + i * apart : i; }
     std::int64_t up_at(std::int64_t i) const { return up + i * apart; }
     T weight(std::int64_t place) const { return weights != nullptr ? weights[place] : T(1); }
 
     Row<T> row(std::int64_t place) const {
       Row<T> r{place / K, index[static_cast<std::size_t>(place)], place, {}, {}, {}};
       const T* in = x + r.token * C;
-      for (std::int64_t j = 0; j < 2 * I; ++j) {
+      for (std::int64_t j = 0; j < J; ++j) {
         const T product =
             stored(sum<T>(C, [&](auto c) { return in[c] * gate_up[of_gate_up(r.expert, j, c)]; }));
-        r.hidden.push_back(gate_up_bias != nullptr ? stored(product + gate_up_bias[r.expert * 2 * I + j])
+        r.hidden.push_back(gate_up_bias != nullptr ? stored(product + gate_up_bias[r.expert * J + j])
                                                    : product);
       }
       for (std::int64_t i = 0; i < I; ++i) {
         r.unit.push_back(stored(unit.of_gate(at(r.hidden, gate_at(i)))));
-        r.gated.push_back(stored(at(r.unit, i) * unit.of_up(at(r.hidden, up_at(i)))));
+        r.gated.push_back(is_gated ? stored(at(r.unit, i) * unit.of_up(at(r.hidden, up_at(i))))
+                                   : at(r.unit, i));
       }
       for (std::int64_t c = 0; c < C; ++c) {
         const T product =
@@ -238,10 +272,11 @@ struct MoeExperts {
 
     const T *x, *weights, *gate_up, *down, *gate_up_bias, *down_bias;
     std::vector<std::int64_t> index = {};
-    std::int64_t dropped, N, K, C, I;
+    std::int64_t dropped, N, K, C, I, J;
     Unit<T> unit;
     bool transposed;
     std::int64_t apart, gate, up;  // how far channels of the gate are from each other, and where they begin
+    bool is_gated;
   };
 
   // What a token's experts add up to.
@@ -287,7 +322,12 @@ struct MoeExperts {
     for (std::int64_t i = 0; i < in.I; ++i) {
       const T gated =
           stored(sum<T>(in.C, [&](auto c) { return in.at(g, c) * in.down[in.of_down(row.expert, c, i)]; }));
-      const T &gate = in.at(row.hidden, in.gate_at(i)), &up = in.at(row.hidden, in.up_at(i));
+      const T& gate = in.at(row.hidden, in.gate_at(i));
+      if (!in.is_gated) {
+        grad[static_cast<std::size_t>(i)] = stored(gated * in.unit.slope_of_gate(gate));
+        continue;
+      }
+      const T& up = in.at(row.hidden, in.up_at(i));
       grad[static_cast<std::size_t>(in.up_at(i))] =
           stored(stored(gated * in.at(row.unit, i)) * in.unit.slope_of_up(up));
       grad[static_cast<std::size_t>(in.gate_at(i))] =
@@ -319,7 +359,7 @@ struct MoeExperts {
         const std::int64_t e = kept.row.expert;
         for (std::int64_t c = 0; c < C; ++c) {
           terms[static_cast<std::size_t>(c)].push_back(stored(sum<T>(
-              2 * I, [&](auto j) { return in.at(kept.hidden, j) * in.gate_up[in.of_gate_up(e, j, c)]; })));
+              in.J, [&](auto j) { return in.at(kept.hidden, j) * in.gate_up[in.of_gate_up(e, j, c)]; })));
         }
         by_expert[static_cast<std::size_t>(kept.row.expert)].push_back(std::move(kept));
       }
@@ -332,9 +372,9 @@ struct MoeExperts {
       const std::vector<Kept>& rows_of = by_expert[e];
       const auto n = static_cast<std::int64_t>(rows_of.size()), expert = static_cast<std::int64_t>(e);
       const auto kept = [&](std::int64_t r) -> const Kept& { return rows_of[static_cast<std::size_t>(r)]; };
-      for (std::int64_t j = 0; j < 2 * I; ++j) {
+      for (std::int64_t j = 0; j < in.J; ++j) {
         if (grad_gate_up_bias != nullptr)
-          grad_gate_up_bias[expert * 2 * I + j] = sum<T>(n, [&](auto r) { return in.at(kept(r).hidden, j); });
+          grad_gate_up_bias[expert * in.J + j] = sum<T>(n, [&](auto r) { return in.at(kept(r).hidden, j); });
         for (std::int64_t c = 0; c < C; ++c)
           grad_gate_up[in.of_gate_up(expert, j, c)] =
               sum<T>(n, [&](auto r) { return in.at(kept(r).hidden, j) * in.x[kept(r).row.token * C + c]; });

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <limits>
 #include <set>
 
 #include "assay/compare/calls/call.h"
@@ -57,12 +56,11 @@ std::int64_t Call::first_wrong_index(const CallVariant& variant, const std::vect
     const std::vector<double> leads = leads_of_choices(variant, inputs, of_gap);
     for (const std::size_t i : others) {
       if (!(leads[i / width] >= -1)) return static_cast<std::int64_t>(i);
-      if (leads[i / width] < std::numeric_limits<double>::infinity())
-        ++ties;  // else nothing that counts was chosen otherwise
     }
   } catch (const Error&) {  // of no expert that there is
     return static_cast<std::int64_t>(others.front());
   }
+  ties += std::ssize(others);
   return -1;
 }
 

@@ -53,13 +53,29 @@ const CallVariant* FittedCalls::known(const Operator& op, std::string_view modul
 }
 
 std::vector<CallVariant> FittedCalls::others(const OfModule& of, const CallVariant& but) const {
-  const auto found = known_.find(key_in_all_layers(of.op, of.module, of.recorded));
+  const Key key = key_in_all_layers(of.op, of.module, of.recorded);
+  const auto found = known_.find(key);
   std::vector<CallVariant> all = found == known_.end() ? std::vector<CallVariant>() : found->second;
-  std::erase_if(all, [&](const CallVariant& v) { return is_same(v, but); });
+  for (const Seen& row : of.op.seen)
+    all.push_back(with(of.op, but, row.attribute, parse_attribute(row.value)));
+  const auto refused = refused_.find(key);
+  std::erase_if(all, [&](const CallVariant& v) {
+    return is_same(v, but) || (refused != refused_.end() && refused->second.contains(v.text));
+  });
   return all;
 }
 
+bool FittedCalls::makes_too(const OfModule& of, const Call& reference, const CallVariant& variant) {
+  if (makes(reference, variant)) return true;
+  refused_[key_in_all_layers(of.op, of.module, of.recorded)].insert(variant.text);
+  return false;
+}
+
+// For other modules the one that was known stays the first to be tried.
 void FittedCalls::take(const OfModule& of, const CallVariant& variant) {
+  std::vector<CallVariant>& known = known_[key_in_all_layers(of.op, of.module, of.recorded)];
+  if (std::ranges::none_of(known, [&](const CallVariant& v) { return is_same(v, variant); }))
+    known.insert(known.begin(), variant);
   of_module_.insert_or_assign({&of.op, of.module, text_of(of.op, of.recorded)}, variant);
 }
 

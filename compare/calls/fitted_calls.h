@@ -28,8 +28,11 @@ class FittedCalls {
     std::string module;
     const Attributes& recorded;
   };
-  /// Those of the other modules of this name that differ from these.
+  /// Those of the other modules of this name that differ from these, and these with one other value that was
+  /// seen, but for what a reference excluded.
   std::vector<CallVariant> others(const OfModule&, const CallVariant& but) const;
+  /// Whether they make another result of this module in the reference; else it excludes them.
+  bool makes_too(const OfModule&, const Call& reference, const CallVariant&);
   /// Takes one of them for this module, whose own result does not tell them apart.
   void take(const OfModule&, const CallVariant&);
   /// Nothing if no attributes make the reference's result.

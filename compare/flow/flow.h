@@ -114,6 +114,7 @@ class Flow {
   bool is_without_tokens(const Identity&) const;
   bool holds_in_reference(const LogicalTensor&);
   bool holds_with_other_attributes(const LogicalTensor&);
+  bool makes_results(const FittedCalls::OfModule&, const LogicalTensor& gradient, const CallVariant&) const;
   bool has_no_factor(const LogicalTensor&) const;
   bool ends_here(const LogicalTensor&);
   bool find_added_losses();

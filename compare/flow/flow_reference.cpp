@@ -53,8 +53,8 @@ Flow::Choice Flow::choice_of_rows(const LogicalTensor* reference, const LogicalT
   return varies && have_the_same_rows(*own, *right) ? Choice::other_order : Choice::other;
 }
 
-// A result may not tell which of the attributes that were found in other layers made it, and its gradient
-// does.
+// A result may not tell which of the attributes that were seen made it (those of other layers, or whether
+// there were roundings between its steps), and its gradient does.
 bool Flow::holds_with_other_attributes(const LogicalTensor& t) {
   const auto uses = relations_.uses.find(value_of(t.id));
   for (const Use& use : uses == relations_.uses.end() ? std::vector<Use>() : uses->second) {
@@ -68,6 +68,7 @@ bool Flow::holds_with_other_attributes(const LogicalTensor& t) {
     if (own == nullptr) continue;
     const CallVariant before = *own;
     for (const CallVariant& other : fitted_.others(of, before)) {
+      if (!makes_results(of, wanted, other)) continue;
       fitted_.take(of, other);
       const auto near = nearness({reference_, reference_calls_}, t);
       if (near && near->ratio <= 1) return true;
@@ -75,6 +76,18 @@ bool Flow::holds_with_other_attributes(const LogicalTensor& t) {
     fitted_.take(of, before);
   }
   return false;
+}
+
+// Whether the results of the reference that were recorded with a gradient have these attributes, too.
+bool Flow::makes_results(const FittedCalls::OfModule& of, const LogicalTensor& gradient,
+                         const CallVariant& variant) const {
+  return std::ranges::all_of(reference_calls_.around(gradient), [&](const LogicalTensor* t) {
+    if (t->id.slot != "output" || t->id.phase != Phase::forward) return true;
+    const std::vector<RecordedCall> calls = reference_calls_.producers(*t);
+    if (calls.size() != 1 || calls.front().op != &of.op || !calls.front().is_complete()) return true;
+    return fitted_.makes_too(of, Call(reference_.dump(), calls, merge(reference_.dump(), *t).tensor.whole()),
+                             variant);
+  });
 }
 
 // What is missing to the gradients of one micro-batch.

@@ -220,8 +220,12 @@ std::optional<LocalErrors::Judgement> LocalErrors::wrong_reference(const Finding
     const Call some =
         call->in_some_rows(work_of_recorded, f.metrics ? worst_element(*f.metrics) : std::int64_t{-1});
     const auto compared = judge_.compare(some, *known);
-    if (compared && !judge_.is_within(*compared))
-      wrong = judgement(some, {*known, *compared}, *pair.reference);
+    if (!compared || judge_.is_within(*compared)) return;
+    // Attributes that no result before has shown may have made both.
+    const auto actual = recorded_call(sides_.actual, actual_calls_, *pair.actual);
+    if (actual && fitted_.fit_both(*actual, some, *known, reference_calls_.module_of(*pair.reference)))
+      return;
+    wrong = judgement(some, {*known, *compared}, *pair.reference);
   });
   return wrong;
 }

@@ -85,3 +85,30 @@ def test_gated_rms_norm(gate_first, groups):
 
     inputs = {"x": randn(5, 3, 8), "gate": randn(5, 3, 8, seed=1), "weight": randn(8, seed=2)}
     assert judged("gated_rms_norm", norm, inputs, {"gate_first": gate_first, "groups": groups})
+
+
+@pytest.mark.parametrize("activation", ["relu_squared", "relu", "gelu"])
+def test_experts_without_a_gate(activation):
+    tokens, channels, experts, inner = 7, 6, 4, 5
+    fn = torch.nn.functional
+    made = {"relu_squared": lambda x: fn.relu(x).square(), "relu": fn.relu, "gelu": fn.gelu}[activation]
+
+    def moe(x, index, weights, gate_up, down):  # modeling_nemotron_h.py
+        out = torch.zeros_like(x)
+        for e in range(experts):
+            token, place = torch.where(index == e)
+            of_expert = made(x[token] @ gate_up[e].mT) @ down[e].mT
+            out = out.index_add(0, token, of_expert * weights[token, place, None])
+        return out
+
+    inputs = {
+        "x": randn(tokens, channels),
+        "index": torch.stack(
+            [torch.randperm(experts, generator=torch.Generator().manual_seed(t))[:2] for t in range(tokens)]
+        ),
+        "weights": randn(tokens, 2, seed=1).sigmoid(),
+        "gate_up": randn(experts, inner, channels, seed=2),
+        "down": randn(experts, channels, inner, seed=3),
+    }
+    attributes = {"activation": activation, "gated": False}
+    assert judged("moe_experts", moe, inputs, attributes, indices=("index",))
