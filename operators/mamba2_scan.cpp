@@ -57,6 +57,7 @@ struct Mamba2Scan {
       {.attribute = "n_groups", .by = Solved::By::candidates, .how = "every divisor of the heads of x"}};
   static constexpr std::string_view functional_inputs[] = {"xBC", "zxbcdt", "A_log", "D", "dt_bias"};
   static constexpr bool shares_steps = true;
+  static constexpr std::string_view causal_along = "T";
 
   static std::string_view shape_of(const Arg& arg, const Attributes& a) {
     return arg.shape == "B,C,P" && a.flag("channels_last") ? "B,T,C" : arg.shape;

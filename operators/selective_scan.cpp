@@ -59,6 +59,7 @@ struct SelectiveScan {
                                     functional_instead[] = {"x", "dt", "BC", "gate", "A_log", "D", "dt_bias"};
   static constexpr Seen seen[] = {{"activation", "\"silu\"", "an activation in no module of its own"}};
   static constexpr bool shares_steps = true;
+  static constexpr std::string_view causal_along = "T";
 
   static bool goes_with(InputShapes before, const InputShape& next) {
     const InputShape* x = find_input(before, "x");

@@ -1,6 +1,7 @@
 // The work of a call, the call in some of its rows, and with other operands.
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "assay/compare/calls/call.h"
 #include "assay/dumps/layout/layout.h"
@@ -64,6 +65,7 @@ std::optional<Call> Call::in_first(std::int64_t places) const {
   if (summands_.size() != 1 || op().causal_along.empty() || summands_.front().output.starts_with("grad_"))
     return {};
   bool is_shorter = false;
+  std::int64_t rows = 0, all_places = 0;  // before the places, and of them
   const Attributes given = complete_attributes(op(), attributes_of(summands_.front(), {}));
   const auto beginning = [&](const Arg& arg, const Tensor& t) {
     const std::vector<Part> letters = parts_of(shape_letters(op(), arg, given));
@@ -73,14 +75,22 @@ std::optional<Call> Call::in_first(std::int64_t places) const {
     if (std::ranges::any_of(letters.begin(), along, &Part::starred) || t.shape()[dim] <= places) return t;
     is_shorter = true;
     Shape shape = t.shape();
+    if (dim == 1) std::tie(rows, all_places) = std::tie(shape[0], shape[1]);
     shape[dim] = places;
     return gather_view(t, shape, dense_strides(t.shape()), 0);
+  };
+  // Of any shape, in the order of its elements.
+  const auto beginning_of_result = [&](const Arg& arg, const Tensor& t) {
+    const bool is_any = parts_of(shape_letters(op(), arg, given)).front().starred;
+    if (!is_any || rows * all_places == 0 || t.size() % (rows * all_places) != 0) return beginning(arg, t);
+    const Shape whole = {rows, all_places, t.size() / rows / all_places};
+    return gather_view(t, {rows, places, whole[2]}, dense_strides(whole), 0);
   };
   Call first = *this;
   Summand& summand = first.summands_.front();
   for (NamedTensor& input : summand.inputs)
     input.tensor = beginning(input_arg(op(), input.name), input.tensor);
-  first.result_ = beginning(output_arg(op(), summand.output), result_);
+  first.result_ = beginning_of_result(output_arg(op(), summand.output), result_);
   first.device_errors_.clear();
   first.golden_.reset();
   return is_shorter ? std::optional(std::move(first)) : std::nullopt;

@@ -59,6 +59,7 @@ struct GatedDelta {
       {.attribute = "scale", .by = Solved::By::factor},
       {.attribute = "num_k_heads", .by = Solved::By::candidates, .how = "every divisor of the heads of v"}};
   static constexpr bool shares_steps = true;
+  static constexpr std::string_view causal_along = "T";
 
   /// Of a shape [B, T, G], or of b and a side by side for each group: [B, T, 2 G].
   static bool has_gates(InputShapes inputs, const Shape& a) {
