@@ -139,7 +139,8 @@ bool HiddenLosses::find_values(const SideValues& side, const RecordedCalls& call
       for (const bool stores : {false, true}) {
         Recorded own = r;
         own.loss.stores = stores;
-        if (!shown && stores <= r.loss.stores && makes(own, side, calls, all, static_cast<double>(tried.size())))
+        if (!shown && stores <= r.loss.stores &&
+            makes(own, side, calls, all, static_cast<double>(tried.size())))
           shown = std::move(own);
       }
       if (!shown) continue;
