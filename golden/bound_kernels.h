@@ -23,20 +23,21 @@ enum class Share : std::uint8_t {
   error,            ///< less what is hidden in it
   value_and_error,  ///< |value| + error
 };
-/// @param hidden  the part of an error that hides how far its value is from a float32: that much less is it
-///                then. 0: none
-/// scale share, rounded to float32 and cut to 12 of its bits; 0 below 2^-62: products may be subnormal. Of
-/// squares scale |value| is squared. All values and errors are finite, and what is stored is 1 at most.
+/// scale share, rounded to float32 and cut to 12 of its bits; 0 below 2^-62, as products of less may be
+/// subnormal. Of squares scale |value| is squared. All values and errors are finite, and no result is
+/// above 1.
+/// @param hidden  the part of an error that may hide how far its value is from a float32: where it does, the
+///                error is that much less
 void cut_line(std::span<const Bound>, Share, double scale, double hidden, float* to);
 
-/// Sums of as many terms with what they lose: fewest (bound.h) of n terms whose squares add up to `squares`,
-/// and of products that are rounded themselves.
+/// Sums of `terms` products, with the sums of their squares and what their factors' errors do to them.
 struct LineOfSums {
   const double *values, *squares, *inherited;
   std::size_t count;
   std::int64_t terms;
   double of_error;  ///< the part of each error that is told
 };
+/// Each with what it inherits, the rounding of its products and least_loss().
 void settle_line(const LineOfSums&, Bound* to);
 
 }  // namespace assay

@@ -29,7 +29,7 @@ struct Derived {
     const std::int64_t outer = by_columns ? columns : rows, inner = by_columns ? rows : columns;
     each_in_parallel(outer, grain_of(inner), [&](std::int64_t i) {
       T* to = values.data() + i * inner;
-      const bool is_dense = (by_columns ? of.row : of.column) == 1;
+      const bool is_dense = inner > 0 && (by_columns ? of.row : of.column) == 1;
       if (is_dense &&
           make_line(std::span(by_columns ? &of(0, i) : &of(i, 0), static_cast<std::size_t>(inner)), to))
         return;
@@ -81,7 +81,7 @@ struct Known {
     each_in_parallel(outer, grain_of(inner), [&](std::int64_t i) {
       Known& line = lines[static_cast<std::size_t>(i)];
       const auto at = [&](std::int64_t j) -> const Bound& { return by_columns ? of(j, i) : of(i, j); };
-      const bool is_dense = (by_columns ? of.row : of.column) == 1;
+      const bool is_dense = inner > 0 && (by_columns ? of.row : of.column) == 1;
       const auto take = [&](std::span<const Bound> some) {
         const LargestOfLine of_some = largest_of(some);
         line.most = std::max(line.most, of_some.value);
@@ -143,19 +143,21 @@ int exponent_of(double most) {
   return most > 0 ? std::max(std::ilogb(most) + 1, -1000) : 0;  // so that 2^-exponent is a number
 }
 
-// One of the factors of products of such numbers.
+// One of the factors of such products.
 struct Shares {
-  const Known& known;
-  Share share;
-  double most;  // of them
-  int exponent() const { return exponent_of(most); }
+  Shares(const Known& known, Share share, double most)
+      : is_finite(known.is_finite),
+        share(share),
+        exponent(exponent_of(most)),
+        unit(std::ldexp(1, -exponent)),
+        hidden(ErrorScope::current().stored_roundoff == 0 ? 0 : hidden_share) {}
   double operator()(const Bound& x) const {
-    const double unit = std::ldexp(1, -exponent());
+    const double magnitude = unit * magnitude_of(x);
     switch (share) {
       case Share::magnitude:
-        return unit * magnitude_of(x);
+        return magnitude;
       case Share::square:
-        return unit * magnitude_of(x) * (unit * magnitude_of(x));
+        return magnitude * magnitude;
       case Share::error:
         return unit * error_of_factor(x);
       case Share::value_and_error:
@@ -163,6 +165,11 @@ struct Shares {
     }
     return 0;
   }
+  int power() const { return share == Share::square ? 2 * exponent : exponent; }
+  bool is_finite;
+  Share share;
+  int exponent;
+  double unit, hidden;
 };
 
 // Sums of products of numbers that are not negative, no larger than they are: in float32, of factors of 1 at
@@ -175,9 +182,7 @@ class CutProducts {
     multiply({of.M, of.N, of.K, cut_a.view, cut_b.view, {sums_.data(), of.N, 1}, {}, true});
     // Two factors of a product are rounded and cut, and each sum is rounded.
     constexpr double u = 0x1p-24, of_factors = 2 * (0x1p-11 + u);
-    const int powers =
-        (a.share == Share::square ? 2 : 1) * a.exponent() + (b.share == Share::square ? 2 : 1) * b.exponent();
-    unit_ = std::ldexp(std::max(0.0, 1 - of_factors - static_cast<double>(of.K) * u), powers);
+    unit_ = std::ldexp(std::max(0.0, 1 - of_factors - static_cast<double>(of.K) * u), a.power() + b.power());
   }
   double operator[](std::size_t i) const { return unit_ * static_cast<double>(sums_[i]); }
 
@@ -189,11 +194,9 @@ class CutProducts {
       const auto v = static_cast<float>(shares(x));
       return v < least ? 0 : std::bit_cast<float>(std::bit_cast<std::uint32_t>(v) & ~0xFFFU);
     };
-    const double unit = std::ldexp(1, -shares.exponent()),
-                 hidden = ErrorScope::current().stored_roundoff == 0 ? 0 : hidden_share;
     return {of, rows, columns, one, [&](std::span<const Bound> line, float* to) {
-              if (!shares.known.is_finite) return false;
-              cut_line(line, shares.share, unit, hidden, to);
+              if (!shares.is_finite) return false;
+              cut_line(line, shares.share, shares.unit, shares.hidden, to);
               return true;
             }};
   }
@@ -311,8 +314,7 @@ Bound QuickSums::sum(std::int64_t m, std::int64_t n, std::int64_t terms, const B
 
 void QuickSums::row(std::int64_t m, std::int64_t terms, Bound* to) const {
   const auto at = static_cast<std::size_t>(m * N_);
-  settle_line({&values_[at], &squares_[at], &inherited_[at], static_cast<std::size_t>(N_), terms, told},
-              to);
+  settle_line({&values_[at], &squares_[at], &inherited_[at], static_cast<std::size_t>(N_), terms, told}, to);
 }
 
 void quick_products(const OrderedMatmul<Bound>& of, std::span<const std::int64_t> terms_of_rows) {
