@@ -226,14 +226,20 @@ double additions(const Accumulator& a, std::span<const Bound> terms, const Parts
 
 }  // namespace
 
+LossOfTerms loss_of_terms(std::int64_t terms, double u) {
+  const auto n = static_cast<double>(terms);
+  return {n, u, n > lambda * lambda && n * u <= most_growth, lambda * u};
+}
+
 double least_loss(std::int64_t terms, double value, double term_squares, double u) {
   if (terms < 2 || !std::isfinite(value)) return 0;
-  const auto n = static_cast<double>(terms);
+  const LossOfTerms loss = loss_of_terms(terms, u);
+  const double n = loss.terms;
   const double magnitude = std::max(std::abs(value), std::sqrt(term_squares));
   const double guaranteed = (n - 1) * u * magnitude;
-  if (n <= lambda * lambda || n * u > most_growth) return guaranteed;
+  if (!loss.averages_out) return guaranteed;
   const double mean = value / n, variance = std::max(0.0, term_squares / n - mean * mean);
-  const double probable = lambda * u * std::sqrt(mean * mean * n * n * n / 3 + variance * n * n / 6);
+  const double probable = loss.of_root * std::sqrt(mean * mean * n * n * n / 3 + variance * n * n / 6);
   return std::min(guaranteed, probable);
 }
 

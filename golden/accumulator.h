@@ -56,6 +56,13 @@ std::string accumulator_in_any_order(std::string_view);
 /// No more than what accumulate() allows the additions of n terms in a format of that u, from their sum and
 /// that of their squares alone. The magnitudes of terms add up to no less than the root of their squares.
 double least_loss(std::int64_t terms, double value, double term_squares, double u);
+/// What of it depends on the number of terms alone.
+struct LossOfTerms {
+  double terms, unit_roundoff;
+  bool averages_out;  ///< the losses of so many have the root below, if that is less
+  double of_root;     ///< of the sum of the squares of the partial sums
+};
+LossOfTerms loss_of_terms(std::int64_t terms, double u);
 
 /// The sum of the terms as this device may have it: its error is what the terms bring along and what the
 /// additions may add. A matrix unit takes the terms in their order.

@@ -204,7 +204,7 @@ struct Attention {
     for (std::int64_t i = 0; i < some.count; ++i) {
       made.rows.push_back(in.row(head, some, i, scores));
       const AttentionRow<T>& row = made.rows.back();
-      lse[first + i] = row.lse;
+      if (lse != nullptr) lse[first + i] = row.lse;
       auto& of_row = made.weights[static_cast<std::size_t>(i)];
       of_row.reserve(row.keys.size());
       for (std::size_t at = 0; at < row.keys.size(); ++at)
@@ -219,7 +219,7 @@ struct Attention {
     if (t.has("grad_out")) return;  // backward makes it on its way
     const AttentionInputs<T> in(t, d, a);
     const std::int64_t heads = d.at("B") * in.H;
-    T *out = t["out"].data(), *lse = t["lse"].data();
+    T *out = t["out"].data(), *lse = t.has("lse") ? t["lse"].data() : nullptr;
     const std::int64_t blocks = (in.L + queries_at_once - 1) / queries_at_once;
     each_in_parallel(heads * blocks, grain_of(work_of_block(in)), [&](std::int64_t block) {
       const std::int64_t head = block / blocks, l = block % blocks * queries_at_once;
@@ -234,7 +234,7 @@ struct Attention {
     const AttentionInputs<T> in(t, d, a);
     const std::int64_t L = in.L, S = in.S, D = in.D, V = in.V, shared_by = in.G == 0 ? 0 : in.H / in.G;
     const T* g = t["grad_out"].data();
-    T *out = t["out"].data(), *lse = t["lse"].data();
+    T *out = t["out"].data(), *lse = t.has("lse") ? t["lse"].data() : nullptr;
     T *grad_q = t["grad_q"].data(), *grad_k = t["grad_k"].data(), *grad_v = t["grad_v"].data();
     const auto g_lse = t.optional("grad_lse"), grad_bias = t.optional("grad_bias"),
                grad_sink = t.optional("grad_sink");

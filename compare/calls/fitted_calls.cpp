@@ -86,6 +86,11 @@ bool FittedCalls::makes(const Call& reference, const CallVariant& variant) {
   return in_any && judge_.is_within(*in_any);
 }
 
+bool FittedCalls::makes_from_beginning(const Call& reference, const CallVariant& variant) {
+  const std::optional<Call> beginning = reference.in_first(places_of_a_beginning);
+  return (!beginning || judge_.fit(*beginning, variant)) && makes(reference, variant);
+}
+
 std::optional<CallVariant> FittedCalls::first_that_makes(const Call& call, const Key& key,
                                                          const IsEnough& is_enough) {
   const auto among = [&](const std::vector<CallVariant>& variants) -> std::optional<CallVariant> {
@@ -113,7 +118,7 @@ std::optional<CallVariant> FittedCalls::first_that_makes(const Call& call, const
 std::optional<CallVariant> FittedCalls::fit(const Call& reference, std::string_view module) {
   const Operator& op = reference.op();
   const CallVariant* last = known(op, module, reference.recorded());
-  auto found = last != nullptr && makes(reference, *last)
+  auto found = last != nullptr && makes_from_beginning(reference, *last)
                    ? std::optional(*last)
                    : find(reference, key_in_all_layers(op, module, reference.recorded()));
   if (found)
@@ -126,7 +131,7 @@ std::optional<CallVariant> FittedCalls::find(const Call& reference, const Key& k
   const auto known = known_.find(key);
   if (known != known_.end()) {
     for (const CallVariant& v : known->second) {
-      if ((!beginning || judge_.fit(*beginning, v)) && makes(reference, v)) return v;
+      if (makes_from_beginning(reference, v)) return v;
     }
   }
   std::optional<CallVariant> found;

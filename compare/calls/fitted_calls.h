@@ -49,6 +49,8 @@ class FittedCalls {
   static Key key_in_all_layers(const Operator&, std::string_view module, const Attributes& recorded);
   std::optional<CallVariant> find(const Call& reference, const Key&);
   bool makes(const Call&, const CallVariant&);
+  /// The beginning of the result first, if it has one: what makes it not makes it not as a whole.
+  bool makes_from_beginning(const Call&, const CallVariant&);
   std::optional<CallVariant> first_that_makes(const Call&, const Key&, const IsEnough&);
 
   CallJudge& judge_;

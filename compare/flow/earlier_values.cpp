@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <iterator>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -129,7 +131,22 @@ std::vector<Relation::Table> EarlierValues::tables_of(const Shape& shape, bool o
       if (moves) tables.push_back({order, lead});
     }
   }
-  return tables;
+  return without_twins(tables, shape);
+}
+
+// Tables that differ in the place of extents of 1 are one: the first stays.
+std::vector<Relation::Table> EarlierValues::without_twins(const std::vector<Relation::Table>& tables,
+                                                          const Shape& shape) {
+  std::set<std::pair<Shape, std::int64_t>> seen;
+  std::vector<Relation::Table> different;
+  for (const Relation::Table& table : tables) {
+    const auto is_long = [&](std::int64_t d) { return shape[static_cast<std::size_t>(d)] != 1; };
+    Shape order;
+    std::ranges::copy_if(table.order, std::back_inserter(order), is_long);
+    const auto lead = std::ranges::count_if(std::span(table.order).first(table.lead), is_long);
+    if (seen.emplace(std::move(order), lead).second) different.push_back(table);
+  }
+  return different;
 }
 
 Relation::Table EarlierValues::table_of_rows(const Shape& shape) {
@@ -151,17 +168,24 @@ void EarlierValues::add_columns(std::size_t candidate, const SideTensor& t, cons
 std::vector<EarlierValues::Hash> EarlierValues::column_hashes(const SideTensor& t,
                                                               const Relation::Table& table,
                                                               std::int64_t rows) {
-  const std::vector<std::int64_t> at = positions(t.shape, table);
   const std::int64_t width = std::ssize(t.values) / rows;
   std::vector<Hash> hashes(static_cast<std::size_t>(width), 0);
-  in_parallel(width, grain_of(rows), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = 0; r < rows; ++r) {
-      for (std::int64_t j = begin; j < end; ++j) {
-        Hash& h = hashes[static_cast<std::size_t>(j)];
-        h = mixed(h, t.values[static_cast<std::size_t>(at[static_cast<std::size_t>(r * width + j)])]);
+  const auto mix = [&](auto place) {
+    in_parallel(width, grain_of(rows), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = 0; r < rows; ++r) {
+        for (std::int64_t j = begin; j < end; ++j) {
+          Hash& h = hashes[static_cast<std::size_t>(j)];
+          h = mixed(h, t.values[static_cast<std::size_t>(place(r * width + j))]);
+        }
       }
-    }
-  });
+    });
+  };
+  if (std::ranges::is_sorted(table.order)) {
+    mix([](std::int64_t i) { return i; });
+  } else {
+    const std::vector<std::int64_t> at = positions(t.shape, table);
+    mix([&](std::int64_t i) { return at[static_cast<std::size_t>(i)]; });
+  }
   return hashes;
 }
 

@@ -98,6 +98,7 @@ class EarlierValues {
   static Hash row_hash(const SideTensor& t, std::int64_t row);
   // or_transposed: with its last two dimensions exchanged, too: keys, as scores are made with them.
   static std::vector<Relation::Table> tables_of(const Shape& shape, bool or_transposed);
+  static std::vector<Relation::Table> without_twins(const std::vector<Relation::Table>&, const Shape&);
   // Each column is a row along the last dimension: what slices and joins along the others.
   static Relation::Table table_of_rows(const Shape& shape);
   static std::vector<Hash> column_hashes(const SideTensor& t, const Relation::Table& table,

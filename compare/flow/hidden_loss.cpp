@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <limits>
 #include <set>
 #include <span>
 #include <utility>
@@ -126,63 +125,29 @@ std::optional<DerivedValue> HiddenLosses::gradient(const SideValues& side, const
   return e;
 }
 
-// The fraction of the smallest denominator, by continued fractions (Graham, Knuth and Patashnik, Concrete
-// Mathematics, sec. 4.5): losses are divided by numbers of micro-batches, ranks, tokens.
-struct Fraction {
-  double numerator, denominator;
-};
-static Fraction simplest_between(double low, double high) {
-  constexpr int most_terms = 16;  // more than two doubles have in common
-  double terms[most_terms];
-  int count = 0;
-  while (count + 1 < most_terms && std::floor(low) == std::floor(high) && std::floor(low) < low) {
-    terms[count++] = std::floor(low);
-    low = 1 / (std::exchange(high, 1 / (low - std::floor(low))) - terms[count - 1]);
+// Of few rows, each of which has its own gradient up to the factor. What they are divided by is another
+// number then, whose roundings are far within twice what is allowed.
+bool HiddenLosses::may_fit(const Loss& loss, const SideValues& side, const RecordedCalls& calls,
+                           const LogicalTensor& value, const std::vector<double>& missing,
+                           const std::vector<double>& allowed) {
+  constexpr std::int64_t enough = 64;
+  if (!loss.concludes()) return true;
+  const auto made = call_of(loss, side, calls, value, gradient_name(*loss.op), nullptr, enough);
+  if (!made || made->step == 1) return true;
+  const auto compared = made->call.expected(made->variant, false);
+  if (!compared || compared->allowed.empty()) return true;
+  DerivedValue unit;
+  unit.values = compared->golden.values();
+  unit.error = compared->allowed;
+  for (double& e : unit.error) e *= 2;
+  std::vector<double> some_missing, some_allowed;
+  const std::int64_t width = value.shape.back();
+  for (std::int64_t i = 0; i < std::ssize(unit.values); ++i) {
+    const auto at = static_cast<std::size_t>(i / width * made->step * width + i % width);
+    some_missing.push_back(missing[at]);
+    some_allowed.push_back(2 * allowed[at]);
   }
-  Fraction simplest = {std::ceil(low), 1};
-  while (count > 0)
-    simplest = {terms[--count] * simplest.numerator + simplest.denominator, simplest.numerator};
-  return simplest;
-}
-
-// The factors with which each element is off by no more than its error: |m - f u| <= a + |f| e. They are an
-// interval for each sign of f.
-bool HiddenLosses::fit_factor(Loss& loss, const DerivedValue& unit, const std::vector<double>& missing,
-                              const std::vector<double>& allowed, double choices) {
-  for (const double sign : {1.0, -1.0}) {
-    double low = 0, high = std::numeric_limits<double>::infinity();  // of |f|
-    const auto limit = [&](double c, double b) {                     // |f| c <= b
-      if (c > 0) high = std::min(high, b / c);
-      if (c < 0) low = std::max(low, b / c);
-      if (!(c != 0 || b >= 0)) high = -1;
-    };
-    for (std::size_t i = 0; i < missing.size(); ++i) {
-      const double u = sign * unit.values[i], e = unit.error[i];
-      limit(u - e, missing[i] + allowed[i]);
-      limit(-u - e, allowed[i] - missing[i]);
-    }
-    if (!(low <= high && std::isfinite(high))) continue;
-    double size = (low + high) / 2;
-    loss.bits = 0;
-    if (low > 0) {
-      const Fraction simplest = simplest_between(low, high);
-      size = std::clamp(simplest.numerator / simplest.denominator, low, high);
-      loss.bits =
-          std::max(0.0, std::log2(2 * size / (simplest.numerator * simplest.denominator * (high - low))));
-    }
-    loss.bits -= (loss.numbers - 1) * bits_of_a_number;
-    loss.factor = sign * size;
-    loss.reach = std::max(high - size, size - low);
-    double bits = 0;
-    for (std::size_t i = 0; i < missing.size(); ++i) {
-      const double given = std::abs(loss.factor * unit.values[i]),
-                   slack = allowed[i] + std::abs(loss.factor) * unit.error[i] +
-                           loss.reach * std::abs(unit.values[i]);
-      if (given > slack) bits += std::log2(given / slack);
-    }
-    if (proves(bits, loss.numbers * bits_of_a_number + choices)) return true;
-  }
-  return false;
+  return factors(1, unit, some_missing, some_allowed) || factors(-1, unit, some_missing, some_allowed);
 }
 
 // With an attribute that the gradient itself shows, and steps that are stored.
@@ -252,7 +217,11 @@ bool HiddenLosses::fit(const SideValues& side, const RecordedCalls& calls, const
       if (const auto all = targets(loss, side, frame, std::ssize(shown->second), 0))
         choices += static_cast<double>(all->shown) * std::log2(static_cast<double>(t->shape.back()));
     }
-    (void)trouble_in([&] { unit = gradient_of(loss, side, calls, value, frame); });
+    (void)trouble_in([&] {
+      if (missing.size() != static_cast<std::size_t>(element_count(t->shape)) ||
+          may_fit(loss, side, calls, *t, missing, allowed))
+        unit = gradient_of(loss, side, calls, value, frame);
+    });
     if (!unit || unit->values.size() != missing.size() || !fit_factor(loss, *unit, missing, allowed, choices))
       continue;
     loss.shares = std::move(shares);

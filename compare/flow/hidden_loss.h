@@ -85,11 +85,13 @@ class HiddenLosses {
     Call call;
     CallVariant variant;
     std::int64_t begin = 0;  ///< of the value in what was put together
+    std::int64_t step = 1;   ///< of the rows of the value every so many
   };
   /// @param result  nullptr: not known
+  /// @param enough  rows of a loss that concludes; 0: all
   static std::optional<OneCall> call_of(const Loss&, const SideValues&, const RecordedCalls&,
                                         const LogicalTensor& value, const std::string& output,
-                                        const std::vector<double>* result = nullptr);
+                                        const std::vector<double>* result = nullptr, std::int64_t enough = 0);
   /// What the places of a loss that concludes should foresee.
   struct Targets {
     std::vector<double> classes;
@@ -112,6 +114,14 @@ class HiddenLosses {
   std::optional<Mistake> find_mistake(const SideValues&, const RecordedCalls&, const Name& value,
                                       const LogicalTensor& gradient, const SideTensor& recorded) const;
   static std::vector<double> lowest_classes(const std::vector<double>& gradient, const Shape&);
+  struct Interval {
+    double low, high;
+  };
+  static std::optional<Interval> factors(double sign, const DerivedValue& unit,
+                                         const std::vector<double>& missing,
+                                         const std::vector<double>& allowed);
+  static bool may_fit(const Loss&, const SideValues&, const RecordedCalls&, const LogicalTensor& value,
+                      const std::vector<double>& missing, const std::vector<double>& allowed);
   /// @param choices  bits of what was chosen by the gradient itself
   static bool fit_factor(Loss&, const DerivedValue& unit, const std::vector<double>& missing,
                          const std::vector<double>& allowed, double choices);

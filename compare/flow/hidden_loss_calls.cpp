@@ -60,11 +60,9 @@ std::optional<HiddenLosses::Targets> HiddenLosses::targets(const Loss& loss, con
 }
 
 // The tokens are rows of classes to the operator, whatever dimensions the model gave them.
-std::optional<HiddenLosses::OneCall> HiddenLosses::call_of(const Loss& loss, const SideValues& side,
-                                                           const RecordedCalls& calls,
-                                                           const LogicalTensor& value,
-                                                           const std::string& output,
-                                                           const std::vector<double>* result) {
+std::optional<HiddenLosses::OneCall> HiddenLosses::call_of(
+    const Loss& loss, const SideValues& side, const RecordedCalls& calls, const LogicalTensor& value,
+    const std::string& output, const std::vector<double>* result, std::int64_t enough) {
   const bool is_gradient = output.starts_with("grad_");
   const DType dtype = is_gradient ? value.dtype : DType::float32;
   if (loss.of_all_layers) return of_layers(loss, side, calls, value, output);
@@ -78,17 +76,22 @@ std::optional<HiddenLosses::OneCall> HiddenLosses::call_of(const Loss& loss, con
   if (value.shape.empty() || value.shape.back() == 0) return {};
   const std::int64_t classes = value.shape.back(), tokens = element_count(value.shape) / classes;
   if (tokens == 0) return {};
-  const Shape rows = {tokens, classes};
+  const std::int64_t step = enough == 0 ? 1 : (tokens + enough - 1) / enough,
+                     kept = (tokens + step - 1) / step;
+  const Shape rows = {tokens, classes}, some = {kept, classes};
   std::vector<NamedTensor> inputs;
   for (const Arg& arg : loss.op->args) {
     if (arg.role == Role::input && inputs.empty()) {
-      inputs.push_back({std::string(arg.name), merge(side.dump(), value).tensor.whole().reshaped(rows)});
+      const Tensor all = merge(side.dump(), value).tensor.whole().reshaped(rows);
+      inputs.push_back(
+          {std::string(arg.name), step == 1 ? all : gather_view(all, some, {step * classes, 1}, 0)});
     } else if (arg.role == Role::index && inputs.size() == 1) {
       const auto ignored =
           static_cast<double>(complete_attributes(*loss.op, loss.variant.attributes).integer(arg.except));
       const std::optional<Targets> target = targets(loss, side, value.id, tokens, ignored);
       if (!target) return {};
-      inputs.push_back({std::string(arg.name), Tensor::from_values(DType::int64, {tokens}, target->classes)});
+      const Tensor all = Tensor::from_values(DType::int64, {tokens}, target->classes);
+      inputs.push_back({std::string(arg.name), step == 1 ? all : gather_view(all, {kept}, {step}, 0)});
     } else if (arg.role == Role::grad_output && is_gradient) {
       inputs.push_back(
           {std::string(arg.name), Tensor::from_values(DType::float64, {}, std::vector<double>{1})});
@@ -96,10 +99,10 @@ std::optional<HiddenLosses::OneCall> HiddenLosses::call_of(const Loss& loss, con
   }
   Device device = Device::of(dtype);
   if (loss.stores) device.see(value.dtype);
-  const Shape shape = is_gradient ? rows : Shape();
+  const Shape shape = is_gradient ? some : Shape();
   Call call(*loss.op, std::move(inputs), output,
             result == nullptr ? Tensor(dtype, shape) : Tensor::from_values(dtype, shape, *result), device);
-  return call.work() <= work_of_recorded ? std::optional(OneCall{std::move(call), loss.variant})
+  return call.work() <= work_of_recorded ? std::optional(OneCall{std::move(call), loss.variant, 0, step})
                                          : std::nullopt;
 }
 

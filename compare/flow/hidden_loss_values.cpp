@@ -133,9 +133,19 @@ bool HiddenLosses::find_values(const SideValues& side, const RecordedCalls& call
         }
       }
     }
-    for (Recorded& r : tried) {
-      if (!makes(r, side, calls, all, static_cast<double>(tried.size()))) continue;
-      recorded_.emplace(loss, std::move(r));
+    for (const Recorded& r : tried) {
+      // Of steps that the reference did not store the number proves more; the other side may store its own.
+      std::optional<Recorded> shown;
+      for (const bool stores : {false, true}) {
+        Recorded own = r;
+        own.loss.stores = stores;
+        if (!shown && stores <= r.loss.stores &&
+            makes(own, side, calls, all, static_cast<double>(tried.size())))
+          shown = std::move(own);
+      }
+      if (!shown) continue;
+      shown->loss.stores = r.loss.stores;
+      recorded_.emplace(loss, std::move(*shown));
       break;
     }
     are_known = are_known && recorded_.contains(loss);

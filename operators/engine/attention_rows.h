@@ -69,6 +69,7 @@ struct AttentionInputs {
         weighs_unseen(!sink && (a.text("unseen") == "mean" ||
                                 (a.text("unseen") == "either" && std::is_same_v<T, Bound>))),
         is_sure(a.text("unseen") != "either"),
+        wants_lse(t.has("lse") && t.wants("lse")),
         visible({t.optional_index("mask"), t.optional_index("document_q"), t.optional_index("document_k"),
                  t.optional_index("cu_seqlens_q"), t.optional_index("cu_seqlens_k"),
                  t.has("mask") ? &t.shape("mask") : nullptr},
@@ -122,9 +123,9 @@ struct AttentionInputs {
     std::vector<T> scores, kept;
     const std::int64_t l = of.first + i;
     const auto as_is = [](const T& x) { return x; };
-    const bool scales = is_quick(), keeps = stores();
+    const bool scales = is_quick(), keeps = stores(), fuses = !keeps || wants_lse;
     row.keys = of.keys[static_cast<std::size_t>(i)];
-    scores.reserve(row.keys.size() + 1);
+    scores.reserve(fuses ? row.keys.size() + 1 : 0);
     kept.reserve(keeps ? row.keys.size() + 1 : 0);
     for (const std::int64_t s : row.keys) {
       const T dot = products(i, s - of.first_key), product = scales ? dot * scale : dot;
@@ -136,12 +137,12 @@ struct AttentionInputs {
         if (alibi.is_scaled()) score = store(score);
         return bias ? store(score + bias.data()[of_bias(head, l, s)]) : score;
       };
-      scores.push_back(score(as_is));
+      if (fuses) scores.push_back(score(as_is));
       if (keeps) kept.push_back(score([](const T& x) { return stored(x); }));
     }
     if (of.unseen[static_cast<std::size_t>(i)]) return with_one_weight(std::move(row));
-    if (sink) scores.push_back(sink.data()[head % H]);
-    normalise(row, std::move(scores), !keeps);
+    if (sink && fuses) scores.push_back(sink.data()[head % H]);
+    if (fuses) normalise(row, std::move(scores), !keeps);
     if (!keeps) return row;
     // What is not fused stores the product, stores it again with its scale, and makes no lse.
     if (sink) {  // gpt-oss: the differences to the largest, too
@@ -226,7 +227,7 @@ struct AttentionInputs {
   T scale, cap;
   bool capped;
   Alibi<T> alibi;
-  bool weighs_unseen, is_sure;
+  bool weighs_unseen, is_sure, wants_lse;
   VisibleKeys visible;
   HeadBroadcast of_bias;
 };

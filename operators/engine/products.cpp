@@ -5,18 +5,22 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
+#include "assay/golden/bound_kernels.h"
 #include "assay/golden/parallel.h"
 
 namespace assay {
 namespace {
 
-// A matrix of numbers, one of each element of another.
+// A matrix of numbers, one of each element of another, made line by line.
 template <class T>
 struct Derived {
-  template <class F>
-  Derived(const Strided<const Bound>& of, std::int64_t rows, std::int64_t columns, F f)
+  /// @param f          of an element
+  /// @param make_line  of a line whose elements lie side by side; false: it is not for this one
+  template <class F, class G>
+  Derived(const Strided<const Bound>& of, std::int64_t rows, std::int64_t columns, F f, G make_line)
       : values(static_cast<std::size_t>(rows * columns)),
         // as it lies in memory
         view(of.row < of.column ? Strided<const T>{values.data(), 1, rows}
@@ -25,6 +29,10 @@ struct Derived {
     const std::int64_t outer = by_columns ? columns : rows, inner = by_columns ? rows : columns;
     each_in_parallel(outer, grain_of(inner), [&](std::int64_t i) {
       T* to = values.data() + i * inner;
+      const bool is_dense = inner > 0 && (by_columns ? of.row : of.column) == 1;
+      if (is_dense &&
+          make_line(std::span(by_columns ? &of(0, i) : &of(i, 0), static_cast<std::size_t>(inner)), to))
+        return;
       for (std::int64_t j = 0; j < inner; ++j) to[j] = by_columns ? f(of(j, i)) : f(of(i, j));
     });
   }
@@ -37,7 +45,7 @@ constexpr auto magnitude_of = [](const Bound& x) { return std::isfinite(x.value)
 constexpr auto error_of = [](const Bound& x) {
   return std::isfinite(x.error) && std::isfinite(x.value) ? x.error : 0;
 };
-constexpr auto largest_of = [](const Bound& x) { return magnitude_of(x) + error_of(x); };
+constexpr auto no_line = [](std::span<const Bound>, auto*) { return false; };
 
 // Products of numbers that are float32 take half the time (ordered_matmul.h). Where results are stored in a
 // narrow format, what is so near to one that its own error hides the difference becomes it: what is within
@@ -73,11 +81,17 @@ struct Known {
     each_in_parallel(outer, grain_of(inner), [&](std::int64_t i) {
       Known& line = lines[static_cast<std::size_t>(i)];
       const auto at = [&](std::int64_t j) -> const Bound& { return by_columns ? of(j, i) : of(i, j); };
-      for (std::int64_t j = 0; j < inner; ++j) {
-        const Bound& x = at(j);
-        line.most = std::max(line.most, magnitude_of(x));
-        line.most_error = std::max(line.most_error, error_of(x));
-      }
+      const bool is_dense = inner > 0 && (by_columns ? of.row : of.column) == 1;
+      const auto take = [&](std::span<const Bound> some) {
+        const LargestOfLine of_some = largest_of(some);
+        line.most = std::max(line.most, of_some.value);
+        line.most_error = std::max(line.most_error, of_some.error);
+        line.is_finite = line.is_finite && of_some.is_finite;
+      };
+      if (is_dense)
+        take(std::span(&at(0), static_cast<std::size_t>(inner)));
+      else
+        for (std::int64_t j = 0; j < inner; ++j) take(std::span(&at(j), 1));
       std::int64_t first = inner, end = 0;
       if (line.most_error > 0) {
         for (first = 0; error_of(at(first)) == 0;) ++first;
@@ -91,6 +105,7 @@ struct Known {
       most = std::max(most, line.most);
       most_error = std::max(most_error, line.most_error);
       hides = hides || line.hides;
+      is_finite = is_finite && line.is_finite;
       const Region& p = line.with_errors;
       if (p.is_empty()) continue;
       first = std::min(first, p.row);
@@ -106,7 +121,7 @@ struct Known {
 
   double most = 0, most_error = 0;
   Region with_errors = {};
-  bool hides = false;
+  bool hides = false, is_finite = true;
 };
 
 // A factor in float64, as products take it.
@@ -115,7 +130,7 @@ class Factor {
   Factor(const Strided<const Bound>& of, std::int64_t rows, std::int64_t columns, const Known& known) {
     static_assert(sizeof(Bound) == 2 * sizeof(double));
     view_ = {of.x == nullptr ? nullptr : &of.x->value, 2 * of.row, 2 * of.column};  // null: no elements
-    if (known.hides) view_ = made_.emplace(of, rows, columns, factor_of).view;
+    if (known.hides) view_ = made_.emplace(of, rows, columns, factor_of, no_line).view;
   }
   const Strided<const double>& view() const { return view_; }
 
@@ -128,34 +143,63 @@ int exponent_of(double most) {
   return most > 0 ? std::max(std::ilogb(most) + 1, -1000) : 0;  // so that 2^-exponent is a number
 }
 
+// One of the factors of such products.
+struct Shares {
+  Shares(const Known& known, Share share, double most)
+      : is_finite(known.is_finite),
+        share(share),
+        exponent(exponent_of(most)),
+        unit(std::ldexp(1, -exponent)),
+        hidden(ErrorScope::current().stored_roundoff == 0 ? 0 : hidden_share) {}
+  double operator()(const Bound& x) const {
+    const double magnitude = unit * magnitude_of(x);
+    switch (share) {
+      case Share::magnitude:
+        return magnitude;
+      case Share::square:
+        return magnitude * magnitude;
+      case Share::error:
+        return unit * error_of_factor(x);
+      case Share::value_and_error:
+        return unit * (magnitude_of(x) + error_of(x));
+    }
+    return 0;
+  }
+  int power() const { return share == Share::square ? 2 * exponent : exponent; }
+  bool is_finite;
+  Share share;
+  int exponent;
+  double unit, hidden;
+};
+
 // Sums of products of numbers that are not negative, no larger than they are: in float32, of factors of 1 at
 // most, which are cut to half of float32's 24 bits. Products of two are exact then.
 class CutProducts {
  public:
-  template <class F, class G>
-  CutProducts(const OrderedMatmul<Bound>& of, double most_a, F of_a, double most_b, G of_b)
+  CutProducts(const OrderedMatmul<Bound>& of, const Shares& a, const Shares& b)
       : sums_(static_cast<std::size_t>(of.M * of.N)) {
-    const int a = exponent_of(most_a), b = exponent_of(most_b);
-    const Derived<float> cut_a(of.a, of.M, of.K, Cut<F>{of_a, std::ldexp(1, -a)}),
-        cut_b(of.b, of.K, of.N, Cut<G>{of_b, std::ldexp(1, -b)});
+    const Derived<float> cut_a = cut(of.a, of.M, of.K, a), cut_b = cut(of.b, of.K, of.N, b);
     multiply({of.M, of.N, of.K, cut_a.view, cut_b.view, {sums_.data(), of.N, 1}, {}, true});
     // Two factors of a product are rounded and cut, and each sum is rounded.
     constexpr double u = 0x1p-24, of_factors = 2 * (0x1p-11 + u);
-    unit_ = std::ldexp(std::max(0.0, 1 - of_factors - static_cast<double>(of.K) * u), a + b);
+    unit_ = std::ldexp(std::max(0.0, 1 - of_factors - static_cast<double>(of.K) * u), a.power() + b.power());
   }
   double operator[](std::size_t i) const { return unit_ * static_cast<double>(sums_[i]); }
 
  private:
-  template <class F>
-  struct Cut {
-    float operator()(const Bound& x) const {
+  static Derived<float> cut(const Strided<const Bound>& of, std::int64_t rows, std::int64_t columns,
+                            const Shares& shares) {
+    const auto one = [&](const Bound& x) {
       constexpr float least = 0x1p-62F;  // of less the products may be subnormal
-      const auto v = static_cast<float>(scale * f(x));
+      const auto v = static_cast<float>(shares(x));
       return v < least ? 0 : std::bit_cast<float>(std::bit_cast<std::uint32_t>(v) & ~0xFFFU);
-    }
-    F f;
-    double scale;
-  };
+    };
+    return {of, rows, columns, one, [&](std::span<const Bound> line, float* to) {
+              if (!shares.is_finite) return false;
+              cut_line(line, shares.share, shares.unit, shares.hidden, to);
+              return true;
+            }};
+  }
   std::vector<float> sums_;
   double unit_;
 };
@@ -183,19 +227,10 @@ bool is_even(const Strided<const Bound>& of, std::int64_t lines, std::int64_t K)
 class Squares {
  public:
   Squares(const OrderedMatmul<Bound>& of, const Known& a, const Known& b)
-      : unit_(std::ldexp(1, 2 * (exponent_of(a.most) + exponent_of(b.most)))),
-        sums_(some_terms(of), 1, Square(a), 1, Square(b)) {}
-  double operator[](std::size_t i) const { return unit_ * sums_[i]; }
+      : sums_(some_terms(of), {a, Share::square, a.most}, {b, Share::square, b.most}) {}
+  double operator[](std::size_t i) const { return sums_[i]; }
 
  private:
-  struct Square {
-    explicit Square(const Known& known) : scale(std::ldexp(1, -exponent_of(known.most))) {}
-    double operator()(const Bound& x) const {
-      const double v = scale * magnitude_of(x);
-      return v * v;
-    }
-    double scale;
-  };
   static OrderedMatmul<Bound> some_terms(OrderedMatmul<Bound> of) {
     constexpr std::int64_t enough = 128;
     if (ErrorScope::current().stored_roundoff == 0 || of.K < enough || !is_even(of.a, of.M, of.K) ||
@@ -207,7 +242,6 @@ class Squares {
     return of;
   }
 
-  double unit_;
   CutProducts sums_;
 };
 
@@ -226,7 +260,7 @@ void add_inherited(const OrderedMatmul<Bound>& of, const Known& a, const Known& 
     some.N = r.columns;
     some.a = region_of(of.a, {.column = r.row});
     some.b = region_of(of.b, r);
-    add(some, 0, r.column, CutProducts(some, a.most, magnitude_of, b.most_error, error_of_factor));
+    add(some, 0, r.column, CutProducts(some, {a, Share::magnitude, a.most}, {b, Share::error, b.most_error}));
   }
   if (const Region& r = a.with_errors; !r.is_empty()) {
     OrderedMatmul<Bound> some = of;
@@ -234,9 +268,13 @@ void add_inherited(const OrderedMatmul<Bound>& of, const Known& a, const Known& 
     some.K = r.columns;
     some.a = region_of(of.a, r);
     some.b = region_of(of.b, {.row = r.column});
-    add(some, r.row, 0, CutProducts(some, a.most_error, error_of_factor, b.most + b.most_error, largest_of));
+    add(some, r.row, 0,
+        CutProducts(some, {a, Share::error, a.most_error},
+                    {b, Share::value_and_error, b.most + b.most_error}));
   }
 }
+
+constexpr double told = 1 - 0x1p-20;  // the sums themselves are float64's: K 2^-53 of them
 
 }  // namespace
 
@@ -268,11 +306,15 @@ void QuickSums::add(std::int64_t first, const OrderedMatmul<Bound>& of) {
 Bound QuickSums::sum(std::int64_t m, std::int64_t n, std::int64_t terms, const Bound& last) const {
   const auto i = static_cast<std::size_t>(m * N_ + n);
   const double u = ErrorScope::current().unit_roundoff, value = values_[i] + last.value, square = squares_[i];
-  constexpr double computed = 1 - 0x1p-20;  // the sums themselves are float64's: K 2^-53 of them
   // Each product is rounded, too.
   const double products = std::isfinite(value) ? u * std::max(std::abs(values_[i]), std::sqrt(square)) : 0;
   const double loss = products + least_loss(terms, value, square + last.value * last.value, u);
-  return settled(value, computed * (inherited_[i] + last.error + loss));
+  return settled(value, told * (inherited_[i] + last.error + loss));
+}
+
+void QuickSums::row(std::int64_t m, std::int64_t terms, Bound* to) const {
+  const auto at = static_cast<std::size_t>(m * N_);
+  settle_line({&values_[at], &squares_[at], &inherited_[at], static_cast<std::size_t>(N_), terms, told}, to);
 }
 
 void quick_products(const OrderedMatmul<Bound>& of, std::span<const std::int64_t> terms_of_rows) {
@@ -289,6 +331,7 @@ void quick_products(const OrderedMatmul<Bound>& of, std::span<const std::int64_t
       const std::int64_t m = first + i;
       const std::int64_t terms =
           (terms_of_rows.empty() ? of.K : terms_of_rows[static_cast<std::size_t>(m)]) + (has_last ? 1 : 0);
+      if (!has_last && of.y.column == 1) return sums.row(i, terms, &of.y(m, 0));
       for (std::int64_t n = 0; n < of.N; ++n)
         of.y(m, n) = sums.sum(i, n, terms, has_last ? of.last(m, n) : Bound(0));
     });

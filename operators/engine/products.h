@@ -22,6 +22,8 @@ class QuickSums {
   QuickSums(std::int64_t M, std::int64_t N);
   /// Adds a b, for rows from `first` on; y and last take no part.
   void add(std::int64_t first, const OrderedMatmul<Bound>&);
+  /// The sums of a row, side by side.
+  void row(std::int64_t m, std::int64_t terms, Bound* to) const;
   Bound sum(std::int64_t m, std::int64_t n, std::int64_t terms, const Bound& last = 0) const;
 
  private:

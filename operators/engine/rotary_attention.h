@@ -277,8 +277,7 @@ class InnerAttention : public InnerCall<T> {
     add("q", std::move(q));
     add("k", std::move(k));
     add("v", std::move(v));
-    add("out", {});
-    add("lse", {});
+    add("out", {});  // no lse: nobody asks for it
   }
   /// A logit for each head.
   void take_sink(std::vector<T> logits) { add("sink", std::move(logits)); }

@@ -110,10 +110,8 @@ class SumsOfKeys {
   const Lists& lists() const { return lists_; }
   void put(T* y) const {
     if constexpr (std::is_same_v<T, Bound>) {
-      for (std::size_t s = 0; s < terms_.size(); ++s) {
-        for (std::int64_t c = 0; c < C_; ++c, ++y)
-          *y = sums_->sum(static_cast<std::int64_t>(s), c, terms_[s]);
-      }
+      for (std::size_t s = 0; s < terms_.size(); ++s, y += C_)
+        sums_->row(static_cast<std::int64_t>(s), terms_[s], y);
     }
   }
 
