@@ -6,6 +6,7 @@
 #include <iterator>
 #include <set>
 #include <span>
+#include <tuple>
 #include <utility>
 
 #include "assay/compare/flow/gradient_names.h"
@@ -201,11 +202,13 @@ std::optional<Name> EarlierValues::copied(const LogicalTensor& t) const {
     if (tensor->values.size() == 1 && c.name.module != t.id.module && c.scope != module_around(t.id.module))
       continue;
     if (rank(p.candidate, t) < 0) continue;
-    // Of the names that a module has for one tensor that under which it hands back the gradient.
+    // Of what an identity was given and gave the one of this shape; of the names that a module has for one
+    // tensor that under which it hands back the gradient.
     const auto nearness = [&](std::size_t candidate) {
       const Name& name = candidates_[candidate].name;
+      const bool has_shape = candidates_[candidate].tensor->shape == t.shape;
       const bool has_gradient = name.slot == "input" && side_.find(gradient_of(name, t.id)) != nullptr;
-      return std::pair(rank(candidate, t), has_gradient);
+      return std::tuple(rank(candidate, t), has_shape, has_gradient);
     };
     if (!best || nearness(p.candidate) >= nearness(*best)) best = p.candidate;
   }

@@ -85,5 +85,46 @@ TEST(HandedOn, HasOneGradient) {
   }
 }
 
+// What an identity was given [1, 12, 16] goes on without it, too; what it gave is [12, 16].
+auto identity(bool one_wrong) {
+  return [=](MemoryDump& d, bool is_actual) {
+    const auto put = [&](Phase phase, const char* module, const char* slot, const char* arg, const Tensor& t,
+                         const char* op) {
+      d.add({0, 0, phase, module, slot, arg, 0}, t).op = op;
+    };
+    const Tensor h = noisy(normal_tensor(DType::float32, {1, 12, 16}, 1), is_actual ? 5 : 6),
+                 flat = h.reshaped({12, 16});
+    put(f, "block", "output", "y", h, "Block");
+    put(f, "neck", "input", "input", flat, "Identity");
+    put(f, "neck", "output", "y", flat, "Identity");
+    const auto used = [&](const char* module, const char* op, const Tensor& x, std::uint64_t seed) {
+      put(f, module, "input", "x", x, op);
+      const Tensor y = output(op, {{"x", x}}, {}, "y"),
+                   g = noisy(normal_tensor(DType::float32, x.shape(), seed), is_actual ? 7 : 8);
+      put(f, module, "output", "y", y, op);
+      put(b, module, "grad_output", "y", g, op);
+      const Tensor back = output(op, {{"x", x}, {"grad_y", g}}, {}, "grad_x");
+      put(b, module, "grad_input", "x", back, op);
+      return back;
+    };
+    const Tensor behind = used("experts", "silu", flat, 2), beside = used("shared", "gelu", h, 3);
+    const Tensor of_neck = one_wrong && is_actual ? with_one_wrong(behind) : behind;
+    put(b, "neck", "grad_output", "y", of_neck, "Identity");
+    put(b, "neck", "grad_input", "input", of_neck, "Identity");
+    put(b, "block", "grad_output", "y", plus(of_neck.reshaped(h.shape()), 1, beside), "Block");
+  };
+}
+
+TEST(HandedOn, ByAnIdentityIsWhatHasItsShape) {
+  const Report right = isolated(identity(false));
+  EXPECT_EQ(right.exit_status(), 0);
+  for (const Finding& found : right.findings) {
+    if (found.id.slot == "grad_output" && (found.id.module == "neck" || found.id.module == "block")) {
+      EXPECT_EQ(found.unjudged, "") << found.name;
+    }
+  }
+  EXPECT_EQ(created(isolated(identity(true))), std::vector<std::string>{"neck grad_output y"});
+}
+
 }  // namespace
 }  // namespace assay::handed_on_test

@@ -28,6 +28,7 @@ USUAL = dict(
 DEEPSEEK = dict(num_hidden_layers=3, first_k_dense_replace=1, num_key_value_heads=4, moe_intermediate_size=32, n_routed_experts=8,
                 num_experts_per_tok=2, n_shared_experts=1, q_lora_rank=32, kv_lora_rank=16, qk_rope_head_dim=8, qk_nope_head_dim=16,
                 v_head_dim=16)
+INDEXER = dict(index_n_heads=4, index_head_dim=16, index_topk=16)
 # Multipliers that are no powers of two, as Granite 3 has them, but that of its scores.
 GRANITE = dict(num_hidden_layers=2, embedding_multiplier=12.0, residual_multiplier=0.22, attention_multiplier=1 / 16, logits_scaling=6.0)
 FAMILIES = {
@@ -49,6 +50,72 @@ FAMILIES = {
     "granitemoe": ("GraniteMoeConfig", GRANITE | dict(intermediate_size=64, num_local_experts=4, num_experts_per_tok=2)),
     "deepseek-v3": ("DeepseekV3Config", DEEPSEEK | dict(n_group=2, topk_group=1)),
     "deepseek-v2": ("DeepseekV2Config", DEEPSEEK),
+    "deepseek-v3.2": ("DeepseekV32Config", DEEPSEEK | dict(n_group=2, topk_group=1) | INDEXER),
+    "glm-moe-dsa": ("GlmMoeDsaConfig", DEEPSEEK | dict(head_dim=8, n_group=1, topk_group=1) | INDEXER),
+    "bamba": (
+        "BambaConfig",
+        dict(num_hidden_layers=3, attn_layer_indices=[1], mamba_n_heads=8, mamba_d_head=16, mamba_d_state=8, mamba_n_groups=2),
+    ),
+    "falcon-h1": (
+        "FalconH1Config",
+        dict(num_hidden_layers=2, head_dim=16, mamba_n_heads=8, mamba_d_head=16, mamba_d_state=8, mamba_d_ssm=128, mamba_n_groups=2),
+    ),
+    "granitemoe-hybrid": (
+        "GraniteMoeHybridConfig",
+        dict(
+            num_hidden_layers=3,
+            layer_types=["mamba", "attention", "mamba"],
+            mamba_n_heads=8,
+            mamba_d_head=16,
+            mamba_d_state=8,
+            num_local_experts=8,
+            num_experts_per_tok=2,
+            shared_intermediate_size=64,
+            position_embedding_type="rope",
+        ),
+    ),
+    "nemotron-h": (
+        "NemotronHConfig",
+        dict(
+            num_hidden_layers=4,
+            layers_block_type=["mamba", "attention", "moe", "mamba"],
+            head_dim=16,
+            mamba_num_heads=8,
+            mamba_head_dim=16,
+            ssm_state_size=8,
+            n_groups=2,
+            n_routed_experts=8,
+            num_experts_per_tok=2,
+            moe_intermediate_size=32,
+            moe_shared_expert_intermediate_size=32,
+        ),
+    ),
+    "jamba": (
+        "JambaConfig",
+        dict(
+            num_hidden_layers=4,
+            attn_layer_period=2,
+            attn_layer_offset=1,
+            expert_layer_period=2,
+            expert_layer_offset=1,
+            num_experts=4,
+            num_experts_per_tok=2,
+            mamba_d_state=8,
+            mamba_dt_rank=8,
+            use_mamba_kernels=False,
+        ),
+    ),
+    "lfm2-moe": (
+        "Lfm2MoeConfig",
+        dict(
+            num_hidden_layers=4,
+            layer_types=["conv", "full_attention", "conv", "full_attention"],
+            num_experts=8,
+            num_experts_per_tok=2,
+            moe_intermediate_size=32,
+            num_dense_layers=1,
+        ),
+    ),
     "glm4-moe": (
         "Glm4MoeConfig",
         dict(
