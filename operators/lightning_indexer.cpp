@@ -16,9 +16,9 @@ namespace {
 // B sequences of L tokens. Q*: channels of all heads of q, side by side or by head; H heads of D, of which
 // the first R turn, as those of k do, which is one for all heads. The tables as in rotary_attention. X =
 // top_k keys are chosen for each query, also where it sees fewer: then any others are beside those that it
-// sees. No factor of the scores changes a choice, so there is none. selection_gap: how much the last visible
-// key chosen is ahead of the next that could have been; 0 where there is none, and below 0 without end
-// where a key that is hidden was chosen in place of one that is not. `chosen` is a choice made elsewhere.
+// sees. No positive factor of the scores changes a choice, so there is none. selection_gap: how much the last
+// visible key chosen is ahead of the next that could have been; 0 where there is none, and below 0 without
+// end where a key that is hidden was chosen in place of one that is not. `chosen` is a choice made elsewhere.
 struct LightningIndexer {
   static constexpr std::string_view name = "lightning_indexer";
   static constexpr std::string_view math =
@@ -32,7 +32,8 @@ struct LightningIndexer {
       {"style", "\"half\"",
        "pairs are half: (i, i + R/2), each by the column of its place, or interleaved: (2i, 2i + 1), both of "
        "which turn by column i"},
-      {"is_causal", "true", "a query does not see the keys behind it"}};
+      {"is_causal", "true", "a query does not see the keys behind it"},
+      {"stored_scores", "false", "products and scores are stored in the operands' dtype before the choice"}};
   static constexpr Arg args[] = {
       {"q", "B,L,Q*", Role::input},
       {"k", "B,L,D", Role::input},
@@ -48,7 +49,8 @@ struct LightningIndexer {
       {"B=2,L=5,Q=2x4,D=4,H=2,T=5,C=2", "top_k=2", "cis,chosen"},
       {"B=1,L=6,Q=12,D=4,H=3,T=6,C=2,U=2", "top_k=3,style=\"interleaved\"", "cos,sin,chosen"},
       {"B=2,L=4,Q=6,D=6,H=1", "top_k=2,is_causal=false", "cos,sin,cis,chosen"}};
-  static constexpr Seen seen[] = {{"style", "\"interleaved\"", "GLM-5"}};
+  static constexpr Seen seen[] = {{"style", "\"interleaved\"", "GLM-5"},
+                                  {"stored_scores", "true", "autocast"}};
   static constexpr RecordedAs recorded_as[] = {{"chosen", "index", made_around}};
   static constexpr std::string_view functional_inputs[] = {"q", "k", "head_weights", "cos", "sin"},
                                     functional_instead[] = {"q", "k", "head_weights", "cis"};
@@ -97,6 +99,7 @@ struct LightningIndexer {
         : L(d.at("L")),
           D(d.at("D")),
           H(d.at("H")),
+          stores(a.flag("stored_scores")),
           weights(t["head_weights"].data()),
           q(turned(by_head(t["q"].data(), d, H, D, false), t, d, turn(d, a), H, false)),
           k(turned(t.slot("k").values, t, d, turn(d, a), 1, false)) {}
@@ -106,13 +109,15 @@ struct LightningIndexer {
     }
     T operator()(std::int64_t b, std::int64_t l, std::int64_t s) const {
       const T* key = k.data() + (b * L + s) * D;
-      return sum<T>(H, [&](auto h) {
+      return kept(sum<T>(H, [&](auto h) {
         const T* query = q.data() + ((b * H + h) * L + l) * D;
-        const T product = sum<T>(D, [&](auto c) { return query[c] * key[c]; });
-        return weights[(b * L + l) * H + h] * maximum(product, T(0));
-      });
+        const T product = kept(sum<T>(D, [&](auto c) { return query[c] * key[c]; }));
+        return kept(weights[(b * L + l) * H + h] * maximum(product, T(0)));
+      }));
     }
+    T kept(const T& x) const { return stores ? stored(x) : x; }
     std::int64_t L, D, H;
+    bool stores;
     const T* weights;
     std::vector<T> q, k;  // [B, H, L, D] and [B, L, D]
   };

@@ -70,8 +70,13 @@ struct Mamba2Scan {
     const Shape &of_given = given->shape(), &of_xBC = xBC->shape();
     const std::int64_t count = grad_out != nullptr ? grad_out->size() : call.result.size();
     if (of_given.size() != 3 || of_xBC.size() != 3 || of_given[0] * of_given[1] == 0) return;
-    const std::int64_t rest = of_xBC[2] - count / (of_given[0] * of_given[1]);
-    if (of_xBC[1] == of_given[1] && rest > 0 && rest % 2 == 0) call.attributes.set("channels_last", true);
+    const auto has_channels = [&](std::size_t dim) {  // B and C have as many
+      const std::int64_t rest = of_xBC[dim] - count / (of_given[0] * of_given[1]);
+      return rest > 0 && rest % 2 == 0;
+    };
+    const bool may_be_first = has_channels(1) && of_xBC[2] >= of_given[1];
+    if (of_xBC[1] == of_given[1] && has_channels(2) && !may_be_first)
+      call.attributes.set("channels_last", true);
   }
 
   // Whatever the order of xBC: [B, C, P] or [B, T, C].
@@ -237,7 +242,7 @@ struct Mamba2Scan {
 
     void give_gradients() {
       const std::int64_t of_groups = d.at("K") * d.at("N");
-      const std::vector<T>&of_v = rule.made("grad_v"), &of_decay = rule.made("grad_decay");
+      const std::vector<T> of_v = rule.kept("grad_v"), of_decay = rule.kept("grad_decay");
       T *grad_xBC = t["grad_xBC"].data(), *given = t["grad_zxbcdt"].data();
       std::vector<T> of_x, of_D;
       for (std::int64_t i = 0; i < rows * I; ++i) {
@@ -254,9 +259,10 @@ struct Mamba2Scan {
       give_part(grad_xBC, I + of_groups, rule.made("grad_q"));
       std::vector<T> of_z, of_rate;
       for (std::int64_t i = 0; i < rows * G; ++i) {
-        const T by_v = sum<T>(V, [&](auto c) { return of_v[index(i * V + c)] * x[index(i * V + c)]; });
+        const T by_v =
+            sum<T>(V, [&](auto c) { return stored(of_v[index(i * V + c)] * x[index(i * V + c)]); });
         const T of_dt = stored(by_v) + stored(of_decay[index(i)] * -rate(i));
-        of_rate.push_back(of_decay[index(i)] * dt[index(i)]);
+        of_rate.push_back(stored(of_decay[index(i)] * dt[index(i)]));
         of_z.push_back(within_limits(stored(of_dt), z(i)) * softplus_slope(z(i)));
         given[i / G * Y + Y - G + i % G] = of_z.back();
       }
@@ -265,7 +271,7 @@ struct Mamba2Scan {
           return sum<T>(rows, [&](auto i) { return terms[index(i * G + h)]; });
         };
         t["grad_dt_bias"].data()[h] = over_tokens(of_z);
-        t["grad_A_log"].data()[h] = -exp(t["A_log"].data()[h]) * over_tokens(of_rate);
+        t["grad_A_log"].data()[h] = -exp(t["A_log"].data()[h]) * stored(over_tokens(of_rate));
         t["grad_D"].data()[h] =
             sum<T>(rows * V, [&](auto i) { return of_D[index(i / V * I + h * V + i % V)]; });
       }

@@ -21,9 +21,8 @@ namespace {
 struct MoeExperts {
   static constexpr std::string_view name = "moe_experts";
   static constexpr std::string_view math =
-      "y_t = sum over k of weights_tk down_e (f(gate_e x_t) up_e x_t), or without a gate down_e f(up_e x_t), "
-      "e "
-      "= index_tk";
+      "y_t = sum over k of weights_tk down_e h, h = f(gate_e x_t) up_e x_t, or f(up_e x_t) without a gate; "
+      "e = index_tk";
   static constexpr std::string_view source =
       "arXiv:2401.04088 eq. 2; Hugging Face transformers 5 MixtralExperts, Qwen3MoeExperts, GptOssExperts, "
       "Llama4TextExperts; gated units arXiv:2002.05202 eq. 6";

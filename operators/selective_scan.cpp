@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "assay/golden/error.h"
+#include "assay/golden/parallel.h"
 #include "assay/operators/engine/recorded.h"
 #include "assay/operators/engine/softplus.h"
 
@@ -15,7 +16,7 @@ namespace {
 
 // B sequences of T tokens; I channels with a state of N numbers each. P: tokens, those of the sequence first,
 // as a convolution leaves some behind them. B and C [B, T, N] are given apart, or are the last 2 N columns of
-// BC.
+// BC. The gate is what its activation made already.
 struct SelectiveScan {
   static constexpr std::string_view name = "selective_scan";
   static constexpr std::string_view math =
@@ -57,7 +58,7 @@ struct SelectiveScan {
   static constexpr std::string_view functional_inputs[] = {"x",    "dt",    "B", "C",
                                                            "gate", "A_log", "D", "dt_bias"},
                                     functional_instead[] = {"x", "dt", "BC", "gate", "A_log", "D", "dt_bias"};
-  static constexpr Seen seen[] = {{"activation", "\"silu\"", "an activation in no module of its own"}};
+  static constexpr Seen seen[] = {{"activation", "\"silu\"", "Mamba, where its activation is no module"}};
   static constexpr bool shares_steps = true;
   static constexpr std::string_view causal_along = "T";
 
@@ -94,12 +95,12 @@ struct SelectiveScan {
   // Both of B and C where they are given.
   template <class T>
   struct Columns {
-    Columns(Tensors<T>& t, const Dims& d, std::string_view apart, std::string_view prefix) : N(d.at("N")) {
-      const bool is_apart = t.has("B");
+    Columns(Tensors<T>& t, const Dims& d, std::string_view which, std::string_view prefix) : N(d.at("N")) {
+      const bool are_apart = t.has("B");
       const std::string of(prefix);
-      width = is_apart ? N : d.at("Y");
-      first = is_apart ? 0 : apart == "B" ? width - 2 * N : width - N;
-      data = t[of + std::string(is_apart ? apart : "BC")].data();
+      width = are_apart ? N : d.at("Y");
+      first = are_apart ? 0 : which == "B" ? width - 2 * N : width - N;
+      data = t[of + std::string(are_apart ? which : "BC")].data();
     }
     T& operator()(std::int64_t row, std::int64_t n) const { return data[row * width + first + n]; }
     std::int64_t N, width, first;
@@ -115,102 +116,137 @@ struct SelectiveScan {
           tokens(d.at("T")),
           N(d.at("N")),
           I(d.at("I")),
-          P(d.at("P")),
           B(t, d, "B", ""),
           C(t, d, "C", ""),
-          A_log(t["A_log"].data() + i * N) {
+          given(t["x"].data() + (b * I + i) * d.at("P")),
+          gate(t.has("gate") ? t["gate"].data() + (b * I + i) * tokens : nullptr),
+          skip(t["D"].data()[i]) {
       const bool is_silu = a.text("activation") == "silu";
-      const T *given = t["x"].data() + (b * I + i) * P, *given_dt = t["dt"].data();
+      const T *A_log = t["A_log"].data() + i * N, *given_dt = t["dt"].data(),
+              *bias = t.has("dt_bias") ? t["dt_bias"].data() + i : nullptr;
+      for (std::int64_t n = 0; n < N; ++n) A.push_back(-exp(A_log[n]));
       states.assign(static_cast<std::size_t>(N), T(0));
       for (std::int64_t s = 0; s < tokens; ++s) {
         x.push_back(is_silu ? stored(silu(given[s])) : given[s]);
-        z.push_back(t.has("dt_bias") ? stored(given_dt[row(s) * I + i] + t["dt_bias"].data()[i])
-                                     : given_dt[row(s) * I + i]);
+        const T& of_dt = given_dt[row(s) * I + i];
+        z.push_back(bias != nullptr ? stored(of_dt + *bias) : of_dt);
         dt.push_back(stored(softplus(z.back())));
-        for (std::int64_t n = 0; n < N; ++n)
-          states.push_back(stored(decay(s, n) * state(s, n) + written(s, n) * x.back()));
+        for (std::int64_t n = 0; n < N; ++n) {
+          decays.push_back(exp(A[index(n)] * dt.back()));
+          states.push_back(decays.back() * state(s, n) + written(s, n) * x.back());
+        }
       }
     }
+    static std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
     std::int64_t row(std::int64_t s) const { return b * tokens + s; }
     // Before token s.
-    const T& state(std::int64_t s, std::int64_t n) const {
-      return states[static_cast<std::size_t>(s * N + n)];
+    const T& state(std::int64_t s, std::int64_t n) const { return states[index(s * N + n)]; }
+    const T& decay(std::int64_t s, std::int64_t n) const { return decays[index(s * N + n)]; }
+    T written(std::int64_t s, std::int64_t n) const { return dt[index(s)] * B(row(s), n); }
+    T made(std::int64_t s) const {
+      const T of_state = stored(sum<T>(N, [&](auto n) { return stored(state(s + 1, n)) * C(row(s), n); }));
+      return stored(of_state + stored(skip * x[index(s)]));
     }
-    T A(std::int64_t n) const { return -exp(A_log[n]); }
-    T decay(std::int64_t s, std::int64_t n) const { return exp(A(n) * dt[static_cast<std::size_t>(s)]); }
-    T written(std::int64_t s, std::int64_t n) const { return dt[static_cast<std::size_t>(s)] * B(row(s), n); }
-    T made(std::int64_t s, const T& skip) const {
-      const T of_state = stored(sum<T>(N, [&](auto n) { return state(s + 1, n) * C(row(s), n); }));
-      return stored(of_state + stored(skip * x[static_cast<std::size_t>(s)]));
-    }
-    std::int64_t b, i, tokens, N, I, P;
+    std::int64_t b, i, tokens, N, I;
     Columns<T> B, C;
-    const T* A_log;
-    std::vector<T> x, z, dt, states;
+    const T *given, *gate;
+    const T& skip;
+    std::vector<T> A, x, z, dt, decays, states;
   };
 
   template <class T>
   static void give_out(Tensors<T>& t, const Channel<T>& c) {
     T* out = t["out"].data();
-    const T* gate = t.has("gate") ? t["gate"].data() + (c.b * c.I + c.i) * c.tokens : nullptr;
-    for (std::int64_t s = 0; s < c.tokens; ++s) {
-      const T y = c.made(s, t["D"].data()[c.i]);
-      out[c.row(s) * c.I + c.i] = gate != nullptr ? y * gate[s] : y;
-    }
+    for (std::int64_t s = 0; s < c.tokens; ++s)
+      out[c.row(s) * c.I + c.i] = c.gate != nullptr ? c.made(s) * c.gate[s] : c.made(s);
   }
 
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes& a) {
     if (t.has("grad_out")) return;  // backward makes it on its way
-    for (std::int64_t b = 0; b < d.at("B"); ++b) {
-      for (std::int64_t i = 0; i < d.at("I"); ++i) give_out(t, Channel<T>(t, d, a, b, i));
+    const std::int64_t I = d.at("I");
+    each_in_parallel(d.at("B") * I, grain_of(8 * d.at("T") * d.at("N")),
+                     [&](std::int64_t at) { give_out(t, Channel<T>(t, d, a, at / I, at % I)); });
+  }
+
+  // What the tokens of all sequences add to the gradients of a channel's parameters.
+  template <class T>
+  struct OfParameters {
+    std::vector<std::vector<T>> A_log;  // by state, before the factor A
+    std::vector<T> D, dt_bias;
+  };
+  template <class T>
+  static void backward(Tensors<T>& t, const Dims& d, const Attributes& a) {
+    const std::int64_t B = d.at("B"), I = d.at("I"), N = d.at("N");
+    // Of each row of B and C, by channel.
+    std::vector<std::vector<T>> of_B(static_cast<std::size_t>(B * d.at("T") * N)), of_C = of_B;
+    for (auto* all : {&of_B, &of_C}) {
+      for (std::vector<T>& terms : *all) terms.assign(static_cast<std::size_t>(I), T(0));
     }
+    each_in_parallel(I, grain_of(32 * B * d.at("T") * N), [&](std::int64_t i) {
+      OfParameters<T> sums{std::vector<std::vector<T>>(static_cast<std::size_t>(N)), {}, {}};
+      for (std::int64_t b = 0; b < B; ++b) {
+        const Channel<T> c(t, d, a, b, i);
+        give_out(t, c);
+        backward_of(t, d, a, c, of_B, of_C, sums);
+      }
+      const auto added = [](const std::vector<T>& terms) {
+        return sum<T>(std::ssize(terms), [&](auto k) { return terms[static_cast<std::size_t>(k)]; });
+      };
+      for (std::int64_t n = 0; n < N; ++n) {
+        const T A = -exp(t["A_log"].data()[i * N + n]);
+        t["grad_A_log"].data()[i * N + n] = stored(added(sums.A_log[static_cast<std::size_t>(n)])) * A;
+      }
+      t["grad_D"].data()[i] = added(sums.D);
+      if (t.has("dt_bias")) t["grad_dt_bias"].data()[i] = added(sums.dt_bias);
+    });
+    const Columns<T> grad_B(t, d, "B", "grad_"), grad_C(t, d, "C", "grad_");
+    each_in_parallel(B * d.at("T"), grain_of(2 * N * I), [&](std::int64_t row) {
+      for (std::int64_t n = 0; n < N; ++n) {
+        const auto at = static_cast<std::size_t>(row * N + n);
+        grad_B(row, n) = sum<T>(I, [&](auto i) { return of_B[at][static_cast<std::size_t>(i)]; });
+        grad_C(row, n) = sum<T>(I, [&](auto i) { return of_C[at][static_cast<std::size_t>(i)]; });
+      }
+    });
   }
 
   // R, the gradient of the state, runs from the last token to the first.
   template <class T>
-  static void backward(Tensors<T>& t, const Dims& d, const Attributes& a) {
-    for (std::int64_t b = 0; b < d.at("B"); ++b) {
-      for (std::int64_t i = 0; i < d.at("I"); ++i) {
-        const Channel<T> c(t, d, a, b, i);
-        give_out(t, c);
-        backward_of(t, d, a, c);
-      }
-    }
-  }
-  template <class T>
-  static void backward_of(Tensors<T>& t, const Dims& d, const Attributes& a, const Channel<T>& c) {
+  static void backward_of(Tensors<T>& t, const Dims& d, const Attributes& a, const Channel<T>& c,
+                          std::vector<std::vector<T>>& of_B, std::vector<std::vector<T>>& of_C,
+                          OfParameters<T>& sums) {
     const bool is_silu = a.text("activation") == "silu";
-    const std::int64_t N = c.N, I = c.I, at = (c.b * I + c.i);
-    const Columns<T> grad_B(t, d, "B", "grad_"), grad_C(t, d, "C", "grad_");
-    const T *given = t["x"].data() + at * c.P, *upstream = t["grad_out"].data();
-    const T *gate = t.has("gate") ? t["gate"].data() + at * c.tokens : nullptr, &skip = t["D"].data()[c.i];
-    T *grad_x = t["grad_x"].data() + at * c.P, *grad_dt = t["grad_dt"].data();
+    const std::int64_t N = c.N, I = c.I, of_channel = c.b * I + c.i;
+    const T* upstream = t["grad_out"].data();
+    T *grad_x = t["grad_x"].data() + of_channel * d.at("P"), *grad_dt = t["grad_dt"].data(),
+      *grad_gate = c.gate != nullptr ? t["grad_gate"].data() + of_channel * c.tokens : nullptr;
     std::vector<T> R(static_cast<std::size_t>(N), T(0));
     for (std::int64_t s = c.tokens - 1; s >= 0; --s) {
       const std::int64_t row = c.row(s);
-      const auto here = static_cast<std::size_t>(s);
+      const auto here = static_cast<std::size_t>(s), i = static_cast<std::size_t>(c.i);
       const T &of_out = upstream[row * I + c.i], &x = c.x[here], &dt = c.dt[here];
-      const T g = gate != nullptr ? stored(of_out * gate[s]) : of_out;
-      if (gate != nullptr) t["grad_gate"].data()[at * c.tokens + s] = of_out * c.made(s, skip);
+      const T g = c.gate != nullptr ? stored(of_out * c.gate[s]) : of_out;
+      if (grad_gate != nullptr) grad_gate[s] = of_out * c.made(s);
       for (std::int64_t n = 0; n < N; ++n) {
         T& r = R[static_cast<std::size_t>(n)];
-        r += g * c.C(row, n);
-        grad_C(row, n) += stored(g * stored(c.state(s + 1, n)));
-        grad_B(row, n) += stored(r * dt * x);
-        t["grad_A_log"].data()[c.i * N + n] += r * c.state(s, n) * c.decay(s, n) * dt * c.A(n);
+        r += stored(g * c.C(row, n));
+        const auto at = static_cast<std::size_t>(row * N + n);
+        of_C[at][i] = stored(g * stored(c.state(s + 1, n)));
+        of_B[at][i] = stored(r * dt * x);
+        sums.A_log[static_cast<std::size_t>(n)].push_back(stored(r * c.state(s, n) * c.decay(s, n) * dt));
       }
       const auto over_states = [&](auto term) {
-        return sum<T>(N, [&](auto n) { return R[static_cast<std::size_t>(n)] * term(n); });
+        return stored(sum<T>(N, [&](auto n) { return stored(R[static_cast<std::size_t>(n)] * term(n)); }));
       };
-      const T of_x = stored(over_states([&](auto n) { return c.written(s, n); })) + stored(g * skip);
-      grad_x[s] = is_silu ? stored(of_x) * silu_slope(given[s]) : of_x;
-      const T of_dt = stored(over_states([&](auto n) { return c.B(row, n) * x; })) +
-                      stored(over_states([&](auto n) { return c.state(s, n) * c.decay(s, n) * c.A(n); }));
+      const T of_x = over_states([&](auto n) { return c.written(s, n); }) + stored(g * c.skip);
+      grad_x[s] = is_silu ? stored(of_x) * silu_slope(c.given[s]) : of_x;
+      const T of_dt = over_states([&](auto n) { return c.B(row, n) * x; }) + over_states([&](auto n) {
+                        return c.state(s, n) * c.decay(s, n) * c.A[static_cast<std::size_t>(n)];
+                      });
       const T of_z = stored(of_dt) * softplus_slope(c.z[here]);
       grad_dt[row * I + c.i] = of_z;
-      if (t.has("dt_bias")) t["grad_dt_bias"].data()[c.i] += of_z;
-      t["grad_D"].data()[c.i] += stored(g * x);
+      sums.dt_bias.push_back(stored(of_z));
+      sums.D.push_back(stored(g * x));
       for (std::int64_t n = 0; n < N; ++n) R[static_cast<std::size_t>(n)] *= c.decay(s, n);
     }
   }

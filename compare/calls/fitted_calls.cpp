@@ -32,6 +32,12 @@ std::vector<CallVariant> variants_for(const Call& call) {
   return different;
 }
 
+// What sees what is behind it has no beginning of its own.
+bool is_causal(const Operator& op, const CallVariant& variant) {
+  const auto flag = std::ranges::find(op.attributes, "is_causal", &Attribute::name);
+  return flag == op.attributes.end() || value_of(variant, *flag) == AttributeValue(true);
+}
+
 std::string text_of(const Operator& op, const Attributes& recorded) {
   return with(op, CallVariant(), recorded).text;
 }
@@ -45,7 +51,9 @@ FittedCalls::Key FittedCalls::key_in_all_layers(const Operator& op, std::string_
 
 const CallVariant* FittedCalls::known(const Operator& op, std::string_view module,
                                       const Attributes& recorded) const {
-  const auto found = known_.find(key_in_all_layers(op, module, recorded));
+  const Key key = key_in_all_layers(op, module, recorded);
+  if (trial_ && trial_->first == key) return &trial_->second;
+  const auto found = known_.find(key);
   if (found == known_.end()) return nullptr;
   const auto own = of_module_.find({&op, std::string(module), text_of(op, recorded)});
   const bool layers_differ = found->second.size() > 1 && own != of_module_.end();
@@ -56,23 +64,34 @@ std::vector<CallVariant> FittedCalls::others(const OfModule& of, const CallVaria
   const Key key = key_in_all_layers(of.op, of.module, of.recorded);
   const auto found = known_.find(key);
   std::vector<CallVariant> all = found == known_.end() ? std::vector<CallVariant>() : found->second;
-  for (const Seen& row : of.op.seen)
-    all.push_back(with(of.op, but, row.attribute, parse_attribute(row.value)));
-  const auto refused = refused_.find(key);
-  std::erase_if(all, [&](const CallVariant& v) {
-    return is_same(v, but) || (refused != refused_.end() && refused->second.contains(v.text));
-  });
+  std::erase_if(all, [&](const CallVariant& v) { return is_same(v, but); });
+  return all;
+}
+
+std::vector<CallVariant> FittedCalls::seen_beside(const OfModule& of, const CallVariant& but) const {
+  const auto excluded = excluded_.find({&of.op, of.module, text_of(of.op, of.recorded)});
+  std::vector<CallVariant> all;
+  for (const Seen& row : of.op.seen) {
+    CallVariant v = with(of.op, but, row.attribute, parse_attribute(row.value));
+    const bool is_excluded = excluded != excluded_.end() && excluded->second.contains(v.text);
+    if (!is_same(v, but) && !is_excluded) all.push_back(std::move(v));
+  }
   return all;
 }
 
 bool FittedCalls::makes_too(const OfModule& of, const Call& reference, const CallVariant& variant) {
-  if (makes(reference, variant)) return true;
-  refused_[key_in_all_layers(of.op, of.module, of.recorded)].insert(variant.text);
+  if (makes_from_beginning(reference, variant)) return true;
+  if (!judge_.is_spent()) excluded_[{&of.op, of.module, text_of(of.op, of.recorded)}].insert(variant.text);
   return false;
+}
+
+void FittedCalls::try_out(const OfModule& of, const CallVariant& variant) {
+  trial_.emplace(key_in_all_layers(of.op, of.module, of.recorded), variant);
 }
 
 // For other modules the one that was known stays the first to be tried.
 void FittedCalls::take(const OfModule& of, const CallVariant& variant) {
+  end_trial();
   std::vector<CallVariant>& known = known_[key_in_all_layers(of.op, of.module, of.recorded)];
   if (std::ranges::none_of(known, [&](const CallVariant& v) { return is_same(v, variant); }))
     known.insert(known.begin(), variant);
@@ -87,7 +106,8 @@ bool FittedCalls::makes(const Call& reference, const CallVariant& variant) {
 }
 
 bool FittedCalls::makes_from_beginning(const Call& reference, const CallVariant& variant) {
-  const std::optional<Call> beginning = reference.in_first(places_of_a_beginning);
+  const std::optional<Call> beginning =
+      is_causal(reference.op(), variant) ? reference.in_first(places_of_a_beginning) : std::nullopt;
   return (!beginning || judge_.fit(*beginning, variant)) && makes(reference, variant);
 }
 
@@ -149,7 +169,9 @@ std::optional<CallVariant> FittedCalls::find(const Call& reference, const Key& k
   // Layers of other attributes have names alike.
   const CallVariant both = together(reference.op(), known->second.back(), *found);
   if (!is_same(both, *found) && judge_.fit(reference, both)) return known->second.back() = both;
-  return known->second.emplace_back(*found);
+  const auto same =
+      std::ranges::find_if(known->second, [&](const CallVariant& v) { return is_same(v, *found); });
+  return same != known->second.end() ? *same : known->second.emplace_back(*found);
 }
 
 std::optional<CallJudge::Fit> FittedCalls::fit_both(const Call& actual, const Call& reference,

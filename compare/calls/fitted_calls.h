@@ -28,9 +28,13 @@ class FittedCalls {
     std::string module;
     const Attributes& recorded;
   };
-  /// Those of the other modules of this name that differ from these, and these with one other value that was
-  /// seen, but for what a reference excluded.
+  /// Those of the other modules of this name that differ from these.
   std::vector<CallVariant> others(const OfModule&, const CallVariant& but) const;
+  /// These with one other value that was seen, but for what this module's results exclude.
+  std::vector<CallVariant> seen_beside(const OfModule&, const CallVariant& but) const;
+  /// They are known() until the trial ends, or they are taken.
+  void try_out(const OfModule&, const CallVariant&);
+  void end_trial() { trial_.reset(); }
   /// Whether they make another result of this module in the reference; else it excludes them.
   bool makes_too(const OfModule&, const Call& reference, const CallVariant&);
   /// Takes one of them for this module, whose own result does not tell them apart.
@@ -57,6 +61,8 @@ class FittedCalls {
   std::map<Key, std::vector<CallVariant>> known_;  ///< in all layers
   std::map<Key, CallVariant> of_module_;           ///< in one of them
   std::map<Key, std::set<std::string>> refused_;   ///< texts of the variants that a reference excluded
+  std::map<Key, std::set<std::string>> excluded_;  ///< the same of one module
+  std::optional<std::pair<Key, CallVariant>> trial_;
 };
 
 }  // namespace assay

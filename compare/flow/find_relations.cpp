@@ -16,9 +16,6 @@
 namespace assay {
 namespace {
 
-// As recorders call it. Beside a choice that is one of several a module may return what was not recorded.
-constexpr std::string_view only_result = "y";
-
 class Search {
  public:
   Search(const SideValues& side, const RecordedCalls& calls, const Makes& makes)
@@ -45,7 +42,8 @@ class Search {
       }
       if (t.id.slot == "input" || t.id.slot == "output") {
         frames[{t.id.step, t.id.micro_batch}].push_back(&t);
-        if (t.id.slot == "output" && (is_float(t.dtype) || t.id.arg == only_result))
+        // Beside a choice that is not its only result, "y", a module may return what was not recorded.
+        if (t.id.slot == "output" && (is_float(t.dtype) || t.id.arg == "y"))
           with_outputs_.insert(t.id.module);
         if (is_float(t.dtype)) candidates_.expect(t.dtype);
       }

@@ -67,27 +67,34 @@ bool Flow::holds_with_other_attributes(const LogicalTensor& t) {
     const CallVariant* own = fitted_.known(of.op, of.module, of.recorded);
     if (own == nullptr) continue;
     const CallVariant before = *own;
-    for (const CallVariant& other : fitted_.others(of, before)) {
-      if (!makes_results(of, wanted, other)) continue;
-      fitted_.take(of, other);
+    const auto makes_it = [&](const CallVariant& other) {
+      fitted_.try_out(of, other);
       const auto near = nearness({reference_, reference_calls_}, t);
-      if (near && near->ratio <= 1) return true;
+      const bool is_it = near && near->ratio <= 1;
+      is_it ? fitted_.take(of, other) : fitted_.end_trial();
+      return is_it;
+    };
+    if (std::ranges::any_of(fitted_.others(of, before), makes_it)) return true;
+    for (const CallVariant& other : fitted_.seen_beside(of, before)) {
+      if (makes_results(of, wanted, other) && makes_it(other)) return true;
     }
-    fitted_.take(of, before);
   }
   return false;
 }
 
-// Whether the results of the reference that were recorded with a gradient have these attributes, too.
+// Whether results of the reference that were recorded with a gradient have these attributes, too.
 bool Flow::makes_results(const FittedCalls::OfModule& of, const LogicalTensor& gradient,
                          const CallVariant& variant) const {
-  return std::ranges::all_of(reference_calls_.around(gradient), [&](const LogicalTensor* t) {
-    if (t->id.slot != "output" || t->id.phase != Phase::forward) return true;
+  bool is_any = false;
+  for (const LogicalTensor* t : reference_calls_.around(gradient)) {
+    if (t->id.slot != "output" || t->id.phase != Phase::forward) continue;
     const std::vector<RecordedCall> calls = reference_calls_.producers(*t);
-    if (calls.size() != 1 || calls.front().op != &of.op || !calls.front().is_complete()) return true;
-    return fitted_.makes_too(of, Call(reference_.dump(), calls, merge(reference_.dump(), *t).tensor.whole()),
-                             variant);
-  });
+    if (calls.size() != 1 || calls.front().op != &of.op || !calls.front().is_complete()) continue;
+    is_any = true;
+    const Call made(reference_.dump(), calls, merge(reference_.dump(), *t).tensor.whole());
+    if (!fitted_.makes_too(of, made, variant)) return false;
+  }
+  return is_any;
 }
 
 // What is missing to the gradients of one micro-batch.

@@ -64,13 +64,16 @@ class HiddenCalls {
                        const std::function<bool(const Source&)>& f) const;
   std::vector<std::size_t> results_beside(const LogicalTensor&) const;
   bool has_gradient(std::size_t candidate) const;
-  struct Ranked {
-    std::size_t rank = 0;  // how far away its values are: of each, how many were nearer
-    Given given;
+  struct Assignment {
+    const Sought& sought;
+    const std::vector<const Arg*>& inputs;
+    const Form* known;
+    std::map<std::vector<Shape>, std::vector<Source>> sources;  // by the shapes of those before
+    std::vector<Given> all;
   };
   std::vector<Given> assigned(const Sought&, const std::vector<const Arg*>&, const Form* known) const;
-  void assign(const Sought&, const std::vector<const Arg*>&, const Form* known, Ranked&,
-              std::vector<Ranked>&) const;
+  const std::vector<Source>& sources(Assignment&, const Given&) const;
+  void assign(Assignment&, Given&, std::size_t rank) const;
   static RecordedCall call_of(const Sought&, const Given&);
   static LogicalTensor as_result(const Sought&, const LogicalTensor&);
   std::ptrdiff_t gradients_made(const Sought&, const Given&) const;

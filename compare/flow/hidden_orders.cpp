@@ -10,8 +10,6 @@
 namespace assay {
 namespace {
 
-constexpr std::size_t most_made = 1 << 12;  // of which those that are tried are the nearest
-
 // The recorded gradient of a value, under the name that it has there.
 const LogicalTensor* gradient_of(const LogicalTensor& value, const RecordedCalls& calls) {
   const std::string_view slot = value.id.slot == "input" ? "grad_input" : "grad_output";
@@ -28,48 +26,59 @@ const LogicalTensor* gradient_of(const LogicalTensor& value, const RecordedCalls
 std::vector<HiddenCalls::Given> HiddenCalls::assigned(const Sought& sought,
                                                       const std::vector<const Arg*>& inputs,
                                                       const Form* known) const {
-  std::vector<Ranked> all;
-  Ranked none;
-  assign(sought, inputs, known, none, all);
-  std::ranges::stable_sort(all, {}, &Ranked::rank);
-  if (all.size() > most_calls) all.resize(most_calls);
-  std::vector<Given> calls;
-  for (Ranked& call : all) calls.push_back(std::move(call.given));
-  return calls;
+  Assignment calls{sought, inputs, known, {}, {}};
+  for (std::size_t rank = 0; rank <= inputs.size() * (most_values - 1); ++rank) {
+    Given none;
+    assign(calls, none, rank);
+  }
+  return std::move(calls.all);
 }
 
-void HiddenCalls::assign(const Sought& sought, const std::vector<const Arg*>& inputs, const Form* known,
-                         Ranked& call, std::vector<Ranked>& all) const {
-  const auto& [op, attributes, t] = sought;
-  Given& given = call.given;
-  if (given.size() == inputs.size()) {
-    if (may_make(op, given, t.shape)) all.push_back(call);
-    return;
-  }
-  const Arg& arg = *inputs[given.size()];
+// What may be given for the next argument, the nearest first; which it is follows from the shapes before.
+const std::vector<HiddenCalls::Source>& HiddenCalls::sources(Assignment& calls, const Given& given) const {
+  std::vector<Shape> before;
+  for (const auto& [arg, source] : given) before.push_back(source.tensor->shape);
+  const auto [known, is_new] = calls.sources.try_emplace(std::move(before));
+  std::vector<Source>& all = known->second;
+  if (!is_new) return all;
+  const auto& [op, attributes, t] = calls.sought;
+  const Arg& arg = *calls.inputs[given.size()];
   std::map<std::string_view, std::int64_t> extents;
   bool is_possible = assay::fits(sought_output(op, t)->shape, t.shape, extents);
   for (const auto& [other, taken] : given)
     is_possible =
         is_possible && assay::fits(shape_letters(op, *other, attributes), taken.tensor->shape, extents);
-  if (!is_possible) return;
+  if (!is_possible) return all;
   const auto fits = [&](const Shape& shape) {
     auto own = extents;
     return assay::fits(shape_letters(op, arg, attributes), shape, own) &&
            goes_with(op, given, {std::string(arg.name), shape});
   };
-  std::size_t tried = 0;
-  for_each_source(sought, arg, known, fits, [&](const Source& source) {
-    if (tried == most_values || all.size() == most_made) return false;
-    if (std::ranges::any_of(given, [&](const auto& g) { return g.second.tensor == source.tensor; }))
-      return true;
-    given.emplace_back(&arg, source);
-    call.rank += tried;
-    assign(sought, inputs, known, call, all);
-    call.rank -= tried++;
-    given.pop_back();
-    return true;
+  for_each_source(calls.sought, arg, calls.known, fits, [&](const Source& source) {
+    all.push_back(source);
+    return all.size() < most_values + given.size();
   });
+  return all;
+}
+
+// @param rank  how many nearer values there are, for all arguments together
+void HiddenCalls::assign(Assignment& calls, Given& given, std::size_t rank) const {
+  if (given.size() == calls.inputs.size()) {
+    if (may_make(calls.sought.op, given, calls.sought.result.shape)) calls.all.push_back(given);
+    return;
+  }
+  const bool is_last = given.size() + 1 == calls.inputs.size();
+  std::size_t nearer = 0;
+  for (const Source& source : sources(calls, given)) {
+    if (nearer > rank || nearer == most_values || calls.all.size() == most_calls) return;
+    if (std::ranges::any_of(given, [&](const auto& g) { return g.second.tensor == source.tensor; })) continue;
+    if (!is_last || nearer == rank) {
+      given.emplace_back(calls.inputs[given.size()], source);
+      assign(calls, given, rank - nearer);
+      given.pop_back();
+    }
+    ++nearer;
+  }
 }
 
 std::vector<InputShape> HiddenCalls::shapes_of(const Given& given) {

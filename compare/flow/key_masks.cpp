@@ -27,10 +27,13 @@ bool KeyMasks::hides_some(const Name& name) {
   return known->second;
 }
 
-// Rows of integers, none of them twice.
+// Of each query of each sequence rows of integers, none of them twice. Few of them may be flags.
 bool KeyMasks::are_numbers(const LogicalTensor& t) const {
-  if (is_float(t.dtype) || t.shape.back() < 1) return false;
+  constexpr std::size_t dims = 3;
+  if (is_float(t.dtype) || t.dtype == DType::boolean || t.shape.size() != dims || t.shape.back() < 1)
+    return false;
   const auto tensor = side_.read(t);
+  if (visible_in(t.dtype, tensor->values)) return false;
   const auto width = static_cast<std::size_t>(t.shape.back());
   for (std::size_t i = 0; i < tensor->values.size(); i += width) {
     const std::span row = std::span(tensor->values).subspan(i, width);

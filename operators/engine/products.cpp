@@ -313,6 +313,7 @@ Bound QuickSums::sum(std::int64_t m, std::int64_t n, std::int64_t terms, const B
 }
 
 void QuickSums::row(std::int64_t m, std::int64_t terms, Bound* to) const {
+  if (N_ == 0) return;
   const auto at = static_cast<std::size_t>(m * N_);
   settle_line({&values_[at], &squares_[at], &inherited_[at], static_cast<std::size_t>(N_), terms, told}, to);
 }
@@ -331,7 +332,7 @@ void quick_products(const OrderedMatmul<Bound>& of, std::span<const std::int64_t
       const std::int64_t m = first + i;
       const std::int64_t terms =
           (terms_of_rows.empty() ? of.K : terms_of_rows[static_cast<std::size_t>(m)]) + (has_last ? 1 : 0);
-      if (!has_last && of.y.column == 1) return sums.row(i, terms, &of.y(m, 0));
+      if (!has_last && of.y.column == 1 && of.N > 0) return sums.row(i, terms, &of.y(m, 0));
       for (std::int64_t n = 0; n < of.N; ++n)
         of.y(m, n) = sums.sum(i, n, terms, has_last ? of.last(m, n) : Bound(0));
     });

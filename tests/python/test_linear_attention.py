@@ -204,3 +204,40 @@ def test_mamba1(form, gated):
     if form == "with a bias of dt":
         inputs["dt_bias"] = randn(channels, seed=8)
     assert judged("selective_scan", scan, inputs, {"activation": "silu"}, result="out")
+
+
+@pytest.mark.parametrize("skip", [1.0, 0.1])
+def test_mamba1_whose_steps_are_stored_in_bfloat16(skip):
+    """modeling_jamba.py: states in float32, which are stored before they meet C."""
+    sequences, tokens, channels, states = 1, 40, 16, 8
+    fn = torch.nn.functional
+
+    def scan(x, dt, B, C, A_log, D):
+        dt = fn.softplus(dt).mT
+        decay = torch.exp(-A_log.float().exp()[None, :, None] * dt[..., None])
+        written = dt[..., None] * B[:, None].float() * x[..., None].float()
+        state, outs = torch.zeros(sequences, channels, states), []
+        for t in range(tokens):
+            state = decay[:, :, t] * state + written[:, :, t]
+            outs.append(torch.matmul(state.to(x.dtype), C[:, t, :, None])[:, :, 0])
+        return (torch.stack(outs, -1) + x * D[None, :, None]).mT
+
+    shapes = {"x": (sequences, channels, tokens), "dt": (sequences, tokens, channels)}
+    shapes |= {
+        "B": (sequences, tokens, states),
+        "C": (sequences, tokens, states),
+        "A_log": (channels, states),
+        "D": (channels,),
+    }
+    given = {name: randn(*shape, seed=i).bfloat16() for i, (name, shape) in enumerate(shapes.items())}
+    given["D"] = given["D"] * skip
+    given = {name: t.requires_grad_() for name, t in given.items()}
+    upstream = randn(sequences, tokens, channels, seed=9).bfloat16()
+    out = scan(**given)
+    grads = torch.autograd.grad(out, list(given.values()), upstream)
+    outputs = {"out": out.detach()} | {f"grad_{name}": g for name, g in zip(given, grads, strict=True)}
+    inputs = {name: t.detach() for name, t in given.items()} | {"grad_out": upstream}
+    verdict = assay.judge("selective_scan", inputs, outputs, intermediate="bfloat16")
+    assert verdict, verdict.report()
+    for name, value in outputs.items():
+        assert not assay.judge("selective_scan", inputs, {name: value * 1.1}, intermediate="bfloat16"), name
