@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-// NEON is what aarch64 always has; SVE's vectors cannot be members.
+// NEON is what aarch64 always has; SVE's vectors have no fixed size and were not tried.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "assay/golden/bound_kernels.cpp"
@@ -27,16 +27,11 @@ using Float = hn::Rebind<float, D>;
 template <class D>
 using Words = hn::Rebind<std::uint32_t, D>;
 
+// Two vectors: what holds both would have a constructor for no target.
 template <class D>
-struct Pair {
-  hn::Vec<D> value, error;
-};
-template <class D>
-HWY_INLINE Pair<D> load(D d, const Bound* from) {
+HWY_INLINE void load(D d, const Bound* from, hn::Vec<D>& value, hn::Vec<D>& error) {
   static_assert(sizeof(Bound) == 2 * sizeof(double));
-  Pair<D> p;
-  hn::LoadInterleaved2(d, &from->value, p.value, p.error);
-  return p;
+  hn::LoadInterleaved2(d, &from->value, value, error);
 }
 
 template <class D>
@@ -45,11 +40,12 @@ HWY_INLINE std::size_t largest(D d, const Bound* from, std::size_t i, std::size_
   auto finite = hn::Eq(value, value);
   const std::size_t begin = i;
   for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d)) {
-    const Pair<D> x = load(d, from + i);
-    const auto is_number = hn::IsFinite(x.value), is_known = hn::And(is_number, hn::IsFinite(x.error));
+    auto v = hn::Zero(d), e = hn::Zero(d);
+    load(d, from + i, v, e);
+    const auto is_number = hn::IsFinite(v), is_known = hn::And(is_number, hn::IsFinite(e));
     finite = hn::And(finite, is_known);
-    value = hn::Max(value, hn::IfThenElseZero(is_number, hn::Abs(x.value)));
-    error = hn::Max(error, hn::IfThenElseZero(is_known, x.error));
+    value = hn::Max(value, hn::IfThenElseZero(is_number, hn::Abs(v)));
+    error = hn::Max(error, hn::IfThenElseZero(is_known, e));
   }
   if (i == begin) return i;
   most.value = std::max(most.value, hn::GetLane(hn::MaxOfLanes(d, value)));
@@ -78,17 +74,17 @@ HWY_INLINE hn::Vec<Float<D>> to_float(D d, hn::Vec<D> x) {
 }
 
 template <Share share, class D>
-HWY_INLINE hn::Vec<D> share_of(D d, const Pair<D>& x, hn::Vec<D> scale, hn::Vec<D> hidden,
+HWY_INLINE hn::Vec<D> share_of(D d, hn::Vec<D> value, hn::Vec<D> error, hn::Vec<D> scale, hn::Vec<D> hidden,
                                hn::Vec<D> others) {
-  if constexpr (share == Share::magnitude) return hn::Mul(scale, hn::Abs(x.value));
-  if constexpr (share == Share::value_and_error) return hn::Mul(scale, hn::Add(hn::Abs(x.value), x.error));
+  if constexpr (share == Share::magnitude) return hn::Mul(scale, hn::Abs(value));
+  if constexpr (share == Share::value_and_error) return hn::Mul(scale, hn::Add(hn::Abs(value), error));
   if constexpr (share == Share::square) {
-    const auto v = hn::Mul(scale, hn::Abs(x.value));
+    const auto v = hn::Mul(scale, hn::Abs(value));
     return hn::Mul(v, v);
   }
-  const auto off = hn::Abs(hn::Sub(x.value, hn::PromoteTo(d, to_float(d, x.value))));
-  const auto hides = hn::And(hn::Gt(off, hn::Zero(d)), hn::Le(off, hn::Mul(hidden, x.error)));
-  return hn::Mul(scale, hn::IfThenElse(hides, hn::Mul(others, x.error), x.error));
+  const auto off = hn::Abs(hn::Sub(value, hn::PromoteTo(d, to_float(d, value))));
+  const auto hides = hn::And(hn::Gt(off, hn::Zero(d)), hn::Le(off, hn::Mul(hidden, error)));
+  return hn::Mul(scale, hn::IfThenElse(hides, hn::Mul(others, error), error));
 }
 
 template <Share share, class D>
@@ -100,7 +96,9 @@ HWY_INLINE std::size_t cut(D d, const Bound* from, std::size_t i, std::size_t n,
   const auto least = hn::Set(df, 0x1p-62F);
   const auto kept = hn::Set(du, ~0xFFFU);
   for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d)) {
-    const auto v = to_float(d, share_of<share>(d, load(d, from + i), all_scale, all_hidden, others));
+    auto value = hn::Zero(d), error = hn::Zero(d);
+    load(d, from + i, value, error);
+    const auto v = to_float(d, share_of<share>(d, value, error, all_scale, all_hidden, others));
     const auto cut = hn::BitCast(df, hn::And(hn::BitCast(du, v), kept));
     hn::StoreU(hn::IfThenZeroElse(hn::Lt(v, least), cut), df, to + i);
   }
