@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -9,6 +8,7 @@
 
 #include "assay/golden/error.h"
 #include "assay/operators/engine/inner_call.h"
+#include "assay/operators/engine/margin.h"
 #include "assay/operators/engine/recorded.h"
 #include "assay/operators/engine/softplus.h"
 
@@ -63,6 +63,10 @@ struct Mamba2Scan {
     return arg.shape == "B,C,P" && a.flag("channels_last") ? "B,T,C" : arg.shape;
   }
 
+  // Behind the I channels of x those of B and C are left, as many of each.
+  static bool has_groups(std::int64_t channels, std::int64_t I) {
+    return channels > I && (channels - I) % 2 == 0;
+  }
   // Tokens first, where so many and whole groups of channels behind them are there.
   static void infer(Recorded& call) {
     const Tensor *given = call.input("zxbcdt"), *xBC = call.input("xBC"), *grad_out = call.input("grad_out");
@@ -70,12 +74,9 @@ struct Mamba2Scan {
     const Shape &of_given = given->shape(), &of_xBC = xBC->shape();
     const std::int64_t count = grad_out != nullptr ? grad_out->size() : call.result.size();
     if (of_given.size() != 3 || of_xBC.size() != 3 || of_given[0] * of_given[1] == 0) return;
-    const auto has_channels = [&](std::size_t dim) {  // B and C have as many
-      const std::int64_t rest = of_xBC[dim] - count / (of_given[0] * of_given[1]);
-      return rest > 0 && rest % 2 == 0;
-    };
-    const bool may_be_first = has_channels(1) && of_xBC[2] >= of_given[1];
-    if (of_xBC[1] == of_given[1] && has_channels(2) && !may_be_first)
+    const std::int64_t I = count / (of_given[0] * of_given[1]);
+    const bool may_be_first = has_groups(of_xBC[1], I) && of_xBC[2] >= of_given[1];
+    if (of_xBC[1] == of_given[1] && has_groups(of_xBC[2], I) && !may_be_first)
       call.attributes.set("channels_last", true);
   }
 
@@ -90,10 +91,7 @@ struct Mamba2Scan {
     const std::int64_t G = element_count(shape_of_input(inputs, "A_log")), rows = given[0] * given[1],
                        count = element_count(out);
     if (rows * G == 0 || count == 0 || count % (rows * G) != 0 || given[2] < G) return false;
-    return std::ranges::any_of(std::array{xBC[1], xBC[2]}, [&](std::int64_t channels) {
-      const std::int64_t rest = channels - count / rows;
-      return rest > 0 && rest % 2 == 0;
-    });
+    return has_groups(xBC[1], count / rows) || has_groups(xBC[2], count / rows);
   }
 
   // States and what goes into them stay in a sequence and in a group of heads.
@@ -121,9 +119,9 @@ struct Mamba2Scan {
 
   static std::vector<Candidate> candidates(const Attributes&, const Recorded& call) {
     std::vector<Candidate> all;
-    const Tensor *given = call.input("zxbcdt"), *xBC = call.input("xBC"), *A_log = call.input("A_log"),
+    const Tensor *given = call.input("zxbcdt"), *A_log = call.input("A_log"),
                  *grad_out = call.input("grad_out");
-    if (given == nullptr || xBC == nullptr || A_log == nullptr || given->shape().size() != 3 ||
+    if (given == nullptr || A_log == nullptr || given->shape().size() != 3 ||
         (grad_out == nullptr && call.output != "out"))
       return all;
     const std::int64_t G = A_log->size(), rows = given->shape()[0] * given->shape()[1],
@@ -292,19 +290,9 @@ struct Mamba2Scan {
     }
     // A gradient, which goes through where dt' is not at a limit.
     T within_limits(const T& gradient, const T& of_z) const {
-      const T made = stored(softplus(of_z));
-      T through = gradient;
-      const auto keep_above = [&](const T& room) {
-        const T kept = through;
-        if (room < T(0)) through = T(0);
-        if constexpr (std::is_same_v<T, Bound>) {
-          if (std::abs(room.value) <= room.error)
-            through = settled(through.value, std::abs(kept.value) + kept.error);
-        }
-      };
-      keep_above(made - constant<T>(a.real("dt_min")));
-      if (a.has("dt_max")) keep_above(constant<T>(a.real("dt_max")) - made);
-      return through;
+      const T made = stored(softplus(of_z)),
+              kept = assay::gated(made - constant<T>(a.real("dt_min")), gradient);
+      return a.has("dt_max") ? assay::gated(constant<T>(a.real("dt_max")) - made, kept) : kept;
     }
 
     // Channels of f(xBC) as tokens by channels, and back.

@@ -61,8 +61,7 @@ const CallVariant* FittedCalls::known(const Operator& op, std::string_view modul
 }
 
 std::vector<CallVariant> FittedCalls::others(const OfModule& of, const CallVariant& but) const {
-  const Key key = key_in_all_layers(of.op, of.module, of.recorded);
-  const auto found = known_.find(key);
+  const auto found = known_.find(key_in_all_layers(of.op, of.module, of.recorded));
   std::vector<CallVariant> all = found == known_.end() ? std::vector<CallVariant>() : found->second;
   std::erase_if(all, [&](const CallVariant& v) { return is_same(v, but); });
   return all;
