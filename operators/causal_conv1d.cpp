@@ -1,5 +1,6 @@
 #include "assay/golden/error.h"
 #include "assay/golden/parallel.h"
+#include "assay/operators/engine/activation_attribute.h"
 #include "assay/operators/engine/operator.h"
 #include "assay/operators/engine/recorded.h"
 #include "assay/operators/engine/silu.h"
@@ -71,9 +72,7 @@ struct CausalConv1d {
       throw Error("causal_conv1d: weight has shape {}; expected [C, W] or [C, 1, W]", to_string(weight));
     }
     if (W < 1) throw Error("causal_conv1d: weight has no taps; expected at least 1");
-    const std::string& f = a.text("activation");
-    if (f != "none" && f != "silu")
-      throw Error("causal_conv1d: activation is \"{}\"; expected none or silu", f);
+    (void)has_silu(name, a);
     d.set("B", Shape(x.begin(), x.end() - 2));
     d.set("P", W - 1);
     d.set("bias", find_input(inputs, "bias") != nullptr ? 1 : 0);
@@ -116,7 +115,7 @@ struct CausalConv1d {
 
   template <class T>
   static void forward(Tensors<T>& t, const Dims& d, const Attributes& a) {
-    const bool gates = a.text("activation") == "silu";
+    const bool gates = has_silu(name, a);
     T *y = t["y"].data(), *present = t["present_state"].data();
     each_line(t, d, a, [&](const Line<T>& line) {
       for (std::int64_t i = 0; i < line.tokens; ++i) {
@@ -130,7 +129,7 @@ struct CausalConv1d {
 
   template <class T>
   static void backward(Tensors<T>& t, const Dims& d, const Attributes& a) {
-    const bool gates = a.text("activation") == "silu";
+    const bool gates = has_silu(name, a);
     const T *g = t["grad_y"].data(), *of_present = t.optional("grad_present_state").data();
     T *grad_x = t["grad_x"].data(), *grad_past = t.optional("grad_past_state").data();
     const std::int64_t B = d.at("B"), C = d.at("C"), tokens = d.at("T"), W = d.at("W"), P = d.at("P");

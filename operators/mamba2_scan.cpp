@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "assay/golden/error.h"
+#include "assay/operators/engine/activation_attribute.h"
 #include "assay/operators/engine/inner_call.h"
 #include "assay/operators/engine/margin.h"
 #include "assay/operators/engine/recorded.h"
@@ -167,9 +168,7 @@ struct Mamba2Scan {
                   a.flag("gated") ? fmt::format(" and a gate of {}", I) : "");
     }
     if (tokens > P) throw Error("mamba2_scan: xBC has {} tokens and zxbcdt {}; expected no fewer", P, tokens);
-    const std::string& f = a.text("activation");
-    if (f != "none" && f != "silu")
-      throw Error("mamba2_scan: activation is \"{}\"; expected none or silu", f);
+    (void)has_silu(name, a);
     for (const auto& [letter, n] : {std::pair<const char*, std::int64_t>{"C", C},
                                     {"P", P},
                                     {"G", G},
@@ -222,7 +221,7 @@ struct Mamba2Scan {
           V(dims.at("V")),
           I(dims.at("I")),
           Y(dims.at("Y")),
-          is_silu(attributes.text("activation") == "silu"),
+          is_silu(has_silu(name, attributes)),
           is_gated(attributes.flag("gated")),
           x(part(0, I)),
           rule(rule_of()) {

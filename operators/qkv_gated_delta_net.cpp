@@ -1,3 +1,4 @@
+#include "assay/operators/engine/activation_attribute.h"
 #include "assay/operators/engine/gated_delta.h"
 
 namespace assay {
@@ -104,9 +105,7 @@ struct QkvGatedDeltaNet : GatedDelta<QkvGatedDeltaNet> {
     if (gates[1] > qkv[2]) {
       throw Error("qkv_gated_delta_net: qkv has {} tokens and a {}; expected no fewer", qkv[2], gates[1]);
     }
-    const std::string& f = a.text("activation");
-    if (f != "none" && f != "silu")
-      throw Error("qkv_gated_delta_net: activation is \"{}\"; expected none or silu", f);
+    (void)has_silu(name, a);
     bind_channels(d, inputs, D, V);
   }
 
@@ -128,7 +127,7 @@ struct QkvGatedDeltaNet : GatedDelta<QkvGatedDeltaNet> {
 
   template <class T>
   static DeltaOperands<T> operands(Tensors<T>& t, const Dims& d, const Attributes& a) {
-    const bool is_silu = a.text("activation") == "silu";
+    const bool is_silu = has_silu(name, a);
     const T* qkv = t["qkv"].data();
     DeltaOperands<T> x;
     each_channel(d, x, [&](std::int64_t at, T& to) { to = is_silu ? stored(silu(qkv[at])) : qkv[at]; });
@@ -136,7 +135,7 @@ struct QkvGatedDeltaNet : GatedDelta<QkvGatedDeltaNet> {
   }
   template <class T>
   static void give_back(Tensors<T>& t, const Dims& d, const Attributes& a, DeltaOperands<T> gradients) {
-    const bool is_silu = a.text("activation") == "silu";
+    const bool is_silu = has_silu(name, a);
     const T* qkv = t["qkv"].data();
     T* grad = t["grad_qkv"].data();
     each_channel(d, gradients, [&](std::int64_t at, const T& of_f) {

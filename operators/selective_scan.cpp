@@ -7,6 +7,7 @@
 
 #include "assay/golden/error.h"
 #include "assay/golden/parallel.h"
+#include "assay/operators/engine/activation_attribute.h"
 #include "assay/operators/engine/recorded.h"
 #include "assay/operators/engine/softplus.h"
 
@@ -85,9 +86,7 @@ struct SelectiveScan {
     }
     if (dt[1] > x[2])
       throw Error("selective_scan: x has {} tokens and dt {}; expected no fewer", x[2], dt[1]);
-    const std::string& f = a.text("activation");
-    if (f != "none" && f != "silu")
-      throw Error("selective_scan: activation is \"{}\"; expected none or silu", f);
+    (void)has_silu(name, a);
     d.set("N", A[1]);
   }
 
@@ -120,7 +119,7 @@ struct SelectiveScan {
           given(t["x"].data() + (b * I + i) * d.at("P")),
           gate(t.has("gate") ? t["gate"].data() + (b * I + i) * tokens : nullptr),
           skip(t["D"].data()[i]) {
-      const bool is_silu = a.text("activation") == "silu";
+      const bool is_silu = has_silu(name, a);
       const T *A_log = t["A_log"].data() + i * N, *given_dt = t["dt"].data(),
               *bias = t.has("dt_bias") ? t["dt_bias"].data() + i : nullptr;
       for (std::int64_t n = 0; n < N; ++n) A.push_back(-exp(A_log[n]));
@@ -214,7 +213,7 @@ struct SelectiveScan {
   static void backward_of(Tensors<T>& t, const Dims& d, const Attributes& a, const Channel<T>& c,
                           std::vector<std::vector<T>>& of_B, std::vector<std::vector<T>>& of_C,
                           OfParameters<T>& sums) {
-    const bool is_silu = a.text("activation") == "silu";
+    const bool is_silu = has_silu(name, a);
     const std::int64_t N = c.N, I = c.I, of_channel = c.b * I + c.i;
     const T* upstream = t["grad_out"].data();
     T *grad_x = t["grad_x"].data() + of_channel * d.at("P"), *grad_dt = t["grad_dt"].data(),
